@@ -149,62 +149,27 @@ uint64_t reference_reduce(baton__op_kind_t kind, baton_dtype_t dtype,
     return left_is_smaller == (kind == BATON__OP_MIN) ? left : right;
 }
 
+/* Little-endian. */
 uint64_t reference_load(const void *data, size_t index, baton_dtype_t dtype)
 {
     size_t size = baton_dtype_size(dtype);
     uint64_t bits = 0;
-    uint8_t bits8;
-    uint16_t bits16;
-    uint32_t bits32;
-    const unsigned char *from = (const unsigned char *)data + index * size;
-    switch (size) {
-    case 1:
-        memcpy(&bits8, from, 1);
-        return bits8;
-    case 2:
-        memcpy(&bits16, from, 2);
-        return bits16;
-    case 4:
-        memcpy(&bits32, from, 4);
-        return bits32;
-    default:
-        memcpy(&bits, from, 8);
-        return bits;
-    }
+    memcpy(&bits, (const unsigned char *)data + index * size, size);
+    return bits;
 }
 
 void reference_store(void *data, size_t index, baton_dtype_t dtype,
                      uint64_t bits)
 {
     size_t size = baton_dtype_size(dtype);
-    uint8_t bits8 = (uint8_t)bits;
-    uint16_t bits16 = (uint16_t)bits;
-    uint32_t bits32 = (uint32_t)bits;
-    unsigned char *to = (unsigned char *)data + index * size;
-    switch (size) {
-    case 1:
-        memcpy(to, &bits8, 1);
-        break;
-    case 2:
-        memcpy(to, &bits16, 2);
-        break;
-    case 4:
-        memcpy(to, &bits32, 4);
-        break;
-    default:
-        memcpy(to, &bits, 8);
-        break;
-    }
+    memcpy((unsigned char *)data + index * size, &bits, size);
 }
 
 uint64_t reference_special(baton_dtype_t dtype, uint64_t which)
 {
     unsigned bits = 8 * (unsigned)baton_dtype_size(dtype);
     uint64_t sign = UINT64_C(1) << (bits - 1);
-    unsigned fraction = dtype == BATON_F16    ? 10
-                        : dtype == BATON_BF16 ? 7
-                        : dtype == BATON_F32  ? 23
-                                              : 52;
+    unsigned fraction = (unsigned)format_of(dtype).fraction_bits;
     uint64_t infinity = fraction < bits ? sign - (UINT64_C(1) << fraction) : 3;
     const uint64_t list[] = {0,
                              1,

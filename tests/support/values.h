@@ -1,5 +1,4 @@
-/* Vectors of any element type, and an oracle of their reduction that shares no
-   code with the library's kernels. */
+/* Vectors of any element type, and their reduction by the reference. */
 #ifndef TESTS_SUPPORT_VALUES_H
 #define TESTS_SUPPORT_VALUES_H
 
@@ -18,8 +17,6 @@ typedef enum support_op {
 } support_op_t;
 
 const baton_op_t *support_op(support_op_t op);
-
-bool support_is_float(baton_dtype_t dtype);
 
 /* Fills a rank's vector with random values whose reduction over 32 ranks is
    exact in every type: any bits for integers; small integers for the sum of

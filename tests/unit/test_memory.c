@@ -82,50 +82,20 @@ static void test_memory_of_groups(void **state)
 
 /* ---- schedules --------------------------------------------------------- */
 
-/* A builder. `data` is the rank's vector of COUNT floats. */
-typedef void (*builder_t)(baton_schedule_t *schedule, baton_buffer_t data);
-
-static builder_t builder;
 static float vectors[RANKS][COUNT];
-
-static baton_allreduce_t reduction_of(baton_buffer_t data)
-{
-    baton_view_t all = baton_view(data, 0, sizeof vectors[0]);
-    return (baton_allreduce_t){.size = sizeof(baton_allreduce_t),
-                               .source = all,
-                               .target = all,
-                               .dtype = BATON_F32,
-                               .op = BATON_SUM,
-                               .chunk_bytes = 64};
-}
-
-static void build_barrier(baton_schedule_t *schedule, baton_buffer_t data)
-{
-    baton_barrier_dissemination(schedule);
-}
-
-static void build_broadcast(baton_schedule_t *schedule, baton_buffer_t data)
-{
-    baton_broadcast_binomial(schedule, 1, reduction_of(data).source);
-}
-
-static void build_recursive_doubling(baton_schedule_t *schedule,
-                                     baton_buffer_t data)
-{
-    const baton_allreduce_t args = reduction_of(data);
-    baton_allreduce_recursive_doubling(schedule, &args);
-}
-
-static void build_ring(baton_schedule_t *schedule, baton_buffer_t data)
-{
-    const baton_allreduce_t args = reduction_of(data);
-    baton_allreduce_ring(schedule, &args);
-}
 
 /* Every adder, many nodes and many edges; k-of-n in front of an enclosed
    all-reduce. */
-static void build_everything(baton_schedule_t *schedule, baton_buffer_t data)
+static void build(baton_schedule_t *schedule, int rank)
 {
+    baton_view_t all =
+        support_view(schedule, vectors[rank], sizeof vectors[rank]);
+    const baton_allreduce_t args = {.size = sizeof args,
+                                    .source = all,
+                                    .target = all,
+                                    .dtype = BATON_F32,
+                                    .op = BATON_SUM,
+                                    .chunk_bytes = 64};
     baton_node_t begin =
         baton_add_activation(schedule, baton_add_on_start(schedule));
     baton_node_t end = baton_add_nop(schedule);
@@ -141,14 +111,8 @@ static void build_everything(baton_schedule_t *schedule, baton_buffer_t data)
     }
     baton_set_need(schedule, end, 50);
     baton_enclosure_t mark = baton_enclose_begin(schedule);
-    build_ring(schedule, data);
+    baton_allreduce_ring(schedule, &args);
     baton_enclose_end(schedule, mark, end, last);
-}
-
-static void build(baton_schedule_t *schedule, int rank)
-{
-    builder(schedule,
-            baton_buffer_bind(schedule, vectors[rank], sizeof vectors[rank]));
 }
 
 /* The name that all ranks use. It changes when rank 0 has destroyed its
@@ -186,14 +150,11 @@ static baton_schedule_t *make_first(baton_group_t *group)
     return s;
 }
 
-/* Two epochs: the vectors of ones become RANKS, and RANKS squared, where they
-   are reduced. */
+/* Two epochs: the vectors of ones become RANKS, and RANKS squared. */
 static void make_schedules(void)
 {
     support_cluster_t *ranks = support_cluster_manual(RANKS);
     baton_schedule_t *schedules[RANKS];
-    bool reduces = builder != build_barrier && builder != build_broadcast;
-    float expected = reduces ? RANKS * RANKS : 1;
     for (int rank = 0; rank < RANKS; rank++) {
         for (int i = 0; i < COUNT; i++) {
             vectors[rank][i] = 1;
@@ -205,22 +166,11 @@ static void make_schedules(void)
     support_schedules_run(ranks, schedules);
     for (int rank = 0; rank < RANKS; rank++) {
         for (int i = 0; i < COUNT; i++) {
-            assert_float_equal(vectors[rank][i], expected, 0);
+            assert_float_equal(vectors[rank][i], RANKS * RANKS, 0);
         }
         support_ok(baton_schedule_destroy(schedules[rank]));
     }
     support_cluster_close(ranks);
-}
-
-static void test_memory_of_each_builder(void **state)
-{
-    static const builder_t all[] = {build_barrier, build_broadcast,
-                                    build_recursive_doubling, build_ring,
-                                    build_everything};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        builder = all[i];
-        try_each(make_schedules);
-    }
 }
 
 /* A single rank verifies with itself. */
@@ -233,61 +183,14 @@ static void make_verified(void)
     support_cluster_close(ranks);
 }
 
+static void test_memory_of_schedules(void **state)
+{
+    try_each(make_schedules);
+}
+
 static void test_memory_of_a_verified_commit(void **state)
 {
-    builder = build_everything;
     try_each(make_verified);
-}
-
-/* ---- partial collectives ----------------------------------------------- */
-
-static baton_partial_options_t partial_options;
-
-static void make_partials(void)
-{
-    support_cluster_t *ranks = support_cluster_manual(RANKS);
-    baton_partial_t *partials[RANKS];
-    baton_partial_result_t result;
-    partial_options.name = "partial";
-    trial_begin();
-    baton_status_t status =
-        baton_partial_create(ranks->groups[0], &partial_options, &partials[0]);
-    trial_end(status);
-    partial_options.name = status == BATON_OK ? "partial" : "once more";
-    for (int rank = status == BATON_OK; rank < RANKS; rank++) {
-        support_ok(baton_partial_create(ranks->groups[rank], &partial_options,
-                                        &partials[rank]));
-    }
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_partial_contribute(partials[rank], vectors[rank]));
-        support_ok(baton_partial_start(partials[rank]));
-    }
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(
-            baton_partial_wait(partials[rank], SUPPORT_WAIT_MS, &result));
-        assert_int_equal(result.epoch, 1);
-    }
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_partial_destroy(partials[rank]));
-    }
-    support_cluster_close(ranks);
-}
-
-static void test_memory_of_a_partial(void **state)
-{
-    partial_options = (baton_partial_options_t){.size = sizeof partial_options,
-                                                .keep = BATON_KEEP_ALL,
-                                                .count = COUNT,
-                                                .dtype = BATON_F32};
-    for (int mode = BATON_SOLO; mode <= BATON_FULL; mode++) {
-        partial_options.mode = (baton_partial_mode_t)mode;
-        partial_options.op = BATON_SUM;
-        partial_options.inner = baton_allreduce_recursive_doubling;
-        try_each(make_partials);
-        partial_options.op = BATON_MAX; /* the count is reduced by itself */
-        partial_options.inner = baton_allreduce_ring;
-        try_each(make_partials);
-    }
 }
 
 /* ---- proofs --------------------------------------------------------- */
@@ -351,10 +254,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_of_an_engine),
         cmocka_unit_test(test_memory_of_groups),
-        cmocka_unit_test(test_memory_of_each_builder),
+        cmocka_unit_test(test_memory_of_schedules),
         cmocka_unit_test_setup_teardown(test_memory_of_a_verified_commit,
                                         stuck_verify_on, stuck_verify_off),
-        cmocka_unit_test(test_memory_of_a_partial),
         cmocka_unit_test(test_memory_of_a_proof),
     };
     malloc_watch();

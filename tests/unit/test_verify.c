@@ -62,17 +62,6 @@ static void run_refusal(support_worker_t *worker)
     }
 }
 
-static void refuse(int ranks, baton_sim_build_fn build, void *arg,
-                   baton_status_t status, const char *text)
-{
-    trial_t trial = {build, arg, status, text};
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(ranks, i);
-        support_cluster_run(cluster, run_refusal, &trial);
-        support_cluster_close(cluster);
-    }
-}
-
 /* ---- deadlocks --------------------------------------------------------- */
 
 /* Every rank receives from the left before it sends to the right, and has `arg`
@@ -89,52 +78,13 @@ static void build_ring(void *arg, baton_schedule_t *s)
     }
 }
 
-static void test_verify_finds_a_cycle(void **state)
+static baton_status_t complete_at_once(void *arg, baton_call_t *call,
+                                       baton_async_t async)
 {
-    refuse(3, build_ring, NULL, BATON_ERR_DEADLOCK,
-           "commit of \"x\" failed on all ranks: epoch 1 can't end on rank 0: "
-           "ranks wait in a cycle\n"
-           "    rank 0: recv#0 waits for send#1 of rank 2, which is behind "
-           "recv#0\n"
-           "    rank 2: recv#0 waits for send#1 of rank 1, which is behind "
-           "recv#0\n"
-           "    rank 1: recv#0 waits for send#1 of rank 0, which is behind "
-           "recv#0");
+    return baton_async_complete(async, BATON_OK);
 }
 
-/* The graphs take more than one block of the exchange. */
-static void test_verify_of_many_nodes(void **state)
-{
-    int nops = 3000;
-    refuse(2, build_ring, &nops, BATON_ERR_DEADLOCK,
-           "commit of \"x\" failed on all ranks: epoch 1 can't end on rank 0: "
-           "ranks wait in a cycle\n"
-           "    rank 0: recv#0 waits for send#1 of rank 1, which is behind "
-           "recv#0\n"
-           "    rank 1: recv#0 waits for send#1 of rank 0, which is behind "
-           "recv#0");
-}
-
-static void test_verify_tells_what_relies_on_buffers(void **state)
-{
-    refuse(2, stuck_head_to_head, NULL, BATON_ERR_DEADLOCK,
-           "commit of \"x\" failed on all ranks: epoch 1 can't end on rank 0: "
-           "ranks wait in a cycle\n"
-           "    rank 0: send#0 waits for recv#1 of rank 1, which is behind "
-           "send#0\n"
-           "    rank 1: send#0 waits for recv#1 of rank 0, which is behind "
-           "send#0\n"
-           "    (it would end if every message sent found a buffer; long ones "
-           "don't)");
-}
-
-static baton_status_t begin_nothing(void *arg, baton_call_t *call,
-                                    baton_async_t async)
-{
-    return BATON_DONE;
-}
-
-static const baton_async_ops_t nothing = {.start = begin_nothing};
+static const baton_async_ops_t completes_at_once = {.start = complete_at_once};
 
 /* Nodes that the verification does not execute keep their names. */
 static void build_behind_nodes(void *arg, baton_schedule_t *s)
@@ -147,23 +97,12 @@ static void build_behind_nodes(void *arg, baton_schedule_t *s)
         baton_add_reduce(s, BATON_F32, BATON_SUM, view, view, view),
         baton_add_copy(s, other, view),
         baton_add_call(s, support_skip, NULL),
-        baton_add_async(s, &nothing, NULL),
+        baton_add_async(s, &completes_at_once, NULL),
         stuck_send(s, peer),
     };
     for (size_t i = 1; i < sizeof nodes / sizeof *nodes; i++) {
         baton_before(s, nodes[i - 1], nodes[i]);
     }
-}
-
-static void test_verify_knows_all_kinds(void **state)
-{
-    refuse(2, build_behind_nodes, NULL, BATON_ERR_DEADLOCK,
-           "commit of \"x\" failed on all ranks: epoch 1 can't end on rank 0: "
-           "ranks wait in a cycle\n"
-           "    rank 0: recv#0 waits for send#5 of rank 1, which is behind "
-           "recv#0\n"
-           "    rank 1: recv#0 waits for send#5 of rank 0, which is behind "
-           "recv#0");
 }
 
 /* ---- mismatches -------------------------------------------------------- */
@@ -179,14 +118,6 @@ static void build_sends(void *arg, baton_schedule_t *s)
     }
 }
 
-static void test_verify_finds_a_send_without_receive(void **state)
-{
-    int sends = 3;
-    refuse(3, build_sends, &sends, BATON_ERR_MISMATCH,
-           "commit of \"x\" failed on all ranks: send#1 of rank 0 has no "
-           "receive on rank 1, which has 1 from there");
-}
-
 static void build_unarmed(void *arg, baton_schedule_t *s)
 {
     if (baton_schedule_rank(s) == 0) {
@@ -194,15 +125,6 @@ static void build_unarmed(void *arg, baton_schedule_t *s)
         baton_before(s, start, baton_add_activate(s, 1));
     }
 }
-
-static void test_verify_counts_activations(void **state)
-{
-    refuse(2, build_unarmed, NULL, BATON_ERR_MISMATCH,
-           "commit of \"x\" failed on all ranks: activate#1 of rank 0 has no "
-           "armed receive on rank 1, which has 0 from there");
-}
-
-/* ---- errors of one rank ------------------------------------------------ */
 
 static void build_loop(void *arg, baton_schedule_t *s)
 {
@@ -212,12 +134,61 @@ static void build_loop(void *arg, baton_schedule_t *s)
     }
 }
 
-static void test_verify_tells_of_the_lowest_ranks_error(void **state)
+/* ---- what is refused ---------------------------------------------------- */
+
+#define CYCLE                                                                  \
+    "epoch 1 can't end on rank 0: ranks wait in a cycle\n"                     \
+    "    rank "
+#define RECVS(rank, peer, send)                                                \
+#rank ": recv#0 waits for send#" #send " of rank " #peer                   \
+          ", which is behind recv#0"
+#define AND "\n    rank "
+
+static void test_verify_refuses(void **state)
 {
-    int failing_rank = 1;
-    refuse(3, build_loop, &failing_rank, BATON_ERR_CYCLE,
-           "commit of \"x\" failed on all ranks: rank 1: dependency cycle\n"
-           "    nop#0 -> nop#0");
+    static int nops = 3000; /* more than one block of the exchange */
+    static int sends = 3;
+    static int failing_rank = 1;
+    static const struct refusal {
+        int ranks;
+        baton_sim_build_fn build;
+        void *arg;
+        baton_status_t status;
+        const char *text;
+    } refusals[] = {
+        {3, build_ring, NULL, BATON_ERR_DEADLOCK,
+         CYCLE RECVS(0, 2, 1) AND RECVS(2, 1, 1) AND RECVS(1, 0, 1)},
+        {2, build_ring, &nops, BATON_ERR_DEADLOCK,
+         CYCLE RECVS(0, 1, 1) AND RECVS(1, 0, 1)},
+        {2, build_behind_nodes, NULL, BATON_ERR_DEADLOCK,
+         CYCLE RECVS(0, 1, 5) AND RECVS(1, 0, 5)},
+        {2, stuck_head_to_head, NULL, BATON_ERR_DEADLOCK,
+         CYCLE
+         "0: send#0 waits for recv#1 of rank 1, which is behind send#0" AND
+         "1: send#0 waits for recv#1 of rank 0, which is behind send#0\n"
+         "    (it would end if every message sent found a buffer; long "
+         "ones don't)"},
+        {3, build_sends, &sends, BATON_ERR_MISMATCH,
+         "send#1 of rank 0 has no receive on rank 1, which has 1 from there"},
+        {2, build_unarmed, NULL, BATON_ERR_MISMATCH,
+         "activate#1 of rank 0 has no armed receive on rank 1, which has 0 "
+         "from there"},
+        {3, build_loop, &failing_rank, BATON_ERR_CYCLE,
+         "rank 1: dependency cycle\n    nop#0 -> nop#0"}};
+    for (size_t r = 0; r < sizeof refusals / sizeof *refusals; r++) {
+        const struct refusal *refusal = &refusals[r];
+        char text[600];
+        (void)snprintf(text, sizeof text,
+                       "commit of \"x\" failed on all ranks: %s",
+                       refusal->text);
+        trial_t trial = {refusal->build, refusal->arg, refusal->status, text};
+        for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+            support_cluster_t *cluster =
+                support_cluster_open(refusal->ranks, i);
+            support_cluster_run(cluster, run_refusal, &trial);
+            support_cluster_close(cluster);
+        }
+    }
 }
 
 /* ---- schedules that pass -------------------------------------------- */
@@ -277,14 +248,6 @@ static void test_verify_takes_what_is_optional(void **state)
 
 /* Each rank forwards a message around the ring through a node of each kind.
    Lengths are those of the messages that come. */
-static baton_status_t complete_at_once(void *arg, baton_call_t *call,
-                                       baton_async_t async)
-{
-    return baton_async_complete(async, BATON_OK);
-}
-
-static const baton_async_ops_t completes_at_once = {.start = complete_at_once};
-
 static void build_all_kinds(void *arg, baton_schedule_t *s)
 {
     int size = baton_schedule_size(s);
@@ -437,13 +400,7 @@ static void test_verify_without_memory_on_one_rank(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        VERIFIED(test_verify_finds_a_cycle),
-        VERIFIED(test_verify_of_many_nodes),
-        VERIFIED(test_verify_tells_what_relies_on_buffers),
-        VERIFIED(test_verify_knows_all_kinds),
-        VERIFIED(test_verify_finds_a_send_without_receive),
-        VERIFIED(test_verify_counts_activations),
-        VERIFIED(test_verify_tells_of_the_lowest_ranks_error),
+        VERIFIED(test_verify_refuses),
         VERIFIED(test_verify_takes_what_is_optional),
         VERIFIED(test_verify_takes_all_kinds),
         VERIFIED(test_verify_takes_a_mended_graph),
