@@ -323,11 +323,11 @@ baton_status_t baton__sparse_device_put(const baton_sparse_t *sparse,
     return transfer(self, stream, BATON_DEVICE_PUT, &list, NULL, self->work);
 }
 
-/* Velocity becomes zero at indices; what it was there goes where the residual's
-   entries were. */
-static baton_status_t mask(const baton_sparse_t *sparse, baton_stream_t stream,
-                           const uint32_t *indices, size_t capacity,
-                           const uint64_t *count)
+/* What velocity was there goes where the residual's entries were. */
+baton_status_t baton__sparse_device_mask(const baton_sparse_t *sparse,
+                                         baton_stream_t stream,
+                                         const uint32_t *indices,
+                                         size_t capacity, const uint64_t *count)
 {
     const baton__sparse_device_t *self = sparse->device;
     const baton_device_entries_t list = {.dtype = sparse->options.dtype,
@@ -368,74 +368,9 @@ baton_status_t baton__sparse_device_keep(baton_sparse_t *sparse,
         status =
             transfer(self, stream, BATON_DEVICE_PUT, &kept, NULL, self->work);
     }
-    return status == BATON_OK ? mask(sparse, stream, indices, count, NULL)
-                              : status;
-}
-
-/* ---- a selection from the whole vector --------------------------------- */
-
-static baton_status_t begin(void *arg, baton_call_t *call)
-{
-    baton__whole_selection_t *selection = arg;
-    baton_sparse_t *sparse = selection->sparse;
-    (void)call;
-    baton__sparse_begin(sparse);
-    selection->selecting =
-        (baton__selecting_t){.count = sparse->options.count, .k = sparse->k};
-    if (selection->plan != NULL) {
-        selection->plan(sparse, &selection->selecting);
-    }
-    baton__selected_head(selection->selected.host)->threshold =
-        selection->selecting.earlier;
-    return BATON_OK;
-}
-
-/* An earlier threshold goes ahead of the selection, in the same stream: it is a
-   copy of a few bytes. */
-static baton_status_t select_whole(void *arg, baton_call_t *call,
-                                   baton_stream_t stream)
-{
-    baton__whole_selection_t *selection = arg;
-    baton_sparse_t *sparse = selection->sparse;
-    const baton__sparse_device_t *self = sparse->device;
-    const baton__mirror_t *selected = &selection->selected;
-    baton_status_t status = BATON_OK;
-    (void)call;
-    if (selection->selecting.earlier != 0) {
-        status = baton__mirror_copy(sparse, stream, selected,
-                                    sizeof(baton_device_selected_t), false);
-    }
-    if (status == BATON_OK) {
-        status =
-            baton__sparse_device_take(sparse, stream, &selection->selecting,
-                                      selected->device, &selection->change);
-    }
-    if (status == BATON_OK) {
-        status = baton__mirror_copy(
-            sparse, stream, selected,
-            baton__selected_bytes(sparse,
-                                  baton__selected_most(&selection->selecting)),
-            true);
-    }
-    return status == BATON_OK ? mask(sparse, stream, self->indices,
-                                     selection->change.list.capacity,
-                                     selection->change.list.count)
-                              : status;
-}
-
-baton_node_t
-baton__sparse_device_add_selection(baton__whole_selection_t *selection,
-                                   bool *ok)
-{
-    baton_sparse_t *sparse = selection->sparse;
-    baton_schedule_t *s = sparse->schedule;
-    baton_node_t first = baton__sparse_add_call(sparse, s, begin, selection);
-    baton_node_t select = baton_add_device_call(s, select_whole, selection);
-    baton_before(s, baton__sparse_device_add_accumulation(sparse, s, first),
-                 select);
-    selection->selected = baton__mirror_room(
-        sparse, NULL, baton__selected_bytes(sparse, selection->room), ok);
-    return select;
+    return status == BATON_OK
+               ? baton__sparse_device_mask(sparse, stream, indices, count, NULL)
+               : status;
 }
 
 /* ---- the dense schedule ------------------------------------------------ */

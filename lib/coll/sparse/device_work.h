@@ -152,25 +152,13 @@ baton_status_t baton__sparse_device_keep(baton_sparse_t *sparse,
                                          baton_stream_t stream,
                                          const uint32_t *indices, size_t count);
 
-/* ---- a selection from the whole vector --------------------------------- */
-
-typedef struct baton__whole_selection {
-    /* The algorithm's. */
-    baton_sparse_t *sparse;
-    size_t room; /* entries, at most */
-    /* Changes what this step selects, which is the k largest; or NULL. */
-    void (*plan)(const baton_sparse_t *sparse, baton__selecting_t *selecting);
-
-    baton__selecting_t selecting; /* of the running step */
-    baton__mirror_t selected;
-    baton__change_t change;
-} baton__whole_selection_t;
-
-/* Adds nodes that begin a step, accumulate, select and take; returns the last,
-   behind which baton__selected_entries(selection->selected.host) are there. */
-baton_node_t
-baton__sparse_device_add_selection(baton__whole_selection_t *selection,
-                                   bool *ok);
+/* Velocity, if there is any, becomes zero at indices in device memory: `count`
+   of them, or, where that is NULL, `capacity`. */
+baton_status_t baton__sparse_device_mask(const baton_sparse_t *sparse,
+                                         baton_stream_t stream,
+                                         const uint32_t *indices,
+                                         size_t capacity,
+                                         const uint64_t *count);
 
 /* ---- the dense schedule ------------------------------------------------ */
 

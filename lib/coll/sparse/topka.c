@@ -33,8 +33,9 @@ typedef struct topka {
     baton_entries_t *lists;
     baton__gather_t *gather;
     /* On a device. */
-    baton__whole_selection_t selection;
-    baton__mirror_t errors_there;
+    baton__selecting_t selecting;
+    baton__mirror_t selected, errors_there;
+    baton__change_t change;
 } topka_t;
 
 static bool redsync(const baton_sparse_t *sparse)
@@ -230,13 +231,53 @@ static baton_status_t select_and_write(void *arg, baton_call_t *call)
 
 /* ---- this rank's part, on a device ------------------------------------- */
 
-/* As select_redsync. Trimming is left out: the result is exact. */
-static void plan_redsync(const baton_sparse_t *sparse,
-                         baton__selecting_t *selecting)
+/* Trimming is left out: the result is exact. */
+static baton_status_t begin_on_device(void *arg, baton_call_t *call)
 {
-    selecting->side = side_of(sparse);
-    selecting->sampled = by_threshold(sparse);
-    selecting->earlier = reuses(sparse) ? sparse->next.local_threshold : 0;
+    topka_t *topka = arg;
+    baton_sparse_t *sparse = topka->sparse;
+    baton__selecting_t *selecting = &topka->selecting;
+    (void)call;
+    baton__sparse_begin(sparse);
+    *selecting =
+        (baton__selecting_t){.count = sparse->options.count, .k = sparse->k};
+    if (redsync(sparse)) {
+        selecting->side = side_of(sparse);
+        selecting->sampled = by_threshold(sparse);
+        selecting->earlier = reuses(sparse) ? sparse->next.local_threshold : 0;
+    }
+    baton__selected_head(topka->selected.host)->threshold = selecting->earlier;
+    return BATON_OK;
+}
+
+/* An earlier threshold goes ahead of the selection, in the same stream. */
+static baton_status_t select_on_device(void *arg, baton_call_t *call,
+                                       baton_stream_t stream)
+{
+    topka_t *topka = arg;
+    baton_sparse_t *sparse = topka->sparse;
+    const baton__mirror_t *selected = &topka->selected;
+    const baton__selecting_t *selecting = &topka->selecting;
+    const baton_device_entries_t *list = &topka->change.list;
+    size_t head = selecting->earlier != 0 ? sizeof(baton_device_selected_t) : 0;
+    (void)call;
+    baton_status_t status =
+        baton__mirror_copy(sparse, stream, selected, head, false);
+    if (status == BATON_OK) {
+        status = baton__sparse_device_take(sparse, stream, selecting,
+                                           selected->device, &topka->change);
+    }
+    if (status == BATON_OK) {
+        status = baton__mirror_copy(
+            sparse, stream, selected,
+            baton__selected_bytes(sparse, baton__selected_most(selecting)),
+            true);
+    }
+    return status == BATON_OK
+               ? baton__sparse_device_mask(sparse, stream,
+                                           sparse->device->indices,
+                                           list->capacity, list->count)
+               : status;
 }
 
 /* The device has taken the entries out of `work`. Their threshold goes where a
@@ -245,7 +286,7 @@ static baton_status_t write_selected(void *arg, baton_call_t *call)
 {
     topka_t *topka = arg;
     baton_sparse_t *sparse = topka->sparse;
-    char *selected = topka->selection.selected.host;
+    char *selected = topka->selected.host;
     baton_entries_t taken = baton__selected_entries(selected);
     char *to = baton__gather_begin(topka->gather, call);
     topka->count = taken.count;
@@ -422,21 +463,22 @@ bool baton__topka_build_on_device(baton_sparse_t *sparse)
     if (topka == NULL) {
         return false;
     }
-    topka->selection = (baton__whole_selection_t){
-        .sparse = sparse,
-        .room = topka->room,
-        .plan = redsync(sparse) ? plan_redsync : NULL,
-    };
-    baton_node_t write = baton__sparse_call_after(
-        sparse, baton__sparse_device_add_selection(&topka->selection, &ok),
-        write_selected, topka);
+    baton_schedule_t *s = sparse->schedule;
+    topka->selected = baton__mirror_room(
+        sparse, NULL, baton__selected_bytes(sparse, topka->room), &ok);
+    baton_node_t begin =
+        baton__sparse_add_call(sparse, s, begin_on_device, topka);
+    baton_node_t select = baton_add_device_call(s, select_on_device, topka);
+    baton_before(s, baton__sparse_device_add_accumulation(sparse, s, begin),
+                 select);
+    baton_node_t write =
+        baton__sparse_call_after(sparse, select, write_selected, topka);
     if (keeps_error(sparse)) {
-        baton_node_t put =
-            baton_add_device_call(sparse->schedule, put_errors, topka);
+        baton_node_t put = baton_add_device_call(s, put_errors, topka);
         topka->errors_there = baton__mirror_room(
             sparse, NULL, topka->room * sparse->entry_bytes, &ok);
         topka->errors = topka->errors_there.host;
-        baton_before(sparse->schedule, write, put);
+        baton_before(s, write, put);
     }
     return add_gather(topka, write) && ok;
 }
