@@ -16,8 +16,8 @@
    Neighbours meet first, the lower rank's part on the left, so partial sums are
    of neighbouring ranks, in their order. Each block is summed on one rank, and
    copied: all ranks have the same bits. */
-void baton__rabenseifner(baton__flow_t *flow, baton_view_t target,
-                         baton_view_t source, size_t element)
+static void add_phases(baton__flow_t *flow, baton_view_t target,
+                       baton_view_t source, size_t element)
 {
     baton__fold_t fold = baton__fold_of(flow->rank, flow->size);
     if (fold.id < 0) {
@@ -55,9 +55,8 @@ void baton_allreduce_rabenseifner(baton_schedule_t *schedule,
     }
     bool in_place = baton__allreduce_in_place(schedule, args);
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
-    baton__rabenseifner(&flow, args->target,
-                        in_place ? args->target : args->source,
-                        baton_op_element_bytes(args->op, args->dtype));
+    add_phases(&flow, args->target, in_place ? args->target : args->source,
+               baton_op_element_bytes(args->op, args->dtype));
     baton__flow_close(&flow);
 }
 

@@ -28,7 +28,7 @@ static round_t round_of(const baton__fold_t *fold, int index, int rounds,
     int bit = 0;
     bool upper = false;
     for (int i = 0; i <= index; i++) {
-        bit = baton__core_bit(i, rounds, order == BATON__NEAREST_FIRST);
+        bit = order == BATON__NEAREST_FIRST ? i : rounds - 1 - i;
         upper = (fold->id >> bit & 1) != 0;
         count /= 2;
         low += upper ? count : 0;

@@ -92,14 +92,6 @@ static inline void baton__fold_unite(const baton__fold_t *fold, int size,
     at[fold->core] = at[size];
 }
 
-/* The bit in which the ids differ that meet in round `round` of `rounds`. The
-   lowest first: those that have met are neighbours. The highest first: the
-   blocks that a rank has yet to share are. */
-static inline int baton__core_bit(int round, int rounds, int nearest_first)
-{
-    return nearest_first ? round : rounds - 1 - round;
-}
-
 /* Ranks of a binomial tree, counted from its root: the ids behind an id, itself
    among them, are [id, id + baton__binomial_span). The parent is the id without
    its lowest bit. The children are id + 2^k for all 2^k below the span. */

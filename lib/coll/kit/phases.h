@@ -8,9 +8,10 @@
 
 /* ---- recursive halving and doubling (halving.c) ------------------------ */
 
-/* Which of the two blocks that meet first are those of neighbours; see
-   baton__core_bit. NEAREST_FIRST keeps the order of ranks and leaves blocks in
-   an order of its own; NEAREST_LAST leaves block i at id i. */
+/* In which bit the ids differ that meet first. NEAREST_FIRST, the lowest: those
+   that have met are neighbours, which keeps the order of ranks, and leaves
+   blocks in an order of its own. NEAREST_LAST, the highest: the blocks that a
+   rank has yet to share are neighbours, and block i is left at id i. */
 typedef enum baton__halving_order {
     BATON__NEAREST_LAST,
     BATON__NEAREST_FIRST
@@ -30,11 +31,6 @@ void baton__halving_reduce_scatter(baton__flow_t *flow,
 void baton__doubling_allgather(baton__flow_t *flow, const baton__fold_t *fold,
                                const baton__blocks_t *blocks,
                                baton__halving_order_t order);
-
-/* A whole all-reduce of them (allreduce_rabenseifner.c); in place where source
-   is the same view. The vector is not empty. */
-void baton__rabenseifner(baton__flow_t *flow, baton_view_t target,
-                         baton_view_t source, size_t element);
 
 /* ---- circulant graph (circulant.c) ------------------------------------- */
 
