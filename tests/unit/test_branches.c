@@ -7,7 +7,6 @@
 #include "support/sanitized.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static baton_status_t skip_odd(void *arg, baton_call_t *call)
@@ -46,144 +45,86 @@ static void test_skip_leaves_the_branch_out(support_cluster_t *cluster)
 
 /* ---- messages of branches --------------------------------------------- */
 
-/* Rank 1 sends its number in one way or the other; rank 0 goes on when one of
-   two optional receives has copied it out.
-
-       rank 1   odd ---> send A (optional)      rank 0   recv A --> copy A --+
-                even --> send B (optional)               recv B --> copy B --+
-                                                                             v
-                                                         any of both: done   */
-typedef struct ways {
-    baton_schedule_t *schedules[2];
-    uint64_t *sent, *got[2];
-} ways_t;
-
 static baton_status_t skip_even(void *arg, baton_call_t *call)
 {
     return baton_call_epoch(call) % 2 == 0 ? BATON_SKIP : BATON_OK;
 }
 
-/* Messages of `bytes` bytes, which begin with a number. */
+/* Short messages are copied by the transport, long ones are not. */
+enum { WORDS = 1 << 13 };
+
+/* Rank 1 sends a number three times: in odd epochs, in even ones, and in all;
+   and rank 0 receives the last one in even epochs only. */
+typedef struct ways {
+    baton_schedule_t **schedules;
+    uint64_t sent[WORDS], got[3][WORDS];
+} ways_t;
+
+/* Rank 0 goes on when one of two ways has copied its message out, and behind
+   the third way or the call that leaves it out.
+
+       rank 1   odd ---> send 0         rank 0   recv 0 --> copy 0 --+
+                even --> send 1                  recv 1 --> copy 1 --+-> any
+                         send 2         even --> recv 2 --> copy 2 --+
+                                        odd -------------------------+-> any */
 static void build_ways(ways_t *ways, support_cluster_t *cluster, size_t bytes)
 {
-    for (int rank = 0; rank < 2; rank++) {
-        ways->schedules[rank] = support_schedule(cluster->groups[rank], "ways");
-    }
+    ways->schedules = support_schedules_create(cluster, "ways");
     baton_schedule_t *s = ways->schedules[0];
-    baton_node_t done = baton_add_nop(s);
-    baton_set_need(s, done, BATON_NEED_ANY);
-    for (int way = 0; way < 2; way++) {
+    baton_schedule_t *sender = ways->schedules[1];
+    baton_view_t sent = support_view(sender, ways->sent, bytes);
+    baton_node_t done[2] = {baton_add_nop(s), baton_add_nop(s)};
+    for (int way = 0; way < 3; way++) {
         baton_view_t in = support_scratch(s, bytes);
-        baton_view_t out = support_view(s, ways->got[way], bytes);
         baton_node_t recv = baton_add_recv(s, 1, in);
-        baton_node_t copy = baton_add_copy(s, out, in);
+        baton_node_t copy =
+            baton_add_copy(s, support_view(s, ways->got[way], bytes), in);
+        baton_node_t send = baton_add_send(sender, 0, sent);
         baton_set_optional(s, recv);
         baton_set_optional(s, copy);
         baton_before(s, recv, copy);
-        baton_before(s, copy, done);
+        baton_before(s, copy, done[way / 2]);
+        if (way < 2) {
+            baton_call_fn skip = way == 0 ? skip_even : skip_odd;
+            baton_before(sender, baton_add_call(sender, skip, NULL), send);
+            baton_set_optional(sender, send);
+        } else {
+            baton_before(s, baton_add_call(s, skip_odd, NULL), recv);
+            baton_before(s, baton_add_call(s, skip_even, NULL), done[1]);
+        }
     }
-    s = ways->schedules[1];
-    baton_view_t out = support_view(s, ways->sent, bytes);
-    for (int way = 0; way < 2; way++) {
-        baton_node_t call =
-            baton_add_call(s, way == 0 ? skip_even : skip_odd, NULL);
-        baton_node_t send = baton_add_send(s, 0, out);
-        baton_set_optional(s, send);
-        baton_before(s, call, send);
-    }
-    for (int rank = 0; rank < 2; rank++) {
-        support_ok(baton_schedule_commit(ways->schedules[rank]));
-    }
+    baton_set_need(s, done[0], BATON_NEED_ANY);
+    baton_set_need(s, done[1], BATON_NEED_ANY);
+    support_schedules_commit(cluster, ways->schedules);
 }
 
-/* Short messages are copied by the transport, long ones are not. */
-static const size_t branch_bytes[] = {8, 1 << 16};
-
-/* A skipped send has no effect on later epochs: their messages arrive in their
-   own epoch. */
-static void test_skipped_send_leaves_nothing_owing(void **state)
+/* What is not sent has no effect on later epochs, and what came in an epoch
+   that does not receive it is that one's, and dropped. */
+static void
+test_messages_of_branches_are_their_epochs(support_cluster_t *cluster)
 {
-    for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i / 2);
-        size_t bytes = branch_bytes[i % 2];
-        ways_t ways = {.sent = calloc(1, bytes),
-                       .got = {calloc(1, bytes), calloc(1, bytes)}};
-        assert_non_null(ways.sent);
-        assert_non_null(ways.got[0]);
-        assert_non_null(ways.got[1]);
-        build_ways(&ways, cluster, bytes);
+    for (int i = 0; i < 2; i++) {
+        static ways_t ways;
+        memset(&ways, 0, sizeof ways);
+        build_ways(&ways, cluster, i == 0 ? 8 : sizeof ways.sent);
         for (uint64_t epoch = 1; epoch <= 200; epoch++) {
-            int way = epoch % 2 == 1 ? 0 : 1;
-            *ways.got[1 - way] = 0;
-            support_ok(baton_schedule_start(ways.schedules[0]));
-            *ways.sent = epoch;
-            support_run(ways.schedules[1]);
-            support_ends(ways.schedules[0], BATON_OK);
-            assert_int_equal(*ways.got[way], epoch);
-            assert_int_equal(*ways.got[1 - way], 0);
-        }
-        for (int rank = 0; rank < 2; rank++) {
-            support_ok(baton_schedule_destroy(ways.schedules[rank]));
-        }
-        support_cluster_close(cluster);
-        free(ways.sent);
-        free(ways.got[0]);
-        free(ways.got[1]);
-    }
-}
-
-/* Rank 1 sends in every epoch; rank 0 receives in even ones only. What came in
-   an odd epoch is that one's, and dropped.
-
-       odd: skip ---> recv --> copy --+     (optional)
-                                      +--> any: done
-       even: skip --------------------+                                      */
-static void test_receive_that_has_not_fired_takes_nothing_later(void **state)
-{
-    for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i / 2);
-        size_t bytes = branch_bytes[i % 2];
-        uint64_t *sent = calloc(1, bytes);
-        uint64_t *got = calloc(1, bytes);
-        baton_schedule_t *s[2];
-        assert_non_null(sent);
-        assert_non_null(got);
-        for (int rank = 0; rank < 2; rank++) {
-            s[rank] = support_schedule(cluster->groups[rank], "half");
-        }
-        baton_view_t in = support_scratch(s[0], bytes);
-        baton_view_t out = support_view(s[0], got, bytes);
-        baton_node_t chain[4] = {
-            baton_add_call(s[0], skip_odd, NULL), baton_add_recv(s[0], 1, in),
-            baton_add_copy(s[0], out, in), baton_add_nop(s[0])};
-        baton_set_optional(s[0], chain[1]);
-        baton_set_optional(s[0], chain[2]);
-        for (int k = 1; k < 4; k++) {
-            baton_before(s[0], chain[k - 1], chain[k]);
-        }
-        baton_before(s[0], baton_add_call(s[0], skip_even, NULL), chain[3]);
-        baton_set_need(s[0], chain[3], BATON_NEED_ANY);
-        (void)baton_add_send(s[1], 0, support_view(s[1], sent, bytes));
-        support_ok(baton_schedule_commit(s[0]));
-        support_ok(baton_schedule_commit(s[1]));
-        for (uint64_t epoch = 1; epoch <= 200; epoch++) {
-            *sent = epoch;
-            support_ok(baton_schedule_start(s[1]));
-            if (epoch % 3 ==
-                0) { /* the message may arrive before rank 0 begins */
+            const uint64_t odd = epoch % 2;
+            baton_schedule_t *first = ways.schedules[epoch / 2 % 2];
+            baton_schedule_t *second = ways.schedules[1 - epoch / 2 % 2];
+            ways.got[0][0] = ways.got[1][0] = 0;
+            ways.sent[0] = epoch;
+            support_ok(baton_schedule_start(first));
+            if (epoch % 3 == 0) { /* it comes before the other rank begins */
                 bool done;
-                support_ok(baton_schedule_test(s[1], &done));
+                support_ok(baton_schedule_test(first, &done));
             }
-            support_run(s[0]);
-            support_ends(s[1], BATON_OK);
-            assert_int_equal(*got, epoch - epoch % 2);
+            support_run(second);
+            support_ends(first, BATON_OK);
+            assert_int_equal(ways.got[0][0], odd ? epoch : 0);
+            assert_int_equal(ways.got[1][0], odd ? 0 : epoch);
+            assert_int_equal(ways.got[2][0], epoch - odd);
         }
-        for (int rank = 0; rank < 2; rank++) {
-            support_ok(baton_schedule_destroy(s[rank]));
-        }
-        support_cluster_close(cluster);
-        free(sent);
-        free(got);
+        support_schedules_destroy(cluster, ways.schedules);
     }
 }
 
@@ -344,8 +285,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SUPPORT_EACH(test_skip_leaves_the_branch_out, 1),
-        cmocka_unit_test(test_skipped_send_leaves_nothing_owing),
-        cmocka_unit_test(test_receive_that_has_not_fired_takes_nothing_later),
+        SUPPORT_EACH(test_messages_of_branches_are_their_epochs, 2),
         cmocka_unit_test(test_stragglers_are_charged_to_their_own_epoch),
         SUPPORT_MANUALLY(test_limit_holds_external_epochs_back, 2),
         SUPPORT_MANUALLY(test_limit_of_zero_is_a_limit, 2),

@@ -162,30 +162,20 @@ static void build_different(baton_schedule_t *s, const difference_t *how)
 }
 
 /* Both ranks fail with a message that names both; other schedules go on. */
-static void test_mismatch_fails_both_and_names_them(void **state)
+static void test_mismatch_fails_both_and_names_them(support_cluster_t *cluster)
 {
-    enum { KINDS = sizeof differences / sizeof differences[0] };
-    for (int i = 0; i < SUPPORT_VARIANTS * KINDS; i++) {
-        support_cluster_t *cluster = support_cluster_open(RANKS, i / KINDS);
-        exchange_t good[RANKS] = {{0}};
-        baton_schedule_t *s[RANKS] = {NULL};
-        for (int rank = 0; rank < RANKS; rank++) {
-            support_ok(
-                open_exchange(&good[rank], cluster->groups[rank], "good"));
-            s[rank] = support_schedule(cluster->groups[rank], "unequal");
-            build_different(s[rank], &differences[i % KINDS]);
-            support_ok(baton_schedule_commit(s[rank]));
-        }
+    exchange_t good[RANKS] = {{0}};
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(open_exchange(&good[rank], cluster->groups[rank], "good"));
+    }
+    for (size_t i = 0; i < sizeof differences / sizeof *differences; i++) {
+        baton_schedule_t **s = support_schedules_create(cluster, "unequal");
+        build_different(s[0], &differences[i]);
+        build_different(s[1], &differences[i]);
+        support_schedules_commit(cluster, s);
         for (int rank = 0; rank < RANKS; rank++) {
             baton_failure_t failure;
-            baton_status_t status = BATON_OK;
-            while (status ==
-                   BATON_OK) { /* until it has learnt of the other's failure */
-                status = baton_schedule_start(s[rank]);
-                status = status == BATON_OK
-                             ? baton_schedule_wait(s[rank], SUPPORT_WAIT_MS)
-                             : status;
-            }
+            baton_status_t status = support_run_until_failure(s[rank]);
             assert_true(status == BATON_ERR_MISMATCH ||
                         status == BATON_ERR_FAILED);
             support_says("\"unequal\"");
@@ -197,12 +187,9 @@ static void test_mismatch_fails_both_and_names_them(void **state)
         for (uint64_t number = 1; number <= 20; number++) {
             expect_works(good, number);
         }
-        for (int rank = 0; rank < RANKS; rank++) {
-            support_ok(baton_schedule_destroy(s[rank]));
-        }
-        close_exchanges(good);
-        support_cluster_close(cluster);
+        support_schedules_destroy(cluster, s);
     }
+    close_exchanges(good);
 }
 
 /* The second schedule of a name matches the other rank's second one, also when
@@ -255,7 +242,7 @@ int main(void)
         SUPPORT_EACH(test_peer_of_one_never_committed_is_told, RANKS),
         cmocka_unit_test(test_other_order_of_commits_swaps_no_data),
         SUPPORT_EACH(test_unmatched_receive_takes_no_other_message, RANKS),
-        cmocka_unit_test(test_mismatch_fails_both_and_names_them),
+        SUPPORT_EACH(test_mismatch_fails_both_and_names_them, RANKS),
         SUPPORT_EACH(test_attempts_of_a_name_belong_together, RANKS),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,61 +7,13 @@
 #include <pthread.h>
 #include <time.h>
 
-enum { RANKS = 2 };
-
-typedef struct cluster {
-    baton_inproc_t *medium;
-    baton_engine_t *engines[RANKS];
-    baton_group_t *groups[RANKS];
-    baton_schedule_t *schedules[RANKS];
-    uint64_t sent, got;
-} cluster_t;
-
-/* Rank 1 sends a number to rank 0; each has a manual engine. */
-static void open_cluster(cluster_t *cluster)
+/* Each rank has a manual engine; rank 1 sends a number to rank 0. */
+static void open_pair(support_pair_t *pair, support_cluster_t *cluster)
 {
-    support_ok(baton_inproc_create(RANKS, &cluster->medium));
-    for (int rank = 0; rank < RANKS; rank++) {
-        baton_engine_options_t options = BATON_ENGINE_OPTIONS;
-        options.progress = BATON_PROGRESS_MANUAL;
-        support_ok(baton_engine_open(&options, &cluster->engines[rank]));
-        support_ok(baton_group_create_inproc(cluster->engines[rank],
-                                             cluster->medium, rank,
-                                             &cluster->groups[rank]));
-        baton_schedule_t *schedule;
-        support_ok(
-            baton_schedule_create(cluster->groups[rank], "number", &schedule));
-        uint64_t *number = rank == 0 ? &cluster->got : &cluster->sent;
-        baton_view_t view =
-            baton_view(baton_buffer_bind(schedule, number, sizeof *number), 0,
-                       sizeof *number);
-        (void)(rank == 0 ? baton_add_recv(schedule, 1, view)
-                         : baton_add_send(schedule, 0, view));
-        support_ok(baton_schedule_commit(schedule));
-        cluster->schedules[rank] = schedule;
-    }
-}
-
-static void close_cluster(cluster_t *cluster)
-{
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_schedule_destroy(cluster->schedules[rank]));
-    }
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_group_destroy(cluster->groups[rank]));
-        support_ok(baton_engine_close(cluster->engines[rank]));
-    }
-    support_ok(baton_inproc_destroy(cluster->medium));
-}
-
-static void step_all(const cluster_t *cluster)
-{
-    bool moved = true;
-    while (moved) {
-        moved = false;
-        for (int rank = 0; rank < RANKS; rank++) {
-            moved |= baton_engine_step(cluster->engines[rank]);
-        }
+    support_pair_open(pair, cluster, "number");
+    for (bool moved = true; moved;) {
+        moved = baton_engine_step(cluster->engines[0]);
+        moved |= baton_engine_step(cluster->engines[1]);
     }
 }
 
@@ -85,48 +37,44 @@ static int step_until_idle(const baton_engine_t *engine)
     return timeout_ms;
 }
 
-static void test_descriptor_tells_of_a_message(void **state)
+static void test_descriptor_tells_of_a_message(support_cluster_t *cluster)
 {
-    (void)state;
-    cluster_t cluster = {0};
-    open_cluster(&cluster);
-    step_all(&cluster);
+    support_pair_t pair;
+    open_pair(&pair, cluster);
     for (uint64_t epoch = 1; epoch <= 100; epoch++) {
         bool done = true;
-        cluster.sent = epoch;
-        support_ok(baton_schedule_start(cluster.schedules[0]));
-        assert_int_not_equal(step_until_idle(cluster.engines[0]), 0);
-        while (is_readable(cluster.engines[0], 0)) { /* of the epoch before */
-            (void)baton_engine_step(cluster.engines[0]);
-            assert_int_not_equal(step_until_idle(cluster.engines[0]), 0);
+        pair.sent = epoch;
+        support_ok(baton_schedule_start(pair.schedules[0]));
+        assert_int_not_equal(step_until_idle(cluster->engines[0]), 0);
+        while (is_readable(cluster->engines[0], 0)) { /* of the epoch before */
+            (void)baton_engine_step(cluster->engines[0]);
+            assert_int_not_equal(step_until_idle(cluster->engines[0]), 0);
         }
-        support_ok(baton_schedule_start(cluster.schedules[1]));
-        support_ends(cluster.schedules[1], BATON_OK);
-        assert_true(is_readable(cluster.engines[0], SUPPORT_WAIT_MS));
-        while (baton_engine_step(cluster.engines[0])) {
+        support_ok(baton_schedule_start(pair.schedules[1]));
+        support_ends(pair.schedules[1], BATON_OK);
+        assert_true(is_readable(cluster->engines[0], SUPPORT_WAIT_MS));
+        while (baton_engine_step(cluster->engines[0])) {
         }
-        support_ok(baton_schedule_test(cluster.schedules[0], &done));
+        support_ok(baton_schedule_test(pair.schedules[0], &done));
         assert_true(done);
-        assert_int_equal(cluster.got, epoch);
+        assert_int_equal(pair.got, epoch);
     }
-    close_cluster(&cluster);
+    support_pair_close(&pair);
 }
 
 /* A start from another thread's point of view: mail wakes the loop. */
-static void test_timeout_is_zero_while_there_is_work(void **state)
+static void test_timeout_is_zero_while_there_is_work(support_cluster_t *cluster)
 {
-    (void)state;
-    cluster_t cluster = {0};
-    open_cluster(&cluster);
-    step_all(&cluster);
-    assert_int_not_equal(step_until_idle(cluster.engines[1]), 0);
-    support_ok(baton_schedule_start(cluster.schedules[1]));
-    support_ends(cluster.schedules[1], BATON_OK);
+    support_pair_t pair;
+    open_pair(&pair, cluster);
+    assert_int_not_equal(step_until_idle(cluster->engines[1]), 0);
+    support_ok(baton_schedule_start(pair.schedules[1]));
+    support_ends(pair.schedules[1], BATON_OK);
     /* The message has come, and nobody has looked. */
-    assert_int_equal(baton_engine_timeout(cluster.engines[0]), 0);
-    support_ok(baton_schedule_start(cluster.schedules[0]));
-    support_ends(cluster.schedules[0], BATON_OK);
-    close_cluster(&cluster);
+    assert_int_equal(baton_engine_timeout(cluster->engines[0]), 0);
+    support_ok(baton_schedule_start(pair.schedules[0]));
+    support_ends(pair.schedules[0], BATON_OK);
+    support_pair_close(&pair);
 }
 
 /* ---- other threads ------------------------------------------------------ */
@@ -155,18 +103,13 @@ static baton_status_t begin_async(void *arg, baton_call_t *call,
 }
 
 /* What another thread completes or cancels ends the sleep of an event loop. */
-static void test_other_threads_wake_the_loop(void **state)
+static void test_other_threads_wake_the_loop(support_cluster_t *cluster)
 {
     static const baton_async_ops_t ops = {.start = begin_async};
-    baton_engine_t *engine;
-    baton_group_t *group;
-    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
-    options.progress = BATON_PROGRESS_MANUAL;
-    support_ok(baton_engine_open(&options, &engine));
-    support_ok(baton_group_create_self(engine, &group));
+    baton_engine_t *engine = cluster->engines[0];
     for (int i = 0; i < 20; i++) {
         finisher_t finisher = {.cancels = NULL};
-        baton_schedule_t *s = support_schedule(group, "elsewhere");
+        baton_schedule_t *s = support_schedule(cluster->groups[0], "elsewhere");
         (void)baton_add_async(s, &ops, &finisher);
         support_ok(baton_schedule_commit(s));
         support_ok(baton_schedule_start(s));
@@ -190,20 +133,12 @@ static void test_other_threads_wake_the_loop(void **state)
                        i % 2 == 0 ? BATON_ERR_CANCELLED : BATON_OK);
         support_ok(baton_schedule_destroy(s));
     }
-    support_ok(baton_group_destroy(group));
-    support_ok(baton_engine_close(engine));
 }
 
-static void test_descriptor_is_of_manual_engines(void **state)
+static void test_descriptor_is_of_manual_engines(support_cluster_t *cluster)
 {
-    (void)state;
-    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
-    options.progress = BATON_PROGRESS_THREAD;
-    baton_engine_t *engine;
-    support_ok(baton_engine_open(&options, &engine));
-    assert_int_equal(baton_engine_descriptor(engine), -1);
-    assert_int_equal(baton_engine_timeout(engine), -1);
-    support_ok(baton_engine_close(engine));
+    assert_int_equal(baton_engine_descriptor(cluster->engines[0]), -1);
+    assert_int_equal(baton_engine_timeout(cluster->engines[0]), -1);
     assert_int_equal(baton_engine_descriptor(NULL), -1);
     assert_int_equal(baton_engine_timeout(NULL), -1);
 }
@@ -211,10 +146,12 @@ static void test_descriptor_is_of_manual_engines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_descriptor_tells_of_a_message),
-        cmocka_unit_test(test_timeout_is_zero_while_there_is_work),
-        cmocka_unit_test(test_other_threads_wake_the_loop),
-        cmocka_unit_test(test_descriptor_is_of_manual_engines),
+        SUPPORT_WITH(test_descriptor_tells_of_a_message, 2, SUPPORT_OWN_MANUAL),
+        SUPPORT_WITH(test_timeout_is_zero_while_there_is_work, 2,
+                     SUPPORT_OWN_MANUAL),
+        SUPPORT_MANUALLY(test_other_threads_wake_the_loop, 1),
+        SUPPORT_WITH(test_descriptor_is_of_manual_engines, 1,
+                     SUPPORT_ONE_THREAD),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* Reports of a hang: the timeout of a wait, and the stall report. */
+#include "base/config.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
@@ -12,22 +13,14 @@
 #define BYTES 64
 
 /* Rank 0: recv#0 from rank 1, then nop#1. Rank 1: the send. */
-static void open_waiting(support_cluster_t *cluster,
-                         baton_schedule_t *schedules[2], char memory[2][BYTES])
+static baton_schedule_t **open_waiting(support_cluster_t *cluster,
+                                       char memory[2][BYTES])
 {
-    for (int rank = 0; rank < 2; rank++) {
-        baton_schedule_t *s =
-            support_schedule(cluster->groups[rank], "awaited");
-        baton_view_t view = support_view(s, memory[rank], BYTES);
-        if (rank == 0) {
-            baton_node_t recv = baton_add_recv(s, 1, view);
-            baton_before(s, recv, baton_add_nop(s));
-        } else {
-            (void)baton_add_send(s, 0, view);
-        }
-        support_ok(baton_schedule_commit(s));
-        schedules[rank] = s;
-    }
+    baton_schedule_t **s = support_schedules_create(cluster, "awaited");
+    support_message(s, 1, 0, memory[1], memory[0], BYTES);
+    baton_before(s[0], (baton_node_t){0}, baton_add_nop(s[0]));
+    support_schedules_commit(cluster, s);
+    return s;
 }
 
 static const char *const awaited[] = {
@@ -41,9 +34,8 @@ static void test_timeout_names_what_is_awaited(void **state)
     static const int timeouts[] = {0, 1, 20, 0};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster = support_cluster_open(2, i);
-        baton_schedule_t *schedules[2];
         char memory[2][BYTES] = {{0}};
-        open_waiting(cluster, schedules, memory);
+        baton_schedule_t **schedules = open_waiting(cluster, memory);
         support_ok(baton_schedule_start(schedules[0]));
         support_run(schedules[1]);
         support_ends(schedules[0], BATON_OK);
@@ -63,8 +55,7 @@ static void test_timeout_names_what_is_awaited(void **state)
         support_run(schedules[1]);
         support_ends(schedules[0], BATON_OK);
         assert_string_equal(memory[0], "late, but here");
-        support_ok(baton_schedule_destroy(schedules[0]));
-        support_ok(baton_schedule_destroy(schedules[1]));
+        support_schedules_destroy(cluster, schedules);
         support_cluster_close(cluster);
     }
 }
@@ -124,11 +115,10 @@ static void test_timeout_beside_a_long_call(void **state)
     for (int i = 1; i < SUPPORT_VARIANTS; i++) {
         for (int round = 0; round < 20; round++) {
             support_cluster_t *cluster = support_cluster_open(2, i);
-            baton_schedule_t *waiting[2];
             char memory[2][BYTES] = {{0}};
             baton_schedule_t *s;
             gate_t gate = {false, false};
-            open_waiting(cluster, waiting, memory);
+            baton_schedule_t **waiting = open_waiting(cluster, memory);
             s = support_schedule(cluster->groups[0], "long");
             (void)baton_add_call(s, pass_gate, &gate);
             support_ok(baton_schedule_commit(s));
@@ -149,8 +139,7 @@ static void test_timeout_beside_a_long_call(void **state)
             support_run(waiting[1]);
             support_ends(waiting[0], BATON_OK);
             support_ok(baton_schedule_destroy(s));
-            support_ok(baton_schedule_destroy(waiting[0]));
-            support_ok(baton_schedule_destroy(waiting[1]));
+            support_schedules_destroy(cluster, waiting);
             support_cluster_close(cluster);
         }
     }
@@ -163,19 +152,12 @@ static void test_timeout_of_a_wait_that_drives_up_to_a_long_call(void **state)
     for (int round = 0; round < 20; round++) {
         support_cluster_t *cluster =
             support_cluster_open(2, SUPPORT_OWN_ENGINES);
-        baton_schedule_t *s[2];
+        baton_schedule_t **s = support_schedules_create(cluster, "long");
         gate_t gate = {false, false};
-        for (int rank = 0; rank < 2; rank++) {
-            s[rank] = support_schedule(cluster->groups[rank], "long");
-            baton_view_t none = support_scratch(s[rank], 0);
-            if (rank == 0) {
-                baton_before(s[0], baton_add_recv(s[0], 1, none),
-                             baton_add_call(s[0], pass_gate, &gate));
-            } else {
-                (void)baton_add_send(s[1], 0, none);
-            }
-            support_ok(baton_schedule_commit(s[rank]));
-        }
+        support_message(s, 1, 0, NULL, NULL, 0);
+        baton_before(s[0], (baton_node_t){0},
+                     baton_add_call(s[0], pass_gate, &gate));
+        support_schedules_commit(cluster, s);
         support_ok(baton_schedule_start(s[0]));
         support_expect(baton_schedule_wait(s[0], 1), BATON_ERR_TIMEOUT);
         support_ok(baton_schedule_start(s[1]));
@@ -185,10 +167,9 @@ static void test_timeout_of_a_wait_that_drives_up_to_a_long_call(void **state)
         support_expect(baton_schedule_wait(s[0], 10), BATON_ERR_TIMEOUT);
         assert_true(atomic_load(&gate.inside));
         atomic_store(&gate.released, true);
-        for (int rank = 0; rank < 2; rank++) {
-            support_ends(s[rank], BATON_OK);
-            support_ok(baton_schedule_destroy(s[rank]));
-        }
+        support_ends(s[0], BATON_OK);
+        support_ends(s[1], BATON_OK);
+        support_schedules_destroy(cluster, s);
         support_cluster_close(cluster);
     }
 }
@@ -226,24 +207,12 @@ static void test_stall_is_reported_to_the_log(void **state)
 {
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
     baton_log_set(note, &journal);
+    setenv("BATON_STALL_MS", "5", 1);
+    baton__config_forget();
     for (int threaded = 0; threaded < 2; threaded++) {
-        support_cluster_t cluster = {.size = 2};
-        baton_engine_t *engine;
-        baton_group_t *groups[2];
-        baton_schedule_t *schedules[2];
+        support_cluster_t *cluster = support_cluster_open(2, threaded);
         char memory[2][BYTES] = {{0}};
-        baton_engine_options_t options = BATON_ENGINE_OPTIONS;
-        options.progress =
-            threaded != 0 ? BATON_PROGRESS_THREAD : BATON_PROGRESS_MANUAL;
-        options.stall_ms = 5;
-        support_ok(baton_engine_open(&options, &engine));
-        support_ok(baton_inproc_create(2, &cluster.inproc));
-        for (int rank = 0; rank < 2; rank++) {
-            support_ok(baton_group_create_inproc(engine, cluster.inproc, rank,
-                                                 &groups[rank]));
-        }
-        cluster.groups = groups;
-        open_waiting(&cluster, schedules, memory);
+        baton_schedule_t **schedules = open_waiting(cluster, memory);
         support_ok(baton_schedule_start(schedules[0]));
         support_run(schedules[1]);
         support_ends(schedules[0], BATON_OK);
@@ -268,12 +237,8 @@ static void test_stall_is_reported_to_the_log(void **state)
         pthread_mutex_unlock(&journal.lock);
         support_run(schedules[1]);
         support_ends(schedules[0], BATON_OK);
-        for (int rank = 0; rank < 2; rank++) {
-            support_ok(baton_schedule_destroy(schedules[rank]));
-            support_ok(baton_group_destroy(groups[rank]));
-        }
-        support_ok(baton_inproc_destroy(cluster.inproc));
-        support_ok(baton_engine_close(engine));
+        support_schedules_destroy(cluster, schedules);
+        support_cluster_close(cluster);
     }
     baton_log_set(NULL, NULL);
 }
