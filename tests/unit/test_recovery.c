@@ -435,12 +435,10 @@ static void recover_there(void *arg)
    error, however late it looks. */
 static void test_recovery_leaves_no_waiter_behind(support_cluster_t *cluster)
 {
-    baton_schedule_t *s[2];
-    for (int rank = 0; rank < 2; rank++) {
-        s[rank] = support_schedule(cluster->groups[rank], "barrier");
-        baton_barrier_dissemination(s[rank]);
-        support_ok(baton_schedule_commit(s[rank]));
-    }
+    baton_schedule_t **s = support_schedules_create(cluster, "barrier");
+    baton_barrier_dissemination(s[0]);
+    baton_barrier_dissemination(s[1]);
+    support_schedules_commit(cluster, s);
     for (int round = 0; round < 50; round++) {
         waiting_t waiting = {s[0], BATON_OK};
         support_ok(baton_schedule_start(s[0]));
@@ -457,9 +455,7 @@ static void test_recovery_leaves_no_waiter_behind(support_cluster_t *cluster)
             assert_int_equal(waiting.status, BATON_ERR_CANCELLED);
         }
     }
-    for (int rank = 0; rank < 2; rank++) {
-        support_ok(baton_schedule_destroy(s[rank]));
-    }
+    support_schedules_destroy(cluster, s);
 }
 
 int main(void)
