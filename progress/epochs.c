@@ -62,7 +62,7 @@ static baton_status_t earlier_outcome(const baton_schedule_t *schedule,
                         (unsigned long long)epoch, baton_status_text(status));
 }
 
-baton_status_t baton__epoch_outcome(const baton_schedule_t *schedule,
+static baton_status_t epoch_outcome(const baton_schedule_t *schedule,
                                     uint64_t epoch)
 {
     uint64_t failed =
@@ -341,7 +341,7 @@ static bool has_ended(const void *arg)
 static baton_status_t outcome_of(const awaited_t *awaited)
 {
     baton_schedule_t *schedule = awaited->schedule;
-    baton_status_t status = baton__epoch_outcome(schedule, awaited->epoch);
+    baton_status_t status = epoch_outcome(schedule, awaited->epoch);
     if (generation(schedule) != awaited->generation) {
         return baton__epoch_past_outcome(schedule, awaited->epoch);
     }

@@ -4,10 +4,8 @@
 
 #include "sched/schedule.h"
 
-/* True if an epoch is over, whatever its outcome; and its outcome. */
+/* True if an epoch is over, whatever its outcome. */
 bool baton__epoch_ended(const baton_schedule_t *schedule, uint64_t epoch);
-baton_status_t baton__epoch_outcome(const baton_schedule_t *schedule,
-                                    uint64_t epoch);
 
 /* BATON_ERR_INVALID for NULL, BATON_ERR_STATE before the commit. */
 baton_status_t baton__check_committed(const baton_schedule_t *schedule,

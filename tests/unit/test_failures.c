@@ -52,23 +52,6 @@ static void test_call_error_fails_one_epoch(support_cluster_t *cluster)
     support_ok(baton_schedule_destroy(s));
 }
 
-/* An epoch fails repeatedly while other threads read its failure. */
-static void test_call_errors_in_a_row(support_cluster_t *cluster)
-{
-    trap_t trap = {0, BATON_ERR_LIMIT, 0};
-    baton_schedule_t *s = support_schedule(cluster->groups[0], "row");
-    (void)baton_add_call(s, spring, &trap);
-    support_ok(baton_schedule_commit(s));
-    for (uint64_t epoch = 1; epoch <= 5000; epoch++) {
-        trap.epoch = epoch % 3 != 0 ? epoch : 0;
-        support_ok(baton_schedule_start(s));
-        support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS),
-                       epoch % 3 != 0 ? BATON_ERR_LIMIT : BATON_OK);
-    }
-    assert_int_equal(trap.calls, 5000);
-    support_ok(baton_schedule_destroy(s));
-}
-
 typedef struct waiter {
     baton_schedule_t *schedule;
     baton_status_t status;
@@ -276,7 +259,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SUPPORT_EACH(test_call_error_fails_one_epoch, 1),
-        SUPPORT_EACH(test_call_errors_in_a_row, 1),
         cmocka_unit_test(test_call_error_wakes_all_who_wait),
         SUPPORT_EACH(test_messages_of_unequal_sizes_fail_both_ranks, 2),
         cmocka_unit_test(test_send_that_fails_is_the_waiters_error),
