@@ -605,7 +605,10 @@ static void target_after_recovery(int steps)
     device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
     for (int step = 0; step < steps; step++) {
         device_sparse_run_step(world, step);
+        support_ok(baton_sparse_wait_on(world->rank[0].device,
+                                        world->ranks->streams[0], &target));
     }
+    emulated_synchronise(device, world->ranks->streams[0]);
     memset(kept, 0x5a, sizeof kept);
     emulated_write(device, memory->dense, kept, world->bytes);
     emulated_write(device, memory->count, &count, sizeof count);
