@@ -74,49 +74,32 @@ static int run_case(const dense_case_t *c, support_op_t op)
     return 1;
 }
 
-/* Empty, short, indivisible, and beyond what goes in one packet. */
-static int check_counts(const dense_builder_t *builder, baton_hosts_t *hosts)
+/* Every type and operation; empty, short, indivisible, and beyond what goes in
+   one packet; in place and not, from any root. Hosts of three ranks, or the
+   group's own where chunks are short. */
+static int check_builder(const dense_builder_t *builder, baton_hosts_t *hosts)
 {
     static const size_t counts[] = {0, 1, 7, 1009, 30011};
     int cases = 0;
-    dense_case_t c = {.builder = builder,
-                      .size = size,
-                      .root = size / 2,
-                      .dtype = BATON_I32,
-                      .element = 4,
-                      .op = BATON_SUM,
-                      .arg = hosts};
-    for (int i = 0; i < 5; i++) {
-        c.count = counts[i];
-        c.chunk_bytes = i < 4 ? 0 : 16384;
-        c.varied = dense_can_vary(builder) && i % 2 == 1;
+    for (int i = 0; i < (int)BATON_DTYPE_COUNT; i++) {
+        support_op_t op = (support_op_t)(i % (int)SUPPORT_OP_COUNT);
+        dense_case_t c = {.builder = builder,
+                          .size = size,
+                          .root = i % size,
+                          .count = counts[i % 5],
+                          .dtype = (baton_dtype_t)i,
+                          .element = baton_dtype_size((baton_dtype_t)i),
+                          .op = support_op(op),
+                          .varied = dense_can_vary(builder) && i % 3 == 1,
+                          .in_place = i % 2 == 0,
+                          .chunk_bytes = i % 5 == 4   ? 16384
+                                         : i % 4 == 3 ? 256
+                                                      : 0,
+                          .arg = i % 4 == 3 ? NULL : hosts};
         if (builder->algorithm.collective == BATON_COLLECTIVE_ALLTOALL ||
             c.varied) {
-            c.count = counts[i] / 8;
+            c.count /= 8;
         }
-        for (int in_place = 0; in_place < 2; in_place++) {
-            c.in_place = in_place != 0;
-            cases += run_case(&c, SUPPORT_SUM);
-        }
-    }
-    return cases;
-}
-
-/* Where hosts matter, they are the group's own. */
-static int check_types(const dense_builder_t *builder)
-{
-    int cases = 0;
-    dense_case_t c = {.builder = builder,
-                      .size = size,
-                      .root = size - 1,
-                      .count = 149,
-                      .chunk_bytes = 256};
-    for (int type = 0; type < (int)BATON_DTYPE_COUNT; type++) {
-        support_op_t op = (support_op_t)(type % (int)SUPPORT_OP_COUNT);
-        c.dtype = (baton_dtype_t)type;
-        c.element = baton_dtype_size(c.dtype);
-        c.op = support_op(op);
-        c.in_place = type % 2 == 0;
         cases += run_case(&c, op);
     }
     return cases;
@@ -259,8 +242,7 @@ int main(int argc, char **argv)
     int cases = 0;
     const dense_builder_t *builder;
     for (size_t i = 0; (builder = dense_builder_at(i)) != NULL; i++) {
-        cases += check_counts(builder, &hosts);
-        cases += check_types(builder);
+        cases += check_builder(builder, &hosts);
     }
     cases += check_many();
     cases += check_barrier();
