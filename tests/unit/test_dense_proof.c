@@ -2,7 +2,7 @@
    number of ranks: whose data is in each element of each result. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
-#include "support/dense.h"
+#include "support/dense_data.h"
 #include "support/sanitized.h"
 
 #include <stdlib.h>
@@ -39,11 +39,8 @@ static void check_piece(void *arg, int low, int high, size_t first,
     baton_status_t status = baton_proof_check(world->proof, world->contributors,
                                               first, count, result + at);
     if (status != BATON_OK) {
-        fail_msg("%s, %d ranks, root %d, count %zu%s%s: rank %d, piece at %zu: "
-                 "%s",
-                 c->builder->name, c->size, c->root, c->count,
-                 c->varied ? ", varied" : "", c->in_place ? ", in place" : "",
-                 world->rank, at, baton_error_message());
+        fail_msg("%s: rank %d, piece at %zu: %s", dense_text(c), world->rank,
+                 at, baton_error_message());
     }
 }
 
@@ -60,14 +57,14 @@ static void run_epoch(world_t *world, baton_sim_t *sim)
             dense_input(c, rank, world->sources[rank], world->targets[rank])));
     }
     if (baton_sim_epoch(sim, &us) != BATON_OK) {
-        fail_msg("%s, %d ranks, count %zu: %s", c->builder->name, c->size,
-                 c->count, baton_error_message());
+        fail_msg("%s: %s", dense_text(c), baton_error_message());
     }
     for (world->rank = 0; world->rank < c->size; world->rank++) {
         dense_pieces(c, world->rank, check_piece, world);
     }
 }
 
+/* Each rank's two vectors are one behind the other. */
 static void open_memory(world_t *world)
 {
     const dense_case_t *c = world->c;
@@ -77,8 +74,8 @@ static void open_memory(world_t *world)
     world->contributors = calloc(size, sizeof(bool));
     for (int rank = 0; rank < c->size; rank++) {
         size_t room = dense_room(c, rank) + 1;
-        world->sources[rank] = calloc(room, sizeof(uint32_t));
-        world->targets[rank] = calloc(room, sizeof(uint32_t));
+        world->sources[rank] = calloc(2 * room, sizeof(uint32_t));
+        world->targets[rank] = world->sources[rank] + room;
     }
 }
 
@@ -86,7 +83,6 @@ static void close_memory(world_t *world)
 {
     for (int rank = 0; rank < world->c->size; rank++) {
         free(world->sources[rank]);
-        free(world->targets[rank]);
     }
     free(world->sources);
     free(world->targets);
@@ -111,9 +107,7 @@ static void prove(const dense_case_t *given)
     baton_sim_t *sim = NULL;
     support_ok(baton_sim_create(&options, &sim));
     if (baton_sim_build(sim, "dense", build, &world) != BATON_OK) {
-        fail_msg("%s, %d ranks, count %zu%s%s: %s", c.builder->name, c.size,
-                 c.count, c.varied ? ", varied" : "",
-                 c.in_place ? ", in place" : "", baton_error_message());
+        fail_msg("%s: %s", dense_text(&c), baton_error_message());
     }
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
         run_epoch(&world, sim);
