@@ -74,13 +74,14 @@ static baton_status_t retain_context(baton__gpu_t *gpu)
 {
     CUresult error = gpu->driver.device_get(&gpu->device, gpu->ordinal);
     if (error != CUDA_SUCCESS) {
-        return baton__gpu_report_driver(gpu, error, "cuDeviceGet");
+        return baton__gpu_report(gpu, (cudaError_t)error, "cuDeviceGet");
     }
     error = gpu->driver.context_retain(&gpu->context, gpu->device);
     if (error != CUDA_SUCCESS) {
         gpu->context = NULL;
     }
-    return baton__gpu_report_driver(gpu, error, "cuDevicePrimaryCtxRetain");
+    return baton__gpu_report(gpu, (cudaError_t)error,
+                             "cuDevicePrimaryCtxRetain");
 }
 
 /* wait_on is a wait of the stream for a word of 64 bits. */
@@ -90,7 +91,8 @@ static baton_status_t check_stream_waits(const baton__gpu_t *gpu)
     CUresult error = gpu->driver.device_get_attribute(
         &can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, gpu->device);
     if (error != CUDA_SUCCESS) {
-        return baton__gpu_report_driver(gpu, error, "cuDeviceGetAttribute");
+        return baton__gpu_report(gpu, (cudaError_t)error,
+                                 "cuDeviceGetAttribute");
     }
     return can != 0 ? BATON_OK
                     : baton_error_set(BATON_ERR_UNSUPPORTED,
@@ -219,7 +221,8 @@ static void close_parts(baton__gpu_t *gpu)
         baton__gpu_leave(gpu);
     }
     CUresult error = gpu->driver.context_release(gpu->device);
-    (void)baton__gpu_report_driver(gpu, error, "cuDevicePrimaryCtxRelease");
+    (void)baton__gpu_report(gpu, (cudaError_t)error,
+                            "cuDevicePrimaryCtxRelease");
 }
 
 void baton__gpu_close(void *device)

@@ -23,8 +23,6 @@ static cudaError_t find(const entry_t *entry,
 baton_status_t baton__driver_load(baton__driver_t *out)
 {
     const entry_t entries[] = {
-        {"cuGetErrorName", 6000, (void **)&out->get_error_name},
-        {"cuGetErrorString", 6000, (void **)&out->get_error_string},
         {"cuDeviceGet", 2000, (void **)&out->device_get},
         {"cuDeviceGetAttribute", 2000, (void **)&out->device_get_attribute},
         {"cuDevicePrimaryCtxRetain", 7000, (void **)&out->context_retain},

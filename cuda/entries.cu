@@ -1,8 +1,8 @@
-/* Lists of entries, and elements times a factor, in stream order
-   (select.h). One thread for each entry, or element; a list has no
-   index twice, so threads do not meet. */
+/* Lists of entries, and elements times a factor, in stream order. One thread
+   for each entry, or element; a list has no index twice, so threads do not
+   meet. */
+#include "cuda/launch.h"
 #include "cuda/select_element.h"
-#include "cuda/select_host.h"
 
 namespace baton_cuda
 {
@@ -21,15 +21,9 @@ template <baton_dtype_t D> struct entries {
 
 /* An entry is at a multiple of 2 bytes (f16, bf16) or 4, no more: so are the
    words that it is read and written in. */
-template <baton_dtype_t D> struct word {
-    typedef uint32_t t;
-};
-template <> struct word<BATON_F16> {
-    typedef uint16_t t;
-};
-template <> struct word<BATON_BF16> {
-    typedef uint16_t t;
-};
+template <baton_dtype_t D>
+using word = std::conditional_t<sizeof(typename element<D>::bits_t) == 2,
+                                uint16_t, uint32_t>;
 
 template <class value_t, class word_t>
 __device__ value_t load_words(const char *at)
@@ -54,7 +48,7 @@ __device__ void store_words(char *at, value_t value)
 /* One entry of a list, in the memory of the list. */
 template <baton_dtype_t D> struct entry {
     typedef typename element<D>::bits_t bits_t;
-    typedef typename word<D>::t word_t;
+    typedef word<D> word_t;
     char *at;
 
     __device__ uint32_t index() const
@@ -145,120 +139,33 @@ __global__ void scale(typename element<D>::bits_t *target,
 
 /* ---- launches ---------------------------------------------------------- */
 
-template <baton_dtype_t D> struct with_entries {
-    typedef typename element<D>::bits_t bits_t;
-
-    static cudaError_t load_kernels(cudaError_t error)
-    {
-        error = load(error, gather<D>);
-        error = load(error, put<D>);
-        error = load(error, add<D>);
-        return load(error, scale<D>);
-    }
-
-    static entries<D> of(const baton_cuda_entries_t *list)
-    {
-        entries<D> result;
-        result.data = (char *)list->data;
-        result.capacity = list->capacity;
-        result.count = list->count;
-        return result;
-    }
-
-    static unsigned blocks(size_t count)
-    {
-        size_t blocks = (count + ENTRY_THREADS - 1) / ENTRY_THREADS;
-        return (unsigned)(blocks < MOST_ENTRY_BLOCKS ? blocks
-                                                     : MOST_ENTRY_BLOCKS);
-    }
-
-    static cudaError_t gathering(const baton_cuda_entries_t *list,
-                                 const uint32_t *indices, void *dense,
-                                 bool clears, baton_stream_t stream)
-    {
-        return launch(gather<D>, blocks(list->capacity), ENTRY_THREADS,
-                      (cudaStream_t)stream, of(list), indices, (bits_t *)dense,
-                      clears);
-    }
-
-    static cudaError_t putting(const baton_cuda_entries_t *list, void *dense,
-                               baton_stream_t stream)
-    {
-        return launch(put<D>, blocks(list->capacity), ENTRY_THREADS,
-                      (cudaStream_t)stream, of(list), (bits_t *)dense);
-    }
-
-    static cudaError_t adding(const baton_cuda_entries_t *list, double factor,
-                              void *dense, baton_stream_t stream)
-    {
-        return launch(add<D>, blocks(list->capacity), ENTRY_THREADS,
-                      (cudaStream_t)stream, of(list), factor, (bits_t *)dense);
-    }
-
-    static cudaError_t scaling(void *target, const void *source, size_t count,
-                               double factor, baton_stream_t stream)
-    {
-        return launch(scale<D>, blocks(count), ENTRY_THREADS,
-                      (cudaStream_t)stream, (bits_t *)target,
-                      (const bits_t *)source, (uint64_t)count, factor);
-    }
-};
-
-#define BY_TYPE(dtype, function, ...)                                          \
-    ((dtype) == BATON_F16    ? with_entries<BATON_F16>::function(__VA_ARGS__)  \
-     : (dtype) == BATON_BF16 ? with_entries<BATON_BF16>::function(__VA_ARGS__) \
-     : (dtype) == BATON_F32  ? with_entries<BATON_F32>::function(__VA_ARGS__)  \
-                             : with_entries<BATON_F64>::function(__VA_ARGS__))
-
-/* ---- arguments --------------------------------------------------------- */
-
-static baton_status_t check_list(const baton_cuda_entries_t *list,
-                                 const char *function)
+static unsigned entry_blocks(size_t count)
 {
-    if (list == NULL) {
-        return baton_error_set(BATON_ERR_INVALID, "%s: list is NULL", function);
-    }
-    if (!baton_select_supports(list->dtype)) {
-        return unsupported(list->dtype, function);
-    }
-    const size_t size = baton_dtype_size(list->dtype);
-    baton_status_t status = BATON_OK;
-    if (list->capacity > 0) {
-        status = check_pointer(list->data, size < 4 ? size : 4, function,
-                               "list->data");
-    }
-    return status == BATON_OK && list->count != NULL
-               ? check_pointer(list->count, sizeof *list->count, function,
-                               "list->count")
-               : status;
+    size_t blocks = (count + ENTRY_THREADS - 1) / ENTRY_THREADS;
+    return (unsigned)(blocks < MOST_ENTRY_BLOCKS ? blocks : MOST_ENTRY_BLOCKS);
 }
 
-/* The list, and a vector that goes with it. */
-static baton_status_t check_both(const baton_cuda_entries_t *list,
-                                 const void *dense, const char *function)
+template <baton_dtype_t D>
+static cudaError_t transfer(cudaStream_t stream,
+                            const baton_device_transfer_t *t)
 {
-    baton_status_t status = check_list(list, function);
-    return status == BATON_OK && list->capacity > 0
-               ? check_pointer(dense, baton_dtype_size(list->dtype), function,
-                               "dense")
-               : status;
-}
-
-static baton_status_t gather_or_take(const baton_cuda_entries_t *list,
-                                     const uint32_t *indices, void *dense,
-                                     bool clears, baton_stream_t stream,
-                                     const char *function)
-{
-    baton_status_t status = check_both(list, dense, function);
-    if (status == BATON_OK && list->capacity > 0) {
-        status = check_pointer(indices, sizeof *indices, function, "indices");
+    const unsigned blocks = entry_blocks(t->list.capacity);
+    const entries<D> list = {(char *)t->list.data, t->list.capacity,
+                             t->list.count};
+    typename element<D>::bits_t *dense =
+        (typename element<D>::bits_t *)t->dense;
+    switch (t->direction) {
+    case BATON_DEVICE_PUT:
+        return launch(put<D>, blocks, ENTRY_THREADS, stream, list, dense);
+    case BATON_DEVICE_ADD:
+        return launch(add<D>, blocks, ENTRY_THREADS, stream, list, t->factor,
+                      dense);
+    case BATON_DEVICE_GATHER:
+    case BATON_DEVICE_TAKE:
+    default:
+        return launch(gather<D>, blocks, ENTRY_THREADS, stream, list,
+                      t->indices, dense, t->direction == BATON_DEVICE_TAKE);
     }
-    if (status != BATON_OK || list->capacity == 0) {
-        return status;
-    }
-    return status_of(
-        BY_TYPE(list->dtype, gathering, list, indices, dense, clears, stream),
-        function);
 }
 
 } // namespace baton_cuda
@@ -267,72 +174,35 @@ using namespace baton_cuda;
 
 cudaError_t baton__cuda_entries_load(void)
 {
-    cudaError_t error = cudaSuccess;
-    error = with_entries<BATON_F16>::load_kernels(error);
-    error = with_entries<BATON_BF16>::load_kernels(error);
-    error = with_entries<BATON_F32>::load_kernels(error);
-    return with_entries<BATON_F64>::load_kernels(error);
+    return for_each_type([](auto type) {
+        constexpr baton_dtype_t D = type;
+        return load(gather<D>, put<D>, add<D>, scale<D>);
+    });
 }
 
-/* ---- the functions ----------------------------------------------------- */
-
-baton_status_t baton_cuda_entries_gather(const baton_cuda_entries_t *list,
-                                         const uint32_t *indices,
-                                         const void *dense,
-                                         baton_stream_t stream)
+cudaError_t baton__cuda_entries(cudaStream_t stream,
+                                const baton_device_transfer_t *transfer)
 {
-    /* It is not written to. */
-    return gather_or_take(list, indices, const_cast<void *>(dense), false,
-                          stream, __func__);
-}
-
-baton_status_t baton_cuda_entries_take(const baton_cuda_entries_t *list,
-                                       const uint32_t *indices, void *dense,
-                                       baton_stream_t stream)
-{
-    return gather_or_take(list, indices, dense, true, stream, __func__);
-}
-
-baton_status_t baton_cuda_entries_put(const baton_cuda_entries_t *list,
-                                      void *dense, baton_stream_t stream)
-{
-    baton_status_t status = check_both(list, dense, __func__);
-    return status != BATON_OK || list->capacity == 0
-               ? status
-               : status_of(BY_TYPE(list->dtype, putting, list, dense, stream),
-                           __func__);
-}
-
-baton_status_t baton_cuda_entries_add(const baton_cuda_entries_t *list,
-                                      double factor, void *dense,
-                                      baton_stream_t stream)
-{
-    baton_status_t status = check_both(list, dense, __func__);
-    return status != BATON_OK || list->capacity == 0
-               ? status
-               : status_of(
-                     BY_TYPE(list->dtype, adding, list, factor, dense, stream),
-                     __func__);
-}
-
-baton_status_t baton_cuda_elements_scale(baton_dtype_t dtype, void *target,
-                                         const void *source, size_t count,
-                                         double factor, baton_stream_t stream)
-{
-    if (!baton_select_supports(dtype)) {
-        return unsupported(dtype, __func__);
+    if (transfer->list.capacity == 0) {
+        return cudaSuccess;
     }
+    return by_type(transfer->list.dtype, [&](auto type) {
+        return baton_cuda::transfer<type>(stream, transfer);
+    });
+}
+
+cudaError_t baton__cuda_scale(cudaStream_t stream, baton_dtype_t dtype,
+                              void *target, const void *source, size_t count,
+                              double factor)
+{
     if (count == 0) {
-        return BATON_OK;
+        return cudaSuccess;
     }
-    const size_t size = baton_dtype_size(dtype);
-    baton_status_t status = check_pointer(target, size, __func__, "target");
-    if (status == BATON_OK) {
-        status = check_pointer(source, size, __func__, "source");
-    }
-    return status != BATON_OK
-               ? status
-               : status_of(BY_TYPE(dtype, scaling, target, source, count,
-                                   factor, stream),
-                           __func__);
+    return by_type(dtype, [&](auto type) {
+        constexpr baton_dtype_t D = type;
+        typedef typename element<D>::bits_t bits_t;
+        return launch(scale<D>, entry_blocks(count), ENTRY_THREADS, stream,
+                      (bits_t *)target, (const bits_t *)source, (uint64_t)count,
+                      factor);
+    });
 }

@@ -55,26 +55,6 @@ baton_status_t baton__gpu_report(const baton__gpu_t *gpu, cudaError_t error,
         cudaGetErrorString(error), cudaGetErrorName(error), advice(error));
 }
 
-baton_status_t baton__gpu_report_driver(const baton__gpu_t *gpu, CUresult error,
-                                        const char *function)
-{
-    if (error == CUDA_SUCCESS) {
-        return BATON_OK;
-    }
-    const char *name = NULL, *text = NULL;
-    if (gpu->driver.get_error_name(error, &name) != CUDA_SUCCESS ||
-        gpu->driver.get_error_string(error, &text) != CUDA_SUCCESS) {
-        return baton_error_set(BATON_ERR_SYSTEM, "%s: %s failed: error %d",
-                               gpu->name, function, (int)error);
-    }
-    /* The numbers of the runtime are the driver's. */
-    return baton_error_set(error == CUDA_ERROR_OUT_OF_MEMORY
-                               ? BATON_ERR_NO_MEMORY
-                               : BATON_ERR_SYSTEM,
-                           "%s: %s failed: %s (%s)%s", gpu->name, function,
-                           text, name, advice((cudaError_t)error));
-}
-
 /* How often this thread has entered, whatever GPU; and its mode outside. */
 static _Thread_local int depth;
 static _Thread_local CUstreamCaptureMode outside;
@@ -86,7 +66,7 @@ baton_status_t baton__gpu_enter(const baton__gpu_t *gpu)
         outside = CU_STREAM_CAPTURE_MODE_RELAXED;
         (void)gpu->driver.exchange_capture_mode(&outside);
     }
-    return baton__gpu_report_driver(gpu, error, "cuCtxPushCurrent");
+    return baton__gpu_report(gpu, (cudaError_t)error, "cuCtxPushCurrent");
 }
 
 void baton__gpu_leave(const baton__gpu_t *gpu)
@@ -98,4 +78,20 @@ void baton__gpu_leave(const baton__gpu_t *gpu)
        to pop, and the next call reports it. */
     CUcontext popped = NULL;
     (void)gpu->driver.context_pop(&popped);
+}
+
+baton_status_t baton__gpu_end(const baton__gpu_t *gpu, const char *function,
+                              cudaError_t error)
+{
+    baton_status_t status = baton__gpu_report(gpu, error, function);
+    baton__gpu_leave(gpu);
+    return status;
+}
+
+baton_status_t baton__gpu_put(baton__gpu_t *gpu, baton_stream_t stream,
+                              const char *function, cudaError_t error)
+{
+    baton_status_t status = baton__gpu_end(gpu, function, error);
+    baton__gpu_busy(gpu, stream);
+    return status;
 }

@@ -7,9 +7,10 @@
    streams.c   streams, events, and words that streams wait for
    wake.c      a descriptor that becomes readable when work has been done
    peers.c     memory of other engines and processes
-   select.c    selection and lists of entries, by select.h
    port.c      the table of all these, as <baton/device.h> wants it
    reduce.cu   reductions; element.cuh: of one element
+   select.cu   selection; select_kernels.cuh: its kernels
+   entries.cu  lists of entries; select_element.h: arithmetic of one element
 
    Context. Every function may be called on any thread, and the application
    owns its threads' current device. So work is done between baton__gpu_enter
@@ -40,8 +41,6 @@
 
 /* The driver's functions. */
 typedef struct baton__driver {
-    PFN_cuGetErrorName_v6000 get_error_name;
-    PFN_cuGetErrorString_v6000 get_error_string;
     PFN_cuDeviceGet_v2000 device_get;
     PFN_cuDeviceGetAttribute_v2000 device_get_attribute;
     PFN_cuDevicePrimaryCtxRetain_v7000 context_retain;
@@ -87,16 +86,22 @@ baton_status_t baton__driver_load(baton__driver_t *out);
 /* ---- error.c ---------------------------------------------------------- */
 
 /* BATON_OK for cudaSuccess. Otherwise sets the message, which names the GPU,
-   the function and what CUDA said: BATON_ERR_NO_MEMORY or _SYSTEM. */
+   the function and what CUDA said: BATON_ERR_NO_MEMORY or _SYSTEM. Also for the
+   driver's errors, whose numbers the runtime has, too. */
 baton_status_t baton__gpu_report(const baton__gpu_t *gpu, cudaError_t error,
                                  const char *function);
-baton_status_t baton__gpu_report_driver(const baton__gpu_t *gpu, CUresult error,
-                                        const char *function);
 
 /* Makes the GPU's context current, and what was current before again. Calls may
    nest. An error: the context has been destroyed, or the process ends. */
 baton_status_t baton__gpu_enter(const baton__gpu_t *gpu);
 void baton__gpu_leave(const baton__gpu_t *gpu);
+
+/* Reports an error, and leaves. So does put, after work has been put into a
+   stream. */
+baton_status_t baton__gpu_end(const baton__gpu_t *gpu, const char *function,
+                              cudaError_t error);
+baton_status_t baton__gpu_put(baton__gpu_t *gpu, baton_stream_t stream,
+                              const char *function, cudaError_t error);
 
 /* ---- the port --------------------------------------------------------- */
 
@@ -128,13 +133,6 @@ baton_status_t baton__gpu_await(void *device, baton_stream_t stream,
 baton_status_t baton__gpu_raise(void *device, baton_stream_t stream,
                                 uint64_t *word, uint64_t value);
 
-/* Whether this is one of the GPU's own streams. */
-bool baton__gpu_owns(const baton__gpu_t *gpu, baton_stream_t stream);
-
-/* BATON_ERR_UNSUPPORTED: the program captures this stream of its own. */
-baton_status_t baton__gpu_check_stream(const baton__gpu_t *gpu,
-                                       baton_stream_t stream);
-
 uint64_t baton__gpu_kin(void);
 void baton__gpu_mappings_close(baton__gpu_t *gpu);
 baton_status_t
@@ -145,29 +143,10 @@ baton__gpu_open_handle(void *device,
                        const unsigned char handle[BATON_DEVICE_HANDLE_BYTES],
                        const void **out);
 
-bool baton__gpu_reduces(void *device, const baton_op_t *op,
-                        baton_dtype_t dtype);
 baton_status_t baton__gpu_reduce(void *device, baton_stream_t stream,
                                  const baton_op_t *op, baton_dtype_t dtype,
                                  void *target, const void *left,
                                  const void *right, size_t count);
-
-size_t baton__gpu_select_bytes(void *device, baton_dtype_t dtype, size_t count,
-                               size_t k);
-baton_status_t baton__gpu_select(void *device, baton_stream_t stream,
-                                 const baton_device_selection_t *selection);
-baton_status_t baton__gpu_entries(void *device, baton_stream_t stream,
-                                  const baton_device_transfer_t *transfer);
-baton_status_t baton__gpu_scale(void *device, baton_stream_t stream,
-                                baton_dtype_t dtype, void *target,
-                                const void *source, size_t count,
-                                double factor);
-baton_status_t baton__gpu_square_sum(void *device, baton_stream_t stream,
-                                     baton_dtype_t dtype, const void *values,
-                                     size_t count, double *sum_out,
-                                     void *scratch);
-baton_status_t baton__gpu_clear(void *device, baton_stream_t stream,
-                                void *target, size_t bytes);
 
 /* Opens the GPU of this number, or says why not, as baton_cuda_attach does. */
 baton_status_t baton__gpu_open(int ordinal, baton__gpu_t **out);

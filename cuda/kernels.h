@@ -1,11 +1,13 @@
-/* What the .cu files give to the .c files. */
+/* What the .cu files give to the .c files. Each function puts kernels into the
+   stream and returns; none allocates, synchronises, or asks the device for a
+   result. Addresses are of device memory, elements aligned to their size. */
 #ifndef BATON_CUDA_KERNELS_H
 #define BATON_CUDA_KERNELS_H
 
-#include <baton/types.h>
+#include <baton/device.h>
 
 #if defined(BATON_CUDA_ON_CPU) /* a test; see launch.h */
-#include "support/reduce_on_cpu.h"
+#include "support/cuda_on_cpu.h"
 #else
 #include <cuda_runtime_api.h>
 #endif
@@ -29,12 +31,30 @@ cudaError_t baton__cuda_reduce_load(unsigned *blocks_out);
 cudaError_t baton__cuda_select_load(void);
 cudaError_t baton__cuda_entries_load(void);
 
-/* Puts target[i] = left[i] (op) right[i] into the stream, in at most `blocks`
-   blocks. Any alignment; target may equal left or right. */
+/* target[i] = left[i] (op) right[i], in at most `blocks` blocks. Any alignment;
+   target may equal left or right. */
 cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
                                baton_dtype_t dtype, void *target,
                                const void *left, const void *right,
                                size_t count, unsigned blocks);
+
+/* The port's functions of these names. A selection reads the vector once where
+   a sample's threshold holds (TRIMMED: three times, SAMPLED: two or three
+   times); where it does not, or where more elements are tied than there is room
+   for, four (f16, bf16), five (f32) or eight times (f64) more. `scratch` is
+   about 16 bytes for each 4 KiB of the vector, and 8 (f64: 12) for each of 2k
+   candidates and of what a sample may be wrong by. */
+size_t baton__cuda_select_bytes(baton_dtype_t dtype, size_t count, size_t k);
+cudaError_t baton__cuda_select(cudaStream_t stream,
+                               const baton_device_selection_t *selection);
+cudaError_t baton__cuda_square_sum(cudaStream_t stream, baton_dtype_t dtype,
+                                   const void *values, size_t count,
+                                   double *sum_out, void *scratch);
+cudaError_t baton__cuda_entries(cudaStream_t stream,
+                                const baton_device_transfer_t *transfer);
+cudaError_t baton__cuda_scale(cudaStream_t stream, baton_dtype_t dtype,
+                              void *target, const void *source, size_t count,
+                              double factor);
 
 #ifdef __cplusplus
 }

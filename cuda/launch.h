@@ -3,45 +3,77 @@
 #ifndef BATON_CUDA_LAUNCH_H
 #define BATON_CUDA_LAUNCH_H
 
-#if defined(BATON_CUDA_ON_CPU)
+#include "cuda/kernels.h"
 
-#include "support/cuda_on_cpu.h"
+#include <initializer_list>
+#include <type_traits>
 
-#else
-
+#if !defined(BATON_CUDA_ON_CPU)
 #include <cuda_runtime.h>
+#endif
 
 namespace baton_cuda
 {
 
-/* The arguments have the types of the kernel's parameters. Unlike <<<>>> this
-   reports the launch's own error, and leaves the thread's last one alone. */
 template <class type> struct exactly {
     typedef type t;
 };
 
+/* The arguments have the types of the kernel's parameters. Unlike <<<>>> this
+   reports the launch's own error, and leaves the thread's last one alone. */
 template <class... parameters>
 cudaError_t launch(void (*kernel)(parameters...), unsigned blocks,
                    unsigned threads, cudaStream_t stream,
                    typename exactly<parameters>::t... arguments)
 {
+#if defined(BATON_CUDA_ON_CPU)
+    (void)stream;
+    cpu_launch(blocks, threads, [&]() { kernel(arguments...); });
+    return cudaSuccess;
+#else
     void *addresses[] = {(void *)&arguments...};
     return cudaLaunchKernel((const void *)kernel, dim3(blocks), dim3(threads),
                             addresses, 0, stream);
+#endif
 }
 
-/* Loads a kernel for the current device, so that its first launch need not. */
-template <class... parameters>
-cudaError_t load(cudaError_t before, void (*kernel)(parameters...))
+/* Loads kernels for the current device, so that their first launch need not. */
+template <class... kernels> cudaError_t load(kernels... all)
 {
+    cudaError_t error = cudaSuccess;
+#if !defined(BATON_CUDA_ON_CPU)
     cudaFuncAttributes attributes;
-    return before != cudaSuccess
-               ? before
-               : cudaFuncGetAttributes(&attributes, (const void *)kernel);
+    const void *each[] = {(const void *)all...};
+    for (size_t i = 0; i < sizeof...(all) && error == cudaSuccess; i++) {
+        error = cudaFuncGetAttributes(&attributes, each[i]);
+    }
+#endif
+    return error;
+}
+
+/* Returns what visit(D) does, where D, a constant, is the type of elements that
+   can be selected from. */
+template <baton_dtype_t D>
+using constant = std::integral_constant<baton_dtype_t, D>;
+
+template <class function>
+cudaError_t by_type(baton_dtype_t dtype, function visit)
+{
+    return dtype == BATON_F16    ? visit(constant<BATON_F16>())
+           : dtype == BATON_BF16 ? visit(constant<BATON_BF16>())
+           : dtype == BATON_F32  ? visit(constant<BATON_F32>())
+                                 : visit(constant<BATON_F64>());
+}
+
+template <class function> cudaError_t for_each_type(function visit)
+{
+    cudaError_t error = cudaSuccess;
+    for (baton_dtype_t dtype : {BATON_F16, BATON_BF16, BATON_F32, BATON_F64}) {
+        error = error == cudaSuccess ? by_type(dtype, visit) : error;
+    }
+    return error;
 }
 
 } // namespace baton_cuda
-
-#endif
 
 #endif

@@ -43,10 +43,9 @@ void baton__gpu_release(void *device, baton_memory_t kind, void *memory)
         return; /* the context is gone, and its memory with it */
     }
     /* An error is one of earlier work, which query has reported. */
-    cudaError_t error =
-        kind == BATON_MEMORY_DEVICE ? cudaFree(memory) : cudaFreeHost(memory);
-    (void)baton__gpu_report(gpu, error, "cudaFree");
-    baton__gpu_leave(gpu);
+    (void)baton__gpu_end(gpu, "cudaFree",
+                         kind == BATON_MEMORY_DEVICE ? cudaFree(memory)
+                                                     : cudaFreeHost(memory));
 }
 
 /* ---- what a pointer points to ----------------------------------------- */
@@ -90,7 +89,8 @@ static baton_status_t find_end(const baton__gpu_t *gpu, const void *memory,
     CUresult error =
         gpu->driver.pointer_attributes(2, names, values, (CUdeviceptr)memory);
     if (error != CUDA_SUCCESS) {
-        return baton__gpu_report_driver(gpu, error, "cuPointerGetAttributes");
+        return baton__gpu_report(gpu, (cudaError_t)error,
+                                 "cuPointerGetAttributes");
     }
     *out = start == 0 ? NULL : (const char *)start + bytes;
     return BATON_OK;
@@ -143,18 +143,11 @@ baton_status_t baton__gpu_copy(void *device, baton_stream_t stream,
                                void *target, const void *source, size_t bytes)
 {
     baton__gpu_t *gpu = device;
-    if (bytes == 0) {
-        return BATON_OK;
-    }
-    baton_status_t status = baton__gpu_enter(gpu);
-    if (status != BATON_OK) {
-        return status;
-    }
+    baton_status_t status = bytes == 0 ? BATON_OK : baton__gpu_enter(gpu);
     /* The addresses say which way. */
-    cudaError_t error =
-        cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream);
-    status = baton__gpu_report(gpu, error, "cudaMemcpyAsync");
-    baton__gpu_leave(gpu);
-    baton__gpu_busy(gpu, stream);
-    return status;
+    return status != BATON_OK || bytes == 0
+               ? status
+               : baton__gpu_put(gpu, stream, "cudaMemcpyAsync",
+                                cudaMemcpyAsync(target, source, bytes,
+                                                cudaMemcpyDefault, stream));
 }

@@ -84,7 +84,8 @@ static baton_status_t describe(const baton__gpu_t *gpu, const void *memory,
     CUresult error =
         gpu->driver.pointer_attributes(4, names, values, (CUdeviceptr)memory);
     if (error != CUDA_SUCCESS) {
-        return baton__gpu_report_driver(gpu, error, "cuPointerGetAttributes");
+        return baton__gpu_report(gpu, (cudaError_t)error,
+                                 "cuPointerGetAttributes");
     }
     if (kind != CU_MEMORYTYPE_DEVICE || base == 0) {
         return baton_error_set(BATON_ERR_UNSUPPORTED,

@@ -1,4 +1,4 @@
-/* The GPU's functions as a port, and reductions. */
+/* The GPU's functions as a port, and those of them that launch kernels. */
 #include "cuda/gpu.h"
 #include "cuda/kernels.h"
 
@@ -18,7 +18,7 @@ static baton__cuda_op_t find(const baton_op_t *op)
     return (baton__cuda_op_t)found;
 }
 
-bool baton__gpu_reduces(void *device, const baton_op_t *op, baton_dtype_t dtype)
+static bool can_reduce(void *device, const baton_op_t *op, baton_dtype_t dtype)
 {
     (void)device;
     size_t bytes = baton_dtype_size(dtype);
@@ -32,20 +32,99 @@ baton_status_t baton__gpu_reduce(void *device, baton_stream_t stream,
                                  const void *right, size_t count)
 {
     baton__gpu_t *gpu = device;
-    if (count == 0) {
-        return BATON_OK;
-    }
     baton_status_t status = baton__gpu_enter(gpu);
-    if (status != BATON_OK) {
-        return status;
-    }
-    cudaError_t error = baton__cuda_reduce(stream, find(op), dtype, target,
-                                           left, right, count, gpu->blocks);
-    status = baton__gpu_report(gpu, error, "a reduction kernel");
-    baton__gpu_leave(gpu);
-    baton__gpu_busy(gpu, stream);
-    return status;
+    return status != BATON_OK
+               ? status
+               : baton__gpu_put(gpu, stream, "a reduction kernel",
+                                baton__cuda_reduce(stream, find(op), dtype,
+                                                   target, left, right, count,
+                                                   gpu->blocks));
 }
+
+/* ---- selection and lists of entries ------------------------------------ */
+
+static size_t select_bytes(void *device, baton_dtype_t dtype, size_t count,
+                           size_t k)
+{
+    (void)device;
+    return baton__cuda_select_bytes(dtype, count, k);
+}
+
+static baton_status_t select_from(void *device, baton_stream_t stream,
+                                  const baton_device_selection_t *selection)
+{
+    baton__gpu_t *gpu = device;
+    baton_status_t status = baton__gpu_enter(gpu);
+    return status != BATON_OK
+               ? status
+               : baton__gpu_put(gpu, stream, "a selection",
+                                baton__cuda_select(stream, selection));
+}
+
+static baton_status_t move_entries(void *device, baton_stream_t stream,
+                                   const baton_device_transfer_t *transfer)
+{
+    baton__gpu_t *gpu = device;
+    baton_status_t status = baton__gpu_enter(gpu);
+    return status != BATON_OK
+               ? status
+               : baton__gpu_put(gpu, stream, "a list's kernel",
+                                baton__cuda_entries(stream, transfer));
+}
+
+/* Enters, unless a user's vector is not aligned: a kernel would fail, and the
+   process could not use the GPU any more. */
+static baton_status_t enter_with(const baton__gpu_t *gpu, baton_dtype_t dtype,
+                                 const void *values)
+{
+    if ((uintptr_t)values % baton_dtype_size(dtype) != 0) {
+        return baton_error_set(BATON_ERR_INVALID,
+                               "%s: a vector of %s begins at %p, which is not "
+                               "aligned to its elements",
+                               gpu->name, baton_dtype_name(dtype), values);
+    }
+    return baton__gpu_enter(gpu);
+}
+
+static baton_status_t scale(void *device, baton_stream_t stream,
+                            baton_dtype_t dtype, void *target,
+                            const void *source, size_t count, double factor)
+{
+    baton__gpu_t *gpu = device;
+    baton_status_t status = enter_with(gpu, dtype, source);
+    return status != BATON_OK
+               ? status
+               : baton__gpu_put(gpu, stream, "a kernel that scales",
+                                baton__cuda_scale(stream, dtype, target, source,
+                                                  count, factor));
+}
+
+static baton_status_t square_sum(void *device, baton_stream_t stream,
+                                 baton_dtype_t dtype, const void *values,
+                                 size_t count, double *sum_out, void *scratch)
+{
+    baton__gpu_t *gpu = device;
+    baton_status_t status = enter_with(gpu, dtype, values);
+    return status != BATON_OK
+               ? status
+               : baton__gpu_put(gpu, stream, "a sum of squares",
+                                baton__cuda_square_sum(stream, dtype, values,
+                                                       count, sum_out,
+                                                       scratch));
+}
+
+static baton_status_t clear(void *device, baton_stream_t stream, void *target,
+                            size_t bytes)
+{
+    baton__gpu_t *gpu = device;
+    baton_status_t status = baton__gpu_enter(gpu);
+    return status != BATON_OK
+               ? status
+               : baton__gpu_put(gpu, stream, "cudaMemsetAsync",
+                                cudaMemsetAsync(target, 0, bytes, stream));
+}
+
+/* ---- the port ---------------------------------------------------------- */
 
 baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu)
 {
@@ -56,7 +135,7 @@ baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu)
         .release = baton__gpu_release,
         .check = baton__gpu_check,
         .copy = baton__gpu_copy,
-        .reduces = baton__gpu_reduces,
+        .reduces = can_reduce,
         .reduce = baton__gpu_reduce,
         .event_create = baton__gpu_event_create,
         .event_destroy = baton__gpu_event_destroy,
@@ -71,12 +150,12 @@ baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu)
         .open_handle = baton__gpu_open_handle,
         .kin = baton__gpu_kin(),
         .close = baton__gpu_close,
-        .select_bytes = baton__gpu_select_bytes,
-        .select = baton__gpu_select,
-        .entries = baton__gpu_entries,
-        .scale = baton__gpu_scale,
-        .square_sum = baton__gpu_square_sum,
-        .clear = baton__gpu_clear,
+        .select_bytes = select_bytes,
+        .select = select_from,
+        .entries = move_entries,
+        .scale = scale,
+        .square_sum = square_sum,
+        .clear = clear,
     };
     for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
         port.streams[k] = gpu->streams[k];

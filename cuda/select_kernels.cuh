@@ -27,8 +27,6 @@
 #include "cuda/launch.h"
 #include "cuda/select_element.h"
 
-#include "cuda/select.h"
-
 namespace baton_cuda
 {
 
@@ -61,7 +59,6 @@ typedef struct state {
     uint64_t threshold; /* the result: elements above it are selected, */
     uint32_t ties;      /* and the first so many that equal it */
     uint32_t done;      /* the result is there */
-    uint32_t complete;  /* k elements are not zero */
     uint64_t prefix;    /* radix: the upper digits of the k-th */
     uint64_t rank;      /* its rank among those with these digits */
     uint64_t above;     /* elements above these */
@@ -291,6 +288,18 @@ template <baton_dtype_t D> struct tile {
         uint64_t low = words[2 * i % 4], high = words[(2 * i + 1) % 4];
         return key_of<D>((bits_t)(high << 16 << 16 | low), by);
     }
+
+    /* Calls visit(key) for each. */
+    template <class function> __device__ void each_key(function visit) const
+    {
+#pragma unroll
+        for (unsigned round = 0; round < ROUNDS; round++) {
+#pragma unroll
+            for (unsigned i = 0; i < PER_LOAD; i++) {
+                visit(key(round, i));
+            }
+        }
+    }
 };
 
 /* Elements of the vector before its first address that is a multiple of 16
@@ -386,7 +395,6 @@ __global__ void begin(state_t *state, beginning_t with)
     state->threshold = least;
     state->ties = ALL_TIES;
     state->done = with.need == 0;
-    state->complete = 0;
     state->prefix = 0;
     state->rank = 0;
     state->above = 0;
@@ -473,13 +481,7 @@ __global__ void __launch_bounds__(THREADS, 3)
     const key_t least = (key_t)state->least;
     tile<D> part = load_tile<D>(from, number);
     uint32_t own = 0;
-#pragma unroll
-    for (unsigned round = 0; round < ROUNDS; round++) {
-#pragma unroll
-        for (unsigned i = 0; i < tile<D>::PER_LOAD; i++) {
-            own += part.key(round, i) >= least;
-        }
-    }
+    part.each_key([&](key_t key) { own += key >= least; });
     const uint32_t found = warp_sum(own);
     uint32_t base = 0;
     if (lane_of_thread() == 0) {
@@ -542,14 +544,7 @@ __device__ void visit_keys(const vector<D> &from, const workspace<D> &work,
     const uint32_t stride = gridDim.x * (blockDim.x / WARP);
     for (uint64_t number = warp_of_grid(); number < work.tiles;
          number += stride) {
-        const tile<D> part = load_tile<D>(from, (uint32_t)number);
-#pragma unroll
-        for (unsigned round = 0; round < ROUNDS; round++) {
-#pragma unroll
-            for (unsigned i = 0; i < tile<D>::PER_LOAD; i++) {
-                visit(part.key(round, i));
-            }
-        }
+        load_tile<D>(from, (uint32_t)number).each_key(visit);
     }
 }
 
@@ -604,7 +599,6 @@ __global__ void __launch_bounds__(THREADS)
         uint32_t above = block_sum_above<THREADS>(sum);
         if (threadIdx.x == 0) {
             total = above + sum;
-            state->complete = total >= state->k;
             state->rank = total < state->k ? total : state->k;
         }
         __syncthreads();
@@ -634,44 +628,55 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- RedSync ----------------------------------------------------------- */
 
-/* Sums of magnitudes: 16 lanes for each tile of 4096 elements, in the order in
-   which the host adds. */
-template <baton_dtype_t D>
-__global__ void __launch_bounds__(THREADS)
-    measure(vector<D> from, workspace<D> work, double *sums)
+BATON__BOTH uint64_t measure_tiles(uint64_t count)
 {
-    typedef typename element<D>::key_t key_t;
+    return (count + MEASURE_TILE - 1) / MEASURE_TILE;
+}
+
+/* Sums of term(key), by 16 lanes for each tile of 4096 elements, in the order
+   in which the host adds; by all threads of the grid. */
+template <baton_dtype_t D, class function>
+__device__ void sum_tiles(const typename element<D>::bits_t *values,
+                          uint64_t count, double *sums, function term)
+{
+    const filter<D> both = filter_of<D>(BATON_SIDE_BOTH);
     const unsigned lane = threadIdx.x % LANES;
     const uint64_t number =
         (uint64_t)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
-    if (work.state->done) {
-        return;
-    }
-    const filter<D> both = filter_of<D>(BATON_SIDE_BOTH);
     const uint64_t begin = number * MEASURE_TILE;
+    const uint64_t end =
+        begin + MEASURE_TILE < count ? begin + MEASURE_TILE : count;
     double sum = 0;
-    key_t largest = 0;
-    if (begin < from.count) {
-        const uint64_t left = from.count - begin;
-        const uint64_t end =
-            begin + (left < MEASURE_TILE ? left : (uint64_t)MEASURE_TILE);
 #pragma unroll 8
-        for (uint64_t i = begin + lane; i < end; i += LANES) {
-            key_t key = key_of<D>(from.values[i], both);
-            sum = plus(sum, magnitude_value<D>(key));
-            largest = key > largest ? key : largest;
-        }
+    for (uint64_t i = begin + lane; i < end; i += LANES) {
+        sum = plus(sum, term(key_of<D>(values[i], both)));
     }
     double all = 0;
     for (unsigned j = 0; j < LANES; j++) {
         all = plus(all, __shfl_sync(EVERY_LANE, sum, j, LANES));
     }
+    if (lane == 0 && begin < count) {
+        sums[number] = all;
+    }
+}
+
+/* Of magnitudes, and the largest of these. */
+template <baton_dtype_t D>
+__global__ void __launch_bounds__(THREADS)
+    measure(vector<D> from, workspace<D> work, double *sums)
+{
+    typedef typename element<D>::key_t key_t;
+    if (work.state->done) {
+        return;
+    }
+    key_t largest = 0;
+    sum_tiles<D>(from.values, from.count, sums, [&](key_t key) {
+        largest = key > largest ? key : largest;
+        return magnitude_value<D>(key);
+    });
     for (unsigned step = WARP / 2; step > 0; step /= 2) {
         key_t other = __shfl_xor_sync(EVERY_LANE, largest, step);
         largest = other > largest ? other : largest;
-    }
-    if (lane == 0 && begin < from.count) {
-        sums[number] = all;
     }
     if (lane_of_thread() == 0 && largest > 0) {
         atomicMax((unsigned long long *)&work.state->largest,
@@ -683,7 +688,7 @@ __global__ void __launch_bounds__(THREADS)
    that alone; by one warp, all of which calls it. */
 static __device__ double sum_of_tiles(const double *sums, uint64_t count)
 {
-    const uint64_t tiles = (count + MEASURE_TILE - 1) / MEASURE_TILE;
+    const uint64_t tiles = measure_tiles(count);
     double sum = 0;
 #pragma unroll 8
     for (uint64_t i = threadIdx.x; threadIdx.x < LANES && i < tiles;
@@ -733,28 +738,9 @@ __global__ void __launch_bounds__(THREADS)
     squares(const typename element<D>::bits_t *values, uint64_t count,
             double *sums)
 {
-    const unsigned lane = threadIdx.x % LANES;
-    const uint64_t number =
-        (uint64_t)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
-    const filter<D> both = filter_of<D>(BATON_SIDE_BOTH);
-    const uint64_t begin = number * MEASURE_TILE;
-    double sum = 0;
-    if (begin < count) {
-        const uint64_t left = count - begin;
-        const uint64_t end =
-            begin + (left < MEASURE_TILE ? left : (uint64_t)MEASURE_TILE);
-#pragma unroll 8
-        for (uint64_t i = begin + lane; i < end; i += LANES) {
-            sum = plus(sum, square_of<D>(key_of<D>(values[i], both)));
-        }
-    }
-    double all = 0;
-    for (unsigned j = 0; j < LANES; j++) {
-        all = plus(all, __shfl_sync(EVERY_LANE, sum, j, LANES));
-    }
-    if (lane == 0 && begin < count) {
-        sums[number] = all;
-    }
+    typedef typename element<D>::key_t key_t;
+    sum_tiles<D>(values, count, sums,
+                 [](key_t key) { return square_of<D>(key); });
 }
 
 /* One warp. */
@@ -802,13 +788,36 @@ __device__ inline void add_up_bins(uint32_t *bins, unsigned count)
     __syncthreads();
 }
 
+/* Makes bins[j] the number of keys that reach the j-th threshold, of `count` in
+   shared memory; by all threads of a launch. True in the last block, which has
+   the numbers of all. */
+template <baton_dtype_t D>
+__device__ bool count_reaching(const vector<D> &from, const workspace<D> &work,
+                               bool whole,
+                               const typename element<D>::key_t *thresholds,
+                               uint32_t *bins, unsigned count)
+{
+    typedef typename element<D>::key_t key_t;
+    histogram_clear(bins, count);
+    run_t run = {bins, 0, 0};
+    visit_keys<D>(from, work, whole,
+                  [&](key_t key) { count_by(&run, thresholds, count, key); });
+    run_end(&run);
+    histogram_join(work.state, bins, count);
+    if (!is_last_block(work.state)) {
+        return false;
+    }
+    histogram_take(work.state, bins, count);
+    add_up_bins(bins, count);
+    return true;
+}
+
 /* Seven steps of the search for a threshold. */
 template <baton_dtype_t D>
 __global__ void __launch_bounds__(THREADS)
     narrow(vector<D> from, workspace<D> work)
 {
-    typedef typename element<D>::key_t key_t;
-    __shared__ key_t thresholds[PARTS];
+    __shared__ typename element<D>::key_t thresholds[PARTS];
     __shared__ uint32_t bins[PARTS];
     state_t *state = work.state;
     if (state->done || state->search.failed) {
@@ -818,23 +827,13 @@ __global__ void __launch_bounds__(THREADS)
         double ratio = search_ratio(state->search, threadIdx.x);
         thresholds[threadIdx.x] = between<D>(state->spread, ratio);
     }
-    histogram_clear(bins, PARTS);
-    run_t run = {bins, 0, 0};
-    visit_keys<D>(from, work, is_whole(work),
-                  [&](key_t key) { count_by(&run, thresholds, PARTS, key); });
-    run_end(&run);
-    histogram_join(state, bins, PARTS);
-    if (!is_last_block(state)) {
-        return;
-    }
-    histogram_take(state, bins, PARTS);
-    add_up_bins(bins, PARTS);
-    if (threadIdx.x == 0) {
+    if (count_reaching<D>(from, work, is_whole(work), thresholds, bins,
+                          PARTS) &&
+        threadIdx.x == 0) {
         search_step(&state->search, bins, state->k);
         if (state->search.found) {
             state->threshold = between<D>(state->spread, state->search.low);
             state->ties = ALL_TIES;
-            state->complete = 1;
             state->done = 1;
         }
     }
@@ -846,8 +845,7 @@ template <baton_dtype_t D>
 __global__ void __launch_bounds__(THREADS)
     trim(vector<D> from, workspace<D> work)
 {
-    typedef typename element<D>::key_t key_t;
-    __shared__ key_t thresholds[TRIMS];
+    __shared__ typename element<D>::key_t thresholds[TRIMS];
     __shared__ uint32_t bins[TRIMS];
     state_t *state = work.state;
     if (!state->spread.finite) {
@@ -857,24 +855,15 @@ __global__ void __launch_bounds__(THREADS)
         thresholds[threadIdx.x] =
             between<D>(state->spread, trim_ratio(threadIdx.x));
     }
-    histogram_clear(bins, TRIMS);
-    run_t run = {bins, 0, 0};
-    visit_keys<D>(from, work, true,
-                  [&](key_t key) { count_by(&run, thresholds, TRIMS, key); });
-    run_end(&run);
-    histogram_join(state, bins, TRIMS);
-    if (!is_last_block(state)) {
+    if (!count_reaching<D>(from, work, true, thresholds, bins, TRIMS) ||
+        threadIdx.x != 0) {
         return;
     }
-    histogram_take(state, bins, TRIMS);
-    add_up_bins(bins, TRIMS);
-    if (threadIdx.x == 0) {
-        for (unsigned j = TRIMS; j > 0; j--) {
-            if (bins[j - 1] >= state->k) {
-                uint64_t least = thresholds[j - 1];
-                state->least = least > state->least ? least : state->least;
-                return;
-            }
+    for (unsigned j = TRIMS; j > 0; j--) {
+        if (bins[j - 1] >= state->k) {
+            uint64_t least = thresholds[j - 1];
+            state->least = least > state->least ? least : state->least;
+            return;
         }
     }
 }
@@ -919,15 +908,10 @@ __device__ uint64_t tally_tile(const vector<D> &from, const workspace<D> &work,
             equal += keys[i] == threshold;
         }
     } else {
-        const tile<D> part = load_tile<D>(from, number);
-#pragma unroll
-        for (unsigned round = 0; round < ROUNDS; round++) {
-#pragma unroll
-            for (unsigned i = 0; i < tile<D>::PER_LOAD; i++) {
-                above += part.key(round, i) > threshold;
-                equal += part.key(round, i) == threshold;
-            }
-        }
+        load_tile<D>(from, number).each_key([&](key_t key) {
+            above += key > threshold;
+            equal += key == threshold;
+        });
     }
     return warp_sum((uint64_t)above << 32 | equal);
 }
@@ -963,7 +947,7 @@ __global__ void __launch_bounds__(THREADS)
    warp has a part of the groups. */
 static __global__ void __launch_bounds__(WIDE)
     scan(const state_t *state, uint64_t *groups, uint32_t count,
-         uint64_t *count_out, baton_magnitude_t *threshold_out)
+         baton_device_selected_t *out)
 {
     __shared__ uint64_t warps[WIDE / WARP];
     const unsigned lane = lane_of_thread(), warp = threadIdx.x / WARP;
@@ -994,11 +978,9 @@ static __global__ void __launch_bounds__(WIDE)
         uint64_t equal = total & UINT32_MAX;
         uint64_t selected =
             (total >> 32) + (equal < state->ties ? equal : state->ties);
-        if (count_out != NULL) {
-            *count_out = selected;
-        }
-        if (threshold_out != NULL && state->need > 0) {
-            *threshold_out = selected > 0 ? state->threshold : 0;
+        out->count = selected;
+        if (state->need > 0) {
+            out->threshold = selected > 0 ? state->threshold : 0;
         }
     }
 }
@@ -1083,49 +1065,12 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* ---- by threshold alone ------------------------------------------------ */
-
-template <baton_dtype_t D>
-__global__ void __launch_bounds__(THREADS)
-    count_reaching(vector<D> from, uint32_t tiles,
-                   const baton_magnitude_t *threshold, uint64_t *count)
-{
-    const uint64_t least = *threshold > 0 ? *threshold : 1;
-    const uint32_t stride = gridDim.x * WARPS;
-    uint64_t found = 0;
-    for (uint64_t number = warp_of_grid(); number < tiles; number += stride) {
-        const tile<D> part = load_tile<D>(from, (uint32_t)number);
-#pragma unroll
-        for (unsigned round = 0; round < ROUNDS; round++) {
-#pragma unroll
-            for (unsigned i = 0; i < tile<D>::PER_LOAD; i++) {
-                found += part.key(round, i) >= least;
-            }
-        }
-    }
-    found = warp_sum(found);
-    if (lane_of_thread() == 0 && found > 0) {
-        atomicAdd((unsigned long long *)count, (unsigned long long)found);
-    }
-}
-
-/* One thread: the result of a search. */
-static __global__ void publish(const state_t *state,
-                               baton_magnitude_t *threshold_out)
-{
-    *threshold_out = state->complete ? state->threshold : 0;
-}
-
 /* One thread: the result of a selection of nothing. */
-static __global__ void publish_nothing(uint64_t *count_out,
-                                       baton_magnitude_t *threshold_out)
+static __global__ void publish_nothing(baton_device_selected_t *out,
+                                       bool keep_threshold)
 {
-    if (count_out != NULL) {
-        *count_out = 0;
-    }
-    if (threshold_out != NULL) {
-        *threshold_out = 0;
-    }
+    out->count = 0;
+    out->threshold = keep_threshold ? out->threshold : 0;
 }
 
 } // namespace baton_cuda

@@ -39,36 +39,37 @@ void baton__gpu_streams_close(baton__gpu_t *gpu)
     }
 }
 
-bool baton__gpu_owns(const baton__gpu_t *gpu, baton_stream_t stream)
-{
-    for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
-        if (gpu->streams[k] == stream) {
-            return true;
-        }
-    }
-    return false;
-}
-
-baton_status_t baton__gpu_check_stream(const baton__gpu_t *gpu,
-                                       baton_stream_t stream)
+/* Enters, unless the program captures this stream of its own:
+   BATON_ERR_UNSUPPORTED. */
+static baton_status_t enter_stream(const baton__gpu_t *gpu,
+                                   baton_stream_t stream)
 {
     enum cudaStreamCaptureStatus is = cudaStreamCaptureStatusNone;
-    if (baton__gpu_owns(gpu, stream)) {
-        return BATON_OK;
+    cudaError_t error = cudaSuccess;
+    bool own = false;
+    for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
+        own = own || gpu->streams[k] == stream;
     }
-    cudaError_t error = cudaStreamIsCapturing(stream, &is);
-    if (error != cudaErrorStreamCaptureImplicit && error != cudaSuccess) {
-        return baton__gpu_report(gpu, error, "cudaStreamIsCapturing");
+    baton_status_t status = baton__gpu_enter(gpu);
+    if (status != BATON_OK || own) {
+        return status;
     }
+    error = cudaStreamIsCapturing(stream, &is);
     if (error == cudaSuccess && is == cudaStreamCaptureStatusNone) {
         return BATON_OK;
     }
-    (void)cudaGetLastError();
-    return baton_error_set(BATON_ERR_UNSUPPORTED,
-                           "%s: the program captures this stream, or one that "
-                           "it waits for, in a graph, of which an epoch can't "
-                           "be a part",
-                           gpu->name);
+    if (error == cudaSuccess || error == cudaErrorStreamCaptureImplicit) {
+        (void)cudaGetLastError();
+        status = baton_error_set(BATON_ERR_UNSUPPORTED,
+                                 "%s: the program captures this stream, or one "
+                                 "that it waits for, in a graph, of which an "
+                                 "epoch can't be a part",
+                                 gpu->name);
+    } else {
+        status = baton__gpu_report(gpu, error, "cudaStreamIsCapturing");
+    }
+    baton__gpu_leave(gpu);
+    return status;
 }
 
 /* ---- events ----------------------------------------------------------- */
@@ -76,15 +77,13 @@ baton_status_t baton__gpu_check_stream(const baton__gpu_t *gpu,
 baton_status_t baton__gpu_event_create(void *device, void **out)
 {
     const baton__gpu_t *gpu = device;
-    baton_status_t status = baton__gpu_enter(gpu);
-    if (status != BATON_OK) {
-        return status;
-    }
     cudaEvent_t event = NULL;
-    cudaError_t error =
-        cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-    status = baton__gpu_report(gpu, error, "cudaEventCreateWithFlags");
-    baton__gpu_leave(gpu);
+    baton_status_t status = baton__gpu_enter(gpu);
+    if (status == BATON_OK) {
+        status = baton__gpu_end(
+            gpu, "cudaEventCreateWithFlags",
+            cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    }
     if (status == BATON_OK) {
         *out = event;
     }
@@ -94,48 +93,30 @@ baton_status_t baton__gpu_event_create(void *device, void **out)
 void baton__gpu_event_destroy(void *device, void *event)
 {
     const baton__gpu_t *gpu = device;
-    if (event == NULL || baton__gpu_enter(gpu) != BATON_OK) {
-        return; /* the context is gone, and its events with it */
-    }
-    cudaError_t error = cudaEventDestroy(event);
-    (void)baton__gpu_report(gpu, error, "cudaEventDestroy");
-    baton__gpu_leave(gpu);
+    if (event != NULL && baton__gpu_enter(gpu) == BATON_OK) {
+        (void)baton__gpu_end(gpu, "cudaEventDestroy", cudaEventDestroy(event));
+    } /* else the context is gone, and its events with it */
 }
 
 baton_status_t baton__gpu_record(void *device, baton_stream_t stream,
                                  void *event)
 {
     baton__gpu_t *gpu = device;
-    baton_status_t status = baton__gpu_enter(gpu);
-    if (status != BATON_OK) {
-        return status;
-    }
-    status = baton__gpu_check_stream(gpu, stream);
-    if (status == BATON_OK) {
-        status = baton__gpu_report(gpu, cudaEventRecord(event, stream),
-                                   "cudaEventRecord");
-    }
-    baton__gpu_leave(gpu);
-    baton__gpu_busy(gpu, stream);
-    return status;
+    baton_status_t status = enter_stream(gpu, stream);
+    return status != BATON_OK ? status
+                              : baton__gpu_put(gpu, stream, "cudaEventRecord",
+                                               cudaEventRecord(event, stream));
 }
 
 baton_status_t baton__gpu_follow(void *device, baton_stream_t stream,
                                  void *event)
 {
     baton__gpu_t *gpu = device;
-    baton_status_t status = baton__gpu_enter(gpu);
-    if (status != BATON_OK) {
-        return status;
-    }
-    status = baton__gpu_check_stream(gpu, stream);
-    if (status == BATON_OK) {
-        status = baton__gpu_report(gpu, cudaStreamWaitEvent(stream, event, 0),
-                                   "cudaStreamWaitEvent");
-    }
-    baton__gpu_leave(gpu);
-    baton__gpu_busy(gpu, stream);
-    return status;
+    baton_status_t status = enter_stream(gpu, stream);
+    return status != BATON_OK
+               ? status
+               : baton__gpu_put(gpu, stream, "cudaStreamWaitEvent",
+                                cudaStreamWaitEvent(stream, event, 0));
 }
 
 baton_status_t baton__gpu_query(void *device, void *event)
@@ -146,14 +127,12 @@ baton_status_t baton__gpu_query(void *device, void *event)
         return status;
     }
     cudaError_t error = cudaEventQuery(event);
-    if (error == cudaErrorNotReady) {
-        (void)cudaGetLastError();
-        status = BATON_AGAIN;
-    } else {
-        status = baton__gpu_report(gpu, error, "cudaEventQuery");
+    if (error != cudaErrorNotReady) {
+        return baton__gpu_end(gpu, "cudaEventQuery", error);
     }
+    (void)cudaGetLastError();
     baton__gpu_leave(gpu);
-    return status;
+    return BATON_AGAIN;
 }
 
 /* ---- words ------------------------------------------------------------ */
@@ -163,19 +142,14 @@ baton_status_t baton__gpu_await(void *device, baton_stream_t stream,
                                 uint64_t *word, uint64_t value)
 {
     baton__gpu_t *gpu = device;
-    baton_status_t status = baton__gpu_enter(gpu);
+    baton_status_t status = enter_stream(gpu, stream);
     if (status != BATON_OK) {
         return status;
     }
-    status = baton__gpu_check_stream(gpu, stream);
-    if (status == BATON_OK) {
-        CUresult error = gpu->driver.stream_wait_value(
-            stream, (CUdeviceptr)word, value, CU_STREAM_WAIT_VALUE_GEQ);
-        status = baton__gpu_report_driver(gpu, error, "cuStreamWaitValue64");
-    }
-    baton__gpu_leave(gpu);
-    baton__gpu_busy(gpu, stream);
-    return status;
+    CUresult error = gpu->driver.stream_wait_value(
+        stream, (CUdeviceptr)word, value, CU_STREAM_WAIT_VALUE_GEQ);
+    return baton__gpu_put(gpu, stream, "cuStreamWaitValue64",
+                          (cudaError_t)error);
 }
 
 /* The write has a fence of the whole system before it. */
@@ -189,8 +163,6 @@ baton_status_t baton__gpu_raise(void *device, baton_stream_t stream,
     }
     CUresult error = gpu->driver.stream_write_value(
         stream, (CUdeviceptr)word, value, CU_STREAM_WRITE_VALUE_DEFAULT);
-    status = baton__gpu_report_driver(gpu, error, "cuStreamWriteValue64");
-    baton__gpu_leave(gpu);
-    baton__gpu_busy(gpu, stream);
-    return status;
+    return baton__gpu_put(gpu, stream, "cuStreamWriteValue64",
+                          (cudaError_t)error);
 }

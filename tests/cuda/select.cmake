@@ -1,7 +1,7 @@
 # Tests of selection on the device, which are in C++ as the kernels are:
 #
 #   test_select_element.cpp  what kernels do with one element, on the host
-#   test_select.cpp          selections against the host's; as
+#   test_select.cpp          selections against a sort (select_cases.c); as
 #                            test_select_on_cpu the kernels are run by the
 #                            processor, as gpu_select by a GPU
 #   test_reduce.cpp          reductions, likewise: test_reduce_on_cpu
@@ -19,7 +19,7 @@ if(BATON_WERROR)
 endif()
 
 function(select_program name)
-    add_executable(${name} ${ARGN} support/random.c)
+    add_executable(${name} ${ARGN} support/random.c support/select_cases.c)
     target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
         ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/lib)
     target_compile_options(${name} PRIVATE

@@ -11,6 +11,8 @@
 #ifndef TESTS_SUPPORT_CUDA_ON_CPU_H
 #define TESTS_SUPPORT_CUDA_ON_CPU_H
 
+#include "ops/half.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -20,7 +22,9 @@
 
 #define __global__
 #define __device__
-#define __shared__ static /* one block runs at a time */
+#define __host__
+#define __forceinline__ inline
+#define __shared__      static /* one block runs at a time */
 #define __launch_bounds__(...)
 
 struct uint3 {
@@ -112,6 +116,32 @@ template <class type> type atomicMax(type *at, type value)
     return before;
 }
 
+/* The conversions of f16 are the host's. */
+struct __half_raw {
+    uint16_t x;
+};
+
+struct __half {
+    __half_raw raw;
+    explicit __half(__half_raw from) : raw(from)
+    {
+    }
+    operator __half_raw() const
+    {
+        return raw;
+    }
+};
+
+inline float __half2float(__half value)
+{
+    return baton__f32_of_f16(value.raw.x);
+}
+
+inline __half __float2half_rn(float value)
+{
+    return __half(__half_raw{baton__f16_of_f32(value)});
+}
+
 /* ---- what the host sees ------------------------------------------------ */
 
 typedef int cudaError_t;
@@ -159,19 +189,11 @@ inline cudaError_t cudaMemset(void *to, int byte, size_t bytes)
     return cudaSuccess;
 }
 
-inline cudaError_t cudaStreamCreate(cudaStream_t *out)
+inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
+                                                                 const void *,
+                                                                 int, size_t)
 {
-    *out = NULL;
-    return cudaSuccess;
-}
-
-inline cudaError_t cudaStreamDestroy(cudaStream_t)
-{
-    return cudaSuccess;
-}
-
-inline cudaError_t cudaStreamSynchronize(cudaStream_t)
-{
+    *blocks = 4;
     return cudaSuccess;
 }
 
@@ -179,34 +201,11 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t)
 void cpu_launch(unsigned blocks, unsigned threads, void (*run)(void *),
                 void *arg);
 
-namespace baton_cuda
+template <class function>
+void cpu_launch(unsigned blocks, unsigned threads, function call)
 {
-
-template <class type> struct exactly {
-    typedef type t;
-};
-
-template <class function> void cpu_call(void *arg)
-{
-    (*(function *)arg)();
+    cpu_launch(
+        blocks, threads, [](void *arg) { (*(function *)arg)(); }, &call);
 }
-
-template <class... parameters>
-cudaError_t launch(void (*kernel)(parameters...), unsigned blocks,
-                   unsigned threads, cudaStream_t,
-                   typename exactly<parameters>::t... arguments)
-{
-    auto call = [&]() { kernel(arguments...); };
-    cpu_launch(blocks, threads, cpu_call<decltype(call)>, &call);
-    return cudaSuccess;
-}
-
-template <class... parameters>
-cudaError_t load(cudaError_t before, void (*)(parameters...))
-{
-    return before;
-}
-
-} // namespace baton_cuda
 
 #endif

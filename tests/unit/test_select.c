@@ -1,269 +1,109 @@
 /* Selection against a sort, for every element type and instruction set; lists
    of entries against dense arithmetic. */
 #include "base/config.h"
-#include "ops/half.h"
+#include "base/random.h"
 #include "ops/kernels.h"
-#include "ops/select_kernels.h"
-#include "support/random.h"
+#include "support/cmocka.h"
+#include "support/select_cases.h"
 
 #include <baton/baton.h>
-
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+enum { LARGEST = 40000, TYPES = SELECT_TYPES };
 
-enum { LARGEST = 40000 };
+static const baton_dtype_t *const types = select_types;
 
-static const baton_dtype_t types[] = {BATON_F16, BATON_BF16, BATON_F32,
-                                      BATON_F64};
-enum { TYPES = sizeof types / sizeof types[0] };
-
-static void store(baton_dtype_t dtype, void *values, size_t i, double value)
+static double load(baton_dtype_t dtype, const void *data, size_t i)
 {
-    uint16_t half = dtype == BATON_F16 ? baton__f16_of_f32((float)value)
-                                       : baton__bf16_of_f32((float)value);
-    float single = (float)value;
     size_t size = baton_dtype_size(dtype);
-    const void *from = size == 2   ? (const void *)&half
-                       : size == 4 ? (const void *)&single
-                                   : (const void *)&value;
-    memcpy((char *)values + i * size, from, size);
+    uint64_t bits = 0, sign = UINT64_C(1) << (8 * size - 1);
+    memcpy(&bits, (const char *)data + i * size, size);
+    double value = baton_magnitude_value(dtype, bits & ~sign);
+    return (bits & sign) != 0 ? -value : value;
 }
 
-static double load(baton_dtype_t dtype, const void *values, size_t i)
-{
-    const char *at = (const char *)values + i * baton_dtype_size(dtype);
-    uint16_t half;
-    float single;
-    double value;
-    if (dtype == BATON_F64) {
-        memcpy(&value, at, sizeof value);
-        return value;
-    }
-    if (dtype == BATON_F32) {
-        memcpy(&single, at, sizeof single);
-        return (double)single;
-    }
-    memcpy(&half, at, sizeof half);
-    return (double)(dtype == BATON_F16 ? baton__f32_of_f16(half)
-                                       : baton__f32_of_bf16(half));
-}
-
-/* ---- what a selection must be ------------------------------------------ */
-
-typedef struct ranked {
-    double size; /* a NaN's is beyond infinity */
-    uint32_t index;
-    bool nan;
-} ranked_t;
-
-static int by_size(const void *left, const void *right)
-{
-    const ranked_t *a = left, *b = right;
-    if (a->nan != b->nan) {
-        return a->nan ? -1 : 1;
-    }
-    if (!a->nan && a->size != b->size) {
-        return a->size > b->size ? -1 : 1;
-    }
-    return a->index < b->index ? -1 : 1;
-}
-
-static int by_index(const void *left, const void *right)
-{
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return a < b ? -1 : a > b;
-}
-
-static bool negative(double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits >> 63 != 0;
-}
-
-static size_t sorted_topk(const baton_selection_t *from, size_t k,
-                          uint32_t *indices)
-{
-    static ranked_t ranked[LARGEST];
-    size_t count = 0;
-    for (size_t i = 0; i < from->count; i++) {
-        double value = load(from->dtype, from->values, i);
-        bool other = (from->side == BATON_SIDE_POSITIVE && negative(value)) ||
-                     (from->side == BATON_SIDE_NEGATIVE && !negative(value));
-        if (value == 0 || other) {
-            continue;
-        }
-        ranked[count++] = (ranked_t){.size = value < 0 ? -value : value,
-                                     .index = from->first + (uint32_t)i,
-                                     .nan = value != value};
-    }
-    qsort(ranked, count, sizeof *ranked, by_size);
-    size_t kept = k < count ? k : count;
-    for (size_t i = 0; i < kept; i++) {
-        indices[i] = ranked[i].index;
-    }
-    qsort(indices, kept, sizeof *indices, by_index);
-    return kept;
-}
-
-/* ---- vectors ----------------------------------------------------------- */
-
-typedef enum shape {
-    NORMAL,
-    TIES,
-    MOSTLY_ZEROS,
-    CONSTANT,
-    SORTED,
-    BITS, /* any: NaNs, infinities, subnormals */
-    NANS, /* of any payload */
-    HEAVY,
-    STAIRS, /* ties above which there is a little more than k at 1% */
-    SHAPES
-} shape_t;
-
-static double uniform(support_random_t *random)
-{
-    return (double)support_random_below(random, 1u << 30) / (double)(1u << 30);
-}
-
-static double value_of(shape_t shape, size_t i, support_random_t *random)
-{
-    double sum = 0;
-    switch (shape) {
-    case TIES:
-        return (double)support_random_below(random, 7) - 3;
-    case MOSTLY_ZEROS:
-        return support_random_below(random, 500) == 0 ? uniform(random) - 0.5
-                                                      : -0.0;
-    case CONSTANT:
-        return -2.5;
-    case SORTED:
-        return (double)i / 16;
-    case STAIRS:
-        return support_random_below(random, 96) == 0 ? 5 : (double)(i % 3) + 1;
-    case HEAVY:
-        sum = uniform(random) - 0.5;
-        return sum / (uniform(random) * uniform(random) + 1e-3);
-    case NORMAL:
-    case BITS:
-    case NANS:
-    case SHAPES:
-        break;
-    }
-    for (int k = 0; k < 12; k++) {
-        sum += uniform(random);
-    }
-    return sum - 6;
-}
-
-static void fill(baton_dtype_t dtype, void *values, size_t count, shape_t shape,
-                 support_random_t *random)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (shape == BITS || shape == NANS) {
-            uint64_t bits = support_random_next(random);
-            bits |= shape == NANS ? UINT64_C(0x7ff17fc17fc17fc1) : 0;
-            size_t size = baton_dtype_size(dtype);
-            memcpy((char *)values + i * size, &bits, size);
-        } else {
-            store(dtype, values, i, value_of(shape, i, random));
-        }
-    }
-}
-
-/* ---- top-k ------------------------------------------------------------- */
-
-static double values[LARGEST];
-static uint32_t expected[LARGEST], actual[LARGEST + 1];
-
-static void expect_topk(const baton_selection_t *from, size_t k, shape_t shape)
-{
-    size_t bytes = baton_select_scratch_bytes(from->count, k);
-    void *scratch = malloc(bytes);
-    memset(actual, 0xab, sizeof actual);
-    baton_magnitude_t threshold = 1;
-    size_t kept = sorted_topk(from, k, expected);
-    size_t found = baton_select_topk(from, k, actual, scratch, &threshold);
-    if (found != kept || memcmp(actual, expected, kept * sizeof *actual) != 0) {
-        fail_msg("%s, shape %d, side %d: top-%zu of %zu is wrong (%zu, not "
-                 "%zu)",
-                 baton_dtype_name(from->dtype), (int)shape, (int)from->side, k,
-                 from->count, found, kept);
-    }
-    assert_int_equal(actual[kept], 0xabababab);
-    assert_int_equal(threshold == 0, kept == 0);
-    if (kept > 0) {
-        assert_true(baton_select_count(from, threshold) >= kept);
-        size_t above = baton_select_count(from, threshold + 1);
-        if (above >= kept) {
-            fail_msg("%s, shape %d, side %d: top-%zu of %zu: %zu are above the "
-                     "threshold, kept %zu, threshold %llx",
-                     baton_dtype_name(from->dtype), (int)shape, (int)from->side,
-                     k, from->count, above, kept,
-                     (unsigned long long)threshold);
-        }
-    }
-    assert_int_equal(baton_select_trimmed(from, k, actual, scratch), kept);
-    assert_memory_equal(actual, expected, kept * sizeof *actual);
-    free(scratch);
-}
-
-static void expect_all(baton_dtype_t dtype, size_t count,
-                       support_random_t *random)
-{
-    const size_t ks[] = {
-        0,         1,     2,        count / 1000 + 1, count / 100 + 1,
-        count / 2, count, count + 5};
-    for (shape_t shape = 0; shape < SHAPES; shape++) {
-        fill(dtype, values, count, shape, random);
-        for (size_t i = 0; i < sizeof ks / sizeof ks[0]; i++) {
-            baton_selection_t from = {.dtype = dtype,
-                                      .side = BATON_SIDE_BOTH,
-                                      .values = values,
-                                      .count = count,
-                                      .first = 17};
-            expect_topk(&from, ks[i] < LARGEST ? ks[i] : LARGEST, shape);
-            from.side = BATON_SIDE_POSITIVE + (i % 2 == 0);
-            expect_topk(&from, ks[i] < LARGEST ? ks[i] : LARGEST, shape);
-        }
-    }
-}
-
-typedef void (*expect_fn)(baton_dtype_t dtype, size_t count,
-                          support_random_t *random);
-
-/* By the kernels of each instruction set, for every type, of many sizes. */
-static void for_each_size(expect_fn expect)
+/* By the kernels of each instruction set. */
+static void for_each_isa(void (*run)(void))
 {
     static const char *const isas[] = {"baseline", "avx2", "avx512"};
     for (size_t isa = 0; isa < 3; isa++) {
         (void)setenv("BATON_ISA", isas[isa], 1);
         baton__config_forget();
         baton__kernels_forget();
-        for (size_t type = 0; type < TYPES; type++) {
-            support_random_t random = support_random(support_seed(), type);
-            const size_t counts[] = {0, 1, 63, 64, 65, 1000, 4097, 33333};
-            for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-                expect(types[type], counts[i], &random);
-            }
-        }
+        run();
     }
     (void)unsetenv("BATON_ISA");
     baton__config_forget();
     baton__kernels_forget();
 }
 
-static void test_topk_is_that_of_a_sort(void **state)
+/* ---- selections -------------------------------------------------------- */
+
+static double values[LARGEST];
+static uint32_t expected[LARGEST], actual[LARGEST + 1];
+
+/* As the library samples: one of each stratum. */
+static size_t position(size_t count, size_t size, size_t i)
 {
-    (void)state;
-    for_each_size(expect_all);
+    double stride = (double)count / (double)size;
+    size_t begin = (size_t)(stride * (double)i);
+    size_t end = (size_t)(stride * (double)(i + 1));
+    return begin +
+           (size_t)((baton__random(1, count, i) >> 32) * (end - begin) >> 32);
+}
+
+static void fill(baton_dtype_t dtype, void *data, size_t count,
+                 select_kind_t kind, support_random_t *random)
+{
+    select_fill(kind, dtype, data, count, position, random);
+}
+
+/* As lib/coll/sparse/topka.c selects by a threshold. */
+static size_t sampled(const baton_device_selection_t *s, void *scratch)
+{
+    const size_t most = 2 * s->k < s->from.count ? 2 * s->k : s->from.count;
+    baton_magnitude_t *threshold = &s->selected->threshold;
+    if (s->method != BATON_DEVICE_REUSED || *threshold == 0 ||
+        baton_select_count(&s->from, *threshold) > most) {
+        *threshold = baton_select_search(&s->from, s->k, s->indices, scratch);
+    }
+    size_t found =
+        baton_select_at_least(&s->from, *threshold, s->indices, most);
+    return *threshold != 0 && found <= most
+               ? found
+               : baton_select_topk(&s->from, s->k, s->indices, scratch,
+                                   threshold);
+}
+
+static void select_here(const baton_device_selection_t *s)
+{
+    void *scratch = malloc(baton_select_scratch_bytes(s->from.count, s->k));
+    assert_non_null(scratch);
+    if (s->method >= BATON_DEVICE_SAMPLED) {
+        s->selected->count = sampled(s, scratch);
+    } else {
+        s->selected->count = baton_select_topk(
+            &s->from, s->k, s->indices, scratch, &s->selected->threshold);
+    }
+    if (s->method == BATON_DEVICE_TRIMMED) {
+        memset(s->indices, 0xa5, s->selected->count * sizeof *s->indices);
+        s->selected->count =
+            baton_select_trimmed(&s->from, s->k, s->indices, scratch);
+    }
+    free(scratch);
+}
+
+static void run_cases(void)
+{
+    const select_subject_t subject = {select_here, position, 34000, 40, false};
+    select_cases_run(&subject);
+}
+
+static void test_selections_are_those_of_a_sort(void **state)
+{
+    for_each_isa(run_cases);
 }
 
 /* ---- of sums ----------------------------------------------------------- */
@@ -342,88 +182,37 @@ static void expect_accumulation(baton_dtype_t dtype, size_t count,
                                 support_random_t *random)
 {
     const size_t ks[] = {0, 1, count / 100 + 1, count / 2, count};
-    for (shape_t shape = 0; shape < SHAPES; shape++) {
-        fill(dtype, left, count, shape, random);
-        fill(dtype, right, count, shape == BITS ? NORMAL : shape, random);
+    for (int kind = 0; kind < SELECT_KINDS; kind++) {
+        fill(dtype, left, count, (select_kind_t)kind, random);
+        fill(dtype, right, count,
+             kind == SELECT_BITS ? SELECT_NORMAL : (select_kind_t)kind, random);
         for (size_t i = 0; i < sizeof ks / sizeof ks[0]; i++) {
             expect_one_pass(dtype, count, ks[i], (int)(i % 3));
         }
     }
 }
 
+static void expect_accumulations(void)
+{
+    static const size_t counts[] = {0, 1, 63, 64, 65, 1000, 4097, 33333};
+    for (size_t type = 0; type < TYPES; type++) {
+        support_random_t random = support_random(support_seed(), type);
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+            expect_accumulation(types[type], counts[i], &random);
+        }
+    }
+}
+
 static void test_accumulation_selects_from_the_sum(void **state)
 {
-    (void)state;
-    for_each_size(expect_accumulation);
-}
-
-static void test_search_leaves_k_to_2k(void **state)
-{
-    (void)state;
-    support_random_t random = support_random(support_seed(), 9);
-    const size_t count = 30000;
-    for (size_t type = 0; type < TYPES; type++) {
-        for (shape_t shape = 0; shape < SHAPES; shape++) {
-            fill(types[type], values, count, shape, &random);
-            baton_selection_t from = {
-                .dtype = types[type], .values = values, .count = count};
-            for (size_t k = 1; k <= count; k = k * 3 + 1) {
-                size_t bytes = baton_select_scratch_bytes(count, k);
-                void *scratch = malloc(bytes);
-                baton_magnitude_t threshold =
-                    baton_select_search(&from, k, actual, scratch);
-                size_t found = baton_select_count(&from, threshold);
-                size_t nonzero = baton_select_count(&from, 1);
-                if (nonzero < k) {
-                    assert_int_equal(threshold, 0);
-                } else {
-                    assert_true(found >= k);
-                    /* Ties and the coarse values of f16 may be more. */
-                    assert_true(found <= 2 * k ||
-                                baton_select_count(&from, threshold + 1) < k);
-                }
-                size_t listed =
-                    baton_select_at_least(&from, threshold, actual, 2 * k);
-                assert_int_equal(listed, found);
-                free(scratch);
-            }
-        }
-    }
-}
-
-/* Few elements, all of the smallest magnitude: their mean rounds to zero. */
-static void test_search_finds_the_smallest_magnitude(void **state)
-{
-    (void)state;
-    enum { COUNT = 10000, FEW = 100, K = 60 };
-    static uint64_t memory[COUNT];
-    for (size_t type = 0; type < TYPES; type++) {
-        const uint16_t half = 1;
-        const uint32_t single = 1;
-        const uint64_t one = 1;
-        size_t size = baton_dtype_size(types[type]);
-        memset(memory, 0, sizeof memory);
-        for (size_t i = 0; i < FEW; i++) {
-            memcpy((char *)memory + i * size,
-                   size == 2   ? (const void *)&half
-                   : size == 4 ? (const void *)&single
-                               : (const void *)&one,
-                   size);
-        }
-        baton_selection_t from = {
-            .dtype = types[type], .values = memory, .count = COUNT};
-        void *scratch = malloc(baton_select_scratch_bytes(COUNT, K));
-        assert_int_equal(baton_select_search(&from, K, actual, scratch), 1);
-        free(scratch);
-    }
+    for_each_isa(expect_accumulations);
 }
 
 static void test_nothing_reaches_a_threshold_beyond_nans(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 50);
     for (size_t type = 0; type < TYPES; type++) {
-        fill(types[type], values, 1000, NANS, &random);
+        fill(types[type], values, 1000, SELECT_NANS, &random);
         baton_selection_t from = {
             .dtype = types[type], .values = values, .count = 1000};
         baton_magnitude_t nan = baton_magnitude_of(types[type], NAN);
@@ -444,7 +233,6 @@ static void test_nothing_reaches_a_threshold_beyond_nans(void **state)
    would lose on which side they are. */
 static void test_magnitudes_are_rounded_once(void **state)
 {
-    (void)state;
     for (size_t type = 0; type < TYPES - 1; type++) {
         baton_dtype_t dtype = types[type];
         baton_magnitude_t largest = baton_magnitude_of(dtype, INFINITY) - 1;
@@ -477,10 +265,10 @@ static size_t random_list(baton_dtype_t dtype, char *list, double *dense,
     size_t count = 0;
     uint64_t gap = 1 + support_random_below(random, 400);
     for (uint32_t i = 0; i < LENGTH; i++) {
-        store(dtype, vector, i, 0);
+        select_store(dtype, vector, i, 0);
         if (support_random_below(random, gap) == 0) {
             double value = (double)support_random_below(random, 41) - 20;
-            store(dtype, vector, i, value);
+            select_store(dtype, vector, i, value);
             dense[i] += value;
             indices[count++] = i;
         }
@@ -494,7 +282,6 @@ static size_t random_list(baton_dtype_t dtype, char *list, double *dense,
 
 static void test_sum_of_lists_is_the_dense_sum(void **state)
 {
-    (void)state;
     static char lists[LISTS][LENGTH * 12 + 1], out[LISTS * LENGTH * 12];
     static uint32_t indices[LISTS * LENGTH];
     for (size_t type = 0; type < TYPES; type++) {
@@ -524,13 +311,12 @@ static void test_sum_of_lists_is_the_dense_sum(void **state)
 
 static void test_put_undoes_add(void **state)
 {
-    (void)state;
     static char list[LENGTH * 12];
     static double dense[LENGTH], vector[LENGTH], before[LENGTH];
     for (size_t type = 0; type < TYPES; type++) {
         support_random_t random = support_random(support_seed(), 30 + type);
         memset(dense, 0, sizeof dense);
-        fill(types[type], vector, LENGTH, TIES, &random);
+        fill(types[type], vector, LENGTH, SELECT_FEW_VALUES, &random);
         memcpy(before, vector, sizeof vector);
         size_t count = random_list(types[type], list, dense, &random);
         baton_entries_add(types[type], list, count, 0.5, vector);
@@ -561,8 +347,8 @@ static size_t some_entries(baton_dtype_t dtype, const void *vector,
 
 /* Candidates, and what is added to some elements: the k largest of the sums
    without another pass over the vector, or the answer that it takes one. */
-static void expect_candidates(baton_dtype_t dtype, shape_t shape, size_t count,
-                              size_t k, support_random_t *random)
+static void expect_candidates(baton_dtype_t dtype, select_kind_t kind,
+                              size_t count, size_t k, support_random_t *random)
 {
     static uint32_t indices[LARGEST];
     static char memory[3][(LARGEST + 1) * (sizeof(uint32_t) + sizeof(double))];
@@ -570,8 +356,8 @@ static void expect_candidates(baton_dtype_t dtype, shape_t shape, size_t count,
     baton_candidates_t candidates = {.entries = memory[0], .capacity = room};
     void *scratch = malloc(baton_select_scratch_bytes(count, k) +
                            baton_entries_largest_scratch_bytes(count, k));
-    fill(dtype, left, count, shape, random);
-    fill(dtype, right, count, NORMAL, random);
+    fill(dtype, left, count, kind, random);
+    fill(dtype, right, count, SELECT_NORMAL, random);
     memcpy(values, left, count * baton_dtype_size(dtype));
     const baton_accumulation_t of = {
         .dtype = dtype, .sum = left, .count = count};
@@ -603,12 +389,13 @@ static void expect_candidates(baton_dtype_t dtype, shape_t shape, size_t count,
 
 static void test_candidates_and_lists_have_the_largest_sums(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 77);
     for (size_t type = 0; type < TYPES; type++) {
-        for (shape_t shape = 0; shape < SHAPES; shape++) {
-            expect_candidates(types[type], shape, 500, 20, &random);
-            expect_candidates(types[type], shape, LARGEST / 4, 100, &random);
+        for (int kind = 0; kind < SELECT_KINDS; kind++) {
+            expect_candidates(types[type], (select_kind_t)kind, 500, 20,
+                              &random);
+            expect_candidates(types[type], (select_kind_t)kind, LARGEST / 4,
+                              100, &random);
         }
     }
 }
@@ -616,7 +403,6 @@ static void test_candidates_and_lists_have_the_largest_sums(void **state)
 /* Whatever `side` is: what is added later may turn an element's sign. */
 static void test_candidates_are_of_both_signs(void **state)
 {
-    (void)state;
     enum { COUNT = 100, MOST = 10 };
     static uint64_t scratch[1 << 13];
     float sum[COUNT];
@@ -651,7 +437,6 @@ static void test_candidates_are_of_both_signs(void **state)
 /* k = 0 needs no scratch memory, as in baton_select_topk. */
 static void test_none_of_the_candidates_are_selected(void **state)
 {
-    (void)state;
     static float sum[LARGEST];
     static char entries[LARGEST * (sizeof(uint32_t) + sizeof(float))];
     for (size_t i = 0; i < LARGEST; i++) {
@@ -683,7 +468,6 @@ static void test_none_of_the_candidates_are_selected(void **state)
 
 static void test_topk_of_a_list_splits_it(void **state)
 {
-    (void)state;
     static char list[LENGTH * 12], dropped[LENGTH * 12];
     static double dense[LENGTH], vector[LENGTH], copy[LENGTH];
     for (size_t type = 0; type < TYPES; type++) {
@@ -700,7 +484,7 @@ static void test_topk_of_a_list_splits_it(void **state)
                                          &others, scratch);
         baton_selection_t from = {
             .dtype = types[type], .values = copy, .count = LENGTH};
-        assert_int_equal(sorted_topk(&from, k, expected), kept);
+        assert_int_equal(select_sorted(&from, k, expected), kept);
         for (size_t i = 0; i < kept; i++) {
             assert_int_equal(baton_entry_index(types[type], list, i),
                              expected[i]);
@@ -717,18 +501,17 @@ static void test_topk_of_a_list_splits_it(void **state)
 
 static void test_measure_sees_what_is_not_finite(void **state)
 {
-    (void)state;
     for (size_t type = 0; type < TYPES; type++) {
         for (size_t i = 0; i < 100; i++) {
-            store(types[type], values, i, i % 2 == 0 ? 2 : -3);
+            select_store(types[type], values, i, i % 2 == 0 ? 2 : -3);
         }
         baton_magnitudes_t all =
             baton_elements_measure(types[type], values, 100);
         assert_true(all.sum == 250 && all.square_sum == 650);
         assert_true(baton_magnitude_value(types[type], all.largest) == 3);
         assert_int_equal(all.nans + all.infinities, 0);
-        store(types[type], values, 50, -1.0 / 0.0);
-        store(types[type], values, 51, 0.0 / 0.0);
+        select_store(types[type], values, 50, -1.0 / 0.0);
+        select_store(types[type], values, 51, 0.0 / 0.0);
         all = baton_elements_measure(types[type], values, 100);
         assert_int_equal(all.nans, 1);
         assert_int_equal(all.infinities, 1);
@@ -740,10 +523,8 @@ static void test_measure_sees_what_is_not_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_topk_is_that_of_a_sort),
+        cmocka_unit_test(test_selections_are_those_of_a_sort),
         cmocka_unit_test(test_accumulation_selects_from_the_sum),
-        cmocka_unit_test(test_search_leaves_k_to_2k),
-        cmocka_unit_test(test_search_finds_the_smallest_magnitude),
         cmocka_unit_test(test_nothing_reaches_a_threshold_beyond_nans),
         cmocka_unit_test(test_magnitudes_are_rounded_once),
         cmocka_unit_test(test_sum_of_lists_is_the_dense_sum),
