@@ -13,8 +13,8 @@ fail=0
 # The declarations: preprocessed, one a line, what is in braces cut out.
 # (cuda*.h are of libbaton_cuda.)
 for header in "$root"/include/baton/*.h; do
-    case $header in
-    */cuda*.h) ;;
+    case ${header##*/} in
+    cuda*.h) ;;
     *) echo "#include <baton/$(basename "$header")>" ;;
     esac
 done | "$cc" -std=c11 -E -P -x c -I"$root/include" "$@" - |
