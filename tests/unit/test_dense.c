@@ -491,20 +491,24 @@ static void test_the_vector_of_a_root_is_named(void **state)
    header end before the fields that were added since. */
 static void test_allreduce_takes_views_beside_each_other(void **state)
 {
-    int32_t values[8] = {1, 2, 3, 4};
-    baton_schedule_t *s = schedule_of(1);
-    baton_buffer_t buffer = baton_buffer_bind(s, values, 32);
-    baton_allreduce_t args = {.size = offsetof(baton_allreduce_t, algorithm),
-                              .source = baton_view(buffer, 0, 16),
-                              .target = baton_view(buffer, 16, 16),
-                              .dtype = BATON_I32,
-                              .op = BATON_MAX,
-                              .algorithm = "no such algorithm"};
-    baton_allreduce(s, &args);
-    support_ok(baton_schedule_commit(s));
-    support_run(s);
-    assert_int_equal(values[7], 4);
-    support_ok(baton_schedule_destroy(s));
+    for (size_t behind = 0; behind < 2; behind++) {
+        int32_t values[8] = {1, 2, 3, 4, 1, 2, 3, 4};
+        baton_schedule_t *s = schedule_of(1);
+        baton_buffer_t buffer = baton_buffer_bind(s, values, 32);
+        baton_allreduce_t args = {
+            .size = offsetof(baton_allreduce_t, algorithm),
+            .source = baton_view(buffer, 16 * behind, 16),
+            .target = baton_view(buffer, 16 * (1 - behind), 16),
+            .dtype = BATON_I32,
+            .op = BATON_MAX,
+            .algorithm = "no such algorithm"};
+        values[behind == 0 ? 7 : 3] = 0;
+        baton_allreduce(s, &args);
+        support_ok(baton_schedule_commit(s));
+        support_run(s);
+        assert_int_equal(values[behind == 0 ? 7 : 3], 4);
+        support_ok(baton_schedule_destroy(s));
+    }
 }
 
 /* ---- barriers, several builders in one schedule -------------------------- */
