@@ -67,7 +67,6 @@ static void open_gpu(opened_t *out, int ordinal)
                            .slow_work = slow_work,
                            .read = read_memory,
                            .write = write_memory,
-                           .any_nan = true, /* gpu_elements.c compares them */
                            .rounds = rounds(),
                            .seed = support_seed()};
 }

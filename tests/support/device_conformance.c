@@ -1,6 +1,6 @@
 #include "support/device_conformance.h"
 
-#include "support/random.h"
+#include "support/values.h"
 
 #include <inttypes.h>
 #include <poll.h>
@@ -403,420 +403,37 @@ CASE(follow_is_of_the_record_before_it)
     free_flag(self, gate);
 }
 
-/* Thousands, destroyed in another order, some before what they are of has been
-   done. */
-CASE(many_events)
-{
-    enum { EVENTS = 2000 };
-    static void *made[EVENTS];
-    for (int i = 0; i < EVENTS; i++) {
-        made[i] = event(self);
-        if (i % 3 != 0) {
-            record(self, stream(self, i % 3), made[i]);
-        }
-    }
-    for (int i = 0; i < EVENTS; i++) {
-        int k = i * 7 % EVENTS; /* 7 does not divide EVENTS */
-        if (k % 2 == 0) {
-            EXPECT(self, wait_for(self, made[k]) == BATON_OK);
-        }
-        destroy_event(self, made[k]);
-    }
-    for (int k = 0; k < 3; k++) {
-        synchronise(self, stream(self, k));
-    }
-}
-
 /* ---- reductions
  * -----------------------------------------------------------------
  */
 
-static const baton_op_t *const operators[] = {&baton_op_sum, &baton_op_prod,
-                                              &baton_op_min, &baton_op_max};
-enum { OPERATORS = 4, REDUCE_COUNT = 4099 };
-
-/* Random bits, and now and then what floats are difficult with. */
-static void fill_elements(void *data, size_t count, baton_dtype_t dtype,
-                          support_random_t *random)
+/* Each operator and type; that the kernels have the bits of the host is tested
+   by themselves. */
+CASE(reduces_as_the_host)
 {
-    static const uint64_t specials[] = {0,
-                                        UINT64_MAX,
-                                        0x8000000000000000,
-                                        0x7ff0000000000000,
-                                        0x7f800000,
-                                        0xff800000,
-                                        0x7fc00001,
-                                        0x80000000,
-                                        0x00000001,
-                                        0x7c00,
-                                        0xfc00,
-                                        0x8000,
-                                        0x7e01,
-                                        0x7f80,
-                                        0xff80,
-                                        0x7fc1,
-                                        0x0001,
-                                        0x3c00,
-                                        0x3f80,
-                                        0x7bff};
-    enum { SPECIALS = sizeof specials / sizeof specials[0] };
-    size_t bytes = baton_dtype_size(dtype);
-    for (size_t i = 0; i < count; i++) {
-        uint64_t bits = support_random_below(random, 4) == 0
-                            ? specials[support_random_below(random, SPECIALS)]
-                            : support_random_next(random);
-        memcpy((char *)data + i * bytes, &bits, bytes);
+    enum { COUNT = 1000, BYTES = COUNT * 8 };
+    static char left[BYTES], right[BYTES], found[BYTES];
+    char *memory = on_device(self, 3 * BYTES);
+    support_random_t random = support_random(self->seed, 8);
+    for (int i = 0; i < SUPPORT_XOR * BATON_DTYPE_COUNT; i++) {
+        support_op_t op = (support_op_t)(i / BATON_DTYPE_COUNT);
+        baton_dtype_t dtype = (baton_dtype_t)(i % BATON_DTYPE_COUNT);
+        size_t bytes = COUNT * baton_dtype_size(dtype);
+        support_fill_exact(left, COUNT, dtype, op, 0, &random);
+        support_fill_exact(right, COUNT, dtype, op, 1, &random);
+        self->write(self, memory + BYTES, left, bytes);
+        self->write(self, memory + 2 * BYTES, right, bytes);
+        EXPECT(self, self->port->reduces(self->device, support_op(op), dtype));
+        EXPECT(self,
+               self->port->reduce(self->device, stream(self, 2), support_op(op),
+                                  dtype, memory, memory + BYTES,
+                                  memory + 2 * BYTES, COUNT) == BATON_OK);
+        synchronise(self, stream(self, 2));
+        self->read(self, found, memory, bytes);
+        support_reduce(left, right, COUNT, dtype, op);
+        EXPECT(self, memcmp(found, left, bytes) == 0);
     }
-}
-
-/* Bits of the exponent, which are all set in a NaN, and of the fraction, of
-   which one is. */
-static bool is_nan(baton_dtype_t dtype, const void *element)
-{
-    uint64_t bits = 0;
-    memcpy(&bits, element, baton_dtype_size(dtype));
-    uint64_t exponent = dtype == BATON_F16    ? 0x7c00
-                        : dtype == BATON_BF16 ? 0x7f80
-                        : dtype == BATON_F32  ? 0x7f800000
-                        : dtype == BATON_F64  ? 0x7ff0000000000000
-                                              : 0;
-    uint64_t sign = UINT64_C(1) << (8 * baton_dtype_size(dtype) - 1);
-    return exponent != 0 && (bits & ~sign) > exponent;
-}
-
-static bool are_same(const device_subject_t *self, const char *a, const char *b,
-                     size_t count, baton_dtype_t dtype)
-{
-    size_t size = baton_dtype_size(dtype);
-    bool same = true;
-    for (size_t i = 0; i < count && same; i++) {
-        same = memcmp(a + i * size, b + i * size, size) == 0 ||
-               (self->any_nan && is_nan(dtype, a + i * size) &&
-                is_nan(dtype, b + i * size));
-    }
-    return same;
-}
-
-/* Reduces `count` elements at these offsets (in elements) on both, and
-   compares. Operands are at 0, 1 and 2 times REDUCE_COUNT + 32 elements. */
-static void compare_reduce(device_subject_t *self, const baton_op_t *op,
-                           baton_dtype_t dtype, size_t count,
-                           const size_t offset[3], char *memory, char *host)
-{
-    size_t size = baton_dtype_size(dtype);
-    size_t room = (REDUCE_COUNT + 32) * size;
-    char *expected = host + 3 * room;
-    support_random_t random =
-        support_random(self->seed, (uint64_t)dtype * 8 + count);
-    fill_elements(host, 3 * (REDUCE_COUNT + 32), dtype, &random);
-    memcpy(expected, host, room);
-    self->write(self, memory, host, 3 * room);
-    op->reduce(op->arg, expected + offset[0] * size,
-               host + room + offset[1] * size,
-               host + 2 * room + offset[2] * size, count, dtype);
-    EXPECT(self, self->port->reduce(self->device, stream(self, 2), op, dtype,
-                                    memory + offset[0] * size,
-                                    memory + room + offset[1] * size,
-                                    memory + 2 * room + offset[2] * size,
-                                    count) == BATON_OK);
-    synchronise(self, stream(self, 2));
-    self->read(self, host, memory, room);
-    EXPECT(self, are_same(self, host, expected, REDUCE_COUNT + 32, dtype));
-    if (self->failure[0] != '\0' && strstr(self->failure, "(of ") == NULL) {
-        size_t used = strlen(self->failure);
-        snprintf(self->failure + used, sizeof self->failure - used,
-                 " (of %s, %s, %zu elements at %zu, %zu, %zu)", op->name,
-                 baton_dtype_name(dtype), count, offset[0], offset[1],
-                 offset[2]);
-    }
-}
-
-typedef struct operands {
-    char *memory, *host;
-} operands_t;
-
-static operands_t make_operands(device_subject_t *self)
-{
-    size_t room = (REDUCE_COUNT + 32) * 8;
-    return (operands_t){on_device(self, 3 * room), malloc(4 * room)};
-}
-
-static void free_operands(device_subject_t *self, operands_t operands)
-{
-    release(self, BATON_MEMORY_DEVICE, operands.memory);
-    free(operands.host);
-}
-
-CASE(reduce_gives_the_bits_of_the_host)
-{
-    static const size_t counts[] = {1, 2, 3, 15, 16, 17, 255, 1024, 4099};
-    const size_t none[3] = {0, 0, 0};
-    operands_t operands = make_operands(self);
-    for (int o = 0; o < OPERATORS; o++) {
-        for (int dtype = 0; dtype < BATON_DTYPE_COUNT; dtype++) {
-            for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-                EXPECT(self, self->port->reduces(self->device, operators[o],
-                                                 (baton_dtype_t)dtype));
-                compare_reduce(self, operators[o], (baton_dtype_t)dtype,
-                               counts[i], none, operands.memory, operands.host);
-            }
-        }
-    }
-    free_operands(self, operands);
-}
-
-CASE(reduce_of_any_alignment)
-{
-    static const baton_dtype_t dtypes[] = {BATON_I8, BATON_BF16, BATON_F32,
-                                           BATON_F64};
-    operands_t operands = make_operands(self);
-    support_random_t random = support_random(self->seed, 99);
-    for (int i = 0; i < 120; i++) {
-        size_t offset[3];
-        for (int k = 0; k < 3; k++) {
-            offset[k] = support_random_below(&random, 20);
-        }
-        if (i % 2 == 0) {
-            offset[1] = offset[2] = offset[0];
-        }
-        size_t count = 1 + support_random_below(&random, i % 3 ? 70 : 4000);
-        compare_reduce(self, operators[i % OPERATORS], dtypes[i / 4 % 4], count,
-                       offset, operands.memory, operands.host);
-    }
-    free_operands(self, operands);
-}
-
-/* ---- selection and lists of entries
- * ------------------------------------------------------------------------
- */
-
-enum { SELECT_MOST = 9000, SELECT_WIDEST = 8 };
-
-/* One step of a sparse all-reduce, on the device and here. */
-typedef struct selecting {
-    baton_dtype_t dtype;
-    size_t count, k;
-    char *dense, *list, *scratch; /* in device memory */
-    uint32_t *indices;
-    baton_device_selected_t *selected;
-    char right[SELECT_MOST * SELECT_WIDEST]; /* what `dense` is to be */
-    char entries[SELECT_MOST * (SELECT_WIDEST + 4)];
-    uint32_t chosen[SELECT_MOST];
-    size_t chosen_count;
-} selecting_t;
-
-/* Finite numbers, of few magnitudes, so that many are equal. */
-static void fill_to_select_from(selecting_t *is, support_random_t *random)
-{
-    for (size_t i = 0; i < is->count; i++) {
-        double magnitude = (double)support_random_below(random, 40) / 32;
-        baton_magnitude_t bits = baton_magnitude_of(is->dtype, magnitude);
-        size_t bytes = baton_dtype_size(is->dtype);
-        bits |= support_random_below(random, 2) << (8 * bytes - 1);
-        memcpy(is->right + i * bytes, &bits, bytes); /* little endian */
-    }
-}
-
-static void select_there(device_subject_t *self, const selecting_t *is,
-                         baton_device_method_t method, baton_stream_t in)
-{
-    const baton_device_selection_t selection = {
-        .method = method,
-        .from = {.dtype = is->dtype, .values = is->dense, .count = is->count},
-        .k = is->k,
-        .indices = is->indices,
-        .selected = is->selected,
-        .scratch = is->scratch};
-    EXPECT(self, self->port->select(self->device, in, &selection) == BATON_OK);
-}
-
-static void transfer(device_subject_t *self, const selecting_t *is,
-                     baton_device_direction_t direction, double factor,
-                     baton_stream_t in)
-{
-    const baton_device_transfer_t of = {
-        .direction = direction,
-        .list = {is->dtype, is->list, is->k, &is->selected->count},
-        .indices = is->indices,
-        .factor = factor,
-        .dense = is->dense};
-    EXPECT(self, self->port->entries(self->device, in, &of) == BATON_OK);
-}
-
-/* The device's half, in one stream and without a look at a result. */
-static void put_selection(device_subject_t *self, const selecting_t *is,
-                          baton_device_method_t method, baton_stream_t in)
-{
-    select_there(self, is, method, in);
-    transfer(self, is, BATON_DEVICE_TAKE, 0, in);
-    EXPECT(self, self->port->scale(self->device, in, is->dtype, is->dense,
-                                   is->dense, is->count, -0.3) == BATON_OK);
-    transfer(self, is, BATON_DEVICE_ADD, 0.5, in);
-    transfer(self, is, BATON_DEVICE_PUT, 0, in);
-    transfer(self, is, BATON_DEVICE_ADD, 1, in);
-    transfer(self, is, BATON_DEVICE_GATHER, 0, in);
-}
-
-static void select_here(selecting_t *is)
-{
-    const baton_selection_t from = {
-        .dtype = is->dtype, .values = is->right, .count = is->count};
-    void *scratch = malloc(baton_select_scratch_bytes(is->count, is->k));
-    baton_dtype_t dtype = is->dtype;
-    size_t n = baton_select_topk(&from, is->k, is->chosen, scratch, NULL);
-    is->chosen_count = n;
-    baton_entries_take(dtype, is->entries, is->chosen, n, is->right);
-    baton_elements_scale(dtype, is->right, is->count, -0.3);
-    baton_entries_add(dtype, is->entries, n, 0.5, is->right);
-    baton_entries_put(dtype, is->entries, n, is->right);
-    baton_entries_add(dtype, is->entries, n, 1, is->right);
-    baton_entries_gather(dtype, is->entries, is->chosen, n, is->right);
-    free(scratch);
-}
-
-static void compare_selection(device_subject_t *self, const selecting_t *is)
-{
-    static char found[SELECT_MOST * (SELECT_WIDEST + 4)];
-    size_t bytes = is->count * baton_dtype_size(is->dtype);
-    baton_device_selected_t selected = {0};
-    self->read(self, &selected, is->selected, sizeof selected);
-    EXPECT(self, selected.count == is->chosen_count);
-    self->read(self, found, is->indices,
-               is->chosen_count * sizeof *is->indices);
-    EXPECT(self, memcmp(found, is->chosen,
-                        is->chosen_count * sizeof *is->chosen) == 0);
-    self->read(self, found, is->dense, bytes);
-    EXPECT(self, memcmp(found, is->right, bytes) == 0);
-    bytes = is->chosen_count * baton_entry_bytes(is->dtype);
-    self->read(self, found, is->list, bytes);
-    EXPECT(self, memcmp(found, is->entries, bytes) == 0);
-}
-
-/* Returns whether `threshold` leaves as many as there is room for. */
-static bool select_from_here(selecting_t *is, const baton_selection_t *from,
-                             baton_magnitude_t threshold)
-{
-    size_t most = 2 * is->k < is->count ? 2 * is->k : is->count;
-    is->chosen_count = baton_select_at_least(from, threshold, is->chosen, most);
-    return threshold != 0 && is->chosen_count <= 2 * is->k;
-}
-
-static void sample_here(selecting_t *is, bool reuse,
-                        baton_magnitude_t *threshold)
-{
-    const baton_selection_t from = {
-        .dtype = is->dtype, .values = is->right, .count = is->count};
-    void *scratch = malloc(baton_select_scratch_bytes(is->count, is->k));
-    if (!reuse || !select_from_here(is, &from, *threshold)) {
-        *threshold = baton_select_search(&from, is->k, is->chosen, scratch);
-        if (!select_from_here(is, &from, *threshold)) {
-            is->chosen_count =
-                baton_select_topk(&from, is->k, is->chosen, scratch, threshold);
-        }
-    }
-    free(scratch);
-}
-
-/* RedSync's selection, of the elements that there are now. */
-static void check_sampled(device_subject_t *self, selecting_t *is, bool reuse,
-                          baton_magnitude_t threshold)
-{
-    static char found[SELECT_MOST * sizeof(uint32_t)];
-    baton_device_selected_t selected = {77, threshold};
-    self->write(self, is->selected, &selected, sizeof selected);
-    select_there(self, is, reuse ? BATON_DEVICE_REUSED : BATON_DEVICE_SAMPLED,
-                 stream(self, 2));
-    synchronise(self, stream(self, 2));
-    sample_here(is, reuse, &threshold);
-    self->read(self, &selected, is->selected, sizeof selected);
-    EXPECT(self, selected.count == is->chosen_count);
-    EXPECT(self, selected.threshold == threshold);
-    self->read(self, found, is->indices,
-               is->chosen_count * sizeof *is->indices);
-    EXPECT(self, memcmp(found, is->chosen,
-                        is->chosen_count * sizeof *is->chosen) == 0);
-}
-
-/* A threshold that is searched, one that holds, one that leaves too many, and
-   none. */
-static void check_thresholds(device_subject_t *self, selecting_t *is)
-{
-    baton_magnitude_t largest =
-        baton_elements_measure(is->dtype, is->right, is->count).largest;
-    check_sampled(self, is, false, 0);
-    check_sampled(self, is, true, largest);
-    check_sampled(self, is, true, 1);
-    check_sampled(self, is, true, 0);
-}
-
-/* Into where the list was. */
-static void check_square_sum(device_subject_t *self, const selecting_t *is)
-{
-    double right =
-        baton_elements_measure(is->dtype, is->right, is->count).square_sum;
-    double sum = -1;
-    EXPECT(self, self->port->square_sum(self->device, stream(self, 2),
-                                        is->dtype, is->dense, is->count,
-                                        (double *)(void *)is->list,
-                                        is->scratch) == BATON_OK);
-    synchronise(self, stream(self, 2));
-    self->read(self, &sum, is->list, sizeof sum);
-    EXPECT(self, sum == right);
-}
-
-static void select_once(device_subject_t *self, selecting_t *is,
-                        support_random_t *random)
-{
-    size_t bytes = is->count * baton_dtype_size(is->dtype);
-    size_t scratch =
-        self->port->select_bytes(self->device, is->dtype, is->count, is->k);
-    is->dense = on_device(self, bytes);
-    is->list = on_device(self, (is->k + 1) * baton_entry_bytes(is->dtype));
-    is->indices = on_device(self, 2 * is->k * sizeof *is->indices);
-    is->selected = on_device(self, sizeof *is->selected);
-    is->scratch = on_device(self, scratch + 1);
-    fill_to_select_from(is, random);
-    self->write(self, is->dense, is->right, bytes);
-    put_selection(self, is,
-                  support_random_below(random, 2) == 0 ? BATON_DEVICE_TOPK
-                                                       : BATON_DEVICE_TRIMMED,
-                  stream(self, 2));
-    synchronise(self, stream(self, 2));
-    select_here(is);
-    compare_selection(self, is);
-    check_square_sum(self, is);
-    self->write(self, is->list, is->entries,
-                is->chosen_count * baton_entry_bytes(is->dtype));
-    EXPECT(self, self->port->clear(self->device, stream(self, 2), is->dense,
-                                   bytes) == BATON_OK);
-    synchronise(self, stream(self, 2));
-    memset(is->right, 0, bytes);
-    compare_selection(self, is);
-    check_square_sum(self, is);
-    check_thresholds(self, is);
-    fill_to_select_from(is, random);
-    self->write(self, is->dense, is->right, bytes);
-    check_thresholds(self, is);
-    void *const all[] = {is->dense, is->list, is->indices, is->selected,
-                         is->scratch};
-    for (int i = 0; i < 5; i++) {
-        release(self, BATON_MEMORY_DEVICE, all[i]);
-    }
-}
-
-CASE(selection_gives_the_bits_of_the_host)
-{
-    static selecting_t is;
-    static const baton_dtype_t dtypes[] = {BATON_F16, BATON_BF16, BATON_F32,
-                                           BATON_F64};
-    static const size_t counts[] = {1, 5, 300, SELECT_MOST};
-    support_random_t random = support_random(self->seed, 123);
-    for (int i = 0; i < 16 && self->port->select != NULL; i++) {
-        is.dtype = dtypes[i % 4];
-        is.count = counts[i / 4];
-        is.k = 1 + support_random_below(&random, is.count);
-        select_once(self, &is, &random);
-    }
+    release(self, BATON_MEMORY_DEVICE, memory);
 }
 
 /* ---- flags
@@ -866,35 +483,6 @@ CASE(flag_raised_then_awaited)
     await(self, stream(self, 1), made, large - 1);
     await(self, stream(self, 1), made, large);
     synchronise(self, stream(self, 1));
-    free_flag(self, made);
-}
-
-/* All streams wait, for different values, in one of the user's, too. */
-CASE(flag_of_many_waiters)
-{
-    enum { WAITERS = 6 };
-    void *made = flag(self);
-    void *ends[WAITERS];
-    for (int i = 0; i < WAITERS; i++) {
-        baton_stream_t in = i < 3 ? stream(self, i) : self->user_stream(self);
-        await(self, in, made, (uint64_t)i % 3 + 1);
-        ends[i] = event(self);
-        record(self, in, ends[i]);
-    }
-    for (uint64_t value = 1; value <= 3; value++) {
-        for (uint64_t i = 0; i < WAITERS; i++) {
-            EXPECT(self,
-                   i % 3 + 1 < value || query(self, ends[i]) == BATON_AGAIN);
-        }
-        raise_now(made, value);
-        for (uint64_t i = 0; i < WAITERS; i++) {
-            EXPECT(self,
-                   i % 3 + 1 > value || wait_for(self, ends[i]) == BATON_OK);
-        }
-    }
-    for (int i = 0; i < WAITERS; i++) {
-        destroy_event(self, ends[i]);
-    }
     free_flag(self, made);
 }
 
@@ -956,26 +544,6 @@ static bool wakes(device_subject_t *self, int timeout_ms)
 }
 
 enum { LONG_MS = 20000 }; /* a wake-up that takes so long is lost */
-
-CASE(armed_device_wakes)
-{
-    void *gate = flag(self);
-    void *made = event(self);
-    EXPECT(self, self->port->descriptor >= 0);
-    for (int k = 0; k < 3; k++) {
-        drain(self);
-        await(self, stream(self, k), gate, (uint64_t)k + 1);
-        record(self, stream(self, k), made);
-        EXPECT(self, self->port->arm(self->device) == BATON_OK);
-        EXPECT(self, query(self, made) == BATON_AGAIN);
-        raise_now(gate, (uint64_t)k + 1);
-        EXPECT(self, wakes(self, LONG_MS));
-        EXPECT(self, wait_for(self, made) == BATON_OK);
-        drain(self);
-    }
-    destroy_event(self, made);
-    free_flag(self, gate);
-}
 
 /* As an engine sleeps: arm, look once more, sleep; one stream may be held up
    meanwhile. */

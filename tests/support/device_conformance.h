@@ -28,9 +28,6 @@ typedef struct device_subject {
     void (*repair)(struct device_subject *self);
     /* Optional. Another device, of the same kin if it has one; or NULL. */
     struct device_subject *other;
-    /* A NaN may have other bits than the host's: where the device has but one
-       NaN, as a GPU does. */
-    bool any_nan;
     uint64_t seed;
     int rounds; /* of sleeping and waking; 0: 10,000 */
 
@@ -49,15 +46,10 @@ typedef struct device_subject {
     X(query_says_when_work_is_done)                                            \
     X(an_event_is_what_was_recorded_last)                                      \
     X(follow_is_of_the_record_before_it)                                       \
-    X(many_events)                                                             \
-    X(reduce_gives_the_bits_of_the_host)                                       \
-    X(reduce_of_any_alignment)                                                 \
-    X(selection_gives_the_bits_of_the_host)                                    \
+    X(reduces_as_the_host)                                                     \
     X(flag_awaited_then_raised)                                                \
     X(flag_raised_then_awaited)                                                \
-    X(flag_of_many_waiters)                                                    \
     X(submissions_return_at_once)                                              \
-    X(armed_device_wakes)                                                      \
     X(no_wake_up_is_lost)                                                      \
     X(handles)                                                                 \
     X(failed_work_fails_queries)                                               \
