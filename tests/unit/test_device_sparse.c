@@ -3,7 +3,6 @@
    state between steps; what is copied, the order of streams, failures, and
    wrong use. */
 #include "base/alloc.h"
-#include "base/config.h"
 #include "support/cmocka.h"
 #include "support/device_sparse.h"
 #include "support/random.h"
@@ -45,6 +44,67 @@ static baton_sparse_options_t sized(baton_sparse_algorithm_t algorithm,
     return options;
 }
 
+/* One rank, its memory and its stream. */
+typedef struct alone {
+    device_sparse_t *world;
+    emulated_t *device;
+    const device_sparse_rank_t *memory;
+    baton_sparse_t *sparse;
+    baton_stream_t stream;
+    size_t bytes; /* of a gradient */
+} alone_t;
+
+static void create_alone(alone_t *self, const baton_sparse_options_t *options)
+{
+    device_sparse_create(self->world, options, DEVICE_SPARSE_ANY);
+    self->sparse = self->memory->device;
+    self->bytes = self->world->bytes;
+    emulated_write(self->device, self->memory->gradient,
+                   self->memory->gradients[0], self->bytes);
+}
+
+static alone_t open_alone(int variant, const baton_sparse_options_t *options)
+{
+    device_sparse_t *world = device_sparse_open(1, variant, seed);
+    alone_t self = {.world = world,
+                    .device = world->ranks->devices[0],
+                    .memory = &world->rank[0],
+                    .stream = world->ranks->streams[0]};
+    create_alone(&self, options);
+    return self;
+}
+
+static void close_alone(alone_t *self)
+{
+    device_sparse_destroy(self->world);
+    device_sparse_close(self->world);
+}
+
+/* A step in the stream, whose result goes nowhere. */
+static void put_alone(const alone_t *self)
+{
+    support_ok(baton_sparse_start_on(self->sparse, self->stream,
+                                     self->memory->gradient));
+    support_ok(baton_sparse_wait_on(self->sparse, self->stream, NULL));
+    emulated_synchronise(self->device, self->stream);
+}
+
+static void wait_alone(const alone_t *self, baton_status_t status)
+{
+    baton_sparse_result_t result = {0};
+    support_expect(baton_sparse_wait(self->sparse, SUPPORT_WAIT_MS, &result),
+                   status);
+}
+
+static baton_sparse_target_t target_of(const alone_t *self)
+{
+    return (baton_sparse_target_t){.size = sizeof(baton_sparse_target_t),
+                                   .dense = self->memory->dense,
+                                   .indices = self->memory->indices,
+                                   .values = self->memory->values,
+                                   .count = self->memory->count};
+}
+
 /* ---- the bits of the host ---------------------------------------------- */
 
 /* RedSync's i-th way to select: how, and whether values are quantised; false
@@ -59,16 +119,18 @@ static bool redsync_options(int i, baton_sparse_options_t *out)
 }
 
 /* Runs some steps; what goes to the device and comes from it is a small part of
-   the gradients. */
+   the gradients, and nothing is allocated. */
 static void expect_entries_alone(device_sparse_t *world,
                                  const baton_sparse_options_t *options)
 {
     emulated_t *device = world->ranks->devices[0];
     device_sparse_create(world, options, DEVICE_SPARSE_ANY);
     emulated_counters_t before = emulated_counters(device);
+    int64_t allocations = baton__alloc_count();
     for (int step = 0; step < DEVICE_SPARSE_STEPS; step++) {
         device_sparse_run_step(world, step);
     }
+    assert_int_equal(baton__alloc_count(), allocations);
     emulated_counters_t after = emulated_counters(device);
     uint64_t most = DEVICE_SPARSE_STEPS * world->bytes / 20;
     assert_true(after.on_entries > before.on_entries);
@@ -262,32 +324,28 @@ static void path_of(char path[64], int rank)
    there is room for. */
 static void go_back(const baton_sparse_options_t *options)
 {
-    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
+    alone_t self = open_alone(SUPPORT_OWN_ENGINES, options);
     static char before[DEVICE_SPARSE_BYTES], after[DEVICE_SPARSE_BYTES];
     char path[64];
-    device_sparse_create(world, options, DEVICE_SPARSE_ANY);
-    fill_with(world, 2, 2, 32);
-    baton_sparse_t *sparse = world->rank[0].device;
+    fill_with(self.world, 2, 2, 32);
     path_of(path, 0);
-    device_sparse_run_step(world, 0);
-    support_ok(baton_sparse_save(sparse, path));
-    device_sparse_run_step(world, 1);
-    support_ok(baton_sparse_residual(sparse, before));
-    device_sparse_run_step(world, 2);
-    support_ok(baton_sparse_load(sparse, path));
-    device_sparse_run_step(world, 1);
-    support_ok(baton_sparse_residual(sparse, after));
-    assert_memory_equal(before, after, world->bytes);
-    device_sparse_destroy(world);
-    device_sparse_create(world, options, DEVICE_SPARSE_ANY);
-    sparse = world->rank[0].device;
-    support_ok(baton_sparse_load(sparse, path));
-    device_sparse_run_step(world, 1);
-    support_ok(baton_sparse_residual(sparse, after));
-    assert_memory_equal(before, after, world->bytes);
+    device_sparse_run_step(self.world, 0);
+    support_ok(baton_sparse_save(self.sparse, path));
+    device_sparse_run_step(self.world, 1);
+    support_ok(baton_sparse_residual(self.sparse, before));
+    device_sparse_run_step(self.world, 2);
+    for (int made = 0; made < 2; made++) {
+        if (made == 1) {
+            device_sparse_destroy(self.world);
+            create_alone(&self, options);
+        }
+        support_ok(baton_sparse_load(self.sparse, path));
+        device_sparse_run_step(self.world, 1);
+        support_ok(baton_sparse_residual(self.sparse, after));
+        assert_memory_equal(before, after, self.bytes);
+    }
     assert_int_equal(remove(path), 0);
-    device_sparse_destroy(world);
-    device_sparse_close(world);
+    close_alone(&self);
 }
 
 static void test_load_goes_back(void **state)
@@ -303,100 +361,29 @@ static void test_load_goes_back(void **state)
 /* A copy that fails leaves the state as it was, and the next one works. */
 static void test_failed_copy(void **state)
 {
-    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
     baton_sparse_options_t options = sized(BATON_SPARSE_TOPKA, 300, 20);
     static char before[DEVICE_SPARSE_BYTES], after[DEVICE_SPARSE_BYTES];
     char path[64];
     options.momentum = 0.5;
-    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
-    baton_sparse_t *sparse = world->rank[0].device;
-    emulated_t *device = world->ranks->devices[0];
+    alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
     path_of(path, 0);
-    device_sparse_run_step(world, 0);
-    support_ok(baton_sparse_save(sparse, path));
-    device_sparse_run_step(world, 1);
-    support_ok(baton_sparse_residual(sparse, before));
+    device_sparse_run_step(self.world, 0);
+    support_ok(baton_sparse_save(self.sparse, path));
+    device_sparse_run_step(self.world, 1);
+    support_ok(baton_sparse_residual(self.sparse, before));
     for (int k = 1; k <= 4; k++) {
-        emulated_fail_work(device, k < 3 ? k : 1);
-        if (k < 3) {
-            support_expect(baton_sparse_load(sparse, path), BATON_ERR_SYSTEM);
-        } else if (k == 3) {
-            support_expect(baton_sparse_scale_residual(sparse, 2),
-                           BATON_ERR_SYSTEM);
-        } else {
-            support_expect(baton_sparse_residual(sparse, after),
-                           BATON_ERR_SYSTEM);
-        }
+        emulated_fail_work(self.device, k < 3 ? k : 1);
+        support_expect(k < 3    ? baton_sparse_load(self.sparse, path)
+                       : k == 3 ? baton_sparse_scale_residual(self.sparse, 2)
+                                : baton_sparse_residual(self.sparse, after),
+                       BATON_ERR_SYSTEM);
         support_says("a vector of the device");
-        emulated_fail_work(device, 0);
-        emulated_repair(device);
-        support_ok(baton_sparse_residual(sparse, after));
-        assert_memory_equal(before, after, world->bytes);
+        emulated_repair(self.device);
+        support_ok(baton_sparse_residual(self.sparse, after));
+        assert_memory_equal(before, after, self.bytes);
     }
     assert_int_equal(remove(path), 0);
-    device_sparse_destroy(world);
-    device_sparse_close(world);
-}
-
-/* ---- what is copied ---------------------------------------------------- */
-
-/* Bytes that went one way during a step. */
-static uint64_t copied(const emulated_counters_t *before,
-                       const emulated_counters_t *after,
-                       emulated_direction_t direction)
-{
-    return after->copied_bytes[direction] - before->copied_bytes[direction];
-}
-
-/* Three ranks have three blocks of SparDL, of 8 entries each. These come off
-   the device, with a head of 16 bytes each; what goes there are the two blocks
-   that were received, the indices of the result, and the result. */
-static void check_copies(const emulated_counters_t *before,
-                         const emulated_counters_t *after, size_t entries)
-{
-    const size_t entry = sizeof(uint32_t) + sizeof(float);
-    assert_int_equal(after->copies[EMULATED_DEVICE_TO_HOST] -
-                         before->copies[EMULATED_DEVICE_TO_HOST],
-                     3);
-    assert_int_equal(copied(before, after, EMULATED_DEVICE_TO_HOST),
-                     3 * (16 + K / 3 * entry));
-    assert_int_equal(copied(before, after, EMULATED_HOST_TO_DEVICE),
-                     entries * (entry + sizeof(uint32_t)) + K / 3 * entry * 2);
-    assert_int_equal(after->unpinned, before->unpinned);
-}
-
-static void test_copies(void **state)
-{
-    device_sparse_t *world = device_sparse_open(3, SUPPORT_OWN_ENGINES, seed);
-    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
-    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
-    emulated_counters_t before[3], after;
-    int64_t allocations = baton__alloc_count();
-    for (int rank = 0; rank < 3; rank++) {
-        const device_sparse_rank_t *memory = &world->rank[rank];
-        baton_sparse_target_t target = {.size = sizeof target,
-                                        .indices = memory->indices,
-                                        .values = memory->values};
-        emulated_write(world->ranks->devices[rank], memory->gradient,
-                       world->rank[rank].gradients[0], world->bytes);
-        before[rank] = emulated_counters(world->ranks->devices[rank]);
-        support_ok(baton_sparse_start_on(world->rank[rank].device,
-                                         world->ranks->streams[rank],
-                                         memory->gradient));
-        support_ok(baton_sparse_wait_on(world->rank[rank].device,
-                                        world->ranks->streams[rank], &target));
-    }
-    for (int rank = 0; rank < 3; rank++) {
-        baton_sparse_result_t result = {0};
-        device_cluster_synchronise(world->ranks, rank);
-        support_ok(baton_sparse_wait(world->rank[rank].device, SUPPORT_WAIT_MS,
-                                     &result));
-        after = emulated_counters(world->ranks->devices[rank]);
-        check_copies(&before[rank], &after, result.count);
-    }
-    assert_int_equal(baton__alloc_count(), allocations);
-    device_sparse_destroy(world);
-    device_sparse_close(world);
+    close_alone(&self);
 }
 
 /* ---- order ------------------------------------------------------------- */
@@ -404,96 +391,65 @@ static void test_copies(void **state)
 /* A result's parts may go to where other parts of the one before it are. */
 static void test_targets_change_places(void **state)
 {
-    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
-    emulated_t *device = world->ranks->devices[0];
-    baton_stream_t stream = world->ranks->streams[0];
-    const device_sparse_rank_t *memory = &world->rank[0];
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
+    alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
+    const device_sparse_rank_t *memory = self.memory;
     baton_sparse_target_t targets[] = {
         {.dense = memory->dense, .indices = memory->indices},
         {.dense = memory->values, .values = memory->dense},
         {.values = memory->indices, .indices = (void *)memory->values}};
-    static char dense[DEVICE_SPARSE_BYTES], values[2][K * sizeof(float)];
-    static uint32_t indices[2][K];
-    baton_sparse_result_t result = {0};
-    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
-    device_sparse_run_on_hosts(world);
+    const device_sparse_outcome_t *right = self.world->expected;
+    /* What is copied out of the stream: behind which step, and from where. */
+    static char found[5][DEVICE_SPARSE_BYTES];
+    const struct {
+        int step;
+        const void *source, *right;
+        size_t bytes;
+    } copies[] = {{0, memory->indices, right[0].indices, K * sizeof(uint32_t)},
+                  {1, memory->values, right[1].dense, self.bytes},
+                  {1, memory->dense, right[1].values, K * sizeof(float)},
+                  {2, memory->indices, right[2].values, K * sizeof(float)},
+                  {2, memory->values, right[2].indices, K * sizeof(uint32_t)}};
+    device_sparse_run_on_hosts(self.world);
     for (int step = 0; step < 3; step++) {
         targets[step].size = sizeof targets[step];
-        device_cluster_copy(world->ranks, 0, memory->gradient,
-                            memory->gradients[step], world->bytes);
+        device_cluster_copy(self.world->ranks, 0, memory->gradient,
+                            memory->gradients[step], self.bytes);
         support_ok(
-            baton_sparse_start_on(memory->device, stream, memory->gradient));
+            baton_sparse_start_on(self.sparse, self.stream, memory->gradient));
         support_ok(
-            baton_sparse_wait_on(memory->device, stream, &targets[step]));
-        if (step == 0) {
-            device_cluster_copy(world->ranks, 0, indices[0], memory->indices,
-                                sizeof indices[0]);
-        } else if (step == 1) {
-            device_cluster_copy(world->ranks, 0, dense, memory->values,
-                                world->bytes);
-            device_cluster_copy(world->ranks, 0, values[0], memory->dense,
-                                sizeof values[0]);
+            baton_sparse_wait_on(self.sparse, self.stream, &targets[step]));
+        for (int i = 0; i < 5; i++) {
+            if (copies[i].step == step) {
+                device_cluster_copy(self.world->ranks, 0, found[i],
+                                    copies[i].source, copies[i].bytes);
+            }
         }
     }
-    device_cluster_copy(world->ranks, 0, values[1], memory->indices,
-                        sizeof values[1]);
-    device_cluster_copy(world->ranks, 0, indices[1], memory->values,
-                        sizeof indices[1]);
-    emulated_synchronise(device, stream);
-    support_ok(baton_sparse_wait(memory->device, SUPPORT_WAIT_MS, &result));
-    const device_sparse_outcome_t *right = world->expected;
-    assert_memory_equal(indices[0], right[0].indices, sizeof indices[0]);
-    assert_memory_equal(dense, right[1].dense, world->bytes);
-    assert_memory_equal(values[0], right[1].values, sizeof values[0]);
-    assert_memory_equal(values[1], right[2].values, sizeof values[1]);
-    assert_memory_equal(indices[1], right[2].indices, sizeof indices[1]);
-    device_sparse_destroy(world);
-    device_sparse_close(world);
+    emulated_synchronise(self.device, self.stream);
+    wait_alone(&self, BATON_OK);
+    for (int i = 0; i < 5; i++) {
+        assert_memory_equal(found[i], copies[i].right, copies[i].bytes);
+    }
+    close_alone(&self);
 }
 
 /* Nobody steps the engine but destroy: steps that are in flight end before it
    takes anything away, and their results are given. */
 static void test_destroy_in_flight(void **state)
 {
-    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_MANUAL, seed);
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
-    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
-    device_sparse_run_on_hosts(world);
+    alone_t self = open_alone(SUPPORT_OWN_MANUAL, &options);
+    device_sparse_run_on_hosts(self.world);
     for (int step = 0; step < DEVICE_SPARSE_STEPS; step++) {
-        device_sparse_put_step(world, 0, step);
+        device_sparse_put_step(self.world, 0, step);
     }
-    device_sparse_destroy(world);
-    device_cluster_synchronise(world->ranks, 0);
+    device_sparse_destroy(self.world);
+    emulated_synchronise(self.device, self.stream);
     for (int step = 0; step < DEVICE_SPARSE_STEPS; step++) {
-        device_sparse_check(world, 0, step);
+        device_sparse_check(self.world, 0, step);
     }
-    device_sparse_close(world);
-}
-
-/* What a stream does not get to within BATON_DESTROY_MS is cancelled. */
-static void test_destroy_behind_gate(void **state)
-{
-    assert_int_equal(setenv("BATON_DESTROY_MS", "40", 1), 0);
-    baton__config_forget();
-    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
-    emulated_t *device = world->ranks->devices[0];
-    const baton_device_port_t *port = emulated_port(device);
-    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
-    void *gate = NULL;
-    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
-    gate = emulated_gate(device);
-    support_ok(port->await(device, world->ranks->streams[0], gate, 1));
-    for (int step = 0; step < 2; step++) {
-        device_sparse_put_step(world, 0, step);
-    }
-    device_sparse_destroy(world);
-    emulated_open_gate(device, gate, 1);
-    device_cluster_synchronise(world->ranks, 0);
-    emulated_free_gate(device, gate);
-    device_sparse_close(world);
-    assert_int_equal(unsetenv("BATON_DESTROY_MS"), 0);
-    baton__config_forget();
+    device_sparse_close(self.world);
 }
 
 /* ---- failures ---------------------------------------------------------- */
@@ -592,44 +548,29 @@ static void test_failure(void **state)
 static void target_after_recovery(int steps)
 {
     static char kept[DEVICE_SPARSE_BYTES], now[DEVICE_SPARSE_BYTES];
-    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
-    emulated_t *device = world->ranks->devices[0];
-    const device_sparse_rank_t *memory = &world->rank[0];
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
-    baton_sparse_target_t target = {.size = sizeof target,
-                                    .dense = memory->dense,
-                                    .indices = memory->indices,
-                                    .values = memory->values,
-                                    .count = memory->count};
+    alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
+    baton_sparse_target_t target = target_of(&self);
     uint64_t count = 12345;
-    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
     for (int step = 0; step < steps; step++) {
-        device_sparse_run_step(world, step);
-        support_ok(baton_sparse_wait_on(world->rank[0].device,
-                                        world->ranks->streams[0], &target));
+        device_sparse_run_step(self.world, step);
+        support_ok(baton_sparse_wait_on(self.sparse, self.stream, &target));
     }
-    emulated_synchronise(device, world->ranks->streams[0]);
+    emulated_synchronise(self.device, self.stream);
     memset(kept, 0x5a, sizeof kept);
-    emulated_write(device, memory->dense, kept, world->bytes);
-    emulated_write(device, memory->count, &count, sizeof count);
-    emulated_fail_work(device, 1);
-    support_ok(baton_sparse_start_on(
-        world->rank[0].device, world->ranks->streams[0], memory->gradient));
-    support_ok(baton_sparse_wait_on(world->rank[0].device,
-                                    world->ranks->streams[0], NULL));
-    emulated_synchronise(device, world->ranks->streams[0]);
-    emulated_fail_work(device, 0);
-    emulated_repair(device);
-    device_cluster_recover(world->ranks);
-    support_ok(baton_sparse_wait_on(world->rank[0].device,
-                                    world->ranks->streams[0], &target));
-    emulated_synchronise(device, world->ranks->streams[0]);
-    emulated_read(device, now, memory->dense, world->bytes);
-    emulated_read(device, &count, memory->count, sizeof count);
-    assert_memory_equal(now, kept, world->bytes);
+    emulated_write(self.device, target.dense, kept, self.bytes);
+    emulated_write(self.device, target.count, &count, sizeof count);
+    emulated_fail_work(self.device, 1);
+    put_alone(&self);
+    emulated_repair(self.device);
+    device_cluster_recover(self.world->ranks);
+    support_ok(baton_sparse_wait_on(self.sparse, self.stream, &target));
+    emulated_synchronise(self.device, self.stream);
+    emulated_read(self.device, now, target.dense, self.bytes);
+    emulated_read(self.device, &count, target.count, sizeof count);
+    assert_memory_equal(now, kept, self.bytes);
     assert_int_equal(count, 12345);
-    device_sparse_destroy(world);
-    device_sparse_close(world);
+    close_alone(&self);
 }
 
 static void test_target_after_recovery(void **state)
@@ -649,40 +590,26 @@ static void test_failed_copy_of_a_result(void **state)
 {
     static _Atomic int lines;
     baton_log_set(count_line, &lines);
-    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
-    emulated_t *device = world->ranks->devices[0];
-    baton_stream_t stream = world->ranks->streams[0];
-    const device_sparse_rank_t *memory = &world->rank[0];
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
+    alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
     baton_sparse_target_t target = {.size = sizeof target,
-                                    .values = memory->values};
-    baton_sparse_result_t result = {0};
-    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
-    emulated_write(device, memory->gradient, memory->gradients[0],
-                   world->bytes);
+                                    .values = self.memory->values};
     for (int step = 0; step < 3; step++) {
-        support_ok(
-            baton_sparse_start_on(memory->device, stream, memory->gradient));
-        support_ok(baton_sparse_wait_on(memory->device, stream, NULL));
-        emulated_synchronise(device, stream);
-        emulated_fail_work(device, step == 1 ? 1 : 0);
-        support_ok(baton_sparse_wait_on(memory->device, stream, &target));
-        emulated_synchronise(device, stream);
-        emulated_repair(device);
+        put_alone(&self);
+        emulated_fail_work(self.device, step == 1 ? 1 : 0);
+        support_ok(baton_sparse_wait_on(self.sparse, self.stream, &target));
+        emulated_synchronise(self.device, self.stream);
+        emulated_repair(self.device);
         if (step == 0) {
             int before = atomic_load(&lines);
-            support_ok(
-                baton_sparse_wait(memory->device, SUPPORT_WAIT_MS, &result));
+            wait_alone(&self, BATON_OK);
             assert_int_equal(atomic_load(&lines), before);
         }
     }
-    support_expect(baton_sparse_wait(memory->device, SUPPORT_WAIT_MS, &result),
-                   BATON_ERR_SYSTEM);
+    wait_alone(&self, BATON_ERR_SYSTEM);
     support_says("a result was not copied");
-    support_ok(baton_sparse_wait(memory->device, SUPPORT_WAIT_MS, &result));
-    assert_int_equal(result.count, K);
-    device_sparse_destroy(world);
-    device_sparse_close(world);
+    wait_alone(&self, BATON_OK);
+    close_alone(&self);
     baton_log_set(NULL, NULL);
 }
 
@@ -690,71 +617,47 @@ static void test_failed_copy_of_a_result(void **state)
    stream, of the other schedule: it fails with it. */
 static void test_failure_ends_warm_up(void **state)
 {
-    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
-    emulated_t *device = world->ranks->devices[0];
-    baton_stream_t stream = world->ranks->streams[0];
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
-    baton_sparse_result_t result = {0};
     options.warmup = 1;
-    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
-    baton_sparse_t *sparse = world->rank[0].device;
-    void *gradient = world->rank[0].gradient;
-    emulated_write(device, gradient, world->rank[0].gradients[0], world->bytes);
-    emulated_fail_work(device, 1);
-    support_ok(baton_sparse_start_on(sparse, stream, gradient));
-    support_ok(baton_sparse_wait_on(sparse, stream, NULL));
-    emulated_synchronise(device, stream);
-    emulated_repair(device);
-    support_ok(baton_sparse_start_on(sparse, stream, gradient));
-    support_expect(baton_sparse_wait(sparse, SUPPORT_WAIT_MS, &result),
-                   BATON_ERR_SYSTEM);
+    alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
+    emulated_fail_work(self.device, 1);
+    put_alone(&self);
+    emulated_repair(self.device);
+    support_ok(
+        baton_sparse_start_on(self.sparse, self.stream, self.memory->gradient));
+    wait_alone(&self, BATON_ERR_SYSTEM);
     support_says("the step before it has failed");
-    device_cluster_recover(world->ranks);
-    device_sparse_compare(world, true);
-    device_sparse_destroy(world);
-    device_sparse_close(world);
+    device_cluster_recover(self.world->ranks);
+    device_sparse_compare(self.world, true);
+    close_alone(&self);
 }
 
 /* A step that has failed, and whose error was told, does not fail a flush. */
 static void test_flush_after_failure(void **state)
 {
-    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
-    emulated_t *device = world->ranks->devices[0];
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
-    baton_sparse_result_t result = {0};
-    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
-    baton_sparse_t *sparse = world->rank[0].device;
-    emulated_write(device, world->rank[0].gradient, world->rank[0].gradients[0],
-                   world->bytes);
-    emulated_fail_work(device, 1);
-    support_ok(baton_sparse_start(sparse, world->rank[0].gradient));
-    support_expect(baton_sparse_wait(sparse, SUPPORT_WAIT_MS, &result),
-                   BATON_ERR_SYSTEM);
-    emulated_repair(device);
-    support_ok(baton_sparse_flush(sparse));
-    support_ok(baton_sparse_wait(sparse, SUPPORT_WAIT_MS, &result));
-    assert_int_equal(result.count, N);
-    device_sparse_destroy(world);
-    device_sparse_close(world);
+    alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
+    emulated_fail_work(self.device, 1);
+    support_ok(baton_sparse_start(self.sparse, self.memory->gradient));
+    wait_alone(&self, BATON_ERR_SYSTEM);
+    emulated_repair(self.device);
+    support_ok(baton_sparse_flush(self.sparse));
+    wait_alone(&self, BATON_OK);
+    close_alone(&self);
 }
 
 /* ---- wrong use --------------------------------------------------------- */
 
 static void test_wrong_use(void **state)
 {
-    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
+    alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
     baton_sparse_target_t target = {.size = sizeof target};
-    baton_stream_t stream = world->ranks->streams[0];
-    emulated_t *device = world->ranks->devices[0];
-    const baton_device_port_t *port = emulated_port(device);
-    void *gate = NULL, *gradient = world->rank[0].gradient;
+    baton_stream_t stream = self.stream;
+    const baton_device_port_t *port = emulated_port(self.device);
+    baton_sparse_t *sparse = self.sparse, *host = NULL;
+    void *gate = emulated_gate(self.device), *gradient = self.memory->gradient;
     static float here[N];
-    baton_sparse_t *host = NULL;
-    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
-    baton_sparse_t *sparse = world->rank[0].device;
-    emulated_write(device, gradient, world->rank[0].gradients[0], world->bytes);
-
     support_expect(baton_sparse_start_on(NULL, stream, gradient),
                    BATON_ERR_INVALID);
     support_expect(baton_sparse_start_on(sparse, stream, NULL),
@@ -769,38 +672,37 @@ static void test_wrong_use(void **state)
     support_expect(baton_sparse_wait_on(sparse, stream, &target),
                    BATON_ERR_INVALID);
     support_says("target.values must be");
-    target.values = world->rank[0].values;
+    target.values = self.memory->values;
 
-    gate = emulated_gate(device);
-    support_ok(port->await(device, stream, gate, 1));
+    support_ok(port->await(self.device, stream, gate, 1));
     for (int k = 0; k < 8; k++) {
         support_ok(baton_sparse_start_on(sparse, stream, gradient));
     }
     support_expect(baton_sparse_start_on(sparse, stream, gradient),
                    BATON_ERR_BUSY);
     support_expect(baton_sparse_start(sparse, gradient), BATON_ERR_BUSY);
-    emulated_open_gate(device, gate, 1);
-    baton_sparse_result_t result = {0};
-    support_ok(baton_sparse_wait(sparse, SUPPORT_WAIT_MS, &result));
-    support_ok(port->await(device, stream, gate, 2));
+    emulated_open_gate(self.device, gate, 1);
+    wait_alone(&self, BATON_OK);
+    support_ok(port->await(self.device, stream, gate, 2));
     support_ok(baton_sparse_wait_on(sparse, stream, &target));
     /* A step waits for the copies of the last one's result. */
+    baton_sparse_result_t result = {0};
     support_ok(baton_sparse_start(sparse, gradient));
     support_expect(baton_sparse_wait(sparse, 20, &result), BATON_ERR_TIMEOUT);
-    emulated_open_gate(device, gate, 2);
-    support_ok(baton_sparse_wait(sparse, SUPPORT_WAIT_MS, &result));
-    emulated_synchronise(device, stream);
-    emulated_free_gate(device, gate);
-    device_sparse_destroy(world);
+    emulated_open_gate(self.device, gate, 2);
+    wait_alone(&self, BATON_OK);
+    emulated_synchronise(self.device, stream);
+    emulated_free_gate(self.device, gate);
+    device_sparse_destroy(self.world);
 
-    device_sparse_create_on(world->ranks->cluster, &options, &host);
+    device_sparse_create_on(self.world->ranks->cluster, &options, &host);
     support_expect(baton_sparse_start_on(host, stream, here),
                    BATON_ERR_UNSUPPORTED);
     support_says("must be BATON_MEMORY_DEVICE");
     support_expect(baton_sparse_wait_on(host, stream, NULL),
                    BATON_ERR_UNSUPPORTED);
     support_ok(baton_sparse_destroy(host));
-    device_sparse_close(world);
+    device_sparse_close(self.world);
 }
 
 static void expect_refused(support_cluster_t *cluster,
@@ -933,10 +835,8 @@ int main(void)
         cmocka_unit_test(test_state_between_steps),
         cmocka_unit_test(test_load_goes_back),
         cmocka_unit_test(test_failed_copy),
-        cmocka_unit_test(test_copies),
         cmocka_unit_test(test_targets_change_places),
         cmocka_unit_test(test_destroy_in_flight),
-        cmocka_unit_test(test_destroy_behind_gate),
         cmocka_unit_test(test_failure),
         cmocka_unit_test(test_target_after_recovery),
         cmocka_unit_test(test_failed_copy_of_a_result),
