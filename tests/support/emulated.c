@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ALIGN = 256, STREAMS_MOST = 256, OPENED_MOST = 4096 };
+enum { ALIGN = 256, STREAMS_MOST = 256 };
 enum { LOOK_US = 100 }; /* at words that streams wait for */
 
 typedef enum kind {
@@ -90,6 +90,7 @@ typedef struct allocation {
     size_t bytes;
     baton_memory_t kind; /* pinned host memory, or the device's */
     uint64_t serial;
+    bool opened; /* by another device */
 } allocation_t;
 
 struct emulated {
@@ -112,8 +113,6 @@ struct emulated {
     work_t *unused;
     allocation_t *allocations;
     uint64_t serial;
-    const char *opened[OPENED_MOST]; /* by open_handle */
-    size_t opened_count;
     int fail_work, fail_submit, fail_allocate;
     emulated_counters_t counters;
 };
@@ -241,7 +240,8 @@ static allocation_t *allocate(emulated_t *device, baton_memory_t kind,
     }
     memset(kind == BATON_MEMORY_DEVICE ? followed(device, address) : address,
            0xcb, bytes);
-    *made = (allocation_t){*link, address, bytes, kind, ++device->serial};
+    *made =
+        (allocation_t){*link, address, bytes, kind, ++device->serial, false};
     *link = made;
     device->counters.allocated++;
     return made;
@@ -394,18 +394,6 @@ static baton_status_t port_check(void *arg, const void *memory, size_t bytes,
     return status;
 }
 
-/* Whether open_handle gave an address in this allocation. */
-static bool has_opened(const emulated_t *device, const allocation_t *in)
-{
-    for (size_t i = 0; i < device->opened_count; i++) {
-        if (device->opened[i] >= in->address &&
-            device->opened[i] < in->address + in->bytes) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Where the data of a range are, and in which memory; NULL if the device can't
    reach them. Under list_mutex. */
 static char *resolve(emulated_t *device, const void *memory, size_t bytes,
@@ -423,14 +411,8 @@ static char *resolve(emulated_t *device, const void *memory, size_t bytes,
     *pinned = true;
     pthread_mutex_lock(&owner->mutex);
     const allocation_t *found = find(owner, memory, bytes);
-    allocation_t in = found != NULL ? *found : (allocation_t){0};
-    bool there = found != NULL;
+    bool there = found != NULL && (!*foreign || found->opened);
     pthread_mutex_unlock(&owner->mutex);
-    if (there && *foreign) {
-        pthread_mutex_lock(&device->mutex);
-        there = has_opened(device, &in);
-        pthread_mutex_unlock(&device->mutex);
-    }
     return there ? followed(owner, memory) : NULL;
 }
 
@@ -587,41 +569,6 @@ static bool port_reduces(void *arg, const baton_op_t *op, baton_dtype_t dtype)
            (built_in || !device->options.builtin_only);
 }
 
-static baton_status_t port_reduce(void *arg, baton_stream_t stream,
-                                  const baton_op_t *op, baton_dtype_t dtype,
-                                  void *target, const void *left,
-                                  const void *right, size_t count)
-{
-    emulated_t *device = arg;
-    size_t bytes = count * baton_op_element_bytes(op, dtype);
-    pthread_mutex_lock(&device->mutex);
-    const void *const operands[] = {target, left, right};
-    for (int i = 0; i < 3 && bytes > 0; i++) {
-        if (!is_in_range(device, operands[i]) ||
-            find(device, operands[i], bytes) == NULL) {
-            pthread_mutex_unlock(&device->mutex);
-            return unreachable(device, operands[i], bytes);
-        }
-    }
-    work_t work = {.kind = REDUCE,
-                   .op = op,
-                   .dtype = dtype,
-                   .bytes = bytes,
-                   .count = count};
-    if (bytes > 0) {
-        work.target = followed(device, target);
-        work.left = followed(device, left);
-        work.right = followed(device, right);
-    }
-    baton_status_t status = submit(device, stream, &work);
-    device->counters.reduces += status == BATON_OK;
-    pthread_mutex_unlock(&device->mutex);
-    return status;
-}
-
-/* ---- selection and lists --------------------------------------------------
- */
-
 /* Whether the range is allocated here; *out is where its data are. Nothing is
    anywhere. Under the device's mutex. */
 static bool reach(const emulated_t *device, const void *memory, size_t bytes,
@@ -640,13 +587,39 @@ static baton_status_t submit_reached(emulated_t *device, baton_stream_t stream,
     baton_status_t status =
         reached ? submit(device, stream, work)
                 : baton_error_set(BATON_ERR_SYSTEM,
-                                  "%s: what a selection, or work on entries, "
-                                  "is to touch is not allocated on the device",
+                                  "%s: what work is to touch is not allocated "
+                                  "on the device",
                                   device->name);
-    device->counters.on_entries += status == BATON_OK;
+    *(work->kind == REDUCE ? &device->counters.reduces
+                           : &device->counters.on_entries) +=
+        status == BATON_OK;
     pthread_mutex_unlock(&device->mutex);
     return status;
 }
+
+static baton_status_t port_reduce(void *arg, baton_stream_t stream,
+                                  const baton_op_t *op, baton_dtype_t dtype,
+                                  void *target, const void *left,
+                                  const void *right, size_t count)
+{
+    emulated_t *device = arg;
+    work_t work = {.kind = REDUCE,
+                   .op = op,
+                   .dtype = dtype,
+                   .bytes = count * baton_op_element_bytes(op, dtype),
+                   .count = count};
+    char *first = NULL, *second = NULL;
+    pthread_mutex_lock(&device->mutex);
+    bool reached = reach(device, target, work.bytes, &work.target) &&
+                   reach(device, left, work.bytes, &first) &&
+                   reach(device, right, work.bytes, &second);
+    work.left = first;
+    work.right = second;
+    return submit_reached(device, stream, &work, reached);
+}
+
+/* ---- selection and lists --------------------------------------------------
+ */
 
 static size_t port_select_bytes(void *arg, baton_dtype_t dtype, size_t count,
                                 size_t k)
@@ -1154,7 +1127,7 @@ port_get_handle(void *arg, const void *memory,
 }
 
 /* Where a handle's memory is, or NULL. Under list_mutex. */
-static const char *find_handle(const handle_t *handle)
+static const char *open_memory(const handle_t *handle)
 {
     emulated_t *owner = devices;
     while (owner != NULL && owner->number != handle->device) {
@@ -1166,27 +1139,12 @@ static const char *find_handle(const handle_t *handle)
         for (allocation_t *at = owner->allocations; at; at = at->next) {
             if (at->serial == handle->serial) {
                 found = at->address + handle->offset;
+                at->opened = true;
             }
         }
         pthread_mutex_unlock(&owner->mutex);
     }
     return found;
-}
-
-static baton_status_t remember(emulated_t *device, const char *address)
-{
-    pthread_mutex_lock(&device->mutex);
-    size_t i = 0;
-    while (i < device->opened_count && device->opened[i] != address) {
-        i++;
-    }
-    bool room = i < OPENED_MOST;
-    if (room) {
-        device->opened[i] = address;
-        device->opened_count += i == device->opened_count;
-    }
-    pthread_mutex_unlock(&device->mutex);
-    return room ? BATON_OK : no_handle(device, "too many handles are open");
 }
 
 static baton_status_t
@@ -1198,16 +1156,13 @@ port_open_handle(void *arg,
     handle_t handle;
     memcpy(&handle, bytes, sizeof handle);
     pthread_mutex_lock(&list_mutex);
-    const char *address = find_handle(&handle);
+    const char *address = open_memory(&handle);
     pthread_mutex_unlock(&list_mutex);
     if (address == NULL) {
         return no_handle(device, "the handle's memory is not in this process");
     }
-    baton_status_t status = remember(device, address);
-    if (status == BATON_OK) {
-        *out = address;
-    }
-    return status;
+    *out = address;
+    return BATON_OK;
 }
 
 /* ---- open and close ---------------------------------------------------------
