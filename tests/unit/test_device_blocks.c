@@ -2,7 +2,6 @@
    take, one behind the other, and the block that is chosen is the best, but for
    rounding. */
 #include "support/cmocka.h"
-#include "support/random.h"
 #include "transport/staged/block.h"
 
 #include <math.h>
@@ -74,33 +73,6 @@ static void test_chosen_block_is_the_best(void **state)
     }
 }
 
-/* Random costs: the closed form at the choice is near its least over all
-   blocks. */
-static void test_choice_is_least_of_the_closed_form(void **state)
-{
-    support_random_t random = support_random(support_seed(), 1);
-    for (int i = 0; i < 300; i++) {
-        baton__block_model_t model = {
-            .copy = {(double)support_random_below(&random, 300) / 10,
-                     (double)support_random_below(&random, 100) / 100},
-            .send = {(double)support_random_below(&random, 300) / 10,
-                     (double)support_random_below(&random, 100) / 100}};
-        size_t bytes = (size_t)1
-                       << (16 + (unsigned)support_random_below(&random, 8));
-        double chosen = baton__block_us(
-            &model, (double)bytes, (double)baton__block_for(&model, bytes));
-        for (size_t block = BATON__BLOCK_LEAST;
-             block <= bytes && block <= BATON__BLOCK_MOST;
-             block += BATON__BLOCK_LEAST) {
-            if (bytes % block == 0) {
-                assert_true(chosen <= 1.05 * baton__block_us(&model,
-                                                             (double)bytes,
-                                                             (double)block));
-            }
-        }
-    }
-}
-
 static void test_long_messages_have_long_blocks(void **state)
 {
     for (int m = 0; m < 2; m++) {
@@ -119,7 +91,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_closed_form_is_what_the_pipeline_takes),
         cmocka_unit_test(test_chosen_block_is_the_best),
-        cmocka_unit_test(test_choice_is_least_of_the_closed_form),
         cmocka_unit_test(test_long_messages_have_long_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
