@@ -60,15 +60,14 @@ static void open_gpu(opened_t *out, int ordinal)
 {
     assert_int_equal(baton__gpu_open(ordinal, &out->gpu), BATON_OK);
     out->port = baton__gpu_port(out->gpu);
-    out->subject =
-        (device_subject_t){.port = &out->port,
-                           .device = out->gpu,
-                           .user_stream = user_stream,
-                           .slow_work = slow_work,
-                           .read = read_memory,
-                           .write = write_memory,
-                           .rounds = rounds(),
-                           .seed = support_seed()};
+    out->subject = (device_subject_t){.port = &out->port,
+                                      .device = out->gpu,
+                                      .user_stream = user_stream,
+                                      .slow_work = slow_work,
+                                      .read = read_memory,
+                                      .write = write_memory,
+                                      .rounds = rounds(),
+                                      .seed = support_seed()};
 }
 
 static void run_on(const device_conformance_case_t *test, int other)
