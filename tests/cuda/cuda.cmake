@@ -55,7 +55,7 @@ describe_test(cuda.ptxas cuda.ptxas unit)
 cuda_program(gpu_elements cuda/test_elements.c cuda/gpu_elements.c
     cuda/on_gpu.cu)
 cuda_program(gpu_port cuda/gpu_port.c cuda/on_gpu.cu
-    support/device_conformance.c support/values.c)
+    support/device_conformance.c support/reference.c support/values.c)
 cuda_program(gpu_peers cuda/gpu_peers.c cuda/on_gpu.cu)
 cuda_program(gpu_epochs cuda/gpu_epochs.c cuda/on_gpu.cu)
 cuda_program(gpu_sparse cuda/gpu_sparse.c cuda/on_gpu.cu)
