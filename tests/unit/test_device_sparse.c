@@ -3,6 +3,7 @@
    state between steps; what is copied, the order of streams, failures, and
    wrong use. */
 #include "base/alloc.h"
+#include "base/config.h"
 #include "support/cmocka.h"
 #include "support/device_sparse.h"
 #include "support/random.h"
@@ -452,6 +453,31 @@ static void test_destroy_in_flight(void **state)
     device_sparse_close(self.world);
 }
 
+/* What a stream does not get to within BATON_DESTROY_MS is cancelled. */
+static void test_destroy_behind_gate(void **state)
+{
+    assert_int_equal(setenv("BATON_DESTROY_MS", "40", 1), 0);
+    baton__config_forget();
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
+    emulated_t *device = world->ranks->devices[0];
+    const baton_device_port_t *port = emulated_port(device);
+    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
+    void *gate = NULL;
+    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+    gate = emulated_gate(device);
+    support_ok(port->await(device, world->ranks->streams[0], gate, 1));
+    for (int step = 0; step < 2; step++) {
+        device_sparse_put_step(world, 0, step);
+    }
+    device_sparse_destroy(world);
+    emulated_open_gate(device, gate, 1);
+    device_cluster_synchronise(world->ranks, 0);
+    emulated_free_gate(device, gate);
+    device_sparse_close(world);
+    assert_int_equal(unsetenv("BATON_DESTROY_MS"), 0);
+    baton__config_forget();
+}
+
 /* ---- failures ---------------------------------------------------------- */
 
 /* The k-th piece of work of rank 0's device fails in the second of two steps
@@ -837,6 +863,7 @@ int main(void)
         cmocka_unit_test(test_failed_copy),
         cmocka_unit_test(test_targets_change_places),
         cmocka_unit_test(test_destroy_in_flight),
+        cmocka_unit_test(test_destroy_behind_gate),
         cmocka_unit_test(test_failure),
         cmocka_unit_test(test_target_after_recovery),
         cmocka_unit_test(test_failed_copy_of_a_result),

@@ -395,6 +395,47 @@ static void test_staged_offers_wait_for_records(void **state)
     close_pair(pair);
 }
 
+/* Some have arrived, others have not been looked at. */
+static void test_staged_close_declines_what_has_come(void **state)
+{
+    pair_t *pair = open_pair("1");
+    post(pair, 1, DEVICE, 10000);
+    (void)take(pair);
+    post(pair, 2, DEVICE, 10000);
+    post(pair, 3, HOST, 10000);
+    close_end(&pair->ends[1]);
+    for (int i = 1; i <= 3; i++) {
+        assert_int_equal(wait_for(pair, &pair->ends[0].sent[i]), BATON_OK);
+    }
+    close_pair(pair);
+}
+
+/* Copies are held up when an end closes, of which 0 has sent a message: its
+   memory is not released before they are over. */
+static void close_while_copying(const char *direct, int closes, int stream)
+{
+    pair_t *pair = open_pair(direct);
+    end_t *end = &pair->ends[closes];
+    fill(pair, 3 * BLOCK, 1);
+    emulated_delay(end->device, emulated_port(end->device)->streams[stream],
+                   30000);
+    uint64_t before = emulated_counters(end->device).submissions;
+    post(pair, 1, DEVICE, 3 * BLOCK);
+    (void)take_in(pair, 1, DEVICE, take(pair));
+    while (emulated_counters(end->device).submissions == before) {
+        poll_both(pair);
+    }
+    close_end(end);
+    close_pair(pair);
+}
+
+static void test_staged_close_waits_for_copies(void **state)
+{
+    close_while_copying("0", 0, 1);
+    close_while_copying("0", 1, 0);
+    close_while_copying("1", 1, 1);
+}
+
 static void test_staged_refuses_kinds_of_its_own(void **state)
 {
     pair_t *pair = open_pair("1");
@@ -802,6 +843,39 @@ static void test_staged_controls_wait_for_room(void **state)
     close_pair(pair);
 }
 
+/* Also while an end closes: the other one is told what it waits for. */
+static void close_without_room(const char *direct, bool accepts)
+{
+    enum { COUNT = 6 };
+    pair_t *pair = open_pair(direct);
+    end_t *end = &pair->ends[1];
+    fill(pair, 10000, 1);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        post(pair, i, DEVICE, 10000);
+    }
+    baton_message_t *message = take(pair);
+    inner_notify = end->inner.notify;
+    end->inner.notify = notify_now_and_then;
+    if (accepts) {
+        (void)take_in(pair, 0, DEVICE, message);
+        poll_both(pair);
+    }
+    close_end(end);
+    for (int i = 0; i < COUNT; i++) {
+        int status = wait_for(pair, &pair->ends[0].sent[i]);
+        assert_true(status == BATON_OK || (accepts && i == 0));
+    }
+    close_pair(pair);
+}
+
+static void test_staged_close_waits_for_room(void **state)
+{
+    close_without_room("0", false);
+    close_without_room("0", true);
+    close_without_room("1", false);
+    close_without_room("1", true);
+}
+
 static baton_status_t notify_never(void *endpoint, int peer,
                                    const baton_header_t *of, const void *data,
                                    size_t bytes)
@@ -886,6 +960,9 @@ int main(void)
         cmocka_unit_test(test_staged_controls_wait_for_room),
         cmocka_unit_test(test_staged_next_of_a_failed_send_is_withdrawn),
         cmocka_unit_test(test_staged_every_allocation_may_fail),
+        cmocka_unit_test(test_staged_close_declines_what_has_come),
+        cmocka_unit_test(test_staged_close_waits_for_copies),
+        cmocka_unit_test(test_staged_close_waits_for_room),
         cmocka_unit_test(test_staged_random_traffic),
     };
     support_seed();
