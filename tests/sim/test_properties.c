@@ -5,12 +5,13 @@
    network, and whoever is late, slow or fails, every rank gets each result, in
    order, with the same bits; nothing that was given is lost; a step that fails
    leaves the state of before, and after a recovery all goes on. Gradients are
-   integers, so sums are exact. A trial that fails is named; BATON_SEED repeats
-   all of them. Then, for each row: a rank that is late, allocations in steps,
-   creation without memory, wrong use. */
+   integers, so sums are exact, and results of partial all-reduces tell what
+   they consist of (support/conserve.h). A trial that fails is named; BATON_SEED
+   repeats all of them. Then, for each row: a rank that is late, allocations in
+   steps, creation without memory, wrong use. */
 #include "base/alloc.h"
 #include "support/cmocka.h"
-#include "support/collective.h"
+#include "support/conserve.h"
 #include "support/random.h"
 #include "support/sanitized.h"
 #include "support/sim.h"
@@ -23,7 +24,8 @@ enum {
     MOST_RANKS = 17,
     MOST_COUNT = 48,
     MOST_STEPS = 12,
-    PHASES = 2, /* before a failure, and after the recovery */
+    MOST_EXTRA = 20, /* contributions between a start and its end */
+    PHASES = 2,      /* before a failure, and after the recovery */
 };
 
 typedef enum fault { NO_FAULT, FAIL_SEND, KILL } fault_t;
@@ -37,8 +39,11 @@ typedef struct participant {
     double result[MOST_COUNT], velocity[MOST_COUNT];
     bool ended[MOST_COUNT];
     bool running, failed, is_slow, is_silent;
-    int steps;           /* that were started, in this phase */
-    int reached[PHASES]; /* results that it has got */
+    int steps; /* that were started, in this phase */
+    int extra;
+    bool in_parts[MOST_STEPS + 2]; /* the step's contributions may be */
+    int reached[PHASES];           /* results that it has got */
+    conserve_account_t account;
 } participant_t;
 
 struct trial {
@@ -167,7 +172,7 @@ static void choose_mode(baton_sparse_options_t *o)
 
 static bool is_partial(void)
 {
-    return trial.row == SUPPORT_PARTIAL || trial.row == SUPPORT_PARTIAL_SPARSE;
+    return trial.row >= SUPPORT_PARTIAL;
 }
 
 static void open_trial(support_row_t row, uint64_t index)
@@ -178,7 +183,9 @@ static void open_trial(support_row_t row, uint64_t index)
     baton_sparse_options_t *o = &trial.options;
     trial.size = once_in(32) ? MOST_RANKS : 1 + (int)below(8);
     *o = support_collective_options(row);
-    o->count = (row == SUPPORT_TENSORS ? 4 : 1) + below(MOST_COUNT - 4);
+    o->count = support_is_partial(row)
+                   ? CONSERVE_COUNT(trial.size) + below(8)
+                   : (row == SUPPORT_TENSORS ? 4 : 1) + below(MOST_COUNT - 4);
     o->max_k = row == SUPPORT_SPARSE ? o->count : 0;
     o->k = 1 + below(o->count);
     trial.fault = is_partial() && once_in(3) ? FAIL_SEND : NO_FAULT;
@@ -197,6 +204,11 @@ static void open_trial(support_row_t row, uint64_t index)
     trial.sim = support_sim_open(&network);
     for (int r = 0; r < trial.size; r++) {
         trial.participants[r].trial = &trial;
+        trial.participants[r].account =
+            (conserve_account_t){.seed = o->seed,
+                                 .rank = r,
+                                 .size = trial.size,
+                                 .sees_all = row == SUPPORT_PARTIAL};
         support_ok(support_collective_prepare(
             &trial.participants[r].own, row, baton_sim_group(trial.sim, r), o));
     }
@@ -230,11 +242,21 @@ static void recover(void)
     }
 }
 
+static void expect(const char *wrong)
+{
+    if (wrong != NULL) {
+        fail_msg("%s: %s", running, wrong);
+    }
+}
+
 /* What a rank gives with a gradient. */
-static void fill(participant_t *p)
+static void fill(participant_t *p, int step)
 {
     for (size_t i = 0; i < trial.options.count; i++) {
         p->gradient[i] = (double)below(41) - 20;
+    }
+    if (support_is_partial(trial.row)) {
+        conserve_give(&p->account, (uint64_t)step, p->gradient);
     }
 }
 
@@ -266,7 +288,7 @@ static void begin_step(void)
     trial.victim = (int)below((uint64_t)trial.size);
     for (int r = 0; r < trial.size; r++) {
         participant_t *p = &trial.participants[r];
-        fill(p);
+        fill(p, 0);
         p->running = false;
         if (trial.row == SUPPORT_SPARSE) {
             support_ok(baton_sparse_set_k(p->own.sparse, k));
@@ -392,19 +414,41 @@ static double accumulated(double gradient, double *u)
     return *u;
 }
 
+static void count_given(participant_t *p)
+{
+    for (size_t i = 0; i < trial.options.count; i++) {
+        trial.given[i] += accumulated(p->gradient[i], &p->velocity[i]);
+    }
+    memset(p->gradient, 0xff, sizeof p->gradient); /* it is the caller's */
+}
+
+/* Contributes once more to the next step that this rank starts. */
+static void give_more(participant_t *p)
+{
+    if (p->extra < MOST_EXTRA && support_is_partial(trial.row)) {
+        p->extra++;
+        p->in_parts[p->steps + 1] = true;
+        fill(p, p->steps + 1);
+        support_ok(baton_partial_contribute(p->own.partial, p->gradient));
+        count_given(p);
+    }
+}
+
 static void give(participant_t *p)
 {
     bool given;
-    fill(p);
+    if (once_in(8)) {
+        give_more(p);
+    }
+    fill(p, p->steps + 1);
     p->failed =
         support_collective_start(&p->own, p->gradient, &given) != BATON_OK;
     p->running = !p->failed;
     p->steps += p->running;
     holds(!p->failed || trial.fault == FAIL_SEND);
-    for (size_t i = 0; i < trial.options.count && given; i++) {
-        trial.given[i] += accumulated(p->gradient[i], &p->velocity[i]);
+    if (given) {
+        count_given(p);
     }
-    memset(p->gradient, 0xff, sizeof p->gradient); /* it is the caller's */
 }
 
 /* No rank is farther behind an epoch that has ended than its options allow. */
@@ -414,27 +458,46 @@ static void check_bounds(int epoch)
     for (int r = 0; r < trial.size; r++) {
         const participant_t *p = &trial.participants[r];
         int got = p->reached[trial.phase];
-        holds(epoch <= got + (int)(o->history != 0 ? o->history : 4));
+        holds(trial.row == SUPPORT_PARTIAL_LATEST ||
+              epoch <= got + (int)(o->history != 0 ? o->history : 4));
         holds(o->max_staleness == 0 ||
               epoch <= p->steps + (int)o->max_staleness);
     }
+}
+
+/* The bounds of partial.h. */
+static void check_age(uint64_t age)
+{
+    const baton_sparse_options_t *o = &trial.options;
+    uint32_t history = o->history != 0 ? o->history : 4;
+    holds(trial.row == SUPPORT_PARTIAL_LATEST || age <= history);
+    holds(o->max_staleness == 0 || age <= o->max_staleness);
+    holds(o->mode != BATON_MAJORITY || age < 2 * (uint64_t)trial.size);
+    holds(o->mode != BATON_FULL || age == 0);
 }
 
 /* The first rank's result of an epoch is kept; others are compared with it. */
 static void take(participant_t *p)
 {
     const size_t bytes = trial.options.count * sizeof(double);
-    const int epoch = p->steps;
-    double *kept = trial.results[trial.phase][epoch];
-    check_bounds(epoch);
     p->failed = support_collective_wait(&p->own, p->result, NULL) != BATON_OK;
     p->running = false;
     holds(!p->failed || trial.fault == FAIL_SEND);
     if (p->failed) {
         return;
     }
+    int epoch = p->steps;
+    if (support_is_partial(trial.row)) {
+        expect(conserve_check(&p->account, (uint64_t)p->steps, &p->own,
+                              p->result));
+        check_age(p->own.seen.staleness);
+        epoch = (int)p->own.seen.epoch;
+        holds(epoch <= MOST_STEPS);
+    }
+    check_bounds(epoch);
+    double *kept = trial.results[trial.phase][epoch];
     p->reached[trial.phase] = epoch;
-    trial.in_time[trial.phase][epoch] += p->own.included;
+    trial.in_time[trial.phase][epoch] += p->own.included || p->in_parts[epoch];
     count.late += !p->own.included;
     if (trial.seen[trial.phase][epoch]++ == 0) {
         memcpy(kept, p->result, bytes);
@@ -451,6 +514,9 @@ static void act(void *arg)
     participant_t *p = arg;
     double later_us = 1;
     bool done = false;
+    if (p->running && once_in(16)) {
+        give_more(p);
+    }
     if (!p->running) {
         give(p);
     } else if (trial.leaves && p->is_silent && p->steps == trial.steps) {
@@ -542,6 +608,33 @@ static bool is_conserved(void)
     return true;
 }
 
+/* Which contributions are in results is known from those that any rank has got,
+   and from what is pending. */
+static void compare_accounts(void)
+{
+    for (int i = 0; i < trial.size * trial.size; i++) {
+        uint64_t *taken =
+            &trial.participants[i / trial.size].account.taken[i % trial.size];
+        for (int r = 0; r < trial.size; r++) {
+            uint64_t other =
+                trial.participants[r].account.taken[i % trial.size];
+            *taken = *taken > other ? *taken : other;
+        }
+    }
+}
+
+static void check_pending(void)
+{
+    compare_accounts();
+    for (int r = 0; r < trial.size; r++) {
+        participant_t *p = &trial.participants[r];
+        support_collective_rest(&p->own, p->after);
+        expect(conserve_check_pending(&p->account, p->after));
+        conserve_recover(&p->account);
+    }
+    compare_accounts();
+}
+
 static void check_conserved(void)
 {
     double rest[MOST_COUNT];
@@ -582,10 +675,14 @@ static void run_apart(support_row_t row, uint64_t index)
     if (failed) {
         meet_failure();
         recover();
+        if (support_is_partial(row)) {
+            check_pending();
+        }
     } else if (trial.leaves) {
         recover_unasked();
     }
-    for (int epoch = 1; epoch <= steps && !failed; epoch++) {
+    const bool latest = row == SUPPORT_PARTIAL_LATEST;
+    for (int epoch = 1; epoch <= steps && !failed && !latest; epoch++) {
         holds(trial.seen[0][epoch] == trial.size);
         holds(trial.in_time[0][epoch] >= least_in_time(epoch));
     }
@@ -595,10 +692,13 @@ static void run_apart(support_row_t row, uint64_t index)
         trial.fault = NO_FAULT;
         run_phase(1 + (int)below(8));
     }
-    for (int epoch = 1; epoch <= trial.steps; epoch++) {
+    for (int epoch = 1; epoch <= trial.steps && !latest; epoch++) {
         holds(trial.seen[trial.phase][epoch] == trial.size);
     }
-    if (is_conserved()) {
+    if (support_is_partial(row)) {
+        check_pending();
+    }
+    if (is_conserved() && !latest) {
         check_conserved();
     }
     count.failed += failed;
@@ -637,6 +737,8 @@ static void test_tensors_trials(void **state)
 static void test_partial_trials(void **state)
 {
     try_row(SUPPORT_PARTIAL, run_apart);
+    assert_true(count.late > TRIALS);
+    try_row(SUPPORT_PARTIAL_LATEST, run_apart);
     assert_true(count.late > TRIALS);
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 const char *const support_row_names[SUPPORT_ROWS] = {
-    "sparse", "tensors", "partial", "partial sparse"};
+    "sparse", "tensors", "partial", "latest", "partial sparse"};
 
 baton_sparse_options_t support_collective_options(support_row_t row)
 {
@@ -27,7 +27,8 @@ static baton_status_t prepare_partial(support_collective_t *self,
     options.name = o->name;
     options.mode = o->mode;
     options.mode_ranks = o->mode_ranks;
-    options.keep = BATON_KEEP_ALL;
+    options.keep =
+        self->row == SUPPORT_PARTIAL ? BATON_KEEP_ALL : BATON_KEEP_LATEST;
     options.history = o->history;
     options.sync_every = o->sync_every;
     options.max_staleness = o->max_staleness;
@@ -68,7 +69,7 @@ baton_status_t support_collective_prepare(support_collective_t *self,
 {
     *self = (support_collective_t){
         .row = row, .rank = baton_group_rank(group), .count = o->count};
-    return row == SUPPORT_PARTIAL ? prepare_partial(self, group, o)
+    return support_is_partial(row) ? prepare_partial(self, group, o)
            : row == SUPPORT_TENSORS
                ? prepare_tensors(self, group, o)
                : baton_sparse_prepare(group, o, &self->sparse);
@@ -80,14 +81,14 @@ baton_status_t support_collective_connect(support_collective_t *self, int round)
         return round == 0 ? baton_tensors_agree(self->tensors, -1)
                           : baton_tensors_connect(self->tensors, -1);
     }
-    return self->row == SUPPORT_PARTIAL || round > 0
+    return support_is_partial(self->row) || round > 0
                ? BATON_OK
                : baton_sparse_connect(self->sparse, -1);
 }
 
 baton_status_t support_collective_destroy(support_collective_t *self)
 {
-    return self->row == SUPPORT_PARTIAL   ? baton_partial_destroy(self->partial)
+    return support_is_partial(self->row)  ? baton_partial_destroy(self->partial)
            : self->row == SUPPORT_TENSORS ? baton_tensors_destroy(self->tensors)
                                           : baton_sparse_destroy(self->sparse);
 }
@@ -117,7 +118,7 @@ baton_status_t support_collective_start(support_collective_t *self,
 {
     baton_status_t status = BATON_OK;
     *given_out = false;
-    if (self->row == SUPPORT_PARTIAL) {
+    if (support_is_partial(self->row)) {
         status = baton_partial_contribute(self->partial, gradient);
         *given_out = status == BATON_OK;
         return status == BATON_OK ? baton_partial_start(self->partial) : status;
@@ -134,7 +135,7 @@ baton_status_t support_collective_test(support_collective_t *self, bool *done)
     baton_status_t status = BATON_OK;
     *done = true;
     if (self->row != SUPPORT_TENSORS) {
-        return self->row == SUPPORT_PARTIAL
+        return support_is_partial(self->row)
                    ? baton_partial_test(self->partial, done)
                    : baton_sparse_test(self->sparse, done);
     }
@@ -181,12 +182,11 @@ baton_status_t support_collective_wait(support_collective_t *self,
                                        double *result, bool *ended)
 {
     baton_status_t first = BATON_OK;
-    if (self->row == SUPPORT_PARTIAL) {
-        baton_partial_result_t seen;
-        first = baton_partial_wait(self->partial, -1, &seen);
+    if (support_is_partial(self->row)) {
+        first = baton_partial_wait(self->partial, -1, &self->seen);
         if (first == BATON_OK) {
-            memcpy(result, seen.data, self->count * sizeof *result);
-            self->included = seen.included;
+            memcpy(result, self->seen.data, self->count * sizeof *result);
+            self->included = self->seen.included;
         }
     } else if (self->row != SUPPORT_TENSORS) {
         first = wait_for(self, 0, result);
@@ -207,7 +207,7 @@ baton_status_t support_collective_wait(support_collective_t *self,
 void support_collective_rest(support_collective_t *self, double *rest)
 {
     bool any;
-    if (self->row == SUPPORT_PARTIAL) {
+    if (support_is_partial(self->row)) {
         support_ok(baton_partial_pending(self->partial, rest, &any));
     } else if (self->row != SUPPORT_TENSORS) {
         support_ok(baton_sparse_residual(self->sparse, rest));

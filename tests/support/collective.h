@@ -8,7 +8,8 @@
 typedef enum support_row {
     SUPPORT_SPARSE,
     SUPPORT_TENSORS, /* three of them, of which two are packed */
-    SUPPORT_PARTIAL,
+    SUPPORT_PARTIAL, /* with KEEP_ALL */
+    SUPPORT_PARTIAL_LATEST,
     SUPPORT_PARTIAL_SPARSE,
     SUPPORT_ROWS
 } support_row_t;
@@ -28,7 +29,14 @@ typedef struct support_collective {
     bool ready[SUPPORT_PARTS];
     bool included;                 /* the last step's gradient was in time */
     baton_sparse_result_t entries; /* of the last step; not of all rows */
+    baton_partial_result_t seen;   /* likewise; of those that are not sparse */
 } support_collective_t;
+
+/* Whether this is a baton_partial_t. */
+static inline bool support_is_partial(support_row_t row)
+{
+    return row == SUPPORT_PARTIAL || row == SUPPORT_PARTIAL_LATEST;
+}
 
 /* Options of SPARSE; the other rows take of them what they have. */
 baton_sparse_options_t support_collective_options(support_row_t row);

@@ -1,332 +1,321 @@
 #include "support/conserve.h"
 #include "support/random.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define WAIT_MS 100000
-#define WIDTH   (CONSERVE_RANKS + 1)
+static _Thread_local char message[300];
 
-typedef struct record {
-    uint64_t values[WIDTH];
-} record_t;
+/* ---- the account of one rank ------------------------------------------- */
 
-/* The result that the application got in a step. */
-typedef struct observation {
-    uint64_t epoch, staleness;
-    uint32_t active;
-    bool included;
-} observation_t;
+static double value_of(uint64_t seed, int rank, uint64_t ordinal)
+{
+    support_random_t random =
+        support_random(seed, ordinal * CONSERVE_RANKS + (uint64_t)rank);
+    return (double)support_random_below(&random, 1u << 20);
+}
+
+void conserve_give(conserve_account_t *account, uint64_t step, double *vector)
+{
+    uint64_t ordinal = ++account->given;
+    int rank = account->rank;
+    account->steps[ordinal] = step;
+    memset(vector, 0, CONSERVE_COUNT(account->size) * sizeof *vector);
+    vector[0] = value_of(account->seed, rank, ordinal);
+    vector[1 + 2 * rank] = 1;
+    vector[2 + 2 * rank] = (double)ordinal;
+}
+
+/* The contributions of one rank in a result. */
+typedef struct range {
+    uint64_t first, last; /* 0: none */
+} range_t;
+
+static bool range_of(const double *result, int rank, range_t *out)
+{
+    double count = result[1 + 2 * rank];
+    double first = (result[2 + 2 * rank] / count) - (count - 1) / 2;
+    *out = (range_t){0, 0};
+    if (count > 0) {
+        *out = (range_t){(uint64_t)first, (uint64_t)(first + count) - 1};
+    }
+    return count > 0 ? first == (double)out->first && first > 0
+                     : count == 0 && result[2 + 2 * rank] == 0;
+}
+
+/* The oldest step of what no earlier epoch has taken; 0: nothing, or unknown.
+ */
+static uint64_t oldest_in(const conserve_account_t *account, range_t own)
+{
+    uint64_t next = account->taken[account->rank] + 1;
+    return own.first != 0 ? account->steps[own.first]
+           : account->sees_all && next <= account->given ? account->steps[next]
+                                                         : 0;
+}
+
+static const char *check_claims(const conserve_account_t *account,
+                                uint64_t step, range_t own, uint32_t active,
+                                const baton_partial_result_t *seen)
+{
+    uint64_t all = 0, inside = 0, oldest = oldest_in(account, own);
+    for (uint64_t i = account->given; i > 0 && account->steps[i] >= step; i--) {
+        all += account->steps[i] == step;
+        inside += account->steps[i] == step && own.first <= i && i <= own.last;
+    }
+    if (all > 0 && seen->included != (all == inside)) {
+        return "included is wrong";
+    }
+    if (seen->active != active) {
+        return "active is wrong";
+    }
+    bool knows = own.first != 0 || account->sees_all;
+    bool old = oldest != 0 && oldest < seen->epoch;
+    return knows && seen->staleness != (old ? seen->epoch - oldest : 0)
+               ? "staleness is wrong"
+               : NULL;
+}
+
+const char *conserve_check(conserve_account_t *account, uint64_t step,
+                           const support_collective_t *own,
+                           const double *result)
+{
+    const baton_partial_result_t *seen = &own->seen;
+    bool again = seen->epoch == account->epoch && !account->sees_all;
+    uint32_t active = 0;
+    double values = 0;
+    range_t ranges[CONSERVE_RANKS];
+    if (account->sees_all
+            ? seen->epoch != step
+            : seen->epoch < account->epoch || seen->epoch < step) {
+        return "another epoch's result";
+    }
+    for (int r = 0; r < account->size; r++) {
+        uint64_t taken = account->taken[r];
+        if (!range_of(result, r, &ranges[r])) {
+            return "contributions that are not consecutive";
+        }
+        if (ranges[r].first == 0) {
+            continue;
+        }
+        active++;
+        for (uint64_t i = ranges[r].first; i <= ranges[r].last; i++) {
+            values += value_of(account->seed, r, i);
+        }
+        if (again ? ranges[r].last != taken
+                  : ranges[r].first <= taken ||
+                        (account->sees_all && ranges[r].first != taken + 1)) {
+            return "a contribution is in two results, or in none";
+        }
+    }
+    if (values != result[0] || ranges[account->rank].last > account->given) {
+        return "not the values of those who are in it";
+    }
+    const char *what =
+        check_claims(account, step, ranges[account->rank], active, seen);
+    for (int r = 0; r < account->size; r++) {
+        account->taken[r] =
+            ranges[r].last > 0 ? ranges[r].last : account->taken[r];
+    }
+    account->epoch = seen->epoch;
+    return what;
+}
+
+const char *conserve_check_pending(conserve_account_t *account,
+                                   const double *pending)
+{
+    range_t own;
+    uint64_t taken = account->taken[account->rank];
+    if (!range_of(pending, account->rank, &own)) {
+        return "what is pending is not consecutive";
+    }
+    uint64_t first = own.first != 0 ? own.first : account->given + 1;
+    if ((own.first != 0 && own.last != account->given) || first <= taken ||
+        (account->sees_all && first != taken + 1)) {
+        return "what is pending is wrong";
+    }
+    account->taken[account->rank] = first - 1;
+    return NULL;
+}
+
+void conserve_recover(conserve_account_t *account)
+{
+    account->epoch = 0;
+    for (uint64_t i = 1; i <= account->given; i++) {
+        account->steps[i] = i > account->taken[account->rank] ? 1 : 0;
+    }
+}
+
+/* ---- ranks that are threads or processes ------------------------------- */
 
 typedef struct run {
     const conserve_options_t *options;
-    baton_partial_t *partial;
-    int rank, size;
-    uint64_t copied[WIDTH + 1]; /* the last element counts active ranks */
-    record_t *records;          /* by epoch, from 1 */
-    uint64_t recorded;
-    observation_t *observations; /* by step, from 1 */
-    record_t pending;
-    bool any;
+    baton_sparse_options_t sparse;
+    support_collective_t own;
+    support_random_t random;
+    conserve_totals_t totals;
+    conserve_account_t account;
 } run_t;
 
-/* The runs of this process, by rank: a builder of inner all-reduces has no
-   argument. */
-static run_t *runs[CONSERVE_RANKS];
-static _Thread_local char message[300];
-
-static const char *wrong(const run_t *run, uint64_t epoch, const char *what)
+static void sleep_sometimes(run_t *run)
 {
-    snprintf(message, sizeof(message), "rank %d of %d, epoch %d: %s", run->rank,
-             run->size, (int)epoch, what);
-    return message;
-}
-
-/* ---- what is contributed ---------------------------------------------- */
-
-static uint64_t value_of(const conserve_options_t *options, int rank,
-                         uint64_t step)
-{
-    support_random_t random =
-        support_random(options->seed, step * CONSERVE_RANKS + (uint64_t)rank);
-    return support_random_next(&random);
-}
-
-/* One step in eight has no contribution. */
-static bool contributes(const conserve_options_t *options, int rank,
-                        uint64_t step)
-{
-    return value_of(options, rank, step) % 8 != 0;
-}
-
-/* ---- recording -------------------------------------------------------- */
-
-static baton_status_t record(void *arg, baton_call_t *call)
-{
-    uint64_t epoch = baton_call_epoch(call);
-    run_t *run = arg;
-    if (epoch != run->recorded + 1 || epoch > run->options->steps) {
-        return BATON_ERR_STATE; /* an epoch was skipped, or ran twice */
-    }
-    run->recorded = epoch;
-    memcpy(run->records[epoch].values, run->copied, sizeof(record_t));
-    return BATON_OK;
-}
-
-/* entry --> inner all-reduce --> copy --> record */
-static void record_inner(baton_schedule_t *s, const baton_allreduce_t *args)
-{
-    run_t *run = runs[baton_schedule_rank(s)];
-    baton_buffer_t copied =
-        baton_buffer_bind(s, run->copied, sizeof(run->copied));
-    baton_node_t entry = baton_add_nop(s);
-    baton_node_t copy = baton_add_copy(
-        s, baton_view(copied, 0, args->target.bytes), args->target);
-    baton_before(s, copy, baton_add_call(s, record, run));
-    baton_enclosure_t inside = baton_enclose_begin(s);
-    run->options->inner(s, args);
-    baton_enclose_end(s, inside, entry, copy);
-}
-
-/* ---- steps ------------------------------------------------------------ */
-
-static void sleep_sometimes(support_random_t *random, uint64_t longest_us)
-{
-    if (support_random_below(random, 4) == 0) {
-        const struct timespec span = {
-            0, (long)support_random_below(random, longest_us + 1) * 1000};
-        nanosleep(&span, NULL);
+    if (support_random_below(&run->random, 4) == 0) {
+        uint64_t us =
+            support_random_below(&run->random, run->options->sleep_us + 1);
+        nanosleep(&(struct timespec){0, (long)us * 1000}, NULL);
     }
 }
 
-static baton_status_t step(run_t *run, uint64_t number,
-                           support_random_t *random)
+/* A sum from which every element's can be told, nearly. */
+static double weigh(const double *vector, size_t count)
 {
-    uint64_t data[WIDTH] = {0};
-    baton_status_t status = BATON_OK;
-    sleep_sometimes(random, run->options->sleep_us);
-    if (contributes(run->options, run->rank, number)) {
-        data[0] = value_of(run->options, run->rank, number);
-        data[1 + run->rank] = 1;
-        status = baton_partial_contribute(run->partial, data);
-    }
-    if (status == BATON_OK && support_random_below(random, 8) == 0) {
-        sleep_sometimes(random, run->options->sleep_us);
-    }
-    if (status == BATON_OK) {
-        status = baton_partial_start(run->partial);
-    }
-    baton_partial_result_t result;
-    if (status == BATON_OK) {
-        status = baton_partial_wait(run->partial, WAIT_MS, &result);
-    }
-    if (status == BATON_OK) {
-        run->observations[number] = (observation_t){
-            result.epoch, result.staleness, result.active, result.included};
-        /* The record of this epoch was written before the epoch retired. */
-        if (memcmp(result.data, run->records[result.epoch].values,
-                   sizeof(uint64_t) * (size_t)(run->size + 1)) != 0) {
-            snprintf(message, sizeof(message),
-                     "rank %d: the result of epoch %d is not what was reduced",
-                     run->rank, (int)result.epoch);
-            return BATON_ERR_FAILED;
-        }
-    }
-    return status;
-}
-
-/* ---- checking --------------------------------------------------------- */
-
-/* A position in a rank's contributions, which epochs take in order. */
-typedef struct cursor {
-    uint64_t taken; /* contributions */
-    uint64_t step;  /* of the last one */
-} cursor_t;
-
-/* Moves on by `count` contributions, and returns the sum of their values. */
-static uint64_t take(const conserve_options_t *options, int rank,
-                     cursor_t *cursor, uint64_t count, uint64_t *first_step)
-{
-    uint64_t sum = 0;
-    *first_step = 0;
-    cursor->taken += count;
-    while (count > 0 && cursor->step < options->steps) {
-        cursor->step++;
-        if (contributes(options, rank, cursor->step)) {
-            sum += value_of(options, rank, cursor->step);
-            *first_step = *first_step == 0 ? cursor->step : *first_step;
-            count--;
-        }
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        sum += (double)(1 + i % 7) * vector[i];
     }
     return sum;
 }
 
-/* Checks the results of the steps that saw this epoch. */
-static const char *check_observations(const run_t *run, uint64_t epoch,
-                                      uint64_t first_step, uint64_t last_step,
-                                      uint32_t active)
+static baton_status_t start(run_t *run, uint64_t step, double *vector)
 {
-    for (uint64_t s = 1; s <= epoch; s++) {
-        const observation_t *observation = &run->observations[s];
-        if (observation->epoch != epoch) {
-            continue;
-        }
-        /* A step without a contribution, between two that were taken, counts as
-           included. */
-        bool included = first_step != 0 && first_step <= s && s <= last_step;
-        if (observation->included != included &&
-            contributes(run->options, run->rank, s)) {
-            return wrong(run, epoch, "included is wrong");
-        }
-        if (observation->active != active) {
-            return wrong(run, epoch, "active is wrong");
-        }
-        if (first_step != 0 &&
-            observation->staleness !=
-                (first_step < epoch ? epoch - first_step : 0)) {
-            return wrong(run, epoch, "staleness is wrong");
-        }
-        if (run->options->keep == BATON_KEEP_ALL && s != epoch) {
-            return wrong(run, epoch, "was seen in another step");
-        }
+    bool partial = support_is_partial(run->options->row), given = false;
+    if (partial && support_random_below(&run->random, 8) == 0) {
+        return baton_partial_start(run->own.partial); /* it gives nothing */
     }
-    return NULL;
+    for (size_t i = 0; i < run->sparse.count && !partial; i++) {
+        vector[i] = (double)support_random_below(&run->random, 201) - 100;
+    }
+    if (partial) {
+        conserve_give(&run->account, step, vector);
+    }
+    run->totals.given += weigh(vector, run->sparse.count);
+    return support_collective_start(&run->own, vector, &given);
 }
 
-static const char *check_epochs(const run_t *run)
+static baton_status_t run_step(run_t *run, uint64_t step, double *vector)
 {
-    cursor_t cursors[CONSERVE_RANKS] = {{0, 0}};
-    for (uint64_t epoch = 1; epoch <= run->options->steps; epoch++) {
-        const uint64_t *values = run->records[epoch].values;
-        uint64_t sum = 0, first = 0;
-        uint32_t active = 0;
-        for (int r = 0; r < run->size; r++) {
-            uint64_t first_step;
-            sum +=
-                take(run->options, r, &cursors[r], values[1 + r], &first_step);
-            active += values[1 + r] != 0;
-            first = r == run->rank ? first_step : first;
-            if (cursors[r].step > epoch) {
-                return wrong(run, epoch, "a contribution from the future");
-            }
-        }
-        if (sum != values[0]) {
-            return wrong(run, epoch, "not the values of those who are in it");
-        }
-        const char *what = check_observations(run, epoch, first,
-                                              cursors[run->rank].step, active);
-        if (what != NULL) {
-            return what;
-        }
-    }
-    uint64_t first_step;
-    uint64_t left = run->pending.values[1 + run->rank];
-    uint64_t sum =
-        take(run->options, run->rank, &cursors[run->rank], left, &first_step);
-    if (run->any != (left > 0) || sum != run->pending.values[0]) {
-        return wrong(run, run->options->steps, "what is pending is wrong");
-    }
-    return NULL;
-}
-
-static void add_up(const run_t *run, conserve_totals_t *out)
-{
-    *out = (conserve_totals_t){.pending = run->pending.values[0],
-                               .hash = 14695981039346656037u};
-    for (uint64_t s = 1; s <= run->options->steps; s++) {
-        if (contributes(run->options, run->rank, s)) {
-            out->contributed += value_of(run->options, run->rank, s);
-        }
-        out->results += run->records[s].values[0];
-        for (int i = 0; i <= run->size; i++) {
-            out->hash =
-                (out->hash ^ run->records[s].values[i]) * 1099511628211u;
-        }
-    }
-}
-
-static const char *run_steps(run_t *run, baton_group_t *group,
-                             support_random_t *random)
-{
-    baton_partial_options_t options = {.size = sizeof(options),
-                                       .name = "conserve",
-                                       .mode = run->options->mode,
-                                       .mode_ranks =
-                                           run->options->mode == BATON_QUORUM
-                                               ? (uint32_t)run->size / 2 + 1
-                                               : 0,
-                                       .keep = run->options->keep,
-                                       .seed = run->options->seed,
-                                       .count = (size_t)run->size + 1,
-                                       .dtype = BATON_U64,
-                                       .inner = record_inner};
-    message[0] = '\0';
-    baton_status_t status =
-        baton_partial_create(group, &options, &run->partial);
-    for (uint64_t s = 1; s <= run->options->steps && status == BATON_OK; s++) {
-        status = step(run, s, random);
-    }
+    sleep_sometimes(run);
+    baton_status_t status = start(run, step, vector);
+    sleep_sometimes(run);
     if (status == BATON_OK) {
-        status =
-            baton_partial_pending(run->partial, run->pending.values, &run->any);
+        status = support_collective_wait(&run->own, vector, NULL);
     }
-    if (status != BATON_OK && message[0] == '\0') {
-        snprintf(message, sizeof(message), "rank %d: %s: %s", run->rank,
-                 baton_status_name(status), baton_error_message());
+    if (status == BATON_OK && run->options->row == SUPPORT_PARTIAL_SPARSE) {
+        double residual[97]; /* while peers' epochs run */
+        status = baton_sparse_residual(run->own.sparse, residual);
+        status = status == BATON_ERR_BUSY ? BATON_OK : status;
     }
-    if (run->partial != NULL) {
-        (void)!baton_partial_destroy(run->partial);
+    if (status != BATON_OK) {
+        return status;
     }
-    return status == BATON_OK ? NULL : message;
+    double sum = weigh(vector, run->sparse.count);
+    run->totals.results += sum;
+    run->totals.hash += sum * (double)(step % 1000);
+    if (support_is_partial(run->options->row)) {
+        const char *what =
+            conserve_check(&run->account, step, &run->own, vector);
+        if (what != NULL) {
+            (void)snprintf(message, sizeof message,
+                           "rank %d, step %" PRIu64 ": %s", run->account.rank,
+                           step, what);
+            return BATON_ERR_FAILED;
+        }
+    }
+    return BATON_OK;
+}
+
+/* What is left over when the last step has ended here. */
+static baton_status_t take_stock(run_t *run, double *vector)
+{
+    if (support_is_partial(run->options->row)) {
+        bool any = false;
+        baton_status_t status =
+            baton_partial_pending(run->own.partial, vector, &any);
+        const char *what = conserve_check_pending(&run->account, vector);
+        if (what != NULL) {
+            (void)snprintf(message, sizeof message, "rank %d: %s",
+                           run->account.rank, what);
+            status = BATON_ERR_FAILED;
+        }
+        run->totals.left = weigh(vector, run->sparse.count);
+        return status;
+    }
+    bool done;
+    baton_status_t status = BATON_ERR_BUSY;
+    while (status == BATON_ERR_BUSY) {
+        (void)!support_collective_test(&run->own, &done);
+        status = baton_sparse_residual(run->own.sparse, vector);
+    }
+    run->totals.left = weigh(vector, run->sparse.count);
+    return status;
+}
+
+static baton_status_t run_all(run_t *run, baton_group_t *group)
+{
+    double vector[128] = {0};
+    baton_status_t status;
+    if (support_is_partial(run->options->row)) {
+        status = support_collective_prepare(&run->own, run->options->row, group,
+                                            &run->sparse);
+    } else {
+        run->own = (support_collective_t){.row = run->options->row,
+                                          .rank = run->account.rank,
+                                          .count = run->sparse.count};
+        status = baton_sparse_create(group, &run->sparse, -1, &run->own.sparse);
+    }
+    for (uint64_t s = 1; s <= run->options->steps && status == BATON_OK; s++) {
+        status = run_step(run, s, vector);
+    }
+    return status == BATON_OK ? take_stock(run, vector) : status;
 }
 
 const char *conserve_run(baton_group_t *group,
                          const conserve_options_t *options,
                          conserve_totals_t *out)
 {
-    run_t run = {
-        .options = options,
-        .rank = baton_group_rank(group),
-        .size = baton_group_size(group),
-        .records = calloc(options->steps + 1, sizeof(record_t)),
-        .observations = calloc(options->steps + 1, sizeof(observation_t)),
-    };
-    if (run.records == NULL || run.observations == NULL) {
-        free(run.records);
-        free(run.observations);
+    run_t *run = calloc(1, sizeof *run);
+    if (run == NULL) {
         return "no memory";
     }
-    runs[run.rank] = &run;
-    support_random_t random =
-        support_random(options->seed, (uint64_t)-1 - (uint64_t)run.rank);
-    const char *what = run_steps(&run, group, &random);
-    if (what == NULL) {
-        what = run.recorded == options->steps
-                   ? check_epochs(&run)
-                   : wrong(&run, run.recorded, "was the last one");
+    int rank = baton_group_rank(group), size = baton_group_size(group);
+    message[0] = '\0';
+    run->options = options;
+    run->sparse = options->options;
+    run->account =
+        (conserve_account_t){.seed = options->seed,
+                             .rank = rank,
+                             .size = size,
+                             .sees_all = options->row == SUPPORT_PARTIAL};
+    run->random = support_random(options->seed, UINT64_MAX - (uint64_t)rank);
+    if (support_is_partial(options->row)) {
+        run->sparse.count = CONSERVE_COUNT(size);
     }
-    if (what == NULL) {
-        add_up(&run, out);
+    baton_status_t status = run_all(run, group);
+    if (status != BATON_OK && message[0] == '\0') {
+        (void)snprintf(message, sizeof message, "rank %d: %s: %s", rank,
+                       baton_status_name(status), baton_error_message());
     }
-    runs[run.rank] = NULL;
-    free(run.records);
-    free(run.observations);
-    return what;
+    (void)!support_collective_destroy(&run->own);
+    *out = run->totals;
+    free(run);
+    return status == BATON_OK ? NULL : message;
 }
 
-const char *conserve_compare(const conserve_totals_t *totals, int ranks)
+const char *conserve_compare(support_row_t row, const conserve_totals_t *totals,
+                             int ranks)
 {
-    uint64_t contributed = 0, pending = 0;
+    double rest = -totals[0].results;
     for (int r = 0; r < ranks; r++) {
-        contributed += totals[r].contributed;
-        pending += totals[r].pending;
-        if (totals[r].hash != totals[0].hash) {
+        rest += totals[r].given - totals[r].left;
+        if (row != SUPPORT_PARTIAL_LATEST &&
+            (totals[r].hash != totals[0].hash ||
+             totals[r].results != totals[0].results)) {
             return "the results are not the same on all ranks";
         }
     }
-    return totals[0].results + pending == contributed
+    return row == SUPPORT_PARTIAL_LATEST || rest == 0
                ? NULL
-               : "results and pending contributions are not all contributions";
+               : "results and what is left over are not all that was given";
 }

@@ -331,7 +331,8 @@ static void test_contribution_of_a_failed_epoch_is_pending_again(void **state)
 {
     const baton_op_t op = {
         .name = "digits", .reduce = second_of, .identity = zero};
-    for (int since = 0; since < 2; since++) {
+    for (int i = 0; i < 4; i++) {
+        int since = i % 2; /* whether more was contributed since */
         baton__contribution_t c;
         baton_partial_result_t result;
         int64_t data[COUNT];
@@ -341,6 +342,9 @@ static void test_contribution_of_a_failed_epoch_is_pending_again(void **state)
         baton__contribution_publish(&c, 1, 1);
         add(&c, 3, 2);
         (void)take(&c, 2, true);
+        if (i >= 2) { /* it fails behind its publish */
+            baton__contribution_publish(&c, 2, 1);
+        }
         if (since == 1) {
             add(&c, 4, 3);
         }

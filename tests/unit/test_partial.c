@@ -1,286 +1,25 @@
-/* Partial all-reduces in one thread, so that the test decides when each rank
-   starts: every mode, inner builder, element type and reduction against an
-   oracle; slow ranks, the results that are kept for them, staleness, and wrong
-   use. */
+/* Partial all-reduces, an example of each sentence of partial.h: slow ranks and
+   the results that are kept for them, a thread that is just contributing,
+   counts of many ranks, statistics, simulations without payload, and wrong use.
+   One thread decides when each rank starts. What holds for all is in
+   sim/test_properties.c. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
-#include "support/random.h"
-#include "support/values.h"
+#include "support/sim.h"
 
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LARGEST 8
-#define EPOCHS  6
-#define BYTES   64 /* of the longest vector */
-
-typedef struct model {
-    support_cluster_t *ranks;
-    baton_partial_options_t options;
-    support_op_t op;
-    baton_partial_t *partials[LARGEST];
-    /* What no epoch has taken, by rank. */
-    char pending[LARGEST][BYTES];
-    uint64_t first_step[LARGEST]; /* 0: nothing */
-    uint64_t last_step[LARGEST];
-    int late[LARGEST]; /* steps in a row that came too late */
-    support_random_t random;
-} model_t;
-
-static void describe(const model_t *model, uint64_t epoch, const char *what)
+static baton_partial_options_t solo_of_one(baton_keep_t keep, uint32_t history)
 {
-    fail_msg("%d ranks, mode %d, keep %d, %s of %d %s, epoch %d: %s",
-             model->ranks->size, (int)model->options.mode,
-             (int)model->options.keep, model->options.op->name,
-             (int)model->options.count, baton_dtype_name(model->options.dtype),
-             (int)epoch, what);
-}
-
-static void contribute(model_t *model, int rank, uint64_t step)
-{
-    char data[BYTES];
-    const baton_partial_options_t *options = &model->options;
-    support_fill_exact(data, options->count, options->dtype, model->op, rank,
-                       &model->random);
-    support_ok(baton_partial_contribute(model->partials[rank], data));
-    model->last_step[rank] = step;
-    if (model->first_step[rank] == 0) {
-        model->first_step[rank] = step;
-        memcpy(model->pending[rank], data, sizeof(data));
-    } else {
-        support_reduce(model->pending[rank], data, options->count,
-                       options->dtype, model->op);
-    }
-}
-
-/* The expected result: the reduction of all pending contributions, in rank
- * order. */
-static uint32_t expect(const model_t *model, char *result)
-{
-    const baton_partial_options_t *options = &model->options;
-    uint32_t active = 0;
-    options->op->identity(NULL, result, options->count, options->dtype);
-    for (int rank = 0; rank < model->ranks->size; rank++) {
-        if (model->first_step[rank] == 0) {
-            continue;
-        }
-        if (active++ == 0) { /* the oracle knows no infinite identities */
-            memcpy(result, model->pending[rank], BYTES);
-        } else {
-            support_reduce(result, model->pending[rank], options->count,
-                           options->dtype, model->op);
-        }
-    }
-    return active;
-}
-
-static bool equal(const model_t *model, const void *a, const void *b)
-{
-    size_t bytes =
-        model->options.count * baton_dtype_size(model->options.dtype);
-    return memcmp(a, b, bytes) == 0;
-}
-
-/* The rank whose start begins the epoch. A start of another rank does not. */
-static int starter(const model_t *model, uint64_t epoch)
-{
-    if (model->options.mode == BATON_MAJORITY) {
-        return baton_partial_elect(model->options.seed, epoch,
-                                   model->ranks->size);
-    }
-    return (int)(epoch % (uint64_t)model->ranks->size);
-}
-
-/* Some ranks contribute, the epoch runs to its end, and the other ranks
-   contribute and start too late. */
-static void run_epoch(model_t *model, uint64_t epoch)
-{
-    int size = model->ranks->size;
-    int first = starter(model, epoch);
-    bool full = model->options.mode == BATON_FULL;
-    bool in_time[LARGEST], started[LARGEST] = {false};
-    for (int rank = 0; rank < size; rank++) {
-        in_time[rank] = model->late[rank] == 2 ||
-                        support_random_below(&model->random, 2) == 0;
-        model->late[rank] = in_time[rank] ? 0 : model->late[rank] + 1;
-        if (in_time[rank]) {
-            contribute(model, rank, epoch);
-        }
-    }
-    char result[BYTES];
-    uint32_t active = expect(model, result);
-    for (int rank = 0; rank < size; rank++) {
-        bool harmless = model->options.mode == BATON_MAJORITY && rank != first;
-        if (full || (harmless && in_time[rank])) {
-            support_ok(baton_partial_start(model->partials[rank]));
-            started[rank] = true;
-        }
-    }
-    if (!full) {
-        support_ok(baton_partial_start(model->partials[first]));
-        started[first] = true;
-    }
-    support_drain(model->ranks);
-    uint64_t taken_step[LARGEST];
-    bool included[LARGEST];
-    for (int rank = 0; rank < size; rank++) {
-        taken_step[rank] = model->first_step[rank];
-        included[rank] =
-            taken_step[rank] != 0 && model->last_step[rank] == epoch;
-        model->first_step[rank] = 0;
-        if (!in_time[rank]) {
-            /* A rank that has started this step contributes for the next one.
-             */
-            contribute(model, rank, started[rank] ? epoch + 1 : epoch);
-            /* Not all of the step's is in the result if it is for the same. */
-            included[rank] = included[rank] && started[rank];
-        }
-    }
-    for (int rank = 0; rank < size; rank++) {
-        bool done = false;
-        baton_partial_result_t seen;
-        if (!started[rank]) {
-            support_ok(baton_partial_start(model->partials[rank]));
-        }
-        /* The epoch has run, so no rank has to wait. */
-        support_ok(baton_partial_test(model->partials[rank], &done));
-        if (!done) {
-            describe(model, epoch, "is not done");
-        }
-        support_ok(baton_partial_wait(model->partials[rank], 0, &seen));
-        if (!equal(model, seen.data, result)) {
-            describe(model, epoch, "wrong result");
-        }
-        uint64_t oldest = taken_step[rank] != 0 ? taken_step[rank] : epoch;
-        assert_int_equal(seen.epoch, epoch);
-        assert_int_equal(seen.active, active);
-        assert_int_equal(seen.included, included[rank]);
-        assert_int_equal(seen.staleness, epoch - oldest);
-    }
-}
-
-static void expect_pending(model_t *model)
-{
-    for (int rank = 0; rank < model->ranks->size; rank++) {
-        char data[BYTES], identity[BYTES];
-        bool any;
-        const baton_partial_options_t *options = &model->options;
-        options->op->identity(NULL, identity, options->count, options->dtype);
-        support_ok(baton_partial_pending(model->partials[rank], data, &any));
-        assert_int_equal(any, model->first_step[rank] != 0);
-        if (!equal(model, data, any ? model->pending[rank] : identity)) {
-            describe(model, EPOCHS, "wrong pending contribution");
-        }
-    }
-}
-
-static void run_model(support_cluster_t *ranks,
-                      const baton_partial_options_t *o, support_op_t op)
-{
-    model_t model = {.ranks = ranks,
-                     .options = *o,
-                     .op = op,
-                     .random = support_random(support_seed(), 4)};
-    for (int rank = 0; rank < ranks->size; rank++) {
-        support_ok(baton_partial_create(ranks->groups[rank], o,
-                                        &model.partials[rank]));
-    }
-    for (uint64_t epoch = 1; epoch <= EPOCHS; epoch++) {
-        run_epoch(&model, epoch);
-    }
-    expect_pending(&model);
-    for (int rank = 0; rank < ranks->size; rank++) {
-        support_ok(baton_partial_destroy(model.partials[rank]));
-    }
-}
-
-static void run_types(support_cluster_t *ranks,
-                      baton_partial_options_t *options)
-{
-    static const size_t counts[] = {0, 1, 7};
-    /* The library's reductions, which have an identity. */
-    for (int op = SUPPORT_SUM; op <= SUPPORT_MAX; op++) {
-        for (int dtype = 0; dtype < (int)BATON_DTYPE_COUNT; dtype++) {
-            options->op = support_op((support_op_t)op);
-            options->dtype = (baton_dtype_t)dtype;
-            for (size_t i = 0; i < 3; i++) {
-                options->count = counts[i];
-                run_model(ranks, options, (support_op_t)op);
-            }
-        }
-    }
-}
-
-static void run_mode(baton_partial_mode_t mode)
-{
-    static const int sizes[] = {1, 2, 3, 5, 8};
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        for (int variant = 0; variant < 4; variant++) {
-            baton_partial_options_t options = {
-                .size = sizeof(options),
-                .mode = mode,
-                .keep = variant % 2 == 0 ? BATON_KEEP_LATEST : BATON_KEEP_ALL,
-                .inner = variant < 2 ? baton_allreduce_recursive_doubling
-                                     : baton_allreduce_ring,
-                .seed = 11,
-            };
-            run_types(support_cluster_of(sizes[i]), &options);
-        }
-    }
-}
-
-static void test_partial_solo_gives_what_was_there(void **state)
-{
-    run_mode(BATON_SOLO);
-}
-
-static void test_partial_majority_waits_for_the_drawn(void **state)
-{
-    run_mode(BATON_MAJORITY);
-}
-
-static void test_partial_full_waits_for_all(void **state)
-{
-    run_mode(BATON_FULL);
-}
-
-/* Types that can't count this many ranks, and types that just can. */
-static void test_partial_counts_more_ranks_than_i8_can(void **state)
-{
-    static const int sizes[] = {127, 130};
-    for (size_t i = 0; i < 2; i++) {
-        support_cluster_t *ranks = support_cluster_manual(sizes[i]);
-        int size = ranks->size;
-        baton_partial_t **partials = calloc((size_t)size, sizeof(*partials));
-        assert_non_null(partials);
-        for (int dtype = 0; dtype < (int)BATON_DTYPE_COUNT; dtype++) {
-            const uint64_t zero = 0;
-            baton_partial_options_t options = {.size = sizeof(options),
-                                               .mode = BATON_FULL,
-                                               .count = 1,
-                                               .dtype = (baton_dtype_t)dtype};
-            for (int rank = 0; rank < size; rank++) {
-                support_ok(baton_partial_create(ranks->groups[rank], &options,
-                                                &partials[rank]));
-                support_ok(baton_partial_contribute(partials[rank], &zero));
-            }
-            for (int rank = 0; rank < size; rank++) {
-                support_ok(baton_partial_start(partials[rank]));
-            }
-            for (int rank = 0; rank < size; rank++) {
-                baton_partial_result_t seen;
-                support_ok(baton_partial_wait(partials[rank], 60000, &seen));
-                assert_int_equal(seen.active, size);
-            }
-            for (int rank = 0; rank < size; rank++) {
-                support_ok(baton_partial_destroy(partials[rank]));
-            }
-        }
-        free(partials);
-        support_cluster_close(ranks);
-    }
+    return (baton_partial_options_t){.size = sizeof(baton_partial_options_t),
+                                     .name = "slow",
+                                     .mode = BATON_SOLO,
+                                     .keep = keep,
+                                     .history = history,
+                                     .count = 1,
+                                     .dtype = BATON_I64};
 }
 
 static void open_partials(support_cluster_t *ranks, baton_partial_t **partials,
@@ -297,17 +36,6 @@ static void close_partials(support_cluster_t *ranks, baton_partial_t **partials)
     for (int rank = 0; rank < ranks->size; rank++) {
         support_ok(baton_partial_destroy(partials[rank]));
     }
-}
-
-static baton_partial_options_t solo_of_one(baton_keep_t keep, uint32_t history)
-{
-    return (baton_partial_options_t){.size = sizeof(baton_partial_options_t),
-                                     .name = "slow",
-                                     .mode = BATON_SOLO,
-                                     .keep = keep,
-                                     .history = history,
-                                     .count = 1,
-                                     .dtype = BATON_I64};
 }
 
 static int64_t value_of(const baton_partial_result_t *result)
@@ -420,41 +148,7 @@ static void test_result_stays_until_the_next_wait(void **state)
     }
 }
 
-/* ---- staleness -------------------------------------------------------- */
-
-/* All ranks but the elected one are late, yet no contribution gets as old as
-   two blocks. */
-static void test_majority_bounds_the_staleness(void **state)
-{
-    static const int sizes[] = {1, 2, 3, 5, 8};
-    for (size_t i = 0; i < 5; i++) {
-        support_cluster_t *ranks = support_cluster_of(sizes[i]);
-        int size = sizes[i];
-        baton_partial_t *p[8];
-        baton_partial_options_t options = solo_of_one(BATON_KEEP_LATEST, 0);
-        options.mode = BATON_MAJORITY;
-        options.seed = 5;
-        uint64_t oldest = 0;
-        open_partials(ranks, p, &options);
-        for (uint64_t epoch = 1; epoch <= 40 * (uint64_t)size; epoch++) {
-            int elected = baton_partial_elect(options.seed, epoch, size);
-            contribute_and_start(p[elected], 1);
-            support_drain(ranks);
-            for (int rank = 0; rank < size; rank++) {
-                baton_partial_result_t seen;
-                if (rank != elected) {
-                    contribute_and_start(p[rank], 1);
-                }
-                support_ok(baton_partial_wait(p[rank], 0, &seen));
-                assert_int_equal(seen.epoch, epoch);
-                assert_true(seen.staleness < 2 * (uint64_t)size);
-                oldest = seen.staleness > oldest ? seen.staleness : oldest;
-            }
-        }
-        assert_int_equal(oldest > 0, size > 1);
-        close_partials(ranks, p);
-    }
-}
+/* ---- a thread that contributes ---------------------------------------- */
 
 /* A contribution that takes as long as the test likes: its addition waits in
    the thread that contributes. */
@@ -534,53 +228,291 @@ static void test_bound_holds_while_contributing(void **state)
     }
 }
 
-/* ---- wrong use -------------------------------------------------------- */
+/* ---- how many are counted ---------------------------------------------- */
 
-static void expect_refused(const baton_partial_options_t *options,
-                           const char *text)
+/* Types that can't count this many ranks, and types that just can. */
+static void test_partial_counts_more_ranks_than_i8_can(void **state)
 {
-    baton_partial_t *untouched = (baton_partial_t *)&untouched;
-    baton_partial_t *partial = untouched;
-    support_expect(baton_partial_create(support_cluster_of(2)->groups[0],
-                                        options, &partial),
-                   BATON_ERR_INVALID);
-    support_says(text);
-    assert_ptr_equal(partial, untouched);
+    static const int sizes[] = {127, 130};
+    for (size_t i = 0; i < 2; i++) {
+        support_cluster_t *ranks = support_cluster_manual(sizes[i]);
+        baton_partial_t *p[130];
+        for (int dtype = 0; dtype < (int)BATON_DTYPE_COUNT; dtype++) {
+            const uint64_t zero = 0;
+            baton_partial_options_t options = solo_of_one(BATON_KEEP_LATEST, 0);
+            options.mode = BATON_FULL;
+            options.dtype = (baton_dtype_t)dtype;
+            open_partials(ranks, p, &options);
+            for (int rank = 0; rank < sizes[i]; rank++) {
+                support_ok(baton_partial_contribute(p[rank], &zero));
+                support_ok(baton_partial_start(p[rank]));
+            }
+            for (int rank = 0; rank < sizes[i]; rank++) {
+                baton_partial_result_t seen;
+                support_ok(baton_partial_wait(p[rank], SUPPORT_WAIT_MS, &seen));
+                assert_int_equal(seen.active, sizes[i]);
+            }
+            close_partials(ranks, p);
+        }
+        support_cluster_close(ranks);
+    }
 }
+
+/* Rank 1 stays five epochs behind, and sends its one contribution and empty
+   messages. */
+static void test_stats_count_what_happened(void **state)
+{
+    support_cluster_t *ranks = support_cluster_of(2);
+    baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 8);
+    baton_partial_t *p[2];
+    baton_partial_result_t seen;
+    baton_partial_stats_t stats;
+    options.inner = baton_allreduce_binomial;
+    open_partials(ranks, p, &options);
+    for (int epoch = 1; epoch <= 5; epoch++) {
+        contribute_and_start(p[0], 1);
+        support_ok(baton_partial_wait(p[0], SUPPORT_WAIT_MS, &seen));
+        support_drain(ranks);
+    }
+    contribute_and_start(p[1], 1); /* step 1: too late */
+    support_ok(baton_partial_wait(p[1], SUPPORT_WAIT_MS, &seen));
+    support_ok(baton_partial_start(p[0]));
+    support_ok(baton_partial_wait(p[0], SUPPORT_WAIT_MS, &seen));
+    support_drain(ranks);
+
+    support_ok(baton_partial_stats(p[0], &stats));
+    assert_int_equal(stats.ranks, 2);
+    assert_int_equal(stats.epochs, 6);
+    assert_int_equal(stats.internal, 6);
+    assert_int_equal(stats.external, 0);
+    assert_int_equal(stats.taken, 5);
+    assert_int_equal(stats.null, 1);
+    assert_int_equal(stats.late, 0);
+    assert_int_equal(stats.staleness[0], 5);
+    assert_int_equal(stats.active[16], 6); /* one of two, each time */
+    support_ok(baton_partial_stats(p[1], &stats));
+    assert_int_equal(stats.internal, 0);
+    assert_int_equal(stats.external, 6);
+    assert_int_equal(stats.taken, 1);
+    assert_int_equal(stats.late, 1);
+    assert_int_equal(stats.staleness[5], 1); /* of step 1, in epoch 6 */
+    assert_int_equal(stats.bytes, 16);
+
+    char text[BATON_PARTIAL_STATS_BYTES];
+    support_ok(baton_partial_stats_text(&stats, text, sizeof text));
+    assert_non_null(strstr(text, "1 taken (1 late), 5 null"));
+    assert_non_null(strstr(text, "staleness: 5: 1\n"));
+    support_ok(baton_partial_stats_json(&stats, text, sizeof text));
+    assert_non_null(strstr(text, "{\"ranks\": 2, \"epochs\": 6, "));
+    assert_int_equal(text[strlen(text) - 1], '}');
+    support_expect(baton_partial_stats_text(NULL, text, 100),
+                   BATON_ERR_INVALID);
+    support_expect(baton_partial_stats(NULL, &stats), BATON_ERR_INVALID);
+    close_partials(ranks, p);
+}
+
+/* The largest numbers fit; a text that fits to the byte, with its final zero,
+   is given. */
+static void test_statistics_fit_exactly(void **state)
+{
+    typedef baton_status_t write_fn(const baton_partial_stats_t *, char *,
+                                    size_t);
+    write_fn *const writes[] = {baton_partial_stats_text,
+                                baton_partial_stats_json};
+    baton_partial_stats_t stats;
+    memset(&stats, 0xff, sizeof stats);
+    for (int i = 0; i < 2; i++) {
+        char whole[BATON_PARTIAL_STATS_BYTES];
+        char part[BATON_PARTIAL_STATS_BYTES] = "untouched";
+        support_ok(writes[i](&stats, whole, sizeof whole));
+        size_t length = strlen(whole);
+        support_expect(writes[i](&stats, part, length), BATON_ERR_LIMIT);
+        assert_string_equal(part, "untouched");
+        support_ok(writes[i](&stats, part, length + 1));
+        assert_string_equal(part, whole);
+    }
+}
+
+/* ---- without payload --------------------------------------------------- */
+
+enum { RANKS = 4 };
+
+/* One step, of TiB vectors, if there is no memory for them. */
+static baton_sim_totals_t simulate(bool cost_only,
+                                   const baton_partial_options_t *options)
+{
+    baton_sim_options_t model = support_sim_options(RANKS);
+    model.link = (baton_sim_link_t){.alpha_us = 1};
+    model.cost_only = cost_only;
+    baton_sim_t *sim = support_sim_open(&model);
+    baton_partial_t *p[RANKS];
+    int64_t data[5] = {1};
+    bool any = true;
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_partial_create(baton_sim_group(sim, rank), options,
+                                        &p[rank]));
+        support_ok(baton_partial_contribute(p[rank], cost_only ? NULL : data));
+        if (cost_only) {
+            support_ok(baton_partial_pending(p[rank], NULL, &any));
+            assert_true(any);
+        }
+        support_ok(baton_partial_start(p[rank]));
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        baton_partial_result_t seen;
+        support_ok(baton_partial_wait(p[rank], -1, &seen));
+        assert_int_equal(seen.epoch, 1);
+        assert_int_equal(seen.active, cost_only ? 0 : RANKS);
+        assert_int_equal(seen.data == NULL, cost_only);
+        assert_true(seen.included);
+        support_ok(baton_partial_destroy(p[rank]));
+    }
+    baton_sim_totals_t totals = baton_sim_totals(sim);
+    support_ok(baton_sim_destroy(sim));
+    return totals;
+}
+
+/* With a maximum the count of active ranks is reduced by itself. */
+static void test_partial_costs_the_same_without_payload(void **state)
+{
+    baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 0);
+    options.mode = BATON_FULL;
+    options.op = BATON_MAX;
+    options.count = 5;
+    baton_sim_totals_t with = simulate(false, &options);
+    baton_sim_totals_t without = simulate(true, &options);
+    assert_memory_equal(&with, &without, sizeof with);
+    options.mode = BATON_SOLO;
+    options.count = (size_t)1 << 38;
+    options.inner = baton_allreduce_binomial;
+    assert_true(simulate(true, &options).bytes > (uint64_t)1 << 40);
+}
+
+/* ---- failures ---------------------------------------------------------- */
+
+/* target = source, unless the epoch is to fail. */
+static baton_status_t fail_once(void *arg, baton_call_t *call)
+{
+    static bool failed;
+    bool fails = !failed && baton_call_epoch(call) == 2;
+    failed |= fails;
+    return fails ? BATON_ERR_LIMIT : BATON_OK;
+}
+
+static void copy_or_fail(baton_schedule_t *s, const baton_allreduce_t *args)
+{
+    baton_node_t call = baton_add_call(s, fail_once, NULL);
+    baton_before(s, call, baton_add_copy(s, args->target, args->source));
+}
+
+/* A rank that is alone has no messages: its failed epochs retire. */
+static void test_partial_of_one_rank_keeps_what_failed(void **state)
+{
+    support_cluster_t *ranks = support_cluster_of(1);
+    baton_partial_options_t options = solo_of_one(BATON_KEEP_LATEST, 0);
+    baton_partial_t *p;
+    baton_partial_result_t seen;
+    int64_t pending = 0;
+    bool any = false;
+    options.inner = copy_or_fail;
+    open_partials(ranks, &p, &options);
+    for (int64_t step = 1; step <= 2; step++) {
+        contribute_and_start(p, step);
+        support_expect(baton_partial_wait(p, SUPPORT_WAIT_MS, &seen),
+                       step == 1 ? BATON_OK : BATON_ERR_LIMIT);
+    }
+    support_ok(baton_group_recover(ranks->groups[0], SUPPORT_WAIT_MS));
+    support_ok(baton_partial_pending(p, &pending, &any));
+    assert_true(any);
+    assert_int_equal(pending, 2);
+    support_ok(baton_partial_start(p));
+    support_ok(baton_partial_wait(p, SUPPORT_WAIT_MS, &seen));
+    assert_int_equal(seen.epoch, 1);
+    assert_int_equal(value_of(&seen), 2);
+    close_partials(ranks, &p);
+}
+
+/* ---- wrong use --------------------------------------------------------- */
+
+typedef struct refusal {
+    const char *says;
+    baton_partial_options_t options;
+} refusal_t;
+
+#define BAD(...)                                                               \
+    {                                                                          \
+        .size = sizeof(baton_partial_options_t), __VA_ARGS__                   \
+    }
 
 static void test_partial_wrong_options_are_refused(void **state)
 {
-    const baton_partial_options_t right = solo_of_one(BATON_KEEP_ALL, 0);
-    const baton_op_t nameless = {.name = "half", .reduce = BATON_SUM->reduce};
+    const baton_op_t half = {.name = "half", .reduce = BATON_SUM->reduce};
     const baton_op_t empty = {.name = "empty", .identity = BATON_SUM->identity};
-    baton_partial_options_t options = right;
-    expect_refused(NULL, "partial options: NULL");
-    options.size = 0;
-    expect_refused(&options, "size is 0");
-    options = right;
-    options.mode = (baton_partial_mode_t)6;
-    expect_refused(&options, "mode is 6");
-    options = right;
-    options.keep = (baton_keep_t)-1;
-    expect_refused(&options, "keep is -1");
-    options = right;
-    options.dtype = BATON_DTYPE_COUNT;
-    expect_refused(&options, "dtype is 12");
-    options = right;
-    options.history = UINT32_MAX;
-    expect_refused(&options, "history is 4294967295, must be 1 to 1048576");
-    options = right;
-    options.count = SIZE_MAX;
-    expect_refused(&options, "count is 18446744073709551615, must be at most ");
-    options = right;
-    options.op = &nameless;
-    expect_refused(&options, "\"half\" lacks its identity");
-    options.op = &empty;
-    expect_refused(&options, "\"empty\" lacks its function");
-    options = right;
-    baton_partial_t *partial = NULL;
-    support_expect(baton_partial_create(NULL, &options, &partial),
+    int nobody = 7;
+    const refusal_t all[] = {
+        {"size is 0", {.size = 0}},
+        {"mode is 6, must be one of baton_partial_mode_t, 0 to 5",
+         BAD(.mode = (baton_partial_mode_t)6)},
+        {"q of QUORUM(q), is 0, must be 1 to 2", BAD(.mode = BATON_QUORUM)},
+        {"q of QUORUM(q), is 3, must be 1 to 2",
+         BAD(.mode = BATON_QUORUM, .mode_ranks = 3)},
+        {"m of CANDIDATES_ANY(m), is 0", BAD(.mode = BATON_CANDIDATES_ANY)},
+        {"m of CANDIDATES_ALL(m), is 7",
+         BAD(.mode = BATON_CANDIDATES_ALL, .mode_ranks = 7)},
+        {"mode_ranks is 2, must be 0: SOLO", BAD(.mode_ranks = 2)},
+        {"keep is -1", BAD(.keep = (baton_keep_t)-1)},
+        {"dtype is 12", BAD(.dtype = BATON_DTYPE_COUNT)},
+        {"memory is 7", BAD(.memory = (baton_memory_t)7)},
+        {"history is 4294967295, must be 1 to 1048576",
+         BAD(.history = UINT32_MAX)},
+        {"max_staleness is 4294967295", BAD(.max_staleness = UINT32_MAX)},
+        {"max_staleness is 3, must be 1 to 2, the history",
+         BAD(.keep = BATON_KEEP_ALL, .history = 2, .max_staleness = 3)},
+        {"count is 18446744073709551615, must be at most ",
+         BAD(.count = SIZE_MAX)},
+        {"\"half\" lacks its identity", BAD(.op = &half)},
+        {"\"empty\" lacks its function", BAD(.op = &empty)},
+        {"result_count is 2", BAD(.result_count = 2)},
+        {"inner_arg is NULL",
+         BAD(.count = 2, .result_count = 2, .inner = baton_partial_broadcast)},
+        {"root is 7",
+         BAD(.count = 2, .result_count = 2, .inner = baton_partial_broadcast,
+             .inner_arg = &nobody)},
+        {"result_count must be count",
+         BAD(.count = 2, .result_count = 3, .inner = baton_partial_broadcast,
+             .inner_arg = &nobody)},
+    };
+    baton_group_t *group = support_cluster_of(2)->groups[0];
+    baton_partial_t *untouched = (baton_partial_t *)&untouched;
+    baton_partial_t *partial = untouched;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        support_expect(baton_partial_create(group, &all[i].options, &partial),
+                       BATON_ERR_INVALID);
+        support_says(all[i].says);
+    }
+    support_expect(baton_partial_create(group, NULL, &partial),
                    BATON_ERR_INVALID);
+    support_says("partial options: NULL");
+    const baton_partial_options_t right = solo_of_one(BATON_KEEP_ALL, 0);
+    support_expect(baton_partial_create(NULL, &right, &partial),
+                   BATON_ERR_INVALID);
+    support_expect(baton_partial_create(group, &right, NULL),
+                   BATON_ERR_INVALID);
+    assert_ptr_equal(partial, untouched);
+}
+
+static void test_change_needs_payload(void **state)
+{
+    baton_sim_options_t model = support_sim_options(2);
+    baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 0);
+    baton_partial_t *partial;
+    model.cost_only = true;
+    options.changes = true;
+    baton_sim_t *sim = support_sim_open(&model);
+    support_expect(
+        baton_partial_create(baton_sim_group(sim, 0), &options, &partial),
+        BATON_ERR_UNSUPPORTED);
+    support_ok(baton_sim_destroy(sim));
 }
 
 static void test_partial_wrong_use_is_refused(void **state)
@@ -635,16 +567,17 @@ static void test_partial_start_while_one_runs_is_busy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_partial_solo_gives_what_was_there),
-        cmocka_unit_test(test_partial_majority_waits_for_the_drawn),
-        cmocka_unit_test(test_partial_full_waits_for_all),
-        cmocka_unit_test(test_partial_counts_more_ranks_than_i8_can),
         cmocka_unit_test(test_keep_all_holds_the_others),
         cmocka_unit_test(test_keep_latest_gives_the_latest),
         cmocka_unit_test(test_result_stays_until_the_next_wait),
-        cmocka_unit_test(test_majority_bounds_the_staleness),
         cmocka_unit_test(test_bound_holds_while_contributing),
+        cmocka_unit_test(test_partial_counts_more_ranks_than_i8_can),
+        cmocka_unit_test(test_stats_count_what_happened),
+        cmocka_unit_test(test_statistics_fit_exactly),
+        cmocka_unit_test(test_partial_costs_the_same_without_payload),
+        cmocka_unit_test(test_partial_of_one_rank_keeps_what_failed),
         cmocka_unit_test(test_partial_wrong_options_are_refused),
+        cmocka_unit_test(test_change_needs_payload),
         cmocka_unit_test(test_partial_wrong_use_is_refused),
         cmocka_unit_test(test_partial_start_while_one_runs_is_busy),
     };

@@ -1,21 +1,12 @@
-/* Partial all-reduces among threads that sleep at random: no contribution is
-   lost or counted twice. */
+/* Collectives that do not wait, among threads that sleep at random: nothing is
+   lost or counts twice; and ranks that come and go. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/conserve.h"
 #include "support/random.h"
 #include "support/sanitized.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
-
-static void doze(support_random_t *random)
-{
-    const struct timespec span = {0, (long)support_random_below(random, 300) *
-                                         1000};
-    nanosleep(&span, NULL);
-}
 
 typedef struct trial {
     conserve_options_t options;
@@ -30,65 +21,60 @@ static void run_worker(support_worker_t *worker)
     (void)support_worker_check(worker, what == NULL, "%s", what);
 }
 
-static void conserve(int variant, baton_partial_mode_t mode, baton_keep_t keep,
-                     baton_allreduce_fn inner, int size, uint64_t steps)
+static void conserve(int variant, support_row_t row, baton_partial_mode_t mode,
+                     int size, uint64_t steps)
 {
-    trial_t trial = {.options = {.mode = mode,
-                                 .keep = keep,
-                                 .inner = inner,
+    trial_t trial = {.options = {.row = row,
+                                 .options = support_collective_options(row),
                                  .seed = support_seed() + (uint64_t)size,
-                                 .steps = steps,
+                                 .steps = SUPPORT_REPEAT(steps),
                                  .sleep_us = 200}};
+    trial.options.options.mode = mode;
+    trial.options.options.mode_ranks =
+        mode == BATON_QUORUM ? (uint32_t)size / 2 + 1 : 0;
     support_cluster_t *cluster = support_cluster_open(size, variant);
     support_cluster_run(cluster, run_worker, &trial);
     support_cluster_close(cluster);
-    const char *what = conserve_compare(trial.totals, size);
+    const char *what = conserve_compare(row, trial.totals, size);
     if (what != NULL) {
-        fail_msg("%s, %d ranks, mode %d, keep %d: %s",
-                 support_variant_names[variant], size, (int)mode, (int)keep,
-                 what);
+        fail_msg("%s, %d ranks, %s, mode %d: %s",
+                 support_variant_names[variant], size, support_row_names[row],
+                 (int)mode, what);
     }
 }
 
 /* Each rank has an engine, like a process. */
-static void conserve_sizes(baton_partial_mode_t mode, uint64_t steps)
+static void test_partial_threads_conserve(void **state)
 {
     static const int sizes[] = {1, 2, 3, 5, 8};
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        for (int keep = 0; keep < 2; keep++) {
-            conserve(SUPPORT_OWN_ENGINES, mode, (baton_keep_t)keep,
-                     i % 2 == 0 ? baton_allreduce_recursive_doubling
-                                : baton_allreduce_ring,
-                     sizes[i], sizes[i] == 5 ? 3 * steps : steps);
+    for (int mode = BATON_SOLO; mode <= BATON_QUORUM; mode++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            uint64_t steps = mode == BATON_FULL ? 200 : 500;
+            for (int row = SUPPORT_PARTIAL; row < SUPPORT_ROWS; row++) {
+                conserve(SUPPORT_OWN_ENGINES, (support_row_t)row,
+                         (baton_partial_mode_t)mode, sizes[i], steps);
+            }
         }
     }
-}
-
-static void test_partial_threads_solo_conserves(void **state)
-{
-    conserve_sizes(BATON_SOLO, SUPPORT_REPEAT(500));
-}
-
-static void test_partial_threads_majority_conserves(void **state)
-{
-    conserve_sizes(BATON_MAJORITY, SUPPORT_REPEAT(500));
-}
-
-static void test_partial_threads_full_conserves(void **state)
-{
-    conserve_sizes(BATON_FULL, SUPPORT_REPEAT(200));
 }
 
 static void test_partial_threads_share_an_engine(void **state)
 {
     for (int variant = 0; variant < 2; variant++) {
-        for (int mode = 0; mode < 3; mode++) {
-            conserve(variant, (baton_partial_mode_t)mode,
-                     mode == 0 ? BATON_KEEP_LATEST : BATON_KEEP_ALL,
-                     baton_allreduce_recursive_doubling, 4,
-                     SUPPORT_REPEAT(300));
+        for (int row = SUPPORT_PARTIAL; row < SUPPORT_ROWS; row++) {
+            for (int mode = 0; mode < 3; mode++) {
+                conserve(variant, (support_row_t)row,
+                         (baton_partial_mode_t)mode, 4, 300);
+            }
         }
     }
+}
+
+static void doze(support_random_t *random)
+{
+    const struct timespec span = {0, (long)support_random_below(random, 300) *
+                                         1000};
+    nanosleep(&span, NULL);
 }
 
 /* Ranks come at any time, do a step or two, and go as soon as they have ended
@@ -97,31 +83,17 @@ static void come_and_go(support_worker_t *worker)
 {
     const uint64_t *seed = worker->arg;
     support_random_t random = support_random(*seed, (uint64_t)worker->rank);
-    baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
-    options.name = "brief";
-    options.count = 3;
-    options.dtype = BATON_I64;
-    options.op = BATON_SUM;
-    options.mode = *seed % 2 == 0 ? BATON_SOLO : BATON_MAJORITY;
-    const int64_t data[3] = {1, 2, 3};
-    baton_partial_t *partial = NULL;
+    const support_row_t row = SUPPORT_PARTIAL_LATEST;
+    conserve_totals_t totals;
+    conserve_options_t options = {.row = row,
+                                  .options = support_collective_options(row),
+                                  .seed = *seed,
+                                  .steps = 1 + *seed % 3,
+                                  .sleep_us = 300};
+    options.options.mode = *seed % 2 == 0 ? BATON_SOLO : BATON_MAJORITY;
     doze(&random);
-    baton_status_t status =
-        baton_partial_create(worker->group, &options, &partial);
-    for (uint64_t step = 0; status == BATON_OK && step <= *seed % 3; step++) {
-        baton_partial_result_t result;
-        doze(&random);
-        status = baton_partial_contribute(partial, data);
-        status = status == BATON_OK ? baton_partial_start(partial) : status;
-        status = status == BATON_OK
-                     ? baton_partial_wait(partial, SUPPORT_WAIT_MS, &result)
-                     : status;
-    }
-    (void)support_worker_check(worker, status == BATON_OK, "a step: %s",
-                               baton_error_message());
-    (void)support_worker_check(worker,
-                               baton_partial_destroy(partial) == BATON_OK,
-                               "destroy: %s", baton_error_message());
+    const char *what = conserve_run(worker->group, &options, &totals);
+    (void)support_worker_check(worker, what == NULL, "%s", what);
 }
 
 static void test_partial_threads_come_and_go(void **state)
@@ -139,9 +111,7 @@ static void test_partial_threads_come_and_go(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_partial_threads_solo_conserves),
-        cmocka_unit_test(test_partial_threads_majority_conserves),
-        cmocka_unit_test(test_partial_threads_full_conserves),
+        cmocka_unit_test(test_partial_threads_conserve),
         cmocka_unit_test(test_partial_threads_share_an_engine),
         cmocka_unit_test(test_partial_threads_come_and_go),
     };

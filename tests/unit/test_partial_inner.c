@@ -1,0 +1,515 @@
+/* What an epoch of a partial collective reduces: of the ranks that give
+   something, in the order of the full collective, whatever the type; ranks with
+   nothing to give send no payload. And inner collectives that are not
+   all-reduces: broadcast, reduce, all-gather and reduce-scatter. */
+#include "support/cmocka.h"
+#include "support/random.h"
+#include "support/sim.h"
+#include "support/values.h"
+
+#include <baton/coll.h>
+#include <baton/partial.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LARGEST = 17, BYTES = 64 };
+
+typedef struct world {
+    baton_sim_t *sim;
+    int size;
+    baton_partial_options_t options;
+    size_t bytes; /* of a contribution */
+    baton_partial_t *partials[LARGEST];
+    baton_partial_result_t results[LARGEST];
+} world_t;
+
+/* Contributions are there before the first start, so they are all in the epoch.
+   Without an inner builder all ranks are on one host, and SOLO takes the flat
+   tree there. */
+static baton_partial_options_t options_of(baton_allreduce_fn inner,
+                                          size_t count, baton_dtype_t dtype)
+{
+    return (baton_partial_options_t){.size = sizeof(baton_partial_options_t),
+                                     .mode = inner == NULL ? BATON_SOLO
+                                                           : BATON_FULL,
+                                     .count = count,
+                                     .dtype = dtype,
+                                     .inner = inner};
+}
+
+static void open_world(world_t *world, int size,
+                       const baton_partial_options_t *options)
+{
+    baton_sim_options_t model = support_sim_options(size);
+    model.host_ranks = options->inner == NULL ? size : 0;
+    model.host_link = model.link;
+    *world =
+        (world_t){.sim = support_sim_open(&model),
+                  .size = size,
+                  .options = *options,
+                  .bytes = options->count * baton_dtype_size(options->dtype)};
+    for (int r = 0; r < size; r++) {
+        support_ok(baton_partial_create(baton_sim_group(world->sim, r), options,
+                                        &world->partials[r]));
+    }
+}
+
+static void close_world(world_t *world)
+{
+    for (int r = 0; r < world->size; r++) {
+        support_ok(baton_partial_destroy(world->partials[r]));
+    }
+    support_ok(baton_sim_destroy(world->sim));
+}
+
+/* All start, those that are in the set have contributed. */
+static void run_epoch(world_t *world, const bool *active, const void *data,
+                      size_t stride)
+{
+    for (int r = 0; r < world->size; r++) {
+        if (active[r]) {
+            support_ok(baton_partial_contribute(
+                world->partials[r], (const char *)data + (size_t)r * stride));
+        }
+    }
+    for (int r = 0; r < world->size; r++) {
+        support_ok(baton_partial_start(world->partials[r]));
+    }
+    for (int r = 0; r < world->size; r++) {
+        support_ok(
+            baton_partial_wait(world->partials[r], -1, &world->results[r]));
+    }
+}
+
+/* Numbers below `size`: that rank alone. Then none, all, at random. */
+static void choose_active(bool *active, int size, int i,
+                          support_random_t *random)
+{
+    for (int r = 0; r < size; r++) {
+        active[r] = i < size       ? r == i
+                    : i < size + 2 ? i == size
+                                   : support_random_below(random, 3) == 0;
+    }
+}
+
+/* ---- every type and reduction ------------------------------------------ */
+
+static void check_set(world_t *world, support_op_t op, support_random_t *random,
+                      const bool *active)
+{
+    static char data[LARGEST][BYTES];
+    const baton_partial_options_t *o = &world->options;
+    char expected[BYTES];
+    uint32_t count = 0;
+    o->op->identity(NULL, expected, o->count, o->dtype);
+    for (int r = 0; r < world->size; r++) {
+        support_fill_exact(data[r], o->count, o->dtype, op, r, random);
+        if (active[r] && count++ == 0) { /* of one alone, bit for bit */
+            memcpy(expected, data[r], BYTES);
+        } else if (active[r]) {
+            support_reduce(expected, data[r], o->count, o->dtype, op);
+        }
+    }
+    run_epoch(world, active, data, BYTES);
+    for (int r = 0; r < world->size; r++) {
+        assert_int_equal(world->results[r].active, count);
+        if (memcmp(world->results[r].data, expected, world->bytes) != 0) {
+            fail_msg("rank %d of %d, %s of %s, %u active: wrong", r,
+                     world->size, o->op->name, baton_dtype_name(o->dtype),
+                     count);
+        }
+    }
+}
+
+static void run_types(int size, baton_allreduce_fn inner)
+{
+    support_random_t random = support_random(support_seed(), 5);
+    for (int op = SUPPORT_SUM; op <= SUPPORT_MAX; op++) {
+        for (int dtype = 0; dtype < (int)BATON_DTYPE_COUNT; dtype++) {
+            baton_partial_options_t options =
+                options_of(inner, (size_t)dtype % 8, (baton_dtype_t)dtype);
+            world_t world;
+            options.op = support_op((support_op_t)op);
+            open_world(&world, size, &options);
+            for (int i = 0; i < size + 8; i++) {
+                bool active[LARGEST];
+                choose_active(active, size, i, &random);
+                check_set(&world, (support_op_t)op, &random, active);
+            }
+            close_world(&world);
+        }
+    }
+}
+
+/* The ring sends zeros as ever, and is right. */
+static void test_every_type_and_reduction(void **state)
+{
+    for (int size = 1; size <= LARGEST; size += size < 9 ? 1 : 4) {
+        run_types(size, baton_allreduce_binomial);
+        run_types(size, baton_allreduce_recursive_doubling);
+        run_types(size, NULL);
+    }
+    run_types(5, baton_allreduce_ring);
+}
+
+/* What one rank alone contributes comes back bit for bit, a -0 among it, also
+   where the inner all-reduce adds the neutral elements of the others. */
+static void check_alone(baton_dtype_t dtype, baton_allreduce_fn inner)
+{
+    enum { SIZE = 3, COUNT = 4 };
+    const baton_partial_options_t options = options_of(inner, COUNT, dtype);
+    char given[COUNT * 8] = {0};
+    world_t world;
+    open_world(&world, SIZE, &options);
+    given[world.bytes - 1] = (char)0x80; /* of floats, -0 */
+    for (int i = 0; i < SIZE; i++) {
+        bool active[SIZE] = {false};
+        active[i] = true;
+        run_epoch(&world, active, given, 0);
+        for (int r = 0; r < SIZE; r++) {
+            assert_int_equal(world.results[r].active, 1);
+            assert_memory_equal(world.results[r].data, given, world.bytes);
+        }
+    }
+    close_world(&world);
+}
+
+static void test_a_contribution_alone_keeps_its_bits(void **state)
+{
+    baton_algorithm_t inner;
+    for (int dtype = 0; dtype < BATON_DTYPE_COUNT; dtype++) {
+        check_alone((baton_dtype_t)dtype, NULL);
+        for (size_t i = 0; baton_algorithm_get(i, &inner); i++) {
+            if (inner.collective == BATON_COLLECTIVE_ALLREDUCE) {
+                check_alone((baton_dtype_t)dtype, inner.build.allreduce);
+            }
+        }
+    }
+}
+
+/* ---- long vectors ------------------------------------------------------ */
+
+/* Sums of floats depend on their order: of those that give, it is the tree's,
+   the same on all ranks. In place, slots are reused. */
+static void run_long(int size, baton_allreduce_fn inner)
+{
+    enum { COUNT = 20000 };
+    const baton_partial_options_t options = options_of(inner, COUNT, BATON_F32);
+    support_random_t random = support_random(support_seed(), 6);
+    float *data = malloc(LARGEST * COUNT * sizeof *data);
+    assert_non_null(data);
+    for (int i = 0; i < LARGEST * COUNT; i++) {
+        data[i] = (float)support_random_below(&random, 1000000) / 7.0F;
+    }
+    world_t world;
+    open_world(&world, size, &options);
+    for (int i = 0; i < 6; i++) {
+        bool active[LARGEST];
+        choose_active(active, size, LARGEST + 2, &random);
+        run_epoch(&world, active, data, world.bytes);
+        for (int e = 0; e < COUNT; e += 997) {
+            double off = -(double)((const float *)world.results[0].data)[e];
+            for (int r = 0; r < size; r++) {
+                off += active[r] ? (double)data[r * COUNT + e] : 0;
+            }
+            assert_true(off < 1 && off > -1);
+        }
+        for (int r = 1; r < size; r++) {
+            assert_memory_equal(world.results[r].data, world.results[0].data,
+                                world.bytes);
+        }
+    }
+    close_world(&world);
+    free(data);
+}
+
+static void test_long_vectors(void **state)
+{
+    static const int sizes[] = {3, 8, 13};
+    for (size_t i = 0; i < 3; i++) {
+        run_long(sizes[i], baton_allreduce_binomial);
+        run_long(sizes[i], baton_allreduce_recursive_doubling);
+        run_long(sizes[i], NULL);
+    }
+}
+
+static void take_right(void *arg, void *target, const void *left,
+                       const void *right, size_t count, baton_dtype_t dtype)
+{
+    memmove(target, right, count * baton_dtype_size(dtype));
+}
+
+/* Beyond a MiB a ring is taken, unless the reduction does not commute: the last
+   rank's vector is the result then. */
+static void test_the_order_of_operands_is_kept(void **state)
+{
+    enum { SIZE = 5, COUNT = (int)(BATON_PARTIAL_TREE_BYTES / 4) + 1 };
+    const baton_op_t last = {
+        .name = "last", .reduce = take_right, .identity = BATON_SUM->identity};
+    float *data = calloc((size_t)SIZE * COUNT, sizeof *data);
+    const bool all[SIZE] = {true, true, true, true, true};
+    assert_non_null(data);
+    for (int i = 0; i < SIZE * COUNT; i++) {
+        data[i] = (float)(1 + i / COUNT);
+    }
+    for (int commutes = 0; commutes < 2; commutes++) {
+        baton_partial_options_t options = options_of(NULL, COUNT, BATON_F32);
+        world_t world;
+        options.op = commutes == 1 ? BATON_SUM : &last;
+        open_world(&world, SIZE, &options);
+        run_epoch(&world, all, data, world.bytes);
+        for (int i = 0; i < COUNT; i += COUNT - 1) {
+            const float *sum = world.results[3].data;
+            assert_true(sum[i] == (commutes == 1 ? 15.F : 5.F));
+        }
+        close_world(&world);
+    }
+    free(data);
+}
+
+/* ---- bytes ------------------------------------------------------------- */
+
+/* With all ranks active, or one alone. */
+static uint64_t bytes_of(size_t count, baton_allreduce_fn inner, int one)
+{
+    const baton_partial_options_t options = options_of(inner, count, BATON_F32);
+    world_t world;
+    bool active[8];
+    float *data = calloc(8 * count, sizeof *data);
+    uint64_t bytes = 0;
+    assert_non_null(data);
+    open_world(&world, 8, &options);
+    for (int r = 0; r < 8; r++) {
+        active[r] = one < 0 || r == one;
+    }
+    run_epoch(&world, active, data, world.bytes);
+    for (int r = 0; r < 8; r++) {
+        baton_partial_stats_t stats;
+        support_ok(baton_partial_stats(world.partials[r], &stats));
+        bytes += stats.bytes;
+    }
+    close_world(&world);
+    free(data);
+    return bytes;
+}
+
+/* Seven messages bring what one rank gives to the others, and it goes up the
+   way to rank 0. On one host, where one active rank is expected, that is the
+   flat tree, up to a MiB. */
+static void test_null_contributions_save_bytes(void **state)
+{
+    static const size_t counts[] = {1024, 262144}; /* 4 KiB, 1 MiB */
+    baton_allreduce_fn doubling = baton_allreduce_recursive_doubling;
+    baton_allreduce_fn binomial = baton_allreduce_binomial;
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t n = (counts[i] + 1) * 4; /* the count of active ranks rides */
+        assert_int_equal(bytes_of(counts[i], doubling, -1), 24 * n);
+        assert_int_equal(bytes_of(counts[i], binomial, -1), 14 * n);
+        assert_int_equal(bytes_of(counts[i], NULL, -1), 14 * n);
+        for (int one = 0; one < 8; one++) {
+            unsigned bits = (unsigned)one;
+            uint64_t up = (bits & 1) + (bits >> 1 & 1) + (bits >> 2);
+            assert_int_equal(bytes_of(counts[i], doubling, one), 7 * n);
+            assert_int_equal(bytes_of(counts[i], binomial, one), (7 + up) * n);
+            assert_int_equal(bytes_of(counts[i], NULL, one),
+                             (one > 0 ? 8 : 7) * n);
+        }
+    }
+}
+
+/* ---- other collectives ------------------------------------------------- */
+
+enum { WIDTH = 3, STEPS = 30, MOST = LARGEST * WIDTH };
+
+typedef struct collective {
+    world_t world;
+    size_t result_count;
+    int root;
+    bool only_root; /* contributes */
+    support_random_t random;
+    uint64_t given[LARGEST][MOST]; /* sums, by rank */
+    uint64_t seen[LARGEST][MOST];
+    struct arrival {
+        struct collective *of;
+        int rank;
+    } arrivals[LARGEST];
+} collective_t;
+
+static void arrive(void *arg)
+{
+    const struct arrival *arrival = arg;
+    collective_t *of = arrival->of;
+    int r = arrival->rank;
+    uint64_t data[MOST];
+    for (size_t i = 0; i < of->world.options.count; i++) {
+        data[i] = support_random_next(&of->random);
+        of->given[r][i] += !of->only_root || r == of->root ? data[i] : 0;
+    }
+    if (!of->only_root || r == of->root) {
+        support_ok(baton_partial_contribute(of->world.partials[r], data));
+    }
+    support_ok(baton_partial_start(of->world.partials[r]));
+}
+
+/* The last step is full, so that nothing stays pending. */
+static void run_collective(collective_t *of, int size,
+                           baton_partial_choice_t mode, size_t count,
+                           size_t result_count, baton_allreduce_fn inner)
+{
+    baton_partial_options_t options = options_of(inner, count, BATON_U64);
+    of->random = support_random(support_seed(), 9);
+    of->result_count = result_count;
+    of->root = size > 1 ? 1 : 0;
+    options.result_count = result_count;
+    options.mode = mode.mode;
+    options.mode_ranks = mode.mode_ranks;
+    options.keep = BATON_KEEP_ALL;
+    options.sync_every = STEPS;
+    options.inner_arg = &of->root;
+    open_world(&of->world, size, &options);
+    for (int s = 1; s <= STEPS; s++) {
+        double now_us = baton_sim_now_us(of->world.sim);
+        for (int r = 0; r < size; r++) {
+            of->arrivals[r] = (struct arrival){of, r};
+            support_ok(baton_sim_at(
+                of->world.sim,
+                now_us + (double)support_random_below(&of->random, 500), arrive,
+                &of->arrivals[r]));
+        }
+        support_ok(baton_sim_run(of->world.sim, -1));
+        for (int r = 0; r < size; r++) {
+            baton_partial_result_t seen;
+            support_ok(baton_partial_wait(of->world.partials[r], -1, &seen));
+            assert_int_equal(seen.epoch, s);
+            for (size_t i = 0; i < result_count; i++) {
+                of->seen[r][i] += ((const uint64_t *)seen.data)[i];
+            }
+        }
+    }
+    close_world(&of->world);
+}
+
+static uint64_t sum_of(const collective_t *of, size_t i)
+{
+    uint64_t sum = 0;
+    for (int r = 0; r < of->world.size; r++) {
+        sum += of->given[r][i];
+    }
+    return sum;
+}
+
+static void run_broadcast(collective_t *of, int size,
+                          baton_partial_choice_t mode)
+{
+    of->only_root = true;
+    run_collective(of, size, mode, WIDTH, WIDTH, baton_partial_broadcast);
+    for (int r = 0; r < size; r++) {
+        assert_memory_equal(of->seen[r], of->given[of->root],
+                            WIDTH * sizeof(uint64_t));
+    }
+}
+
+/* Each rank sends its block to all others. */
+static void gather(baton_schedule_t *s, const baton_allreduce_t *args)
+{
+    int rank = baton_schedule_rank(s);
+    for (int r = 0; r < baton_schedule_size(s); r++) {
+        baton_view_t block = args->target;
+        block.offset += (size_t)r * args->source.bytes;
+        block.bytes = args->source.bytes;
+        if (r == rank) {
+            (void)baton_add_copy(s, block, args->source);
+        } else {
+            (void)baton_add_send(s, r, args->source);
+            (void)baton_add_recv(s, r, block);
+        }
+    }
+}
+
+static void run_gather(collective_t *of, int size, baton_partial_choice_t mode)
+{
+    run_collective(of, size, mode, WIDTH, (size_t)size * WIDTH, gather);
+    for (int r = 0; r < size * size; r++) {
+        assert_memory_equal(of->seen[r / size] + r % size * WIDTH,
+                            of->given[r % size], WIDTH * sizeof(uint64_t));
+    }
+}
+
+/* All of the sum in scratch, then `part` of it, if any, to the target. */
+static void reduce_part(baton_schedule_t *s, const baton_allreduce_t *args,
+                        size_t offset, size_t bytes)
+{
+    baton_allreduce_t all = *args;
+    all.target = baton_view(baton_buffer_scratch(s, args->source.bytes), 0,
+                            args->source.bytes);
+    baton_node_t entry = baton_add_nop(s);
+    baton_node_t exit = baton_add_nop(s);
+    baton_enclosure_t inside = baton_enclose_begin(s);
+    baton_allreduce_recursive_doubling(s, &all);
+    baton_enclose_end(s, inside, entry, exit);
+    if (bytes > 0) {
+        baton_view_t part = baton_view(all.target.buffer, offset, bytes);
+        baton_before(s, exit, baton_add_copy(s, args->target, part));
+    }
+}
+
+static void reduce(baton_schedule_t *s, const baton_allreduce_t *args)
+{
+    bool here = baton_schedule_rank(s) == *(const int *)args->arg;
+    reduce_part(s, args, 0, here ? args->target.bytes : 0);
+}
+
+static void run_reduce(collective_t *of, int size, baton_partial_choice_t mode)
+{
+    run_collective(of, size, mode, WIDTH, WIDTH, reduce);
+    for (size_t i = 0; i < WIDTH; i++) {
+        assert_true(of->seen[of->root][i] == sum_of(of, i));
+    }
+}
+
+static void scatter(baton_schedule_t *s, const baton_allreduce_t *args)
+{
+    reduce_part(s, args, (size_t)baton_schedule_rank(s) * args->target.bytes,
+                args->target.bytes);
+}
+
+static void run_scatter(collective_t *of, int size, baton_partial_choice_t mode)
+{
+    run_collective(of, size, mode, (size_t)size * WIDTH, WIDTH, scatter);
+    for (size_t i = 0; i < (size_t)size * WIDTH; i++) {
+        assert_true(of->seen[i / WIDTH][i % WIDTH] == sum_of(of, i));
+    }
+}
+
+static void test_other_collectives_in_every_mode(void **state)
+{
+    static void (*const runs[])(collective_t *, int, baton_partial_choice_t) = {
+        run_broadcast, run_gather, run_reduce, run_scatter};
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        for (int size = 1; size <= 9; size += size < 5 ? 1 : 2) {
+            for (int mode = 0; mode <= (int)BATON_CANDIDATES_ALL; mode++) {
+                uint32_t some = (uint32_t)(size + 1) / 2;
+                collective_t *of = calloc(1, sizeof *of);
+                assert_non_null(of);
+                runs[i](of, size,
+                        (baton_partial_choice_t){
+                            (baton_partial_mode_t)mode,
+                            mode >= (int)BATON_QUORUM ? some : 0});
+                free(of);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_type_and_reduction),
+        cmocka_unit_test(test_a_contribution_alone_keeps_its_bits),
+        cmocka_unit_test(test_long_vectors),
+        cmocka_unit_test(test_the_order_of_operands_is_kept),
+        cmocka_unit_test(test_null_contributions_save_bytes),
+        cmocka_unit_test(test_other_collectives_in_every_mode),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,677 @@
+/* The modes of partial all-reduces in the simulator: when an epoch begins, whom
+   it waits for, what that costs, and how modes change. Ranks arrive in orders
+   that the test knows, on one host, on two, or each on its own. */
+#include "sched/schedule.h"
+#include "support/cmocka.h"
+#include "support/random.h"
+#include "support/sim.h"
+
+#include <baton/partial.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_RANKS = 400, MOST_EPOCHS = 500 };
+
+typedef struct rank {
+    baton_partial_t *partial;
+    baton_partial_choice_t *choices; /* by epoch, as the policy saw them */
+} rank_t;
+
+static struct world {
+    baton_sim_t *sim;
+    int size;
+    uint64_t epoch;
+    uint64_t contributed, results; /* sums modulo 2^64 */
+    uint32_t active;               /* of the last epoch */
+    uint32_t included; /* ranks whose contribution of the last step is in it */
+    double apart_us;   /* between arrivals one after another */
+    uint64_t wishes;   /* a policy wishes once in so many steps; 0: never */
+    support_random_t random;
+    rank_t ranks[MOST_RANKS];
+} world;
+
+static baton_partial_options_t options_of(baton_partial_mode_t mode,
+                                          uint32_t ranks)
+{
+    return (baton_partial_options_t){.size = sizeof(baton_partial_options_t),
+                                     .mode = mode,
+                                     .mode_ranks = ranks,
+                                     .seed = 3,
+                                     .count = 1,
+                                     .dtype = BATON_U64};
+}
+
+/* A partial on each rank; a message takes 1 us. */
+static void open_world(int size, int host_ranks,
+                       const baton_partial_options_t *given)
+{
+    baton_sim_options_t model = support_sim_options(size);
+    model.link = (baton_sim_link_t){.alpha_us = 1};
+    model.host_ranks = host_ranks;
+    model.host_link = model.link;
+    world = (struct world){.sim = support_sim_open(&model),
+                           .size = size,
+                           .apart_us = 1000,
+                           .random = support_random(support_seed(), 17)};
+    for (int r = 0; r < size; r++) {
+        baton_partial_options_t options = *given;
+        rank_t *rank = &world.ranks[r];
+        options.policy_arg = rank;
+        if (options.policy != NULL) {
+            rank->choices = calloc(MOST_EPOCHS, sizeof *rank->choices);
+        }
+        support_ok(baton_partial_create(baton_sim_group(world.sim, r), &options,
+                                        &rank->partial));
+    }
+}
+
+static void close_world(void)
+{
+    for (int r = 0; r < world.size; r++) {
+        support_ok(baton_partial_destroy(world.ranks[r].partial));
+        free(world.ranks[r].choices);
+    }
+    support_ok(baton_sim_destroy(world.sim));
+}
+
+static void arrive(void *arg)
+{
+    rank_t *rank = arg;
+    uint64_t value = support_random_next(&world.random);
+    world.contributed += value;
+    support_ok(baton_partial_contribute(rank->partial, &value));
+    support_ok(baton_partial_start(rank->partial));
+}
+
+typedef enum order { IN_TURN, SHUFFLED, TOGETHER, RANDOM, ORDERS } order_t;
+
+/* Ranks arrive apart_us apart, by number or in random order; at once; or within
+   40 us. Each contributes a random number, starts, and waits for the epoch. */
+static void step(order_t order)
+{
+    int place[MOST_RANKS];
+    double now_us = baton_sim_now_us(world.sim);
+    world.epoch++;
+    for (int r = 0; r < world.size; r++) {
+        int other = (int)support_random_below(&world.random, (uint64_t)r + 1);
+        place[r] = order == SHUFFLED ? place[other] : r;
+        place[order == SHUFFLED ? other : r] = r;
+    }
+    for (int r = 0; r < world.size; r++) {
+        double late_us = order == TOGETHER ? 0
+                         : order == RANDOM
+                             ? (double)support_random_below(&world.random, 40)
+                             : (double)place[r] * world.apart_us;
+        support_ok(
+            baton_sim_at(world.sim, now_us + late_us, arrive, &world.ranks[r]));
+    }
+    support_ok(baton_sim_run(world.sim, -1));
+    world.included = 0;
+    for (int r = 0; r < world.size; r++) {
+        baton_partial_result_t seen;
+        support_ok(baton_partial_wait(world.ranks[r].partial, -1, &seen));
+        assert_int_equal(seen.epoch, world.epoch);
+        world.included += seen.included;
+        if (r == 0) {
+            world.results += *(const uint64_t *)seen.data;
+            world.active = seen.active;
+        }
+        assert_int_equal(seen.active, world.active);
+    }
+}
+
+static void expect_conserved(void)
+{
+    uint64_t pending = 0;
+    for (int r = 0; r < world.size; r++) {
+        uint64_t mine = 0;
+        bool any;
+        support_ok(baton_partial_pending(world.ranks[r].partial, &mine, &any));
+        pending += mine;
+    }
+    assert_true(world.results + pending == world.contributed);
+}
+
+/* ---- how many are included --------------------------------------------- */
+
+/* At least so many, and at most where they arrive far apart. */
+static void run_mode(int size, int host_ranks, baton_partial_choice_t mode,
+                     uint32_t least, uint32_t most)
+{
+    const baton_partial_options_t options =
+        options_of(mode.mode, mode.mode_ranks);
+    open_world(size, host_ranks, &options);
+    for (int i = 0; i < 3 * ORDERS; i++) {
+        order_t order = (order_t)(i % ORDERS);
+        step(order);
+        uint32_t limit = order <= SHUFFLED ? most : (uint32_t)size;
+        if (world.included < least || world.active < least ||
+            world.included > limit) {
+            fail_msg("%d ranks, mode %d of %u, epoch %d: %u active, %u "
+                     "included, expected %u to %u",
+                     size, (int)mode.mode, mode.mode_ranks, i + 1, world.active,
+                     world.included, least, limit);
+        }
+    }
+    expect_conserved();
+    close_world();
+}
+
+static void run_modes(int size, int host_ranks)
+{
+    uint32_t p = (uint32_t)size, m = (p + 1) / 2;
+    run_mode(size, host_ranks, (baton_partial_choice_t){BATON_SOLO, 0}, 1, 1);
+    run_mode(size, host_ranks, (baton_partial_choice_t){BATON_MAJORITY, 0}, 1,
+             p);
+    run_mode(size, host_ranks, (baton_partial_choice_t){BATON_FULL, 0}, p, p);
+    run_mode(size, host_ranks, (baton_partial_choice_t){BATON_QUORUM, m}, m, m);
+    run_mode(size, host_ranks,
+             (baton_partial_choice_t){BATON_CANDIDATES_ANY, m}, 1, p);
+    run_mode(size, host_ranks,
+             (baton_partial_choice_t){BATON_CANDIDATES_ALL, m}, m, p);
+}
+
+static void test_modes_on_any_hosts(void **state)
+{
+    static const int sizes[] = {1, 2, 3, 5, 6, 7, 8, 9, 12, 16, 32, 64, 65};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        run_modes(sizes[i], sizes[i]);
+        run_modes(sizes[i], (sizes[i] + 1) / 2);
+        run_modes(sizes[i], 1);
+    }
+}
+
+/* Every quorum at every size, and at sizes where the last group is short: 31;
+   170 = 12 * 14 + 2. Of 196 = 14 * 14 ranks one may be the root and a leader of
+   the same peer. */
+static void test_quorums_are_exact(void **state)
+{
+    static const int sizes[] = {31, 144, 145, 170, 196};
+    for (int size = 1; size <= 17; size++) {
+        for (uint32_t q = 1; q <= (uint32_t)size; q++) {
+            run_mode(size, 1, (baton_partial_choice_t){BATON_QUORUM, q}, q, q);
+        }
+    }
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const uint32_t p = (uint32_t)sizes[i];
+        const uint32_t quorums[] = {2, p / 2, p - 1, p};
+        for (int k = 0; k < 4; k++) {
+            run_mode(sizes[i], 1,
+                     (baton_partial_choice_t){BATON_QUORUM, quorums[k]},
+                     quorums[k], quorums[k]);
+        }
+    }
+}
+
+/* Over whole blocks of elections every rank is a candidate as often as the
+   others, so ranks in a fixed order have an exact mean where m = 1; elsewhere
+   the standard error is about 1 % of P here. */
+static void expect_mean(baton_partial_mode_t mode, int size, uint32_t m,
+                        double expected)
+{
+    const baton_partial_options_t options = options_of(mode, m);
+    const int epochs = 100 * size;
+    double mean = 0;
+    open_world(size, 1, &options);
+    for (int i = 0; i < epochs; i++) {
+        step(IN_TURN);
+        mean += (double)world.included / epochs;
+    }
+    expect_conserved();
+    close_world();
+    if (mean < expected - 0.05 * size || mean > expected + 0.05 * size) {
+        fail_msg("%d ranks, mode %d of %u: %.2f active, expected %.2f", size,
+                 (int)mode, m, mean, expected);
+    }
+}
+
+static void test_candidates_have_their_mean(void **state)
+{
+    static const int sizes[] = {2, 3, 5, 8, 16};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        int p = sizes[i];
+        for (uint32_t m = 1; m <= (uint32_t)p; m += m < 3 ? 1 : 6) {
+            expect_mean(BATON_CANDIDATES_ANY, p, m, (p + 1.0) / (m + 1.0));
+            expect_mean(BATON_CANDIDATES_ALL, p, m, m * (p + 1.0) / (m + 1.0));
+        }
+    }
+}
+
+/* ---- when an epoch begins ---------------------------------------------- */
+
+static void do_nothing(void *arg)
+{
+}
+
+static baton_partial_stats_t stats_of(int rank)
+{
+    baton_partial_stats_t stats;
+    support_ok(baton_partial_stats(world.ranks[rank].partial, &stats));
+    return stats;
+}
+
+/* Ranks arrive in this order, until the epoch ends. It ends with the last of
+   `count`, or, where that is 0, with the first candidate. Ranks that arrive
+   contribute at once, or when the epoch is activated. */
+static void begin(baton_partial_mode_t mode, uint32_t m, int first, int count)
+{
+    enum { RANKS = 4 };
+    const baton_partial_options_t options = options_of(mode, m);
+    bool done = false;
+    int arrived = 0;
+    open_world(RANKS, 1, &options);
+    /* Until then the simulator does not wonder for whom ranks wait. */
+    support_ok(baton_sim_at(world.sim, 1e6, do_nothing, NULL));
+    while (!done) {
+        assert_true(arrived < RANKS);
+        arrive(&world.ranks[(first + arrived) % RANKS]);
+        support_expect(
+            baton_sim_run(world.sim, baton_sim_now_us(world.sim) + 1000),
+            BATON_ERR_TIMEOUT);
+        arrived++;
+        done = stats_of(first).epochs == 1;
+        for (int i = 0; i < arrived; i++) {
+            baton_partial_stats_t stats = stats_of((first + i) % RANKS);
+            assert_int_equal(stats.taken, count > 0 || done);
+            assert_int_equal(stats.internal, stats.taken);
+        }
+    }
+    assert_true(count == 0 || arrived == count);
+    for (int i = 0; i < RANKS; i++) {
+        baton_partial_result_t seen;
+        if (i < arrived) {
+            support_ok(baton_partial_wait(
+                world.ranks[(first + i) % RANKS].partial, -1, &seen));
+            assert_true(*(const uint64_t *)seen.data == world.contributed);
+        } else {
+            assert_int_equal(stats_of((first + i) % RANKS).null, 1);
+            assert_int_equal(stats_of((first + i) % RANKS).external, 1);
+        }
+    }
+    close_world();
+}
+
+static void test_started_ranks_contribute_before_the_epoch_begins(void **state)
+{
+    begin(BATON_QUORUM, 3, 1, 3);
+    begin(BATON_MAJORITY, 0, (baton_partial_elect(3, 1, 4) + 1) % 4, 4);
+    begin(BATON_CANDIDATES_ANY, 2, 0, 0);
+}
+
+/* ---- messages ---------------------------------------------------------- */
+
+static uint64_t messages(void)
+{
+    return baton_sim_totals(world.sim).messages;
+}
+
+/* Two of 400 ranks arrive in each microsecond, and the root takes one message
+   a microsecond. All 400 would be included where each arrival is a message. For
+   the inner all-reduce and the activation 3 P messages are sent; less than 2 P,
+   and here less than 3 P / 2, for counting. */
+static void test_quorum_of_a_burst(void **state)
+{
+    enum { RANKS = 400, QUORUM = 200, EPOCHS = 2 };
+    const baton_partial_options_t options = options_of(BATON_QUORUM, QUORUM);
+    open_world(RANKS, 1, &options);
+    step(IN_TURN); /* introductions come before it */
+    world.apart_us = 0.5;
+    for (int i = 0; i < EPOCHS; i++) {
+        uint64_t before = messages();
+        step(SHUFFLED);
+        assert_in_range(world.included, QUORUM, 3 * QUORUM / 2);
+        assert_in_range(messages() - before, 0, 9 * RANKS / 2);
+    }
+    expect_conserved();
+    close_world();
+}
+
+/* Counting, activating, and the inner all-reduce's. Of 16 ranks a leader may
+   hold back what cannot reach the quorum: a member's arrival, and one or two
+   reports of each other group. */
+static void test_quorum_takes_few_messages(void **state)
+{
+    static const int sizes[] = {2, 3, 4, 5, 6, 7, 8, 9, 16};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        uint64_t others = (uint64_t)sizes[i] - 1;
+        for (uint32_t q = 2; q <= others; q++) {
+            const baton_partial_options_t options = options_of(BATON_QUORUM, q);
+            for (order_t order = IN_TURN; order <= TOGETHER; order++) {
+                open_world(sizes[i], 1, &options);
+                step(order);
+                for (int root = 0; root < sizes[i]; root++) {
+                    bool few = sizes[i] >= 16 && q == others;
+                    uint64_t before = messages();
+                    step(order);
+                    assert_in_range(messages() - before, 0,
+                                    few && order == SHUFFLED ? 5 * others - 1
+                                                             : 5 * others);
+                }
+                close_world();
+            }
+        }
+    }
+}
+
+static uint64_t messages_counted(void)
+{
+    uint64_t sum = 0;
+    for (int r = 0; r < world.size; r++) {
+        sum += stats_of(r).messages;
+    }
+    return sum;
+}
+
+/* On one host: P - 1 activations, P - 1 contributions or null ones, and P - 1
+   results, whoever comes first. A rank that comes when a peer has begun the
+   epoch activates nobody. */
+static void test_solo_takes_three_messages_a_rank(void **state)
+{
+    static const int sizes[] = {1, 2, 3, 8, 9, 16, 32, 65};
+    const baton_partial_options_t options = options_of(BATON_SOLO, 0);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        uint64_t others = (uint64_t)sizes[i] - 1;
+        open_world(sizes[i], sizes[i], &options);
+        for (uint64_t epoch = 1; epoch <= 6; epoch++) {
+            step(SHUFFLED);
+            assert_int_equal(messages_counted(), epoch * 3 * others);
+        }
+        world.apart_us = 2; /* they come while the epoch runs */
+        uint64_t before = messages_counted();
+        step(IN_TURN);
+        assert_in_range(messages_counted() - before, 3 * others,
+                        3 * others + others / 2 * others);
+        close_world();
+    }
+}
+
+/* What a rank sends up the tree is read where it lies: each of its parent's
+   receives is a loan. (Simulated messages are not lent.) */
+static void test_contributions_are_lent(void **state)
+{
+    static const uint32_t children[] = {3, 0, 1, 0, 0}; /* of 5 ranks */
+    enum { SIZE = sizeof children / sizeof children[0] };
+    support_cluster_t *cluster = support_cluster_manual(SIZE);
+    baton_partial_options_t options = options_of(BATON_FULL, 0);
+    options.inner = baton_allreduce_binomial;
+    baton_partial_t *partials[SIZE];
+    for (int r = 0; r < SIZE; r++) {
+        support_ok(
+            baton_partial_create(cluster->groups[r], &options, &partials[r]));
+        assert_int_equal(baton_partial_schedule(partials[r])->plan.loan_count,
+                         children[r]);
+    }
+    for (int r = 0; r < SIZE; r++) {
+        support_ok(baton_partial_destroy(partials[r]));
+    }
+    support_cluster_close(cluster);
+}
+
+/* ---- changes ----------------------------------------------------------- */
+
+static baton_partial_choice_t random_mode(void)
+{
+    baton_partial_choice_t choice = {
+        (baton_partial_mode_t)support_random_below(&world.random, 6), 0};
+    if (choice.mode >= BATON_QUORUM) {
+        choice.mode_ranks = 1 + (uint32_t)support_random_below(
+                                    &world.random, (uint64_t)world.size);
+    }
+    return choice;
+}
+
+static bool watch(void *arg, const baton_partial_observation_t *seen,
+                  baton_partial_choice_t *choice)
+{
+    rank_t *rank = arg;
+    rank->choices[seen->epoch] = seen->choice;
+    if (world.wishes == 0 ||
+        support_random_below(&world.random, world.wishes) != 0) {
+        return false;
+    }
+    *choice = random_mode();
+    return true;
+}
+
+static void open_changing(int size, uint64_t wishes)
+{
+    baton_partial_options_t options = options_of(BATON_SOLO, 0);
+    options.policy = watch;
+    options.changes = true;
+    open_world(size, 1, &options);
+    world.wishes = wishes;
+}
+
+static bool same(baton_partial_choice_t a, baton_partial_choice_t b)
+{
+    return a.mode == b.mode && a.mode_ranks == b.mode_ranks;
+}
+
+/* The mode of the epoch is the same on all ranks, and kept. */
+static void step_changing(void)
+{
+    step((order_t)support_random_below(&world.random, ORDERS));
+    const baton_partial_choice_t mode = world.ranks[0].choices[world.epoch];
+    for (int r = 1; r < world.size; r++) {
+        assert_true(same(world.ranks[r].choices[world.epoch], mode));
+    }
+    uint32_t least =
+        mode.mode == BATON_FULL ? (uint32_t)world.size
+        : mode.mode == BATON_QUORUM || mode.mode == BATON_CANDIDATES_ALL
+            ? mode.mode_ranks
+            : 1;
+    assert_in_range(world.included, least, world.size);
+}
+
+static baton_status_t ask(int rank, baton_partial_mode_t mode, uint32_t ranks)
+{
+    return baton_partial_set_mode(world.ranks[rank].partial,
+                                  (baton_partial_choice_t){mode, ranks});
+}
+
+static void test_change_by_policies(void **state)
+{
+    for (int size = 1; size <= 9; size++) {
+        int changes = 0;
+        open_changing(size, 7);
+        while (world.epoch < 400) {
+            step_changing();
+            const baton_partial_choice_t *last =
+                &world.ranks[0].choices[world.epoch];
+            changes += world.epoch > 1 && !same(last[0], last[-1]);
+        }
+        assert_true(changes > 10);
+        expect_conserved();
+        close_world();
+    }
+}
+
+/* Ranks ask up to three steps apart; the first that does decides when: it goes
+   out in the fourth of five steps at the latest. */
+static void test_change_by_the_user(void **state)
+{
+    for (int size = 2; size <= 9; size += 3) {
+        open_changing(size, 0);
+        for (int i = 0; i < 20; i++) {
+            baton_partial_choice_t mode = random_mode();
+            uint64_t at[9];
+            for (int r = 0; r < size; r++) {
+                at[r] = support_random_below(&world.random, 4);
+            }
+            for (uint64_t s = 0; s < 5; s++) {
+                for (int r = 0; r < size; r++) {
+                    if (at[r] == s) {
+                        support_ok(ask(r, mode.mode, mode.mode_ranks));
+                    }
+                }
+                step_changing();
+            }
+            assert_true(same(world.ranks[0].choices[world.epoch], mode));
+        }
+        expect_conserved();
+        close_world();
+    }
+}
+
+static void test_change_to_different_modes_in_one_epoch(void **state)
+{
+    open_changing(4, 0);
+    support_ok(ask(1, BATON_FULL, 0));
+    support_ok(ask(2, BATON_QUORUM, 3));
+    for (int r = 0; r < 4; r++) {
+        arrive(&world.ranks[r]);
+    }
+    for (int r = 0; r < 4; r++) {
+        baton_partial_result_t seen;
+        support_expect(baton_partial_wait(world.ranks[r].partial, -1, &seen),
+                       BATON_ERR_MISMATCH);
+        support_says("rank 1 asks for FULL and rank 2 for QUORUM(3)");
+    }
+    close_world();
+}
+
+/* What was refused has not counted: each rank asks for the same two changes. */
+static void test_change_to_another_mode_later(void **state)
+{
+    open_changing(3, 0);
+    support_ok(ask(2, BATON_QUORUM, 2));
+    for (int i = 0; i < 3; i++) {
+        step_changing();
+    }
+    support_expect(ask(0, BATON_QUORUM, 3), BATON_ERR_MISMATCH);
+    support_says("rank 2 asks for QUORUM(2) and rank 0 for QUORUM(3)");
+    support_ok(ask(0, BATON_QUORUM, 2));
+    support_ok(ask(1, BATON_QUORUM, 2));
+    for (int r = 0; r < 3; r++) {
+        support_ok(ask(r, BATON_FULL, 0));
+    }
+    for (int i = 0; i < 2; i++) {
+        step_changing();
+    }
+    assert_int_equal(world.ranks[0].choices[world.epoch].mode, BATON_FULL);
+    expect_conserved();
+    close_world();
+}
+
+/* After a recovery the mode is the options', and changes count anew. */
+static void test_change_is_undone_by_a_recovery(void **state)
+{
+    open_changing(3, 0);
+    for (int i = 0; i < 2; i++) {
+        for (int r = 0; r < 3; r++) {
+            support_ok(ask(r, BATON_FULL, 0));
+        }
+        step_changing();
+        step_changing();
+        assert_int_equal(world.ranks[0].choices[world.epoch].mode, BATON_FULL);
+        for (int r = 0; r < 6; r++) {
+            baton_status_t status = baton_group_recover(
+                baton_sim_group(world.sim, r % 3), r < 3 ? 0 : -1);
+            assert_true(r < 3 || status == BATON_OK);
+        }
+        world.epoch = 0;
+        step_changing();
+        assert_int_equal(world.ranks[0].choices[1].mode, BATON_SOLO);
+    }
+    expect_conserved();
+    close_world();
+}
+
+static void test_change_wrong_use(void **state)
+{
+    const baton_partial_options_t fixed = options_of(BATON_SOLO, 0);
+    open_changing(3, 0);
+    support_expect(ask(0, BATON_QUORUM, 4), BATON_ERR_INVALID);
+    support_says("is 4, must be 1 to 3");
+    for (int i = 0; i < 8; i++) {
+        support_ok(ask(0, BATON_SOLO, 0));
+    }
+    support_expect(ask(0, BATON_SOLO, 0), BATON_ERR_BUSY);
+    close_world();
+    open_world(1, 1, &fixed);
+    support_expect(ask(0, BATON_SOLO, 0), BATON_ERR_INVALID);
+    support_says("created without options.changes");
+    support_expect(baton_partial_set_mode(NULL, (baton_partial_choice_t){0}),
+                   BATON_ERR_INVALID);
+    close_world();
+}
+
+/* ---- options that differ ----------------------------------------------- */
+
+typedef struct mismatch {
+    baton_partial_options_t first, others; /* of rank 0, of the others */
+    const char *says[2];
+} mismatch_t;
+
+#define OPTIONS(...)                                                           \
+    {                                                                          \
+        .size = sizeof(baton_partial_options_t), .count = 1, .seed = 3,        \
+        __VA_ARGS__                                                            \
+    }
+
+static void test_options_that_differ_are_named(void **state)
+{
+    enum { RANKS = 4 };
+    static const mismatch_t all[] = {
+        {OPTIONS(.mode = BATON_QUORUM, .mode_ranks = 2),
+         OPTIONS(.mode = BATON_QUORUM, .mode_ranks = 3),
+         {"QUORUM(2)", "QUORUM(3)"}},
+        {OPTIONS(.mode = BATON_CANDIDATES_ANY, .mode_ranks = 2),
+         OPTIONS(.mode = BATON_MAJORITY),
+         {"CANDIDATES_ANY(2)", "MAJORITY"}},
+        {OPTIONS(.dtype = BATON_U64),
+         OPTIONS(.dtype = BATON_F64),
+         {"SOLO", "dtype"}},
+        {OPTIONS(.history = 4),
+         OPTIONS(.history = 5),
+         {"SOLO", "history or memory"}},
+        {OPTIONS(.history = 4),
+         OPTIONS(.history = 4, .keep = BATON_KEEP_ALL),
+         {"SOLO", "history or memory"}},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const baton_sim_options_t model = support_sim_options(RANKS);
+        baton_sim_t *sim = support_sim_open(&model);
+        baton_partial_t *partials[RANKS];
+        baton_partial_result_t seen;
+        for (int r = 0; r < RANKS; r++) {
+            support_ok(baton_partial_create(
+                baton_sim_group(sim, r),
+                r == 0 ? &all[i].first : &all[i].others, &partials[r]));
+        }
+        for (int r = 0; r < RANKS; r++) {
+            (void)!baton_partial_start(partials[r]);
+        }
+        support_expect(baton_partial_wait(partials[0], -1, &seen),
+                       BATON_ERR_MISMATCH);
+        support_says("rank 0");
+        support_says(all[i].says[0]);
+        support_says(all[i].says[1]);
+        for (int r = 0; r < RANKS; r++) {
+            support_ok(baton_partial_destroy(partials[r]));
+        }
+        support_ok(baton_sim_destroy(sim));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_modes_on_any_hosts),
+        cmocka_unit_test(test_quorums_are_exact),
+        cmocka_unit_test(test_candidates_have_their_mean),
+        cmocka_unit_test(test_started_ranks_contribute_before_the_epoch_begins),
+        cmocka_unit_test(test_quorum_of_a_burst),
+        cmocka_unit_test(test_quorum_takes_few_messages),
+        cmocka_unit_test(test_solo_takes_three_messages_a_rank),
+        cmocka_unit_test(test_contributions_are_lent),
+        cmocka_unit_test(test_change_by_policies),
+        cmocka_unit_test(test_change_by_the_user),
+        cmocka_unit_test(test_change_to_different_modes_in_one_epoch),
+        cmocka_unit_test(test_change_to_another_mode_later),
+        cmocka_unit_test(test_change_is_undone_by_a_recovery),
+        cmocka_unit_test(test_change_wrong_use),
+        cmocka_unit_test(test_options_that_differ_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
