@@ -139,6 +139,7 @@ int main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     self.yield = yield;
+    self.sleeps = true;
     /* One rank reports, and all use its seed. */
     if (rank != 0 && !freopen("/dev/null", "w", stdout)) {
         MPI_Abort(MPI_COMM_WORLD, 1);

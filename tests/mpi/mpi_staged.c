@@ -239,6 +239,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &self.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &self.size);
     self.yield = yield;
+    self.sleeps = true;
     self.seed = self.rank == 0 ? support_seed() : 0;
     MPI_Bcast(&self.seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     for (int i = 0; i < CONFORMANCE_CASES; i++) {

@@ -3,13 +3,16 @@
 #include "support/conformance.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
     SYNC_TAG = 16000,
     SYNC_NODES = 2, /* the last ones */
-    SYNC_FIRST = CONFORMANCE_NODES - SYNC_NODES
+    SYNC_FIRST = CONFORMANCE_NODES - SYNC_NODES,
+    IDLE_POLLS = 8, /* before a rank sleeps */
+    DEVICE_US = 100 /* no descriptor tells what a device has done */
 };
 
 const conformance_case_t conformance_cases[CONFORMANCE_CASES] = {
@@ -205,6 +208,7 @@ void conformance_poll(conformance_rank_t *self)
     baton_event_t events[3];
     size_t count = self->transport->poll(self->endpoint, events, 3);
     EXPECT(self, count <= 3);
+    self->idle = count > 0 ? 0 : self->idle + 1;
     for (size_t i = 0; i < count && i < 3; i++) {
         const baton_event_t *event = &events[i];
         if (event->kind == BATON_EVENT_LOST) {
@@ -239,11 +243,47 @@ bool conformance_go_on(conformance_rank_t *self)
     return self->failure[0] == '\0';
 }
 
+/* Sleeps, armed, until a descriptor is readable, or for as long as the
+   transport allows. */
+static void sleep_armed(conformance_rank_t *self)
+{
+    enum { DESCRIPTORS = 2, PATIENCE_US = 60 * 1000000 };
+    struct pollfd wait[DESCRIPTORS];
+    nfds_t count = 0;
+    uint32_t us = 0;
+    for (int k = 0; k < DESCRIPTORS; k++) {
+        int fd = self->transport->descriptor(self->endpoint, k);
+        wait[count] = (struct pollfd){.fd = fd, .events = POLLIN};
+        count += fd >= 0;
+    }
+    if (!self->transport->arm(self->endpoint, &us)) {
+        return;
+    }
+    bool forever = us == BATON_SLEEP_FOREVER && self->device == NULL;
+    us = self->device != NULL && us > DEVICE_US ? DEVICE_US : us;
+    us = us < PATIENCE_US ? us : PATIENCE_US;
+    const struct timespec time = {.tv_sec = us / 1000000,
+                                  .tv_nsec = (long)(us % 1000000) * 1000};
+    bool nobody_rings = ppoll(wait, count, &time, NULL) == 0 && forever;
+    EXPECT(self, !nobody_rings);
+    self->transport->disarm(self->endpoint);
+    self->transport->drain(self->endpoint);
+}
+
+bool conformance_await(conformance_rank_t *self)
+{
+    bool goes_on = conformance_go_on(self);
+    if (goes_on && self->sleeps && self->idle > IDLE_POLLS) {
+        sleep_armed(self);
+    }
+    return goes_on;
+}
+
 baton_message_t *conformance_take(conformance_rank_t *self, int peer,
                                   uint32_t tag)
 {
     baton_message_t *message = find_arrived(self, peer, tag);
-    while (message == NULL && conformance_go_on(self)) {
+    while (message == NULL && conformance_await(self)) {
         message = find_arrived(self, peer, tag);
     }
     return message;
@@ -251,14 +291,14 @@ baton_message_t *conformance_take(conformance_rank_t *self, int peer,
 
 conformance_result_t conformance_wait(conformance_rank_t *self, uint32_t node)
 {
-    while (!self->results[node].ended && conformance_go_on(self)) {
+    while (!self->results[node].ended && conformance_await(self)) {
     }
     return self->results[node];
 }
 
 void conformance_wait_all(conformance_rank_t *self)
 {
-    while (self->posted > 0 && conformance_go_on(self)) {
+    while (self->posted > 0 && conformance_await(self)) {
     }
     EXPECT(self, self->posted == 0);
 }

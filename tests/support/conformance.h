@@ -69,6 +69,8 @@ typedef struct conformance_rank {
     bool synchronous;
     /* Set between hosts, where a sender wakes a peer that is not armed, too. */
     bool rings;
+    /* Set where ranks run at once: one that waits sleeps until it is woken. */
+    bool sleeps;
 
     char failure[256]; /* the first failed expectation, or "" */
     conformance_result_t results[CONFORMANCE_NODES];
@@ -76,6 +78,7 @@ typedef struct conformance_rank {
     conformance_mirror_t mirrors[CONFORMANCE_NODES];
     uint32_t serial;
     int posted;               /* sends and receives that have not ended */
+    int idle;                 /* polls that found nothing, up to now */
     baton_message_t *arrived; /* messages not taken yet, oldest first */
 } conformance_rank_t;
 
@@ -157,8 +160,10 @@ conformance_result_t conformance_wait(conformance_rank_t *self, uint32_t node);
 void conformance_wait_all(conformance_rank_t *self);
 void conformance_poll(conformance_rank_t *self);
 
-/* Polls and lets other ranks run. Returns false when the case has failed. */
+/* Polls and lets other ranks run; conformance_await, for what must happen, may
+   sleep, too. Returns false when the case has failed. */
 bool conformance_go_on(conformance_rank_t *self);
+bool conformance_await(conformance_rank_t *self);
 
 /* A barrier over all ranks, by way of `root`. */
 void conformance_sync(conformance_rank_t *self, int root);

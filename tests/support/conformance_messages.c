@@ -91,7 +91,7 @@ void conformance_order_of_arrival(conformance_rank_t *self)
         size_t bytes = i % 3 == 0 ? BYTES : i % 3 == 1 ? 900 : 16;
         conformance_send(self, i, conformance_next_of(self), i, out, bytes);
     }
-    for (uint32_t seen = 0; seen < COUNT && conformance_go_on(self);) {
+    for (uint32_t seen = 0; seen < COUNT && conformance_await(self);) {
         baton_message_t **link = &self->arrived;
         while (*link != NULL) {
             baton_message_t *message = *link;

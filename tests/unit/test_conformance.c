@@ -275,6 +275,7 @@ static void run_case(const run_t *run, int size)
         ranks[i].yield = yield;
         ranks[i].fixture = &session;
         ranks[i].seed = support_seed();
+        ranks[i].sleeps = !session.turns;
         join(&session.medium, &ranks[i]);
     }
     for (int i = 0; i < size; i++) {
