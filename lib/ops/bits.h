@@ -1,21 +1,22 @@
-/* Sets of flags, as the bits of a word. */
+/* What the loops over elements ask of compilers: GCC and clang. */
 #ifndef BATON_OPS_BITS_H
 #define BATON_OPS_BITS_H
 
 #include <stdint.h>
 
+/* Users' memory: of any declared type, at any address. */
+#define FOREIGN __attribute__((may_alias, aligned(1)))
+
+#define PREFETCH(address) __builtin_prefetch(address)
+
+/* The name of a table of one instruction set. */
+#define JOIN_(a, b) a##b
+#define JOIN(a, b)  JOIN_(a, b)
+
 /* The position of the lowest bit that is set; there is one. */
 static inline unsigned baton__lowest_bit(uint64_t bits)
 {
-#if defined(__GNUC__)
     return (unsigned)__builtin_ctzll(bits);
-#else
-    unsigned position = 0;
-    for (; (bits & 1) == 0; bits >>= 1) {
-        position++;
-    }
-    return position;
-#endif
 }
 
 #endif

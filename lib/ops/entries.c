@@ -12,14 +12,6 @@ enum {
     AHEAD = 24 /* entries before one whose element is fetched */
 };
 
-#if defined(__GNUC__)
-#define PREFETCH(address)          __builtin_prefetch(address)
-#define PREFETCH_TO_WRITE(address) __builtin_prefetch((address), 1)
-#else
-#define PREFETCH(address)          (void)(address)
-#define PREFETCH_TO_WRITE(address) (void)(address)
-#endif
-
 size_t baton_entry_bytes(baton_dtype_t dtype)
 {
     return INDEX_BYTES + baton_dtype_size(dtype);
@@ -79,7 +71,8 @@ typedef struct work {
         for (size_t i = 0; i < w->count;                                       \
              i++, at += INDEX_BYTES + sizeof(type)) {                          \
             if (w->count - i > AHEAD) {                                        \
-                PREFETCH_TO_WRITE(w->dense + (size_t)(next) * sizeof(type));   \
+                __builtin_prefetch(w->dense + (size_t)(next) * sizeof(type),   \
+                                   1);                                         \
             }                                                                  \
             body                                                               \
         }                                                                      \
@@ -152,61 +145,44 @@ static void *writable(const void *memory)
     return same.to;
 }
 
-static bool is_work_given(const work_t *work, bool indices,
-                          const char *function)
+static void run(const loop_fn *loops, baton_dtype_t dtype, bool indices,
+                const char *function, const work_t *work)
 {
     bool any = work->count > 0;
-    return baton__is_given(work->entries, any, function, "entries") &&
-           baton__is_given(work->indices, any && indices, function,
-                           "indices") &&
-           baton__is_given(work->dense, any, function, "dense");
+    if (baton__is_given(work->entries, any, function, "entries") &&
+        baton__is_given(work->indices, any && indices, function, "indices") &&
+        baton__is_given(work->dense, any, function, "dense")) {
+        loops[dtype](work);
+    }
 }
 
 void baton_entries_gather(baton_dtype_t dtype, void *entries,
                           const uint32_t *indices, size_t count,
                           const void *dense)
 {
-    work_t work = {.entries = entries,
-                   .count = count,
-                   .indices = indices,
-                   .dense = writable(dense)};
-    if (!is_work_given(&work, true, __func__)) {
-        return;
-    }
-    gather_loops[dtype](&work);
+    const work_t work = {entries, count, indices, writable(dense), 1};
+    run(gather_loops, dtype, true, __func__, &work);
 }
 
 void baton_entries_take(baton_dtype_t dtype, void *entries,
                         const uint32_t *indices, size_t count, void *dense)
 {
-    work_t work = {
-        .entries = entries, .count = count, .indices = indices, .dense = dense};
-    if (!is_work_given(&work, true, __func__)) {
-        return;
-    }
-    take_loops[dtype](&work);
+    const work_t work = {entries, count, indices, dense, 1};
+    run(take_loops, dtype, true, __func__, &work);
 }
 
 void baton_entries_put(baton_dtype_t dtype, const void *entries, size_t count,
                        void *dense)
 {
-    work_t work = {
-        .entries = writable(entries), .count = count, .dense = dense};
-    if (!is_work_given(&work, false, __func__)) {
-        return;
-    }
-    put_loops[dtype](&work);
+    const work_t work = {writable(entries), count, NULL, dense, 1};
+    run(put_loops, dtype, false, __func__, &work);
 }
 
 void baton_entries_add(baton_dtype_t dtype, void *entries, size_t count,
                        double factor, void *dense)
 {
-    work_t work = {
-        .entries = entries, .count = count, .dense = dense, .factor = factor};
-    if (!is_work_given(&work, false, __func__)) {
-        return;
-    }
-    add_loops[dtype](&work);
+    const work_t work = {entries, count, NULL, dense, factor};
+    run(add_loops, dtype, false, __func__, &work);
 }
 
 void baton_entries_split(baton_dtype_t dtype, const void *entries, size_t count,
@@ -246,44 +222,43 @@ typedef struct tile {
 } tile_t;
 
 #define TILE_LOOPS(name, type)                                                 \
-    static void tile_add_##name(tile_t *tile, baton_entries_t *list)           \
+    static inline __attribute__((always_inline)) void tile_put_##name(         \
+        tile_t *tile, baton_entries_t *list, const char *dense)                \
     {                                                                          \
         const char *at = list->data;                                           \
         while (list->count > 0 && index_at(at) < tile->first + TILE) {         \
-            size_t i = (size_t)(index_at(at) - tile->first);                   \
+            size_t index = index_at(at), i = index - (size_t)tile->first;      \
             uint64_t bit = UINT64_C(1) << (i % 64);                            \
             bool present = (tile->present[i / 64] & bit) != 0;                 \
-            type value;                                                        \
+            type value, before;                                                \
+            if (dense != NULL && list->count > AHEAD) {                        \
+                PREFETCH(dense + (size_t)NEXT_ENTRY(type) * sizeof(type));     \
+            }                                                                  \
             LOAD(value, at + INDEX_BYTES);                                     \
-            tile->sum.name[i] =                                                \
-                present ? add_##name(tile->sum.name[i], value) : value;        \
+            if (dense != NULL) {                                               \
+                LOAD(before, dense + index * sizeof(type));                    \
+                before = present ? tile->sum.name[i] : before;                 \
+                value = add_##name(before, value);                             \
+            } else if (present) {                                              \
+                value = add_##name(tile->sum.name[i], value);                  \
+            }                                                                  \
+            tile->sum.name[i] = value;                                         \
             tile->present[i / 64] |= bit;                                      \
             at += INDEX_BYTES + sizeof(type);                                  \
             list->count--;                                                     \
         }                                                                      \
         list->data = at;                                                       \
     }                                                                          \
+    static void tile_add_##name(tile_t *tile, baton_entries_t *list,           \
+                                const char *dense)                             \
+    {                                                                          \
+        (void)dense;                                                           \
+        tile_put_##name(tile, list, NULL);                                     \
+    }                                                                          \
     static void tile_add_onto_##name(tile_t *tile, baton_entries_t *list,      \
                                      const char *dense)                        \
     {                                                                          \
-        const char *at = list->data;                                           \
-        while (list->count > 0 && index_at(at) < tile->first + TILE) {         \
-            size_t index = index_at(at), i = index - (size_t)tile->first;      \
-            uint64_t bit = UINT64_C(1) << (i % 64);                            \
-            type value, before;                                                \
-            if (list->count > AHEAD) {                                         \
-                PREFETCH(dense + (size_t)NEXT_ENTRY(type) * sizeof(type));     \
-            }                                                                  \
-            LOAD(value, at + INDEX_BYTES);                                     \
-            LOAD(before, dense + index * sizeof(type));                        \
-            before = (tile->present[i / 64] & bit) != 0 ? tile->sum.name[i]    \
-                                                        : before;              \
-            tile->sum.name[i] = add_##name(before, value);                     \
-            tile->present[i / 64] |= bit;                                      \
-            at += INDEX_BYTES + sizeof(type);                                  \
-            list->count--;                                                     \
-        }                                                                      \
-        list->data = at;                                                       \
+        tile_put_##name(tile, list, dense);                                    \
     }                                                                          \
     static size_t tile_emit_##name(const tile_t *tile, char *out)              \
     {                                                                          \
@@ -306,12 +281,11 @@ TILE_LOOPS(bf16, uint16_t)
 TILE_LOOPS(f32, float)
 TILE_LOOPS(f64, double)
 
-typedef void (*tile_add_fn)(tile_t *tile, baton_entries_t *list);
-typedef void (*tile_add_onto_fn)(tile_t *tile, baton_entries_t *list,
-                                 const char *dense);
+typedef void (*tile_add_fn)(tile_t *tile, baton_entries_t *list,
+                            const char *dense);
 typedef size_t (*tile_emit_fn)(const tile_t *tile, char *out);
 static const tile_add_fn tile_adds[BATON_DTYPE_COUNT] = BY_TYPE(tile_add);
-static const tile_add_onto_fn tile_adds_onto[BATON_DTYPE_COUNT] =
+static const tile_add_fn tile_adds_onto[BATON_DTYPE_COUNT] =
     BY_TYPE(tile_add_onto);
 static const tile_emit_fn tile_emits[BATON_DTYPE_COUNT] = BY_TYPE(tile_emit);
 
@@ -351,11 +325,9 @@ static size_t sum_lists(baton_dtype_t dtype, const char *dense,
         tile.first = lowest;
         memset(tile.present, 0, sizeof tile.present);
         for (size_t i = 0; i < list_count; i++) {
-            if (dense != NULL && i > 0) {
-                tile_adds_onto[dtype](&tile, &lists[i], dense);
-            } else {
-                tile_adds[dtype](&tile, &lists[i]);
-            }
+            const tile_add_fn *adds =
+                dense != NULL && i > 0 ? tile_adds_onto : tile_adds;
+            adds[dtype](&tile, &lists[i], dense);
         }
         written +=
             tile_emits[dtype](&tile, out + written * baton_entry_bytes(dtype));

@@ -11,6 +11,7 @@
    L2. */
 #include "ops/kernels.h"
 
+#include "ops/bits.h"
 #include "ops/half.h"
 
 #if defined(__F16C__)
@@ -24,17 +25,8 @@
 /* It reports loops that it leaves scalar, as all are without optimisation. */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#elif defined(__GNUC__)
+#else
 #define INDEPENDENT _Pragma("GCC ivdep")
-#else
-#define INDEPENDENT
-#endif
-
-/* Users' memory: of any declared type, at any address. */
-#if defined(__GNUC__)
-#define FOREIGN __attribute__((may_alias, aligned(1)))
-#else
-#define FOREIGN
 #endif
 
 /* ---- f32, f64 --------------------------------------------------------- */
@@ -242,11 +234,11 @@ FLOAT_LOOPS(f64, double, a + b, a *b)
 #define MIN_ENTRY(NAME, name, bytes) [BATON_##NAME] = min_##name,
 #define MAX_ENTRY(NAME, name, bytes) [BATON_##NAME] = max_##name,
 
-#define JOIN_(a, b) a##b
-#define JOIN(a, b)  JOIN_(a, b)
-#define TEXT_(a)    #a
-#define TEXT(a)     TEXT_(a)
+#define TEXT_(a) #a
+#define TEXT(a)  TEXT_(a)
 
+extern const baton__select_kernels_t JOIN(baton__select_kernels_,
+                                          BATON__KERNELS_ISA);
 extern const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA);
 const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA) = {
     .name = TEXT(BATON__KERNELS_ISA),
@@ -254,4 +246,5 @@ const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA) = {
                [BATON__OP_PROD] = SIGNLESS(prod),
                [BATON__OP_MIN] = {BATON_DTYPE_LIST(MIN_ENTRY)},
                [BATON__OP_MAX] = {BATON_DTYPE_LIST(MAX_ENTRY)}},
+    .select = &JOIN(baton__select_kernels_, BATON__KERNELS_ISA),
 };

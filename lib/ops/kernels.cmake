@@ -1,5 +1,5 @@
 # lib/ops/kernels.c and select_kernels.c are compiled once for each instruction set,
-# and reduce.c and magnitude.c pick one at run time. Include this from the top CMakeLists.txt, after project() and
+# and reduce.c picks one at run time. Include this from the top CMakeLists.txt, after project() and
 # before add_library(); then
 #
 #   add_library(baton ${sources without these two}
@@ -31,8 +31,7 @@ if(BATON_TARGET_IS_X86_64)
   set(BATON_KERNEL_FLAGS_avx512
       ${BATON_KERNEL_FLAGS_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl
       -mprefer-vector-width=512)
-  set_property(SOURCE ${CMAKE_CURRENT_LIST_DIR}/reduce.c
-               ${CMAKE_CURRENT_LIST_DIR}/magnitude.c APPEND PROPERTY
+  set_property(SOURCE ${CMAKE_CURRENT_LIST_DIR}/reduce.c APPEND PROPERTY
                COMPILE_DEFINITIONS BATON__X86_KERNELS)
 endif()
 

@@ -3,7 +3,7 @@
 #ifndef BATON_OPS_KERNELS_H
 #define BATON_OPS_KERNELS_H
 
-#include <baton/types.h>
+#include "ops/select_kernels.h"
 
 /* In the order of BATON_ISA's words, and of preference. */
 #define BATON__ISA_LIST(X)                                                     \
@@ -34,6 +34,7 @@ typedef void (*baton__kernel_fn)(void *target, const void *left,
 typedef struct baton__kernels {
     const char *name;
     baton__kernel_fn reduce[BATON__OP_COUNT][BATON_DTYPE_COUNT];
+    const baton__select_kernels_t *select;
 } baton__kernels_t;
 
 /* Those of one instruction set; NULL when this build or this processor lacks

@@ -16,27 +16,9 @@ bool baton_select_supports(baton_dtype_t dtype)
            dtype == BATON_F64;
 }
 
-extern const baton__select_kernels_t baton__select_kernels_baseline;
-#if defined(BATON__X86_KERNELS)
-extern const baton__select_kernels_t baton__select_kernels_avx2,
-    baton__select_kernels_avx512;
-extern const baton__kernels_t baton__kernels_avx2, baton__kernels_avx512;
-#endif
-
 const baton__select_kernels_t *baton__select_kernels(void)
 {
-#if defined(BATON__X86_KERNELS)
-    /* The tables are compared, since baton__kernels_of asks the processor,
-       which takes tens of microseconds on a virtual machine. */
-    const baton__kernels_t *chosen = baton__kernels();
-    if (chosen == &baton__kernels_avx512) {
-        return &baton__select_kernels_avx512;
-    }
-    if (chosen == &baton__kernels_avx2) {
-        return &baton__select_kernels_avx2;
-    }
-#endif
-    return &baton__select_kernels_baseline;
+    return baton__kernels()->select;
 }
 
 /* ---- keys -------------------------------------------------------------- */

@@ -24,16 +24,11 @@
 #include "ops/select.h"
 
 #include "base/random.h"
+#include "ops/bits.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
-
-#if defined(__GNUC__)
-#define PREFETCH(address) __builtin_prefetch(address)
-#else
-#define PREFETCH(address) (void)(address)
-#endif
 
 enum {
     SMALL_COUNT = 4096, /* every element is a candidate */
@@ -221,36 +216,16 @@ static size_t position_of(const strata_t *strata, size_t i)
     return begin + (size_t)(random * (end - begin) >> 32);
 }
 
-static void draw_sample(const baton_selection_t *from,
-                        const baton__filter_t *filter, const strata_t *strata,
-                        uint64_t *sample)
-{
-    size_t at[GATHERED];
-    const size_t bytes = baton_dtype_size(from->dtype);
-    for (size_t done = 0; done < strata->size; done += GATHERED) {
-        size_t left = strata->size - done;
-        size_t count = left < GATHERED ? left : GATHERED;
-        for (size_t i = 0; i < count; i++) {
-            at[i] = position_of(strata, done + i);
-            PREFETCH((const char *)from->values + at[i] * bytes);
-        }
-        for (size_t i = 0; i < count; i++) {
-            sample[done + i] = baton__key_at(from, filter, at[i]);
-        }
-    }
-}
-
 static void add(baton_dtype_t dtype, void *sum, const void *left,
                 const void *right, size_t count)
 {
     BATON_SUM->reduce(BATON_SUM->arg, sum, left, right, count, dtype);
 }
 
-/* The same positions, of sums that are not there yet. */
-static void draw_sample_of_sums(const baton_selection_t *from,
-                                const addends_t *of,
-                                const baton__filter_t *filter,
-                                const strata_t *strata, uint64_t *sample)
+/* Of elements, or with `of` of sums that are not there yet. */
+static void draw_sample(const baton_selection_t *from, const addends_t *of,
+                        const baton__filter_t *filter, const strata_t *strata,
+                        uint64_t *sample)
 {
     _Alignas(64) char left[GATHERED * sizeof(double)], right[sizeof left];
     size_t at[GATHERED];
@@ -260,17 +235,25 @@ static void draw_sample_of_sums(const baton_selection_t *from,
         size_t rest = strata->size - done;
         size_t count = rest < GATHERED ? rest : GATHERED;
         for (size_t i = 0; i < count; i++) {
-            at[i] = position_of(strata, done + i) * bytes;
-            PREFETCH(of->left + at[i]);
-            PREFETCH(of->right + at[i]);
+            at[i] = position_of(strata, done + i);
+            if (of != NULL) {
+                PREFETCH(of->left + at[i] * bytes);
+                PREFETCH(of->right + at[i] * bytes);
+            } else {
+                PREFETCH((const char *)from->values + at[i] * bytes);
+            }
+        }
+        for (size_t i = 0; i < count && of != NULL; i++) {
+            memcpy(left + i * bytes, of->left + at[i] * bytes, bytes);
+            memcpy(right + i * bytes, of->right + at[i] * bytes, bytes);
+            at[i] = i;
+        }
+        if (of != NULL) {
+            add(from->dtype, left, left, right, count);
         }
         for (size_t i = 0; i < count; i++) {
-            memcpy(left + i * bytes, of->left + at[i], bytes);
-            memcpy(right + i * bytes, of->right + at[i], bytes);
-        }
-        add(from->dtype, left, left, right, count);
-        for (size_t i = 0; i < count; i++) {
-            sample[done + i] = baton__key_at(&sums, filter, i);
+            sample[done + i] =
+                baton__key_at(of != NULL ? &sums : from, filter, at[i]);
         }
     }
 }
@@ -281,11 +264,7 @@ static estimate_t estimate(const baton_selection_t *from, const addends_t *of,
 {
     strata_t strata = strata_of(from->count);
     size_t size = strata.size;
-    if (of != NULL) {
-        draw_sample_of_sums(from, of, filter, &strata, sample);
-    } else {
-        draw_sample(from, filter, &strata, sample);
-    }
+    draw_sample(from, of, filter, &strata, sample);
     double expected = (double)size * (double)k / (double)from->count;
     double margin = DEVIATIONS * sqrt(expected) + DEVIATIONS;
     estimate_t result = {.low = 1};
@@ -542,13 +521,17 @@ size_t baton_select_topk(const baton_selection_t *from, size_t k,
 
 /* ---- of sums ----------------------------------------------------------- */
 
-static bool accumulation_given(const baton_accumulation_t *of,
+/* optional: without `left`, the sums are there. */
+static bool accumulation_given(const baton_accumulation_t *of, bool optional,
                                const char *function)
 {
     return baton__is_given(of, true, function, "of") &&
            baton__is_given(of->sum, of->count > 0, function, "of->sum") &&
-           baton__is_given(of->left, of->count > 0, function, "of->left") &&
-           baton__is_given(of->right, of->count > 0, function, "of->right");
+           baton__is_given(of->left, of->count > 0 && !optional, function,
+                           "of->left") &&
+           baton__is_given(of->right,
+                           of->count > 0 && (of->left != NULL || !optional),
+                           function, "of->right");
 }
 
 static baton_selection_t selection_of(const baton_accumulation_t *of)
@@ -575,7 +558,7 @@ size_t baton_accumulate_topk(const baton_accumulation_t *of, size_t k,
                              uint32_t *indices, void *scratch,
                              baton_magnitude_t *threshold_out)
 {
-    if (!accumulation_given(of, __func__)) {
+    if (!accumulation_given(of, false, __func__)) {
         return 0;
     }
     const baton_selection_t from = selection_of(of);
@@ -595,7 +578,7 @@ size_t baton_accumulate_at_least(const baton_accumulation_t *of,
                                  baton_magnitude_t threshold, uint32_t *indices,
                                  size_t capacity)
 {
-    if (!accumulation_given(of, __func__) ||
+    if (!accumulation_given(of, false, __func__) ||
         !baton__is_given(indices, capacity > 0, __func__, "indices")) {
         return 0;
     }
@@ -681,25 +664,15 @@ static void find_in_tiles(const baton_selection_t *from, const addends_t *of,
     }
 }
 
-static bool candidates_given(const baton_accumulation_t *of, size_t k,
-                             const baton_candidates_t *candidates,
-                             const void *scratch, const char *function)
-{
-    return baton__is_given(of, true, function, "of") &&
-           baton__is_given(of->sum, of->count > 0, function, "of->sum") &&
-           baton__is_given(of->right, of->count > 0 && of->left != NULL,
-                           function, "of->right") &&
-           baton__is_given(candidates, true, function, "candidates") &&
-           baton__is_given(candidates->entries, candidates->capacity > 0,
-                           function, "candidates->entries") &&
-           baton__is_given(scratch, k > 0 && of->count > 0, function,
-                           "scratch");
-}
-
 void baton_candidates_find(const baton_accumulation_t *of, size_t k,
                            baton_candidates_t *candidates, void *scratch)
 {
-    if (!candidates_given(of, k, candidates, scratch, __func__)) {
+    if (!accumulation_given(of, true, __func__) ||
+        !baton__is_given(candidates, true, __func__, "candidates") ||
+        !baton__is_given(candidates->entries, candidates->capacity > 0,
+                         __func__, "candidates->entries") ||
+        !baton__is_given(scratch, k > 0 && of->count > 0, __func__,
+                         "scratch")) {
         return;
     }
     const baton_selection_t from = selection_of(of);

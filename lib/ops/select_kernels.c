@@ -10,14 +10,6 @@
 #include <immintrin.h>
 #endif
 
-#if defined(__GNUC__)
-#define FOREIGN           __attribute__((may_alias, aligned(1)))
-#define PREFETCH(address) __builtin_prefetch(address)
-#else
-#define FOREIGN
-#define PREFETCH(address) (void)(address)
-#endif
-
 enum {
     BLOCK = 64,         /* elements that are compared at a time */
     PIECE = 4096,       /* and before the keys of some are read */
@@ -30,7 +22,7 @@ enum {
 static inline uint64_t bits_of_flags(const uint8_t *flags)
 {
     uint64_t bits = 0;
-#if defined(__GNUC__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     /* The product gathers the lowest bits of 8 bytes in its highest one. */
     for (size_t i = 0; i < BLOCK / 8; i++) {
         uint64_t word;
@@ -340,9 +332,6 @@ static void stream_end(void)
 }
 
 /* ---- the table --------------------------------------------------------- */
-
-#define JOIN_(a, b) a##b
-#define JOIN(a, b)  JOIN_(a, b)
 
 #define BY_WIDTH(op)                                                           \
     {                                                                          \
