@@ -86,7 +86,6 @@ typedef struct bench_options {
     uint64_t bytes[BENCH_MAX_SIZES];
     size_t size_count;
     baton_collective_t collective;
-    const char *system_list; /* as it was given, or NULL */
     bench_system_t systems[BENCH_MAX_SYSTEMS];
     size_t system_count;
     size_t computes[BENCH_COMPUTES]; /* bench_compute_t */

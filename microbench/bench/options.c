@@ -98,98 +98,6 @@ const char *bench_collective_name(baton_collective_t collective)
     return "?";
 }
 
-/* ---- the table ---------------------------------------------------------- */
-
-enum {
-    DENSE_PARTS = BENCH_COLLECTIVE | BENCH_OVERLAP,
-    MANY_TURNS = BENCH_ENGINE | BENCH_KERNELS,
-    ALL = DENSE_PARTS | BENCH_SPARSE | MANY_TURNS
-};
-
-#define AT(member) offsetof(bench_options_t, member)
-#define MAX_TEAMS  (UINT64_C(1) << 24)
-#define SIZES                                                                  \
-    CLI_SIZES(4, 4, UINT64_C(1) << 30, BENCH_MAX_SIZES, AT(size_count))
-
-#define SPARSE_NAME(NAME, name) name,
-const char *const bench_sparse_names[] = {BENCH_SPARSE_LIST(SPARSE_NAME) NULL};
-#undef SPARSE_NAME
-const char *const bench_compute_names[] = {"processor", "sleep", "none", NULL};
-static const char *const memory_names[] = {"malloc", "shared", "device", NULL};
-
-static const cli_option_t options[] = {
-    {DENSE_PARTS, "systems", 's', AT(system_list), CLI_TEXT("LIST"), NULL,
-     "Systems to compare, see below; by default those that there are, and of "
-     "Baton its choice"},
-    {BENCH_COLLECTIVE, "bytes", 'b', AT(bytes), SIZES, "8..64M",
-     "Sizes of the vectors; LOW..HIGH doubles; none for barrier"},
-    {BENCH_SPARSE, "bytes", 'b', AT(bytes), SIZES, "16M",
-     "Sizes of the gradients"},
-    {BENCH_SPARSE,
-     "density",
-     'd',
-     AT(densities),
-     {.kind = CLI_KIND_REAL,
-      .metavar = "LIST",
-      .low = 1e-9,
-      .high = 1,
-      .room = BENCH_MAX_DENSITIES,
-      .count_offset = AT(density_count)},
-     "0.01",
-     "Selected entries, as a part of all elements"},
-    {BENCH_SPARSE, "algorithm", 'a', AT(sparse_systems),
-     CLI_WORDS(bench_sparse_names, BENCH_SPARSE_SYSTEMS,
-               AT(sparse_system_count)),
-     NULL, "Algorithms to compare"},
-    {BENCH_SPARSE,
-     "teams",
-     't',
-     AT(teams),
-     {.kind = CLI_KIND_COUNT,
-      .metavar = "LIST",
-      .min = 0,
-      .max = MAX_TEAMS,
-      .room = BENCH_MAX_TEAMS,
-      .count_offset = AT(team_count)},
-     "1",
-     "Teams of spardl, divisors of the ranks; 0 takes as many as cost least"},
-    {BENCH_OVERLAP, "bytes", 'b', AT(bytes), SIZES, "64K,1M,16M",
-     "Sizes of the vectors"},
-    {BENCH_OVERLAP,
-     "layers",
-     'l',
-     AT(layers),
-     {.kind = CLI_KIND_COUNT,
-      .metavar = "LIST",
-      .min = 1,
-      .max = 1000,
-      .room = BENCH_MAX_LAYERS,
-      .count_offset = AT(layer_count)},
-     "1,10",
-     "All-reduces in flight at once"},
-    {BENCH_OVERLAP, "compute", 'c', AT(computes),
-     CLI_WORDS(bench_compute_names, BENCH_COMPUTES, AT(compute_count)),
-     "processor,sleep", "What the application does meanwhile"},
-    {ALL & ~BENCH_ENGINE, "memory", 'm', AT(memory),
-     CLI_WORD("KIND", memory_names), "malloc",
-     "Where the vectors are: shared is memory of baton_memory_alloc, device is "
-     "a GPU's"},
-    {BENCH_COLLECTIVE, "in-place", 'i', AT(in_place), CLI_FLAG, NULL,
-     "The sum replaces each rank's vector; of an all-reduce"},
-    {DENSE_PARTS, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "5",
-     "Turns of each system, whose median is reported"},
-    {BENCH_SPARSE, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "9",
-     "Turns of each system, whose median is reported"},
-    {MANY_TURNS, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "11",
-     "Repetitions of each measurement"},
-    {BENCH_ENGINE, "epochs", 'e', AT(epochs), CLI_COUNT(1, 1000000000),
-     "100000", "Number of epochs over which memory must not grow"},
-    {ALL, "csv", 0, AT(csv), CLI_FILE, NULL, "Write the results as CSV"},
-    {ALL, "json", 0, AT(json), CLI_FILE, NULL, "Write the results as JSON"},
-    {BENCH_COLLECTIVE, "plot", 0, AT(plot), CLI_PLOT, NULL,
-     "Draw the times over the sizes, which needs gnuplot"},
-};
-
 /* ---- systems ------------------------------------------------------------ */
 
 /* In the order of bench_system_kind_t. */
@@ -245,6 +153,74 @@ static error_t read_system(const cli_parser_t *parser, const char *name,
     return error;
 }
 
+/* ---- the table ---------------------------------------------------------- */
+
+enum {
+    DENSE_PARTS = BENCH_COLLECTIVE | BENCH_OVERLAP,
+    MANY_TURNS = BENCH_ENGINE | BENCH_KERNELS,
+    ALL = DENSE_PARTS | BENCH_SPARSE | MANY_TURNS
+};
+
+#define AT(member) offsetof(bench_options_t, member)
+#define MAX_TEAMS  (UINT64_C(1) << 24)
+#define SIZES                                                                  \
+    CLI_SIZES(4, 4, UINT64_C(1) << 30, BENCH_MAX_SIZES, AT(size_count))
+
+#define SYSTEMS CLI_ITEMS(read_system, BENCH_MAX_SYSTEMS, AT(system_count))
+
+#define SPARSE_NAME(NAME, name) name,
+const char *const bench_sparse_names[] = {BENCH_SPARSE_LIST(SPARSE_NAME) NULL};
+#undef SPARSE_NAME
+const char *const bench_compute_names[] = {"processor", "sleep", "none", NULL};
+static const char *const memory_names[] = {"malloc", "shared", "device", NULL};
+
+static const cli_option_t options[] = {
+    {BENCH_COLLECTIVE, "systems", 's', AT(systems), SYSTEMS,
+     "mpi,impi,persistent,baton", "Systems to compare, see below"},
+    {BENCH_OVERLAP, "systems", 's', AT(systems), SYSTEMS, "impi,baton",
+     "Systems to compare, see below"},
+    {BENCH_COLLECTIVE, "bytes", 'b', AT(bytes), SIZES, "8..64M",
+     "Sizes of the vectors; LOW..HIGH doubles; none for barrier"},
+    {BENCH_SPARSE, "bytes", 'b', AT(bytes), SIZES, "16M",
+     "Sizes of the gradients"},
+    {BENCH_SPARSE, "density", 'd', AT(densities),
+     CLI_REALS(1e-9, 1, BENCH_MAX_DENSITIES, AT(density_count)), "0.01",
+     "Selected entries, as a part of all elements"},
+    {BENCH_SPARSE, "algorithm", 'a', AT(sparse_systems),
+     CLI_WORDS(bench_sparse_names, BENCH_SPARSE_SYSTEMS,
+               AT(sparse_system_count)),
+     NULL, "Algorithms to compare"},
+    {BENCH_SPARSE, "teams", 't', AT(teams),
+     CLI_COUNTS(0, MAX_TEAMS, BENCH_MAX_TEAMS, AT(team_count)), "1",
+     "Teams of spardl, divisors of the ranks; 0 takes as many as cost least"},
+    {BENCH_OVERLAP, "bytes", 'b', AT(bytes), SIZES, "64K,1M,16M",
+     "Sizes of the vectors"},
+    {BENCH_OVERLAP, "layers", 'l', AT(layers),
+     CLI_COUNTS(1, 1000, BENCH_MAX_LAYERS, AT(layer_count)), "1,10",
+     "All-reduces in flight at once"},
+    {BENCH_OVERLAP, "compute", 'c', AT(computes),
+     CLI_WORDS(bench_compute_names, BENCH_COMPUTES, AT(compute_count)),
+     "processor,sleep", "What the application does meanwhile"},
+    {ALL & ~BENCH_ENGINE, "memory", 'm', AT(memory),
+     CLI_WORD("KIND", memory_names), "malloc",
+     "Where the vectors are: shared is memory of baton_memory_alloc, device is "
+     "a GPU's"},
+    {BENCH_COLLECTIVE, "in-place", 'i', AT(in_place), CLI_FLAG, NULL,
+     "The sum replaces each rank's vector; of an all-reduce"},
+    {DENSE_PARTS, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "5",
+     "Turns of each system, whose median is reported"},
+    {BENCH_SPARSE, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "9",
+     "Turns of each system, whose median is reported"},
+    {MANY_TURNS, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "11",
+     "Repetitions of each measurement"},
+    {BENCH_ENGINE, "epochs", 'e', AT(epochs), CLI_COUNT(1, 1000000000),
+     "100000", "Number of epochs over which memory must not grow"},
+    {ALL, "csv", 0, AT(csv), CLI_FILE, NULL, "Write the results as CSV"},
+    {ALL, "json", 0, AT(json), CLI_FILE, NULL, "Write the results as JSON"},
+    {BENCH_COLLECTIVE, "plot", 0, AT(plot), CLI_PLOT, NULL,
+     "Draw the times over the sizes, which needs gnuplot"},
+};
+
 /* ---- parsing ------------------------------------------------------------ */
 
 static error_t resolve_sparse(const cli_parser_t *parser)
@@ -275,19 +251,13 @@ static error_t resolve_systems(cli_parser_t *parser)
     if (opts->in_place && opts->collective != BATON_COLLECTIVE_ALLREDUCE) {
         return cli_refuse(parser, "--in-place: only an all-reduce has it");
     }
-    const char *list = opts->system_list;
-    if (list == NULL) {
-        list = overlap ? "impi,baton" : "mpi,impi,persistent,baton";
-    }
-    error_t error = cli_read_list(parser, "--systems", list, BENCH_MAX_SYSTEMS,
-                                  &opts->system_count, read_system);
-    for (size_t i = 0; error == 0 && overlap && i < opts->system_count; i++) {
+    for (size_t i = 0; overlap && i < opts->system_count; i++) {
         if (opts->systems[i].kind == BENCH_SYSTEM_MPI) {
             return cli_refuse(parser, "--systems: mpi blocks: it can't overlap "
                                       "with anything");
         }
     }
-    return error;
+    return 0;
 }
 
 static error_t resolve(cli_parser_t *parser)

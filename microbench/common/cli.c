@@ -108,6 +108,7 @@ static void describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
     case CLI_KIND_HEADING:
     case CLI_KIND_FLAG:
     case CLI_KIND_TEXT:
+    case CLI_KIND_ITEMS:
         break;
     }
 }
@@ -168,6 +169,7 @@ static bool read_value(const cli_type_t *type, const char *text, void *out)
         *(const char **)out = text;
         return type->kind == CLI_KIND_TEXT || is_plot(text);
     case CLI_KIND_HEADING:
+    case CLI_KIND_ITEMS:
         break;
     }
     return false;
@@ -200,25 +202,42 @@ static error_t read_one(const reading_t *reading, const char *text, void *out)
                       range);
 }
 
-/* Reads one item of a list, which it may have only once if it is a word. */
-static error_t read_item(reading_t *reading, const char *item)
+static bool next_item(const char **list, char *item, size_t item_bytes)
 {
-    bool words = reading->type->kind == CLI_KIND_WORD;
-    const size_t *indices = (const size_t *)(void *)reading->out;
+    const char *from = *list;
+    if (from == NULL) {
+        return false;
+    }
+    size_t length = strcspn(from, ",");
+    (void)snprintf(item, item_bytes, "%.*s", (int)length, from);
+    *list = from[length] == ',' ? from + length + 1 : NULL;
+    return true;
+}
+
+/* Reads one item of a list; words and the program's items come only once. */
+static error_t read_item(reading_t *reading, const char *item, const char *list)
+{
+    const cli_type_t *type = reading->type;
+    bool words = type->kind == CLI_KIND_WORD;
+    bool once = words || type->kind == CLI_KIND_ITEMS;
     char *out = reading->out +
                 reading->count * (words ? sizeof(size_t) : sizeof(uint64_t));
-    if (reading->count == reading->type->room) {
+    char other[ITEM_BYTES];
+    if (reading->count == type->room) {
         return cli_refuse(reading->parser,
                           "%s: '%s' is one too many: at most %zu values",
-                          reading->option, item, reading->type->room);
+                          reading->option, item, type->room);
     }
-    error_t error = read_one(reading, item, out);
-    for (size_t i = 0; words && error == 0 && i < reading->count; i++) {
-        if (indices[i] == indices[reading->count]) {
+    for (size_t i = 0; once && i < reading->count; i++) {
+        if (next_item(&list, other, sizeof(other)) &&
+            strcmp(item, other) == 0) {
             return cli_refuse(reading->parser, "%s: '%s' is in the list twice",
                               reading->option, item);
         }
     }
+    error_t error = type->read != NULL
+                        ? type->read(reading->parser, item, reading->count)
+                        : read_one(reading, item, out);
     reading->count += error == 0;
     return error;
 }
@@ -243,50 +262,9 @@ static error_t read_range(reading_t *reading, const char *item,
     for (uint64_t next = low; error == 0 && next <= high && next > 0;
          next *= 2) {
         (void)snprintf(text, sizeof(text), "%" PRIu64, next);
-        error = read_item(reading, text);
+        error = read_item(reading, text, NULL);
     }
     return error;
-}
-
-static bool next_item(const char **list, char *item, size_t item_bytes)
-{
-    const char *from = *list;
-    if (from == NULL) {
-        return false;
-    }
-    size_t length = strcspn(from, ",");
-    (void)snprintf(item, item_bytes, "%.*s", (int)length, from);
-    *list = from[length] == ',' ? from + length + 1 : NULL;
-    return true;
-}
-
-error_t cli_read_list(const cli_parser_t *parser, const char *option,
-                      const char *list, size_t room, size_t *count_out,
-                      error_t (*read)(const cli_parser_t *parser,
-                                      const char *item, size_t place))
-{
-    const char *rest = list;
-    char item[ITEM_BYTES];
-    char other[ITEM_BYTES];
-    for (*count_out = 0; next_item(&rest, item, sizeof(item)); ++*count_out) {
-        const char *before = list;
-        for (size_t i = 0; i < *count_out; i++) {
-            if (next_item(&before, other, sizeof(other)) &&
-                strcmp(item, other) == 0) {
-                return cli_refuse(parser, "%s: '%s' is in the list twice",
-                                  option, item);
-            }
-        }
-        error_t error =
-            *count_out < room
-                ? read(parser, item, *count_out)
-                : cli_refuse(parser, "%s: '%s' is one too many: at most %zu",
-                             option, item, room);
-        if (error != 0) {
-            return error;
-        }
-    }
-    return 0;
 }
 
 /* "all" stands for all words, unless it is one of them; so does NULL. */
@@ -313,16 +291,17 @@ error_t cli_read(const cli_parser_t *parser, const char *option,
 {
     reading_t reading = {parser, option, type, out, 0};
     bool numbers = type->kind == CLI_KIND_COUNT || type->kind == CLI_KIND_SIZE;
+    const char *rest = text;
     char item[ITEM_BYTES];
     error_t error = 0;
     if (type->room == 0) {
         return read_one(&reading, text, out);
     }
     if (!read_all_words(&reading, text)) {
-        while (error == 0 && next_item(&text, item, sizeof(item))) {
+        while (error == 0 && next_item(&rest, item, sizeof(item))) {
             const char *dots = numbers ? strstr(item, "..") : NULL;
             error = dots != NULL ? read_range(&reading, item, dots)
-                                 : read_item(&reading, item);
+                                 : read_item(&reading, item, text);
         }
     }
     *count_out = reading.count;

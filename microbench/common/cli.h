@@ -19,15 +19,19 @@ typedef enum cli_kind {
     CLI_KIND_REAL,    /* double */
     CLI_KIND_WORD,    /* size_t, the word's index */
     CLI_KIND_TEXT,    /* const char * */
-    CLI_KIND_PLOT     /* const char *, a name that ends in .svg or .png */
+    CLI_KIND_PLOT,    /* const char *, a name that ends in .svg or .png */
+    CLI_KIND_ITEMS    /* a list whose items the program reads itself */
 } cli_kind_t;
 
-/* What an option takes. Counts, sizes and words may be comma-separated lists:
-   `room` is then the size of the array, and count_offset the place of the
-   size_t that gets the number of values. A list of counts or sizes may have
-   LOW..HIGH in it, from LOW to HIGH by doubling. A list of words has each of
-   them at most once, and by default all of them, unless the option says
-   otherwise; "all" gives all, too, unless it is a word of the list. */
+struct cli_parser;
+
+/* What an option takes. Numbers and words may be comma-separated lists: `room`
+   is then the size of the array, and count_offset the place of the size_t that
+   gets the number of values. A list of counts or sizes may have LOW..HIGH in
+   it, from LOW to HIGH by doubling. A list of words or of the program's own
+   items has each of them at most once. That of words has by default all of
+   them, unless the option says otherwise; "all" gives all, too, unless it is a
+   word of the list. */
 typedef struct cli_type {
     cli_kind_t kind;
     const char *metavar;
@@ -37,6 +41,9 @@ typedef struct cli_type {
     const char *const *words; /* ended by NULL */
     size_t room;
     size_t count_offset;
+    /* Reads an item, to this place of the program's array. */
+    error_t (*read)(const struct cli_parser *parser, const char *item,
+                    size_t place);
 } cli_type_t;
 
 /* clang-format off */
@@ -53,6 +60,15 @@ typedef struct cli_type {
 #define CLI_SIZES(multiple_, min_, max_, room_, count_offset_)                 \
     {.kind = CLI_KIND_SIZE, .metavar = "LIST", .min = (min_), .max = (max_),   \
      .multiple = (multiple_), .room = (room_), .count_offset = (count_offset_)}
+#define CLI_COUNTS(min_, max_, room_, count_offset_)                           \
+    {.kind = CLI_KIND_COUNT, .metavar = "LIST", .min = (min_), .max = (max_),  \
+     .room = (room_), .count_offset = (count_offset_)}
+#define CLI_REALS(low_, high_, room_, count_offset_)                           \
+    {.kind = CLI_KIND_REAL, .metavar = "LIST", .low = (low_), .high = (high_), \
+     .room = (room_), .count_offset = (count_offset_)}
+#define CLI_ITEMS(read_, room_, count_offset_)                                 \
+    {.kind = CLI_KIND_ITEMS, .metavar = "LIST", .read = (read_),               \
+     .room = (room_), .count_offset = (count_offset_)}
 #define CLI_REAL(metavar_, low_, high_)                                        \
     {.kind = CLI_KIND_REAL, .metavar = (metavar_), .low = (low_),              \
      .high = (high_)}
@@ -133,13 +149,6 @@ bool cli_is_given(const cli_parser_t *parser, const char *name);
 error_t cli_read(const cli_parser_t *parser, const char *option,
                  const cli_type_t *type, const char *text, void *out,
                  size_t *count_out);
-
-/* Reads each item of a comma-separated list by `read`, with its place. An item
-   may be in the list once, and at most `room` of them. */
-error_t cli_read_list(const cli_parser_t *parser, const char *option,
-                      const char *list, size_t room, size_t *count_out,
-                      error_t (*read)(const cli_parser_t *parser,
-                                      const char *item, size_t place));
 
 /* Prints an error with the usage; returns EINVAL. */
 error_t cli_refuse(const cli_parser_t *parser, const char *format, ...)

@@ -145,24 +145,16 @@ typedef struct axis {
     cli_type_t type;
 } axis_t;
 
-#define AXIS_COUNT(min_)                                                       \
-    {                                                                          \
-        .kind = CLI_KIND_COUNT, .min = (min_), .max = MAX_RANKS,               \
-        .room = SIM_MAX_VALUES                                                 \
-    }
-
 static const axis_t axes[] = {
     [SIM_AXIS_NONE] = {0, "", CLI_HEADING},
-    [SIM_AXIS_RANKS] = {ALL, "ranks", AXIS_COUNT(1)},
+    [SIM_AXIS_RANKS] = {ALL, "ranks",
+                        CLI_COUNTS(1, MAX_RANKS, SIM_MAX_VALUES, 0)},
     [SIM_AXIS_BYTES] = {WITH_DATA, "bytes",
                         CLI_SIZES(8, 8, MAX_BYTES, SIM_MAX_VALUES, 0)},
-    [SIM_AXIS_DENSITY] = {SIM_SPARSE,
-                          "density",
-                          {.kind = CLI_KIND_REAL,
-                           .low = 1e-9,
-                           .high = 1,
-                           .room = SIM_MAX_VALUES}},
-    [SIM_AXIS_TEAMS] = {SIM_SPARSE, "teams", AXIS_COUNT(0)},
+    [SIM_AXIS_DENSITY] = {SIM_SPARSE, "density",
+                          CLI_REALS(1e-9, 1, SIM_MAX_VALUES, 0)},
+    [SIM_AXIS_TEAMS] = {SIM_SPARSE, "teams",
+                        CLI_COUNTS(0, MAX_RANKS, SIM_MAX_VALUES, 0)},
 };
 enum { AXES = sizeof(axes) / sizeof(axes[0]) };
 

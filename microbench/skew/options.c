@@ -89,30 +89,6 @@ double skew_limit_us(skew_choice_t choice, int ranks, double skew_us)
 
 #define AT(member) offsetof(skew_options_t, member)
 
-static const cli_option_t options[] = {
-    {CLI_ANY, "systems", 's', AT(systems), CLI_TEXT("LIST"),
-     "mpi,mpi-nb,full,solo,majority",
-     "Systems to compare: mpi, mpi-nb, full, solo, majority, quorum:Q (an "
-     "iteration begins with the Q-th arrival), any:M (with the first of M "
-     "elected ranks), all:M (with the last of them)"},
-    {CLI_ANY, "bytes", 'b', AT(bytes),
-     CLI_SIZES(8, 8, MAX_BYTES, SKEW_MAX_SIZES, AT(size_count)),
-     "64,4096,65536", "Message sizes"},
-    {CLI_ANY, "skew-ms", 'k', AT(skew_ms), CLI_REAL("MS", 0, 10000), "1",
-     "Milliseconds between the arrivals of neighbours"},
-    {CLI_ANY, "iterations", 'i', AT(iterations), CLI_COUNT(1, MAX_ITERATIONS),
-     "64", "Measured iterations of each system"},
-    {CLI_ANY, "warmup", 'w', AT(warmup), CLI_COUNT(0, MAX_ITERATIONS), "8",
-     "Iterations before the measured ones"},
-    {CLI_ANY, "seed", 0, AT(seed), CLI_COUNT(0, UINT64_MAX), NULL,
-     "Seed of elections, contributions and turns; by default BATON_SEED, else "
-     "1"},
-    {CLI_ANY, "csv", 0, AT(csv), CLI_FILE, NULL, "Write the results as CSV"},
-    {CLI_ANY, "json", 0, AT(json), CLI_FILE, NULL, "Write the results as JSON"},
-    {CLI_ANY, "plot", 0, AT(plot), CLI_PLOT, NULL,
-     "Draw the mean latencies, which needs gnuplot"},
-};
-
 /* Reads "solo" or "quorum:16". */
 static error_t read_system(const cli_parser_t *parser, const char *text,
                            size_t place)
@@ -147,12 +123,30 @@ static error_t read_system(const cli_parser_t *parser, const char *text,
     return 0;
 }
 
-static error_t read_systems(cli_parser_t *parser)
-{
-    skew_options_t *values = parser->values;
-    return cli_read_list(parser, "--systems", values->systems, SKEW_MAX_SYSTEMS,
-                         &values->system_count, read_system);
-}
+static const cli_option_t options[] = {
+    {CLI_ANY, "systems", 's', AT(choices),
+     CLI_ITEMS(read_system, SKEW_MAX_SYSTEMS, AT(system_count)),
+     "mpi,mpi-nb,full,solo,majority",
+     "Systems to compare: mpi, mpi-nb, full, solo, majority, quorum:Q (an "
+     "iteration begins with the Q-th arrival), any:M (with the first of M "
+     "elected ranks), all:M (with the last of them)"},
+    {CLI_ANY, "bytes", 'b', AT(bytes),
+     CLI_SIZES(8, 8, MAX_BYTES, SKEW_MAX_SIZES, AT(size_count)),
+     "64,4096,65536", "Message sizes"},
+    {CLI_ANY, "skew-ms", 'k', AT(skew_ms), CLI_REAL("MS", 0, 10000), "1",
+     "Milliseconds between the arrivals of neighbours"},
+    {CLI_ANY, "iterations", 'i', AT(iterations), CLI_COUNT(1, MAX_ITERATIONS),
+     "64", "Measured iterations of each system"},
+    {CLI_ANY, "warmup", 'w', AT(warmup), CLI_COUNT(0, MAX_ITERATIONS), "8",
+     "Iterations before the measured ones"},
+    {CLI_ANY, "seed", 0, AT(seed), CLI_COUNT(0, UINT64_MAX), NULL,
+     "Seed of elections, contributions and turns; by default BATON_SEED, else "
+     "1"},
+    {CLI_ANY, "csv", 0, AT(csv), CLI_FILE, NULL, "Write the results as CSV"},
+    {CLI_ANY, "json", 0, AT(json), CLI_FILE, NULL, "Write the results as JSON"},
+    {CLI_ANY, "plot", 0, AT(plot), CLI_PLOT, NULL,
+     "Draw the mean latencies, which needs gnuplot"},
+};
 
 cli_verdict_t skew_options_parse(int argc, char **argv, int ranks, bool speak,
                                  skew_options_t *out)
@@ -162,7 +156,6 @@ cli_verdict_t skew_options_parse(int argc, char **argv, int ranks, bool speak,
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
         .command = CLI_ANY,
-        .resolve = read_systems,
     };
     *out = (skew_options_t){.ranks = ranks, .seed = cli_default_seed()};
     return cli_parse(&program, argc, argv, speak, out);

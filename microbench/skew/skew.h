@@ -44,7 +44,6 @@ double skew_limit_us(skew_choice_t choice, int ranks, double skew_us);
 
 typedef struct skew_options {
     int ranks;                               /* that are measured, P */
-    const char *systems;                     /* as given */
     skew_choice_t choices[SKEW_MAX_SYSTEMS]; /* each at most once */
     size_t system_count;
     uint64_t bytes[SKEW_MAX_SIZES]; /* multiples of 8 */
