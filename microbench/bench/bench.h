@@ -100,7 +100,7 @@ typedef struct bench_options {
     size_t team_count;
     size_t memory; /* bench_memory_t */
     bool in_place;
-    const char *csv, *json, *plot; /* file names, or NULL */
+    table_files_t files;
 } bench_options_t;
 
 /* "allreduce", "bcast", ...: as the command, and in files. */

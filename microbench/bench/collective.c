@@ -1,6 +1,5 @@
 /* baton-bench allreduce, bcast, ...: ways to a collective, over sizes. */
 #include "bench/bench.h"
-#include "common/plot.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -130,8 +129,7 @@ static const table_column_t columns[COLUMNS] = {
     {"p90_us", "p90", TABLE_FIXED, 10, 2},
 };
 
-static void add_size(bench_run_t *run, double bytes, const stats_t *stats,
-                     plot_t *plot)
+static void add_size(bench_run_t *run, double bytes, const stats_t *stats)
 {
     const bench_options_t *options = &run->options;
     double mpi_us = NAN; /* of the fastest of MPI's */
@@ -151,30 +149,32 @@ static void add_size(bench_run_t *run, double bytes, const stats_t *stats,
             table_number(stats[i].p10),
             table_number(stats[i].p90)};
         table_row(&run->table, cells);
-        plot_add(plot, options->systems[i].name, bytes, stats[i].median);
+        plot_add(&run->table.plot, options->systems[i].name, bytes,
+                 stats[i].median);
     }
 }
 
 static bool run_collective(bench_run_t *run)
 {
-    static plot_t plot = {.x_label = "bytes", .log_base = 2, .x_bytes = true};
-    char title[80];
+    plot_t *plot = &run->table.plot;
     stats_t stats[BENCH_MAX_SYSTEMS];
     const bench_options_t *options = &run->options;
     if (bench_keep_able(run) == 0) {
         return true;
     }
+    plot->x_label = "bytes";
+    plot->log_base = 2;
+    plot->x_bytes = true;
+    (void)snprintf(plot->title, sizeof(plot->title), "%s of %d ranks",
+                   bench_collective_name(options->collective),
+                   run->harness.size);
     for (size_t size = 0; size < options->size_count; size++) {
         uint64_t bytes = measure_size(run, options->bytes[size], stats);
         if (run->speak) {
-            add_size(run, (double)bytes, stats, &plot);
+            add_size(run, (double)bytes, stats);
         }
     }
-    plot.name = options->plot;
-    (void)snprintf(title, sizeof(title), "%s of %d ranks",
-                   bench_collective_name(options->collective),
-                   run->harness.size);
-    return !run->speak || plot_draw(&plot, title);
+    return true;
 }
 
 const bench_t bench_collective = {

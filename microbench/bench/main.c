@@ -1,6 +1,5 @@
 /* baton-bench: the costs of Baton, part by part. See `baton-bench --help`. */
 #include "bench/bench.h"
-#include "common/plot.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -17,16 +16,6 @@ static const bench_t *find(bench_command_t command)
         i++;
     }
     return benches[i];
-}
-
-/* Rank 0 opens the files before the measurement, so that a bad path fails at
-   once. */
-static bool open_files(bench_run_t *run, const bench_t *bench)
-{
-    const bench_options_t *options = &run->options;
-    return plot_check(options->plot) &&
-           table_open(&run->table, bench->columns, bench->column_count,
-                      options->csv, options->json);
 }
 
 static bool measure(bench_run_t *run, const bench_t *bench, const char *name)
@@ -66,12 +55,14 @@ static int run_bench(bench_run_t *run, bench_command_t command,
             return NO_GPU;
         }
     }
-    if (!harness_agree(!run->speak || open_files(run, bench))) {
+    if (!harness_agree(!run->speak ||
+                       table_open(&run->table, bench->columns,
+                                  bench->column_count, &run->options.files))) {
         return EXIT_FAILURE;
     }
     bool passed = measure(run, bench, name);
     if (run->speak) {
-        passed &= table_close(&run->table);
+        passed = table_close(&run->table, passed);
     }
     return harness_agree(passed) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -215,9 +215,10 @@ static const cli_option_t options[] = {
      "Repetitions of each measurement"},
     {BENCH_ENGINE, "epochs", 'e', AT(epochs), CLI_COUNT(1, 1000000000),
      "100000", "Number of epochs over which memory must not grow"},
-    {ALL, "csv", 0, AT(csv), CLI_FILE, NULL, "Write the results as CSV"},
-    {ALL, "json", 0, AT(json), CLI_FILE, NULL, "Write the results as JSON"},
-    {BENCH_COLLECTIVE, "plot", 0, AT(plot), CLI_PLOT, NULL,
+    {ALL, "csv", 0, AT(files.csv), CLI_FILE, NULL, "Write the results as CSV"},
+    {ALL, "json", 0, AT(files.json), CLI_FILE, NULL,
+     "Write the results as JSON"},
+    {BENCH_COLLECTIVE, "plot", 0, AT(files.plot), CLI_PLOT, NULL,
      "Draw the times over the sizes, which needs gnuplot"},
 };
 
@@ -241,9 +242,9 @@ static error_t resolve_systems(cli_parser_t *parser)
     bench_options_t *opts = parser->values;
     bool overlap = parser->program->command == BENCH_OVERLAP;
     if (opts->collective == BATON_COLLECTIVE_BARRIER) {
-        if (cli_is_given(parser, "bytes") || opts->plot != NULL) {
+        if (cli_is_given(parser, "bytes") || opts->files.plot != NULL) {
             return cli_refuse(parser, "--%s: a barrier has no size",
-                              opts->plot != NULL ? "plot" : "bytes");
+                              opts->files.plot != NULL ? "plot" : "bytes");
         }
         opts->bytes[0] = 0;
         opts->size_count = 1;

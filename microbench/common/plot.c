@@ -5,19 +5,17 @@
 #include "common/cli.h"
 #include "common/table.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-extern char **environ;
 
 #define CLUSTER 0.86
 
 /* The most values along the axis that get a label. */
 enum { MAX_LABELS = 24 };
+
+/* The shell's exit status where a command is not found. */
+enum { NOT_FOUND = 127 };
 
 /* Colours that all kinds of colour vision can tell apart. */
 static const char *color_of(size_t series)
@@ -105,20 +103,31 @@ static void write_x(FILE *script, const plot_t *plot)
     (void)fputs(")\n", script);
 }
 
-static void write_script(FILE *script, const plot_t *plot, const char *title)
+/* gnuplot has a quote twice inside of single quotes. */
+static void write_output(FILE *script, const char *name)
+{
+    (void)fputs("set output '", script);
+    for (; *name != '\0'; name++) {
+        (void)fprintf(script, *name == '\'' ? "''" : "%c", *name);
+    }
+    (void)fputs("'\n", script);
+}
+
+static void write_script(FILE *script, const plot_t *plot)
 {
     size_t bars = plot->log_base > 0 ? 0 : plot->x_count * plot->series_count;
     bool png = strcmp(strrchr(plot->name, '.'), ".png") == 0;
     (void)fprintf(script, "set terminal %s size %zu,560 font 'sans,13'%s\n",
                   png ? "pngcairo" : "svg", bars > 12 ? 300 + bars * 48 : 900,
                   png ? "" : " background '#ffffff'");
+    write_output(script, plot->name);
     (void)fprintf(script,
                   "set title '%s' noenhanced\nset ylabel 'microseconds'\n"
                   "set logscale y\nset grid lt 1 lc rgb '#d9d9d9'\n"
                   "set border 3\nset xtics nomirror\nset ytics nomirror\n"
                   "set key outside top center horizontal noenhanced Left "
                   "reverse samplen 1.5\n",
-                  title);
+                  plot->title);
     write_x(script, plot);
     for (size_t i = 0; i < plot->series_count; i++) {
         write_data(script, plot, i);
@@ -143,59 +152,32 @@ static void write_script(FILE *script, const plot_t *plot, const char *title)
 
 /* ---- gnuplot's process ------------------------------------------------ */
 
-/* Starts gnuplot with these as its standard streams. */
-static int spawn_gnuplot(int script, int output, pid_t *pid_out)
+/* Has gnuplot run the script of a plot; without one, finds out whether it can
+   be run. */
+static bool run_gnuplot(const char *name, const plot_t *plot)
 {
-    posix_spawn_file_actions_t actions;
-    char *argv[] = {"gnuplot", NULL};
-    int error = posix_spawn_file_actions_init(&actions);
-    if (error != 0) {
-        return error;
+    FILE *script = popen("exec gnuplot", "we");
+    if (script == NULL) {
+        return output_fail("can't plot to", name, errno);
     }
-    error = posix_spawn_file_actions_adddup2(&actions, script, STDIN_FILENO);
-    if (error == 0) {
-        error =
-            posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+    if (plot != NULL) {
+        write_script(script, plot);
     }
-    if (error == 0) {
-        error = posix_spawnp(pid_out, "gnuplot", &actions, NULL, argv, environ);
+    int status = pclose(script);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_FOUND) {
+        return output_fail("--plot needs gnuplot (Debian: apt-get install "
+                           "gnuplot-nox) for",
+                           name, 0);
     }
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return error;
-}
-
-/* Runs a script to its end; an empty one finds out whether that can be done. */
-static bool run_gnuplot(const char *name, int script)
-{
-    int output = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (output < 0) {
-        return output_fail("can't write", name, errno);
-    }
-    pid_t pid = 0;
-    int status = 0;
-    int error = spawn_gnuplot(script, output, &pid);
-    (void)close(output);
-    if (error != 0) {
-        return output_fail(error != ENOENT
-                               ? "can't plot to"
-                               : "--plot needs gnuplot (Debian: apt-get "
-                                 "install gnuplot-nox) for",
-                           name, error);
-    }
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    return (WIFEXITED(status) && WEXITSTATUS(status) == 0) ||
-           output_fail("gnuplot failed to draw", name, 0);
+    return status == 0 || output_fail("gnuplot failed to draw", name, 0);
 }
 
 bool plot_check(const char *name)
 {
-    int script = name == NULL ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC);
-    bool passed = name == NULL || run_gnuplot(name, script);
-    if (script >= 0) {
-        (void)close(script);
-    }
-    return passed;
+    FILE *file = NULL;
+    return name == NULL ||
+           (output_open(name, &file) && output_close(file, name) &&
+            run_gnuplot(name, NULL));
 }
 
 void plot_add(plot_t *plot, const char *series, double x, double us)
@@ -218,18 +200,7 @@ void plot_add(plot_t *plot, const char *series, double x, double us)
     }
 }
 
-bool plot_draw(const plot_t *plot, const char *title)
+bool plot_draw(const plot_t *plot)
 {
-    if (plot->name == NULL) {
-        return true;
-    }
-    FILE *script = tmpfile();
-    if (script == NULL) {
-        return output_fail("can't write a script for", plot->name, errno);
-    }
-    write_script(script, plot, title);
-    rewind(script);
-    bool drawn = run_gnuplot(plot->name, fileno(script));
-    (void)fclose(script);
-    return drawn;
+    return plot->name == NULL || run_gnuplot(plot->name, plot);
 }

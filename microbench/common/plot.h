@@ -11,6 +11,7 @@ enum { PLOT_MAX_X = 64, PLOT_MAX_SERIES = 24, PLOT_TEXT_BYTES = 48 };
 /* The caller sets what is above the line, and adds points. */
 typedef struct plot {
     const char *name; /* of the file, or NULL: nothing is drawn */
+    char title[256];
     const char *x_label;
     int log_base; /* of the x axis; 0: bars side by side at each x */
     bool x_bytes; /* x are written as 4K, 1M */
@@ -29,6 +30,6 @@ bool plot_check(const char *name);
 void plot_add(plot_t *plot, const char *series, double x, double us);
 
 /* Draws, once each series has a value at each x. Both print why they failed. */
-bool plot_draw(const plot_t *plot, const char *title);
+bool plot_draw(const plot_t *plot);
 
 #endif

@@ -29,22 +29,14 @@ bool output_close(FILE *file, const char *name)
 }
 
 bool table_open(table_t *table, const table_column_t *columns,
-                size_t column_count, const char *csv, const char *json)
+                size_t column_count, const table_files_t *files)
 {
-    *table = (table_t){
-        .columns = columns,
-        .column_count = column_count,
-        .csv_name = csv,
-        .json_name = json,
-    };
-    if (!output_open(csv, &table->csv)) {
-        return false;
-    }
-    if (!output_open(json, &table->json)) {
-        (void)output_close(table->csv, csv);
-        return false;
-    }
-    return true;
+    table->columns = columns;
+    table->column_count = column_count;
+    table->files = *files;
+    table->plot.name = files->plot;
+    return plot_check(files->plot) && output_open(files->csv, &table->csv) &&
+           output_open(files->json, &table->json);
 }
 
 /* ---- the screen ------------------------------------------------------- */
@@ -154,12 +146,12 @@ void table_row(table_t *table, const table_cell_t *cells)
     table->rows++;
 }
 
-bool table_close(table_t *table)
+bool table_close(table_t *table, bool passed)
 {
     if (table->json != NULL) {
         (void)fputs(table->rows == 0 ? "[]\n" : "\n]\n", table->json);
     }
-    bool written = output_close(table->csv, table->csv_name);
-    written &= output_close(table->json, table->json_name);
-    return written;
+    bool written = output_close(table->csv, table->files.csv);
+    written &= output_close(table->json, table->files.json);
+    return passed && plot_draw(&table->plot) && written;
 }

@@ -1,10 +1,11 @@
 /* Files of results, which are opened before anything is measured, so that a bad
    path is reported at once and not after minutes; and a table of results, each
    row of which is printed, and written to a CSV and a JSON file if they are
-   open. Failures are printed on standard error. */
+   open, with the plot of it. Failures are printed on standard error. */
 #ifndef MICROBENCH_TABLE_H
 #define MICROBENCH_TABLE_H
 
+#include "common/plot.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -40,17 +41,23 @@ typedef struct table_cell {
     double number;
 } table_cell_t;
 
+/* The names of its files, each of which may be NULL. */
+typedef struct table_files {
+    const char *csv, *json, *plot;
+} table_files_t;
+
 typedef struct table {
     const table_column_t *columns;
     size_t column_count;
     size_t rows;
-    const char *csv_name, *json_name;
+    table_files_t files;
     FILE *csv, *json;
+    plot_t plot; /* the caller sets what is above its line, and adds points */
 } table_t;
 
-/* Opens the files, whose names may be NULL. */
+/* Opens the files. */
 bool table_open(table_t *table, const table_column_t *columns,
-                size_t column_count, const char *csv, const char *json);
+                size_t column_count, const table_files_t *files);
 
 /* Prints the headings. */
 void table_heading(const table_t *table);
@@ -58,8 +65,9 @@ void table_heading(const table_t *table);
 /* Prints and writes a row of `column_count` cells. */
 void table_row(table_t *table, const table_cell_t *cells);
 
-/* Closes the files. */
-bool table_close(table_t *table);
+/* Closes the files, and draws the plot if `passed`. Returns false if any of
+   it did not. */
+bool table_close(table_t *table, bool passed);
 
 static inline table_cell_t table_text(const char *text)
 {

@@ -127,9 +127,9 @@ static const cli_option_t table[] = {
      "Simulate each value of an axis: ranks=2..1024, which doubles, or "
      "bytes=64,4K,1M; of sparse all-reduces density=0.001,0.01 or "
      "teams=1,2,7,14"},
-    {ALL, "csv", 0, AT(csv), CLI_FILE, NULL, "Write the table as CSV"},
-    {ALL, "json", 0, AT(json), CLI_FILE, NULL, "Write the table as JSON"},
-    {ALL, "plot", 0, AT(plot), CLI_PLOT, NULL,
+    {ALL, "csv", 0, AT(files.csv), CLI_FILE, NULL, "Write the table as CSV"},
+    {ALL, "json", 0, AT(files.json), CLI_FILE, NULL, "Write the table as JSON"},
+    {ALL, "plot", 0, AT(files.plot), CLI_PLOT, NULL,
      "Draw the sweep, or without one sparse algorithms side by side; needs "
      "gnuplot"},
     {ALL, "trace", 0, AT(trace), CLI_FILE, NULL,
@@ -262,7 +262,7 @@ static error_t resolve_files(const cli_parser_t *parser,
         return cli_refuse(parser, "--trace: shows one message at a time in "
                                   "each port, so not --multi-ported");
     }
-    if (opts->plot != NULL && opts->axis == SIM_AXIS_NONE &&
+    if (opts->files.plot != NULL && opts->axis == SIM_AXIS_NONE &&
         opts->command != SIM_SPARSE) {
         return cli_refuse(parser, "--plot: needs --sweep");
     }

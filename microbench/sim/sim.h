@@ -90,8 +90,8 @@ typedef struct sim_options {
     double values[SIM_MAX_VALUES]; /* along the axis */
     size_t value_count;
 
-    const char *csv, *json, *plot; /* file names, or NULL */
-    const char *trace;
+    table_files_t files;
+    const char *trace; /* file name, or NULL */
 } sim_options_t;
 
 /* Fills in the library's names. To be called first. */

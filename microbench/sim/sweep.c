@@ -1,6 +1,5 @@
 /* A simulation for each value of the sweep and for each variant: a row of the
    table for each, and the plot. */
-#include "common/plot.h"
 #include "sim/sim.h"
 #include <inttypes.h>
 #include <math.h>
@@ -196,19 +195,23 @@ static void describe(const sim_options_t *options, char *text,
     }
 }
 
-static bool draw(const sim_command_t *command, const sim_options_t *options,
-                 const plot_t *plot)
+static void set_plot(const sim_command_t *command, const sim_options_t *options,
+                     plot_t *plot)
 {
     char fixed[128];
-    char title[256];
     describe(options, fixed, sizeof(fixed));
-    (void)snprintf(title, sizeof(title), "Simulated %s%s, %g us, %g Gbit/s: %s",
-                   command->name, fixed, options->model.link.alpha_us,
-                   options->gbit,
+    (void)snprintf(plot->title, sizeof(plot->title),
+                   "Simulated %s%s, %g us, %g Gbit/s: %s", command->name, fixed,
+                   options->model.link.alpha_us, options->gbit,
                    (options->command & PARTIALS) != 0 ? "mean latency"
                    : options->command == SIM_SPARSE   ? "time of a step"
                                                       : "time of an epoch");
-    return plot_draw(plot, title);
+    plot->x_label =
+        options->axis == SIM_AXIS_NONE ? "ranks" : sim_axis_name(options->axis);
+    plot->log_base = options->axis == SIM_AXIS_NONE      ? 0
+                     : options->axis == SIM_AXIS_DENSITY ? 10
+                                                         : 2;
+    plot->x_bytes = options->axis == SIM_AXIS_BYTES;
 }
 
 /* ---- the sweep ---------------------------------------------------------- */
@@ -219,38 +222,9 @@ typedef struct sweep {
     const sim_options_t *options;
     table_column_t columns[COLUMNS];
     table_t table;
-    plot_t plot;
     FILE *trace;
     sim_result_t results[SIM_MAX_VARIANTS]; /* of the value that runs */
 } sweep_t;
-
-static bool open_files(sweep_t *sweep)
-{
-    const sim_options_t *options = sweep->options;
-    set_columns(options, sweep->columns);
-    sweep->plot = (plot_t){
-        .name = options->plot,
-        .x_label = options->axis == SIM_AXIS_NONE
-                       ? "ranks"
-                       : sim_axis_name(options->axis),
-        .log_base = options->axis == SIM_AXIS_NONE      ? 0
-                    : options->axis == SIM_AXIS_DENSITY ? 10
-                                                        : 2,
-        .x_bytes = options->axis == SIM_AXIS_BYTES,
-    };
-    return plot_check(options->plot) &&
-           table_open(&sweep->table, sweep->columns, COLUMNS, options->csv,
-                      options->json) &&
-           output_open(options->trace, &sweep->trace);
-}
-
-static bool close_files(sweep_t *sweep, bool passed)
-{
-    passed = passed && draw(sweep->command, sweep->options, &sweep->plot);
-    passed &= table_close(&sweep->table);
-    passed &= output_close(sweep->trace, sweep->options->trace);
-    return passed;
-}
 
 static bool run_case(sweep_t *sweep, sim_case_t *c, double x, size_t place)
 {
@@ -263,7 +237,7 @@ static bool run_case(sweep_t *sweep, sim_case_t *c, double x, size_t place)
                   sweep->command->run(c, result);
     if (passed) {
         fill_row(c, sweep->results, place, &sweep->table);
-        plot_add(&sweep->plot, c->name, x,
+        plot_add(&sweep->table.plot, c->name, x,
                  (options->command & PARTIALS) != 0 ? result->latency_us
                                                     : result->mean_us);
     }
@@ -318,7 +292,10 @@ static int sweep_all(const sim_command_t *command, const sim_options_t *options)
     static sweep_t sweep; /* too large for a stack */
     sweep.command = command;
     sweep.options = options;
-    if (!open_files(&sweep)) {
+    set_columns(options, sweep.columns);
+    set_plot(command, options, &sweep.table.plot);
+    if (!table_open(&sweep.table, sweep.columns, COLUMNS, &options->files) ||
+        !output_open(options->trace, &sweep.trace)) {
         return EXIT_FAILURE;
     }
     sim_options_print(options, command->name);
@@ -327,7 +304,8 @@ static int sweep_all(const sim_command_t *command, const sim_options_t *options)
     for (size_t i = 0; passed && i < options->value_count; i++) {
         passed = run_value(&sweep, options->values[i]);
     }
-    passed = close_files(&sweep, passed);
+    passed = table_close(&sweep.table, passed);
+    passed &= output_close(sweep.trace, options->trace);
     return passed ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

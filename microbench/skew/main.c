@@ -1,8 +1,6 @@
 /* baton-skew: the latency of all-reduce when ranks arrive one after another.
    See `baton-skew --help`, run.c for how it measures, and account.h
    for how every result is checked. */
-#include "common/plot.h"
-#include "common/table.h"
 #include "skew/skew.h"
 #include <inttypes.h>
 #include <math.h>
@@ -32,11 +30,6 @@ static const table_column_t columns[] = {
 };
 enum { COLUMN_COUNT = sizeof(columns) / sizeof(columns[0]) };
 
-typedef struct report {
-    table_t table;
-    plot_t plot; /* a cluster of bars for each size */
-} report_t;
-
 static void print_heading(const skew_options_t *options)
 {
     (void)printf(
@@ -64,7 +57,7 @@ static double over_limit(const skew_result_t *result)
                : result->robust_us / result->limit_us;
 }
 
-static void add_row(const skew_options_t *options, report_t *report,
+static void add_row(const skew_options_t *options, table_t *table,
                     const skew_result_t *result)
 {
     char range[32];
@@ -90,20 +83,20 @@ static void add_row(const skew_options_t *options, report_t *report,
         table_number(result->active_max),
         table_number(result->steal_share),
     };
-    table_row(&report->table, cells);
-    plot_add(&report->plot, name, (double)result->bytes, result->mean_us);
+    table_row(table, cells);
+    plot_add(&table->plot, name, (double)result->bytes, result->mean_us);
 }
 
 /* Prints one size's results, [system_count], and writes them to the files. */
-static void print_table(const skew_options_t *options, report_t *report,
+static void print_table(const skew_options_t *options, table_t *table,
                         const skew_result_t *results)
 {
     char size[16];
     (void)printf("\n%s bytes\n",
                  cli_format_bytes(results->bytes, size, sizeof(size)));
-    table_heading(&report->table);
+    table_heading(table);
     for (size_t i = 0; i < options->system_count; i++) {
-        add_row(options, report, &results[i]);
+        add_row(options, table, &results[i]);
     }
     double percent = results->steal_share * 100;
     (void)printf("%.1f %% of the processors' time was taken by the machine's "
@@ -124,7 +117,7 @@ static void print_table(const skew_options_t *options, report_t *report,
 /* ---- the command ------------------------------------------------------- */
 
 static bool measure(const harness_t *harness, const skew_options_t *options,
-                    report_t *report)
+                    table_t *table)
 {
     skew_result_t results[SKEW_MAX_SYSTEMS];
     if (harness->rank == 0) {
@@ -135,7 +128,7 @@ static bool measure(const harness_t *harness, const skew_options_t *options,
             return false;
         }
         if (harness->rank == 0) {
-            print_table(options, report, results);
+            print_table(options, table, results);
         }
     }
     return true;
@@ -143,28 +136,21 @@ static bool measure(const harness_t *harness, const skew_options_t *options,
 
 static bool measure_and_report(const skew_options_t *options, bool speak)
 {
-    static report_t report = {.plot = {.x_label = "bytes", .x_bytes = true}};
-    char title[160];
-    report.plot.name = options->plot;
-    if (!harness_agree(!speak ||
-                       (plot_check(options->plot) &&
-                        table_open(&report.table, columns, COLUMN_COUNT,
-                                   options->csv, options->json)))) {
+    /* The plot has a cluster of bars for each size. */
+    static table_t table = {.plot = {.x_label = "bytes", .x_bytes = true}};
+    (void)snprintf(table.plot.title, sizeof(table.plot.title),
+                   "All-reduce of %d ranks that arrive %g ms apart: mean "
+                   "latency of %" PRIu64 " iterations",
+                   options->ranks, options->skew_ms, options->iterations);
+    if (!harness_agree(!speak || table_open(&table, columns, COLUMN_COUNT,
+                                            &options->files))) {
         return false;
     }
     harness_t harness;
     harness_open(&harness, NULL);
-    bool passed = measure(&harness, options, &report);
+    bool passed = measure(&harness, options, &table);
     harness_close(&harness);
-    (void)snprintf(title, sizeof(title),
-                   "All-reduce of %d ranks that arrive %g ms apart: mean "
-                   "latency of %" PRIu64 " iterations",
-                   options->ranks, options->skew_ms, options->iterations);
-    if (speak) {
-        bool written = table_close(&report.table);
-        passed = passed && plot_draw(&report.plot, title) && written;
-    }
-    return harness_agree(passed);
+    return harness_agree(speak ? table_close(&table, passed) : passed);
 }
 
 int main(int argc, char **argv)

@@ -142,9 +142,11 @@ static const cli_option_t options[] = {
     {CLI_ANY, "seed", 0, AT(seed), CLI_COUNT(0, UINT64_MAX), NULL,
      "Seed of elections, contributions and turns; by default BATON_SEED, else "
      "1"},
-    {CLI_ANY, "csv", 0, AT(csv), CLI_FILE, NULL, "Write the results as CSV"},
-    {CLI_ANY, "json", 0, AT(json), CLI_FILE, NULL, "Write the results as JSON"},
-    {CLI_ANY, "plot", 0, AT(plot), CLI_PLOT, NULL,
+    {CLI_ANY, "csv", 0, AT(files.csv), CLI_FILE, NULL,
+     "Write the results as CSV"},
+    {CLI_ANY, "json", 0, AT(files.json), CLI_FILE, NULL,
+     "Write the results as JSON"},
+    {CLI_ANY, "plot", 0, AT(files.plot), CLI_PLOT, NULL,
      "Draw the mean latencies, which needs gnuplot"},
 };
 

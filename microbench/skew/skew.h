@@ -5,6 +5,7 @@
 
 #include "common/cli.h"
 #include "common/harness.h"
+#include "common/table.h"
 
 /* The systems to compare: suffix of the enumerator, name on the command line,
    mode if it is Baton's. The last three take a number of ranks, as in
@@ -52,9 +53,7 @@ typedef struct skew_options {
     uint64_t iterations;
     uint64_t warmup;
     uint64_t seed;
-    const char *csv; /* file names, or NULL */
-    const char *json;
-    const char *plot; /* ends in .svg or .png */
+    table_files_t files;
 } skew_options_t;
 
 /* Parses the command line for a job of so many ranks. `speak` is true on rank 0
