@@ -36,10 +36,8 @@ void *baton__alloc(size_t count, size_t size)
     size_t bytes = count * size;
     /* aligned_alloc needs a multiple of the alignment; 0 bytes become some, so
        that the pointer is not NULL. */
-    size_t rounded = (bytes / ALIGNMENT + 1) * ALIGNMENT;
-    if (bytes != 0 && bytes % ALIGNMENT == 0) {
-        rounded = bytes;
-    }
+    size_t blocks = bytes / ALIGNMENT + (bytes % ALIGNMENT != 0 || bytes == 0);
+    size_t rounded = blocks * ALIGNMENT;
     void *memory = aligned_alloc(ALIGNMENT, rounded);
     if (memory != NULL) {
         memset(memory, 0, rounded);

@@ -50,34 +50,35 @@ const char *baton_error_message(void)
 }
 
 /* The arguments may point into last_message, when a caller wraps the message
-   that it got; so the new one is formatted in `message`. */
-static void format_list(char message[BATON__MESSAGE_BYTES], const char *format,
+   that it got; so the new one is formatted elsewhere. */
+static void set_message(baton_status_t status, bool logged, const char *format,
                         va_list values)
 {
-    baton__text_t text = {message, BATON__MESSAGE_BYTES, 0};
-    message[0] = '\0';
+    char message[BATON__MESSAGE_BYTES] = "";
+    baton__text_t text = {message, sizeof message, 0};
     baton__text_add_list(&text, format, values);
+    if (logged) {
+        baton__log(BATON_LOG_ERROR, "%s", message);
+    }
+    (void)baton__error_forward(status, message);
 }
 
 baton_status_t baton__error(baton_status_t status, const char *format, ...)
 {
-    char message[BATON__MESSAGE_BYTES];
     va_list values;
     va_start(values, format);
-    format_list(message, format, values);
+    set_message(status, true, format, values);
     va_end(values);
-    baton__log(BATON_LOG_ERROR, "%s", message);
-    return baton__error_forward(status, message);
+    return status;
 }
 
 baton_status_t baton_error_set(baton_status_t status, const char *format, ...)
 {
-    char message[BATON__MESSAGE_BYTES];
     va_list values;
     va_start(values, format);
-    format_list(message, format, values);
+    set_message(status, false, format, values);
     va_end(values);
-    return baton__error_forward(status, message);
+    return status;
 }
 
 baton_status_t baton__error_forward(baton_status_t status, const char *message)

@@ -3,16 +3,9 @@
 
 size_t baton_dtype_size(baton_dtype_t dtype)
 {
-    switch (dtype) {
-#define DTYPE_SIZE(NAME, name, bytes)                                          \
-    case BATON_##NAME:                                                         \
-        return bytes;
-        BATON_DTYPE_LIST(DTYPE_SIZE)
-#undef DTYPE_SIZE
-    case BATON_DTYPE_COUNT:
-        break;
-    }
-    return 0;
+#define DTYPE_SIZE(NAME, name, bytes) [BATON_##NAME] = (bytes),
+    static const unsigned char sizes[] = {BATON_DTYPE_LIST(DTYPE_SIZE)};
+    return (size_t)dtype < sizeof sizes ? sizes[dtype] : 0;
 }
 
 size_t baton_op_element_bytes(const baton_op_t *op, baton_dtype_t dtype)
@@ -22,14 +15,7 @@ size_t baton_op_element_bytes(const baton_op_t *op, baton_dtype_t dtype)
 
 const char *baton_dtype_name(baton_dtype_t dtype)
 {
-    switch (dtype) {
-#define DTYPE_NAME(NAME, name, bytes)                                          \
-    case BATON_##NAME:                                                         \
-        return #name;
-        BATON_DTYPE_LIST(DTYPE_NAME)
-#undef DTYPE_NAME
-    case BATON_DTYPE_COUNT:
-        break;
-    }
-    return "?";
+#define DTYPE_NAME(NAME, name, bytes) [BATON_##NAME] = #name,
+    static const char *const names[] = {BATON_DTYPE_LIST(DTYPE_NAME)};
+    return (size_t)dtype < BATON_DTYPE_COUNT ? names[dtype] : "?";
 }

@@ -45,22 +45,15 @@ static bool has_avx512(void)
 
 const baton__kernels_t *baton__kernels_of(baton__isa_t isa)
 {
-    switch (isa) {
-    case BATON__ISA_BASELINE:
-        return &baton__kernels_baseline;
 #if defined(BATON__X86_KERNELS)
-    case BATON__ISA_AVX2:
+    if (isa == BATON__ISA_AVX2) {
         return has_avx2() ? &baton__kernels_avx2 : NULL;
-    case BATON__ISA_AVX512:
-        return has_avx512() ? &baton__kernels_avx512 : NULL;
-#else
-    case BATON__ISA_AVX2:
-    case BATON__ISA_AVX512:
-#endif
-    case BATON__ISA_COUNT:
-        break;
     }
-    return NULL;
+    if (isa == BATON__ISA_AVX512) {
+        return has_avx512() ? &baton__kernels_avx512 : NULL;
+    }
+#endif
+    return isa == BATON__ISA_BASELINE ? &baton__kernels_baseline : NULL;
 }
 
 /* The best at or below `limit`; the baseline is always there. */
@@ -164,8 +157,7 @@ static void fill_identity(baton__op_kind_t kind, void *target, size_t count,
     assert(dtype < BATON_DTYPE_COUNT);
     uint64_t bits = identities[kind][dtype];
     size_t size = baton_dtype_size(dtype);
-    /* The first bytes of the element, in this processor's order. */
-    unsigned char element[sizeof bits];
+    /* The element, in this processor's order of bytes. */
     uint8_t bits8 = (uint8_t)bits;
     uint16_t bits16 = (uint16_t)bits;
     uint32_t bits32 = (uint32_t)bits;
@@ -173,9 +165,8 @@ static void fill_identity(baton__op_kind_t kind, void *target, size_t count,
                        : size == 2 ? (const void *)&bits16
                        : size == 4 ? (const void *)&bits32
                                    : (const void *)&bits;
-    memcpy(element, from, size);
     for (size_t i = 0; i < count; i++) {
-        memcpy((unsigned char *)target + i * size, element, size);
+        memcpy((unsigned char *)target + i * size, from, size);
     }
 }
 
