@@ -125,12 +125,11 @@ bool baton__epoch_has_memory(baton__stepper_t *stepper,
                              size_t bytes)
 {
     const baton__op_t *op = &schedule->ops[node];
-    const baton__kind_info_t *kind = &baton__kinds[op->kind];
     if (bytes == 0 || schedule->group->cost_only) {
         return true;
     }
     for (int i = 0; i < BATON__OPERANDS; i++) {
-        if (((kind->reads | kind->writes) >> i & 1) != 0 &&
+        if (baton__op_uses(op, i) &&
             schedule->addresses[op->buffer[i]] == NULL) {
             (void)baton__error(BATON_ERR_INVALID,
                                "no memory is bound to buffer %u, of which it "

@@ -51,45 +51,22 @@ static summary_t summarise(const baton_schedule_t *schedule, int peer)
         uint64_t size =
             baton__mix(baton__mix(op->message.tag + 1) ^ (uint64_t)op->bytes);
         bool varies = op->length != BATON__NO_LENGTH;
-        switch ((baton__kind_t)op->kind) {
-        case BATON__SEND:
+        if (op->kind == BATON__SEND) {
             sum.sends++;
             sum.send_sizes += size;
             sum.varying_sends += varies;
             sum.device_sends +=
                 op->bytes > 0 && baton__op_memory(op) == BATON_MEMORY_DEVICE;
-            break;
-        case BATON__RECV:
+        } else if (op->kind == BATON__RECV) {
             sum.receives++;
             sum.receive_sizes += size;
             sum.varying_receives += varies;
-            break;
-        case BATON__ACTIVATE:
-            sum.activates++;
-            break;
-        case BATON__ARMED_RECV:
-            sum.armed++;
-            break;
-        case BATON__REDUCE:
-        case BATON__COPY:
-        case BATON__CALL:
-        case BATON__ASYNC:
-        case BATON__DEVICE_CALL:
-        case BATON__NOP:
-        case BATON__ON_START:
-        case BATON__KIND_COUNT:
-            break;
+        } else {
+            sum.activates += op->kind == BATON__ACTIVATE;
+            sum.armed += op->kind == BATON__ARMED_RECV;
         }
     }
     return sum;
-}
-
-static hello_t hello_of(const baton_schedule_t *schedule, int peer)
-{
-    hello_t hello = {.summary = summarise(schedule, peer),
-                     .attempt = schedule->attempt};
-    (void)snprintf(hello.name, sizeof hello.name, "%s", schedule->name);
-    return hello;
 }
 
 /* Copies the content of a notice, which is then the transport's again; what is
@@ -123,8 +100,10 @@ static baton_status_t send_hello(const baton_schedule_t *schedule, int peer,
                                  baton__message_kind_t kind)
 {
     const baton_group_t *group = schedule->group;
-    const hello_t hello = hello_of(schedule, peer);
     const baton_header_t header = header_of(schedule, kind);
+    hello_t hello = {.summary = summarise(schedule, peer),
+                     .attempt = schedule->attempt};
+    (void)snprintf(hello.name, sizeof hello.name, "%s", schedule->name);
     return group->transport->notify(group->endpoint, peer, &header, &hello,
                                     sizeof hello);
 }
@@ -179,25 +158,25 @@ static bool send_refusals(baton__stepper_t *stepper, baton_group_t *group)
    error means that the peer is lost, which the transport reports. */
 static bool tell(baton_schedule_t *schedule, uint32_t index)
 {
+    static const struct {
+        uint8_t due;
+        baton__message_kind_t kind;
+    } all[] = {{BATON__TELL_HELLO, BATON__MESSAGE_HELLO},
+               {BATON__TELL_WELCOME, BATON__MESSAGE_WELCOME},
+               {BATON__TELL_FAILURE, BATON__MESSAGE_FAILURE}};
     uint8_t *due = &schedule->notices.due[index];
     int peer = (int)schedule->plan.peers[index];
-    if ((*due & BATON__TELL_HELLO) != 0) {
-        if (send_hello(schedule, peer, BATON__MESSAGE_HELLO) == BATON_AGAIN) {
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if ((*due & all[i].due) == 0) {
+            continue;
+        }
+        baton_status_t status = all[i].kind == BATON__MESSAGE_FAILURE
+                                    ? send_failure(schedule, peer)
+                                    : send_hello(schedule, peer, all[i].kind);
+        if (status == BATON_AGAIN) {
             return false;
         }
-        *due &= (uint8_t)~BATON__TELL_HELLO;
-    }
-    if ((*due & BATON__TELL_WELCOME) != 0) {
-        if (send_hello(schedule, peer, BATON__MESSAGE_WELCOME) == BATON_AGAIN) {
-            return false;
-        }
-        *due &= (uint8_t)~BATON__TELL_WELCOME;
-    }
-    if ((*due & BATON__TELL_FAILURE) != 0) {
-        if (send_failure(schedule, peer) == BATON_AGAIN) {
-            return false;
-        }
-        *due &= (uint8_t)~BATON__TELL_FAILURE;
+        *due &= (uint8_t)~all[i].due;
     }
     return true;
 }

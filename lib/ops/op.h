@@ -193,6 +193,13 @@ typedef struct baton__kind_info {
 
 extern const baton__kind_info_t baton__kinds[BATON__KIND_COUNT];
 
+/* Whether the node has this operand. */
+static inline bool baton__op_uses(const baton__op_t *op, int which)
+{
+    const baton__kind_info_t *kind = &baton__kinds[op->kind];
+    return ((kind->reads | kind->writes) >> which & 1) != 0;
+}
+
 /* Where an operand of a node lies; NULL where no memory is bound. */
 static inline char *baton__operand(const baton__op_t *op, int which,
                                    char *const *address)

@@ -14,7 +14,7 @@ static size_t list(const baton_schedule_t *schedule,
         const baton__op_t *op = &schedule->ops[node];
         const baton__kind_info_t *kind = &baton__kinds[op->kind];
         for (int i = 0; i < BATON__OPERANDS && op->bytes > 0; i++) {
-            if (((kind->reads | kind->writes) >> i & 1) == 0) {
+            if (!baton__op_uses(op, i)) {
                 continue;
             }
             if (out != NULL) {

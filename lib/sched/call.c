@@ -66,35 +66,38 @@ size_t baton_call_length(const baton_call_t *call, baton_length_t length)
                : BATON__LENGTH_UNSET;
 }
 
-static baton_status_t wrong(const baton_call_t *call, const char *text)
+BATON_PRINTF(2, 3)
+static baton_status_t wrong(const baton_call_t *call, const char *format, ...)
 {
     const baton_schedule_t *schedule = call->owner;
+    char memory[128];
+    baton__text_t text = {memory, sizeof memory, 0};
+    va_list values;
+    va_start(values, format);
+    baton__text_add_list(&text, format, values);
+    va_end(values);
     return baton__error(BATON_ERR_INVALID, "\"%s\" epoch %llu, %s: %s",
                         schedule->name, (unsigned long long)schedule->run.epoch,
-                        baton__node_name(schedule, call->node), text);
+                        baton__node_name(schedule, call->node), memory);
 }
 
 baton_status_t baton_call_set_length(baton_call_t *call, baton_length_t length,
                                      size_t bytes)
 {
     const baton_schedule_t *schedule = schedule_of(call, __func__);
-    char memory[128];
-    baton__text_t text = {memory, sizeof memory, 0};
     if (schedule == NULL) {
         return BATON_ERR_INVALID;
     }
     if (length.index >= schedule->length_count) {
-        baton__text_add(&text, "there is no length %u, of %u", length.index,
-                        schedule->length_count);
-        return wrong(call, memory);
+        return wrong(call, "there is no length %u, of %u", length.index,
+                     schedule->length_count);
     }
     size_t limit = schedule->length_limits[length.index];
     if (bytes > limit) {
-        baton__text_add(&text,
-                        "length %u can't be %zu: its smallest view has %zu "
-                        "bytes",
-                        length.index, bytes, limit);
-        return wrong(call, memory);
+        return wrong(call,
+                     "length %u can't be %zu: its smallest view has %zu "
+                     "bytes",
+                     length.index, bytes, limit);
     }
     schedule->run.lengths[length.index] = bytes;
     return BATON_OK;
@@ -115,21 +118,17 @@ baton_status_t baton_call_set_word(baton_call_t *call, baton_node_t activate,
                                    uint64_t word)
 {
     const baton_schedule_t *schedule = schedule_of(call, __func__);
-    char memory[128];
-    baton__text_t text = {memory, sizeof memory, 0};
     if (schedule == NULL) {
         return BATON_ERR_INVALID;
     }
     if (activate.index >= schedule->count ||
         schedule->ops[activate.index].kind != BATON__ACTIVATE) {
-        baton__text_add(&text, "node %u, of %u, is no activate", activate.index,
-                        schedule->count);
-        return wrong(call, memory);
+        return wrong(call, "node %u, of %u, is no activate", activate.index,
+                     schedule->count);
     }
     if (schedule->run.state[activate.index] != BATON__NODE_IDLE) {
-        baton__text_add(&text, "%s has sent its word already",
-                        baton__node_name(schedule, activate.index));
-        return wrong(call, memory);
+        return wrong(call, "%s has sent its word already",
+                     baton__node_name(schedule, activate.index));
     }
     const baton__op_t *op = &schedule->ops[activate.index];
     schedule->run.activations[op->message.slot].word = word;

@@ -169,35 +169,21 @@ static void put_bytes(const sink_t *sink, const baton__op_t *op)
 /* The label's second line. */
 static void put_operands(const sink_t *sink, const baton__op_t *op)
 {
-    switch ((baton__kind_t)op->kind) {
-    case BATON__SEND:
-    case BATON__ACTIVATE:
-        put(sink, "\\nto %d, ", (int)op->peer);
-        put_bytes(sink, op);
-        break;
-    case BATON__RECV:
-    case BATON__ARMED_RECV:
-        put(sink, "\\nfrom %d, ", (int)op->peer);
-        put_bytes(sink, op);
-        break;
-    case BATON__REDUCE:
+    const baton__kind_info_t *kind = &baton__kinds[op->kind];
+    bool bytes = kind->message || kind->writes != 0;
+    if (bytes) {
         put(sink, "\\n");
+    }
+    if (kind->message) {
+        put(sink, "%s %d, ", baton__op_sends(op) ? "to" : "from",
+            (int)op->peer);
+    } else if (op->kind == BATON__REDUCE) {
         /* A user's reduction may have no name. */
         put_name(sink, op->reduction->name != NULL ? op->reduction->name : "?");
         put(sink, " of %s, ", baton_dtype_name((baton_dtype_t)op->dtype));
+    }
+    if (bytes) {
         put_bytes(sink, op);
-        break;
-    case BATON__COPY:
-        put(sink, "\\n");
-        put_bytes(sink, op);
-        break;
-    case BATON__ASYNC:
-    case BATON__CALL:
-    case BATON__DEVICE_CALL:
-    case BATON__NOP:
-    case BATON__ON_START:
-    case BATON__KIND_COUNT:
-        break;
     }
     if ((op->flags & (BATON__ON_DEVICE | BATON__DEVICE_VIEW)) != 0) {
         put(sink, baton__op_memory(op) == BATON_MEMORY_DEVICE

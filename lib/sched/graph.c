@@ -233,24 +233,29 @@ static bool set_peer(baton_schedule_t *schedule, baton__op_t *op, int peer)
 
 static const baton_node_t no_node = {BATON__NO_NODE};
 
+static baton_node_t add_message(baton_schedule_t *schedule, const char *adder,
+                                baton__kind_t kind, int peer, int operand,
+                                baton_view_t view)
+{
+    baton__op_t op = {.kind = (uint8_t)kind, .bytes = view.bytes};
+    bool valid = baton__graph_open(schedule, adder) &&
+                 set_peer(schedule, &op, peer) &&
+                 set_operand(schedule, &op, operand, view);
+    return valid ? add(schedule, op) : no_node;
+}
+
 baton_node_t baton_add_send(baton_schedule_t *schedule, int peer,
                             baton_view_t source)
 {
-    baton__op_t op = {.kind = BATON__SEND, .bytes = source.bytes};
-    bool valid = baton__graph_open(schedule, __func__) &&
-                 set_peer(schedule, &op, peer) &&
-                 set_operand(schedule, &op, BATON__LEFT, source);
-    return valid ? add(schedule, op) : no_node;
+    return add_message(schedule, __func__, BATON__SEND, peer, BATON__LEFT,
+                       source);
 }
 
 baton_node_t baton_add_recv(baton_schedule_t *schedule, int peer,
                             baton_view_t target)
 {
-    baton__op_t op = {.kind = BATON__RECV, .bytes = target.bytes};
-    bool valid = baton__graph_open(schedule, __func__) &&
-                 set_peer(schedule, &op, peer) &&
-                 set_operand(schedule, &op, BATON__TARGET, target);
-    return valid ? add(schedule, op) : no_node;
+    return add_message(schedule, __func__, BATON__RECV, peer, BATON__TARGET,
+                       target);
 }
 
 static bool set_reduction(baton_schedule_t *schedule, baton__op_t *op,
@@ -302,78 +307,78 @@ baton_node_t baton_add_copy(baton_schedule_t *schedule, baton_view_t target,
     return valid ? add(schedule, op) : no_node;
 }
 
+/* A node that does what a function of the user's says; one that has none
+ * sticks.
+ */
+static baton_node_t add_function(baton_schedule_t *schedule, const char *adder,
+                                 baton__op_t op, const char *missing)
+{
+    if (!baton__graph_open(schedule, adder)) {
+        return no_node;
+    }
+    if (missing != NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID, "%s#%u: it has no %s",
+                            baton__kinds[op.kind].name, schedule->count,
+                            missing);
+        return no_node;
+    }
+    schedule->async_count += op.kind == BATON__ASYNC;
+    return add(schedule, op);
+}
+
 baton_node_t baton_add_nop(baton_schedule_t *schedule)
 {
-    return baton__graph_open(schedule, __func__)
-               ? add(schedule, (baton__op_t){.kind = BATON__NOP})
-               : no_node;
+    return add_function(schedule, __func__, (baton__op_t){.kind = BATON__NOP},
+                        NULL);
 }
 
 baton_node_t baton_add_call(baton_schedule_t *schedule, baton_call_fn fn,
                             void *arg)
 {
-    if (!baton__graph_open(schedule, __func__)) {
-        return no_node;
-    }
-    if (fn == NULL) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "call#%u: it has no function", schedule->count);
-        return no_node;
-    }
-    return add(schedule,
-               (baton__op_t){.kind = BATON__CALL, .call = fn, .argument = arg});
+    return add_function(
+        schedule, __func__,
+        (baton__op_t){.kind = BATON__CALL, .call = fn, .argument = arg},
+        fn == NULL ? "function" : NULL);
 }
 
 baton_node_t baton_add_device_call(baton_schedule_t *schedule,
                                    baton_device_call_fn fn, void *arg)
 {
-    if (!baton__graph_open(schedule, __func__)) {
-        return no_node;
-    }
-    if (fn == NULL) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "device_call#%u: it has no function",
-                            schedule->count);
-        return no_node;
-    }
-    return add(schedule, (baton__op_t){.kind = BATON__DEVICE_CALL,
-                                       .device_call = fn,
-                                       .argument = arg});
+    return add_function(schedule, __func__,
+                        (baton__op_t){.kind = BATON__DEVICE_CALL,
+                                      .device_call = fn,
+                                      .argument = arg},
+                        fn == NULL ? "function" : NULL);
 }
 
 baton_node_t baton_add_async(baton_schedule_t *schedule,
                              const baton_async_ops_t *ops, void *arg)
 {
-    if (!baton__graph_open(schedule, __func__)) {
-        return no_node;
-    }
-    if (ops == NULL || ops->start == NULL) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "async#%u: it has no %s", schedule->count,
-                            ops == NULL ? "functions" : "start");
-        return no_node;
-    }
-    schedule->async_count++;
-    return add(schedule, (baton__op_t){.kind = BATON__ASYNC,
-                                       .async_ops = ops,
-                                       .async = {.argument = arg}});
+    const char *missing = ops == NULL          ? "functions"
+                          : ops->start == NULL ? "start"
+                                               : NULL;
+    return add_function(schedule, __func__,
+                        (baton__op_t){.kind = BATON__ASYNC,
+                                      .async_ops = ops,
+                                      .async = {.argument = arg}},
+                        missing);
 }
 
 baton_node_t baton_add_on_start(baton_schedule_t *schedule)
 {
-    return baton__graph_open(schedule, __func__)
-               ? add(schedule, (baton__op_t){.kind = BATON__ON_START,
-                                             .flags = BATON__OPTIONAL})
-               : no_node;
+    return add_function(
+        schedule, __func__,
+        (baton__op_t){.kind = BATON__ON_START, .flags = BATON__OPTIONAL}, NULL);
 }
 
 static baton_node_t add_activation(baton_schedule_t *schedule,
-                                   baton__kind_t kind, int peer)
+                                   const char *adder, baton__kind_t kind,
+                                   int peer)
 {
     baton__op_t op = {.kind = (uint8_t)kind,
                       .flags = BATON__OPTIONAL,
                       .bytes = sizeof(baton__activation_t)};
-    if (!set_peer(schedule, &op, peer)) {
+    if (!baton__graph_open(schedule, adder) || !set_peer(schedule, &op, peer)) {
         return no_node;
     }
     op.message.slot = schedule->slot_count++;
@@ -382,16 +387,12 @@ static baton_node_t add_activation(baton_schedule_t *schedule,
 
 baton_node_t baton_add_armed_recv(baton_schedule_t *schedule, int peer)
 {
-    return baton__graph_open(schedule, __func__)
-               ? add_activation(schedule, BATON__ARMED_RECV, peer)
-               : no_node;
+    return add_activation(schedule, __func__, BATON__ARMED_RECV, peer);
 }
 
 baton_node_t baton_add_activate(baton_schedule_t *schedule, int peer)
 {
-    return baton__graph_open(schedule, __func__)
-               ? add_activation(schedule, BATON__ACTIVATE, peer)
-               : no_node;
+    return add_activation(schedule, __func__, BATON__ACTIVATE, peer);
 }
 
 /* ---- lengths ---------------------------------------------------------- */

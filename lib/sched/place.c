@@ -3,12 +3,7 @@
 #include "base/error.h"
 #include "sched/offload.h"
 
-/* Whether the node has this operand. */
-static bool uses(const baton__op_t *op, int operand)
-{
-    const baton__kind_info_t *kind = &baton__kinds[op->kind];
-    return ((kind->reads | kind->writes) >> operand & 1) != 0;
-}
+#include <stdio.h>
 
 /* ---- scratch ---------------------------------------------------------- */
 
@@ -36,7 +31,7 @@ static void join(baton_schedule_t *schedule, const baton__op_t *op)
     uint32_t scratch = UINT32_MAX;
     bool device = false;
     for (int i = 0; i < BATON__OPERANDS; i++) {
-        if (!uses(op, i)) {
+        if (!baton__op_uses(op, i)) {
             continue;
         }
         uint32_t buffer = op->buffer[i];
@@ -103,7 +98,8 @@ static void place_scratch(baton_schedule_t *schedule)
         if (computes(op)) {
             join(schedule, op);
             for (int k = 0; k < BATON__OPERANDS; k++) {
-                schedule->buffers[op->buffer[k]].computed |= uses(op, k);
+                schedule->buffers[op->buffer[k]].computed |=
+                    baton__op_uses(op, k);
             }
         }
     }
@@ -122,17 +118,16 @@ static baton_status_t no_device(const baton_schedule_t *schedule, uint32_t node,
                                 uint32_t buffer)
 {
     const char *name = baton__node_name(schedule, node);
-    const char *how = "the engine has no device (baton_engine_attach_device, "
-                      "before its first group)";
-    if (schedule->ops[node].kind == BATON__DEVICE_CALL) {
-        return baton__error(BATON_ERR_UNSUPPORTED,
-                            "commit of \"%s\" failed: %s needs a device: %s",
-                            schedule->name, name, how);
+    char buffer_text[64] = "needs a device";
+    if (schedule->ops[node].kind != BATON__DEVICE_CALL) {
+        (void)snprintf(buffer_text, sizeof buffer_text,
+                       "uses buffer %u in device memory", buffer);
     }
     return baton__error(BATON_ERR_UNSUPPORTED,
-                        "commit of \"%s\" failed: %s uses buffer %u in device "
-                        "memory: %s",
-                        schedule->name, name, buffer, how);
+                        "commit of \"%s\" failed: %s %s: the engine has no "
+                        "device (baton_engine_attach_device, before its first "
+                        "group)",
+                        schedule->name, name, buffer_text);
 }
 
 static const char *memory_name(baton_memory_t memory)
@@ -180,7 +175,7 @@ static int device_operand(const baton_schedule_t *schedule,
                           const baton__op_t *op)
 {
     for (int i = 0; i < BATON__OPERANDS; i++) {
-        if (uses(op, i) &&
+        if (baton__op_uses(op, i) &&
             schedule->buffers[op->buffer[i]].kind == BATON_MEMORY_DEVICE) {
             return i;
         }
@@ -212,7 +207,7 @@ static uint32_t find_user(const baton_schedule_t *schedule, uint32_t buffer)
     for (uint32_t node = 0; node < schedule->count; node++) {
         const baton__op_t *op = &schedule->ops[node];
         for (int i = 0; i < BATON__OPERANDS; i++) {
-            if (uses(op, i) && op->buffer[i] == buffer) {
+            if (baton__op_uses(op, i) && op->buffer[i] == buffer) {
                 return node;
             }
         }

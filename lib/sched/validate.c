@@ -52,6 +52,7 @@ static baton_status_t check_node(const baton_schedule_t *schedule,
 {
     const baton__op_t *op = &schedule->ops[node];
     const baton__kind_info_t *kind = &baton__kinds[op->kind];
+    const baton_transport_t *transport = schedule->group->transport;
     uint32_t need = schedule->needs[node];
     bool entry = op->kind == BATON__ON_START || op->kind == BATON__ARMED_RECV;
     if (need > edges) {
@@ -68,40 +69,35 @@ static baton_status_t check_node(const baton_schedule_t *schedule,
                             schedule->name, baton__node_name(schedule, node),
                             edges);
     }
-    for (int i = 0; i < BATON__OPERANDS; i++) {
-        if (((kind->reads | kind->writes) >> i & 1) == 0) {
-            continue;
-        }
-        const baton__buffer_t *buffer = &schedule->buffers[op->buffer[i]];
-        if ((kind->writes >> i & 1) != 0 && buffer->input) {
-            return baton__error(BATON_ERR_INVALID,
-                                "commit of \"%s\" failed: %s writes buffer %u, "
-                                "which was bound as an input",
-                                schedule->name,
-                                baton__node_name(schedule, node),
-                                op->buffer[i]);
-        }
+    uint32_t target = op->buffer[BATON__TARGET];
+    if (kind->writes != 0 && schedule->buffers[target].input) {
+        return baton__error(BATON_ERR_INVALID,
+                            "commit of \"%s\" failed: %s writes buffer %u, "
+                            "which was bound as an input",
+                            schedule->name, baton__node_name(schedule, node),
+                            target);
+    }
+    if (kind->message && op->bytes > transport->max_bytes) {
+        return baton__error(BATON_ERR_LIMIT,
+                            "commit of \"%s\" failed: %s has %zu bytes; the %s "
+                            "transport carries at most %zu a message: split it",
+                            schedule->name, baton__node_name(schedule, node),
+                            op->bytes, transport->name, transport->max_bytes);
     }
     return BATON_OK;
 }
 
-static baton_status_t check_message(const baton_schedule_t *schedule,
-                                    uint32_t node)
+/* A predecessor that is not in the order: its position is BATON__NO_NODE. */
+static uint32_t unordered_pred(const baton__order_t *order, uint32_t node)
 {
-    const baton__op_t *op = &schedule->ops[node];
-    const baton_transport_t *transport = schedule->group->transport;
-    if (!baton__kinds[op->kind].message || op->bytes <= transport->max_bytes) {
-        return BATON_OK;
+    uint32_t i = order->first[node];
+    while (order->position[order->preds[i]] != BATON__NO_NODE) {
+        i++;
     }
-    return baton__error(BATON_ERR_LIMIT,
-                        "commit of \"%s\" failed: %s has %zu bytes; the %s "
-                        "transport carries at most %zu a message: split it",
-                        schedule->name, baton__node_name(schedule, node),
-                        op->bytes, transport->name, transport->max_bytes);
+    return order->preds[i];
 }
 
-/* Follows unordered predecessors until a node comes again: that is a cycle.
-   `position` marks the ordered nodes (anything but BATON__NO_NODE). */
+/* Follows unordered predecessors until a node comes again: that is a cycle. */
 static baton_status_t report_cycle(const baton_schedule_t *schedule,
                                    const baton__order_t *order,
                                    uint32_t *visited)
@@ -115,11 +111,7 @@ static baton_status_t report_cycle(const baton_schedule_t *schedule,
     memset(visited, 0, schedule->count * sizeof *visited);
     while (visited[node] == 0) {
         visited[node] = 1;
-        uint32_t i = order->first[node];
-        while (order->position[order->preds[i]] != BATON__NO_NODE) {
-            i++;
-        }
-        node = order->preds[i];
+        node = unordered_pred(order, node);
     }
     /* Walking on from here goes round, against the edges: so collect the names
        from the back. */
@@ -128,11 +120,7 @@ static baton_status_t report_cycle(const baton_schedule_t *schedule,
     uint32_t at = node;
     do {
         cycle[length++] = at;
-        uint32_t i = order->first[at];
-        while (order->position[order->preds[i]] != BATON__NO_NODE) {
-            i++;
-        }
-        at = order->preds[i];
+        at = unordered_pred(order, at);
     } while (at != node);
     baton__text_add(&text, "%s", baton__node_name(schedule, node));
     for (uint32_t i = length; i-- > 0;) {
@@ -212,9 +200,6 @@ baton_status_t baton__validate(const baton_schedule_t *schedule,
     for (uint32_t node = 0; node < count && status == BATON_OK; node++) {
         status =
             check_node(schedule, node, out->first[node + 1] - out->first[node]);
-        if (status == BATON_OK) {
-            status = check_message(schedule, node);
-        }
     }
     if (status == BATON_OK) {
         status = sort_nodes(schedule, out, work);
