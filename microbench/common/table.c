@@ -24,8 +24,19 @@ bool output_close(FILE *file, const char *name)
         return true;
     }
     bool failed = ferror(file) != 0;
-    failed |= fclose(file) != 0;
+    failed |= (file == stdout ? fflush(file) : fclose(file)) != 0;
     return !failed || output_fail("can't write all of", name, errno);
+}
+
+void output_string(FILE *file, const char *text)
+{
+    (void)fputc('"', file);
+    for (; *text != '\0'; text++) {
+        bool quoted = *text == '"' || *text == '\\';
+        bool plain = (unsigned char)*text >= 0x20;
+        (void)fprintf(file, quoted ? "\\%c" : plain ? "%c" : "\\u%04x", *text);
+    }
+    (void)fputc('"', file);
 }
 
 bool table_open(table_t *table, const table_column_t *columns,
@@ -61,7 +72,7 @@ void table_heading(const table_t *table)
 static void print_cell(const table_column_t *column, table_cell_t cell)
 {
     if (cell.text != NULL) {
-        print_text(column, cell.text);
+        print_text(column, cell.text[0] != '\0' ? cell.text : "-");
     } else if (isnan(cell.number)) {
         print_text(column, "-");
     } else if (column->style == TABLE_TINY) {
@@ -71,31 +82,27 @@ static void print_cell(const table_column_t *column, table_cell_t cell)
     }
 }
 
-/* A table may be for the files alone. */
 static void print_row(const table_t *table, const table_cell_t *cells)
 {
-    bool any = false;
     for (size_t i = 0; i < table->column_count; i++) {
         if (table->columns[i].heading != NULL) {
             print_cell(&table->columns[i], cells[i]);
-            any = true;
         }
     }
-    if (any) {
-        (void)putchar('\n');
-        (void)fflush(stdout);
-    }
+    (void)putchar('\n');
+    (void)fflush(stdout);
 }
 
 /* ---- files ------------------------------------------------------------ */
 
-static void write_cell(FILE *file, table_cell_t cell, const char *quote,
-                       const char *none)
+static void write_cell(FILE *file, table_cell_t cell, bool json)
 {
-    if (cell.text != NULL) {
-        (void)fprintf(file, "%s%s%s", quote, cell.text, quote);
+    if (cell.text != NULL && json) {
+        output_string(file, cell.text);
+    } else if (cell.text != NULL) {
+        (void)fputs(cell.text, file);
     } else if (isnan(cell.number)) {
-        (void)fputs(none, file);
+        (void)fputs(json ? "null" : "", file);
     } else {
         (void)fprintf(file, "%.15g", cell.number);
     }
@@ -111,7 +118,7 @@ static void write_csv(const table_t *table, const table_cell_t *cells)
             if (key != NULL) {
                 (void)fputs(separator, table->csv);
                 write_cell(table->csv, row == 0 ? table_text(key) : cells[i],
-                           "", "");
+                           false);
                 separator = ",";
             }
         }
@@ -127,7 +134,7 @@ static void write_json(const table_t *table, const table_cell_t *cells)
         const char *key = table->columns[i].key;
         if (key != NULL) {
             (void)fprintf(table->json, "%s\"%s\": ", separator, key);
-            write_cell(table->json, cells[i], "\"", "null");
+            write_cell(table->json, cells[i], true);
             separator = ", ";
         }
     }
@@ -136,7 +143,9 @@ static void write_json(const table_t *table, const table_cell_t *cells)
 
 void table_row(table_t *table, const table_cell_t *cells)
 {
-    print_row(table, cells);
+    if (table->json != stdout) {
+        print_row(table, cells);
+    }
     if (table->csv != NULL) {
         write_csv(table, cells);
     }

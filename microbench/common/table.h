@@ -13,11 +13,14 @@
 /* If `name` is NULL, *out is NULL. */
 bool output_open(const char *name, FILE **out);
 
-/* Does nothing if `file` is NULL. */
+/* Does nothing if `file` is NULL. stdout stays open. */
 bool output_close(FILE *file, const char *name);
 
 /* Prints what failed, and why if `error` is not 0. Returns false. */
 bool output_fail(const char *doing, const char *name, int error);
+
+/* Writes a string of JSON. */
+void output_string(FILE *file, const char *text);
 
 /* How the cells of a column are printed. Files get all digits. */
 typedef enum table_style {
@@ -35,7 +38,7 @@ typedef struct table_column {
 } table_column_t;
 
 /* A text if it is not NULL, otherwise a number, which is NAN if there is none.
-   A text that is written to files must not need quoting. */
+   A text that is written as CSV must not need quoting. */
 typedef struct table_cell {
     const char *text;
     double number;
@@ -62,7 +65,8 @@ bool table_open(table_t *table, const table_column_t *columns,
 /* Prints the headings. */
 void table_heading(const table_t *table);
 
-/* Prints and writes a row of `column_count` cells. */
+/* Prints and writes a row of `column_count` cells. Does not print if the JSON
+   goes to stdout. */
 void table_row(table_t *table, const table_cell_t *cells);
 
 /* Closes the files, and draws the plot if `passed`. Returns false if any of

@@ -1,5 +1,6 @@
 /* baton-info: what this Baton is, where it runs, what is configured. */
 #include "common/cli.h"
+#include "common/table.h"
 #include "info/calibrate.h"
 #include <baton/baton.h>
 #include <mpi.h>
@@ -74,143 +75,110 @@ static const char *mpi_version(void)
     return text;
 }
 
-static bool is_set(const baton_variable_t *variable)
-{
-    return getenv(variable->name) != NULL;
-}
+/* ---- what is printed --------------------------------------------------- */
 
-/* ---- text ------------------------------------------------------------- */
-
-static const char *or_dash(const char *text)
+/* Prints the rows of a table, or as JSON a member of that name. */
+static table_t begin_table(bool json, const char *name, const char *title,
+                           const table_column_t *columns, size_t column_count)
 {
-    return text[0] != '\0' ? text : "-";
-}
-
-/* Prints the unit, or the words that are allowed. */
-static void print_unit(const char *unit)
-{
-    if (unit[0] != '\0') {
-        (void)printf(" [%s]", unit);
+    table_t table = {.columns = columns, .column_count = column_count};
+    if (json) {
+        table.json = stdout;
+        (void)printf(",\n\"%s\": ", name);
+    } else {
+        (void)printf("\n%s\n", title);
+        table_heading(&table);
     }
-    (void)printf("\n");
+    return table;
 }
 
-static void print_variables(void)
+static void print_facts(bool json)
 {
+    const char *const facts[][3] = {
+        {"version", "Baton", baton_version()},
+        {"build_type", "Build", BATON_BUILD_TYPE},
+        {"compiler", "Compiler", BATON_BUILD_COMPILER},
+        {"flags", "Flags", BATON_BUILD_FLAGS},
+        {"kernels", "Kernels", baton_kernels_name()},
+        {"processor", "Processor", processor_features()},
+        {"mpi", "MPI", mpi_version()},
+    };
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+        if (json) {
+            (void)printf("%s\"%s\": ", i > 0 ? ",\n" : "{", facts[i][0]);
+            output_string(stdout, facts[i][2]);
+        } else {
+            (void)printf("%-11s %s\n", facts[i][1], facts[i][2]);
+        }
+    }
+    (void)fputs(json ? ",\n\"transports\": [\"mpi\", \"inproc\"]"
+                     : "Transports  mpi, inproc\n",
+                stdout);
+}
+
+static void print_variables(bool json)
+{
+    static const table_column_t columns[] = {
+        {NULL, "", TABLE_TEXT, 1, 0},
+        {"name", "name", TABLE_TEXT, 21, 0},
+        {"value", "value", TABLE_TEXT, 10, 0},
+        {"default", "default", TABLE_TEXT, 10, 0},
+        {"unit", NULL, TABLE_TEXT, 0, 0},
+        {"summary", NULL, TABLE_TEXT, 0, 0},
+        {NULL, "what it is [unit or words]", TABLE_TEXT, 0, 0},
+    };
+    table_t table =
+        begin_table(json, "variables", "Variables (* set in the environment)",
+                    columns, sizeof columns / sizeof *columns);
     baton_variable_t variable;
-    (void)printf("\nVariables (* set in the environment)\n"
-                 "  %-18s %-10s %-10s %s\n",
-                 "name", "value", "default", "what it is [unit or words]");
     for (size_t i = 0; baton_variable_get(i, &variable); i++) {
-        (void)printf("%c %-18s %-10s %-10s %s", is_set(&variable) ? '*' : ' ',
-                     variable.name, or_dash(variable.value),
-                     or_dash(variable.default_value), variable.summary);
-        print_unit(variable.unit);
+        char what[512];
+        bool has_unit = variable.unit[0] != '\0';
+        (void)snprintf(what, sizeof what, "%s%s%s%s", variable.summary,
+                       has_unit ? " [" : "", variable.unit,
+                       has_unit ? "]" : "");
+        const table_cell_t cells[] = {
+            table_text(getenv(variable.name) != NULL ? "*" : " "),
+            table_text(variable.name),
+            table_text(variable.value),
+            table_text(variable.default_value),
+            table_text(variable.unit),
+            table_text(variable.summary),
+            table_text(what)};
+        table_row(&table, cells);
     }
+    (void)table_close(&table, true);
 }
 
-/* Messages whose blocks are printed. */
-static const size_t block_sizes[] = {(size_t)64 << 10, (size_t)1 << 20,
-                                     (size_t)16 << 20, (size_t)256 << 20};
-enum { BLOCK_SIZES = sizeof block_sizes / sizeof *block_sizes };
-
-static size_t block_of(size_t bytes, int hosts)
+static double block_of(size_t bytes, int hosts)
 {
     size_t block = 0;
     if (baton_device_block(bytes, hosts, &block) != BATON_OK) {
         (void)fprintf(stderr, "baton-info: %s\n", baton_error_message());
         exit(EXIT_FAILURE);
     }
-    return block;
+    return (double)block;
 }
 
-static void print_blocks(void)
+static void print_blocks(bool json)
 {
-    (void)printf("\nBlocks of messages of device memory through the host\n"
-                 "  %-18s %-10s %s\n",
-                 "message", "one host", "several hosts [bytes]");
-    for (int i = 0; i < BLOCK_SIZES; i++) {
-        (void)printf("  %-18zu %-10zu %zu\n", block_sizes[i],
-                     block_of(block_sizes[i], 1), block_of(block_sizes[i], 2));
+    static const size_t sizes[] = {(size_t)64 << 10, (size_t)1 << 20,
+                                   (size_t)16 << 20, (size_t)256 << 20};
+    static const table_column_t columns[] = {
+        {"message", "message", TABLE_FIXED, 10, 0},
+        {"one_host", "one host", TABLE_FIXED, 10, 0},
+        {"several_hosts", "several hosts [bytes]", TABLE_FIXED, 21, 0},
+    };
+    table_t table = begin_table(
+        json, "device_blocks",
+        "Blocks of messages of device memory through the host", columns, 3);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const table_cell_t cells[] = {table_number((double)sizes[i]),
+                                      table_number(block_of(sizes[i], 1)),
+                                      table_number(block_of(sizes[i], 2))};
+        table_row(&table, cells);
     }
-}
-
-static void print_text(void)
-{
-    (void)printf("Baton       %s\n", baton_version());
-    (void)printf("Build       %s, %s\n", BATON_BUILD_TYPE,
-                 BATON_BUILD_COMPILER);
-    (void)printf("Flags       %s\n", or_dash(BATON_BUILD_FLAGS));
-    (void)printf("Kernels     %s\n", baton_kernels_name());
-    (void)printf("Processor   %s\n", processor_features());
-    (void)printf("Transports  mpi (%s), inproc\n", mpi_version());
-    print_variables();
-    print_blocks();
-}
-
-/* ---- JSON ------------------------------------------------------------- */
-
-static void print_string(const char *text)
-{
-    (void)putchar('"');
-    for (; *text != '\0'; text++) {
-        unsigned char byte = (unsigned char)*text;
-        if (byte == '"' || byte == '\\') {
-            (void)printf("\\%c", byte);
-        } else if (byte < 0x20) {
-            (void)printf("\\u%04x", byte);
-        } else {
-            (void)putchar(byte);
-        }
-    }
-    (void)putchar('"');
-}
-
-static void print_member(const char *indent, const char *key, const char *text,
-                         const char *separator)
-{
-    (void)printf("%s\"%s\": ", indent, key);
-    print_string(text);
-    (void)fputs(separator, stdout);
-}
-
-static void print_variable_json(const baton_variable_t *variable)
-{
-    (void)printf("    {");
-    print_member("", "name", variable->name, ", ");
-    print_member("", "value", variable->value, ", ");
-    print_member("", "default", variable->default_value, ", ");
-    print_member("", "unit", variable->unit, ", ");
-    print_member("", "summary", variable->summary, "");
-    (void)printf("}");
-}
-
-static void print_json(void)
-{
-    (void)printf("{\n");
-    print_member("  ", "version", baton_version(), ",\n");
-    print_member("  ", "build_type", BATON_BUILD_TYPE, ",\n");
-    print_member("  ", "compiler", BATON_BUILD_COMPILER, ",\n");
-    print_member("  ", "flags", BATON_BUILD_FLAGS, ",\n");
-    print_member("  ", "kernels", baton_kernels_name(), ",\n");
-    print_member("  ", "processor", processor_features(), ",\n");
-    print_member("  ", "mpi", mpi_version(), ",\n");
-    (void)printf("  \"transports\": [\"mpi\", \"inproc\"],\n"
-                 "  \"variables\": [\n");
-    baton_variable_t variable;
-    for (size_t i = 0; baton_variable_get(i, &variable); i++) {
-        (void)fputs(i > 0 ? ",\n" : "", stdout);
-        print_variable_json(&variable);
-    }
-    (void)printf("\n  ],\n  \"device_blocks\": [\n");
-    for (int i = 0; i < BLOCK_SIZES; i++) {
-        (void)printf("    {\"message\": %zu, \"one_host\": %zu, "
-                     "\"several_hosts\": %zu}%s\n",
-                     block_sizes[i], block_of(block_sizes[i], 1),
-                     block_of(block_sizes[i], 2),
-                     i + 1 < BLOCK_SIZES ? "," : "");
-    }
-    (void)printf("  ]\n}\n");
+    (void)table_close(&table, true);
 }
 
 /* ---- choices ---------------------------------------------------------- */
@@ -250,10 +218,11 @@ int main(int argc, char **argv)
     if (request.ranks > 0) {
         return print_choices(&request);
     }
+    print_facts(request.json);
+    print_variables(request.json);
+    print_blocks(request.json);
     if (request.json) {
-        print_json();
-    } else {
-        print_text();
+        (void)puts("}");
     }
     return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
