@@ -229,20 +229,21 @@ void bench_runner_wait(bench_runner_t *runner);
 
 /* ---- the GPU (device.c) ------------------------------------------------- */
 
-/* Attaches a GPU of this machine to an engine. Where there is none, or Baton
-   was built without CUDA, the message says so. */
-baton_status_t bench_device_attach(baton_engine_t *engine);
+/* What needs CUDA: all but `lacks` is NULL if Baton was built without it. */
+typedef struct bench_device {
+    /* Why there is no GPU, or NULL. */
+    const char *(*lacks)(void);
+    /* Attaches a GPU of this machine to an engine. */
+    harness_attach_fn attach;
+    /* On the GPU that was attached last. A failure ends the job. */
+    void *(*alloc)(size_t bytes);
+    void (*free)(void *memory);
+    void (*copy)(void *target, const void *source, size_t bytes);
+    /* Sums and copies in the GPU's memory, beside cudaMemcpyAsync. */
+    bool (*run_kernels)(bench_run_t *run);
+} bench_device_t;
 
-/* Why there is no GPU, or NULL. */
-const char *bench_device_lacks(void);
-
-/* On the GPU that was attached last. A failure ends the job. */
-void *bench_device_alloc(size_t bytes);
-void bench_device_free(void *memory);
-void bench_device_copy(void *target, const void *source, size_t bytes);
-
-/* Sums and copies in the GPU's memory, beside cudaMemcpyAsync. */
-bool bench_device_kernels(bench_run_t *run);
+extern const bench_device_t bench_device;
 
 /* A row of `kernels`: operation, type, form and kernels; bytes of a vector; the
    selected entries or 0; what it is compared with. */

@@ -18,7 +18,7 @@ static void must(cudaError_t error, const char *doing)
 }
 
 /* Ranks of a host share its GPUs. */
-baton_status_t bench_device_attach(baton_engine_t *engine)
+static baton_status_t device_attach(baton_engine_t *engine)
 {
     int rank = 0;
     int count = 0;
@@ -33,12 +33,12 @@ baton_status_t bench_device_attach(baton_engine_t *engine)
     return status;
 }
 
-const char *bench_device_lacks(void)
+static const char *device_lacks(void)
 {
     baton_engine_t *engine = NULL;
     harness_require(baton_engine_open(NULL, &engine), "open an engine");
     static char text[256];
-    bool found = bench_device_attach(engine) == BATON_OK;
+    bool found = device_attach(engine) == BATON_OK;
     if (!found) {
         (void)snprintf(text, sizeof(text), "%s", baton_error_message());
     }
@@ -46,7 +46,7 @@ const char *bench_device_lacks(void)
     return found ? NULL : text;
 }
 
-void *bench_device_alloc(size_t bytes)
+static void *device_alloc(size_t bytes)
 {
     void *memory = NULL;
     must(cudaMalloc(&memory, bytes), "cudaMalloc");
@@ -55,12 +55,12 @@ void *bench_device_alloc(size_t bytes)
     return memory;
 }
 
-void bench_device_free(void *memory)
+static void device_free(void *memory)
 {
     must(cudaFree(memory), "cudaFree");
 }
 
-void bench_device_copy(void *target, const void *source, size_t bytes)
+static void device_copy(void *target, const void *source, size_t bytes)
 {
     must(cudaMemcpy(target, source, bytes, cudaMemcpyDefault), "cudaMemcpy");
     must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
@@ -142,7 +142,7 @@ static void commit_chain(const bench_run_t *run, const chain_t *of,
     harness_require(baton_schedule_commit(s), "commit");
 }
 
-bool bench_device_kernels(bench_run_t *run)
+static bool run_kernels(bench_run_t *run)
 {
     static const chain_t chains[] = {{"copy", "any", BATON_F32, true, 2},
                                      {"sum", "f32", BATON_F32, false, 3},
@@ -156,8 +156,8 @@ bool bench_device_kernels(bench_run_t *run)
          "cudaStreamCreateWithFlags");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         work.bytes = sizes[i];
-        work.target = bench_device_alloc(work.bytes);
-        work.source = bench_device_alloc(work.bytes);
+        work.target = device_alloc(work.bytes);
+        work.source = device_alloc(work.bytes);
         double copy_us = time_work(run, &work).median;
         for (size_t c = 0; c < sizeof chains / sizeof *chains; c++) {
             commit_chain(run, &chains[c], &work);
@@ -170,49 +170,23 @@ bool bench_device_kernels(bench_run_t *run)
             bench_kernel_row(run, words, work.bytes, 0, us, copy_us,
                              copy_us / 2 * chains[c].moved / us.median);
         }
-        bench_device_free(work.target);
-        bench_device_free(work.source);
+        device_free(work.target);
+        device_free(work.source);
     }
     must(cudaStreamDestroy(work.stream), "cudaStreamDestroy");
     return true;
 }
 
+const bench_device_t bench_device = {device_lacks, device_attach, device_alloc,
+                                     device_free,  device_copy,   run_kernels};
+
 #else
 
-baton_status_t bench_device_attach(baton_engine_t *engine)
-{
-    (void)engine;
-    return BATON_ERR_UNSUPPORTED;
-}
-
-const char *bench_device_lacks(void)
+static const char *device_lacks(void)
 {
     return "this baton-bench was built without CUDA";
 }
 
-/* bench_device_lacks is asked before these. */
-void *bench_device_alloc(size_t bytes)
-{
-    (void)bytes;
-    return NULL;
-}
-
-void bench_device_free(void *memory)
-{
-    (void)memory;
-}
-
-void bench_device_copy(void *target, const void *source, size_t bytes)
-{
-    (void)target;
-    (void)source;
-    (void)bytes;
-}
-
-bool bench_device_kernels(bench_run_t *run)
-{
-    (void)run;
-    return false;
-}
+const bench_device_t bench_device = {.lacks = device_lacks};
 
 #endif

@@ -200,7 +200,7 @@ static bool run_kernels(bench_run_t *run)
         return true;
     }
     if (run->options.memory == BENCH_MEMORY_DEVICE) {
-        return bench_device_kernels(run);
+        return bench_device.run_kernels(run);
     }
     float *memory = harness_alloc(3 * stride + 16, sizeof(float));
     float *aligned = memory + (64 - (uintptr_t)memory % 64) / sizeof(float);

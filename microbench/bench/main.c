@@ -22,7 +22,7 @@ static bool measure(bench_run_t *run, const bench_t *bench, const char *name)
 {
     steal_t before = steal_read();
     harness_open(&run->harness, run->options.memory == BENCH_MEMORY_DEVICE
-                                    ? bench_device_attach
+                                    ? bench_device.attach
                                     : NULL);
     if (run->speak) {
         (void)printf("# %s, %d ranks, %" PRIu64 " turns of the slowest rank: "
@@ -47,7 +47,7 @@ static int run_bench(bench_run_t *run, bench_command_t command,
 {
     const bench_t *bench = find(command);
     if (run->options.memory == BENCH_MEMORY_DEVICE) {
-        const char *reason = bench_device_lacks();
+        const char *reason = bench_device.lacks();
         if (reason != NULL && run->speak) {
             (void)fprintf(stderr, "baton-bench: --memory device: %s\n", reason);
         }

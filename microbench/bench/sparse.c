@@ -102,7 +102,7 @@ static void open_contest(contest_t *contest)
     const bench_options_t *options = &contest->run->options;
     const harness_t *harness = &contest->run->harness;
     if (options->memory == BENCH_MEMORY_DEVICE) {
-        contest->on_device = bench_device_alloc(contest->count * sizeof(float));
+        contest->on_device = bench_device.alloc(contest->count * sizeof(float));
     }
     contest->gradient = harness_alloc(contest->count, sizeof(float));
     contest->sum = harness_alloc(contest->count, sizeof(float));
@@ -134,7 +134,7 @@ static void close_contest(contest_t *contest)
         free(system->sums);
     }
     if (contest->on_device != NULL) {
-        bench_device_free(contest->on_device);
+        bench_device.free(contest->on_device);
     }
     free(contest->gradient);
     free(contest->sum);
@@ -215,7 +215,7 @@ static void fill_gradients(void *arg, size_t step)
     gradient_fill(gradient_key(contest->seed, step, harness->rank),
                   contest->gradient, contest->count);
     if (contest->on_device != NULL) {
-        bench_device_copy(contest->on_device, contest->gradient,
+        bench_device.copy(contest->on_device, contest->gradient,
                           contest->count * sizeof(float));
     }
     sparse_slice_add_gradients(&contest->slice, contest->seed, step,

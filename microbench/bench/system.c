@@ -57,11 +57,11 @@ void bench_memory_open(const bench_run_t *run, bench_operation_t *operation)
                             : allocate(run, operation->source_count);
     if (run->options.memory == BENCH_MEMORY_DEVICE) {
         operation->on_device[1] =
-            bench_device_alloc((operation->target_count + 1) * sizeof(float));
+            bench_device.alloc((operation->target_count + 1) * sizeof(float));
         operation->on_device[0] =
             operation->in_place
                 ? operation->on_device[1]
-                : bench_device_alloc((operation->source_count + 1) *
+                : bench_device.alloc((operation->source_count + 1) *
                                      sizeof(float));
     }
 }
@@ -74,9 +74,9 @@ void bench_memory_close(const bench_run_t *run, bench_operation_t *operation)
     release(run, operation->target);
     if (operation->on_device[1] != NULL) {
         if (!operation->in_place) {
-            bench_device_free(operation->on_device[0]);
+            bench_device.free(operation->on_device[0]);
         }
-        bench_device_free(operation->on_device[1]);
+        bench_device.free(operation->on_device[1]);
     }
 }
 
@@ -88,9 +88,9 @@ static void move(const bench_operation_t *operation, bool to_device)
     for (int i = 0; operation->on_device[1] != NULL && i < 2; i++) {
         size_t bytes = counts[i] * sizeof(float);
         if (to_device) {
-            bench_device_copy(operation->on_device[i], host[i], bytes);
+            bench_device.copy(operation->on_device[i], host[i], bytes);
         } else {
-            bench_device_copy(host[i], operation->on_device[i], bytes);
+            bench_device.copy(host[i], operation->on_device[i], bytes);
         }
     }
 }
