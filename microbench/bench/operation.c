@@ -10,48 +10,30 @@ static float element(int rank, size_t i)
     return (float)(1 + place % BENCH_PERIOD);
 }
 
-static bool has_blocks(baton_collective_t collective)
-{
-    return collective == BATON_COLLECTIVE_REDUCE_SCATTER ||
-           collective == BATON_COLLECTIVE_ALLGATHER ||
-           collective == BATON_COLLECTIVE_SCATTER ||
-           collective == BATON_COLLECTIVE_GATHER ||
-           collective == BATON_COLLECTIVE_ALLTOALL;
-}
+/* Whether the vector is of a block for each rank, whether a rank is the root,
+   and what part of the vector a rank's source and target are. */
+typedef enum part { NOTHING, BLOCK, VECTOR } part_t;
 
-static bool is_rooted(baton_collective_t collective)
-{
-    return collective == BATON_COLLECTIVE_BROADCAST ||
-           collective == BATON_COLLECTIVE_REDUCE ||
-           collective == BATON_COLLECTIVE_SCATTER ||
-           collective == BATON_COLLECTIVE_GATHER;
-}
+static const struct {
+    bool blocks, rooted;
+    part_t source, target;
+} shapes[] = {
+    [BATON_COLLECTIVE_BROADCAST] = {false, true, NOTHING, VECTOR},
+    [BATON_COLLECTIVE_REDUCE] = {false, true, VECTOR, VECTOR},
+    [BATON_COLLECTIVE_ALLREDUCE] = {false, false, VECTOR, VECTOR},
+    [BATON_COLLECTIVE_REDUCE_SCATTER] = {true, false, VECTOR, BLOCK},
+    [BATON_COLLECTIVE_ALLGATHER] = {true, false, BLOCK, VECTOR},
+    [BATON_COLLECTIVE_SCATTER] = {true, true, VECTOR, BLOCK},
+    [BATON_COLLECTIVE_GATHER] = {true, true, BLOCK, VECTOR},
+    [BATON_COLLECTIVE_ALLTOALL] = {true, false, VECTOR, VECTOR},
+    [BATON_COLLECTIVE_BARRIER] = {false, false, NOTHING, NOTHING},
+};
 
-static size_t source_count(const bench_operation_t *operation)
+static size_t elements_of(const bench_operation_t *operation, part_t part)
 {
-    switch ((int)operation->collective) {
-    case BATON_COLLECTIVE_ALLGATHER:
-    case BATON_COLLECTIVE_GATHER:
-        return operation->block;
-    case BATON_COLLECTIVE_BROADCAST:
-    case BATON_COLLECTIVE_BARRIER:
-        return 0;
-    default:
-        return operation->count;
-    }
-}
-
-static size_t target_count(const bench_operation_t *operation)
-{
-    switch ((int)operation->collective) {
-    case BATON_COLLECTIVE_SCATTER:
-    case BATON_COLLECTIVE_REDUCE_SCATTER:
-        return operation->block;
-    case BATON_COLLECTIVE_BARRIER:
-        return 0;
-    default:
-        return operation->count;
-    }
+    return part == NOTHING ? 0
+           : part == BLOCK ? operation->block
+                           : operation->count;
 }
 
 static void sum_ranks(bench_operation_t *operation)
@@ -68,19 +50,19 @@ void bench_operation_init(bench_operation_t *operation,
                           baton_collective_t collective, int rank, int ranks,
                           uint64_t bytes)
 {
-    size_t parts = has_blocks(collective) ? (size_t)ranks : 1;
+    size_t parts = shapes[collective].blocks ? (size_t)ranks : 1;
     size_t part_bytes = parts * sizeof(float);
     size_t block = ((size_t)bytes + part_bytes - 1) / part_bytes;
     *operation = (bench_operation_t){
         .collective = collective,
         .rank = rank,
         .ranks = ranks,
-        .roots = is_rooted(collective) ? ranks : 1,
+        .roots = shapes[collective].rooted ? ranks : 1,
         .count = block * parts,
         .block = block,
     };
-    operation->source_count = source_count(operation);
-    operation->target_count = target_count(operation);
+    operation->source_count = elements_of(operation, shapes[collective].source);
+    operation->target_count = elements_of(operation, shapes[collective].target);
     sum_ranks(operation);
 }
 
