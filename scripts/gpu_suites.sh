@@ -49,9 +49,7 @@ each() {
         esac
     done <<END
 test_attach|60|a machine without a GPU gets an error that says why
-test_elements|60|what kernels do with an element is what the host does
-gpu_elements|900|so it is in device code, for all values of short types
-gpu_reduce|300|reductions have the host's bits, for any alignment and length
+gpu_reduce|600|reductions have the host's bits, for any values and alignment
 gpu_select|600|selections and lists have the host's bits
 gpu_port|600|the port passes its conformance suite
 gpu_peers|120|a process copies from the device memory of another one
@@ -66,11 +64,10 @@ run_plain() {
 }
 
 # The tools follow each access: fewer rounds, and more time. The suites provoke
-# errors of the API, which are no finding. gpu_elements alone would take hours
-# under racecheck.
+# errors of the API, which are no finding.
 run_checked() {
     case $name-$tool in
-    test_* | cuda_training-* | gpu_elements-racecheck) return ;;
+    test_* | cuda_training-*) return ;;
     esac
     suite "$tool of $name" 1800 "$tool found nothing in $name" \
         env TEST_ROUNDS=200 compute-sanitizer --tool "$tool" \
@@ -81,7 +78,6 @@ run_checked() {
 each run_plain
 gpus=$passed
 [ -x "$here/bin/test_attach" ] && gpus=$((gpus - 1))
-[ -x "$here/bin/test_elements" ] && gpus=$((gpus - 1))
 if [ "$gpus" -gt 0 ] && command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck; do
         each run_checked

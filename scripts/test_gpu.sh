@@ -52,7 +52,7 @@ cmake -S "$root" -B "$build" -DBATON_MPI=OFF -DBATON_CUDA=ON \
 # make lists "... NAME", and Ninja "NAME: phony".
 programs=$(cmake --build "$build" --target help |
     sed -n 's/^\(\.\.\. \)\{0,1\}\([a-z_-]*\)\(: .*\)\{0,1\}$/\2/p' |
-    grep -x 'gpu_[a-z]*\|test_attach\|test_elements\|cuda_training' |
+    grep -x 'gpu_[a-z]*\|test_attach\|cuda_training' |
     sort -u)
 [ -n "$programs" ] || {
     echo "no programs to build were found"

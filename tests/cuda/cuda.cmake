@@ -1,7 +1,6 @@
 # Tests of libbaton_cuda; included by tests/CMakeLists.txt where it is built.
 #
 #   test_attach.c    why there is no GPU; with drivers that are made for this
-#   test_elements.c  what the kernels do with one element, on the host
 #   gpu_NAME.c       needs a GPU, and is skipped without one; scripts/test_gpu.sh
 #                    runs these, also under compute-sanitizer
 #
@@ -42,9 +41,6 @@ fake_driver(driver_without_gpu "no GPU that this process may use"
 fake_driver(driver_broken "CUDA can't be used"
     FAKE_VERSION=99000 FAKE_INIT=999)
 
-cuda_program(test_elements cuda/test_elements.c cuda/elements.cu)
-cuda_test(test_elements unit)
-
 # What ptxas says of the kernels.
 add_test(NAME cuda.ptxas COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/ptxas.sh
     ${CMAKE_CUDA_COMPILER} ${PROJECT_SOURCE_DIR})
@@ -52,14 +48,12 @@ describe_test(cuda.ptxas cuda.ptxas unit)
 
 # ---- on a GPU ----------------------------------------------------------------
 
-cuda_program(gpu_elements cuda/test_elements.c cuda/gpu_elements.c
-    cuda/on_gpu.cu)
 cuda_program(gpu_port cuda/gpu_port.c cuda/on_gpu.cu
     support/device_conformance.c support/reference.c support/values.c)
 cuda_program(gpu_peers cuda/gpu_peers.c cuda/on_gpu.cu)
 cuda_program(gpu_epochs cuda/gpu_epochs.c cuda/on_gpu.cu)
 cuda_program(gpu_sparse cuda/gpu_sparse.c cuda/on_gpu.cu)
-foreach(name gpu_elements gpu_port gpu_peers gpu_epochs gpu_sparse)
+foreach(name gpu_port gpu_peers gpu_epochs gpu_sparse)
     cuda_test(${name} unit)
     set_tests_properties(cuda.${name} PROPERTIES RUN_SERIAL ON)
 endforeach()

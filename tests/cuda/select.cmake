@@ -4,7 +4,8 @@
 #   test_select.cpp          selections against a sort (select_cases.c); as
 #                            test_select_on_cpu the kernels are run by the
 #                            processor, as gpu_select by a GPU
-#   test_reduce.cpp          reductions, likewise: test_reduce_on_cpu
+#   test_reduce.cpp          reductions against a reference (reduce_cases.c),
+#                            likewise: test_reduce_on_cpu and gpu_reduce
 #
 # What the processor runs needs no CUDA toolkit.
 enable_language(CXX)
@@ -19,7 +20,7 @@ if(BATON_WERROR)
 endif()
 
 function(select_program name)
-    add_executable(${name} ${ARGN} support/random.c support/select_cases.c)
+    add_executable(${name} ${ARGN} support/random.c)
     target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
         ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/lib)
     target_compile_options(${name} PRIVATE
@@ -28,7 +29,10 @@ function(select_program name)
     target_link_libraries(${name} PRIVATE baton PkgConfig::CMOCKA m)
 endfunction()
 
-select_program(test_select_element cuda/test_select_element.cpp)
+set(reduce_cases support/reduce_cases.c support/reference.c)
+
+select_program(test_select_element cuda/test_select_element.cpp
+    support/select_cases.c)
 cuda_test(test_select_element unit)
 
 # The kernels as C++. Only here: elsewhere these files are compiled by nvcc.
@@ -41,7 +45,7 @@ if(NOT BATON_SANITIZE STREQUAL "thread")
     set_source_files_properties(cuda/test_select.cpp PROPERTIES
         COMPILE_OPTIONS -Wno-unknown-pragmas)
     select_program(test_select_on_cpu cuda/test_select.cpp
-        support/cuda_on_cpu.cpp ${kernels})
+        support/select_cases.c support/cuda_on_cpu.cpp ${kernels})
     target_compile_definitions(test_select_on_cpu PRIVATE BATON_CUDA_ON_CPU)
     cuda_test(test_select_on_cpu unit)
     # With a sanitizer it takes the longest, so it begins first.
@@ -53,21 +57,21 @@ if(NOT BATON_SANITIZE STREQUAL "thread")
     set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX
         COMPILE_OPTIONS
         "-x;c++;-Wno-unknown-pragmas;-Wno-maybe-uninitialized")
-    select_program(test_reduce_on_cpu cuda/test_reduce.cpp
+    select_program(test_reduce_on_cpu cuda/test_reduce.cpp ${reduce_cases}
         support/cuda_on_cpu.cpp ${kernels})
     target_compile_definitions(test_reduce_on_cpu PRIVATE BATON_CUDA_ON_CPU)
     cuda_test(test_reduce_on_cpu unit)
 endif()
 
 if(TARGET baton_cuda)
-    select_program(gpu_select cuda/test_select.cpp
+    select_program(gpu_select cuda/test_select.cpp support/select_cases.c
         $<TARGET_OBJECTS:baton_cuda_objects>)
     set_target_properties(gpu_select PROPERTIES LINKER_LANGUAGE CXX)
     target_link_libraries(gpu_select PRIVATE CUDA::cudart_static
         Threads::Threads)
     cuda_test(gpu_select unit)
     set_tests_properties(cuda.gpu_select PROPERTIES RUN_SERIAL ON)
-    select_program(gpu_reduce cuda/test_reduce.cpp cuda/on_gpu.cu
+    select_program(gpu_reduce cuda/test_reduce.cpp ${reduce_cases} cuda/on_gpu.cu
         $<TARGET_OBJECTS:baton_cuda_objects>)
     set_target_properties(gpu_reduce PROPERTIES LINKER_LANGUAGE CXX)
     target_link_libraries(gpu_reduce PRIVATE CUDA::cudart_static

@@ -170,10 +170,25 @@ inline cudaError_t cudaMalloc(void **out, size_t bytes)
     return posix_memalign(out, 256, bytes);
 }
 
+inline cudaError_t cudaMallocHost(void **out, size_t bytes)
+{
+    return cudaMalloc(out, bytes);
+}
+
 inline cudaError_t cudaFree(void *memory)
 {
     free(memory);
     return cudaSuccess;
+}
+
+inline cudaError_t cudaFreeHost(void *memory)
+{
+    return cudaFree(memory);
+}
+
+inline cudaError_t cudaDeviceSynchronize(void)
+{
+    return cudaSuccess; /* a launch returns when all blocks have run */
 }
 
 inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes,

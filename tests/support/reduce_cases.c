@@ -1,0 +1,245 @@
+#include "support/reduce_cases.h"
+
+#include "support/cmocka.h"
+#include "support/random.h"
+#include "support/reference.h"
+
+#include <baton/baton.h>
+#include <string.h>
+
+static const baton_op_t *const ops[BATON__OP_COUNT] = {BATON_SUM, BATON_PROD,
+                                                       BATON_MIN, BATON_MAX};
+
+/* ---- one comparison ---------------------------------------------------- */
+
+/* Where the operands lie. */
+typedef enum alias {
+    ALIAS_NONE,
+    ALIAS_LEFT,     /* target is left */
+    ALIAS_RIGHT,    /* target is right */
+    ALIAS_OPERANDS, /* left is right */
+    ALIAS_ALL,
+    ALIAS_COUNT
+} alias_t;
+
+#define GUARD_BYTES ((size_t)64)
+#define GUARD       0xa5
+
+/* How far target, left and right begin behind an address that is aligned to
+   16 bytes. */
+typedef struct shift {
+    size_t elements[3];
+    size_t bytes[3];
+} shift_t;
+
+static const shift_t shifts[] = {
+    {{0, 0, 0}, {0, 0, 0}},
+    {{1, 1, 1}, {0, 0, 0}}, /* equal, so that the same vectors are aligned */
+    {{15, 15, 15}, {0, 0, 0}},
+    {{0, 1, 2}, {0, 0, 0}},
+    {{0, 0, 0}, {1, 2, 3}}, /* elements are not aligned */
+};
+
+typedef struct trial {
+    const reduce_subject_t *subject;
+    baton__op_kind_t kind;
+    baton_dtype_t dtype;
+    alias_t alias;
+    size_t count;
+    const shift_t *shift;
+} trial_t;
+
+/* Only the payload of the sum or product of two NaNs is unspecified. */
+static bool is_right(const trial_t *trial, uint64_t left, uint64_t right,
+                     uint64_t actual)
+{
+    uint64_t expected =
+        reference_reduce(trial->kind, trial->dtype, left, right);
+    bool open =
+        (trial->dtype == BATON_F32 || trial->dtype == BATON_F64) &&
+        (trial->kind == BATON__OP_SUM || trial->kind == BATON__OP_PROD) &&
+        reference_is_nan(trial->dtype, expected);
+    return open ? reference_is_nan(trial->dtype, actual) : actual == expected;
+}
+
+static unsigned char *vector_at(const trial_t *trial, int i)
+{
+    return trial->subject->memory + (size_t)i * (REDUCE_BYTES / 3) +
+           GUARD_BYTES + trial->shift->bytes[i] +
+           trial->shift->elements[i] * baton_dtype_size(trial->dtype);
+}
+
+/* Reduces copies of left and right as the trial says, and returns the target.
+ */
+static const unsigned char *run_kernel(const trial_t *trial, const void *left,
+                                       const void *right)
+{
+    size_t bytes = trial->count * baton_dtype_size(trial->dtype);
+    const reduce_subject_t *subject = trial->subject;
+    memset(subject->memory, GUARD, REDUCE_BYTES);
+    unsigned char *l = vector_at(trial, 1);
+    bool same = trial->alias == ALIAS_OPERANDS || trial->alias == ALIAS_ALL;
+    unsigned char *r = same ? l : vector_at(trial, 2);
+    memcpy(l, left, bytes);
+    if (!same) {
+        memcpy(r, right, bytes);
+    }
+    unsigned char *t = trial->alias == ALIAS_LEFT || trial->alias == ALIAS_ALL
+                           ? l
+                       : trial->alias == ALIAS_RIGHT ? r
+                                                     : vector_at(trial, 0);
+    subject->reduce(subject, trial->kind, trial->dtype, t, l, r, trial->count);
+    for (size_t i = 0; i < GUARD_BYTES; i++) {
+        assert_int_equal(t[bytes + i], GUARD);
+        assert_int_equal(t[-1 - (ptrdiff_t)i], GUARD);
+    }
+    if (t != l) {
+        assert_memory_equal(l, left, bytes);
+    }
+    if (t != r && !same) {
+        assert_memory_equal(r, right, bytes);
+    }
+    return t;
+}
+
+static void check(const trial_t *trial, const void *left, const void *right)
+{
+    const unsigned char *target = run_kernel(trial, left, right);
+    bool same = trial->alias == ALIAS_OPERANDS || trial->alias == ALIAS_ALL;
+    for (size_t i = 0; i < trial->count; i++) {
+        uint64_t a = reference_load(left, i, trial->dtype);
+        uint64_t b = same ? a : reference_load(right, i, trial->dtype);
+        uint64_t actual = reference_load(target, i, trial->dtype);
+        if (!is_right(trial, a, b, actual)) {
+            fail_msg("%s %s of %s, alias %d, shift %d, element %zu of %zu: "
+                     "%llx and %llx gave %llx",
+                     trial->subject->name, ops[trial->kind]->name,
+                     baton_dtype_name(trial->dtype), (int)trial->alias,
+                     (int)(trial->shift - shifts), i, trial->count,
+                     (unsigned long long)a, (unsigned long long)b,
+                     (unsigned long long)actual);
+        }
+    }
+}
+
+/* ---- cases ------------------------------------------------------------- */
+
+static unsigned char left_data[REDUCE_MOST * 8];
+static unsigned char right_data[REDUCE_MOST * 8];
+
+static void fill(void *data, baton_dtype_t dtype, support_random_t *random)
+{
+    for (size_t i = 0; i < REDUCE_MOST; i++) {
+        uint64_t bits = support_random_next(random);
+        if (support_random_below(random, 3) == 0) {
+            bits = reference_special(dtype, bits);
+        }
+        reference_store(data, i, dtype, bits);
+    }
+}
+
+static void fill_both(const trial_t *trial)
+{
+    static uint64_t calls;
+    support_random_t random = support_random(support_seed(), calls++);
+    fill(left_data, trial->dtype, &random);
+    fill(right_data, trial->dtype, &random);
+}
+
+static void run_counts(trial_t trial)
+{
+    static const size_t counts[] = {0,  1,   2,   3,   7,   8,    9,
+                                    15, 16,  17,  31,  33,  63,   64,
+                                    65, 127, 129, 255, 257, 1000, 4099};
+    fill_both(&trial);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        trial.count = counts[i];
+        for (int alias = 0; alias < ALIAS_COUNT; alias++) {
+            trial.alias = (alias_t)alias;
+            for (size_t s = 0; s < sizeof shifts / sizeof *shifts; s++) {
+                trial.shift = &shifts[s];
+                check(&trial, left_data, right_data);
+            }
+        }
+    }
+}
+
+static void run_specials(trial_t trial)
+{
+    for (size_t i = 0; i < REFERENCE_SPECIALS * REFERENCE_SPECIALS; i++) {
+        reference_store(left_data, i, trial.dtype,
+                        reference_special(trial.dtype, i % REFERENCE_SPECIALS));
+        reference_store(right_data, i, trial.dtype,
+                        reference_special(trial.dtype, i / REFERENCE_SPECIALS));
+    }
+    trial.count = REFERENCE_SPECIALS * REFERENCE_SPECIALS;
+    check(&trial, left_data, right_data);
+    /* Repeats it one by one, which takes the scalar rest of the loop. */
+    size_t size = baton_dtype_size(trial.dtype);
+    for (size_t i = 0; i < REFERENCE_SPECIALS * REFERENCE_SPECIALS; i++) {
+        trial.count = 1;
+        check(&trial, left_data + i * size, right_data + i * size);
+    }
+}
+
+/* All 2^16 pairs of bytes; or every f16 and bf16 with itself, its neighbour,
+   and others. */
+static void run_all_values(trial_t trial)
+{
+    static const uint32_t offsets[] = {0, 1, 0x8000, 0x4321, 0x0401};
+    bool halves = trial.dtype == BATON_F16 || trial.dtype == BATON_BF16;
+    size_t rounds = halves ? sizeof offsets / sizeof *offsets
+                    : baton_dtype_size(trial.dtype) == 1 ? 1
+                                                         : 0;
+    trial.count = 4096;
+    for (size_t k = 0; k < rounds; k++) {
+        for (uint32_t base = 0; base < 0x10000; base += 4096) {
+            for (uint32_t i = 0; i < 4096; i++) {
+                uint32_t value = base + i;
+                reference_store(left_data, i, trial.dtype, value);
+                reference_store(right_data, i, trial.dtype,
+                                halves ? value + offsets[k] : value >> 8);
+            }
+            check(&trial, left_data, right_data);
+        }
+    }
+}
+
+/* Beyond the reference: the same bits as of the kernels in use, unless both
+   operands are NaNs. */
+static void run_same_bits(trial_t trial)
+{
+    static unsigned char in_use[REDUCE_MOST * 8];
+    fill_both(&trial);
+    trial.count = REDUCE_MOST - 1;
+    ops[trial.kind]->reduce(NULL, in_use, left_data, right_data, trial.count,
+                            trial.dtype);
+    const unsigned char *target = run_kernel(&trial, left_data, right_data);
+    for (size_t i = 0; i < trial.count; i++) {
+        uint64_t a = reference_load(left_data, i, trial.dtype);
+        uint64_t b = reference_load(right_data, i, trial.dtype);
+        bool open = reference_is_float(trial.dtype) &&
+                    reference_is_nan(trial.dtype, a) &&
+                    reference_is_nan(trial.dtype, b);
+        if (!open) {
+            assert_int_equal(reference_load(target, i, trial.dtype),
+                             reference_load(in_use, i, trial.dtype));
+        }
+    }
+}
+
+void reduce_cases_run(const reduce_subject_t *subject)
+{
+    for (int kind = 0; kind < BATON__OP_COUNT; kind++) {
+        for (int dtype = 0; dtype < BATON_DTYPE_COUNT; dtype++) {
+            const trial_t trial = {.subject = subject,
+                                   .kind = (baton__op_kind_t)kind,
+                                   .dtype = (baton_dtype_t)dtype,
+                                   .shift = &shifts[0]};
+            run_counts(trial);
+            run_specials(trial);
+            run_all_values(trial);
+            run_same_bits(trial);
+        }
+    }
+}
