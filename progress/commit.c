@@ -307,28 +307,6 @@ static bool is_waited_for(const baton_schedule_t *schedule)
                                 memory_order_acquire) > 0;
 }
 
-/* Fails a running epoch, and tells the peers. The driver's. */
-static void stop(baton_schedule_t *schedule)
-{
-    baton__stepper_t *stepper = schedule->group->stepper;
-    baton__recovery_leave(stepper, schedule);
-    if (schedule->run.phase == BATON__RUN_RUNNING) {
-        char memory[BATON__SENTENCE_BYTES];
-        baton__text_t text = {memory, sizeof memory, 0};
-        baton__text_add(&text,
-                        "\"%s\" was destroyed on rank %d while epoch %llu ran",
-                        schedule->name, schedule->group->rank,
-                        (unsigned long long)schedule->run.epoch);
-        const baton__failure_t failure = {.status = BATON_ERR_CANCELLED,
-                                          .rank = schedule->group->rank,
-                                          .epoch = schedule->run.epoch,
-                                          .final = true};
-        baton__epoch_fail(stepper, schedule, &failure, memory);
-    } else {
-        baton__notice_destroy(stepper, schedule);
-    }
-}
-
 static bool is_in_motion(const baton_schedule_t *schedule)
 {
     return schedule->turn.moving > 0 || schedule->turn.begun > 0 ||
@@ -390,7 +368,8 @@ static detached_t detach(baton_schedule_t *schedule)
             wait_ms > INT32_MAX ? INT32_MAX : (int)wait_ms, BATON__LEAVE_AWAY);
     }
     engine->driver->enter(engine);
-    stop(schedule);
+    baton__recovery_leave(group->stepper, schedule);
+    baton__notice_destroy(group->stepper, schedule);
     if (engine->driver->forget != NULL) {
         engine->driver->forget(schedule);
     }

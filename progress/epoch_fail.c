@@ -226,14 +226,18 @@ static void raise_flag(const baton_schedule_t *schedule, uint64_t failed,
                         all && requested > retired ? requested : retired);
 }
 
+static void note_failure(baton_schedule_t *schedule, uint64_t epoch)
+{
+    atomic_store_explicit(&schedule->shared.failures[epoch % BATON__FAILURES],
+                          epoch << 8 | (uint8_t)-schedule->failure.status,
+                          memory_order_relaxed);
+}
+
 void baton__epoch_publish(baton__stepper_t *stepper, baton_schedule_t *schedule,
                           uint64_t failed, uint64_t retired)
 {
     if (failed != 0) {
-        atomic_store_explicit(
-            &schedule->shared.failures[failed % BATON__FAILURES],
-            failed << 8 | (uint8_t)-schedule->failure.status,
-            memory_order_relaxed);
+        note_failure(schedule, failed);
         atomic_store_explicit(&schedule->shared.failed, failed,
                               memory_order_release);
     }
@@ -256,10 +260,7 @@ static uint64_t fail_started(baton_schedule_t *schedule)
         atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
     while (run->epoch < requested) {
         run->epoch++;
-        atomic_store_explicit(
-            &schedule->shared.failures[run->epoch % BATON__FAILURES],
-            run->epoch << 8 | (uint8_t)-schedule->failure.status,
-            memory_order_relaxed);
+        note_failure(schedule, run->epoch);
     }
     return run->epoch;
 }
@@ -284,10 +285,7 @@ static void end_if_drained(baton__stepper_t *stepper,
         baton__run_set_phase(run, BATON__RUN_IDLE);
         schedule->failing_from = 0;
         if (schedule->offload != NULL) {
-            atomic_store_explicit(
-                &schedule->shared.failures[failed % BATON__FAILURES],
-                failed << 8 | (uint8_t)-schedule->failure.status,
-                memory_order_relaxed);
+            note_failure(schedule, failed);
             failed = fail_started(schedule);
         }
         retired = run->epoch;

@@ -394,13 +394,10 @@ static baton_status_t not_recovered(baton_group_t *group, int timeout_ms)
                             "nodes of this rank have not ended after %d ms",
                             group->rank, group->size, timeout_ms);
     }
-    char memory[128];
-    baton__text_t text = {memory, sizeof memory, 0};
-    baton__text_add(&text,
-                    "recovery on rank %d of %d: rank %d has not come within %d "
-                    "ms, or waits for another",
-                    group->rank, group->size, rank, timeout_ms);
-    return baton__error_forward(BATON_ERR_TIMEOUT, memory);
+    return baton_error_set(BATON_ERR_TIMEOUT,
+                           "recovery on rank %d of %d: rank %d has not come "
+                           "within %d ms, or waits for another",
+                           group->rank, group->size, rank, timeout_ms);
 }
 
 baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)

@@ -276,17 +276,23 @@ void baton__notice_destroy(baton__stepper_t *stepper,
 {
     char memory[SENTENCE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
-    const baton_group_t *group = schedule->group;
-    if (schedule->run.phase != BATON__RUN_IDLE ||
-        schedule->plan.messages == 0) {
+    const baton__run_t *run = &schedule->run;
+    bool running = run->phase == BATON__RUN_RUNNING;
+    if (!running &&
+        (run->phase != BATON__RUN_IDLE || schedule->plan.messages == 0)) {
         return;
     }
+    const baton__failure_t failure = {
+        .status = running ? BATON_ERR_CANCELLED : BATON_ERR_STATE,
+        .rank = schedule->group->rank,
+        .epoch = running ? run->epoch : run->epoch + 1,
+        .final = true};
     baton__text_add(&text, "\"%.128s\" was destroyed on rank %d",
-                    schedule->name, group->rank);
-    const baton__failure_t failure = {.status = BATON_ERR_STATE,
-                                      .rank = group->rank,
-                                      .epoch = schedule->run.epoch + 1,
-                                      .final = true};
+                    schedule->name, failure.rank);
+    if (running) {
+        baton__text_add(&text, " while epoch %llu ran",
+                        (unsigned long long)run->epoch);
+    }
     baton__epoch_fail(stepper, schedule, &failure, memory);
 }
 

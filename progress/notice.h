@@ -23,7 +23,8 @@
  */
 void baton__notice_hello(baton__stepper_t *stepper, baton_schedule_t *schedule);
 
-/* Notifies the peers before the schedule is destroyed. A failed schedule sends
+/* Before the schedule is destroyed: fails a running epoch, or notifies the
+   peers. A failed schedule sends
    nothing: they have been notified of the failure. */
 void baton__notice_destroy(baton__stepper_t *stepper,
                            baton_schedule_t *schedule);

@@ -64,20 +64,13 @@ static void describe_node(const baton_schedule_t *schedule, uint32_t node,
 static bool is_awaited(const baton_schedule_t *schedule, uint32_t node,
                        bool armed)
 {
-    switch ((baton__node_state_t)schedule->run.state[node]) {
-    case BATON__NODE_HELD:
-    case BATON__NODE_WAITING:
-    case BATON__NODE_MOVING:
-    case BATON__NODE_BEGUN:
-    case BATON__NODE_QUEUED:
-        return !armed;
-    case BATON__NODE_IDLE:
-        return armed && schedule->ops[node].kind == BATON__ARMED_RECV;
-    case BATON__NODE_SKIPPED:
-    case BATON__NODE_COMPLETED:
-        break;
+    uint8_t state = schedule->run.state[node];
+    if (armed) {
+        return state == BATON__NODE_IDLE &&
+               schedule->ops[node].kind == BATON__ARMED_RECV;
     }
-    return false;
+    return state != BATON__NODE_IDLE && state != BATON__NODE_SKIPPED &&
+           state != BATON__NODE_COMPLETED;
 }
 
 /* Describes the nodes that are awaited; or, if there are none, the armed

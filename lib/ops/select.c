@@ -70,6 +70,7 @@ static size_t candidates_of(size_t count, size_t k)
     if (count <= SMALL_COUNT) {
         return count;
     }
+    k = k < count ? k : count;
     double per_sample = (double)count / SAMPLE_LEAST;
     per_sample = per_sample > SAMPLE_SHARE + 1 ? SAMPLE_SHARE + 1 : per_sample;
     double share = (double)count / SAMPLE_MOST;
@@ -82,7 +83,7 @@ static size_t candidates_of(size_t count, size_t k)
 
 size_t baton_select_scratch_bytes(size_t count, size_t k)
 {
-    size_t candidates = candidates_of(count, k < count ? k : count);
+    size_t candidates = candidates_of(count, k);
     size_t sample = count > SMALL_COUNT ? sample_of(count) : 0;
     size_t entries = candidates > sample ? candidates : sample;
     return entries * CANDIDATE_BYTES + sizeof(uint64_t);
@@ -599,7 +600,7 @@ size_t baton_accumulate_at_least(const baton_accumulation_t *of,
 
 size_t baton_candidates_room(size_t count, size_t k)
 {
-    return candidates_of(count, k < count ? k : count);
+    return candidates_of(count, k);
 }
 
 /* Entries of elements of a tile; indices begin with `first` there. */

@@ -28,12 +28,10 @@ void baton_before(baton_schedule_t *schedule, baton_node_t a, baton_node_t b)
     }
     if (schedule->edge_count == schedule->edge_capacity) {
         uint32_t room = schedule->edge_capacity * 2 + 16;
-        void *edges = schedule->edges;
-        if (!baton__graph_grow(schedule, &edges, schedule->edge_count, room,
-                               sizeof *schedule->edges)) {
+        if (!baton__graph_grow(schedule, &schedule->edges, schedule->edge_count,
+                               room, sizeof *schedule->edges)) {
             return;
         }
-        schedule->edges = edges;
         schedule->edge_capacity = room;
     }
     schedule->edges[schedule->edge_count++] = (baton__edge_t){a.index, b.index};

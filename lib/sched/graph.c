@@ -7,6 +7,7 @@
 #include "base/error.h"
 
 #include <stdio.h>
+#include <string.h>
 
 const char *baton__node_name(const baton_schedule_t *schedule, uint32_t node)
 {
@@ -33,16 +34,18 @@ void baton_schedule_fail(baton_schedule_t *schedule, baton_status_t status,
     }
 }
 
-bool baton__graph_grow(baton_schedule_t *schedule, void **items, uint32_t count,
+bool baton__graph_grow(baton_schedule_t *schedule, void *items, uint32_t count,
                        uint32_t room, size_t size)
 {
-    void *grown = baton__grow(*items, count, room, size);
+    void *old, *grown;
+    memcpy(&old, items, sizeof old);
+    grown = baton__grow(old, count, room, size);
     if (grown == NULL) {
         baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
                             "no memory for %u items of the graph", room);
         return false;
     }
-    *items = grown;
+    memcpy(items, &grown, sizeof grown);
     return true;
 }
 
@@ -52,14 +55,10 @@ static bool reserve_node(baton_schedule_t *schedule)
         return true;
     }
     uint32_t room = schedule->capacity * 2 + 16;
-    void *ops = schedule->ops;
-    void *needs = schedule->needs;
-    bool grown = baton__graph_grow(schedule, &ops, schedule->count, room,
-                                   sizeof *schedule->ops);
-    schedule->ops = ops;
-    grown = grown && baton__graph_grow(schedule, &needs, schedule->count, room,
-                                       sizeof *schedule->needs);
-    schedule->needs = needs;
+    bool grown = baton__graph_grow(schedule, &schedule->ops, schedule->count,
+                                   room, sizeof *schedule->ops) &&
+                 baton__graph_grow(schedule, &schedule->needs, schedule->count,
+                                   room, sizeof *schedule->needs);
     schedule->capacity = grown ? room : schedule->capacity;
     return grown;
 }
@@ -98,17 +97,15 @@ static bool grow_buffers(baton_schedule_t *schedule)
 {
     uint32_t count = schedule->buffer_count;
     uint32_t room = count == 0 ? BATON__FEW_BUFFERS : count * 2 + 8;
-    void *buffers = schedule->buffers;
-    if (!baton__graph_grow(schedule, &buffers, count, room,
+    if (!baton__graph_grow(schedule, &schedule->buffers, count, room,
                            sizeof *schedule->buffers)) {
         return false;
     }
-    schedule->buffers = buffers;
     if (room == BATON__FEW_BUFFERS) {
         schedule->addresses = schedule->few_addresses;
     } else {
         bool few = schedule->addresses == schedule->few_addresses;
-        void *addresses = few ? NULL : schedule->addresses;
+        char **addresses = few ? NULL : schedule->addresses;
         if (!baton__graph_grow(schedule, &addresses, few ? 0 : count, room,
                                sizeof *schedule->addresses)) {
             return false;

@@ -448,7 +448,6 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
     baton__free(counts);
     if (status != BATON_OK) {
         baton__plan_destroy(schedule);
-        return status;
     }
-    return BATON_OK;
+    return status;
 }

@@ -200,8 +200,9 @@ const char *baton__node_name(const baton_schedule_t *schedule, uint32_t node);
    names the calling function, or is NULL if the caller adds nothing. */
 bool baton__graph_open(baton_schedule_t *schedule, const char *adder);
 
-/* Room for `room` of `items`; false, and the error sticks, without memory. */
-bool baton__graph_grow(baton_schedule_t *schedule, void **items, uint32_t count,
+/* Room for `room` of what the pointer at `items` points to; false, and the
+   error sticks, without memory. */
+bool baton__graph_grow(baton_schedule_t *schedule, void *items, uint32_t count,
                        uint32_t room, size_t size);
 
 /* Checks the graph. On success `out` has what the later checks and the plan
