@@ -140,10 +140,8 @@ void bench_turns(bench_run_t *run, const bench_turns_t *turns, stats_t *out);
 /* The statistics of the slowest rank's values, on rank 0. Collective. */
 stats_t bench_slowest(double *mine, size_t count);
 
-/* The columns of a benchmark whose rows are single values, and a row: `name` in
-   files, `text` on the screen. */
-enum { BENCH_VALUE_COLUMNS = 7 };
-extern const table_column_t bench_value_columns[BENCH_VALUE_COLUMNS];
+/* A row of a benchmark whose rows are single values: `name` in files, `text` on
+   the screen. */
 void bench_report(bench_run_t *run, const char *name, const char *text,
                   stats_t value, const char *unit);
 
@@ -261,9 +259,7 @@ void bench_native_add(float *restrict target, const float *right, size_t count);
 
 typedef struct bench {
     bench_command_t command;
-    const char *what; /* for the head */
-    const table_column_t *columns;
-    size_t column_count;
+    const char *what;              /* for the head */
     bool (*run)(bench_run_t *run); /* collective; false after a message */
 } bench_t;
 

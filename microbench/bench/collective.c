@@ -116,22 +116,10 @@ static uint64_t measure_size(bench_run_t *run, uint64_t bytes, stats_t *out)
 
 /* ---- report ------------------------------------------------------------- */
 
-enum { COLUMNS = 8 };
-
-static const table_column_t columns[COLUMNS] = {
-    {"collective", NULL, TABLE_TEXT, 0, 0},
-    {"system", "system", TABLE_TEXT, 24, 0},
-    {"ranks", NULL, TABLE_FIXED, 0, 0},
-    {"bytes", "bytes", TABLE_FIXED, 9, 0},
-    {"median_us", "median us", TABLE_FIXED, 10, 2},
-    {"ratio_to_best_mpi", "best MPI", TABLE_FIXED, 8, 2},
-    {"p10_us", "p10", TABLE_FIXED, 10, 2},
-    {"p90_us", "p90", TABLE_FIXED, 10, 2},
-};
-
 static void add_size(bench_run_t *run, double bytes, const stats_t *stats)
 {
     const bench_options_t *options = &run->options;
+    table_t *table = &run->table;
     double mpi_us = NAN; /* of the fastest of MPI's */
     for (size_t i = 0; i < options->system_count; i++) {
         if (options->systems[i].kind != BENCH_SYSTEM_BATON) {
@@ -139,17 +127,18 @@ static void add_size(bench_run_t *run, double bytes, const stats_t *stats)
         }
     }
     for (size_t i = 0; i < options->system_count; i++) {
-        const table_cell_t cells[COLUMNS] = {
-            table_text(bench_collective_name(options->collective)),
-            table_text(options->systems[i].name),
-            table_number(run->harness.size),
-            table_number(bytes),
-            table_number(stats[i].median),
-            table_number(mpi_us / stats[i].median),
-            table_number(stats[i].p10),
-            table_number(stats[i].p90)};
-        table_row(&run->table, cells);
-        plot_add(&run->table.plot, options->systems[i].name, bytes,
+        table_text(table, "collective", NULL, 0,
+                   bench_collective_name(options->collective));
+        table_text(table, "system", "system", 24, options->systems[i].name);
+        table_number(table, "ranks", NULL, 0, 0, run->harness.size);
+        table_number(table, "bytes", "bytes", 9, 0, bytes);
+        table_number(table, "median_us", "median us", 10, 2, stats[i].median);
+        table_number(table, "ratio_to_best_mpi", "best MPI", 8, 2,
+                     mpi_us / stats[i].median);
+        table_number(table, "p10_us", "p10", 10, 2, stats[i].p10);
+        table_number(table, "p90_us", "p90", 10, 2, stats[i].p90);
+        table_row(table);
+        plot_add(&table->plot, options->systems[i].name, bytes,
                  stats[i].median);
     }
 }
@@ -181,4 +170,4 @@ const bench_t bench_collective = {
     BENCH_COLLECTIVE,
     "microseconds a call: medians over turns, each checked; best MPI: the "
     "fastest of MPI's systems' time over this one's",
-    columns, COLUMNS, run_collective};
+    run_collective};

@@ -369,6 +369,4 @@ static bool run_engine(bench_run_t *run)
     return true;
 }
 
-const bench_t bench_engine = {BENCH_ENGINE, "an engine's costs",
-                              bench_value_columns, BENCH_VALUE_COLUMNS,
-                              run_engine};
+const bench_t bench_engine = {BENCH_ENGINE, "an engine's costs", run_engine};

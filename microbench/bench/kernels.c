@@ -17,22 +17,6 @@ enum {
 /* A measurement repeats a sum until it has summed about so many bytes. */
 #define BYTES_A_MEASUREMENT ((size_t)128 << 20)
 
-enum { COLUMNS = 11 };
-
-static const table_column_t columns[COLUMNS] = {
-    {"op", "op", TABLE_TEXT, 10, 0},
-    {"dtype", "dtype", TABLE_TEXT, 5, 0},
-    {"bytes", "bytes", TABLE_FIXED, 10, 0},
-    {"form", "form", TABLE_TEXT, 13, 0},
-    {"k", "k", TABLE_FIXED, 8, 0},
-    {"kernels", NULL, TABLE_TEXT, 0, 0},
-    {"us", "us", TABLE_FIXED, 12, 2},
-    {"p10_us", "p10", TABLE_FIXED, 12, 2},
-    {"p90_us", "p90", TABLE_FIXED, 12, 2},
-    {"against_us", "against us", TABLE_FIXED, 12, 2},
-    {"ratio", "ratio", TABLE_FIXED, 6, 3},
-};
-
 /* What is measured, and how. A threshold of 0 selects the k largest. */
 typedef struct trial {
     float *left, *right, *target; /* target equals left if in place */
@@ -110,18 +94,19 @@ void bench_kernel_row(bench_run_t *run, const char *const words[4],
                       size_t bytes, size_t k, stats_t us, double against_us,
                       double ratio)
 {
-    const table_cell_t cells[COLUMNS] = {table_text(words[0]),
-                                         table_text(words[1]),
-                                         table_number((double)bytes),
-                                         table_text(words[2]),
-                                         table_number(k > 0 ? (double)k : NAN),
-                                         table_text(words[3]),
-                                         table_number(us.median),
-                                         table_number(us.p10),
-                                         table_number(us.p90),
-                                         table_number(against_us),
-                                         table_number(ratio)};
-    table_row(&run->table, cells);
+    table_t *table = &run->table;
+    table_text(table, "op", "op", 10, words[0]);
+    table_text(table, "dtype", "dtype", 5, words[1]);
+    table_number(table, "bytes", "bytes", 10, 0, (double)bytes);
+    table_text(table, "form", "form", 13, words[2]);
+    table_number(table, "k", "k", 8, 0, k > 0 ? (double)k : NAN);
+    table_text(table, "kernels", NULL, 0, words[3]);
+    table_number(table, "us", "us", 12, 2, us.median);
+    table_number(table, "p10_us", "p10", 12, 2, us.p10);
+    table_number(table, "p90_us", "p90", 12, 2, us.p90);
+    table_number(table, "against_us", "against us", 12, 2, against_us);
+    table_number(table, "ratio", "ratio", 6, 3, ratio);
+    table_row(table);
 }
 
 static void report(bench_run_t *run, const trial_t *trial, const char *op,
@@ -229,4 +214,4 @@ const bench_t bench_kernels = {
     "against us: of a sum the plain loop's, of accumulate, which adds and "
     "selects in one pass, that of two steps, on a device that of its copy; "
     "ratio: the latter over us, where more bytes move, for each byte",
-    columns, COLUMNS, run_kernels};
+    run_kernels};

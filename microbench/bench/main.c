@@ -29,7 +29,6 @@ static bool measure(bench_run_t *run, const bench_t *bench, const char *name)
                      "%s\n",
                      name, run->harness.size, run->options.repetitions,
                      bench->what);
-        table_heading(&run->table);
     }
     bool passed = bench->run(run);
     if (run->speak) {
@@ -56,8 +55,7 @@ static int run_bench(bench_run_t *run, bench_command_t command,
         }
     }
     if (!harness_agree(!run->speak ||
-                       table_open(&run->table, bench->columns,
-                                  bench->column_count, &run->options.files))) {
+                       table_open(&run->table, &run->options.files))) {
         return EXIT_FAILURE;
     }
     bool passed = measure(run, bench, name);

@@ -240,47 +240,34 @@ static void close_contest(contest_t *contest)
 
 /* ---- report ------------------------------------------------------------- */
 
-enum { COLUMNS = 13 };
-
-static const table_column_t columns[COLUMNS] = {
-    {"system", "system", TABLE_TEXT, 12, 0},
-    {"compute", "compute", TABLE_TEXT, 9, 0},
-    {"ranks", NULL, TABLE_FIXED, 0, 0},
-    {"layers", "layers", TABLE_FIXED, 6, 0},
-    {"bytes", "bytes", TABLE_FIXED, 9, 0},
-    {"communication_us", "communic us", TABLE_FIXED, 11, 1},
-    {"computation_us", "compute us", TABLE_FIXED, 11, 1},
-    {"both_us", "both us", TABLE_FIXED, 11, 1},
-    {"hidden_percent", "hidden %", TABLE_FIXED, 8, 1},
-    {"over_larger", "over larger", TABLE_FIXED, 11, 2},
-    {"over_sum", "over sum", TABLE_FIXED, 8, 2},
-    {"both_p90_us", "both p90", TABLE_FIXED, 11, 1},
-    {"start_us", "start us", TABLE_FIXED, 8, 1},
-};
-
 static void add_row(const contest_t *contest, size_t system,
                     const stats_t us[PHASES + 1])
 {
+    table_t *table = &contest->run->table;
     double communication_us = us[COMMUNICATION].median;
     double computation_us = us[COMPUTATION].median;
     double both_us = us[BOTH].median;
     double hidden = 1 - (both_us - computation_us) / communication_us;
-    const table_cell_t cells[COLUMNS] = {
-        table_text(contest->run->options.systems[system].name),
-        table_text(bench_compute_names[contest->kind]),
-        table_number(contest->run->harness.size),
-        table_number((double)contest->layers),
-        table_number((double)contest->bytes),
-        table_number(communication_us),
-        table_number(computation_us),
-        table_number(both_us),
-        table_number(100 * fmin(1, fmax(0, hidden))),
-        table_number(both_us / fmax(communication_us, computation_us)),
-        table_number(both_us / (communication_us + computation_us)),
-        table_number(us[BOTH].p90),
-        table_number(us[PHASES].median),
-    };
-    table_row(&contest->run->table, cells);
+    table_text(table, "system", "system", 12,
+               contest->run->options.systems[system].name);
+    table_text(table, "compute", "compute", 9,
+               bench_compute_names[contest->kind]);
+    table_number(table, "ranks", NULL, 0, 0, contest->run->harness.size);
+    table_number(table, "layers", "layers", 6, 0, (double)contest->layers);
+    table_number(table, "bytes", "bytes", 9, 0, (double)contest->bytes);
+    table_number(table, "communication_us", "communic us", 11, 1,
+                 communication_us);
+    table_number(table, "computation_us", "compute us", 11, 1, computation_us);
+    table_number(table, "both_us", "both us", 11, 1, both_us);
+    table_number(table, "hidden_percent", "hidden %", 8, 1,
+                 100 * fmin(1, fmax(0, hidden)));
+    table_number(table, "over_larger", "over larger", 11, 2,
+                 both_us / fmax(communication_us, computation_us));
+    table_number(table, "over_sum", "over sum", 8, 2,
+                 both_us / (communication_us + computation_us));
+    table_number(table, "both_p90_us", "both p90", 11, 1, us[BOTH].p90);
+    table_number(table, "start_us", "start us", 8, 1, us[PHASES].median);
+    table_row(table);
 }
 
 static void measure(contest_t *contest)
@@ -323,4 +310,4 @@ static bool run_overlap(bench_run_t *run)
 const bench_t bench_overlap = {
     BENCH_OVERLAP,
     "all-reduces in flight while the application computes, each checked",
-    columns, COLUMNS, run_overlap};
+    run_overlap};

@@ -278,31 +278,10 @@ static void take(void *arg, size_t place, size_t turn, double *values)
 
 /* ---- report ------------------------------------------------------------- */
 
-enum { COLUMNS = 17 };
-
-static const table_column_t columns[COLUMNS] = {
-    {"algorithm", "algorithm", TABLE_TEXT, 12, 0},
-    {"ranks", NULL, TABLE_FIXED, 0, 0},
-    {"n", "n", TABLE_FIXED, 9, 0},
-    {"k", "k", TABLE_FIXED, 7, 0},
-    {"teams", "teams", TABLE_FIXED, 5, 0},
-    {"median_us", "time us", TABLE_FIXED, 10, 1},
-    {"select_us", "select us", TABLE_FIXED, 10, 1},
-    {"bytes_sent", "bytes", TABLE_FIXED, 10, 0},
-    {"messages", "messages", TABLE_FIXED, 8, 0},
-    {"rounds", "rounds", TABLE_FIXED, 6, 0},
-    {"nnz", "nnz", TABLE_FIXED, 8, 0},
-    {"bytes_formula", "formula", TABLE_FIXED, 10, 0},
-    {"messages_formula", "messages", TABLE_FIXED, 8, 0},
-    {"rounds_formula", "rounds", TABLE_FIXED, 6, 0},
-    {"over_mpi_residual", "ratio", TABLE_FIXED, 6, 2},
-    {"p10_us", "p10", TABLE_FIXED, 10, 1},
-    {"p90_us", "p90", TABLE_FIXED, 10, 1},
-};
-
 static void add_row(const contest_t *contest, const contestant_t *system,
                     const stats_t stats[MEASURES], double mpi_residual_us)
 {
+    table_t *table = &contest->run->table;
     baton_sparse_cost_t cost = {.bytes = NAN, .messages = NAN, .rounds = NAN};
     if (is_baton(system)) {
         baton_sparse_options_t options = options_of(contest, system);
@@ -310,26 +289,28 @@ static void add_row(const contest_t *contest, const contestant_t *system,
             baton_sparse_cost(&options, contest->run->harness.size, &cost),
             "get the cost of a sparse all-reduce");
     }
-    const table_cell_t cells[COLUMNS] = {
-        table_text(bench_sparse_names[system->system]),
-        table_number(contest->run->harness.size),
-        table_number((double)contest->count),
-        table_number((double)contest->k),
-        table_number(is_baton(system) ? (double)system->teams : NAN),
-        table_number(stats[TIME_US].median),
-        table_number(stats[SELECT_US].median),
-        table_number(stats[BYTES].median),
-        table_number(stats[MESSAGES].median),
-        table_number(stats[ROUNDS].median),
-        table_number(stats[NNZ].median),
-        table_number(cost.bytes),
-        table_number(cost.messages),
-        table_number(cost.rounds),
-        table_number(stats[TIME_US].median / mpi_residual_us),
-        table_number(stats[TIME_US].p10),
-        table_number(stats[TIME_US].p90),
-    };
-    table_row(&contest->run->table, cells);
+    table_text(table, "algorithm", "algorithm", 12,
+               bench_sparse_names[system->system]);
+    table_number(table, "ranks", NULL, 0, 0, contest->run->harness.size);
+    table_number(table, "n", "n", 9, 0, (double)contest->count);
+    table_number(table, "k", "k", 7, 0, (double)contest->k);
+    table_number(table, "teams", "teams", 5, 0,
+                 is_baton(system) ? (double)system->teams : NAN);
+    table_number(table, "median_us", "time us", 10, 1, stats[TIME_US].median);
+    table_number(table, "select_us", "select us", 10, 1,
+                 stats[SELECT_US].median);
+    table_number(table, "bytes_sent", "bytes", 10, 0, stats[BYTES].median);
+    table_number(table, "messages", "messages", 8, 0, stats[MESSAGES].median);
+    table_number(table, "rounds", "rounds", 6, 0, stats[ROUNDS].median);
+    table_number(table, "nnz", "nnz", 8, 0, stats[NNZ].median);
+    table_number(table, "bytes_formula", "formula", 10, 0, cost.bytes);
+    table_number(table, "messages_formula", "messages", 8, 0, cost.messages);
+    table_number(table, "rounds_formula", "rounds", 6, 0, cost.rounds);
+    table_number(table, "over_mpi_residual", "ratio", 6, 2,
+                 stats[TIME_US].median / mpi_residual_us);
+    table_number(table, "p10_us", "p10", 10, 1, stats[TIME_US].p10);
+    table_number(table, "p90_us", "p90", 10, 1, stats[TIME_US].p90);
+    table_row(table);
 }
 
 /* ---- all of it ---------------------------------------------------------- */
@@ -412,4 +393,4 @@ const bench_t bench_sparse = {
     "a step of f32, each checked\n"
     "# formula: bytes, messages and rounds of the closed form; ratio: over "
     "mpi_residual",
-    columns, COLUMNS, run_sparse};
+    run_sparse};

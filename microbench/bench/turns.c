@@ -48,27 +48,21 @@ stats_t bench_slowest(double *mine, size_t count)
 
 /* ---- rows of single values ---------------------------------------------- */
 
-const table_column_t bench_value_columns[BENCH_VALUE_COLUMNS] = {
-    {"name", NULL, TABLE_TEXT, 0, 0},        {NULL, "what", TABLE_TEXT, 52, 0},
-    {"value", "median", TABLE_FIXED, 12, 3}, {"p10", "p10", TABLE_FIXED, 12, 3},
-    {"p90", "p90", TABLE_FIXED, 12, 3},      {"unit", "unit", TABLE_TEXT, 6, 0},
-    {"ranks", NULL, TABLE_FIXED, 0, 0},
-};
-
 void bench_report(bench_run_t *run, const char *name, const char *text,
                   stats_t value, const char *unit)
 {
-    const table_cell_t cells[BENCH_VALUE_COLUMNS] = {
-        table_text(name),
-        table_text(text),
-        table_number(value.median),
-        table_number(value.p10),
-        table_number(value.p90),
-        table_text(unit),
-        table_number(run->harness.size)};
-    if (run->speak) {
-        table_row(&run->table, cells);
+    table_t *table = &run->table;
+    if (!run->speak) {
+        return;
     }
+    table_text(table, "name", NULL, 0, name);
+    table_text(table, NULL, "what", 52, text);
+    table_number(table, "value", "median", 12, 3, value.median);
+    table_number(table, "p10", "p10", 12, 3, value.p10);
+    table_number(table, "p90", "p90", 12, 3, value.p90);
+    table_text(table, "unit", "unit", 6, unit);
+    table_number(table, "ranks", NULL, 0, 0, run->harness.size);
+    table_row(table);
 }
 
 void bench_note(const bench_run_t *run, const char *text)

@@ -1,4 +1,5 @@
 #include "common/table.h"
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -39,120 +40,125 @@ void output_string(FILE *file, const char *text)
     (void)fputc('"', file);
 }
 
-bool table_open(table_t *table, const table_column_t *columns,
-                size_t column_count, const table_files_t *files)
+bool table_open(table_t *table, const table_files_t *files)
 {
-    table->columns = columns;
-    table->column_count = column_count;
     table->files = *files;
     table->plot.name = files->plot;
     return plot_check(files->plot) && output_open(files->csv, &table->csv) &&
            output_open(files->json, &table->json);
 }
 
-/* ---- the screen ------------------------------------------------------- */
+/* ---- a row ------------------------------------------------------------ */
 
-static void print_text(const table_column_t *column, const char *text)
+static void add_cell(table_t *table, const table_cell_t *cell)
 {
-    int width = column->style == TABLE_TEXT ? -column->width : column->width;
-    (void)printf("  %*s", width, text);
+    assert(table->cell_count < TABLE_COLUMNS);
+    table->cells[table->cell_count++] = *cell;
 }
 
-void table_heading(const table_t *table)
+void table_text(table_t *table, const char *key, const char *heading, int width,
+                const char *text)
 {
-    for (size_t i = 0; i < table->column_count; i++) {
-        if (table->columns[i].heading != NULL) {
-            print_text(&table->columns[i], table->columns[i].heading);
-        }
-    }
-    (void)putchar('\n');
-    (void)fflush(stdout);
+    add_cell(table, &(table_cell_t){key, heading, -width, 0, text, 0});
 }
 
-static void print_cell(const table_column_t *column, table_cell_t cell)
+void table_number(table_t *table, const char *key, const char *heading,
+                  int width, int decimals, double number)
 {
-    if (cell.text != NULL) {
-        print_text(column, cell.text[0] != '\0' ? cell.text : "-");
-    } else if (isnan(cell.number)) {
-        print_text(column, "-");
-    } else if (column->style == TABLE_TINY) {
-        (void)printf("  %*.1e", column->width, cell.number);
+    add_cell(table,
+             &(table_cell_t){key, heading, width, decimals, NULL, number});
+}
+
+static void print_cell(const table_cell_t *cell)
+{
+    if (cell->text != NULL || isnan(cell->number)) {
+        bool none = cell->text == NULL || cell->text[0] == '\0';
+        (void)printf("  %*s", cell->width, none ? "-" : cell->text);
+    } else if (cell->decimals == TABLE_TINY) {
+        (void)printf("  %*.1e", cell->width, cell->number);
     } else {
-        (void)printf("  %*.*f", column->width, column->decimals, cell.number);
+        (void)printf("  %*.*f", cell->width, cell->decimals, cell->number);
     }
 }
 
-static void print_row(const table_t *table, const table_cell_t *cells)
+static void print_row(table_t *table)
 {
-    for (size_t i = 0; i < table->column_count; i++) {
-        if (table->columns[i].heading != NULL) {
-            print_cell(&table->columns[i], cells[i]);
+    for (int line = table->headed ? 1 : 0; line < 2; line++) {
+        for (size_t i = 0; i < table->cell_count; i++) {
+            const table_cell_t *cell = &table->cells[i];
+            if (cell->heading != NULL && line == 0) {
+                (void)printf("  %*s", cell->width, cell->heading);
+            } else if (cell->heading != NULL) {
+                print_cell(cell);
+            }
         }
+        (void)putchar('\n');
     }
-    (void)putchar('\n');
+    table->headed = true;
     (void)fflush(stdout);
 }
 
-/* ---- files ------------------------------------------------------------ */
-
-static void write_cell(FILE *file, table_cell_t cell, bool json)
+static void write_value(FILE *file, const table_cell_t *cell, bool json)
 {
-    if (cell.text != NULL && json) {
-        output_string(file, cell.text);
-    } else if (cell.text != NULL) {
-        (void)fputs(cell.text, file);
-    } else if (isnan(cell.number)) {
+    if (cell->text != NULL && json) {
+        output_string(file, cell->text);
+    } else if (cell->text != NULL) {
+        (void)fputs(cell->text, file);
+    } else if (isnan(cell->number)) {
         (void)fputs(json ? "null" : "", file);
     } else {
-        (void)fprintf(file, "%.15g", cell.number);
+        (void)fprintf(file, "%.15g", cell->number);
     }
 }
 
 /* Rows of CSV, of which the first one has the keys. */
-static void write_csv(const table_t *table, const table_cell_t *cells)
+static void write_csv(const table_t *table)
 {
-    for (size_t row = table->rows == 0 ? 0 : 1; row < 2; row++) {
+    for (int line = table->rows == 0 ? 0 : 1; line < 2; line++) {
         const char *separator = "";
-        for (size_t i = 0; i < table->column_count; i++) {
-            const char *key = table->columns[i].key;
-            if (key != NULL) {
+        for (size_t i = 0; i < table->cell_count; i++) {
+            const table_cell_t *cell = &table->cells[i];
+            if (cell->key != NULL) {
                 (void)fputs(separator, table->csv);
-                write_cell(table->csv, row == 0 ? table_text(key) : cells[i],
-                           false);
+                (void)fputs(line == 0 ? cell->key : "", table->csv);
                 separator = ",";
+            }
+            if (cell->key != NULL && line == 1) {
+                write_value(table->csv, cell, false);
             }
         }
         (void)fputc('\n', table->csv);
     }
 }
 
-static void write_json(const table_t *table, const table_cell_t *cells)
+static void write_json(const table_t *table)
 {
     const char *separator = "";
     (void)fputs(table->rows == 0 ? "[\n  {" : ",\n  {", table->json);
-    for (size_t i = 0; i < table->column_count; i++) {
-        const char *key = table->columns[i].key;
-        if (key != NULL) {
-            (void)fprintf(table->json, "%s\"%s\": ", separator, key);
-            write_cell(table->json, cells[i], true);
+    for (size_t i = 0; i < table->cell_count; i++) {
+        const table_cell_t *cell = &table->cells[i];
+        if (cell->key != NULL) {
+            (void)fprintf(table->json, "%s\"%s\": ", separator, cell->key);
+            write_value(table->json, cell, true);
             separator = ", ";
         }
     }
     (void)fputc('}', table->json);
 }
 
-void table_row(table_t *table, const table_cell_t *cells)
+void table_row(table_t *table)
 {
     if (table->json != stdout) {
-        print_row(table, cells);
+        print_row(table);
     }
     if (table->csv != NULL) {
-        write_csv(table, cells);
+        write_csv(table);
     }
     if (table->json != NULL) {
-        write_json(table, cells);
+        write_json(table);
     }
     table->rows++;
+    table->cell_count = 0;
 }
 
 bool table_close(table_t *table, bool passed)

@@ -22,27 +22,20 @@ bool output_fail(const char *doing, const char *name, int error);
 /* Writes a string of JSON. */
 void output_string(FILE *file, const char *text);
 
-/* How the cells of a column are printed. Files get all digits. */
-typedef enum table_style {
-    TABLE_TEXT,  /* left-aligned */
-    TABLE_FIXED, /* with a fixed number of decimals */
-    TABLE_TINY   /* as 1.2e-16 */
-} table_style_t;
-
-typedef struct table_column {
+/* A cell of the row that is being made, and its column. */
+typedef struct table_cell {
     const char *key;     /* in the files; NULL to omit it there */
     const char *heading; /* on the screen; NULL to omit it there */
-    table_style_t style;
-    int width;
+    int width;           /* on the screen; below 0: left-aligned */
     int decimals;
-} table_column_t;
-
-/* A text if it is not NULL, otherwise a number, which is NAN if there is none.
-   A text that is written as CSV must not need quoting. */
-typedef struct table_cell {
-    const char *text;
+    const char *text; /* NULL for a number */
     double number;
 } table_cell_t;
+
+enum { TABLE_COLUMNS = 40 };
+
+/* Decimals of numbers that are printed as 1.2e-16. */
+enum { TABLE_TINY = -1 };
 
 /* The names of its files, each of which may be NULL. */
 typedef struct table_files {
@@ -50,39 +43,31 @@ typedef struct table_files {
 } table_files_t;
 
 typedef struct table {
-    const table_column_t *columns;
-    size_t column_count;
+    table_cell_t cells[TABLE_COLUMNS];
+    size_t cell_count;
     size_t rows;
+    bool headed; /* false: the next row has headings above it */
     table_files_t files;
     FILE *csv, *json;
     plot_t plot; /* the caller sets what is above its line, and adds points */
 } table_t;
 
 /* Opens the files. */
-bool table_open(table_t *table, const table_column_t *columns,
-                size_t column_count, const table_files_t *files);
+bool table_open(table_t *table, const table_files_t *files);
 
-/* Prints the headings. */
-void table_heading(const table_t *table);
+/* Add a cell to the row, all rows the same ones: a text, which stays valid
+   until table_row and must not need quoting in CSV; or a number, which is NAN
+   if there is none. Files get all of its digits. */
+void table_text(table_t *table, const char *key, const char *heading, int width,
+                const char *text);
+void table_number(table_t *table, const char *key, const char *heading,
+                  int width, int decimals, double number);
 
-/* Prints and writes a row of `column_count` cells. Does not print if the JSON
-   goes to stdout. */
-void table_row(table_t *table, const table_cell_t *cells);
+/* Prints the row, unless the JSON goes to stdout, and writes it. */
+void table_row(table_t *table);
 
 /* Closes the files, and draws the plot if `passed`. Returns false if any of
    it did not. */
 bool table_close(table_t *table, bool passed);
-
-static inline table_cell_t table_text(const char *text)
-{
-    table_cell_t cell = {text, 0};
-    return cell;
-}
-
-static inline table_cell_t table_number(double number)
-{
-    table_cell_t cell = {NULL, number};
-    return cell;
-}
 
 #endif

@@ -78,16 +78,13 @@ static const char *mpi_version(void)
 /* ---- what is printed --------------------------------------------------- */
 
 /* Prints the rows of a table, or as JSON a member of that name. */
-static table_t begin_table(bool json, const char *name, const char *title,
-                           const table_column_t *columns, size_t column_count)
+static table_t begin_table(bool json, const char *name, const char *title)
 {
-    table_t table = {.columns = columns, .column_count = column_count};
+    table_t table = {.json = json ? stdout : NULL};
     if (json) {
-        table.json = stdout;
         (void)printf(",\n\"%s\": ", name);
     } else {
         (void)printf("\n%s\n", title);
-        table_heading(&table);
     }
     return table;
 }
@@ -118,18 +115,8 @@ static void print_facts(bool json)
 
 static void print_variables(bool json)
 {
-    static const table_column_t columns[] = {
-        {NULL, "", TABLE_TEXT, 1, 0},
-        {"name", "name", TABLE_TEXT, 21, 0},
-        {"value", "value", TABLE_TEXT, 10, 0},
-        {"default", "default", TABLE_TEXT, 10, 0},
-        {"unit", NULL, TABLE_TEXT, 0, 0},
-        {"summary", NULL, TABLE_TEXT, 0, 0},
-        {NULL, "what it is [unit or words]", TABLE_TEXT, 0, 0},
-    };
     table_t table =
-        begin_table(json, "variables", "Variables (* set in the environment)",
-                    columns, sizeof columns / sizeof *columns);
+        begin_table(json, "variables", "Variables (* set in the environment)");
     baton_variable_t variable;
     for (size_t i = 0; baton_variable_get(i, &variable); i++) {
         char what[512];
@@ -137,15 +124,15 @@ static void print_variables(bool json)
         (void)snprintf(what, sizeof what, "%s%s%s%s", variable.summary,
                        has_unit ? " [" : "", variable.unit,
                        has_unit ? "]" : "");
-        const table_cell_t cells[] = {
-            table_text(getenv(variable.name) != NULL ? "*" : " "),
-            table_text(variable.name),
-            table_text(variable.value),
-            table_text(variable.default_value),
-            table_text(variable.unit),
-            table_text(variable.summary),
-            table_text(what)};
-        table_row(&table, cells);
+        table_text(&table, NULL, "", 1,
+                   getenv(variable.name) != NULL ? "*" : " ");
+        table_text(&table, "name", "name", 21, variable.name);
+        table_text(&table, "value", "value", 10, variable.value);
+        table_text(&table, "default", "default", 10, variable.default_value);
+        table_text(&table, "unit", NULL, 0, variable.unit);
+        table_text(&table, "summary", NULL, 0, variable.summary);
+        table_text(&table, NULL, "what it is [unit or words]", 0, what);
+        table_row(&table);
     }
     (void)table_close(&table, true);
 }
@@ -164,19 +151,16 @@ static void print_blocks(bool json)
 {
     static const size_t sizes[] = {(size_t)64 << 10, (size_t)1 << 20,
                                    (size_t)16 << 20, (size_t)256 << 20};
-    static const table_column_t columns[] = {
-        {"message", "message", TABLE_FIXED, 10, 0},
-        {"one_host", "one host", TABLE_FIXED, 10, 0},
-        {"several_hosts", "several hosts [bytes]", TABLE_FIXED, 21, 0},
-    };
-    table_t table = begin_table(
-        json, "device_blocks",
-        "Blocks of messages of device memory through the host", columns, 3);
+    table_t table =
+        begin_table(json, "device_blocks",
+                    "Blocks of messages of device memory through the host");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        const table_cell_t cells[] = {table_number((double)sizes[i]),
-                                      table_number(block_of(sizes[i], 1)),
-                                      table_number(block_of(sizes[i], 2))};
-        table_row(&table, cells);
+        table_number(&table, "message", "message", 10, 0, (double)sizes[i]);
+        table_number(&table, "one_host", "one host", 10, 0,
+                     block_of(sizes[i], 1));
+        table_number(&table, "several_hosts", "several hosts [bytes]", 21, 0,
+                     block_of(sizes[i], 2));
+        table_row(&table);
     }
     (void)table_close(&table, true);
 }

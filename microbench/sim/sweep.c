@@ -7,12 +7,6 @@
 
 /* ---- rows --------------------------------------------------------------- */
 
-/* A column, and the commands that show it and write it to files. */
-typedef struct column {
-    unsigned shown, written;
-    table_column_t as;
-} column_t;
-
 enum {
     COLLECTIVES = SIM_ALLREDUCE | SIM_BROADCAST | SIM_BARRIER,
     PARTIALS = SIM_PARTIAL | SIM_SKEW,
@@ -24,69 +18,6 @@ enum {
     WITH_BUILD = WITH_TIME & ~SIM_SPARSE,
     WITH_RUN = ALL & ~SIM_SPARSE
 };
-
-/* The columns are in the order of fill_row's cells. The first one has the name
-   of the variant, and the least and the most are shown of several epochs. */
-enum { NAME = 0, LEAST = 5, MOST = 6 };
-
-static const column_t all_columns[] = {
-    {ALL, ALL, {NULL, NULL, TABLE_TEXT, 18, 0}},
-    {ALL, ALL, {"ranks", "ranks", TABLE_FIXED, 7, 0}},
-    {WITH_BYTES, WITH_BYTES, {"bytes", "bytes", TABLE_FIXED, 9, 0}},
-    {0, ALL, {"epochs", NULL, TABLE_FIXED, 0, 0}},
-    {WITH_TIME, ALL, {"us", "time us", TABLE_FIXED, 12, 3}},
-    {WITH_TIME, ALL, {"low_us", "least us", TABLE_FIXED, 12, 3}},
-    {WITH_TIME, ALL, {"high_us", "most us", TABLE_FIXED, 12, 3}},
-    {WITH_TIME, WITH_TIME, {"formula_us", "formula us", TABLE_FIXED, 12, 3}},
-    {WITH_TIME, WITH_TIME, {"difference", "relative", TABLE_TINY, 8, 0}},
-    {PARTIALS, PARTIALS, {"latency_us", "mean us", TABLE_FIXED, 12, 3}},
-    {SKEW, PARTIALS, {"latency_median_us", "median us", TABLE_FIXED, 12, 3}},
-    {SKEW, PARTIALS, {"latency_p99_us", "p99 us", TABLE_FIXED, 12, 3}},
-    {PARTIALS, PARTIALS, {"full_over_this", "full/this", TABLE_FIXED, 9, 2}},
-    {PARTIALS, PARTIALS, {"active", "active", TABLE_FIXED, 9, 2}},
-    {PARTIALS, PARTIALS, {"active_error", "+-", TABLE_FIXED, 6, 2}},
-    {SKEW, PARTIALS, {"active_expected", "expected", TABLE_FIXED, 9, 1}},
-    {COLLECTIVES, ALL, {"messages", "messages", TABLE_FIXED, 10, 0}},
-    {WITH_BUILD, ALL, {"build_s", "build s", TABLE_FIXED, 7, 2}},
-    {WITH_RUN, ALL, {"run_s", "run s", TABLE_FIXED, 7, 2}},
-    {WITH_RUN, ALL, {"messages_per_s", "messages/s", TABLE_FIXED, 10, 0}},
-    {0, SPARSE, {"n", NULL, TABLE_FIXED, 0, 0}},
-    {SPARSE, SPARSE, {"density", "density", TABLE_FIXED, 8, 5}},
-    {0, SPARSE, {"k", NULL, TABLE_FIXED, 0, 0}},
-    {SPARSE, SPARSE, {"chosen", "chosen", TABLE_TEXT, 7, 0}},
-    {SPARSE, SPARSE, {"teams", "teams", TABLE_FIXED, 5, 0}},
-    {0, SPARSE, {"exchange", NULL, TABLE_TEXT, 0, 0}},
-    {SPARSE, SPARSE, {"rounds", "rounds", TABLE_FIXED, 6, 0}},
-    {0, SPARSE, {"rounds_formula", NULL, TABLE_FIXED, 0, 0}},
-    {SPARSE, SPARSE, {"messages_sent", "messages", TABLE_FIXED, 8, 0}},
-    {SPARSE, SPARSE, {"messages_formula", "formula", TABLE_FIXED, 7, 0}},
-    {SPARSE, SPARSE, {"entries_sent", "entries", TABLE_FIXED, 11, 1}},
-    {SPARSE, SPARSE, {"entries_formula", "formula", TABLE_FIXED, 11, 1}},
-    {0, SPARSE, {"nnz", NULL, TABLE_FIXED, 0, 0}},
-    {SPARSE, SPARSE, {"this_over_spardl", "/spardl", TABLE_FIXED, 7, 2}},
-    {0, SPARSE, {"simulation", NULL, TABLE_TEXT, 0, 0}},
-};
-enum { COLUMNS = sizeof(all_columns) / sizeof(all_columns[0]) };
-
-static void set_columns(const sim_options_t *options,
-                        table_column_t columns[COLUMNS])
-{
-    for (size_t i = 0; i < COLUMNS; i++) {
-        const column_t *column = &all_columns[i];
-        bool hidden = (i == LEAST || i == MOST) && options->epochs == 1;
-        columns[i] = column->as;
-        if (i == NAME) {
-            columns[i].key = columns[i].heading =
-                (options->command & PARTIALS) != 0 ? "mode" : "algorithm";
-        }
-        if ((column->shown & options->command) == 0 || hidden) {
-            columns[i].heading = NULL;
-        }
-        if ((column->written & options->command) == 0) {
-            columns[i].key = NULL;
-        }
-    }
-}
 
 /* The relative difference of the time from the formula. */
 static double difference(const sim_result_t *result)
@@ -107,6 +38,26 @@ static int find_variant(const sim_case_t *c, size_t place, size_t variant)
     return -1;
 }
 
+/* Add a cell for the commands that show it and write it to files. */
+static void add(const sim_case_t *c, table_t *table, unsigned shown,
+                unsigned written, const char *key, const char *heading,
+                int width, int decimals, double number)
+{
+    unsigned command = c->options->command;
+    table_number(table, (written & command) != 0 ? key : NULL,
+                 (shown & command) != 0 ? heading : NULL, width, decimals,
+                 number);
+}
+
+static void add_text(const sim_case_t *c, table_t *table, unsigned shown,
+                     unsigned written, const char *key, const char *heading,
+                     int width, const char *text)
+{
+    unsigned command = c->options->command;
+    table_text(table, (written & command) != 0 ? key : NULL,
+               (shown & command) != 0 ? heading : NULL, width, text);
+}
+
 static void fill_row(const sim_case_t *c, const sim_result_t *results,
                      size_t place, table_t *table)
 {
@@ -115,47 +66,66 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
     const double entry = (double)baton_entry_bytes(BATON_F32);
     int full = find_variant(c, place, SIM_FULL);
     int spardl = find_variant(c, place, BATON_SPARSE_SPARDL);
-    const table_cell_t cells[COLUMNS] = {
-        table_text(c->name),
-        table_number(c->ranks),
-        table_number((double)c->bytes),
-        table_number((double)c->options->epochs),
-        table_number(result->mean_us),
-        table_number(result->low_us),
-        table_number(result->high_us),
-        table_number(result->formula_us),
-        table_number(difference(result)),
-        table_number(result->latency_us),
-        table_number(result->latency_median_us),
-        table_number(result->latency_p99_us),
-        table_number(full < 0 ? NAN
-                              : results[full].latency_us / result->latency_us),
-        table_number(result->active),
-        table_number(result->active_error),
-        table_number(result->active_expected),
-        table_number((double)result->messages),
-        table_number(result->build_s),
-        table_number(result->run_s),
-        table_number((double)result->messages / result->run_s),
-        table_number((double)c->options->count),
-        table_number(c->density),
-        table_number(result->k),
-        table_text(baton_sparse_algorithm_name(cost->algorithm)),
-        table_number(cost->teams),
-        table_text(cost->teams == 1                     ? "none"
-                   : cost->exchange == BATON_TEAMS_RSAG ? "rsag"
-                                                        : "bsag"),
-        table_number(result->rounds),
-        table_number(cost->rounds),
-        table_number(result->sent),
-        table_number(cost->messages),
-        table_number(result->sent_bytes / entry),
-        table_number(cost->bytes / entry),
-        table_number(result->nnz),
-        table_number(spardl < 0 ? NAN
-                                : result->mean_us / results[spardl].mean_us),
-        table_text(c->options->payload ? "real data" : "full blocks")};
-    table_row(table, cells);
+    const char *variant =
+        (c->options->command & PARTIALS) != 0 ? "mode" : "algorithm";
+    unsigned several = c->options->epochs > 1 ? WITH_TIME : 0;
+    add_text(c, table, ALL, ALL, variant, variant, 18, c->name);
+    add(c, table, ALL, ALL, "ranks", "ranks", 7, 0, c->ranks);
+    add(c, table, WITH_BYTES, WITH_BYTES, "bytes", "bytes", 9, 0,
+        (double)c->bytes);
+    add(c, table, 0, ALL, "epochs", NULL, 0, 0, (double)c->options->epochs);
+    add(c, table, WITH_TIME, ALL, "us", "time us", 12, 3, result->mean_us);
+    add(c, table, several, ALL, "low_us", "least us", 12, 3, result->low_us);
+    add(c, table, several, ALL, "high_us", "most us", 12, 3, result->high_us);
+    add(c, table, WITH_TIME, WITH_TIME, "formula_us", "formula us", 12, 3,
+        result->formula_us);
+    add(c, table, WITH_TIME, WITH_TIME, "difference", "relative", 8, TABLE_TINY,
+        difference(result));
+    add(c, table, PARTIALS, PARTIALS, "latency_us", "mean us", 12, 3,
+        result->latency_us);
+    add(c, table, SKEW, PARTIALS, "latency_median_us", "median us", 12, 3,
+        result->latency_median_us);
+    add(c, table, SKEW, PARTIALS, "latency_p99_us", "p99 us", 12, 3,
+        result->latency_p99_us);
+    add(c, table, PARTIALS, PARTIALS, "full_over_this", "full/this", 9, 2,
+        full < 0 ? NAN : results[full].latency_us / result->latency_us);
+    add(c, table, PARTIALS, PARTIALS, "active", "active", 9, 2, result->active);
+    add(c, table, PARTIALS, PARTIALS, "active_error", "+-", 6, 2,
+        result->active_error);
+    add(c, table, SKEW, PARTIALS, "active_expected", "expected", 9, 1,
+        result->active_expected);
+    add(c, table, COLLECTIVES, ALL, "messages", "messages", 10, 0,
+        (double)result->messages);
+    add(c, table, WITH_BUILD, ALL, "build_s", "build s", 7, 2, result->build_s);
+    add(c, table, WITH_RUN, ALL, "run_s", "run s", 7, 2, result->run_s);
+    add(c, table, WITH_RUN, ALL, "messages_per_s", "messages/s", 10, 0,
+        (double)result->messages / result->run_s);
+    add(c, table, 0, SPARSE, "n", NULL, 0, 0, (double)c->options->count);
+    add(c, table, SPARSE, SPARSE, "density", "density", 8, 5, c->density);
+    add(c, table, 0, SPARSE, "k", NULL, 0, 0, result->k);
+    add_text(c, table, SPARSE, SPARSE, "chosen", "chosen", 7,
+             baton_sparse_algorithm_name(cost->algorithm));
+    add(c, table, SPARSE, SPARSE, "teams", "teams", 5, 0, cost->teams);
+    add_text(c, table, 0, SPARSE, "exchange", NULL, 0,
+             cost->teams == 1                     ? "none"
+             : cost->exchange == BATON_TEAMS_RSAG ? "rsag"
+                                                  : "bsag");
+    add(c, table, SPARSE, SPARSE, "rounds", "rounds", 6, 0, result->rounds);
+    add(c, table, 0, SPARSE, "rounds_formula", NULL, 0, 0, cost->rounds);
+    add(c, table, SPARSE, SPARSE, "messages_sent", "messages", 8, 0,
+        result->sent);
+    add(c, table, SPARSE, SPARSE, "messages_formula", "formula", 7, 0,
+        cost->messages);
+    add(c, table, SPARSE, SPARSE, "entries_sent", "entries", 11, 1,
+        result->sent_bytes / entry);
+    add(c, table, SPARSE, SPARSE, "entries_formula", "formula", 11, 1,
+        cost->bytes / entry);
+    add(c, table, 0, SPARSE, "nnz", NULL, 0, 0, result->nnz);
+    add(c, table, SPARSE, SPARSE, "this_over_spardl", "/spardl", 7, 2,
+        spardl < 0 ? NAN : result->mean_us / results[spardl].mean_us);
+    add_text(c, table, 0, SPARSE, "simulation", NULL, 0,
+             c->options->payload ? "real data" : "full blocks");
+    table_row(table);
 }
 
 /* ---- the plot ----------------------------------------------------------- */
@@ -214,7 +184,6 @@ static void set_plot(const sim_command_t *command, const sim_options_t *options,
 typedef struct sweep {
     const sim_command_t *command;
     const sim_options_t *options;
-    table_column_t columns[COLUMNS];
     table_t table;
     FILE *trace;
     sim_result_t results[SIM_MAX_VARIANTS]; /* of the value that runs */
@@ -286,14 +255,12 @@ static int sweep_all(const sim_command_t *command, const sim_options_t *options)
     static sweep_t sweep; /* too large for a stack */
     sweep.command = command;
     sweep.options = options;
-    set_columns(options, sweep.columns);
     set_plot(command, options, &sweep.table.plot);
-    if (!table_open(&sweep.table, sweep.columns, COLUMNS, &options->files) ||
+    if (!table_open(&sweep.table, &options->files) ||
         !output_open(options->trace, &sweep.trace)) {
         return EXIT_FAILURE;
     }
     sim_options_print(options, command->name);
-    table_heading(&sweep.table);
     bool passed = true;
     for (size_t i = 0; passed && i < options->value_count; i++) {
         passed = run_value(&sweep, options->values[i]);

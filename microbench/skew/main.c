@@ -9,27 +9,6 @@
 
 enum { MOST_STEAL_PERCENT = 2 };
 
-static const table_column_t columns[] = {
-    {"system", "system", TABLE_TEXT, 12, 0},
-    {"ranks", NULL, TABLE_FIXED, 0, 0},
-    {"bytes", NULL, TABLE_FIXED, 0, 0},
-    {"skew_ms", NULL, TABLE_FIXED, 0, 0},
-    {"iterations", NULL, TABLE_FIXED, 0, 0},
-    {"mean_us", "mean us", TABLE_FIXED, 10, 1},
-    {"robust_us", "robust us", TABLE_FIXED, 10, 1},
-    {"limit_us", "limit us", TABLE_FIXED, 9, 1},
-    {"robust_over_limit", "/limit", TABLE_FIXED, 6, 2},
-    {"median_us", "median us", TABLE_FIXED, 10, 1},
-    {"p99_us", "p99 us", TABLE_FIXED, 10, 1},
-    {"ratio_to_mpi", "MPI/this", TABLE_FIXED, 8, 2},
-    {"active_mean", "active", TABLE_FIXED, 6, 2},
-    {NULL, "min-max", TABLE_FIXED, 8, 0},
-    {"active_min", NULL, TABLE_FIXED, 0, 0},
-    {"active_max", NULL, TABLE_FIXED, 0, 0},
-    {"steal_share", NULL, TABLE_FIXED, 0, 0},
-};
-enum { COLUMN_COUNT = sizeof(columns) / sizeof(columns[0]) };
-
 static void print_heading(const skew_options_t *options)
 {
     (void)printf(
@@ -64,26 +43,26 @@ static void add_row(const skew_options_t *options, table_t *table,
     (void)snprintf(range, sizeof(range), "%" PRIu32 "-%" PRIu32,
                    result->active_min, result->active_max);
     char name[SKEW_NAME_BYTES];
-    const table_cell_t cells[COLUMN_COUNT] = {
-        table_text(skew_name(result->choice, name)),
-        table_number(result->ranks),
-        table_number((double)result->bytes),
-        table_number(options->skew_ms),
-        table_number((double)options->iterations),
-        table_number(result->mean_us),
-        table_number(result->robust_us),
-        table_number(result->limit_us),
-        table_number(over_limit(result)),
-        table_number(result->median_us),
-        table_number(result->p99_us),
-        table_number(result->ratio_to_mpi > 0 ? result->ratio_to_mpi : NAN),
-        table_number(result->active_mean),
-        table_text(range),
-        table_number(result->active_min),
-        table_number(result->active_max),
-        table_number(result->steal_share),
-    };
-    table_row(table, cells);
+    table_text(table, "system", "system", 12, skew_name(result->choice, name));
+    table_number(table, "ranks", NULL, 0, 0, result->ranks);
+    table_number(table, "bytes", NULL, 0, 0, (double)result->bytes);
+    table_number(table, "skew_ms", NULL, 0, 0, options->skew_ms);
+    table_number(table, "iterations", NULL, 0, 0, (double)options->iterations);
+    table_number(table, "mean_us", "mean us", 10, 1, result->mean_us);
+    table_number(table, "robust_us", "robust us", 10, 1, result->robust_us);
+    table_number(table, "limit_us", "limit us", 9, 1, result->limit_us);
+    table_number(table, "robust_over_limit", "/limit", 6, 2,
+                 over_limit(result));
+    table_number(table, "median_us", "median us", 10, 1, result->median_us);
+    table_number(table, "p99_us", "p99 us", 10, 1, result->p99_us);
+    table_number(table, "ratio_to_mpi", "MPI/this", 8, 2,
+                 result->ratio_to_mpi > 0 ? result->ratio_to_mpi : NAN);
+    table_number(table, "active_mean", "active", 6, 2, result->active_mean);
+    table_text(table, NULL, "min-max", 8, range);
+    table_number(table, "active_min", NULL, 0, 0, result->active_min);
+    table_number(table, "active_max", NULL, 0, 0, result->active_max);
+    table_number(table, "steal_share", NULL, 0, 0, result->steal_share);
+    table_row(table);
     plot_add(&table->plot, name, (double)result->bytes, result->mean_us);
 }
 
@@ -94,7 +73,7 @@ static void print_table(const skew_options_t *options, table_t *table,
     char size[16];
     (void)printf("\n%s bytes\n",
                  cli_format_bytes(results->bytes, size, sizeof(size)));
-    table_heading(table);
+    table->headed = false;
     for (size_t i = 0; i < options->system_count; i++) {
         add_row(options, table, &results[i]);
     }
@@ -142,8 +121,7 @@ static bool measure_and_report(const skew_options_t *options, bool speak)
                    "All-reduce of %d ranks that arrive %g ms apart: mean "
                    "latency of %" PRIu64 " iterations",
                    options->ranks, options->skew_ms, options->iterations);
-    if (!harness_agree(!speak || table_open(&table, columns, COLUMN_COUNT,
-                                            &options->files))) {
+    if (!harness_agree(!speak || table_open(&table, &options->files))) {
         return false;
     }
     harness_t harness;
