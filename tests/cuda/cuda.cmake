@@ -4,20 +4,20 @@
 #   gpu_NAME.c       needs a GPU, and is skipped without one; scripts/test_gpu.sh
 #                    runs these, also under compute-sanitizer
 #
-# They see libbaton as a user does, and of libbaton_cuda the objects.
+# Of libbaton_cuda they have the objects, and may look inside.
 function(cuda_program name)
-    add_executable(${name} ${ARGN} support/random.c
+    add_executable(${name} cuda/${name}.c ${ARGN} ${support}
         $<TARGET_OBJECTS:baton_cuda_objects>)
     target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}
         ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/lib)
-    target_link_libraries(${name} PRIVATE baton CUDA::cudart_static baton_flags
+    target_link_libraries(${name} PRIVATE baton_static CUDA::cudart_static baton_flags
         baton_cuda_flags PkgConfig::CMOCKA Threads::Threads m test_flags)
     set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C)
 endfunction()
 
 # ---- without a GPU -----------------------------------------------------------
 
-cuda_program(test_attach cuda/test_attach.c)
+cuda_program(test_attach)
 cuda_test(test_attach unit)
 
 # Drivers that are too old, or know no GPU: what the runtime asks them is in
@@ -48,12 +48,8 @@ describe_test(cuda.ptxas cuda.ptxas unit)
 
 # ---- on a GPU ----------------------------------------------------------------
 
-cuda_program(gpu_port cuda/gpu_port.c cuda/on_gpu.cu
-    support/device_conformance.c support/reference.c support/values.c)
-cuda_program(gpu_peers cuda/gpu_peers.c cuda/on_gpu.cu)
-cuda_program(gpu_epochs cuda/gpu_epochs.c cuda/on_gpu.cu)
-cuda_program(gpu_sparse cuda/gpu_sparse.c cuda/on_gpu.cu)
 foreach(name gpu_port gpu_peers gpu_epochs gpu_sparse)
+    cuda_program(${name} cuda/gpu_cluster.c cuda/on_gpu.cu)
     cuda_test(${name} unit)
     set_tests_properties(cuda.${name} PROPERTIES RUN_SERIAL ON)
 endforeach()

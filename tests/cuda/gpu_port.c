@@ -1,7 +1,7 @@
 /* The conformance suite of device ports over a GPU. Under a sanitizer, fewer
    rounds: TEST_ROUNDS. */
 #include "cuda/gpu.h"
-#include "cuda/on_gpu.h"
+#include "cuda/gpu_cluster.h"
 #include "support/cmocka.h"
 #include "support/device_conformance.h"
 #include "support/random.h"
@@ -23,24 +23,17 @@ static void slow_work(device_subject_t *self, baton_stream_t stream, int us)
     gpu_spin(stream, (unsigned)us);
 }
 
-static void copy_now(void *target, const void *source, size_t bytes)
-{
-    gpu_must(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault,
-                             private_stream),
-             "cudaMemcpyAsync");
-    gpu_must(cudaStreamSynchronize(private_stream), "cudaStreamSynchronize");
-}
-
 static void read_memory(device_subject_t *self, void *host, const void *memory,
                         size_t bytes)
 {
-    copy_now(host, memory, bytes);
+    gpu_copy(private_stream, host, memory, bytes);
+    gpu_synchronise(private_stream);
 }
 
 static void write_memory(device_subject_t *self, void *memory, const void *host,
                          size_t bytes)
 {
-    copy_now(memory, host, bytes);
+    read_memory(self, memory, host, bytes);
 }
 
 static int rounds(void)
@@ -58,7 +51,7 @@ typedef struct opened {
 
 static void open_gpu(opened_t *out, int ordinal)
 {
-    assert_int_equal(baton__gpu_open(ordinal, &out->gpu), BATON_OK);
+    support_ok(baton__gpu_open(ordinal, &out->gpu));
     out->port = baton__gpu_port(out->gpu);
     out->subject = (device_subject_t){.port = &out->port,
                                       .device = out->gpu,
@@ -108,8 +101,7 @@ int main(void)
     if (!gpu_there()) {
         return GPU_SKIPPED;
     }
-    gpu_must(cudaStreamCreateWithFlags(&private_stream, cudaStreamNonBlocking),
-             "cudaStreamCreateWithFlags");
+    private_stream = gpu_stream();
     support_seed();
     for (int i = 0; i < DEVICE_CONFORMANCE_CASES; i++) {
         cases[i] = device_conformance_cases[i];

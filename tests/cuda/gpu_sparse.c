@@ -2,16 +2,15 @@
    several steps in the order of CUDA's streams, against the same steps of
    gradients on the host. Entries, dense results and residuals have the same
    bits. */
-#include "cuda/on_gpu.h"
+#include "cuda/gpu_cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
 
-#include <baton/baton.h>
 #include <baton/sparse.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS_MAX = 5, STEPS = 4, MOST = 200003, WAIT_MS = 60000 };
+enum { STEPS = 4, MOST = 200003 };
 
 /* What a step gives; in memory that the GPU copies to. */
 typedef struct outcome {
@@ -21,9 +20,7 @@ typedef struct outcome {
 } outcome_t;
 
 typedef struct rank {
-    baton_group_t *group;
     baton_sparse_t *host, *device;
-    cudaStream_t stream;
     float *gradient;         /* in the GPU's memory, and */
     float *gradients[STEPS]; /* on the host */
     outcome_t there;         /* in the GPU's memory, and */
@@ -32,120 +29,74 @@ typedef struct rank {
 
 typedef struct world {
     int size;
-    baton_engine_t *engine;
-    baton_inproc_t *medium;
-    rank_t ranks[RANKS_MAX];
+    gpu_cluster_t gpu;
+    rank_t ranks[GPU_RANKS];
     outcome_t expected[STEPS];
 } world_t;
 
-static void ok(baton_status_t status)
-{
-    if (status != BATON_OK) {
-        fail_msg("%s: %s", baton_status_name(status), baton_error_message());
-    }
-}
-
 /* ---- memory ------------------------------------------------------------ */
 
-static void *allocate(size_t bytes, bool on_device)
-{
-    void *memory = NULL;
-    if (on_device) {
-        gpu_must(cudaMalloc(&memory, bytes), "cudaMalloc");
-    } else {
-        gpu_must(cudaMallocHost(&memory, bytes), "cudaMallocHost");
-    }
-    return memory;
-}
-
-static void release(void *memory, bool on_device)
-{
-    if (on_device) {
-        gpu_must(cudaFree(memory), "cudaFree");
-    } else {
-        gpu_must(cudaFreeHost(memory), "cudaFreeHost");
-    }
-}
-
-static outcome_t make_outcome(bool on_device)
+static outcome_t make_outcome(baton_memory_t kind)
 {
     return (outcome_t){
-        .count = allocate(sizeof(uint64_t), on_device),
-        .indices = allocate(MOST * sizeof(uint32_t), on_device),
-        .values = allocate(MOST * sizeof(float), on_device),
-        .dense = allocate(MOST * sizeof(float), on_device),
+        .count = gpu_allocate(kind, sizeof(uint64_t)),
+        .indices = gpu_allocate(kind, MOST * sizeof(uint32_t)),
+        .values = gpu_allocate(kind, MOST * sizeof(float)),
+        .dense = gpu_allocate(kind, MOST * sizeof(float)),
     };
 }
 
-static void free_outcome(const outcome_t *outcome, bool on_device)
+static void free_outcome(const outcome_t *outcome, baton_memory_t kind)
 {
-    release(outcome->count, on_device);
-    release(outcome->indices, on_device);
-    release(outcome->values, on_device);
-    release(outcome->dense, on_device);
-}
-
-static void copy_on(cudaStream_t stream, void *target, const void *source,
-                    size_t bytes)
-{
-    gpu_must(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream),
-             "cudaMemcpyAsync");
+    gpu_release(kind, outcome->count);
+    gpu_release(kind, outcome->indices);
+    gpu_release(kind, outcome->values);
+    gpu_release(kind, outcome->dense);
 }
 
 /* ---- ranks on one GPU -------------------------------------------------- */
 
-static void open_rank(world_t *world, int number)
+static void open_rank(rank_t *rank)
 {
-    rank_t *rank = &world->ranks[number];
-    ok(baton_group_create_inproc(world->engine, world->medium, number,
-                                 &rank->group));
-    gpu_must(cudaStreamCreateWithFlags(&rank->stream, cudaStreamNonBlocking),
-             "cudaStreamCreateWithFlags");
-    rank->gradient = allocate(MOST * sizeof(float), true);
-    rank->there = make_outcome(true);
+    rank->gradient = gpu_allocate(BATON_MEMORY_DEVICE, MOST * sizeof(float));
+    rank->there = make_outcome(BATON_MEMORY_DEVICE);
     for (int step = 0; step < STEPS; step++) {
-        rank->gradients[step] = allocate(MOST * sizeof(float), false);
-        rank->found[step] = make_outcome(false);
+        rank->gradients[step] =
+            gpu_allocate(BATON_MEMORY_HOST, MOST * sizeof(float));
+        rank->found[step] = make_outcome(BATON_MEMORY_HOST);
     }
 }
 
 static void close_rank(rank_t *rank)
 {
     for (int step = 0; step < STEPS; step++) {
-        release(rank->gradients[step], false);
-        free_outcome(&rank->found[step], false);
+        gpu_release(BATON_MEMORY_HOST, rank->gradients[step]);
+        free_outcome(&rank->found[step], BATON_MEMORY_HOST);
     }
-    free_outcome(&rank->there, true);
-    release(rank->gradient, true);
-    gpu_must(cudaStreamDestroy(rank->stream), "cudaStreamDestroy");
-    ok(baton_group_destroy(rank->group));
+    free_outcome(&rank->there, BATON_MEMORY_DEVICE);
+    gpu_release(BATON_MEMORY_DEVICE, rank->gradient);
 }
 
 static void open_world(world_t *world, int size)
 {
-    memset(world, 0, sizeof *world);
-    world->size = size;
-    ok(baton_engine_open(NULL, &world->engine));
-    ok(baton_cuda_attach(world->engine, 0));
-    ok(baton_inproc_create(size, &world->medium));
+    *world = (world_t){.size = size, .gpu = gpu_cluster_open(size)};
     for (int r = 0; r < size; r++) {
-        open_rank(world, r);
+        open_rank(&world->ranks[r]);
     }
     for (int step = 0; step < STEPS; step++) {
-        world->expected[step] = make_outcome(false);
+        world->expected[step] = make_outcome(BATON_MEMORY_HOST);
     }
 }
 
 static void close_world(world_t *world)
 {
     for (int step = 0; step < STEPS; step++) {
-        free_outcome(&world->expected[step], false);
+        free_outcome(&world->expected[step], BATON_MEMORY_HOST);
     }
     for (int r = 0; r < world->size; r++) {
         close_rank(&world->ranks[r]);
     }
-    ok(baton_inproc_destroy(world->medium));
-    ok(baton_engine_close(world->engine));
+    gpu_cluster_close(&world->gpu);
 }
 
 /* ---- steps ------------------------------------------------------------- */
@@ -154,22 +105,24 @@ static void create(world_t *world, baton_sparse_options_t options)
 {
     for (int r = 0; r < world->size; r++) {
         rank_t *rank = &world->ranks[r];
+        baton_group_t *group = world->gpu.cluster->groups[r];
         options.memory = BATON_MEMORY_HOST;
-        ok(baton_sparse_prepare(rank->group, &options, &rank->host));
+        support_ok(baton_sparse_prepare(group, &options, &rank->host));
         options.memory = BATON_MEMORY_DEVICE;
-        ok(baton_sparse_prepare(rank->group, &options, &rank->device));
+        support_ok(baton_sparse_prepare(group, &options, &rank->device));
     }
     for (int r = 0; r < world->size; r++) {
-        ok(baton_sparse_connect(world->ranks[r].host, WAIT_MS));
-        ok(baton_sparse_connect(world->ranks[r].device, WAIT_MS));
+        support_ok(baton_sparse_connect(world->ranks[r].host, SUPPORT_WAIT_MS));
+        support_ok(
+            baton_sparse_connect(world->ranks[r].device, SUPPORT_WAIT_MS));
     }
 }
 
 static void destroy(world_t *world)
 {
     for (int r = 0; r < world->size; r++) {
-        ok(baton_sparse_destroy(world->ranks[r].host));
-        ok(baton_sparse_destroy(world->ranks[r].device));
+        support_ok(baton_sparse_destroy(world->ranks[r].host));
+        support_ok(baton_sparse_destroy(world->ranks[r].device));
     }
 }
 
@@ -192,22 +145,25 @@ static void run_on_host(world_t *world, int step)
     baton_sparse_result_t result = {0};
     const outcome_t *out = &world->expected[step];
     for (int r = 0; r < world->size; r++) {
-        ok(baton_sparse_start(world->ranks[r].host,
-                              world->ranks[r].gradients[step]));
+        support_ok(baton_sparse_start(world->ranks[r].host,
+                                      world->ranks[r].gradients[step]));
     }
     for (int r = 0; r < world->size; r++) {
-        ok(baton_sparse_wait(world->ranks[r].host, WAIT_MS, &result));
+        support_ok(
+            baton_sparse_wait(world->ranks[r].host, SUPPORT_WAIT_MS, &result));
     }
     *out->count = result.count;
     if (result.indices != NULL) {
         memcpy(out->indices, result.indices, result.count * sizeof(uint32_t));
         memcpy(out->values, result.values, result.count * sizeof(float));
     }
-    ok(baton_sparse_dense(world->ranks[0].host, out->dense));
+    support_ok(baton_sparse_dense(world->ranks[0].host, out->dense));
 }
 
-static void put_step(rank_t *rank, size_t count, int step)
+static void put_step(world_t *world, int r, size_t count, int step)
 {
+    rank_t *rank = &world->ranks[r];
+    cudaStream_t stream = world->gpu.streams[r];
     const outcome_t *there = &rank->there, *found = &rank->found[step];
     baton_sparse_target_t target = {.size = sizeof target,
                                     .dense = there->dense,
@@ -215,16 +171,15 @@ static void put_step(rank_t *rank, size_t count, int step)
                                     .values = there->values,
                                     .count = there->count};
     size_t most = baton_sparse_most_entries(rank->device);
-    gpu_spin(rank->stream, 500);
-    copy_on(rank->stream, rank->gradient, rank->gradients[step],
-            count * sizeof(float));
-    ok(baton_sparse_start_on(rank->device, rank->stream, rank->gradient));
-    ok(baton_sparse_wait_on(rank->device, rank->stream, &target));
-    copy_on(rank->stream, found->count, there->count, sizeof *found->count);
-    copy_on(rank->stream, found->dense, there->dense, count * sizeof(float));
-    copy_on(rank->stream, found->indices, there->indices,
-            most * sizeof(uint32_t));
-    copy_on(rank->stream, found->values, there->values, most * sizeof(float));
+    gpu_spin(stream, 500);
+    gpu_copy(stream, rank->gradient, rank->gradients[step],
+             count * sizeof(float));
+    support_ok(baton_sparse_start_on(rank->device, stream, rank->gradient));
+    support_ok(baton_sparse_wait_on(rank->device, stream, &target));
+    gpu_copy(stream, found->count, there->count, sizeof *found->count);
+    gpu_copy(stream, found->dense, there->dense, count * sizeof(float));
+    gpu_copy(stream, found->indices, there->indices, most * sizeof(uint32_t));
+    gpu_copy(stream, found->values, there->values, most * sizeof(float));
 }
 
 static void check(const world_t *world, const baton_sparse_options_t *options,
@@ -253,8 +208,8 @@ static void check_residual(const rank_t *rank, size_t count)
     float *right = malloc(count * sizeof *right);
     float *found = malloc(count * sizeof *found);
     assert_true(right != NULL && found != NULL);
-    ok(baton_sparse_residual(rank->host, right));
-    ok(baton_sparse_residual(rank->device, found));
+    support_ok(baton_sparse_residual(rank->host, right));
+    support_ok(baton_sparse_residual(rank->device, found));
     assert_memory_equal(found, right, count * sizeof *right);
     free(right);
     free(found);
@@ -268,14 +223,14 @@ static void compare(world_t *world, const baton_sparse_options_t *options,
     for (int step = 0; step < STEPS; step++) {
         run_on_host(world, step);
         for (int r = 0; r < world->size; r++) {
-            put_step(&world->ranks[r], options->count, step);
+            put_step(world, r, options->count, step);
         }
     }
     for (int r = 0; r < world->size; r++) {
         baton_sparse_result_t result = {0};
-        gpu_must(cudaStreamSynchronize(world->ranks[r].stream),
-                 "cudaStreamSynchronize");
-        ok(baton_sparse_wait(world->ranks[r].device, WAIT_MS, &result));
+        gpu_synchronise(world->gpu.streams[r]);
+        support_ok(baton_sparse_wait(world->ranks[r].device, SUPPORT_WAIT_MS,
+                                     &result));
         for (int step = 0; step < STEPS; step++) {
             check(world, options, r, step);
         }
@@ -290,7 +245,7 @@ static void test_bits_of_the_host(void **state)
     static const baton_sparse_algorithm_t algorithms[] = {
         BATON_SPARSE_SPARDL, BATON_SPARSE_TOPKA, BATON_SPARSE_REDSYNC};
     support_random_t random = support_random(support_seed(), 0);
-    for (int size = 1; size <= RANKS_MAX; size++) {
+    for (int size = 1; size <= GPU_RANKS; size++) {
         world_t world;
         open_world(&world, size);
         for (int a = 0; a < 3; a++) {
