@@ -1,5 +1,6 @@
 /* baton_cuda_attach: on this machine, whatever it has; or with an argument, the
    reason that it must give: see cuda.cmake. */
+#include "cuda/gpu.h"
 #include "support/cmocka.h"
 
 #include <baton/baton.h>
@@ -124,6 +125,23 @@ static void test_engine_works_without_a_gpu(void **state)
     assert_int_equal(baton_engine_close(engine), BATON_OK);
 }
 
+/* It is refused before CUDA is asked for anything. */
+static void test_vectors_have_to_be_aligned(void **state)
+{
+    baton__gpu_t gpu = {.name = "cuda:7"};
+    const baton_device_port_t port = baton__gpu_port(&gpu);
+    float values[2] = {0};
+    double sum = 0;
+    const void *source = (char *)values + 2;
+    assert_int_equal(port.scale(&gpu, NULL, BATON_F32, values, source, 1, 2.0),
+                     BATON_ERR_INVALID);
+    assert_says("cuda:7: a vector of f32 begins at");
+    assert_int_equal(
+        port.square_sum(&gpu, NULL, BATON_F32, source, 1, &sum, NULL),
+        BATON_ERR_INVALID);
+    assert_says("not aligned to its elements");
+}
+
 int main(int argc, char **argv)
 {
     expected = argc > 1 ? argv[1] : NULL;
@@ -132,6 +150,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_attach_says_why_not),
         cmocka_unit_test(test_attach_refuses_other_numbers),
         cmocka_unit_test(test_engine_works_without_a_gpu),
+        cmocka_unit_test(test_vectors_have_to_be_aligned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
