@@ -61,17 +61,6 @@ const char *cli_format_bytes(uint64_t bytes, char *text, size_t text_bytes)
 
 /* ---- types -------------------------------------------------------------- */
 
-/* Appends to a text of COMPLAINT_BYTES. */
-__attribute__((format(printf, 2, 3))) static void
-append(char *text, const char *format, ...)
-{
-    size_t end = strlen(text);
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text + end, COMPLAINT_BYTES - end, format, args);
-    va_end(args);
-}
-
 /* Describes the values of a type, as "1 to 64" or "ring, binomial". Writes
    nothing where any value is allowed. */
 static void describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
@@ -82,28 +71,35 @@ static void describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
     switch (type->kind) {
     case CLI_KIND_COUNT:
         if (type->max < UINT64_MAX) {
-            append(text, "%" PRIu64 " to %" PRIu64, type->min, type->max);
+            (void)snprintf(text, COMPLAINT_BYTES, "%" PRIu64 " to %" PRIu64,
+                           type->min, type->max);
         } else if (type->min > 0) {
-            append(text, "%" PRIu64 " or more", type->min);
+            (void)snprintf(text, COMPLAINT_BYTES, "%" PRIu64 " or more",
+                           type->min);
         }
         break;
     case CLI_KIND_SIZE:
-        append(text, "%s to %s", cli_format_bytes(type->min, low, sizeof(low)),
-               cli_format_bytes(type->max, high, sizeof(high)));
-        if (type->multiple > 1) {
-            append(text, ", a multiple of %" PRIu64, type->multiple);
-        }
+        (void)cli_format_bytes(type->min, low, sizeof(low));
+        (void)cli_format_bytes(type->max, high, sizeof(high));
+        (void)snprintf(text, COMPLAINT_BYTES,
+                       type->multiple > 1 ? "%s to %s, a multiple of %" PRIu64
+                                          : "%s to %s",
+                       low, high, type->multiple);
         break;
     case CLI_KIND_REAL:
-        append(text, "%.15g to %.15g", type->low, type->high);
+        (void)snprintf(text, COMPLAINT_BYTES, "%.15g to %.15g", type->low,
+                       type->high);
         break;
     case CLI_KIND_WORD:
         for (size_t i = 0; type->words[i] != NULL; i++) {
-            append(text, "%s%s", i > 0 ? ", " : "", type->words[i]);
+            size_t end = strlen(text);
+            (void)snprintf(text + end, COMPLAINT_BYTES - end, "%s%s",
+                           i > 0 ? ", " : "", type->words[i]);
         }
         break;
     case CLI_KIND_PLOT:
-        append(text, "a name that ends in .svg or .png");
+        (void)snprintf(text, COMPLAINT_BYTES,
+                       "a name that ends in .svg or .png");
         break;
     case CLI_KIND_HEADING:
     case CLI_KIND_FLAG:

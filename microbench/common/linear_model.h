@@ -6,8 +6,8 @@
 #ifndef MICROBENCH_LINEAR_MODEL_H
 #define MICROBENCH_LINEAR_MODEL_H
 
+#include "common/splitmix.h"
 #include <stddef.h>
-#include <stdint.h>
 
 typedef struct linear_model {
     uint64_t base;
@@ -16,15 +16,43 @@ typedef struct linear_model {
 
 /* The contribution of `rank` in `iteration`, which counts from 1. `salt` makes
    runs differ. */
-linear_model_t linear_model_of(uint64_t salt, int rank, uint32_t iteration);
+static inline linear_model_t linear_model_of(uint64_t salt, int rank,
+                                             uint32_t iteration)
+{
+    uint64_t key = (uint64_t)(uint32_t)rank << 32 | iteration;
+    uint64_t base = splitmix(salt ^ splitmix(key));
+    return (linear_model_t){.base = base, .slope = splitmix(base)};
+}
 
-linear_model_t linear_model_add(linear_model_t a, linear_model_t b);
-uint64_t linear_model_at(linear_model_t model, size_t element);
+static inline linear_model_t linear_model_add(linear_model_t a,
+                                              linear_model_t b)
+{
+    return (linear_model_t){a.base + b.base, a.slope + b.slope};
+}
 
-void linear_model_fill(linear_model_t model, uint64_t *data, size_t count);
+static inline uint64_t linear_model_at(linear_model_t model, size_t element)
+{
+    return model.base + element * model.slope;
+}
+
+static inline void linear_model_fill(linear_model_t model, uint64_t *data,
+                                     size_t count)
+{
+    for (size_t j = 0; j < count; j++) {
+        data[j] = linear_model_at(model, j);
+    }
+}
 
 /* Returns the first element that the model does not fit, or `count`. */
-size_t linear_model_find_mismatch(linear_model_t model, const uint64_t *data,
-                                  size_t count);
+static inline size_t linear_model_find_mismatch(linear_model_t model,
+                                                const uint64_t *data,
+                                                size_t count)
+{
+    size_t j = 0;
+    while (j < count && data[j] == linear_model_at(model, j)) {
+        j++;
+    }
+    return j;
+}
 
 #endif

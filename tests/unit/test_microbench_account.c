@@ -1,7 +1,6 @@
 /* baton-skew's check of results: that it passes what is right, and names the
    iteration and the element of what is wrong. It is compiled in, since the
    microbenchmarks are no library. */
-#include "../microbench/common/linear_model.c"
 #include "../microbench/skew/account.c"
 #include "support/cmocka.h"
 
