@@ -63,22 +63,14 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
     return BATON_OK;
 }
 
-static bool is_schedule(const baton_schedule_t *schedule, const char *function)
-{
-    if (schedule == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", function);
-    }
-    return schedule != NULL;
-}
-
 int baton_schedule_rank(const baton_schedule_t *schedule)
 {
-    return is_schedule(schedule, __func__) ? schedule->group->rank : -1;
+    return baton__is_schedule(schedule, __func__) ? schedule->group->rank : -1;
 }
 
 int baton_schedule_hosts(const baton_schedule_t *schedule)
 {
-    if (!is_schedule(schedule, __func__)) {
+    if (!baton__is_schedule(schedule, __func__)) {
         return -1;
     }
     int hosts = schedule->group->transport->hosts;
@@ -87,14 +79,14 @@ int baton_schedule_hosts(const baton_schedule_t *schedule)
 
 int baton_schedule_host_block(const baton_schedule_t *schedule)
 {
-    return is_schedule(schedule, __func__)
+    return baton__is_schedule(schedule, __func__)
                ? schedule->group->transport->host_block
                : -1;
 }
 
 int baton_schedule_host_of(const baton_schedule_t *schedule, int rank)
 {
-    if (!is_schedule(schedule, __func__)) {
+    if (!baton__is_schedule(schedule, __func__)) {
         return -1;
     }
     const baton_group_t *group = schedule->group;
@@ -113,19 +105,19 @@ int baton_schedule_host_of(const baton_schedule_t *schedule, int rank)
 
 int baton_schedule_processors(const baton_schedule_t *schedule)
 {
-    return is_schedule(schedule, __func__)
+    return baton__is_schedule(schedule, __func__)
                ? schedule->group->transport->host_processors
                : -1;
 }
 
 int baton_schedule_size(const baton_schedule_t *schedule)
 {
-    return is_schedule(schedule, __func__) ? schedule->group->size : -1;
+    return baton__is_schedule(schedule, __func__) ? schedule->group->size : -1;
 }
 
 const char *baton_schedule_name(const baton_schedule_t *schedule)
 {
-    return is_schedule(schedule, __func__) ? schedule->name : "";
+    return baton__is_schedule(schedule, __func__) ? schedule->name : "";
 }
 
 /* ---- commit ----------------------------------------------------------- */
@@ -276,7 +268,7 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
 baton_status_t baton_schedule_commit(baton_schedule_t *schedule)
 {
     /* A simulator's groups have no verifier: it compares all ranks itself. */
-    return is_schedule(schedule, __func__)
+    return baton__is_schedule(schedule, __func__)
                ? commit(schedule, schedule->group->verifier != NULL)
                : BATON_ERR_INVALID;
 }
@@ -479,7 +471,7 @@ static baton_status_t rebind_inside(baton_schedule_t *schedule, uint32_t buffer,
 baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                    baton_buffer_t buffer, void *memory)
 {
-    if (!is_schedule(schedule, __func__)) {
+    if (!baton__is_schedule(schedule, __func__)) {
         return BATON_ERR_INVALID;
     }
     if (buffer.index >= schedule->buffer_count ||

@@ -1,7 +1,5 @@
 #include "ops/device.h"
 
-#include "base/error.h"
-
 static baton_status_t issue_reduce(const baton__op_t *op,
                                    const baton__context_t *context,
                                    const baton__device_t *device,
@@ -16,7 +14,6 @@ static baton_status_t issue_reduce(const baton__op_t *op,
         bytes / baton_op_element_bytes(op->reduction, dtype));
 }
 
-/* Only what a user's function may say leaves here. */
 static baton_status_t issue_call(const baton__op_t *op, uint32_t node,
                                  const baton__context_t *context,
                                  baton_stream_t stream)
@@ -25,16 +22,8 @@ static baton_status_t issue_call(const baton__op_t *op, uint32_t node,
     if (op->device_call == NULL) {
         return BATON_OK; /* a graph that is only simulated */
     }
-    baton_status_t returned = op->device_call(op->argument, &call, stream);
-    if (returned == BATON_OK) {
-        return BATON_OK;
-    }
-    baton_status_t status = baton__failure_of((int)returned);
-    return call.explained
-               ? status
-               : baton__error(status, "%s#%u returned %d, %s",
-                              baton__kinds[op->kind].name, node, (int)returned,
-                              baton_status_name(status));
+    return (baton_status_t)baton__op_outcome(
+        op, &call, op->device_call(op->argument, &call, stream));
 }
 
 baton_status_t baton__device_issue(const baton__op_t *op, uint32_t node,

@@ -75,12 +75,11 @@ static int issue_copy(const baton__op_t *op, uint32_t node,
     return BATON_OK;
 }
 
-/* Only what a user's function may say leaves here: a stray positive value would
-   be taken for another outcome. */
-static int outcome(const baton__op_t *op, const baton_call_t *call,
-                   baton_status_t status)
+int baton__op_outcome(const baton__op_t *op, const baton_call_t *call,
+                      baton_status_t status)
 {
-    if (status == BATON_OK || status == BATON_SKIP ||
+    if (status == BATON_OK ||
+        (status == BATON_SKIP && op->kind != BATON__DEVICE_CALL) ||
         (status == BATON_DONE && op->kind == BATON__ASYNC)) {
         return status;
     }
@@ -101,7 +100,7 @@ static int issue_call(const baton__op_t *op, uint32_t node,
     baton_call_t call = {.owner = context->owner, .node = node};
     (void)begin;
     (void)bytes;
-    return outcome(op, &call, op->call(op->argument, &call));
+    return baton__op_outcome(op, &call, op->call(op->argument, &call));
 }
 
 static int issue_async(const baton__op_t *op, uint32_t node,
@@ -115,7 +114,7 @@ static int issue_async(const baton__op_t *op, uint32_t node,
                                                        memory_order_relaxed))};
     (void)begin;
     (void)bytes;
-    int status = outcome(
+    int status = baton__op_outcome(
         op, &call, op->async_ops->start(op->async.argument, &call, async));
     return status == BATON_OK     ? BATON__PENDING
            : status == BATON_DONE ? BATON_OK

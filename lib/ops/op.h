@@ -184,6 +184,12 @@ typedef int (*baton__issue_fn)(const baton__op_t *op, uint32_t node,
                                const baton__context_t *context, size_t begin,
                                size_t bytes);
 
+/* What a user's function has returned, as far as it may say that: a stray
+   positive value would be taken for another outcome. An error has its message.
+ */
+int baton__op_outcome(const baton__op_t *op, const baton_call_t *call,
+                      baton_status_t status);
+
 typedef struct baton__kind_info {
     const char *name;      /* "recv" in "recv#17" */
     uint8_t reads, writes; /* masks of operands */

@@ -369,36 +369,48 @@ static uint64_t lowest_key(const uint64_t *keys, size_t count)
     return lowest;
 }
 
-/* A tile of the sums: where it is then. `buffer` has room for a tile. */
-static const char *add_tile(const baton_selection_t *from, const addends_t *of,
-                            size_t first, size_t count, char *buffer)
-{
-    size_t offset = first * baton_dtype_size(from->dtype);
-    char *sums = (char *)(uintptr_t)from->values;
-    char *to = of->stream ? buffer : sums + offset;
-    add(from->dtype, to, of->left + offset, of->right + offset, count);
-    return to;
-}
+/* Walks over a vector in tiles, each of which is added up first where the
+   vector is a sum to be computed. One of `of->stream` is then in the buffer,
+   and stored past the caches when the next one is asked for, whose addends are
+   fetched meanwhile. */
+typedef struct tiles {
+    const baton_selection_t *from;
+    const addends_t *of; /* NULL: nothing is to be computed */
+    char *buffer;        /* of TILE_BYTES */
+    size_t first, count; /* of the present tile's elements */
+    const char *at;      /* where these are */
+} tiles_t;
 
-/* Writes it past the caches, and fetches what the next one is the sum of. */
-static void store_tile(const baton_selection_t *from, const addends_t *of,
-                       size_t first, size_t count, const char *buffer)
+static bool next_tile(tiles_t *t)
 {
-    size_t bytes = baton_dtype_size(from->dtype), offset = first * bytes;
-    size_t next = from->count - first >= 2 * count ? count * bytes : 0;
-    char *sums = (char *)(uintptr_t)from->values;
-    if (of->stream) {
-        baton__select_kernels()->stream(sums + offset, buffer, count * bytes,
-                                        of->left + offset + next,
-                                        of->right + offset + next);
+    if (t->from->count == 0) {
+        return false; /* there may be no vector */
     }
-}
-
-static void end_tiles(const addends_t *of)
-{
-    if (of->stream) {
+    const addends_t *of = t->of;
+    const size_t bytes = baton_dtype_size(t->from->dtype);
+    const size_t tile = TILE_BYTES / bytes;
+    char *sums = (char *)(uintptr_t)t->from->values + t->first * bytes;
+    bool stream = of != NULL && of->stream;
+    if (stream && t->count > 0) {
+        size_t offset = t->first * bytes;
+        offset +=
+            t->from->count - t->first >= 2 * t->count ? t->count * bytes : 0;
+        baton__select_kernels()->stream(sums, t->buffer, t->count * bytes,
+                                        of->left + offset, of->right + offset);
+    }
+    sums += t->count * bytes;
+    t->first += t->count;
+    size_t rest = t->from->count - t->first;
+    t->count = rest < tile ? rest : tile;
+    if (stream && rest == 0) {
         baton__select_kernels()->stream_end();
+    } else if (of != NULL && rest > 0) {
+        add(t->from->dtype, stream ? t->buffer : sums,
+            of->left + t->first * bytes, of->right + t->first * bytes,
+            t->count);
     }
+    t->at = stream ? t->buffer : sums;
+    return rest > 0;
 }
 
 /* Computes the sums, and writes down those from a key on, as the filter does.
@@ -409,20 +421,15 @@ static size_t add_and_filter(const baton_selection_t *from, const addends_t *of,
 {
     _Alignas(64) char buffer[TILE_BYTES];
     baton__filter_fn pass = baton__select_kernels()->filter[from->dtype];
-    const size_t tile = TILE_BYTES / baton_dtype_size(from->dtype);
+    tiles_t tiles = {.from = from, .of = of, .buffer = buffer};
     size_t found = 0;
-    for (size_t done = 0; done < from->count; done += tile) {
-        size_t rest = from->count - done;
-        size_t count = rest < tile ? rest : tile;
-        const char *sums = add_tile(from, of, done, count, buffer);
+    while (next_tile(&tiles)) {
         if (found <= capacity) {
-            found += pass(sums, count, filter, least,
-                          from->first + (uint32_t)done, indices + found,
+            found += pass(tiles.at, tiles.count, filter, least,
+                          from->first + (uint32_t)tiles.first, indices + found,
                           keys != NULL ? keys + found : NULL, capacity - found);
         }
-        store_tile(from, of, done, count, buffer);
     }
-    end_tiles(of);
     return found;
 }
 
@@ -621,48 +628,23 @@ static void put_candidates(baton_dtype_t dtype, const char *tile,
 }
 
 /* The candidates of a tile, while it is in a cache. */
-static void add_candidates(const baton_selection_t *tile,
-                           const baton__filter_t *filter,
+static void add_candidates(const tiles_t *tile, const baton__filter_t *filter,
                            baton_candidates_t *candidates)
 {
     uint32_t indices[TILE_BYTES / sizeof(uint16_t)];
-    baton__filter_fn pass = baton__select_kernels()->filter[tile->dtype];
-    size_t found = pass(tile->values, tile->count, filter, candidates->low,
-                        tile->first, indices, NULL, tile->count);
+    const baton_dtype_t dtype = tile->from->dtype;
+    const uint32_t first = tile->from->first + (uint32_t)tile->first;
+    size_t found = baton__select_kernels()->filter[dtype](
+        tile->at, tile->count, filter, candidates->low, first, indices, NULL,
+        tile->count);
     if (found > candidates->capacity - candidates->count) {
         candidates->low = 0;
         return;
     }
-    put_candidates(tile->dtype, tile->values, tile->first, indices, found,
+    put_candidates(dtype, tile->at, first, indices, found,
                    (char *)candidates->entries +
-                       candidates->count * baton_entry_bytes(tile->dtype));
+                       candidates->count * baton_entry_bytes(dtype));
     candidates->count += found;
-}
-
-/* Computes the sums, if there are any to compute, and finds candidates. */
-static void find_in_tiles(const baton_selection_t *from, const addends_t *of,
-                          const baton__filter_t *filter,
-                          baton_candidates_t *candidates)
-{
-    _Alignas(64) char buffer[TILE_BYTES];
-    const size_t bytes = baton_dtype_size(from->dtype);
-    baton_selection_t tile = *from;
-    for (size_t done = 0; done < from->count; done += tile.count) {
-        size_t rest = from->count - done, most = TILE_BYTES / bytes;
-        tile.count = rest < most ? rest : most;
-        tile.first = from->first + (uint32_t)done;
-        tile.values = of != NULL ? add_tile(from, of, done, tile.count, buffer)
-                                 : (const char *)from->values + done * bytes;
-        if (candidates->low > 0) {
-            add_candidates(&tile, filter, candidates);
-        }
-        if (of != NULL) {
-            store_tile(from, of, done, tile.count, buffer);
-        }
-    }
-    if (of != NULL) {
-        end_tiles(of);
-    }
 }
 
 void baton_candidates_find(const baton_accumulation_t *of, size_t k,
@@ -676,6 +658,7 @@ void baton_candidates_find(const baton_accumulation_t *of, size_t k,
                          "scratch")) {
         return;
     }
+    _Alignas(64) char buffer[TILE_BYTES];
     const baton_selection_t from = selection_of(of);
     const addends_t both = {of->left, of->right, is_streamed(of)};
     const addends_t *addends = of->left != NULL ? &both : NULL;
@@ -687,7 +670,12 @@ void baton_candidates_find(const baton_accumulation_t *of, size_t k,
     candidates->count = 0;
     candidates->low = where.low;
     candidates->high = where.high;
-    find_in_tiles(&from, addends, &filter, candidates);
+    tiles_t tiles = {.from = &from, .of = addends, .buffer = buffer};
+    while (next_tile(&tiles)) {
+        if (candidates->low > 0) {
+            add_candidates(&tiles, &filter, candidates);
+        }
+    }
 }
 
 #define LIST_KEYS(name, type)                                                  \

@@ -248,8 +248,7 @@ baton_status_t baton__check_rebound(baton_schedule_t *schedule)
 size_t baton_buffer_bytes(const baton_schedule_t *schedule,
                           baton_buffer_t buffer)
 {
-    if (schedule == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", __func__);
+    if (!baton__is_schedule(schedule, __func__)) {
         return SIZE_MAX;
     }
     return buffer.index < schedule->buffer_count
@@ -260,8 +259,7 @@ size_t baton_buffer_bytes(const baton_schedule_t *schedule,
 const void *baton_view_address(const baton_schedule_t *schedule,
                                baton_view_t view)
 {
-    if (schedule == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", __func__);
+    if (!baton__is_schedule(schedule, __func__)) {
         return NULL;
     }
     if (view.buffer.index >= schedule->buffer_count) {

@@ -43,16 +43,6 @@ static void put_name(const sink_t *sink, const char *name)
     }
 }
 
-static baton_status_t check_sink(const baton_schedule_t *schedule,
-                                 const sink_t *sink, const char *language)
-{
-    if (sink->write == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s of \"%s\": write is NULL",
-                            language, schedule->name);
-    }
-    return BATON_OK;
-}
-
 /* ---- edges ------------------------------------------------------------ */
 
 typedef struct links {
@@ -107,8 +97,14 @@ static void copy_plan(const baton_schedule_t *schedule, links_t *links)
 
 /* The caller frees them, also after an error. */
 static baton_status_t find_links(const baton_schedule_t *schedule,
-                                 const char *language, links_t *out)
+                                 const sink_t *sink, const char *language,
+                                 links_t *out)
 {
+    *out = (links_t){0};
+    if (sink->write == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s of \"%s\": write is NULL",
+                            language, schedule->name);
+    }
     uint32_t most = schedule->committed
                         ? schedule->ops[schedule->count].first_successor
                         : schedule->edge_count;
@@ -211,12 +207,8 @@ baton_status_t baton_schedule_dot(const baton_schedule_t *schedule,
                                   baton_write_fn write, void *arg)
 {
     const sink_t sink = {write, arg};
-    baton_status_t status = check_sink(schedule, &sink, "dot");
-    if (status != BATON_OK) {
-        return status;
-    }
     links_t links;
-    status = find_links(schedule, "dot", &links);
+    baton_status_t status = find_links(schedule, &sink, "dot", &links);
     if (status == BATON_OK) {
         put(&sink, "digraph {\n    label=\"");
         put_name(&sink, schedule->name);
@@ -286,10 +278,6 @@ baton_status_t baton_schedule_goal(const baton_schedule_t *schedule,
                                    void *arg)
 {
     const sink_t sink = {write, arg};
-    baton_status_t status = check_sink(schedule, &sink, "GOAL");
-    if (status != BATON_OK) {
-        return status;
-    }
     if (!(gamma_ns >= 0 && gamma_ns <= MOST_GAMMA_NS)) {
         return baton__error(BATON_ERR_INVALID,
                             "GOAL of \"%s\": gamma_ns is %g; allowed: 0 to %g",
@@ -302,7 +290,7 @@ baton_status_t baton_schedule_goal(const baton_schedule_t *schedule,
                             schedule->name);
     }
     links_t links;
-    status = find_links(schedule, "GOAL", &links);
+    baton_status_t status = find_links(schedule, &sink, "GOAL", &links);
     if (status == BATON_OK) {
         status = check_goal(schedule, &links);
     }

@@ -71,8 +71,7 @@ void baton_set_no_scratch(baton_schedule_t *schedule, baton_node_t node)
 
 baton_enclosure_t baton_enclose_begin(const baton_schedule_t *schedule)
 {
-    if (schedule == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", __func__);
+    if (!baton__is_schedule(schedule, __func__)) {
         return (baton_enclosure_t){0, 0};
     }
     return (baton_enclosure_t){schedule->count, schedule->edge_count};

@@ -63,10 +63,17 @@ static bool reserve_node(baton_schedule_t *schedule)
     return grown;
 }
 
-bool baton__graph_open(baton_schedule_t *schedule, const char *adder)
+bool baton__is_schedule(const baton_schedule_t *schedule, const char *function)
 {
     if (schedule == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", adder);
+        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", function);
+    }
+    return schedule != NULL;
+}
+
+bool baton__graph_open(baton_schedule_t *schedule, const char *adder)
+{
+    if (!baton__is_schedule(schedule, adder)) {
         return false;
     }
     if (schedule->committed) {

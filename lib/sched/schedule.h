@@ -195,6 +195,9 @@ baton__schedule_stays_failed(const baton_schedule_t *schedule)
    one message. */
 const char *baton__node_name(const baton_schedule_t *schedule, uint32_t node);
 
+/* False, with this thread's error, where the schedule is NULL. */
+bool baton__is_schedule(const baton_schedule_t *schedule, const char *function);
+
 /* Whether the graph takes more: it does not after its first error, so that this
    one is reported; nor after the commit, which the next start reports. `adder`
    names the calling function, or is NULL if the caller adds nothing. */
