@@ -355,9 +355,9 @@ static detached_t detach(baton_schedule_t *schedule)
     if (engine->driver->forget == NULL) {
         /* The rest of the time is for what ends after the cancel. */
         int64_t wait_ms = patience_ms - patience_ms / 8;
-        (void)engine->driver->wait(
-            engine, is_idle, schedule, NULL,
-            wait_ms > INT32_MAX ? INT32_MAX : (int)wait_ms, BATON__LEAVE_AWAY);
+        (void)engine->driver->wait(engine, is_idle, schedule, NULL,
+                                   wait_ms > INT32_MAX ? INT32_MAX
+                                                       : (int)wait_ms);
     }
     engine->driver->enter(engine);
     baton__recovery_leave(group->stepper, schedule);

@@ -21,8 +21,8 @@ enum {
        none that begins later than this. */
     LEAVE_STEPS = 64,
     LEAVE_NS = 10000,
-    /* An epoch whose messages have so many bytes takes longer than the thread's
-       short sleep. */
+    /* An epoch whose messages have so many bytes is waited for with patience.
+     */
     LONG_BYTES = 1 << 18,
     START_NODES = 64,   /* that start issues itself */
     START_BYTES = 4096, /* that start and a driver that leaves compute */
@@ -33,11 +33,9 @@ enum {
     /* The longest sleep while something is awaited that no descriptor tells of.
      */
     POLL_US = 1000,
-    PARK_NS = 10000000,      /* after which a parked thread looks itself */
-    TAKE_OVER_YIELDS = 64,   /* tries to become the driver before parking */
-    JUST_STARTED_NS = 40000, /* after a start the application may come back */
-    DEFERRALS = 8 /* looks in a row that are left to it: it may drive nothing,
-                     and other epochs wait */
+    INSIST_US = 1000,     /* asleep, after which peers are rung that need not */
+    PARK_NS = 10000000,   /* after which a parked thread looks itself */
+    TAKE_OVER_YIELDS = 64 /* tries to become the driver before parking */
 };
 
 #define NEVER_NS ((uint64_t)INT64_MAX)
@@ -72,9 +70,8 @@ static bool lock(baton_engine_t *engine)
     }
     engine->outer = driven;
     driven = engine;
-    if (atomic_load_explicit(&engine->message_pending, memory_order_relaxed)) {
-        atomic_store_explicit(&engine->message_pending, false,
-                              memory_order_relaxed);
+    if (atomic_load_explicit(&engine->woken, memory_order_relaxed)) {
+        atomic_store_explicit(&engine->woken, false, memory_order_relaxed);
     }
     return true;
 }
@@ -96,15 +93,35 @@ static void disarm(baton_engine_t *engine)
     }
 }
 
-/* Lets transports tell of what happens by their descriptors. False, and not
-   armed: something has happened already. */
-static bool arm(baton_engine_t *engine)
+/* True if a message may be awaited. */
+static bool awaits(const baton__stepper_t *stepper)
 {
+    return stepper->running > 0 || stepper->activatable > 0 ||
+           stepper->draining > 0 || stepper->recovering > 0;
+}
+
+/* For how long nothing has moved, as far as is known. */
+static uint64_t still_us(const baton_engine_t *engine)
+{
+    const baton__idle_t *idle = &engine->idle;
+    return idle->since_ns == 0 ? 0 : (idle->now_ns - idle->since_ns) / 1000;
+}
+
+/* Lets transports tell of what happens by their descriptors. False, and not
+   armed: something has happened already. sleeps: the caller is about to. */
+static bool arm(baton_engine_t *engine, bool sleeps)
+{
+    bool all = awaits(&engine->stepper) ||
+               atomic_load_explicit(&engine->leading, memory_order_relaxed);
+    baton_arm_t how = !all ? BATON_ARM_NOTICES
+                      : sleeps && still_us(engine) >= INSIST_US
+                          ? BATON_ARM_INSIST
+                          : BATON_ARM_ALL;
     engine->armed = true;
     engine->armed_us = BATON_SLEEP_FOREVER;
     for (baton_group_t *g = engine->stepper.groups; g != NULL; g = g->next) {
         uint32_t us = BATON_SLEEP_FOREVER;
-        if (!g->transport->arm(g->endpoint, &us)) {
+        if (!g->transport->arm(g->endpoint, how, &us)) {
             disarm(engine);
             return false;
         }
@@ -145,8 +162,7 @@ static bool try_drive(baton_engine_t *engine)
     return true;
 }
 
-/* How long the thread may sleep for the watchdog: an epoch may begin meanwhile.
- */
+/* How long a sleep may be for the watchdog: an epoch may begin meanwhile. */
 static uint32_t watch_us(const baton_engine_t *engine)
 {
     uint64_t us = (uint64_t)engine->watchdog.stall_ms * 1000 / 2 + 1;
@@ -159,11 +175,15 @@ static uint32_t sleep_us(const baton_engine_t *engine)
     const baton__stepper_t *stepper = &engine->stepper;
     uint32_t most = baton__engine_rechecks ? CHECK_US : BATON_SLEEP_FOREVER;
     uint32_t us = engine->armed_us < most ? engine->armed_us : most;
+    uint64_t still = still_us(engine);
     bool asks = stepper->polled > 0 || baton__stepper_has_notices(stepper) ||
                 stepper->recovering > 0 || stepper->starts > 0 ||
                 engine->unarmed;
     if (asks && us > POLL_US) {
         us = POLL_US;
+    }
+    if (stepper->running > 0 && still < INSIST_US && us > INSIST_US) {
+        us = INSIST_US;
     }
     if (asks || engine->armed_us != BATON_SLEEP_FOREVER) {
         uint32_t idle_us = baton__idle_sleep_us(&engine->idle);
@@ -178,34 +198,43 @@ static uint32_t sleep_us(const baton_engine_t *engine)
 
 /* ---- how a driver leaves ----------------------------------------------- */
 
-static void wake_parked(baton_engine_t *engine)
+static void wake_followers(baton_engine_t *engine)
 {
     /* Pairs with the increment in park(): either that thread sees what was
        published before this, or it is counted here. */
-    if (atomic_load_explicit(&engine->parked, memory_order_seq_cst) > 0) {
+    if (atomic_load_explicit(&engine->followers, memory_order_seq_cst) > 0) {
         (void)pthread_mutex_lock(&engine->park_lock);
         (void)pthread_cond_broadcast(&engine->park);
         (void)pthread_mutex_unlock(&engine->park_lock);
     }
 }
 
+/* One of those that are parked can lead now. */
+static void end_reign(baton_engine_t *engine)
+{
+    atomic_fetch_add_explicit(&engine->reigns, 1, memory_order_seq_cst);
+    wake_followers(engine);
+}
+
+/* What who is parked, or leads and sleeps, waits for may be true. */
+static void wake_waiters(baton_engine_t *engine)
+{
+    wake_followers(engine);
+    /* Pairs with the store in fall_asleep(). */
+    if (atomic_load_explicit(&engine->asleep, memory_order_seq_cst)) {
+        baton__event_loop_kick(engine->event_loop);
+    }
+}
+
 static void on_end(baton_schedule_t *schedule)
 {
-    wake_parked(schedule->group->engine);
+    wake_waiters(schedule->group->engine);
 }
 
 static void on_recovered(baton_group_t *group)
 {
-    wake_parked(group->engine);
+    wake_waiters(group->engine);
 }
-
-/* What is left to do for the progress thread. */
-typedef enum handover {
-    HANDOVER_NONE,         /* nothing, or a message will wake it */
-    HANDOVER_KICK,         /* it must be kicked */
-    HANDOVER_KICK_IF_LONG, /* unless it looks soon by itself */
-    HANDOVER_WATCH         /* it must look soon by itself */
-} handover_t;
 
 /* A step of a driver that is about to leave: calls that may take long, and most
    data, are left to the progress thread. */
@@ -232,121 +261,73 @@ static bool is_busy(const baton_engine_t *engine)
     return false;
 }
 
-/* Prepares to leave. */
-static handover_t hand_over(baton_engine_t *engine, baton__leave_t why)
+/* True if a thread or an outer event loop sleeps at the descriptors, or may. */
+static bool has_sleeper(const baton_engine_t *engine)
+{
+    return engine->threaded || engine->watched ||
+           atomic_load_explicit(&engine->asleep, memory_order_relaxed);
+}
+
+/* Prepares to leave. False: who sleeps must be kicked. */
+static bool hand_over(baton_engine_t *engine)
 {
     const baton__stepper_t *stepper = &engine->stepper;
-    if (why == BATON__LEAVE_SOON) {
-        /* A thread that looks now sees this, or that no thread drives. Pairs
-           with the exchange in take_return_expected(). */
-        atomic_store_explicit(&engine->return_expected, true,
-                              memory_order_seq_cst);
-        /* Nothing is armed: peers would ring the doorbell each time. */
-        return HANDOVER_WATCH;
-    }
     uint64_t until_ns = 0;
-    for (int steps = 0; !arm(engine); steps++) {
+    for (int steps = 0; !arm(engine, false); steps++) {
         uint64_t now = baton__clock_ns();
         until_ns = steps == 0 ? now + LEAVE_NS : until_ns;
         if (steps == LEAVE_STEPS || now > until_ns || is_busy(engine)) {
-            return HANDOVER_KICK;
+            return false;
         }
         step_leaving(engine);
     }
     /* What armed descriptors don't tell of. */
     if (stepper->runnable_head != NULL || baton__stepper_has_notices(stepper) ||
         stepper->polled > 0 || stepper->recovering > 0 || uses_device(engine)) {
-        return HANDOVER_KICK; /* the thread arms the device before it sleeps */
+        return false; /* the thread arms the device before it sleeps */
     }
-    if (engine->armed_us == BATON_SLEEP_FOREVER) {
-        return HANDOVER_NONE;
-    }
-    return stepper->waited > 0 ? HANDOVER_KICK : HANDOVER_KICK_IF_LONG;
-}
-
-/* True if the thread sleeps for longer than a short sleep, after the lock was
-   released. Pairs with the store of the mode in leave_to_driver(), which is
-   followed by another look at the lock: one of the two sees the other. */
-static bool sleeps_long(const baton_engine_t *engine)
-{
-    return atomic_load_explicit(&engine->wait_mode, memory_order_seq_cst) >=
-           BATON__WAIT_BACKOFF;
-}
-
-/* Has the thread look in a short while, by shortening a long sleep. A kick
-   would have it meet the application, which is expected back, at once. */
-static void watch_shortly(baton_engine_t *engine)
-{
-    int expected = BATON__WAIT_LONG;
-    if (atomic_load_explicit(&engine->wait_mode, memory_order_seq_cst) ==
-            expected &&
-        atomic_compare_exchange_strong_explicit(
-            &engine->wait_mode, &expected, BATON__WAIT_SHORT,
-            memory_order_seq_cst, memory_order_seq_cst)) {
-        baton__event_loop_move_timer(engine->event_loop, BATON__SHORT_US);
-    }
-}
-
-/* Lets the thread sleep while an application thread drives: what is awaited
-   takes longer than its short sleep, and a look costs a rank more than to set
-   its timer. */
-static void let_sleep(baton_engine_t *engine)
-{
-    int mode = atomic_load_explicit(&engine->wait_mode, memory_order_relaxed);
-    if ((mode != BATON__WAIT_SHORT && mode != BATON__WAIT_BACKOFF) ||
-        !atomic_compare_exchange_strong_explicit(
-            &engine->wait_mode, &mode, BATON__WAIT_LONG, memory_order_seq_cst,
-            memory_order_seq_cst)) {
-        return;
-    }
-    baton__event_loop_move_timer(engine->event_loop, watch_us(engine));
-    /* Meanwhile the thread may have woken, and set its timer anew: it sets the
-       mode before, so that this is seen here. */
-    if (atomic_load_explicit(&engine->wait_mode, memory_order_seq_cst) !=
-        BATON__WAIT_LONG) {
-        baton__event_loop_move_timer(engine->event_loop, BATON__SHORT_US);
-    }
-}
-
-/* Stops driving. A message wakes the thread by itself; it is kicked for the
-   rest of what is left behind: runnable schedules, and what no message tells
-   of. It is not if the caller is expected back: then it looks shortly. */
-static void stop_driving(baton_engine_t *engine, baton__leave_t why)
-{
-    handover_t handover = HANDOVER_NONE;
-    /* The application's event loop may be asleep: this driver has disarmed what
-       would wake it. */
-    bool watched = engine->watched;
-    for (int steps = 0;; steps++) {
-        if (engine->threaded) {
-            handover = hand_over(engine, why);
+    if (engine->armed_us != BATON_SLEEP_FOREVER) {
+        if (atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
+            return false;
         }
+        baton__event_loop_wait_sooner(engine->event_loop, engine->armed_us);
+    } else if (stepper->running > 0) {
+        baton__event_loop_wait_sooner(engine->event_loop, watch_us(engine));
+    }
+    return true;
+}
+
+/* Stops driving. */
+static void stop_driving(baton_engine_t *engine)
+{
+    bool kick = false;
+    for (int steps = 0;; steps++) {
+        /* An outer event loop may want to know what has ended. */
+        kick = (has_sleeper(engine) && !hand_over(engine)) || engine->watched;
         unlock(engine);
         /* Mail may have come after the last step, from a thread that could not
-           drive, or a message. The store in unlock() and these loads pair with
-           the push and the try in start(), and with those of the progress
-           thread: one of the two sees the other. */
+           drive, or someone was woken and could not. The store in unlock() and
+           these loads pair with the push and the try in start(), and with those
+           of who was woken: one of the two sees the other. */
         if (!baton__step_has_mail(&engine->stepper) &&
-            !atomic_load_explicit(&engine->message_pending,
-                                  memory_order_seq_cst)) {
+            !atomic_load_explicit(&engine->woken, memory_order_seq_cst)) {
             break;
         }
-        if (steps >= LEAVE_STEPS || !try_drive(engine)) {
-            handover = HANDOVER_KICK;
+        if (steps >= LEAVE_STEPS) {
+            kick = true;
+            break;
+        }
+        if (!try_drive(engine)) {
+            kick = false; /* who drives now finds it */
             break;
         }
         step_leaving(engine);
     }
-    if (!engine->threaded) {
-        wake_parked(engine); /* one of them drives now */
-        if (watched) {
-            baton__event_loop_kick(engine->event_loop);
-        }
-    } else if (handover == HANDOVER_WATCH) {
-        watch_shortly(engine);
-    } else if (handover == HANDOVER_KICK ||
-               (handover == HANDOVER_KICK_IF_LONG && sleeps_long(engine))) {
+    if (kick) {
         baton__event_loop_kick(engine->event_loop);
+    }
+    if (!engine->threaded) {
+        end_reign(engine); /* one of the followers drives now */
     }
 }
 
@@ -413,9 +394,6 @@ static void drive_until_true(waiter_t *waiter)
     uint64_t progress = bytes > 0 ? waiter->schedule->run.progress_count : 0;
     stepper->leaves_calls = timed && engine->threaded;
     while (!is_true(waiter)) {
-        if (bytes > 0) {
-            let_sleep(engine);
-        }
         bool moved = baton__step(stepper, BATON__STEP_BYTES);
         if (moved && has_progressed(waiter, bytes, &progress)) {
             baton__idle_reset(&engine->idle);
@@ -444,14 +422,15 @@ static void drive_until_true(waiter_t *waiter)
     stepper->leaves_calls = false;
 }
 
-/* Manual mode: the driver sleeps in the loop itself. */
-static void sleep_in_loop(const waiter_t *waiter)
+/* Arms, releases the lock and sleeps at the descriptors, until it is woken:
+   true. False, and still the driver: there is something to do. */
+static bool fall_asleep(const waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
     baton__watchdog_look(&engine->watchdog, &engine->stepper);
     if (baton__step_is_due(&engine->stepper) || !arm_device(engine) ||
-        !arm(engine)) {
-        return;
+        !arm(engine, true)) {
+        return false;
     }
     uint32_t us = sleep_us(engine);
     if (waiter->deadline_ns != UINT64_MAX) {
@@ -461,35 +440,48 @@ static void sleep_in_loop(const waiter_t *waiter)
                             : 0;
         us = left < us ? (uint32_t)left : us;
     }
-    if (us > 0) {
-        baton__event_loop_set_timer(engine->event_loop, us);
-        (void)baton__event_loop_wait(engine->event_loop);
+    if (engine->threaded && !engine->gate_closed) {
+        engine->gate_closed = true;
+        baton__event_loop_gate(engine->event_loop, false);
     }
-    disarm(engine);
+    atomic_store_explicit(&engine->asleep, true, memory_order_seq_cst);
+    unlock(engine);
+    baton__wakeup_t wakeup = BATON__WAKEUP_KICK;
+    /* As in stop_driving(). */
+    if (!baton__step_has_mail(&engine->stepper) &&
+        !atomic_load_explicit(&engine->woken, memory_order_seq_cst)) {
+        wakeup = baton__event_loop_sleep(engine->event_loop, us);
+    }
+    atomic_store_explicit(&engine->asleep, false, memory_order_relaxed);
+    if (wakeup != BATON__WAKEUP_TIMER) {
+        atomic_store_explicit(&engine->woken, true, memory_order_seq_cst);
+    }
+    return true;
 }
 
-/* Blocks until the condition is true, until `until_ns`, or (manual mode) until
-   the lock is free. */
-static void park(const waiter_t *waiter, uint64_t until_ns)
+/* Blocks until the condition is true, until `until_ns`, or until more than
+   `reigns` leaders are gone. */
+static void park(const waiter_t *waiter, uint64_t until_ns, uint32_t reigns)
 {
     baton_engine_t *engine = waiter->engine;
     struct timespec until = {(time_t)(until_ns / 1000000000u),
                              (long)(until_ns % 1000000000u)};
     (void)pthread_mutex_lock(&engine->park_lock);
-    /* Pairs with the load in wake_parked(). */
-    atomic_fetch_add_explicit(&engine->parked, 1, memory_order_seq_cst);
+    /* Pairs with the loads in wake_followers(). */
+    atomic_fetch_add_explicit(&engine->followers, 1, memory_order_seq_cst);
     int error = 0;
     while (!is_true(waiter) && error != ETIMEDOUT &&
-           (engine->threaded ||
-            atomic_load_explicit(&engine->driving, memory_order_seq_cst))) {
+           atomic_load_explicit(&engine->reigns, memory_order_seq_cst) ==
+               reigns) {
         error =
             pthread_cond_timedwait(&engine->park, &engine->park_lock, &until);
     }
-    atomic_fetch_sub_explicit(&engine->parked, 1, memory_order_seq_cst);
+    atomic_fetch_sub_explicit(&engine->followers, 1, memory_order_seq_cst);
     (void)pthread_mutex_unlock(&engine->park_lock);
 }
 
-/* Gets the driver lock from a progress thread that is polling. */
+/* Gets the driver lock from another thread, which may be polling, or in a long
+   call. */
 static bool take_over(const waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
@@ -497,9 +489,6 @@ static bool take_over(const waiter_t *waiter)
         return true;
     }
     bool taken = false;
-    if (!engine->threaded) {
-        return false; /* an application thread drives, for all of them */
-    }
     atomic_fetch_add_explicit(&engine->wanted, 1, memory_order_seq_cst);
     for (int i = 0; i < TAKE_OVER_YIELDS && !taken && !is_true(waiter) &&
                     !(i > 0 && is_late(waiter));
@@ -511,30 +500,59 @@ static bool take_over(const waiter_t *waiter)
     return taken;
 }
 
-/* Drives for a while; false if another thread drives. */
-static bool drive_for_a_while(waiter_t *waiter, bool first)
+/* From now on the progress thread is woken, and another waiter leads. */
+static void stop_leading(baton_engine_t *engine)
+{
+    if (engine->gate_closed) {
+        engine->gate_closed = false;
+        baton__event_loop_gate(engine->event_loop, true);
+    }
+    atomic_store_explicit(&engine->leading, false, memory_order_seq_cst);
+}
+
+/* Drives, and sleeps at the descriptors, until the condition is true, the
+   deadline is past, or another thread keeps the lock. */
+static void lead(waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
-    if (!take_over(waiter)) {
-        return false;
+    bool first = true;
+    bool drives = take_over(waiter);
+    while (drives) {
+        if (first) {
+            baton__idle_reset(&engine->idle);
+            first = false;
+        }
+        drive_until_true(waiter);
+        bool calls = engine->stepper.left_calls;
+        bool wanted = is_wanted(engine);
+        if (is_true(waiter) || is_late(waiter) || calls) {
+            stop_leading(engine);
+            stop_driving(engine);
+            break;
+        }
+        if (wanted) {
+            stop_driving(engine);
+            (void)sched_yield();
+        }
+        drives = (!wanted && !fall_asleep(waiter)) || take_over(waiter);
     }
-    if (first) {
-        baton__idle_reset(&engine->idle);
-    } else {
-        baton__watchdog_look(&engine->watchdog, &engine->stepper);
+    if (!drives) {
+        stop_leading(engine);
     }
-    drive_until_true(waiter);
-    bool wanted = is_wanted(engine);
-    if (!engine->threaded && !wanted && !is_true(waiter)) {
-        sleep_in_loop(waiter);
-    }
-    return true;
+    end_reign(engine);
+}
+
+static bool may_lead(baton_engine_t *engine)
+{
+    return !atomic_load_explicit(&engine->leading, memory_order_seq_cst) &&
+           !atomic_exchange_explicit(&engine->leading, true,
+                                     memory_order_seq_cst);
 }
 
 static baton_status_t wait_until(baton_engine_t *engine,
                                  baton__condition_fn condition, const void *arg,
                                  const baton_schedule_t *schedule,
-                                 int timeout_ms, baton__leave_t why)
+                                 int timeout_ms)
 {
     waiter_t waiter = {.engine = engine,
                        .condition = condition,
@@ -545,13 +563,12 @@ static baton_status_t wait_until(baton_engine_t *engine,
                                           : baton__clock_ns() +
                                                 (uint64_t)timeout_ms * 1000000u,
                        .slept_at = UINT64_MAX};
-    for (bool first = true; !is_true(&waiter); first = false) {
-        if (drive_for_a_while(&waiter, first)) {
-            bool wanted = is_wanted(engine);
-            stop_driving(engine, is_true(&waiter) ? why : BATON__LEAVE_AWAY);
-            if (wanted) {
-                (void)sched_yield();
-            }
+    while (!is_true(&waiter)) {
+        uint32_t reigns =
+            atomic_load_explicit(&engine->reigns, memory_order_seq_cst);
+        if (may_lead(engine)) {
+            lead(&waiter);
+            reigns++; /* its own */
         }
         if (!is_true(&waiter)) {
             if (is_late(&waiter)) {
@@ -560,54 +577,14 @@ static baton_status_t wait_until(baton_engine_t *engine,
             uint64_t look_ns =
                 baton__engine_rechecks ? baton__clock_ns() + PARK_NS : NEVER_NS;
             park(&waiter,
-                 look_ns < waiter.deadline_ns ? look_ns : waiter.deadline_ns);
+                 look_ns < waiter.deadline_ns ? look_ns : waiter.deadline_ns,
+                 reigns);
         }
     }
     return BATON_OK;
 }
 
 /* ---- the progress thread ----------------------------------------------- */
-
-static void set_wait_mode(baton_engine_t *engine, baton__wait_mode_t mode)
-{
-    atomic_store_explicit(&engine->wait_mode, mode, memory_order_seq_cst);
-}
-
-/* True if a driver has left since the last call, to come back at once. */
-static bool take_return_expected(baton_engine_t *engine)
-{
-    return atomic_load_explicit(&engine->return_expected,
-                                memory_order_seq_cst) &&
-           atomic_exchange_explicit(&engine->return_expected, false,
-                                    memory_order_seq_cst);
-}
-
-/* Prepares for a short sleep, and returns for how long. Each one is twice as
-   long as the last, up to BATON__SHORT_MAX_US, as long as the application comes
-   back each time that it is expected. */
-static uint32_t sleep_shortly(baton_engine_t *engine)
-{
-    uint32_t us = engine->short_us;
-    set_wait_mode(engine, us == BATON__SHORT_US ? BATON__WAIT_SHORT
-                                                : BATON__WAIT_BACKOFF);
-    engine->short_us = us < BATON__SHORT_MAX_US ? us * 2 : us;
-    return us;
-}
-
-/* Another thread drives. When it leaves work behind it kicks this one, unless
-   it relies on a short sleep. Returns for how long to sleep; 0 if it has left
-   meanwhile. */
-static uint32_t leave_to_driver(baton_engine_t *engine)
-{
-    if (take_return_expected(engine)) {
-        return sleep_shortly(engine);
-    }
-    set_wait_mode(engine, BATON__WAIT_LONG);
-    /* Pairs with sleeps_long(). */
-    return atomic_load_explicit(&engine->driving, memory_order_seq_cst)
-               ? watch_us(engine)
-               : 0;
-}
 
 /* Releases the lock while it yields; false if another thread has it then. */
 static bool yield_lock(baton_engine_t *engine)
@@ -622,44 +599,36 @@ static bool yield_lock(baton_engine_t *engine)
     return true;
 }
 
-/* Arms and releases the lock, to sleep for *us_out: true. False, and still the
-   driver: there is something to do. */
-static bool leave_to_sleep(baton_engine_t *engine, uint32_t *us_out)
+/* Arms, sets the timer and releases the lock, to sleep: true. False, and still
+   the driver: there is something to do. */
+static bool leave_to_sleep(baton_engine_t *engine)
 {
     baton__watchdog_look(&engine->watchdog, &engine->stepper);
-    if (!arm_device(engine) || !arm(engine)) {
+    if (!arm_device(engine) || !arm(engine, true)) {
         return false;
     }
-    uint32_t us = sleep_us(engine);
-    engine->short_us = BATON__SHORT_US;
-    if (take_return_expected(engine) && us > BATON__SHORT_US) {
-        us = BATON__SHORT_US;
-    }
-    set_wait_mode(engine,
-                  us <= BATON__SHORT_US ? BATON__WAIT_SHORT : BATON__WAIT_LONG);
+    baton__event_loop_set_timer(engine->event_loop, sleep_us(engine));
     unlock(engine);
-    *us_out = us;
-    /* Mail may have come before the mode was visible: see stop_driving. */
-    if (!baton__step_has_mail(&engine->stepper) || !lock(engine)) {
+    /* As in stop_driving(). */
+    if ((!baton__step_has_mail(&engine->stepper) &&
+         !atomic_load_explicit(&engine->woken, memory_order_seq_cst)) ||
+        !lock(engine)) {
         return true;
     }
     disarm(engine);
     return false;
 }
 
-/* Drives until there is nothing to do but wait, or an application thread wants
-   to. Returns for how long to sleep. */
-static uint32_t drive_in_thread(baton_engine_t *engine, bool woken)
+/* Drives until there is nothing to do but wait, or another thread does. */
+static void drive_in_thread(baton_engine_t *engine, bool woken)
 {
     baton__stepper_t *stepper = &engine->stepper;
     if (woken) {
         baton__idle_reset(&engine->idle);
     }
-    /* Whoever drives meanwhile looks for what woke this thread: it has to arm,
-       as nothing is armed now. */
     if (stepper->awaited_bytes >= LONG_BYTES &&
         baton__idle_gives_way(&engine->idle) && !yield_lock(engine)) {
-        return leave_to_driver(engine);
+        return;
     }
     for (;;) {
         baton__pause_t pause = BATON__PAUSE_NONE;
@@ -672,60 +641,18 @@ static uint32_t drive_in_thread(baton_engine_t *engine, bool woken)
                                                          : BATON__HURRY_NONE,
                                      0);
         }
-        if (atomic_load_explicit(&engine->wanted, memory_order_seq_cst) > 0) {
-            break;
-        }
-        if (pause == BATON__PAUSE_YIELD && !yield_lock(engine)) {
-            return leave_to_driver(engine);
-        }
-        if (pause == BATON__PAUSE_SLEEP) {
-            uint32_t us;
-            if (leave_to_sleep(engine, &us)) {
-                return us;
+        bool wanted =
+            atomic_load_explicit(&engine->wanted, memory_order_seq_cst) > 0;
+        if (pause == BATON__PAUSE_SLEEP || wanted) {
+            if (leave_to_sleep(engine)) {
+                return;
             }
             baton__idle_reset(&engine->idle);
         }
+        if ((pause == BATON__PAUSE_YIELD || wanted) && !yield_lock(engine)) {
+            return;
+        }
     }
-    /* The thread that wants to drive may have no reason to any more. */
-    set_wait_mode(engine, BATON__WAIT_SHORT);
-    unlock(engine);
-    return BATON__SHORT_US;
-}
-
-/* True if the application has only just started an epoch, and is expected back:
-   it should find the lock free. */
-static bool has_just_started(const baton_engine_t *engine)
-{
-    uint64_t started_ns =
-        atomic_load_explicit(&engine->last_start_ns, memory_order_relaxed);
-    return started_ns != 0 && baton__clock_ns() - started_ns < JUST_STARTED_NS;
-}
-
-/* True if the thread should leave the engine to the application for another
-   short sleep: not after a message, for which the application may have parked.
- */
-static bool leaves_to_application(baton_engine_t *engine,
-                                  baton__wakeup_t wakeup)
-{
-    bool leaves =
-        wakeup != BATON__WAKEUP_MESSAGE && engine->deferrals < DEFERRALS &&
-        has_just_started(engine) &&
-        (wakeup == BATON__WAKEUP_TIMER || take_return_expected(engine));
-    engine->deferrals = leaves ? engine->deferrals + 1 : 0;
-    return leaves;
-}
-
-static baton__wakeup_t sleep_for(baton_engine_t *engine, uint32_t us)
-{
-    baton__event_loop_set_timer(engine->event_loop, us);
-    /* Pairs with the exchange in watch_shortly(): it is seen here, or
-       sets the timer after it was set above. */
-    if (us > BATON__SHORT_US &&
-        atomic_load_explicit(&engine->wait_mode, memory_order_seq_cst) ==
-            BATON__WAIT_SHORT) {
-        baton__event_loop_set_timer(engine->event_loop, BATON__SHORT_US);
-    }
-    return baton__event_loop_wait(engine->event_loop);
 }
 
 static void *thread_main(void *arg)
@@ -736,17 +663,16 @@ static void *thread_main(void *arg)
     /* The default lets the kernel end a sleep 50 us late. */
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
-        bool woken = wakeup == BATON__WAKEUP_MESSAGE;
-        if (woken) {
-            atomic_store_explicit(&engine->message_pending, true,
-                                  memory_order_seq_cst);
+        if (wakeup != BATON__WAKEUP_TIMER) {
+            /* If another thread drives now it looks for what has come. */
+            atomic_store_explicit(&engine->woken, true, memory_order_seq_cst);
         }
-        uint32_t us = leaves_to_application(engine, wakeup)
-                          ? sleep_shortly(engine)
-                      : try_drive(engine) ? drive_in_thread(engine, woken)
-                                          : leave_to_driver(engine);
-        wakeup = us > 0 ? sleep_for(engine, us) : BATON__WAKEUP_KICK;
-        set_wait_mode(engine, BATON__WAIT_NONE);
+        if ((wakeup != BATON__WAKEUP_TIMER ||
+             !atomic_load_explicit(&engine->leading, memory_order_seq_cst)) &&
+            try_drive(engine)) {
+            drive_in_thread(engine, wakeup == BATON__WAKEUP_MESSAGE);
+        }
+        wakeup = baton__event_loop_wait(engine->event_loop);
     }
     return NULL;
 }
@@ -784,10 +710,6 @@ static void enter(baton_engine_t *engine)
     }
     atomic_fetch_add_explicit(&engine->wanted, 1, memory_order_seq_cst);
     while (!try_drive(engine)) {
-        if (!engine->threaded) {
-            /* The driver may sleep in the loop with the lock. */
-            baton__event_loop_kick(engine->event_loop);
-        }
         (void)sched_yield();
     }
     atomic_fetch_sub_explicit(&engine->wanted, 1, memory_order_seq_cst);
@@ -804,12 +726,12 @@ static void leave(baton_engine_t *engine)
         engine->nested--;
         return;
     }
-    stop_driving(engine, BATON__LEAVE_AWAY);
+    stop_driving(engine);
 }
 
-/* Mail reaches the driver: this thread steps, or the one that drives finds it,
-   or is woken from a sleep with the lock (manual mode). */
-static void start(baton_schedule_t *schedule, baton__leave_t why)
+/* Mail reaches the driver: this thread steps, or the one that drives finds it.
+ */
+static void start(baton_schedule_t *schedule)
 {
     baton_engine_t *engine = schedule->group->engine;
     baton__step_mail(&engine->stepper, schedule);
@@ -820,16 +742,8 @@ static void start(baton_schedule_t *schedule, baton__leave_t why)
         engine->stepper.leaves_calls = engine->threaded;
         baton__step_start(&engine->stepper, schedule, START_NODES, START_BYTES);
         engine->stepper.leaves_calls = false;
-        stop_driving(engine, why);
+        stop_driving(engine);
     }
-    if (!engine->threaded && baton__step_has_mail(&engine->stepper)) {
-        baton__event_loop_kick(engine->event_loop);
-    }
-}
-
-static void post(baton_schedule_t *schedule)
-{
-    start(schedule, BATON__LEAVE_AWAY);
 }
 
 static baton_status_t test(baton_engine_t *engine)
@@ -841,7 +755,7 @@ static baton_status_t test(baton_engine_t *engine)
              i++) {
         }
         engine->stepper.leaves_calls = false;
-        stop_driving(engine, BATON__LEAVE_AWAY);
+        stop_driving(engine);
     }
     return BATON_OK;
 }
@@ -852,7 +766,6 @@ const baton__driver_t baton__real_driver = {
     .try_enter = try_enter,
     .leave = leave,
     .start = start,
-    .post = post,
     .test = test,
     .wait = wait_until,
 };
@@ -872,7 +785,7 @@ bool baton_engine_step(baton_engine_t *engine)
     }
     bool moved = baton__step(&engine->stepper, BATON__STEP_BYTES);
     moved |= baton__step_is_due(&engine->stepper);
-    stop_driving(engine, BATON__LEAVE_SOON);
+    stop_driving(engine);
     return moved;
 }
 
@@ -905,7 +818,7 @@ int baton_engine_timeout(baton_engine_t *engine)
     int ms = 0;
     if (!baton__step_has_mail(&engine->stepper) &&
         !baton__step_is_due(&engine->stepper) && arm_device(engine) &&
-        arm(engine)) {
+        arm(engine, true)) {
         uint32_t us = sleep_us(engine);
         ms = us == BATON_SLEEP_FOREVER ? -1 : (int)((us + 999) / 1000);
     }
@@ -990,7 +903,6 @@ baton_status_t baton__engine_open(const baton_engine_options_t *given,
     engine->driver = &baton__real_driver;
     engine->verification = verification;
     engine->threaded = threaded;
-    engine->short_us = BATON__SHORT_US;
     engine->watchdog.stall_ms =
         options.stall_ms != 0
             ? options.stall_ms

@@ -20,67 +20,34 @@
 
 #include <pthread.h>
 
-/* ---- how the progress thread sleeps -------------------------------------
+/* ---- who waits, who wakes --------------------------------------------------
 
-   `wait_mode` tells a driver that leaves work behind whether the thread will
-   see it without a kick:
-
-       NONE     it looks, or is about to
-       SHORT    it looks by itself, within BATON__SHORT_US
-       BACKOFF  it looks by itself, within BATON__SHORT_MAX_US
-       LONG     it sleeps until a kick, a message to an armed endpoint, or a
-                timer that may be long
-
-   The thread itself makes all changes but those from LONG to SHORT and back,
-   which the driver makes, and then sets the thread's timer:
-
-       from        when                                          to
-       NONE        another thread drives, and is expected        SHORT, then
-                   back; or has only just started an epoch       BACKOFF
-       NONE        another thread drives, and is not expected    LONG
-       NONE        an application thread wants the lock          SHORT
-       NONE        there is nothing to do, transports are        LONG
-                   armed, and a message would wake the thread
-       NONE        the same, but it has to look again soon       SHORT
-       LONG        a driver leaves, and is expected back         SHORT
-       SHORT,      an application thread waits for so much       LONG
-       BACKOFF     data that this takes longer
-       any sleep   kick, message or timer                        NONE
-
-   What a driver that leaves does about it:
-
-       it is expected back                           LONG becomes SHORT
-       schedules are runnable, or something is       a kick
-       awaited that no descriptor tells of
-       armed transports need a look now and then     a kick if an epoch waits,
-                                                     or in BACKOFF and LONG
-       nothing of these                              nothing: messages wake it
+   1. The thread that holds the driver lock polls; nothing else wakes it.
+   2. A driver that leaves arms all transports. Then what comes makes a
+      descriptor readable, and whoever sleeps at the descriptors drives next. If
+      nothing runs and no armed receive waits, it arms for notices alone: what
+      belongs to epochs that have not begun can wait for their start.
+   3. If something has come already, it steps a little itself. It kicks who
+      sleeps for what is left then, and for what no descriptor tells of. MPI's
+      data between hosts needs a look now and then: it sets the thread's timer.
+   4. A thread that waits leads. It drives, yields for as long as a sleep would
+      cost, and then sleeps at the descriptors itself; the progress thread is
+      not woken meanwhile. Others that wait are parked until their epochs have
+      ended, or the leader is gone.
+   5. The progress thread drives when it is woken and nobody else does. It
+      leaves the lock to an application thread that wants it.
+   6. A peer that has not begun an epoch is not rung for its messages, unless
+      this rank has slept for a while: it may have to answer.
 
    The flags and counts by which threads tell each other:
 
-       armed           the driver has armed the transports: what happens to
-                       them makes a descriptor readable. The lock's.
-       return_expected a driver left, and is expected back at once: it has
-                       armed nothing, and relies on a short sleep of the
-                       thread, which takes the flag
-       last_start_ns   when such a driver last started an epoch: for a while
-                       after that the thread does not compete for the lock
-       message_pending a message woke the thread, and no driver has looked
-                       since: a driver that was about to leave looks again
-       wanted          application threads that want the lock: the thread
-                       leaves it to them
-       parked          application threads that block until an epoch ends */
-typedef enum baton__wait_mode {
-    BATON__WAIT_NONE,
-    BATON__WAIT_SHORT,
-    BATON__WAIT_BACKOFF,
-    BATON__WAIT_LONG
-} baton__wait_mode_t;
-
-/* If an application was expected back and stays away an epoch waits for the
-   first of these; and for up to the second after the application came back at
-   once for at least as long. A look costs 10 to 20 us on busy processors. */
-enum { BATON__SHORT_US = 100, BATON__SHORT_MAX_US = 400 };
+       woken      who slept has been woken, and no driver has looked since: a
+                  driver that was about to leave looks again
+       wanted     application threads that want the lock
+       leading    a waiting thread leads
+       asleep     it sleeps at the descriptors
+       followers  others that are parked, and reigns, how many leaders they
+                  have seen go */
 
 typedef struct baton__driver baton__driver_t;
 
@@ -104,28 +71,20 @@ struct baton_engine {
     const baton_engine_t *outer; /* whose call node led this thread here */
     uint32_t nested;             /* times that it has entered besides */
 
-    /* The thread's. */
-    uint32_t short_us;  /* its next short sleep */
-    uint32_t deferrals; /* looks in a row that it left to the application */
+    bool gate_closed; /* the leader's */
 
     /* Of all threads. */
     _Atomic bool driving;
     _Atomic int wanted;
-    _Atomic bool message_pending;
-    _Atomic bool return_expected;
-    _Atomic uint64_t last_start_ns;
-    _Atomic int wait_mode; /* baton__wait_mode_t */
-    _Atomic int parked;
+    _Atomic bool woken;
+    _Atomic bool leading;
+    _Atomic bool asleep;
+    _Atomic int followers;
+    _Atomic uint32_t reigns;
     _Atomic bool stopping;
     pthread_mutex_t park_lock;
     pthread_cond_t park;
 };
-
-/* Why a driver leaves. */
-typedef enum baton__leave {
-    BATON__LEAVE_AWAY, /* it does something else, or blocks */
-    BATON__LEAVE_SOON  /* it is expected back at once */
-} baton__leave_t;
 
 /* Whether what a thread waits for has come true. Any thread. */
 typedef bool (*baton__condition_fn)(const void *arg);
@@ -140,22 +99,19 @@ struct baton__driver {
     bool (*try_enter)(baton_engine_t *engine); /* does not wait */
     void (*leave)(baton_engine_t *engine);
 
-    /* Mails a schedule to the driver. start: its application has started an
-       epoch, and is expected back as `why` says. */
-    void (*start)(baton_schedule_t *schedule, baton__leave_t why);
-    void (*post)(baton_schedule_t *schedule);
+    /* Mails a schedule to the driver: its application has started an epoch, or
+       something has happened to it. */
+    void (*start)(baton_schedule_t *schedule);
 
     /* Makes some progress. */
     baton_status_t (*test)(baton_engine_t *engine);
 
     /* Progresses until the condition is true. BATON_ERR_TIMEOUT after
        timeout_ms, unless that is negative; or the reason why it never will be.
-       `schedule` is the one that is waited for, or NULL; `why` says how the
-       thread leaves when the condition has come true. */
+       `schedule` is the one that is waited for, or NULL. */
     baton_status_t (*wait)(baton_engine_t *engine,
                            baton__condition_fn condition, const void *arg,
-                           const baton_schedule_t *schedule, int timeout_ms,
-                           baton__leave_t why);
+                           const baton_schedule_t *schedule, int timeout_ms);
 
     /* Optional: baton_group_recover was called. */
     void (*recover)(baton_group_t *group);

@@ -9,14 +9,8 @@
 #include <sched.h>
 #include <stdio.h>
 
-enum {
-    SOON_NS = 20000,   /* a wait comes soon within this after its start */
-    LATE_WAITS = 2,    /* in a row, after which it is not expected soon: one
-                          late wait may be a thread that was preempted */
-    QUICK_NS = 100000, /* a start is quick within this after the last one */
-    DESCRIBE_NS =
-        2000000 /* for how long a timeout tries to describe the wait */
-};
+/* For how long a timeout tries to describe the wait. */
+enum { DESCRIBE_NS = 2000000 };
 
 static uint64_t requested(const baton_schedule_t *schedule)
 {
@@ -182,25 +176,6 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch,
                : BATON_OK;
 }
 
-/* Whether the application is expected back at once: if one of its last waits
-   came soon after its start. */
-static baton__leave_t expect(baton_schedule_t *schedule)
-{
-    uint64_t now = baton__clock_ns();
-    uint64_t last = atomic_exchange_explicit(&schedule->shared.started_ns, now,
-                                             memory_order_relaxed);
-    bool quick = now - last < QUICK_NS;
-    atomic_store_explicit(&schedule->shared.starts_quickly, quick,
-                          memory_order_relaxed);
-    if (atomic_load_explicit(&schedule->shared.waits_soon,
-                             memory_order_relaxed) == 0) {
-        return BATON__LEAVE_AWAY;
-    }
-    atomic_store_explicit(&engine_of(schedule)->last_start_ns, now,
-                          memory_order_relaxed);
-    return BATON__LEAVE_SOON;
-}
-
 /* Asks for the epoch, which may begin now. */
 static void request(baton_schedule_t *schedule, uint64_t epoch)
 {
@@ -229,13 +204,7 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
     if (baton_schedule_epoch(schedule) >= epoch) {
         return BATON_OK; /* peers have begun it, and it has retired */
     }
-    baton__leave_t why = expect(schedule);
-    engine_of(schedule)->driver->start(schedule, why);
-    if (why == BATON__LEAVE_AWAY) {
-        /* What this start did itself does not make the wait a late one. */
-        atomic_store_explicit(&schedule->shared.started_ns, baton__clock_ns(),
-                              memory_order_relaxed);
-    }
+    engine_of(schedule)->driver->start(schedule);
     return BATON_OK;
 }
 
@@ -279,7 +248,7 @@ baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
     offload->on[slot] = true;
     atomic_store_explicit(&offload->awaited, true, memory_order_relaxed);
     request(schedule, epoch);
-    engine_of(schedule)->driver->start(schedule, BATON__LEAVE_AWAY);
+    engine_of(schedule)->driver->start(schedule);
     return BATON_OK;
 }
 
@@ -408,26 +377,6 @@ static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
     return baton__error_forward(BATON_ERR_TIMEOUT, memory);
 }
 
-/* Notes how soon a wait follows its start. Returns how the waiter will leave
-   when the epoch has ended. */
-static baton__leave_t note_wait(baton_schedule_t *schedule)
-{
-    uint64_t started_ns = atomic_load_explicit(&schedule->shared.started_ns,
-                                               memory_order_relaxed);
-    bool soon = baton__clock_ns() - started_ns < SOON_NS;
-    int before = atomic_load_explicit(&schedule->shared.waits_soon,
-                                      memory_order_relaxed);
-    int after = soon ? LATE_WAITS : before > 0 ? before - 1 : 0;
-    if (after != before) {
-        atomic_store_explicit(&schedule->shared.waits_soon, after,
-                              memory_order_relaxed);
-    }
-    return soon && atomic_load_explicit(&schedule->shared.starts_quickly,
-                                        memory_order_relaxed)
-               ? BATON__LEAVE_SOON
-               : BATON__LEAVE_AWAY;
-}
-
 baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
 {
     baton_status_t status = baton__check_committed(schedule, __func__);
@@ -437,10 +386,6 @@ baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
     const awaited_t awaited = awaited_now(schedule);
     baton_engine_t *engine = engine_of(schedule);
     if (has_ended(&awaited)) {
-        if (atomic_load_explicit(&schedule->shared.waits_soon,
-                                 memory_order_relaxed) > 0) {
-            (void)note_wait(schedule);
-        }
         status = baton__epoch_unreported(schedule);
         return status == BATON_OK ? outcome_of(&awaited) : status;
     }
@@ -451,8 +396,8 @@ baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
     }
     atomic_fetch_add_explicit(&schedule->shared.waiters, 1,
                               memory_order_relaxed);
-    status = engine->driver->wait(engine, has_ended, &awaited, schedule,
-                                  timeout_ms, note_wait(schedule));
+    status =
+        engine->driver->wait(engine, has_ended, &awaited, schedule, timeout_ms);
     status = status == BATON_OK            ? outcome_of(&awaited)
              : status == BATON_ERR_TIMEOUT ? timed_out(schedule, timeout_ms)
                                            : status;
@@ -478,7 +423,7 @@ baton_status_t baton_schedule_cancel(baton_schedule_t *schedule)
     }
     atomic_store_explicit(&schedule->shared.cancel, epoch,
                           memory_order_release);
-    engine_of(schedule)->driver->post(schedule);
+    engine_of(schedule)->driver->start(schedule);
     return BATON_OK;
 }
 
@@ -497,7 +442,7 @@ void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch)
        release_if_activated(), epoch_begin.c. */
     atomic_store_explicit(&schedule->shared.limit, epoch, memory_order_release);
     if (schedule->committed) {
-        engine_of(schedule)->driver->post(schedule);
+        engine_of(schedule)->driver->start(schedule);
     }
 }
 
@@ -527,7 +472,7 @@ baton_status_t baton_async_complete(baton_async_t async, baton_status_t status)
         memory_order_relaxed);
     if (completed && !atomic_load_explicit(&schedule->shared.orphaned,
                                            memory_order_seq_cst)) {
-        engine_of(schedule)->driver->post(schedule);
+        engine_of(schedule)->driver->start(schedule);
     }
     atomic_fetch_sub_explicit(&schedule->shared.waiters, 1,
                               memory_order_release);

@@ -1,9 +1,7 @@
-/* The engine's sleep, on libevent. Kicks go through an eventfd of our own:
-   libevent's event_active from another thread takes a lock and a system call
-   each time, a second kick of ours is one atomic exchange. The timer is a
-   descriptor of our own, too: libevent sets its precise one anew in each wait,
-   also in those without a timer; ours stays as it is while it ends the wait
-   about in time. */
+/* Where an engine's threads sleep; see event_loop.h. The set is an epoll of our
+   own, which the gate, another, contains or not; libevent's loop has the gate.
+   So a thread that goes to sleep beside the loop needs not have libevent's
+   thread woken to change what that watches. */
 #include "progress/event_loop.h"
 
 #include "base/alloc.h"
@@ -12,7 +10,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
-#include <event2/thread.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -21,83 +19,102 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { DESCRIPTORS = 4 }; /* of an object, at most */
+enum {
+    DESCRIPTORS = 4, /* of an object, at most */
+    EVENTS = 16      /* taken at a time */
+};
 
 struct baton__watch {
     baton__event_loop_t *loop;
     baton__watched_t watched;
-    struct event *events[DESCRIPTORS];
+    int descriptors[DESCRIPTORS]; /* up to the first that is negative */
 };
 
 struct baton__event_loop {
-    struct event_base *base;
-    struct event *kick;
-    struct event *timer;
     int kick_fd;
+    int set;  /* kicks, with no watch, and watched descriptors */
+    int gate; /* the set, or nothing */
     int timer_fd;
-    int epoll_fd;       /* kicks and watched descriptors, for an outer loop */
-    uint64_t due_ns;    /* when the timer ends, UINT64_MAX: it is not set */
-    _Atomic bool moved; /* another thread has set the timer since */
-    baton__wakeup_t wakeup; /* of this wait */
+    struct event_base *base; /* the thread's: the gate and the timer */
+    struct event *gate_event;
+    struct event *timer;
+    baton__wakeup_t wakeup; /* of the thread's wait */
+    uint64_t due_ns;        /* when the timer ends or has; UINT64_MAX: never */
     _Atomic bool kicked;
+    pthread_mutex_t lock; /* of what is drained: it stays in the set */
 };
 
-/* The base is used by several threads (watch, unwatch), so libevent needs its
-   locks, and must be told before the first base is made. */
-static void use_threads(void)
-{
-    (void)evthread_use_pthreads();
-}
+/* ---- draining ---------------------------------------------------------- */
 
-static void on_kick(evutil_socket_t fd, short what, void *arg)
+static void drain_kick(baton__event_loop_t *loop)
 {
-    baton__event_loop_t *loop = arg;
     uint64_t count;
-    (void)what;
-    (void)!read(fd, &count, sizeof count);
-    if (loop->wakeup < BATON__WAKEUP_KICK) {
-        loop->wakeup = BATON__WAKEUP_KICK;
-    }
+    (void)!read(loop->kick_fd, &count, sizeof count);
     /* After the read: a kick that comes now writes again. Pairs with the
        exchange in baton__event_loop_kick. */
     atomic_store_explicit(&loop->kicked, false, memory_order_seq_cst);
 }
 
-static void on_timer(evutil_socket_t fd, short what, void *arg)
+/* Drains what is readable. Returns what it was. */
+static baton__wakeup_t drain_set(baton__event_loop_t *loop)
+{
+    baton__wakeup_t wakeup = BATON__WAKEUP_TIMER;
+    struct epoll_event events[EVENTS];
+    (void)pthread_mutex_lock(&loop->lock);
+    int count = epoll_wait(loop->set, events, EVENTS, 0);
+    for (int i = 0; i < count; i++) {
+        const baton__watch_t *watch = events[i].data.ptr;
+        if (watch != NULL) {
+            watch->watched.drain(watch->watched.object);
+            wakeup = BATON__WAKEUP_MESSAGE;
+        } else {
+            drain_kick(loop);
+            wakeup =
+                wakeup == BATON__WAKEUP_TIMER ? BATON__WAKEUP_KICK : wakeup;
+        }
+    }
+    (void)pthread_mutex_unlock(&loop->lock);
+    return wakeup;
+}
+
+static void on_gate(evutil_socket_t fd, short what, void *arg)
 {
     baton__event_loop_t *loop = arg;
-    uint64_t count;
-    (void)what;
-    (void)!read(fd, &count, sizeof count);
-    loop->due_ns = UINT64_MAX;
-}
-
-static void on_watch(evutil_socket_t fd, short what, void *arg)
-{
-    baton__watch_t *watch = arg;
     (void)fd;
     (void)what;
-    watch->watched.drain(watch->watched.object);
-    watch->loop->wakeup = BATON__WAKEUP_MESSAGE;
+    loop->wakeup = drain_set(loop);
 }
 
-static struct event_base *make_base(void)
+static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, use_threads);
-    struct event_config *config = event_config_new();
-    if (config == NULL) {
-        return NULL;
+    uint64_t count;
+    (void)what;
+    (void)arg;
+    (void)!read(fd, &count, sizeof count);
+}
+
+/* ---- opening and closing ----------------------------------------------- */
+
+static bool put_in(int epoll, int fd, baton__watch_t *watch)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
+    return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+/* Makes libevent's loop. */
+static bool make_base(baton__event_loop_t *loop)
+{
+    loop->base = event_base_new();
+    if (loop->base == NULL) {
+        return false;
     }
-    struct event_base *base = event_base_new_with_config(config);
-    event_config_free(config);
-    return base;
-}
-
-static bool show_outside(const baton__event_loop_t *loop, int fd)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-    return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+    loop->gate_event =
+        event_new(loop->base, loop->gate, EV_READ | EV_PERSIST, on_gate, loop);
+    loop->timer = event_new(loop->base, loop->timer_fd, EV_READ | EV_PERSIST,
+                            on_timer, loop);
+    return loop->gate_event != NULL && loop->timer != NULL &&
+           event_add(loop->gate_event, NULL) == 0 &&
+           event_add(loop->timer, NULL) == 0;
 }
 
 baton_status_t baton__event_loop_open(baton__event_loop_t **out)
@@ -106,37 +123,39 @@ baton_status_t baton__event_loop_open(baton__event_loop_t **out)
     if (loop == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a loop");
     }
+    (void)pthread_mutex_init(&loop->lock, NULL);
     loop->due_ns = UINT64_MAX;
     loop->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    loop->set = epoll_create1(EPOLL_CLOEXEC);
+    loop->gate = epoll_create1(EPOLL_CLOEXEC);
     loop->timer_fd =
         timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (loop->kick_fd < 0 || loop->timer_fd < 0 ||
-        !show_outside(loop, loop->kick_fd)) {
-        baton_status_t status =
-            baton__error(BATON_ERR_SYSTEM, "%s failed: %s",
-                         loop->kick_fd < 0    ? "eventfd"
-                         : loop->timer_fd < 0 ? "timerfd_create"
-                                              : "epoll",
-                         strerror(errno));
+    baton_status_t status = BATON_OK;
+    if (loop->kick_fd < 0 || loop->set < 0 || loop->gate < 0 ||
+        loop->timer_fd < 0 || !put_in(loop->set, loop->kick_fd, NULL) ||
+        !put_in(loop->gate, loop->set, NULL)) {
+        status = baton__error(BATON_ERR_SYSTEM, "%s failed: %s",
+                              loop->kick_fd < 0                      ? "eventfd"
+                              : loop->set >= 0 && loop->timer_fd < 0 ? "timerfd"
+                                                                     : "epoll",
+                              strerror(errno));
+    } else if (!make_base(loop)) {
+        status = baton__error(BATON_ERR_SYSTEM,
+                              "libevent could not make an event loop");
+    }
+    if (status != BATON_OK) {
         baton__event_loop_close(loop);
         return status;
     }
-    loop->base = make_base();
-    if (loop->base != NULL) {
-        loop->kick = event_new(loop->base, loop->kick_fd, EV_READ | EV_PERSIST,
-                               on_kick, loop);
-        loop->timer = event_new(loop->base, loop->timer_fd,
-                                EV_READ | EV_PERSIST, on_timer, loop);
-    }
-    if (loop->kick == NULL || loop->timer == NULL ||
-        event_add(loop->kick, NULL) != 0 || event_add(loop->timer, NULL) != 0) {
-        baton__event_loop_close(loop);
-        return baton__error(BATON_ERR_SYSTEM,
-                            "libevent could not make an event loop");
-    }
     *out = loop;
     return BATON_OK;
+}
+
+static void close_open(int fd)
+{
+    if (fd >= 0) {
+        (void)close(fd);
+    }
 }
 
 void baton__event_loop_close(baton__event_loop_t *loop)
@@ -144,8 +163,8 @@ void baton__event_loop_close(baton__event_loop_t *loop)
     if (loop == NULL) {
         return;
     }
-    if (loop->kick != NULL) {
-        event_free(loop->kick);
+    if (loop->gate_event != NULL) {
+        event_free(loop->gate_event);
     }
     if (loop->timer != NULL) {
         event_free(loop->timer);
@@ -153,19 +172,22 @@ void baton__event_loop_close(baton__event_loop_t *loop)
     if (loop->base != NULL) {
         event_base_free(loop->base);
     }
-    if (loop->kick_fd >= 0) {
-        (void)close(loop->kick_fd);
-    }
-    if (loop->timer_fd >= 0) {
-        (void)close(loop->timer_fd);
-    }
-    if (loop->epoll_fd >= 0) {
-        (void)close(loop->epoll_fd);
-    }
+    close_open(loop->kick_fd);
+    close_open(loop->set);
+    close_open(loop->gate);
+    close_open(loop->timer_fd);
+    (void)pthread_mutex_destroy(&loop->lock);
     baton__free(loop);
 }
 
-static void program(const baton__event_loop_t *loop, uint64_t due_ns)
+/* ---- the thread's timer ------------------------------------------------ */
+
+static uint64_t due_in(uint64_t now, uint32_t us)
+{
+    return us == BATON_SLEEP_FOREVER ? UINT64_MAX : now + (uint64_t)us * 1000;
+}
+
+static void program(baton__event_loop_t *loop, uint64_t due_ns)
 {
     struct itimerspec at = {{0, 0}, {0, 0}};
     if (due_ns != UINT64_MAX) {
@@ -173,29 +195,32 @@ static void program(const baton__event_loop_t *loop, uint64_t due_ns)
         at.it_value.tv_nsec = (long)(due_ns % 1000000000u);
     }
     (void)timerfd_settime(loop->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+    loop->due_ns = due_ns;
 }
 
+/* It stays as it is while it ends the wait about in time. */
 void baton__event_loop_set_timer(baton__event_loop_t *loop, uint32_t us)
 {
     uint64_t now = baton__clock_ns();
-    uint64_t due =
-        us == BATON_SLEEP_FOREVER ? UINT64_MAX : now + (uint64_t)us * 1000;
+    uint64_t due = due_in(now, us);
     uint64_t early = us == BATON_SLEEP_FOREVER ? 0 : (uint64_t)us * 250;
-    bool moved =
-        atomic_load_explicit(&loop->moved, memory_order_relaxed) &&
-        atomic_exchange_explicit(&loop->moved, false, memory_order_seq_cst);
-    if (!moved && loop->due_ns <= due && loop->due_ns >= due - early) {
-        return;
+    bool ended = loop->due_ns <= now;
+    if (ended ? due != UINT64_MAX
+              : loop->due_ns > due || loop->due_ns < due - early) {
+        program(loop, due);
     }
-    program(loop, due);
-    loop->due_ns = due;
 }
 
-void baton__event_loop_move_timer(baton__event_loop_t *loop, uint32_t us)
+void baton__event_loop_wait_sooner(baton__event_loop_t *loop, uint32_t us)
 {
-    atomic_store_explicit(&loop->moved, true, memory_order_seq_cst);
-    program(loop, baton__clock_ns() + (uint64_t)us * 1000);
+    uint64_t now = baton__clock_ns();
+    uint64_t due = due_in(now, us);
+    if (loop->due_ns <= now || loop->due_ns > due) {
+        program(loop, due);
+    }
 }
+
+/* ---- sleeping ---------------------------------------------------------- */
 
 baton__wakeup_t baton__event_loop_wait(baton__event_loop_t *loop)
 {
@@ -204,24 +229,41 @@ baton__wakeup_t baton__event_loop_wait(baton__event_loop_t *loop)
     return loop->wakeup;
 }
 
+baton__wakeup_t baton__event_loop_sleep(baton__event_loop_t *loop, uint32_t us)
+{
+    struct pollfd pollfd = {loop->set, POLLIN, 0};
+    struct timespec time = {us / 1000000, (long)(us % 1000000) * 1000};
+    int count =
+        ppoll(&pollfd, 1, us == BATON_SLEEP_FOREVER ? NULL : &time, NULL);
+    return count > 0 ? drain_set(loop) : BATON__WAKEUP_TIMER;
+}
+
+void baton__event_loop_gate(baton__event_loop_t *loop, bool open)
+{
+    struct epoll_event event = {.events = open ? EPOLLIN : 0};
+    (void)epoll_ctl(loop->gate, EPOLL_CTL_MOD, loop->set, &event);
+}
+
 int baton__event_loop_descriptor(const baton__event_loop_t *loop)
 {
-    return loop->epoll_fd;
+    return loop->set;
 }
 
 void baton__event_loop_drain(baton__event_loop_t *loop)
 {
-    (void)event_base_loop(loop->base, EVLOOP_NONBLOCK);
+    (void)drain_set(loop);
 }
 
 void baton__event_loop_kick(baton__event_loop_t *loop)
 {
-    /* Pairs with the store in on_kick. */
+    /* Pairs with the store in drain_kick. */
     if (!atomic_exchange_explicit(&loop->kicked, true, memory_order_seq_cst)) {
         uint64_t one = 1;
         (void)!write(loop->kick_fd, &one, sizeof one);
     }
 }
+
+/* ---- watching ---------------------------------------------------------- */
 
 baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
                                        const baton__watched_t *watched,
@@ -238,16 +280,17 @@ baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
     }
     watch->loop = loop;
     watch->watched = *watched;
+    for (int k = 0; k < DESCRIPTORS; k++) {
+        watch->descriptors[k] = -1;
+    }
     for (int k = 0; k < DESCRIPTORS && fd >= 0; k++) {
-        watch->events[k] =
-            event_new(loop->base, fd, EV_READ | EV_PERSIST, on_watch, watch);
-        if (watch->events[k] == NULL ||
-            event_add(watch->events[k], NULL) != 0 || !show_outside(loop, fd)) {
+        if (!put_in(loop->set, fd, watch)) {
             baton__event_loop_unwatch(watch);
             return baton__error(BATON_ERR_SYSTEM,
-                                "libevent could not watch a descriptor of %s",
-                                watched->name);
+                                "a descriptor of %s can't be watched: %s",
+                                watched->name, strerror(errno));
         }
+        watch->descriptors[k] = fd;
         fd = watched->descriptor(watched->object, k + 1);
     }
     *out = watch;
@@ -259,12 +302,11 @@ void baton__event_loop_unwatch(baton__watch_t *watch)
     if (watch == NULL) {
         return;
     }
-    for (int k = 0; k < DESCRIPTORS; k++) {
-        if (watch->events[k] != NULL) {
-            (void)epoll_ctl(watch->loop->epoll_fd, EPOLL_CTL_DEL,
-                            event_get_fd(watch->events[k]), NULL);
-            event_free(watch->events[k]); /* waits for a running callback */
-        }
+    (void)pthread_mutex_lock(&watch->loop->lock);
+    for (int k = 0; k < DESCRIPTORS && watch->descriptors[k] >= 0; k++) {
+        (void)epoll_ctl(watch->loop->set, EPOLL_CTL_DEL, watch->descriptors[k],
+                        NULL);
     }
+    (void)pthread_mutex_unlock(&watch->loop->lock);
     baton__free(watch);
 }

@@ -1,5 +1,8 @@
-/* Where the engine sleeps: an event loop over kicks, the transports'
-   descriptors and a timer. The only home of libevent. */
+/* Where an engine's threads sleep. What can wake them, kicks and the
+   descriptors of transports and the device, is one set. The progress thread
+   sleeps in an event loop, in which this set is behind a gate, beside a timer.
+   An application thread that waits sleeps at the set itself; it closes the gate
+   before, so that one thread is woken. The only home of libevent. */
 #ifndef BATON_PROGRESS_EVENT_LOOP_H
 #define BATON_PROGRESS_EVENT_LOOP_H
 
@@ -27,29 +30,37 @@ typedef enum baton__wakeup {
 baton_status_t baton__event_loop_open(baton__event_loop_t **out);
 void baton__event_loop_close(baton__event_loop_t *loop);
 
-/* Sleeps until a kick, a readable descriptor, or the timer. Only one thread at
-   a time may wait. */
+/* The progress thread: sleeps until its timer ends or, while the gate is open,
+   a kick comes or a descriptor is readable. */
 baton__wakeup_t baton__event_loop_wait(baton__event_loop_t *loop);
 
-/* Makes that thread's next wait end in `us` microseconds, or up to a quarter
-   sooner; BATON_SLEEP_FOREVER means never. */
-void baton__event_loop_set_timer(baton__event_loop_t *loop, uint32_t us);
+/* An application thread, one at a time: sleeps for at most `us` microseconds,
+   or until a kick comes or a descriptor is readable. */
+baton__wakeup_t baton__event_loop_sleep(baton__event_loop_t *loop, uint32_t us);
 
-/* Makes the present or the next wait end in `us` microseconds, unless that
-   thread sets its timer meanwhile. Any thread; cheaper than a kick, for both.
+/* Opens or closes the gate; it is open at first. What is behind it when it
+   opens wakes the progress thread. The caller of sleep, or before there is a
+   thread.
  */
-void baton__event_loop_move_timer(baton__event_loop_t *loop, uint32_t us);
+void baton__event_loop_gate(baton__event_loop_t *loop, bool open);
 
-/* A descriptor that is readable when a wait would end, but for its timer; and
-   what a wait does then, without waiting. */
+/* Makes the progress thread's present or next wait end in `us` microseconds, or
+   up to a quarter sooner; BATON_SLEEP_FOREVER means never. sooner: does nothing
+   if it ends sooner than that anyway. The driver alone calls them. */
+void baton__event_loop_set_timer(baton__event_loop_t *loop, uint32_t us);
+void baton__event_loop_wait_sooner(baton__event_loop_t *loop, uint32_t us);
+
+/* A descriptor that is readable while something in the set is; and what a sleep
+   does then, without sleeping. */
 int baton__event_loop_descriptor(const baton__event_loop_t *loop);
 void baton__event_loop_drain(baton__event_loop_t *loop);
 
-/* Ends the present or the next wait. Any thread; kicks coalesce. */
+/* Ends the present or the next wait or sleep. Any thread; kicks coalesce. */
 void baton__event_loop_kick(baton__event_loop_t *loop);
 
-/* Watches the object's descriptors, and drains them when they become readable;
- *out is NULL if it has none. Any thread, also while another waits. */
+/* Puts the object's descriptors into the set, and drains them when they become
+   readable; *out is NULL if it has none. Any thread, also while others sleep.
+ */
 baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
                                        const baton__watched_t *watched,
                                        baton__watch_t **out);

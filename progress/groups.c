@@ -40,8 +40,6 @@ static void link_group(baton_group_t *group)
         baton__idle_share(&engine->idle);
     }
     engine->driver->leave(engine);
-    baton__event_loop_kick(
-        engine->event_loop); /* from now on its sleeps are bounded */
 }
 
 static void unlink_group(baton_group_t *group)
@@ -420,8 +418,8 @@ baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
         }
     }
     engine->driver->leave(engine);
-    baton_status_t status = engine->driver->wait(
-        engine, is_recovered, group, NULL, timeout_ms, BATON__LEAVE_AWAY);
+    baton_status_t status =
+        engine->driver->wait(engine, is_recovered, group, NULL, timeout_ms);
     return status == BATON_OK            ? recovered(group)
            : status == BATON_ERR_TIMEOUT ? not_recovered(group, timeout_ms)
                                          : status;

@@ -260,6 +260,7 @@ void baton__step_commit(baton__stepper_t *stepper, baton_schedule_t *schedule)
     link_to(&stepper->schedules, schedule);
     baton__group_enter(group, schedule->identity, schedule);
     baton__notice_hello(stepper, schedule);
+    stepper->activatable += schedule->plan.armed_count > 0;
 }
 
 /* Removes a schedule from the mailbox, and from the runnable ones. */
@@ -308,5 +309,6 @@ void baton__step_detach(baton__stepper_t *stepper, baton_schedule_t *schedule)
     baton__group_remove(group, schedule->identity);
     baton__recovery_leave(stepper, schedule);
     stepper->draining -= schedule->run.phase == BATON__RUN_DRAINING;
+    stepper->activatable -= schedule->plan.armed_count > 0;
     unlink_from(&stepper->schedules, schedule);
 }

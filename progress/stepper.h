@@ -18,15 +18,16 @@ typedef struct baton__stepper {
     baton_schedule_t *notices;     /* with notices to send */
     uint32_t refusals;             /* notices of destroyed schedules */
     baton_schedule_t *offloads;    /* with something to ask a device for */
-    uint32_t waited;     /* nodes that running epochs wait for: in motion, or
-                            receives without their message */
-    uint32_t starts;     /* epochs that wait for a stream of the user */
-    uint32_t polled;     /* async nodes with a poll function */
-    uint32_t running;    /* epochs that have begun and not ended */
-    uint32_t draining;   /* failed schedules with nodes in motion */
-    uint32_t recovering; /* schedules */
-    size_t bytes_left;   /* that this step may still compute and copy */
-    size_t slice_bytes;  /* of one node at a time */
+    uint32_t waited;      /* nodes that running epochs wait for: in motion, or
+                             receives without their message */
+    uint32_t starts;      /* epochs that wait for a stream of the user */
+    uint32_t polled;      /* async nodes with a poll function */
+    uint32_t running;     /* epochs that have begun and not ended */
+    uint32_t draining;    /* failed schedules with nodes in motion */
+    uint32_t recovering;  /* schedules */
+    uint32_t activatable; /* that are committed and have armed receives */
+    size_t bytes_left;    /* that this step may still compute and copy */
+    size_t slice_bytes;   /* of one node at a time */
     /* Of all messages that running epochs wait for. */
     size_t awaited_bytes;
     bool leaves_calls; /* leaves calls that may take long to another driver */

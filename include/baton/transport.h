@@ -99,6 +99,16 @@ typedef struct baton_event {
 
 #define BATON_SLEEP_FOREVER UINT32_MAX
 
+/* What an armed endpoint tells of. */
+typedef enum baton_arm {
+    BATON_ARM_NOTICES, /* notices, and messages whose senders insist: no epoch
+                          waits for the others */
+    BATON_ARM_ALL,     /* whatever happens */
+    BATON_ARM_INSIST   /* the same; and peers that are armed for notices, and
+                          have not taken what this rank has sent, are told of
+                          that now */
+} baton_arm_t;
+
 typedef struct baton_transport {
     size_t size; /* of this struct; a group keeps a copy of it */
     const char *name;
@@ -150,12 +160,13 @@ typedef struct baton_transport {
     int (*descriptor)(void *endpoint, int k);
     void (*drain)(void *endpoint);
 
-    /* arm: from now on, until disarm, an event makes a descriptor readable.
-       Returns false, and does not arm, when there is something to poll for
-       already. *sleep_us_out is the longest time to sleep before the next poll:
-       BATON_SLEEP_FOREVER when the descriptors report all that can happen.
-       disarm may be called at any time. */
-    bool (*arm)(void *endpoint, uint32_t *sleep_us_out);
+    /* arm: from now on, until disarm, an event makes a descriptor readable, if
+       it is one that `how` says. (To tell of all is allowed: it costs wake-ups
+       that find nothing to do.) Returns false, and does not arm, when there is
+       something to poll for already. *sleep_us_out is the longest time to sleep
+       before the next poll: BATON_SLEEP_FOREVER when the descriptors report all
+       that can happen. disarm may be called at any time. */
+    bool (*arm)(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out);
     void (*disarm)(void *endpoint);
 
     /* Frees the endpoint. No send is in flight; messages that have arrived are

@@ -131,12 +131,6 @@ struct baton_schedule {
         _Atomic bool mailed;     /* is in the mailbox */
         _Atomic uint64_t cancel; /* epoch to be given up, or 0 */
         baton_schedule_t *next_mail;
-        _Atomic uint64_t started_ns; /* of the last start */
-        /* Hints: how many late waits are forgiven before the next is no longer
-           expected right after its start; a start came right after the one
-           before. */
-        _Atomic int waits_soon;
-        _Atomic bool starts_quickly;
         _Atomic uint32_t waiters; /* threads in wait, or completing a node */
         /* The number of recoveries, and the outcome of the epochs before the
            last one, which the failure lock guards. */

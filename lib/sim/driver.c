@@ -328,16 +328,10 @@ static void wake(baton_group_t *group)
     }
 }
 
-static void driver_post(baton_schedule_t *schedule)
+static void driver_start(baton_schedule_t *schedule)
 {
     baton__step_mail(schedule->group->stepper, schedule);
     wake(schedule->group);
-}
-
-static void driver_start(baton_schedule_t *schedule, baton__leave_t why)
-{
-    (void)why;
-    driver_post(schedule);
 }
 
 static baton_status_t driver_test(baton_engine_t *engine)
@@ -357,10 +351,9 @@ static baton_status_t driver_wait(baton_engine_t *engine,
                                   baton__condition_fn condition,
                                   const void *arg,
                                   const baton_schedule_t *schedule,
-                                  int timeout_ms, baton__leave_t why)
+                                  int timeout_ms)
 {
     baton_sim_t *sim = baton__sim_of(engine);
-    (void)why;
     if (condition(arg)) {
         return BATON_OK;
     }
@@ -411,7 +404,6 @@ const baton__driver_t baton__sim_driver = {
     .try_enter = driver_try_enter,
     .leave = driver_enter,
     .start = driver_start,
-    .post = driver_post,
     .test = driver_test,
     .wait = driver_wait,
     .recover = wake,

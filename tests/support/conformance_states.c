@@ -474,7 +474,7 @@ static bool arm(conformance_rank_t *self)
     do {
         self->transport->disarm(self->endpoint);
         self->transport->drain(self->endpoint);
-        while (!self->transport->arm(self->endpoint, &us) &&
+        while (!self->transport->arm(self->endpoint, BATON_ARM_ALL, &us) &&
                conformance_go_on(self)) {
         }
     } while (self->rings && readable(self)); /* of what was before */

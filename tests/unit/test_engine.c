@@ -233,10 +233,10 @@ static bool busy_is_copying(const void *endpoint)
     return atomic_load(&copying);
 }
 
-static bool busy_arm(void *endpoint, uint32_t *sleep_us_out)
+static bool busy_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
 {
     return !atomic_load(&copying) &&
-           baton__inproc_transport.arm(endpoint, sleep_us_out);
+           baton__inproc_transport.arm(endpoint, how, sleep_us_out);
 }
 
 /* As if a long message were accepted in the application's first poll. */

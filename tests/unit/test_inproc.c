@@ -224,7 +224,7 @@ static void test_inproc_a_long_copy_is_made_in_slices(void **state)
                      BATON_OK);
     for (int slice = 0; slice < 3; slice++) {
         uint32_t us;
-        assert_false(pair.port->arm(pair.ends[1], &us));
+        assert_false(pair.port->arm(pair.ends[1], BATON_ARM_ALL, &us));
         assert_false(pair.port->withdraw(pair.ends[0], token(0)));
         assert_true(is_quiet(&pair, 1));
         assert_true(is_quiet(&pair, 0));
@@ -268,7 +268,8 @@ static void test_inproc_sends_to_who_is_gone_end(void **state)
     assert_int_equal(post(&pair, 1, out, BYTES), BATON_OK);
     assert_int_equal(poll_one(&pair, 0).token.node, 1);
     uint32_t us;
-    assert_false(pair.port->arm(pair.ends[0], &us)); /* the loss */
+    assert_false(
+        pair.port->arm(pair.ends[0], BATON_ARM_ALL, &us)); /* the loss */
     baton_event_t event = poll_one(&pair, 0);
     assert_int_equal(event.kind, BATON_EVENT_LOST);
     assert_int_equal(event.peer, 1);
@@ -373,7 +374,7 @@ static void test_inproc_bell_rings_once_when_armed(void **state)
     pair_t pair = open_pair(4);
     uint32_t us = 0;
     assert_int_equal(pair.port->descriptor(pair.ends[1], 1), -1);
-    assert_true(pair.port->arm(pair.ends[1], &us));
+    assert_true(pair.port->arm(pair.ends[1], BATON_ARM_ALL, &us));
     assert_int_equal(us, BATON_SLEEP_FOREVER);
     assert_false(rings(&pair, 1));
     (void)post(&pair, 0, NULL, 0);
@@ -388,13 +389,14 @@ static void test_inproc_bell_does_not_ring_when_disarmed(void **state)
 {
     pair_t pair = open_pair(4);
     uint32_t us;
-    assert_true(pair.port->arm(pair.ends[1], &us));
+    assert_true(pair.port->arm(pair.ends[1], BATON_ARM_ALL, &us));
     pair.port->disarm(pair.ends[1]);
     (void)post(&pair, 0, NULL, 0);
     assert_false(rings(&pair, 1));
-    assert_false(pair.port->arm(pair.ends[1], &us)); /* there is something */
+    assert_false(pair.port->arm(pair.ends[1], BATON_ARM_ALL,
+                                &us)); /* there is something */
     pair.port->drop(pair.ends[1], poll_one(&pair, 1).message);
-    assert_true(pair.port->arm(pair.ends[1], &us));
+    assert_true(pair.port->arm(pair.ends[1], BATON_ARM_ALL, &us));
     close_pair(&pair);
 }
 
@@ -406,7 +408,7 @@ static void test_inproc_bell_rings_when_a_send_ends(void **state)
     uint32_t us;
     pair_t pair = open_pair(2);
     assert_int_equal(post(&pair, 0, out, BYTES), BATON_OK);
-    assert_true(pair.port->arm(pair.ends[0], &us));
+    assert_true(pair.port->arm(pair.ends[0], BATON_ARM_ALL, &us));
     baton_message_t *message = poll_one(&pair, 1).message;
     assert_false(rings(&pair, 0));
     assert_int_equal(pair.port->accept(pair.ends[1], message, token(0), in),

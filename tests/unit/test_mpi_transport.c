@@ -286,7 +286,7 @@ static void test_mpi_long_copies_are_made_in_slices(void **state)
     assert_int_equal(seen[0].ends, 1);
     for (int slice = 1; slice <= 3; slice++) {
         assert_true(baton__mpi_is_copying(rank_of(1)));
-        assert_false(baton__mpi_arm(rank_of(1), &us));
+        assert_false(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
         (void)poll_some(1, 64);
         assert_int_equal(seen[1].receives, slice == 3);
         assert_int_equal(in[slice * BATON__MPI_SLICE_BYTES - 1],
@@ -295,7 +295,7 @@ static void test_mpi_long_copies_are_made_in_slices(void **state)
     settle(0);
     assert_true(came_whole(LONGEST));
     assert_int_equal(seen[0].ends, 2);
-    assert_true(baton__mpi_arm(rank_of(1), &us));
+    assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
     fake_mpi_close();
 }
 
@@ -345,7 +345,7 @@ static void test_mpi_full_ring_keeps_no_buffer(void **state)
         uint32_t us = 0;
         assert_int_equal(post(0, 1, 5000 + i, 1000), BATON_OK);
         (void)poll_some(0, 64);
-        assert_true(baton__mpi_arm(rank_of(0), &us));
+        assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
         assert_true(us < BATON_SLEEP_FOREVER); /* nothing tells of room */
         baton__mpi_disarm(rank_of(0));
     }
@@ -534,7 +534,7 @@ static void test_mpi_far_packets_wait_for_room(void **state)
         assert_int_equal(post(0, 1, i, 8),
                          i < BATON__MPI_PACKETS ? BATON_DONE : BATON_OK);
     }
-    assert_true(baton__mpi_arm(rank_of(0), &us));
+    assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
     assert_true(us < BATON_SLEEP_FOREVER);
     assert_int_equal(notify(0, 1), BATON_AGAIN);
     fake_mpi_stop(false);
@@ -737,7 +737,7 @@ static void test_mpi_near_wakes_who_is_armed(void **state)
 {
     uint32_t us = 0;
     open_near(2, 0);
-    assert_true(baton__mpi_arm(rank_of(1), &us));
+    assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
     assert_int_equal(us, BATON_SLEEP_FOREVER);
     assert_false(is_readable(1));
     assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
@@ -746,11 +746,12 @@ static void test_mpi_near_wakes_who_is_armed(void **state)
     assert_false(is_readable(1));
     assert_int_equal(post(0, 1, 2, 8), BATON_DONE); /* rings once */
     assert_false(is_readable(1));
-    assert_false(baton__mpi_arm(rank_of(1), &us)); /* two have come */
+    assert_false(
+        baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us)); /* two have come */
     assert_int_equal(post(0, 1, 3, 8), BATON_DONE);
     assert_false(is_readable(1)); /* it was not armed */
     settle(1);
-    assert_true(baton__mpi_arm(rank_of(1), &us));
+    assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
     baton__mpi_disarm(rank_of(1));
     assert_int_equal(notify(0, 1), BATON_DONE);
     assert_false(is_readable(1));
@@ -758,7 +759,7 @@ static void test_mpi_near_wakes_who_is_armed(void **state)
     settle(1);
     assert_int_equal(post(0, 1, 4, 100000), BATON_OK);
     settle(1);
-    assert_true(baton__mpi_arm(rank_of(0), &us));
+    assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
     drop(1, seen[1].arrivals - 1);
     assert_true(is_readable(0));
     fake_mpi_close();
@@ -783,31 +784,33 @@ static void test_mpi_far_sleeps_as_its_links_allow(void **state)
         settle(rank);
     }
     (void)poll(NULL, 0, 5);
-    assert_true(baton__mpi_arm(rank_of(1), &us));
+    assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
     assert_int_equal(us, BATON_SLEEP_FOREVER);
     assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
     struct pollfd wait = {.fd = baton__mpi_descriptor(rank_of(1), 1),
                           .events = POLLIN};
     assert_int_equal(poll(&wait, 1, 5000), 1);
     baton__mpi_drain(rank_of(1));
-    assert_false(baton__mpi_arm(rank_of(1), &us)); /* its link rang */
+    assert_false(
+        baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us)); /* its link rang */
     settle(1);
     assert_int_equal(seen[1].arrivals, 1);
-    if (baton__mpi_arm(rank_of(1), &us)) { /* more may come after the ring */
+    if (baton__mpi_arm(rank_of(1), BATON_ARM_ALL,
+                       &us)) { /* more may come after the ring */
         assert_true(us < 1000);
     }
     (void)poll(NULL, 0, 5);
-    assert_true(baton__mpi_arm(rank_of(1), &us));
+    assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
     baton__links_ring(&peer_of(0, 1)->link); /* ahead of its message */
     assert_int_equal(poll(&wait, 1, 5000), 1);
     baton__mpi_drain(rank_of(1));
-    assert_false(baton__mpi_arm(rank_of(1), &us));
+    assert_false(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
     settle(1);
     /* Packets and data that MPI has not sent need it to be called. */
     fake_mpi_stop(true);
     assert_int_equal(post(0, 1, 9, 8), BATON_DONE);
     (void)poll(NULL, 0, 5);
-    assert_true(baton__mpi_arm(rank_of(0), &us));
+    assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
     assert_true(us <= 1000);
     fake_mpi_stop(false);
     settle_all(2);
@@ -816,7 +819,7 @@ static void test_mpi_far_sleeps_as_its_links_allow(void **state)
     fake_mpi_eager_bytes = 0;
     assert_int_equal(post(0, 1, 2, 5000), BATON_OK);
     (void)poll(NULL, 0, 5);
-    assert_true(baton__mpi_arm(rank_of(0), &us));
+    assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
     assert_true(us <= 1000);
     /* Without a link it looks now and then. */
     settle(1);
@@ -825,7 +828,7 @@ static void test_mpi_far_sleeps_as_its_links_allow(void **state)
     assert_int_equal(seen[0].ends, 1);
     peer_of(1, 0)->link.state = BATON__LINK_ENDED;
     (void)poll(NULL, 0, 5);
-    (void)baton__mpi_arm(rank_of(1), &us);
+    (void)baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us);
     assert_true(us < BATON_SLEEP_FOREVER);
     peer_of(1, 0)->link.state = BATON__LINK_OPEN;
     fake_mpi_close();
@@ -868,13 +871,13 @@ static void test_mpi_near_peer_is_lost(void **state)
         assert_int_equal(post(0, 1, i, 100000), BATON_OK);
     }
     settle(1);
-    assert_true(baton__mpi_arm(rank_of(1), &us));
+    assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
     baton__doorbell_close(&rank_of(1)->host.doorbell);
     assert_int_equal(post(0, 1, 5, 16), BATON_DONE);
-    assert_false(baton__mpi_arm(rank_of(0), &us));
+    assert_false(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
     settle_loss(0, 1);
     expect_failed_ends(0, 3);
-    assert_true(baton__mpi_arm(rank_of(0), &us));
+    assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
     assert_int_equal(post(0, 1, 6, 16), BATON_ERR_TRANSPORT);
     assert_int_equal(notify(0, 1), BATON_ERR_TRANSPORT);
     assert_int_equal(post(0, 2, 7, 16), BATON_DONE);

@@ -379,14 +379,14 @@ static void test_staged_offers_wait_for_records(void **state)
         poll_both(pair);
     }
     uint32_t us = 0;
-    while (!end->port->arm(end->endpoint, &us)) {
+    while (!end->port->arm(end->endpoint, BATON_ARM_ALL, &us)) {
         poll_end(end);
     }
     end->port->disarm(end->endpoint);
     for (int i = 0; i < OFFERS; i++) {
         assert_non_null(end->arrived);
         end->port->drop(end->endpoint, take(pair));
-        bool armed = end->port->arm(end->endpoint, &us);
+        bool armed = end->port->arm(end->endpoint, BATON_ARM_ALL, &us);
         end->port->disarm(end->endpoint);
         assert_int_equal(armed, i >= 3);
         poll_both(pair);
@@ -834,7 +834,7 @@ static void test_staged_controls_wait_for_room(void **state)
     (void)take_in(pair, 9, DEVICE, take(pair));
     uint32_t us = 0;
     /* It looks once more behind the copies of the messages before. */
-    while (!pair->ends[1].port->arm(pair->ends[1].endpoint, &us)) {
+    while (!pair->ends[1].port->arm(pair->ends[1].endpoint, BATON_ARM_ALL, &us)) {
     }
     assert_true(us < 10000);
     pair->ends[1].port->disarm(pair->ends[1].endpoint);

@@ -54,10 +54,22 @@ static record_t *take_first(baton__inproc_list_t *list)
     return record;
 }
 
+/* Wakes a rank that is armed for this. Call it with the rank's mutex. */
+static void ring(rank_t *rank, bool urgent)
+{
+    if (rank->armed && (urgent || rank->for_all)) {
+        rank->armed = false;
+        /* It can only fail when the counter is full, and readable then. */
+        uint64_t one = 1;
+        ssize_t written = write(rank->event_fd, &one, sizeof one);
+        (void)written;
+    }
+}
+
 /* Puts a record on a list of a rank, and wakes it; false if the rank has left.
    A rank does not wake itself. */
 static bool put(rank_t *rank, baton__inproc_list_t *list, record_t *record,
-                const rank_t *actor)
+                const rank_t *actor, bool urgent)
 {
     pthread_mutex_lock(&rank->mutex);
     bool there = !rank->left;
@@ -67,12 +79,8 @@ static bool put(rank_t *rank, baton__inproc_list_t *list, record_t *record,
             atomic_load_explicit(&rank->waiting, memory_order_relaxed);
         atomic_store_explicit(&rank->waiting, waiting + 1,
                               memory_order_release);
-        if (rank->armed && rank != actor) {
-            rank->armed = false;
-            /* It can only fail when the counter is full, and readable then. */
-            uint64_t one = 1;
-            ssize_t written = write(rank->event_fd, &one, sizeof one);
-            (void)written;
+        if (rank != actor) {
+            ring(rank, urgent);
         }
     }
     pthread_mutex_unlock(&rank->mutex);
@@ -87,7 +95,7 @@ static bool has_copy(const record_t *record)
 /* The receiver is done with the sender's memory. */
 static void end_send(record_t *record, const rank_t *actor)
 {
-    if (!put(record->owner, &record->owner->ended, record, actor)) {
+    if (!put(record->owner, &record->owner->ended, record, actor, false)) {
         baton__inproc_give(record);
     }
 }
@@ -126,7 +134,7 @@ static void note_lost(rank_t *self, int peer)
 }
 
 static void deliver(rank_t *self, record_t *record, int peer,
-                    const baton_header_t *header, size_t bytes)
+                    const baton_header_t *header, size_t bytes, bool urgent)
 {
     rank_t *target = &self->medium->ranks[peer];
     record->message = (baton_message_t){
@@ -136,7 +144,7 @@ static void deliver(rank_t *self, record_t *record, int peer,
             has_copy(record) ? ((baton__inproc_copy_t *)record)->data : NULL,
         .peer = self->index,
     };
-    if (put(target, &target->inbox, record, self)) {
+    if (put(target, &target->inbox, record, self, urgent)) {
         return;
     }
     note_lost(self, peer);
@@ -148,7 +156,7 @@ static void deliver(rank_t *self, record_t *record, int peer,
 }
 
 static bool send_copy(rank_t *self, int peer, const baton_header_t *header,
-                      const void *data, size_t bytes)
+                      const void *data, size_t bytes, bool urgent)
 {
     record_t *record = bytes <= BATON__INPROC_COPY_BYTES
                            ? baton__inproc_take_copy(self)
@@ -159,7 +167,7 @@ static bool send_copy(rank_t *self, int peer, const baton_header_t *header,
     if (bytes > 0 && data != NULL) {
         memcpy(((baton__inproc_copy_t *)record)->data, data, bytes);
     }
-    deliver(self, record, peer, header, bytes);
+    deliver(self, record, peer, header, bytes, urgent);
     return true;
 }
 
@@ -178,7 +186,7 @@ static baton_status_t inproc_send(void *endpoint, baton_token_t token, int peer,
     if (status != BATON_OK) {
         return status;
     }
-    if (send_copy(self, peer, header, data, bytes)) {
+    if (send_copy(self, peer, header, data, bytes, false)) {
         return BATON_DONE;
     }
     record_t *record = baton__inproc_take_record(self);
@@ -192,7 +200,7 @@ static baton_status_t inproc_send(void *endpoint, baton_token_t token, int peer,
     record->token = token;
     atomic_store_explicit(&record->state, BATON__INPROC_POSTED,
                           memory_order_relaxed);
-    deliver(self, record, peer, header, bytes);
+    deliver(self, record, peer, header, bytes, false);
     return BATON_OK;
 }
 
@@ -205,8 +213,8 @@ static baton_status_t inproc_notify(void *endpoint, int peer,
     if (status != BATON_OK) {
         return status;
     }
-    return send_copy(self, peer, header, data, bytes) ? BATON_DONE
-                                                      : BATON_AGAIN;
+    return send_copy(self, peer, header, data, bytes, true) ? BATON_DONE
+                                                            : BATON_AGAIN;
 }
 
 /* Looks at every record: only failures and cancels withdraw. */
@@ -412,11 +420,29 @@ static bool inproc_is_copying(const void *endpoint)
     return ((const rank_t *)endpoint)->long_ones.head != NULL;
 }
 
+/* Wakes ranks that have not taken what was put into their lists. */
+static void insist(const rank_t *self)
+{
+    for (int i = 0; i < self->medium->size; i++) {
+        rank_t *rank = &self->medium->ranks[i];
+        if (rank == self ||
+            atomic_load_explicit(&rank->waiting, memory_order_relaxed) == 0) {
+            continue;
+        }
+        pthread_mutex_lock(&rank->mutex);
+        ring(rank, true);
+        pthread_mutex_unlock(&rank->mutex);
+    }
+}
+
 /* A sender either had the mutex before, and its message is seen here, or finds
    this rank armed. */
-static bool inproc_arm(void *endpoint, uint32_t *sleep_us_out)
+static bool inproc_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
 {
     rank_t *self = endpoint;
+    if (how == BATON_ARM_INSIST) {
+        insist(self);
+    }
     *sleep_us_out = BATON_SLEEP_FOREVER;
     if (self->long_ones.head != NULL || self->lost_count > 0) {
         return false;
@@ -424,6 +450,7 @@ static bool inproc_arm(void *endpoint, uint32_t *sleep_us_out)
     pthread_mutex_lock(&self->mutex);
     self->armed =
         atomic_load_explicit(&self->waiting, memory_order_relaxed) == 0;
+    self->for_all = how != BATON_ARM_NOTICES;
     bool armed = self->armed;
     pthread_mutex_unlock(&self->mutex);
     return armed;

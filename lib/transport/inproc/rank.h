@@ -76,6 +76,7 @@ struct baton__inproc_rank {
     _Atomic(baton__inproc_record_t *) copies_back, records_back;
     int event_fd;
     bool armed;
+    bool for_all; /* or only for notices */
     bool joined;
     bool left; /* it was joined: what is sent to it is dropped, and its sender
                   has lost it */

@@ -174,11 +174,29 @@ static uint32_t far_sleep_us(const baton__mpi_t *mpi)
     return us;
 }
 
-bool baton__mpi_arm(void *endpoint, uint32_t *sleep_us_out)
+/* Wakes peers on this host that have not taken what was sent to them. */
+static void insist(baton__mpi_t *mpi)
+{
+    for (int i = 0; i < mpi->size; i++) {
+        baton__peer_t *peer = &mpi->peers[i];
+        if (peer->near >= 0 && peer->contacted && !peer->lost &&
+            !baton__ring_is_empty(baton__host_ring(&mpi->host, peer->near)) &&
+            !baton__doorbell_ring(&mpi->host.doorbell, peer->near, true)) {
+            baton__mpi_lose(mpi, peer, "its process has ended");
+        }
+    }
+}
+
+bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
 {
     baton__mpi_t *mpi = endpoint;
     bool look = mpi->far.peers > 0;
-    baton__doorbell_arm(&mpi->host.doorbell);
+    if (how == BATON_ARM_INSIST) {
+        insist(mpi);
+    }
+    baton__doorbell_arm(&mpi->host.doorbell, how == BATON_ARM_NOTICES
+                                                 ? BATON__BELL_URGENT
+                                                 : BATON__BELL_ALL);
     if (mpi->copying.head != NULL || mpi->untold > 0 ||
         baton__ring_front(baton__host_ring(&mpi->host, mpi->host.index)) !=
             NULL ||

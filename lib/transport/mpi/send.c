@@ -79,7 +79,8 @@ static bool push_near(baton__mpi_t *mpi, baton__peer_t *peer,
     }
     baton__ring_commit(record, bytes);
     if (peer->near != mpi->host.index &&
-        !baton__doorbell_ring(&mpi->host.doorbell, peer->near)) {
+        !baton__doorbell_ring(&mpi->host.doorbell, peer->near,
+                              (packet->flags & BATON__PACKET_NOTICE) != 0)) {
         baton__mpi_lose(mpi, peer, "its process has ended");
     }
     return true;

@@ -93,12 +93,15 @@ static void fence(baton__peer_state_t *state)
 
 /* Either this load sees what arm() stored, or the poll after arm() sees what
    was sent: both sides have a full fence between store and load. */
-bool baton__doorbell_ring(const baton__doorbell_t *doorbell, int index)
+bool baton__doorbell_ring(const baton__doorbell_t *doorbell, int index,
+                          bool urgent)
 {
     baton__peer_state_t *state = &doorbell->states[index];
     fence(state);
-    if (atomic_load_explicit(&state->armed, memory_order_relaxed) == 0 ||
-        atomic_exchange_explicit(&state->armed, 0, memory_order_relaxed) == 0) {
+    uint32_t bell = atomic_load_explicit(&state->armed, memory_order_relaxed);
+    if (bell == BATON__BELL_OFF || (bell == BATON__BELL_URGENT && !urgent) ||
+        atomic_exchange_explicit(&state->armed, BATON__BELL_OFF,
+                                 memory_order_relaxed) == BATON__BELL_OFF) {
         return true;
     }
     struct sockaddr_un address;
@@ -109,10 +112,10 @@ bool baton__doorbell_ring(const baton__doorbell_t *doorbell, int index)
            errno != ECONNREFUSED;
 }
 
-void baton__doorbell_arm(const baton__doorbell_t *doorbell)
+void baton__doorbell_arm(const baton__doorbell_t *doorbell, baton__bell_t bell)
 {
     baton__peer_state_t *own = &doorbell->states[doorbell->index];
-    atomic_store_explicit(&own->armed, 1, memory_order_relaxed);
+    atomic_store_explicit(&own->armed, bell, memory_order_relaxed);
     fence(own);
 }
 
@@ -121,8 +124,10 @@ void baton__doorbell_disarm(const baton__doorbell_t *doorbell)
     baton__peer_state_t *own = &doorbell->states[doorbell->index];
     /* Read first, since peers have it cached. A ring that comes too late is
        only a spurious wake-up. */
-    if (atomic_load_explicit(&own->armed, memory_order_relaxed) != 0) {
-        atomic_store_explicit(&own->armed, 0, memory_order_relaxed);
+    if (atomic_load_explicit(&own->armed, memory_order_relaxed) !=
+        BATON__BELL_OFF) {
+        atomic_store_explicit(&own->armed, BATON__BELL_OFF,
+                              memory_order_relaxed);
     }
 }
 

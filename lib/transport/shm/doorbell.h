@@ -1,10 +1,11 @@
 /* Doorbells between processes of one host: a process that waits sleeps on a
    descriptor, and a peer that has put something into its ring wakes it.
 
-   Each process has its state in shared memory: whether it is armed, and the
-   name of its socket. A peer that finds it armed disarms it and sends it a
-   datagram: so one sleep costs one peer one system call, and a process that is
-   not armed costs its peers one load. */
+   Each process has its state in shared memory: whether it is armed, for what,
+   and the name of its socket. A peer that finds it armed disarms it and sends
+   it a datagram: so one sleep costs one peer one system call, and a process
+   that is not armed costs its peers one load. A process that is armed for what
+   is urgent alone is not rung for the rest. */
 #ifndef BATON_TRANSPORT_SHM_DOORBELL_H
 #define BATON_TRANSPORT_SHM_DOORBELL_H
 
@@ -16,10 +17,16 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+typedef enum baton__bell {
+    BATON__BELL_OFF,
+    BATON__BELL_URGENT, /* rings for what is urgent */
+    BATON__BELL_ALL
+} baton__bell_t;
+
 /* In shared memory. Peers read it whenever they send; it is written only when a
    process arms or disarms. */
 typedef struct baton__peer_state {
-    _Alignas(64) _Atomic uint32_t armed;
+    _Alignas(64) _Atomic uint32_t armed; /* baton__bell_t */
     /* Written before the processes meet in open, constant from then on. */
     uint32_t process;
     uint64_t nonce;
@@ -49,13 +56,14 @@ void baton__doorbell_close(baton__doorbell_t *doorbell);
    Call it after all have opened. */
 bool baton__doorbell_reaches(const baton__doorbell_t *doorbell, int index);
 
-/* Wakes process `index` if it is armed. Call it after something was put into
-   its ring. False if that process is gone. */
-bool baton__doorbell_ring(const baton__doorbell_t *doorbell, int index);
+/* Wakes process `index` if it is armed for this. Call it after something was
+   put into its ring. False if that process is gone. */
+bool baton__doorbell_ring(const baton__doorbell_t *doorbell, int index,
+                          bool urgent);
 
 /* From arm to disarm the first ring makes the socket readable. The caller polls
    once more between arm and its sleep. */
-void baton__doorbell_arm(const baton__doorbell_t *doorbell);
+void baton__doorbell_arm(const baton__doorbell_t *doorbell, baton__bell_t bell);
 void baton__doorbell_disarm(const baton__doorbell_t *doorbell);
 
 /* Takes one ring from the socket. Any thread. */

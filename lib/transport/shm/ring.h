@@ -15,6 +15,7 @@
 
 #include <assert.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,5 +50,12 @@ void baton__ring_commit(void *record, size_t bytes);
 /* The oldest record, or NULL; and takes it out. */
 void *baton__ring_front(baton__ring_t *ring);
 void baton__ring_pop(baton__ring_t *ring);
+
+/* Whether all that was put in has been taken out. Any process. */
+static inline bool baton__ring_is_empty(const baton__ring_t *ring)
+{
+    return atomic_load_explicit(&ring->head, memory_order_relaxed) ==
+           atomic_load_explicit(&ring->tail, memory_order_relaxed);
+}
 
 #endif

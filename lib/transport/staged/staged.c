@@ -315,7 +315,7 @@ static int staged_host_of(const void *endpoint, int rank)
 }
 
 /* Nothing tells when there is room for what is to be told peers. */
-static bool staged_arm(void *endpoint, uint32_t *sleep_us_out)
+static bool staged_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
 {
     staged_t *self = endpoint;
     bool reports = self->arrived != NULL &&
@@ -332,7 +332,7 @@ static bool staged_arm(void *endpoint, uint32_t *sleep_us_out)
         *sleep_us_out = BATON_SLEEP_FOREVER;
         return false;
     }
-    if (!self->inner->arm(self->endpoint, sleep_us_out)) {
+    if (!self->inner->arm(self->endpoint, how, sleep_us_out)) {
         return false;
     }
     if ((self->controls > 0 || self->refused != NULL) &&
