@@ -24,8 +24,9 @@ enum {
     /* An epoch whose messages have so many bytes is waited for with patience.
      */
     LONG_BYTES = 1 << 18,
-    START_NODES = 64,   /* that start issues itself */
-    START_BYTES = 4096, /* that start and a driver that leaves compute */
+    START_NODES = 64,      /* that start issues itself */
+    START_BYTES = 1 << 16, /* that start and a driver that leaves compute */
+    LEFT_US = 200, /* that what is left waits for who will probably be back */
     TEST_STEPS = 16,
     /* The longest sleep while armed: nothing is known to need it but a message
        that another thread in MPI keeps back. */
@@ -114,9 +115,11 @@ static bool arm(baton_engine_t *engine, bool sleeps)
     bool all = awaits(&engine->stepper) ||
                atomic_load_explicit(&engine->leading, memory_order_relaxed);
     baton_arm_t how = !all ? BATON_ARM_NOTICES
-                      : sleeps && still_us(engine) >= INSIST_US
-                          ? BATON_ARM_INSIST
-                          : BATON_ARM_ALL;
+                      : !sleeps && !atomic_load_explicit(&engine->asleep,
+                                                         memory_order_relaxed)
+                          ? BATON_ARM_SOON
+                      : still_us(engine) >= INSIST_US ? BATON_ARM_INSIST
+                                                      : BATON_ARM_ALL;
     engine->armed = true;
     engine->armed_us = BATON_SLEEP_FOREVER;
     for (baton_group_t *g = engine->stepper.groups; g != NULL; g = g->next) {
@@ -236,22 +239,21 @@ static void on_recovered(baton_group_t *group)
     wake_waiters(group->engine);
 }
 
-/* A step of a driver that is about to leave: calls that may take long, and most
-   data, are left to the progress thread. */
-static void step_leaving(baton_engine_t *engine)
+/* A step of a driver that is about to leave, which computes and copies so many
+   bytes at most. Calls that may take long are left to the progress thread.
+   Returns how many bytes are left; 0 if it should do no more. */
+static size_t step_leaving(baton_engine_t *engine, size_t bytes)
 {
-    engine->stepper.leaves_calls = engine->threaded;
-    (void)baton__step(&engine->stepper, START_BYTES);
-    engine->stepper.leaves_calls = false;
+    baton__stepper_t *stepper = &engine->stepper;
+    stepper->leaves_calls = engine->threaded;
+    (void)baton__step(stepper, bytes);
+    stepper->leaves_calls = false;
+    return stepper->left_calls ? 0 : stepper->bytes_left;
 }
 
-/* True if a step may take long: there is something to compute, or the polls
-   copy a long message. */
-static bool is_busy(const baton_engine_t *engine)
+/* True if each poll copies a part of a long message. */
+static bool is_copying(const baton_engine_t *engine)
 {
-    if (engine->stepper.runnable_head != NULL) {
-        return true;
-    }
     for (baton_group_t *g = engine->stepper.groups; g != NULL; g = g->next) {
         if (g->transport->is_copying != NULL &&
             g->transport->is_copying(g->endpoint)) {
@@ -273,17 +275,20 @@ static bool hand_over(baton_engine_t *engine)
 {
     const baton__stepper_t *stepper = &engine->stepper;
     uint64_t until_ns = 0;
-    for (int steps = 0; !arm(engine, false); steps++) {
+    size_t bytes = START_BYTES;
+    for (int steps = 0; baton__step_is_due(stepper) || !arm(engine, false);
+         steps++) {
         uint64_t now = baton__clock_ns();
         until_ns = steps == 0 ? now + LEAVE_NS : until_ns;
-        if (steps == LEAVE_STEPS || now > until_ns || is_busy(engine)) {
+        if (steps == LEAVE_STEPS || now > until_ns || bytes == 0 ||
+            is_copying(engine)) {
             return false;
         }
-        step_leaving(engine);
+        bytes = step_leaving(engine, bytes);
     }
     /* What armed descriptors don't tell of. */
-    if (stepper->runnable_head != NULL || baton__stepper_has_notices(stepper) ||
-        stepper->polled > 0 || stepper->recovering > 0 || uses_device(engine)) {
+    if (baton__stepper_has_notices(stepper) || stepper->polled > 0 ||
+        stepper->recovering > 0 || uses_device(engine)) {
         return false; /* the thread arms the device before it sleeps */
     }
     if (engine->armed_us != BATON_SLEEP_FOREVER) {
@@ -297,13 +302,17 @@ static bool hand_over(baton_engine_t *engine)
     return true;
 }
 
-/* Stops driving. */
-static void stop_driving(baton_engine_t *engine)
+/* Stops driving. soon: the caller will probably be back at once. */
+static void stop_driving(baton_engine_t *engine, bool soon)
 {
     bool kick = false;
     for (int steps = 0;; steps++) {
         /* An outer event loop may want to know what has ended. */
         kick = (has_sleeper(engine) && !hand_over(engine)) || engine->watched;
+        if (kick && soon && engine->threaded) {
+            baton__event_loop_wait_sooner(engine->event_loop, LEFT_US);
+            kick = false;
+        }
         unlock(engine);
         /* Mail may have come after the last step, from a thread that could not
            drive, or someone was woken and could not. The store in unlock() and
@@ -321,7 +330,7 @@ static void stop_driving(baton_engine_t *engine)
             kick = false; /* who drives now finds it */
             break;
         }
-        step_leaving(engine);
+        (void)step_leaving(engine, START_BYTES);
     }
     if (kick) {
         baton__event_loop_kick(engine->event_loop);
@@ -527,11 +536,11 @@ static void lead(waiter_t *waiter)
         bool wanted = is_wanted(engine);
         if (is_true(waiter) || is_late(waiter) || calls) {
             stop_leading(engine);
-            stop_driving(engine);
+            stop_driving(engine, false);
             break;
         }
         if (wanted) {
-            stop_driving(engine);
+            stop_driving(engine, false);
             (void)sched_yield();
         }
         drives = (!wanted && !fall_asleep(waiter)) || take_over(waiter);
@@ -601,10 +610,10 @@ static bool yield_lock(baton_engine_t *engine)
 
 /* Arms, sets the timer and releases the lock, to sleep: true. False, and still
    the driver: there is something to do. */
-static bool leave_to_sleep(baton_engine_t *engine)
+static bool leave_to_sleep(baton_engine_t *engine, bool wanted)
 {
     baton__watchdog_look(&engine->watchdog, &engine->stepper);
-    if (!arm_device(engine) || !arm(engine, true)) {
+    if (!arm_device(engine) || !arm(engine, !wanted)) {
         return false;
     }
     baton__event_loop_set_timer(engine->event_loop, sleep_us(engine));
@@ -644,7 +653,7 @@ static void drive_in_thread(baton_engine_t *engine, bool woken)
         bool wanted =
             atomic_load_explicit(&engine->wanted, memory_order_seq_cst) > 0;
         if (pause == BATON__PAUSE_SLEEP || wanted) {
-            if (leave_to_sleep(engine)) {
+            if (leave_to_sleep(engine, wanted)) {
                 return;
             }
             baton__idle_reset(&engine->idle);
@@ -726,12 +735,12 @@ static void leave(baton_engine_t *engine)
         engine->nested--;
         return;
     }
-    stop_driving(engine);
+    stop_driving(engine, false);
 }
 
 /* Mail reaches the driver: this thread steps, or the one that drives finds it.
  */
-static void start(baton_schedule_t *schedule)
+static void start(baton_schedule_t *schedule, bool waits_soon)
 {
     baton_engine_t *engine = schedule->group->engine;
     baton__step_mail(&engine->stepper, schedule);
@@ -742,7 +751,7 @@ static void start(baton_schedule_t *schedule)
         engine->stepper.leaves_calls = engine->threaded;
         baton__step_start(&engine->stepper, schedule, START_NODES, START_BYTES);
         engine->stepper.leaves_calls = false;
-        stop_driving(engine);
+        stop_driving(engine, waits_soon);
     }
 }
 
@@ -755,7 +764,7 @@ static baton_status_t test(baton_engine_t *engine)
              i++) {
         }
         engine->stepper.leaves_calls = false;
-        stop_driving(engine);
+        stop_driving(engine, false);
     }
     return BATON_OK;
 }
@@ -785,7 +794,7 @@ bool baton_engine_step(baton_engine_t *engine)
     }
     bool moved = baton__step(&engine->stepper, BATON__STEP_BYTES);
     moved |= baton__step_is_due(&engine->stepper);
-    stop_driving(engine);
+    stop_driving(engine, false);
     return moved;
 }
 

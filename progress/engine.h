@@ -100,8 +100,9 @@ struct baton__driver {
     void (*leave)(baton_engine_t *engine);
 
     /* Mails a schedule to the driver: its application has started an epoch, or
-       something has happened to it. */
-    void (*start)(baton_schedule_t *schedule);
+       something has happened to it. waits_soon: the application will probably
+       wait for it at once. */
+    void (*start)(baton_schedule_t *schedule, bool waits_soon);
 
     /* Makes some progress. */
     baton_status_t (*test)(baton_engine_t *engine);

@@ -9,8 +9,11 @@
 #include <sched.h>
 #include <stdio.h>
 
-/* For how long a timeout tries to describe the wait. */
-enum { DESCRIBE_NS = 2000000 };
+enum {
+    SOON_NS = 20000, /* a wait comes soon within this after its start */
+    DESCRIBE_NS =
+        2000000 /* for how long a timeout tries to describe the wait */
+};
 
 static uint64_t requested(const baton_schedule_t *schedule)
 {
@@ -204,7 +207,11 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
     if (baton_schedule_epoch(schedule) >= epoch) {
         return BATON_OK; /* peers have begun it, and it has retired */
     }
-    engine_of(schedule)->driver->start(schedule);
+    atomic_store_explicit(&schedule->shared.started_ns, baton__clock_ns(),
+                          memory_order_relaxed);
+    engine_of(schedule)->driver->start(
+        schedule, atomic_load_explicit(&schedule->shared.waits_soon,
+                                       memory_order_relaxed));
     return BATON_OK;
 }
 
@@ -248,7 +255,7 @@ baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
     offload->on[slot] = true;
     atomic_store_explicit(&offload->awaited, true, memory_order_relaxed);
     request(schedule, epoch);
-    engine_of(schedule)->driver->start(schedule);
+    engine_of(schedule)->driver->start(schedule, false);
     return BATON_OK;
 }
 
@@ -377,12 +384,26 @@ static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
     return baton__error_forward(BATON_ERR_TIMEOUT, memory);
 }
 
+static void note_wait(baton_schedule_t *schedule)
+{
+    bool soon =
+        baton__clock_ns() - atomic_load_explicit(&schedule->shared.started_ns,
+                                                 memory_order_relaxed) <
+        SOON_NS;
+    if (soon != atomic_load_explicit(&schedule->shared.waits_soon,
+                                     memory_order_relaxed)) {
+        atomic_store_explicit(&schedule->shared.waits_soon, soon,
+                              memory_order_relaxed);
+    }
+}
+
 baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
 {
     baton_status_t status = baton__check_committed(schedule, __func__);
     if (status != BATON_OK) {
         return status;
     }
+    note_wait(schedule);
     const awaited_t awaited = awaited_now(schedule);
     baton_engine_t *engine = engine_of(schedule);
     if (has_ended(&awaited)) {
@@ -423,7 +444,7 @@ baton_status_t baton_schedule_cancel(baton_schedule_t *schedule)
     }
     atomic_store_explicit(&schedule->shared.cancel, epoch,
                           memory_order_release);
-    engine_of(schedule)->driver->start(schedule);
+    engine_of(schedule)->driver->start(schedule, false);
     return BATON_OK;
 }
 
@@ -442,7 +463,7 @@ void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch)
        release_if_activated(), epoch_begin.c. */
     atomic_store_explicit(&schedule->shared.limit, epoch, memory_order_release);
     if (schedule->committed) {
-        engine_of(schedule)->driver->start(schedule);
+        engine_of(schedule)->driver->start(schedule, false);
     }
 }
 
@@ -472,7 +493,7 @@ baton_status_t baton_async_complete(baton_async_t async, baton_status_t status)
         memory_order_relaxed);
     if (completed && !atomic_load_explicit(&schedule->shared.orphaned,
                                            memory_order_seq_cst)) {
-        engine_of(schedule)->driver->start(schedule);
+        engine_of(schedule)->driver->start(schedule, false);
     }
     atomic_fetch_sub_explicit(&schedule->shared.waiters, 1,
                               memory_order_release);

@@ -4,12 +4,12 @@
 #include "base/config.h"
 
 #include <sched.h>
+#include <stdlib.h>
 
 enum {
     SLOW_YIELD_NS = 2500000, /* a yield that gave a time slice away, and took
                                 longer than what is awaited may */
     ALONE_YIELD_NS = 1500,   /* a yield in which no other thread ran */
-    CROWDED_YIELDS = 16,     /* yields in which one did, before a sleep */
     SLOW_POLLS = 400,        /* that do not yield, after a slow yield, */
     SLOW_POLL_BYTES = 8192,  /* or one for so much data that is awaited; */
     SLOW_WAKES = 16,         /* and wake-ups */
@@ -27,6 +27,10 @@ void baton__idle_init(baton__idle_t *idle, bool alone)
     *idle = (baton__idle_t){
         .spins = alone ? 0 : (uint32_t)spins,
         .yield_ns = (uint64_t)yield_us * 1000,
+        .wake_ns =
+            (getenv("BATON_X_WAKE") ? (uint64_t)atoi(getenv("BATON_X_WAKE"))
+                                    : 200) *
+            1000,
     };
 }
 
@@ -56,7 +60,7 @@ static bool is_patient(const baton__idle_t *idle, baton__hurry_t hurry)
     uint64_t yield_ns = hurry == BATON__HURRY_WAIT
                             ? idle->yield_ns
                             : idle->yield_ns / WAIT_YIELDS;
-    return (still_ns < yield_ns && idle->yields < CROWDED_YIELDS) ||
+    return (still_ns < yield_ns && idle->shared_ns < idle->wake_ns) ||
            (yield_ns > 0 && still_ns < idle->patience_ns);
 }
 
@@ -103,7 +107,7 @@ void baton__idle_yielded(baton__idle_t *idle)
     uint64_t now = baton__clock_ns();
     uint64_t took = now - idle->now_ns;
     idle->crowded = idle->scarce || took > ALONE_YIELD_NS;
-    idle->yields += idle->crowded;
+    idle->shared_ns += idle->crowded ? took : 0;
     if (took > SLOW_YIELD_NS && took > idle->patience_ns) {
         idle->slow_left = SLOW_POLLS;
         idle->wakes_left = SLOW_WAKES;

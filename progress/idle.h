@@ -32,11 +32,13 @@
 #include <stdint.h>
 
 typedef struct baton__idle {
-    uint32_t spins;       /* most polls without a pause */
-    uint64_t yield_ns;    /* most time that a wait yields */
-    uint32_t polls;       /* since something moved */
-    uint32_t yields;      /* since then, in which others may have run */
-    uint32_t slow_left;   /* polls for which not to yield */
+    uint32_t spins;     /* most polls without a pause */
+    uint64_t yield_ns;  /* most time that a wait yields */
+    uint64_t wake_ns;   /* that a sleep and a wake-up cost; so long at most it
+                           yields while others run */
+    uint32_t polls;     /* since something moved */
+    uint64_t shared_ns; /* since then, of yields in which others may have run */
+    uint32_t slow_left; /* polls for which not to yield */
     uint32_t wakes_left;  /* wake-ups after which not to yield first */
     bool scarce;          /* there are more ranks than processors */
     bool crowded;         /* that, or another thread ran in the last yield */
@@ -62,7 +64,7 @@ void baton__idle_share(baton__idle_t *idle);
 static inline void baton__idle_reset(baton__idle_t *idle)
 {
     idle->polls = 0;
-    idle->yields = 0;
+    idle->shared_ns = 0;
     idle->since_ns = 0;
 }
 

@@ -103,7 +103,9 @@ typedef struct baton_event {
 typedef enum baton_arm {
     BATON_ARM_NOTICES, /* notices, and messages whose senders insist: no epoch
                           waits for the others */
-    BATON_ARM_ALL,     /* whatever happens */
+    BATON_ARM_SOON,    /* whatever happens, but its caller may be back in a
+                          moment: peers give it one or two microseconds */
+    BATON_ARM_ALL,     /* whatever happens: its caller sleeps */
     BATON_ARM_INSIST   /* the same; and peers that are armed for notices, and
                           have not taken what this rank has sent, are told of
                           that now */

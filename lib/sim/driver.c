@@ -328,8 +328,9 @@ static void wake(baton_group_t *group)
     }
 }
 
-static void driver_start(baton_schedule_t *schedule)
+static void driver_start(baton_schedule_t *schedule, bool waits_soon)
 {
+    (void)waits_soon;
     baton__step_mail(schedule->group->stepper, schedule);
     wake(schedule->group);
 }

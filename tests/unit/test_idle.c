@@ -8,7 +8,7 @@ static baton__idle_t crowded(void)
     baton__idle_t idle;
     baton__idle_init(&idle, false);
     baton__idle_share(&idle);
-    idle.yields = 1000;
+    idle.shared_ns = idle.wake_ns;
     return idle;
 }
 

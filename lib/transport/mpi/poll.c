@@ -98,11 +98,25 @@ static void tell_lost(baton__mpi_t *mpi, baton__events_t *events)
     }
 }
 
+/* Rings the peers on this host that are due. */
+static void ring_due(baton__mpi_t *mpi, bool waits)
+{
+    int gone = baton__doorbell_ring_due(&mpi->host.doorbell, waits);
+    for (int i = 0; i < mpi->size && gone >= 0; i++) {
+        if (mpi->peers[i].near == gone) {
+            baton__mpi_lose(mpi, &mpi->peers[i], "its process has ended");
+        }
+    }
+}
+
 size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
 {
     baton__mpi_t *mpi = endpoint;
     baton__events_t events = {out, 0, max};
     poll_near(mpi, &events);
+    if (mpi->host.doorbell.due_count > 0) {
+        ring_due(mpi, false);
+    }
     if (baton__mappings_are_stale(&mpi->host.mappings)) {
         baton__mappings_sweep(&mpi->host.mappings);
     }
@@ -194,8 +208,12 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
     if (how == BATON_ARM_INSIST) {
         insist(mpi);
     }
-    baton__doorbell_arm(&mpi->host.doorbell, how == BATON_ARM_NOTICES
-                                                 ? BATON__BELL_URGENT
+    if (mpi->host.doorbell.due_count > 0) {
+        ring_due(mpi, true);
+    }
+    baton__doorbell_arm(&mpi->host.doorbell,
+                        how == BATON_ARM_NOTICES ? BATON__BELL_URGENT
+                        : how == BATON_ARM_SOON  ? BATON__BELL_SOON
                                                  : BATON__BELL_ALL);
     if (mpi->copying.head != NULL || mpi->untold > 0 ||
         baton__ring_front(baton__host_ring(&mpi->host, mpi->host.index)) !=

@@ -1,6 +1,7 @@
 /* Doorbells; see doorbell.h. */
 #include "transport/shm/doorbell.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "transport/shm/share.h"
 
@@ -8,6 +9,14 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum {
+    /* For which a process that may be back is not rung: it is worth far more
+       than it takes to return, and far less than a wake-up costs. */
+    MOMENT_NS = 2000
+};
+
+#define BELL UINT32_C(3) /* of a process's state */
 
 socklen_t baton__peer_address(const baton__peer_state_t *state,
                               const char *prefix, struct sockaddr_un *address)
@@ -91,19 +100,9 @@ static void fence(baton__peer_state_t *state)
 #endif
 }
 
-/* Either this load sees what arm() stored, or the poll after arm() sees what
-   was sent: both sides have a full fence between store and load. */
-bool baton__doorbell_ring(const baton__doorbell_t *doorbell, int index,
-                          bool urgent)
+static bool send_to(const baton__doorbell_t *doorbell,
+                    const baton__peer_state_t *state)
 {
-    baton__peer_state_t *state = &doorbell->states[index];
-    fence(state);
-    uint32_t bell = atomic_load_explicit(&state->armed, memory_order_relaxed);
-    if (bell == BATON__BELL_OFF || (bell == BATON__BELL_URGENT && !urgent) ||
-        atomic_exchange_explicit(&state->armed, BATON__BELL_OFF,
-                                 memory_order_relaxed) == BATON__BELL_OFF) {
-        return true;
-    }
     struct sockaddr_un address;
     socklen_t bytes = address_of(state, &address);
     /* After EAGAIN the socket is readable already. */
@@ -112,10 +111,87 @@ bool baton__doorbell_ring(const baton__doorbell_t *doorbell, int index,
            errno != ECONNREFUSED;
 }
 
+/* Rings if the process is armed as before. */
+static bool ring(const baton__doorbell_t *doorbell, int index, uint32_t armed)
+{
+    baton__peer_state_t *state = &doorbell->states[index];
+    return !atomic_compare_exchange_strong_explicit(
+               &state->armed, &armed, armed & ~BELL, memory_order_relaxed,
+               memory_order_relaxed) ||
+           send_to(doorbell, state);
+}
+
+static bool is_due(const baton__doorbell_t *doorbell, int index, uint32_t armed)
+{
+    for (int i = 0; i < doorbell->due_count; i++) {
+        if (doorbell->due[i].index == index &&
+            doorbell->due[i].armed == armed) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Either this load sees what arm() stored, or the poll after arm() sees what
+   was sent: both sides have a full fence between store and load. */
+bool baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent)
+{
+    baton__peer_state_t *state = &doorbell->states[index];
+    fence(state);
+    uint32_t armed = atomic_load_explicit(&state->armed, memory_order_relaxed);
+    uint32_t bell = armed & BELL;
+    if (bell == BATON__BELL_OFF || (bell == BATON__BELL_URGENT && !urgent)) {
+        return true;
+    }
+    if (bell == BATON__BELL_SOON && doorbell->due_count < BATON__BELLS_DUE) {
+        if (doorbell->due_count == 0) {
+            doorbell->due_ns = baton__clock_ns();
+        }
+        if (!is_due(doorbell, index, armed)) {
+            doorbell->due[doorbell->due_count++] = (baton__due_t){index, armed};
+        }
+        return true;
+    }
+    return ring(doorbell, index, armed);
+}
+
+/* Drops those that are back: they look for themselves. */
+static void drop_returned(baton__doorbell_t *doorbell)
+{
+    int kept = 0;
+    for (int i = 0; i < doorbell->due_count; i++) {
+        baton__due_t due = doorbell->due[i];
+        if (atomic_load_explicit(&doorbell->states[due.index].armed,
+                                 memory_order_relaxed) == due.armed) {
+            doorbell->due[kept++] = due;
+        }
+    }
+    doorbell->due_count = kept;
+}
+
+int baton__doorbell_ring_due(baton__doorbell_t *doorbell, bool waits)
+{
+    bool past;
+    do {
+        drop_returned(doorbell);
+        past = doorbell->due_count > 0 &&
+               baton__clock_ns() - doorbell->due_ns >= MOMENT_NS;
+    } while (waits && doorbell->due_count > 0 && !past);
+    int gone = -1;
+    for (int i = 0; i < doorbell->due_count && past; i++) {
+        const baton__due_t *due = &doorbell->due[i];
+        gone = ring(doorbell, due->index, due->armed) ? gone : due->index;
+    }
+    doorbell->due_count = past ? 0 : doorbell->due_count;
+    return gone;
+}
+
 void baton__doorbell_arm(const baton__doorbell_t *doorbell, baton__bell_t bell)
 {
     baton__peer_state_t *own = &doorbell->states[doorbell->index];
-    atomic_store_explicit(&own->armed, bell, memory_order_relaxed);
+    uint32_t armed = atomic_load_explicit(&own->armed, memory_order_relaxed);
+    atomic_store_explicit(&own->armed, (armed | BELL) + 1 + bell,
+                          memory_order_relaxed);
     fence(own);
 }
 
@@ -124,10 +200,9 @@ void baton__doorbell_disarm(const baton__doorbell_t *doorbell)
     baton__peer_state_t *own = &doorbell->states[doorbell->index];
     /* Read first, since peers have it cached. A ring that comes too late is
        only a spurious wake-up. */
-    if (atomic_load_explicit(&own->armed, memory_order_relaxed) !=
-        BATON__BELL_OFF) {
-        atomic_store_explicit(&own->armed, BATON__BELL_OFF,
-                              memory_order_relaxed);
+    uint32_t armed = atomic_load_explicit(&own->armed, memory_order_relaxed);
+    if ((armed & BELL) != BATON__BELL_OFF) {
+        atomic_store_explicit(&own->armed, armed & ~BELL, memory_order_relaxed);
     }
 }
 

@@ -5,7 +5,9 @@
    and the name of its socket. A peer that finds it armed disarms it and sends
    it a datagram: so one sleep costs one peer one system call, and a process
    that is not armed costs its peers one load. A process that is armed for what
-   is urgent alone is not rung for the rest. */
+   is urgent alone is not rung for the rest. One whose thread may be back in a
+   moment is given that moment: its bell is due, and rung if it still stands
+   then. */
 #ifndef BATON_TRANSPORT_SHM_DOORBELL_H
 #define BATON_TRANSPORT_SHM_DOORBELL_H
 
@@ -20,13 +22,15 @@
 typedef enum baton__bell {
     BATON__BELL_OFF,
     BATON__BELL_URGENT, /* rings for what is urgent */
+    BATON__BELL_SOON,   /* rings for all, in a moment */
     BATON__BELL_ALL
 } baton__bell_t;
 
 /* In shared memory. Peers read it whenever they send; it is written only when a
    process arms or disarms. */
 typedef struct baton__peer_state {
-    _Alignas(64) _Atomic uint32_t armed; /* baton__bell_t */
+    _Alignas(
+        64) _Atomic uint32_t armed; /* how often before << 2 | baton__bell_t */
     /* Written before the processes meet in open, constant from then on. */
     uint32_t process;
     uint64_t nonce;
@@ -34,10 +38,21 @@ typedef struct baton__peer_state {
 } baton__peer_state_t;
 static_assert(sizeof(baton__peer_state_t) == 64, "one cache line a process");
 
+/* A bell that is due, and what the process's state was. */
+typedef struct baton__due {
+    int index;
+    uint32_t armed;
+} baton__due_t;
+
+enum { BATON__BELLS_DUE = 16 };
+
 typedef struct baton__doorbell {
     baton__peer_state_t *states;
     int index; /* of this process's own */
     int socket;
+    int due_count;
+    uint64_t due_ns; /* since when the first is due */
+    baton__due_t due[BATON__BELLS_DUE];
 } baton__doorbell_t;
 
 /* The address of a process's socket for one purpose, which `prefix` names: in
@@ -58,8 +73,12 @@ bool baton__doorbell_reaches(const baton__doorbell_t *doorbell, int index);
 
 /* Wakes process `index` if it is armed for this. Call it after something was
    put into its ring. False if that process is gone. */
-bool baton__doorbell_ring(const baton__doorbell_t *doorbell, int index,
-                          bool urgent);
+bool baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent);
+
+/* Rings bells that have been due for a moment. Returns a process that is gone,
+   or -1. waits: waits for the moment to pass, or for all of them to be back.
+   Call it, while due_count is not 0, in each poll, and before nothing polls. */
+int baton__doorbell_ring_due(baton__doorbell_t *doorbell, bool waits);
 
 /* From arm to disarm the first ring makes the socket readable. The caller polls
    once more between arm and its sleep. */

@@ -307,8 +307,7 @@ uint32_t baton__segments_share(baton__segments_t *self, int index,
 
 /* ---- life -------------------------------------------------------------- */
 
-void baton__segments_init(baton__segments_t *self,
-                          const baton__doorbell_t *doorbell,
+void baton__segments_init(baton__segments_t *self, baton__doorbell_t *doorbell,
                           baton__segment_table_t *table,
                           baton__freed_count_t *freed, int peers, size_t limit)
 {
