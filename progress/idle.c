@@ -4,7 +4,6 @@
 #include "base/config.h"
 
 #include <sched.h>
-#include <stdlib.h>
 
 enum {
     SLOW_YIELD_NS = 2500000, /* a yield that gave a time slice away, and took
@@ -14,6 +13,10 @@ enum {
     SLOW_POLL_BYTES = 8192,  /* or one for so much data that is awaited; */
     SLOW_WAKES = 16,         /* and wake-ups */
     WAIT_YIELDS = 5,         /* times as long as without a waiting thread */
+    WAKES = 10,              /* wake-ups that yields to others may cost */
+    NOMINAL_WAKE_NS = 20000,
+    LEAST_WAKE_NS = 10000,
+    MOST_WAKE_NS = 40000,
     BYTE_NS = 2, /* that a wait yields for each byte of long messages, */
     MOST_NS = 100000000, /* and at most: then the peer is late */
     SHORTEST_SLEEP_US = 20,
@@ -27,11 +30,14 @@ void baton__idle_init(baton__idle_t *idle, bool alone)
     *idle = (baton__idle_t){
         .spins = alone ? 0 : (uint32_t)spins,
         .yield_ns = (uint64_t)yield_us * 1000,
-        .wake_ns =
-            (getenv("BATON_X_WAKE") ? (uint64_t)atoi(getenv("BATON_X_WAKE"))
-                                    : 200) *
-            1000,
+        .share_ns = WAKES * NOMINAL_WAKE_NS,
     };
+}
+
+void baton__idle_measured(baton__idle_t *idle, uint64_t wake_ns)
+{
+    uint64_t least = wake_ns > LEAST_WAKE_NS ? wake_ns : LEAST_WAKE_NS;
+    idle->share_ns = WAKES * (least < MOST_WAKE_NS ? least : MOST_WAKE_NS);
 }
 
 void baton__idle_share(baton__idle_t *idle)
@@ -60,7 +66,7 @@ static bool is_patient(const baton__idle_t *idle, baton__hurry_t hurry)
     uint64_t yield_ns = hurry == BATON__HURRY_WAIT
                             ? idle->yield_ns
                             : idle->yield_ns / WAIT_YIELDS;
-    return (still_ns < yield_ns && idle->shared_ns < idle->wake_ns) ||
+    return (still_ns < yield_ns && idle->shared_ns < idle->share_ns) ||
            (yield_ns > 0 && still_ns < idle->patience_ns);
 }
 
