@@ -311,7 +311,8 @@ static void stop_driving(baton_engine_t *engine, bool soon)
     for (int steps = 0;; steps++) {
         /* An outer event loop may want to know what has ended. */
         kick = (has_sleeper(engine) && !hand_over(engine)) || engine->watched;
-        if (kick && soon && engine->threaded) {
+        if (kick && soon && engine->threaded &&
+            !atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
             baton__event_loop_wait_sooner(engine->event_loop, LEFT_US);
             kick = false;
         }
@@ -863,7 +864,10 @@ int baton_engine_timeout(baton_engine_t *engine)
         ms = us == BATON_SLEEP_FOREVER ? -1 : (int)((us + 999) / 1000);
     }
     unlock(engine);
-    return baton__step_has_mail(&engine->stepper) ? 0 : ms;
+    return baton__step_has_mail(&engine->stepper) ||
+                   atomic_load_explicit(&engine->woken, memory_order_seq_cst)
+               ? 0
+               : ms;
 }
 
 /* ---- opening and closing ----------------------------------------------- */
