@@ -273,7 +273,7 @@ static bool has_sleeper(const baton_engine_t *engine)
 }
 
 /* Prepares to leave. False: who sleeps must be kicked. */
-static bool hand_over(baton_engine_t *engine)
+static bool hand_over(baton_engine_t *engine, bool soon)
 {
     const baton__stepper_t *stepper = &engine->stepper;
     uint64_t until_ns = 0;
@@ -297,7 +297,9 @@ static bool hand_over(baton_engine_t *engine)
         if (atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
             return false;
         }
-        baton__event_loop_wait_sooner(engine->event_loop, engine->armed_us);
+        baton__event_loop_wait_sooner(
+            engine->event_loop,
+            soon && engine->armed_us < LEFT_US ? LEFT_US : engine->armed_us);
     } else if (stepper->running > 0) {
         baton__event_loop_wait_sooner(engine->event_loop, watch_us(engine));
     }
@@ -310,7 +312,8 @@ static void stop_driving(baton_engine_t *engine, bool soon)
     bool kick = false;
     for (int steps = 0;; steps++) {
         /* An outer event loop may want to know what has ended. */
-        kick = (has_sleeper(engine) && !hand_over(engine)) || engine->watched;
+        kick = (has_sleeper(engine) && !hand_over(engine, soon)) ||
+               engine->watched;
         if (kick && soon && engine->threaded &&
             !atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
             baton__event_loop_wait_sooner(engine->event_loop, LEFT_US);

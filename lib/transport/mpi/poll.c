@@ -172,12 +172,12 @@ static bool is_linked(const baton__mpi_t *mpi)
     return true;
 }
 
-static uint32_t far_sleep_us(const baton__mpi_t *mpi)
+static uint32_t far_sleep_us(const baton__mpi_t *mpi, baton_arm_t how)
 {
     const baton__far_t *far = &mpi->far;
     uint32_t us = BATON_SLEEP_FOREVER;
     if (far->peers > 0 && baton__clock_ns() - far->now_ns < AFTER_RING_NS) {
-        return AFTER_RING_US;
+        return how == BATON_ARM_NOTICES ? MOVING_US : AFTER_RING_US;
     }
     if (far->count > 0 || far->packets_unsent > 0) {
         return MOVING_US;
@@ -222,7 +222,7 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
         baton__mpi_disarm(mpi);
         return false;
     }
-    uint32_t us = far_sleep_us(mpi);
+    uint32_t us = far_sleep_us(mpi, how);
     if (mpi->listed != NULL || mpi->far.owes) { /* nothing tells of room */
         uint32_t often = (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
         us = us < often ? us : often;
