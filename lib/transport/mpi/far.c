@@ -535,7 +535,7 @@ bool baton__far_begin_poll(baton__mpi_t *mpi)
     if (far->peers > 0) {
         poll_links(mpi);
         if (++far->quiet > QUIET_POLLS && far->count == 0 &&
-            far->quiet % 8 != 0) {
+            far->quiet % 8 != 0 && !far->closing) {
             return false;
         }
     }

@@ -441,10 +441,10 @@ static bool is_drained(const baton__mpi_t *mpi, const uint32_t *expected)
     return mpi->far.count == 0 && mpi->far.packets_unsent == 0;
 }
 
-static void pause_a_little(baton__mpi_t *mpi)
+static void pause_a_little(uint32_t *pauses)
 {
     const struct timespec pause = {.tv_nsec = 50000};
-    if (++mpi->far.quiet < DRAIN_YIELDS) {
+    if (++*pauses < DRAIN_YIELDS) {
         (void)sched_yield();
     } else {
         (void)nanosleep(&pause, NULL);
@@ -464,8 +464,8 @@ static void drain(baton__mpi_t *mpi, uint64_t deadline_ns)
     }
     MPI_Request request;
     int told = 0;
+    uint32_t pauses = 0;
     mpi->far.closing = true;
-    mpi->far.quiet = 0;
     for (size_t i = 0; i < size; i++) {
         counts[i] = mpi->peers[i].packets_sent;
     }
@@ -479,7 +479,7 @@ static void drain(baton__mpi_t *mpi, uint64_t deadline_ns)
         if (told && is_drained(mpi, counts + size)) {
             break;
         }
-        pause_a_little(mpi);
+        pause_a_little(&pauses);
     }
     baton__far_leave(mpi);
     if (told) {
