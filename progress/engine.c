@@ -34,7 +34,7 @@ enum {
     /* The longest sleep while something is awaited that no descriptor tells of.
      */
     POLL_US = 1000,
-    WAKES = 5,            /* that are measured, */
+    MEASURED = 5,         /* wake-ups, */
     WAKE_NS = 200000,     /* each for as long at most */
     INSIST_US = 1000,     /* asleep, after which peers are rung that need not */
     PARK_NS = 10000000,   /* after which a parked thread looks itself */
@@ -110,18 +110,28 @@ static uint64_t still_us(const baton_engine_t *engine)
     return idle->since_ns == 0 ? 0 : (idle->now_ns - idle->since_ns) / 1000;
 }
 
+static baton_arm_t arm_for(baton_engine_t *engine, bool sleeps)
+{
+    const baton__idle_t *idle = &engine->idle;
+    if (!awaits(&engine->stepper) &&
+        !atomic_load_explicit(&engine->leading, memory_order_relaxed)) {
+        return BATON_ARM_NOTICES;
+    }
+    if (still_us(engine) >= INSIST_US &&
+        idle->now_ns - engine->insisted_ns >= INSIST_US * UINT64_C(1000)) {
+        engine->insisted_ns = idle->now_ns;
+        return BATON_ARM_INSIST;
+    }
+    return sleeps || atomic_load_explicit(&engine->asleep, memory_order_relaxed)
+               ? BATON_ARM_ALL
+               : BATON_ARM_SOON;
+}
+
 /* Lets transports tell of what happens by their descriptors. False, and not
    armed: something has happened already. sleeps: the caller is about to. */
 static bool arm(baton_engine_t *engine, bool sleeps)
 {
-    bool all = awaits(&engine->stepper) ||
-               atomic_load_explicit(&engine->leading, memory_order_relaxed);
-    baton_arm_t how = !all ? BATON_ARM_NOTICES
-                      : !sleeps && !atomic_load_explicit(&engine->asleep,
-                                                         memory_order_relaxed)
-                          ? BATON_ARM_SOON
-                      : still_us(engine) >= INSIST_US ? BATON_ARM_INSIST
-                                                      : BATON_ARM_ALL;
+    baton_arm_t how = arm_for(engine, sleeps);
     engine->armed = true;
     engine->armed_us = BATON_SLEEP_FOREVER;
     for (baton_group_t *g = engine->stepper.groups; g != NULL; g = g->next) {
@@ -187,7 +197,8 @@ static uint32_t sleep_us(const baton_engine_t *engine)
     if (asks && us > POLL_US) {
         us = POLL_US;
     }
-    if (stepper->running > 0 && still < INSIST_US && us > INSIST_US) {
+    if (stepper->running + stepper->draining > 0 && still < INSIST_US &&
+        us > INSIST_US) {
         us = INSIST_US;
     }
     if (asks || engine->armed_us != BATON_SLEEP_FOREVER) {
@@ -301,7 +312,8 @@ static bool hand_over(baton_engine_t *engine, bool soon)
             engine->event_loop,
             soon && engine->armed_us < LEFT_US ? LEFT_US : engine->armed_us);
     } else if (stepper->running > 0) {
-        baton__event_loop_wait_sooner(engine->event_loop, watch_us(engine));
+        baton__event_loop_wait_sooner(engine->event_loop,
+                                      soon ? watch_us(engine) : INSIST_US);
     }
     return true;
 }
@@ -312,8 +324,11 @@ static void stop_driving(baton_engine_t *engine, bool soon)
     bool kick = false;
     for (int steps = 0;; steps++) {
         /* An outer event loop may want to know what has ended. */
-        kick = (has_sleeper(engine) && !hand_over(engine, soon)) ||
-               engine->watched;
+        if (has_sleeper(engine)) {
+            kick = !hand_over(engine, soon) || engine->watched;
+        } else {
+            baton__stepper_flush(&engine->stepper);
+        }
         if (kick && soon && engine->threaded &&
             !atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
             baton__event_loop_wait_sooner(engine->event_loop, LEFT_US);
@@ -397,9 +412,14 @@ static bool has_progressed(const waiter_t *waiter, uint64_t bytes,
     return bytes == 0 || *progress != before;
 }
 
-/* Steps until the condition is true, or it is better to sleep. A thread with a
-   deadline does not run calls that may take long, if there is a progress thread
-   that can. */
+/* A thread with a deadline does not run calls that may take long, if there is a
+   progress thread that can. */
+static bool leaves_calls(const waiter_t *waiter)
+{
+    return waiter->deadline_ns != UINT64_MAX && waiter->engine->threaded;
+}
+
+/* Steps until the condition is true, or it is better to sleep. */
 static void drive_until_true(waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
@@ -407,7 +427,7 @@ static void drive_until_true(waiter_t *waiter)
     bool timed = waiter->deadline_ns != UINT64_MAX;
     uint64_t bytes = awaited_bytes(waiter);
     uint64_t progress = bytes > 0 ? waiter->schedule->run.progress_count : 0;
-    stepper->leaves_calls = timed && engine->threaded;
+    stepper->leaves_calls = leaves_calls(waiter);
     while (!is_true(waiter)) {
         bool moved = baton__step(stepper, BATON__STEP_BYTES);
         if (moved && has_progressed(waiter, bytes, &progress)) {
@@ -428,6 +448,9 @@ static void drive_until_true(waiter_t *waiter)
             break;
         }
         if (pause == BATON__PAUSE_YIELD) {
+            if (engine->idle.crowded) {
+                baton__stepper_flush(stepper);
+            }
             baton__idle_yield(&engine->idle);
             if (is_late(waiter)) {
                 break;
@@ -443,8 +466,11 @@ static bool fall_asleep(const waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
     baton__watchdog_look(&engine->watchdog, &engine->stepper);
-    if (baton__step_is_due(&engine->stepper) || !arm_device(engine) ||
-        !arm(engine, true)) {
+    engine->stepper.leaves_calls = leaves_calls(waiter);
+    bool armed = !baton__step_is_due(&engine->stepper) && arm_device(engine) &&
+                 arm(engine, true);
+    engine->stepper.leaves_calls = false;
+    if (!armed) {
         return false;
     }
     uint32_t us = sleep_us(engine);
@@ -545,11 +571,11 @@ static void lead(waiter_t *waiter)
             stop_driving(engine, false);
             break;
         }
-        if (wanted) {
-            stop_driving(engine, false);
+        if (wanted || !fall_asleep(waiter)) {
+            stop_driving(engine, true);
             (void)sched_yield();
         }
-        drives = (!wanted && !fall_asleep(waiter)) || take_over(waiter);
+        drives = take_over(waiter);
     }
     if (!drives) {
         stop_leading(engine);
@@ -604,6 +630,7 @@ static baton_status_t wait_until(baton_engine_t *engine,
 /* Releases the lock while it yields; false if another thread has it then. */
 static bool yield_lock(baton_engine_t *engine)
 {
+    baton__stepper_flush(&engine->stepper);
     unlock(engine);
     (void)sched_yield();
     if (!lock(engine)) {
@@ -619,7 +646,8 @@ static bool yield_lock(baton_engine_t *engine)
 static bool leave_to_sleep(baton_engine_t *engine, bool wanted)
 {
     baton__watchdog_look(&engine->watchdog, &engine->stepper);
-    if (!arm_device(engine) || !arm(engine, !wanted)) {
+    if (baton__step_is_due(&engine->stepper) || !arm_device(engine) ||
+        !arm(engine, !wanted)) {
         return false;
     }
     baton__event_loop_set_timer(engine->event_loop, sleep_us(engine));
@@ -682,9 +710,7 @@ static void *thread_main(void *arg)
             /* If another thread drives now it looks for what has come. */
             atomic_store_explicit(&engine->woken, true, memory_order_seq_cst);
         }
-        if ((wakeup != BATON__WAKEUP_TIMER ||
-             !atomic_load_explicit(&engine->leading, memory_order_seq_cst)) &&
-            try_drive(engine)) {
+        if (try_drive(engine)) {
             drive_in_thread(engine, wakeup == BATON__WAKEUP_MESSAGE);
         }
         wakeup = baton__event_loop_wait(engine->event_loop);
@@ -699,9 +725,11 @@ static void *thread_main(void *arg)
 /* How long the thread takes to wake up: the median of a few times. */
 static uint64_t measure_wake(baton_engine_t *engine)
 {
-    uint64_t took[WAKES] = {0};
+    uint64_t took[MEASURED] = {0};
     atomic_store_explicit(&engine->asks_awake, true, memory_order_relaxed);
-    for (int i = 0; i < WAKES; i++) {
+    for (int i = 0; i < MEASURED; i++) {
+        /* Until it sleeps again. */
+        (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
         uint64_t began = baton__clock_ns();
         uint64_t awake;
         baton__event_loop_kick(engine->event_loop);
@@ -718,7 +746,7 @@ static uint64_t measure_wake(baton_engine_t *engine)
         took[at] = ns;
     }
     atomic_store_explicit(&engine->asks_awake, false, memory_order_relaxed);
-    return took[WAKES / 2];
+    return took[MEASURED / 2];
 }
 
 static void stop_thread(baton_engine_t *engine)

@@ -22,9 +22,10 @@
 
 /* ---- who waits, who wakes --------------------------------------------------
 
-   1. The thread that holds the driver lock polls; nothing else wakes it.
-   2. A driver that leaves arms all transports. Then what comes makes a
-      descriptor readable, and whoever sleeps at the descriptors drives next. If
+   1. The thread that holds the driver lock polls, and nobody needs to wake it.
+   2. A driver that leaves arms all transports, unless nobody could be woken.
+      Then what comes makes a descriptor readable, and whoever sleeps at the
+      descriptors drives next. If
       nothing runs and no armed receive waits, it arms for notices alone: what
       belongs to epochs that have not begun can wait for their start.
    3. If something has come already, it steps a little itself. It kicks who
@@ -36,8 +37,9 @@
       ended, or the leader is gone.
    5. The progress thread drives when it is woken and nobody else does. It
       leaves the lock to an application thread that wants it.
-   6. A peer that has not begun an epoch is not rung for its messages, unless
-      this rank has slept for a while: it may have to answer.
+   6. A peer is not woken for a message of an epoch that it has not begun,
+      unless this rank has waited for a while: it may have to answer. One that
+      has just left is given a moment to come back.
 
    The flags and counts by which threads tell each other:
 
@@ -72,6 +74,7 @@ struct baton_engine {
     uint32_t nested;             /* times that it has entered besides */
 
     bool gate_closed; /* the leader's */
+    uint64_t insisted_ns;
 
     /* Of all threads. */
     _Atomic bool driving;

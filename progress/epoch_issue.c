@@ -200,6 +200,9 @@ static int run_function(baton__stepper_t *stepper, baton_schedule_t *schedule,
     bool timed = stepper->clock_ns != NULL &&
                  (stepper->leaves_calls || (op->flags & BATON__QUICK) == 0);
     uint64_t began = timed ? stepper->clock_ns() : 0;
+    if ((op->flags & BATON__QUICK) == 0) {
+        baton__stepper_flush(stepper);
+    }
     int result =
         issue == NULL ? BATON_OK : issue(op, node, context, 0, op->bytes);
     if (timed) {

@@ -207,11 +207,11 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
     if (baton_schedule_epoch(schedule) >= epoch) {
         return BATON_OK; /* peers have begun it, and it has retired */
     }
-    atomic_store_explicit(&schedule->shared.started_ns, baton__clock_ns(),
-                          memory_order_relaxed);
     engine_of(schedule)->driver->start(
         schedule, atomic_load_explicit(&schedule->shared.waits_soon,
                                        memory_order_relaxed));
+    atomic_store_explicit(&schedule->shared.started_ns, baton__clock_ns(),
+                          memory_order_relaxed);
     return BATON_OK;
 }
 

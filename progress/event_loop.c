@@ -285,10 +285,11 @@ baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
     }
     for (int k = 0; k < DESCRIPTORS && fd >= 0; k++) {
         if (!put_in(loop->set, fd, watch)) {
+            baton_status_t status = baton__error(
+                BATON_ERR_SYSTEM, "a descriptor of %s can't be watched: %s",
+                watched->name, strerror(errno));
             baton__event_loop_unwatch(watch);
-            return baton__error(BATON_ERR_SYSTEM,
-                                "a descriptor of %s can't be watched: %s",
-                                watched->name, strerror(errno));
+            return status;
         }
         watch->descriptors[k] = fd;
         fd = watched->descriptor(watched->object, k + 1);

@@ -336,7 +336,7 @@ void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
 static bool is_recovered(const void *arg)
 {
     const baton_group_t *group = arg;
-    return atomic_load_explicit(&group->recovery_left, memory_order_acquire) ==
+    return atomic_load_explicit(&group->recovery_left, memory_order_seq_cst) ==
            0;
 }
 

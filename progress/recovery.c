@@ -66,7 +66,7 @@ static void end_part(baton__stepper_t *stepper, baton_group_t *group)
 {
     stepper->recovering--;
     /* Pairs with the load in is_recovered(), groups.c. */
-    atomic_fetch_sub_explicit(&group->recovery_left, 1, memory_order_release);
+    atomic_fetch_sub_explicit(&group->recovery_left, 1, memory_order_seq_cst);
     if (stepper->on_recovered != NULL) {
         stepper->on_recovered(group);
     }

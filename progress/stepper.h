@@ -46,6 +46,16 @@ typedef struct baton__stepper {
     uint64_t (*clock_ns)(void);
 } baton__stepper_t;
 
+/* This driver may not poll for a while. */
+static inline void baton__stepper_flush(const baton__stepper_t *stepper)
+{
+    for (baton_group_t *g = stepper->groups; g != NULL; g = g->next) {
+        if (g->transport->flush != NULL) {
+            g->transport->flush(g->endpoint);
+        }
+    }
+}
+
 /* Gives the schedule a turn in the next step. */
 static inline void baton__stepper_add_runnable(baton__stepper_t *stepper,
                                                baton_schedule_t *schedule)

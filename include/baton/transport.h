@@ -104,7 +104,8 @@ typedef enum baton_arm {
     BATON_ARM_NOTICES, /* notices, and messages whose senders insist: no epoch
                           waits for the others */
     BATON_ARM_SOON,    /* whatever happens, but its caller may be back in a
-                          moment: peers give it one or two microseconds */
+                          moment: peers may wait that long before they wake
+                          it */
     BATON_ARM_ALL,     /* whatever happens: its caller sleeps */
     BATON_ARM_INSIST   /* the same; and peers that are armed for notices, and
                           have not taken what this rank has sent, are told of
@@ -227,6 +228,10 @@ typedef struct baton_transport {
        takes long itself. A thread that should return soon leaves such polls to
        the progress thread. */
     bool (*is_copying)(const void *endpoint);
+
+    /* Optional. Wakes the peers that it has given a moment to come back by
+       themselves (BATON_ARM_SOON): the caller will not poll for a while. */
+    void (*flush)(void *endpoint);
 
     /* Optional, needed where there are several hosts and no host_block. The
        host that a rank is on, counted from 0 in the order of their first ranks.

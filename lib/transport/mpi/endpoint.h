@@ -421,6 +421,7 @@ bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer,
 size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max);
 int baton__mpi_descriptor(void *endpoint, int k);
 void baton__mpi_drain(void *endpoint);
+void baton__mpi_flush_bells(void *endpoint);
 bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out);
 bool baton__mpi_is_copying(const void *endpoint);
 void baton__mpi_disarm(void *endpoint);

@@ -491,6 +491,7 @@ static void close_endpoint(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
     MPI_Comm comm = mpi->comm;
+    baton__mpi_flush_bells(mpi);
     bool finalized =
         atomic_load_explicit(&mpi->far.finalized, memory_order_relaxed);
     if (!finalized) {
@@ -517,6 +518,7 @@ static const baton_transport_t mpi_transport = {
     .notify = baton__mpi_notify,
     .withdraw = baton__mpi_withdraw,
     .poll = baton__mpi_poll,
+    .flush = baton__mpi_flush_bells,
     .accept = baton__mpi_accept,
     .drop = baton__mpi_drop,
     .descriptor = baton__mpi_descriptor,

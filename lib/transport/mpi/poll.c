@@ -98,15 +98,22 @@ static void tell_lost(baton__mpi_t *mpi, baton__events_t *events)
     }
 }
 
-/* Rings the peers on this host that are due. */
-static void ring_due(baton__mpi_t *mpi, bool waits)
+static void ring_due(baton__mpi_t *mpi, baton__due_ring_t when)
 {
-    int gone = baton__doorbell_ring_due(&mpi->host.doorbell, waits);
-    for (int i = 0; i < mpi->size && gone >= 0; i++) {
-        if (mpi->peers[i].near == gone) {
-            baton__mpi_lose(mpi, &mpi->peers[i], "its process has ended");
+    int gone;
+    while (mpi->host.doorbell.due_count > 0 &&
+           (gone = baton__doorbell_ring_due(&mpi->host.doorbell, when)) >= 0) {
+        for (int i = 0; i < mpi->size; i++) {
+            if (mpi->peers[i].near == gone) {
+                baton__mpi_lose(mpi, &mpi->peers[i], "its process has ended");
+            }
         }
     }
+}
+
+void baton__mpi_flush_bells(void *endpoint)
+{
+    ring_due(endpoint, BATON__DUE_NOW);
 }
 
 size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
@@ -114,9 +121,7 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     baton__mpi_t *mpi = endpoint;
     baton__events_t events = {out, 0, max};
     poll_near(mpi, &events);
-    if (mpi->host.doorbell.due_count > 0) {
-        ring_due(mpi, false);
-    }
+    ring_due(mpi, BATON__DUE_LATER);
     if (baton__mappings_are_stale(&mpi->host.mappings)) {
         baton__mappings_sweep(&mpi->host.mappings);
     }
@@ -208,13 +213,15 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
     if (how == BATON_ARM_INSIST) {
         insist(mpi);
     }
-    if (mpi->host.doorbell.due_count > 0) {
-        ring_due(mpi, true);
-    }
+    ring_due(mpi, BATON__DUE_WAIT);
+    /* A record may stand in the ring that its producer has not completed, and
+       behind it a notice, which has been rung for: then all will ring. */
+    const baton__ring_t *ring = baton__host_ring(&mpi->host, mpi->host.index);
     baton__doorbell_arm(&mpi->host.doorbell,
-                        how == BATON_ARM_NOTICES ? BATON__BELL_URGENT
-                        : how == BATON_ARM_SOON  ? BATON__BELL_SOON
-                                                 : BATON__BELL_ALL);
+                        how == BATON_ARM_NOTICES && baton__ring_is_empty(ring)
+                            ? BATON__BELL_URGENT
+                        : how == BATON_ARM_SOON ? BATON__BELL_SOON
+                                                : BATON__BELL_ALL);
     if (mpi->copying.head != NULL || mpi->untold > 0 ||
         baton__ring_front(baton__host_ring(&mpi->host, mpi->host.index)) !=
             NULL ||

@@ -420,6 +420,9 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
                               .header = *header};
     if (other->outbox != NULL || !has_credit(mpi, other, true) ||
         !push(mpi, other, &packet, data, bytes)) {
+        if (other->near >= 0) { /* it may have to make room */
+            (void)baton__doorbell_ring_now(&mpi->host.doorbell, other->near);
+        }
         return BATON_AGAIN;
     }
     other->notices.used++;

@@ -155,6 +155,14 @@ bool baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent)
     return ring(doorbell, index, armed);
 }
 
+bool baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index)
+{
+    baton__peer_state_t *state = &doorbell->states[index];
+    fence(state);
+    uint32_t armed = atomic_load_explicit(&state->armed, memory_order_relaxed);
+    return (armed & BELL) == BATON__BELL_OFF || ring(doorbell, index, armed);
+}
+
 /* Drops those that are back: they look for themselves. */
 static void drop_returned(baton__doorbell_t *doorbell)
 {
@@ -169,21 +177,22 @@ static void drop_returned(baton__doorbell_t *doorbell)
     doorbell->due_count = kept;
 }
 
-int baton__doorbell_ring_due(baton__doorbell_t *doorbell, bool waits)
+int baton__doorbell_ring_due(baton__doorbell_t *doorbell,
+                             baton__due_ring_t when)
 {
-    bool past;
+    bool past = when == BATON__DUE_NOW;
     do {
         drop_returned(doorbell);
-        past = doorbell->due_count > 0 &&
+        past = past || doorbell->due_count == 0 ||
                baton__clock_ns() - doorbell->due_ns >= MOMENT_NS;
-    } while (waits && doorbell->due_count > 0 && !past);
-    int gone = -1;
-    for (int i = 0; i < doorbell->due_count && past; i++) {
-        const baton__due_t *due = &doorbell->due[i];
-        gone = ring(doorbell, due->index, due->armed) ? gone : due->index;
+    } while (when == BATON__DUE_WAIT && !past);
+    while (past && doorbell->due_count > 0) {
+        const baton__due_t *due = &doorbell->due[--doorbell->due_count];
+        if (!ring(doorbell, due->index, due->armed)) {
+            return due->index;
+        }
     }
-    doorbell->due_count = past ? 0 : doorbell->due_count;
-    return gone;
+    return -1;
 }
 
 void baton__doorbell_arm(const baton__doorbell_t *doorbell, baton__bell_t bell)

@@ -75,10 +75,20 @@ bool baton__doorbell_reaches(const baton__doorbell_t *doorbell, int index);
    put into its ring. False if that process is gone. */
 bool baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent);
 
-/* Rings bells that have been due for a moment. Returns a process that is gone,
-   or -1. waits: waits for the moment to pass, or for all of them to be back.
-   Call it, while due_count is not 0, in each poll, and before nothing polls. */
-int baton__doorbell_ring_due(baton__doorbell_t *doorbell, bool waits);
+/* The same, whatever it is armed for, and at once. Any thread. */
+bool baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index);
+
+/* What is to be done about bells that are due. */
+typedef enum baton__due_ring {
+    BATON__DUE_LATER, /* ring them if the moment has passed: in each poll */
+    BATON__DUE_WAIT,  /* wait until it has, or all are back: nobody will poll */
+    BATON__DUE_NOW    /* ring them: nobody will poll for a while */
+} baton__due_ring_t;
+
+/* Call it while due_count is not 0. Returns a process that is gone, or -1; then
+   call it again. */
+int baton__doorbell_ring_due(baton__doorbell_t *doorbell,
+                             baton__due_ring_t when);
 
 /* From arm to disarm the first ring makes the socket readable. The caller polls
    once more between arm and its sleep. */

@@ -125,7 +125,7 @@ static void drop(const baton__segments_t *self, baton__segment_t *left)
     atomic_fetch_add_explicit(&self->freed->count, 1, memory_order_release);
     for (int i = 0; i < self->peers; i++) {
         if (left->told[i]) {
-            (void)baton__doorbell_ring(self->doorbell, i, true);
+            (void)baton__doorbell_ring_now(self->doorbell, i);
         }
     }
     unmake(left);
@@ -307,7 +307,8 @@ uint32_t baton__segments_share(baton__segments_t *self, int index,
 
 /* ---- life -------------------------------------------------------------- */
 
-void baton__segments_init(baton__segments_t *self, baton__doorbell_t *doorbell,
+void baton__segments_init(baton__segments_t *self,
+                          const baton__doorbell_t *doorbell,
                           baton__segment_table_t *table,
                           baton__freed_count_t *freed, int peers, size_t limit)
 {

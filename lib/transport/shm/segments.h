@@ -68,7 +68,7 @@ typedef struct baton__segment {
 /* The segments of this process. */
 typedef struct baton__segments {
     pthread_mutex_t lock; /* guards the rest, but for told */
-    baton__doorbell_t *doorbell;
+    const baton__doorbell_t *doorbell;
     baton__segment_table_t *table;
     baton__freed_count_t *freed;
     int peers; /* processes of the host */
@@ -78,7 +78,8 @@ typedef struct baton__segments {
 } baton__segments_t;
 
 /* Of a process with its doorbell; at most `limit` bytes. */
-void baton__segments_init(baton__segments_t *self, baton__doorbell_t *doorbell,
+void baton__segments_init(baton__segments_t *self,
+                          const baton__doorbell_t *doorbell,
                           baton__segment_table_t *table,
                           baton__freed_count_t *freed, int peers, size_t limit);
 void baton__segments_fini(baton__segments_t *self);

@@ -302,6 +302,12 @@ static void staged_drain(void *endpoint)
     self->inner->drain(self->endpoint);
 }
 
+static void staged_flush(void *endpoint)
+{
+    staged_t *self = endpoint;
+    self->inner->flush(self->endpoint);
+}
+
 static bool staged_is_copying(const void *endpoint)
 {
     const staged_t *self = endpoint;
@@ -554,6 +560,7 @@ static baton_transport_t table_around(const baton_transport_t *inner)
     table.allocate = inner->allocate != NULL ? staged_allocate : NULL;
     table.release = inner->allocate != NULL ? staged_release : NULL;
     table.host_of = inner->host_of != NULL ? staged_host_of : NULL;
+    table.flush = inner->flush != NULL ? staged_flush : NULL;
     table.is_copying = inner->is_copying != NULL ? staged_is_copying : NULL;
     table.takes_device = NULL;
     return table;
