@@ -26,7 +26,7 @@ enum {
     LONG_BYTES = 1 << 18,
     START_NODES = 64,      /* that start issues itself */
     START_BYTES = 1 << 16, /* that start and a driver that leaves compute */
-    LEFT_US = 200, /* that what is left waits for who will probably be back */
+    LEFT_US = 400, /* that what is left waits for who will probably be back */
     TEST_STEPS = 16,
     /* The longest sleep while armed: nothing is known to need it but a message
        that another thread in MPI keeps back. */
