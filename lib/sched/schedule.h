@@ -133,7 +133,7 @@ struct baton_schedule {
         baton_schedule_t *next_mail;
         _Atomic uint64_t started_ns; /* the last start */
         _Atomic bool waits_soon;     /* a hint: the last wait came soon after */
-        _Atomic uint32_t waiters; /* threads in wait, or completing a node */
+        _Atomic uint32_t waiters;    /* threads in wait, or completing a node */
         /* The number of recoveries, and the outcome of the epochs before the
            last one, which the failure lock guards. */
         _Atomic uint32_t generation;

@@ -348,11 +348,9 @@ static baton_status_t driver_test(baton_engine_t *engine)
     return status;
 }
 
-static baton_status_t driver_wait(baton_engine_t *engine,
-                                  baton__condition_fn condition,
-                                  const void *arg,
-                                  const baton_schedule_t *schedule,
-                                  int timeout_ms)
+static baton_status_t
+driver_wait(baton_engine_t *engine, baton__condition_fn condition,
+            const void *arg, const baton_schedule_t *schedule, int timeout_ms)
 {
     baton_sim_t *sim = baton__sim_of(engine);
     if (condition(arg)) {

@@ -256,7 +256,7 @@ static void sleep_armed(conformance_rank_t *self)
         wait[count] = (struct pollfd){.fd = fd, .events = POLLIN};
         count += fd >= 0;
     }
-    if (!self->transport->arm(self->endpoint, &us)) {
+    if (!self->transport->arm(self->endpoint, BATON_ARM_INSIST, &us)) {
         return;
     }
     bool forever = us == BATON_SLEEP_FOREVER && self->device == NULL;

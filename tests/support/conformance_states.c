@@ -468,13 +468,13 @@ static bool readable(const conformance_rank_t *self)
 
 /* Polls all events and arms. Returns false when the rank can't be woken, or not
    yet. */
-static bool arm(conformance_rank_t *self)
+static bool arm(conformance_rank_t *self, baton_arm_t how)
 {
     uint32_t us = 0;
     do {
         self->transport->disarm(self->endpoint);
         self->transport->drain(self->endpoint);
-        while (!self->transport->arm(self->endpoint, BATON_ARM_ALL, &us) &&
+        while (!self->transport->arm(self->endpoint, how, &us) &&
                conformance_go_on(self)) {
         }
     } while (self->rings && readable(self)); /* of what was before */
@@ -482,8 +482,10 @@ static bool arm(conformance_rank_t *self)
 }
 
 /* One rank arms, sends to another, and is woken by the answer, but not once it
-   is disarmed. All other ranks send to that other rank meanwhile. */
-static void sleep_and_wake(conformance_rank_t *self, int sleeper, int waker)
+   is disarmed; the other insists where it is armed for notices alone. All other
+   ranks send to that other rank meanwhile. */
+static void sleep_and_wake(conformance_rank_t *self, int sleeper, int waker,
+                           baton_arm_t how)
 {
     const baton_transport_t *port = self->transport;
     unsigned char data[2][16];
@@ -493,11 +495,15 @@ static void sleep_and_wake(conformance_rank_t *self, int sleeper, int waker)
             conformance_recv(self, 2 * i, sleeper, 11, NULL);
             conformance_wait(self, 2 * i);
             conformance_send(self, 2 * i + 1, sleeper, 12, data[0], 16);
+            if (how == BATON_ARM_NOTICES) {
+                (void)arm(self, BATON_ARM_INSIST);
+                port->disarm(self->endpoint);
+            }
             conformance_expect_sent(self, 2 * i + 1);
         }
     } else if (self->rank == sleeper) {
         conformance_recv(self, 0, waker, 12, data[0]);
-        bool armed = arm(self);
+        bool armed = arm(self, how);
         EXPECT(self, !armed || !readable(self));
         conformance_send(self, 1, waker, 11, NULL, 0);
         while (armed && !readable(self) && self->yield(self)) {
@@ -521,12 +527,15 @@ void conformance_wakes_when_armed(conformance_rank_t *self)
     if (self->size == 1 || self->transport->descriptor(self->endpoint, 0) < 0) {
         return;
     }
+    static const baton_arm_t hows[] = {BATON_ARM_ALL, BATON_ARM_SOON,
+                                       BATON_ARM_NOTICES, BATON_ARM_ALL,
+                                       BATON_ARM_INSIST};
     for (int sleeper = 0; sleeper < self->size; sleeper++) {
         int waker = (sleeper + 1) % self->size;
         for (int round = 0; round < 5; round++) {
             conformance_forget(self);
             conformance_sync(self, waker);
-            sleep_and_wake(self, sleeper, waker);
+            sleep_and_wake(self, sleeper, waker, hows[round]);
         }
     }
 }

@@ -834,7 +834,8 @@ static void test_staged_controls_wait_for_room(void **state)
     (void)take_in(pair, 9, DEVICE, take(pair));
     uint32_t us = 0;
     /* It looks once more behind the copies of the messages before. */
-    while (!pair->ends[1].port->arm(pair->ends[1].endpoint, BATON_ARM_ALL, &us)) {
+    while (
+        !pair->ends[1].port->arm(pair->ends[1].endpoint, BATON_ARM_ALL, &us)) {
     }
     assert_true(us < 10000);
     pair->ends[1].port->disarm(pair->ends[1].endpoint);
