@@ -124,10 +124,8 @@ static baton_view_t view_of(baton_schedule_t *schedule, void *memory,
 static void commit_chain(const bench_run_t *run, const chain_t *of,
                          work_t *work)
 {
-    harness_require(
-        baton_schedule_create(run->harness.group, of->what, &work->schedule),
-        "create");
-    baton_schedule_t *s = work->schedule;
+    baton_schedule_t *s = harness_schedule(run->harness.group, of->what);
+    work->schedule = s;
     baton_view_t target = view_of(s, work->target, work->bytes);
     baton_view_t source = view_of(s, work->source, work->bytes);
     baton_node_t last = baton_add_nop(s);

@@ -120,9 +120,7 @@ typedef struct shape {
 
 static baton_schedule_t *create(const single_t *single, const shape_t *shape)
 {
-    baton_schedule_t *schedule = NULL;
-    harness_require(
-        baton_schedule_create(single->group, shape->name, &schedule), "create");
+    baton_schedule_t *schedule = harness_schedule(single->group, shape->name);
     shape->build(schedule, shape->count);
     return schedule;
 }

@@ -110,9 +110,8 @@ static void open_contest(contest_t *contest)
     contest->slice =
         sparse_slice_of(contest->count, harness->size, harness->rank);
     contest->slice.gradients =
-        harness_alloc(contest->slice.count, sizeof(double));
-    contest->slice.magnitudes =
-        harness_alloc(contest->slice.count, sizeof(double));
+        harness_alloc(contest->slice.count, 2 * sizeof(double));
+    contest->slice.magnitudes = contest->slice.gradients + contest->slice.count;
     for (size_t i = 0; i < options->sparse_system_count; i++) {
         size_t system = options->sparse_systems[i];
         size_t variants =
@@ -140,7 +139,6 @@ static void close_contest(contest_t *contest)
     free(contest->sum);
     free(contest->residual);
     free(contest->slice.gradients);
-    free(contest->slice.magnitudes);
 }
 
 /* ---- checks ------------------------------------------------------------- */

@@ -253,10 +253,8 @@ static void build(const bench_operation_t *of, const char *algorithm,
 static baton_schedule_t *commit(const bench_run_t *run,
                                 const bench_runner_t *runner)
 {
-    baton_schedule_t *schedule = NULL;
-    harness_require(baton_schedule_create(run->harness.group,
-                                          runner->system.name, &schedule),
-                    "create a schedule");
+    baton_schedule_t *schedule =
+        harness_schedule(run->harness.group, runner->system.name);
     build(runner->operation, runner->system.algorithm, schedule);
     harness_require(baton_schedule_commit(schedule), "commit");
     return schedule;

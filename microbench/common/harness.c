@@ -34,6 +34,14 @@ void *harness_alloc(size_t count, size_t size)
     return memory;
 }
 
+baton_schedule_t *harness_schedule(baton_group_t *group, const char *name)
+{
+    baton_schedule_t *schedule = NULL;
+    harness_require(baton_schedule_create(group, name, &schedule),
+                    "create a schedule");
+    return schedule;
+}
+
 static void open_side(baton_progress_t progress, harness_attach_fn attach,
                       harness_side_t *out)
 {
@@ -63,9 +71,7 @@ void harness_open(harness_t *out, harness_attach_fn attach)
     open_side(BATON_PROGRESS_DEFAULT, attach, &out->measured);
     open_side(BATON_PROGRESS_MANUAL, NULL, &out->own);
     out->group = out->measured.group;
-    harness_require(
-        baton_schedule_create(out->own.group, "harness/barrier", &out->barrier),
-        "create the barrier");
+    out->barrier = harness_schedule(out->own.group, "harness/barrier");
     baton_barrier_dissemination(out->barrier);
     harness_require(baton_schedule_commit(out->barrier), "commit the barrier");
 }

@@ -52,6 +52,9 @@ _Noreturn void harness_fail(const char *format, ...)
 /* Does so when status is not BATON_OK. */
 void harness_require(baton_status_t status, const char *doing);
 
+/* Creates a schedule, on which a failure ends the job. */
+baton_schedule_t *harness_schedule(baton_group_t *group, const char *name);
+
 /* Runs epochs of a schedule one after another. A failure ends the job. */
 void harness_run_epochs(baton_schedule_t *schedule, uint64_t epochs);
 

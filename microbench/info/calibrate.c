@@ -27,15 +27,6 @@ static double median_us(baton_schedule_t *schedule)
     return stats_median(times, REPEATS);
 }
 
-static baton_schedule_t *new_schedule(const harness_t *harness,
-                                      const char *name)
-{
-    baton_schedule_t *schedule = NULL;
-    harness_require(baton_schedule_create(harness->group, name, &schedule),
-                    "create a schedule");
-    return schedule;
-}
-
 static double run_and_destroy(const harness_t *harness,
                               baton_schedule_t *schedule)
 {
@@ -50,7 +41,8 @@ static double run_and_destroy(const harness_t *harness,
 /* Rank 0 sends, `peer` sends back; half of the round trip, on rank 0. */
 static double message_us(const harness_t *harness, int peer, size_t bytes)
 {
-    baton_schedule_t *schedule = new_schedule(harness, "calibrate/message");
+    baton_schedule_t *schedule =
+        harness_schedule(harness->group, "calibrate/message");
     char *memory = harness_alloc(bytes, 2);
     baton_buffer_t buffer = baton_buffer_bind(schedule, memory, 2 * bytes);
     baton_view_t out = baton_view(buffer, 0, bytes);
@@ -69,7 +61,8 @@ static double message_us(const harness_t *harness, int peer, size_t bytes)
 
 static double reduction_us(const harness_t *harness)
 {
-    baton_schedule_t *schedule = new_schedule(harness, "calibrate/reduce");
+    baton_schedule_t *schedule =
+        harness_schedule(harness->group, "calibrate/reduce");
     float *memory = harness_alloc(REDUCED_BYTES, 2);
     baton_buffer_t buffer =
         baton_buffer_bind(schedule, memory, (size_t)2 * REDUCED_BYTES);

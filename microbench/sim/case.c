@@ -55,33 +55,25 @@ void *sim_case_alloc(const sim_case_t *c, size_t count, size_t size)
     return memory;
 }
 
-static bool run_epochs(const sim_case_t *c, sim_epoch_fn run, void *arg,
-                       sim_result_t *out)
+bool sim_case_epochs(const sim_case_t *c, sim_epoch_fn run, void *arg,
+                     sim_result_t *out)
 {
     uint64_t epochs = c->options->epochs;
+    uint64_t before = baton_sim_totals(c->sim).messages;
+    double began_us = clock_now_us();
     double sum_us = 0;
+    bool passed = true;
     out->low_us = INFINITY;
-    for (uint64_t epoch = 1; epoch <= epochs; epoch++) {
+    sim_trace_begin(c);
+    for (uint64_t epoch = 1; passed && epoch <= epochs; epoch++) {
         double us = 0;
-        if (!run(arg, epoch, &us)) {
-            return false;
-        }
+        passed = run(arg, epoch, &us);
         sum_us += us;
         out->low_us = fmin(out->low_us, us);
         out->high_us = fmax(out->high_us, us);
     }
-    out->mean_us = sum_us / (double)epochs;
-    return true;
-}
-
-bool sim_case_epochs(const sim_case_t *c, sim_epoch_fn run, void *arg,
-                     sim_result_t *out)
-{
-    uint64_t before = baton_sim_totals(c->sim).messages;
-    double began_us = clock_now_us();
-    sim_trace_begin(c);
-    bool passed = run_epochs(c, run, arg, out);
     sim_trace_end(c);
+    out->mean_us = sum_us / (double)epochs;
     out->messages = baton_sim_totals(c->sim).messages - before;
     out->run_s = (clock_now_us() - began_us) / 1e6;
     return passed;

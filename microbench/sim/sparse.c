@@ -19,11 +19,11 @@ typedef struct run {
     baton_sparse_options_t options;
     baton_sparse_t **ranks;
     size_t count;
-    sim_result_t result; /* so far */
+    sim_result_t *out; /* so far */
     /* NULL if cost only. */
     float *gradients;     /* [ranks][count] */
     float *residual;      /* [count] */
-    double *sums;         /* [count], of the results so far */
+    double *sums;         /* [count], of the results so far; and the slice's */
     sparse_slice_t slice; /* all elements */
 } run_t;
 
@@ -38,13 +38,14 @@ static bool open_data(run_t *run)
     run->gradients =
         sim_case_alloc(c, (size_t)c->ranks, run->count * sizeof(float));
     run->residual = sim_case_alloc(c, run->count, sizeof(float));
-    run->sums = sim_case_alloc(c, run->count, sizeof(double));
+    run->sums = sim_case_alloc(c, run->count, 3 * sizeof(double));
+    if (run->gradients == NULL || run->residual == NULL || run->sums == NULL) {
+        return false;
+    }
     run->slice = sparse_slice_of(run->count, 1, 0);
-    run->slice.gradients = sim_case_alloc(c, run->count, sizeof(double));
-    run->slice.magnitudes = sim_case_alloc(c, run->count, sizeof(double));
-    return run->gradients != NULL && run->residual != NULL &&
-           run->sums != NULL && run->slice.gradients != NULL &&
-           run->slice.magnitudes != NULL;
+    run->slice.gradients = run->sums + run->count;
+    run->slice.magnitudes = run->slice.gradients + run->count;
+    return true;
 }
 
 static void close_data(run_t *run)
@@ -52,8 +53,6 @@ static void close_data(run_t *run)
     free(run->gradients);
     free(run->residual);
     free(run->sums);
-    free(run->slice.gradients);
-    free(run->slice.magnitudes);
 }
 
 /* Adds all residuals to the sums, or takes them away again. */
@@ -119,8 +118,9 @@ static bool start_all(run_t *run, uint64_t step)
     return true;
 }
 
-static bool take_stats(run_t *run, int rank, sim_result_t *out)
+static bool take_stats(run_t *run, int rank)
 {
+    sim_result_t *out = run->out;
     baton_sparse_stats_t stats;
     if (!sim_case_ok(run->of, baton_sparse_stats(run->ranks[rank], &stats))) {
         return false;
@@ -135,14 +135,14 @@ static bool take_stats(run_t *run, int rank, sim_result_t *out)
     return true;
 }
 
-static bool wait_all(run_t *run, uint64_t step, sim_result_t *out)
+static bool wait_all(run_t *run, uint64_t step)
 {
     baton_sparse_result_t first = {0};
     for (int rank = 0; rank < run->of->ranks; rank++) {
         baton_sparse_result_t result;
         if (!sim_case_ok(run->of,
                          baton_sparse_wait(run->ranks[rank], -1, &result)) ||
-            !take_stats(run, rank, out)) {
+            !take_stats(run, rank)) {
             return false;
         }
         first = rank == 0 ? result : first;
@@ -166,7 +166,7 @@ static bool run_step(void *arg, uint64_t step, double *us_out)
         return false;
     }
     *us_out = baton_sim_now_us(run->of->sim) - begin_us;
-    return wait_all(run, step, &run->result);
+    return wait_all(run, step);
 }
 
 /* ---- the run ---------------------------------------------------------- */
@@ -188,8 +188,9 @@ static baton_sparse_options_t options_of(const sim_case_t *c)
 
 /* The mean over the steps: where Ok-Topk moves its regions, each rank gets P -
    1 proposals of P - 1 bounds. */
-static void set_formula(const run_t *run, sim_result_t *out)
+static void set_formula(const run_t *run)
 {
+    sim_result_t *out = run->out;
     const baton_sim_options_t *model = &run->of->options->model;
     if (model->host_ranks > 1) {
         return;
@@ -204,7 +205,7 @@ static void set_formula(const run_t *run, sim_result_t *out)
     }
 }
 
-static bool create_all(run_t *run, sim_result_t *out)
+static bool create_all(run_t *run)
 {
     const sim_case_t *c = run->of;
     double began_us = clock_now_us();
@@ -217,7 +218,7 @@ static bool create_all(run_t *run, sim_result_t *out)
     for (int rank = 0; rank < c->ranks && passed; rank++) {
         passed = sim_case_ok(c, baton_sparse_connect(run->ranks[rank], -1));
     }
-    out->build_s = (clock_now_us() - began_us) / 1e6;
+    run->out->build_s = (clock_now_us() - began_us) / 1e6;
     return passed && sim_case_ok(c, baton_sim_run(run->of->sim, -1));
 }
 
@@ -230,31 +231,28 @@ static bool destroy_all(run_t *run)
     return passed;
 }
 
-static bool run_all(run_t *run, sim_result_t *out)
+static bool run_all(run_t *run)
 {
-    const sim_case_t *c = run->of;
     double us = 0;
-    bool passed = create_all(run, out);
-    if (passed) {
-        passed = run_step(run, 0, &us);
-        run->result = *out;
-        passed = passed && sim_case_epochs(c, run_step, run, &run->result);
-        *out = run->result;
-    }
+    bool passed = create_all(run) && run_step(run, 0, &us);
+    run->out->sent = run->out->sent_bytes = 0;
+    passed = passed && sim_case_epochs(run->of, run_step, run, run->out);
     return destroy_all(run) && passed;
 }
 
 bool sim_run_sparse(const sim_case_t *c, sim_result_t *out)
 {
-    run_t run = {
-        .of = c, .options = options_of(c), .count = (size_t)c->options->count};
+    run_t run = {.of = c,
+                 .options = options_of(c),
+                 .count = (size_t)c->options->count,
+                 .out = out};
     if (!sim_case_ok(c,
                      baton_sparse_cost(&run.options, c->ranks, &out->cost))) {
         return false;
     }
-    set_formula(&run, out);
+    set_formula(&run);
     run.ranks = sim_case_alloc(c, (size_t)c->ranks, sizeof(baton_sparse_t *));
-    bool passed = run.ranks != NULL && open_data(&run) && run_all(&run, out);
+    bool passed = run.ranks != NULL && open_data(&run) && run_all(&run);
     close_data(&run);
     free(run.ranks);
     return passed;

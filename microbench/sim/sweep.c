@@ -26,16 +26,17 @@ static double difference(const sim_result_t *result)
     return difference == 0 ? 0 : difference / result->formula_us;
 }
 
-/* The place of a variant among those that have run, this one included, or -1.
- */
-static int find_variant(const sim_case_t *c, size_t place, size_t variant)
+/* The result of a variant that has run, this one included, or NULL. */
+static const sim_result_t *find_result(const sim_case_t *c,
+                                       const sim_result_t *results,
+                                       size_t place, size_t variant)
 {
     for (size_t i = 0; i <= place; i++) {
         if (c->options->variants[i] == variant) {
-            return (int)i;
+            return &results[i];
         }
     }
-    return -1;
+    return NULL;
 }
 
 /* Add a cell for the commands that show it and write it to files. */
@@ -64,8 +65,9 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
     const sim_result_t *result = &results[place];
     const baton_sparse_cost_t *cost = &result->cost;
     const double entry = (double)baton_entry_bytes(BATON_F32);
-    int full = find_variant(c, place, SIM_FULL);
-    int spardl = find_variant(c, place, BATON_SPARSE_SPARDL);
+    const sim_result_t *full = find_result(c, results, place, SIM_FULL);
+    const sim_result_t *spardl =
+        find_result(c, results, place, BATON_SPARSE_SPARDL);
     const char *variant =
         (c->options->command & PARTIALS) != 0 ? "mode" : "algorithm";
     unsigned several = c->options->epochs > 1 ? WITH_TIME : 0;
@@ -88,7 +90,7 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
     add(c, table, SKEW, PARTIALS, "latency_p99_us", "p99 us", 12, 3,
         result->latency_p99_us);
     add(c, table, PARTIALS, PARTIALS, "full_over_this", "full/this", 9, 2,
-        full < 0 ? NAN : results[full].latency_us / result->latency_us);
+        full == NULL ? NAN : full->latency_us / result->latency_us);
     add(c, table, PARTIALS, PARTIALS, "active", "active", 9, 2, result->active);
     add(c, table, PARTIALS, PARTIALS, "active_error", "+-", 6, 2,
         result->active_error);
@@ -122,7 +124,7 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
         cost->bytes / entry);
     add(c, table, 0, SPARSE, "nnz", NULL, 0, 0, result->nnz);
     add(c, table, SPARSE, SPARSE, "this_over_spardl", "/spardl", 7, 2,
-        spardl < 0 ? NAN : result->mean_us / results[spardl].mean_us);
+        spardl == NULL ? NAN : result->mean_us / spardl->mean_us);
     add_text(c, table, 0, SPARSE, "simulation", NULL, 0,
              c->options->payload ? "real data" : "full blocks");
     table_row(table);
@@ -130,52 +132,44 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
 
 /* ---- the plot ----------------------------------------------------------- */
 
-/* What all simulations of the plot have in common, besides the model. */
-static void describe(const sim_options_t *options, char *text,
-                     size_t text_bytes)
+/* The title says what all simulations of the plot have in common. */
+static void set_plot(plot_t *plot, const sim_command_t *command,
+                     const sim_options_t *options)
 {
     char size[16];
-    if (options->command == SIM_SPARSE) {
-        char density[32] = "";
-        char ranks[32] = "";
-        if (options->axis != SIM_AXIS_DENSITY) {
-            (void)snprintf(density, sizeof(density), ", density %g",
-                           options->density);
-        }
-        if (options->axis != SIM_AXIS_RANKS) {
-            (void)snprintf(ranks, sizeof(ranks), ", %" PRIu64 " ranks",
-                           options->ranks);
-        }
-        (void)snprintf(text, text_bytes, ", %s elements%s%s",
-                       cli_format_bytes(options->count, size, sizeof(size)),
-                       density, ranks);
-    } else if (!sim_options_has_bytes(options)) {
-        text[0] = '\0';
-    } else if (options->axis == SIM_AXIS_BYTES) {
-        (void)snprintf(text, text_bytes, ", %" PRIu64 " ranks", options->ranks);
-    } else {
-        (void)snprintf(text, text_bytes, ", %s bytes",
-                       cli_format_bytes(options->bytes, size, sizeof(size)));
+    bool sparse = options->command == SIM_SPARSE;
+    bool partial = command->run == sim_run_partial;
+    sim_axis_t axis = options->axis;
+    plot->x_label = axis == SIM_AXIS_NONE ? "ranks" : sim_axis_name(axis);
+    plot->log_base = axis == SIM_AXIS_NONE      ? 0
+                     : axis == SIM_AXIS_DENSITY ? 10
+                                                : 2;
+    plot->x_bytes = axis == SIM_AXIS_BYTES;
+    FILE *title = fmemopen(plot->title, sizeof(plot->title), "w");
+    if (title == NULL) {
+        return;
     }
-}
-
-static void set_plot(const sim_command_t *command, const sim_options_t *options,
-                     plot_t *plot)
-{
-    char fixed[128];
-    describe(options, fixed, sizeof(fixed));
-    (void)snprintf(plot->title, sizeof(plot->title),
-                   "Simulated %s%s, %g us, %g Gbit/s: %s", command->name, fixed,
-                   options->model.link.alpha_us, options->gbit,
-                   (options->command & PARTIALS) != 0 ? "mean latency"
-                   : options->command == SIM_SPARSE   ? "time of a step"
-                                                      : "time of an epoch");
-    plot->x_label =
-        options->axis == SIM_AXIS_NONE ? "ranks" : sim_axis_name(options->axis);
-    plot->log_base = options->axis == SIM_AXIS_NONE      ? 0
-                     : options->axis == SIM_AXIS_DENSITY ? 10
-                                                         : 2;
-    plot->x_bytes = options->axis == SIM_AXIS_BYTES;
+    (void)fprintf(title, "Simulated %s", command->name);
+    if (sparse) {
+        (void)fprintf(title, ", %s elements",
+                      cli_format_bytes(options->count, size, sizeof(size)));
+    }
+    if (sparse && axis != SIM_AXIS_DENSITY) {
+        (void)fprintf(title, ", density %g", options->density);
+    }
+    if (sim_options_has_bytes(options) && axis != SIM_AXIS_BYTES) {
+        (void)fprintf(title, ", %s bytes",
+                      cli_format_bytes(options->bytes, size, sizeof(size)));
+    }
+    if (axis != SIM_AXIS_RANKS) {
+        (void)fprintf(title, ", %" PRIu64 " ranks", options->ranks);
+    }
+    (void)fprintf(title, ", %g us, %g Gbit/s: %s", options->model.link.alpha_us,
+                  options->gbit,
+                  partial  ? "mean latency"
+                  : sparse ? "time of a step"
+                           : "time of an epoch");
+    (void)fclose(title);
 }
 
 /* ---- the sweep ---------------------------------------------------------- */
@@ -255,7 +249,7 @@ static int sweep_all(const sim_command_t *command, const sim_options_t *options)
     static sweep_t sweep; /* too large for a stack */
     sweep.command = command;
     sweep.options = options;
-    set_plot(command, options, &sweep.table.plot);
+    set_plot(&sweep.table.plot, command, options);
     if (!table_open(&sweep.table, &options->files) ||
         !output_open(options->trace, &sweep.trace)) {
         return EXIT_FAILURE;

@@ -10,39 +10,29 @@ enum { RANKS = 8 };
 
 /* ---- the time that the host took -------------------------------------- */
 
-static void expect_reading(const char *line, double stolen, double total)
+static void test_steal_is_read_from_its_line(void **state)
 {
-    steal_t reading = steal_parse(line);
-    assert_float_equal(reading.stolen, stolen, 0);
-    assert_float_equal(reading.total, total, 0);
-}
-
-static void test_steal_is_the_eighth_field(void **state)
-{
-    expect_reading("cpu  1 2 3 4 5 6 7 8 0 0\n", 8, 36);
-}
-
-/* Time of guests is in user and nice already. */
-static void test_steal_leaves_guests_out(void **state)
-{
-    expect_reading("cpu  100 20 30 4000 50 6 7 8 90 10\n", 8, 4221);
-}
-
-/* Ticks of many processors over years do not fit 32 bits. */
-static void test_steal_reads_long_numbers(void **state)
-{
-    expect_reading("cpu 9000000000 0 0 9000000000 0 0 0 5000000000",
-                   5000000000.0, 23000000000.0);
-}
-
-static void test_steal_of_what_is_no_such_line(void **state)
-{
-    expect_reading("", 0, 0);
-    expect_reading("cpu\n", 0, 0);
-    expect_reading("cpu 1 2 3 4 5 6 7\n", 0, 0); /* before Linux 2.6.11 */
-    expect_reading("cpu0 1 2 3 4 5 6 7 8\n", 0, 0);
-    expect_reading("intr 1 2 3 4 5 6 7 8\n", 0, 0);
-    expect_reading("cpu 1 2 3 4 x 6 7 8\n", 0, 0);
+    static const struct {
+        const char *line;
+        double stolen, total;
+    } cases[] = {
+        {"cpu  1 2 3 4 5 6 7 8 0 0\n", 8, 36},
+        /* Time of guests is in user and nice already. */
+        {"cpu  100 20 30 4000 50 6 7 8 90 10\n", 8, 4221},
+        /* Ticks of many processors over years do not fit 32 bits. */
+        {"cpu 9000000000 0 0 9000000000 0 0 0 5000000000", 5e9, 23e9},
+        {"", 0, 0},
+        {"cpu\n", 0, 0},
+        {"cpu 1 2 3 4 5 6 7\n", 0, 0}, /* before Linux 2.6.11 */
+        {"cpu0 1 2 3 4 5 6 7 8\n", 0, 0},
+        {"intr 1 2 3 4 5 6 7 8\n", 0, 0},
+        {"cpu 1 2 3 4 x 6 7 8\n", 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        steal_t reading = steal_parse(cases[i].line);
+        assert_float_equal(reading.stolen, cases[i].stolen, 0);
+        assert_float_equal(reading.total, cases[i].total, 0);
+    }
 }
 
 static void test_steal_share_is_of_what_has_passed(void **state)
@@ -173,10 +163,7 @@ static void test_limits_are_means_over_all_elections(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steal_is_the_eighth_field),
-        cmocka_unit_test(test_steal_leaves_guests_out),
-        cmocka_unit_test(test_steal_reads_long_numbers),
-        cmocka_unit_test(test_steal_of_what_is_no_such_line),
+        cmocka_unit_test(test_steal_is_read_from_its_line),
         cmocka_unit_test(test_steal_share_is_of_what_has_passed),
         cmocka_unit_test(test_systems_have_numbers_of_ranks),
         cmocka_unit_test(test_systems_by_default),
