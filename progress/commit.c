@@ -299,21 +299,16 @@ static bool is_waited_for(const baton_schedule_t *schedule)
                                 memory_order_acquire) > 0;
 }
 
-static bool is_in_motion(const baton_schedule_t *schedule)
-{
-    return schedule->turn.moving > 0 || schedule->turn.begun > 0 ||
-           schedule->turn.queued > 0;
-}
-
 /* Steps, as the driver, until nothing of the schedule is in motion and no
    thread waits for it; false if something is in motion at `deadline_ns`. Tells
    its peers, as far as they take notices now. */
 static bool drain(const baton_schedule_t *schedule, uint64_t deadline_ns)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
-    while (is_in_motion(schedule) || is_waited_for(schedule)) {
+    while (baton__schedule_in_motion(schedule) || is_waited_for(schedule)) {
         if (!baton__step(stepper, BATON__STEP_BYTES)) {
-            if (is_in_motion(schedule) && baton__clock_ns() > deadline_ns) {
+            if (baton__schedule_in_motion(schedule) &&
+                baton__clock_ns() > deadline_ns) {
                 return false;
             }
             (void)sched_yield();

@@ -271,8 +271,8 @@ static void end_if_drained(baton__stepper_t *stepper,
                            baton_schedule_t *schedule)
 {
     baton__run_t *run = &schedule->run;
-    if (run->phase != BATON__RUN_DRAINING || schedule->turn.moving > 0 ||
-        schedule->turn.begun > 0 || schedule->turn.queued > 0) {
+    if (run->phase != BATON__RUN_DRAINING ||
+        baton__schedule_in_motion(schedule)) {
         return;
     }
     stepper->draining--;
@@ -299,8 +299,7 @@ bool baton__epoch_end_in_draining(baton__stepper_t *stepper,
     if (!schedule->turn.abandoned) {
         baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
         end_if_drained(stepper, schedule);
-    } else if (schedule->turn.moving == 0 && schedule->turn.begun == 0 &&
-               schedule->turn.queued == 0) {
+    } else if (!baton__schedule_in_motion(schedule)) {
         baton__schedule_free(schedule);
         return true;
     }

@@ -399,7 +399,7 @@ static void fail_if_unsendable(baton__stepper_t *stepper,
 
 static void retire(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
-    baton__run_retire(&schedule->run);
+    baton__run_set_phase(&schedule->run, BATON__RUN_IDLE);
     stepper->running--;
     stepper->awaited_bytes -= schedule->plan.awaited_bytes;
     if (schedule->offload != NULL) {

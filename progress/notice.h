@@ -24,8 +24,7 @@
 void baton__notice_hello(baton__stepper_t *stepper, baton_schedule_t *schedule);
 
 /* Before the schedule is destroyed: fails a running epoch, or notifies the
-   peers. A failed schedule sends
-   nothing: they have been notified of the failure. */
+   peers. A failed schedule sends nothing: they have been notified of it. */
 void baton__notice_destroy(baton__stepper_t *stepper,
                            baton_schedule_t *schedule);
 

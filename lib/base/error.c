@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 static _Thread_local char last_message[BATON__MESSAGE_BYTES];

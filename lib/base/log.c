@@ -29,7 +29,7 @@ static baton_log_level_t level_in_force(void)
     return log_handler != NULL ? BATON_LOG_WARN : BATON_LOG_NONE;
 }
 
-bool baton__log_wants(baton_log_level_t level)
+static bool is_wanted(baton_log_level_t level)
 {
     return level <= level_in_force() && level != BATON_LOG_NONE;
 }
@@ -59,7 +59,7 @@ static void write_line(const char *data, size_t bytes)
 
 void baton__log(baton_log_level_t level, const char *format, ...)
 {
-    if (!baton__log_wants(level)) {
+    if (!is_wanted(level)) {
         return;
     }
     /* A log call must not change what its caller finds in errno. */

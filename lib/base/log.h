@@ -4,11 +4,6 @@
 #define BATON_BASE_LOG_H
 
 #include <baton/status.h>
-#include <stdbool.h>
-
-/* Whether a message of this level is logged at all: for callers whose message
-   is expensive to build. */
-bool baton__log_wants(baton_log_level_t level);
 
 /* Logs a message of at most BATON__MESSAGE_BYTES, without a trailing newline.
    Preserves errno. */

@@ -266,11 +266,6 @@ void baton__run_activate(baton__run_t *run, uint32_t node,
 
 /* ---- ends ------------------------------------------------------------- */
 
-void baton__run_retire(baton__run_t *run)
-{
-    baton__run_set_phase(run, BATON__RUN_IDLE);
-}
-
 bool baton__run_is_stuck(const baton__run_t *run)
 {
     const baton__plan_t *plan = run->plan;

@@ -171,13 +171,12 @@ static inline size_t baton__run_bytes(const baton__run_t *run,
     return run->lengths[op->length];
 }
 
-/* Whether the running epoch is through. retire: ends it. */
+/* Whether the running epoch is through, so that it may retire. */
 static inline bool baton__run_is_through(const baton__run_t *run)
 {
     return run->required_left == 0 && run->waited == 0 &&
            run->head == run->tail && run->phase == BATON__RUN_RUNNING;
 }
-void baton__run_retire(baton__run_t *run);
 
 /* Whether the running epoch can't get any further, whatever happens: a required
    node has not fired, and nothing is left that could make it. */

@@ -187,6 +187,13 @@ baton__schedule_stays_failed(const baton_schedule_t *schedule)
     return schedule->plan.messages > 0 || schedule->on_recover != NULL;
 }
 
+/* Whether something works on its memory, whatever becomes of its epoch. */
+static inline bool baton__schedule_in_motion(const baton_schedule_t *schedule)
+{
+    return schedule->turn.moving > 0 || schedule->turn.begun > 0 ||
+           schedule->turn.queued > 0;
+}
+
 /* "recv#17", into a ring of buffers of this thread: good for the arguments of
    one message. */
 const char *baton__node_name(const baton_schedule_t *schedule, uint32_t node);

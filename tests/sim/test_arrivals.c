@@ -88,7 +88,7 @@ static void test_arrivals_for_retired_epochs_are_dropped(void **state)
     }
     baton__run_begin(&driven.run);
     assert_int_equal(turn_of(&driven, armed, 2), BATON__TURN_PAST);
-    baton__run_retire(&driven.run);
+    baton__run_set_phase(&driven.run, BATON__RUN_IDLE);
     assert_int_equal(turn_of(&driven, armed, 3), BATON__TURN_PAST);
     support_ok(baton_schedule_destroy(driven.schedule));
 }
@@ -109,7 +109,7 @@ static void test_arrivals_for_later_epochs_are_kept(void **state)
     assert_int_equal(turn_of(&driven, armed, 4), BATON__TURN_LATER);
     baton__run_begin(&driven.run);
     assert_int_equal(turn_of(&driven, armed, 4), BATON__TURN_LATER);
-    baton__run_retire(&driven.run);
+    baton__run_set_phase(&driven.run, BATON__RUN_IDLE);
     assert_int_equal(turn_of(&driven, armed, 4), BATON__TURN_LATER);
     baton__run_begin(&driven.run);
     assert_int_equal(turn_of(&driven, armed, 4), BATON__TURN_NOW);
@@ -166,7 +166,7 @@ static void test_arrivals_fire_a_node_once(void **state)
         assert_false(baton__run_is_through(&driven.run));
         baton__run_complete(&driven.run, nop.index);
         assert_true(baton__run_is_through(&driven.run));
-        baton__run_retire(&driven.run);
+        baton__run_set_phase(&driven.run, BATON__RUN_IDLE);
     }
     support_ok(baton_schedule_destroy(s));
 }
@@ -195,7 +195,7 @@ static void test_arrivals_go_on_away_from_their_origin(void **state)
                              theirs > mine ? origin : 3);
         }
         assert_int_equal(pop_all(&driven), expected);
-        baton__run_retire(&driven.run);
+        baton__run_set_phase(&driven.run, BATON__RUN_IDLE);
     }
     support_ok(baton_schedule_destroy(s));
 }

@@ -179,7 +179,7 @@ static void explore(uint64_t epochs)
         expect_quiescent();
     }
     if (baton__run_is_through(&now.run) && now.run.epoch < epochs) {
-        baton__run_retire(&now.run);
+        baton__run_set_phase(&now.run, BATON__RUN_IDLE);
         begin();
         explore(epochs);
         now = here;
