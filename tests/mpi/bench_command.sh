@@ -167,6 +167,7 @@ sparse_rows() {
 
 runs sparse --bytes 4000 --density 0.01,1 --repetitions 1 --json sparse.json
 sparse_rows sparse.json 18
+grep -q '"select_us": null' sparse.json || complain "what is not counted is not null"
 for algorithm in spardl topka topkdsa gtopk oktopk redsync dense mpi \
     mpi_residual; do
     [ "$(grep -c "{\"algorithm\": \"$algorithm\"," sparse.json)" -eq 2 ] ||

@@ -385,9 +385,14 @@ static void test_bench_operation_knows_each_collective(void **state)
     static const uint64_t sizes[] = {4, 60, 2100};
     bench_operation_t ranks[MOST_RANKS];
     for (size_t c = 0; c < sizeof collectives / sizeof collectives[0]; c++) {
+        bool rooted = collectives[c] == BATON_COLLECTIVE_BROADCAST ||
+                      collectives[c] == BATON_COLLECTIVE_REDUCE ||
+                      collectives[c] == BATON_COLLECTIVE_SCATTER ||
+                      collectives[c] == BATON_COLLECTIVE_GATHER;
         for (int count = 1; count <= MOST_RANKS; count++) {
             for (size_t s = 0; s < 3; s++) {
                 init_ranks(ranks, collectives[c], count, sizes[s]);
+                assert_int_equal(ranks->roots, rooted ? count : 1);
                 for (int root = 0; root < ranks->roots; root++) {
                     check_root(ranks, count, root);
                 }
