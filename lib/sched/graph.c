@@ -326,7 +326,6 @@ static baton_node_t add_function(baton_schedule_t *schedule, const char *adder,
                             missing);
         return no_node;
     }
-    schedule->async_count += op.kind == BATON__ASYNC;
     return add(schedule, op);
 }
 
