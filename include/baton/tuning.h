@@ -62,6 +62,7 @@ typedef struct baton_cost_case {
     double segment_bytes; /* of those that work in segments */
     /* For baton_algorithm_host_us: of the host; 0 means one for each rank. */
     int processors;
+    double turn_us; /* that a rank which waits keeps a processor it shares */
     /* For baton_algorithm_cost_us, where ranks share hosts: how many hosts, and
        what a message and its bytes take inside one. 0 hosts: one for each rank.
      */

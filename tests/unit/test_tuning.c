@@ -1,5 +1,6 @@
 /* The choice of algorithms, its table, and calibration files. */
 #include "base/config.h"
+#include "coll/tune/cost.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
@@ -96,6 +97,7 @@ static double least_us(const baton_choice_case_t *of,
                 .gamma_us = costs->gamma_ns / 1e3,
                 .segment_bytes = each.segmented ? (double)segment : 0,
                 .processors = of->processors,
+                .turn_us = BATON__TURN_US,
                 .hosts = of->hosts,
                 .scattered = of->scattered,
                 .inside_alpha_us = costs->inside.alpha_us,
@@ -207,10 +209,13 @@ static void test_choices_by_length_and_place(void **state)
 {
     static const known_t all[] = {
         {OF(ALLREDUCE, .ranks = 16, .bytes = 8), "recursive_doubling"},
-        /* Messages count more than time where ranks take turns on a
-           processor. */
-        {OF(ALLREDUCE, .ranks = 8, .bytes = 4096), "recursive_doubling"},
-        {OF(ALLREDUCE, .ranks = 8, .bytes = 4096, .processors = 2), "binomial"},
+        /* Messages count more than time where ranks take turns on a processor,
+           and rounds more than messages where these are short. */
+        {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 14), "recursive_doubling"},
+        {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 14, .processors = 2),
+         "binomial"},
+        {OF(ALLREDUCE, .ranks = 8, .bytes = 8, .processors = 2),
+         "recursive_doubling"},
         /* On hosts of several ranks long vectors move between hosts once: by
            pairs where the numbers are powers of two, hierarchically elsewhere,
            and where the ranks of a host do not follow one another. */

@@ -215,7 +215,24 @@ static double time_of(const baton__terms_t *t, baton__work_t work)
        work / processors + (1 - 1 / processors) longest path
 
    which is the estimate. The work then includes what sums cost that are passed
-   on. Folds of ranks beyond a power of two count in `all` only. */
+   on. Folds of ranks beyond a power of two count in `all` only.
+
+   To that comes what no processor works at: in each round, that is for each
+   message of the longest path, a rank waits until those that share its
+   processor have had their turns, and what it awaits may have to wait for as
+   many: turn_us times the square of the ranks that share one. */
+static double rounds_of(const baton_algorithm_t *algorithm,
+                        const baton__works_t *works, baton__terms_t t)
+{
+    if (works->direct) {
+        return algorithm->phases[1] != NULL ? 2 : 1;
+    }
+    t.alpha = t.of.alpha_us = t.of.inside_alpha_us = 1;
+    t.beta = t.of.beta_us = t.of.inside_beta_us = 0;
+    t.gamma = t.of.gamma_us = 0;
+    return baton__cost_of(algorithm, &t);
+}
+
 double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
                                const baton_cost_case_t *of)
 {
@@ -232,5 +249,7 @@ double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
         return path_us;
     }
     double all_us = time_of(&t, works.all) + works.passed * t.beta;
-    return all_us / of->processors + (1 - 1.0 / of->processors) * path_us;
+    double share = (double)of->ranks / of->processors;
+    return all_us / of->processors + (1 - 1.0 / of->processors) * path_us +
+           rounds_of(algorithm, &works, t) * of->turn_us * share * share;
 }
