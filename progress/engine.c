@@ -714,6 +714,12 @@ static void *thread_main(void *arg)
             drive_in_thread(engine, wakeup == BATON__WAKEUP_MESSAGE);
         }
         wakeup = baton__event_loop_wait(engine->event_loop);
+        /* A leader has fallen asleep meanwhile: it may be its kick that this
+           thread has drained. */
+        if (wakeup != BATON__WAKEUP_TIMER &&
+            atomic_load_explicit(&engine->asleep, memory_order_seq_cst)) {
+            baton__event_loop_kick(engine->event_loop);
+        }
         if (atomic_load_explicit(&engine->asks_awake, memory_order_relaxed)) {
             atomic_store_explicit(&engine->awake_ns, baton__clock_ns(),
                                   memory_order_release);
