@@ -1,0 +1,1033 @@
+/* All interleavings of an engine's threads, up to a number of preemptions.
+
+   This runs the real code of who waits and who wakes: the engine, the event
+   loop, the idle policy, the step with its mailbox, and the doorbell. Threads
+   are fibers. Each access to an atomic, each lock and each system call of that
+   code is replaced by a model, and before it another fiber may go on. Epochs, a
+   transport and a peer are small models, too.
+
+   No time passes, so a wake-up that is lost shows: all sleep, and something is
+   not over. Then the interleaving is printed. Accesses are sequentially
+   consistent here; whether the real ones are where they must be is not tested.
+*/
+#include "progress/engine.h"
+#include "progress/epoch.h"
+#include "progress/notice.h"
+#include "progress/placement.h"
+#include "progress/queues.h"
+#include "progress/recovery.h"
+#include "support/cmocka.h"
+#include "support/sanitized.h"
+#include "transport/shm/doorbell.h"
+#include "transport/shm/share.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+/* ---- what is replaced in the real code ----------------------------------- */
+
+/* Before this another fiber may go on. */
+static void point(const char *function, const char *what);
+
+static void lock_mutex(const char *function, pthread_mutex_t *mutex);
+static void unlock_mutex(pthread_mutex_t *mutex);
+static int wait_for_signal(const char *function, pthread_mutex_t *mutex);
+static void signal_all(const char *function);
+static int yield(const char *function);
+static uint64_t engine_clock(void);
+static uint64_t bell_clock(void);
+static void drain_fd(const char *function, int fd);
+static void kick_fd(const char *function);
+static int control_gate(const char *function, const struct epoll_event *event);
+static void set_timer(const char *function, const struct itimerspec *at);
+static int look_at_set(const char *function, struct epoll_event *events);
+static int sleep_at_set(const char *function, const struct timespec *time);
+static void sleep_in_loop(const char *function);
+static ssize_t ring_bell(const char *function);
+static void take_ring(const char *function);
+
+#undef atomic_load_explicit
+#undef atomic_store_explicit
+#undef atomic_exchange_explicit
+#undef atomic_compare_exchange_strong_explicit
+#undef atomic_compare_exchange_weak_explicit
+#undef atomic_fetch_add_explicit
+#undef atomic_fetch_sub_explicit
+#undef atomic_thread_fence
+#define atomic_load_explicit(object, order)                                    \
+    (point(__func__, "loads " #object), *(object))
+#define atomic_store_explicit(object, value, order)                            \
+    (point(__func__, "stores " #object), (void)(*(object) = (value)))
+#define VALUE(object) __typeof__(((void)0, *(object)))
+#define CHANGE(what, object, value)                                            \
+    __extension__({                                                            \
+        point(__func__, what);                                                 \
+        VALUE(object) was = *(object);                                         \
+        *(object) = (value);                                                   \
+        was;                                                                   \
+    })
+#define atomic_exchange_explicit(object, value, order)                         \
+    CHANGE("exchanges " #object, object, value)
+#define atomic_fetch_add_explicit(object, value, order)                        \
+    CHANGE("adds to " #object, object, was + (value))
+#define atomic_fetch_sub_explicit(object, value, order)                        \
+    CHANGE("subtracts from " #object, object, was - (value))
+#define atomic_compare_exchange_strong_explicit(object, old, value, order,     \
+                                                other)                         \
+    __extension__({                                                            \
+        point(__func__, "compares and exchanges " #object);                    \
+        VALUE(object) was = *(object);                                         \
+        bool same = was == *(old);                                             \
+        if (same) {                                                            \
+            *(object) = (value);                                               \
+        } else {                                                               \
+            *(old) = was;                                                      \
+        }                                                                      \
+        same;                                                                  \
+    })
+#define atomic_compare_exchange_weak_explicit                                  \
+    atomic_compare_exchange_strong_explicit
+#define atomic_thread_fence(order) ((void)0)
+
+#define pthread_mutex_lock(mutex)   lock_mutex(__func__, mutex)
+#define pthread_mutex_unlock(mutex) unlock_mutex(mutex)
+#define pthread_cond_timedwait(condition, mutex, until)                        \
+    ((void)(until), wait_for_signal(__func__, mutex))
+#define pthread_cond_broadcast(condition) signal_all(__func__)
+#define sched_yield()                     yield(__func__)
+#define prctl(...)                        0
+
+/* ---- the real code ------------------------------------------------------- */
+
+#define baton__clock_ns                         engine_clock
+#define baton__watchdog_look(watchdog, stepper) ((void)0)
+#define _Thread_local
+#include "progress/engine.c"
+#undef _Thread_local
+
+#define WAKES IDLE_WAKES
+#include "progress/idle.c"
+#undef WAKES
+
+#define read(fd, to, bytes)                 ((void)(to), drain_fd(__func__, fd), 8)
+#define write(fd, from, bytes)              ((void)(from), kick_fd(__func__), 8)
+#define epoll_ctl(epoll, how, fd, event)    control_gate(__func__, event)
+#define epoll_wait(epoll, events, most, ms) look_at_set(__func__, events)
+#define ppoll(descriptors, count, time, mask)                                  \
+    ((void)(descriptors), sleep_at_set(__func__, time))
+#define event_base_loop(base, how)        (sleep_in_loop(__func__), 0)
+#define timerfd_settime(fd, how, at, old) (set_timer(__func__, at), 0)
+#include "progress/event_loop.c"
+
+static void begin_epoch(baton__stepper_t *stepper, baton_schedule_t *schedule);
+static void take_turn(baton__stepper_t *stepper, baton_schedule_t *schedule);
+static bool poll_node(baton__stepper_t *stepper, baton_schedule_t *schedule);
+static void deliver(baton__stepper_t *stepper, const baton_message_t *message);
+#define baton__epoch_begin_if_due                      begin_epoch
+#define baton__epoch_turn(stepper, schedule, nodes)    take_turn(stepper, schedule)
+#define baton__epoch_poll_asyncs                       poll_node
+#define baton__epoch_deliver(stepper, group, message)  deliver(stepper, message)
+#define baton__epoch_collect_asyncs(stepper, schedule) ((void)0)
+#include "progress/step.c"
+
+#undef baton__clock_ns
+#define baton__clock_ns bell_clock
+#define sendto(socket, from, bytes, how, address, size)                        \
+    ((void)(size), ring_bell(__func__))
+#define recv(socket, to, bytes, how) ((void)(to), take_ring(__func__), 1)
+#include "transport/shm/doorbell.c"
+
+/* ---- scenarios ----------------------------------------------------------- */
+
+enum {
+    APPS = 2,
+    THREAD = APPS, /* the progress thread; application threads come first */
+    PEER,
+    FIBERS,
+    NOBODY = -1,
+    STACK_WORDS = SUPPORT_SANITIZED ? 8192 : 4096,
+    POINTS = 3000,    /* of a run at most, which should have ended then */
+    STATES = 1 << 22, /* that are remembered */
+    SOCKET = 5
+};
+
+/* What the threads do, a letter for each step. Application threads:
+
+       s S   start the epoch of their own schedule; they won't wait soon (S)
+       w W   wait for it; with a deadline (W)
+       o     wait for the first epoch of the other's schedule
+       t     test
+       e l   enter and leave, as commit does; after a long time (l)
+       x     end the progress thread, as close does
+
+   The peer: 0 1 send a message to this schedule and ring; ! the next one is
+   urgent; ? first await another epoch's request. An epoch ends when it has what
+   it needs: a message (m), then a slow call (c), then a node that is polled for
+   (p). */
+typedef enum how {
+    MANUAL,  /* there is no progress thread */
+    FRESH,   /* there is, and it has not been asleep yet */
+    SETTLED, /* it has */
+    PATIENT  /* and a wait yields for ever, a peer's moment does not end, and no
+                thread need ever be woken */
+} how_t;
+
+typedef struct scenario {
+    const char *name;
+    how_t how;
+    const char *apps[APPS];
+    const char *peer;
+    const char *needs[APPS];
+    int timers;      /* that end when nothing else happens, at most */
+    int preemptions; /* at most */
+} scenario_t;
+
+typedef struct fiber {
+    bool (*ready)(const struct fiber *fiber); /* what it sleeps for, or NULL */
+    const pthread_mutex_t *mutex;
+    uint64_t due_ns; /* when its sleep ends; UINT64_MAX: never */
+    const baton_engine_t *driven;
+    const uintptr_t *top; /* of its stack */
+    bool there;
+    bool yielded;
+    bool signalled;
+} fiber_t;
+
+typedef struct task {
+    baton_schedule_t schedule;
+    uint64_t arrived; /* messages */
+    bool requested;   /* from the peer */
+    bool called;
+    bool begun; /* the node that is polled for */
+    int polls_left;
+} task_t;
+
+/* Everything that a run changes. */
+typedef struct world {
+    fiber_t fibers[FIBERS];
+    int current;
+    int ended;          /* timers */
+    bool seen;          /* from here on it was explored before */
+    const char *broken; /* what is wrong, or NULL */
+    uint64_t now_ns;
+
+    baton_engine_t engine;
+    baton_group_t group;
+    task_t tasks[APPS];
+    bool polls;
+
+    struct baton__event_loop loop;
+    struct baton__watch watch;
+    uint64_t due_ns; /* the timer */
+    bool kicked;
+    bool gate_closed;
+    bool settled; /* the progress thread has gone to sleep */
+    int rings;    /* in the bell's socket */
+
+    baton__peer_state_t states[2];
+    baton__doorbell_t bell;
+    baton__doorbell_t peers_bell;
+    int ring[APPS]; /* messages for each schedule */
+    int requests;
+    uint64_t moments; /* looks at the bells' clock */
+} world_t;
+
+static world_t w;
+static int preemptions; /* of this run */
+static int points;
+static const scenario_t *scenario;
+static uintptr_t stacks[FIBERS][STACK_WORDS];
+static ucontext_t contexts[FIBERS];
+static ucontext_t explorer;
+static ucontext_t fresh;
+
+/* The choices of a run: those up to `chosen` are given. */
+static struct {
+    int at;
+    int of;
+} choices[2 * POINTS];
+static int chosen;
+static int choice;
+static uint64_t states[STATES]; /* that were met; 0 is none */
+static int state_count;
+static bool prints;
+
+/* ---- fibers -------------------------------------------------------------- */
+
+/* Stacks are read as they are. */
+__attribute__((no_sanitize_address)) static uint64_t
+mix(uint64_t hash, const uintptr_t *from, const uintptr_t *to)
+{
+    for (; from < to; from++) {
+        hash = (hash ^ *from) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+/* True if a run was in the present state before. Stacks belong to it. */
+static bool is_seen(void)
+{
+    uint64_t hash = mix((uintptr_t)scenario, (const uintptr_t *)&w,
+                        (const uintptr_t *)(&w + 1));
+    for (int i = 0; i < FIBERS; i++) {
+        if (w.fibers[i].top != NULL) {
+            hash = mix(hash, w.fibers[i].top, stacks[i] + STACK_WORDS);
+        }
+    }
+    hash |= 15; /* instead of these bits are the fewest preemptions */
+    size_t at = (hash >> 4) % STATES;
+    while (states[at] != 0 && (states[at] | 15) != hash) {
+        at = (at + 1) % STATES;
+    }
+    uint64_t mine = hash - 15 + (uint64_t)preemptions + 1;
+    bool seen = states[at] != 0 && states[at] <= mine;
+    if (!seen && state_count < STATES / 2) {
+        state_count += states[at] == 0;
+        states[at] = mine;
+    }
+    return seen;
+}
+
+static int choose(int count)
+{
+    if (count == 1) {
+        return 0;
+    }
+    if (choice == chosen) {
+        w.seen = is_seen();
+        choices[chosen].at = 0;
+        choices[chosen].of = w.seen ? 1 : count;
+        chosen++;
+    }
+    return choices[choice++].at;
+}
+
+static bool is_ready(const fiber_t *fiber)
+{
+    return fiber->there && (fiber->ready == NULL || fiber->ready(fiber));
+}
+
+static int find_others(int *out, bool yielded_too)
+{
+    int count = 0;
+    for (int i = 0; i < FIBERS; i++) {
+        if (i != w.current && is_ready(&w.fibers[i]) &&
+            (yielded_too || !w.fibers[i].yielded)) {
+            out[count++] = i;
+        }
+    }
+    return count;
+}
+
+/* Who goes on: the current fiber, if it can, or another at the cost of a
+   preemption. If it can't, one that has not yielded since all others had. */
+static int pick(bool can)
+{
+    int those[FIBERS] = {w.current};
+    int count =
+        can ? 1 + find_others(those + 1, true) : find_others(those, false);
+    if (count == 0) {
+        for (int i = 0; i < FIBERS; i++) {
+            w.fibers[i].yielded = false;
+        }
+        count = find_others(those, true);
+    }
+    if (count == 0) {
+        return w.current != NOBODY && is_ready(&w.fibers[w.current]) ? w.current
+                                                                     : NOBODY;
+    }
+    int next = those[choose(count)];
+    preemptions += can && next != w.current;
+    return w.seen ? NOBODY : next;
+}
+
+static __attribute__((noinline)) const uintptr_t *stack_top(void)
+{
+    return (const uintptr_t *)__builtin_frame_address(0) + 2;
+}
+
+/* Lets another fiber go on, or this one; the explorer if there is none. */
+static __attribute__((noinline)) void reschedule(bool can)
+{
+    __builtin_unwind_init(); /* registers are on the stack then */
+    int self = w.current;
+    fiber_t *fiber = &w.fibers[self];
+    fiber->top = stack_top();
+    int next = w.broken != NULL ? NOBODY : pick(can);
+    if (next != self) {
+        fiber->driven = driven;
+        driven = next != NOBODY ? w.fibers[next].driven : NULL;
+        w.current = next;
+        (void)swapcontext(&contexts[self],
+                          next != NOBODY ? &contexts[next] : &explorer);
+    }
+    fiber->yielded = false;
+}
+
+static void expect(bool holds, const char *else_what)
+{
+    if (!holds && w.broken == NULL) {
+        w.broken = else_what;
+        if (w.current != NOBODY) {
+            reschedule(false);
+        }
+    }
+}
+
+static void point(const char *function, const char *what)
+{
+    static const char *const names[FIBERS] = {"application", "second", "thread",
+                                              "peer"};
+    if (preemptions < scenario->preemptions) {
+        reschedule(true);
+    }
+    expect(++points < POINTS, "a run does not end");
+    if (prints) {
+        print_message("    %-12s %-26s %s\n", names[w.current], function, what);
+    }
+}
+
+static void sleep_until(bool (*ready)(const fiber_t *fiber))
+{
+    fiber_t *fiber = &w.fibers[w.current];
+    fiber->ready = ready;
+    while (!ready(fiber)) {
+        reschedule(false);
+    }
+    fiber->ready = NULL;
+    fiber->due_ns = UINT64_MAX;
+}
+
+static int yield(const char *function)
+{
+    point(function, "yields");
+    w.fibers[w.current].yielded = true;
+    reschedule(false);
+    return 0;
+}
+
+/* ---- locks, and where the engine sleeps ---------------------------------- */
+
+/* The first byte of a mutex says that it is locked. */
+static bool is_unlocked(const fiber_t *fiber)
+{
+    return *(const char *)fiber->mutex == 0;
+}
+
+static void lock_mutex(const char *function, pthread_mutex_t *mutex)
+{
+    point(function, "locks");
+    w.fibers[w.current].mutex = mutex;
+    sleep_until(is_unlocked);
+    *(char *)mutex = 1;
+}
+
+static void unlock_mutex(pthread_mutex_t *mutex)
+{
+    *(char *)mutex = 0;
+}
+
+static bool is_signalled(const fiber_t *fiber)
+{
+    return fiber->signalled;
+}
+
+static int wait_for_signal(const char *function, pthread_mutex_t *mutex)
+{
+    point(function, "awaits the signal");
+    w.fibers[w.current].signalled = false;
+    unlock_mutex(mutex);
+    sleep_until(is_signalled);
+    lock_mutex(function, mutex);
+    return 0;
+}
+
+static void signal_all(const char *function)
+{
+    point(function, "signals");
+    for (int i = 0; i < FIBERS; i++) {
+        w.fibers[i].signalled = true;
+    }
+}
+
+static uint64_t engine_clock(void)
+{
+    return w.now_ns;
+}
+
+static uint64_t bell_clock(void)
+{
+    w.moments += scenario->how != PATIENT;
+    return w.moments * MOMENT_NS / 2;
+}
+
+static bool is_set_readable(const fiber_t *fiber)
+{
+    return w.kicked || w.rings > 0 || fiber->due_ns <= w.now_ns;
+}
+
+static bool is_gate_readable(void)
+{
+    return !w.gate_closed && (w.kicked || w.rings > 0);
+}
+
+static bool has_loop_event(const fiber_t *fiber)
+{
+    return is_gate_readable() || w.due_ns <= w.now_ns;
+}
+
+static void drain_fd(const char *function, int fd)
+{
+    point(function,
+          fd == w.loop.kick_fd ? "reads the kick" : "reads the timer");
+    w.kicked &= fd != w.loop.kick_fd;
+    w.due_ns = fd == w.loop.timer_fd ? UINT64_MAX : w.due_ns;
+}
+
+static void kick_fd(const char *function)
+{
+    point(function, "writes a kick");
+    expect(scenario->how != PATIENT, "a thread is kicked for nothing");
+    w.kicked = true;
+}
+
+static int control_gate(const char *function, const struct epoll_event *event)
+{
+    bool open = event->events != 0;
+    point(function, open ? "opens the gate" : "closes the gate");
+    w.gate_closed = !open;
+    return 0;
+}
+
+static void set_timer(const char *function, const struct itimerspec *at)
+{
+    uint64_t ns = (uint64_t)at->it_value.tv_sec * 1000000000u +
+                  (uint64_t)at->it_value.tv_nsec;
+    point(function, ns == 0 ? "stops the timer" : "sets the timer");
+    expect(driven == &w.engine, "who does not drive sets the timer");
+    w.due_ns = ns == 0 ? UINT64_MAX : ns;
+}
+
+static int look_at_set(const char *function, struct epoll_event *events)
+{
+    int count = 0;
+    point(function, "looks what is readable");
+    if (w.rings > 0) {
+        events[count++].data.ptr = &w.watch;
+    }
+    if (w.kicked) {
+        events[count++].data.ptr = NULL;
+    }
+    return count;
+}
+
+static int sleep_at_set(const char *function, const struct timespec *time)
+{
+    point(function, "sleeps");
+    expect(w.gate_closed || scenario->how == MANUAL, "the gate is open");
+    if (time != NULL) {
+        w.fibers[w.current].due_ns = w.now_ns +
+                                     (uint64_t)time->tv_sec * 1000000000u +
+                                     (uint64_t)time->tv_nsec;
+    }
+    sleep_until(is_set_readable);
+    return w.kicked || w.rings > 0;
+}
+
+static void sleep_in_loop(const char *function)
+{
+    point(function, "sleeps");
+    w.settled = true;
+    sleep_until(has_loop_event);
+    expect(scenario->how != PATIENT, "the thread is woken for nothing");
+    bool gate = is_gate_readable();
+    if (w.due_ns <= w.now_ns) {
+        on_timer(w.loop.timer_fd, EV_READ, &w.loop);
+    }
+    if (gate) {
+        on_gate(w.loop.gate, EV_READ, &w.loop);
+    }
+}
+
+static ssize_t ring_bell(const char *function)
+{
+    point(function, "rings");
+    expect(scenario->how != PATIENT, "a bell is rung for nothing");
+    w.rings += w.rings < 2;
+    return 1;
+}
+
+static void take_ring(const char *function)
+{
+    point(function, "takes a ring");
+    w.rings -= w.rings > 0;
+}
+
+static int descriptor_of(void *object, int k)
+{
+    return k == 0 ? SOCKET : -1;
+}
+
+static void drain_bell(void *object)
+{
+    baton__doorbell_drain(&w.bell);
+}
+
+/* ---- a transport --------------------------------------------------------- */
+
+static size_t transport_poll(void *endpoint, baton_event_t *out, size_t max)
+{
+    static baton_message_t messages[APPS] = {{.header = {.schedule = 0}},
+                                             {.header = {.schedule = 1}}};
+    size_t count = 0;
+    expect(driven == &w.engine && !w.polls, "two threads drive");
+    w.polls = true;
+    point(__func__, "looks at the ring");
+    for (int i = 0; i < APPS; i++) {
+        for (; w.ring[i] > 0; w.ring[i]--) {
+            out[count++] = (baton_event_t){.kind = BATON_EVENT_ARRIVED,
+                                           .message = &messages[i]};
+        }
+    }
+    w.polls = false;
+    return count;
+}
+
+static void transport_disarm(void *endpoint)
+{
+    expect(driven == &w.engine, "who does not drive disarms");
+    baton__doorbell_disarm(&w.bell);
+}
+
+static bool transport_arm(void *endpoint, baton_arm_t how, uint32_t *us_out)
+{
+    expect(driven == &w.engine, "who does not drive arms");
+    baton__doorbell_arm(&w.bell, how == BATON_ARM_NOTICES ? BATON__BELL_URGENT
+                                 : how == BATON_ARM_SOON  ? BATON__BELL_SOON
+                                                          : BATON__BELL_ALL);
+    point(__func__, "looks at the ring");
+    if (w.ring[0] + w.ring[1] > 0) {
+        transport_disarm(endpoint);
+        return false;
+    }
+    return true;
+}
+
+static const baton_transport_t transport = {
+    .poll = transport_poll, .arm = transport_arm, .disarm = transport_disarm};
+
+/* ---- epochs -------------------------------------------------------------- */
+
+static task_t *task_of(baton_schedule_t *schedule)
+{
+    return (task_t *)(void *)schedule;
+}
+
+static bool needs(const task_t *task, char what)
+{
+    const char *all = scenario->needs[task - w.tasks];
+    return all != NULL && strchr(all, what) != NULL;
+}
+
+static bool awaits_message(const task_t *task)
+{
+    return needs(task, 'm') && task->arrived < task->schedule.run.epoch;
+}
+
+static void begin_epoch(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    task_t *task = task_of(schedule);
+    if (schedule->run.phase == BATON__RUN_IDLE &&
+        atomic_load_explicit(&schedule->shared.requested,
+                             memory_order_acquire) > schedule->run.epoch) {
+        schedule->run.epoch++;
+        schedule->run.phase = BATON__RUN_RUNNING;
+        stepper->running++;
+        stepper->waited += awaits_message(task);
+        task->requested = task->called = task->begun = false;
+    }
+    if (schedule->run.phase == BATON__RUN_RUNNING) {
+        baton__stepper_add_runnable(stepper, schedule);
+    }
+}
+
+static void deliver(baton__stepper_t *stepper, const baton_message_t *message)
+{
+    task_t *task = &w.tasks[message->header.schedule];
+    bool awaited =
+        task->schedule.run.phase == BATON__RUN_RUNNING && awaits_message(task);
+    task->arrived++;
+    if (awaited && !awaits_message(task)) {
+        stepper->waited--;
+        task->schedule.run.progress_count++;
+        baton__stepper_add_runnable(stepper, &task->schedule);
+    }
+}
+
+static bool poll_node(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    if (task_of(schedule)->polls_left-- > 0) {
+        return false;
+    }
+    stepper->polled--;
+    schedule->turn.begun--;
+    baton__stepper_add_runnable(stepper, schedule);
+    return true;
+}
+
+/* True if the epoch has all that it needs. */
+static bool is_complete(baton__stepper_t *stepper, task_t *task)
+{
+    if (awaits_message(task)) {
+        return false;
+    }
+    if (needs(task, 'c') && !task->called) {
+        if (stepper->leaves_calls) {
+            stepper->left_calls = true;
+            baton__stepper_add_runnable(stepper, &task->schedule);
+            return false;
+        }
+        point(__func__, "calls");
+        task->called = true;
+    }
+    if (needs(task, 'p') && !task->begun) {
+        task->begun = true;
+        task->polls_left = 1;
+        stepper->polled++;
+        task->schedule.turn.begun++;
+    }
+    return task->schedule.turn.begun == 0;
+}
+
+static void take_turn(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    task_t *task = task_of(schedule);
+    expect(driven == &w.engine, "who does not drive takes a turn");
+    if (schedule->run.phase != BATON__RUN_RUNNING) {
+        return;
+    }
+    w.requests += !task->requested;
+    task->requested = true;
+    if (is_complete(stepper, task)) {
+        schedule->run.phase = BATON__RUN_IDLE;
+        schedule->run.progress_count++;
+        stepper->running--;
+        atomic_store_explicit(&schedule->shared.retired, schedule->run.epoch,
+                              memory_order_release);
+        stepper->on_end(schedule);
+        begin_epoch(stepper, schedule);
+    }
+}
+
+/* ---- what the threads do ------------------------------------------------- */
+
+typedef struct awaited {
+    const baton_schedule_t *schedule;
+    uint64_t epoch;
+} awaited_t;
+
+static bool has_ended(const void *arg)
+{
+    const awaited_t *awaited = arg;
+    return atomic_load_explicit(&awaited->schedule->shared.retired,
+                                memory_order_acquire) >= awaited->epoch;
+}
+
+static bool is_settled(const fiber_t *fiber)
+{
+    return w.settled;
+}
+
+static bool has_thread_ended(const fiber_t *fiber)
+{
+    return !w.fibers[THREAD].there;
+}
+
+static void await_epoch(baton_schedule_t *schedule, uint64_t epoch, int ms)
+{
+    const awaited_t awaited = {schedule, epoch};
+    if (!has_ended(&awaited)) {
+        baton_status_t status = baton__real_driver.wait(&w.engine, has_ended,
+                                                        &awaited, schedule, ms);
+        expect(status == BATON_OK, "a wait fails");
+    }
+    expect(driven == NULL, "a thread keeps the lock");
+}
+
+static void act(int self, char what)
+{
+    baton_schedule_t *schedule = &w.tasks[self].schedule;
+    switch (what) {
+    case 's':
+    case 'S':
+        atomic_store_explicit(&schedule->shared.requested,
+                              schedule->shared.requested + 1,
+                              memory_order_release);
+        baton__real_driver.start(schedule, what == 's');
+        break;
+    case 'w':
+    case 'W':
+        await_epoch(schedule, schedule->shared.requested,
+                    what == 'W' ? 1000000 : -1);
+        break;
+    case 'o':
+        await_epoch(&w.tasks[1 - self].schedule, 1, -1);
+        break;
+    case 't':
+        (void)baton__real_driver.test(&w.engine);
+        break;
+    case 'e':
+    case 'l':
+        baton__real_driver.enter(&w.engine);
+        for (int i = 0; i < (what == 'e' ? 1 : TAKE_OVER_YIELDS + 2); i++) {
+            (void)sched_yield();
+        }
+        baton__real_driver.leave(&w.engine);
+        break;
+    default: /* as stop_thread() */
+        atomic_store_explicit(&w.engine.stopping, true, memory_order_release);
+        baton__event_loop_kick(&w.loop);
+        sleep_until(has_thread_ended);
+        break;
+    }
+}
+
+static void use(int self)
+{
+    if (scenario->how > FRESH) {
+        sleep_until(is_settled);
+    }
+    for (const char *at = scenario->apps[self]; *at != '\0'; at++) {
+        act(self, *at);
+    }
+}
+
+static bool has_request(const fiber_t *fiber)
+{
+    return w.requests > 0;
+}
+
+static void send_messages(void)
+{
+    bool urgent = false;
+    for (const char *at = scenario->peer; *at != '\0'; at++) {
+        if (*at == '?') {
+            sleep_until(has_request);
+            w.requests--;
+        } else if (*at == '!') {
+            urgent = true;
+        } else {
+            point(__func__, "sends a message");
+            w.ring[*at - '0']++;
+            (void)baton__doorbell_ring(&w.peers_bell, 0, urgent);
+            urgent = false;
+        }
+    }
+    if (scenario->how != PATIENT) {
+        (void)baton__doorbell_ring_due(&w.peers_bell, true);
+    }
+}
+
+static void live(int self)
+{
+    if (self == PEER) {
+        send_messages();
+    } else if (self == THREAD) {
+        (void)thread_main(&w.engine);
+    } else {
+        use(self);
+    }
+    w.fibers[self].there = false;
+    reschedule(false);
+}
+
+/* ---- exploring ----------------------------------------------------------- */
+
+__attribute__((no_sanitize_address)) static void set_up(void)
+{
+    memset(&w, 0, sizeof w);
+    for (int i = 0; i < FIBERS; i++) {
+        /* What a run before has left would make like states different. */
+        volatile uintptr_t *word = stacks[i] + STACK_WORDS;
+        for (int k = 0; k < STACK_WORDS / 8; k++) {
+            *--word = 0;
+        }
+    }
+    baton__engine_rechecks = false;
+    w.current = NOBODY;
+    w.now_ns = 1000000000;
+    w.due_ns = UINT64_MAX;
+    w.loop = (struct baton__event_loop){
+        .kick_fd = 1, .set = 2, .gate = 3, .timer_fd = 4, .due_ns = UINT64_MAX};
+    w.watch = (struct baton__watch){
+        .loop = &w.loop,
+        .watched = {.descriptor = descriptor_of, .drain = drain_bell}};
+    w.bell.states = w.peers_bell.states = w.states;
+    w.peers_bell.index = 1;
+    w.engine.driver = &baton__real_driver;
+    w.engine.threaded = scenario->how != MANUAL;
+    w.engine.event_loop = &w.loop;
+    w.engine.watchdog.stall_ms = UINT32_MAX;
+    init_stepper(&w.engine.stepper);
+    w.engine.idle.yield_ns = w.engine.idle.share_ns =
+        scenario->how == PATIENT ? UINT64_MAX : 0;
+    w.engine.stepper.groups = &w.group;
+    w.group.transport = &transport;
+    w.group.engine = &w.engine;
+    for (int i = 0; i < APPS; i++) {
+        baton_schedule_t *schedule = &w.tasks[i].schedule;
+        schedule->group = &w.group;
+        schedule->identity = (uint64_t)i;
+        link_to(&w.engine.stepper.schedules, schedule);
+    }
+    for (int i = 0; i < FIBERS; i++) {
+        w.fibers[i].due_ns = UINT64_MAX;
+        w.fibers[i].there = i == PEER     ? scenario->peer != NULL
+                            : i == THREAD ? scenario->how != MANUAL
+                                          : scenario->apps[i] != NULL;
+        contexts[i] = fresh;
+        contexts[i].uc_stack.ss_sp = stacks[i];
+        contexts[i].uc_stack.ss_size = sizeof stacks[i];
+        makecontext(&contexts[i], (void (*)(void))live, 1, i);
+    }
+}
+
+/* All sleep: the timer or the sleep that is due first ends, if one may. */
+static bool pass_time(void)
+{
+    uint64_t due_ns = w.fibers[THREAD].there ? w.due_ns : UINT64_MAX;
+    for (int i = 0; i < APPS; i++) {
+        due_ns = w.fibers[i].due_ns < due_ns ? w.fibers[i].due_ns : due_ns;
+    }
+    if (due_ns == UINT64_MAX || w.ended == scenario->timers) {
+        return false;
+    }
+    w.ended++;
+    w.now_ns = due_ns > w.now_ns ? due_ns : w.now_ns;
+    return true;
+}
+
+/* All sleep, and nothing will wake them. */
+static void check_end(void)
+{
+    const baton_engine_t *engine = &w.engine;
+    for (int i = 0; i < FIBERS; i++) {
+        expect(i == THREAD || !w.fibers[i].there, "a thread sleeps for ever");
+    }
+    for (int i = 0; i < APPS; i++) {
+        expect(scenario->how == MANUAL ||
+                   w.tasks[i].schedule.shared.requested ==
+                       w.tasks[i].schedule.shared.retired,
+               "an epoch does not end");
+    }
+    expect(!engine->driving && driven == NULL, "a thread sleeps and drives");
+    expect(!engine->leading && !engine->asleep && engine->followers == 0 &&
+               engine->wanted == 0,
+           "a thread that is gone waits");
+    expect(!w.gate_closed && !engine->gate_closed, "the gate is closed");
+    expect(w.loop.kicked == w.kicked, "kicks are lost from now on");
+    expect(!w.fibers[THREAD].there ||
+               (engine->armed && (w.states[0].armed & BELL) != BATON__BELL_OFF),
+           "all sleep, and nothing is armed");
+}
+
+static void run(void)
+{
+    set_up();
+    choice = preemptions = points = 0;
+    do {
+        int next = pick(false);
+        if (next != NOBODY) {
+            w.current = next;
+            driven = w.fibers[next].driven;
+            (void)swapcontext(&explorer, &contexts[next]);
+        }
+    } while (w.broken == NULL && !w.seen && pass_time());
+    if (w.broken == NULL && !w.seen) {
+        check_end();
+    }
+}
+
+/* Changes the last choice that can be; false if none can. */
+static bool go_elsewhere(void)
+{
+    while (chosen > 0 && ++choices[chosen - 1].at == choices[chosen - 1].of) {
+        chosen--;
+    }
+    return chosen > 0;
+}
+
+static void explore(const scenario_t *of)
+{
+    long runs = 0;
+    scenario = of;
+    chosen = 0;
+    do {
+        run();
+        runs++;
+        if (w.broken != NULL) {
+            const char *broken = w.broken;
+            prints = true;
+            print_message("%s: %s:\n", of->name, broken);
+            run();
+            fail_msg("%s: %s", of->name, broken);
+        }
+    } while (go_elsewhere());
+    print_message("%-36s %7ld runs\n", of->name, runs);
+}
+
+/* MANY: where fewer fibers run. */
+enum { FEW = SUPPORT_SANITIZED ? 1 : 2, MANY = FEW + 1 };
+
+static const scenario_t scenarios[] = {
+    {"start and wait", SETTLED, {"sw"}, "0", {"m"}, 0, MANY},
+    {"start and wait, the thread woken", SETTLED, {"sw"}, "!0", {"m"}, 0, MANY},
+    {"start and wait, the thread new", FRESH, {"sw"}, "0", {"m"}, 0, FEW},
+    {"start and wait twice", SETTLED, {"swsw"}, "00", {"m"}, 0, MANY},
+    {"never sleep", PATIENT, {"swswsw"}, "?0?0?0", {"m"}, 0, MANY},
+    {"stay away", SETTLED, {"SwS"}, "00", {"m"}, 0, MANY},
+    {"stay away unforeseen", SETTLED, {"st"}, "0", {"m"}, 2, MANY},
+    {"stay away from a call", SETTLED, {"S"}, "0", {"mc"}, 0, MANY},
+    {"stay away from a polled node", SETTLED, {"S"}, "0", {"mp"}, 3, MANY},
+    {"a deadline and a call", SETTLED, {"sW"}, "0", {"mc"}, 0, MANY},
+    {"close", SETTLED, {"swx"}, "0", {"m"}, 0, MANY},
+    {"a second starts", SETTLED, {"sw", "S"}, "10", {"m", "m"}, 0, FEW},
+    {"a second starts alone", SETTLED, {"sw", "S"}, "0", {"m"}, 0, FEW},
+    {"a second polls", SETTLED, {"sw", "S"}, "0", {"m", "cp"}, 3, FEW},
+    {"a second enters", SETTLED, {"sw", "e"}, "0", {"m"}, 0, FEW},
+    {"a second enters for long", SETTLED, {"sw", "l"}, "0", {"m"}, 0, FEW},
+    {"two wait", SETTLED, {"sw", "sw"}, "01", {"m", "m"}, 0, FEW},
+    {"two wait for one", SETTLED, {"sw", "o"}, "0", {"m"}, 0, FEW},
+    {"manual: wait twice", MANUAL, {"swsw"}, "00", {"m"}, 0, MANY},
+    {"manual: a second starts", MANUAL, {"sw", "S"}, "10", {"m", "m"}, 0, FEW},
+    {"manual: a second enters", MANUAL, {"sw", "e"}, "0", {"m"}, 0, FEW},
+    {"manual: for long", MANUAL, {"sw", "l"}, "0", {"m"}, 0, FEW},
+    {"manual: two wait", MANUAL, {"sw", "sw"}, "01", {"m", "m"}, 0, FEW},
+    {"manual: two wait for one", MANUAL, {"o", "sw"}, "1", {"m", "m"}, 0, FEW},
+};
+
+static void test_interleavings(void **state)
+{
+    (void)getcontext(&fresh);
+    for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
+        explore(&scenarios[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_interleavings)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
