@@ -20,7 +20,8 @@
 # after variables for it, if any.
 #
 # The library and the tests are built once. A mutant is its one file compiled
-# and linked ahead of the library, so several are tried side by side.
+# and linked ahead of the library, so several are tried side by side. A test that
+# includes the file is compiled anew instead.
 set -eu
 patience=120 # seconds of a test without a bug
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -135,10 +136,16 @@ mutant() {
         echo "$name: make it anew: $(tail -1 "$own/output")"
         return 1
     fi
-    if ! (cd "$build" && eval "$(compile "$file")" \
-        "-iquote '$root/$(dirname "$file")' -w" \
-        "-o '$own/mutant.o' -c '$own/$file'" >"$own/output" 2>&1 &&
-        eval "$(link "$program" | sed "s# -o [^ ]*# '$own/mutant.o' -o '$own/$program'#
+    source=$file at=$own/$file except=NONE
+    test=$(ls "$root/tests/"*"/$program.c" 2>/dev/null) || test=/dev/null
+    if grep -q "^#include \"${file#lib/}\"" "$test"; then
+        source=${test#"$root/tests/"} at=$test except=$program.c.o
+    fi
+    if ! (cd "$build" && eval "$(compile "$source")" \
+        "-iquote '$own' -iquote '$own/lib' -iquote '$root/$(dirname "$file")'" \
+        "-w -o '$own/mutant.o' -c '$at'" >"$own/output" 2>&1 &&
+        eval "$(link "$program" | sed "s# [^ ]*/$except##
+            s# -o [^ ]*# '$own/mutant.o' -o '$own/$program'#
             s# [^ ]*libbaton\.so[^ ]*# '$build/libbaton.a' $libraries#")" \
             >"$own/output" 2>&1); then
         echo "$name: does not compile:"
