@@ -238,11 +238,11 @@ typedef struct tile {
             if (dense != NULL) {                                               \
                 LOAD(before, dense + index * sizeof(type));                    \
                 before = present ? tile->sum.name[i] : before;                 \
-                value = add_##name(before, value);                             \
-            } else if (present) {                                              \
-                value = add_##name(tile->sum.name[i], value);                  \
+                tile->sum.name[i] = add_##name(before, value);                 \
+            } else {                                                           \
+                tile->sum.name[i] =                                            \
+                    present ? add_##name(tile->sum.name[i], value) : value;    \
             }                                                                  \
-            tile->sum.name[i] = value;                                         \
             tile->present[i / 64] |= bit;                                      \
             at += INDEX_BYTES + sizeof(type);                                  \
             list->count--;                                                     \
