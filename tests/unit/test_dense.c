@@ -583,7 +583,7 @@ static void test_builders_share_a_schedule(void **state)
         support_cluster_t *ranks = support_cluster_of(support_sizes[i / 2]);
         size_t count = i % 2 == 0 ? COUNT : 1;
         int64_t size = ranks->size;
-        int64_t data[SUPPORT_LARGEST][COUNT];
+        int64_t data[SUPPORT_LARGEST][COUNT] = {{0}};
         baton_schedule_t **all = support_schedules_create(ranks, "chain");
         for (int rank = 0; rank < ranks->size; rank++) {
             build_chain(all[rank], data[rank], count);

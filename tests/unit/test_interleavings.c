@@ -394,7 +394,7 @@ static void point(const char *function, const char *what)
         reschedule(true);
     }
     expect(++points < POINTS, "a run does not end");
-    if (prints) {
+    if (prints && w.current >= 0 && w.current < FIBERS) {
         print_message("    %-12s %-26s %s\n", names[w.current], function, what);
     }
 }

@@ -132,7 +132,7 @@ static void run_types(int size, baton_allreduce_fn inner)
             options.op = support_op((support_op_t)op);
             open_world(&world, size, &options);
             for (int i = 0; i < size + 8; i++) {
-                bool active[LARGEST];
+                bool active[LARGEST] = {false};
                 choose_active(active, size, i, &random);
                 check_set(&world, (support_op_t)op, &random, active);
             }
@@ -204,7 +204,7 @@ static void run_long(int size, baton_allreduce_fn inner)
     world_t world;
     open_world(&world, size, &options);
     for (int i = 0; i < 6; i++) {
-        bool active[LARGEST];
+        bool active[LARGEST] = {false};
         choose_active(active, size, LARGEST + 2, &random);
         run_epoch(&world, active, data, world.bytes);
         for (int e = 0; e < COUNT; e += 997) {
@@ -250,7 +250,8 @@ static void test_the_order_of_operands_is_kept(void **state)
     const bool all[SIZE] = {true, true, true, true, true};
     assert_non_null(data);
     for (int i = 0; i < SIZE * COUNT; i++) {
-        data[i] = (float)(1 + i / COUNT);
+        int rank = i / COUNT;
+        data[i] = (float)(1 + rank);
     }
     for (int commutes = 0; commutes < 2; commutes++) {
         baton_partial_options_t options = options_of(NULL, COUNT, BATON_F32);

@@ -89,7 +89,7 @@ typedef enum order { IN_TURN, SHUFFLED, TOGETHER, RANDOM, ORDERS } order_t;
    40 us. Each contributes a random number, starts, and waits for the epoch. */
 static void step(order_t order)
 {
-    int place[MOST_RANKS];
+    int place[MOST_RANKS] = {0};
     double now_us = baton_sim_now_us(world.sim);
     world.epoch++;
     for (int r = 0; r < world.size; r++) {
