@@ -724,14 +724,15 @@ static void try_row(support_row_t row,
 static void test_sparse_trials(void **state)
 {
     try_row(SUPPORT_SPARSE, run_together);
-    assert_true(count.half_failed > TRIALS / 100);
+    assert_true(count.half_failed >= TRIALS / 1000);
     assert_true(count.flushed > TRIALS / 10 && count.killed > TRIALS / 20);
 }
 
 static void test_tensors_trials(void **state)
 {
     try_row(SUPPORT_TENSORS, run_together);
-    assert_true(count.half_failed > TRIALS / 100 && count.killed > TRIALS / 20);
+    assert_true(count.half_failed >= TRIALS / 1000 &&
+                count.killed > TRIALS / 20);
 }
 
 static void test_partial_trials(void **state)
@@ -745,7 +746,7 @@ static void test_partial_trials(void **state)
 static void test_partial_sparse_trials(void **state)
 {
     try_row(SUPPORT_PARTIAL_SPARSE, run_apart);
-    assert_true(count.late > TRIALS && count.half_failed > TRIALS / 100);
+    assert_true(count.late > TRIALS && count.half_failed >= TRIALS / 1000);
 }
 
 /* ---- one rank late ----------------------------------------------------- */
