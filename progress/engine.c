@@ -706,10 +706,9 @@ static void *thread_main(void *arg)
     /* The default lets the kernel end a sleep 50 us late. */
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
-        if (wakeup != BATON__WAKEUP_TIMER) {
-            /* If another thread drives now it looks for what has come. */
-            atomic_store_explicit(&engine->woken, true, memory_order_seq_cst);
-        }
+        /* If another thread drives now it looks for what has come, or what the
+           timer was set for. */
+        atomic_store_explicit(&engine->woken, true, memory_order_seq_cst);
         if (try_drive(engine)) {
             drive_in_thread(engine, wakeup == BATON__WAKEUP_MESSAGE);
         }
