@@ -317,6 +317,22 @@ static void test_start_leaves_what_is_ready(support_cluster_t *ranks)
     }
 }
 
+static void test_destroy_leaves_others_their_turns(support_cluster_t *ranks)
+{
+    baton_schedule_t *s = support_schedule(ranks->groups[0], "nops");
+    baton_schedule_t *other = support_schedule(ranks->groups[0], "other");
+    for (int i = 0; i < 200; i++) {
+        (void)baton_add_nop(s);
+    }
+    (void)baton_add_nop(other);
+    support_ok(baton_schedule_commit(s));
+    support_ok(baton_schedule_commit(other));
+    support_ok(baton_schedule_start(s));
+    support_ok(baton_schedule_destroy(other));
+    support_ok(baton_schedule_wait(s, 10000));
+    support_ok(baton_schedule_destroy(s));
+}
+
 #if defined(__SSE__)
 #include <xmmintrin.h>
 
@@ -380,6 +396,7 @@ int main(void)
         SUPPORT_MANUALLY(test_group_wrong_ranks_are_refused, 2),
         cmocka_unit_test(test_engine_with_an_armed_schedule_rests),
         SUPPORT_MANUALLY(test_start_leaves_what_is_ready, 2),
+        SUPPORT_MANUALLY(test_destroy_leaves_others_their_turns, 1),
         cmocka_unit_test(test_copies_are_left_to_the_thread),
 #if defined(__SSE__)
         SUPPORT_MANUALLY(test_driving_threads_float_mode_changes_no_result, 1),
