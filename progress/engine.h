@@ -25,14 +25,14 @@
    1. The thread that holds the driver lock polls, and nobody needs to wake it.
    2. A driver that leaves arms all transports, unless nobody could be woken.
       Then what comes makes a descriptor readable, and whoever sleeps at the
-      descriptors drives next. If
-      nothing runs and no armed receive waits, it arms for notices alone: what
-      belongs to epochs that have not begun can wait for their start.
+      descriptors drives next. If nothing runs and no armed receive waits, it
+      arms for notices alone: what belongs to epochs that have not begun can
+      wait for their start.
    3. If something has come already, it steps a little itself. It kicks who
       sleeps for what is left then, and for what no descriptor tells of. MPI's
       data between hosts needs a look now and then: it sets the thread's timer.
-   4. A thread that waits leads. It drives, yields for as long as a sleep would
-      cost, and then sleeps at the descriptors itself; the progress thread is
+   4. A thread that waits leads. It drives, yields for as long as idle.h says,
+      and then sleeps at the descriptors itself; the progress thread is
       not woken meanwhile. Others that wait are parked until their epochs have
       ended, or the leader is gone.
    5. The progress thread drives when it is woken and nobody else does. It
