@@ -92,8 +92,14 @@ static baton_status_t scale(void *device, baton_stream_t stream,
 {
     baton__gpu_t *gpu = device;
     baton_status_t status = enter_with(gpu, dtype, source);
-    return status != BATON_OK
-               ? status
+    if (status != BATON_OK) {
+        return status;
+    }
+    return source == NULL
+               ? baton__gpu_put(gpu, stream, "cudaMemsetAsync",
+                                cudaMemsetAsync(target, 0,
+                                                count * baton_dtype_size(dtype),
+                                                stream))
                : baton__gpu_put(gpu, stream, "a kernel that scales",
                                 baton__cuda_scale(stream, dtype, target, source,
                                                   count, factor));
@@ -111,17 +117,6 @@ static baton_status_t square_sum(void *device, baton_stream_t stream,
                                 baton__cuda_square_sum(stream, dtype, values,
                                                        count, sum_out,
                                                        scratch));
-}
-
-static baton_status_t clear(void *device, baton_stream_t stream, void *target,
-                            size_t bytes)
-{
-    baton__gpu_t *gpu = device;
-    baton_status_t status = baton__gpu_enter(gpu);
-    return status != BATON_OK
-               ? status
-               : baton__gpu_put(gpu, stream, "cudaMemsetAsync",
-                                cudaMemsetAsync(target, 0, bytes, stream));
 }
 
 /* ---- the port ---------------------------------------------------------- */
@@ -155,7 +150,6 @@ baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu)
         .entries = move_entries,
         .scale = scale,
         .square_sum = square_sum,
-        .clear = clear,
     };
     for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
         port.streams[k] = gpu->streams[k];

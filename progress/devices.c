@@ -38,15 +38,15 @@ static baton_status_t check_optional(const baton_device_port_t *port)
     int handles = (port->get_handle != NULL) + (port->open_handle != NULL);
     int selection = (port->select_bytes != NULL) + (port->select != NULL) +
                     (port->entries != NULL) + (port->scale != NULL) +
-                    (port->square_sum != NULL) + (port->clear != NULL);
+                    (port->square_sum != NULL);
     baton_status_t status =
         check_group(port, "get_handle and open_handle", handles, 2);
     return status != BATON_OK
                ? status
                : check_group(port,
-                             "select_bytes, select, entries, scale, square_sum "
-                             "and clear",
-                             selection, 6);
+                             "select_bytes, select, entries, scale and "
+                             "square_sum",
+                             selection, 5);
 }
 
 static baton_status_t read_port(const baton_device_port_t *given,

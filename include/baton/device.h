@@ -293,17 +293,15 @@ typedef struct baton_device_port {
                               const baton_device_transfer_t *transfer);
 
     /* scale: target[i] = factor * source[i], rounded as baton_elements_scale
-       does; target may be source. square_sum: that of baton_elements_measure,
-       with the same bits unless it is a NaN; scratch as above, k being 1.
-       clear: makes the bytes 0. */
+       does; target may be source; zeros where source is NULL. square_sum: that
+       of baton_elements_measure, with the same bits unless it is a NaN; scratch
+       as above, k being 1. */
     baton_status_t (*scale)(void *device, baton_stream_t stream,
                             baton_dtype_t dtype, void *target,
                             const void *source, size_t count, double factor);
     baton_status_t (*square_sum)(void *device, baton_stream_t stream,
                                  baton_dtype_t dtype, const void *values,
                                  size_t count, double *sum_out, void *scratch);
-    baton_status_t (*clear)(void *device, baton_stream_t stream, void *target,
-                            size_t bytes);
 } baton_device_port_t;
 
 #define BATON_DEVICE_PORT BATON_INITIALIZER(baton_device_port_t)

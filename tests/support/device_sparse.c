@@ -12,7 +12,7 @@
 device_sparse_t *device_sparse_open(int size, int variant, uint64_t seed)
 {
     const emulated_options_t options = {
-        .seed = seed, .delay_us = 20, .workers = 1, .bytes = 1 << 22};
+        .seed = seed, .delay_us = 20, .workers = 1};
     device_sparse_t *self =
         calloc(1, sizeof *self + (size_t)size * sizeof *self->rank);
     assert_non_null(self);

@@ -5,8 +5,9 @@
    when the stream has done as much. What follows it copies both, and later
    records don't matter.
 
-   Locks: each device has one; the list of devices has one, which is taken
-   first. Work is done without a lock, its stream marked busy. */
+   Addresses of device memory are given out once, so what was released is never
+   taken for something else. One lock is for all devices. Work is done without
+   it, its stream marked busy. */
 #include "support/emulated.h"
 
 #include "support/random.h"
@@ -23,8 +24,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ALIGN = 256, STREAMS_MOST = 256 };
-enum { LOOK_US = 100 }; /* at words that streams wait for */
+enum { ALIGN = 256, PAGE = 4096, STREAMS_MOST = 256 };
+enum { LOOK_US = 100 };                     /* at words that streams wait for */
+static const size_t ROOM = (size_t)1 << 32; /* of a device, in bytes */
 
 typedef enum kind {
     COPY,
@@ -33,7 +35,6 @@ typedef enum kind {
     ENTRIES,
     SCALE,
     SQUARE,
-    CLEAR,
     CALL,
     DELAY,
     FOLLOW,
@@ -48,25 +49,27 @@ typedef struct event {
     uint64_t position;
 } event_t;
 
-/* A piece of work; addresses are those that can be followed. */
+/* Memory that work touches. */
+typedef struct range {
+    char *at; /* once it is queued: an address that can be followed */
+    size_t bytes;
+} range_t;
+
+enum { TARGET, LEFT, RIGHT, FOURTH, RANGES };
+
 typedef struct work {
     struct work *next;
     kind_t kind;
     bool delayed;
     int64_t not_before; /* once delayed */
     int delay_us;       /* of DELAY */
-    char *target;
-    const char *left, *right;
-    size_t bytes; /* of each operand */
+    range_t ranges[RANGES];
     size_t count;
     const baton_op_t *op;
     baton_dtype_t dtype;
-    /* Of selections and lists; see do_list. */
-    baton_device_selection_t selection;
-    baton_device_direction_t direction;
-    const uint64_t *list_count;
-    char *dense;
     double factor;
+    baton_device_selection_t selection;
+    baton_device_transfer_t transfer;
     void (*fn)(void *arg);
     void *arg;
     event_t event;
@@ -75,7 +78,6 @@ typedef struct work {
 } work_t;
 
 struct stream {
-    emulated_t *device;
     int index;
     work_t *head, *tail;
     bool busy;
@@ -85,12 +87,11 @@ struct stream {
 };
 
 typedef struct allocation {
-    struct allocation *next; /* by address */
-    char *address;           /* as it was given out */
+    struct allocation *next;
+    char *address; /* as it was given out */
     size_t bytes;
     baton_memory_t kind; /* pinned host memory, or the device's */
-    uint64_t serial;
-    bool opened; /* by another device */
+    bool opened;         /* by another device */
 } allocation_t;
 
 struct emulated {
@@ -101,30 +102,20 @@ struct emulated {
     baton_device_port_t port;
     char *base;   /* of the addresses given out */
     char *shadow; /* where the data are */
+    size_t used;  /* of both */
     int event_fd;
-
-    pthread_mutex_t mutex;
     pthread_cond_t changed; /* work came, work was done, a flag was raised */
     bool closing;
     pthread_t *threads;
     support_random_t random;
     stream_t *streams[STREAMS_MOST]; /* the own ones, NULL's, the user's */
     int stream_count;
-    work_t *unused;
     allocation_t *allocations;
-    uint64_t serial;
     int fail_work, fail_submit, fail_allocate;
     emulated_counters_t counters;
 };
 
-typedef struct handle {
-    int device;
-    uint64_t serial;
-    uint64_t offset;
-} handle_t;
-_Static_assert(sizeof(handle_t) <= BATON_DEVICE_HANDLE_BYTES, "");
-
-static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static emulated_t *devices;
 static int next_number;
 
@@ -155,14 +146,24 @@ static bool is_due(int *countdown)
     return *countdown > 0 && --*countdown == 0;
 }
 
-/* ---- memory ---------------------------------------------------------------
- */
+/* Ends a call that has an error, or none. */
+static baton_status_t leave(baton_status_t status)
+{
+    pthread_mutex_unlock(&lock);
+    return status;
+}
 
-static bool is_in_range(const emulated_t *device, const void *memory)
+/* ---- memory ------------------------------------------------------------ */
+
+/* The device in whose range of addresses this is, or NULL. */
+static emulated_t *device_of(const void *memory)
 {
     const char *address = memory;
-    return address >= device->base &&
-           address < device->base + device->options.bytes;
+    emulated_t *at = devices;
+    while (at != NULL && (address < at->base || address >= at->base + ROOM)) {
+        at = at->next;
+    }
+    return at;
 }
 
 static char *followed(const emulated_t *device, const void *memory)
@@ -184,38 +185,37 @@ static allocation_t *find(const emulated_t *device, const void *memory,
     return NULL;
 }
 
-/* The device in whose range of addresses this is. Under list_mutex. */
-static emulated_t *device_of(const void *memory)
+/* With a gap behind it. */
+static size_t rounded(size_t bytes, size_t align)
 {
-    emulated_t *at = devices;
-    while (at != NULL && !is_in_range(at, memory)) {
-        at = at->next;
-    }
-    return at;
+    return (bytes + align) / align * align;
 }
 
-static size_t rounded(size_t bytes)
+/* What is new in memory is never what a test expects. */
+static char *make_memory(emulated_t *device, baton_memory_t kind, size_t bytes)
 {
-    return (bytes + ALIGN) / ALIGN * ALIGN; /* a gap behind each */
-}
-
-/* The first gap that is large enough; at NULL there is none. Device memory is
-   in the list in the order of addresses, behind pinned memory. */
-static char *find_gap(emulated_t *device, size_t bytes, allocation_t ***link)
-{
-    char *from = device->base;
-    *link = &device->allocations;
-    for (allocation_t *at = **link; at != NULL; at = **link) {
-        if (at->kind == BATON_MEMORY_DEVICE) {
-            if ((size_t)(at->address - from) >= rounded(bytes)) {
-                return from;
-            }
-            from = at->address + rounded(at->bytes);
-        }
-        *link = &at->next;
+    allocation_t *made = malloc(sizeof *made);
+    char *address = NULL, *data = NULL;
+    if (made == NULL || bytes > ROOM) {
+        free(made);
+        return NULL;
     }
-    size_t used = (size_t)(from - device->base);
-    return rounded(bytes) <= device->options.bytes - used ? from : NULL;
+    if (kind == BATON_MEMORY_HOST) {
+        address = data = aligned_alloc(ALIGN, rounded(bytes, ALIGN));
+    } else if (rounded(bytes, PAGE) <= ROOM - device->used) {
+        address = device->base + device->used;
+        data = followed(device, address);
+        device->used += rounded(bytes, PAGE);
+    }
+    if (address == NULL) {
+        free(made);
+        return NULL;
+    }
+    memset(data, 0xcb, bytes);
+    *made = (allocation_t){device->allocations, address, bytes, kind, false};
+    device->allocations = made;
+    device->counters.allocated++;
+    return address;
 }
 
 static baton_status_t no_memory(const emulated_t *device, size_t bytes)
@@ -225,57 +225,22 @@ static baton_status_t no_memory(const emulated_t *device, size_t bytes)
                            bytes);
 }
 
-/* What is new in memory is never what a test expects. */
-static allocation_t *allocate(emulated_t *device, baton_memory_t kind,
-                              size_t bytes)
-{
-    allocation_t *made = malloc(sizeof *made);
-    allocation_t **link = &device->allocations;
-    char *address = kind == BATON_MEMORY_DEVICE
-                        ? find_gap(device, bytes, &link)
-                        : aligned_alloc(ALIGN, rounded(bytes));
-    if (made == NULL || address == NULL) {
-        free(made);
-        return NULL;
-    }
-    memset(kind == BATON_MEMORY_DEVICE ? followed(device, address) : address,
-           0xcb, bytes);
-    *made =
-        (allocation_t){*link, address, bytes, kind, ++device->serial, false};
-    *link = made;
-    device->counters.allocated++;
-    return made;
-}
-
 static baton_status_t port_allocate(void *arg, baton_memory_t kind,
                                     size_t bytes, void **out)
 {
     emulated_t *device = arg;
-    pthread_mutex_lock(&device->mutex);
-    allocation_t *made = is_due(&device->fail_allocate) || bytes == 0 ||
-                                 bytes > PTRDIFF_MAX - ALIGN
-                             ? NULL
-                             : allocate(device, kind, bytes);
-    if (made != NULL) {
-        *out = made->address;
-    }
-    pthread_mutex_unlock(&device->mutex);
-    return made != NULL ? BATON_OK : no_memory(device, bytes);
+    pthread_mutex_lock(&lock);
+    char *made = is_due(&device->fail_allocate) || bytes == 0
+                     ? NULL
+                     : make_memory(device, kind, bytes);
+    *out = made != NULL ? made : *out;
+    return leave(made != NULL ? BATON_OK : no_memory(device, bytes));
 }
 
-static bool overlaps(const char *a, size_t a_bytes, const char *b,
-                     size_t b_bytes)
+static bool overlaps(const char *at, size_t bytes, const char *memory,
+                     size_t memory_bytes)
 {
-    return a != NULL && a < b + b_bytes && b < a + a_bytes;
-}
-
-static bool touches(const work_t *work, const char *memory, size_t bytes)
-{
-    return overlaps((const char *)work->word, sizeof *work->word, memory,
-                    bytes) ||
-           overlaps(work->target, work->bytes, memory, bytes) ||
-           overlaps(work->left, work->bytes, memory, bytes) ||
-           overlaps(work->right, work->bytes, memory, bytes);
+    return at != NULL && at < memory + memory_bytes && memory < at + bytes;
 }
 
 static bool is_raised(const work_t *work)
@@ -283,35 +248,48 @@ static bool is_raised(const work_t *work)
     return work->word == NULL || atomic_load(work->word) >= work->value;
 }
 
-/* Aborts when work that is queued, or being done, will touch the memory. A word
-   that is as large as it is waited for is not needed any more. */
-static void require_unused(emulated_t *device, const char *memory, size_t bytes)
+/* A word that is as large as it is waited for is not needed any more. */
+static bool touches(work_t *work, const char *memory, size_t bytes)
 {
-    for (int i = 0; i < device->stream_count; i++) {
-        for (work_t *work = device->streams[i]->head; work; work = work->next) {
-            if (work->word != NULL &&
-                overlaps((const char *)work->word, sizeof *work->word, memory,
-                         bytes) &&
-                work->kind == AWAIT && is_raised(work)) {
-                work->word = NULL;
-            }
-            if (touches(work, memory, bytes)) {
-                give_up("%s has work in stream %d for memory that is released",
-                        device->name, i);
+    bool touched =
+        overlaps((const char *)work->word, sizeof *work->word, memory, bytes);
+    if (touched && work->kind == AWAIT && is_raised(work)) {
+        work->word = NULL;
+        touched = false;
+    }
+    for (int i = 0; i < RANGES; i++) {
+        touched = touched || overlaps(work->ranges[i].at, work->ranges[i].bytes,
+                                      memory, bytes);
+    }
+    return touched;
+}
+
+/* Aborts when work that is queued, or being done, will touch the memory. */
+static void require_unused(const char *memory, size_t bytes)
+{
+    for (emulated_t *at = devices; at != NULL; at = at->next) {
+        for (int i = 0; i < at->stream_count; i++) {
+            for (work_t *work = at->streams[i]->head; work != NULL;
+                 work = work->next) {
+                if (touches(work, memory, bytes)) {
+                    give_up("%s has work in stream %d for memory that is "
+                            "released",
+                            at->name, i);
+                }
             }
         }
     }
 }
 
-static void require_unused_anywhere(const char *memory, size_t bytes)
+static void free_allocation(emulated_t *device, allocation_t *gone)
 {
-    pthread_mutex_lock(&list_mutex);
-    for (emulated_t *at = devices; at != NULL; at = at->next) {
-        pthread_mutex_lock(&at->mutex);
-        require_unused(at, memory, bytes);
-        pthread_mutex_unlock(&at->mutex);
+    if (gone->kind == BATON_MEMORY_HOST) {
+        free(gone->address);
+    } else {
+        (void)madvise(followed(device, gone->address),
+                      rounded(gone->bytes, PAGE), MADV_DONTNEED);
     }
-    pthread_mutex_unlock(&list_mutex);
+    free(gone);
 }
 
 static void port_release(void *arg, baton_memory_t kind, void *memory)
@@ -320,7 +298,7 @@ static void port_release(void *arg, baton_memory_t kind, void *memory)
     if (memory == NULL) {
         return;
     }
-    pthread_mutex_lock(&device->mutex);
+    pthread_mutex_lock(&lock);
     allocation_t **link = &device->allocations;
     while (*link != NULL && (*link)->address != memory) {
         link = &(*link)->next;
@@ -330,94 +308,39 @@ static void port_release(void *arg, baton_memory_t kind, void *memory)
         give_up("%s releases %p, which it did not allocate as that kind",
                 device->name, memory);
     }
-    char *data =
-        kind == BATON_MEMORY_DEVICE ? followed(device, memory) : memory;
-    pthread_mutex_unlock(&device->mutex);
-    require_unused_anywhere(data, gone->bytes);
-    pthread_mutex_lock(&device->mutex);
-    memset(data, 0xdd, gone->bytes);
-    for (link = &device->allocations; *link != gone;) {
-        link = &(*link)->next;
-    }
+    require_unused(kind == BATON_MEMORY_DEVICE ? followed(device, memory)
+                                               : memory,
+                   gone->bytes);
     *link = gone->next;
     device->counters.allocated--;
-    pthread_mutex_unlock(&device->mutex);
-    if (kind == BATON_MEMORY_HOST) {
-        free(memory);
-    }
-    free(gone);
-}
-
-/* Under list_mutex; what the memory is, in words. */
-static baton_status_t check_is_device(emulated_t *device, emulated_t *owner,
-                                      const void *memory, size_t bytes)
-{
-    if (owner == NULL) {
-        return baton_error_set(BATON_ERR_INVALID, "%s: %p is host memory",
-                               device->name, memory);
-    }
-    if (owner != device) {
-        return baton_error_set(BATON_ERR_INVALID,
-                               "%s: %p is memory of device %d", device->name,
-                               memory, owner->number);
-    }
-    pthread_mutex_lock(&device->mutex);
-    bool all = find(device, memory, bytes) != NULL;
-    bool some = find(device, memory, 1) != NULL;
-    pthread_mutex_unlock(&device->mutex);
-    return all ? BATON_OK
-               : baton_error_set(BATON_ERR_INVALID,
-                                 some ? "%s: %p is memory of the device, but "
-                                        "less than %zu bytes"
-                                      : "%s: %p is not allocated (%zu bytes)",
-                                 device->name, memory, bytes);
+    free_allocation(device, gone);
+    pthread_mutex_unlock(&lock);
 }
 
 static baton_status_t port_check(void *arg, const void *memory, size_t bytes,
                                  baton_memory_t kind)
 {
     emulated_t *device = arg;
-    if (bytes == 0) {
-        return BATON_OK;
+    pthread_mutex_lock(&lock);
+    const emulated_t *owner = device_of(memory);
+    bool there = owner == device && find(device, memory, bytes) != NULL;
+    if (bytes == 0 || (kind == BATON_MEMORY_HOST ? owner == NULL : there)) {
+        return leave(BATON_OK);
     }
-    pthread_mutex_lock(&list_mutex);
-    emulated_t *owner = device_of(memory);
-    baton_status_t status = BATON_OK;
-    if (kind == BATON_MEMORY_DEVICE) {
-        status = check_is_device(device, owner, memory, bytes);
-    } else if (owner != NULL) {
-        status =
-            baton_error_set(BATON_ERR_INVALID, "%s: %p is memory of device %d",
-                            device->name, memory, owner->number);
+    if (owner == NULL || (owner == device && kind == BATON_MEMORY_DEVICE)) {
+        return leave(baton_error_set(BATON_ERR_INVALID,
+                                     owner == NULL
+                                         ? "%s: %p is host memory"
+                                         : "%s: %p is not allocated for %zu "
+                                           "bytes",
+                                     device->name, memory, bytes));
     }
-    pthread_mutex_unlock(&list_mutex);
-    return status;
+    return leave(baton_error_set(BATON_ERR_INVALID,
+                                 "%s: %p is memory of device %d", device->name,
+                                 memory, owner->number));
 }
 
-/* Where the data of a range are, and in which memory; NULL if the device can't
-   reach them. Under list_mutex. */
-static char *resolve(emulated_t *device, const void *memory, size_t bytes,
-                     bool *on_device, bool *foreign, bool *pinned)
-{
-    emulated_t *owner = device_of(memory);
-    *on_device = owner != NULL;
-    *foreign = owner != NULL && owner != device;
-    if (owner == NULL) {
-        pthread_mutex_lock(&device->mutex);
-        *pinned = find(device, memory, bytes) != NULL;
-        pthread_mutex_unlock(&device->mutex);
-        return (char *)memory;
-    }
-    *pinned = true;
-    pthread_mutex_lock(&owner->mutex);
-    const allocation_t *found = find(owner, memory, bytes);
-    bool there = found != NULL && (!*foreign || found->opened);
-    pthread_mutex_unlock(&owner->mutex);
-    return there ? followed(owner, memory) : NULL;
-}
-
-/* ---- streams --------------------------------------------------------------
- */
+/* ---- streams ----------------------------------------------------------- */
 
 static stream_t *make_stream(emulated_t *device)
 {
@@ -425,14 +348,13 @@ static stream_t *make_stream(emulated_t *device)
     if (stream == NULL || device->stream_count == STREAMS_MOST) {
         give_up("%s has no room for a stream", device->name);
     }
-    stream->device = device;
     stream->index = device->stream_count;
     device->streams[device->stream_count++] = stream;
     return stream;
 }
 
 /* NULL's stream comes behind the device's own. */
-static stream_t *stream_of(emulated_t *device, baton_stream_t handle)
+static stream_t *stream_of(const emulated_t *device, baton_stream_t handle)
 {
     if (handle == NULL) {
         return device->streams[BATON_DEVICE_STREAMS];
@@ -445,119 +367,108 @@ static stream_t *stream_of(emulated_t *device, baton_stream_t handle)
     return NULL;
 }
 
-static work_t *take_work(emulated_t *device)
+/* BATON_OK: something may be put into the stream now. */
+static baton_status_t check_submit(emulated_t *device, const stream_t *stream)
 {
-    work_t *work = device->unused;
-    if (work != NULL) {
-        device->unused = work->next;
-        return work;
+    if (stream != NULL && !is_due(&device->fail_submit)) {
+        return BATON_OK;
     }
-    work = malloc(sizeof *work);
-    if (work == NULL) {
-        give_up("%s has no memory for work", device->name);
-    }
-    return work;
+    return baton_error_set(BATON_ERR_SYSTEM, "%s: %s", device->name,
+                           stream == NULL ? "this is no stream of the device"
+                                          : "a test made this call fail");
 }
 
-static bool is_due_to_fail(emulated_t *device, baton_status_t *status)
+/* Has the range an address that can be followed; false where that is memory
+   that the device can't reach. Of copies the source may be of another device,
+   and either end of the host. */
+static bool reach(emulated_t *device, const work_t *work, range_t *range)
 {
-    bool due = is_due(&device->fail_submit);
-    if (due) {
-        *status = baton_error_set(
-            BATON_ERR_SYSTEM, "%s: a test made this call fail", device->name);
+    emulated_t *owner = device_of(range->at);
+    bool foreign = owner != device;
+    if (range->bytes == 0) {
+        range->at = NULL;
+        return true;
     }
-    return due;
+    if (owner == NULL) {
+        device->counters.unpinned +=
+            find(device, range->at, range->bytes) == NULL;
+        return work->kind == COPY;
+    }
+    const allocation_t *found = find(owner, range->at, range->bytes);
+    if (found == NULL || (foreign && (work->kind != COPY || !found->opened ||
+                                      range != &work->ranges[LEFT]))) {
+        return false;
+    }
+    device->counters.foreign += foreign;
+    range->at = followed(owner, range->at);
+    return true;
 }
 
-static baton_status_t not_a_stream(const emulated_t *device,
-                                   baton_stream_t handle)
+static void count_work(emulated_t *device, const work_t *work,
+                       const work_t *given)
 {
-    return baton_error_set(BATON_ERR_SYSTEM,
-                           "%s: %p is no stream of this device", device->name,
-                           handle);
+    emulated_counters_t *counters = &device->counters;
+    counters->submissions++;
+    counters->reduces += work->kind == REDUCE;
+    counters->on_entries += work->kind >= SELECT && work->kind <= SQUARE;
+    counters->raises += work->kind == RAISE;
+    counters->follows += work->kind == FOLLOW;
+    if (work->kind == COPY) {
+        bool from = device_of(given->ranges[LEFT].at) != NULL;
+        bool to = device_of(given->ranges[TARGET].at) != NULL;
+        int direction =
+            from ? to ? EMULATED_DEVICE_TO_DEVICE : EMULATED_DEVICE_TO_HOST
+            : to ? EMULATED_HOST_TO_DEVICE
+                 : EMULATED_HOST_TO_HOST;
+        counters->copies[direction]++;
+        counters->copied_bytes[direction] += work->ranges[LEFT].bytes;
+    }
 }
 
-/* Puts a piece of work into a stream. Under the device's mutex. */
-static baton_status_t submit(emulated_t *device, baton_stream_t handle,
-                             const work_t *what)
+/* Puts a piece of work into a stream. */
+static baton_status_t put(emulated_t *device, baton_stream_t handle,
+                          const work_t *given)
 {
+    pthread_mutex_lock(&lock);
     stream_t *stream = stream_of(device, handle);
-    if (stream == NULL) {
-        return not_a_stream(device, handle);
+    baton_status_t status = check_submit(device, stream);
+    work_t *work = malloc(sizeof *work);
+    if (status != BATON_OK || work == NULL) {
+        free(work);
+        return leave(work == NULL ? no_memory(device, sizeof *work) : status);
     }
-    baton_status_t status = BATON_OK;
-    if (is_due_to_fail(device, &status)) {
-        return status;
+    *work = *given;
+    for (int i = 0; i < RANGES; i++) {
+        if (!reach(device, work, &work->ranges[i])) {
+            free(work);
+            return leave(baton_error_set(
+                BATON_ERR_SYSTEM,
+                "%s: can't reach %zu bytes at %p: they are not allocated on "
+                "the device, or of one that was not opened",
+                device->name, given->ranges[i].bytes,
+                (void *)given->ranges[i].at));
+        }
     }
-    work_t *work = take_work(device);
-    *work = *what;
-    work->next = NULL;
     *(stream->head == NULL ? &stream->head : &stream->tail->next) = work;
     stream->tail = work;
     stream->submitted++;
-    device->counters.submissions++;
+    count_work(device, work, given);
     pthread_cond_broadcast(&device->changed);
-    return BATON_OK;
+    return leave(BATON_OK);
 }
 
-static baton_status_t submit_alone(emulated_t *device, baton_stream_t stream,
-                                   const work_t *what)
+static range_t range_of(const void *memory, size_t bytes)
 {
-    pthread_mutex_lock(&device->mutex);
-    baton_status_t status = submit(device, stream, what);
-    pthread_mutex_unlock(&device->mutex);
-    return status;
-}
-
-static baton_status_t unreachable(const emulated_t *device, const void *memory,
-                                  size_t bytes)
-{
-    return baton_error_set(BATON_ERR_SYSTEM,
-                           "%s: can't reach %zu bytes at %p: they are not "
-                           "allocated, or of a device that was not opened",
-                           device->name, bytes, memory);
-}
-
-static void count_copy(emulated_t *device, bool from_device, bool to_device,
-                       bool foreign, bool pinned, size_t bytes)
-{
-    int direction = from_device ? to_device ? EMULATED_DEVICE_TO_DEVICE
-                                            : EMULATED_DEVICE_TO_HOST
-                    : to_device ? EMULATED_HOST_TO_DEVICE
-                                : EMULATED_HOST_TO_HOST;
-    device->counters.copies[direction]++;
-    device->counters.copied_bytes[direction] += bytes;
-    device->counters.foreign += foreign;
-    device->counters.unpinned += !pinned;
+    return (range_t){(char *)(uintptr_t)memory, bytes};
 }
 
 static baton_status_t port_copy(void *arg, baton_stream_t stream, void *target,
                                 const void *source, size_t bytes)
 {
-    emulated_t *device = arg;
-    bool to_device = false, from_device = false, foreign_target = false;
-    bool foreign = false, pinned_target = true, pinned = true;
-    work_t work = {.kind = COPY, .bytes = bytes};
-    if (bytes > 0) {
-        pthread_mutex_lock(&list_mutex);
-        work.left =
-            resolve(device, source, bytes, &from_device, &foreign, &pinned);
-        work.target = resolve(device, target, bytes, &to_device,
-                              &foreign_target, &pinned_target);
-        pthread_mutex_unlock(&list_mutex);
-        if (work.left == NULL || work.target == NULL || foreign_target) {
-            return unreachable(device, work.left == NULL ? source : target,
-                               bytes);
-        }
-    }
-    pthread_mutex_lock(&device->mutex);
-    baton_status_t status = submit(device, stream, &work);
-    if (status == BATON_OK) {
-        count_copy(device, from_device, to_device, foreign,
-                   pinned && pinned_target, bytes);
-    }
-    pthread_mutex_unlock(&device->mutex);
-    return status;
+    const work_t work = {
+        .kind = COPY,
+        .ranges = {range_of(target, bytes), range_of(source, bytes)}};
+    return put(arg, stream, &work);
 }
 
 static bool port_reduces(void *arg, const baton_op_t *op, baton_dtype_t dtype)
@@ -569,57 +480,23 @@ static bool port_reduces(void *arg, const baton_op_t *op, baton_dtype_t dtype)
            (built_in || !device->options.builtin_only);
 }
 
-/* Whether the range is allocated here; *out is where its data are. Nothing is
-   anywhere. Under the device's mutex. */
-static bool reach(const emulated_t *device, const void *memory, size_t bytes,
-                  char **out)
-{
-    bool there = bytes == 0 || (is_in_range(device, memory) &&
-                                find(device, memory, bytes) != NULL);
-    *out = there && bytes > 0 ? followed(device, memory) : NULL;
-    return there;
-}
-
-/* Puts the work into the stream, if all that it touches was reached. */
-static baton_status_t submit_reached(emulated_t *device, baton_stream_t stream,
-                                     const work_t *work, bool reached)
-{
-    baton_status_t status =
-        reached ? submit(device, stream, work)
-                : baton_error_set(BATON_ERR_SYSTEM,
-                                  "%s: what work is to touch is not allocated "
-                                  "on the device",
-                                  device->name);
-    *(work->kind == REDUCE ? &device->counters.reduces
-                           : &device->counters.on_entries) +=
-        status == BATON_OK;
-    pthread_mutex_unlock(&device->mutex);
-    return status;
-}
-
 static baton_status_t port_reduce(void *arg, baton_stream_t stream,
                                   const baton_op_t *op, baton_dtype_t dtype,
                                   void *target, const void *left,
                                   const void *right, size_t count)
 {
-    emulated_t *device = arg;
-    work_t work = {.kind = REDUCE,
-                   .op = op,
-                   .dtype = dtype,
-                   .bytes = count * baton_op_element_bytes(op, dtype),
-                   .count = count};
-    char *first = NULL, *second = NULL;
-    pthread_mutex_lock(&device->mutex);
-    bool reached = reach(device, target, work.bytes, &work.target) &&
-                   reach(device, left, work.bytes, &first) &&
-                   reach(device, right, work.bytes, &second);
-    work.left = first;
-    work.right = second;
-    return submit_reached(device, stream, &work, reached);
+    size_t bytes = count * baton_op_element_bytes(op, dtype);
+    const work_t work = {.kind = REDUCE,
+                         .op = op,
+                         .dtype = dtype,
+                         .count = count,
+                         .ranges = {range_of(target, bytes),
+                                    range_of(left, bytes),
+                                    range_of(right, bytes)}};
+    return put(arg, stream, &work);
 }
 
-/* ---- selection and lists --------------------------------------------------
- */
+/* ---- selection and lists ----------------------------------------------- */
 
 static size_t port_select_bytes(void *arg, baton_dtype_t dtype, size_t count,
                                 size_t k)
@@ -638,53 +515,39 @@ static bool is_sampled(const baton_device_selection_t *selection)
 static baton_status_t port_select(void *arg, baton_stream_t stream,
                                   const baton_device_selection_t *given)
 {
-    emulated_t *device = arg;
-    work_t work = {.kind = SELECT, .bytes = 1, .selection = *given};
     const baton_selection_t *from = &given->from;
-    size_t bytes = from->count * baton_dtype_size(from->dtype);
     size_t most = is_sampled(given) ? 2 * given->k : given->k;
-    size_t scratch = baton_select_scratch_bytes(from->count, given->k);
-    char *values = NULL, *left = NULL, *right = NULL;
     most = most < from->count ? most : from->count;
-    pthread_mutex_lock(&device->mutex);
-    bool reached =
-        reach(device, from->values, bytes, &values) &&
-        reach(device, given->indices, most * sizeof *given->indices, &right) &&
-        reach(device, given->selected, sizeof *given->selected, &work.target) &&
-        reach(device, given->scratch, scratch, &left);
-    work.selection.from.values = values;
-    work.left = left;
-    work.right = right;
-    work.count = most;
-    return submit_reached(device, stream, &work, reached);
+    const work_t work = {
+        .kind = SELECT,
+        .selection = *given,
+        .count = most,
+        .ranges = {
+            range_of(given->selected, sizeof *given->selected),
+            range_of(from->values, from->count * baton_dtype_size(from->dtype)),
+            range_of(given->indices, most * sizeof *given->indices),
+            range_of(given->scratch,
+                     baton_select_scratch_bytes(from->count, given->k))}};
+    return put(arg, stream, &work);
 }
 
 static baton_status_t port_entries(void *arg, baton_stream_t stream,
                                    const baton_device_transfer_t *given)
 {
-    emulated_t *device = arg;
     const baton_device_entries_t *list = &given->list;
-    bool any = list->capacity > 0;
+    size_t capacity = list->capacity;
     bool reads = given->direction <= BATON_DEVICE_TAKE;
-    work_t work = {.kind = ENTRIES,
-                   .direction = given->direction,
-                   .dtype = list->dtype,
-                   .bytes = 1,
-                   .count = list->capacity,
-                   .factor = given->factor};
-    char *count = NULL, *right = NULL;
-    pthread_mutex_lock(&device->mutex);
-    bool reached =
-        reach(device, list->data,
-              list->capacity * baton_entry_bytes(list->dtype), &work.target) &&
-        reach(device, list->count,
-              list->count != NULL ? sizeof *list->count : 0, &count) &&
-        reach(device, given->indices,
-              reads ? list->capacity * sizeof *given->indices : 0, &right) &&
-        reach(device, given->dense, any ? 1 : 0, &work.dense);
-    work.list_count = (const void *)count;
-    work.right = right;
-    return submit_reached(device, stream, &work, reached);
+    const work_t work = {
+        .kind = ENTRIES,
+        .transfer = *given,
+        .ranges = {
+            range_of(given->dense, capacity > 0), /* how long is not told */
+            range_of(list->data, capacity * baton_entry_bytes(list->dtype)),
+            range_of(given->indices,
+                     reads ? capacity * sizeof *given->indices : 0),
+            range_of(list->count,
+                     list->count != NULL ? sizeof *list->count : 0)}};
+    return put(arg, stream, &work);
 }
 
 static baton_status_t port_scale(void *arg, baton_stream_t stream,
@@ -692,18 +555,14 @@ static baton_status_t port_scale(void *arg, baton_stream_t stream,
                                  const void *source, size_t count,
                                  double factor)
 {
-    emulated_t *device = arg;
-    work_t work = {.kind = SCALE,
-                   .dtype = dtype,
-                   .count = count,
-                   .bytes = count * baton_dtype_size(dtype),
-                   .factor = factor};
-    char *left = NULL;
-    pthread_mutex_lock(&device->mutex);
-    bool reached = reach(device, target, work.bytes, &work.target) &&
-                   reach(device, source, work.bytes, &left);
-    work.left = left;
-    return submit_reached(device, stream, &work, reached);
+    size_t bytes = count * baton_dtype_size(dtype);
+    const work_t work = {.kind = SCALE,
+                         .dtype = dtype,
+                         .count = count,
+                         .factor = factor,
+                         .ranges = {range_of(target, bytes),
+                                    range_of(source, source ? bytes : 0)}};
+    return put(arg, stream, &work);
 }
 
 static baton_status_t port_square_sum(void *arg, baton_stream_t stream,
@@ -711,80 +570,59 @@ static baton_status_t port_square_sum(void *arg, baton_stream_t stream,
                                       size_t count, double *sum_out,
                                       void *scratch)
 {
-    emulated_t *device = arg;
-    work_t work = {.kind = SQUARE, .dtype = dtype, .count = count, .bytes = 1};
-    char *left = NULL, *unused = NULL;
-    pthread_mutex_lock(&device->mutex);
-    bool reached =
-        reach(device, values, count * baton_dtype_size(dtype), &left) &&
-        reach(device, sum_out, sizeof *sum_out, &work.target) &&
-        reach(device, scratch, baton_select_scratch_bytes(count, 1), &unused);
-    work.left = left;
-    return submit_reached(device, stream, &work, reached);
+    const work_t work = {
+        .kind = SQUARE,
+        .dtype = dtype,
+        .count = count,
+        .ranges = {range_of(sum_out, sizeof *sum_out),
+                   range_of(values, count * baton_dtype_size(dtype)),
+                   range_of(scratch, baton_select_scratch_bytes(count, 1))}};
+    return put(arg, stream, &work);
 }
 
-static baton_status_t port_clear(void *arg, baton_stream_t stream, void *target,
-                                 size_t bytes)
-{
-    emulated_t *device = arg;
-    work_t work = {.kind = CLEAR, .bytes = bytes};
-    pthread_mutex_lock(&device->mutex);
-    bool reached = reach(device, target, bytes, &work.target);
-    return submit_reached(device, stream, &work, reached);
-}
-
-/* ---- events and flags ------------------------------------------------------
- */
+/* ---- events and words -------------------------------------------------- */
 
 static baton_status_t port_event_create(void *arg, void **out)
 {
     emulated_t *device = arg;
+    pthread_mutex_lock(&lock);
     event_t *event = calloc(1, sizeof *event);
     if (event == NULL) {
-        return no_memory(device, sizeof *event);
+        return leave(no_memory(device, sizeof *event));
     }
-    pthread_mutex_lock(&device->mutex);
     device->counters.events++;
-    pthread_mutex_unlock(&device->mutex);
     *out = event;
-    return BATON_OK;
+    return leave(BATON_OK);
 }
 
-static void port_event_destroy(void *arg, void *handle)
+static void port_event_destroy(void *arg, void *event)
 {
     emulated_t *device = arg;
-    event_t *event = handle;
-    pthread_mutex_lock(&device->mutex);
+    pthread_mutex_lock(&lock);
     device->counters.events -= event != NULL;
-    pthread_mutex_unlock(&device->mutex);
     free(event);
+    pthread_mutex_unlock(&lock);
 }
 
 static baton_status_t port_record(void *arg, baton_stream_t handle, void *event)
 {
     emulated_t *device = arg;
-    pthread_mutex_lock(&device->mutex);
+    pthread_mutex_lock(&lock);
     stream_t *stream = stream_of(device, handle);
-    baton_status_t status = BATON_OK;
-    if (stream == NULL) {
-        status = not_a_stream(device, handle);
-    } else if (!is_due_to_fail(device, &status)) {
+    baton_status_t status = check_submit(device, stream);
+    if (status == BATON_OK) {
         *(event_t *)event = (event_t){stream, stream->submitted};
         device->counters.records++;
     }
-    pthread_mutex_unlock(&device->mutex);
-    return status;
+    return leave(status);
 }
 
 static baton_status_t port_follow(void *arg, baton_stream_t stream, void *event)
 {
-    emulated_t *device = arg;
-    pthread_mutex_lock(&device->mutex);
+    pthread_mutex_lock(&lock);
     const work_t work = {.kind = FOLLOW, .event = *(event_t *)event};
-    baton_status_t status = submit(device, stream, &work);
-    device->counters.follows += status == BATON_OK;
-    pthread_mutex_unlock(&device->mutex);
-    return status;
+    pthread_mutex_unlock(&lock);
+    return put(arg, stream, &work);
 }
 
 static bool is_reached(const event_t *event)
@@ -802,35 +640,33 @@ static bool has_failed(const event_t *event)
 static baton_status_t port_query(void *arg, void *handle)
 {
     emulated_t *device = arg;
-    pthread_mutex_lock(&device->mutex);
+    const event_t *event = handle;
+    pthread_mutex_lock(&lock);
     device->counters.queries++;
-    event_t event = *(const event_t *)handle;
-    bool reached = is_reached(&event);
-    bool failed = reached && has_failed(&event);
-    pthread_mutex_unlock(&device->mutex);
-    return failed ? baton_error_set(
-                        BATON_ERR_SYSTEM,
-                        "%s: work in stream %d failed, as a test asked",
-                        device->name, event.stream->index)
-                  : (reached ? BATON_OK : BATON_AGAIN);
+    if (!is_reached(event)) {
+        return leave(BATON_AGAIN);
+    }
+    return leave(
+        has_failed(event)
+            ? baton_error_set(BATON_ERR_SYSTEM,
+                              "%s: work in stream %d failed, as a test asked",
+                              device->name, event->stream->index)
+            : BATON_OK);
 }
 
 static baton_status_t put_word(emulated_t *device, baton_stream_t stream,
                                kind_t kind, uint64_t *word, uint64_t value)
 {
-    work_t work = {
+    const work_t work = {
         .kind = kind, .word = (_Atomic uint64_t *)word, .value = value};
-    pthread_mutex_lock(&device->mutex);
+    pthread_mutex_lock(&lock);
     bool pinned =
-        !is_in_range(device, word) && find(device, word, sizeof *word) != NULL;
-    baton_status_t status =
-        pinned ? submit(device, stream, &work)
-               : baton_error_set(BATON_ERR_SYSTEM,
-                                 "%s: %p is not in pinned memory", device->name,
-                                 (void *)word);
-    device->counters.raises += status == BATON_OK && kind == RAISE;
-    pthread_mutex_unlock(&device->mutex);
-    return status;
+        device_of(word) == NULL && find(device, word, sizeof *word) != NULL;
+    pthread_mutex_unlock(&lock);
+    return pinned ? put(device, stream, &work)
+                  : baton_error_set(BATON_ERR_SYSTEM,
+                                    "%s: %p is not in pinned memory",
+                                    device->name, (void *)word);
 }
 
 static baton_status_t port_await(void *arg, baton_stream_t stream,
@@ -852,8 +688,7 @@ static void raise_to(_Atomic uint64_t *word, uint64_t value)
     }
 }
 
-/* ---- the threads ------------------------------------------------------------
- */
+/* ---- the threads ------------------------------------------------------- */
 
 /* Half of the pieces of work are delayed when they get to the front. */
 static int64_t begin_of(emulated_t *device, work_t *work)
@@ -884,7 +719,7 @@ static stream_t *choose(emulated_t *device, int64_t *when)
 {
     stream_t *chosen = NULL;
     uint64_t candidates = 0;
-    int64_t now = 0;
+    int64_t now = now_us();
     *when = INT64_MAX;
     for (int i = 0; i < device->stream_count; i++) {
         stream_t *stream = device->streams[i];
@@ -892,15 +727,12 @@ static stream_t *choose(emulated_t *device, int64_t *when)
         if (work == NULL || stream->busy) {
             continue;
         }
-        if (!is_ready(stream, work)) {
-            if (work->kind == AWAIT) { /* the host tells nobody of a word */
-                now = now == 0 ? now_us() : now;
-                *when = now + LOOK_US < *when ? now + LOOK_US : *when;
-            }
-            continue;
+        int64_t begin = INT64_MAX;
+        if (is_ready(stream, work)) {
+            begin = begin_of(device, work);
+        } else if (work->kind == AWAIT) { /* the host tells nobody of a word */
+            begin = now + LOOK_US;
         }
-        int64_t begin = begin_of(device, work);
-        now = begin > 0 && now == 0 ? now_us() : now;
         if (begin > now) {
             *when = begin < *when ? begin : *when;
         } else if (support_random_below(&device->random, ++candidates) == 0) {
@@ -913,160 +745,145 @@ static stream_t *choose(emulated_t *device, int64_t *when)
 static void await_change(emulated_t *device, int64_t until)
 {
     if (until == INT64_MAX) {
-        pthread_cond_wait(&device->changed, &device->mutex);
+        pthread_cond_wait(&device->changed, &lock);
         return;
     }
     struct timespec time = {until / 1000000, until % 1000000 * 1000};
-    (void)pthread_cond_timedwait(&device->changed, &device->mutex, &time);
-}
-
-/* `target` has the number and threshold, `left` the scratch and `right` the
-   indices. TRIMMED has the same result. */
-static void do_topk(const work_t *work)
-{
-    baton_device_selected_t *out = (void *)work->target;
-    out->count =
-        baton_select_topk(&work->selection.from, work->selection.k,
-                          (void *)(uintptr_t)work->right,
-                          (void *)(uintptr_t)work->left, &out->threshold);
+    (void)pthread_cond_timedwait(&device->changed, &lock, &time);
 }
 
 /* Whether the threshold leaves as many elements as there is room for. */
-static bool do_threshold(const work_t *work)
+static bool do_threshold(const work_t *work, const baton_selection_t *from)
 {
-    baton_device_selected_t *out = (void *)work->target;
-    out->count =
-        baton_select_at_least(&work->selection.from, out->threshold,
-                              (void *)(uintptr_t)work->right, work->count);
+    baton_device_selected_t *out = (void *)work->ranges[TARGET].at;
+    out->count = baton_select_at_least(
+        from, out->threshold, (void *)work->ranges[RIGHT].at, work->count);
     return out->threshold != 0 && out->count <= 2 * work->selection.k;
 }
 
-static void do_sampled(const work_t *work)
+/* TRIMMED has the result of TOPK. */
+static void do_select(const work_t *work)
 {
-    baton_device_selected_t *out = (void *)work->target;
-    if (work->selection.method == BATON_DEVICE_REUSED && do_threshold(work)) {
+    baton_device_selected_t *out = (void *)work->ranges[TARGET].at;
+    uint32_t *indices = (void *)work->ranges[RIGHT].at;
+    void *scratch = work->ranges[FOURTH].at;
+    size_t k = work->selection.k;
+    baton_selection_t from = work->selection.from;
+    from.values = work->ranges[LEFT].at;
+    if (work->selection.method == BATON_DEVICE_REUSED &&
+        do_threshold(work, &from)) {
         return;
     }
-    out->threshold = baton_select_search(
-        &work->selection.from, work->selection.k,
-        (void *)(uintptr_t)work->right, (void *)(uintptr_t)work->left);
-    if (!do_threshold(work)) {
-        do_topk(work);
+    if (is_sampled(&work->selection)) {
+        out->threshold = baton_select_search(&from, k, indices, scratch);
+        if (do_threshold(work, &from)) {
+            return;
+        }
     }
+    out->count = baton_select_topk(&from, k, indices, scratch, &out->threshold);
 }
 
-/* `target` has the entries, `right` the indices that are gathered. */
 static void do_list(const work_t *work)
 {
-    size_t count = work->count;
-    if (work->list_count != NULL && *work->list_count < count) {
-        count = (size_t)*work->list_count;
-    }
+    const baton_device_transfer_t *transfer = &work->transfer;
+    baton_dtype_t dtype = transfer->list.dtype;
+    char *dense = work->ranges[TARGET].at, *list = work->ranges[LEFT].at;
+    const uint32_t *indices = (const void *)work->ranges[RIGHT].at;
+    const uint64_t *told = (const void *)work->ranges[FOURTH].at;
+    size_t count = transfer->list.capacity;
+    count = told != NULL && *told < count ? (size_t)*told : count;
     if (count == 0) {
         return;
     }
-    const uint32_t *indices = (const void *)work->right;
-    if (work->direction == BATON_DEVICE_PUT) {
-        baton_entries_put(work->dtype, work->target, count, work->dense);
-    } else if (work->direction == BATON_DEVICE_ADD) {
-        baton_entries_add(work->dtype, work->target, count, work->factor,
-                          work->dense);
-    } else if (work->direction == BATON_DEVICE_TAKE) {
-        baton_entries_take(work->dtype, work->target, indices, count,
-                           work->dense);
-    } else {
-        baton_entries_gather(work->dtype, work->target, indices, count,
-                             work->dense);
+    switch (transfer->direction) {
+    case BATON_DEVICE_GATHER:
+        baton_entries_gather(dtype, list, indices, count, dense);
+        break;
+    case BATON_DEVICE_TAKE:
+        baton_entries_take(dtype, list, indices, count, dense);
+        break;
+    case BATON_DEVICE_PUT:
+        baton_entries_put(dtype, list, count, dense);
+        break;
+    case BATON_DEVICE_ADD:
+        baton_entries_add(dtype, list, count, transfer->factor, dense);
+        break;
     }
 }
 
 static void do_scale(const work_t *work)
 {
-    if (work->count > 0) {
-        memmove(work->target, work->left, work->bytes);
-        baton_elements_scale(work->dtype, work->target, work->count,
+    const range_t *target = &work->ranges[TARGET];
+    if (target->bytes > 0 && work->ranges[LEFT].at == NULL) {
+        memset(target->at, 0, target->bytes);
+    } else if (target->bytes > 0) {
+        memmove(target->at, work->ranges[LEFT].at, target->bytes);
+        baton_elements_scale(work->dtype, target->at, work->count,
                              work->factor);
     }
 }
 
-/* Without a lock. */
+/* Without the lock. */
 static void do_work(const work_t *work)
 {
-    if (work->kind == COPY && work->bytes > 0) {
-        memmove(work->target, work->left, work->bytes);
-    } else if (work->kind == REDUCE && work->bytes > 0) {
-        work->op->reduce(work->op->arg, work->target, work->left, work->right,
+    char *target = work->ranges[TARGET].at, *left = work->ranges[LEFT].at;
+    if (work->kind == COPY && target != NULL) {
+        memmove(target, left, work->ranges[TARGET].bytes);
+    } else if (work->kind == REDUCE && target != NULL) {
+        work->op->reduce(work->op->arg, target, left, work->ranges[RIGHT].at,
                          work->count, work->dtype);
-    } else if (work->kind == SELECT && is_sampled(&work->selection)) {
-        do_sampled(work);
     } else if (work->kind == SELECT) {
-        do_topk(work);
+        do_select(work);
     } else if (work->kind == ENTRIES) {
         do_list(work);
     } else if (work->kind == SCALE) {
         do_scale(work);
     } else if (work->kind == SQUARE) {
-        double *sum = (void *)work->target;
-        *sum =
-            work->count == 0
-                ? 0
-                : baton_elements_measure(work->dtype, work->left, work->count)
+        double sum = 0;
+        if (work->count > 0) {
+            sum = baton_elements_measure(work->dtype, left, work->count)
                       .square_sum;
-    } else if (work->kind == CLEAR && work->bytes > 0) {
-        memset(work->target, 0, work->bytes);
+        }
+        memcpy(target, &sum, sizeof sum);
     } else if (work->kind == CALL) {
         work->fn(work->arg);
     }
 }
 
-static void ring(emulated_t *device)
-{
-    uint64_t one = 1;
-    ssize_t written = write(device->event_fd, &one, sizeof one);
-    (void)written;
-}
-
-/* Takes the first piece of work off a stream, which has been done. */
-static void retire(emulated_t *device, stream_t *stream)
-{
-    work_t *work = stream->head;
-    stream->head = work->next;
-    stream->completed++;
-    stream->busy = false;
-    work->next = device->unused;
-    device->unused = work;
-    if (stream->armed != 0 && stream->completed >= stream->armed) {
-        stream->armed = 0;
-        ring(device);
-    }
-    pthread_cond_broadcast(&device->changed);
-}
-
+/* Does the first piece of work in the stream. */
 static void work_on(emulated_t *device, stream_t *stream)
 {
     work_t *work = stream->head;
-    uint64_t position = stream->completed + 1;
     bool counts = work->kind <= CALL;
     if (stream->failed_at == 0 &&
         ((counts && is_due(&device->fail_work)) ||
          (work->kind == FOLLOW && has_failed(&work->event)))) {
-        stream->failed_at = position;
+        stream->failed_at = stream->completed + 1;
     }
     stream->busy = true;
     if (stream->failed_at == 0 && work->kind == RAISE) {
         raise_to(work->word, work->value);
     } else if (stream->failed_at == 0 && counts) {
-        pthread_mutex_unlock(&device->mutex);
+        pthread_mutex_unlock(&lock);
         do_work(work);
-        pthread_mutex_lock(&device->mutex);
+        pthread_mutex_lock(&lock);
     }
-    retire(device, stream);
+    stream->head = work->next;
+    stream->completed++;
+    stream->busy = false;
+    free(work);
+    if (stream->armed != 0 && stream->completed >= stream->armed) {
+        const uint64_t one = 1;
+        stream->armed = 0;
+        (void)!write(device->event_fd, &one, sizeof one);
+    }
+    pthread_cond_broadcast(&device->changed);
 }
 
 static void *work_off(void *arg)
 {
     emulated_t *device = arg;
-    pthread_mutex_lock(&device->mutex);
+    pthread_mutex_lock(&lock);
     while (!device->closing) {
         int64_t when;
         stream_t *stream = choose(device, &when);
@@ -1076,75 +893,41 @@ static void *work_off(void *arg)
             await_change(device, when);
         }
     }
-    pthread_mutex_unlock(&device->mutex);
+    pthread_mutex_unlock(&lock);
     return NULL;
 }
 
-/* ---- sleep, handles --------------------------------------------------------
- */
+/* ---- sleep, handles ---------------------------------------------------- */
 
 /* Rings once for each of the device's own streams that has work. */
 static baton_status_t port_arm(void *arg)
 {
     emulated_t *device = arg;
-    pthread_mutex_lock(&device->mutex);
+    pthread_mutex_lock(&lock);
     for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
         stream_t *stream = device->streams[i];
         if (stream->completed < stream->submitted) {
             stream->armed = stream->submitted;
         }
     }
-    pthread_mutex_unlock(&device->mutex);
-    return BATON_OK;
+    return leave(BATON_OK);
 }
 
-static baton_status_t no_handle(const emulated_t *device, const char *why)
-{
-    return baton_error_set(BATON_ERR_UNSUPPORTED, "%s: %s", device->name, why);
-}
-
+/* A handle is the address, which another device may copy from once it was
+   opened. */
 static baton_status_t
 port_get_handle(void *arg, const void *memory,
                 unsigned char out[BATON_DEVICE_HANDLE_BYTES])
 {
-    emulated_t *device = arg;
-    pthread_mutex_lock(&device->mutex);
-    const allocation_t *in =
-        is_in_range(device, memory) ? find(device, memory, 1) : NULL;
-    handle_t handle = {0};
-    if (in != NULL) {
-        handle.device = device->number;
-        handle.serial = in->serial;
-        handle.offset = (uint64_t)((const char *)memory - in->address);
-    }
-    pthread_mutex_unlock(&device->mutex);
-    if (in == NULL) {
-        return no_handle(device, "there is no handle for such memory");
+    const emulated_t *device = arg;
+    if (port_check(arg, memory, 1, BATON_MEMORY_DEVICE) != BATON_OK) {
+        return baton_error_set(BATON_ERR_UNSUPPORTED,
+                               "%s: there is no handle for such memory",
+                               device->name);
     }
     memset(out, 0, BATON_DEVICE_HANDLE_BYTES);
-    memcpy(out, &handle, sizeof handle);
+    memcpy(out, &memory, sizeof memory);
     return BATON_OK;
-}
-
-/* Where a handle's memory is, or NULL. Under list_mutex. */
-static const char *open_memory(const handle_t *handle)
-{
-    emulated_t *owner = devices;
-    while (owner != NULL && owner->number != handle->device) {
-        owner = owner->next;
-    }
-    const char *found = NULL;
-    if (owner != NULL) {
-        pthread_mutex_lock(&owner->mutex);
-        for (allocation_t *at = owner->allocations; at; at = at->next) {
-            if (at->serial == handle->serial) {
-                found = at->address + handle->offset;
-                at->opened = true;
-            }
-        }
-        pthread_mutex_unlock(&owner->mutex);
-    }
-    return found;
 }
 
 static baton_status_t
@@ -1152,81 +935,59 @@ port_open_handle(void *arg,
                  const unsigned char bytes[BATON_DEVICE_HANDLE_BYTES],
                  const void **out)
 {
-    emulated_t *device = arg;
-    handle_t handle;
-    memcpy(&handle, bytes, sizeof handle);
-    pthread_mutex_lock(&list_mutex);
-    const char *address = open_memory(&handle);
-    pthread_mutex_unlock(&list_mutex);
-    if (address == NULL) {
-        return no_handle(device, "the handle's memory is not in this process");
+    const emulated_t *device = arg;
+    const void *memory;
+    memcpy(&memory, bytes, sizeof memory);
+    pthread_mutex_lock(&lock);
+    const emulated_t *owner = device_of(memory);
+    allocation_t *found = owner != NULL ? find(owner, memory, 1) : NULL;
+    if (found == NULL) {
+        return leave(baton_error_set(
+            BATON_ERR_UNSUPPORTED,
+            "%s: the handle's memory is not in this process", device->name));
     }
-    *out = address;
-    return BATON_OK;
+    found->opened = true;
+    *out = memory;
+    return leave(BATON_OK);
 }
 
-/* ---- open and close ---------------------------------------------------------
- */
-
-static void free_stream(stream_t *stream)
-{
-    while (stream->head != NULL) {
-        work_t *work = stream->head;
-        stream->head = work->next;
-        free(work);
-    }
-    free(stream);
-}
-
-static void leave_list(emulated_t *device)
-{
-    pthread_mutex_lock(&list_mutex);
-    emulated_t **link = &devices;
-    while (*link != device) {
-        link = &(*link)->next;
-    }
-    *link = device->next;
-    pthread_mutex_unlock(&list_mutex);
-}
-
-static void free_memory(emulated_t *device)
-{
-    while (device->allocations != NULL) {
-        allocation_t *at = device->allocations;
-        device->allocations = at->next;
-        if (at->kind == BATON_MEMORY_HOST) {
-            free(at->address);
-        }
-        free(at);
-    }
-    munmap(device->base, device->options.bytes);
-    munmap(device->shadow, device->options.bytes);
-}
+/* ---- open and close ---------------------------------------------------- */
 
 /* Work that is being done ends; what is queued behind it is forgotten. */
 static void port_close(void *arg)
 {
     emulated_t *device = arg;
-    pthread_mutex_lock(&device->mutex);
+    pthread_mutex_lock(&lock);
     device->closing = true;
     pthread_cond_broadcast(&device->changed);
-    pthread_mutex_unlock(&device->mutex);
+    pthread_mutex_unlock(&lock);
     for (int i = 0; i < device->options.workers; i++) {
         pthread_join(device->threads[i], NULL);
     }
-    leave_list(device);
+    pthread_mutex_lock(&lock);
+    emulated_t **link = &devices;
+    while (*link != device) {
+        link = &(*link)->next;
+    }
+    *link = device->next;
+    pthread_mutex_unlock(&lock);
     for (int i = 0; i < device->stream_count; i++) {
-        free_stream(device->streams[i]);
+        while (device->streams[i]->head != NULL) {
+            work_t *work = device->streams[i]->head;
+            device->streams[i]->head = work->next;
+            free(work);
+        }
+        free(device->streams[i]);
     }
-    while (device->unused != NULL) {
-        work_t *work = device->unused;
-        device->unused = work->next;
-        free(work);
+    while (device->allocations != NULL) {
+        allocation_t *gone = device->allocations;
+        device->allocations = gone->next;
+        free_allocation(device, gone);
     }
-    free_memory(device);
+    munmap(device->base, ROOM);
+    munmap(device->shadow, ROOM);
     close(device->event_fd);
     pthread_cond_destroy(&device->changed);
-    pthread_mutex_destroy(&device->mutex);
     free(device->threads);
     free(device);
 }
@@ -1253,33 +1014,21 @@ static const baton_device_port_t PORT = {.size = sizeof PORT,
                                          .select = port_select,
                                          .entries = port_entries,
                                          .scale = port_scale,
-                                         .square_sum = port_square_sum,
-                                         .clear = port_clear};
+                                         .square_sum = port_square_sum};
 
-static void *map(size_t bytes, int access)
+static void *map(int access)
 {
-    void *memory = mmap(NULL, bytes, access,
+    void *memory = mmap(NULL, ROOM, access,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
-        give_up("can't map %zu bytes: %s", bytes, strerror(errno));
+        give_up("can't map %zu bytes: %s", ROOM, strerror(errno));
     }
     return memory;
-}
-
-static emulated_options_t with_defaults(const emulated_options_t *given)
-{
-    emulated_options_t made = given != NULL ? *given : (emulated_options_t){0};
-    made.workers = made.workers > 0 ? made.workers : 2;
-    made.delay_us = made.delay_us > 0 ? made.delay_us : 50;
-    made.bytes = made.bytes > 0 ? made.bytes : (size_t)256 << 20;
-    made.bytes = (made.bytes + 65535) / 65536 * 65536;
-    return made;
 }
 
 static void start_threads(emulated_t *device)
 {
     pthread_condattr_t monotonic;
-    pthread_mutex_init(&device->mutex, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&device->changed, &monotonic);
@@ -1294,14 +1043,31 @@ static void start_threads(emulated_t *device)
     }
 }
 
-static void join_list(emulated_t *device)
+static void make_port(emulated_t *device)
 {
-    pthread_mutex_lock(&list_mutex);
-    device->number = next_number++;
-    snprintf(device->name, sizeof device->name, "emulated:%d", device->number);
-    device->next = devices;
-    devices = device;
-    pthread_mutex_unlock(&list_mutex);
+    baton_device_port_t *port = &device->port;
+    *port = PORT;
+    port->name = device->name;
+    port->descriptor = device->event_fd;
+    port->kin = (uint64_t)getpid();
+    for (int i = 0; i <= BATON_DEVICE_STREAMS; i++) { /* and NULL's */
+        stream_t *stream = make_stream(device);
+        if (i < BATON_DEVICE_STREAMS) {
+            port->streams[i] = stream;
+        }
+    }
+    if (device->options.no_handles) {
+        port->get_handle = NULL;
+        port->open_handle = NULL;
+        port->kin = 0;
+    }
+    if (device->options.no_selection) {
+        port->select_bytes = NULL;
+        port->select = NULL;
+        port->entries = NULL;
+        port->scale = NULL;
+        port->square_sum = NULL;
+    }
 }
 
 emulated_t *emulated_open(const emulated_options_t *options)
@@ -1310,36 +1076,23 @@ emulated_t *emulated_open(const emulated_options_t *options)
     if (device == NULL) {
         give_up("there is no memory for a device");
     }
-    device->options = with_defaults(options);
-    device->base = map(device->options.bytes, PROT_NONE);
-    device->shadow = map(device->options.bytes, PROT_READ | PROT_WRITE);
+    device->options = options != NULL ? *options : (emulated_options_t){0};
+    device->options.workers =
+        device->options.workers > 0 ? device->options.workers : 2;
+    device->options.delay_us =
+        device->options.delay_us > 0 ? device->options.delay_us : 50;
+    device->base = map(PROT_NONE);
+    device->shadow = map(PROT_READ | PROT_WRITE);
     device->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     device->random = support_random(device->options.seed, 4711);
-    device->port = PORT;
-    device->port.descriptor = device->event_fd;
-    for (int i = 0; i <= BATON_DEVICE_STREAMS; i++) { /* and NULL's */
-        stream_t *stream = make_stream(device);
-        if (i < BATON_DEVICE_STREAMS) {
-            device->port.streams[i] = stream;
-        }
-    }
-    device->port.kin = (uint64_t)getpid();
-    if (device->options.no_handles) {
-        device->port.get_handle = NULL;
-        device->port.open_handle = NULL;
-        device->port.kin = 0;
-    }
-    if (device->options.no_selection) {
-        device->port.select_bytes = NULL;
-        device->port.select = NULL;
-        device->port.entries = NULL;
-        device->port.scale = NULL;
-        device->port.square_sum = NULL;
-        device->port.clear = NULL;
-    }
+    pthread_mutex_lock(&lock);
+    device->number = next_number++;
+    snprintf(device->name, sizeof device->name, "emulated:%d", device->number);
+    make_port(device);
     start_threads(device);
-    join_list(device);
-    device->port.name = device->name;
+    device->next = devices;
+    devices = device;
+    pthread_mutex_unlock(&lock);
     return device;
 }
 
@@ -1348,89 +1101,91 @@ const baton_device_port_t *emulated_port(const emulated_t *device)
     return &device->port;
 }
 
-/* ---- for tests
- * --------------------------------------------------------------- */
+/* ---- for tests --------------------------------------------------------- */
 
-static void set(emulated_t *device, int *what, int value)
+static void set(int *what, int value)
 {
-    pthread_mutex_lock(&device->mutex);
+    pthread_mutex_lock(&lock);
     *what = value;
-    pthread_mutex_unlock(&device->mutex);
+    pthread_mutex_unlock(&lock);
 }
 
 void emulated_fail_work(emulated_t *device, int k)
 {
-    set(device, &device->fail_work, k);
+    set(&device->fail_work, k);
 }
 
 void emulated_fail_submit(emulated_t *device, int k)
 {
-    set(device, &device->fail_submit, k);
+    set(&device->fail_submit, k);
 }
 
 void emulated_fail_allocate(emulated_t *device, int k)
 {
-    set(device, &device->fail_allocate, k);
+    set(&device->fail_allocate, k);
 }
 
 void emulated_repair(emulated_t *device)
 {
-    pthread_mutex_lock(&device->mutex);
+    pthread_mutex_lock(&lock);
     for (int i = 0; i < device->stream_count; i++) {
         device->streams[i]->failed_at = 0;
     }
     device->fail_work = device->fail_submit = device->fail_allocate = 0;
     pthread_cond_broadcast(&device->changed);
-    pthread_mutex_unlock(&device->mutex);
+    pthread_mutex_unlock(&lock);
 }
 
 emulated_counters_t emulated_counters(emulated_t *device)
 {
-    pthread_mutex_lock(&device->mutex);
+    pthread_mutex_lock(&lock);
     emulated_counters_t counters = device->counters;
-    pthread_mutex_unlock(&device->mutex);
+    pthread_mutex_unlock(&lock);
     return counters;
 }
 
 baton_stream_t emulated_stream(emulated_t *device)
 {
-    pthread_mutex_lock(&device->mutex);
+    pthread_mutex_lock(&lock);
     stream_t *stream = make_stream(device);
-    pthread_mutex_unlock(&device->mutex);
+    pthread_mutex_unlock(&lock);
     return stream;
+}
+
+static void must(baton_status_t status)
+{
+    if (status != BATON_OK) {
+        give_up("%s", baton_error_message());
+    }
 }
 
 void emulated_delay(emulated_t *device, baton_stream_t stream, int us)
 {
     const work_t work = {.kind = DELAY, .delay_us = us};
-    if (submit_alone(device, stream, &work) != BATON_OK) {
-        give_up("%s", baton_error_message());
-    }
+    must(put(device, stream, &work));
 }
 
 baton_status_t emulated_call(emulated_t *device, baton_stream_t stream,
                              void (*fn)(void *arg), void *arg)
 {
     const work_t work = {.kind = CALL, .fn = fn, .arg = arg};
-    return submit_alone(device, stream, &work);
+    return put(device, stream, &work);
 }
 
 void *emulated_gate(emulated_t *device)
 {
     void *gate = NULL;
-    if (port_allocate(device, BATON_MEMORY_HOST, sizeof(uint64_t), &gate)) {
-        give_up("%s", baton_error_message());
-    }
+    must(port_allocate(device, BATON_MEMORY_HOST, sizeof(uint64_t), &gate));
     atomic_init((_Atomic uint64_t *)gate, 0);
     return gate;
 }
 
 void emulated_open_gate(emulated_t *device, void *gate, uint64_t value)
 {
-    pthread_mutex_lock(&device->mutex);
+    pthread_mutex_lock(&lock);
     raise_to(gate, value);
     pthread_cond_broadcast(&device->changed);
-    pthread_mutex_unlock(&device->mutex);
+    pthread_mutex_unlock(&lock);
 }
 
 void emulated_free_gate(emulated_t *device, void *gate)
@@ -1443,36 +1198,34 @@ static void wait_for(emulated_t *device, const stream_t *stream)
 {
     uint64_t position = stream->submitted;
     while (stream->completed < position) {
-        pthread_cond_wait(&device->changed, &device->mutex);
+        pthread_cond_wait(&device->changed, &lock);
     }
 }
 
 void emulated_synchronise(emulated_t *device, baton_stream_t handle)
 {
-    pthread_mutex_lock(&device->mutex);
-    stream_t *stream = stream_of(device, handle);
+    pthread_mutex_lock(&lock);
+    const stream_t *stream = stream_of(device, handle);
     if (stream == NULL) {
         give_up("%s waits for a stream that is not its own", device->name);
     }
     wait_for(device, stream);
-    pthread_mutex_unlock(&device->mutex);
+    pthread_mutex_unlock(&lock);
 }
 
 void emulated_synchronise_all(emulated_t *device)
 {
-    pthread_mutex_lock(&device->mutex);
+    pthread_mutex_lock(&lock);
     for (int i = 0; i < device->stream_count; i++) {
         wait_for(device, device->streams[i]);
     }
-    pthread_mutex_unlock(&device->mutex);
+    pthread_mutex_unlock(&lock);
 }
 
 void *emulated_allocate(emulated_t *device, size_t bytes)
 {
     void *memory = NULL;
-    if (port_allocate(device, BATON_MEMORY_DEVICE, bytes, &memory)) {
-        give_up("%s", baton_error_message());
-    }
+    must(port_allocate(device, BATON_MEMORY_DEVICE, bytes, &memory));
     return memory;
 }
 
@@ -1481,19 +1234,12 @@ void emulated_release(emulated_t *device, void *memory)
     port_release(device, BATON_MEMORY_DEVICE, memory);
 }
 
-static char *must_find(emulated_t *device, const void *memory, size_t bytes)
-{
-    if (port_check(device, memory, bytes, BATON_MEMORY_DEVICE)) {
-        give_up("%s", baton_error_message());
-    }
-    return followed(device, memory);
-}
-
 void emulated_read(emulated_t *device, void *target, const void *source,
                    size_t bytes)
 {
     if (bytes > 0) {
-        memcpy(target, must_find(device, source, bytes), bytes);
+        must(port_check(device, source, bytes, BATON_MEMORY_DEVICE));
+        memcpy(target, followed(device, source), bytes);
     }
 }
 
@@ -1501,6 +1247,7 @@ void emulated_write(emulated_t *device, void *target, const void *source,
                     size_t bytes)
 {
     if (bytes > 0) {
-        memcpy(must_find(device, target, bytes), source, bytes);
+        must(port_check(device, target, bytes, BATON_MEMORY_DEVICE));
+        memcpy(followed(device, target), source, bytes);
     }
 }

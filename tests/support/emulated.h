@@ -22,7 +22,6 @@ typedef struct emulated_options {
     uint64_t seed;
     int workers;       /* threads; 2 */
     int delay_us;      /* the longest random delay of a piece of work; 50 */
-    size_t bytes;      /* of memory; 256 MiB */
     bool no_handles;   /* the port has neither get_handle nor open_handle */
     bool builtin_only; /* reduces() refuses the operators of users */
     bool no_selection; /* the port has no select and what belongs to it */
@@ -75,8 +74,7 @@ typedef struct emulated_counters {
 
 emulated_counters_t emulated_counters(emulated_t *device);
 
-/* ---- streams of a user ----------------------------------------------------
- */
+/* ---- streams of a user ------------------------------------------------- */
 
 /* Streams live as long as their device. */
 baton_stream_t emulated_stream(emulated_t *device);

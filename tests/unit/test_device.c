@@ -306,7 +306,7 @@ static void test_refuses_without_device(void **state)
 
 static void attach_to_first(void *arg, int rank, baton_engine_t *engine)
 {
-    const emulated_options_t options = {.bytes = 1 << 16};
+    const emulated_options_t options = {.seed = 9};
     emulated_t **device = arg;
     if (rank == 0) {
         *device = emulated_open(&options);
@@ -422,7 +422,7 @@ static void test_attaching(void **state)
     port.entries = NULL;
     support_expect(baton_engine_attach_device(engine, &port, device),
                    BATON_ERR_INVALID);
-    support_says("has 5 only");
+    support_says("has 4 only");
     support_ok(baton_engine_close(engine));
 }
 

@@ -216,7 +216,7 @@ static void test_builders(void **state)
         const emulated_options_t options = {.seed = seed,
                                             .delay_us = 5,
                                             .workers = 1,
-                                            .bytes = 1 << 23,
+
                                             .no_handles = i % 2 != 0};
         trial_t trial = {.ranks = device_cluster_open(
                              sizes[i], SUPPORT_OWN_ENGINES, &options)};

@@ -28,7 +28,7 @@ static world_t world_open(int size, bool handles)
     const emulated_options_t options = {.seed = seed,
                                         .delay_us = 20,
                                         .workers = 1,
-                                        .bytes = 1 << 23,
+
                                         .no_handles = !handles};
     world_t world = {
         .ranks = device_cluster_open(size, SUPPORT_OWN_ENGINES, &options),

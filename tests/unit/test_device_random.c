@@ -983,7 +983,6 @@ static emulated_options_t sample_trial(int number)
     return (emulated_options_t){.seed = support_random_next(&trial.random),
                                 .workers = 1 + below(3),
                                 .delay_us = 1 + below(60),
-                                .bytes = (size_t)16 << 20,
                                 .no_handles = once_in(2)};
 }
 

@@ -769,8 +769,7 @@ static void test_refused_options(void **state)
 
 static void test_device_without_selection(void **state)
 {
-    const emulated_options_t kind = {
-        .seed = seed, .bytes = 1 << 16, .no_selection = true};
+    const emulated_options_t kind = {.seed = seed, .no_selection = true};
     device_cluster_t *ranks =
         device_cluster_open(1, SUPPORT_OWN_ENGINES, &kind);
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);

@@ -274,8 +274,6 @@ static baton_status_t write_out(const baton_sparse_t *sparse, void *target,
                                 baton_stream_t stream)
 {
     const backend_t *self = backend_of(sparse);
-    const baton_device_port_t *port = self->device.port;
-    void *device = self->device.device;
     const baton_device_transfer_t transfer = {
         .direction = BATON_DEVICE_PUT,
         .list = {.dtype = sparse->options.dtype,
@@ -286,9 +284,10 @@ static baton_status_t write_out(const baton_sparse_t *sparse, void *target,
         baton__mirror_copy(sparse, stream, &self->entries,
                            self->written * sparse->entry_bytes, false);
     if (status == BATON_OK) {
-        status = port->clear(device, stream, target, vector_bytes(sparse));
+        status = baton__device_scale(sparse, stream, target, NULL, 0);
     }
-    return status == BATON_OK ? port->entries(device, stream, &transfer)
+    return status == BATON_OK ? self->device.port->entries(self->device.device,
+                                                           stream, &transfer)
                               : status;
 }
 

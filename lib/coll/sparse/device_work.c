@@ -129,11 +129,10 @@ static baton_status_t write_zeros(const baton_sparse_t *sparse,
                                   baton_stream_t stream)
 {
     const baton__sparse_device_t *self = sparse->device;
-    size_t bytes = vector_bytes(sparse);
     baton_status_t status =
-        self->port->clear(self->device, stream, self->residual, bytes);
+        baton__device_scale(sparse, stream, self->residual, NULL, 0);
     return status == BATON_OK && self->velocity != NULL
-               ? self->port->clear(self->device, stream, self->velocity, bytes)
+               ? baton__device_scale(sparse, stream, self->velocity, NULL, 0)
                : status;
 }
 
@@ -386,10 +385,8 @@ static baton_status_t clear_work(void *arg, baton_call_t *call,
                                  baton_stream_t stream)
 {
     const baton_sparse_t *sparse = arg;
-    const baton__sparse_device_t *self = sparse->device;
     (void)call;
-    return self->port->clear(self->device, stream, self->work,
-                             vector_bytes(sparse));
+    return baton__device_scale(sparse, stream, sparse->device->work, NULL, 0);
 }
 
 baton_node_t baton__sparse_device_add_dense(baton_sparse_t *sparse,

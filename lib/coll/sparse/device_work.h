@@ -64,8 +64,8 @@ baton_status_t baton__mirror_copy(const baton_sparse_t *sparse,
                                   const baton__mirror_t *mirror, size_t bytes,
                                   bool to_host);
 
-/* target = source times a factor; and the sum of all squares, which is on the
-   host behind that. */
+/* target = source times a factor, or zeros without a source; and the sum of all
+   squares, which is on the host behind that. */
 baton_status_t baton__device_scale(const baton_sparse_t *sparse,
                                    baton_stream_t stream, char *target,
                                    const void *source, double factor);
