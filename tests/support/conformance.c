@@ -35,7 +35,6 @@ void conformance_expect(conformance_rank_t *self, bool condition,
 void conformance_forget(conformance_rank_t *self)
 {
     memset(self->results, 0, sizeof self->results);
-    memset(self->receives, 0, sizeof self->receives);
 }
 
 static baton_token_t token_of(conformance_rank_t *self, uint32_t node)
@@ -107,13 +106,14 @@ bool conformance_send(conformance_rank_t *self, uint32_t node, int peer,
     return status == BATON_DONE;
 }
 
-/* The first arrived message of this peer and tag, or NULL. */
+/* The first arrived message of this peer, or any if it is -1. */
 static baton_message_t *find_arrived(conformance_rank_t *self, int peer,
-                                     uint32_t tag)
+                                     uint32_t first, uint32_t last)
 {
     baton_message_t **link = &self->arrived;
     while (*link != NULL &&
-           ((*link)->peer != peer || (*link)->header.tag != tag)) {
+           ((peer >= 0 && (*link)->peer != peer) ||
+            (*link)->header.tag < first || (*link)->header.tag > last)) {
         link = &(*link)->next;
     }
     baton_message_t *message = *link;
@@ -121,6 +121,12 @@ static baton_message_t *find_arrived(conformance_rank_t *self, int peer,
         *link = message->next;
     }
     return message;
+}
+
+baton_message_t *conformance_arrived(conformance_rank_t *self, uint32_t first,
+                                     uint32_t last)
+{
+    return find_arrived(self, -1, first, last);
 }
 
 void conformance_accept(conformance_rank_t *self, uint32_t node,
@@ -145,14 +151,32 @@ void conformance_accept(conformance_rank_t *self, uint32_t node,
 void conformance_recv(conformance_rank_t *self, uint32_t node, int peer,
                       uint32_t tag, void *data)
 {
-    baton_message_t *message = find_arrived(self, peer, tag);
+    baton_message_t *message = find_arrived(self, peer, tag, tag);
     if (message != NULL) {
         conformance_accept(self, node, message, data);
         return;
     }
-    self->receives[node] =
-        (conformance_receive_t){true, peer, tag, data, self->serial++};
+    conformance_receive_t **link = &self->waiting;
+    while (*link != NULL) {
+        link = &(*link)->next;
+    }
+    self->receives[node] = (conformance_receive_t){NULL, peer, tag, data};
+    *link = &self->receives[node];
     self->posted++;
+}
+
+bool conformance_unpost(conformance_rank_t *self, uint32_t node)
+{
+    conformance_receive_t **link = &self->waiting;
+    while (*link != NULL && *link != &self->receives[node]) {
+        link = &(*link)->next;
+    }
+    bool waits = *link != NULL;
+    if (waits) {
+        *link = (*link)->next;
+        self->posted--;
+    }
+    return waits;
 }
 
 bool conformance_withdraw(conformance_rank_t *self, uint32_t node)
@@ -168,31 +192,15 @@ bool conformance_withdraw(conformance_rank_t *self, uint32_t node)
 
 /* ---- polling ------------------------------------------------------------ */
 
-/* The first posted receive of this message, or CONFORMANCE_NODES. */
-static uint32_t find_receive(const conformance_rank_t *self,
-                             const baton_message_t *message)
-{
-    uint32_t found = CONFORMANCE_NODES;
-    for (uint32_t i = 0; i < CONFORMANCE_NODES; i++) {
-        const conformance_receive_t *receive = &self->receives[i];
-        if (receive->waits && receive->peer == message->peer &&
-            receive->tag == message->header.tag &&
-            (found == CONFORMANCE_NODES ||
-             receive->serial < self->receives[found].serial)) {
-            found = i;
-        }
-    }
-    return found;
-}
-
 static void arrive(conformance_rank_t *self, baton_message_t *message)
 {
-    uint32_t node = find_receive(self, message);
-    if (node < CONFORMANCE_NODES) {
-        self->receives[node].waits = false;
-        self->posted--;
-        conformance_accept(self, node, message, self->receives[node].data);
-        return;
+    for (const conformance_receive_t *at = self->waiting; at; at = at->next) {
+        if (at->peer == message->peer && at->tag == message->header.tag) {
+            uint32_t node = (uint32_t)(at - self->receives);
+            (void)conformance_unpost(self, node);
+            conformance_accept(self, node, message, at->data);
+            return;
+        }
     }
     baton_message_t **link = &self->arrived;
     while (*link != NULL) {
@@ -279,12 +287,11 @@ bool conformance_await(conformance_rank_t *self)
     return goes_on;
 }
 
-baton_message_t *conformance_take(conformance_rank_t *self, int peer,
-                                  uint32_t tag)
+baton_message_t *conformance_take(conformance_rank_t *self, uint32_t tag)
 {
-    baton_message_t *message = find_arrived(self, peer, tag);
+    baton_message_t *message = conformance_arrived(self, tag, tag);
     while (message == NULL && conformance_await(self)) {
-        message = find_arrived(self, peer, tag);
+        message = conformance_arrived(self, tag, tag);
     }
     return message;
 }
@@ -330,37 +337,27 @@ void conformance_sync(conformance_rank_t *self, int root)
     }
 }
 
+/* The i-th byte of a message's data. */
+static unsigned char byte_of(uint32_t key, size_t i)
+{
+    return (unsigned char)(((uint32_t)i * 2654435761u + key * 1013904223u) >>
+                           24);
+}
+
 void conformance_fill(void *data, size_t bytes, uint32_t key)
 {
-    unsigned char *byte = data;
-    uint32_t state = key * 2654435761u + 12345u;
     for (size_t i = 0; i < bytes; i++) {
-        state = state * 1664525u + 1013904223u;
-        byte[i] = (unsigned char)(state >> 24);
+        ((unsigned char *)data)[i] = byte_of(key, i);
     }
 }
 
 bool conformance_holds(const void *data, size_t bytes, uint32_t key)
 {
-    const unsigned char *byte = data;
-    uint32_t state = key * 2654435761u + 12345u;
+    unsigned char differs = 0;
     for (size_t i = 0; i < bytes; i++) {
-        state = state * 1664525u + 1013904223u;
-        if (byte[i] != (unsigned char)(state >> 24)) {
-            return false;
-        }
+        differs |= ((const unsigned char *)data)[i] ^ byte_of(key, i);
     }
-    return true;
-}
-
-int conformance_next_of(const conformance_rank_t *self)
-{
-    return (self->rank + 1) % self->size;
-}
-
-int conformance_previous_of(const conformance_rank_t *self)
-{
-    return (self->rank + self->size - 1) % self->size;
+    return differs == 0;
 }
 
 uint32_t conformance_key_of(int source, uint32_t number)
@@ -395,7 +392,10 @@ static bool reserve(conformance_rank_t *self, int64_t messages)
 void conformance_run(const conformance_case_t *test, conformance_rank_t *self)
 {
     self->failure[0] = '\0';
+    self->next = (self->rank + 1) % self->size;
+    self->previous = (self->rank + self->size - 1) % self->size;
     self->posted = 0;
+    self->waiting = NULL;
     conformance_forget(self);
     EXPECT(self, reserve(self, CONFORMANCE_NODES));
     conformance_sync(self, 0);
