@@ -1,12 +1,14 @@
 #!/bin/sh
-# Pulls the cable between two hosts under a running job; run by scripts/hosts.sh.
+# Pulls the cable between two hosts under a running job of 4 ranks, run by
+# scripts/hosts.sh; or kills ranks of it: mpirun must end the job then, with a
+# message and an exit code, within 10 seconds.
 #
-#   hosts_cable.sh soon PROGRAM MPIRUN...   plugged in again after 3 s: the job
-#                                           goes on, with right sums
-#   hosts_cable.sh never PROGRAM MPIRUN...  out for good: each rank fails, and
-#                                           names one on the other host
-#   hosts_cable.sh kill PROGRAM MPIRUN...   no cable: a host's ranks are killed,
-#                                           and the job ends
+#   cable.sh soon PROGRAM MPIRUN...   plugged in again after 3 s: the job goes
+#                                     on, with right sums
+#   cable.sh never PROGRAM MPIRUN...  out for good: each rank fails, and names
+#                                     one on the other host
+#   cable.sh kill PROGRAM MPIRUN...   no cable: a host's ranks are killed
+#   cable.sh one PROGRAM MPIRUN...    one rank is killed; needs no hosts
 set -u
 how=$1
 program=$2
@@ -15,8 +17,9 @@ dir=$(mktemp -d /tmp/cable.XXXXXX) || exit 1 # TMPDIR is of one host
 trap 'rm -rf "$dir"' EXIT
 
 fail() {
-    echo "hosts_cable, $how: $1"
+    echo "cable, $how: $1"
     cat "$dir"/output "$dir"/error.* 2>/dev/null
+    kill -TERM "$job" 2>/dev/null
     exit 1
 }
 
@@ -43,16 +46,26 @@ names_peer() {
         fail "rank $1 names no peer on the other host"
 }
 
-failed() {
-    set -- "$dir"/error.?
-    [ $# -eq 4 ]
+# all_have NAME: every rank has written DIR/NAME.RANK.
+all_have() {
+    [ -e "$dir/$1.0" ] && [ -e "$dir/$1.1" ] && [ -e "$dir/$1.2" ] &&
+        [ -e "$dir/$1.3" ]
+}
+
+# kill_ranks RANK...: and the job ends.
+kill_ranks() {
+    for rank in "$@"; do
+        kill -KILL "$(cat "$dir/process.$rank")" || fail "rank $rank was gone"
+    done
+    until_true 10 ended || fail "the job still ran 10 s later"
+    wait $job && fail "mpirun reported success"
 }
 
 export BATON_PEER_TIMEOUT_MS=3000
 [ "$how" = never ] || export BATON_PEER_TIMEOUT_MS=30000
 "$@" "$program" "$dir" >"$dir/output" 2>&1 &
 job=$!
-until_true 60 test -e "$dir/ready" || fail "the job did not come under way"
+until_true 60 all_have process || fail "the job did not come under way"
 case $how in
 soon)
     on switch ip link set h1 down
@@ -65,7 +78,7 @@ soon)
     ;;
 never)
     on switch ip link set h1 down
-    until_true 30 failed || fail "not every rank failed within 30 s"
+    until_true 30 all_have error || fail "not every rank failed within 30 s"
     names_peer 0 '[23]'
     names_peer 1 '[23]'
     names_peer 2 '[01]'
@@ -74,9 +87,12 @@ never)
     kill -KILL $job
     ;;
 kill)
-    on h1 pkill -KILL mpi_cable
-    until_true 10 ended || fail "the job still ran 10 s later"
-    wait $job && fail "mpirun reported success"
+    kill_ranks 2 3
+    ;;
+one)
+    kill_ranks 1
+    grep -qi 'signal 9\|killed' "$dir/output" ||
+        fail "no message names the signal"
     ;;
 esac
-echo "hosts_cable, $how: as it should be"
+echo "cable, $how: as it should be"

@@ -7,7 +7,6 @@ set(mpi_errors_ranks 1 3)
 set(mpi_sparse_ranks 2 3 6)
 set(mpi_recovery_ranks 1 3 7)
 set(mpi_levels_ranks 1 3)
-set(mpi_victim_ranks 3)
 set(mpi_memory_ranks 1 2 4)
 set(mpi_forbidden_ranks "") # it has an argument; see below
 set(mpi_cable_ranks 4)
@@ -79,7 +78,7 @@ hosts_entry(mpi_dense.hosts2.verified env HOSTS_BARE=1 BATON_VERIFY=1
     ${hosts} 2 ${MPIEXEC_EXECUTABLE} -np 3 $<TARGET_FILE:mpi_dense>)
 foreach(how soon never kill)
     hosts_entry(hosts_cable.${how} ${hosts} 2
-        ${CMAKE_CURRENT_SOURCE_DIR}/mpi/hosts_cable.sh ${how}
+        ${CMAKE_CURRENT_SOURCE_DIR}/mpi/cable.sh ${how}
         $<TARGET_FILE:mpi_cable> ${MPIEXEC_EXECUTABLE} -np 4)
 endforeach()
 
@@ -103,8 +102,8 @@ foreach(ban cma absent shm memfd)
         RUN_SERIAL ON SKIP_RETURN_CODE 125)
 endforeach()
 add_test(NAME mpi_kill
-    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/mpi_kill.sh $<TARGET_FILE:mpi_victim>
-            ${mpi_run} -np 4)
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/cable.sh one
+            $<TARGET_FILE:mpi_cable> ${mpi_run} -np 4)
 describe_test(mpi_kill mpi_kill mpi)
 set_tests_properties(mpi_kill PROPERTIES RUN_SERIAL ON)
 

@@ -1,7 +1,8 @@
-/* All ranks loop an all-reduce and check its sums, until DIR/stop exists; the
-   loop is under way when DIR/ready does. A rank whose epoch fails writes the
-   sentence to DIR/error.RANK and waits to be killed. hosts_cable.sh pulls a
-   cable meanwhile.
+/* All ranks loop an all-reduce and check its sums, until DIR/stop exists. Once
+   the loop is under way each writes the number of its process to
+   DIR/process.RANK; a rank whose epoch fails writes the sentence to
+   DIR/error.RANK and waits to be killed. cable.sh pulls a cable meanwhile, or
+   kills ranks.
 
      mpi_cable          200 epochs
      mpi_cable DIR                                                            */
@@ -13,13 +14,13 @@
 enum { COUNT = 4096, FEW = 200 };
 
 static const char *dir;
-static int rank, size;
 
-static void touch(const char *name, const char *text)
+/* Renamed when it is whole, so that a reader finds all of it or nothing. */
+static void touch(const char *name, int number, const char *text)
 {
     char path[4096];
     char temporary[4200];
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    snprintf(path, sizeof(path), "%s/%s.%d", dir, name, number);
     snprintf(temporary, sizeof(temporary), "%s.new", path);
     FILE *file = fopen(temporary, "w");
     if (file == NULL || fprintf(file, "%s\n", text) < 0 || fclose(file) != 0 ||
@@ -41,37 +42,37 @@ static bool is_told_to_stop(uint64_t epoch)
 
 static void check(const uint64_t *data, uint64_t epoch)
 {
-    uint64_t ranks = (uint64_t)size;
+    uint64_t ranks = (uint64_t)world.size;
     for (uint64_t i = 1; i < COUNT; i++) {
-        if (data[i] != ranks * (ranks - 1) / 2 + ranks * (epoch + i)) {
-            support_mpi_die("a wrong sum");
-        }
+        support_mpi_check(data[i] ==
+                              ranks * (ranks - 1) / 2 + ranks * (epoch + i),
+                          "a wrong sum");
     }
 }
 
 static void loop(baton_schedule_t *schedule, uint64_t *data)
 {
     for (uint64_t epoch = 1, stop = 0; stop == 0; epoch++) {
-        data[0] = rank == 0 && is_told_to_stop(epoch);
+        data[0] = world.rank == 0 && is_told_to_stop(epoch);
         for (uint64_t i = 1; i < COUNT; i++) {
-            data[i] = (uint64_t)rank + epoch + i;
+            data[i] = (uint64_t)world.rank + epoch + i;
         }
         baton_status_t status = baton_schedule_start(schedule);
         if (status == BATON_OK) {
             status = baton_schedule_wait(schedule, -1);
         }
         if (status != BATON_OK) {
-            char name[32];
-            snprintf(name, sizeof(name), "error.%d", rank);
-            touch(name, baton_error_message());
+            touch("error", world.rank, baton_error_message());
             for (;;) { /* an exit would make mpirun end the others, too */
                 (void)pause();
             }
         }
         check(data, epoch);
         stop = data[0];
-        if (rank == 0 && epoch == FEW && dir != NULL) {
-            touch("ready", "");
+        if (epoch == FEW && dir != NULL) {
+            char process[32];
+            snprintf(process, sizeof(process), "%ld", (long)getpid());
+            touch("process", world.rank, process);
         }
     }
 }
@@ -79,32 +80,13 @@ static void loop(baton_schedule_t *schedule, uint64_t *data)
 int main(int argc, char **argv)
 {
     static uint64_t data[COUNT];
-    int level;
-    baton_engine_t *engine;
-    baton_group_t *group;
-    baton_schedule_t *schedule;
     dir = argc > 1 ? argv[1] : NULL;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    support_mpi_expect(baton_engine_open(NULL, &engine), BATON_OK);
-    support_mpi_expect(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
-                       BATON_OK);
-    support_mpi_expect(baton_schedule_create(group, "cable", &schedule),
-                       BATON_OK);
-    baton_view_t view = baton_view(
-        baton_buffer_bind(schedule, data, sizeof(data)), 0, sizeof(data));
-    const baton_allreduce_t args = {.size = sizeof(args),
-                                    .source = view,
-                                    .target = view,
-                                    .dtype = BATON_U64,
-                                    .op = BATON_SUM};
-    baton_allreduce_recursive_doubling(schedule, &args);
-    support_mpi_expect(baton_schedule_commit(schedule), BATON_OK);
+    support_mpi_begin(argc, argv);
+    support_mpi_open();
+    baton_schedule_t *schedule = support_mpi_sum(
+        world.group, data, sizeof(data), BATON_U64, "recursive_doubling");
     loop(schedule, data);
-    support_mpi_expect(baton_schedule_destroy(schedule), BATON_OK);
-    support_mpi_expect(baton_group_destroy(group), BATON_OK);
-    support_mpi_expect(baton_engine_close(engine), BATON_OK);
-    MPI_Finalize();
+    support_mpi_ok(baton_schedule_destroy(schedule));
+    support_mpi_end();
     return 0;
 }

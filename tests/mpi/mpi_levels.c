@@ -16,20 +16,19 @@ static void run_once(void)
     baton_engine_t *engine;
     int level;
     support_mpi_running = "one engine";
-    support_mpi_expect(baton_engine_open(NULL, &engine), BATON_OK);
+    support_mpi_ok(baton_engine_open(NULL, &engine));
     support_mpi_expect(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
                        BATON_ERR_STATE);
     support_mpi_says("MPI_Init has not been called");
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
-    support_mpi_expect(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
-                       BATON_OK);
+    support_mpi_ok(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
     support_mpi_healthy(group);
-    support_mpi_expect(baton_group_destroy(group), BATON_OK);
+    support_mpi_ok(baton_group_destroy(group));
     MPI_Finalize();
     support_mpi_expect(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
                        BATON_ERR_STATE);
     support_mpi_says("MPI_Finalize has been called");
-    support_mpi_expect(baton_engine_close(engine), BATON_OK);
+    support_mpi_ok(baton_engine_close(engine));
 }
 
 static void run_level(const char *name, int wanted)
@@ -42,7 +41,7 @@ static void run_level(const char *name, int wanted)
         baton_engine_options_t options = BATON_ENGINE_OPTIONS;
         options.progress =
             manual != 0 ? BATON_PROGRESS_MANUAL : BATON_PROGRESS_THREAD;
-        support_mpi_expect(baton_engine_open(&options, &engine), BATON_OK);
+        support_mpi_ok(baton_engine_open(&options, &engine));
         bool too_low = manual == 0 && level < MPI_THREAD_MULTIPLE;
         support_mpi_expect(
             baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
@@ -51,9 +50,9 @@ static void run_level(const char *name, int wanted)
             support_mpi_says("MPI_THREAD_MULTIPLE");
         } else {
             support_mpi_healthy(group);
-            support_mpi_expect(baton_group_destroy(group), BATON_OK);
+            support_mpi_ok(baton_group_destroy(group));
         }
-        support_mpi_expect(baton_engine_close(engine), BATON_OK);
+        support_mpi_ok(baton_engine_close(engine));
     }
     MPI_Finalize();
 }

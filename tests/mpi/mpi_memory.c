@@ -12,41 +12,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WAIT_MS 60000
-
-static int rank, size;
-static baton_engine_t *engine;
-static baton_group_t *group;
-
-static void begin(const char *part)
-{
-    support_mpi_running = part;
-}
-
-static void check(bool right, const char *what)
-{
-    if (!right) {
-        support_mpi_die(what);
-    }
-}
-
 static void *allocate(size_t bytes)
 {
     void *memory = NULL;
-    support_mpi_expect(baton_memory_alloc(group, bytes, &memory), BATON_OK);
-    check(((uintptr_t)memory & 63) == 0, "memory is aligned");
+    support_mpi_ok(baton_memory_alloc(world.group, bytes, &memory));
+    support_mpi_check(((uintptr_t)memory & 63) == 0, "memory is aligned");
     return memory;
 }
 
 static void release(void *memory)
 {
-    support_mpi_expect(baton_memory_free(group, memory), BATON_OK);
-}
-
-static void run(baton_schedule_t *s)
-{
-    support_mpi_expect(baton_schedule_start(s), BATON_OK);
-    support_mpi_expect(baton_schedule_wait(s, WAIT_MS), BATON_OK);
+    support_mpi_ok(baton_memory_free(world.group, memory));
 }
 
 /* ---- results ----------------------------------------------------------- */
@@ -62,7 +38,7 @@ static void sum_elements(const char *algorithm, const baton_op_t *op,
                          size_t bytes)
 {
     baton_schedule_t *s;
-    support_mpi_expect(baton_schedule_create(group, "sum", &s), BATON_OK);
+    support_mpi_ok(baton_schedule_create(world.group, "sum", &s));
     baton_view_t out =
         baton_view(baton_buffer_bind(s, target, bytes), 0, bytes);
     baton_view_t in =
@@ -76,21 +52,21 @@ static void sum_elements(const char *algorithm, const baton_op_t *op,
                               .op = op,
                               .algorithm = algorithm};
     baton_allreduce(s, &args);
-    support_mpi_expect(baton_schedule_commit(s), BATON_OK);
+    support_mpi_ok(baton_schedule_commit(s));
     for (int epoch = 0; epoch < 2; epoch++) {
         for (size_t i = 0; i < bytes; i++) {
-            source[i] = value_of(rank, i, epoch);
+            source[i] = value_of(world.rank, i, epoch);
         }
-        run(s);
+        support_mpi_run(s);
         for (size_t i = 0; i < bytes; i++) {
             unsigned char sum = 0;
-            for (int r = 0; r < size; r++) {
+            for (int r = 0; r < world.size; r++) {
                 sum = (unsigned char)(sum + value_of(r, i, epoch));
             }
-            check(target[i] == sum, "the sum is right");
+            support_mpi_check(target[i] == sum, "the sum is right");
         }
     }
-    support_mpi_expect(baton_schedule_destroy(s), BATON_OK);
+    support_mpi_ok(baton_schedule_destroy(s));
 }
 
 static void sum_bytes(const char *algorithm, unsigned char *source,
@@ -116,14 +92,15 @@ static void sums_of_long_elements(void)
 {
     static size_t elements[] = {24, BATON__PART_BYTES - 1,
                                 BATON__PART_BYTES + 1};
-    begin("sums of long elements");
+    support_mpi_running = "sums of long elements";
     for (int i = 0; i < 3; i++) {
         const baton_op_t op = {.name = "long",
                                .reduce = add_bytes,
                                .arg = &elements[i],
                                .commutative = true,
                                .element_bytes = elements[i]};
-        size_t bytes = ((size_t)size * 300000 / elements[i] + 1) * elements[i];
+        size_t bytes =
+            ((size_t)world.size * 300000 / elements[i] + 1) * elements[i];
         unsigned char *source = malloc(bytes);
         unsigned char *target = malloc(bytes);
         sum_elements("rabenseifner", &op, source, target, bytes);
@@ -142,7 +119,7 @@ static void sums_of_any_memory(void)
     static const char *const algorithms[] = {"ring", "recursive_doubling",
                                              "linear_pipeline"};
     enum { SIZES = sizeof sizes / sizeof sizes[0], ALGORITHMS = 3 };
-    begin("sums of any memory");
+    support_mpi_running = "sums of any memory";
     for (int i = 0; i < SIZES; i++) {
         unsigned char *shared[2] = {allocate(sizes[i]), allocate(sizes[i])};
         unsigned char *own = malloc(sizes[i]);
@@ -158,31 +135,7 @@ static void sums_of_any_memory(void)
     }
 }
 
-/* ---- allocation -------------------------------------------------------- */
-
-static void wrong_arguments(void)
-{
-    begin("wrong arguments");
-    void *memory = &memory;
-    int other;
-    support_mpi_expect(baton_memory_alloc(NULL, 8, &memory), BATON_ERR_INVALID);
-    support_mpi_expect(baton_memory_alloc(group, 8, NULL), BATON_ERR_INVALID);
-    support_mpi_expect(baton_memory_alloc(group, 0, &memory),
-                       BATON_ERR_INVALID);
-    support_mpi_says("bytes is 0");
-    check(memory == &memory, "an error leaves out as it was");
-    support_mpi_expect(baton_memory_alloc(group, SIZE_MAX, &memory),
-                       BATON_ERR_NO_MEMORY);
-    support_mpi_expect(baton_memory_free(group, &other), BATON_ERR_INVALID);
-    support_mpi_expect(baton_memory_free(group, NULL), BATON_OK);
-    memory = allocate(100000);
-    support_mpi_expect(baton_memory_free(NULL, memory), BATON_ERR_INVALID);
-    support_mpi_expect(baton_group_destroy(group), BATON_ERR_BUSY);
-    support_mpi_says("1 blocks of baton_memory_alloc");
-    support_mpi_expect(baton_memory_free(group, memory), BATON_OK);
-    support_mpi_expect(baton_memory_free(group, memory), BATON_ERR_INVALID);
-    support_mpi_says("was freed already");
-}
+/* ---- sharing ----------------------------------------------------------- */
 
 /* Counts this process's mappings of segments. */
 static int count_mappings(void)
@@ -190,7 +143,7 @@ static int count_mappings(void)
     char line[512];
     int count = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
-    check(maps != NULL, "there are maps");
+    support_mpi_check(maps != NULL, "there are maps");
     while (fgets(line, sizeof line, maps) != NULL) {
         count += strstr(line, "memfd:baton") != NULL;
     }
@@ -200,7 +153,7 @@ static int count_mappings(void)
 
 static bool is_shared(const void *memory)
 {
-    baton__mpi_t *mpi = group->endpoint;
+    baton__mpi_t *mpi = world.group->endpoint;
     const baton__segments_t *segments = &mpi->host.segments;
     for (int i = 0; i < BATON__SEGMENTS; i++) {
         const char *base = segments->at[i].base;
@@ -227,30 +180,30 @@ static void nothing_is_left_behind(void)
 {
     enum { BYTES = 3 << 19, BLOCKS = 3, ROUNDS = 1000 };
     unsigned char *blocks[BLOCKS];
-    begin("nothing is left behind");
+    support_mpi_running = "nothing is left behind";
     MPI_Barrier(MPI_COMM_WORLD);
     int before = count_mappings();
     for (int i = 0; i < BLOCKS; i++) {
         blocks[i] = allocate(BYTES);
         sum_bytes("ring", blocks[i], blocks[i], BYTES);
     }
-    check(!is_shared(blocks[0]) || count_mappings() > before,
-          "what is shared is mapped");
+    support_mpi_check(!is_shared(blocks[0]) || count_mappings() > before,
+                      "what is shared is mapped");
     for (int k = 0; k < BLOCKS; k++) {
-        int i = (k + rank) % BLOCKS;
+        int i = (k + world.rank) % BLOCKS;
         release(blocks[i]);
         blocks[i] = allocate(BYTES);
         sum_bytes("ring", blocks[i], blocks[i], BYTES);
     }
     for (int i = 0; i < BLOCKS; i++) {
-        release(blocks[(i + rank) % BLOCKS]);
+        release(blocks[(i + world.rank) % BLOCKS]);
     }
     bool left = true;
     for (int i = 0; i < ROUNDS && left; i++) { /* peers have to poll */
-        support_mpi_healthy(group);
+        support_mpi_healthy(world.group);
         left = !on_all(count_mappings() <= before);
     }
-    check(!left, "no mapping is left");
+    support_mpi_check(!left, "no mapping is left");
 }
 
 /* ---- what a host does not permit ---------------------------------------- */
@@ -261,19 +214,24 @@ static void without_descriptors(void)
 {
     enum { BYTES = 5 << 18 };
     struct rlimit limit;
-    begin("without descriptors");
-    check(getrlimit(RLIMIT_NOFILE, &limit) == 0, "there is a limit");
+    support_mpi_running = "without descriptors";
+    support_mpi_check(getrlimit(RLIMIT_NOFILE, &limit) == 0,
+                      "there is a limit");
     const struct rlimit before = limit;
-    if (rank % 2 == 1) {
+    if (world.rank % 2 == 1) {
         int lowest = dup(STDIN_FILENO);
-        check(lowest >= 0 && close(lowest) == 0, "one descriptor is free");
+        support_mpi_check(lowest >= 0 && close(lowest) == 0,
+                          "one descriptor is free");
         limit.rlim_cur = (rlim_t)lowest;
-        check(setrlimit(RLIMIT_NOFILE, &limit) == 0, "the limit is set");
+        support_mpi_check(setrlimit(RLIMIT_NOFILE, &limit) == 0,
+                          "the limit is set");
     }
     unsigned char *memory = allocate(BYTES);
-    check(rank % 2 == 0 || !is_shared(memory), "it is ordinary memory");
+    support_mpi_check(world.rank % 2 == 0 || !is_shared(memory),
+                      "it is ordinary memory");
     sum_bytes("ring", memory, memory, BYTES);
-    check(setrlimit(RLIMIT_NOFILE, &before) == 0, "the limit is as before");
+    support_mpi_check(setrlimit(RLIMIT_NOFILE, &before) == 0,
+                      "the limit is as before");
     sum_bytes("ring", memory, memory, BYTES);
     release(memory);
 }
@@ -281,7 +239,7 @@ static void without_descriptors(void)
 static void beside_a_child(void)
 {
     enum { BYTES = 200000 };
-    begin("beside a child");
+    support_mpi_running = "beside a child";
     unsigned char *memory = allocate(BYTES);
     pid_t child = fork();
     if (child == 0) {
@@ -289,7 +247,8 @@ static void beside_a_child(void)
     }
     sum_bytes("ring", memory, memory, BYTES);
     int status;
-    check(child > 0 && waitpid(child, &status, 0) == child, "the child ends");
+    support_mpi_check(child > 0 && waitpid(child, &status, 0) == child,
+                      "the child ends");
     sum_bytes("ring", memory, memory, BYTES);
     release(memory);
 }
@@ -299,46 +258,35 @@ static void beside_a_child(void)
 static void memory_is_shared(void)
 {
     enum { BYTES = 200000 };
-    begin("memory is shared");
-    const baton__mpi_t *mpi = group->endpoint;
+    support_mpi_running = "memory is shared";
+    const baton__mpi_t *mpi = world.group->endpoint;
     bool expected = mpi->host.count > 1 &&
                     baton__config_number(BATON__CONFIG_SHM_MEMORY) > 0;
     void *memory = allocate(BYTES);
-    check(is_shared(memory) == expected, "memory is shared");
+    support_mpi_check(is_shared(memory) == expected, "memory is shared");
     release(memory);
     baton_schedule_t *s;
-    support_mpi_expect(baton_schedule_create(group, "scratch", &s), BATON_OK);
+    support_mpi_ok(baton_schedule_create(world.group, "scratch", &s));
     (void)baton_buffer_scratch(s, BYTES);
     (void)baton_add_nop(s);
-    support_mpi_expect(baton_schedule_commit(s), BATON_OK);
-    check(s->buffers[0].shared == expected, "scratch is shared");
-    support_mpi_expect(baton_schedule_destroy(s), BATON_OK);
+    support_mpi_ok(baton_schedule_commit(s));
+    support_mpi_check(s->buffers[0].shared == expected, "scratch is shared");
+    support_mpi_ok(baton_schedule_destroy(s));
 }
 
 int main(int argc, char **argv)
 {
-    int level;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
-    support_mpi_expect(baton_engine_open(&options, &engine), BATON_OK);
-    support_mpi_expect(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
-                       BATON_OK);
-    wrong_arguments();
+    support_mpi_begin(argc, argv);
+    support_mpi_open();
     memory_is_shared();
     sums_of_any_memory();
     sums_of_long_elements();
     nothing_is_left_behind();
     without_descriptors();
     beside_a_child();
-    begin("the end");
-    support_mpi_expect(baton_group_destroy(group), BATON_OK);
-    check(count_mappings() == 0, "the group leaves no mapping");
-    support_mpi_expect(baton_engine_close(engine), BATON_OK);
-    if (rank == 0) {
-        printf("mpi_memory: %d ranks, all right\n", size);
-    }
-    MPI_Finalize();
+    support_mpi_ok(baton_group_destroy(world.group));
+    world.group = NULL;
+    support_mpi_check(count_mappings() == 0, "the group leaves no mapping");
+    support_mpi_end();
     return 0;
 }

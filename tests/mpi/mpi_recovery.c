@@ -17,13 +17,10 @@ enum {
     WARMUP = 50, /* rounds, after which nothing is allocated any more */
     STEPS = 4,   /* of a round, at most */
     COUNT = 257,
-    LONG_BYTES = 1 << 20,
-    WAIT_MS = 60000
+    LONG_BYTES = 1 << 20
 };
 
-static int rank, size;
 static int rounds = SUPPORT_REPEAT(1000);
-static baton_group_t *group;
 
 /* ---- epochs that fail ------------------------------------------------- */
 
@@ -45,8 +42,8 @@ static pthread_mutex_t plan_lock = PTHREAD_MUTEX_INITIALIZER;
 static baton_status_t fail(uint64_t epoch, bool late)
 {
     pthread_mutex_lock(&plan_lock);
-    bool due =
-        rank == plan.failing_rank && epoch == plan.epoch && late == plan.late;
+    bool due = world.rank == plan.failing_rank && epoch == plan.epoch &&
+               late == plan.late;
     pthread_mutex_unlock(&plan_lock);
     return due ? BATON_ERR_FAILED : BATON_OK;
 }
@@ -92,8 +89,8 @@ static void open_account(account_t *account, baton_partial_mode_t mode)
                                              .inner = build,
                                              .inner_arg = &plan};
     memset(account, 0, sizeof(*account));
-    support_mpi_expect(baton_partial_create(group, &options, &account->partial),
-                       BATON_OK);
+    support_mpi_ok(
+        baton_partial_create(world.group, &options, &account->partial));
 }
 
 static void contribute(account_t *account, support_random_t *random)
@@ -103,8 +100,7 @@ static void contribute(account_t *account, support_random_t *random)
         data[i] = support_random_below(random, 1000000);
         account->contributed[i] += data[i];
     }
-    support_mpi_expect(baton_partial_contribute(account->partial, data),
-                       BATON_OK);
+    support_mpi_ok(baton_partial_contribute(account->partial, data));
 }
 
 /* Steps until one fails. Adds the results to `sum` and returns their number. */
@@ -116,7 +112,8 @@ static uint64_t run_steps(account_t *account, support_random_t *random,
         contribute(account, random);
         baton_status_t status = baton_partial_start(account->partial);
         if (status == BATON_OK) {
-            status = baton_partial_wait(account->partial, WAIT_MS, &result);
+            status = baton_partial_wait(account->partial, SUPPORT_MPI_WAIT_MS,
+                                        &result);
         }
         if (status == BATON_ERR_CANCELLED) { /* it was committed that late */
             support_mpi_says("recovers their group after a failure");
@@ -141,7 +138,7 @@ static void add_results(account_t *account, uint64_t seen, uint64_t *sum)
 {
     struct {
         int seen, rank;
-    } mine = {(int)seen, rank}, most;
+    } mine = {(int)seen, world.rank}, most;
     MPI_Allreduce(&mine, &most, 1, MPI_2INT, MPI_MAXLOC, MPI_COMM_WORLD);
     MPI_Bcast(sum, COUNT, MPI_UINT64_T, most.rank, MPI_COMM_WORLD);
     for (int i = 0; i < COUNT; i++) {
@@ -155,8 +152,7 @@ static void check_account(account_t *account)
     uint64_t mine[COUNT];
     uint64_t all[COUNT];
     bool any;
-    support_mpi_expect(baton_partial_pending(account->partial, mine, &any),
-                       BATON_OK);
+    support_mpi_ok(baton_partial_pending(account->partial, mine, &any));
     for (int i = 0; i < COUNT; i++) {
         mine[i] = account->contributed[i] - mine[i];
     }
@@ -170,8 +166,8 @@ static void draw_plan(support_random_t *common)
 {
     pthread_mutex_lock(&plan_lock);
     plan.failing_rank =
-        (int)support_random_below(common, (uint64_t)size * 5 / 4 + 1);
-    plan.failing_rank = plan.failing_rank < size ? plan.failing_rank : -1;
+        (int)support_random_below(common, (uint64_t)world.size * 5 / 4 + 1);
+    plan.failing_rank = plan.failing_rank < world.size ? plan.failing_rank : -1;
     plan.steps = 1 + (int)support_random_below(common, STEPS);
     plan.epoch = 1 + support_random_below(common, (uint64_t)plan.steps);
     plan.late = support_random_below(common, 2) != 0;
@@ -183,10 +179,11 @@ static void draw_plan(support_random_t *common)
 static void cancel_one(baton_schedule_t *schedule, uint64_t *memory,
                        support_random_t *common)
 {
-    bool cancelled = rank == (int)support_random_below(common, (uint64_t)size);
+    bool cancelled =
+        world.rank == (int)support_random_below(common, (uint64_t)world.size);
     for (int turn = 0; turn < 2; turn++) {
         for (size_t i = 0; i < LONG_BYTES / 8; i++) {
-            memory[i] = (uint64_t)rank + i;
+            memory[i] = (uint64_t)world.rank + i;
         }
         baton_status_t status = baton_schedule_start(schedule);
         if (turn == 0 && cancelled && status == BATON_OK) {
@@ -198,18 +195,19 @@ static void cancel_one(baton_schedule_t *schedule, uint64_t *memory,
         if (turn == 0 && status == BATON_ERR_FAILED) {
             support_mpi_says("was cancelled"); /* before this rank's start */
         } else {
-            status = baton_schedule_wait(schedule, WAIT_MS);
+            status = baton_schedule_wait(schedule, SUPPORT_MPI_WAIT_MS);
         }
         if (turn == 0) {
             if (status != BATON_OK && status != BATON_ERR_FAILED) {
                 support_mpi_expect(status, BATON_ERR_CANCELLED);
             }
             memset(memory, 0xee, LONG_BYTES); /* it is ours again */
-            support_mpi_expect(baton_group_recover(group, WAIT_MS), BATON_OK);
+            support_mpi_ok(
+                baton_group_recover(world.group, SUPPORT_MPI_WAIT_MS));
             continue;
         }
-        support_mpi_expect(status, BATON_OK);
-        uint64_t ranks = (uint64_t)size;
+        support_mpi_ok(status);
+        uint64_t ranks = (uint64_t)world.size;
         for (size_t i = 0; i < LONG_BYTES / 8; i++) {
             if (memory[i] != ranks * (ranks - 1) / 2 + ranks * i) {
                 support_mpi_die("a wrong sum after a recovery");
@@ -218,30 +216,14 @@ static void cancel_one(baton_schedule_t *schedule, uint64_t *memory,
     }
 }
 
-static baton_schedule_t *create_long(uint64_t *memory)
-{
-    baton_schedule_t *schedule = NULL;
-    support_mpi_expect(baton_schedule_create(group, "long", &schedule),
-                       BATON_OK);
-    baton_view_t whole = baton_view(
-        baton_buffer_bind(schedule, memory, LONG_BYTES), 0, LONG_BYTES);
-    const baton_allreduce_t args = {.size = sizeof(args),
-                                    .source = whole,
-                                    .target = whole,
-                                    .dtype = BATON_U64,
-                                    .op = BATON_SUM};
-    baton_allreduce_ring(schedule, &args);
-    support_mpi_expect(baton_schedule_commit(schedule), BATON_OK);
-    return schedule;
-}
-
 static void test_failures(uint64_t seed)
 {
     static account_t accounts[3];
     support_random_t common = support_random(seed, 0);
-    support_random_t own = support_random(seed, 1 + (uint64_t)rank);
+    support_random_t own = support_random(seed, 1 + (uint64_t)world.rank);
     uint64_t *memory = malloc(LONG_BYTES);
-    baton_schedule_t *schedule = create_long(memory);
+    baton_schedule_t *schedule =
+        support_mpi_sum(world.group, memory, LONG_BYTES, BATON_U64, "ring");
     int64_t allocations = 0;
     for (int mode = BATON_SOLO; mode <= BATON_FULL; mode++) {
         open_account(&accounts[mode], (baton_partial_mode_t)mode);
@@ -251,7 +233,7 @@ static void test_failures(uint64_t seed)
         draw_plan(&common);
         account_t *account = &accounts[plan.partial];
         uint64_t seen = run_steps(account, &own, sum);
-        support_mpi_expect(baton_group_recover(group, WAIT_MS), BATON_OK);
+        support_mpi_ok(baton_group_recover(world.group, SUPPORT_MPI_WAIT_MS));
         add_results(account, seen, sum);
         check_account(account);
         if (round % 20 == 0) {
@@ -265,10 +247,9 @@ static void test_failures(uint64_t seed)
         support_mpi_die("recovering allocates");
     }
     for (int mode = BATON_SOLO; mode <= BATON_FULL; mode++) {
-        support_mpi_expect(baton_partial_destroy(accounts[mode].partial),
-                           BATON_OK);
+        support_mpi_ok(baton_partial_destroy(accounts[mode].partial));
     }
-    support_mpi_expect(baton_schedule_destroy(schedule), BATON_OK);
+    support_mpi_ok(baton_schedule_destroy(schedule));
     free(memory);
 }
 
@@ -282,26 +263,26 @@ typedef struct letter {
 
 /* One way of a pair of ranks. */
 typedef struct way {
-    struct world *world;
+    struct letters *letters;
     letter_t letter;
     int peer;
 } way_t;
 
-typedef struct world {
+typedef struct letters {
     way_t *out, *in;
     support_random_t random;
     uint64_t taken, skipped;
-} world_t;
+} letters_t;
 
 static baton_status_t write_letter(void *arg, baton_call_t *call)
 {
     way_t *way = arg;
-    if (support_random_below(&way->world->random, 3) == 0) {
-        way->world->skipped++;
+    if (support_random_below(&way->letters->random, 3) == 0) {
+        way->letters->skipped++;
         return BATON_SKIP;
     }
     way->letter.epoch = baton_call_epoch(call);
-    way->letter.from = rank;
+    way->letter.from = world.rank;
     way->letter.to = way->peer;
     return BATON_OK;
 }
@@ -310,28 +291,27 @@ static baton_status_t read_letter(void *arg, baton_call_t *call)
 {
     way_t *way = arg;
     if (way->letter.epoch != baton_call_epoch(call) ||
-        way->letter.from != way->peer || way->letter.to != rank) {
+        way->letter.from != way->peer || way->letter.to != world.rank) {
         return BATON_ERR_MISMATCH;
     }
     way->letter.epoch = 0; /* read once */
-    way->world->taken++;
+    way->letters->taken++;
     return BATON_OK;
 }
 
 /* Every rank may send a message to each other one. With `together` a barrier
    behind the sends keeps the epochs of all ranks together; otherwise they drift
    apart. */
-static baton_schedule_t *create_letters(world_t *world, bool together)
+static baton_schedule_t *create_letters(letters_t *letters, bool together)
 {
     baton_schedule_t *schedule = NULL;
-    support_mpi_expect(baton_schedule_create(
-                           group, together ? "together" : "apart", &schedule),
-                       BATON_OK);
-    for (int peer = 0; peer < size; peer++) {
-        way_t *out = &world->out[peer];
-        way_t *in = &world->in[peer];
-        *out = (way_t){.world = world, .peer = peer};
-        *in = (way_t){.world = world, .peer = peer};
+    support_mpi_ok(baton_schedule_create(
+        world.group, together ? "together" : "apart", &schedule));
+    for (int peer = 0; peer < world.size; peer++) {
+        way_t *out = &letters->out[peer];
+        way_t *in = &letters->in[peer];
+        *out = (way_t){.letters = letters, .peer = peer};
+        *in = (way_t){.letters = letters, .peer = peer};
         baton_view_t source = baton_view(
             baton_buffer_bind(schedule, &out->letter, sizeof(letter_t)), 0,
             sizeof(letter_t));
@@ -351,61 +331,47 @@ static baton_schedule_t *create_letters(world_t *world, bool together)
     if (together) {
         baton_barrier_dissemination(schedule);
     }
-    support_mpi_expect(baton_schedule_commit(schedule), BATON_OK);
+    support_mpi_ok(baton_schedule_commit(schedule));
     return schedule;
 }
 
 static void test_letters(uint64_t seed, bool together)
 {
-    world_t world = {.out = calloc((size_t)size, sizeof(way_t)),
-                     .in = calloc((size_t)size, sizeof(way_t)),
-                     .random = support_random(seed, 100 + (uint64_t)rank)};
-    baton_schedule_t *schedule = create_letters(&world, together);
+    letters_t letters = {.out = calloc((size_t)world.size, sizeof(way_t)),
+                         .in = calloc((size_t)world.size, sizeof(way_t)),
+                         .random =
+                             support_random(seed, 100 + (uint64_t)world.rank)};
+    baton_schedule_t *schedule = create_letters(&letters, together);
     for (int epoch = 0; epoch < 10 * rounds; epoch++) {
-        support_mpi_expect(baton_schedule_start(schedule), BATON_OK);
-        support_mpi_expect(baton_schedule_wait(schedule, WAIT_MS), BATON_OK);
+        support_mpi_ok(baton_schedule_start(schedule));
+        support_mpi_ok(baton_schedule_wait(schedule, SUPPORT_MPI_WAIT_MS));
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    uint64_t counts[2] = {world.taken, world.skipped};
+    uint64_t counts[2] = {letters.taken, letters.skipped};
     MPI_Allreduce(MPI_IN_PLACE, counts, 2, MPI_UINT64_T, MPI_SUM,
                   MPI_COMM_WORLD);
     /* A rank alone has ended its epoch before its letter to itself comes. */
-    if ((size > 1 && counts[0] == 0) || counts[1] == 0) {
+    if ((world.size > 1 && counts[0] == 0) || counts[1] == 0) {
         support_mpi_die("letters were read, and some were not written");
     }
-    support_mpi_expect(baton_schedule_destroy(schedule), BATON_OK);
-    free(world.out);
-    free(world.in);
+    support_mpi_ok(baton_schedule_destroy(schedule));
+    free(letters.out);
+    free(letters.in);
 }
 
 int main(int argc, char **argv)
 {
-    int level;
-    baton_engine_t *engine;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    support_mpi_begin(argc, argv);
     if (argc > 1) {
         rounds = atoi(argv[1]);
     }
-    uint64_t seed = rank == 0 ? support_seed() : 0;
-    MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
-    support_mpi_expect(baton_engine_open(NULL, &engine), BATON_OK);
-    support_mpi_expect(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
-                       BATON_OK);
+    support_mpi_open();
     support_mpi_running = "failures";
-    test_failures(seed);
+    test_failures(world.seed);
     support_mpi_running = "letters, together";
-    test_letters(seed, true);
+    test_letters(world.seed, true);
     support_mpi_running = "letters, apart";
-    test_letters(seed + 1, false);
-    support_mpi_running = "end";
-    support_mpi_expect(baton_group_destroy(group), BATON_OK);
-    support_mpi_expect(baton_engine_close(engine), BATON_OK);
-    if (rank == 0) {
-        printf("mpi_recovery: %d ranks, %d failures, 2 x %d epochs\n", size,
-               rounds, 10 * rounds);
-    }
-    MPI_Finalize();
+    test_letters(world.seed + 1, false);
+    support_mpi_end();
     return 0;
 }

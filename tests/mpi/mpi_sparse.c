@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COUNT = 3001, STEPS = 5, WAIT_MS = 60000 };
-
-static int rank, size;
+enum { COUNT = 3001, STEPS = 5 };
 
 /* A rank's gradient of a step: the same wherever it is asked for. */
 static void fill(float *gradient, int of, int step)
@@ -53,45 +51,42 @@ static void simulate(const baton_sparse_options_t *options, outcome_t *out)
 {
     baton_sim_options_t sim_options = BATON_SIM_OPTIONS;
     baton_sim_t *sim;
-    sim_options.ranks = size;
-    support_mpi_expect(baton_sim_create(&sim_options, &sim), BATON_OK);
-    baton_sparse_t **all = calloc((size_t)size, sizeof(baton_sparse_t *));
-    float *gradients = calloc((size_t)size * COUNT, sizeof(float));
+    sim_options.ranks = world.size;
+    support_mpi_ok(baton_sim_create(&sim_options, &sim));
+    baton_sparse_t **all = calloc((size_t)world.size, sizeof(baton_sparse_t *));
+    float *gradients = calloc((size_t)world.size * COUNT, sizeof(float));
     baton_sparse_result_t result;
-    for (int r = 0; r < size; r++) {
-        support_mpi_expect(
-            baton_sparse_prepare(baton_sim_group(sim, r), options, &all[r]),
-            BATON_OK);
+    for (int r = 0; r < world.size; r++) {
+        support_mpi_ok(
+            baton_sparse_prepare(baton_sim_group(sim, r), options, &all[r]));
     }
-    for (int r = 0; r < size; r++) {
-        support_mpi_expect(baton_sparse_connect(all[r], -1), BATON_OK);
+    for (int r = 0; r < world.size; r++) {
+        support_mpi_ok(baton_sparse_connect(all[r], -1));
     }
     for (int step = 0; step < STEPS; step++) {
-        for (int r = 0; r < size; r++) {
+        for (int r = 0; r < world.size; r++) {
             float *gradient = gradients + (size_t)r * COUNT;
             fill(gradient, r, step);
-            support_mpi_expect(baton_sparse_start(all[r], gradient), BATON_OK);
+            support_mpi_ok(baton_sparse_start(all[r], gradient));
         }
-        for (int r = 0; r < size; r++) {
-            support_mpi_expect(baton_sparse_wait(all[r], -1, &result),
-                               BATON_OK);
-            if (r == rank) {
+        for (int r = 0; r < world.size; r++) {
+            support_mpi_ok(baton_sparse_wait(all[r], -1, &result));
+            if (r == world.rank) {
                 take(&out[step], &result);
-                support_mpi_expect(
-                    baton_sparse_residual(all[r], out[step].residual),
-                    BATON_OK);
+                support_mpi_ok(
+                    baton_sparse_residual(all[r], out[step].residual));
             }
         }
     }
-    for (int r = 0; r < size; r++) {
-        support_mpi_expect(baton_sparse_destroy(all[r]), BATON_OK);
+    for (int r = 0; r < world.size; r++) {
+        support_mpi_ok(baton_sparse_destroy(all[r]));
     }
-    support_mpi_expect(baton_sim_destroy(sim), BATON_OK);
+    support_mpi_ok(baton_sim_destroy(sim));
     free(all);
     free(gradients);
 }
 
-static void compare(baton_group_t *group, baton_sparse_options_t options)
+static void compare(baton_sparse_options_t options)
 {
     static char what[100];
     static outcome_t expected[STEPS], actual;
@@ -105,42 +100,40 @@ static void compare(baton_group_t *group, baton_sparse_options_t options)
     options.k = 120;
     simulate(&options, expected);
     baton_sparse_t *sparse;
-    support_mpi_expect(baton_sparse_create(group, &options, WAIT_MS, &sparse),
-                       BATON_OK);
+    support_mpi_ok(baton_sparse_create(world.group, &options,
+                                       SUPPORT_MPI_WAIT_MS, &sparse));
     for (int step = 0; step < STEPS; step++) {
         baton_sparse_result_t result;
-        fill(gradient, rank, step);
-        support_mpi_expect(baton_sparse_start(sparse, gradient), BATON_OK);
-        support_mpi_expect(baton_sparse_wait(sparse, WAIT_MS, &result),
-                           BATON_OK);
+        fill(gradient, world.rank, step);
+        support_mpi_ok(baton_sparse_start(sparse, gradient));
+        support_mpi_ok(baton_sparse_wait(sparse, SUPPORT_MPI_WAIT_MS, &result));
         take(&actual, &result);
-        support_mpi_expect(baton_sparse_residual(sparse, actual.residual),
-                           BATON_OK);
+        support_mpi_ok(baton_sparse_residual(sparse, actual.residual));
         if (!are_same(&actual, &expected[step])) {
             support_mpi_die("bits differ from the simulator's");
         }
     }
-    support_mpi_expect(baton_sparse_destroy(sparse), BATON_OK);
+    support_mpi_ok(baton_sparse_destroy(sparse));
 }
 
-static void compare_spardl(baton_group_t *group)
+static void compare_spardl(void)
 {
     baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
     options.algorithm = BATON_SPARSE_SPARDL;
-    for (options.teams = 1; options.teams <= size; options.teams++) {
-        if (size % options.teams != 0) {
+    for (options.teams = 1; options.teams <= world.size; options.teams++) {
+        if (world.size % options.teams != 0) {
             continue;
         }
         options.exchange = BATON_TEAMS_BSAG;
-        compare(group, options);
+        compare(options);
         if ((options.teams & (options.teams - 1)) == 0) {
             options.exchange = BATON_TEAMS_RSAG;
-            compare(group, options);
+            compare(options);
         }
     }
 }
 
-static void compare_others(baton_group_t *group)
+static void compare_others(void)
 {
     for (int i = BATON_SPARSE_SPARDL + 1; i < BATON_SPARSE_COUNT; i++) {
         baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
@@ -149,30 +142,21 @@ static void compare_others(baton_group_t *group)
         options.warmup = i % 3 == 0 ? 1 : 0;
         options.average = i % 2 == 1;
         options.clip = 10;
-        compare(group, options);
+        compare(options);
     }
     baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
     options.algorithm = BATON_SPARSE_REDSYNC;
     options.redsync = BATON_REDSYNC_SEARCH;
     options.quantise = options.keep_error = true;
-    compare(group, options);
+    compare(options);
 }
 
 int main(int argc, char **argv)
 {
-    int provided;
-    baton_engine_t *engine;
-    baton_group_t *group;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    support_mpi_expect(baton_engine_open(NULL, &engine), BATON_OK);
-    support_mpi_expect(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
-                       BATON_OK);
-    compare_spardl(group);
-    compare_others(group);
-    support_mpi_expect(baton_group_destroy(group), BATON_OK);
-    support_mpi_expect(baton_engine_close(engine), BATON_OK);
-    MPI_Finalize();
+    support_mpi_begin(argc, argv);
+    support_mpi_open();
+    compare_spardl();
+    compare_others();
+    support_mpi_end();
     return 0;
 }

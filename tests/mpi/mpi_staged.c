@@ -5,30 +5,15 @@
  */
 #include "base/config.h"
 #include "support/conformance_device.h"
-#include "support/random.h"
+#include "support/mpi.h"
 #include "transport/mpi/endpoint.h"
 
-#include <baton/baton.h>
-#include <baton/mpi.h>
 #include <baton/tuning.h>
 
-#include <inttypes.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static conformance_rank_t self;
-
-/* The others would wait for a rank that failed. */
-static void require(bool condition, const char *text)
-{
-    if (!condition) {
-        fprintf(stderr, "rank %d: failed: %s: %s (seed %" PRIu64 ")\n",
-                self.rank, text, baton_error_message(), self.seed);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-}
 
 static bool yield(conformance_rank_t *rank)
 {
@@ -41,17 +26,16 @@ static bool yield(conformance_rank_t *rank)
 static void run_case(const conformance_case_t *test,
                      const conformance_staging_t *staging)
 {
-    require(baton__mpi_open(MPI_COMM_WORLD, BATON_OK, &self.transport,
-                            &self.endpoint) == BATON_OK,
-            test->name);
+    support_mpi_ok(baton__mpi_open(MPI_COMM_WORLD, BATON_OK, &self.transport,
+                                   &self.endpoint));
     self.rings = ((const baton__mpi_t *)self.endpoint)->far.peers > 0;
     self.synchronous = false;
-    require(conformance_stage(&self, staging), test->name);
+    support_mpi_check(conformance_stage(&self, staging), test->name);
     conformance_run(test, &self);
-    require(self.failure[0] == '\0', self.failure);
+    support_mpi_check(self.failure[0] == '\0', self.failure);
     self.transport->close(self.endpoint);
     const char *wrong = conformance_close_device(&self);
-    require(wrong == NULL, wrong != NULL ? wrong : "");
+    support_mpi_check(wrong == NULL, wrong != NULL ? wrong : "");
 }
 
 /* ---- all-reduces ----------------------------------------------------------
@@ -78,7 +62,7 @@ static void check_sums(emulated_t *device, const void *memory, size_t count,
         }
         right = got[i] == sum;
     }
-    require(right, name);
+    support_mpi_check(right, name);
     free(got);
 }
 
@@ -89,8 +73,7 @@ static void run_allreduce(baton_group_t *group, emulated_t *device,
     float *data = malloc(bytes);
     void *memory = emulated_allocate(device, bytes);
     baton_schedule_t *schedule = NULL;
-    require(baton_schedule_create(group, algorithm, &schedule) == BATON_OK,
-            algorithm);
+    support_mpi_ok(baton_schedule_create(group, algorithm, &schedule));
     baton_buffer_t buffer = baton_buffer_bind(schedule, memory, bytes);
     baton_buffer_set_memory(schedule, buffer, BATON_MEMORY_DEVICE);
     baton_allreduce_t args = BATON_ALLREDUCE;
@@ -99,17 +82,17 @@ static void run_allreduce(baton_group_t *group, emulated_t *device,
     args.op = BATON_SUM;
     args.algorithm = algorithm;
     baton_allreduce(schedule, &args);
-    require(baton_schedule_commit(schedule) == BATON_OK, algorithm);
+    support_mpi_ok(baton_schedule_commit(schedule));
     for (int epoch = 0; epoch < 3; epoch++) {
         for (size_t i = 0; i < count; i++) {
             data[i] = element(self.rank, i);
         }
         emulated_write(device, memory, data, bytes);
-        require(baton_schedule_start(schedule) == BATON_OK, algorithm);
-        require(baton_schedule_wait(schedule, 60000) == BATON_OK, algorithm);
+        support_mpi_ok(baton_schedule_start(schedule));
+        support_mpi_ok(baton_schedule_wait(schedule, 60000));
         check_sums(device, memory, count, algorithm);
     }
-    require(baton_schedule_destroy(schedule) == BATON_OK, algorithm);
+    support_mpi_ok(baton_schedule_destroy(schedule));
     emulated_release(device, memory);
     free(data);
 }
@@ -127,88 +110,26 @@ static void run_allreduces(baton_progress_t progress)
     baton_group_t *group = NULL;
     emulated_t *device = emulated_open(&device_options);
     options.progress = progress;
-    require(baton_engine_open(&options, &engine) == BATON_OK, "engine");
-    require(baton_engine_attach_device(engine, emulated_port(device), device) ==
-                BATON_OK,
-            "attach");
-    require(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group) == BATON_OK,
-            "group");
+    support_mpi_ok(baton_engine_open(&options, &engine));
+    support_mpi_ok(
+        baton_engine_attach_device(engine, emulated_port(device), device));
+    support_mpi_ok(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
     for (size_t a = 0; a < sizeof algorithms / sizeof algorithms[0]; a++) {
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
             run_allreduce(group, device, algorithms[a],
                           sizes[i] / sizeof(float));
         }
     }
-    require(self.size == 1 || emulated_counters(device).foreign == 0,
-            "devices of different processes have no kin");
-    require(emulated_counters(device).unpinned == 0,
-            "all host memory of copies is pinned");
-    require(baton_group_destroy(group) == BATON_OK, "destroy");
-    require(baton_engine_close(engine) == BATON_OK, "close");
+    support_mpi_check(self.size == 1 || emulated_counters(device).foreign == 0,
+                      "devices of different processes have no kin");
+    support_mpi_check(emulated_counters(device).unpinned == 0,
+                      "all host memory of copies is pinned");
+    support_mpi_ok(baton_group_destroy(group));
+    support_mpi_ok(baton_engine_close(engine));
 }
 
-/* ---- from host memory ------------------------------------------------------
+/* ---- MPI that knows devices -----------------------------------------------
  */
-
-enum { SHIFTED = 10 * BLOCK * BUFFERS + 7 };
-
-/* Each rank sends host memory to the next one: a message that can't be read in
-   place. Every other rank receives it into device memory. */
-static void shift(baton_group_t *group, emulated_t *device)
-{
-    bool to_device = self.rank % 2 == 0;
-    int next = (self.rank + 1) % self.size;
-    int before = (self.rank + self.size - 1) % self.size;
-    char *out = malloc(SHIFTED);
-    char *in = malloc(SHIFTED);
-    void *memory = emulated_allocate(device, SHIFTED);
-    baton_schedule_t *s = NULL;
-    require(baton_schedule_create(group, "shift", &s) == BATON_OK, "shift");
-    baton_buffer_t from = baton_buffer_bind(s, out, SHIFTED);
-    baton_buffer_t to = baton_buffer_bind(s, to_device ? memory : in, SHIFTED);
-    if (to_device) {
-        baton_buffer_set_memory(s, to, BATON_MEMORY_DEVICE);
-    }
-    (void)baton_add_send(s, next, baton_view(from, 0, SHIFTED));
-    (void)baton_add_recv(s, before, baton_view(to, 0, SHIFTED));
-    require(baton_schedule_commit(s) == BATON_OK, "commit");
-    for (int epoch = 0; epoch < 3; epoch++) {
-        memset(out, self.rank * 16 + epoch, SHIFTED);
-        require(baton_schedule_start(s) == BATON_OK, "start");
-        require(baton_schedule_wait(s, 60000) == BATON_OK, "wait");
-        if (to_device) {
-            emulated_read(device, in, memory, SHIFTED);
-        }
-        for (size_t i = 0; i < SHIFTED; i++) {
-            require(in[i] == (char)(before * 16 + epoch), "data");
-        }
-    }
-    require(baton_schedule_destroy(s) == BATON_OK, "destroy");
-    emulated_release(device, memory);
-    free(out);
-    free(in);
-}
-
-static void shift_unreadable(void)
-{
-    const emulated_options_t device_options = {.seed = self.seed};
-    baton_engine_t *engine = NULL;
-    baton_group_t *group = NULL;
-    emulated_t *device = emulated_open(&device_options);
-    setenv("BATON_SHM", "0", 1);
-    baton__config_forget();
-    require(baton_engine_open(NULL, &engine) == BATON_OK, "engine");
-    require(baton_engine_attach_device(engine, emulated_port(device), device) ==
-                BATON_OK,
-            "attach");
-    require(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group) == BATON_OK,
-            "group");
-    shift(group, device);
-    require(baton_group_destroy(group) == BATON_OK, "destroy");
-    require(baton_engine_close(engine) == BATON_OK, "close");
-    unsetenv("BATON_SHM");
-    baton__config_forget();
-}
 
 /* MPI is left to take what it pulls from other hosts, if it says that it can,
    or the user does. */
@@ -216,16 +137,17 @@ static void ask_for_gpu_aware_mpi(const char *word, bool expected)
 {
     setenv("BATON_GPU_AWARE_MPI", word, 1);
     baton__config_forget();
-    require(baton__mpi_open(MPI_COMM_WORLD, BATON_OK, &self.transport,
-                            &self.endpoint) == BATON_OK,
-            word);
+    support_mpi_ok(baton__mpi_open(MPI_COMM_WORLD, BATON_OK, &self.transport,
+                                   &self.endpoint));
     for (int peer = 0; peer < self.size; peer++) {
         bool far = ((const baton__mpi_t *)self.endpoint)->peers[peer].near < 0;
-        require(self.transport->takes_device(self.endpoint, peer, 1 << 20) ==
-                    (expected && far),
-                "takes_device of a long message");
-        require(!self.transport->takes_device(self.endpoint, peer, 4096),
-                "takes_device of a short message");
+        support_mpi_check(
+            self.transport->takes_device(self.endpoint, peer, 1 << 20) ==
+                (expected && far),
+            "takes_device of a long message");
+        support_mpi_check(
+            !self.transport->takes_device(self.endpoint, peer, 4096),
+            "takes_device of a short message");
     }
     self.transport->close(self.endpoint);
     unsetenv("BATON_GPU_AWARE_MPI");
@@ -234,14 +156,12 @@ static void ask_for_gpu_aware_mpi(const char *word, bool expected)
 
 int main(int argc, char **argv)
 {
-    int level;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &self.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &self.size);
+    support_mpi_begin(argc, argv);
+    self.rank = world.rank;
+    self.size = world.size;
+    self.seed = world.seed;
     self.yield = yield;
     self.sleeps = true;
-    self.seed = self.rank == 0 ? support_seed() : 0;
-    MPI_Bcast(&self.seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     for (int i = 0; i < CONFORMANCE_CASES; i++) {
         run_case(&conformance_cases[i],
                  &conformance_stagings[CONFORMANCE_STAGED_BLOCKS]);
@@ -253,9 +173,8 @@ int main(int argc, char **argv)
     baton__config_forget();
     run_allreduces(BATON_PROGRESS_MANUAL);
     run_allreduces(BATON_PROGRESS_THREAD);
-    shift_unreadable();
     ask_for_gpu_aware_mpi("1", true);
     ask_for_gpu_aware_mpi("0", false);
-    MPI_Finalize();
+    support_mpi_end();
     return 0;
 }

@@ -1,27 +1,62 @@
 #include "support/mpi.h"
 #include "support/cluster.h"
+#include "support/random.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define WAIT_MS 60000
-
+support_mpi_t world = {.rank = -1};
 const char *support_mpi_running = "start";
+
+void support_mpi_begin(int argc, char **argv)
+{
+    int level;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world.size);
+    world.seed = world.rank == 0 ? support_seed() : 0;
+    MPI_Bcast(&world.seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+}
+
+void support_mpi_open(void)
+{
+    support_mpi_ok(baton_engine_open(NULL, &world.engine));
+    support_mpi_ok(
+        baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &world.group));
+}
+
+void support_mpi_end(void)
+{
+    support_mpi_running = "end";
+    if (world.group != NULL) {
+        support_mpi_ok(baton_group_destroy(world.group));
+    }
+    if (world.engine != NULL) {
+        support_mpi_ok(baton_engine_close(world.engine));
+    }
+    MPI_Finalize();
+}
 
 void support_mpi_die(const char *what)
 {
-    int ready = 0, over = 0, rank = -1;
+    int ready = 0, over = 0;
     MPI_Initialized(&ready);
     MPI_Finalized(&over);
-    if (ready && !over) {
-        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    }
-    fprintf(stderr, "rank %d, %s: %s (%s)\n", rank, support_mpi_running, what,
-            baton_error_message());
+    fprintf(stderr, "rank %d, %s: %s (%s; BATON_SEED=%" PRIu64 ")\n",
+            world.rank, support_mpi_running, what, baton_error_message(),
+            world.seed);
     if (ready && !over) {
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     exit(1);
+}
+
+void support_mpi_check(bool right, const char *what)
+{
+    if (!right) {
+        support_mpi_die(what);
+    }
 }
 
 void support_mpi_expect(baton_status_t status, baton_status_t expected)
@@ -34,6 +69,11 @@ void support_mpi_expect(baton_status_t status, baton_status_t expected)
     }
 }
 
+void support_mpi_ok(baton_status_t status)
+{
+    support_mpi_expect(status, BATON_OK);
+}
+
 void support_mpi_says(const char *text)
 {
     if (strstr(baton_error_message(), text) == NULL) {
@@ -43,24 +83,37 @@ void support_mpi_says(const char *text)
     }
 }
 
-void support_mpi_healthy(baton_group_t *group)
+baton_schedule_t *support_mpi_sum(baton_group_t *group, void *memory,
+                                  size_t bytes, baton_dtype_t dtype,
+                                  const char *algorithm)
 {
     baton_schedule_t *s;
+    support_mpi_ok(baton_schedule_create(group, "sum", &s));
+    baton_view_t view = support_view(s, memory, bytes);
+    const baton_allreduce_t args = {.size = sizeof(args),
+                                    .source = view,
+                                    .target = view,
+                                    .dtype = dtype,
+                                    .op = BATON_SUM,
+                                    .algorithm = algorithm};
+    baton_allreduce(s, &args);
+    support_mpi_ok(baton_schedule_commit(s));
+    return s;
+}
+
+void support_mpi_run(baton_schedule_t *schedule)
+{
+    support_mpi_ok(baton_schedule_start(schedule));
+    support_mpi_ok(baton_schedule_wait(schedule, SUPPORT_MPI_WAIT_MS));
+}
+
+void support_mpi_healthy(baton_group_t *group)
+{
     uint64_t size = (uint64_t)baton_group_size(group);
     uint64_t sum = (uint64_t)baton_group_rank(group);
-    support_mpi_expect(baton_schedule_create(group, "healthy", &s), BATON_OK);
-    baton_view_t view = support_view(s, &sum, 8);
-    baton_allreduce_t args = {.size = sizeof(args),
-                              .source = view,
-                              .target = view,
-                              .dtype = BATON_U64,
-                              .op = BATON_SUM};
-    baton_allreduce_recursive_doubling(s, &args);
-    support_mpi_expect(baton_schedule_commit(s), BATON_OK);
-    support_mpi_expect(baton_schedule_start(s), BATON_OK);
-    support_mpi_expect(baton_schedule_wait(s, WAIT_MS), BATON_OK);
-    if (sum != size * (size - 1) / 2) {
-        support_mpi_die("wrong sum");
-    }
-    support_mpi_expect(baton_schedule_destroy(s), BATON_OK);
+    baton_schedule_t *s =
+        support_mpi_sum(group, &sum, 8, BATON_U64, "recursive_doubling");
+    support_mpi_run(s);
+    support_mpi_check(sum == size * (size - 1) / 2, "wrong sum");
+    support_mpi_ok(baton_schedule_destroy(s));
 }

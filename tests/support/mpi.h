@@ -1,18 +1,45 @@
-/* For MPI programs that expect errors. A failed expectation aborts the job. */
+/* For MPI programs: a process is a rank. A failed expectation aborts the job.
+ */
 #ifndef TESTS_SUPPORT_MPI_H
 #define TESTS_SUPPORT_MPI_H
 
 #include <baton/baton.h>
 #include <baton/mpi.h>
 
+enum { SUPPORT_MPI_WAIT_MS = 100000 };
+
+/* This process's place among all ranks, the seed of them all, and a group of
+   them, once it is opened. */
+typedef struct support_mpi {
+    int rank, size;
+    uint64_t seed;
+    baton_engine_t *engine;
+    baton_group_t *group;
+} support_mpi_t;
+extern support_mpi_t world;
+
+/* begin initialises MPI for several threads; open makes an engine and a group;
+   end destroys both, if there are any, and finalises MPI. */
+void support_mpi_begin(int argc, char **argv);
+void support_mpi_open(void);
+void support_mpi_end(void);
+
 /* The part of the program that runs, for messages. */
 extern const char *support_mpi_running;
 
 void support_mpi_die(const char *what);
+void support_mpi_check(bool right, const char *what); /* dies if it is not */
 void support_mpi_expect(baton_status_t status, baton_status_t expected);
+void support_mpi_ok(baton_status_t status);
 
 /* Expects that the last error's message contains `text`. */
 void support_mpi_says(const char *text);
+
+/* A committed schedule that sums `memory` in place; and one epoch of any. */
+baton_schedule_t *support_mpi_sum(baton_group_t *group, void *memory,
+                                  size_t bytes, baton_dtype_t dtype,
+                                  const char *algorithm);
+void support_mpi_run(baton_schedule_t *schedule);
 
 /* Expects that an all-reduce over the group gives the right result. */
 void support_mpi_healthy(baton_group_t *group);

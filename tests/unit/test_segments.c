@@ -229,6 +229,14 @@ static void test_segments_of_strangers_are_refused(void **state)
 static void try_memory(baton_group_t *group)
 {
     void *blocks[3];
+    void *memory = blocks;
+    support_expect(baton_memory_alloc(NULL, 8, &memory), BATON_ERR_INVALID);
+    support_expect(baton_memory_alloc(group, 8, NULL), BATON_ERR_INVALID);
+    support_expect(baton_memory_alloc(group, SIZE_MAX, &memory),
+                   BATON_ERR_NO_MEMORY);
+    support_expect(baton_memory_free(group, blocks), BATON_ERR_INVALID);
+    support_expect(baton_memory_free(NULL, blocks), BATON_ERR_INVALID);
+    support_ok(baton_memory_free(group, NULL));
     for (int i = 0; i < 3; i++) {
         support_ok(baton_memory_alloc(group, 10000, &blocks[i]));
         assert_int_equal((uintptr_t)blocks[i] % 64, 0);
@@ -239,7 +247,9 @@ static void try_memory(baton_group_t *group)
     support_says("was freed already");
     support_ok(baton_memory_free(group, blocks[2]));
     support_ok(baton_memory_free(group, blocks[0]));
-    support_expect(baton_memory_alloc(group, 0, blocks), BATON_ERR_INVALID);
+    support_expect(baton_memory_alloc(group, 0, &memory), BATON_ERR_INVALID);
+    support_says("bytes is 0");
+    assert_ptr_equal(memory, blocks); /* an error leaves it as it was */
     for (int nth = 1; nth <= 2; nth++) {
         baton__alloc_fail_nth(nth);
         support_expect(baton_memory_alloc(group, 10000, blocks),
