@@ -10,6 +10,7 @@
 #include <baton/sparse.h>
 #include <baton/tuning.h>
 #include <mpi.h>
+#include <semaphore.h>
 
 /* ---- the command line (options.c) --------------------------------------- */
 
@@ -28,7 +29,8 @@ typedef enum bench_command {
     BENCH_OVERLAP = 1 << 1,
     BENCH_SPARSE = 1 << 2,
     BENCH_ENGINE = 1 << 3,
-    BENCH_KERNELS = 1 << 4
+    BENCH_KERNELS = 1 << 4,
+    BENCH_MATRIX = 1 << 5
 } bench_command_t;
 
 /* The ways to a collective. */
@@ -36,6 +38,7 @@ typedef enum bench_system_kind {
     BENCH_SYSTEM_MPI,        /* the blocking call */
     BENCH_SYSTEM_IMPI,       /* the nonblocking call and MPI_Wait */
     BENCH_SYSTEM_PERSISTENT, /* MPI_Start and MPI_Wait */
+    BENCH_SYSTEM_RING,       /* the same, by the ring of Open MPI's libnbc */
     BENCH_SYSTEM_BATON
 } bench_system_kind_t;
 
@@ -45,15 +48,15 @@ typedef struct bench_system {
     char name[48];         /* as it was given: "baton:ring" */
 } bench_system_t;
 
-/* What passes the time while a collective is in flight. */
-typedef enum bench_compute {
-    BENCH_COMPUTE_PROCESSOR, /* a fixed amount of work */
-    BENCH_COMPUTE_SLEEP,     /* as when a device computes */
-    BENCH_COMPUTE_NONE,      /* all start, and then all are waited for */
-    BENCH_COMPUTES
-} bench_compute_t;
-
-extern const char *const bench_compute_names[]; /* ended by NULL */
+/* What an application does from start on. */
+typedef enum bench_way {
+    BENCH_WAY_WAIT,      /* waits at once; always measured */
+    BENCH_WAY_UNWAITED,  /* nothing: nobody calls the library until the end */
+    BENCH_WAY_TOGETHER,  /* starts all layers, and then waits for all */
+    BENCH_WAY_SLEEP,     /* the same; sleeps after each start */
+    BENCH_WAY_PROCESSOR, /* the same; works after each start */
+    BENCH_WAYS
+} bench_way_t;
 
 /* Systems of `baton-bench sparse`: name, word. Baton's are in the order of
    baton_sparse_algorithm_t, from SPARDL on. MPI is MPI_Allreduce; MPI_RESIDUAL
@@ -76,8 +79,13 @@ extern const char *const bench_sparse_names[]; /* ended by NULL */
 typedef enum bench_memory {
     BENCH_MEMORY_MALLOC,
     BENCH_MEMORY_SHARED, /* of baton_memory_alloc */
-    BENCH_MEMORY_DEVICE
+    BENCH_MEMORY_DEVICE,
+    BENCH_MEMORIES
 } bench_memory_t;
+
+extern const char *const bench_way_names[]; /* ended by NULL, as the next */
+extern const char *const bench_memory_names[];
+extern const char *const bench_place_names[];
 
 /* What the user asked for; each command uses some of it. */
 typedef struct bench_options {
@@ -88,8 +96,8 @@ typedef struct bench_options {
     baton_collective_t collective;
     bench_system_t systems[BENCH_MAX_SYSTEMS];
     size_t system_count;
-    size_t computes[BENCH_COMPUTES]; /* bench_compute_t */
-    size_t compute_count;
+    size_t ways[BENCH_WAYS]; /* bench_way_t, in its order */
+    size_t way_count;
     uint64_t layers[BENCH_MAX_LAYERS];
     size_t layer_count;
     size_t sparse_systems[BENCH_SPARSE_SYSTEMS]; /* bench_sparse_system_t */
@@ -98,7 +106,12 @@ typedef struct bench_options {
     size_t density_count;
     uint64_t teams[BENCH_MAX_TEAMS]; /* 0: as many as cost least */
     size_t team_count;
-    size_t memory; /* bench_memory_t */
+    uint64_t turn_ms;                /* of a system, in one way */
+    size_t memories[BENCH_MEMORIES]; /* bench_memory_t */
+    size_t memory_count;
+    size_t places[2]; /* 1: in place */
+    size_t place_count;
+    size_t memory; /* these two are of the point that is measured */
     bool in_place;
     table_files_t files;
 } bench_options_t;
@@ -190,6 +203,13 @@ float bench_operation_expected(const bench_operation_t *operation, size_t i);
 
 /* ---- systems (system.c) ------------------------------------------------- */
 
+/* The end of an epoch, which the last node of a schedule tells. */
+typedef struct bench_end {
+    sem_t told;
+    double us; /* clock_now_us */
+    uint64_t epochs;
+} bench_end_t;
+
 /* A system that is ready to run one operation. */
 typedef struct bench_runner {
     bench_system_t system;
@@ -197,6 +217,7 @@ typedef struct bench_runner {
     MPI_Request *requests; /* of each root; persistent: until it is closed */
     int *counts;           /* MPI's, of a reduce-scatter */
     baton_schedule_t **schedules; /* Baton's, of each root */
+    bench_end_t *end;             /* NULL: its calls are waited for */
 } bench_runner_t;
 
 /* Drops systems that can't run the collective here, and says why. Returns how
@@ -215,15 +236,21 @@ void bench_check(const bench_runner_t *runner);
 /* Sets the target to zero. */
 void bench_clear(bench_operation_t *operation);
 
-/* Collective, in the same order on all ranks. `operation` has its memory. */
+/* Collective, in the same order on all ranks. `operation` has its memory.
+   `unwaited` is for bench_runner_watch. */
 void bench_runner_open(const bench_run_t *run, const bench_system_t *system,
-                       bench_operation_t *operation, bench_runner_t *out);
+                       bench_operation_t *operation, bool unwaited,
+                       bench_runner_t *out);
 void bench_runner_close(bench_runner_t *runner);
 
 /* Starts the collective, of the operation's root, and returns, unless the
    system only has a call that blocks; waits for it. */
 void bench_runner_start(bench_runner_t *runner);
 void bench_runner_wait(bench_runner_t *runner);
+
+/* Sleeps, without a call that drives Baton, until the collective has ended.
+   Returns when that was. Of Baton's systems only. */
+double bench_runner_watch(bench_runner_t *runner);
 
 /* ---- the GPU (device.c) ------------------------------------------------- */
 
@@ -263,7 +290,7 @@ typedef struct bench {
     bool (*run)(bench_run_t *run); /* collective; false after a message */
 } bench_t;
 
-extern const bench_t bench_collective, bench_overlap, bench_sparse;
-extern const bench_t bench_engine, bench_kernels;
+extern const bench_t bench_collective, bench_overlap, bench_matrix;
+extern const bench_t bench_sparse, bench_engine, bench_kernels;
 
 #endif

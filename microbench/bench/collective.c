@@ -1,153 +1,390 @@
-/* baton-bench allreduce, bcast, ...: ways to a collective, over sizes. */
+/* baton-bench allreduce, bcast, ..., overlap, matrix: systems of a collective,
+   over sizes, memory, in place or not, and what the application does. */
 #include "bench/bench.h"
 #include <math.h>
 #include <stdlib.h>
 
-/* A turn of the fastest system should take so long, within limits. */
-#define TURN_US 50000.0
+enum {
+    MAX_CALLS = 100,
+    MAX_OVERLAPPED = 20, /* calls of a turn that is not waited for at once */
+    TRUSTED_FOR = 4,
+    UNIT_STEPS = 64,
+    REHEARSED_UNITS = 200
+};
 
-enum { MAX_CALLS = 100, TRUSTED_FOR = 4 };
+/* A system with a runner for each way and layer: an application does one or the
+   other with a schedule, and Baton learns which. */
+typedef struct contestant {
+    bench_runner_t *runners; /* [ways][layers] */
+    size_t calls;            /* in a turn */
+} contestant_t;
 
-/* The systems on one size. */
+/* The systems on one point. */
 typedef struct contest {
     bench_run_t *run;
-    bench_operation_t operation;
-    bench_runner_t runners[BENCH_MAX_SYSTEMS];
-    size_t count; /* of them */
-    size_t calls; /* in a turn */
+    uint64_t bytes; /* rounded up to whole blocks */
+    size_t layers;
+    bench_operation_t *operations; /* [layers] */
+    contestant_t contestants[BENCH_MAX_SYSTEMS];
+    double layer_us; /* of the fastest system: as long a layer computes */
+    uint64_t units;  /* of work that take as long while all ranks work */
 } contest_t;
+
+/* ---- computation -------------------------------------------------------- */
+
+/* Work that can't be left out, and that needs no memory. */
+static void work(uint64_t units)
+{
+    static volatile double sink;
+    double value = sink;
+    for (uint64_t i = 0; i < units * UNIT_STEPS; i++) {
+        value = value * 0.999 + 1e-3;
+    }
+    sink = value;
+}
+
+static void compute(const contest_t *contest, bench_way_t way)
+{
+    if (way == BENCH_WAY_SLEEP) {
+        clock_sleep_until(clock_now_us() + contest->layer_us);
+    } else if (way == BENCH_WAY_PROCESSOR) {
+        work(contest->units);
+    }
+}
+
+static bool computes(bench_way_t way)
+{
+    return way == BENCH_WAY_SLEEP || way == BENCH_WAY_PROCESSOR;
+}
 
 /* ---- turns -------------------------------------------------------------- */
 
-static void call(bench_runner_t *runner, int root)
+/* One call of each layer. Returns when it ended. */
+static double call(const contest_t *contest, bench_runner_t *runners,
+                   bench_way_t way, int root)
 {
-    runner->operation->root = root;
-    bench_runner_start(runner);
-    bench_runner_wait(runner);
+    double end_us = 0;
+    for (size_t i = 0; i < contest->layers; i++) {
+        runners[i].operation->root = root;
+        bench_runner_start(&runners[i]);
+        compute(contest, way);
+        if (way == BENCH_WAY_WAIT) {
+            bench_runner_wait(&runners[i]);
+        }
+    }
+    for (size_t i = 0; i < contest->layers; i++) {
+        if (way == BENCH_WAY_UNWAITED) {
+            end_us = fmax(end_us, bench_runner_watch(&runners[i]));
+        } else if (way != BENCH_WAY_WAIT) {
+            bench_runner_wait(&runners[i]);
+        }
+    }
+    return way == BENCH_WAY_UNWAITED ? end_us : clock_now_us();
 }
 
-/* Warms up by one call, then times the mean of the turn's calls on this rank.
-   The ranks take turns as root: a root that always is one would run ahead of
-   its peers, and a call would seem to take no longer than a send. */
-static void take(void *arg, size_t system, size_t turn, double *us_out)
+static void check(const contest_t *contest, const bench_runner_t *runners)
 {
-    contest_t *contest = arg;
-    bench_runner_t *runner = &contest->runners[system];
-    bench_operation_t *operation = &contest->operation;
-    operation->root = operation->roots - 1;
-    (void)turn;
-    bench_fill(operation);
+    for (size_t i = 0; i < contest->layers; i++) {
+        bench_check(&runners[i]);
+    }
+}
+
+/* Fills the vectors, and warms up by one call. */
+static void prepare(const contest_t *contest, bench_runner_t *runners,
+                    bench_way_t way)
+{
+    int root = contest->operations->roots - 1;
+    for (size_t i = 0; i < contest->layers; i++) {
+        contest->operations[i].root = root;
+        bench_fill(&contest->operations[i]);
+    }
     harness_barrier(&contest->run->harness);
-    call(runner, operation->root);
-    if (operation->in_place) {
+    (void)call(contest, runners, way, root);
+    if (contest->operations->in_place) {
         /* What is added up again and again must not overflow. */
-        bench_check(runner);
-        bench_clear(operation);
+        check(contest, runners);
+        for (size_t i = 0; i < contest->layers; i++) {
+            bench_clear(&contest->operations[i]);
+        }
         harness_barrier(&contest->run->harness);
     }
+}
+
+static size_t calls_of(const contestant_t *system, bench_way_t way)
+{
+    return way != BENCH_WAY_WAIT && system->calls > MAX_OVERLAPPED
+               ? MAX_OVERLAPPED
+               : system->calls;
+}
+
+/* The mean of the turn's calls on this rank. The ranks take turns as root: a
+   root that always is one would run ahead of its peers, and a call would seem
+   to take no longer than a send. */
+static double time_way(const contest_t *contest, const contestant_t *system,
+                       size_t place)
+{
+    bench_way_t way = (bench_way_t)contest->run->options.ways[place];
+    bench_runner_t *runners = &system->runners[place * contest->layers];
+    size_t calls = calls_of(system, way);
+    size_t roots = (size_t)contest->operations->roots;
+    double us = 0;
+    prepare(contest, runners, way);
     double begin_us = clock_now_us();
-    for (size_t i = 0; i < contest->calls; i++) {
-        call(runner, (int)(i % (size_t)operation->roots));
+    double end_us = begin_us;
+    for (size_t i = 0; i < calls; i++) {
+        if (way != BENCH_WAY_WAIT) {
+            harness_barrier(&contest->run->harness);
+            begin_us = clock_now_us();
+        }
+        end_us = call(contest, runners, way, (int)(i % roots));
+        if (way != BENCH_WAY_WAIT) {
+            us += end_us - begin_us;
+        }
     }
-    *us_out = (clock_now_us() - begin_us) / (double)contest->calls;
-    if (!operation->in_place) {
-        bench_check(runner);
+    us += way == BENCH_WAY_WAIT ? end_us - begin_us : 0;
+    if (!contest->operations->in_place) {
+        check(contest, runners);
+    }
+    return us / (double)calls;
+}
+
+/* The layers' computation alone. */
+static double time_computation(const contest_t *contest,
+                               const contestant_t *system, bench_way_t way)
+{
+    size_t calls = calls_of(system, way);
+    harness_barrier(&contest->run->harness);
+    double begin_us = clock_now_us();
+    for (size_t i = 0; i < calls * contest->layers; i++) {
+        compute(contest, way);
+    }
+    return (clock_now_us() - begin_us) / (double)calls;
+}
+
+static bool is_measured(const bench_run_t *run, size_t system, bench_way_t way)
+{
+    return way != BENCH_WAY_UNWAITED ||
+           run->options.systems[system].kind == BENCH_SYSTEM_BATON;
+}
+
+/* The time in each way, and then that of each way's computation alone. */
+static void take(void *arg, size_t place, size_t turn, double *us)
+{
+    const contest_t *contest = arg;
+    const bench_options_t *options = &contest->run->options;
+    const contestant_t *system = &contest->contestants[place];
+    (void)turn;
+    for (size_t i = 0; i < options->way_count; i++) {
+        bench_way_t way = (bench_way_t)options->ways[i];
+        us[i] = is_measured(contest->run, place, way)
+                    ? time_way(contest, system, i)
+                    : 0;
+        us[options->way_count + i] =
+            computes(way) ? time_computation(contest, system, way) : 0;
     }
 }
 
-/* The time of a call of the fastest system, of one turn each. */
-static double fastest_call_us(contest_t *contest)
-{
-    double fastest_us = INFINITY;
-    for (size_t i = 0; i < contest->count; i++) {
-        double us = 0;
-        take(contest, i, 0, &us);
-        fastest_us = fmin(fastest_us, us);
-    }
-    MPI_Bcast(&fastest_us, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-    return fmax(fastest_us, 1e-3);
-}
+/* ---- life --------------------------------------------------------------- */
 
-static void set_calls(contest_t *contest, double calls)
+/* Sets the number of calls that a turn has, a whole number for each root.
+   Returns the time of one. The first calls take several times as long as later
+   ones, so what a few say is trusted for a few more only. */
+static double rehearse(const contest_t *contest, contestant_t *system)
 {
-    size_t roots = (size_t)contest->operation.roots;
-    contest->calls = ((size_t)calls + roots - 1) / roots * roots;
-}
-
-/* Sets the number of calls that a turn has. The first calls take several times
-   as long as later ones, so what a few say is trusted for a few more only. */
-static void rehearse(contest_t *contest)
-{
+    double turn_us = (double)contest->run->options.turn_ms * 1e3;
+    size_t roots = (size_t)contest->operations->roots;
     for (double calls = 1;; calls *= TRUSTED_FOR) {
-        set_calls(contest, calls);
-        double wanted = fmin(TURN_US / fastest_call_us(contest), MAX_CALLS);
+        system->calls = ((size_t)calls + roots - 1) / roots * roots;
+        double us = time_way(contest, system, 0);
+        MPI_Bcast(&us, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        double wanted = fmin(turn_us / fmax(us, 1e-3), MAX_CALLS);
         if (wanted <= calls * TRUSTED_FOR) {
-            set_calls(contest, fmax(wanted, 1));
-            return;
+            system->calls =
+                ((size_t)fmax(wanted, 1) + roots - 1) / roots * roots;
+            return us;
         }
     }
 }
 
-/* Returns the bytes that were measured, rounded up to whole blocks. */
-static uint64_t measure_size(bench_run_t *run, uint64_t bytes, stats_t *out)
+/* Finds out how much work takes as long as a layer. */
+static void rehearse_work(contest_t *contest)
 {
-    contest_t contest = {.run = run, .count = run->options.system_count};
-    bench_operation_t *operation = &contest.operation;
-    bench_operation_init(operation, run->options.collective, run->harness.rank,
-                         run->harness.size, bytes);
-    bench_memory_open(run, operation);
-    for (size_t i = 0; i < contest.count; i++) {
-        bench_runner_open(run, &run->options.systems[i], operation,
-                          &contest.runners[i]);
+    harness_barrier(&contest->run->harness);
+    double begin_us = clock_now_us();
+    work(REHEARSED_UNITS);
+    double unit_us = (clock_now_us() - begin_us) / REHEARSED_UNITS;
+    double units = contest->layer_us / unit_us;
+    contest->units = units < 1 ? 1 : (uint64_t)units;
+    MPI_Bcast(&contest->units, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+}
+
+static void open_system(const contest_t *contest, size_t place,
+                        contestant_t *out)
+{
+    const bench_options_t *options = &contest->run->options;
+    size_t count = options->way_count * contest->layers;
+    out->runners = harness_alloc(count, sizeof(*out->runners));
+    for (size_t i = 0; i < count; i++) {
+        bench_way_t way = (bench_way_t)options->ways[i / contest->layers];
+        bench_runner_open(contest->run, &options->systems[place],
+                          &contest->operations[i % contest->layers],
+                          way == BENCH_WAY_UNWAITED, &out->runners[i]);
     }
-    rehearse(&contest);
-    const bench_turns_t turns = {.systems = contest.count,
-                                 .measures = 1,
-                                 .turns = (size_t)run->options.repetitions,
-                                 .take = take,
-                                 .arg = &contest};
-    bench_turns(run, &turns, out);
-    for (size_t i = 0; i < contest.count; i++) {
-        bench_runner_close(&contest.runners[i]);
+}
+
+static void open_contest(contest_t *contest, uint64_t bytes)
+{
+    const harness_t *harness = &contest->run->harness;
+    contest->operations =
+        harness_alloc(contest->layers, sizeof(*contest->operations));
+    for (size_t i = 0; i < contest->layers; i++) {
+        bench_operation_t *operation = &contest->operations[i];
+        bench_operation_init(operation, contest->run->options.collective,
+                             harness->rank, harness->size, bytes);
+        bench_memory_open(contest->run, operation);
     }
-    bench_memory_close(run, operation);
-    return operation->count * sizeof(float);
+    contest->bytes = contest->operations->count * sizeof(float);
+    contest->layer_us = INFINITY;
+    for (size_t i = 0; i < contest->run->options.system_count; i++) {
+        contestant_t *system = &contest->contestants[i];
+        open_system(contest, i, system);
+        double us = rehearse(contest, system) / (double)contest->layers;
+        contest->layer_us = fmin(contest->layer_us, us);
+    }
+    rehearse_work(contest);
+}
+
+static void close_contest(contest_t *contest)
+{
+    const bench_options_t *options = &contest->run->options;
+    harness_barrier(&contest->run->harness);
+    for (size_t i = 0; i < options->system_count; i++) {
+        for (size_t j = 0; j < options->way_count * contest->layers; j++) {
+            bench_runner_close(&contest->contestants[i].runners[j]);
+        }
+        free(contest->contestants[i].runners);
+    }
+    for (size_t i = 0; i < contest->layers; i++) {
+        bench_memory_close(contest->run, &contest->operations[i]);
+    }
+    free(contest->operations);
 }
 
 /* ---- report ------------------------------------------------------------- */
 
-static void add_size(bench_run_t *run, double bytes, const stats_t *stats)
+/* A row of what was measured in a way: `us` has the system's statistics in all
+   ways, and of their computation. */
+static void add_row(const contest_t *contest, size_t system, size_t place,
+                    const stats_t *us, double mpi_us)
 {
-    const bench_options_t *options = &run->options;
-    table_t *table = &run->table;
-    double mpi_us = NAN; /* of the fastest of MPI's */
+    const bench_options_t *options = &contest->run->options;
+    bench_way_t way = (bench_way_t)options->ways[place];
+    bool sweeps = options->way_count * options->place_count *
+                      options->memory_count * options->layer_count >
+                  1;
+    double alone_us = us[BENCH_WAY_WAIT].median;
+    double computation_us = us[options->way_count + place].median;
+    double hidden = (alone_us + computation_us - us[place].median) /
+                    fmin(alone_us, computation_us);
+    table_t *table = &contest->run->table;
+    table_text(table, "collective", NULL, 0,
+               bench_collective_name(options->collective));
+    table_text(table, "system", "system", 24, options->systems[system].name);
+    table_number(table, "ranks", NULL, 0, 0, contest->run->harness.size);
+    table_number(table, "hosts", NULL, 0, 0,
+                 baton_schedule_hosts(contest->run->harness.barrier));
+    table_number(table, "bytes", "bytes", 9, 0, (double)contest->bytes);
+    table_text(table, "way", sweeps ? "way" : NULL, 9, bench_way_names[way]);
+    table_text(table, "memory", sweeps ? "memory" : NULL, 6,
+               bench_memory_names[options->memory]);
+    table_text(table, "place", sweeps ? "place" : NULL, 5,
+               bench_place_names[options->in_place]);
+    table_number(table, "layers", sweeps ? "layers" : NULL, 6, 0,
+                 (double)contest->layers);
+    table_number(table, "median_us", "median us", 10, 2, us[place].median);
+    table_number(table, "ratio_to_best_mpi", "best MPI", 8, 2,
+                 mpi_us / us[place].median);
+    table_number(table, "p10_us", "p10", 10, 2, us[place].p10);
+    table_number(table, "p90_us", "p90", 10, 2, us[place].p90);
+    table_number(table, "computation_us", sweeps ? "compute us" : NULL, 10, 2,
+                 computes(way) ? computation_us : NAN);
+    table_number(table, "hidden_percent", sweeps ? "hidden %" : NULL, 8, 1,
+                 computes(way) ? 100 * fmin(1, fmax(0, hidden)) : NAN);
+    table_row(table);
+}
+
+/* The fastest of MPI's systems in this way; where nobody waits, in the first
+   one. */
+static double best_mpi_us(const bench_options_t *options, size_t place,
+                          const stats_t *us)
+{
+    double best_us = NAN;
+    size_t way = options->ways[place] == BENCH_WAY_UNWAITED ? 0 : place;
     for (size_t i = 0; i < options->system_count; i++) {
         if (options->systems[i].kind != BENCH_SYSTEM_BATON) {
-            mpi_us = fmin(mpi_us, stats[i].median);
+            best_us =
+                fmin(best_us, us[i * options->way_count * 2 + way].median);
+        }
+    }
+    return best_us;
+}
+
+static void report(const contest_t *contest, const stats_t *us)
+{
+    bench_run_t *run = contest->run;
+    const bench_options_t *options = &run->options;
+    for (size_t way = 0; way < options->way_count; way++) {
+        double mpi_us = best_mpi_us(options, way, us);
+        for (size_t i = 0; i < options->system_count; i++) {
+            if (is_measured(run, i, (bench_way_t)options->ways[way])) {
+                add_row(contest, i, way, &us[i * options->way_count * 2],
+                        mpi_us);
+            }
         }
     }
     for (size_t i = 0; i < options->system_count; i++) {
-        table_text(table, "collective", NULL, 0,
-                   bench_collective_name(options->collective));
-        table_text(table, "system", "system", 24, options->systems[i].name);
-        table_number(table, "ranks", NULL, 0, 0, run->harness.size);
-        table_number(table, "bytes", "bytes", 9, 0, bytes);
-        table_number(table, "median_us", "median us", 10, 2, stats[i].median);
-        table_number(table, "ratio_to_best_mpi", "best MPI", 8, 2,
-                     mpi_us / stats[i].median);
-        table_number(table, "p10_us", "p10", 10, 2, stats[i].p10);
-        table_number(table, "p90_us", "p90", 10, 2, stats[i].p90);
-        table_row(table);
-        plot_add(&table->plot, options->systems[i].name, bytes,
-                 stats[i].median);
+        plot_add(&run->table.plot, options->systems[i].name,
+                 (double)contest->bytes, us[i * options->way_count * 2].median);
+    }
+}
+
+/* ---- all of it ---------------------------------------------------------- */
+
+static void measure(contest_t *contest, uint64_t bytes)
+{
+    bench_run_t *run = contest->run;
+    const bench_options_t *options = &run->options;
+    stats_t us[BENCH_MAX_SYSTEMS * BENCH_WAYS * 2];
+    const bench_turns_t turns = {.systems = options->system_count,
+                                 .measures = options->way_count * 2,
+                                 .turns = (size_t)options->repetitions,
+                                 .take = take,
+                                 .arg = contest};
+    open_contest(contest, bytes);
+    bench_turns(run, &turns, us);
+    if (run->speak) {
+        report(contest, us);
+    }
+    close_contest(contest);
+}
+
+/* Measures all sizes and layers. */
+static void measure_all(bench_run_t *run)
+{
+    const bench_options_t *options = &run->options;
+    contest_t contest = {.run = run};
+    for (size_t l = 0; l < options->layer_count; l++) {
+        for (size_t s = 0; s < options->size_count; s++) {
+            contest.layers = (size_t)options->layers[l];
+            measure(&contest, options->bytes[s]);
+        }
     }
 }
 
 static bool run_collective(bench_run_t *run)
 {
     plot_t *plot = &run->table.plot;
-    stats_t stats[BENCH_MAX_SYSTEMS];
-    const bench_options_t *options = &run->options;
+    bench_options_t *options = &run->options;
     if (bench_keep_able(run) == 0) {
         return true;
     }
@@ -157,17 +394,20 @@ static bool run_collective(bench_run_t *run)
     (void)snprintf(plot->title, sizeof(plot->title), "%s of %d ranks",
                    bench_collective_name(options->collective),
                    run->harness.size);
-    for (size_t size = 0; size < options->size_count; size++) {
-        uint64_t bytes = measure_size(run, options->bytes[size], stats);
-        if (run->speak) {
-            add_size(run, (double)bytes, stats);
+    for (size_t m = 0; m < options->memory_count; m++) {
+        for (size_t p = 0; p < options->place_count; p++) {
+            options->memory = options->memories[m];
+            options->in_place = options->places[p] == 1;
+            measure_all(run);
         }
     }
     return true;
 }
 
-const bench_t bench_collective = {
-    BENCH_COLLECTIVE,
+static const char what[] =
     "microseconds a call: medians over turns, each checked; best MPI: the "
-    "fastest of MPI's systems' time over this one's",
-    run_collective};
+    "fastest of MPI's systems' time over this one's";
+
+const bench_t bench_collective = {BENCH_COLLECTIVE, what, run_collective};
+const bench_t bench_overlap = {BENCH_OVERLAP, what, run_collective};
+const bench_t bench_matrix = {BENCH_MATRIX, what, run_collective};

@@ -340,7 +340,7 @@ static void measure_messages(bench_run_t *run)
     bench_operation_init(&operation, BATON_COLLECTIVE_ALLREDUCE,
                          run->harness.rank, run->harness.size, 8);
     bench_memory_open(run, &operation);
-    bench_runner_open(run, &system, &operation, &runner);
+    bench_runner_open(run, &system, &operation, false, &runner);
     harness_run_epochs(runner.schedules[0], 1000);
     double before = allocated_bytes();
     harness_run_epochs(runner.schedules[0], run->options.epochs);

@@ -11,6 +11,8 @@ static const char doc[] =
     "  scatter, barrier\n"
     "           a dense collective by Baton and by MPI, over sizes\n"
     "  overlap  all-reduces while the application computes or sleeps\n"
+    "  matrix   all-reduces: sizes, in place or not, memory, what the\n"
+    "           application does, beside all ways that MPI has\n"
     "  sparse   a step of each sparse all-reduce, beside dense ones\n"
     "  engine   nodes, commits, epochs, idling\n"
     "  kernels  f32 sum against the plain loop at -O3 -march=native; adding\n"
@@ -30,17 +32,28 @@ static const char collective_doc[] =
     "\vA time is of one call: the mean of a turn's calls on the slowest rank, "
     "and of that the median over turns. Every turn's result is checked.\n"
     "Systems: mpi, the blocking call; impi, the nonblocking one and MPI_Wait; "
-    "persistent, MPIX_..._init, MPI_Start and MPI_Wait; baton, Baton's own "
-    "choice; baton:ALGORITHM (baton-info --choices names them).\n\n" END
+    "persistent, MPIX_..._init, MPI_Start and MPI_Wait; libnbc_ring, the same, "
+    "by "
+    "that algorithm of Open MPI (all-reduce alone); baton, Baton's own choice; "
+    "baton:ALGORITHM (baton-info --choices names them).\n\n" END
     "allreduce --bytes 64K..64M --systems mpi,impi,baton,baton:ring";
 
 static const char overlap_doc[] =
     "Measures how much of an all-reduce passes while the application computes."
     "\vStarts all-reduces, computes without calling the library, and waits for "
     "all: with --layers 10, ten, each in flight while the next layer "
-    "computes. The computation takes as long as the communication takes "
+    "computes. The computation takes as long as the fastest system takes "
     "alone: a fixed amount of work on the processor, or a sleep.\n\n" END
     "overlap --json o.json";
+
+static const char matrix_doc[] =
+    "Measures all-reduces at every point: sizes, in place or not, ordinary "
+    "memory or Baton's, waited for at once, never, or after a sleep."
+    "\vSystems are those of allreduce. What MPI has is compared with Baton at "
+    "the same point; where nobody waits, with MPI's calls that are waited "
+    "for, since MPI then does nothing. scripts/matrix.sh runs it on 1 to 32 "
+    "ranks and two pretended hosts, and draws a page.\n\n" END
+    "matrix --bytes 64K,1M --json m.json";
 
 static const char sparse_doc[] =
     "Compares a step of each sparse all-reduce with dense ones."
@@ -81,6 +94,7 @@ static const entry_t entries[] = {
     DENSE("scatter", SCATTER),
     DENSE("barrier", BARRIER),
     OTHER("overlap", OVERLAP, overlap_doc),
+    OTHER("matrix", MATRIX, matrix_doc),
     OTHER("engine", ENGINE, other_doc),
     OTHER("sparse", SPARSE, sparse_doc),
     OTHER("kernels", KERNELS, other_doc),
@@ -101,8 +115,8 @@ const char *bench_collective_name(baton_collective_t collective)
 /* ---- systems ------------------------------------------------------------ */
 
 /* In the order of bench_system_kind_t. */
-static const char *const system_names[] = {"mpi", "impi", "persistent", "baton",
-                                           NULL};
+static const char *const system_names[] = {"mpi",         "impi",  "persistent",
+                                           "libnbc_ring", "baton", NULL};
 
 /* The library's builders of barrier, scatter and gather take no name. So what
    is named for these must be all there is. */
@@ -156,7 +170,8 @@ static error_t read_system(const cli_parser_t *parser, const char *name,
 /* ---- the table ---------------------------------------------------------- */
 
 enum {
-    DENSE_PARTS = BENCH_COLLECTIVE | BENCH_OVERLAP,
+    SWEEPS = BENCH_OVERLAP | BENCH_MATRIX,
+    DENSE_PARTS = BENCH_COLLECTIVE | SWEEPS,
     MANY_TURNS = BENCH_ENGINE | BENCH_KERNELS,
     ALL = DENSE_PARTS | BENCH_SPARSE | MANY_TURNS
 };
@@ -171,12 +186,19 @@ enum {
 #define SPARSE_NAME(NAME, name) name,
 const char *const bench_sparse_names[] = {BENCH_SPARSE_LIST(SPARSE_NAME) NULL};
 #undef SPARSE_NAME
-const char *const bench_compute_names[] = {"processor", "sleep", "none", NULL};
-static const char *const memory_names[] = {"malloc", "shared", "device", NULL};
+const char *const bench_way_names[] = {"wait",  "unwaited",  "together",
+                                       "sleep", "processor", NULL};
+const char *const bench_memory_names[] = {"malloc", "shared", "device", NULL};
+const char *const bench_place_names[] = {"out", "in", NULL};
+
+#define WAYS     CLI_WORDS(bench_way_names, BENCH_WAYS, AT(way_count))
+#define MEMORIES CLI_WORDS(bench_memory_names, BENCH_MEMORIES, AT(memory_count))
 
 static const cli_option_t options[] = {
     {BENCH_COLLECTIVE, "systems", 's', AT(systems), SYSTEMS,
      "mpi,impi,persistent,baton", "Systems to compare, see below"},
+    {BENCH_MATRIX, "systems", 's', AT(systems), SYSTEMS,
+     "mpi,impi,persistent,libnbc_ring,baton", "Systems to compare, see below"},
     {BENCH_OVERLAP, "systems", 's', AT(systems), SYSTEMS, "impi,baton",
      "Systems to compare, see below"},
     {BENCH_COLLECTIVE, "bytes", 'b', AT(bytes), SIZES, "8..64M",
@@ -195,22 +217,37 @@ static const cli_option_t options[] = {
      "Teams of spardl, divisors of the ranks; 0 takes as many as cost least"},
     {BENCH_OVERLAP, "bytes", 'b', AT(bytes), SIZES, "64K,1M,16M",
      "Sizes of the vectors"},
+    {BENCH_MATRIX, "bytes", 'b', AT(bytes), SIZES,
+     "8,64,256,1K,4K,16K,64K,256K,1M,4M,16M,64M", "Sizes of the vectors"},
     {BENCH_OVERLAP, "layers", 'l', AT(layers),
      CLI_COUNTS(1, 1000, BENCH_MAX_LAYERS, AT(layer_count)), "1,10",
      "All-reduces in flight at once"},
-    {BENCH_OVERLAP, "compute", 'c', AT(computes),
-     CLI_WORDS(bench_compute_names, BENCH_COMPUTES, AT(compute_count)),
-     "processor,sleep", "What the application does meanwhile"},
-    {ALL & ~BENCH_ENGINE, "memory", 'm', AT(memory),
-     CLI_WORD("KIND", memory_names), "malloc",
+    {BENCH_OVERLAP, "ways", 'w', AT(ways), WAYS, "sleep,processor",
+     "What the application does from start on, beside waiting at once"},
+    {BENCH_MATRIX, "ways", 'w', AT(ways), WAYS, "wait,unwaited,sleep",
+     "What the application does from start on"},
+    {BENCH_COLLECTIVE | BENCH_OVERLAP, "memory", 'm', AT(memories), MEMORIES,
+     "malloc",
      "Where the vectors are: shared is memory of baton_memory_alloc, device is "
      "a GPU's"},
+    {BENCH_MATRIX, "memory", 'm', AT(memories), MEMORIES, "malloc,shared",
+     "Where the vectors are"},
+    {BENCH_SPARSE | BENCH_KERNELS, "memory", 'm', AT(memory),
+     CLI_WORD("KIND", bench_memory_names), "malloc",
+     "Where the vectors are: device is a GPU's"},
+    {BENCH_MATRIX, "place", 'p', AT(places),
+     CLI_WORDS(bench_place_names, 2, AT(place_count)), NULL,
+     "Whether the sum goes to another vector, or replaces each rank's"},
     {BENCH_COLLECTIVE, "in-place", 'i', AT(in_place), CLI_FLAG, NULL,
      "The sum replaces each rank's vector; of an all-reduce"},
-    {DENSE_PARTS, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "5",
-     "Turns of each system, whose median is reported"},
-    {BENCH_SPARSE, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "9",
-     "Turns of each system, whose median is reported"},
+    {BENCH_COLLECTIVE | BENCH_OVERLAP, "repetitions", 'r', AT(repetitions),
+     CLI_COUNT(1, 1000), "5", "Turns of each system, whose median is reported"},
+    {BENCH_COLLECTIVE | BENCH_OVERLAP, "turn-ms", 0, AT(turn_ms),
+     CLI_COUNT(1, 1000), "50", "Length of a turn, at least one call"},
+    {BENCH_MATRIX, "turn-ms", 0, AT(turn_ms), CLI_COUNT(1, 1000), "4",
+     "Length of a turn in one way, at least one call"},
+    {BENCH_SPARSE | BENCH_MATRIX, "repetitions", 'r', AT(repetitions),
+     CLI_COUNT(1, 1000), "9", "Turns of each system, whose median is reported"},
     {MANY_TURNS, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "11",
      "Repetitions of each measurement"},
     {BENCH_ENGINE, "epochs", 'e', AT(epochs), CLI_COUNT(1, 1000000000),
@@ -237,10 +274,32 @@ static error_t resolve_sparse(const cli_parser_t *parser)
                                     "--algorithm leaves it out");
 }
 
-static error_t resolve_systems(cli_parser_t *parser)
+/* Puts the ways in their order; the first one is always measured. */
+static void sort_ways(bench_options_t *opts)
+{
+    bool wanted[BENCH_WAYS] = {[BENCH_WAY_WAIT] = true};
+    for (size_t i = 0; i < opts->way_count; i++) {
+        wanted[opts->ways[i]] = true;
+    }
+    opts->way_count = 0;
+    for (size_t way = 0; way < BENCH_WAYS; way++) {
+        if (wanted[way]) {
+            opts->ways[opts->way_count++] = way;
+        }
+    }
+}
+
+static error_t resolve_dense(const cli_parser_t *parser)
 {
     bench_options_t *opts = parser->values;
-    bool overlap = parser->program->command == BENCH_OVERLAP;
+    bool sums = opts->collective == BATON_COLLECTIVE_ALLREDUCE;
+    sort_ways(opts);
+    if (opts->layer_count == 0) {
+        opts->layers[opts->layer_count++] = 1;
+    }
+    if (opts->place_count == 0) {
+        opts->places[opts->place_count++] = opts->in_place;
+    }
     if (opts->collective == BATON_COLLECTIVE_BARRIER) {
         if (cli_is_given(parser, "bytes") || opts->files.plot != NULL) {
             return cli_refuse(parser, "--%s: a barrier has no size",
@@ -249,13 +308,20 @@ static error_t resolve_systems(cli_parser_t *parser)
         opts->bytes[0] = 0;
         opts->size_count = 1;
     }
-    if (opts->in_place && opts->collective != BATON_COLLECTIVE_ALLREDUCE) {
+    if (opts->in_place && !sums) {
         return cli_refuse(parser, "--in-place: only an all-reduce has it");
     }
-    for (size_t i = 0; overlap && i < opts->system_count; i++) {
-        if (opts->systems[i].kind == BENCH_SYSTEM_MPI) {
-            return cli_refuse(parser, "--systems: mpi blocks: it can't overlap "
-                                      "with anything");
+    for (size_t i = 0; i < opts->system_count && !sums; i++) {
+        if (opts->systems[i].kind == BENCH_SYSTEM_RING) {
+            return cli_refuse(parser,
+                              "--systems: libnbc_ring is an all-reduce");
+        }
+    }
+    for (size_t i = 0; i < opts->memory_count; i++) {
+        opts->memory = opts->memories[i];
+        if (opts->memory == BENCH_MEMORY_DEVICE && opts->memory_count > 1) {
+            return cli_refuse(parser, "--memory: device can't be together with "
+                                      "other memory");
         }
     }
     return 0;
@@ -266,7 +332,7 @@ static error_t resolve(cli_parser_t *parser)
     const bench_options_t *opts = parser->values;
     unsigned command = parser->program->command;
     if ((command & DENSE_PARTS) != 0) {
-        return resolve_systems(parser);
+        return resolve_dense(parser);
     }
     if (opts->memory == BENCH_MEMORY_SHARED) {
         return cli_refuse(parser, "--memory: no rank reads another's vectors "

@@ -1,6 +1,7 @@
 /* The systems that baton-bench compares: Open MPI's ways to a collective, and
    Baton's; and the memory of what they run. */
 #include "bench/bench.h"
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,13 +124,39 @@ void bench_check(const bench_runner_t *runner)
 
 /* ---- what there is ------------------------------------------------------ */
 
+/* Sets the algorithm of libnbc's all-reduces, or returns false where there is
+   no such variable. 0 leaves the choice to libnbc. */
+static bool set_libnbc(int algorithm)
+{
+    static const char variable[] = "coll_libnbc_iallreduce_algorithm";
+    MPI_T_cvar_handle handle;
+    int index = 0;
+    int out = 0;
+    bool set = false;
+    MPI_T_init_thread(MPI_THREAD_MULTIPLE, &out);
+    if (MPI_T_cvar_get_index(variable, &index) == MPI_SUCCESS &&
+        MPI_T_cvar_handle_alloc(index, NULL, &handle, &out) == MPI_SUCCESS) {
+        set = MPI_T_cvar_write(handle, &algorithm) == MPI_SUCCESS;
+        MPI_T_cvar_handle_free(&handle);
+    }
+    MPI_T_finalize();
+    return set;
+}
+
+static bool is_able(const bench_system_t *system)
+{
+    return system->kind == BENCH_SYSTEM_PERSISTENT ? HAS_PERSISTENT
+           : system->kind == BENCH_SYSTEM_RING ? HAS_PERSISTENT && set_libnbc(0)
+                                               : true;
+}
+
 size_t bench_keep_able(bench_run_t *run)
 {
     bench_options_t *options = &run->options;
     size_t kept = 0;
     for (size_t i = 0; i < options->system_count; i++) {
         const bench_system_t *system = &options->systems[i];
-        if (system->kind != BENCH_SYSTEM_PERSISTENT || HAS_PERSISTENT) {
+        if (is_able(system)) {
             options->systems[kept++] = *system;
         } else if (run->speak) {
             (void)printf("# %s: skipped, this MPI has none\n", system->name);
@@ -140,6 +167,8 @@ size_t bench_keep_able(bench_run_t *run)
 }
 
 /* ---- MPI ---------------------------------------------------------------- */
+
+enum { RING = 1 }; /* libnbc's number of it */
 
 typedef enum form {
     BLOCKING,
@@ -250,17 +279,45 @@ static void build(const bench_operation_t *of, const char *algorithm,
     }
 }
 
+static baton_status_t tell_end(void *arg, baton_call_t *call)
+{
+    bench_end_t *end = arg;
+    (void)call;
+    end->us = clock_now_us();
+    (void)sem_post(&end->told);
+    return BATON_OK;
+}
+
+/* Adds a node that all others come before. */
+static void add_end(baton_schedule_t *schedule, bench_end_t *end)
+{
+    baton_node_t last = baton_add_call(schedule, tell_end, end);
+    baton_set_no_scratch(schedule, last);
+    for (uint32_t i = 0; i < last.index; i++) {
+        baton_before(schedule, (baton_node_t){i}, last);
+    }
+}
+
 static baton_schedule_t *commit(const bench_run_t *run,
                                 const bench_runner_t *runner)
 {
     baton_schedule_t *schedule =
         harness_schedule(run->harness.group, runner->system.name);
     build(runner->operation, runner->system.algorithm, schedule);
+    if (runner->end != NULL) {
+        add_end(schedule, runner->end);
+    }
     harness_require(baton_schedule_commit(schedule), "commit");
     return schedule;
 }
 
 /* ---- all systems -------------------------------------------------------- */
+
+static bool is_prepared(const bench_runner_t *runner)
+{
+    return runner->system.kind == BENCH_SYSTEM_PERSISTENT ||
+           runner->system.kind == BENCH_SYSTEM_RING;
+}
 
 static void open_root(const bench_run_t *run, bench_runner_t *runner)
 {
@@ -268,13 +325,16 @@ static void open_root(const bench_run_t *run, bench_runner_t *runner)
     runner->requests[root] = MPI_REQUEST_NULL;
     if (runner->system.kind == BENCH_SYSTEM_BATON) {
         runner->schedules[root] = commit(run, runner);
-    } else if (runner->system.kind == BENCH_SYSTEM_PERSISTENT) {
+    } else if (is_prepared(runner)) {
+        (void)(runner->system.kind == BENCH_SYSTEM_RING && set_libnbc(RING));
         call_mpi(runner, PREPARED);
+        (void)(runner->system.kind == BENCH_SYSTEM_RING && set_libnbc(0));
     }
 }
 
 void bench_runner_open(const bench_run_t *run, const bench_system_t *system,
-                       bench_operation_t *operation, bench_runner_t *out)
+                       bench_operation_t *operation, bool unwaited,
+                       bench_runner_t *out)
 {
     size_t roots = (size_t)operation->roots;
     *out = (bench_runner_t){
@@ -283,6 +343,10 @@ void bench_runner_open(const bench_run_t *run, const bench_system_t *system,
         .requests = harness_alloc(roots, sizeof(MPI_Request)),
         .schedules = harness_alloc(roots, sizeof(baton_schedule_t *)),
     };
+    if (unwaited) {
+        out->end = harness_alloc(1, sizeof(*out->end));
+        (void)sem_init(&out->end->told, 0, 0);
+    }
     set_counts(out);
     for (int root = 0; root < operation->roots; root++) {
         operation->root = root;
@@ -294,12 +358,13 @@ void bench_runner_open(const bench_run_t *run, const bench_system_t *system,
 void bench_runner_close(bench_runner_t *runner)
 {
     for (int root = 0; root < runner->operation->roots; root++) {
-        if (runner->system.kind == BENCH_SYSTEM_PERSISTENT) {
+        if (is_prepared(runner)) {
             MPI_Request_free(&runner->requests[root]);
         }
         harness_require(baton_schedule_destroy(runner->schedules[root]),
                         "destroy");
     }
+    free(runner->end);
     free(runner->requests);
     free(runner->schedules);
     free(runner->counts);
@@ -320,6 +385,7 @@ void bench_runner_start(bench_runner_t *runner)
         call_mpi(runner, NONBLOCKING);
         break;
     case BENCH_SYSTEM_PERSISTENT:
+    case BENCH_SYSTEM_RING:
         MPI_Start(&runner->requests[root]);
         break;
     case BENCH_SYSTEM_BATON:
@@ -338,4 +404,17 @@ void bench_runner_wait(bench_runner_t *runner)
     }
     MPI_Wait(&runner->requests[root], MPI_STATUS_IGNORE);
     move(runner->operation, true);
+}
+
+double bench_runner_watch(bench_runner_t *runner)
+{
+    const baton_schedule_t *schedule =
+        runner->schedules[runner->operation->root];
+    runner->end->epochs++;
+    while (sem_wait(&runner->end->told) != 0) {
+    }
+    while (baton_schedule_epoch(schedule) < runner->end->epochs) {
+        (void)sched_yield();
+    }
+    return runner->end->us;
 }

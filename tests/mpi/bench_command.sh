@@ -1,6 +1,6 @@
 #!/bin/sh
 # baton-bench as a user has it: each collective on short vectors, sparse ones, the
-# rows of their files; with 2 ranks also overlap and what is refused.
+# rows of their files; with 2 ranks also overlap, matrix and what is refused.
 #
 #   bench_command.sh BATON_BENCH CMAKE RANKS MPIRUN...     (cmake reads JSON)
 set -u
@@ -18,7 +18,7 @@ complain() {
 }
 
 # rows FILE COLLECTIVE SYSTEMS SIZES: a row for each system and size, with the
-# eight members; the best of MPI's systems has the ratio 1, by definition.
+# fifteen members; the best of MPI's systems has the ratio 1, by definition.
 cat >rows.cmake <<'SCRIPT'
 file(READ "${FILE}" text)
 string(JSON count LENGTH "${text}")
@@ -37,7 +37,7 @@ foreach(i RANGE ${last})
     string(JSON us GET "${text}" ${i} median_us)
     string(JSON ratio GET "${text}" ${i} ratio_to_best_mpi)
     if(NOT "${members} ${collective} ${ranks} ${system} ${bytes}"
-       STREQUAL "8 ${COLLECTIVE} ${RANKS} STRING NUMBER" OR NOT us GREATER 0
+       STREQUAL "15 ${COLLECTIVE} ${RANKS} STRING NUMBER" OR NOT us GREATER 0
        OR NOT ratio GREATER 0)
         message(FATAL_ERROR "row ${i}: ${members} ${collective} ${ranks} "
                             "${system} ${bytes} ${us} ${ratio}")
@@ -108,7 +108,7 @@ runs allreduce --bytes 8..32,96K --repetitions 1 --csv rows.csv $plot \
     --systems mpi,impi,baton,baton:ring --json rows.json
 rows rows.json allreduce 4 4
 [ "$(wc -l <rows.csv)" -eq 17 ] || complain "not 17 lines of CSV"
-grep -q '^collective,system,ranks,bytes,median_us,ratio_to_best_mpi,p10_us,p90_us$' rows.csv ||
+grep -q '^collective,system,ranks,hosts,bytes,way,memory,place,layers,median_us,ratio_to_best_mpi,p10_us,p90_us,computation_us,hidden_percent$' rows.csv ||
     complain "no heading of the CSV"
 [ -z "$plot" ] || grep -q '</svg>' a.svg || complain "no plot"
 
@@ -183,12 +183,24 @@ grep -q -- "--teams: 7 does not divide the number of ranks, $ranks\$" err ||
     complain "no complaint about 7 teams"
 [ "$ranks" -eq 2 ] || exit $fail
 
-# ---- overlap -----------------------------------------------------------------
+# ---- overlap, matrix ---------------------------------------------------------
 
-runs overlap --bytes 4K --layers 1,3 --repetitions 1 --json overlap.json \
-    --compute all
-[ "$(grep -c '"hidden_percent": [0-9]' overlap.json)" -eq 12 ] ||
-    complain "not 12 rows of overlap"
+# contains COUNT PATTERN: sweep.json has so many such rows.
+contains() {
+    [ "$(grep -c "$2" sweep.json)" -eq "$1" ] || complain "not $1 rows of $2"
+}
+
+runs overlap --bytes 4K --layers 1,3 --repetitions 1 --json sweep.json \
+    --ways all
+contains 18 '"median_us": [0-9]'
+contains 8 '"hidden_percent": [0-9]'
+contains 9 '"layers": 3,'
+runs matrix --bytes 8,96K --systems mpi,impi,baton --repetitions 1 \
+    --json sweep.json
+contains 56 '"median_us": [0-9]'
+contains 8 '"system": "baton", .*"way": "unwaited", .*"ratio_to_best_mpi": [0-9]'
+contains 28 '"memory": "shared", '
+contains 28 '"place": "in", '
 
 # ---- refusals ----------------------------------------------------------------
 

@@ -80,8 +80,18 @@ static void test_bench_options_have_defaults_by_command(void **state)
     line = parse_good("overlap");
     assert_int_equal(line.options.size_count, 3);
     assert_int_equal(line.options.layer_count, 2);
-    assert_int_equal(line.options.compute_count, 2);
+    assert_int_equal(line.options.way_count, 3);
+    assert_int_equal(line.options.ways[0], BENCH_WAY_WAIT);
     assert_int_equal(line.options.system_count, 2);
+    line = parse_good("matrix --ways unwaited");
+    assert_int_equal(line.options.size_count, 12);
+    assert_int_equal(line.options.way_count, 2);
+    assert_int_equal(line.options.ways[1], BENCH_WAY_UNWAITED);
+    assert_int_equal(line.options.place_count, 2);
+    assert_int_equal(line.options.memory_count, 2);
+    assert_int_equal(line.options.layers[0], 1);
+    assert_int_equal(line.options.system_count, 5);
+    assert_int_equal(line.options.repetitions, 9);
     line = parse_good("kernels");
     assert_int_equal(line.options.repetitions, 11);
 }
@@ -131,7 +141,7 @@ static void test_bench_options_refuse_wrong_systems(void **state)
     assert_refused("allreduce --systems baton:");
     assert_refused("allreduce --systems baton:bruck");
     assert_refused("allreduce --systems ,");
-    assert_refused("overlap --systems mpi");
+    assert_refused("bcast --systems libnbc_ring");
     assert_refused("barrier --bytes 8");
     assert_refused("barrier --plot a.svg");
     assert_refused("allreduce --plot a.pdf");
@@ -139,6 +149,7 @@ static void test_bench_options_refuse_wrong_systems(void **state)
     assert_refused("kernels --bytes 8");
     assert_refused("reduce --in-place");
     assert_refused("allreduce --memory gpu");
+    assert_refused("matrix --memory shared,device");
     assert_refused("sparse --memory shared");
     assert_refused("kernels --memory shared");
 }

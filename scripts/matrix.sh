@@ -1,0 +1,106 @@
+#!/bin/sh
+# Measures all-reduces at every point beside the best that MPI has, and draws a
+# page of it: baton-bench matrix on some numbers of ranks, also on pretended
+# hosts (root only).
+#
+#   scripts/matrix.sh DIR [option of baton-bench matrix ...]
+#
+# DIR gets a CSV file for each number of ranks and matrix.svg, which is drawn of
+# all that DIR has: a page may be measured in pieces, and a later row replaces
+# an earlier one. A quick page: --bytes 8,1K,64K,1M --turn-ms 2.
+#
+#   RANKS="1 2 3 4 8 16 32 2@2 4@2"   these ranks, or ranks@hosts; "": only draws
+#   BENCH=build/microbench/baton-bench
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+bench=${BENCH:-$root/build/microbench/baton-bench}
+dir=${1:?usage: matrix.sh DIR [option of baton-bench matrix ...]}
+shift
+mkdir -p "$dir"
+if [ "$(id -u)" -eq 0 ]; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+
+for ranks in ${RANKS-1 2 3 4 8 16 32 2@2 4@2}; do
+    run=
+    case $ranks in *@*) run="$root/scripts/hosts.sh ${ranks#*@}" ;; esac
+    echo "$(date +%H:%M:%S) $ranks ranks: baton-bench matrix $*"
+    # shellcheck disable=SC2086
+    $run mpirun -np "${ranks%@*}" --oversubscribe --bind-to none "$bench" \
+        matrix "$@" --csv "$dir/new" >"$dir/log"
+    grep -E 'skipped|% of the' "$dir/log"
+    cat "$dir/new" >>"$dir/$ranks.csv"
+    sed -n 's/^# \([0-9.]*\) % of the.*/\1/p' "$dir/log" >>"$dir/steal"
+    rm "$dir/new" "$dir/log"
+done
+
+machine="$(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo |
+    head -n 1), Linux $(uname -r), $(mpirun --version | head -n 1), at most \
+$(sort -n "$dir/steal" | tail -n 1) % stolen"
+find "$dir" -name '*.csv' | sort -t/ -k "$(echo "$dir/" | tr -cd / | wc -c)" \
+    -V | xargs awk -F, -v machine="$machine" '
+    function words(bytes) {
+        bytes += 0
+        return bytes < 1024 ? bytes " B" : bytes < 1048576 ? bytes / 1024 "K" \
+            : bytes / 1048576 "M"
+    }
+    # Red below 1, white at 1, blue from 4 on.
+    function color(ratio, part) {
+        part = log(ratio) / log(ratio < 1 ? 2.5 : 4)
+        part = part < -1 ? -1 : part > 1 ? 1 : part
+        return part < 0 ? sprintf("#ff%02x%02x", 255 + 200 * part, \
+            255 + 215 * part) : sprintf("#%02x%02xff", 255 - 175 * part, \
+            255 - 110 * part)
+    }
+    FNR == 1 { panel[++panels] = FILENAME }
+    $1 == "collective" { for (i = 1; i <= NF; i++) at[$i] = i; next }
+    $at["system"] == "baton" {
+        name = $at["way"] ", " $at["memory"] ", " $at["place"]
+        if (!(name in row)) { row[name] = rows++; names[rows] = name }
+        sizes[$at["bytes"] + 0] = 1
+        ratio[panels, name, $at["bytes"] + 0] = $at["ratio_to_best_mpi"]
+        slow[panels, name, $at["bytes"] + 0] = \
+            $at["p90_us"] > 3 * $at["median_us"]
+        title[panels] = $at["ranks"] " ranks" \
+            ($at["hosts"] > 1 ? " on " $at["hosts"] " hosts" : "")
+    }
+    END {
+        for (b in sizes) {
+            columns++
+            for (c in sizes) column[b] += c + 0 < b + 0
+        }
+        wide = 150 + 36 * columns
+        high = 46 + 15 * rows
+        printf "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" " \
+            "height=\"%d\" font-family=\"sans-serif\" font-size=\"10\" " \
+            "text-anchor=\"middle\">\n<rect width=\"100%%\" height=\"100%%\" " \
+            "fill=\"#fff\"/>\n", 2 * wide, high * int((panels + 1) / 2) + 46
+        printf "<text x=\"%d\" y=\"16\" font-size=\"13\">All-reduce: time of " \
+            "the best of MPI over time of Baton, medians; red: MPI is " \
+            "faster; *: p90 above 3 medians</text>\n<text x=\"%d\" " \
+            "y=\"32\">%s</text>\n", wide, wide, machine
+        for (p = 1; p <= panels; p++) {
+            left = (p - 1) % 2 * wide
+            top = 40 + int((p - 1) / 2) * high
+            printf "<text x=\"%d\" y=\"%d\" font-size=\"12\">%s</text>\n", \
+                left + 75, top + 24, title[p]
+            for (b in column) printf "<text x=\"%d\" y=\"%d\">%s</text>\n", \
+                left + 164 + 36 * column[b], top + 24, words(b)
+            for (r = 1; r <= rows; r++) {
+                y = top + 30 + 15 * (r - 1)
+                printf "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s" \
+                    "</text>\n", left + 142, y + 11, names[r]
+                for (b in column) if ((p, names[r], b) in ratio) {
+                    v = ratio[p, names[r], b]
+                    printf "<rect x=\"%d\" y=\"%d\" width=\"35\" " \
+                        "height=\"14\" fill=\"%s\"/><text x=\"%d\" y=\"%d\">" \
+                        "%.*f%s</text>\n", left + 147 + 36 * column[b], y, \
+                        color(v), left + 164 + 36 * column[b], y + 11, \
+                        v < 9.95 ? 2 : v < 99.5 ? 1 : 0, v, \
+                        slow[p, names[r], b] ? "*" : ""
+                }
+            }
+        }
+        print "</svg>"
+    }' >"$dir/matrix.svg"
+echo "$dir/matrix.svg"
