@@ -59,9 +59,9 @@ static double simulate(dense_case_t *c, world_t world,
     return us;
 }
 
-/* On one processor a host takes as long as all of the work: its messages, and
-   their bytes. Those that also copy within a rank, or pass on sums, have more
-   bytes. */
+/* On one processor a host takes as long as all of the work: half of its
+   messages' alpha, and their bytes. Those that also copy within a rank, or pass
+   on sums, have more bytes. */
 static void expect_work(const dense_case_t *c, baton_cost_case_t of,
                         baton_traffic_t sent)
 {
@@ -73,9 +73,10 @@ static void expect_work(const dense_case_t *c, baton_cost_case_t of,
     }
     bool packs = strcmp(algorithm->name, "bruck") == 0;
     bool passes =
-        dense_reduces(c->builder) && !algorithm->one_host && c->size > 2;
+        dense_reduces(c->builder) && (collective == BATON_COLLECTIVE_REDUCE ||
+                                      (!algorithm->one_host && c->size > 2));
     of.processors = 1;
-    of.alpha_us = 1;
+    of.alpha_us = 2;
     of.beta_us = of.gamma_us = 0;
     double messages = baton_algorithm_host_us(algorithm, &of);
     of.alpha_us = 0;

@@ -209,11 +209,11 @@ static void test_choices_by_length_and_place(void **state)
 {
     static const known_t all[] = {
         {OF(ALLREDUCE, .ranks = 16, .bytes = 8), "recursive_doubling"},
-        /* Messages count more than time where ranks take turns on a processor,
-           and rounds more than messages where these are short. */
-        {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 14), "recursive_doubling"},
-        {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 14, .processors = 2),
-         "binomial"},
+        /* Rounds count more than messages where ranks take turns on a
+           processor. */
+        {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 15), "rabenseifner"},
+        {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 15, .processors = 2),
+         "pairwise"},
         {OF(ALLREDUCE, .ranks = 8, .bytes = 8, .processors = 2),
          "recursive_doubling"},
         /* On hosts of several ranks long vectors move between hosts once: by

@@ -60,7 +60,8 @@ static baton__works_t work(const baton__terms_t *t)
 {
     const baton__works_t gather = {.most = {t->p - 1, t->part, 0},
                                    .all = {t->p - 1, t->part, 0},
-                                   .direct = true};
+                                   .direct = true,
+                                   .passed = t->part};
     return baton__both(baton__reduce_scatter_pairwise_algorithm.work(t),
                        gather);
 }

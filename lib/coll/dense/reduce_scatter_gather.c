@@ -43,6 +43,16 @@ void baton_reduce_scatter_gather(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
+/* The gather passes sums on, too. */
+static baton__works_t work(const baton__terms_t *t)
+{
+    baton__works_t works =
+        baton__both(baton__reduce_scatter_circulant_algorithm.work(t),
+                    baton__gather_binomial_algorithm.work(t));
+    works.passed += t->part;
+    return works;
+}
+
 const baton_algorithm_t baton__reduce_scatter_gather_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE,
     .name = "scatter_gather",
@@ -51,4 +61,5 @@ const baton_algorithm_t baton__reduce_scatter_gather_algorithm = {
     .phases = {&baton__reduce_scatter_circulant_algorithm,
                &baton__gather_binomial_algorithm},
     .exact = baton__exact_flat,
+    .work = work,
 };

@@ -21,11 +21,12 @@ static double cost(const baton__terms_t *t)
            (baton__message(t, t->block) + baton__reduction(t, t->block));
 }
 
+/* All but the first partial sums of a block are read where they lie, in
+   scratch: that they are passed on is all that their bytes cost. */
 static baton__works_t work(const baton__terms_t *t)
 {
     return baton__evenly(
-        t, (baton__work_t){t->p * (t->p - 1), t->others, t->others},
-        baton__passed_on(t));
+        t, (baton__work_t){t->p * (t->p - 1), t->others, t->others}, 0);
 }
 
 const baton_algorithm_t baton__reduce_scatter_ring_algorithm = {

@@ -214,8 +214,11 @@ static double time_of(const baton__terms_t *t, baton__work_t work)
 
        work / processors + (1 - 1 / processors) longest path
 
-   which is the estimate. The work then includes what sums cost that are passed
-   on. Folds of ranks beyond a power of two count in `all` only.
+   which is the estimate. Of a message's alpha its processors work for about
+   half; the rest is a wait, which counts in the path alone. The work then
+   includes what sums cost that are passed on, as a rank's share of it does
+   where each has a processor. Folds of ranks beyond a power of two count in
+   `all` only.
 
    To that comes what no processor works at: in each round, that is for each
    message of the longest path, a rank waits until those that share its
@@ -245,10 +248,12 @@ double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
     if (!works.direct) {
         path_us = fmax(baton__cost_of(algorithm, &t), path_us);
     }
+    double passed_us = works.passed * t.beta;
     if (of->processors <= 0 || of->processors >= of->ranks) {
-        return path_us;
+        return path_us + passed_us / t.p;
     }
-    double all_us = time_of(&t, works.all) + works.passed * t.beta;
+    double waits_us = works.all.messages * t.alpha / 2;
+    double all_us = time_of(&t, works.all) - waits_us + passed_us;
     double share = (double)of->ranks / of->processors;
     return all_us / of->processors + (1 - 1.0 / of->processors) * path_us +
            rounds_of(algorithm, &works, t) * of->turn_us * share * share;
