@@ -151,7 +151,7 @@ BATON__PREFETCHES void prefetch(const baton_sim_t *sim,
     for (size_t i = 0; i < count; i++) {
         const baton_group_t *group = &sim->ranks[ports[i]->rank].group;
         if (ports[i]->completion_count > 0) {
-            __builtin_prefetch(group->table);
+            __builtin_prefetch(group->table.places);
         }
     }
     for (size_t i = 0; i < count; i++) {

@@ -50,7 +50,8 @@ static uint64_t hash_of(const char *name)
     for (const char *at = name; *at != '\0'; at++) {
         hash = baton__mix(hash * 257 + (unsigned char)*at + 1);
     }
-    return baton__mix(hash + 1) >> ATTEMPT_BITS;
+    hash = baton__mix(hash + 1) >> ATTEMPT_BITS;
+    return hash != 0 ? hash : 1;
 }
 
 uint64_t baton__identity(const char *name, uint32_t attempt)
@@ -58,79 +59,81 @@ uint64_t baton__identity(const char *name, uint32_t attempt)
     return hash_of(name) << ATTEMPT_BITS | (attempt & ATTEMPT_MASK);
 }
 
-/* The place of a hash in the table, or where it would be; NULL without a table.
- */
-static baton__name_t *name_place(const baton_group_t *group, uint64_t hash)
+/* ---- tables ----------------------------------------------------------- */
+
+/* The place of a key, or where it would be put. There is a table. */
+static baton__place_t *place_of(const baton__table_t *table, uint64_t key)
 {
-    uint32_t mask = group->name_capacity - 1;
-    if (group->name_capacity == 0) {
-        return NULL;
+    uint32_t at = (uint32_t)baton__mix(key) & (table->size - 1);
+    while (table->places[at].key != 0 && table->places[at].key != key) {
+        at = (at + 1) & (table->size - 1);
     }
-    uint32_t at = (uint32_t)hash & mask;
-    while (group->names[at].used && group->names[at].hash != hash) {
-        at = (at + 1) & mask;
-    }
-    return &group->names[at];
+    return &table->places[at];
 }
 
-static baton__name_t *find_name(const baton_group_t *group, uint64_t hash)
+static baton__place_t *find(const baton__table_t *table, uint64_t key)
 {
-    baton__name_t *entry = name_place(group, hash);
-    return entry != NULL && entry->used ? entry : NULL;
+    baton__place_t *place = table->size > 0 ? place_of(table, key) : NULL;
+    return place != NULL && place->key != 0 ? place : NULL;
 }
 
-/* At most half of the table is used. */
-static bool grow_names(baton_group_t *group)
+/* Makes room for one more: at most half of the places are used. */
+static bool reserve(baton__table_t *table)
 {
-    uint32_t capacity = group->name_capacity;
-    baton__name_t *names = group->names;
-    uint32_t room = capacity > 0 ? capacity * 2 : 8;
-    baton__name_t *larger = baton__alloc(room, sizeof *larger);
-    if (larger == NULL) {
+    if (2 * (table->count + 1) <= table->size) {
+        return true;
+    }
+    baton__table_t larger = {.size = table->size == 0 ? 2 : 2 * table->size,
+                             .count = table->count};
+    larger.places = baton__alloc(larger.size, sizeof *larger.places);
+    if (larger.places == NULL) {
         return false;
     }
-    group->names = larger;
-    group->name_capacity = room;
-    for (uint32_t i = 0; i < capacity; i++) {
-        if (names[i].used) {
-            *name_place(group, names[i].hash) = names[i];
+    for (uint32_t i = 0; i < table->size; i++) {
+        if (table->places[i].key != 0) {
+            *place_of(&larger, table->places[i].key) = table->places[i];
         }
     }
-    baton__free(names);
+    baton__free(table->places);
+    *table = larger;
     return true;
 }
+
+static baton__place_t *enter(baton__table_t *table, uint64_t key)
+{
+    baton__place_t *place = place_of(table, key);
+    *place = (baton__place_t){.key = key};
+    table->count++;
+    return place;
+}
+
+/* ---- names ------------------------------------------------------------ */
 
 uint32_t baton__group_attempt(baton_group_t *group, const char *name)
 {
     uint64_t hash = hash_of(name);
-    baton__name_t *entry = find_name(group, hash);
-    if (entry == NULL) {
-        if (group->name_count >= group->name_capacity / 2 &&
-            !grow_names(group)) {
-            return 0;
-        }
-        entry = name_place(group, hash);
-        *entry = (baton__name_t){.hash = hash, .used = true};
-        group->name_count++;
+    baton__place_t *place = find(&group->names, hash);
+    if (place == NULL && reserve(&group->names)) {
+        place = enter(&group->names, hash);
     }
-    return ++entry->attempts;
+    return place != NULL ? ++place->attempts : 0;
 }
 
 uint32_t baton__group_attempts(const baton_group_t *group, const char *name)
 {
-    const baton__name_t *entry = find_name(group, hash_of(name));
-    return entry != NULL ? entry->attempts : 0;
+    const baton__place_t *place = find(&group->names, hash_of(name));
+    return place != NULL ? place->attempts : 0;
 }
 
 void baton__group_take_back(baton_group_t *group, const char *name)
 {
-    find_name(group, hash_of(name))->attempts--;
+    find(&group->names, hash_of(name))->attempts--;
 }
 
 bool baton__group_has_made(const baton_group_t *group, uint64_t identity)
 {
-    const baton__name_t *entry = find_name(group, identity >> ATTEMPT_BITS);
-    return entry != NULL && entry->attempts >= (identity & ATTEMPT_MASK);
+    const baton__place_t *place = find(&group->names, identity >> ATTEMPT_BITS);
+    return place != NULL && place->attempts >= (identity & ATTEMPT_MASK);
 }
 
 uint64_t baton__group_departed(baton_group_t *group, uint64_t identity,
@@ -152,86 +155,40 @@ uint64_t baton__group_departed(baton_group_t *group, uint64_t identity,
     return epoch;
 }
 
-/* ---- the table -------------------------------------------------------- */
-
-static uint32_t place_of(const baton_group_t *group, uint64_t identity)
-{
-    return (uint32_t)(baton__mix(identity) & (group->table_size - 1));
-}
-
-static void put(baton_group_t *group, baton__place_t place)
-{
-    uint32_t at = place_of(group, place.identity);
-    while (group->table[at].identity != 0) {
-        at = (at + 1) & (group->table_size - 1);
-    }
-    group->table[at] = place;
-}
+/* ---- schedules --------------------------------------------------------- */
 
 bool baton__group_reserve(baton_group_t *group)
 {
-    if (2 * (group->table_count + 1) <= group->table_size) {
-        return true;
-    }
-    uint32_t old_size = group->table_size;
-    baton__place_t *old = group->table;
-    uint32_t size = old_size == 0 ? 2 : 2 * old_size;
-    baton__place_t *table = baton__alloc(size, sizeof *table);
-    if (table == NULL) {
-        return false;
-    }
-    group->table = table;
-    group->table_size = size;
-    for (uint32_t i = 0; i < old_size; i++) {
-        if (old[i].identity != 0) {
-            put(group, old[i]);
-        }
-    }
-    baton__free(old);
-    return true;
+    return reserve(&group->table);
 }
 
 void baton__group_enter(baton_group_t *group, uint64_t identity,
                         baton_schedule_t *schedule)
 {
-    put(group, (baton__place_t){identity, schedule});
-    group->table_count++;
+    enter(&group->table, identity)->schedule = schedule;
 }
 
 void baton__group_remove(baton_group_t *group, uint64_t identity)
 {
-    uint32_t mask = group->table_size - 1;
-    uint32_t at = place_of(group, identity);
-    while (group->table[at].identity != identity) {
-        at = (at + 1) & mask;
-    }
-    group->table[at].identity = 0;
-    group->table_count--;
+    baton__table_t *table = &group->table;
+    uint32_t mask = table->size - 1;
+    uint32_t at = (uint32_t)(place_of(table, identity) - table->places);
+    table->places[at].key = 0;
+    table->count--;
     /* Entries that were displaced past this place are put again. */
-    for (at = (at + 1) & mask; group->table[at].identity != 0;
+    for (at = (at + 1) & mask; table->places[at].key != 0;
          at = (at + 1) & mask) {
-        baton__place_t place = group->table[at];
-        group->table[at].identity = 0;
-        put(group, place);
+        baton__place_t place = table->places[at];
+        table->places[at].key = 0;
+        *place_of(table, place.key) = place;
     }
 }
 
 baton_schedule_t *baton__group_find(const baton_group_t *group,
                                     uint64_t identity)
 {
-    if (group->table_size == 0) {
-        return NULL;
-    }
-    uint32_t mask = group->table_size - 1;
-    for (uint32_t at = place_of(group, identity);; at = (at + 1) & mask) {
-        const baton__place_t *place = &group->table[at];
-        if (place->identity == identity) {
-            return place->schedule;
-        }
-        if (place->identity == 0) {
-            return NULL;
-        }
-    }
+    const baton__place_t *place = find(&group->table, identity);
+    return place != NULL ? place->schedule : NULL;
 }
 
 /* ---- peers that are gone ---------------------------------------------- */
@@ -291,7 +248,7 @@ void baton__group_fini(baton_group_t *group)
         group->departed = departed->next;
         baton__free(departed);
     }
-    baton__free(group->table);
-    baton__free(group->names);
+    baton__free(group->table.places);
+    baton__free(group->names.places);
     baton__free(group->lost);
 }

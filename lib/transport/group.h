@@ -13,18 +13,21 @@
 #include <baton/transport.h>
 #include <stdatomic.h>
 
-/* How many schedules of a name were made. */
-typedef struct baton__name {
-    uint64_t hash;
-    uint32_t attempts;
-    bool used; /* this place of the table */
-} baton__name_t;
-
-/* A committed schedule in the table; 0 is no identity. */
+/* A hash table: of the schedules of each name, by its hash, how many were made;
+   or of committed schedules, by identity. */
 typedef struct baton__place {
-    uint64_t identity;
-    baton_schedule_t *schedule;
+    uint64_t key; /* 0: the place is free */
+    union {
+        uint32_t attempts;
+        baton_schedule_t *schedule;
+    };
 } baton__place_t;
+
+typedef struct baton__table {
+    baton__place_t *places; /* 2^k of them, at most half used; or NULL */
+    uint32_t size;
+    uint32_t count;
+} baton__table_t;
 
 /* A block of memory that the user has; see baton/memory.h. */
 typedef struct baton__memory {
@@ -91,17 +94,12 @@ struct baton_group {
     baton_engine_t *engine;
     struct baton__stepper *stepper; /* that steps its schedules */
 
-    /* Committed schedules, a hash table by identity; the driver's. */
-    baton__place_t *table; /* of 2^k places, at most half full; or NULL */
-    uint32_t table_size;
-    uint32_t table_count;
+    baton__table_t table; /* committed schedules; the driver's */
 
     /* Under the engine's driver lock. */
     uint32_t schedules;      /* that exist */
     baton__memory_t *memory; /* that the user has */
-    baton__name_t *names;
-    uint32_t name_count;
-    uint32_t name_capacity;
+    baton__table_t names;
     int *lost; /* peers that are lost */
     uint32_t lost_count;
     uint32_t lost_capacity;

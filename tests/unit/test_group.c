@@ -44,7 +44,7 @@ static void test_group_finds_committed_schedules(void **state)
     for (uint64_t i = 1; i <= MANY; i++) {
         assert_true(baton__group_reserve(&group));
         baton__group_enter(&group, i, pretend(i));
-        assert_true(2 * group.table_count <= group.table_size);
+        assert_true(2 * group.table.count <= group.table.size);
         assert_null(baton__group_find(&group, i + 1));
     }
     for (uint64_t removed = 1; removed <= MANY; removed++) {
@@ -54,7 +54,7 @@ static void test_group_finds_committed_schedules(void **state)
                              i <= removed ? NULL : pretend(i));
         }
     }
-    assert_int_equal(group.table_count, 0);
+    assert_int_equal(group.table.count, 0);
     baton__group_fini(&group);
 }
 

@@ -34,7 +34,6 @@ typedef struct baton__inproc_record {
     const void *source;                /* NULL: it has a copy, below */
     _Atomic int state; /* baton__inproc_state_t, of one without a copy */
     baton_token_t token;
-    baton_status_t status;
     /* While the receiver copies it, a slice at a time. */
     baton_token_t receiver;
     char *target;

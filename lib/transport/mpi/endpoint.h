@@ -270,6 +270,18 @@ static inline void baton__events_add(baton__events_t *events,
     events->out[events->count++] = event;
 }
 
+/* A receive has ended. */
+static inline void baton__events_received(baton__events_t *events,
+                                          baton_token_t token,
+                                          baton_status_t status,
+                                          const char *detail)
+{
+    baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_RECEIVED,
+                                              .status = status,
+                                              .token = token,
+                                              .detail = detail});
+}
+
 static inline bool baton__events_are_full(const baton__events_t *events)
 {
     return events->count == events->max;

@@ -476,11 +476,8 @@ bool baton__far_end(baton__mpi_t *mpi, const baton__peer_t *peer,
         } else if (baton__events_are_full(events)) {
             return false;
         } else {
-            baton__events_add(events,
-                              (baton_event_t){.kind = BATON_EVENT_RECEIVED,
-                                              .status = BATON_ERR_TRANSPORT,
-                                              .token = record->token,
-                                              .detail = peer->detail});
+            baton__events_received(events, record->token, BATON_ERR_TRANSPORT,
+                                   peer->detail);
             baton__mpi_give_record(mpi, record);
         }
         far->transfers[i].record = NULL;

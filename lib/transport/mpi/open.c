@@ -125,20 +125,16 @@ static bool reach_all(const baton__mpi_t *mpi)
     return true;
 }
 
-/* Stores the number of each of the host's ranks on it. */
-static void number(baton__mpi_t *mpi, const host_t *host)
+/* Stores the number of each of the host's ranks on it: there they have the
+   order of the communicator. */
+static void number(baton__mpi_t *mpi)
 {
-    MPI_Group all;
-    MPI_Group here;
-    MPI_Comm_group(mpi->comm, &all);
-    MPI_Comm_group(host->comm, &here);
-    for (int i = 0; i < host->size; i++) {
-        int rank = MPI_UNDEFINED;
-        MPI_Group_translate_ranks(here, 1, &i, all, &rank);
-        mpi->peers[rank].near = i;
+    int count = 0;
+    for (int i = 0; i < mpi->size; i++) {
+        if (mpi->host_of[i] == mpi->host_of[mpi->rank]) {
+            mpi->peers[i].near = count++;
+        }
     }
-    MPI_Group_free(&all);
-    MPI_Group_free(&here);
 }
 
 static bool has_processor_each(const baton__mpi_t *mpi)
@@ -167,7 +163,7 @@ static bool share(baton__mpi_t *mpi, const host_t *host)
     if (!permitted) {
         log_lack(host, LACK_CMA);
     }
-    number(mpi, host);
+    number(mpi);
     if (mpi->host.buffers > 0) {
         mpi->buffered_bytes = mpi->reads && has_processor_each(mpi)
                                   ? BATON__MPI_DIRECT_BYTES
@@ -238,14 +234,6 @@ static int count_ranks(const host_t *host)
 }
 
 /* ---- other hosts ------------------------------------------------------- */
-
-static void count_far(baton__mpi_t *mpi)
-{
-    mpi->far.peers = 0;
-    for (int i = 0; i < mpi->size; i++) {
-        mpi->far.peers += mpi->peers[i].near < 0;
-    }
-}
 
 /* Tells all ranks where this one is. */
 static baton_status_t exchange_places(baton__mpi_t *mpi, const host_t *host)
@@ -349,14 +337,14 @@ static baton_status_t meet(baton__mpi_t *mpi)
     MPI_Comm_rank(host.comm, &host.index);
     mpi->transport.host_ranks = count_ranks(&host);
     count_processors(mpi, &host);
-    baton_status_t status = share_or_open_alone(mpi, &host);
+    baton_status_t status = find_hosts(mpi, &host);
+    if (status == BATON_OK) {
+        status = share_or_open_alone(mpi, &host);
+    }
     status = baton__mpi_agree(mpi->comm, status);
     if (status == BATON_OK) {
-        count_far(mpi);
+        mpi->far.peers = mpi->size - mpi->host.count;
         agree_on_settings(mpi);
-        status = find_hosts(mpi, &host);
-    }
-    if (status == BATON_OK) {
         status = exchange_places(mpi, &host);
     }
     (void)MPI_Comm_free(&host.comm);

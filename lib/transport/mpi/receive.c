@@ -191,9 +191,7 @@ void baton__mpi_copy(baton__mpi_t *mpi, baton__events_t *events)
         return;
     }
     (void)baton__records_take(&mpi->copying);
-    baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_RECEIVED,
-                                              .status = status,
-                                              .token = record->token});
+    baton__events_received(events, record->token, status, NULL);
     baton__mpi_release(mpi, record);
 }
 
@@ -235,10 +233,7 @@ void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record,
     if (status == BATON_OK && bytes != record->message.bytes) {
         status = BATON_ERR_CANCELLED; /* withdrawn before it was pulled */
     }
-    baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_RECEIVED,
-                                              .status = status,
-                                              .token = record->token,
-                                              .detail = detail});
+    baton__events_received(events, record->token, status, detail);
     if (record->kind == BATON__PACKET_RTS) {
         baton__mpi_give_record(mpi, record);
         peer->pulling--;
@@ -353,10 +348,8 @@ bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer,
             return false;
         }
         baton__record_t *record = baton__records_take(&peer->pulled);
-        baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_RECEIVED,
-                                                  .status = BATON_ERR_TRANSPORT,
-                                                  .token = record->token,
-                                                  .detail = peer->detail});
+        baton__events_received(events, record->token, BATON_ERR_TRANSPORT,
+                               peer->detail);
         baton__mpi_give_record(mpi, record);
     }
     return true;
