@@ -93,21 +93,26 @@ static void test_segments_only_of_their_own_bytes(void **state)
     close_host();
 }
 
-/* A block fits a gap of its size, and not one that is smaller. */
+/* A block fits a gap of its size, and not one that is smaller; a full segment
+   is filled again. */
 static void test_segments_fill_gaps(void **state)
 {
-    enum { BYTES = 65536 };
+    enum { BLOCKS = 16, BYTES = MIB / BLOCKS };
     open_host(64 * MIB);
-    char *blocks[3];
-    for (int i = 0; i < 3; i++) {
+    char *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) {
         blocks[i] = baton__segments_allocate(&host.segments, BYTES);
         assert_true(i == 0 || blocks[i] == blocks[i - 1] + BYTES);
     }
-    baton__segments_release(&host.segments, blocks[1]);
-    char *larger = baton__segments_allocate(&host.segments, BYTES + 1);
-    assert_true(larger >= blocks[2] + BYTES);
-    char *same = baton__segments_allocate(&host.segments, BYTES - 1);
-    assert_ptr_equal(same, blocks[1]);
+    assert_int_equal(host.segments.total, MIB);
+    baton__segments_release(&host.segments, blocks[3]);
+    baton__segments_release(&host.segments, blocks[14]);
+    baton__segments_release(&host.segments, blocks[15]);
+    assert_ptr_equal(baton__segments_allocate(&host.segments, BYTES + 1),
+                     blocks[14]);
+    assert_ptr_equal(baton__segments_allocate(&host.segments, BYTES - 1),
+                     blocks[3]);
+    assert_int_equal(host.segments.total, MIB);
     close_host();
 }
 
@@ -165,7 +170,7 @@ static void test_segments_of_a_peer_that_is_behind(void **state)
     close_host();
 }
 
-static void test_segments_have_a_limit(void **state)
+static void test_segments_have_limits(void **state)
 {
     open_host(3 * MIB);
     assert_null(baton__segments_allocate(&host.segments, 4 * MIB));
@@ -176,31 +181,7 @@ static void test_segments_have_a_limit(void **state)
     block = baton__segments_allocate(&host.segments, 3 * MIB);
     assert_non_null(block);
     assert_null(baton__segments_allocate(&host.segments, 100)); /* short */
-    close_host();
-}
-
-/* Gaps are found again. */
-static void test_segments_are_filled(void **state)
-{
-    enum { BLOCKS = 16 };
-    open_host(64 * MIB);
-    char *blocks[BLOCKS];
-    for (int i = 0; i < BLOCKS; i++) {
-        blocks[i] = baton__segments_allocate(&host.segments, MIB / BLOCKS);
-    }
-    assert_int_equal(host.segments.total, MIB);
-    baton__segments_release(&host.segments, blocks[3]);
-    baton__segments_release(&host.segments, blocks[9]);
-    assert_ptr_equal(baton__segments_allocate(&host.segments, 5000), blocks[3]);
-    assert_ptr_equal(baton__segments_allocate(&host.segments, MIB / BLOCKS),
-                     blocks[9]);
-    assert_int_equal(host.segments.total, MIB);
-    close_host();
-}
-
-static void test_segments_without_memory(void **state)
-{
-    open_host(64 * MIB);
+    baton__segments_release(&host.segments, block);
     for (int nth = 1; nth <= 2; nth++) {
         baton__alloc_fail_nth(nth);
         assert_null(baton__segments_allocate(&host.segments, 2 * MIB));
@@ -292,9 +273,7 @@ int main(void)
         cmocka_unit_test(test_segments_fill_gaps),
         cmocka_unit_test(test_segments_that_were_freed_are_unmapped),
         cmocka_unit_test(test_segments_of_a_peer_that_is_behind),
-        cmocka_unit_test(test_segments_have_a_limit),
-        cmocka_unit_test(test_segments_are_filled),
-        cmocka_unit_test(test_segments_without_memory),
+        cmocka_unit_test(test_segments_have_limits),
         cmocka_unit_test(test_segments_of_strangers_are_refused),
         cmocka_unit_test(test_memory_alloc_inside_a_process),
         cmocka_unit_test(test_memory_alloc_in_a_simulation),
