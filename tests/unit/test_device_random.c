@@ -25,34 +25,21 @@
 enum {
     TRIALS = SUPPORT_SANITIZED ? 50 : 150,
     RANKS = 5,
-    SLOTS = 7,             /* of a rank; slot 0 is bound device memory */
-    ALL_SLOTS = SLOTS + 2, /* and those of its branch */
-    PARTS = 3,             /* of a slot */
+    SLOTS = 7, /* of a rank; slot 0 is bound device memory */
+    PARTS = 3, /* of a slot */
     PART_BYTES = 8000,
     SLOT_BYTES = PARTS * PART_BYTES,
     STEPS = 40,
-    NODES = 4 * STEPS,
+    NODES = 2 * STEPS,
     PROGRAMS = 3,
     EPOCHS = 6,
     NONE = -1
 };
 
-/* COPY: target = left. REDUCE: target = left (op) right. CALL and DEVICE_CALL
-   change the target in place: a call node, and work that a device call puts
-   into its stream. MESSAGE: the peer's target = left. BRANCH: in some epochs
-   target = target (op) left. JOIN: a nop behind some nodes of which it needs
-   some. START: a node that fires when the application starts the epoch. */
-typedef enum kind {
-    COPY,
-    REDUCE,
-    MESSAGE,
-    CALL,
-    DEVICE_CALL,
-    BRANCH,
-    JOIN,
-    START,
-    KINDS
-} kind_t;
+/* COPY: target = left. REDUCE: target = left (op) right. MESSAGE: the peer's
+   target = left. CALL and DEVICE_CALL change the target in place: a call node,
+   and work that a device call puts into its stream. */
+typedef enum kind { COPY, REDUCE, MESSAGE, CALL, DEVICE_CALL, KINDS } kind_t;
 
 typedef struct step {
     kind_t kind;
@@ -65,8 +52,8 @@ typedef struct step {
 enum { HOST = 1, DEVICE = 2, ANY = 4 }; /* ANY: the library chooses */
 
 typedef struct slot {
-    int place; /* 0: it is not used */
-    bool scratch, pinned, input;
+    int place;
+    bool scratch;
     bool defined[PARTS];
 } slot_t;
 
@@ -92,11 +79,11 @@ typedef struct run {
     struct program *program;
     int rank;
     baton_schedule_t *schedule;
-    void *memory[ALL_SLOTS]; /* that is bound; or NULL */
-    baton_buffer_t buffers[ALL_SLOTS];
+    void *memory[SLOTS]; /* that is bound; or NULL */
+    baton_buffer_t buffers[SLOTS];
     site_t sites[STEPS];
-    access_t accesses[ALL_SLOTS][PARTS];
-    baton_node_t nodes[NODES]; /* that fire in every epoch */
+    access_t accesses[SLOTS][PARTS];
+    baton_node_t nodes[NODES];
     int node_count;
     baton_stream_t stream;
     bool failed, cleared;
@@ -112,14 +99,13 @@ typedef struct program {
     int index;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    bool activates; /* rank 0 begins the epochs of all others */
     bool talks[RANKS];
     size_t offsets[PARTS + 1];
-    slot_t slots[RANKS][ALL_SLOTS];
+    slot_t slots[RANKS][SLOTS];
     int step_count;
     step_t steps[STEPS];
     run_t runs[RANKS];
-    unsigned char expected[EPOCHS + 1][RANKS][ALL_SLOTS][SLOT_BYTES];
+    unsigned char expected[EPOCHS + 1][RANKS][SLOTS][SLOT_BYTES];
 } program_t;
 
 /* WORK: a piece of work of a device. SUBMIT: a call that puts something into a
@@ -195,11 +181,6 @@ static void change(const step_t *step, uint64_t epoch, unsigned char *at,
     }
 }
 
-static bool is_taken(const step_t *step, uint64_t epoch)
-{
-    return sampled(step, epoch) % 2 == 0;
-}
-
 /* The reference: one step of an epoch. */
 static void run_step(program_t *program, const step_t *step, uint64_t epoch)
 {
@@ -207,16 +188,14 @@ static void run_step(program_t *program, const step_t *step, uint64_t epoch)
     unsigned char(*peer)[SLOT_BYTES] = program->expected[epoch][step->peer];
     size_t at = program->offsets[step->first];
     size_t bytes = bytes_of(program, step);
-    bool reduces =
-        step->kind == REDUCE || (step->kind == BRANCH && is_taken(step, epoch));
     if (step->kind == COPY || step->kind == MESSAGE) {
         memmove(peer[step->target] + at, own[step->left] + at, bytes);
-    } else if (reduces && bytes > 0) {
+    } else if (step->kind == REDUCE && bytes > 0) {
         program->op->reduce(program->op->arg, own[step->target] + at,
                             own[step->left] + at, own[step->right] + at,
                             bytes / baton_dtype_size(program->dtype),
                             program->dtype);
-    } else if (step->kind >= CALL && step->kind <= DEVICE_CALL) {
+    } else if (step->kind >= CALL) {
         change(step, epoch, own[step->target] + at, bytes);
     }
 }
@@ -247,29 +226,11 @@ static int choose_slot(program_t *program, int rank, int places, bool reads,
     return NONE;
 }
 
-/* What a branch reads and writes nobody else touches: a node behind a branch
-   that may be left out is after nothing. */
-static bool sample_branch(program_t *program, step_t *step)
-{
-    slot_t *slots = &program->slots[step->rank][SLOTS];
-    if (slots[0].place != 0) {
-        return false;
-    }
-    slots[0] = (slot_t){.place = once_in(2) ? HOST : DEVICE, .input = true};
-    slots[1] = (slot_t){.place = slots[0].place};
-    step->left = SLOTS;
-    step->target = step->right = SLOTS + 1;
-    return true;
-}
-
 static bool sample_operands(program_t *program, step_t *step)
 {
     const int all = HOST | DEVICE | ANY;
     int rank = step->rank, places = all;
-    if (step->kind == BRANCH) {
-        return sample_branch(program, step);
-    }
-    if (step->kind >= CALL && step->kind <= DEVICE_CALL) {
+    if (step->kind >= CALL) {
         places = step->kind == DEVICE_CALL ? DEVICE : HOST;
         step->target = choose_slot(program, rank, places, true, step);
         return step->target != NONE;
@@ -284,9 +245,8 @@ static bool sample_operands(program_t *program, step_t *step)
     step->left = choose_slot(program, rank, places, true, step);
     step->target = choose_slot(program, step->peer, places, false, step);
     bool own = step->peer == rank && step->kind != REDUCE;
-    return step->kind > MESSAGE ||
-           (step->left != NONE && step->target != NONE && step->right != NONE &&
-            !(own && step->left == step->target));
+    return step->left != NONE && step->target != NONE && step->right != NONE &&
+           !(own && step->left == step->target);
 }
 
 static void sample_step(program_t *program)
@@ -319,7 +279,6 @@ static void sample_program(program_t *program, int index)
     program->index = index;
     program->dtype = dtypes[below(3)];
     program->op = support_op(once_in(4) ? SUPPORT_XOR : SUPPORT_SUM);
-    program->activates = once_in(4);
     for (int part = 0; part < PARTS; part++) {
         int most = small ? 20 : once_in(2) ? PART_BYTES : PART_BYTES / 4;
         int count = once_in(8)
@@ -330,14 +289,12 @@ static void sample_program(program_t *program, int index)
             (size_t)count * baton_dtype_size(program->dtype);
     }
     for (int rank = 0; rank < trial.ranks; rank++) {
-        program->talks[rank] = program->activates && trial.ranks > 1;
         for (int i = 0; i < SLOTS; i++) {
             slot_t *slot = &program->slots[rank][i];
             slot->scratch = i > 1 && once_in(3);
             slot->place = i < 2                         ? DEVICE >> i
                           : slot->scratch && once_in(2) ? ANY
                                                         : 1 + below(2);
-            slot->pinned = once_in(2);
             memset(slot->defined, !slot->scratch, sizeof slot->defined);
         }
     }
@@ -384,17 +341,6 @@ static baton_status_t queue_change(void *arg, baton_call_t *call,
                          change_on_device, site);
 }
 
-static baton_status_t take_branch(void *arg, baton_call_t *call)
-{
-    const site_t *site = arg;
-    return is_taken(site->step, baton_call_epoch(call)) ? BATON_OK : BATON_SKIP;
-}
-
-static baton_status_t leave_branch(void *arg, baton_call_t *call)
-{
-    return take_branch(arg, call) == BATON_OK ? BATON_SKIP : BATON_OK;
-}
-
 /* ---- schedules --------------------------------------------------------- */
 
 static void put_before(const run_t *run, int before, baton_node_t node)
@@ -423,8 +369,8 @@ static void touch(run_t *run, baton_node_t node, int slot, const step_t *step,
     }
 }
 
-/* The node may have others behind it, and is behind one of the first `known`,
-   perhaps, which the data do not ask for. */
+/* The node is behind one of the first `known`, perhaps, which the data do not
+   ask for. */
 static void chain(run_t *run, baton_node_t node, const step_t *step, int known)
 {
     uint64_t chance = sampled(step, 0);
@@ -487,77 +433,14 @@ static void add_message(run_t *run, const step_t *step)
     }
 }
 
-/* take --> reduce --+
-                     +-- any --> join
-   leave ------------+                  */
-static void add_branch(run_t *run, const step_t *step, site_t *site)
-{
-    baton_schedule_t *s = run->schedule;
-    baton_view_t target = view_of(run, step->target, step);
-    baton_node_t take = baton_add_call(s, take_branch, site);
-    baton_node_t leave = baton_add_call(s, leave_branch, site);
-    baton_node_t sum =
-        baton_add_reduce(s, run->program->dtype, run->program->op, target,
-                         view_of(run, step->left, step), target);
-    baton_node_t join = baton_add_nop(s);
-    baton_set_optional(s, sum);
-    baton_before(s, take, sum);
-    baton_before(s, sum, join);
-    baton_before(s, leave, join);
-    baton_set_need(s, join, BATON_NEED_ANY);
-    run->nodes[run->node_count++] = join;
-}
-
-static void add_join(run_t *run, const step_t *step)
-{
-    baton_node_t join = baton_add_nop(run->schedule);
-    uint64_t chance = sampled(step, 0);
-    uint32_t edges = 0;
-    for (int i = 0; i < run->node_count && edges < 4; i++) {
-        if ((chance >> i % 50) % 3 == 0) {
-            baton_before(run->schedule, run->nodes[i], join);
-            edges++;
-        }
-    }
-    if (edges > 0) {
-        baton_set_need(run->schedule, join, 1 + (uint32_t)chance % edges);
-    }
-    run->nodes[run->node_count++] = join;
-}
-
 static void add_step(run_t *run, const step_t *step, site_t *site)
 {
     bool own = step->rank == run->rank;
     *site = (site_t){.run = run, .step = step};
     if (step->kind == MESSAGE) {
         add_message(run, step);
-    } else if (own && step->kind == BRANCH) {
-        add_branch(run, step, site);
-    } else if (own && step->kind == JOIN) {
-        add_join(run, step);
-    } else if (own && step->kind == START) {
-        run->nodes[run->node_count++] = baton_add_on_start(run->schedule);
     } else if (own) {
         add_local(run, step, site);
-    }
-}
-
-/* Rank 0:  on_start --> activate each       others:  armed --+
-                                                              +-- any --> ..
-                                                      start --+            */
-static void add_activation(run_t *run)
-{
-    baton_schedule_t *s = run->schedule;
-    baton_node_t start = baton_add_on_start(s);
-    for (int rank = 1; rank < trial.ranks && run->rank == 0; rank++) {
-        baton_before(s, start, baton_add_activate(s, rank));
-    }
-    if (run->rank > 0) {
-        baton_node_t any = baton_add_nop(s);
-        baton_before(s, baton_add_armed_recv(s, 0), any);
-        baton_before(s, start, any);
-        baton_set_need(s, any, BATON_NEED_ANY);
-        run->nodes[run->node_count++] = any;
     }
 }
 
@@ -565,15 +448,11 @@ static void add_buffers(run_t *run)
 {
     baton_schedule_t *s = run->schedule;
     size_t bytes = slot_bytes(run->program);
-    for (int i = 0; i < ALL_SLOTS; i++) {
+    for (int i = 0; i < SLOTS; i++) {
         const slot_t *slot = &run->program->slots[run->rank][i];
-        if (slot->place == 0) {
-            continue;
-        }
-        run->buffers[i] =
-            slot->scratch ? baton_buffer_scratch(s, bytes)
-            : slot->input ? baton_buffer_bind_input(s, run->memory[i], bytes)
-                          : baton_buffer_bind(s, run->memory[i], bytes);
+        run->buffers[i] = slot->scratch
+                              ? baton_buffer_scratch(s, bytes)
+                              : baton_buffer_bind(s, run->memory[i], bytes);
         if (slot->place != ANY) {
             baton_buffer_set_memory(s, run->buffers[i],
                                     slot->place == DEVICE ? BATON_MEMORY_DEVICE
@@ -588,13 +467,10 @@ static baton_schedule_t *build(run_t *run)
     run->schedule = support_schedule(trial.cluster->cluster->groups[run->rank],
                                      "random program");
     run->node_count = 0;
-    for (int i = 0; i < ALL_SLOTS * PARTS; i++) {
+    for (int i = 0; i < SLOTS * PARTS; i++) {
         run->accesses[i / PARTS][i % PARTS] = (access_t){.writer = NONE};
     }
     add_buffers(run);
-    if (program->activates) {
-        add_activation(run);
-    }
     for (int i = 0; i < program->step_count; i++) {
         add_step(run, &program->steps[i], &run->sites[i]);
     }
@@ -615,38 +491,24 @@ static bool is_on_device(const run_t *run, int slot)
 
 static void open_memory(run_t *run)
 {
-    emulated_t *device = device_of(run);
     size_t bytes = slot_bytes(run->program) + 1;
-    memset(run->memory, 0, sizeof run->memory);
-    for (int i = 0; i < ALL_SLOTS; i++) {
-        const slot_t *slot = &run->program->slots[run->rank][i];
-        if (slot->place == 0 || slot->scratch) {
-            continue;
-        }
-        if (slot->place == HOST && !slot->pinned) {
-            run->memory[i] = malloc(bytes);
-        } else {
-            support_ok(emulated_port(device)->allocate(
-                device,
-                slot->place == HOST ? BATON_MEMORY_HOST : BATON_MEMORY_DEVICE,
-                bytes, &run->memory[i]));
-        }
-        assert_non_null(run->memory[i]);
+    for (int i = 0; i < SLOTS; i++) {
+        bool bound = !run->program->slots[run->rank][i].scratch;
+        run->memory[i] = !bound ? NULL
+                         : is_on_device(run, i)
+                             ? emulated_allocate(device_of(run), bytes)
+                             : malloc(bytes);
+        assert_true(!bound || run->memory[i] != NULL);
     }
 }
 
 static void close_memory(run_t *run)
 {
-    emulated_t *device = device_of(run);
-    for (int i = 0; i < ALL_SLOTS; i++) {
-        const slot_t *slot = &run->program->slots[run->rank][i];
-        if (slot->place == HOST && !slot->pinned) {
-            free(run->memory[i]);
+    for (int i = 0; i < SLOTS; i++) {
+        if (is_on_device(run, i)) {
+            emulated_release(device_of(run), run->memory[i]);
         } else {
-            emulated_port(device)->release(
-                device,
-                slot->place == HOST ? BATON_MEMORY_HOST : BATON_MEMORY_DEVICE,
-                run->memory[i]);
+            free(run->memory[i]);
         }
     }
 }
@@ -678,9 +540,9 @@ static void expect_slot(run_t *run, int slot, const unsigned char *right)
 /* Runs the reference through all epochs. */
 static void begin_life(program_t *program)
 {
-    for (int i = 0; i < trial.ranks * ALL_SLOTS; i++) {
-        run_t *run = &program->runs[i / ALL_SLOTS];
-        int slot = i % ALL_SLOTS;
+    for (int i = 0; i < trial.ranks * SLOTS; i++) {
+        run_t *run = &program->runs[i / SLOTS];
+        int slot = i % SLOTS;
         unsigned char *first = program->expected[0][run->rank][slot];
         support_fill_bits(first, slot_bytes(program), &trial.random);
         run->failed = run->blind = run->cleared = false;
@@ -709,7 +571,7 @@ static const unsigned char zeros[SLOT_BYTES];
 
 static void clear_memory(run_t *run)
 {
-    for (int slot = 1; slot < ALL_SLOTS; slot++) {
+    for (int slot = 1; slot < SLOTS; slot++) {
         if (run->memory[slot] != NULL) {
             write_slot(run, slot, zeros);
         }
@@ -787,8 +649,7 @@ static baton_status_t await_end(const run_t *run)
     return status;
 }
 
-/* Waits for all epochs that were started. Where a peer may begin the next one,
-   nothing is compared before the last. */
+/* Waits for all epochs that were started. */
 static void settle(run_t *run)
 {
     const program_t *program = run->program;
@@ -812,9 +673,7 @@ static void settle(run_t *run)
               program->index, run->rank, (int)epoch);
     }
     run->settled = run->started;
-    bool compares =
-        !run->blind && (!program->activates || run->settled == trial.epochs);
-    for (int slot = 0; slot < ALL_SLOTS && compares; slot++) {
+    for (int slot = 0; slot < SLOTS && !run->blind; slot++) {
         if (run->memory[slot] != NULL) {
             expect_slot(run, slot,
                         program->expected[run->settled][run->rank][slot]);
@@ -879,7 +738,7 @@ static void run_epoch(run_t *run, uint64_t epoch)
     if (went_well(run,
                   SUBMIT(baton_schedule_wait_on(run->schedule, run->stream)))) {
         run->looks[epoch] =
-            !run->program->activates && once_in(2) &&
+            once_in(2) &&
             went_well(run, put_copy(run, run->found[epoch], run->memory[0]));
     }
     cause_fault(run, epoch);
@@ -907,7 +766,7 @@ static void end_failed(run_t *run)
 
 static void check_cleared(run_t *run)
 {
-    for (int slot = 1; slot < ALL_SLOTS && run->cleared; slot++) {
+    for (int slot = 1; slot < SLOTS && run->cleared; slot++) {
         if (run->memory[slot] != NULL) {
             expect_slot(run, slot, zeros);
         }
@@ -972,8 +831,6 @@ static emulated_options_t sample_trial(int number)
     trial.fault_epoch = 1 + (uint64_t)below((int)trial.epochs);
     for (int i = 0; i < trial.programs; i++) {
         sample_program(&programs[i], i);
-        /* What a peer may begin has no time at which to write. */
-        trial.inputs = trial.inputs && !programs[i].activates;
     }
     set_number("BATON_DEVICE_BLOCK", 4096 << below(3));
     set_number("BATON_DEVICE_BUFFERS", 2 + below(5));
