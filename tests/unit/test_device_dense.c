@@ -1,6 +1,6 @@
 /* Every dense builder on device memory, unchanged, on ranks with emulated
-   devices of their own: with staged messages, and with those that a peer's
-   device reads itself; and in the order of streams of the user. */
+   devices of their own, in the order of streams of the user: with staged
+   messages, and with those that a peer's device reads itself. */
 #include "support/cmocka.h"
 #include "support/dense_data.h"
 #include "support/device_cluster.h"
@@ -23,7 +23,6 @@ typedef struct trial {
     device_cluster_t *ranks;
     const dense_case_t *c;
     baton_schedule_t **schedules;
-    baton_stream_t streams[LARGEST];
     memory_t memory[LARGEST];
 } trial_t;
 
@@ -105,12 +104,12 @@ static void check(trial_t *trial, const dense_data_t *data, int rank)
 }
 
 /* All in the rank's stream: the data in, the epoch, the data out. */
-static void start_in_stream(trial_t *trial, int rank)
+static void start(trial_t *trial, int rank)
 {
     memory_t *memory = &trial->memory[rank];
     emulated_t *device = trial->ranks->devices[rank];
     const baton_device_port_t *port = emulated_port(device);
-    baton_stream_t stream = trial->streams[rank];
+    baton_stream_t stream = trial->ranks->streams[rank];
     char *host[] = {copies[rank], copies[rank] + memory->bytes};
     char *there[] = {memory->source, memory->target};
     for (int i = 0; i < 2; i++) {
@@ -125,30 +124,6 @@ static void start_in_stream(trial_t *trial, int rank)
     }
 }
 
-static void start(trial_t *trial, int rank)
-{
-    memory_t *memory = &trial->memory[rank];
-    emulated_t *device = trial->ranks->devices[rank];
-    emulated_write(device, memory->source, copies[rank], memory->bytes);
-    emulated_write(device, memory->target, copies[rank] + memory->bytes,
-                   memory->bytes);
-    support_ok(baton_schedule_start(trial->schedules[rank]));
-}
-
-static void finish(trial_t *trial, int rank, bool in_stream)
-{
-    memory_t *memory = &trial->memory[rank];
-    emulated_t *device = trial->ranks->devices[rank];
-    support_ok(baton_schedule_wait(trial->schedules[rank], SUPPORT_WAIT_MS));
-    if (in_stream) {
-        emulated_synchronise(device, trial->streams[rank]);
-        return;
-    }
-    emulated_read(device, copies[rank], memory->source, memory->bytes);
-    emulated_read(device, copies[rank] + memory->bytes, memory->target,
-                  memory->bytes);
-}
-
 static void run_case(trial_t *trial, const dense_case_t *c, support_op_t op)
 {
     trial->c = c;
@@ -156,17 +131,14 @@ static void run_case(trial_t *trial, const dense_case_t *c, support_op_t op)
     build(trial);
     for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
         dense_data_t data = {c, op, seed, epoch};
-        bool in_stream = epoch % 2 == 1;
         for (int rank = 0; rank < c->size; rank++) {
             fill(trial, &data, rank);
-            if (in_stream) {
-                start_in_stream(trial, rank);
-            } else {
-                start(trial, rank);
-            }
+            start(trial, rank);
         }
         for (int rank = 0; rank < c->size; rank++) {
-            finish(trial, rank, in_stream);
+            support_ok(
+                baton_schedule_wait(trial->schedules[rank], SUPPORT_WAIT_MS));
+            device_cluster_synchronise(trial->ranks, rank);
         }
         for (int rank = 0; rank < c->size; rank++) {
             check(trial, &data, rank);
@@ -220,9 +192,6 @@ static void test_builders(void **state)
                                             .no_handles = i % 2 != 0};
         trial_t trial = {.ranks = device_cluster_open(
                              sizes[i], SUPPORT_OWN_ENGINES, &options)};
-        for (int rank = 0; rank < sizes[i]; rank++) {
-            trial.streams[rank] = emulated_stream(trial.ranks->devices[rank]);
-        }
         run_builders(&trial, sizes[i]);
         device_cluster_close(trial.ranks);
     }
