@@ -89,85 +89,76 @@ static void open_gate(world_t *world, int rank)
 
 /* ---- the bits of the host ---------------------------------------------- */
 
-typedef struct trial {
-    baton_partial_options_t options;
-    size_t bytes;
-    support_random_t random;
-    baton_partial_t *host[LARGEST];
-} trial_t;
-
-/* A step of all ranks, in streams and on the host; the same data. */
-static void compare_step(world_t *world, trial_t *trial, bool in_stream)
+/* A step of a rank, and of one on the host, with the same data. */
+static void start_both(world_t *world, int rank, bool in_stream,
+                       baton_partial_t *host, const void *in, size_t bytes)
 {
-    static char in[LARGEST][MOST], out[LARGEST][MOST];
-    for (int rank = 0; rank < world->size; rank++) {
-        baton_partial_t *partial = world->partials[rank];
-        support_fill_bits(in[rank], trial->bytes, &trial->random);
-        support_ok(baton_partial_contribute(trial->host[rank], in[rank]));
-        support_ok(baton_partial_start(trial->host[rank]));
-        if (in_stream) {
-            device_cluster_delay(world->ranks, rank, 50);
-            device_cluster_copy(world->ranks, rank, world->data[rank], in[rank],
-                                trial->bytes);
-            support_ok(baton_partial_contribute_on(
-                partial, world->data[rank], world->ranks->streams[rank]));
-            support_ok(
-                baton_partial_start_on(partial, world->ranks->streams[rank]));
-            support_ok(baton_partial_wait_on(
-                partial, world->ranks->streams[rank], world->result[rank]));
-            device_cluster_copy(world->ranks, rank, out[rank],
-                                world->result[rank], trial->bytes);
-        } else {
-            emulated_write(world->ranks->devices[rank], world->data[rank],
-                           in[rank], trial->bytes);
-            support_ok(baton_partial_contribute(partial, world->data[rank]));
-            support_ok(baton_partial_start(partial));
-        }
-    }
-    for (int rank = 0; rank < world->size; rank++) {
-        baton_partial_result_t host, device;
-        baton_partial_t *partial = world->partials[rank];
-        support_ok(
-            baton_partial_wait(trial->host[rank], SUPPORT_WAIT_MS, &host));
-        if (in_stream) {
-            device_cluster_synchronise(world->ranks, rank);
-        }
-        if (!in_stream || trial->options.keep == BATON_KEEP_LATEST) {
-            support_ok(baton_partial_wait(partial, SUPPORT_WAIT_MS, &device));
-            assert_int_equal(device.active, host.active);
-            assert_int_equal(device.epoch, host.epoch);
-            assert_int_equal(device.included, host.included);
-        }
-        if (!in_stream) {
-            emulated_read(world->ranks->devices[rank], out[rank], device.data,
-                          trial->bytes);
-        }
-        if (memcmp(out[rank], host.data, trial->bytes) != 0) {
-            fail_msg("%d ranks, %s of %d %s: rank %d differs (BATON_SEED=%llu)",
-                     world->size, trial->options.op->name,
-                     (int)trial->options.count,
-                     baton_dtype_name(trial->options.dtype), rank,
-                     (unsigned long long)seed);
-        }
+    baton_partial_t *partial = world->partials[rank];
+    baton_stream_t stream = world->ranks->streams[rank];
+    char *data = world->data[rank];
+    emulated_write(world->ranks->devices[rank], data, in, bytes);
+    support_ok(baton_partial_contribute(host, in));
+    support_ok(baton_partial_start(host));
+    if (in_stream) {
+        support_ok(baton_partial_contribute_on(partial, data, stream));
+        support_ok(baton_partial_start_on(partial, stream));
+        support_ok(baton_partial_wait_on(partial, stream, world->result[rank]));
+    } else {
+        support_ok(baton_partial_contribute(partial, data));
+        support_ok(baton_partial_start(partial));
     }
 }
 
+static void check_both(world_t *world, int rank, bool in_stream,
+                       baton_partial_t *host,
+                       const baton_partial_options_t *options)
+{
+    static char out[MOST];
+    size_t bytes = options->count * baton_dtype_size(options->dtype);
+    baton_partial_result_t right, found = {.data = world->result[rank]};
+    support_ok(baton_partial_wait(host, SUPPORT_WAIT_MS, &right));
+    device_cluster_synchronise(world->ranks, rank);
+    if (!in_stream || options->keep == BATON_KEEP_LATEST) {
+        support_ok(
+            baton_partial_wait(world->partials[rank], SUPPORT_WAIT_MS, &found));
+        assert_int_equal(found.active, right.active);
+        assert_int_equal(found.epoch, right.epoch);
+        assert_int_equal(found.included, right.included);
+    }
+    emulated_read(world->ranks->devices[rank], out,
+                  in_stream ? world->result[rank] : found.data, bytes);
+    if (memcmp(out, right.data, bytes) != 0) {
+        fail_msg("%d ranks, %s of %d %s: rank %d differs (BATON_SEED=%llu)",
+                 world->size, options->op->name, (int)options->count,
+                 baton_dtype_name(options->dtype), rank,
+                 (unsigned long long)seed);
+    }
+}
+
+/* Steps in streams, and by the host's calls. */
 static void compare(world_t *world, const baton_partial_options_t *options)
 {
-    trial_t trial = {.options = *options,
-                     .bytes = options->count * baton_dtype_size(options->dtype),
-                     .random = support_random(seed, 7)};
+    static char in[MOST];
+    size_t bytes = options->count * baton_dtype_size(options->dtype);
+    support_random_t random = support_random(seed, 7);
+    baton_partial_t *hosts[LARGEST];
     create(world, *options);
     for (int rank = 0; rank < world->size; rank++) {
         support_ok(baton_partial_create(world->ranks->cluster->groups[rank],
-                                        options, &trial.host[rank]));
+                                        options, &hosts[rank]));
     }
-    for (int epoch = 0; epoch < 4; epoch++) {
-        compare_step(world, &trial, epoch % 2 == 0);
+    for (int step = 0; step < 4; step++) {
+        for (int rank = 0; rank < world->size; rank++) {
+            support_fill_bits(in, bytes, &random);
+            start_both(world, rank, step % 2 == 0, hosts[rank], in, bytes);
+        }
+        for (int rank = 0; rank < world->size; rank++) {
+            check_both(world, rank, step % 2 == 0, hosts[rank], options);
+        }
     }
     destroy(world);
     for (int rank = 0; rank < world->size; rank++) {
-        support_ok(baton_partial_destroy(trial.host[rank]));
+        support_ok(baton_partial_destroy(hosts[rank]));
     }
 }
 
@@ -302,75 +293,6 @@ static void test_late_stream(void **state)
     for (int size = 2; size <= 5; size++) {
         run_late(size, BATON_KEEP_LATEST);
         run_late(size, BATON_KEEP_ALL);
-    }
-}
-
-/* Ranks arrive when their streams do, in every mode: the epoch begins with the
-   last of those that it needs. */
-static void test_begins_with_the_stream(void **state)
-{
-    enum { SIZE = 3 };
-    static const struct {
-        baton_partial_mode_t mode;
-        uint32_t ranks;
-        int needed; /* ranks that arrive before it has begun */
-    } modes[] = {
-        {BATON_SOLO, 0, 1}, {BATON_QUORUM, 2, 2}, {BATON_FULL, 0, SIZE}};
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        world_t world = world_open(SIZE, false);
-        baton_partial_options_t options =
-            of_one(modes[i].mode, BATON_KEEP_LATEST, 0);
-        options.mode_ranks = modes[i].ranks;
-        create(&world, options);
-        int64_t in[SIZE], out[SIZE] = {0}, sum = 0;
-        for (int rank = 0; rank < SIZE; rank++) {
-            in[rank] = 1 << rank;
-            close_gate(&world, rank);
-            put_step(&world, rank, &in[rank], &out[rank]);
-        }
-        for (int rank = 0; rank < SIZE; rank++) {
-            bool done = false;
-            for (int polls = 0; polls < 50 && rank < modes[i].needed; polls++) {
-                support_ok(baton_partial_test(world.partials[0], &done));
-                assert_false(done);
-            }
-            sum += rank < modes[i].needed ? in[rank] : 0;
-            open_gate(&world, rank);
-            if (rank == modes[i].needed - 1) {
-                baton_partial_result_t seen;
-                support_ok(baton_partial_wait(world.partials[SIZE - 1],
-                                              SUPPORT_WAIT_MS, &seen));
-                assert_int_equal(seen.active, modes[i].needed);
-                assert_int_equal(seen.included, modes[i].needed == SIZE);
-            }
-        }
-        for (int rank = 0; rank < SIZE; rank++) {
-            device_cluster_synchronise(world.ranks, rank);
-            assert_int_equal(out[rank], sum);
-        }
-        world_close(&world);
-    }
-}
-
-/* The elected rank starts without a contribution: the result is the neutral
-   element, which no host can write there. */
-static void test_nobody_contributes(void **state)
-{
-    for (int size = 1; size <= 4; size++) {
-        world_t world = world_open(size, true);
-        baton_partial_options_t options =
-            of_one(BATON_FULL, BATON_KEEP_LATEST, 0);
-        int64_t out[LARGEST];
-        options.op = BATON_MIN;
-        create(&world, options);
-        for (int rank = 0; rank < size; rank++) {
-            put_step(&world, rank, NULL, &out[rank]);
-        }
-        for (int rank = 0; rank < size; rank++) {
-            device_cluster_synchronise(world.ranks, rank);
-            assert_true(out[rank] == INT64_MAX);
-        }
-        world_close(&world);
     }
 }
 
@@ -786,8 +708,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits_of_the_host),
         cmocka_unit_test(test_late_stream),
-        cmocka_unit_test(test_begins_with_the_stream),
-        cmocka_unit_test(test_nobody_contributes),
         cmocka_unit_test(test_conservation),
         cmocka_unit_test(test_staleness_is_of_the_stream),
         cmocka_unit_test(test_adding_is_waited_for),
