@@ -249,32 +249,11 @@ static void differs(const device_sparse_t *self, int rank, int step,
              self->options.k, what, rank, step, (unsigned long long)self->seed);
 }
 
-/* Where a dense result differs, and which step's it is, if any. */
-static void describe(const device_sparse_t *self, int rank, int step)
-{
-    const device_sparse_outcome_t *right = &self->expected[step];
-    const device_sparse_outcome_t *mine = &self->rank[rank].found[step];
-    size_t byte = 0;
-    while (right->dense[byte] == mine->dense[byte]) {
-        byte++;
-    }
-    print_error("element %zu differs; %llu entries, expected %llu\n",
-                byte / self->element_bytes, (unsigned long long)mine->count,
-                (unsigned long long)right->count);
-    for (int other = 0; other < DEVICE_SPARSE_STEPS; other++) {
-        if (memcmp(self->expected[other].dense, mine->dense, self->bytes) ==
-            0) {
-            print_error("it is the result of step %d\n", other);
-        }
-    }
-}
-
 void device_sparse_check(const device_sparse_t *self, int rank, int step)
 {
     const device_sparse_outcome_t *right = &self->expected[step];
     const device_sparse_outcome_t *mine = &self->rank[rank].found[step];
     if (memcmp(right->dense, mine->dense, self->bytes) != 0) {
-        describe(self, rank, step);
         differs(self, rank, step, "dense result");
     }
     if (right->count != mine->count) {
