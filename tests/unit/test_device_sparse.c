@@ -377,6 +377,30 @@ static void test_failed_copy(void **state)
 
 /* ---- order ------------------------------------------------------------- */
 
+/* The first sparse step is put into the stream right behind the last one of the
+   warm-up, which is of the other schedule: it begins when that has ended. */
+static void test_warm_up_ends_in_flight(void **state)
+{
+    baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
+    static char dense[DEVICE_SPARSE_BYTES];
+    options.warmup = 1;
+    alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
+    char *gradients[] = {self.memory->gradient, self.memory->values};
+    for (int step = 0; step < 2; step++) {
+        device_sparse_run_on_host(self.world, step);
+        emulated_write(self.device, gradients[step],
+                       self.memory->gradients[step], self.bytes);
+    }
+    for (int step = 0; step < 2; step++) {
+        support_ok(
+            baton_sparse_start_on(self.sparse, self.stream, gradients[step]));
+    }
+    wait_alone(&self, BATON_OK);
+    support_ok(baton_sparse_dense(self.sparse, dense));
+    assert_memory_equal(dense, self.world->expected[1].dense, self.bytes);
+    close_alone(&self);
+}
+
 /* Nobody steps the engine but destroy: steps that are in flight end before it
    takes anything away, and their results are given. */
 static void test_destroy_in_flight(void **state)
@@ -795,6 +819,7 @@ int main(void)
         cmocka_unit_test(test_state_between_steps),
         cmocka_unit_test(test_load_goes_back),
         cmocka_unit_test(test_failed_copy),
+        cmocka_unit_test(test_warm_up_ends_in_flight),
         cmocka_unit_test(test_destroy_in_flight),
         cmocka_unit_test(test_destroy_behind_gate),
         cmocka_unit_test(test_failure),
