@@ -45,8 +45,7 @@ bool device_conformance_run(const device_conformance_case_t *test,
     return self->failure[0] == '\0';
 }
 
-/* ---- short forms of the port -----------------------------------------------
- */
+/* ---- short forms of the port ------------------------------------------- */
 
 static const int SLOW_US = 20000;
 
@@ -176,8 +175,7 @@ static uint32_t word(device_subject_t *self, const void *memory)
     return value;
 }
 
-/* ---- streams and memory
- * ------------------------------------------------------ */
+/* ---- streams and memory ------------------------------------------------ */
 
 CASE(streams_are_there)
 {
@@ -269,9 +267,7 @@ CASE(check_names_other_memory)
     free(heap);
 }
 
-/* ---- copies
- * ---------------------------------------------------------------------
- */
+/* ---- copies ------------------------------------------------------------ */
 
 enum { COPY_BYTES = 300000 };
 
@@ -328,9 +324,7 @@ CASE(nothing_takes_nothing)
     release(self, BATON_MEMORY_DEVICE, memory);
 }
 
-/* ---- events
- * ---------------------------------------------------------------------
- */
+/* ---- events ------------------------------------------------------------ */
 
 CASE(query_of_an_event_never_recorded)
 {
@@ -403,9 +397,7 @@ CASE(follow_is_of_the_record_before_it)
     free_flag(self, gate);
 }
 
-/* ---- reductions
- * -----------------------------------------------------------------
- */
+/* ---- reductions -------------------------------------------------------- */
 
 /* Each operator and type; that the kernels have the bits of the host is tested
    by themselves. */
@@ -436,9 +428,7 @@ CASE(reduces_as_the_host)
     release(self, BATON_MEMORY_DEVICE, memory);
 }
 
-/* ---- flags
- * ------------------------------------------------------------------------
- */
+/* ---- flags ------------------------------------------------------------- */
 
 static void await(device_subject_t *self, baton_stream_t in, void *of,
                   uint64_t value)
@@ -486,9 +476,7 @@ CASE(flag_raised_then_awaited)
     free_flag(self, made);
 }
 
-/* ---- asynchrony, sleep
- * ----------------------------------------------------------
- */
+/* ---- asynchrony, sleep ------------------------------------------------- */
 
 /* All of this is put behind a gate that the host opens afterwards: a call that
    waited for it would never return. */
@@ -575,9 +563,7 @@ CASE(no_wake_up_is_lost)
     release(self, BATON_MEMORY_DEVICE, memory);
 }
 
-/* ---- handles
- * -----------------------------------------------------------------------
- */
+/* ---- handles ----------------------------------------------------------- */
 
 CASE(handles)
 {
@@ -619,9 +605,7 @@ CASE(handles)
     release(owner, BATON_MEMORY_DEVICE, far);
 }
 
-/* ---- errors
- * --------------------------------------------------------------------------
- */
+/* ---- errors ------------------------------------------------------------ */
 
 CASE(failed_work_fails_queries)
 {
@@ -657,9 +641,7 @@ CASE(failed_work_fails_queries)
     release(self, BATON_MEMORY_DEVICE, memory);
 }
 
-/* ---- all together
- * ---------------------------------------------------------------------
- */
+/* ---- all together ------------------------------------------------------ */
 
 /* Random copies and sums of words in random streams. The host does the same at
    once, and knows in which stream each word was last touched: a stream that
