@@ -1,61 +1,50 @@
 #include "support/sparse.h"
 
 #include "support/cluster.h"
+#include "support/cmocka.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static size_t vector_bytes(const support_sparse_t *group)
 {
     return group->options.count * group->element;
 }
 
-static void trace(void *arg, const baton_sim_event_t *event)
+support_sparse_t *support_sparse_open_in(const baton_sim_options_t *sim,
+                                         const baton_sparse_options_t *options)
 {
-    support_sparse_t *group = arg;
-    if (event->what != BATON_SIM_SEND) {
-        return;
+    support_sparse_t *group = calloc(1, sizeof *group);
+    size_t size = (size_t)sim->ranks;
+    group->size = sim->ranks;
+    group->options = *options;
+    group->element = baton_dtype_size(options->dtype);
+    support_ok(baton_sim_create(sim, &group->sim));
+    group->ranks = calloc(size, sizeof(baton_sparse_t *));
+    group->results = calloc(size, sizeof *group->results);
+    if (!sim->cost_only) {
+        group->gradients = calloc(size, vector_bytes(group));
+        group->residuals = calloc(size, vector_bytes(group));
+        group->dense = calloc(1, vector_bytes(group));
     }
-    if (group->transfer_count == group->transfer_room) {
-        group->transfer_room = 2 * group->transfer_room + 64;
-        group->transfers = realloc(
-            group->transfers, group->transfer_room * sizeof *group->transfers);
+    for (int rank = 0; rank < group->size; rank++) {
+        support_ok(baton_sparse_prepare(baton_sim_group(group->sim, rank),
+                                        options, &group->ranks[rank]));
     }
-    group->transfers[group->transfer_count++] =
-        (support_transfer_t){event->rank, event->peer, event->bytes};
+    for (int rank = 0; rank < group->size; rank++) {
+        support_ok(baton_sparse_connect(group->ranks[rank], -1));
+    }
+    return group;
 }
 
 support_sparse_t *support_sparse_open(int size,
                                       const baton_sparse_options_t *options)
 {
-    support_sparse_t *group = calloc(1, sizeof *group);
     baton_sim_options_t sim = BATON_SIM_OPTIONS;
     sim.ranks = size;
     sim.link.alpha_us = 1;
     sim.link.beta_ns = 1;
-    group->size = size;
-    group->options = *options;
-    group->element = baton_dtype_size(options->dtype);
-    support_ok(baton_sim_create(&sim, &group->sim));
-    group->ranks = calloc((size_t)size, sizeof(baton_sparse_t *));
-    group->results = calloc((size_t)size, sizeof *group->results);
-    group->gradients = calloc((size_t)size, vector_bytes(group));
-    group->residuals = calloc((size_t)size, vector_bytes(group));
-    group->dense = calloc(1, vector_bytes(group));
-    for (int rank = 0; rank < size; rank++) {
-        support_ok(baton_sparse_prepare(baton_sim_group(group->sim, rank),
-                                        options, &group->ranks[rank]));
-    }
-    for (int rank = 0; rank < size; rank++) {
-        support_ok(baton_sparse_connect(group->ranks[rank], -1));
-    }
-    baton_sim_trace(group->sim, trace, group);
-    return group;
+    return support_sparse_open_in(&sim, options);
 }
 
 void support_sparse_close(support_sparse_t *group)
@@ -69,7 +58,6 @@ void support_sparse_close(support_sparse_t *group)
     free(group->gradients);
     free(group->residuals);
     free(group->dense);
-    free(group->transfers);
     free(group);
 }
 
@@ -81,15 +69,6 @@ void *support_sparse_gradient(support_sparse_t *group, int rank)
 const void *support_sparse_residual(const support_sparse_t *group, int rank)
 {
     return group->residuals + (size_t)rank * vector_bytes(group);
-}
-
-void support_sparse_read(support_sparse_t *group)
-{
-    for (int rank = 0; rank < group->size; rank++) {
-        support_ok(baton_sparse_residual(
-            group->ranks[rank],
-            group->residuals + (size_t)rank * vector_bytes(group)));
-    }
 }
 
 static void expect_same(const baton_sparse_result_t *left,
@@ -108,7 +87,6 @@ static void expect_same(const baton_sparse_result_t *left,
 
 void support_sparse_step(support_sparse_t *group)
 {
-    group->transfer_count = 0;
     for (int rank = 0; rank < group->size; rank++) {
         support_ok(baton_sparse_start(group->ranks[rank],
                                       support_sparse_gradient(group, rank)));
@@ -123,7 +101,11 @@ void support_sparse_step(support_sparse_t *group)
         assert_true(result->indices[i - 1] < result->indices[i]);
     }
     support_ok(baton_sparse_dense(group->ranks[0], group->dense));
-    support_sparse_read(group);
+    for (int rank = 0; rank < group->size; rank++) {
+        support_ok(baton_sparse_residual(
+            group->ranks[rank],
+            group->residuals + (size_t)rank * vector_bytes(group)));
+    }
 }
 
 void support_sparse_recover(support_sparse_t *group)

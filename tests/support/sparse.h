@@ -4,12 +4,6 @@
 
 #include <baton/baton.h>
 
-/* A message as the trace tells it. */
-typedef struct support_transfer {
-    int from, to;
-    size_t bytes;
-} support_transfer_t;
-
 typedef struct support_sparse {
     baton_sim_t *sim;
     baton_sparse_options_t options;
@@ -17,15 +11,16 @@ typedef struct support_sparse {
     size_t element;         /* bytes */
     baton_sparse_t **ranks; /* by rank */
     baton_sparse_result_t *results;
-    char *gradients, *residuals;   /* `size` vectors each */
-    char *dense;                   /* the last result as a vector */
-    support_transfer_t *transfers; /* of the last step, as they began */
-    size_t transfer_count, transfer_room;
+    char *gradients, *residuals; /* `size` vectors each */
+    char *dense;                 /* the last result as a vector */
 } support_sparse_t;
 
-/* Fails unless create says BATON_OK on all ranks. */
+/* Fails unless create says BATON_OK on all ranks. Without payload there are no
+   vectors. */
 support_sparse_t *support_sparse_open(int size,
                                       const baton_sparse_options_t *options);
+support_sparse_t *support_sparse_open_in(const baton_sim_options_t *sim,
+                                         const baton_sparse_options_t *options);
 void support_sparse_close(support_sparse_t *group);
 
 /* A rank's vectors, n elements. */
@@ -38,8 +33,5 @@ void support_sparse_step(support_sparse_t *group);
 
 /* Recovers the groups of all ranks. */
 void support_sparse_recover(support_sparse_t *group);
-
-/* Reads all residuals. */
-void support_sparse_read(support_sparse_t *group);
 
 #endif
