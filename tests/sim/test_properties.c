@@ -21,7 +21,7 @@
 
 enum {
     TRIALS = SUPPORT_REPEAT(1500), /* of each row */
-    MOST_RANKS = 17,
+    MOST_RANKS = 33,
     MOST_COUNT = 48,
     MOST_STEPS = 12,
     MOST_EXTRA = 20, /* contributions between a start and its end */
@@ -29,6 +29,15 @@ enum {
 };
 
 typedef enum fault { NO_FAULT, FAIL_SEND, KILL } fault_t;
+
+/* Gradients of sparse steps, of integers. */
+typedef enum kind {
+    ANY,
+    POSITIVE, /* so that no sum is zero, and left out */
+    ALL,      /* the same, and k is count: nothing is left over */
+    SAME,     /* on all ranks: nothing is left over where entries are sent */
+    KINDS
+} kind_t;
 
 typedef struct trial trial_t;
 
@@ -53,8 +62,10 @@ struct trial {
     baton_sim_t *sim;
     int size, steps, phase;
     uint64_t pause_us; /* the longest between two steps of a rank */
-    bool flushes;      /* this step */
-    bool leaves;       /* ranks may leave their last result unasked for */
+    kind_t kind;
+    size_t k;     /* of this step */
+    bool flushes; /* this step */
+    bool leaves;  /* ranks may leave their last result unasked for */
     fault_t fault;
     int victim;
     double given[MOST_COUNT]; /* of all ranks */
@@ -147,7 +158,8 @@ static void choose_algorithm(baton_sparse_options_t *o)
     o->teams = once_in(4) ? BATON_SPARSE_TEAMS_AUTO : random_teams();
     o->exchange = once_in(2) ? BATON_TEAMS_BSAG : BATON_TEAMS_AUTO;
     if (trial.row == SUPPORT_SPARSE) {
-        o->redsync = (baton_redsync_t)below(4);
+        o->redsync =
+            trial.kind == ALL ? BATON_REDSYNC_EXACT : (baton_redsync_t)below(4);
         o->warmup = once_in(4);
     }
 }
@@ -181,7 +193,10 @@ static void open_trial(support_row_t row, uint64_t index)
                           support_seed(), index * SUPPORT_ROWS + (uint64_t)row),
                       .row = row};
     baton_sparse_options_t *o = &trial.options;
-    trial.size = once_in(32) ? MOST_RANKS : 1 + (int)below(8);
+    trial.size = 1 + (int)below(!once_in(16)   ? 8
+                                : is_partial() ? CONSERVE_RANKS
+                                               : MOST_RANKS);
+    trial.kind = (kind_t)below(row == SUPPORT_SPARSE ? KINDS : 1);
     *o = support_collective_options(row);
     o->count = support_is_partial(row)
                    ? CONSERVE_COUNT(trial.size) + below(8)
@@ -252,8 +267,11 @@ static void expect(const char *wrong)
 /* What a rank gives with a gradient. */
 static void fill(participant_t *p, int step)
 {
+    bool same = trial.kind == SAME && p != trial.participants;
+    double lowest = trial.kind == ALL || trial.kind == POSITIVE ? 1 : -20;
     for (size_t i = 0; i < trial.options.count; i++) {
-        p->gradient[i] = (double)below(41) - 20;
+        p->gradient[i] = same ? trial.participants[0].gradient[i]
+                              : lowest + (double)below(41);
     }
     if (support_is_partial(trial.row)) {
         conserve_give(&p->account, (uint64_t)step, p->gradient);
@@ -279,10 +297,11 @@ static void kill_victim(void *arg)
     support_ok(baton_sim_kill(trial.sim, trial.victim));
 }
 
-static void begin_step(void)
+static void begin_step(bool may_kill)
 {
-    uint64_t spread = once_in(2) ? 1 : 100, kind = below(10);
-    size_t k = 1 + below(trial.options.count);
+    uint64_t spread = once_in(2) ? 1 : 100, kind = below(may_kill ? 10 : 9);
+    trial.k = trial.kind == ALL ? trial.options.count
+                                : 1 + below(trial.options.count);
     trial.flushes = trial.row == SUPPORT_SPARSE && once_in(8);
     trial.fault = kind < 6 ? NO_FAULT : kind < 9 ? FAIL_SEND : KILL;
     trial.victim = (int)below((uint64_t)trial.size);
@@ -291,7 +310,7 @@ static void begin_step(void)
         fill(p, 0);
         p->running = false;
         if (trial.row == SUPPORT_SPARSE) {
-            support_ok(baton_sparse_set_k(p->own.sparse, k));
+            support_ok(baton_sparse_set_k(p->own.sparse, trial.k));
         }
         support_collective_rest(&p->own, p->before);
         support_ok(baton_sim_at(trial.sim, now_us() + (double)below(spread),
@@ -357,18 +376,91 @@ static void check_element(size_t i)
     holds(!everywhere || in == out + trial.participants[0].result[i]);
 }
 
-static void check_statistics(void)
+/* Blocks have their share of k, and one entry at least, if they are so long;
+   fewer where sums are zero. */
+static void check_quotas(const baton_sparse_result_t *result, int teams)
 {
+    size_t blocks = (size_t)(trial.size / teams), begin = 0, at = 0;
+    for (size_t b = 0; b < blocks; b++) {
+        size_t length = trial.options.count / blocks +
+                        (b < trial.options.count % blocks ? 1 : 0);
+        size_t quota = trial.k / blocks + (b < trial.k % blocks ? 1 : 0);
+        size_t first = at;
+        quota = quota > 0 ? quota : 1;
+        quota = quota < length ? quota : length;
+        begin += length;
+        while (at < result->count && result->indices[at] < begin) {
+            at++;
+        }
+        holds(at - first <= quota);
+        holds(at - first == quota || teams > 1 || trial.kind == ANY ||
+              trial.kind == SAME);
+    }
+    holds(at == result->count);
+}
+
+static void check_statistics(const participant_t *p, bool dense)
+{
+    const baton_sparse_options_t *o = &trial.options;
+    baton_sparse_stats_t stats;
+    support_ok(baton_sparse_stats(p->own.sparse, &stats));
+    holds(stats.nnz == p->own.entries.count);
+    holds((stats.algorithm == BATON_SPARSE_DENSE) == dense);
+    holds(!dense || stats.residual_norm == 0);
+    holds(!trial.flushes || dense);
+    holds(o->algorithm == BATON_SPARSE_AUTO || dense ||
+          (stats.algorithm == o->algorithm && stats.steps > o->warmup));
+    holds(!dense || trial.flushes || stats.steps <= o->warmup ||
+          o->algorithm == BATON_SPARSE_AUTO ||
+          o->algorithm == BATON_SPARSE_DENSE);
+    if (stats.algorithm == BATON_SPARSE_SPARDL) {
+        holds(stats.messages_sent == stats.rounds &&
+              stats.messages_received == stats.rounds);
+        holds(stats.block_selections == (uint32_t)(trial.size / stats.teams));
+        holds(stats.select_us > 0);
+        check_quotas(&p->own.entries, stats.teams);
+    }
+}
+
+/* Whether what is dropped on the way goes to some rank's residual: then other
+   elements than those of the result come back bit by bit. */
+static bool is_global(baton_sparse_algorithm_t algorithm)
+{
+    return algorithm == BATON_SPARSE_SPARDL || algorithm == BATON_SPARSE_GTOPK;
+}
+
+/* The entries are the same on all ranks, and ascending. What is left over is as
+   the kind says. Teams that share entries out (B-SAG) and thresholds that are
+   learned (Ok-Topk) may leave more. */
+static void check_entries(void)
+{
+    const baton_sparse_result_t *result = &trial.participants[0].own.entries;
+    const bool dense = result->indices == NULL;
+    bool sent[MOST_COUNT] = {false};
+    baton_sparse_stats_t stats;
+    support_ok(baton_sparse_stats(trial.participants[0].own.sparse, &stats));
+    for (size_t i = 0; i < result->count; i++) {
+        holds(dense || i == 0 || result->indices[i - 1] < result->indices[i]);
+        sent[dense ? i : result->indices[i]] = true;
+    }
+    bool shares = stats.teams > 1 && (stats.teams & (stats.teams - 1)) != 0;
+    shares = shares || trial.options.exchange == BATON_TEAMS_BSAG;
+    bool exact = is_global(stats.algorithm) && !shares;
     for (int r = 0; r < trial.size; r++) {
-        const support_collective_t *own = &trial.participants[r].own;
-        baton_sparse_stats_t stats;
-        support_ok(baton_sparse_stats(own->sparse, &stats));
-        holds(stats.nnz == own->entries.count);
-        if (stats.algorithm == BATON_SPARSE_SPARDL) {
-            holds(stats.messages_sent == stats.rounds &&
-                  stats.messages_received == stats.rounds);
-            holds(stats.block_selections ==
-                  (uint32_t)(trial.size / stats.teams));
+        const participant_t *p = &trial.participants[r];
+        const baton_sparse_result_t *own = &p->own.entries;
+        check_statistics(p, dense);
+        holds(own->count == result->count);
+        holds(dense || own->count == 0 ||
+              memcmp(own->indices, result->indices,
+                     own->count * sizeof *own->indices) == 0);
+        for (size_t i = 0; i < trial.options.count && !trial.flushes; i++) {
+            holds(!dense || p->after[i] == 0);
+            holds(!is_global(stats.algorithm) || sent[i] ||
+                  p->after[i] == p->before[i] + p->gradient[i]);
+            holds(trial.kind != SAME || !exact || !sent[i] || p->after[i] == 0);
+            holds(trial.kind != ALL || shares || p->after[i] == 0 ||
+                  stats.algorithm == BATON_SPARSE_OKTOPK);
         }
     }
 }
@@ -376,8 +468,12 @@ static void check_statistics(void)
 static void run_together(support_row_t row, uint64_t index)
 {
     open_trial(row, index);
-    for (uint64_t step = 1 + below(5); step > 0; step--) {
-        begin_step();
+    uint64_t steps = 1 + below(5);
+    if (trial.options.algorithm == BATON_SPARSE_OKTOPK && once_in(8)) {
+        steps = 70; /* it has two periods, of 32 and 64 steps */
+    }
+    for (uint64_t step = 0; step < steps; step++) {
+        begin_step(steps < 70);
         int failed = end_step();
         for (size_t i = 0; i < trial.options.count; i++) {
             check_element(i);
@@ -387,7 +483,7 @@ static void run_together(support_row_t row, uint64_t index)
             break;
         }
         if (row == SUPPORT_SPARSE && failed == 0) {
-            check_statistics();
+            check_entries();
         }
         count.completed += failed == 0;
         count.flushed += failed == 0 && trial.flushes;
@@ -396,6 +492,7 @@ static void run_together(support_row_t row, uint64_t index)
         support_ok(baton_sim_fail_send(trial.sim, trial.victim, 0));
         if (failed > 0) {
             recover();
+            trial.kind = trial.kind == SAME ? ANY : trial.kind;
         }
     }
     close_trial();

@@ -1,16 +1,13 @@
 /* The interface of the sparse all-reduce: what it takes, refuses, and leaves
-   behind when a step fails. */
+   behind when a step fails. What holds for every step is in
+   sim/test_properties.c. */
 #include "support/cluster.h"
+#include "support/cmocka.h"
 #include "support/random.h"
 #include "support/sparse.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { RANKS = 4, COUNT = 100 };
 
@@ -33,26 +30,27 @@ static void fill(support_sparse_t *group, uint64_t step)
     }
 }
 
-static void expect_says(const char *text)
+static baton_sim_t *open_sim(void)
 {
-    if (strstr(baton_error_message(), text) == NULL) {
-        fail_msg("\"%s\" is not in \"%s\"", text, baton_error_message());
-    }
+    baton_sim_options_t options = BATON_SIM_OPTIONS;
+    baton_sim_t *sim;
+    options.ranks = RANKS;
+    options.introductions = true;
+    support_ok(baton_sim_create(&options, &sim));
+    return sim;
 }
 
 /* ---- options ----------------------------------------------------------- */
-
-typedef struct bad_options {
-    const char *says;
-    baton_sparse_options_t options;
-} bad_options_t;
 
 #define BAD(...)                                                               \
     {                                                                          \
         .size = sizeof(baton_sparse_options_t), __VA_ARGS__                    \
     }
 
-static const bad_options_t bad_options[] = {
+static const struct {
+    const char *says;
+    baton_sparse_options_t options;
+} bad_options[] = {
     {"count is 0; allowed: 1 to 4294967295", BAD(.k = 1)},
     {"count is 4294967296; allowed: 1 to 4294967295",
      BAD(.k = 1, .count = (size_t)1 << 32)},
@@ -76,11 +74,31 @@ static const bad_options_t bad_options[] = {
                                          .redsync = BATON_REDSYNC_SAMPLED)},
     {"keep_error is set; allowed: with quantise",
      BAD(.count = 10, .k = 3, .keep_error = true)},
+    {"mode is 1; allowed without partial: 0",
+     BAD(.count = 10, .k = 2, .mode = BATON_MAJORITY)},
+    {"history is 2; allowed without partial: 0",
+     BAD(.count = 10, .k = 2, .history = 2)},
+    {"mode_ranks, the q of QUORUM(q), is 5, must be 1 to 4",
+     BAD(.count = 10, .k = 2, .partial = true, .mode = BATON_QUORUM,
+         .mode_ranks = 5)},
+    {"algorithm is oktopk; allowed with partial: auto, spardl",
+     BAD(.count = 10, .k = 2, .partial = true,
+         .algorithm = BATON_SPARSE_OKTOPK)},
+    {"momentum is 0.5; allowed with partial, unless by spardl: 0",
+     BAD(.count = 10, .k = 2, .partial = true, .momentum = 0.5,
+         .algorithm = BATON_SPARSE_TOPKA)},
+    {"warmup is 3; allowed with partial: 0",
+     BAD(.count = 10, .k = 2, .partial = true, .warmup = 3)},
+    {"max_staleness is 1048577; allowed: 0 to 1048576",
+     BAD(.count = 10, .k = 2, .partial = true, .max_staleness = (1 << 20) + 1)},
 };
 
-static void create_all(baton_sim_t *sim, const baton_sparse_options_t *options,
-                       int other, const baton_sparse_options_t *others,
-                       baton_status_t expected, const char *says)
+/* One rank gives other options, and says why they are wrong; the other ranks
+   say it too, or `elsewhere`. */
+static void refuse(baton_sim_t *sim, const baton_sparse_options_t *options,
+                   int other, const baton_sparse_options_t *others,
+                   baton_status_t expected, const char *says,
+                   const char *elsewhere)
 {
     baton_sparse_t *all[RANKS];
     for (int rank = 0; rank < RANKS; rank++) {
@@ -91,7 +109,7 @@ static void create_all(baton_sim_t *sim, const baton_sparse_options_t *options,
     for (int rank = 0; rank < RANKS; rank++) {
         float gradient[COUNT] = {0};
         support_expect(baton_sparse_connect(all[rank], -1), expected);
-        expect_says(says);
+        support_says(rank == other || elsewhere == NULL ? says : elsewhere);
         support_expect(baton_sparse_start(all[rank], gradient),
                        BATON_ERR_STATE);
     }
@@ -100,69 +118,35 @@ static void create_all(baton_sim_t *sim, const baton_sparse_options_t *options,
     }
 }
 
-static baton_sim_t *open_sim(void)
-{
-    baton_sim_options_t options = BATON_SIM_OPTIONS;
-    baton_sim_t *sim;
-    options.ranks = RANKS;
-    options.introductions = true;
-    support_ok(baton_sim_create(&options, &sim));
-    return sim;
-}
-
 static void test_bad_options_are_refused_on_all_ranks(void **state)
 {
-    (void)state;
     baton_sim_t *sim = open_sim();
     for (size_t i = 0; i < sizeof bad_options / sizeof bad_options[0]; i++) {
-        create_all(sim, &bad_options[i].options, -1, NULL, BATON_ERR_INVALID,
-                   bad_options[i].says);
+        refuse(sim, &bad_options[i].options, -1, NULL, BATON_ERR_INVALID,
+               bad_options[i].says, NULL);
     }
     support_ok(baton_sim_destroy(sim));
 }
 
 static void test_options_that_differ_are_refused_on_all_ranks(void **state)
 {
-    (void)state;
     baton_sim_t *sim = open_sim();
     baton_sparse_options_t options = some_options(), other = options;
     other.k = 13;
-    create_all(sim, &options, 2, &other, BATON_ERR_MISMATCH,
-               "options differ across ranks: k is 12 on one rank and 13 on "
-               "another");
-    other = options;
     other.momentum = 0.5;
-    other.algorithm = BATON_SPARSE_TOPKA;
-    create_all(sim, &options, 0, &other, BATON_ERR_MISMATCH,
-               "algorithm is spardl on one rank and topka on another; momentum "
-               "is 0 on one rank and 0.5 on another");
-    other = options;
     other.dtype = BATON_F64;
-    create_all(sim, &options, 1, &other, BATON_ERR_MISMATCH,
-               "dtype is f32 on one rank and f64 on another");
+    other.algorithm = BATON_SPARSE_TOPKA;
+    static const char *const says[] = {
+        "options differ across ranks: ",
+        "k is 12 on one rank and 13 on another",
+        "momentum is 0 on one rank and 0.5 on another",
+        "dtype is f32 on one rank and f64 on another",
+        "algorithm is spardl on one rank and topka on another"};
+    for (int i = 0; i < 5; i++) {
+        refuse(sim, &options, i % RANKS, &other, BATON_ERR_MISMATCH, says[i],
+               NULL);
+    }
     support_ok(baton_sim_destroy(sim));
-}
-
-/* One rank gives `others`, which are wrong; it says why, and the other ranks
-   say which rank it was. */
-static void create_but_one(baton_sim_t *sim,
-                           const baton_sparse_options_t *options, int other,
-                           const baton_sparse_options_t *others,
-                           const char *says, const char *elsewhere)
-{
-    baton_sparse_t *all[RANKS];
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_sparse_prepare(baton_sim_group(sim, rank),
-                                        rank == other ? others : options,
-                                        &all[rank]));
-    }
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_expect(baton_sparse_connect(all[rank], -1), BATON_ERR_INVALID);
-        expect_says(rank == other ? says : elsewhere);
-    }
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_sparse_destroy(all[rank]));
-    }
 }
 
 /* Later creates of this name belong together. */
@@ -189,106 +173,171 @@ static void expect_step(baton_sim_t *sim, const baton_sparse_options_t *options)
 
 static void test_options_that_one_rank_has_wrong_fail_on_all(void **state)
 {
-    (void)state;
     baton_sim_t *sim = open_sim();
-    baton_sparse_options_t options = some_options(), other = options;
+    baton_sparse_options_t options = some_options(), other;
     static const char *const names[] = {NULL, "gradients"};
     for (int i = 0; i < 2; i++) {
+        options.name = names[i];
         other = options;
-        options.name = other.name = names[i];
         other.size = 0;
-        create_but_one(sim, &options, 2, &other, "size is 0, must be",
-                       "rank 2's options cannot be read: initialise them with "
-                       "BATON_SPARSE_OPTIONS");
+        refuse(sim, &options, 2, &other, BATON_ERR_INVALID,
+               "size is 0, must be",
+               "rank 2's options cannot be read: initialise them with "
+               "BATON_SPARSE_OPTIONS");
         expect_step(sim, &options);
         other = options;
         other.count = 0;
-        create_but_one(sim, &options, 1, &other, "count is 0; allowed: 1 to",
-                       "rank 1's options are invalid: count is 0 on one rank "
-                       "and 100 on another");
+        refuse(sim, &options, 1, &other, BATON_ERR_INVALID,
+               "count is 0; allowed: 1 to",
+               "rank 1's options are invalid: count is 0 on one rank and 100 "
+               "on another");
         expect_step(sim, &options);
     }
     options.name = NULL;
     other.size = 5000; /* of memory that was not initialised */
-    create_but_one(sim, &options, 0, &other, "size is 5000, must be",
-                   "rank 0's options cannot be read");
-    create_but_one(sim, &options, 3, NULL, "options is NULL",
-                   "rank 3's options cannot be read");
+    refuse(sim, &options, 0, &other, BATON_ERR_INVALID, "size is 5000, must be",
+           "rank 0's options cannot be read");
+    refuse(sim, &options, 3, NULL, BATON_ERR_INVALID, "options is NULL",
+           "rank 3's options cannot be read");
     expect_step(sim, &options);
     support_ok(baton_sim_destroy(sim));
 }
 
-static void test_wrong_use_is_refused(void **state)
+/* ---- wrong use --------------------------------------------------------- */
+
+typedef enum call {
+    TEST,
+    WAIT,
+    STATS,
+    DENSE,
+    START,
+    FLUSH,
+    RESIDUAL,
+    SCALE,
+    SET_K,
+    SET_DENSITY,
+    SAVE,
+    LOAD,
+    EXPORT,
+    IMPORT,
+    CALLS
+} call_t;
+
+static baton_status_t make(call_t call, baton_sparse_t *sparse)
 {
-    (void)state;
-    baton_sparse_options_t options = some_options();
-    baton_sparse_t *sparse;
+    static float vector[COUNT];
+    static char room[4096];
     baton_sparse_result_t result;
-    bool done = false;
-    float vector[COUNT] = {0};
-    support_sparse_t *group = support_sparse_open(1, &options);
-    sparse = group->ranks[0];
-    support_expect(baton_sparse_wait(sparse, -1, &result), BATON_ERR_STATE);
-    expect_says("no step has been completed since a start");
-    support_expect(baton_sparse_dense(sparse, vector), BATON_ERR_STATE);
-    support_expect(baton_sparse_start(sparse, NULL), BATON_ERR_INVALID);
-    support_expect(baton_sparse_set_k(sparse, 13), BATON_ERR_INVALID);
-    expect_says("k is 13; allowed: 1 to max_k, 12");
-    support_expect(baton_sparse_set_density(sparse, -1), BATON_ERR_INVALID);
-    support_expect(baton_sparse_scale_residual(sparse, NAN), BATON_ERR_INVALID);
-    support_expect(baton_sparse_stats(sparse, NULL), BATON_ERR_INVALID);
-    support_expect(baton_sparse_save(sparse, NULL), BATON_ERR_INVALID);
-    support_expect(baton_sparse_start(NULL, vector), BATON_ERR_INVALID);
-    support_ok(baton_sparse_start(sparse, vector));
-    support_expect(baton_sparse_start(sparse, vector), BATON_ERR_BUSY);
-    support_expect(baton_sparse_set_k(sparse, 3), BATON_ERR_BUSY);
-    while (!done) {
-        support_ok(baton_sparse_test(sparse, &done));
+    baton_sparse_stats_t stats;
+    bool done;
+    switch (call) {
+    case TEST:
+        return baton_sparse_test(sparse, &done);
+    case WAIT:
+        return baton_sparse_wait(sparse, 0, &result);
+    case STATS:
+        return baton_sparse_stats(sparse, &stats);
+    case DENSE:
+        return baton_sparse_dense(sparse, vector);
+    case START:
+        return baton_sparse_start(sparse, vector);
+    case FLUSH:
+        return baton_sparse_flush(sparse);
+    case RESIDUAL:
+        return baton_sparse_residual(sparse, vector);
+    case SCALE:
+        return baton_sparse_scale_residual(sparse, 1);
+    case SET_K:
+        return baton_sparse_set_k(sparse, 3);
+    case SET_DENSITY:
+        return baton_sparse_set_density(sparse, 0.1);
+    case SAVE:
+        return baton_sparse_save(sparse, "/tmp/never");
+    case LOAD:
+        return baton_sparse_load(sparse, "/tmp/never");
+    case EXPORT:
+        return baton_sparse_state_export(sparse, room, sizeof room);
+    case IMPORT:
+        return baton_sparse_state_import(sparse, room, sizeof room);
+    case CALLS:
+        break;
     }
-    support_ok(baton_sparse_wait(sparse, -1, &result));
-    support_ok(
-        baton_sparse_wait(sparse, -1, &result)); /* as often as one likes */
-    support_sparse_close(group);
+    return BATON_ERR_FAILED;
 }
 
-static void test_nothing_is_allowed_before_connect(void **state)
+static void expect_calls(baton_sparse_t *sparse, call_t first,
+                         baton_status_t expected, const char *says)
 {
-    (void)state;
+    for (int call = (int)first; call < CALLS; call++) {
+        if (make((call_t)call, sparse) != expected) {
+            fail_msg("call %d: %s", call, baton_error_message());
+        }
+        support_says(says);
+    }
+}
+
+/* No sparse all-reduce, one that is not connected, and one in a step. */
+static void test_calls_out_of_turn_are_refused(void **state)
+{
     baton_sim_t *sim = open_sim();
     baton_sparse_options_t options = some_options();
     baton_sparse_t *sparse;
-    baton_sparse_result_t result;
-    baton_sparse_stats_t stats;
-    float vector[COUNT] = {0};
-    bool done = false;
+    expect_calls(NULL, TEST, BATON_ERR_INVALID, "NULL");
     support_ok(
         baton_sparse_prepare(baton_sim_group(sim, 0), &options, &sparse));
-    support_expect(baton_sparse_test(sparse, &done), BATON_ERR_STATE);
-    expect_says("\"sparse\": it is not connected");
-    assert_false(done);
-    support_expect(baton_sparse_wait(sparse, 0, &result), BATON_ERR_STATE);
-    expect_says("\"sparse\": it is not connected");
-    support_expect(baton_sparse_start(sparse, vector), BATON_ERR_STATE);
-    support_expect(baton_sparse_flush(sparse), BATON_ERR_STATE);
-    support_expect(baton_sparse_dense(sparse, vector), BATON_ERR_STATE);
-    support_expect(baton_sparse_set_k(sparse, 3), BATON_ERR_STATE);
-    support_expect(baton_sparse_set_density(sparse, 0.1), BATON_ERR_STATE);
-    support_expect(baton_sparse_scale_residual(sparse, 1), BATON_ERR_STATE);
-    support_expect(baton_sparse_residual(sparse, vector), BATON_ERR_STATE);
-    support_expect(baton_sparse_stats(sparse, &stats), BATON_ERR_STATE);
-    support_expect(baton_sparse_save(sparse, "/tmp/never"), BATON_ERR_STATE);
-    support_expect(baton_sparse_load(sparse, "/tmp/never"), BATON_ERR_STATE);
+    expect_calls(sparse, TEST, BATON_ERR_STATE,
+                 "\"sparse\": it is not connected");
     support_ok(baton_sparse_destroy(sparse));
     support_ok(baton_sim_destroy(sim));
+    support_sparse_t *group = support_sparse_open(1, &options);
+    support_ok(make(START, group->ranks[0]));
+    expect_calls(group->ranks[0], START, BATON_ERR_BUSY, "");
+    support_sparse_close(group);
 }
 
-/* ---- between steps ----------------------------------------------------- */
+static void test_partial_ones_refuse_what_they_cannot_do(void **state)
+{
+    static const call_t calls[] = {FLUSH, SET_K,  SET_DENSITY, SAVE,
+                                   LOAD,  EXPORT, IMPORT};
+    baton_sparse_options_t options = some_options();
+    options.partial = true;
+    support_sparse_t *group = support_sparse_open(1, &options);
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        support_expect(make(calls[i], group->ranks[0]), BATON_ERR_UNSUPPORTED);
+        support_says("it was created with options.partial");
+    }
+    assert_int_equal(baton_sparse_state_size(group->ranks[0]), 0);
+    support_sparse_close(group);
+}
+
+static void test_wrong_arguments_are_refused(void **state)
+{
+    baton_sparse_options_t options = some_options();
+    support_sparse_t *group = support_sparse_open(1, &options);
+    baton_sparse_t *sparse = group->ranks[0];
+    support_expect(make(WAIT, sparse), BATON_ERR_STATE);
+    support_says("no step has been completed since a start");
+    support_expect(make(DENSE, sparse), BATON_ERR_STATE);
+    support_expect(baton_sparse_start(sparse, NULL), BATON_ERR_INVALID);
+    support_expect(baton_sparse_set_k(sparse, 13), BATON_ERR_INVALID);
+    support_says("k is 13; allowed: 1 to max_k, 12");
+    support_expect(baton_sparse_set_density(sparse, -1), BATON_ERR_INVALID);
+    support_expect(baton_sparse_scale_residual(sparse, NAN), BATON_ERR_INVALID);
+    support_expect(baton_sparse_stats(sparse, NULL), BATON_ERR_INVALID);
+    support_ok(make(START, sparse));
+    for (int i = 0; i < 2; i++) { /* as often as one likes */
+        baton_sparse_result_t result;
+        support_ok(baton_sparse_wait(sparse, -1, &result));
+    }
+    support_sparse_close(group);
+}
+
+/* ---- steps ------------------------------------------------------------- */
 
 /* Residuals grow fast at first, so an old global threshold lets ever more
    entries pass; with independent gradients up to k of each rank. */
 static void test_oktopk_publishes_about_k(void **state)
 {
-    (void)state;
     enum { SIZE = 8, SETTLED = 8, STEPS = 32, K = 50 };
     baton_sparse_options_t options = some_options();
     options.algorithm = BATON_SPARSE_OKTOPK;
@@ -306,141 +355,31 @@ static void test_oktopk_publishes_about_k(void **state)
     support_sparse_close(group);
 }
 
-static void test_flush_returns_all_residuals(void **state)
-{
-    (void)state;
-    baton_sparse_options_t options = some_options();
-    support_sparse_t *group = support_sparse_open(RANKS, &options);
-    fill(group, 1);
-    support_sparse_step(group);
-    float sum[COUNT] = {0};
-    for (int rank = 0; rank < RANKS; rank++) {
-        const float *residual = support_sparse_residual(group, rank);
-        for (int i = 0; i < COUNT; i++) {
-            sum[i] += residual[i];
-        }
-        support_ok(baton_sparse_flush(group->ranks[rank]));
-    }
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(
-            baton_sparse_wait(group->ranks[rank], -1, &group->results[rank]));
-        assert_int_equal(group->results[rank].count, COUNT);
-        assert_null(group->results[rank].indices);
-        assert_memory_equal(group->results[rank].values, sum, sizeof sum);
-        baton_sparse_stats_t stats;
-        support_ok(baton_sparse_stats(group->ranks[rank], &stats));
-        assert_true(stats.residual_norm == 0);
-        assert_int_equal(stats.algorithm, BATON_SPARSE_DENSE);
-        assert_int_equal(stats.steps, 2);
-    }
-    support_sparse_close(group);
-}
-
-static void test_warm_up_is_dense_and_averages(void **state)
-{
-    (void)state;
-    baton_sparse_options_t options = some_options();
-    options.warmup = 2;
-    options.average = true;
-    support_sparse_t *group = support_sparse_open(RANKS, &options);
-    for (uint64_t step = 0; step < 4; step++) {
-        fill(group, step);
-        support_sparse_step(group);
-        bool dense = group->results[0].indices == NULL;
-        assert_int_equal(dense, step < 2);
-        for (int i = 0; dense && i < COUNT; i++) {
-            float sum = 0;
-            for (int rank = 0; rank < RANKS; rank++) {
-                sum += ((float *)support_sparse_gradient(group, rank))[i];
-            }
-            assert_true(((float *)(void *)group->dense)[i] == sum / RANKS);
-        }
-    }
-    support_sparse_close(group);
-}
-
-static void test_density_changes_between_steps(void **state)
-{
-    (void)state;
-    static const double densities[] = {0.05, 0.4, 0.01, 0.2};
-    for (int teams = 1; teams <= RANKS; teams *= 2) {
-        baton_sparse_options_t options = some_options();
-        options.max_k = 40;
-        options.teams = teams;
-        options.exchange = BATON_TEAMS_BSAG;
-        support_sparse_t *group = support_sparse_open(RANKS, &options);
-        for (uint64_t step = 0; step < 8; step++) {
-            size_t k = (size_t)(COUNT * densities[step % 4]);
-            for (int rank = 0; rank < RANKS; rank++) {
-                support_ok(baton_sparse_set_density(group->ranks[rank],
-                                                    densities[step % 4]));
-            }
-            fill(group, step);
-            support_sparse_step(group);
-            size_t members = (size_t)(RANKS / teams);
-            size_t most = k > members ? k : members;
-            assert_true(group->results[0].count <= most);
-            assert_true(teams > 1 || group->results[0].count == most);
-        }
-        support_sparse_close(group);
-    }
-}
-
-/* u = m u + g; masked where something was sent. One rank, so the result is the
-   k largest of the accumulated u. */
-static void test_momentum_is_accumulated_and_masked(void **state)
-{
-    (void)state;
-    for (int nesterov = 0; nesterov < 2; nesterov++) {
-        baton_sparse_options_t options = some_options();
-        options.count = 3;
-        options.k = 1;
-        options.momentum = 0.5;
-        options.nesterov = nesterov != 0;
-        support_sparse_t *group = support_sparse_open(1, &options);
-        float *gradient = support_sparse_gradient(group, 0);
-        float u[3] = {0}, v[3] = {0};
-        for (uint64_t step = 0; step < 6; step++) {
-            for (size_t i = 0; i < 3; i++) {
-                gradient[i] = (float)(16 * (i + 1) * (step % 3 + 1));
-                u[i] = nesterov != 0 ? (u[i] + gradient[i]) / 2
-                                     : u[i] / 2 + gradient[i];
-                v[i] += nesterov != 0 ? u[i] + gradient[i] : u[i];
-            }
-            support_sparse_step(group);
-            size_t top = v[0] >= v[1] && v[0] >= v[2] ? 0
-                         : v[1] >= v[2]               ? 1
-                                                      : 2;
-            assert_int_equal(group->results[0].indices[0], top);
-            assert_true(((float *)(void *)group->dense)[top] == v[top]);
-            u[top] = v[top] = 0;
-            assert_memory_equal(support_sparse_residual(group, 0), v, sizeof v);
-        }
-        support_sparse_close(group);
-    }
-}
-
+/* By 10 / sqrt(ranks) each. */
 static void test_gradients_are_clipped(void **state)
 {
-    (void)state;
-    baton_sparse_options_t options = some_options();
-    options.count = options.k = 2;
-    options.clip = 10;
-    support_sparse_t *group = support_sparse_open(RANKS, &options);
-    for (int rank = 0; rank < RANKS; rank++) {
-        float *gradient = support_sparse_gradient(group, rank);
-        gradient[0] = 30; /* of norm 50; 10 / sqrt(4) is 5 */
-        gradient[1] = -40;
+    for (int size = 1; size <= RANKS; size += RANKS - 1) {
+        baton_sparse_options_t options = some_options();
+        options.count = options.k = 2;
+        options.clip = 10;
+        options.partial = size == 1;
+        support_sparse_t *group = support_sparse_open(size, &options);
+        for (int rank = 0; rank < size; rank++) {
+            float *gradient = support_sparse_gradient(group, rank);
+            gradient[0] = 30; /* of norm 50 */
+            gradient[1] = -40;
+        }
+        support_sparse_step(group);
+        const float *sum = (const float *)(void *)group->dense;
+        float scale = sqrtf((float)size);
+        assert_true(fabsf(sum[0] - 6 * scale) < 1e-5f);
+        assert_true(fabsf(sum[1] + 8 * scale) < 1e-5f);
+        support_sparse_close(group);
     }
-    support_sparse_step(group);
-    const float *sum = (const float *)(void *)group->dense;
-    assert_true(fabsf(sum[0] - 12) < 1e-5f && fabsf(sum[1] + 16) < 1e-5f);
-    support_sparse_close(group);
 }
 
 static void test_what_is_not_finite_surfaces(void **state)
 {
-    (void)state;
     for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_DENSE; i++) {
         baton_sparse_options_t options = some_options();
         options.algorithm = (baton_sparse_algorithm_t)i;
@@ -497,7 +436,6 @@ static void step_not_finite(int size, const baton_sparse_options_t *options)
 
 static void test_what_is_not_finite_has_the_same_bits_on_all_ranks(void **state)
 {
-    (void)state;
     static const int sizes[] = {2, 3, 4, 6, 8, 12};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         for (int j = BATON_SPARSE_SPARDL; j < BATON_SPARSE_COUNT; j++) {
@@ -521,13 +459,10 @@ static void test_what_is_not_finite_has_the_same_bits_on_all_ranks(void **state)
     }
 }
 
-/* ---- state in files ---------------------------------------------------- */
-
 /* A rank that does another step than the others fails with a sentence, on all
    ranks. */
 static void test_steps_that_differ_are_told(void **state)
 {
-    (void)state;
     static char before[2048];
     baton_sparse_options_t options = some_options();
     options.algorithm = BATON_SPARSE_OKTOPK;
@@ -546,12 +481,10 @@ static void test_steps_that_differ_are_told(void **state)
         baton_sparse_result_t result;
         support_expect(baton_sparse_wait(group->ranks[rank], -1, &result),
                        BATON_ERR_MISMATCH);
-        expect_says("are ranks in different steps, or with different k?");
+        support_says("are ranks in different steps, or with different k?");
     }
     support_sparse_close(group);
 }
-
-/* ---- failures ---------------------------------------------------------- */
 
 /* Nobody asks how a step has ended, in which the k-th send of one rank fails,
    before the group is recovered: ranks that completed it have its result, and
@@ -592,7 +525,6 @@ static int recover_unasked(const baton_sparse_options_t *options, uint64_t k)
 
 static void test_recovery_before_a_step_is_asked_for(void **state)
 {
-    (void)state;
     for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
         baton_sparse_options_t options = some_options();
         options.algorithm = (baton_sparse_algorithm_t)i;
@@ -605,6 +537,129 @@ static void test_recovery_before_a_step_is_asked_for(void **state)
             failed = recover_unasked(&options, k);
         }
     }
+}
+
+/* ---- partial ones ------------------------------------------------------ */
+
+static baton_sparse_options_t partial_options(void)
+{
+    baton_sparse_options_t options = some_options();
+    options.partial = true;
+    return options;
+}
+
+/* Starts a step, and lets it run as far as it goes. */
+static void start_alone(support_sparse_t *group, int rank)
+{
+    float *gradient = support_sparse_gradient(group, rank);
+    for (int i = 0; i < COUNT; i++) {
+        gradient[i] = i % 5 == rank % 5 ? 10 + (float)i : 1;
+    }
+    support_ok(baton_sparse_start(group->ranks[rank], gradient));
+    support_ok(baton_sim_run(group->sim, -1));
+}
+
+/* Returns whether the rank was in time. */
+static bool take(support_sparse_t *group, int rank)
+{
+    support_ok(baton_sparse_wait(group->ranks[rank], 0, &group->results[rank]));
+    return group->results[rank].included;
+}
+
+/* What a rank has left pending and in its residual is not taken by epochs that
+   begin to work before it has started again. */
+static void test_partial_sends_little_for_one_rank(void **state)
+{
+    for (int size = 2; size <= 9; size++) {
+        baton_sparse_options_t options = partial_options();
+        support_sparse_t *group = support_sparse_open(size, &options);
+        unsigned steps = 0;
+        while (1 << steps < size) {
+            steps++;
+        }
+        fill(group, 1);
+        for (int rank = 0; rank < size; rank++) {
+            support_ok(baton_sparse_start(
+                group->ranks[rank], support_sparse_gradient(group, rank)));
+        }
+        support_ok(baton_sim_run(group->sim, -1));
+        for (int rank = 0; rank < size; rank++) {
+            assert_true(take(group, rank)); /* all: residuals are not zero */
+        }
+        uint64_t before = baton_sim_totals(group->sim).bytes;
+        start_alone(group, 0);
+        uint64_t bytes = baton_sim_totals(group->sim).bytes - before;
+        /* A quota is one entry at least. */
+        size_t k = options.k + (size_t)size;
+        assert_in_range(bytes, 1,
+                        k * baton_entry_bytes(options.dtype) *
+                            (steps + (unsigned)size - 1));
+        for (int rank = 1; rank < size; rank++) {
+            start_alone(group, rank); /* late: nothing more is sent */
+        }
+        assert_int_equal(baton_sim_totals(group->sim).bytes, before + bytes);
+        support_sparse_close(group);
+    }
+}
+
+/* Rank 1 is late, and asks when the group was recovered. Its gradient, which
+   the recovery has left pending, is taken by rank 0's epoch before rank 1
+   starts again: so the step that it starts then is late, too. */
+static void test_partial_is_late_after_a_recovery(void **state)
+{
+    for (int asks_before = 0; asks_before < 2; asks_before++) {
+        baton_sparse_options_t options = partial_options();
+        support_sparse_t *group = support_sparse_open(2, &options);
+        start_alone(group, 0);
+        start_alone(group, 1);
+        for (int i = 0; i < 2; i++) {
+            for (int rank = 0; rank < 2 && i == !asks_before; rank++) {
+                assert_int_equal(take(group, rank), rank == 0);
+            }
+            if (i == 0) {
+                support_sparse_recover(group);
+            }
+        }
+        for (int rank = 0; rank < 2; rank++) {
+            start_alone(group, rank);
+            assert_int_equal(take(group, rank), rank == 0);
+        }
+        support_sparse_close(group);
+    }
+}
+
+/* Scaled by 0, all of what ranks hold is gone, pending gradients too. */
+static void test_partial_scales_all_of_the_residual(void **state)
+{
+    baton_sparse_options_t options = partial_options();
+    support_sparse_t *group = support_sparse_open(3, &options);
+    for (int rank = 0; rank < 3; rank++) {
+        static const float zeros[COUNT];
+        float residual[COUNT];
+        start_alone(group, rank);
+        (void)take(group, rank);
+        support_ok(baton_sparse_scale_residual(group->ranks[rank], 0));
+        support_ok(baton_sparse_residual(group->ranks[rank], residual));
+        assert_memory_equal(residual, zeros, sizeof zeros);
+    }
+    support_sparse_close(group);
+}
+
+/* Without payload the same epochs run. */
+static void test_partial_runs_without_payload(void **state)
+{
+    baton_sparse_options_t options = partial_options();
+    baton_sim_options_t sim = BATON_SIM_OPTIONS;
+    sim.ranks = 5;
+    sim.cost_only = true;
+    support_sparse_t *group = support_sparse_open_in(&sim, &options);
+    for (int rank = 0; rank < 5; rank++) {
+        support_ok(baton_sparse_start(group->ranks[rank], NULL));
+        support_ok(baton_sim_run(group->sim, -1));
+        assert_int_equal(take(group, rank), rank == 0);
+        assert_int_equal(group->results[rank].count, 0);
+    }
+    support_sparse_close(group);
 }
 
 /* ---- h ----------------------------------------------------------------- */
@@ -641,7 +696,6 @@ static int64_t between(int64_t value, int64_t low, int64_t high)
    elements are among the h largest of either. */
 static void test_teams_adjust_h(void **state)
 {
-    (void)state;
     enum { L = 40 };
     baton_sparse_options_t options = some_options();
     options.k = L;
@@ -693,20 +747,21 @@ int main(void)
         cmocka_unit_test(test_bad_options_are_refused_on_all_ranks),
         cmocka_unit_test(test_options_that_differ_are_refused_on_all_ranks),
         cmocka_unit_test(test_options_that_one_rank_has_wrong_fail_on_all),
-        cmocka_unit_test(test_wrong_use_is_refused),
-        cmocka_unit_test(test_nothing_is_allowed_before_connect),
+        cmocka_unit_test(test_calls_out_of_turn_are_refused),
+        cmocka_unit_test(test_partial_ones_refuse_what_they_cannot_do),
+        cmocka_unit_test(test_wrong_arguments_are_refused),
         cmocka_unit_test(test_oktopk_publishes_about_k),
-        cmocka_unit_test(test_flush_returns_all_residuals),
-        cmocka_unit_test(test_warm_up_is_dense_and_averages),
-        cmocka_unit_test(test_density_changes_between_steps),
-        cmocka_unit_test(test_momentum_is_accumulated_and_masked),
         cmocka_unit_test(test_gradients_are_clipped),
         cmocka_unit_test(test_what_is_not_finite_surfaces),
         cmocka_unit_test(
             test_what_is_not_finite_has_the_same_bits_on_all_ranks),
-        cmocka_unit_test(test_teams_adjust_h),
         cmocka_unit_test(test_steps_that_differ_are_told),
         cmocka_unit_test(test_recovery_before_a_step_is_asked_for),
+        cmocka_unit_test(test_partial_sends_little_for_one_rank),
+        cmocka_unit_test(test_partial_is_late_after_a_recovery),
+        cmocka_unit_test(test_partial_scales_all_of_the_residual),
+        cmocka_unit_test(test_partial_runs_without_payload),
+        cmocka_unit_test(test_teams_adjust_h),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
