@@ -2,10 +2,9 @@
    simulator, which each rank runs beside it. */
 #include "support/mpi.h"
 #include "support/random.h"
+#include "support/sparse.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { COUNT = 3001, STEPS = 5 };
@@ -21,69 +20,29 @@ static void fill(float *gradient, int of, int step)
     }
 }
 
+/* What a rank has after a step, in bits of f32. */
 typedef struct outcome {
-    size_t count;
-    uint32_t indices[COUNT];
-    uint32_t values[COUNT]; /* the bits of f32 */
-    uint32_t residual[COUNT];
+    uint32_t result[COUNT], residual[COUNT];
 } outcome_t;
 
-static bool are_same(const outcome_t *a, const outcome_t *b)
+static void take(baton_sparse_t *sparse, outcome_t *out)
 {
-    return a->count == b->count &&
-           memcmp(a->indices, b->indices, sizeof a->indices) == 0 &&
-           memcmp(a->values, b->values, sizeof a->values) == 0 &&
-           memcmp(a->residual, b->residual, sizeof a->residual) == 0;
-}
-
-static void take(outcome_t *out, const baton_sparse_result_t *result)
-{
-    memset(out, 0, sizeof *out);
-    out->count = result->count;
-    if (result->indices != NULL) {
-        memcpy(out->indices, result->indices, result->count * 4);
-    }
-    memcpy(out->values, result->values, result->count * 4);
+    support_mpi_ok(baton_sparse_dense(sparse, out->result));
+    support_mpi_ok(baton_sparse_residual(sparse, out->residual));
 }
 
 /* What this rank gets where all are simulated. */
 static void simulate(const baton_sparse_options_t *options, outcome_t *out)
 {
-    baton_sim_options_t sim_options = BATON_SIM_OPTIONS;
-    baton_sim_t *sim;
-    sim_options.ranks = world.size;
-    support_mpi_ok(baton_sim_create(&sim_options, &sim));
-    baton_sparse_t **all = calloc((size_t)world.size, sizeof(baton_sparse_t *));
-    float *gradients = calloc((size_t)world.size * COUNT, sizeof(float));
-    baton_sparse_result_t result;
-    for (int r = 0; r < world.size; r++) {
-        support_mpi_ok(
-            baton_sparse_prepare(baton_sim_group(sim, r), options, &all[r]));
-    }
-    for (int r = 0; r < world.size; r++) {
-        support_mpi_ok(baton_sparse_connect(all[r], -1));
-    }
+    support_sparse_t *group = support_sparse_open(world.size, options);
     for (int step = 0; step < STEPS; step++) {
         for (int r = 0; r < world.size; r++) {
-            float *gradient = gradients + (size_t)r * COUNT;
-            fill(gradient, r, step);
-            support_mpi_ok(baton_sparse_start(all[r], gradient));
+            fill(support_sparse_gradient(group, r), r, step);
         }
-        for (int r = 0; r < world.size; r++) {
-            support_mpi_ok(baton_sparse_wait(all[r], -1, &result));
-            if (r == world.rank) {
-                take(&out[step], &result);
-                support_mpi_ok(
-                    baton_sparse_residual(all[r], out[step].residual));
-            }
-        }
+        support_sparse_step(group);
+        take(group->ranks[world.rank], &out[step]);
     }
-    for (int r = 0; r < world.size; r++) {
-        support_mpi_ok(baton_sparse_destroy(all[r]));
-    }
-    support_mpi_ok(baton_sim_destroy(sim));
-    free(all);
-    free(gradients);
+    support_sparse_close(group);
 }
 
 static void compare(baton_sparse_options_t options)
@@ -107,9 +66,8 @@ static void compare(baton_sparse_options_t options)
         fill(gradient, world.rank, step);
         support_mpi_ok(baton_sparse_start(sparse, gradient));
         support_mpi_ok(baton_sparse_wait(sparse, SUPPORT_MPI_WAIT_MS, &result));
-        take(&actual, &result);
-        support_mpi_ok(baton_sparse_residual(sparse, actual.residual));
-        if (!are_same(&actual, &expected[step])) {
+        take(sparse, &actual);
+        if (memcmp(&actual, &expected[step], sizeof actual) != 0) {
             support_mpi_die("bits differ from the simulator's");
         }
     }

@@ -2,92 +2,33 @@
    in dense arithmetic: every rank's vector, from which entries are taken, and
    to which those that come are added. Results and residuals are the same, to
    the last bit, also where candidates are too many or sums cancel. */
-#include "ops/half.h"
-#include "support/random.h"
+#include "support/cmocka.h"
+#include "support/select_cases.h"
 #include "support/sparse.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { STEPS = 2, BLOCK = 5000 };
 
 /* ---- gradients --------------------------------------------------------- */
 
-typedef enum shape {
-    NORMAL,
-    TIES,    /* of few magnitudes: candidates are too many */
-    CANCELS, /* a rank nearly takes back what the one before has */
-    ZEROS,   /* mostly */
-    WILD,    /* with infinities and NaNs */
-    SHAPES
-} shape_t;
+/* All ranks have rank 0's, nearly: those of odd ranks take it back. */
+enum { CANCELS = SELECT_KINDS };
 
-static double uniform(support_random_t *random)
+static void fill(support_sparse_t *group, int kind, support_random_t *random)
 {
-    return (double)support_random_below(random, 1 << 20) / (1 << 20) - 0.5;
-}
-
-static double normal(support_random_t *random)
-{
-    return uniform(random) + uniform(random) + uniform(random);
-}
-
-static double value_of(shape_t shape, int rank, double common,
-                       support_random_t *random)
-{
-    switch (shape) {
-    case TIES:
-        return support_random_below(random, 500) == 0 ? 2
-               : support_random_below(random, 2) == 0 ? -1
-                                                      : 1;
-    case CANCELS:
-        return (rank % 2 == 0 ? common : -common) + 1e-3 * normal(random);
-    case ZEROS:
-        return support_random_below(random, 500) == 0 ? normal(random) : 0;
-    case WILD: {
-        uint64_t kind = support_random_below(random, 3000);
-        return kind == 0   ? (double)NAN
-               : kind == 1 ? (double)INFINITY
-                           : normal(random);
-    }
-    case NORMAL:
-    case SHAPES:
-        break;
-    }
-    return normal(random);
-}
-
-static void store(baton_dtype_t dtype, char *vector, size_t i, double value)
-{
-    float single = (float)value;
-    uint16_t half = baton__f16_of_f32(single);
-    switch (baton_dtype_size(dtype)) {
-    case sizeof half:
-        memcpy(vector + i * sizeof half, &half, sizeof half);
-        break;
-    case sizeof single:
-        memcpy(vector + i * sizeof single, &single, sizeof single);
-        break;
-    default:
-        memcpy(vector + i * sizeof value, &value, sizeof value);
-    }
-}
-
-static void fill(support_sparse_t *group, shape_t shape,
-                 support_random_t *random)
-{
-    for (size_t i = 0; i < group->options.count; i++) {
-        double common = normal(random);
-        for (int rank = 0; rank < group->size; rank++) {
-            store(group->options.dtype, support_sparse_gradient(group, rank), i,
-                  value_of(shape, rank, common, random));
+    const baton_sparse_options_t *o = &group->options;
+    for (int rank = 0; rank < group->size; rank++) {
+        void *gradient = support_sparse_gradient(group, rank);
+        if (kind != CANCELS || rank == 0) {
+            select_fill(kind == CANCELS ? SELECT_NORMAL : (select_kind_t)kind,
+                        o->dtype, gradient, o->count, NULL, random);
+        } else {
+            double factor = rank % 2 == 0 ? 1 + 1e-3 * rank : 1e-3 * rank - 1;
+            memcpy(gradient, support_sparse_gradient(group, 0),
+                   o->count * group->element);
+            baton_elements_scale(o->dtype, gradient, o->count, factor);
         }
     }
 }
@@ -239,7 +180,7 @@ static void forget(definition_t *d)
 
 /* ---- tests ------------------------------------------------------------- */
 
-static void expect(int size, baton_dtype_t dtype, shape_t shape, size_t count,
+static void expect(int size, baton_dtype_t dtype, int kind, size_t count,
                    support_random_t *random)
 {
     baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
@@ -250,12 +191,12 @@ static void expect(int size, baton_dtype_t dtype, shape_t shape, size_t count,
     support_sparse_t *group = support_sparse_open(size, &options);
     definition_t d = define(group);
     for (int i = 0; i < STEPS; i++) {
-        fill(group, shape, random);
+        fill(group, kind, random);
         step(&d);
         support_sparse_step(group);
         if (memcmp(group->dense, d.result, count * d.bytes) != 0) {
-            fail_msg("%d ranks, %s, shape %d: the result of step %d differs",
-                     size, baton_dtype_name(dtype), (int)shape, i);
+            fail_msg("%d ranks, %s, kind %d: the result of step %d differs",
+                     size, baton_dtype_name(dtype), kind, i);
         }
         for (int rank = 0; rank < size; rank++) {
             assert_memory_equal(support_sparse_residual(group, rank),
@@ -268,14 +209,15 @@ static void expect(int size, baton_dtype_t dtype, shape_t shape, size_t count,
 
 static void test_long_blocks_are_summed_as_vectors_are(void **state)
 {
-    (void)state;
     static const int sizes[] = {1, 2, 3, 5, 6, 8};
     static const baton_dtype_t types[] = {BATON_F32, BATON_F64, BATON_F16};
+    static const int kinds[] = {SELECT_NORMAL, SELECT_STAIRS, CANCELS,
+                                SELECT_MOSTLY_ZERO, SELECT_NOT_FINITE};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        for (int shape = 0; shape < SHAPES; shape++) {
+        for (size_t kind = 0; kind < sizeof kinds / sizeof kinds[0]; kind++) {
             support_random_t random =
-                support_random(support_seed(), i * SHAPES + (size_t)shape);
-            expect(sizes[i], types[(i + (size_t)shape) % 3], (shape_t)shape,
+                support_random(support_seed(), i * SELECT_KINDS + kind);
+            expect(sizes[i], types[(i + kind) % 3], kinds[kind],
                    (size_t)sizes[i] * BLOCK + 3, &random);
         }
     }
@@ -284,9 +226,8 @@ static void test_long_blocks_are_summed_as_vectors_are(void **state)
 /* Of 8 MiB, which are written past the caches. */
 static void test_vectors_beyond_caches_are_summed_alike(void **state)
 {
-    (void)state;
     support_random_t random = support_random(support_seed(), 99);
-    expect(3, BATON_F32, NORMAL, (2 << 20) + 77, &random);
+    expect(3, BATON_F32, SELECT_NORMAL, (2 << 20) + 77, &random);
 }
 
 int main(void)

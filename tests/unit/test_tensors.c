@@ -11,7 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TENSORS = 5, MOST_RANKS = 5, MOST_COUNT = 300, STEPS = 7 };
+enum {
+    TENSORS = 5,
+    MOST_RANKS = 5,
+    MOST_SIZE = 8,
+    MOST_COUNT = 300,
+    STEPS = 7
+};
 
 static const baton_tensor_t model[TENSORS] = {
     {"conv", BATON_ROLE_CONVOLUTION, 300},
@@ -26,7 +32,7 @@ static const baton_tensor_t model[TENSORS] = {
 typedef struct world {
     baton_sim_t *sim;
     int size;
-    baton_tensors_t *sets[MOST_RANKS];
+    baton_tensors_t *sets[MOST_SIZE];
     double gradients[MOST_RANKS][TENSORS][MOST_COUNT];
 } world_t;
 
@@ -41,23 +47,41 @@ static baton_tensors_options_t some_options(void)
     return options;
 }
 
-static world_t *open_world(int size, const baton_tensors_options_t *options)
+/* Rank 1 has others. */
+static world_t *prepare_world(int size, const baton_tensor_t *tensors,
+                              size_t count,
+                              const baton_tensors_options_t *options,
+                              size_t others_count,
+                              const baton_tensors_options_t *others)
 {
     baton_sim_options_t sim = support_sim_options(size);
     world_t *world = calloc(1, sizeof *world);
     world->sim = support_sim_open(&sim);
     world->size = size;
     for (int r = 0; r < size; r++) {
-        support_ok(baton_tensors_prepare(baton_sim_group(world->sim, r), model,
-                                         TENSORS, options, &world->sets[r]));
-    }
-    for (int r = 0; r < size; r++) {
-        support_ok(baton_tensors_agree(world->sets[r], -1));
-    }
-    for (int r = 0; r < size; r++) {
-        support_ok(baton_tensors_connect(world->sets[r], -1));
+        support_ok(baton_tensors_prepare(baton_sim_group(world->sim, r),
+                                         tensors, r == 1 ? others_count : count,
+                                         r == 1 ? others : options,
+                                         &world->sets[r]));
     }
     return world;
+}
+
+static world_t *open_with(int size, const baton_tensor_t *tensors, size_t count,
+                          const baton_tensors_options_t *options)
+{
+    world_t *world =
+        prepare_world(size, tensors, count, options, count, options);
+    for (int i = 0; i < 2 * size; i++) {
+        support_ok(i < size ? baton_tensors_agree(world->sets[i], -1)
+                            : baton_tensors_connect(world->sets[i - size], -1));
+    }
+    return world;
+}
+
+static world_t *open_world(int size, const baton_tensors_options_t *options)
+{
+    return open_with(size, model, TENSORS, options);
 }
 
 static void close_world(world_t *world)
@@ -69,13 +93,14 @@ static void close_world(world_t *world)
     free(world);
 }
 
-static void fill(world_t *world, support_random_t *random)
+static void fill(world_t *world, bool ones, support_random_t *random)
 {
     for (int r = 0; r < world->size; r++) {
         for (int t = 0; t < TENSORS; t++) {
             for (size_t i = 0; i < model[t].count; i++) {
                 world->gradients[r][t][i] =
-                    (double)support_random_below(random, 2001) - 1000;
+                    ones ? (support_random_below(random, 2) == 0 ? 1 : -1)
+                         : (double)support_random_below(random, 2001) - 1000;
             }
         }
     }
@@ -256,16 +281,21 @@ static void expect_step(world_t *world, plain_t *plain, int step)
     }
 }
 
-static void compare(baton_tensors_options_t options)
+/* Gradients that are clipped are of +-1, so that norms are those of 676
+   elements, 26, and factors powers of two on 1 and 4 ranks. */
+static void compare(const baton_tensors_options_t *options)
 {
     support_random_t random = support_random(support_seed(), 4);
-    for (int size = 1; size <= MOST_RANKS; size++) {
-        world_t *world = open_world(size, &options);
+    bool clips = options->clip > 0;
+    for (int size = 1; size <= MOST_RANKS; size += clips ? 3 : 1) {
+        world_t *world = open_world(size, options);
         plain_t *plain = calloc(1, sizeof *plain);
-        plain->options = &options;
+        plain->options = options;
         plain->size = size;
         for (int step = 0; step < STEPS; step++) {
-            fill(world, &random);
+            fill(world, clips, &random);
+            assert_true(!clips || plain_factor(plain, world, 0) ==
+                                      (size == 1 ? 0.5 : 0.25));
             make_ready(world);
             expect_step(world, plain, step);
         }
@@ -274,169 +304,78 @@ static void compare(baton_tensors_options_t options)
     }
 }
 
-static void test_tensors_sum_what_is_sent(void **state)
-{
-    baton_tensors_options_t options = some_options();
-    compare(options);
-    options.paper_selections = true; /* SAMPLED and SEARCH may send more */
-    options.small_bytes = 1 << 20;   /* all are packed */
-    compare(options);
-}
-
-static void test_tensors_correct_momentum_and_mask(void **state)
-{
-    baton_tensors_options_t options = some_options();
-    options.momentum = 0.5;
-    compare(options);
-    options.nesterov = true;
-    compare(options);
-}
-
-/* Gradients of +-1, so that norms are those of 676 elements, 26. */
-static void test_tensors_clip_by_the_norm_of_all(void **state)
-{
-    baton_tensors_options_t options = some_options();
-    support_random_t random = support_random(support_seed(), 5);
-    options.clip = 13; /* on 4 ranks: 6.5, i.e. a quarter */
-    world_t *world = open_world(4, &options);
-    plain_t *plain = calloc(1, sizeof *plain);
-    plain->options = &options;
-    plain->size = 4;
-    for (int step = 0; step < STEPS; step++) {
-        for (int r = 0; r < 4; r++) {
-            for (int t = 0; t < TENSORS; t++) {
-                for (size_t i = 0; i < model[t].count; i++) {
-                    world->gradients[r][t][i] =
-                        support_random_below(&random, 2) == 0 ? 1 : -1;
-                }
-            }
-        }
-        assert_true(plain_factor(plain, world, 0) == 0.25);
-        make_ready(world);
-        expect_step(world, plain, step);
-    }
-    free(plain);
-    close_world(world);
-}
-
-static void test_tensors_warm_up_densely(void **state)
-{
-    baton_tensors_options_t options = some_options();
-    options.warmup = 3;
-    options.momentum = 0.5;
-    compare(options);
-}
-
-static void test_tensors_warm_up_by_densities(void **state)
+static void test_tensors_are_those_of_plain_arithmetic(void **state)
 {
     static const double densities[] = {0.25, 0.0625, 0.03};
-    baton_tensors_options_t options = some_options();
-    options.warmup = 5;
-    options.densities = densities;
-    options.density_count = 3;
-    compare(options);
-}
-
-static void test_tensors_average(void **state)
-{
-    baton_tensors_options_t options = some_options();
-    options.average = true;
-    compare(options);
-}
-
-/* k is 4, 2 and 1, so that means are exact. */
-static void test_tensors_quantise_with_alternating_signs(void **state)
-{
-    baton_tensors_options_t options = some_options();
-    options.density = 0.0135;
-    options.quantise = true;
-    for (int keep = 0; keep < 2; keep++) {
-        options.keep_error = keep != 0;
-        compare(options);
+#define WITH(...)                                                              \
+    {                                                                          \
+        .size = sizeof(baton_tensors_options_t), .dtype = BATON_F64,           \
+        .algorithm = BATON_SPARSE_REDSYNC, .always_sparse = true, __VA_ARGS__  \
+    }
+    static const baton_tensors_options_t all[] = {
+        WITH(.density = 0.02, .small_bytes = 100),
+        /* SAMPLED and SEARCH may send more, so all are packed. */
+        WITH(.density = 0.02, .small_bytes = 1 << 20, .paper_selections = true),
+        WITH(.density = 0.02, .small_bytes = 100, .momentum = 0.5),
+        WITH(.density = 0.02, .small_bytes = 100, .momentum = 0.5,
+             .nesterov = true),
+        WITH(.density = 0.02, .small_bytes = 100, .clip = 13),
+        WITH(.density = 0.02, .small_bytes = 100, .average = true),
+        WITH(.density = 0.02, .small_bytes = 100, .momentum = 0.5, .warmup = 3),
+        WITH(.density = 0.02, .small_bytes = 100, .warmup = 5,
+             .densities = densities, .density_count = 3),
+        /* k is 4, 2 and 1, so that means are exact. */
+        WITH(.density = 0.0135, .small_bytes = 100, .quantise = true),
+        WITH(.density = 0.0135, .small_bytes = 100, .quantise = true,
+             .keep_error = true),
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        compare(&all[i]);
     }
 }
 
 /* ---- decisions --------------------------------------------------------- */
 
-typedef struct decision {
-    baton_tensor_t tensor;
-    bool quantise;
-    baton_tensor_form_t form;
-    baton_redsync_t selection;
-    bool quantised;
-} decision_t;
-
 static baton_tensor_plan_t plan_of(const baton_tensor_t *tensor,
                                    const baton_tensors_options_t *options,
                                    int size)
 {
-    baton_sim_options_t sim_options = support_sim_options(size);
-    baton_sim_t *sim = support_sim_open(&sim_options);
-    baton_tensors_t *sets[8];
+    world_t *world = open_with(size, tensor, 1, options);
     baton_tensor_plan_t plan;
-    for (int r = 0; r < size; r++) {
-        support_ok(baton_tensors_prepare(baton_sim_group(sim, r), tensor, 1,
-                                         options, &sets[r]));
-    }
-    for (int r = 0; r < size; r++) {
-        support_ok(baton_tensors_agree(sets[r], -1));
-    }
-    for (int r = 0; r < size; r++) {
-        support_ok(baton_tensors_connect(sets[r], -1));
-    }
-    support_ok(baton_tensors_plan(sets[size - 1], 0, &plan));
-    for (int r = 0; r < size; r++) {
-        support_ok(baton_tensors_destroy(sets[r]));
-    }
-    support_ok(baton_sim_destroy(sim));
+    support_ok(baton_tensors_plan(world->sets[size - 1], 0, &plan));
+    close_world(world);
     return plan;
 }
 
 static void test_tensors_policy_is_the_papers(void **state)
 {
-    static const decision_t all[] = {
-        {{"a", BATON_ROLE_BIAS_OR_NORM, 100000},
-         false,
-         BATON_TENSOR_PACKED,
-         BATON_REDSYNC_EXACT,
-         false},
-        {{"b", BATON_ROLE_CONVOLUTION, 32768},
-         false,
-         BATON_TENSOR_PACKED,
-         BATON_REDSYNC_EXACT,
-         false},
-        {{"c", BATON_ROLE_CONVOLUTION, 32769},
-         false,
-         BATON_TENSOR_SPARSE,
-         BATON_REDSYNC_TRIMMED,
-         false},
-        {{"d", BATON_ROLE_CONVOLUTION, 32769},
-         true,
-         BATON_TENSOR_SPARSE,
-         BATON_REDSYNC_TRIMMED,
-         true},
-        {{"e", BATON_ROLE_RECURRENT, 40000},
-         false,
-         BATON_TENSOR_SPARSE,
-         BATON_REDSYNC_SAMPLED,
-         false},
-        {{"f", BATON_ROLE_DENSE, 40000},
-         true,
-         BATON_TENSOR_SPARSE,
-         BATON_REDSYNC_SEARCH,
-         true},
-        {{"g", BATON_ROLE_OUTPUT, 40000},
-         true,
-         BATON_TENSOR_SPARSE,
-         BATON_REDSYNC_SAMPLED,
-         false},
+    static const struct {
+        baton_role_t role;
+        size_t count;
+        bool quantise, quantised;
+        baton_tensor_form_t form;
+        baton_redsync_t selection;
+    } all[] = {
+        {BATON_ROLE_BIAS_OR_NORM, 100000, 0, 0, BATON_TENSOR_PACKED, 0},
+        {BATON_ROLE_CONVOLUTION, 32768, 0, 0, BATON_TENSOR_PACKED, 0},
+        {BATON_ROLE_CONVOLUTION, 32769, 0, 0, BATON_TENSOR_SPARSE,
+         BATON_REDSYNC_TRIMMED},
+        {BATON_ROLE_CONVOLUTION, 32769, 1, 1, BATON_TENSOR_SPARSE,
+         BATON_REDSYNC_TRIMMED},
+        {BATON_ROLE_RECURRENT, 40000, 0, 0, BATON_TENSOR_SPARSE,
+         BATON_REDSYNC_SAMPLED},
+        {BATON_ROLE_DENSE, 40000, 1, 1, BATON_TENSOR_SPARSE,
+         BATON_REDSYNC_SEARCH},
+        {BATON_ROLE_OUTPUT, 40000, 1, 0, BATON_TENSOR_SPARSE,
+         BATON_REDSYNC_SAMPLED},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const baton_tensor_t tensor = {"layer", all[i].role, all[i].count};
         baton_tensors_options_t options = BATON_TENSORS_OPTIONS;
         options.paper_selections = true;
         options.always_sparse = true;
         options.quantise = all[i].quantise;
-        baton_tensor_plan_t plan = plan_of(&all[i].tensor, &options, 2);
+        baton_tensor_plan_t plan = plan_of(&tensor, &options, 2);
         assert_int_equal(plan.form, all[i].form);
         assert_int_equal(plan.selection, all[i].selection);
         assert_int_equal(plan.quantise, all[i].quantised);
@@ -594,26 +533,18 @@ static void agree_on(const baton_tensors_options_t *mine,
                      const baton_tensors_options_t *others, size_t count,
                      baton_status_t expected, const char *says)
 {
-    baton_sim_options_t sim_options = support_sim_options(3);
-    baton_sim_t *sim = support_sim_open(&sim_options);
-    baton_tensors_t *sets[3];
+    world_t *world = prepare_world(3, model, TENSORS, mine, count, others);
     for (int r = 0; r < 3; r++) {
-        support_ok(baton_tensors_prepare(baton_sim_group(sim, r), model,
-                                         r == 1 ? count : TENSORS,
-                                         r == 1 ? others : mine, &sets[r]));
-    }
-    for (int r = 0; r < 3; r++) {
-        support_expect(baton_tensors_agree(sets[r], -1), expected);
+        support_expect(baton_tensors_agree(world->sets[r], -1), expected);
         if (r == 1 || expected == BATON_ERR_MISMATCH) {
             support_says(says);
         }
-        support_expect(baton_tensors_connect(sets[r], -1), BATON_ERR_STATE);
-        support_expect(baton_tensors_ready(sets[r], 0, ""), BATON_ERR_STATE);
+        support_expect(baton_tensors_connect(world->sets[r], -1),
+                       BATON_ERR_STATE);
+        support_expect(baton_tensors_ready(world->sets[r], 0, ""),
+                       BATON_ERR_STATE);
     }
-    for (int r = 0; r < 3; r++) {
-        support_ok(baton_tensors_destroy(sets[r]));
-    }
-    support_ok(baton_sim_destroy(sim));
+    close_world(world);
 }
 
 static void test_tensors_compare_options(void **state)
@@ -703,13 +634,7 @@ static void test_tensors_measure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tensors_sum_what_is_sent),
-        cmocka_unit_test(test_tensors_correct_momentum_and_mask),
-        cmocka_unit_test(test_tensors_clip_by_the_norm_of_all),
-        cmocka_unit_test(test_tensors_warm_up_densely),
-        cmocka_unit_test(test_tensors_warm_up_by_densities),
-        cmocka_unit_test(test_tensors_average),
-        cmocka_unit_test(test_tensors_quantise_with_alternating_signs),
+        cmocka_unit_test(test_tensors_are_those_of_plain_arithmetic),
         cmocka_unit_test(test_tensors_policy_is_the_papers),
         cmocka_unit_test(test_tensors_choose_by_cost),
         cmocka_unit_test(test_tensors_say_why),
