@@ -15,7 +15,7 @@
      inproc.h     groups inside one process
      sim.h        all ranks in virtual time: costs, faults, traces
      proof.h      whose data is in a result, symbolically
-     dump.h       a schedule as text: Graphviz, GOAL
+     dump.h       a schedule as a picture, for Graphviz
      device.h     buffers on an accelerator, epochs in stream order; its port
      transport.h  the port, to bring a transport of your own
      mpi.h        groups over MPI: include it yourself, it needs mpi.h

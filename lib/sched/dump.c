@@ -1,5 +1,5 @@
-/* A schedule as text: Graphviz's dot, and GOAL. Each call first finds out
-   whether it can succeed, then writes, so that nobody gets half a text. */
+/* A schedule as text, for Graphviz's dot. It first finds out whether it can
+   succeed, then writes, so that nobody gets half a text. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "sched/schedule.h"
@@ -96,15 +96,9 @@ static void copy_plan(const baton_schedule_t *schedule, links_t *links)
 }
 
 /* The caller frees them, also after an error. */
-static baton_status_t find_links(const baton_schedule_t *schedule,
-                                 const sink_t *sink, const char *language,
-                                 links_t *out)
+static baton_status_t find_links(const baton_schedule_t *schedule, links_t *out)
 {
     *out = (links_t){0};
-    if (sink->write == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s of \"%s\": write is NULL",
-                            language, schedule->name);
-    }
     uint32_t most = schedule->committed
                         ? schedule->ops[schedule->count].first_successor
                         : schedule->edge_count;
@@ -114,7 +108,7 @@ static baton_status_t find_links(const baton_schedule_t *schedule,
     };
     if (out->edges == NULL || out->incoming == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
-                            "%s of \"%s\": no memory for %u edges", language,
+                            "dot of \"%s\": no memory for %u edges",
                             schedule->name, most);
     }
     if (schedule->committed) {
@@ -126,14 +120,6 @@ static baton_status_t find_links(const baton_schedule_t *schedule,
         out->incoming[out->edges[i].to]++;
     }
     return BATON_OK;
-}
-
-/* Whether the node waits for another number than all of its edges. */
-static bool waits_for_some(const baton_schedule_t *schedule,
-                           const links_t *links, uint32_t node)
-{
-    uint32_t need = schedule->needs[node];
-    return need != BATON_NEED_ALL && need != links->incoming[node];
 }
 
 /* ---- dot -------------------------------------------------------------- */
@@ -196,9 +182,9 @@ static void put_dot_node(const sink_t *sink, const baton_schedule_t *schedule,
         (op->flags & BATON__OPTIONAL) != 0 ? " style=dashed" : "",
         baton__node_name(schedule, node));
     put_operands(sink, op);
-    if (waits_for_some(schedule, links, node)) {
-        put(sink, "\\nneeds %u of %u", schedule->needs[node],
-            links->incoming[node]);
+    uint32_t need = schedule->needs[node];
+    if (need != BATON_NEED_ALL && need != links->incoming[node]) {
+        put(sink, "\\nneeds %u of %u", need, links->incoming[node]);
     }
     put(sink, "\"];\n");
 }
@@ -208,7 +194,11 @@ baton_status_t baton_schedule_dot(const baton_schedule_t *schedule,
 {
     const sink_t sink = {write, arg};
     links_t links;
-    baton_status_t status = find_links(schedule, &sink, "dot", &links);
+    if (write == NULL) {
+        return baton__error(BATON_ERR_INVALID, "dot of \"%s\": write is NULL",
+                            schedule->name);
+    }
+    baton_status_t status = find_links(schedule, &links);
     if (status == BATON_OK) {
         put(&sink, "digraph {\n    label=\"");
         put_name(&sink, schedule->name);
@@ -220,93 +210,6 @@ baton_status_t baton_schedule_dot(const baton_schedule_t *schedule,
         for (uint32_t i = 0; i < links.count; i++) {
             put(&sink, "    n%u -> n%u;\n", links.edges[i].from,
                 links.edges[i].to);
-        }
-        put(&sink, "}\n");
-    }
-    links_free(&links);
-    return status;
-}
-
-/* ---- GOAL ------------------------------------------------------------- */
-
-#define MOST_GAMMA_NS 1e9 /* a second a byte; NaN is not below it either */
-
-static baton_status_t check_goal(const baton_schedule_t *schedule,
-                                 const links_t *links)
-{
-    for (uint32_t node = 0; node < schedule->count; node++) {
-        uint8_t kind = schedule->ops[node].kind;
-        if (kind == BATON__ARMED_RECV || kind == BATON__ACTIVATE) {
-            return baton__error(BATON_ERR_UNSUPPORTED,
-                                "GOAL of \"%s\": %s: there every message is "
-                                "sent and received, none may stay out",
-                                schedule->name,
-                                baton__node_name(schedule, node));
-        }
-        if (waits_for_some(schedule, links, node)) {
-            return baton__error(BATON_ERR_UNSUPPORTED,
-                                "GOAL of \"%s\": %s needs %u of %u incoming "
-                                "edges; there it is always all",
-                                schedule->name,
-                                baton__node_name(schedule, node),
-                                schedule->needs[node], links->incoming[node]);
-        }
-    }
-    return BATON_OK;
-}
-
-/* Sizes and times are whole numbers there. An empty message goes as one of 1
-   byte: the parser would take 0, but the simulator charges size - 1 bytes,
-   unsigned, and its model of a network asserts that there are some; so 1 costs
-   what an empty one should. */
-static void put_goal_node(const sink_t *sink, const baton__op_t *op,
-                          uint32_t node, double gamma_ns)
-{
-    if (op->kind == BATON__SEND || op->kind == BATON__RECV) {
-        put(sink, "l%u: %s %zub %s %d tag %u\n", node,
-            baton__kinds[op->kind].name, op->bytes > 0 ? op->bytes : 1,
-            op->kind == BATON__SEND ? "to" : "from", (int)op->peer,
-            op->message.tag);
-    } else {
-        double bytes = op->kind == BATON__REDUCE ? (double)op->bytes : 0.0;
-        put(sink, "l%u: calc %.0f\n", node, gamma_ns * bytes);
-    }
-}
-
-baton_status_t baton_schedule_goal(const baton_schedule_t *schedule,
-                                   double gamma_ns, baton_write_fn write,
-                                   void *arg)
-{
-    const sink_t sink = {write, arg};
-    if (!(gamma_ns >= 0 && gamma_ns <= MOST_GAMMA_NS)) {
-        return baton__error(BATON_ERR_INVALID,
-                            "GOAL of \"%s\": gamma_ns is %g; allowed: 0 to %g",
-                            schedule->name, gamma_ns, MOST_GAMMA_NS);
-    }
-    if (!schedule->committed) {
-        return baton__error(BATON_ERR_STATE,
-                            "GOAL of \"%s\": commit it first, its messages "
-                            "have no tags yet",
-                            schedule->name);
-    }
-    links_t links;
-    baton_status_t status = find_links(schedule, &sink, "GOAL", &links);
-    if (status == BATON_OK) {
-        status = check_goal(schedule, &links);
-    }
-    if (status == BATON_OK) {
-        put(&sink, "rank %d {\n", schedule->group->rank);
-        for (uint32_t node = 0; node < schedule->count; node++) {
-            put_goal_node(&sink, &schedule->ops[node], node, gamma_ns);
-        }
-        if (schedule->count == 0) {
-            /* A file without any operation crashes the simulator. */
-            put(&sink, "l0: calc 0\n");
-        }
-        /* Labels are declared before they are used: so behind all nodes. */
-        for (uint32_t i = 0; i < links.count; i++) {
-            put(&sink, "l%u requires l%u\n", links.edges[i].to,
-                links.edges[i].from);
         }
         put(&sink, "}\n");
     }

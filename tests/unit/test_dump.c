@@ -1,11 +1,8 @@
-/* Schedules as text: the dumps of small ones, and the errors. */
+/* Schedules as pictures: the text of small ones, and the errors. */
 #include "base/alloc.h"
 #include "support/cmocka.h"
 #include "support/refusal.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- what was written -------------------------------------------------- */
@@ -28,28 +25,6 @@ static const char *dot_of(const baton_schedule_t *schedule)
     text[0] = '\0';
     support_ok(baton_schedule_dot(schedule, collect, text));
     return text;
-}
-
-/* Appends, so that the blocks of all ranks form a file. */
-static void add_goal(const baton_schedule_t *schedule, double gamma_ns)
-{
-    support_ok(baton_schedule_goal(schedule, gamma_ns, collect, text));
-}
-
-static void begin_text(const char *format, int value)
-{
-    used = (size_t)snprintf(text, sizeof(text), format, value);
-}
-
-static void refuses_goal(const baton_schedule_t *schedule, double gamma_ns,
-                         baton_status_t status, const char *says)
-{
-    begin_text("nothing", 0);
-    support_expect(baton_schedule_goal(schedule, gamma_ns, collect, text),
-                   status);
-    assert_string_equal(text, "nothing");
-    assert_non_null(strstr(baton_error_message(), "GOAL of \""));
-    assert_non_null(strstr(baton_error_message(), says));
 }
 
 /* ---- small schedules --------------------------------------------------- */
@@ -179,123 +154,20 @@ static void test_dot_takes_long_names(void **state)
     support_ok(baton_schedule_destroy(schedule));
 }
 
-/* Messages to itself, an empty message, an optional node, a reduction of 16
-   bytes at 1.6 ns each. */
-static void test_goal_text(support_cluster_t *ranks)
-{
-    baton_schedule_t *s = support_schedule(ranks->groups[1], "goal");
-    baton_view_t a = support_scratch(s, 16);
-    baton_view_t b = support_scratch(s, 16);
-    baton_node_t send = baton_add_send(s, 1, a);
-    baton_node_t recv = baton_add_recv(s, 1, b);
-    baton_node_t sum = baton_add_reduce(s, BATON_F32, BATON_SUM, b, b, a);
-    baton_node_t copy = baton_add_copy(s, a, b);
-    baton_node_t started = baton_add_on_start(s);
-    baton_node_t more = baton_add_send(s, 0, b);
-    baton_node_t empty = baton_add_recv(s, 0, baton_view(a.buffer, 0, 0));
-    baton_node_t again = baton_add_send(s, 1, a);
-    (void)baton_add_recv(s, 1, support_scratch(s, 8));
-    baton_before(s, copy, again);
-    baton_before(s, send, copy);
-    baton_before(s, sum, copy);
-    baton_before(s, recv, sum);
-    baton_before(s, sum, copy);
-    baton_before(s, sum, more);
-    baton_before(s, started, empty);
-    baton_set_need(s, copy, 2);
-    baton_set_need(s, empty, BATON_NEED_ANY);
-    support_ok(baton_schedule_commit(s));
-    begin_text("num_ranks %d\n", 2);
-    add_goal(s, 1.6);
-    assert_string_equal(text, "num_ranks 2\n"
-                              "rank 1 {\n"
-                              "l0: send 16b to 1 tag 0\n"
-                              "l1: recv 16b from 1 tag 0\n"
-                              "l2: calc 26\n"
-                              "l3: calc 0\n"
-                              "l4: calc 0\n"
-                              "l5: send 16b to 0 tag 0\n"
-                              "l6: recv 1b from 0 tag 0\n"
-                              "l7: send 16b to 1 tag 1\n"
-                              "l8: recv 8b from 1 tag 1\n"
-                              "l3 requires l0\n"
-                              "l2 requires l1\n"
-                              "l3 requires l2\n"
-                              "l5 requires l2\n"
-                              "l7 requires l3\n"
-                              "l6 requires l4\n"
-                              "}\n");
-    support_ok(baton_schedule_destroy(s));
-}
-
-static void test_goal_of_nothing_is_one_operation(void **state)
-{
-    baton_schedule_t *schedule = begin("nothing");
-    support_ok(baton_schedule_commit(schedule));
-    begin_text("", 0);
-    add_goal(schedule, 1.0);
-    assert_string_equal(text, "rank 0 {\nl0: calc 0\n}\n");
-    support_ok(baton_schedule_destroy(schedule));
-}
-
-/* ---- refusals ---------------------------------------------------------- */
-
-/* What GOAL does not know: before a commit, and after it. */
-static void test_goal_refuses_what_it_does_not_know(void **state)
-{
-    static const char *const says[] = {"nop#2 needs 1 of 2 incoming edges",
-                                       "armed_recv#3", "activate#"};
-    for (int what = 0; what < 3; what++) {
-        baton_schedule_t *s = begin("unknown");
-        baton_node_t nodes[] = {baton_add_nop(s), baton_add_nop(s),
-                                baton_add_nop(s)};
-        baton_before(s, nodes[0], nodes[2]);
-        baton_before(s, nodes[1], nodes[2]);
-        if (what == 0) {
-            baton_set_need(s, nodes[2], BATON_NEED_ANY);
-        } else if (what == 1) {
-            (void)baton_add_armed_recv(s, 1);
-        } else {
-            baton_before(s, baton_add_on_start(s), baton_add_activate(s, 1));
-        }
-        refuses_goal(s, 1.0, BATON_ERR_STATE, "\"unknown\": commit it first");
-        support_ok(baton_schedule_commit(s));
-        refuses_goal(s, 1.0, BATON_ERR_UNSUPPORTED, says[what]);
-        support_ok(baton_schedule_destroy(s));
-    }
-}
-
-static void test_dump_refuses_wrong_arguments(void **state)
-{
-    baton_schedule_t *schedule = begin("wrong");
-    support_ok(baton_schedule_commit(schedule));
-    refuses_goal(schedule, -1.0, BATON_ERR_INVALID, "gamma_ns is -1");
-    refuses_goal(schedule, (double)NAN, BATON_ERR_INVALID, "0 to 1e+09");
-    refuses_goal(schedule, (double)INFINITY, BATON_ERR_INVALID, "is inf");
-    support_expect(baton_schedule_goal(schedule, 1.0, NULL, NULL),
-                   BATON_ERR_INVALID);
-    support_expect(baton_schedule_dot(schedule, NULL, NULL), BATON_ERR_INVALID);
-    assert_string_equal(baton_error_message(),
-                        "dot of \"wrong\": write is NULL");
-    support_ok(baton_schedule_destroy(schedule));
-}
-
-static void test_dump_without_memory_writes_nothing(void **state)
+static void test_dot_refuses_what_it_cannot_write(void **state)
 {
     baton_schedule_t *schedule = begin("poor");
     support_ok(baton_schedule_commit(schedule));
+    support_expect(baton_schedule_dot(schedule, NULL, NULL), BATON_ERR_INVALID);
+    support_says("dot of \"poor\": write is NULL");
+    used = 0;
     for (int64_t nth = 1; nth <= 2; nth++) {
-        begin_text("nothing", 0);
         baton__alloc_fail_nth(nth);
         support_expect(baton_schedule_dot(schedule, collect, text),
                        BATON_ERR_NO_MEMORY);
-        assert_string_equal(text, "nothing");
-        baton__alloc_fail_nth(nth);
-        refuses_goal(schedule, 1.0, BATON_ERR_NO_MEMORY, "no memory");
+        assert_int_equal(used, 0);
     }
     baton__alloc_fail_nth(0);
-    begin_text("", 0);
-    add_goal(schedule, 1.0);
     support_ok(baton_schedule_destroy(schedule));
 }
 
@@ -305,11 +177,7 @@ int main(void)
         cmocka_unit_test(test_dot_is_the_same_before_and_after_the_commit),
         cmocka_unit_test(test_dot_draws_what_commit_refuses),
         cmocka_unit_test(test_dot_takes_long_names),
-        SUPPORT_MANUALLY(test_goal_text, 2),
-        cmocka_unit_test(test_goal_of_nothing_is_one_operation),
-        cmocka_unit_test(test_goal_refuses_what_it_does_not_know),
-        cmocka_unit_test(test_dump_refuses_wrong_arguments),
-        cmocka_unit_test(test_dump_without_memory_writes_nothing),
+        cmocka_unit_test(test_dot_refuses_what_it_cannot_write),
     };
     return cmocka_run_group_tests(tests, support_clusters_open,
                                   support_clusters_close);
