@@ -21,7 +21,7 @@
        run.c                  creates, runs, heals, checks, destroys
        participant.c, recovery.c
        partial.c, plain.c     the rules of partial and of plain schedules
-       partial_check.c, kinds_fixed.c, kinds_dynamic.c
+       kinds_fixed.c, kinds_dynamic.c
        cluster.c, values.c, plan.c */
 #ifndef TESTS_FUZZ_CLUSTER_H
 #define TESTS_FUZZ_CLUSTER_H
