@@ -154,30 +154,6 @@ static void test_activation_one_initiator_sends_p_minus_1(void **state)
     }
 }
 
-static void initiate_at_once(int group)
-{
-    for (int size = 1; size <= LARGEST; size++) {
-        tree_t tree;
-        open_tree(&tree, size, group, true);
-        for (int epoch = 1; epoch <= 3; epoch++) {
-            bool started[LARGEST];
-            for (int rank = 0; rank < size; rank++) {
-                started[rank] = true;
-                start(&tree, rank);
-            }
-            finish_epoch(&tree, started);
-        }
-        close_tree(&tree);
-    }
-}
-
-static void test_activation_all_initiate_at_once(void **state)
-{
-    for (size_t i = 0; i < GROUPS; i++) {
-        initiate_at_once(groups[i]);
-    }
-}
-
 /* Several ranks initiate in random order, with some progress in between. The
    trees of some reach others before they start. */
 static void initiate_at_random(int group)
@@ -212,26 +188,6 @@ static void test_activation_random_initiators(void **state)
 {
     for (size_t i = 0; i < GROUPS; i++) {
         initiate_at_random(groups[i]);
-    }
-}
-
-/* One rank runs far ahead. All its epochs run on all ranks, in order. */
-static void test_activation_ranks_catch_up_in_turn(void **state)
-{
-    for (int size = 1; size <= 9; size++) {
-        tree_t tree;
-        open_tree(&tree, size, 0, false);
-        for (int epoch = 1; epoch <= 20; epoch++) {
-            start(&tree, 0);
-            support_ok(baton_schedule_wait(tree.schedules[0], 10000));
-        }
-        support_drain(tree.ranks);
-        for (int rank = 0; rank < size; rank++) {
-            assert_int_equal(tree.tallies[rank].begins, 20);
-            assert_int_equal(tree.tallies[rank].epoch, 20);
-        }
-        assert_int_equal(messages_of(&tree), 20 * (size - 1));
-        close_tree(&tree);
     }
 }
 
@@ -314,9 +270,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_activation_one_initiator_sends_p_minus_1),
-        cmocka_unit_test(test_activation_all_initiate_at_once),
         cmocka_unit_test(test_activation_random_initiators),
-        cmocka_unit_test(test_activation_ranks_catch_up_in_turn),
         cmocka_unit_test(test_activation_of_two_levels_begins_with_leaders),
         cmocka_unit_test(test_activation_may_be_enclosed),
         cmocka_unit_test(test_enclose_of_optional_nodes_alone),

@@ -129,27 +129,6 @@ static void test_contribution_is_whole_after_a_recovery(void **state)
     baton__contribution_fini(&c);
 }
 
-/* The first contribution after a take replaces what the slot held before. */
-static void test_contribution_slots_come_back_clean(void **state)
-{
-    baton__contribution_t c;
-    open_contribution(&c, 2, BATON_MAX);
-    for (int64_t epoch = 1; epoch <= 20; epoch++) {
-        baton_partial_result_t result;
-        add(&c, -epoch, (uint64_t)epoch);
-        expect_vector(take(&c, (uint64_t)epoch, true), -epoch);
-        baton__contribution_publish(&c, (uint64_t)epoch, 1);
-        assert_true(baton__contribution_pin(&c, 0, (uint64_t)epoch, &result));
-        expect_vector(result.data, -epoch);
-        assert_int_equal(result.staleness, 0);
-    }
-    const int64_t *identity = take(&c, 21, false);
-    for (int i = 0; i < COUNT; i++) {
-        assert_true(identity[i] == INT64_MIN);
-    }
-    baton__contribution_fini(&c);
-}
-
 /* ---- null contributions ----------------------------------------------- */
 
 typedef struct latch {
@@ -456,7 +435,6 @@ int main(void)
         cmocka_unit_test(test_contribution_is_taken_whole_and_once),
         cmocka_unit_test(test_contribution_in_parts_is_not_included),
         cmocka_unit_test(test_contribution_is_whole_after_a_recovery),
-        cmocka_unit_test(test_contribution_slots_come_back_clean),
         cmocka_unit_test(test_contribution_in_the_making_is_not_taken),
         cmocka_unit_test(test_contribution_history_keeps_the_last),
         cmocka_unit_test(test_contribution_pinned_result_stays),

@@ -118,6 +118,33 @@ static void test_engine_placement_binds_the_thread(void **state)
     }
 }
 
+/* Threads open and close engines at the same time. */
+static void open_and_close(void *arg)
+{
+    baton_status_t *status = arg;
+    for (int i = 0; i < 200 && *status == BATON_OK; i++) {
+        baton_engine_t *engine;
+        *status = baton_engine_open(NULL, &engine);
+        if (*status == BATON_OK) {
+            *status = baton_engine_close(engine);
+        }
+    }
+}
+
+static void test_engines_of_several_threads(void **state)
+{
+    enum { THREADS = 3 };
+    support_thread_t *threads[THREADS];
+    baton_status_t status[THREADS] = {BATON_OK, BATON_OK, BATON_OK};
+    for (int t = 0; t < THREADS; t++) {
+        threads[t] = support_thread_start(open_and_close, &status[t]);
+    }
+    for (int t = 0; t < THREADS; t++) {
+        support_thread_join(threads[t]);
+        assert_int_equal(status[t], BATON_OK);
+    }
+}
+
 /* ---- what is left is named -------------------------------------------- */
 
 static void test_engine_close_with_a_group_is_busy(void **state)
@@ -391,6 +418,7 @@ int main(void)
         cmocka_unit_test(test_engine_variable_chooses_the_mode),
         cmocka_unit_test(test_engine_wrong_placement_is_refused),
         cmocka_unit_test(test_engine_placement_binds_the_thread),
+        cmocka_unit_test(test_engines_of_several_threads),
         cmocka_unit_test(test_engine_close_with_a_group_is_busy),
         cmocka_unit_test(test_group_destroy_with_a_schedule_is_busy),
         SUPPORT_MANUALLY(test_group_wrong_ranks_are_refused, 2),

@@ -1,5 +1,5 @@
 /* After failures: the caller owns its memory again, and groups work again once
-   they are recovered. */
+   they are recovered. Failures of nodes at random are baton-fuzz's. */
 #include "sched/schedule.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
@@ -8,7 +8,6 @@
 
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* The same on all ranks. */
 static uint64_t sample(uint64_t seed, uint64_t round, uint64_t question,
@@ -131,169 +130,6 @@ test_memory_is_the_callers_after_a_failure(support_cluster_t *cluster)
 {
     trial_t trial = {support_seed(), ROUNDS};
     support_cluster_run(cluster, run_ring, &trial);
-}
-
-/* ---- recovery ---------------------------------------------------------- */
-
-enum { RANKS = 4, STAGES = 4, LENGTH = 500, FAILURES = 1000 };
-
-/* STAGES times: a call, then an all-reduce of the vector in its place.
-
-       call --> all-reduce --> call --> all-reduce --> ... --> last          */
-typedef struct stages stages_t;
-
-typedef struct stage {
-    stages_t *stages;
-    int number;
-} stage_t;
-
-struct stages {
-    int rank;
-    int failing_stage; /* that this rank fails in; -1: none */
-    baton_status_t status;
-    stage_t stage[STAGES];
-    int64_t vector[LENGTH];
-};
-
-static baton_status_t fail_if_told(void *arg, baton_call_t *call)
-{
-    const stage_t *stage = arg;
-    return stage->stages->failing_stage == stage->number ? stage->stages->status
-                                                         : BATON_OK;
-}
-
-static void build_stages(baton_schedule_t *s, stages_t *stages)
-{
-    baton_view_t all = support_view(s, stages->vector, sizeof stages->vector);
-    const baton_allreduce_t args = {.size = sizeof args,
-                                    .source = all,
-                                    .target = all,
-                                    .dtype = BATON_I64,
-                                    .op = BATON_SUM};
-    baton_node_t calls[STAGES + 1];
-    for (int i = 0; i < STAGES; i++) {
-        stages->stage[i] = (stage_t){stages, i};
-        calls[i] = baton_add_call(s, fail_if_told, &stages->stage[i]);
-    }
-    calls[STAGES] = baton_add_nop(s);
-    for (int i = 0; i < STAGES; i++) {
-        baton_enclosure_t mark = baton_enclose_begin(s);
-        if (i % 2 == 0) {
-            baton_allreduce_ring(s, &args);
-        } else {
-            baton_allreduce_recursive_doubling(s, &args);
-        }
-        baton_enclose_end(s, mark, calls[i], calls[i + 1]);
-    }
-}
-
-static void fill(stages_t *stages, uint64_t round)
-{
-    for (int i = 0; i < LENGTH; i++) {
-        stages->vector[i] = (int64_t)round + stages->rank * i;
-    }
-}
-
-static bool is_right(const stages_t *stages, uint64_t round)
-{
-    for (int i = 0; i < LENGTH; i++) {
-        int64_t sum = 0;
-        for (int rank = 0; rank < RANKS; rank++) {
-            sum += (int64_t)round + rank * i;
-        }
-        for (int stage = 1; stage < STAGES; stage++) {
-            sum *= RANKS;
-        }
-        if (stages->vector[i] != sum) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* A rank's call fails, and so do the other ranks' epochs, with its status,
-   unless they have ended. */
-static void run_failing(support_worker_t *worker, baton_schedule_t *s,
-                        stages_t *stages, int victim, int stage)
-{
-    static const baton_status_t statuses[] = {BATON_ERR_FAILED, BATON_ERR_LIMIT,
-                                              BATON_ERR_SYSTEM};
-    baton_failure_t failure;
-    baton_status_t wanted = statuses[stage % 3];
-    stages->failing_stage = worker->rank == victim ? stage : -1;
-    stages->status = wanted;
-    baton_status_t status = baton_schedule_start(s);
-    bool early = status == BATON_ERR_FAILED; /* it has heard already */
-    if (!early && support_worker_ok(worker, status)) {
-        status = baton_schedule_wait(s, SUPPORT_WAIT_MS);
-        (void)support_worker_check(worker, status == wanted, "wait: %s: %s",
-                                   baton_status_name(status),
-                                   baton_error_message());
-    }
-    stages->failing_stage = -1;
-    if (support_worker_ok(worker, baton_schedule_failure(s, &failure))) {
-        (void)support_worker_check(
-            worker,
-            failure.status == wanted && failure.rank == victim &&
-                failure.epoch == 1,
-            "rank %d told of failing in epoch %llu with %s", failure.rank,
-            (unsigned long long)failure.epoch,
-            baton_status_name(failure.status));
-    }
-    status = baton_schedule_start(s);
-    (void)support_worker_check(worker, status == BATON_ERR_FAILED,
-                               "a failed schedule was started: %s",
-                               baton_status_name(status));
-}
-
-static void run_recoveries(support_worker_t *worker)
-{
-    const trial_t *trial = worker->arg;
-    stages_t *stages = calloc(1, sizeof *stages);
-    baton_schedule_t *s;
-    stages->rank = worker->rank;
-    stages->failing_stage = -1;
-    (void)support_worker_ok(worker,
-                            baton_schedule_create(worker->group, "stages", &s));
-    build_stages(s, stages);
-    bool going =
-        support_worker_ok(worker, baton_schedule_commit(s)) &&
-        support_worker_run(worker, s) &&
-        support_worker_ok(worker,
-                          baton_group_recover(worker->group, SUPPORT_WAIT_MS));
-    for (uint64_t round = 1; round <= trial->rounds && going; round++) {
-        fill(stages, round);
-        run_failing(worker, s, stages,
-                    (int)sample(trial->seed, round, 0, RANKS),
-                    (int)sample(trial->seed, round, 1, STAGES));
-        going = support_worker_ok(
-            worker, baton_group_recover(worker->group, SUPPORT_WAIT_MS));
-        fill(stages, round);
-        going = going && support_worker_run(worker, s) &&
-                support_worker_check(
-                    worker, baton_schedule_epoch(s) == 1,
-                    "round %llu: this is epoch %llu", (unsigned long long)round,
-                    (unsigned long long)baton_schedule_epoch(s)) &&
-                support_worker_check(worker, is_right(stages, round),
-                                     "round %llu: a wrong sum",
-                                     (unsigned long long)round);
-        /* Between epochs, too: the next failure is in epoch 1 again. */
-        going = going &&
-                support_worker_ok(worker, baton_group_recover(worker->group,
-                                                              SUPPORT_WAIT_MS));
-    }
-    (void)support_worker_ok(worker, baton_schedule_destroy(s));
-    free(stages);
-}
-
-static void test_recovery_after_each_of_many_failures(void **state)
-{
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        trial_t trial = {support_seed(), i == 2 ? FAILURES : FAILURES / 10};
-        support_cluster_t *cluster = support_cluster_open(RANKS, i);
-        support_cluster_run(cluster, run_recoveries, &trial);
-        support_cluster_close(cluster);
-    }
 }
 
 /* ---- what is told ------------------------------------------------------ */
@@ -464,7 +300,6 @@ int main(void)
         SUPPORT_WITH(test_recovery_leaves_no_waiter_behind, 2,
                      SUPPORT_OWN_ENGINES),
         SUPPORT_EACH(test_memory_is_the_callers_after_a_failure, RING),
-        cmocka_unit_test(test_recovery_after_each_of_many_failures),
         SUPPORT_MANUALLY(test_recovery_names_who_has_not_come, 2),
         SUPPORT_MANUALLY(test_recovery_tells_of_what_a_peer_has_destroyed, 2),
         SUPPORT_MANUALLY(test_recovery_leaves_no_failure_unreported, 2),
