@@ -61,23 +61,6 @@ static void test_cancel_ends_a_local_epoch(support_cluster_t *cluster)
     support_ok(baton_schedule_destroy(s));
 }
 
-/* A late cancel does not affect the next epoch. */
-static void test_cancel_is_for_one_epoch(support_cluster_t *cluster)
-{
-    baton_schedule_t *s = support_schedule(cluster->groups[0], "race");
-    (void)baton_add_nop(s);
-    support_ok(baton_schedule_commit(s));
-    for (int round = 0; round < 5000; round++) {
-        support_ok(baton_schedule_start(s));
-        baton_status_t status = baton_schedule_cancel(s);
-        assert_true(status == BATON_OK || status == BATON_ERR_STATE);
-        status = baton_schedule_wait(s, SUPPORT_WAIT_MS);
-        assert_true(status == BATON_OK || status == BATON_ERR_CANCELLED);
-        support_run(s);
-    }
-    support_ok(baton_schedule_destroy(s));
-}
-
 static baton_status_t cancel_own(void *arg, baton_call_t *call)
 {
     baton_schedule_t **own = arg;
@@ -483,7 +466,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SUPPORT_EACH(test_cancel_ends_a_local_epoch, 1),
-        SUPPORT_EACH(test_cancel_is_for_one_epoch, 1),
         SUPPORT_WITH(test_cancel_is_not_for_the_epoch_behind, 2,
                      SUPPORT_OWN_MANUAL),
         SUPPORT_MANUALLY(test_cancel_leaves_no_half_of_a_reduction, 1),
