@@ -1,9 +1,7 @@
-/* Epochs that fail: call nodes, messages of the wrong size, sends that the
-   transport refuses. Every waiter gets the error, with a message. */
+/* Epochs that fail: call nodes and messages of the wrong size. Every waiter
+   gets the error, with a message. Sends that fail: sim/test_sim_faults.c. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
-#include "transport/group.h"
-#include "transport/inproc/endpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,47 +181,6 @@ test_messages_of_unequal_sizes_fail_both_ranks(support_cluster_t *cluster)
     }
 }
 
-/* A collective on 4 ranks in which rank 1's k-th send fails. Rank 1 gets the
-   error, and all schedules can be destroyed. */
-static void test_send_that_fails_is_the_waiters_error(void **state)
-{
-    for (int64_t k = 1; k <= 4; k++) {
-        support_cluster_t *ranks = support_cluster_manual(4);
-        baton_schedule_t **s = support_schedules_create(ranks, "refused");
-        for (int rank = 0; rank < 4; rank++) {
-            baton_barrier_dissemination(s[rank]); /* two sends a rank */
-        }
-        support_schedules_commit(ranks, s);
-        baton__inproc_fail_send(ranks->groups[1]->endpoint, k);
-        baton_status_t status = BATON_OK;
-        for (int64_t epoch = 1; epoch <= (k + 1) / 2; epoch++) {
-            support_ok(status); /* earlier epochs succeed */
-            for (int rank = 0; rank < 4; rank++) {
-                support_ok(baton_schedule_start(s[rank]));
-            }
-            status = baton_schedule_wait(s[1], SUPPORT_WAIT_MS);
-            if (status == BATON_OK) {
-                for (int rank = 0; rank < 4; rank++) {
-                    support_ends(s[rank], BATON_OK);
-                }
-            }
-        }
-        assert_int_equal(status, BATON_ERR_TRANSPORT);
-        support_expect(baton_schedule_wait(s[1], 0), BATON_ERR_TRANSPORT);
-        support_says("\"refused\" epoch");
-        support_says("send#");
-        support_says("rank 1");
-        support_expect(baton_schedule_start(s[1]), BATON_ERR_FAILED);
-        for (int rank = 0; rank < 4; rank++) {
-            if (baton_schedule_wait(s[rank], 0) == BATON_ERR_TIMEOUT) {
-                support_ok(baton_schedule_cancel(s[rank]));
-            }
-        }
-        support_schedules_destroy(ranks, s);
-        support_cluster_close(ranks);
-    }
-}
-
 /* A rank that commits after its peer's epoch has failed learns of the failure,
    also while it uses another schedule. */
 static void
@@ -261,7 +218,6 @@ int main(void)
         SUPPORT_EACH(test_call_error_fails_one_epoch, 1),
         cmocka_unit_test(test_call_error_wakes_all_who_wait),
         SUPPORT_EACH(test_messages_of_unequal_sizes_fail_both_ranks, 2),
-        cmocka_unit_test(test_send_that_fails_is_the_waiters_error),
         SUPPORT_EACH(test_failure_is_told_to_who_commits_later, 2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
