@@ -63,6 +63,11 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
     return BATON_OK;
 }
 
+baton_group_t *baton_schedule_group(const baton_schedule_t *schedule)
+{
+    return schedule != NULL ? schedule->group : NULL;
+}
+
 int baton_schedule_rank(const baton_schedule_t *schedule)
 {
     return baton__is_schedule(schedule, __func__) ? schedule->group->rank : -1;

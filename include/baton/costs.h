@@ -24,6 +24,7 @@ typedef struct baton_costs {
     baton_link_cost_t between; /* hosts */
     double gamma_ns;           /* a reduced byte */
     baton_link_cost_t device;  /* a copy between a host and its device */
+    double turn_us; /* that a rank which waits keeps a processor it shares */
 } baton_costs_t;
 
 #define BATON_COSTS BATON_INITIALIZER(baton_costs_t)

@@ -32,6 +32,19 @@ baton_engine_t *baton_group_engine(const baton_group_t *group);
    simulation (sim.h), where call nodes must not touch data. */
 bool baton_group_has_payload(const baton_group_t *group);
 
+/* True for a group of the simulator: one thread builds the schedules of all its
+   ranks, so none of them can wait for another meanwhile. */
+bool baton_group_is_simulated(const baton_group_t *group);
+
+/* Keeps a pointer with the group, as an attribute of an MPI communicator: one
+   for each `key`, which is an address of the caller's choice. The first that is
+   set stays; a value of NULL only asks. Returns what is kept: `value`, or what
+   was set before; NULL if nothing is, or if there is no memory. `destroy`
+   (NULL: nothing) gets the value when the group is destroyed. */
+typedef void (*baton_attribute_destroy_fn)(void *value);
+void *baton_group_attribute(baton_group_t *group, const void *key, void *value,
+                            baton_attribute_destroy_fn destroy);
+
 /* Makes a group usable again after a failure. Collective: all ranks of the
    group call it, whether an epoch failed there or not. Epochs that still run
    are cancelled first. When it returns, the group's schedules are as after

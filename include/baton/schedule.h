@@ -106,6 +106,8 @@ BATON_CHECKED baton_status_t baton_schedule_commit(baton_schedule_t *schedule);
    BATON_ERR_STATE (in a call node): nothing has happened. */
 BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
 
+/* The group that it was created in; NULL for NULL. */
+baton_group_t *baton_schedule_group(const baton_schedule_t *schedule);
 int baton_schedule_rank(const baton_schedule_t *schedule);
 int baton_schedule_size(const baton_schedule_t *schedule);  /* ranks, P */
 int baton_schedule_hosts(const baton_schedule_t *schedule); /* they are on */

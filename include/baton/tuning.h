@@ -14,7 +14,10 @@
    ranks: sizes, number of ranks and of hosts, costs, variables. So variables
    and the calibration file must be the same on all ranks; where they are not,
    ranks build different schedules, which their first messages tell
-   (BATON_ERR_MISMATCH). Builders called by their own names never choose. */
+   (BATON_ERR_MISMATCH). Builders called by their own names never choose.
+
+   Where algorithms were measured (baton_group_tune, below), the one that was
+   fastest is taken instead of the one that the model expects to be. */
 #ifndef BATON_TUNING_H
 #define BATON_TUNING_H
 
@@ -153,6 +156,8 @@ typedef struct baton_choice_case {
                          linear pipeline keeps the order of ranks, too */
     bool scattered;   /* the ranks of a host do not follow one another, or not
                          as many on each; false where there is one host */
+    bool in_place;    /* of an all-reduce: the target is the source; counts for
+                         measured choices only */
 } baton_choice_case_t;
 
 #define BATON_CHOICE_CASE BATON_INITIALIZER(baton_choice_case_t)
@@ -163,8 +168,10 @@ typedef struct baton_choice {
     double cost_us;       /* that is expected */
 } baton_choice_t;
 
-/* BATON_ERR_INVALID: no such algorithm, as of find; a value that is not
-   allowed, which is named with its range; or a pointer is NULL.
+/* Takes the algorithm that is named, else the one that the calibration file has
+   as measured for the case, else the cheapest. What a group has measured is not
+   seen here. BATON_ERR_INVALID: no such algorithm, as of find; a value that is
+   not allowed, which is named with its range; or a pointer is NULL.
    BATON_ERR_UNSUPPORTED: the algorithm can't do this; names those that can, or
    says that none can. Errors of baton_costs_get. */
 BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
@@ -179,6 +186,67 @@ BATON_CHECKED baton_status_t baton_choices_text(int ranks, int hosts,
                                                 int processors, char *text,
                                                 size_t room,
                                                 size_t *length_out);
+
+/* ---- choices that are measured ----------------------------------------- */
+
+/* Measures on this group, for each collective and size, the few algorithms that
+   the model ranks first, and has the builders below take the fastest from then
+   on: the one whose median over epochs is least on the slowest rank.
+
+       baton_tune_options_t options = BATON_TUNE_OPTIONS;
+       options.collectives = BATON_TUNE(ALLREDUCE);
+       options.in_place = true;
+       options.file = "costs.txt";
+       if (baton_group_tune(group, &options) != BATON_OK) {
+           fprintf(stderr, "%s\n", baton_error_message());
+       }
+       baton_allreduce(schedule, &args); // as it was measured
+
+   What is learned holds for this group until it is destroyed. From the file,
+   which later programs name by BATON_CALIBRATION, it holds for all groups of as
+   many ranks and hosts. Sizes are classes: 4^k bytes stand for all from half of
+   that to less than twice. An all-reduce in place is measured apart from one
+   that is not, so with measured choices it must be in place on all ranks or on
+   none. Choices for vectors in device memory are measured ones, too, but of
+   vectors in host memory.
+
+   With BATON_TUNE=measure builders do the same for each size class when they
+   meet it first, for at most a second: their calls then wait for the other
+   ranks, which must make them in the same order, each in a thread of its own.
+   Where a rank does not come in time (it lacks the variable, for example) the
+   group measures nothing more, and the model's choice stays, on all ranks.
+
+   Collective: all ranks call it with the same options, but for `budget_ms` and
+   `file`. Blocks for the budget and one epoch at most; where a rank stops to
+   answer, for as long again. When the budget is used up on any rank, sizes that
+   were not measured on all stay with the model, and the call returns BATON_OK.
+
+   After an error all choices are as they were. BATON_ERR_INVALID: an option,
+   which is named, or options that differ between ranks. BATON_ERR_TIMEOUT: a
+   rank has not come within the budget, or stopped answering.
+   BATON_ERR_UNSUPPORTED: the ranks are simulated. BATON_ERR_STATE in a call
+   node. BATON_ERR_NO_MEMORY, _CANCELLED, _TRANSPORT: on any rank; and whatever
+   else ended an epoch. BATON_ERR_SYSTEM: the file can't be written, on rank 0
+   alone; the choices are in force. */
+typedef struct baton_tune_options {
+    size_t size;          /* set by BATON_TUNE_OPTIONS */
+    int budget_ms;        /* 0 means 10 000 */
+    unsigned collectives; /* BATON_TUNE(ALLREDUCE) | ...; 0 means all that have
+                             several algorithms */
+    size_t least_bytes;   /* sizes from this class; 0 means 8 */
+    size_t most_bytes;    /* to this one; 0 means 4 MiB, at most 1 GiB */
+    bool in_place;        /* all-reduces are in place */
+    bool shared;          /* vectors are memory of baton_memory_alloc */
+    const char *file;     /* rank 0 adds what was learned to this calibration
+                             file, which it creates with the costs in force if
+                             there is none; NULL: nowhere */
+} baton_tune_options_t;
+
+#define BATON_TUNE_OPTIONS BATON_INITIALIZER(baton_tune_options_t)
+#define BATON_TUNE(NAME)   (1u << BATON_COLLECTIVE_##NAME)
+
+BATON_CHECKED baton_status_t
+baton_group_tune(baton_group_t *group, const baton_tune_options_t *options);
 
 /* ---- collectives by one name ------------------------------------------- */
 

@@ -5,7 +5,9 @@
        inside 2.1 0.09          alpha in us, beta in ns a byte
        between 12.5 0.8
        gamma 0.05               ns a byte
-       device 10 0.05           may be missing: then it is the estimate     */
+       device 10 0.05           these two may be missing: then they are
+       turn 1                   the estimates; us
+       choice ...               what was measured: see coll/tune/tune.h     */
 #include "base/config.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -28,13 +30,15 @@
 enum { FORM = 1 };
 
 /* Shared memory on one host; 10 Gbit/s between hosts; 16 lanes of PCIe 4.0 to a
-   device. */
+   device. A turn: of 0.25, 0.5, 1 and 2 the value with which the model chose
+   best for 3, 4 and 8 ranks on 2 processors, 8 bytes to 4 MiB. */
 static const baton_costs_t estimates = {
     .size = sizeof(baton_costs_t),
     .inside = {.alpha_us = 2, .beta_ns = 0.1},
     .between = {.alpha_us = 20, .beta_ns = 0.8},
     .gamma_ns = 0.05,
     .device = {.alpha_us = 10, .beta_ns = 0.05},
+    .turn_us = 1,
 };
 
 /* ---- the machine ------------------------------------------------------- */
@@ -93,7 +97,8 @@ static baton_status_t check_costs(const baton_costs_t *costs)
                {"between.beta_ns", costs->between.beta_ns},
                {"gamma_ns", costs->gamma_ns},
                {"device.alpha_us", costs->device.alpha_us},
-               {"device.beta_ns", costs->device.beta_ns}};
+               {"device.beta_ns", costs->device.beta_ns},
+               {"turn_us", costs->turn_us}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (!is_cost(all[i].value)) {
             return baton__error(BATON_ERR_INVALID,
@@ -132,10 +137,11 @@ baton_status_t baton_costs_write(const char *path, const baton_costs_t *given)
     int length = snprintf(
         text, sizeof text,
         HEADER "%d\n" MACHINE "%s\ninside %.9g %.9g\nbetween %.9g %.9g\n"
-               "gamma %.9g\ndevice %.9g %.9g\n",
+               "gamma %.9g\ndevice %.9g %.9g\nturn %.9g\n",
         (int)FORM, baton_machine_name(), costs.inside.alpha_us,
         costs.inside.beta_ns, costs.between.alpha_us, costs.between.beta_ns,
-        costs.gamma_ns, costs.device.alpha_us, costs.device.beta_ns);
+        costs.gamma_ns, costs.device.alpha_us, costs.device.beta_ns,
+        costs.turn_us);
     int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file < 0) {
         return system_error("open", path);
@@ -229,6 +235,11 @@ static baton_status_t read_costs(FILE *file, const char *path,
     if (next_line(file, line) &&
         !parse(line, "device", &out->device.alpha_us, &out->device.beta_ns)) {
         return wrong_line(path, 6, line, "\"device ALPHA_US BETA_NS\"" RANGE);
+    }
+    out->turn_us = estimates.turn_us;
+    if (next_line(file, line) && strncmp(line, "turn", 4) == 0 &&
+        !parse(line, "turn", &out->turn_us, NULL)) {
+        return wrong_line(path, 7, line, "\"turn US\"" RANGE);
     }
     return BATON_OK;
 }

@@ -48,6 +48,8 @@
     NUMBER(VERIFY, 0, 0, 1, "",                                                \
            "1: commit fails on all ranks if sends and receives do not match "  \
            "or would deadlock")                                                \
+    WORD(TUNE, "model", "model measure",                                       \
+         "measure: builders measure algorithms for the sizes that they meet")  \
     TEXT(CALIBRATION, "",                                                      \
          "File of costs that baton-info --calibrate wrote; if unset, "         \
          "estimates")                                                          \

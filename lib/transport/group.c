@@ -8,6 +8,7 @@
 #include <baton/sim.h>
 
 #include <assert.h>
+#include <pthread.h>
 #include <string.h>
 
 int baton_group_rank(const baton_group_t *group)
@@ -36,6 +37,48 @@ int baton_group_size(const baton_group_t *group)
 baton_engine_t *baton_group_engine(const baton_group_t *group)
 {
     return group != NULL ? group->engine : NULL;
+}
+
+bool baton_group_is_simulated(const baton_group_t *group)
+{
+    return group != NULL && group->borrowed;
+}
+
+/* ---- attributes ------------------------------------------------------- */
+
+static pthread_mutex_t attributes_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Under the lock. */
+static void *attribute(baton_group_t *group, const void *key, void *value,
+                       baton_attribute_destroy_fn destroy)
+{
+    baton__attribute_t *found = group->attributes;
+    while (found != NULL && found->key != key) {
+        found = found->next;
+    }
+    if (found == NULL && value != NULL) {
+        found = baton__alloc(1, sizeof *found);
+        if (found != NULL) {
+            *found =
+                (baton__attribute_t){group->attributes, key, value, destroy};
+            group->attributes = found;
+        }
+    }
+    return found != NULL ? found->value : NULL;
+}
+
+void *baton_group_attribute(baton_group_t *group, const void *key, void *value,
+                            baton_attribute_destroy_fn destroy)
+{
+    if (group == NULL || key == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                           group == NULL ? "group" : "key");
+        return NULL;
+    }
+    pthread_mutex_lock(&attributes_lock);
+    void *kept = attribute(group, key, value, destroy);
+    pthread_mutex_unlock(&attributes_lock);
+    return kept;
 }
 
 /* ---- identities ------------------------------------------------------- */
@@ -237,6 +280,14 @@ bool baton__group_has_lost(const baton_group_t *group, int peer)
 
 void baton__group_fini(baton_group_t *group)
 {
+    while (group->attributes != NULL) {
+        baton__attribute_t *kept = group->attributes;
+        group->attributes = kept->next;
+        if (kept->destroy != NULL) {
+            kept->destroy(kept->value);
+        }
+        baton__free(kept);
+    }
     while (group->memory != NULL) { /* a simulated group's, with the rest */
         baton__memory_t *block = group->memory;
         group->memory = block->next;

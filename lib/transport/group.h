@@ -36,6 +36,14 @@ typedef struct baton__memory {
     bool shared; /* by the transport */
 } baton__memory_t;
 
+/* A pointer that is kept with the group; see baton_group_attribute. */
+typedef struct baton__attribute {
+    struct baton__attribute *next;
+    const void *key;
+    void *value;
+    baton_attribute_destroy_fn destroy; /* or NULL */
+} baton__attribute_t;
+
 /* A dissemination: in round t a rank tells rank + 2^t what it knows, once it
    has heard from rank - 2^(t-1); after log2 P rounds it has heard from all.
    What is passed on is the highest number that any rank has. */
@@ -117,6 +125,7 @@ struct baton_group {
     uint32_t unrecovered;        /* schedules that can't be recovered */
     baton__recovery_state_t recovery;
     struct baton__verifier *verifier; /* with BATON_VERIFY=1 */
+    baton__attribute_t *attributes;   /* under a lock of group.c */
 
     /* For error messages: the last schedule that a peer has committed and this
        rank does not know. */

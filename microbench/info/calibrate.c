@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A short message for alpha, a long one for beta; a vector that fits in cache,
-   as a segment does, for gamma. */
+/* Costs first, then the algorithms themselves. A short message for alpha, a
+   long one for beta; a vector that fits in cache, as a segment does, for gamma.
+ */
 enum { SHORT_BYTES = 8, LONG_BYTES = 1 << 20, REDUCED_BYTES = 256 * 1024 };
 enum { WARM_UP = 20, REPEATS = 200 };
 
@@ -74,6 +75,43 @@ static double reduction_us(const harness_t *harness)
     return us;
 }
 
+/* How long a turn is with which the model has the time of a short all-reduce of
+   all ranks; what it was if they share no processors, or are on several hosts.
+ */
+static double turn_us(const harness_t *harness, const baton_costs_t *costs)
+{
+    baton_schedule_t *schedule =
+        harness_schedule(harness->group, "calibrate/turn");
+    baton_cost_case_t of = {.ranks = harness->size,
+                            .bytes = SHORT_BYTES,
+                            .alpha_us = costs->inside.alpha_us,
+                            .beta_us = costs->inside.beta_ns / 1e3,
+                            .gamma_us = costs->gamma_ns / 1e3,
+                            .processors = baton_schedule_processors(schedule)};
+    bool shared = baton_schedule_hosts(schedule) == 1 && of.processors > 0 &&
+                  of.processors < of.ranks;
+    char *memory = harness_alloc(SHORT_BYTES, 1);
+    baton_view_t data = baton_view(
+        baton_buffer_bind(schedule, memory, SHORT_BYTES), 0, SHORT_BYTES);
+    baton_allreduce_t args = {.size = sizeof(args),
+                              .source = data,
+                              .target = data,
+                              .dtype = BATON_F32,
+                              .op = BATON_SUM,
+                              .algorithm = "recursive_doubling"};
+    baton_allreduce(schedule, &args);
+    double us = run_and_destroy(harness, schedule);
+    free(memory);
+    baton_algorithm_t algorithm;
+    harness_require(baton_algorithm_find(BATON_COLLECTIVE_ALLREDUCE,
+                                         args.algorithm, &algorithm),
+                    "find an algorithm");
+    double without = baton_algorithm_host_us(&algorithm, &of);
+    of.turn_us = 1;
+    double each = baton_algorithm_host_us(&algorithm, &of) - without;
+    return !shared ? costs->turn_us : us > without ? (us - without) / each : 0;
+}
+
 static baton_link_cost_t link_cost(const harness_t *harness, int peer)
 {
     double small = message_us(harness, peer, SHORT_BYTES);
@@ -120,6 +158,7 @@ static int write_costs(const char *path, const baton_costs_t *costs, int inside,
     (void)printf("device   alpha %9.3f us, beta %7.4f ns a byte (not measured: "
                  "this command has no device)\n",
                  costs->device.alpha_us, costs->device.beta_ns);
+    (void)printf("turn     %.3f us\n", costs->turn_us);
     if (baton_costs_write(path, costs) != BATON_OK) {
         (void)fprintf(stderr, "baton-info: %s\n", baton_error_message());
         return EXIT_FAILURE;
@@ -150,9 +189,16 @@ int info_calibrate(const char *path)
             costs.between = link_cost(&harness, between);
         }
         costs.gamma_ns = reduction_us(&harness) / REDUCED_BYTES * 1e3;
+        costs.turn_us = turn_us(&harness, &costs);
         status = harness.rank == 0 ? write_costs(path, &costs, inside, between)
                                    : EXIT_SUCCESS;
         MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        if (status == EXIT_SUCCESS) {
+            const baton_tune_options_t options = {.size = sizeof(options),
+                                                  .file = path};
+            harness_require(baton_group_tune(harness.group, &options),
+                            "measure the algorithms");
+        }
     }
     harness_close(&harness);
     MPI_Finalize();

@@ -97,7 +97,7 @@ static double least_us(const baton_choice_case_t *of,
                 .gamma_us = costs->gamma_ns / 1e3,
                 .segment_bytes = each.segmented ? (double)segment : 0,
                 .processors = of->processors,
-                .turn_us = BATON__TURN_US,
+                .turn_us = costs->turn_us,
                 .hosts = of->hosts,
                 .scattered = of->scattered,
                 .inside_alpha_us = costs->inside.alpha_us,
@@ -453,7 +453,8 @@ static const baton_costs_t measured = {.size = sizeof(baton_costs_t),
                                        .inside = {3.5, 0.125},
                                        .between = {40, 1.25},
                                        .gamma_ns = 0.0625,
-                                       .device = {12, 0.0625}};
+                                       .device = {12, 0.0625},
+                                       .turn_us = 1.5};
 
 static void write_text(const char *text)
 {
@@ -484,6 +485,7 @@ static void test_costs_are_read_as_they_were_written(void **state)
     assert_true(costs.between.alpha_us == 40 && costs.between.beta_ns == 1.25);
     assert_true(costs.gamma_ns == 0.0625);
     assert_true(costs.device.alpha_us == 12 && costs.device.beta_ns == 0.0625);
+    assert_true(costs.turn_us == 1.5);
 }
 
 /* As they were before there were devices. */
@@ -501,6 +503,7 @@ static void test_costs_need_not_have_a_device(void **state)
     support_ok(baton_costs_read(path, &costs));
     assert_true(costs.gamma_ns == 5);
     assert_true(costs.device.alpha_us == estimates.device.alpha_us);
+    assert_true(costs.turn_us == estimates.turn_us);
 }
 
 /* What the variable says; else what the costs in force make best. */
@@ -595,7 +598,7 @@ static void test_wrong_costs_are_not_written(void **state)
     } members[] = {COST(inside.alpha_us),  COST(inside.beta_ns),
                    COST(between.alpha_us), COST(between.beta_ns),
                    COST(gamma_ns),         COST(device.alpha_us),
-                   COST(device.beta_ns)};
+                   COST(device.beta_ns),   COST(turn_us)};
     (void)remove(path);
     for (size_t i = 0; i < 4 * sizeof members / sizeof members[0]; i++) {
         baton_costs_t costs = measured;
@@ -628,6 +631,7 @@ static void test_files_of_others_are_refused(void **state)
         {"inside 1 2\nbetween 1 2\ngamma nan\n",
          "is \"gamma nan\", must be \"gamma NS\", finite numbers that are 0"},
         {"inside 1 2\nbetween 3 4\ngamma 5\ndevice 1\n", "line 6"},
+        {"inside 1 2\nbetween 3 4\ngamma 5\ndevice 1 2\nturn -1\n", "line 7"},
     };
     refuses("", BATON_ERR_INVALID, "line 1 of");
     refuses("baton-calibration 2\n", BATON_ERR_UNSUPPORTED,

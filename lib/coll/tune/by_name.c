@@ -1,6 +1,7 @@
 /* Collectives by one name: each asks for a choice, and calls what it says. */
 #include "coll/kit/check.h"
 #include "coll/tune/algorithms.h"
+#include "coll/tune/tune.h"
 
 /* Whether a reduction must keep the order of ranks; the builder that is called
    refuses what is no reduction. */
@@ -23,7 +24,8 @@ static bool choose(baton_schedule_t *schedule, baton_choice_case_t of,
     of.hosts = baton_schedule_hosts(schedule);
     of.processors = baton_schedule_processors(schedule);
     of.scattered = of.hosts > 1 && baton_schedule_host_block(schedule) == 0;
-    baton_status_t status = baton_choose(&of, out);
+    baton_status_t status =
+        baton__choose_for(baton_schedule_group(schedule), &of, out);
     if (status != BATON_OK) {
         baton_schedule_fail(schedule, status, "%s", baton_error_message());
     }
@@ -68,7 +70,8 @@ BY_NAME(reduce, "reduce", REDUCE, .bytes = args->source.bytes,
         .ordered = is_ordered(args->op),
         .root_at_end = is_end(schedule, args->root))
 BY_NAME(allreduce, "all-reduce", ALLREDUCE, .bytes = args->source.bytes,
-        .ordered = is_ordered(args->op))
+        .ordered = is_ordered(args->op),
+        .in_place = baton__same_place(schedule, args->source, args->target))
 BY_NAME(reduce_scatter, "reduce-scatter", REDUCE_SCATTER,
         .bytes = args->source.bytes, .ordered = is_ordered(args->op),
         .uneven = args->counts != NULL)

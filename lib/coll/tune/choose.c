@@ -5,10 +5,14 @@
    processor at each hop. So algorithms that pass nothing on (one_host) are
    chosen there for long vectors, and nowhere else.
 
+   What was measured (tune.h) goes before the model: first what the group has,
+   then what the calibration file has.
+
    A choice depends on nothing that ranks may see differently but variables and
    the calibration file. Where these differ so do the ranks' schedules, and
    their hellos say so (progress/notice.h). */
 #include "coll/tune/algorithms.h"
+#include "coll/tune/tune.h"
 
 #include "base/config.h"
 #include "base/error.h"
@@ -44,8 +48,8 @@ static const char *variable_of(baton_collective_t collective)
     return "";
 }
 
-static bool can(const baton_algorithm_t *algorithm,
-                const baton_choice_case_t *of)
+bool baton__choice_can(const baton_algorithm_t *algorithm,
+                       const baton_choice_case_t *of)
 {
     bool keeps_order =
         algorithm->ordered || (algorithm->ordered_at_ends && of->root_at_end);
@@ -86,7 +90,7 @@ static baton_status_t cost_case(const baton_choice_case_t *of,
                                 .beta_us = link->beta_ns / 1e3,
                                 .gamma_us = costs.gamma_ns / 1e3,
                                 .processors = of->processors,
-                                .turn_us = BATON__TURN_US,
+                                .turn_us = costs.turn_us,
                                 .hosts = of->hosts > 0 ? of->hosts : 1,
                                 .scattered = of->scattered,
                                 .inside_alpha_us = costs.inside.alpha_us,
@@ -122,7 +126,7 @@ static baton_status_t refuse(const baton_choice_case_t *of,
     size_t others = 0;
     baton_algorithm_t other;
     for (size_t i = 0; baton_algorithm_get(i, &other); i++) {
-        if (can(&other, of)) {
+        if (baton__choice_can(&other, of)) {
             baton__text_add(&text, " %s", other.name);
             others++;
         }
@@ -172,12 +176,98 @@ static baton_status_t check(const baton_choice_case_t *of)
     return BATON_OK;
 }
 
+/* Puts a choice behind those that cost no more; the dearest one may go. */
+static size_t insert(const baton_choice_t *choice, baton_choice_t *all,
+                     size_t count, size_t most)
+{
+    size_t at = count < most ? count++ : most;
+    for (; at > 0 && choice->cost_us < all[at - 1].cost_us * LESS; at--) {
+        if (at < most) {
+            all[at] = all[at - 1];
+        }
+    }
+    if (at < most) {
+        all[at] = *choice;
+    }
+    return count;
+}
+
+/* The cheapest `most`, the best first; returns how many there are. */
+static size_t rank(const baton_choice_case_t *of, baton_cost_case_t cost,
+                   size_t most, baton_choice_t *out)
+{
+    size_t count = 0;
+    baton_algorithm_t algorithm;
+    for (size_t i = 0; baton_algorithm_get(i, &algorithm); i++) {
+        if (baton__choice_can(&algorithm, of) &&
+            (of->hosts <= 1 || !algorithm.one_host)) {
+            baton_choice_t choice = {.cost_us = 0};
+            weigh(&algorithm, cost, of->hosts <= 1, &choice);
+            count = insert(&choice, out, count, most);
+        }
+    }
+    return count;
+}
+
+baton_status_t baton__choice_rank(const baton_choice_case_t *of, size_t most,
+                                  baton_choice_t *out, size_t *count_out)
+{
+    baton_cost_case_t cost;
+    baton_status_t status = cost_case(of, &cost);
+    if (status == BATON_OK) {
+        *count_out = rank(of, cost, most, out);
+    }
+    return status;
+}
+
+const char *baton__choice_name(const baton_choice_case_t *of)
+{
+    return of->algorithm != NULL ? of->algorithm : variable_of(of->collective);
+}
+
+static baton_status_t choose_named(const baton_choice_case_t *of,
+                                   baton_cost_case_t cost, const char *name,
+                                   baton_choice_t *out)
+{
+    baton_algorithm_t algorithm;
+    baton_status_t status =
+        baton_algorithm_find(of->collective, name, &algorithm);
+    if (status == BATON_OK && !baton__choice_can(&algorithm, of)) {
+        status = refuse(of, &algorithm);
+    }
+    if (status == BATON_OK) {
+        weigh(&algorithm, cost, of->hosts <= 1, out);
+    }
+    return status;
+}
+
+baton_status_t baton__choice_take(const baton__measured_t *measured,
+                                  const baton_choice_case_t *of,
+                                  baton_choice_t *out)
+{
+    baton_cost_case_t cost;
+    baton_algorithm_t algorithm;
+    baton_status_t status =
+        baton_algorithm_find(of->collective, measured->algorithm, &algorithm);
+    if (status == BATON_OK) {
+        status = cost_case(of, &cost);
+    }
+    if (status == BATON_OK && baton__choice_can(&algorithm, of)) {
+        *out = (baton_choice_t){.cost_us = 0};
+        weigh(&algorithm, cost, of->hosts <= 1, out);
+        out->segment_bytes = measured->segment_bytes;
+    }
+    return status;
+}
+
 baton_status_t baton_choose(const baton_choice_case_t *given,
                             baton_choice_t *out)
 {
     baton_choice_case_t whole;
     const baton_choice_case_t *of = &whole;
     baton_cost_case_t cost;
+    baton__measured_t measured;
+    bool found = false;
     baton_choice_t best = {.cost_us = 0};
     if (out == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
@@ -193,27 +283,17 @@ baton_status_t baton_choose(const baton_choice_case_t *given,
     if (status != BATON_OK) {
         return status;
     }
-    const char *name =
-        of->algorithm != NULL ? of->algorithm : variable_of(of->collective);
-    baton_algorithm_t algorithm;
+    const char *name = baton__choice_name(of);
     if (name[0] != '\0') {
-        status = baton_algorithm_find(of->collective, name, &algorithm);
-        if (status == BATON_OK && !can(&algorithm, of)) {
-            status = refuse(of, &algorithm);
-        }
-        if (status == BATON_OK) {
-            weigh(&algorithm, cost, of->hosts <= 1, &best);
-        }
+        status = choose_named(of, cost, name, &best);
+    } else if (rank(of, cost, 1, &best) == 0) {
+        status = refuse_all(of);
     } else {
-        for (size_t i = 0; baton_algorithm_get(i, &algorithm); i++) {
-            if (can(&algorithm, of) &&
-                (of->hosts <= 1 || !algorithm.one_host)) {
-                weigh(&algorithm, cost, of->hosts <= 1, &best);
-            }
-        }
-        if (best.algorithm.name == NULL) {
-            status = refuse_all(of);
-        }
+        const baton__measured_t key = baton__measured_key(of);
+        status = baton__measured_in_file(&key, &measured, &found);
+    }
+    if (status == BATON_OK && found) {
+        status = baton__choice_take(&measured, of, &best);
     }
     if (status == BATON_OK) {
         *out = best;

@@ -65,10 +65,6 @@ bool baton__exact_paired(const baton__terms_t *t);
 bool baton__exact_pipeline(const baton__terms_t *t);
 bool baton__exact_free(const baton__terms_t *t);
 
-/* What choices count with: of 0.25, 0.5, 1 and 2 the value with which they were
-   best for 3, 4 and 8 ranks on 2 processors, 8 bytes to 4 MiB. */
-#define BATON__TURN_US 1.0
-
 /* ---- work on one host -------------------------------------------------- */
 
 typedef struct baton__work {

@@ -1,0 +1,240 @@
+/* Lists of measured choices, and their lines in calibration files. */
+#include "coll/tune/tune.h"
+
+#include "base/alloc.h"
+#include "base/config.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHOICE     "choice "
+#define FORM       "choice COLLECTIVE BYTES RANKS HOSTS in|out ALGORITHM SEGMENT"
+#define LINE_BYTES 256
+#define PATH_BYTES 1024
+
+/* ---- keys and lists ------------------------------------------------------ */
+
+size_t baton__measured_class(size_t bytes)
+{
+    size_t class_bytes = 1;
+    while (class_bytes < SIZE_MAX / 4 && bytes / 2 >= class_bytes) {
+        class_bytes *= 4;
+    }
+    return class_bytes;
+}
+
+baton__measured_t baton__measured_key(const baton_choice_case_t *of)
+{
+    return (baton__measured_t){
+        .collective = of->collective,
+        .class_bytes = baton__measured_class(of->bytes),
+        .ranks = of->ranks,
+        .hosts = of->hosts > 0 ? of->hosts : 1,
+        .in_place =
+            of->in_place && of->collective == BATON_COLLECTIVE_ALLREDUCE,
+    };
+}
+
+static bool same_key(const baton__measured_t *a, const baton__measured_t *b)
+{
+    return a->collective == b->collective && a->class_bytes == b->class_bytes &&
+           a->ranks == b->ranks && a->hosts == b->hosts &&
+           a->in_place == b->in_place;
+}
+
+const baton__measured_t *baton__measures_find(const baton__measures_t *list,
+                                              const baton__measured_t *key)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (same_key(&list->all[i], key)) {
+            return &list->all[i];
+        }
+    }
+    return NULL;
+}
+
+bool baton__measures_add(baton__measures_t *list, const baton__measured_t *one)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (same_key(&list->all[i], one)) {
+            list->all[i] = *one;
+            return true;
+        }
+    }
+    if (list->count == list->capacity) {
+        size_t room = list->capacity * 2 + 16;
+        baton__measured_t *all =
+            baton__grow(list->all, list->count, room, sizeof *all);
+        if (all == NULL) {
+            return false;
+        }
+        list->all = all;
+        list->capacity = room;
+    }
+    list->all[list->count++] = *one;
+    return true;
+}
+
+void baton__measures_free(baton__measures_t *list)
+{
+    baton__free(list->all);
+    *list = (baton__measures_t){0};
+}
+
+/* ---- files --------------------------------------------------------------- */
+
+static baton_status_t system_error(const char *doing, const char *path)
+{
+    return baton__error(BATON_ERR_SYSTEM, "calibration: can't %s \"%s\": %s",
+                        doing, path, strerror(errno));
+}
+
+static bool find_collective(const char *name, baton_collective_t *out)
+{
+    for (int i = 0; i < (int)BATON_COLLECTIVE_COUNT; i++) {
+        if (strcmp(name, baton_collective_name((baton_collective_t)i)) == 0) {
+            *out = (baton_collective_t)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The table's own string: false if the collective has no such algorithm. */
+static bool find_algorithm(baton_collective_t collective, const char *name,
+                           baton__measured_t *out)
+{
+    baton_algorithm_t each;
+    for (size_t i = 0; baton_algorithm_get(i, &each); i++) {
+        if (each.collective == collective && strcmp(each.name, name) == 0) {
+            out->algorithm = each.name;
+            return each.segmented == (out->segment_bytes > 0);
+        }
+    }
+    return false;
+}
+
+static bool parse(const char *line, baton__measured_t *out)
+{
+    char collective[32];
+    char place[4];
+    char algorithm[48];
+    char rest;
+    int fields = sscanf(line, CHOICE "%31s %zu %d %d %3s %47s %zu %c",
+                        collective, &out->class_bytes, &out->ranks, &out->hosts,
+                        place, algorithm, &out->segment_bytes, &rest);
+    if (fields != 7 || !find_collective(collective, &out->collective)) {
+        return false;
+    }
+    out->in_place = strcmp(place, "in") == 0;
+    return (out->in_place ? out->collective == BATON_COLLECTIVE_ALLREDUCE
+                          : strcmp(place, "out") == 0) &&
+           out->class_bytes == baton__measured_class(out->class_bytes) &&
+           out->ranks > 1 && out->hosts > 0 && out->hosts <= out->ranks &&
+           out->segment_bytes <= (size_t)1 << 30 &&
+           find_algorithm(out->collective, algorithm, out);
+}
+
+static baton_status_t read_lines(FILE *file, const char *path,
+                                 baton__measures_t *list)
+{
+    char line[LINE_BYTES];
+    for (int number = 1; fgets(line, sizeof line, file) != NULL; number++) {
+        baton__measured_t one;
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, CHOICE, strlen(CHOICE)) != 0) {
+            continue;
+        }
+        if (!parse(line, &one)) {
+            return baton__error(BATON_ERR_INVALID,
+                                "calibration: line %d of \"%s\" is \"%.80s\", "
+                                "must be \"" FORM "\", of this version's "
+                                "algorithms",
+                                number, path, line);
+        }
+        if (!baton__measures_add(list, &one)) {
+            return baton__error(BATON_ERR_NO_MEMORY,
+                                "calibration: no memory for choices");
+        }
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton__measures_read(const char *path, baton__measures_t *list)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return system_error("open", path);
+    }
+    baton_status_t status = read_lines(file, path, list);
+    (void)fclose(file);
+    return status;
+}
+
+baton_status_t baton__measures_append(const char *path,
+                                      const baton__measures_t *list)
+{
+    int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (file < 0) {
+        return system_error("open", path);
+    }
+    bool written = true;
+    for (size_t i = 0; i < list->count; i++) {
+        const baton__measured_t *one = &list->all[i];
+        char line[LINE_BYTES];
+        size_t length = (size_t)snprintf(
+            line, sizeof line, CHOICE "%s %zu %d %d %s %s %zu\n",
+            baton_collective_name(one->collective), one->class_bytes,
+            one->ranks, one->hosts, one->in_place ? "in" : "out",
+            one->algorithm, one->segment_bytes);
+        written &= write(file, line, length) == (ssize_t)length;
+    }
+    bool closed = close(file) == 0;
+    return written && closed ? BATON_OK : system_error("write", path);
+}
+
+/* ---- in force ------------------------------------------------------------ */
+
+/* The file that was read last, and its choices; under the lock. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char known_path[PATH_BYTES];
+static baton__measures_t known;
+
+static baton_status_t read_known(const char *path)
+{
+    if (strcmp(path, known_path) == 0) {
+        return BATON_OK;
+    }
+    baton__measures_free(&known);
+    known_path[0] = '\0';
+    baton_status_t status = baton__measures_read(path, &known);
+    if (status == BATON_OK) {
+        (void)snprintf(known_path, sizeof known_path, "%s", path);
+    }
+    return status;
+}
+
+baton_status_t baton__measured_in_file(const baton__measured_t *key,
+                                       baton__measured_t *out, bool *found_out)
+{
+    const char *path = baton__config_text(BATON__CONFIG_CALIBRATION);
+    *found_out = false;
+    if (path[0] == '\0') {
+        return BATON_OK;
+    }
+    pthread_mutex_lock(&lock);
+    baton_status_t status = read_known(path);
+    const baton__measured_t *found =
+        status == BATON_OK ? baton__measures_find(&known, key) : NULL;
+    if (found != NULL) {
+        *out = *found;
+        *found_out = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}

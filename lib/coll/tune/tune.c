@@ -1,0 +1,703 @@
+/* Measures which algorithm is fastest, on all ranks of a group at once.
+
+   A vote is an all-reduce (the maximum) of a few numbers, by a schedule of its
+   own. The first one begins a tuning: it compares what is to be done. One goes
+   ahead of each sample, so that ranks begin it together and all see whether the
+   budget of any is used up; and one behind the samples of a size makes the
+   slowest rank's medians known to all, who then draw the same conclusion.
+
+       vote(what) -> [vote(time) -> sample]* -> vote(medians) -> ... -> vote
+
+   What was learned comes into force behind the last vote: a rank that leaves
+   before, for whatever reason, destroys its schedule of votes, and those of the
+   others fail. That vote has no time limit, as all ranks are there; so no rank
+   gives up on it while another one ends it. */
+#include "coll/tune/tune.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/random.h"
+
+#include <baton/memory.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Samples of each algorithm, after one that does not count; algorithms tried;
+   and the budgets. */
+enum { TURNS = 9, CANDIDATES = 4, BUDGET_MS = 10000, MEASURE_MS = 1000 };
+
+/* Short vectors: several epochs a sample, as clocks and ranks that begin at
+   different times count there. */
+enum { SHORT_BYTES = 32768, SHORT_EPOCHS = 8 };
+
+#define LEAST_BYTES  ((size_t)8)
+#define MOST_BYTES   ((size_t)4 << 20)
+#define LIMIT_BYTES  ((size_t)1 << 30)
+#define MEASURE_MOST ((size_t)64 << 20) /* with BATON_TUNE=measure */
+
+double (*baton__tune_us)(int rank, const char *algorithm, double us);
+
+/* ---- what a group has ---------------------------------------------------- */
+
+typedef struct tuned {
+    pthread_mutex_t lock;
+    baton__measures_t measures;
+    uint32_t calls;      /* tunings so far: part of their schedules' names */
+    atomic_bool refused; /* with BATON_TUNE=measure a tuning failed; relaxed,
+                            as it only saves time */
+} tuned_t;
+
+static const char tuned_key;
+
+static void free_tuned(void *value)
+{
+    tuned_t *tuned = value;
+    baton__measures_free(&tuned->measures);
+    (void)pthread_mutex_destroy(&tuned->lock);
+    baton__free(tuned);
+}
+
+/* NULL: there is no memory. */
+static tuned_t *tuned_of(baton_group_t *group)
+{
+    tuned_t *kept = baton_group_attribute(group, &tuned_key, NULL, NULL);
+    if (kept != NULL) {
+        return kept;
+    }
+    tuned_t *made = baton__alloc(1, sizeof *made);
+    if (made == NULL) {
+        return NULL;
+    }
+    (void)pthread_mutex_init(&made->lock, NULL);
+    kept = baton_group_attribute(group, &tuned_key, made, free_tuned);
+    if (kept != made) {
+        free_tuned(made);
+    }
+    return kept;
+}
+
+/* ---- a tuning ------------------------------------------------------------ */
+
+/* The numbers of a vote: time used, as a part of the budget; what is tuned, and
+   the same negative, so that ranks see if they differ; medians. */
+enum { USED, WHAT, NOT_WHAT, MEDIANS, VALUES = MEDIANS + CANDIDATES };
+
+typedef struct tuning {
+    baton_group_t *group;
+    baton_tune_options_t options;
+    char name[32];
+    uint64_t began_ns;
+    baton_schedule_t *votes;
+    double mine[VALUES];
+    double all[VALUES];
+    void *source, *target;
+    bool moving; /* a schedule could not be stopped: this memory, and the
+                    vectors, are in use */
+    baton__measures_t learned;
+} tuning_t;
+
+/* A size of a collective. */
+typedef struct trial {
+    tuning_t *tuning;
+    baton_choice_case_t of;
+    size_t count;
+    baton_choice_t choices[CANDIDATES];
+    baton_schedule_t *schedules[CANDIDATES];
+    double us[CANDIDATES][TURNS + 1];
+    size_t taken[CANDIDATES];
+} trial_t;
+
+static double used(const tuning_t *tuning)
+{
+    double ms = (double)(baton__clock_ns() - tuning->began_ns) / 1e6;
+    return ms / tuning->options.budget_ms;
+}
+
+/* Runs an epoch. One that takes too long is cancelled. */
+static baton_status_t run(tuning_t *tuning, baton_schedule_t *schedule,
+                          int timeout_ms)
+{
+    char why[BATON__MESSAGE_BYTES];
+    baton_status_t status = baton_schedule_start(schedule);
+    if (status == BATON_OK) {
+        status = baton_schedule_wait(schedule, timeout_ms);
+    }
+    if (status == BATON_ERR_TIMEOUT) {
+        (void)snprintf(why, sizeof why, "%s", baton_error_message());
+        tuning->moving |=
+            baton_schedule_cancel(schedule) == BATON_OK &&
+            baton_schedule_wait(schedule, timeout_ms) == BATON_ERR_TIMEOUT;
+        status = baton__error(BATON_ERR_TIMEOUT,
+                              "tune: ranks did not meet within %d ms: %.600s",
+                              timeout_ms, why);
+    }
+    return status;
+}
+
+static baton_status_t vote(tuning_t *tuning, int timeout_ms)
+{
+    tuning->mine[USED] = used(tuning);
+    return run(tuning, tuning->votes, timeout_ms);
+}
+
+static void destroy(tuning_t *tuning, baton_schedule_t *schedule)
+{
+    tuning->moving |= baton_schedule_destroy(schedule) != BATON_OK;
+}
+
+/* ---- a candidate --------------------------------------------------------- */
+
+/* A vector of the case's class, in whole elements, for each rank as many. */
+static size_t bytes_of(const baton_choice_case_t *of)
+{
+    size_t unit = sizeof(float) * (size_t)of->ranks;
+    return of->bytes > unit ? of->bytes / unit * unit : unit;
+}
+
+static void build(const trial_t *trial, const baton_choice_t *choice,
+                  baton_schedule_t *schedule)
+{
+    const tuning_t *tuning = trial->tuning;
+    const baton_builder_t *builder = &choice->algorithm.build;
+    size_t bytes = bytes_of(&trial->of);
+    size_t block = bytes / (size_t)trial->of.ranks;
+    size_t chunk = choice->segment_bytes;
+    baton_view_t source = baton_view(
+        baton_buffer_bind(schedule, tuning->source, bytes), 0, bytes);
+    baton_view_t target = baton_view(
+        baton_buffer_bind(schedule, tuning->target, bytes), 0, bytes);
+    switch (trial->of.collective) {
+    case BATON_COLLECTIVE_BROADCAST: {
+        baton_broadcast_t args = {
+            .size = sizeof args, .data = source, .chunk_bytes = chunk};
+        builder->broadcast(schedule, &args);
+        break;
+    }
+    case BATON_COLLECTIVE_REDUCE: {
+        baton_reduce_t args = {.size = sizeof args,
+                               .source = source,
+                               .target = target,
+                               .dtype = BATON_F32,
+                               .op = BATON_SUM,
+                               .chunk_bytes = chunk};
+        builder->reduce(schedule, &args);
+        break;
+    }
+    case BATON_COLLECTIVE_ALLREDUCE: {
+        baton_allreduce_t args = {.size = sizeof args,
+                                  .source = source,
+                                  .target =
+                                      trial->of.in_place ? source : target,
+                                  .dtype = BATON_F32,
+                                  .op = BATON_SUM,
+                                  .chunk_bytes = chunk};
+        builder->allreduce(schedule, &args);
+        break;
+    }
+    case BATON_COLLECTIVE_REDUCE_SCATTER: {
+        baton_reduce_scatter_t args = {.size = sizeof args,
+                                       .source = source,
+                                       .target =
+                                           baton_view(target.buffer, 0, block),
+                                       .dtype = BATON_F32,
+                                       .op = BATON_SUM,
+                                       .chunk_bytes = chunk};
+        builder->reduce_scatter(schedule, &args);
+        break;
+    }
+    case BATON_COLLECTIVE_ALLGATHER: {
+        baton_allgather_t args = {.size = sizeof args,
+                                  .source = baton_view(source.buffer, 0, block),
+                                  .target = target,
+                                  .chunk_bytes = chunk};
+        builder->allgather(schedule, &args);
+        break;
+    }
+    case BATON_COLLECTIVE_ALLTOALL: {
+        baton_alltoall_t args = {
+            .size = sizeof args, .source = source, .target = target};
+        builder->alltoall(schedule, &args);
+        break;
+    }
+    case BATON_COLLECTIVE_SCATTER:
+    case BATON_COLLECTIVE_GATHER:
+    case BATON_COLLECTIVE_SCAN:
+    case BATON_COLLECTIVE_EXSCAN:
+    case BATON_COLLECTIVE_BARRIER:
+    case BATON_COLLECTIVE_COUNT:
+        break; /* there is nothing to choose */
+    }
+}
+
+static baton_status_t open_candidates(trial_t *trial)
+{
+    tuning_t *tuning = trial->tuning;
+    baton_status_t status = baton__choice_rank(&trial->of, CANDIDATES,
+                                               trial->choices, &trial->count);
+    for (size_t i = 0; i < trial->count && status == BATON_OK; i++) {
+        status = baton_schedule_create(tuning->group, tuning->name,
+                                       &trial->schedules[i]);
+        if (status == BATON_OK) {
+            build(trial, &trial->choices[i], trial->schedules[i]);
+            status = baton_schedule_commit(trial->schedules[i]);
+        }
+    }
+    return status;
+}
+
+/* ---- a size -------------------------------------------------------------- */
+
+static baton_status_t sample(trial_t *trial, size_t candidate)
+{
+    tuning_t *tuning = trial->tuning;
+    const char *name = trial->choices[candidate].algorithm.name;
+    int epochs = trial->of.bytes <= SHORT_BYTES ? SHORT_EPOCHS : 1;
+    uint64_t began_ns = baton__clock_ns();
+    baton_status_t status = BATON_OK;
+    for (int i = 0; i < epochs && status == BATON_OK; i++) {
+        status =
+            run(tuning, trial->schedules[candidate], tuning->options.budget_ms);
+    }
+    double us = (double)(baton__clock_ns() - began_ns) / 1e3 / epochs;
+    if (baton__tune_us != NULL) {
+        us = baton__tune_us(baton_group_rank(tuning->group), name, us);
+    }
+    trial->us[candidate][trial->taken[candidate]++] = us;
+    return status;
+}
+
+/* Takes samples in turn, until there are enough or the time is used up. */
+static baton_status_t sample_all(trial_t *trial)
+{
+    tuning_t *tuning = trial->tuning;
+    for (size_t i = 0; i < (TURNS + 1) * trial->count; i++) {
+        baton_status_t status = vote(tuning, tuning->options.budget_ms);
+        if (status != BATON_OK || tuning->all[USED] >= 1) {
+            return status;
+        }
+        status = sample(trial, i % trial->count);
+        if (status != BATON_OK) {
+            return status;
+        }
+    }
+    return BATON_OK;
+}
+
+/* Without the first one. */
+static double median_of(double *us, size_t count)
+{
+    for (size_t i = 2; i < count; i++) {
+        double value = us[i];
+        size_t at = i;
+        for (; at > 1 && us[at - 1] > value; at--) {
+            us[at] = us[at - 1];
+        }
+        us[at] = value;
+    }
+    return us[1 + (count - 2) / 2];
+}
+
+/* The first of those that are fastest on the slowest rank. */
+static baton_status_t conclude(trial_t *trial)
+{
+    tuning_t *tuning = trial->tuning;
+    for (size_t i = 0; i < trial->count; i++) {
+        tuning->mine[MEDIANS + i] = median_of(trial->us[i], trial->taken[i]);
+    }
+    baton_status_t status = vote(tuning, tuning->options.budget_ms);
+    if (status != BATON_OK) {
+        return status;
+    }
+    size_t best = 0;
+    for (size_t i = 1; i < trial->count; i++) {
+        if (tuning->all[MEDIANS + i] < tuning->all[MEDIANS + best]) {
+            best = i;
+        }
+    }
+    baton__measured_t learned = baton__measured_key(&trial->of);
+    learned.algorithm = trial->choices[best].algorithm.name;
+    learned.segment_bytes = trial->choices[best].segment_bytes;
+    return baton__measures_add(&tuning->learned, &learned)
+               ? BATON_OK
+               : baton__error(BATON_ERR_NO_MEMORY, "tune: no memory");
+}
+
+/* Ranks have taken as many samples: where the time was used up before each
+   candidate has had one that counts, nothing is learned. */
+static baton_status_t try_size(tuning_t *tuning, const baton_choice_case_t *of)
+{
+    trial_t trial = {.tuning = tuning, .of = *of};
+    baton_status_t status = open_candidates(&trial);
+    if (status == BATON_OK) {
+        status = sample_all(&trial);
+    }
+    if (status == BATON_OK && trial.count > 0 &&
+        trial.taken[trial.count - 1] > 1) {
+        status = conclude(&trial);
+    }
+    for (size_t i = 0; i < trial.count; i++) {
+        destroy(tuning, trial.schedules[i]);
+    }
+    return status;
+}
+
+/* ---- begin and end ------------------------------------------------------- */
+
+/* A number that differs where ranks tune different things. */
+static double what_of(const baton_tune_options_t *options,
+                      const baton_choice_case_t *of)
+{
+    uint64_t hash = options->collectives;
+    hash = baton__mix(hash ^ options->least_bytes);
+    hash = baton__mix(hash ^ options->most_bytes);
+    hash = baton__mix(hash + 2 * options->in_place + options->shared);
+    if (of != NULL) {
+        hash = baton__mix(hash ^ of->bytes) + (uint64_t)of->collective;
+        hash = baton__mix(2 * hash + of->in_place);
+    }
+    return (double)(baton__mix(hash) >> 12);
+}
+
+static baton_status_t allocate(tuning_t *tuning, size_t bytes)
+{
+    size_t room =
+        bytes + sizeof(float) * (size_t)baton_group_size(tuning->group);
+    void **const vectors[] = {&tuning->source, &tuning->target};
+    for (int i = 0; i < 2; i++) {
+        if (tuning->options.shared) {
+            baton_status_t status =
+                baton_memory_alloc(tuning->group, room, vectors[i]);
+            if (status != BATON_OK) {
+                return status;
+            }
+        } else {
+            *vectors[i] = baton__alloc(1, room);
+        }
+        if (*vectors[i] == NULL) {
+            return baton__error(BATON_ERR_NO_MEMORY,
+                                "tune: no memory for vectors of %zu bytes",
+                                bytes);
+        }
+        memset(*vectors[i], 0, room);
+    }
+    return BATON_OK;
+}
+
+static void release(tuning_t *tuning)
+{
+    void *const vectors[] = {tuning->source, tuning->target};
+    if (tuning->moving) {
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (!tuning->options.shared) {
+            baton__free(vectors[i]);
+        } else if (baton_memory_free(tuning->group, vectors[i]) != BATON_OK) {
+            baton__log(BATON_LOG_WARN, "tune: %s", baton_error_message());
+        }
+    }
+    baton__free(tuning);
+}
+
+/* Meets the other ranks, and compares what is to be done. */
+static baton_status_t begin(tuning_t *tuning, double what)
+{
+    enum { BYTES = VALUES * sizeof(double) };
+    baton_schedule_t *schedule = NULL;
+    baton_status_t status =
+        baton_schedule_create(tuning->group, tuning->name, &schedule);
+    if (status != BATON_OK) {
+        return status;
+    }
+    tuning->votes = schedule;
+    baton_allreduce_t args = {
+        .size = sizeof args,
+        .source = baton_view(
+            baton_buffer_bind_input(schedule, tuning->mine, BYTES), 0, BYTES),
+        .target = baton_view(baton_buffer_bind(schedule, tuning->all, BYTES), 0,
+                             BYTES),
+        .dtype = BATON_F64,
+        .op = BATON_MAX};
+    baton_allreduce_recursive_doubling(schedule, &args);
+    status = baton_schedule_commit(schedule);
+    if (status != BATON_OK) {
+        return status;
+    }
+    tuning->mine[WHAT] = what;
+    tuning->mine[NOT_WHAT] = -what;
+    status = vote(tuning, tuning->options.budget_ms);
+    return status == BATON_OK && tuning->all[WHAT] > -tuning->all[NOT_WHAT]
+               ? baton__error(BATON_ERR_INVALID,
+                              "tune: options differ between ranks; all must "
+                              "have the same, but for budget_ms and file")
+               : status;
+}
+
+/* All ranks are through: what was learned comes into force. */
+static baton_status_t end(tuning_t *tuning, tuned_t *tuned)
+{
+    baton_status_t status = BATON_OK;
+    pthread_mutex_lock(&tuned->lock);
+    baton__measures_t all = {0};
+    const baton__measures_t *const lists[] = {&tuned->measures,
+                                              &tuning->learned};
+    bool enough = true;
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t k = 0; k < lists[i]->count && enough; k++) {
+            enough = baton__measures_add(&all, &lists[i]->all[k]);
+        }
+    }
+    pthread_mutex_unlock(&tuned->lock);
+    status = enough ? vote(tuning, -1)
+                    : baton__error(BATON_ERR_NO_MEMORY, "tune: no memory");
+    if (status == BATON_OK) {
+        pthread_mutex_lock(&tuned->lock);
+        baton__measures_t old = tuned->measures;
+        tuned->measures = all;
+        all = old;
+        pthread_mutex_unlock(&tuned->lock);
+    }
+    baton__measures_free(&all);
+    return status;
+}
+
+/* ---- what is tuned ------------------------------------------------------- */
+
+static baton_status_t tune_all(tuning_t *tuning)
+{
+    const baton_tune_options_t *options = &tuning->options;
+    size_t least = baton__measured_class(options->least_bytes);
+    size_t most = baton__measured_class(options->most_bytes);
+    baton_choice_case_t of = {.size = sizeof of,
+                              .ranks = baton_group_size(tuning->group)};
+    of.hosts = baton_schedule_hosts(tuning->votes);
+    of.processors = baton_schedule_processors(tuning->votes);
+    of.scattered =
+        of.hosts > 1 && baton_schedule_host_block(tuning->votes) == 0;
+    baton_status_t status = BATON_OK;
+    for (int i = 0; i < (int)BATON_COLLECTIVE_COUNT; i++) {
+        of.collective = (baton_collective_t)i;
+        of.in_place = options->in_place && i == BATON_COLLECTIVE_ALLREDUCE;
+        if ((options->collectives & 1u << i) == 0) {
+            continue;
+        }
+        for (of.bytes = least; of.bytes <= most; of.bytes *= 4) {
+            status = try_size(tuning, &of);
+            if (status != BATON_OK || tuning->all[USED] >= 1) {
+                return status;
+            }
+        }
+    }
+    return status;
+}
+
+/* Adds what was learned to a calibration file. */
+static baton_status_t save(const char *path, const baton__measures_t *learned)
+{
+    baton_costs_t costs = BATON_COSTS;
+    baton__measures_t all = {0};
+    bool exists = access(path, F_OK) == 0;
+    baton_status_t status =
+        exists ? baton_costs_read(path, &costs) : baton_costs_get(&costs);
+    if (status == BATON_OK && exists) {
+        status = baton__measures_read(path, &all);
+    }
+    for (size_t i = 0; i < learned->count && status == BATON_OK; i++) {
+        if (!baton__measures_add(&all, &learned->all[i])) {
+            status = baton__error(BATON_ERR_NO_MEMORY, "tune: no memory");
+        }
+    }
+    if (status == BATON_OK) {
+        status = baton_costs_write(path, &costs);
+    }
+    if (status == BATON_OK) {
+        status = baton__measures_append(path, &all);
+    }
+    baton__measures_free(&all);
+    return status;
+}
+
+/* Tunes what the options say, or one case, and adds that to a file. */
+static baton_status_t tune(baton_group_t *group, tuned_t *tuned,
+                           const baton_tune_options_t *options,
+                           const baton_choice_case_t *of)
+{
+    tuning_t *tuning = baton__alloc(1, sizeof *tuning);
+    if (tuning == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "tune: no memory");
+    }
+    *tuning = (tuning_t){
+        .group = group, .options = *options, .began_ns = baton__clock_ns()};
+    pthread_mutex_lock(&tuned->lock);
+    (void)snprintf(tuning->name, sizeof tuning->name, "baton/tune %u",
+                   ++tuned->calls);
+    pthread_mutex_unlock(&tuned->lock);
+    baton_status_t status = begin(tuning, what_of(options, of));
+    if (status == BATON_OK) {
+        status = allocate(tuning, baton__measured_class(options->most_bytes));
+    }
+    if (status == BATON_OK) {
+        status = of != NULL ? try_size(tuning, of) : tune_all(tuning);
+    }
+    if (status == BATON_OK) {
+        status = end(tuning, tuned);
+    }
+    destroy(tuning, tuning->votes);
+    if (status == BATON_OK && options->file != NULL &&
+        baton_group_rank(group) == 0) {
+        status = save(options->file, &tuning->learned);
+    }
+    baton__measures_free(&tuning->learned);
+    release(tuning);
+    return status;
+}
+
+/* ---- baton_group_tune ---------------------------------------------------- */
+
+/* Collectives of several algorithms. */
+static unsigned eligible(void)
+{
+    unsigned seen = 0;
+    unsigned several = 0;
+    baton_algorithm_t each;
+    for (size_t i = 0; baton_algorithm_get(i, &each); i++) {
+        unsigned bit = 1u << each.collective;
+        several |= seen & bit;
+        seen |= bit;
+    }
+    return several;
+}
+
+static baton_status_t read_options(const baton_tune_options_t *given,
+                                   baton_tune_options_t *out)
+{
+    static const baton_tune_options_t defaults = {.size = sizeof defaults};
+    baton_status_t status =
+        baton__options_read(out, sizeof *out, given != NULL ? given : &defaults,
+                            "tune: options", "BATON_TUNE_OPTIONS");
+    if (status != BATON_OK) {
+        return status;
+    }
+    out->budget_ms = out->budget_ms != 0 ? out->budget_ms : BUDGET_MS;
+    out->collectives = out->collectives != 0 ? out->collectives : eligible();
+    out->least_bytes = out->least_bytes != 0 ? out->least_bytes : LEAST_BYTES;
+    out->most_bytes = out->most_bytes != 0 ? out->most_bytes : MOST_BYTES;
+    if (out->budget_ms < 0) {
+        return baton__error(BATON_ERR_INVALID,
+                            "tune: budget_ms is %d; allowed: 0, which means "
+                            "%d, or more",
+                            out->budget_ms, (int)BUDGET_MS);
+    }
+    if ((out->collectives & ~eligible()) != 0) {
+        return baton__error(BATON_ERR_INVALID,
+                            "tune: collectives is 0x%x; allowed: bits of 0x%x, "
+                            "the collectives with several algorithms",
+                            out->collectives, eligible());
+    }
+    if (out->most_bytes > LIMIT_BYTES || out->least_bytes > out->most_bytes) {
+        return baton__error(BATON_ERR_INVALID,
+                            "tune: least_bytes is %zu and most_bytes %zu; "
+                            "allowed: the first at most the second, that at "
+                            "most %zu",
+                            out->least_bytes, out->most_bytes, LIMIT_BYTES);
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton_group_tune(baton_group_t *group,
+                                const baton_tune_options_t *given)
+{
+    baton_tune_options_t options;
+    if (group == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: group is NULL", __func__);
+    }
+    baton_status_t status = read_options(given, &options);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (baton_group_is_simulated(group)) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "tune: the group's ranks are simulated, and their "
+                            "times virtual");
+    }
+    if (baton_group_size(group) == 1) {
+        return BATON_OK;
+    }
+    tuned_t *tuned = tuned_of(group);
+    if (tuned == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "tune: no memory");
+    }
+    return tune(group, tuned, &options, NULL);
+}
+
+/* ---- BATON_TUNE=measure -------------------------------------------------- */
+
+static bool find(tuned_t *tuned, const baton__measured_t *key,
+                 baton__measured_t *out)
+{
+    pthread_mutex_lock(&tuned->lock);
+    const baton__measured_t *found =
+        baton__measures_find(&tuned->measures, key);
+    if (found != NULL) {
+        *out = *found;
+    }
+    pthread_mutex_unlock(&tuned->lock);
+    return found != NULL;
+}
+
+/* Measures a case. Where that fails the group does not try again, so that ranks
+   that do not do the same lose no more time. */
+static void measure(baton_group_t *group, tuned_t *tuned,
+                    const baton__measured_t *key, baton_choice_case_t of)
+{
+    of.bytes = key->class_bytes;
+    of.uneven = of.ordered = false;
+    const baton_tune_options_t options = {.size = sizeof options,
+                                          .budget_ms = MEASURE_MS,
+                                          .most_bytes = of.bytes};
+    if (tune(group, tuned, &options, &of) != BATON_OK) {
+        baton__log(BATON_LOG_WARN,
+                   "BATON_TUNE=measure: choices of this group stay as they "
+                   "are: %s",
+                   baton_error_message());
+        atomic_store_explicit(&tuned->refused, true, memory_order_relaxed);
+    }
+}
+
+baton_status_t baton__choose_for(baton_group_t *group,
+                                 const baton_choice_case_t *of,
+                                 baton_choice_t *out)
+{
+    const baton__measured_t key = baton__measured_key(of);
+    baton__measured_t measured;
+    baton_status_t status = baton_choose(of, out);
+    if (status != BATON_OK || baton__choice_name(of)[0] != '\0' ||
+        of->ranks == 1 || baton_group_is_simulated(group)) {
+        return status;
+    }
+    bool measures = baton__config_number(BATON__CONFIG_TUNE) > 0;
+    tuned_t *tuned = measures
+                         ? tuned_of(group)
+                         : baton_group_attribute(group, &tuned_key, NULL, NULL);
+    if (tuned == NULL) {
+        return BATON_OK;
+    }
+    if (measures &&
+        !atomic_load_explicit(&tuned->refused, memory_order_relaxed) &&
+        key.class_bytes <= MEASURE_MOST &&
+        (eligible() & 1u << of->collective) != 0 &&
+        !find(tuned, &key, &measured)) {
+        measure(group, tuned, &key, *of);
+    }
+    if (find(tuned, &key, &measured)) {
+        status = baton__choice_take(&measured, of, out);
+    }
+    return status;
+}

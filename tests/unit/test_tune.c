@@ -1,0 +1,592 @@
+/* Choices that are measured: by baton_group_tune, by BATON_TUNE=measure, and in
+   files. Times are injected; no test depends on how fast anything is. */
+#include "base/alloc.h"
+#include "base/config.h"
+#include "coll/tune/tune.h"
+#include "support/cluster.h"
+#include "support/cmocka.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RANKS = 3, TRIED = 4, BYTES = 1024, BUDGET_MS = 60000 };
+
+static void set_variable(const char *name, const char *value)
+{
+    if (value != NULL) {
+        assert_int_equal(setenv(name, value, 1), 0);
+    } else {
+        assert_int_equal(unsetenv(name), 0);
+    }
+    baton__config_forget();
+}
+
+/* ---- what is injected ---------------------------------------------------- */
+
+/* What epochs take, by rank and by the model's rank of the algorithm; and the
+   sample of rank 1 after which there is no memory, or 0. */
+static const char *names[TRIED];
+static double times[RANKS][TRIED];
+static atomic_int samples;
+static int last_sample;
+
+static double inject(int rank, const char *algorithm, double us)
+{
+    (void)us;
+    if (rank == 1 && atomic_fetch_add(&samples, 1) + 1 == last_sample) {
+        baton__alloc_fail_nth(1);
+    }
+    for (int i = 0; i < TRIED; i++) {
+        if (strcmp(names[i], algorithm) == 0) {
+            return times[rank][i];
+        }
+    }
+    return 1e6;
+}
+
+static baton_choice_case_t case_of(size_t bytes)
+{
+    return (baton_choice_case_t){.size = sizeof(baton_choice_case_t),
+                                 .collective = BATON_COLLECTIVE_ALLREDUCE,
+                                 .ranks = RANKS,
+                                 .hosts = 1,
+                                 .bytes = bytes};
+}
+
+/* The i-th of the model's algorithms is the fastest; all others are fastest on
+   some rank, and slow on another. */
+static void let_win(size_t i)
+{
+    baton_choice_case_t of = case_of(BYTES);
+    baton_choice_t choices[TRIED];
+    size_t count = 0;
+    support_ok(baton__choice_rank(&of, TRIED, choices, &count));
+    assert_int_equal(count, TRIED);
+    for (size_t k = 0; k < TRIED; k++) {
+        names[k] = choices[k].algorithm.name;
+        for (int rank = 0; rank < RANKS; rank++) {
+            times[rank][k] = k == i ? 10 : (int)(k % RANKS) == rank ? 11 : 1;
+        }
+    }
+    samples = 0;
+    last_sample = 0;
+    baton__tune_us = inject;
+}
+
+static const char *choice_of(support_cluster_t *cluster, int rank,
+                             baton_choice_case_t of)
+{
+    baton_choice_t choice;
+    support_ok(baton__choose_for(cluster->groups[rank], &of, &choice));
+    return choice.algorithm.name;
+}
+
+/* All ranks take this one for the case. */
+static void all_choose(support_cluster_t *cluster, baton_choice_case_t of,
+                       const char *name)
+{
+    for (int rank = 0; rank < cluster->size; rank++) {
+        assert_string_equal(choice_of(cluster, rank, of), name);
+    }
+}
+
+static const char *model_of(baton_choice_case_t of)
+{
+    baton_choice_t choice;
+    support_ok(baton_choose(&of, &choice));
+    return choice.algorithm.name;
+}
+
+/* ---- ranks that tune ------------------------------------------------------
+ */
+
+typedef struct task {
+    baton_tune_options_t options[RANKS];
+    baton_status_t status[RANKS];
+    char message[RANKS][256];
+} task_t;
+
+static task_t task_of(void)
+{
+    task_t task = {.status = {BATON_OK}};
+    for (int rank = 0; rank < RANKS; rank++) {
+        task.options[rank] =
+            (baton_tune_options_t){.size = sizeof(baton_tune_options_t),
+                                   .budget_ms = BUDGET_MS,
+                                   .collectives = BATON_TUNE(ALLREDUCE),
+                                   .least_bytes = BYTES,
+                                   .most_bytes = BYTES};
+    }
+    return task;
+}
+
+static void tune(support_worker_t *worker)
+{
+    task_t *task = worker->arg;
+    int rank = worker->rank;
+    task->status[rank] = baton_group_tune(worker->group, &task->options[rank]);
+    (void)snprintf(task->message[rank], sizeof task->message[rank], "%s",
+                   baton_error_message());
+}
+
+static void tune_all(support_cluster_t *cluster, task_t *task)
+{
+    support_cluster_run(cluster, tune, task);
+}
+
+static void expect_all(const task_t *task, baton_status_t status)
+{
+    for (int rank = 0; rank < RANKS; rank++) {
+        if (task->status[rank] != status) {
+            fail_msg("rank %d: %s: %s", rank,
+                     baton_status_name(task->status[rank]),
+                     task->message[rank]);
+        }
+    }
+}
+
+/* ---- tests ----------------------------------------------------------------
+ */
+
+static void test_the_fastest_on_the_slowest_rank(support_cluster_t *cluster)
+{
+    const char *model = model_of(case_of(BYTES));
+    baton_choice_case_t in_place = case_of(BYTES);
+    in_place.in_place = true;
+    for (size_t winner = TRIED; winner-- > 1;) {
+        task_t task = task_of();
+        let_win(winner);
+        tune_all(cluster, &task);
+        expect_all(&task, BATON_OK);
+        /* Of its size class alone, and not in place. */
+        all_choose(cluster, case_of(BYTES), names[winner]);
+        all_choose(cluster, case_of(BYTES / 2), names[winner]);
+        all_choose(cluster, case_of(2 * BYTES - 1), names[winner]);
+        all_choose(cluster, in_place, model);
+        all_choose(cluster, case_of(BYTES / 2 - 1),
+                   model_of(case_of(BYTES / 2 - 1)));
+        all_choose(cluster, case_of(2 * BYTES), model_of(case_of(2 * BYTES)));
+        assert_string_equal(model_of(case_of(BYTES)), model);
+    }
+    task_t task = task_of();
+    let_win(2);
+    for (int rank = 0; rank < RANKS; rank++) {
+        task.options[rank].in_place = task.options[rank].shared = true;
+    }
+    tune_all(cluster, &task);
+    expect_all(&task, BATON_OK);
+    all_choose(cluster, in_place, names[2]);
+    all_choose(cluster, case_of(BYTES), names[1]);
+}
+
+/* All collectives, as the builders take them afterwards. */
+static void run_allreduce(support_worker_t *worker)
+{
+    float data[BYTES / 4], sum[BYTES / 4];
+    baton_schedule_t *schedule = NULL;
+    for (int i = 0; i < BYTES / 4; i++) {
+        data[i] = (float)worker->rank;
+    }
+    if (!support_worker_ok(
+            worker, baton_schedule_create(worker->group, "sum", &schedule))) {
+        return;
+    }
+    baton_allreduce_t args = {.size = sizeof args,
+                              .source = support_view(schedule, data, BYTES),
+                              .target = support_view(schedule, sum, BYTES),
+                              .dtype = BATON_F32,
+                              .op = BATON_SUM};
+    baton_allreduce(schedule, &args);
+    (void)(support_worker_ok(worker, baton_schedule_commit(schedule)) &&
+           support_worker_run(worker, schedule) &&
+           support_worker_check(worker, sum[7] == 3, "sum is %g",
+                                (double)sum[7]));
+    (void)support_worker_ok(worker, baton_schedule_destroy(schedule));
+}
+
+static void test_all_collectives_are_tuned(support_cluster_t *cluster)
+{
+    task_t task = task_of();
+    let_win(3);
+    for (int rank = 0; rank < RANKS; rank++) {
+        task.options[rank].collectives = 0;
+    }
+    tune_all(cluster, &task);
+    expect_all(&task, BATON_OK);
+    for (int i = 0; i < (int)BATON_COLLECTIVE_COUNT; i++) {
+        baton_choice_case_t of = case_of(BYTES);
+        of.collective = (baton_collective_t)i;
+        all_choose(cluster, of, choice_of(cluster, 0, of));
+    }
+    all_choose(cluster, case_of(BYTES), names[3]);
+    support_cluster_run(cluster, run_allreduce, NULL);
+}
+
+static void test_wrong_options_are_refused(support_cluster_t *cluster)
+{
+    const size_t large = ((size_t)1 << 30) + 1;
+    const struct {
+        baton_tune_options_t options;
+        const char *says;
+    } wrong[] = {
+        {{.budget_ms = -1}, "budget_ms is -1; allowed: 0, which means 10000"},
+        {{.collectives = BATON_TUNE(BARRIER)}, "collectives is 0x400"},
+        {{.least_bytes = 9, .most_bytes = 8}, "least_bytes is 9"},
+        {{.most_bytes = large}, "at most 1073741824"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        baton_tune_options_t options = wrong[i].options;
+        options.size = sizeof options;
+        support_expect(baton_group_tune(cluster->groups[0], &options),
+                       BATON_ERR_INVALID);
+        support_says(wrong[i].says);
+    }
+    baton_tune_options_t uninitialised = {.size = 0};
+    support_expect(baton_group_tune(cluster->groups[0], &uninitialised),
+                   BATON_ERR_INVALID);
+    support_says("BATON_TUNE_OPTIONS");
+    support_expect(baton_group_tune(NULL, NULL), BATON_ERR_INVALID);
+}
+
+static void test_options_that_differ(support_cluster_t *cluster)
+{
+    for (int field = 0; field < 4; field++) {
+        task_t task = task_of();
+        let_win(2);
+        switch (field) {
+        case 0:
+            task.options[1].in_place = true;
+            break;
+        case 1:
+            task.options[1].most_bytes *= 16;
+            break;
+        case 2:
+            task.options[1].collectives = 0;
+            break;
+        default:
+            task.options[1].shared = true;
+        }
+        tune_all(cluster, &task);
+        expect_all(&task, BATON_ERR_INVALID);
+        assert_non_null(strstr(task.message[0], "options differ"));
+        all_choose(cluster, case_of(BYTES), model_of(case_of(BYTES)));
+    }
+}
+
+/* A rank has no memory for the second, third or fourth size: choices stay as
+   they were, and the next tuning succeeds. */
+static void test_a_failure_half_way(support_cluster_t *cluster)
+{
+    task_t task = task_of();
+    let_win(1);
+    tune_all(cluster, &task);
+    expect_all(&task, BATON_OK);
+    for (int last = 1; last < 100; last += 13) {
+        task = task_of();
+        let_win(2);
+        for (int rank = 0; rank < RANKS; rank++) {
+            task.options[rank].most_bytes = (size_t)BYTES * 64;
+        }
+        last_sample = last;
+        tune_all(cluster, &task);
+        baton__alloc_fail_nth(0);
+        for (int rank = 0; rank < RANKS; rank++) {
+            if (task.status[rank] == BATON_OK ||
+                task.status[rank] == BATON_ERR_TIMEOUT) {
+                fail_msg("sample %d, rank %d: %s: %s", last, rank,
+                         baton_status_name(task.status[rank]),
+                         task.message[rank]);
+            }
+        }
+        all_choose(cluster, case_of(BYTES), names[1]);
+    }
+    task = task_of();
+    let_win(3);
+    tune_all(cluster, &task);
+    expect_all(&task, BATON_OK);
+    all_choose(cluster, case_of(BYTES), names[3]);
+}
+
+/* Rank 1 stays away, and comes when the others have given up. */
+static void come_late(support_worker_t *worker)
+{
+    if (worker->rank != 1) {
+        tune(worker);
+    }
+}
+
+static void come_alone(support_worker_t *worker)
+{
+    if (worker->rank == 1) {
+        tune(worker);
+    }
+}
+
+static void test_a_rank_that_does_not_come(support_cluster_t *cluster)
+{
+    task_t task = task_of();
+    let_win(2);
+    task.options[0].budget_ms = task.options[2].budget_ms = 20;
+    support_cluster_run(cluster, come_late, &task);
+    assert_true(task.status[0] == BATON_ERR_TIMEOUT ||
+                task.status[2] == BATON_ERR_TIMEOUT);
+    support_cluster_run(cluster, come_alone, &task);
+    for (int rank = 0; rank < RANKS; rank++) {
+        assert_int_not_equal(task.status[rank], BATON_OK);
+    }
+    all_choose(cluster, case_of(BYTES), model_of(case_of(BYTES)));
+    task = task_of();
+    tune_all(cluster, &task);
+    expect_all(&task, BATON_OK);
+    all_choose(cluster, case_of(BYTES), names[2]);
+}
+
+/* However far it came, ranks agree. */
+static void test_a_budget_that_is_used_up(support_cluster_t *cluster)
+{
+    for (int budget_ms = 1; budget_ms < 200; budget_ms *= 3) {
+        task_t task = task_of();
+        let_win(2);
+        for (int rank = 0; rank < RANKS; rank++) {
+            task.options[rank].budget_ms = rank == 1 ? budget_ms : BUDGET_MS;
+            task.options[rank].most_bytes = (size_t)1 << 20;
+        }
+        tune_all(cluster, &task);
+        if (task.status[1] == BATON_ERR_TIMEOUT) {
+            continue; /* it did not meet the others in so short a time */
+        }
+        expect_all(&task, BATON_OK);
+        for (size_t bytes = BYTES; bytes <= (size_t)1 << 20; bytes *= 4) {
+            all_choose(cluster, case_of(bytes),
+                       choice_of(cluster, 0, case_of(bytes)));
+        }
+    }
+}
+
+/* ---- files ----------------------------------------------------------------
+ */
+
+static char path[64];
+
+static void learn(support_cluster_t *cluster, size_t bytes, size_t winner,
+                  baton_status_t expected)
+{
+    task_t task = task_of();
+    let_win(winner);
+    for (int rank = 0; rank < RANKS; rank++) {
+        task.options[rank].least_bytes = task.options[rank].most_bytes = bytes;
+        task.options[rank].file = rank == 0 ? path : "/nonexistent/file";
+    }
+    tune_all(cluster, &task);
+    assert_int_equal(task.status[0], expected);
+    assert_int_equal(task.status[1], BATON_OK);
+}
+
+static void test_what_was_learned_is_written(support_cluster_t *cluster)
+{
+    baton_costs_t costs = BATON_COSTS;
+    support_ok(baton_costs_get(&costs));
+    costs.turn_us = 2.5;
+    (void)snprintf(path, sizeof path, "/tmp/baton_tune_%ld", (long)getpid());
+    support_ok(baton_costs_write(path, &costs));
+    learn(cluster, BYTES, 1, BATON_OK);
+    learn(cluster, (size_t)BYTES * 4, 2, BATON_OK);
+    learn(cluster, BYTES, 3, BATON_OK);
+    set_variable("BATON_CALIBRATION", path);
+    assert_string_equal(model_of(case_of(BYTES)), names[3]);
+    assert_string_equal(model_of(case_of((size_t)BYTES * 4)), names[2]);
+    support_ok(baton_costs_get(&costs));
+    assert_true(costs.turn_us == 2.5);
+    (void)remove(path);
+    /* What can't do the case is not taken. */
+    baton_choice_case_t other = case_of(BYTES);
+    other.ranks = RANKS + 1;
+    const char *model = model_of(other);
+    set_variable("BATON_CALIBRATION", NULL);
+    assert_string_equal(model_of(other), model);
+    (void)snprintf(path, sizeof path, "/nonexistent/file");
+    learn(cluster, BYTES, 2, BATON_ERR_SYSTEM);
+    all_choose(cluster, case_of(BYTES), names[2]);
+}
+
+static void test_wrong_lines_are_refused(void **state)
+{
+    static const char *const wrong[] = {
+        "choice",
+        "choice allreduce 1024 3 1 out ring",
+        "choice allreduce 1024 3 1 out ring 0 0",
+        "choice allreduced 1024 3 1 out ring 0",
+        "choice allreduce 1000 3 1 out ring 0",
+        "choice allreduce 1024 1 1 out ring 0",
+        "choice allreduce 1024 3 4 out ring 0",
+        "choice allreduce 1024 3 0 out ring 0",
+        "choice allreduce 1024 3 1 there ring 0",
+        "choice allgather 1024 3 1 in ring 0",
+        "choice allreduce 1024 3 1 out rin 0",
+        "choice allreduce 1024 3 1 out ring 4096",
+        "choice allreduce 1024 3 1 out linear_pipeline 0",
+        "choice allreduce 1024 3 1 out linear_pipeline 99999999999",
+    };
+    baton_costs_t costs = BATON_COSTS;
+    baton_choice_case_t of = case_of(BYTES);
+    baton_choice_t choice;
+    support_ok(baton_costs_get(&costs));
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        /* Each a name of its own: what was read is kept. */
+        (void)snprintf(path, sizeof path, "/tmp/baton_tune_%ld_%zu",
+                       (long)getpid(), i);
+        support_ok(baton_costs_write(path, &costs));
+        FILE *file = fopen(path, "a");
+        assert_non_null(file);
+        assert_true(fprintf(file, "%s \n", wrong[i]) > 0);
+        assert_int_equal(fclose(file), 0);
+        set_variable("BATON_CALIBRATION", path);
+        support_expect(baton_choose(&of, &choice), BATON_ERR_INVALID);
+        support_says("line 8 of");
+        support_says("must be \"choice COLLECTIVE BYTES RANKS HOSTS");
+        set_variable("BATON_CALIBRATION", NULL);
+        (void)remove(path);
+    }
+}
+
+/* ---- BATON_TUNE=measure ----------------------------------------------------
+ */
+
+static void test_builders_measure(support_cluster_t *cluster)
+{
+    let_win(2);
+    set_variable("BATON_TUNE", "measure");
+    support_cluster_run(cluster, run_allreduce, NULL);
+    int taken = samples;
+    support_cluster_run(cluster, run_allreduce, NULL);
+    set_variable("BATON_TUNE", NULL);
+    assert_true(taken > 0);
+    assert_int_equal(samples, taken);
+    all_choose(cluster, case_of(BYTES), names[2]);
+}
+
+/* As where a rank lacks the variable. */
+static void choose_but_on_rank_1(support_worker_t *worker)
+{
+    baton_choice_t choice;
+    baton_choice_case_t of = case_of(BYTES);
+    if (worker->rank != 1) {
+        (void)(support_worker_ok(
+                   worker, baton__choose_for(worker->group, &of, &choice)) &&
+               support_worker_check(
+                   worker, strcmp(choice.algorithm.name, names[0]) == 0, "%s",
+                   choice.algorithm.name));
+    }
+}
+
+static void choose_on_rank_1(support_worker_t *worker)
+{
+    baton_choice_t choice;
+    baton_choice_case_t of = case_of(BYTES);
+    if (worker->rank == 1) {
+        (void)(support_worker_ok(
+                   worker, baton__choose_for(worker->group, &of, &choice)) &&
+               support_worker_check(
+                   worker, strcmp(choice.algorithm.name, names[0]) == 0, "%s",
+                   choice.algorithm.name));
+    }
+}
+
+static void test_a_rank_that_does_not_measure(support_cluster_t *cluster)
+{
+    let_win(2);
+    set_variable("BATON_TUNE", "measure");
+    support_cluster_run(cluster, choose_but_on_rank_1, NULL);
+    support_cluster_run(cluster, choose_on_rank_1, NULL);
+    /* The group does not try again. */
+    support_cluster_run(cluster, run_allreduce, NULL);
+    set_variable("BATON_TUNE", NULL);
+    assert_int_equal(samples, 0);
+    all_choose(cluster, case_of(BYTES), names[0]);
+}
+
+static void test_simulated_ranks_do_not_measure(void **state)
+{
+    baton_sim_options_t options = BATON_SIM_OPTIONS;
+    baton_sim_t *sim = NULL;
+    baton_choice_t choice;
+    baton_choice_case_t of = case_of(BYTES);
+    options.ranks = RANKS;
+    support_ok(baton_sim_create(&options, &sim));
+    let_win(2);
+    support_expect(baton_group_tune(baton_sim_group(sim, 0), NULL),
+                   BATON_ERR_UNSUPPORTED);
+    support_says("simulated");
+    set_variable("BATON_TUNE", "measure");
+    support_ok(baton__choose_for(baton_sim_group(sim, 0), &of, &choice));
+    set_variable("BATON_TUNE", NULL);
+    assert_string_equal(choice.algorithm.name, names[0]);
+    assert_int_equal(samples, 0);
+    support_ok(baton_sim_destroy(sim));
+}
+
+/* ---- attributes ------------------------------------------------------------
+ */
+
+static int destroyed;
+static void destroy_one(void *value)
+{
+    destroyed += *(int *)value;
+}
+
+static void test_a_group_keeps_what_it_is_given(void **state)
+{
+    static int keys[2];
+    static int values[2] = {1, 10};
+    baton_engine_t *engine = NULL;
+    baton_group_t *group = NULL;
+    support_ok(baton_engine_open(NULL, &engine));
+    support_ok(baton_group_create_self(engine, &group));
+    assert_null(baton_group_attribute(group, &keys[0], NULL, NULL));
+    assert_ptr_equal(
+        baton_group_attribute(group, &keys[0], &values[0], destroy_one),
+        &values[0]);
+    assert_ptr_equal(
+        baton_group_attribute(group, &keys[0], &values[1], destroy_one),
+        &values[0]);
+    assert_ptr_equal(
+        baton_group_attribute(group, &keys[1], &values[1], destroy_one),
+        &values[1]);
+    support_ok(baton_group_tune(group, NULL)); /* alone */
+    support_ok(baton_group_destroy(group));
+    assert_int_equal(destroyed, 11);
+    support_ok(baton_engine_close(engine));
+}
+
+static int forget(void **state)
+{
+    baton__tune_us = NULL;
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SUPPORT_WITH(test_the_fastest_on_the_slowest_rank, RANKS,
+                     SUPPORT_OWN_ENGINES),
+        SUPPORT_WITH(test_all_collectives_are_tuned, RANKS, SUPPORT_OWN_MANUAL),
+        SUPPORT_WITH(test_wrong_options_are_refused, RANKS,
+                     SUPPORT_OWN_ENGINES),
+        SUPPORT_WITH(test_options_that_differ, RANKS, SUPPORT_OWN_ENGINES),
+        SUPPORT_WITH(test_a_failure_half_way, RANKS, SUPPORT_OWN_ENGINES),
+        SUPPORT_WITH(test_a_rank_that_does_not_come, RANKS,
+                     SUPPORT_OWN_ENGINES),
+        SUPPORT_WITH(test_a_budget_that_is_used_up, RANKS, SUPPORT_OWN_ENGINES),
+        SUPPORT_WITH(test_what_was_learned_is_written, RANKS,
+                     SUPPORT_OWN_ENGINES),
+        SUPPORT_WITH(test_builders_measure, RANKS, SUPPORT_OWN_ENGINES),
+        SUPPORT_WITH(test_a_rank_that_does_not_measure, RANKS,
+                     SUPPORT_OWN_ENGINES),
+        cmocka_unit_test(test_wrong_lines_are_refused),
+        cmocka_unit_test(test_simulated_ranks_do_not_measure),
+        cmocka_unit_test(test_a_group_keeps_what_it_is_given),
+    };
+    return cmocka_run_group_tests(tests, NULL, forget);
+}
