@@ -191,7 +191,8 @@ BATON_CHECKED baton_status_t baton_choices_text(int ranks, int hosts,
 
 /* Measures on this group, for each collective and size, the few algorithms that
    the model ranks first, and has the builders below take the fastest from then
-   on: the one whose median over epochs is least on the slowest rank.
+   on: the one whose median over epochs is least on the slowest rank, if it is
+   a tenth less than that of the model's own choice.
 
        baton_tune_options_t options = BATON_TUNE_OPTIONS;
        options.collectives = BATON_TUNE(ALLREDUCE);

@@ -37,6 +37,7 @@ enum { TURNS = 9, CANDIDATES = 4, BUDGET_MS = 10000, MEASURE_MS = 1000 };
    different times count there. */
 enum { SHORT_BYTES = 32768, SHORT_EPOCHS = 8 };
 
+#define CLEARLY      0.9
 #define LEAST_BYTES  ((size_t)8)
 #define MOST_BYTES   ((size_t)4 << 20)
 #define LIMIT_BYTES  ((size_t)1 << 30)
@@ -304,7 +305,8 @@ static double median_of(double *us, size_t count)
     return us[1 + (count - 2) / 2];
 }
 
-/* The first of those that are fastest on the slowest rank. */
+/* The one that is fastest on the slowest rank, unless the model's first is
+   about as fast: medians differ by some percent from run to run. */
 static baton_status_t conclude(trial_t *trial)
 {
     tuning_t *tuning = trial->tuning;
@@ -315,9 +317,10 @@ static baton_status_t conclude(trial_t *trial)
     if (status != BATON_OK) {
         return status;
     }
+    const double *us = &tuning->all[MEDIANS];
     size_t best = 0;
     for (size_t i = 1; i < trial->count; i++) {
-        if (tuning->all[MEDIANS + i] < tuning->all[MEDIANS + best]) {
+        if (us[i] < us[best] && us[i] < CLEARLY * us[0]) {
             best = i;
         }
     }
