@@ -165,7 +165,7 @@ static void test_formulas_are_the_papers(void **state)
         {BATON_SPARSE_SPARDL, 2, 4, 2 * 2 + 1, (2 * 3 + 1) * EACH * ENTRY,
          BATON_TEAMS_RSAG},
         {BATON_SPARSE_SPARDL, 4, 2, 2 * 1 + 2,
-         (2 * EACH + 3 * (EACH / 4)) * ENTRY, BATON_TEAMS_BSAG},
+         (2 * EACH + 3.0 * EACH / 4) * ENTRY, BATON_TEAMS_BSAG},
         {BATON_SPARSE_TOPKA, 0, 1, 3, 7 * EACH * ENTRY, 0},
         {BATON_SPARSE_REDSYNC, 0, 1, 3, 7 * (WORD + EACH * ENTRY), 0},
         {BATON_SPARSE_GTOPK, 0, 1, 2 * 3, 3 * EACH * ENTRY, 0},
