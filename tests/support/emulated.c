@@ -323,21 +323,24 @@ static baton_status_t port_check(void *arg, const void *memory, size_t bytes,
     emulated_t *device = arg;
     pthread_mutex_lock(&lock);
     const emulated_t *owner = device_of(memory);
-    bool there = owner == device && find(device, memory, bytes) != NULL;
-    if (bytes == 0 || (kind == BATON_MEMORY_HOST ? owner == NULL : there)) {
+    if (bytes == 0 || (owner == NULL && kind == BATON_MEMORY_HOST)) {
         return leave(BATON_OK);
     }
-    if (owner == NULL || (owner == device && kind == BATON_MEMORY_DEVICE)) {
+    if (owner == NULL) {
+        return leave(baton_error_set(BATON_ERR_INVALID, "%s: %p is host memory",
+                                     device->name, memory));
+    }
+    if (owner != device || kind == BATON_MEMORY_HOST) {
         return leave(baton_error_set(BATON_ERR_INVALID,
-                                     owner == NULL
-                                         ? "%s: %p is host memory"
-                                         : "%s: %p is not allocated for %zu "
-                                           "bytes",
+                                     "%s: %p is memory of device %d",
+                                     device->name, memory, owner->number));
+    }
+    if (find(owner, memory, bytes) == NULL) {
+        return leave(baton_error_set(BATON_ERR_INVALID,
+                                     "%s: %p is not allocated for %zu bytes",
                                      device->name, memory, bytes));
     }
-    return leave(baton_error_set(BATON_ERR_INVALID,
-                                 "%s: %p is memory of device %d", device->name,
-                                 memory, owner->number));
+    return leave(BATON_OK);
 }
 
 /* ---- streams ----------------------------------------------------------- */
