@@ -131,7 +131,7 @@ static void run_case(const dense_case_t *c, support_op_t op)
 #if SUPPORT_SANITIZED
 static const int sizes[] = {1, 2, 3, 5, 8, 12};
 #else
-static const int sizes[] = {1, 2, 3, 5, 6, 7, 8, 13, 17};
+static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 32};
 #endif
 enum { SIZE_COUNT = sizeof sizes / sizeof sizes[0] };
 
@@ -182,6 +182,7 @@ static void test_any_number_of_ranks_and_elements(void **state)
             c.count =
                 dense_counts_blocks(c.builder) ? counts[k] / 16 : counts[k];
             c.chunk_bytes = chunks[k];
+            c.root = (int)k * (c.size - 1) / 4;
             c.in_place = k % 3 == 0;
             c.varied = dense_can_vary(c.builder) && k % 2 == 1;
             run_case(&c, SUPPORT_SUM);
@@ -221,6 +222,22 @@ static void test_all_ranks_have_the_same_bits(void **state)
             if (c.builder->algorithm.collective == BATON_COLLECTIVE_ALLREDUCE) {
                 run_case_of(&c, SUPPORT_SUM, true);
             }
+        }
+    }
+}
+
+/* Hosts that differ, in any order of ranks. */
+static void test_hierarchical_on_uneven_hosts(void **state)
+{
+    static const int host[] = {4, 7, 4, 4, 9, 7, 9, 4, 9, 9, 7, 4, 4};
+    baton_hosts_t hosts = {.size = sizeof hosts, .host = host};
+    for (int i = 0; i < SIZE_COUNT && sizes[i] <= 13; i++) {
+        dense_case_t c =
+            case_of(dense_builder("allreduce_hierarchical"), sizes[i], &hosts);
+        c.op = BATON_SUM;
+        for (c.count = 0; c.count < 20; c.count += 3) {
+            c.in_place = c.count % 2 == 1;
+            run_case(&c, SUPPORT_SUM);
         }
     }
 }
@@ -708,6 +725,7 @@ int main(void)
         cmocka_unit_test(test_any_number_of_ranks_and_elements),
         cmocka_unit_test(test_long_vectors),
         cmocka_unit_test(test_all_ranks_have_the_same_bits),
+        cmocka_unit_test(test_hierarchical_on_uneven_hosts),
         cmocka_unit_test(test_reductions_that_are_not_commutative),
         cmocka_unit_test(test_builders_without_order_refuse_them),
         cmocka_unit_test(test_wrong_arguments_are_named),
