@@ -237,7 +237,6 @@ typedef struct baton_tune_options {
     size_t least_bytes;   /* sizes from this class; 0 means 8 */
     size_t most_bytes;    /* to this one; 0 means 4 MiB, at most 1 GiB */
     bool in_place;        /* all-reduces are in place */
-    bool shared;          /* vectors are memory of baton_memory_alloc */
     const char *file;     /* rank 0 adds what was learned to this calibration
                              file, which it creates with the costs in force if
                              there is none; NULL: nowhere */

@@ -173,7 +173,7 @@ static void test_the_fastest_on_the_slowest_rank(support_cluster_t *cluster)
     task_t task = task_of();
     let_win(2);
     for (int rank = 0; rank < RANKS; rank++) {
-        task.options[rank].in_place = task.options[rank].shared = true;
+        task.options[rank].in_place = true;
     }
     tune_all(cluster, &task);
     expect_all(&task, BATON_OK);
@@ -252,7 +252,7 @@ static void test_wrong_options_are_refused(support_cluster_t *cluster)
 
 static void test_options_that_differ(support_cluster_t *cluster)
 {
-    for (int field = 0; field < 4; field++) {
+    for (int field = 0; field < 3; field++) {
         task_t task = task_of();
         let_win(2);
         switch (field) {
@@ -262,11 +262,8 @@ static void test_options_that_differ(support_cluster_t *cluster)
         case 1:
             task.options[1].most_bytes *= 16;
             break;
-        case 2:
-            task.options[1].collectives = 0;
-            break;
         default:
-            task.options[1].shared = true;
+            task.options[1].collectives = 0;
         }
         tune_all(cluster, &task);
         expect_all(&task, BATON_ERR_INVALID);

@@ -1,4 +1,4 @@
-/* Lists of measured choices, and their lines in calibration files. */
+/* Measured choices, and their lines in calibration files. */
 #include "coll/tune/tune.h"
 
 #include "base/alloc.h"
@@ -47,43 +47,36 @@ static bool same_key(const baton__measured_t *a, const baton__measured_t *b)
            a->in_place == b->in_place;
 }
 
-const baton__measured_t *baton__measures_find(const baton__measures_t *list,
+const baton__measured_t *baton__measured_find(const baton__measured_t *list,
                                               const baton__measured_t *key)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        if (same_key(&list->all[i], key)) {
-            return &list->all[i];
-        }
+    while (list != NULL && !same_key(list, key)) {
+        list = list->next;
     }
-    return NULL;
+    return list;
 }
 
-bool baton__measures_add(baton__measures_t *list, const baton__measured_t *one)
+baton_status_t baton__measured_add(baton__measured_t **list,
+                                   const baton__measured_t *one)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        if (same_key(&list->all[i], one)) {
-            list->all[i] = *one;
-            return true;
-        }
+    baton__measured_t *added = baton__alloc(1, sizeof *added);
+    if (added == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "no memory for a measured choice");
     }
-    if (list->count == list->capacity) {
-        size_t room = list->capacity * 2 + 16;
-        baton__measured_t *all =
-            baton__grow(list->all, list->count, room, sizeof *all);
-        if (all == NULL) {
-            return false;
-        }
-        list->all = all;
-        list->capacity = room;
-    }
-    list->all[list->count++] = *one;
-    return true;
+    *added = *one;
+    added->next = *list;
+    *list = added;
+    return BATON_OK;
 }
 
-void baton__measures_free(baton__measures_t *list)
+void baton__measured_free(baton__measured_t **list)
 {
-    baton__free(list->all);
-    *list = (baton__measures_t){0};
+    while (*list != NULL) {
+        baton__measured_t *first = *list;
+        *list = first->next;
+        baton__free(first);
+    }
 }
 
 /* ---- files --------------------------------------------------------------- */
@@ -141,11 +134,14 @@ static bool parse(const char *line, baton__measured_t *out)
 }
 
 static baton_status_t read_lines(FILE *file, const char *path,
-                                 baton__measures_t *list)
+                                 baton__measured_t **list)
 {
     char line[LINE_BYTES];
-    for (int number = 1; fgets(line, sizeof line, file) != NULL; number++) {
-        baton__measured_t one;
+    baton_status_t status = BATON_OK;
+    for (int number = 1;
+         status == BATON_OK && fgets(line, sizeof line, file) != NULL;
+         number++) {
+        baton__measured_t one = {.next = NULL};
         line[strcspn(line, "\n")] = '\0';
         if (strncmp(line, CHOICE, strlen(CHOICE)) != 0) {
             continue;
@@ -157,15 +153,12 @@ static baton_status_t read_lines(FILE *file, const char *path,
                                 "algorithms",
                                 number, path, line);
         }
-        if (!baton__measures_add(list, &one)) {
-            return baton__error(BATON_ERR_NO_MEMORY,
-                                "calibration: no memory for choices");
-        }
+        status = baton__measured_add(list, &one);
     }
-    return BATON_OK;
+    return status;
 }
 
-baton_status_t baton__measures_read(const char *path, baton__measures_t *list)
+static baton_status_t read_file(const char *path, baton__measured_t **list)
 {
     FILE *file = fopen(path, "re");
     if (file == NULL) {
@@ -176,23 +169,23 @@ baton_status_t baton__measures_read(const char *path, baton__measures_t *list)
     return status;
 }
 
-baton_status_t baton__measures_append(const char *path,
-                                      const baton__measures_t *list)
+/* The last line of a key counts, so those of a file need not be changed. */
+baton_status_t baton__measured_append(const char *path,
+                                      const baton__measured_t *list)
 {
     int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (file < 0) {
         return system_error("open", path);
     }
     bool written = true;
-    for (size_t i = 0; i < list->count; i++) {
-        const baton__measured_t *one = &list->all[i];
+    for (; list != NULL; list = list->next) {
         char line[LINE_BYTES];
-        size_t length = (size_t)snprintf(
-            line, sizeof line, CHOICE "%s %zu %d %d %s %s %zu\n",
-            baton_collective_name(one->collective), one->class_bytes,
-            one->ranks, one->hosts, one->in_place ? "in" : "out",
-            one->algorithm, one->segment_bytes);
-        written &= write(file, line, length) == (ssize_t)length;
+        int length =
+            snprintf(line, sizeof line, CHOICE "%s %zu %d %d %s %s %zu\n",
+                     baton_collective_name(list->collective), list->class_bytes,
+                     list->ranks, list->hosts, list->in_place ? "in" : "out",
+                     list->algorithm, list->segment_bytes);
+        written &= write(file, line, (size_t)length) == length;
     }
     bool closed = close(file) == 0;
     return written && closed ? BATON_OK : system_error("write", path);
@@ -203,16 +196,16 @@ baton_status_t baton__measures_append(const char *path,
 /* The file that was read last, and its choices; under the lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char known_path[PATH_BYTES];
-static baton__measures_t known;
+static baton__measured_t *known;
 
 static baton_status_t read_known(const char *path)
 {
     if (strcmp(path, known_path) == 0) {
         return BATON_OK;
     }
-    baton__measures_free(&known);
+    baton__measured_free(&known);
     known_path[0] = '\0';
-    baton_status_t status = baton__measures_read(path, &known);
+    baton_status_t status = read_file(path, &known);
     if (status == BATON_OK) {
         (void)snprintf(known_path, sizeof known_path, "%s", path);
     }
@@ -230,7 +223,7 @@ baton_status_t baton__measured_in_file(const baton__measured_t *key,
     pthread_mutex_lock(&lock);
     baton_status_t status = read_known(path);
     const baton__measured_t *found =
-        status == BATON_OK ? baton__measures_find(&known, key) : NULL;
+        status == BATON_OK ? baton__measured_find(known, key) : NULL;
     if (found != NULL) {
         *out = *found;
         *found_out = true;

@@ -22,11 +22,9 @@
 #include "base/options.h"
 #include "base/random.h"
 
-#include <baton/memory.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 /* Samples of each algorithm, after one that does not count; algorithms tried;
@@ -49,7 +47,7 @@ double (*baton__tune_us)(int rank, const char *algorithm, double us);
 
 typedef struct tuned {
     pthread_mutex_t lock;
-    baton__measures_t measures;
+    baton__measured_t *measured;
     uint32_t calls;      /* tunings so far: part of their schedules' names */
     atomic_bool refused; /* with BATON_TUNE=measure a tuning failed; relaxed,
                             as it only saves time */
@@ -60,7 +58,7 @@ static const char tuned_key;
 static void free_tuned(void *value)
 {
     tuned_t *tuned = value;
-    baton__measures_free(&tuned->measures);
+    baton__measured_free(&tuned->measured);
     (void)pthread_mutex_destroy(&tuned->lock);
     baton__free(tuned);
 }
@@ -101,7 +99,7 @@ typedef struct tuning {
     void *source, *target;
     bool moving; /* a schedule could not be stopped: this memory, and the
                     vectors, are in use */
-    baton__measures_t learned;
+    baton__measured_t *learned;
 } tuning_t;
 
 /* A size of a collective. */
@@ -166,73 +164,32 @@ static void build(const trial_t *trial, const baton_choice_t *choice,
                   baton_schedule_t *schedule)
 {
     const tuning_t *tuning = trial->tuning;
-    const baton_builder_t *builder = &choice->algorithm.build;
     size_t bytes = bytes_of(&trial->of);
     size_t block = bytes / (size_t)trial->of.ranks;
-    size_t chunk = choice->segment_bytes;
-    baton_view_t source = baton_view(
+    baton_view_t from = baton_view(
         baton_buffer_bind(schedule, tuning->source, bytes), 0, bytes);
-    baton_view_t target = baton_view(
+    baton_view_t to = baton_view(
         baton_buffer_bind(schedule, tuning->target, bytes), 0, bytes);
-    switch (trial->of.collective) {
-    case BATON_COLLECTIVE_BROADCAST: {
-        baton_broadcast_t args = {
-            .size = sizeof args, .data = source, .chunk_bytes = chunk};
-        builder->broadcast(schedule, &args);
+    switch ((int)trial->of.collective) {
+#define BUILD(id, noun, ...)                                                   \
+    case BATON_COLLECTIVE_##id:                                                \
+        choice->algorithm.build.noun(                                          \
+            schedule, &(const baton_##noun##_t){                               \
+                          .size = sizeof(baton_##noun##_t), __VA_ARGS__});     \
         break;
-    }
-    case BATON_COLLECTIVE_REDUCE: {
-        baton_reduce_t args = {.size = sizeof args,
-                               .source = source,
-                               .target = target,
-                               .dtype = BATON_F32,
-                               .op = BATON_SUM,
-                               .chunk_bytes = chunk};
-        builder->reduce(schedule, &args);
-        break;
-    }
-    case BATON_COLLECTIVE_ALLREDUCE: {
-        baton_allreduce_t args = {.size = sizeof args,
-                                  .source = source,
-                                  .target =
-                                      trial->of.in_place ? source : target,
-                                  .dtype = BATON_F32,
-                                  .op = BATON_SUM,
-                                  .chunk_bytes = chunk};
-        builder->allreduce(schedule, &args);
-        break;
-    }
-    case BATON_COLLECTIVE_REDUCE_SCATTER: {
-        baton_reduce_scatter_t args = {.size = sizeof args,
-                                       .source = source,
-                                       .target =
-                                           baton_view(target.buffer, 0, block),
-                                       .dtype = BATON_F32,
-                                       .op = BATON_SUM,
-                                       .chunk_bytes = chunk};
-        builder->reduce_scatter(schedule, &args);
-        break;
-    }
-    case BATON_COLLECTIVE_ALLGATHER: {
-        baton_allgather_t args = {.size = sizeof args,
-                                  .source = baton_view(source.buffer, 0, block),
-                                  .target = target,
-                                  .chunk_bytes = chunk};
-        builder->allgather(schedule, &args);
-        break;
-    }
-    case BATON_COLLECTIVE_ALLTOALL: {
-        baton_alltoall_t args = {
-            .size = sizeof args, .source = source, .target = target};
-        builder->alltoall(schedule, &args);
-        break;
-    }
-    case BATON_COLLECTIVE_SCATTER:
-    case BATON_COLLECTIVE_GATHER:
-    case BATON_COLLECTIVE_SCAN:
-    case BATON_COLLECTIVE_EXSCAN:
-    case BATON_COLLECTIVE_BARRIER:
-    case BATON_COLLECTIVE_COUNT:
+#define CHUNKED .chunk_bytes = choice->segment_bytes
+#define SUM     .dtype = BATON_F32, .op = BATON_SUM, CHUNKED
+        BUILD(BROADCAST, broadcast, .data = from, CHUNKED)
+        BUILD(REDUCE, reduce, .source = from, .target = to, SUM)
+        BUILD(ALLREDUCE, allreduce, .source = from,
+              .target = trial->of.in_place ? from : to, SUM)
+        BUILD(REDUCE_SCATTER, reduce_scatter, .source = from,
+              .target = baton_view(to.buffer, 0, block), SUM)
+        BUILD(ALLGATHER, allgather, .source = baton_view(from.buffer, 0, block),
+              .target = to, CHUNKED)
+        BUILD(ALLTOALL, alltoall, .source = from, .target = to)
+#undef BUILD
+    default:
         break; /* there is nothing to choose */
     }
 }
@@ -327,9 +284,7 @@ static baton_status_t conclude(trial_t *trial)
     baton__measured_t learned = baton__measured_key(&trial->of);
     learned.algorithm = trial->choices[best].algorithm.name;
     learned.segment_bytes = trial->choices[best].segment_bytes;
-    return baton__measures_add(&tuning->learned, &learned)
-               ? BATON_OK
-               : baton__error(BATON_ERR_NO_MEMORY, "tune: no memory");
+    return baton__measured_add(&tuning->learned, &learned);
 }
 
 /* Ranks have taken as many samples: where the time was used up before each
@@ -354,63 +309,38 @@ static baton_status_t try_size(tuning_t *tuning, const baton_choice_case_t *of)
 /* ---- begin and end ------------------------------------------------------- */
 
 /* A number that differs where ranks tune different things. */
-static double what_of(const baton_tune_options_t *options,
-                      const baton_choice_case_t *of)
+static double what_of(const baton_tune_options_t *options)
 {
     uint64_t hash = options->collectives;
     hash = baton__mix(hash ^ options->least_bytes);
     hash = baton__mix(hash ^ options->most_bytes);
-    hash = baton__mix(hash + 2 * options->in_place + options->shared);
-    if (of != NULL) {
-        hash = baton__mix(hash ^ of->bytes) + (uint64_t)of->collective;
-        hash = baton__mix(2 * hash + of->in_place);
-    }
-    return (double)(baton__mix(hash) >> 12);
+    return (double)(baton__mix(hash + options->in_place) >> 12);
 }
 
-static baton_status_t allocate(tuning_t *tuning, size_t bytes)
+static baton_status_t allocate(tuning_t *tuning)
 {
-    size_t room =
-        bytes + sizeof(float) * (size_t)baton_group_size(tuning->group);
-    void **const vectors[] = {&tuning->source, &tuning->target};
-    for (int i = 0; i < 2; i++) {
-        if (tuning->options.shared) {
-            baton_status_t status =
-                baton_memory_alloc(tuning->group, room, vectors[i]);
-            if (status != BATON_OK) {
-                return status;
-            }
-        } else {
-            *vectors[i] = baton__alloc(1, room);
-        }
-        if (*vectors[i] == NULL) {
-            return baton__error(BATON_ERR_NO_MEMORY,
-                                "tune: no memory for vectors of %zu bytes",
-                                bytes);
-        }
-        memset(*vectors[i], 0, room);
-    }
-    return BATON_OK;
+    size_t room = baton__measured_class(tuning->options.most_bytes) +
+                  sizeof(float) * (size_t)baton_group_size(tuning->group);
+    tuning->source = baton__alloc(1, room);
+    tuning->target = baton__alloc(1, room);
+    return tuning->source != NULL && tuning->target != NULL
+               ? BATON_OK
+               : baton__error(BATON_ERR_NO_MEMORY,
+                              "tune: no memory for vectors of %zu bytes", room);
 }
 
 static void release(tuning_t *tuning)
 {
-    void *const vectors[] = {tuning->source, tuning->target};
-    if (tuning->moving) {
-        return;
+    baton__measured_free(&tuning->learned);
+    if (!tuning->moving) {
+        baton__free(tuning->source);
+        baton__free(tuning->target);
+        baton__free(tuning);
     }
-    for (int i = 0; i < 2; i++) {
-        if (!tuning->options.shared) {
-            baton__free(vectors[i]);
-        } else if (baton_memory_free(tuning->group, vectors[i]) != BATON_OK) {
-            baton__log(BATON_LOG_WARN, "tune: %s", baton_error_message());
-        }
-    }
-    baton__free(tuning);
 }
 
 /* Meets the other ranks, and compares what is to be done. */
-static baton_status_t begin(tuning_t *tuning, double what)
+static baton_status_t begin(tuning_t *tuning)
 {
     enum { BYTES = VALUES * sizeof(double) };
     baton_schedule_t *schedule = NULL;
@@ -433,42 +363,14 @@ static baton_status_t begin(tuning_t *tuning, double what)
     if (status != BATON_OK) {
         return status;
     }
-    tuning->mine[WHAT] = what;
-    tuning->mine[NOT_WHAT] = -what;
+    tuning->mine[WHAT] = what_of(&tuning->options);
+    tuning->mine[NOT_WHAT] = -tuning->mine[WHAT];
     status = vote(tuning, tuning->options.budget_ms);
     return status == BATON_OK && tuning->all[WHAT] > -tuning->all[NOT_WHAT]
                ? baton__error(BATON_ERR_INVALID,
                               "tune: options differ between ranks; all must "
                               "have the same, but for budget_ms and file")
                : status;
-}
-
-/* All ranks are through: what was learned comes into force. */
-static baton_status_t end(tuning_t *tuning, tuned_t *tuned)
-{
-    baton_status_t status = BATON_OK;
-    pthread_mutex_lock(&tuned->lock);
-    baton__measures_t all = {0};
-    const baton__measures_t *const lists[] = {&tuned->measures,
-                                              &tuning->learned};
-    bool enough = true;
-    for (size_t i = 0; i < 2; i++) {
-        for (size_t k = 0; k < lists[i]->count && enough; k++) {
-            enough = baton__measures_add(&all, &lists[i]->all[k]);
-        }
-    }
-    pthread_mutex_unlock(&tuned->lock);
-    status = enough ? vote(tuning, -1)
-                    : baton__error(BATON_ERR_NO_MEMORY, "tune: no memory");
-    if (status == BATON_OK) {
-        pthread_mutex_lock(&tuned->lock);
-        baton__measures_t old = tuned->measures;
-        tuned->measures = all;
-        all = old;
-        pthread_mutex_unlock(&tuned->lock);
-    }
-    baton__measures_free(&all);
-    return status;
 }
 
 /* ---- what is tuned ------------------------------------------------------- */
@@ -501,36 +403,45 @@ static baton_status_t tune_all(tuning_t *tuning)
     return status;
 }
 
-/* Adds what was learned to a calibration file. */
-static baton_status_t save(const char *path, const baton__measures_t *learned)
+/* Adds what was learned to a calibration file, which may have to be made. */
+static baton_status_t save(const char *path, const baton__measured_t *learned)
 {
     baton_costs_t costs = BATON_COSTS;
-    baton__measures_t all = {0};
     bool exists = access(path, F_OK) == 0;
     baton_status_t status =
         exists ? baton_costs_read(path, &costs) : baton_costs_get(&costs);
-    if (status == BATON_OK && exists) {
-        status = baton__measures_read(path, &all);
-    }
-    for (size_t i = 0; i < learned->count && status == BATON_OK; i++) {
-        if (!baton__measures_add(&all, &learned->all[i])) {
-            status = baton__error(BATON_ERR_NO_MEMORY, "tune: no memory");
-        }
-    }
-    if (status == BATON_OK) {
+    if (status == BATON_OK && !exists) {
         status = baton_costs_write(path, &costs);
     }
-    if (status == BATON_OK) {
-        status = baton__measures_append(path, &all);
+    return status == BATON_OK ? baton__measured_append(path, learned) : status;
+}
+
+/* All ranks are through: what was learned comes into force, on rank 0 whether
+   or not it can be saved. */
+static baton_status_t end(tuning_t *tuning, tuned_t *tuned)
+{
+    const char *file = tuning->options.file;
+    baton_status_t status = vote(tuning, -1);
+    if (status != BATON_OK) {
+        return status;
     }
-    baton__measures_free(&all);
+    if (file != NULL && baton_group_rank(tuning->group) == 0) {
+        status = save(file, tuning->learned);
+    }
+    pthread_mutex_lock(&tuned->lock);
+    baton__measured_t **last = &tuning->learned;
+    while (*last != NULL) {
+        last = &(*last)->next;
+    }
+    *last = tuned->measured;
+    tuned->measured = tuning->learned;
+    tuning->learned = NULL;
+    pthread_mutex_unlock(&tuned->lock);
     return status;
 }
 
-/* Tunes what the options say, or one case, and adds that to a file. */
 static baton_status_t tune(baton_group_t *group, tuned_t *tuned,
-                           const baton_tune_options_t *options,
-                           const baton_choice_case_t *of)
+                           const baton_tune_options_t *options)
 {
     tuning_t *tuning = baton__alloc(1, sizeof *tuning);
     if (tuning == NULL) {
@@ -542,22 +453,17 @@ static baton_status_t tune(baton_group_t *group, tuned_t *tuned,
     (void)snprintf(tuning->name, sizeof tuning->name, "baton/tune %u",
                    ++tuned->calls);
     pthread_mutex_unlock(&tuned->lock);
-    baton_status_t status = begin(tuning, what_of(options, of));
+    baton_status_t status = begin(tuning);
     if (status == BATON_OK) {
-        status = allocate(tuning, baton__measured_class(options->most_bytes));
+        status = allocate(tuning);
     }
     if (status == BATON_OK) {
-        status = of != NULL ? try_size(tuning, of) : tune_all(tuning);
+        status = tune_all(tuning);
     }
     if (status == BATON_OK) {
         status = end(tuning, tuned);
     }
     destroy(tuning, tuning->votes);
-    if (status == BATON_OK && options->file != NULL &&
-        baton_group_rank(group) == 0) {
-        status = save(options->file, &tuning->learned);
-    }
-    baton__measures_free(&tuning->learned);
     release(tuning);
     return status;
 }
@@ -637,35 +543,32 @@ baton_status_t baton_group_tune(baton_group_t *group,
     if (tuned == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "tune: no memory");
     }
-    return tune(group, tuned, &options, NULL);
+    return tune(group, tuned, &options);
 }
 
 /* ---- BATON_TUNE=measure -------------------------------------------------- */
 
-static bool find(tuned_t *tuned, const baton__measured_t *key,
-                 baton__measured_t *out)
+static const baton__measured_t *find(tuned_t *tuned,
+                                     const baton__measured_t *key)
 {
     pthread_mutex_lock(&tuned->lock);
-    const baton__measured_t *found =
-        baton__measures_find(&tuned->measures, key);
-    if (found != NULL) {
-        *out = *found;
-    }
+    const baton__measured_t *found = baton__measured_find(tuned->measured, key);
     pthread_mutex_unlock(&tuned->lock);
-    return found != NULL;
+    return found;
 }
 
 /* Measures a case. Where that fails the group does not try again, so that ranks
    that do not do the same lose no more time. */
 static void measure(baton_group_t *group, tuned_t *tuned,
-                    const baton__measured_t *key, baton_choice_case_t of)
+                    const baton__measured_t *key)
 {
-    of.bytes = key->class_bytes;
-    of.uneven = of.ordered = false;
     const baton_tune_options_t options = {.size = sizeof options,
                                           .budget_ms = MEASURE_MS,
-                                          .most_bytes = of.bytes};
-    if (tune(group, tuned, &options, &of) != BATON_OK) {
+                                          .collectives = 1u << key->collective,
+                                          .least_bytes = key->class_bytes,
+                                          .most_bytes = key->class_bytes,
+                                          .in_place = key->in_place};
+    if (tune(group, tuned, &options) != BATON_OK) {
         baton__log(BATON_LOG_WARN,
                    "BATON_TUNE=measure: choices of this group stay as they "
                    "are: %s",
@@ -678,8 +581,6 @@ baton_status_t baton__choose_for(baton_group_t *group,
                                  const baton_choice_case_t *of,
                                  baton_choice_t *out)
 {
-    const baton__measured_t key = baton__measured_key(of);
-    baton__measured_t measured;
     baton_status_t status = baton_choose(of, out);
     if (status != BATON_OK || baton__choice_name(of)[0] != '\0' ||
         of->ranks == 1 || baton_group_is_simulated(group)) {
@@ -692,15 +593,14 @@ baton_status_t baton__choose_for(baton_group_t *group,
     if (tuned == NULL) {
         return BATON_OK;
     }
-    if (measures &&
+    const baton__measured_t key = baton__measured_key(of);
+    const baton__measured_t *found = find(tuned, &key);
+    if (found == NULL && measures &&
         !atomic_load_explicit(&tuned->refused, memory_order_relaxed) &&
         key.class_bytes <= MEASURE_MOST &&
-        (eligible() & 1u << of->collective) != 0 &&
-        !find(tuned, &key, &measured)) {
-        measure(group, tuned, &key, *of);
+        (eligible() & 1u << of->collective) != 0) {
+        measure(group, tuned, &key);
+        found = find(tuned, &key);
     }
-    if (find(tuned, &key, &measured)) {
-        status = baton__choice_take(&measured, of, out);
-    }
-    return status;
+    return found != NULL ? baton__choice_take(found, of, out) : BATON_OK;
 }

@@ -22,35 +22,31 @@ typedef struct baton__measured {
     bool in_place;
     const char *algorithm; /* static */
     size_t segment_bytes;
+    struct baton__measured *next;
 } baton__measured_t;
-
-/* A list; {0} is an empty one. */
-typedef struct baton__measures {
-    baton__measured_t *all;
-    size_t count;
-    size_t capacity;
-} baton__measures_t;
 
 /* The class of a vector: 4^k bytes for those from half of that to less than
    twice; and the key of a case. */
 size_t baton__measured_class(size_t bytes);
 baton__measured_t baton__measured_key(const baton_choice_case_t *of);
 
-/* The one of this key, or NULL. add: replaces it; false if there is no memory.
-   free: leaves an empty list. */
-const baton__measured_t *baton__measures_find(const baton__measures_t *list,
+/* Lists, of which NULL is an empty one. find: the latest one of this key, or
+   NULL. add: copies one in front of the others; BATON_ERR_NO_MEMORY. free:
+   leaves an empty list. */
+const baton__measured_t *baton__measured_find(const baton__measured_t *list,
                                               const baton__measured_t *key);
-bool baton__measures_add(baton__measures_t *list, const baton__measured_t *one);
-void baton__measures_free(baton__measures_t *list);
+baton_status_t baton__measured_add(baton__measured_t **list,
+                                   const baton__measured_t *one);
+void baton__measured_free(baton__measured_t **list);
 
-/* Adds the choices of a calibration file to the list; and those of the list to
-   the end of a file, in which the same are not yet. BATON_ERR_SYSTEM,
-   _NO_MEMORY; BATON_ERR_INVALID names a line that is wrong. */
-baton_status_t baton__measures_read(const char *path, baton__measures_t *list);
-baton_status_t baton__measures_append(const char *path,
-                                      const baton__measures_t *list);
+/* Adds the choices of a list to the end of a calibration file.
+   BATON_ERR_SYSTEM. */
+baton_status_t baton__measured_append(const char *path,
+                                      const baton__measured_t *list);
 
-/* What the calibration file in force has of this key, if anything. */
+/* What the calibration file in force has of this key, if anything.
+   BATON_ERR_SYSTEM, _NO_MEMORY; BATON_ERR_INVALID names a line that is wrong.
+ */
 baton_status_t baton__measured_in_file(const baton__measured_t *key,
                                        baton__measured_t *out, bool *found_out);
 
