@@ -276,10 +276,10 @@ static bool is_copying(const baton_engine_t *engine)
     return false;
 }
 
-/* True if a thread or an outer event loop sleeps at the descriptors, or may. */
+/* True if a thread sleeps at the descriptors, or may. */
 static bool has_sleeper(const baton_engine_t *engine)
 {
-    return engine->threaded || engine->watched ||
+    return engine->threaded ||
            atomic_load_explicit(&engine->asleep, memory_order_relaxed);
 }
 
@@ -323,9 +323,8 @@ static void stop_driving(baton_engine_t *engine, bool soon)
 {
     bool kick = false;
     for (int steps = 0;; steps++) {
-        /* An outer event loop may want to know what has ended. */
         if (has_sleeper(engine)) {
-            kick = !hand_over(engine, soon) || engine->watched;
+            kick = !hand_over(engine, soon);
         } else {
             baton__stepper_flush(&engine->stepper);
         }
@@ -856,54 +855,10 @@ bool baton_engine_step(baton_engine_t *engine)
     if (is_inside(engine) || !try_drive(engine)) {
         return false;
     }
-    if (engine->watched) {
-        engine->watched = false;
-        baton__event_loop_drain(engine->event_loop);
-    }
     bool moved = baton__step(&engine->stepper, BATON__STEP_BYTES);
     moved |= baton__step_is_due(&engine->stepper);
     stop_driving(engine, false);
     return moved;
-}
-
-int baton_engine_descriptor(const baton_engine_t *engine)
-{
-    if (engine == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: engine is NULL", __func__);
-        return -1;
-    }
-    return engine->threaded ? -1
-                            : baton__event_loop_descriptor(engine->event_loop);
-}
-
-int baton_engine_timeout(baton_engine_t *engine)
-{
-    if (engine == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: engine is NULL", __func__);
-        return -1;
-    }
-    if (engine->threaded) {
-        return -1;
-    }
-    if (is_inside(engine)) {
-        return 0;
-    }
-    if (!try_drive(engine)) {
-        return 1; /* another thread drives, and may leave something behind */
-    }
-    engine->watched = true;
-    int ms = 0;
-    if (!baton__step_has_mail(&engine->stepper) &&
-        !baton__step_is_due(&engine->stepper) && arm_device(engine) &&
-        arm(engine, true)) {
-        uint32_t us = sleep_us(engine);
-        ms = us == BATON_SLEEP_FOREVER ? -1 : (int)((us + 999) / 1000);
-    }
-    unlock(engine);
-    return baton__step_has_mail(&engine->stepper) ||
-                   atomic_load_explicit(&engine->woken, memory_order_seq_cst)
-               ? 0
-               : ms;
 }
 
 /* ---- opening and closing ----------------------------------------------- */

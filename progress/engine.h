@@ -68,8 +68,7 @@ struct baton_engine {
     baton__idle_t idle;
     baton__watchdog_t watchdog;
     bool armed;
-    bool watched;      /* an outer event loop watches the descriptor */
-    uint32_t armed_us; /* for how long at most to sleep while armed */
+    uint32_t armed_us;           /* for how long at most to sleep while armed */
     const baton_engine_t *outer; /* whose call node led this thread here */
     uint32_t nested;             /* times that it has entered besides */
 

@@ -244,16 +244,6 @@ void baton__event_loop_gate(baton__event_loop_t *loop, bool open)
     (void)epoll_ctl(loop->gate, EPOLL_CTL_MOD, loop->set, &event);
 }
 
-int baton__event_loop_descriptor(const baton__event_loop_t *loop)
-{
-    return loop->set;
-}
-
-void baton__event_loop_drain(baton__event_loop_t *loop)
-{
-    (void)drain_set(loop);
-}
-
 void baton__event_loop_kick(baton__event_loop_t *loop)
 {
     /* Pairs with the store in drain_kick. */

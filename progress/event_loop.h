@@ -50,11 +50,6 @@ void baton__event_loop_gate(baton__event_loop_t *loop, bool open);
 void baton__event_loop_set_timer(baton__event_loop_t *loop, uint32_t us);
 void baton__event_loop_wait_sooner(baton__event_loop_t *loop, uint32_t us);
 
-/* A descriptor that is readable while something in the set is; and what a sleep
-   does then, without sleeping. */
-int baton__event_loop_descriptor(const baton__event_loop_t *loop);
-void baton__event_loop_drain(baton__event_loop_t *loop);
-
 /* Ends the present or the next wait or sleep. Any thread; kicks coalesce. */
 void baton__event_loop_kick(baton__event_loop_t *loop);
 

@@ -67,24 +67,6 @@ baton_progress_t baton_engine_progress(const baton_engine_t *engine);
    happened. Does not block; false at once while another thread drives. */
 bool baton_engine_step(baton_engine_t *engine);
 
-/* For an event loop of the application, which watches a descriptor and steps
-   the engine when it is readable or the timeout has passed:
-
-       struct pollfd pollfd = {baton_engine_descriptor(engine), POLLIN, 0};
-       poll(&pollfd, 1, baton_engine_timeout(engine));
-       while (baton_engine_step(engine)) {
-       }
-
-   The descriptor belongs to the engine, stays the same, and is readable when
-   there may be something to do. -1 for an engine with a progress thread.
-
-   timeout tells how long the application may sleep now, in milliseconds rounded
-   up: 0 when there is something to do already, negative when the descriptor
-   alone will tell. It also asks for that: call it before each sleep, as the
-   last thing. */
-int baton_engine_descriptor(const baton_engine_t *engine);
-int baton_engine_timeout(baton_engine_t *engine);
-
 #ifdef __cplusplus
 }
 #endif
