@@ -236,20 +236,6 @@ static void test_inproc_sends_to_who_is_gone_end(void **state)
     assert_int_equal(baton_inproc_destroy(pair.medium), BATON_OK);
 }
 
-static void test_inproc_send_fails_when_a_test_says_so(void **state)
-{
-    pair_t pair = open_pair(4);
-    baton__inproc_fail_send(pair.ends[0], 2);
-    for (uint32_t i = 1; i <= 3; i++) {
-        assert_int_equal(post(&pair, i, NULL, 0),
-                         i == 2 ? BATON_ERR_TRANSPORT : BATON_DONE);
-    }
-    pair.port->drop(pair.ends[1], poll_one(&pair, 1).message);
-    pair.port->drop(pair.ends[1], poll_one(&pair, 1).message);
-    assert_true(is_quiet(&pair, 1));
-    close_pair(&pair);
-}
-
 /* Up to a slice is copied as it is accepted, and up to 256 bytes are when they
    are sent. */
 static void test_inproc_limits_are_exact(void **state)
@@ -398,7 +384,6 @@ int main(void)
         cmocka_unit_test(test_inproc_a_long_copy_is_made_in_slices),
         cmocka_unit_test(test_inproc_a_short_message_outlives_its_sender),
         cmocka_unit_test(test_inproc_sends_to_who_is_gone_end),
-        cmocka_unit_test(test_inproc_send_fails_when_a_test_says_so),
         cmocka_unit_test(test_inproc_limits_are_exact),
         cmocka_unit_test(test_inproc_reserved_sends_come_back),
         cmocka_unit_test(test_inproc_bell_rings_once_when_armed),

@@ -15,8 +15,4 @@ baton_status_t baton__inproc_join(baton_inproc_t *medium, int rank,
 int baton__inproc_size(const baton_inproc_t *medium);
 void baton__inproc_own_medium(void *endpoint);
 
-/* For tests: makes the k-th send from now fail with BATON_ERR_TRANSPORT,
-   counted from 1; 0 makes none fail. The driver's. */
-void baton__inproc_fail_send(void *endpoint, int64_t k);
-
 #endif

@@ -177,11 +177,6 @@ static baton_status_t inproc_send(void *endpoint, baton_token_t token, int peer,
 {
     static const char nothing;
     rank_t *self = endpoint;
-    if (self->fail_send > 0 && --self->fail_send == 0) {
-        return baton__error(BATON_ERR_TRANSPORT,
-                            "inproc: a test made this send to rank %d fail",
-                            peer);
-    }
     baton_status_t status = check_peer(self, peer);
     if (status != BATON_OK) {
         return status;
@@ -553,7 +548,6 @@ static baton_status_t join(rank_t *rank)
                             rank->index, rank->medium->size);
     }
     rank->reserved = 0;
-    rank->fail_send = 0;
     baton_status_t status = make_lost(rank);
     /* Notices need records before anything is reserved. */
     if (status == BATON_OK) {
@@ -583,11 +577,6 @@ baton_status_t baton__inproc_join(baton_inproc_t *medium, int rank,
         *endpoint_out = &medium->ranks[rank];
     }
     return status;
-}
-
-void baton__inproc_fail_send(void *endpoint, int64_t k)
-{
-    ((rank_t *)endpoint)->fail_send = k;
 }
 
 int baton__inproc_size(const baton_inproc_t *medium)

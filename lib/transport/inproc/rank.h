@@ -90,7 +90,6 @@ struct baton__inproc_rank {
     baton__inproc_slab_t *slabs;
     int64_t reserved; /* sends */
     size_t capacity, copy_capacity;
-    int64_t fail_send;
     unsigned char *lost; /* by rank: a baton__inproc_lost_t */
     int lost_count;      /* that are to be reported */
 };
