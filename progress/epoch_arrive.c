@@ -97,7 +97,7 @@ static void lose_in(baton__stepper_t *stepper, baton_schedule_t *schedule,
             continue;
         }
         if ((op->flags & BATON__OPTIONAL) != 0) {
-            baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
+            baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
         } else {
             baton__epoch_fail_lost(stepper, schedule, node, status, detail);
         }
@@ -132,13 +132,13 @@ void baton__epoch_complete_transfer(baton__stepper_t *stepper,
         return;
     }
     if (event->status == BATON_OK) {
-        baton__epoch_complete(stepper, schedule, node);
+        baton__run_complete(&schedule->run, node);
     } else if (event->status == BATON_ERR_CANCELLED &&
                event->kind == BATON_EVENT_RECEIVED) {
-        baton__epoch_enter(stepper, schedule, node, BATON__NODE_WAITING);
+        baton__run_enter(&schedule->run, node, BATON__NODE_WAITING);
     } else {
         const baton__op_t *op = &schedule->ops[node];
-        baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
+        baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
         (void)baton__error(event->status, "rank %d, tag %u, %zu bytes: %s",
                            (int)op->peer, op->message.tag, op->bytes,
                            event->detail != NULL
@@ -167,7 +167,7 @@ static void end_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
         (void)baton__epoch_end_in_draining(stepper, schedule, node);
         return;
     }
-    baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
+    baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
     if (status != BATON_OK && status != BATON_SKIP) {
         const int completed = status;
         status = baton__failure_of(completed);

@@ -34,7 +34,7 @@ static void set_failure(baton_schedule_t *schedule,
 /* Issues nothing more. Takes back what the transport has not begun to move; the
    rest stays in motion until it ends. What was lent is given back: from the end
    of the epoch on its sender may free it. */
-static void stop(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static void stop(baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
     schedule->run.head = schedule->run.tail;
@@ -46,12 +46,12 @@ static void stop(baton__stepper_t *stepper, baton_schedule_t *schedule)
         switch ((baton__node_state_t)schedule->run.state[node]) {
         case BATON__NODE_HELD:
         case BATON__NODE_WAITING:
-            baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
+            baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
             break;
         case BATON__NODE_MOVING:
             if (baton__op_sends(op) &&
                 group->transport->withdraw(group->endpoint, token)) {
-                baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
+                baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
                 schedule->turn.moving--;
             }
             break;
@@ -91,7 +91,7 @@ void baton__epoch_fail(baton__stepper_t *stepper, baton_schedule_t *schedule,
     if (running) {
         stepper->running--;
         stepper->awaited_bytes -= schedule->plan.awaited_bytes;
-        stop(stepper, schedule);
+        stop(schedule);
     }
     baton__epoch_drop_early(schedule);
     end_if_drained(stepper, schedule);
@@ -297,7 +297,7 @@ bool baton__epoch_end_in_draining(baton__stepper_t *stepper,
                                   baton_schedule_t *schedule, uint32_t node)
 {
     if (!schedule->turn.abandoned) {
-        baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
+        baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
         end_if_drained(stepper, schedule);
     } else if (!baton__schedule_in_motion(schedule)) {
         baton__schedule_free(schedule);

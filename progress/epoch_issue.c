@@ -54,10 +54,10 @@ bool baton__epoch_take_result(baton__stepper_t *stepper,
 {
     switch (result) {
     case BATON_OK:
-        baton__epoch_complete(stepper, schedule, node);
+        baton__run_complete(&schedule->run, node);
         return true;
     case BATON_SKIP:
-        baton__epoch_skip(stepper, schedule, node);
+        baton__run_skip(&schedule->run, node);
         return true;
     default:
         baton__epoch_fail_at(stepper, schedule, node, (baton_status_t)result);
@@ -87,7 +87,7 @@ static bool issue_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
     add(&schedule->shared.sent_messages, 1);
     add(&schedule->shared.sent_bytes, op->kind == BATON__SEND ? bytes : 0);
     if (result == BATON__PENDING) {
-        baton__epoch_enter(stepper, schedule, node, BATON__NODE_MOVING);
+        baton__run_enter(&schedule->run, node, BATON__NODE_MOVING);
         schedule->turn.moving++;
         return true;
     }
@@ -148,7 +148,7 @@ static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
     baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
     if (issue == NULL) { /* see lib/sim/simulate_graphs.c */
         (void)baton__run_pop(run);
-        baton__epoch_complete(stepper, schedule, node);
+        baton__run_complete(&schedule->run, node);
         return true;
     }
     size_t bytes = baton__run_bytes(run, op);
@@ -188,7 +188,7 @@ static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
     if (borrows) {
         baton__epoch_return_loans(schedule, node);
     }
-    baton__epoch_complete(stepper, schedule, node);
+    baton__run_complete(&schedule->run, node);
     return true;
 }
 
@@ -236,7 +236,7 @@ static bool begin_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
                           memory_order_release);
     int result = run_function(stepper, schedule, node, context);
     if (result == BATON__PENDING) {
-        baton__epoch_enter(stepper, schedule, node, BATON__NODE_BEGUN);
+        baton__run_enter(&schedule->run, node, BATON__NODE_BEGUN);
         schedule->turn.begun++;
         stepper->polled += op->async_ops->poll != NULL;
         return true;
@@ -330,7 +330,7 @@ void baton__epoch_introduce(baton__stepper_t *stepper,
         op->flags |= BATON__INTRODUCED;
         if (schedule->run.phase == BATON__RUN_RUNNING &&
             schedule->run.state[node] == BATON__NODE_HELD) {
-            baton__epoch_enter(stepper, schedule, node, BATON__NODE_IDLE);
+            baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
             (void)issue_send(stepper, schedule, node, &context);
             baton__stepper_add_runnable(stepper, schedule);
         }

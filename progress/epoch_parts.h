@@ -90,40 +90,6 @@ void baton__epoch_publish(baton__stepper_t *stepper, baton_schedule_t *schedule,
 
 /* ---- state ------------------------------------------------------------ */
 
-/* Changes of the run's state that keep the stepper's count of awaited nodes:
-   another state; complete; skipped; the device has it; the device has done it.
- */
-static inline void baton__epoch_enter(baton__stepper_t *stepper,
-                                      baton_schedule_t *schedule, uint32_t node,
-                                      baton__node_state_t state)
-{
-    uint32_t before = schedule->run.waited;
-    baton__run_enter(&schedule->run, node, state);
-    stepper->waited += schedule->run.waited - before;
-}
-
-static inline void baton__epoch_complete(baton__stepper_t *stepper,
-                                         baton_schedule_t *schedule,
-                                         uint32_t node)
-{
-    uint32_t before = schedule->run.waited;
-    baton__run_complete(&schedule->run, node);
-    stepper->waited += schedule->run.waited - before;
-}
-
-static inline void baton__epoch_skip(baton__stepper_t *stepper,
-                                     baton_schedule_t *schedule, uint32_t node)
-{
-    uint32_t before = schedule->run.waited;
-    baton__run_skip(&schedule->run, node);
-    stepper->waited += schedule->run.waited - before;
-}
-
-void baton__epoch_queue(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                        uint32_t node);
-void baton__epoch_complete_queued(baton__stepper_t *stepper,
-                                  baton_schedule_t *schedule, uint32_t node);
-
 /* Messages that came before their receive fired, in order of epochs: takes that
    of the running epoch, NULL if there is none; keeps one; drops those of epochs
    up to this one. */

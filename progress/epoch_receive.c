@@ -103,10 +103,10 @@ bool baton__epoch_take_message(baton__stepper_t *stepper,
     }
     switch ((int)status) {
     case BATON_DONE:
-        baton__epoch_complete(stepper, schedule, node);
+        baton__run_complete(&schedule->run, node);
         break;
     case BATON_OK:
-        baton__epoch_enter(stepper, schedule, node, BATON__NODE_MOVING);
+        baton__run_enter(&schedule->run, node, BATON__NODE_MOVING);
         schedule->turn.moving++;
         break;
     case BATON_ERR_CANCELLED:
@@ -176,7 +176,7 @@ bool baton__epoch_fire_receive(baton__stepper_t *stepper,
                                NULL);
         return false;
     }
-    baton__epoch_enter(stepper, schedule, node, BATON__NODE_WAITING);
+    baton__run_enter(&schedule->run, node, BATON__NODE_WAITING);
     if (message != NULL) {
         return baton__epoch_take_message(stepper, schedule, node, message);
     }
@@ -192,7 +192,7 @@ bool baton__epoch_hold_send(baton__stepper_t *stepper,
 {
     const baton__op_t *op = &schedule->ops[node];
     if (!baton__group_has_lost(schedule->group, (int)op->peer)) {
-        baton__epoch_enter(stepper, schedule, node, BATON__NODE_HELD);
+        baton__run_enter(&schedule->run, node, BATON__NODE_HELD);
         return true;
     }
     if ((op->flags & BATON__OPTIONAL) != 0) {

@@ -3,22 +3,6 @@
 #include "progress/epoch.h"
 #include "progress/epoch_parts.h"
 
-void baton__epoch_queue(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                        uint32_t node)
-{
-    uint32_t before = schedule->run.waited;
-    baton__run_queue(&schedule->run, node);
-    stepper->waited += schedule->run.waited - before;
-}
-
-void baton__epoch_complete_queued(baton__stepper_t *stepper,
-                                  baton_schedule_t *schedule, uint32_t node)
-{
-    uint32_t before = schedule->run.waited;
-    baton__run_complete_queued(&schedule->run, node);
-    stepper->waited += schedule->run.waited - before;
-}
-
 /* ---- early messages ------------------------------------------------------ */
 
 baton_message_t *baton__epoch_find_early(baton__run_t *run, uint32_t ordinal)

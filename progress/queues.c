@@ -105,7 +105,7 @@ bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
     }
     if (bytes == 0 && op->kind != BATON__DEVICE_CALL &&
         !comes_after_queued(schedule, node)) {
-        baton__epoch_complete(stepper, schedule, node);
+        baton__run_complete(&schedule->run, node);
         return true;
     }
     baton__queue_t *queue =
@@ -113,7 +113,7 @@ bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
     baton_status_t status = put(context, schedule, queue, node, bytes);
     if (queue->last == node) { /* also after some of the errors */
         baton__queues_list(stepper, schedule);
-        baton__epoch_queue(stepper, schedule, node);
+        baton__run_queue(&schedule->run, node);
     }
     if (status != BATON_OK) {
         baton__epoch_fail_at(stepper, schedule, node, status);
@@ -360,7 +360,7 @@ static bool take_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
     if (schedule->run.phase == BATON__RUN_DRAINING) {
         return baton__epoch_end_in_draining(stepper, schedule, node);
     }
-    baton__epoch_complete_queued(stepper, schedule, node);
+    baton__run_complete_queued(&schedule->run, node);
     baton__stepper_add_runnable(stepper, schedule);
     return false;
 }

@@ -258,6 +258,7 @@ void baton__step_commit(baton__stepper_t *stepper, baton_schedule_t *schedule)
     baton_group_t *group = schedule->group;
     unlink_from(&stepper->uncommitted, schedule);
     link_to(&stepper->schedules, schedule);
+    schedule->run.waited_by_all = &stepper->waited;
     baton__group_enter(group, schedule->identity, schedule);
     baton__notice_hello(stepper, schedule);
     stepper->activatable += schedule->plan.armed_count > 0;

@@ -93,11 +93,15 @@ void baton__run_enter(baton__run_t *run, uint32_t node,
     uint32_t *before =
         count_of(run, node, (baton__node_state_t)run->state[node]);
     uint32_t *after = count_of(run, node, state);
+    uint32_t waited = run->waited;
     if (before != NULL) {
         --*before;
     }
     if (after != NULL) {
         ++*after;
+    }
+    if (run->waited_by_all != NULL) {
+        *run->waited_by_all += run->waited - waited;
     }
     run->state[node] = (uint8_t)state;
 }

@@ -107,6 +107,7 @@ typedef struct baton__run {
     uint32_t required_left;
     uint32_t waited; /* nodes in motion, and required receives that wait; all
                         nodes as one count once */
+    uint32_t *waited_by_all;   /* the sum over all runs of an engine; or NULL */
     uint32_t optional_waiting; /* optional receives that wait */
     uint32_t unarmed; /* armed receives that got this epoch's message */
     uint32_t early_count;
