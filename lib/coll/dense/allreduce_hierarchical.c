@@ -4,8 +4,6 @@
 #include "coll/kit/phases.h"
 #include "coll/tune/algorithms.h"
 
-#include <string.h>
-
 /* Three phases, each among some of the ranks. The vector is cut in B blocks, B
    the ranks of the smallest host. 2 hosts of 3 and 2 ranks, B = 2:
 
@@ -32,77 +30,59 @@ typedef struct place {
     int blocks;     /* B */
 } place_t;
 
-/* Hosts of so many ranks that follow one another, the last one with the rest.
+/* Where ranks are: of each its host's number, or in order, `block` on each host
+   and the rest on the last one. */
+typedef struct ranks {
+    const int *host; /* NULL: in order */
+    int block;
+    int size;
+} ranks_t;
+
+/* The first rank on the same host, where the one of the rank before is known.
  */
-static void place_in_blocks(int block, int rank, int size, place_t *place)
+static int first_of(const ranks_t *ranks, int rank, int before)
 {
-    int rest = (size - 1) % block + 1;
-    int first = rank - rank % block;
-    place->host = rank / block;
-    place->hosts = (size - 1) / block + 1;
-    place->index = rank % block;
-    place->blocks = rest;
-    while (place->mate_count < block && first + place->mate_count < size) {
-        place->mates[place->mate_count] = first + place->mate_count;
-        place->mate_count++;
+    if (ranks->host == NULL) {
+        return rank - rank % ranks->block;
     }
-    for (int host = 0; host < place->hosts; host++) {
-        place->peers[host] = host * block + place->index;
+    if (rank > 0 && ranks->host[rank] == ranks->host[rank - 1]) {
+        return before;
     }
+    int first = 0;
+    while (ranks->host[first] != ranks->host[rank]) {
+        first++;
+    }
+    return first;
 }
 
-/* What is counted while a place is looked for, by index of a host. */
-typedef struct count {
-    int *numbers; /* the caller's name of the host */
-    int *seen;    /* its ranks so far */
-} count_t;
-
-/* The index of a rank's host; hosts are numbered as they are first seen. */
-static int host_index(const int *hosts, int rank, place_t *place,
-                      const count_t *count)
+/* Hosts are numbered in the order of their first ranks. `hosts` and `counts`
+   have room for all ranks: each one's host, and how many a host has. */
+static void find_neighbours(const ranks_t *ranks, int rank, int *hosts,
+                            int *counts, place_t *place)
 {
-    int number = hosts[rank];
-    int host = 0;
-    while (host < place->hosts && count->numbers[host] != number) {
-        host++;
-    }
-    if (host == place->hosts) {
-        count->numbers[place->hosts++] = number;
-    }
-    return host;
-}
-
-/* The hosts, how many ranks each has, and where `rank` is among them. */
-static void count_hosts(const int *hosts, int rank, int size,
-                        const count_t *count, place_t *place)
-{
-    for (int other = 0; other < size; other++) {
-        int host = host_index(hosts, other, place, count);
+    int first = 0;
+    for (int other = 0; other < ranks->size; other++) {
+        first = first_of(ranks, other, first);
+        hosts[other] = first == other ? place->hosts++ : hosts[first];
         if (other == rank) {
-            place->host = host;
-            place->index = count->seen[host];
+            place->host = hosts[rank];
+            place->index = counts[place->host];
         }
-        count->seen[host]++;
+        counts[hosts[other]]++;
     }
-    place->blocks = size;
+    place->blocks = ranks->size;
     for (int host = 0; host < place->hosts; host++) {
-        int ranks = count->seen[host];
-        place->blocks = ranks < place->blocks ? ranks : place->blocks;
+        place->blocks =
+            counts[host] < place->blocks ? counts[host] : place->blocks;
     }
-}
-
-/* The ranks of this rank's host, and those with its index on each. */
-static void find_neighbours(const int *hosts, int size, const count_t *count,
-                            place_t *place)
-{
-    memset(count->seen, 0, (size_t)size * sizeof(int));
-    for (int other = 0; other < size; other++) {
-        int host = host_index(hosts, other, place, count);
-        if (host == place->host) {
-            place->mates[place->mate_count++] = other;
+    place->mate_count = counts[place->host];
+    for (int other = ranks->size - 1; other >= 0; other--) {
+        int index = --counts[hosts[other]];
+        if (index == place->index) {
+            place->peers[hosts[other]] = other;
         }
-        if (count->seen[host]++ == place->index) {
-            place->peers[host] = other;
+        if (hosts[other] == place->host) {
+            place->mates[index] = other;
         }
     }
 }
@@ -213,23 +193,19 @@ static int *find_place(baton_schedule_t *schedule, const char *builder,
     }
     place->mates = memory;
     place->peers = memory + ranks;
-    int block =
+    ranks_t where = {.size = size};
+    where.block =
         given != NULL ? given->host_ranks : baton_schedule_host_block(schedule);
-    const int *hosts = given != NULL ? given->host : NULL;
-    if (hosts == NULL && block > 0) {
-        place_in_blocks(block, rank, size, place);
-        return memory;
-    }
-    if (hosts == NULL) {
+    where.host = given != NULL ? given->host : NULL;
+    if (given == NULL && where.block == 0) {
         int *numbers = memory + 4 * ranks;
         for (int other = 0; other < size; other++) {
             numbers[other] = baton_schedule_host_of(schedule, other);
         }
-        hosts = numbers;
+        where.host = numbers;
     }
-    const count_t count = {memory + 2 * ranks, memory + 3 * ranks};
-    count_hosts(hosts, rank, size, &count, place);
-    find_neighbours(hosts, size, &count, place);
+    find_neighbours(&where, rank, memory + 2 * ranks, memory + 3 * ranks,
+                    place);
     return memory;
 }
 

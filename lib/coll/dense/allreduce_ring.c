@@ -1,6 +1,4 @@
 #include "coll/dense/allreduce.h"
-#include "coll/kit/blocks.h"
-#include "coll/kit/check.h"
 #include "coll/tune/algorithms.h"
 
 /* The vector is cut in P blocks, a block in chunks; the chunks of one index of
@@ -53,23 +51,20 @@ typedef struct maybe {
 } maybe_t;
 
 typedef struct lane {
-    maybe_t idle[SLOTS];      /* the last node that uses what even, odd hops of
-                                 the reduce-scatter received */
-    maybe_t gathered[2];      /* its last all-gather receives, newest first */
-    maybe_t first_sum;        /* its last column's, of hop 0 */
-    baton_view_t slot[SLOTS]; /* a chunk each, of the largest size */
+    maybe_t idle[SLOTS]; /* the last node that uses what even, odd hops of the
+                            reduce-scatter received */
+    maybe_t gathered[2]; /* its last all-gather receives, newest first */
+    maybe_t first_sum;   /* its last column's, of hop 0 */
 } lane_t;
 
 typedef struct ring {
     baton_schedule_t *schedule;
-    const baton_allreduce_t *args;
-    bool in_place;
-    int rank;
-    int size;
+    const baton__flow_t *flow; /* ranks, type and reduction */
+    const baton__blocks_t *target, *source;
     size_t element; /* bytes */
-    size_t count;   /* elements of the vector */
     size_t columns;
     lane_t lanes[LANES];
+    baton__slots_t slots; /* SLOTS of each lane */
 } ring_t;
 
 static maybe_t some(baton_node_t node)
@@ -85,25 +80,20 @@ static void after(ring_t *ring, maybe_t first, baton_node_t then)
     }
 }
 
-/* The chunk of a column in the block that this rank sends in a hop, as elements
-   of the vector. In hop h the previous rank sends what this one would in hop
-   h + 1. */
-static baton__block_t chunk_of(const ring_t *ring, size_t column, int hop)
+/* The chunk of a column in the block that this rank sends in a hop. In hop h
+   the previous rank sends what this one would in hop h + 1. */
+static baton_view_t chunk_of(const ring_t *ring, const baton__blocks_t *vector,
+                             size_t column, int hop)
 {
-    int index = baton__rank_shift(ring->rank, -(int64_t)hop, ring->size);
-    baton__block_t block =
-        baton__block_of(ring->count, (size_t)ring->size, (size_t)index);
-    baton__block_t chunk = baton__block_of(block.count, ring->columns, column);
-    chunk.first += block.first;
-    return chunk;
+    int block =
+        baton__rank_shift(ring->flow->rank, -(int64_t)hop, ring->flow->size);
+    return baton__segment_of(baton__blocks_view(vector, block, 1),
+                             ring->element, ring->columns, column);
 }
 
-static baton_view_t part_of(const ring_t *ring, baton_view_t vector,
-                            baton__block_t chunk)
+static int neighbour(const ring_t *ring, int distance)
 {
-    return baton_view(vector.buffer,
-                      vector.offset + chunk.first * ring->element,
-                      chunk.count * ring->element);
+    return baton__rank_shift(ring->flow->rank, distance, ring->flow->size);
 }
 
 /* State that is passed from one hop of a column to the next. */
@@ -117,39 +107,33 @@ typedef struct column {
 
 static void add_send(ring_t *ring, column_t *column, int hop)
 {
-    if (chunk_of(ring, column->index, hop).count == 0) {
+    if (column->part.bytes == 0) {
         return;
     }
-    int next = baton__rank_shift(ring->rank, 1, ring->size);
-    baton_node_t send = baton_add_send(ring->schedule, next, column->part);
+    baton_node_t send =
+        baton_add_send(ring->schedule, neighbour(ring, 1), column->part);
     after(ring, column->ready, send);
     if (hop == 0) {
         after(ring, column->lane->first_sum, send);
         column->first_send = some(send);
-    } else if (hop < ring->size - 1) {
+    } else if (hop < ring->flow->size - 1) {
         column->lane->idle[(hop - 1) % SLOTS] = some(send);
     }
 }
 
 static void add_reduce_scatter(ring_t *ring, column_t *column, int hop)
 {
-    const baton_allreduce_t *args = ring->args;
-    baton__block_t chunk = chunk_of(ring, column->index, hop + 1);
-    if (chunk.count == 0) {
-        column->ready.there = false;
-        return;
-    }
+    size_t slot = column->index % LANES * SLOTS + (size_t)hop % SLOTS;
     maybe_t *idle = &column->lane->idle[hop % SLOTS];
-    column->part = part_of(ring, args->target, chunk);
-    baton_view_t received = column->lane->slot[hop % SLOTS];
-    received.bytes = column->part.bytes;
-    int previous = baton__rank_shift(ring->rank, -1, ring->size);
-    baton_node_t recv = baton_add_recv(ring->schedule, previous, received);
+    baton_view_t received =
+        baton__slot_of(&ring->slots, slot, column->part.bytes);
+    baton_node_t recv =
+        baton_add_recv(ring->schedule, neighbour(ring, -1), received);
     after(ring, *idle, recv);
 
-    baton_node_t sum =
-        baton_add_reduce(ring->schedule, args->dtype, args->op, column->part,
-                         received, part_of(ring, args->source, chunk));
+    baton_node_t sum = baton_add_reduce(
+        ring->schedule, ring->flow->dtype, ring->flow->op, column->part,
+        received, chunk_of(ring, ring->source, column->index, hop + 1));
     baton_before(ring->schedule, recv, sum);
     if (hop == 0) {
         column->lane->first_sum = some(sum);
@@ -159,22 +143,16 @@ static void add_reduce_scatter(ring_t *ring, column_t *column, int hop)
 
 static void add_all_gather(ring_t *ring, column_t *column, int hop)
 {
-    baton__block_t chunk = chunk_of(ring, column->index, hop + 1);
-    if (chunk.count == 0) {
-        column->ready.there = false;
-        return;
-    }
-    column->part = part_of(ring, ring->args->target, chunk);
-
-    int previous = baton__rank_shift(ring->rank, -1, ring->size);
-    baton_node_t recv = baton_add_recv(ring->schedule, previous, column->part);
+    int last = ring->flow->size - 1;
+    baton_node_t recv =
+        baton_add_recv(ring->schedule, neighbour(ring, -1), column->part);
     maybe_t *gathered = column->lane->gathered;
     after(ring, gathered[1], recv);
     /* It overwrites what this rank sent in hop h - (P - 1): for the first one
        that was the source, for the others a partial sum. */
-    if (hop == ring->size - 1 && ring->in_place) {
+    if (hop == last && ring->source == ring->target) {
         after(ring, column->first_send, recv);
-    } else if (hop > ring->size - 1) {
+    } else if (hop > last) {
         after(ring, column->lane->idle[0], recv);
         after(ring, column->lane->idle[1], recv);
     }
@@ -187,11 +165,15 @@ static void add_column(ring_t *ring, size_t index)
     column_t column = {
         .index = index,
         .lane = &ring->lanes[index % LANES],
-        .part = part_of(ring, ring->args->source, chunk_of(ring, index, 0)),
+        .part = chunk_of(ring, ring->source, index, 0),
     };
-    for (int hop = 0; hop < 2 * (ring->size - 1); hop++) {
+    int last = ring->flow->size - 1;
+    for (int hop = 0; hop < 2 * last; hop++) {
         add_send(ring, &column, hop);
-        if (hop < ring->size - 1) {
+        column.part = chunk_of(ring, ring->target, index, hop + 1);
+        if (column.part.bytes == 0) {
+            column.ready.there = false;
+        } else if (hop < last) {
             add_reduce_scatter(ring, &column, hop);
         } else {
             add_all_gather(ring, &column, hop);
@@ -199,50 +181,33 @@ static void add_column(ring_t *ring, size_t index)
     }
 }
 
-/* Slots begin on cache lines of their own. */
-static void add_slots(ring_t *ring, size_t chunk)
+static void add(baton__flow_t *flow, const baton__blocks_t *target,
+                const baton__blocks_t *source, size_t element,
+                size_t chunk_bytes)
 {
-    size_t lanes = ring->columns < LANES ? ring->columns : LANES;
-    size_t bytes = chunk * ring->element;
-    size_t stride = (bytes + 63) / 64 * 64;
-    baton_buffer_t scratch =
-        baton_buffer_scratch(ring->schedule, lanes * SLOTS * stride);
-    for (size_t i = 0; i < lanes * SLOTS; i++) {
-        ring->lanes[i / SLOTS].slot[i % SLOTS] =
-            baton_view(scratch, i * stride, bytes);
+    ring_t ring = {
+        .schedule = flow->schedule,
+        .flow = flow,
+        .target = target,
+        .source = source,
+        .element = element,
+        .columns =
+            baton__blocks_segments(target, element, chunk_bytes, CHUNK_BYTES),
+    };
+    size_t lanes = ring.columns < LANES ? ring.columns : LANES;
+    size_t most = baton__segment_of(baton__blocks_view(target, 0, 1), element,
+                                    ring.columns, 0)
+                      .bytes;
+    ring.slots = baton__slots_open(flow, lanes * SLOTS, most);
+    for (size_t index = 0; index < ring.columns; index++) {
+        add_column(&ring, index);
     }
 }
 
 void baton_allreduce_ring(baton_schedule_t *schedule,
                           const baton_allreduce_t *args)
 {
-    if (!baton__allreduce_begin(schedule, "all-reduce by ring", &args)) {
-        return;
-    }
-    if (!baton__check_commutative(schedule, "all-reduce by ring", args->op,
-                                  BATON__ORDERED_ALLREDUCES)) {
-        return;
-    }
-    size_t element = baton_op_element_bytes(args->op, args->dtype);
-    ring_t ring = {
-        .schedule = schedule,
-        .args = args,
-        .in_place = baton__allreduce_in_place(schedule, args),
-        .rank = baton_schedule_rank(schedule),
-        .size = baton_schedule_size(schedule),
-        .element = element,
-        .count = args->target.bytes / element,
-    };
-    size_t size = (size_t)ring.size;
-    size_t block = baton__block_of(ring.count, size, 0).count;
-    ring.columns =
-        baton__segment_count(block, element, args->chunk_bytes, CHUNK_BYTES);
-    if (ring.columns > 0 && ring.size > 1) {
-        add_slots(&ring, baton__block_of(block, ring.columns, 0).count);
-    }
-    for (size_t index = 0; index < ring.columns; index++) {
-        add_column(&ring, index);
-    }
+    baton__allreduce_in_blocks(schedule, "all-reduce by ring", args, add);
 }
 
 const baton_algorithm_t baton__allreduce_ring_algorithm = {
