@@ -177,16 +177,6 @@ typedef struct baton_choice {
 BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
                                           baton_choice_t *out);
 
-/* The whole table for so many ranks, hosts and processors as text: for each
-   collective, up to which size which algorithm is taken, with segments of how
-   many bytes. Stores at most `room` bytes with the final zero (text may be NULL
-   if that is 0), and returns in *length_out how long the text is. Errors of
-   baton_choose. */
-BATON_CHECKED baton_status_t baton_choices_text(int ranks, int hosts,
-                                                int processors, char *text,
-                                                size_t room,
-                                                size_t *length_out);
-
 /* ---- choices that are measured ----------------------------------------- */
 
 /* Measures on this group, for each collective and size, the few algorithms that

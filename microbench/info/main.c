@@ -167,19 +167,64 @@ static void print_blocks(bool json)
 
 /* ---- choices ---------------------------------------------------------- */
 
+static baton_choice_t choose(const baton_choice_case_t *of)
+{
+    baton_choice_t choice;
+    if (baton_choose(of, &choice) != BATON_OK) {
+        (void)fprintf(stderr, "baton-info: %s\n", baton_error_message());
+        exit(EXIT_FAILURE);
+    }
+    return choice;
+}
+
+/* "  up to       65536 bytes  rabenseifner"; or `last` before the name. */
+static void print_choice(const baton_choice_t *choice, size_t up_to,
+                         const char *last)
+{
+    if (last != NULL) {
+        (void)printf("  %-23s  %s", last, choice->algorithm.name);
+    } else {
+        (void)printf("  up to %11zu bytes  %s", up_to, choice->algorithm.name);
+    }
+    if (choice->segment_bytes > 0) {
+        (void)printf(" in segments of %zu", choice->segment_bytes);
+    }
+    (void)putchar('\n');
+}
+
+/* Which algorithm is taken up to which size; sizes are powers of two from 8
+   bytes to 1 GiB. */
+static void print_collective(baton_choice_case_t of)
+{
+    const char *last = "any size";
+    of.bytes = 8;
+    baton_choice_t current = choose(&of);
+    (void)printf("%s\n", baton_collective_name(of.collective));
+    while (of.bytes < (size_t)1 << 30) {
+        of.bytes *= 2;
+        baton_choice_t next = choose(&of);
+        if (next.algorithm.name != current.algorithm.name ||
+            next.segment_bytes != current.segment_bytes) {
+            print_choice(&current, of.bytes / 2, NULL);
+            current = next;
+            last = "beyond that";
+        }
+    }
+    print_choice(&current, 0, last);
+}
+
 static int print_choices(const request_t *request)
 {
-    static char text[32768];
-    size_t length = 0;
-    int processors = request->processors > 0
-                         ? (int)request->processors
-                         : (int)sysconf(_SC_NPROCESSORS_ONLN);
-    if (baton_choices_text((int)request->ranks, (int)request->hosts, processors,
-                           text, sizeof(text), &length) != BATON_OK) {
-        (void)fprintf(stderr, "baton-info: %s\n", baton_error_message());
-        return EXIT_FAILURE;
+    baton_choice_case_t of = BATON_CHOICE_CASE;
+    of.ranks = (int)request->ranks;
+    of.hosts = (int)request->hosts;
+    of.processors = request->processors > 0
+                        ? (int)request->processors
+                        : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    for (int i = 0; i < (int)BATON_COLLECTIVE_COUNT; i++) {
+        of.collective = (baton_collective_t)i;
+        print_collective(of);
     }
-    (void)fputs(text, stdout);
     return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

@@ -426,25 +426,6 @@ static void test_ranks_that_choose_differently_are_told(void **state)
     }
 }
 
-static void test_the_table_as_text(void **state)
-{
-    char text[8192];
-    char part[20];
-    size_t length = 0;
-    size_t again = 0;
-    support_ok(baton_choices_text(12, 1, 0, text, sizeof text, &length));
-    assert_int_equal(length, strlen(text));
-    for (int i = 0; i < (int)BATON_COLLECTIVE_COUNT; i++) {
-        assert_non_null(
-            strstr(text, baton_collective_name((baton_collective_t)i)));
-    }
-    assert_non_null(strstr(text, "recursive_doubling\n"));
-    support_ok(baton_choices_text(12, 1, 0, part, sizeof part, &again));
-    assert_int_equal(again, length);
-    assert_int_equal(strlen(part), sizeof part - 1);
-    assert_memory_equal(part, text, sizeof part - 1);
-}
-
 /* ---- calibration files ------------------------------------------------- */
 
 static char path[64];
@@ -661,7 +642,6 @@ int main(void)
         cmocka_unit_test(test_a_name_overrides_the_variable_and_that_the_costs),
         cmocka_unit_test(test_wrong_cases_are_refused),
         cmocka_unit_test(test_a_wrong_variable_is_the_schedules_error),
-        cmocka_unit_test(test_the_table_as_text),
         cmocka_unit_test(test_the_builder_gets_the_segments_of_the_choice),
         cmocka_unit_test(test_ranks_that_choose_differently_are_told),
         cmocka_unit_test(test_costs_are_read_as_they_were_written),

@@ -316,8 +316,6 @@ static void test_tuning_refuses_nothing(void **state)
     baton_costs_t costs = BATON_COSTS;
     baton_choice_case_t of = BATON_CHOICE_CASE;
     baton_choice_t choice;
-    char text[8];
-    size_t text_bytes;
     of.ranks = 2;
     GIVES(false, "out", baton_algorithm_get, 0, NULL);
     REFUSES("name", baton_algorithm_find, BATON_COLLECTIVE_SCAN, NULL,
@@ -330,9 +328,6 @@ static void test_tuning_refuses_nothing(void **state)
     REFUSES("out", baton_costs_read, "/nonexistent/costs", NULL);
     refuses(baton_choose(NULL, &choice), "case: NULL");
     REFUSES("out", baton_choose, &of, NULL);
-    REFUSES("text", baton_choices_text, 2, 1, 0, NULL, 8, &text_bytes);
-    REFUSES("length_out", baton_choices_text, 2, 1, 0, text, 8, NULL);
-    support_ok(baton_choices_text(2, 1, 0, NULL, 0, &text_bytes));
 }
 
 static void test_partials_refuse_nothing(void **state)
