@@ -134,27 +134,72 @@ static void test_links_ring_wakes_that_peer(void **state)
         memset(ends[i].rang, 0, sizeof ends[i].rang);
     }
     for (int round = 1; round <= 3; round++) {
-        baton__links_ring(&ends[2].to[1]);
+        baton__links_ring(&ends[2].to[1], 1);
         assert_true(is_woken(1, PATIENCE_MS));
         look(1);
         assert_int_equal(ends[1].rang[2], round);
         assert_false(is_woken(1, 0));
     }
     /* A ring that nobody read yet does not keep the next from being seen. */
-    baton__links_ring(&ends[2].to[1]);
-    baton__links_ring(&ends[0].to[1]);
+    baton__links_ring(&ends[2].to[1], 1);
+    baton__links_ring(&ends[0].to[1], 1);
     assert_true(is_woken(1, PATIENCE_MS));
     settle(1);
     assert_true(ends[1].rang[2] == 4 && ends[1].rang[0] == 1);
     assert_false(is_woken(0, 0));
     /* Drained by one thread, and looked at later by another. */
-    baton__links_ring(&ends[0].to[1]);
+    baton__links_ring(&ends[0].to[1], 1);
     assert_true(is_woken(1, PATIENCE_MS));
     baton__links_drain(&ends[1].links);
     baton__links_drain(&ends[1].links);
     assert_false(is_woken(1, 0));
     baton__links_poll(&ends[1].links, link_of, on_event, &ends[1]);
     assert_int_equal(ends[1].rang[0], 2);
+    close_ends();
+}
+
+/* A ring tells how much was sent, also if it comes in two halves. */
+static void test_links_rings_tell_how_much_was_sent(void **state)
+{
+    open_ends();
+    connect_ends(0, 1);
+    baton__links_ring(&ends[0].to[1], 7);
+    assert_int_equal(ends[0].to[1].told, 7);
+    settle(1);
+    assert_int_equal(ends[1].to[0].announced, 7);
+    for (uint64_t count = 8; count < 10; count++) {
+        const char *word = (const char *)&count;
+        assert_int_equal(send(ends[0].to[1].fd, word, 3, 0), 3);
+        settle(1);
+        assert_int_equal(ends[1].to[0].announced, count - 1);
+        assert_int_equal(send(ends[0].to[1].fd, word + 3, 5, 0), 5);
+        settle(1);
+        assert_int_equal(ends[1].to[0].announced, count);
+    }
+    baton__links_leave(&ends[0].to[1]);
+    settle(1);
+    assert_int_equal(ends[1].to[0].announced, 9);
+    assert_int_equal(ends[1].lost[0], 0);
+    close_ends();
+}
+
+/* What finds no room is not told, and does not garble what follows. */
+static void test_links_full_of_rings(void **state)
+{
+    enum { MANY = 10000000 };
+    uint32_t count = 0;
+    open_ends();
+    connect_ends(0, 1);
+    settle(1);
+    while (count < MANY && ends[0].to[1].told == count) {
+        baton__links_ring(&ends[0].to[1], ++count);
+    }
+    assert_int_equal(ends[0].to[1].told, count - 1);
+    settle(1);
+    assert_int_equal(ends[1].to[0].announced, count - 1);
+    baton__links_ring(&ends[0].to[1], count);
+    settle(1);
+    assert_int_equal(ends[1].to[0].announced, count);
     close_ends();
 }
 
@@ -166,7 +211,7 @@ static void test_links_end_with_and_without_farewell(void **state)
     connect_ends(0, 1);
     connect_ends(0, 2);
     settle(0);
-    baton__links_ring(&ends[1].to[0]);
+    baton__links_ring(&ends[1].to[0], 1);
     baton__links_leave(&ends[1].to[0]);
     assert_int_equal(ends[1].to[0].state, BATON__LINK_ENDED);
     assert_true(is_woken(0, PATIENCE_MS));
@@ -180,7 +225,7 @@ static void test_links_end_with_and_without_farewell(void **state)
     assert_int_equal(ends[0].lost[2], 1);
     assert_int_equal(ends[0].to[2].state, BATON__LINK_ENDED);
     assert_string_equal(ends[0].detail, "its process has ended");
-    baton__links_ring(&ends[0].to[2]); /* nothing happens */
+    baton__links_ring(&ends[0].to[2], 1); /* nothing happens */
     close_ends();
 }
 
@@ -191,7 +236,7 @@ static void test_links_reset_is_a_loss(void **state)
     connect_ends(1, 2);
     settle(1);
     settle(2);
-    baton__links_ring(&ends[1].to[2]);
+    baton__links_ring(&ends[1].to[2], 1);
     assert_true(is_woken(2, PATIENCE_MS));
     (void)close(ends[2].to[1].fd);
     ends[2].to[1] = (baton__link_t){.fd = -1, .state = BATON__LINK_ENDED};
@@ -251,7 +296,7 @@ static void test_links_of_strangers_are_refused(void **state)
     assert_true(send(fd, &(uint64_t[]){NONCE, (uint64_t)1 << 32}, 16, 0) == 16);
     assert_true(was_closed(fd, 1));
     (void)close(fd);
-    baton__links_ring(&ends[0].to[1]);
+    baton__links_ring(&ends[0].to[1], 1);
     settle(1);
     assert_int_equal(ends[1].to[0].state, BATON__LINK_OPEN);
     close_ends();
@@ -339,6 +384,8 @@ int main(void)
         cmocka_unit_test(test_links_lower_rank_connects),
         cmocka_unit_test(test_links_ring_when_they_are_made),
         cmocka_unit_test(test_links_ring_wakes_that_peer),
+        cmocka_unit_test(test_links_rings_tell_how_much_was_sent),
+        cmocka_unit_test(test_links_full_of_rings),
         cmocka_unit_test(test_links_end_with_and_without_farewell),
         cmocka_unit_test(test_links_reset_is_a_loss),
         cmocka_unit_test(test_links_of_strangers_are_refused),

@@ -765,9 +765,9 @@ static void test_mpi_near_wakes_who_is_armed(void **state)
     fake_mpi_close();
 }
 
-static void test_mpi_far_sleeps_as_its_links_allow(void **state)
+/* Two hosts with a link, on which nothing has happened lately. */
+static void open_linked(void)
 {
-    uint32_t us = 0;
     open_with((fake_mpi_options_t){.size = 2, .host_ranks = 1, .links = true});
     for (int i = 0; i < 1000 && peer_of(1, 0)->link.state != BATON__LINK_OPEN;
          i++) {
@@ -784,6 +784,79 @@ static void test_mpi_far_sleeps_as_its_links_allow(void **state)
         settle(rank);
     }
     (void)poll(NULL, 0, 5);
+}
+
+/* Lets a while pass, in which nobody polls, and takes what has rung. */
+static void pass_time(int rank)
+{
+    (void)poll(NULL, 0, 5);
+    baton__mpi_drain(rank_of(rank));
+    settle(rank);
+}
+
+static bool is_rung(int rank, int ms)
+{
+    struct pollfd wait = {.fd = baton__mpi_descriptor(rank_of(rank), 1),
+                          .events = POLLIN};
+    return poll(&wait, 1, ms) == 1;
+}
+
+/* The longest that the rank would sleep now. */
+static uint32_t sleep_of(int rank)
+{
+    uint32_t us = 0;
+    assert_true(baton__mpi_arm(rank_of(rank), BATON_ARM_ALL, &us));
+    baton__mpi_disarm(rank_of(rank));
+    return us;
+}
+
+/* MPI may hold back what it calls sent until it is called again on the sender,
+   which is asleep by then: so whoever waits for it wakes that rank. */
+static void test_mpi_far_late_messages_wake_their_sender(void **state)
+{
+    enum { BODY = 5000, LATE_MS = 5 };
+    open_linked();
+    fake_mpi_stop(true);
+    assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
+    assert_int_equal(post(0, 1, 2, BODY), BATON_OK); /* too soon to ring */
+    pass_time(0);
+    pass_time(1);
+    for (int i = 0; i < 3; i++) {
+        (void)poll(NULL, 0, LATE_MS);
+        assert_true(sleep_of(1) <= 1000);
+        assert_true(is_rung(0, 5000));
+        pass_time(0);
+        assert_true(sleep_of(0) <= 1000); /* it polls for a while */
+    }
+    fake_mpi_stop(false);
+    settle_all(2);
+    assert_int_equal(seen[1].arrivals, 2);
+    drop(1, 0);
+    /* The same for data that are awaited. */
+    fake_mpi_stop(true);
+    assert_int_equal(take(1, 1), BATON_OK);
+    pass_time(0);
+    (void)poll(NULL, 0, LATE_MS);
+    assert_true(sleep_of(1) <= 1000);
+    assert_true(is_rung(0, 5000));
+    fake_mpi_stop(false);
+    pass_time(0);
+    pass_time(1);
+    assert_int_equal(seen[1].receives, 1);
+    /* Then all is told, and both may sleep. */
+    pass_time(0);
+    pass_time(1);
+    (void)poll(NULL, 0, LATE_MS);
+    assert_int_equal(sleep_of(0), BATON_SLEEP_FOREVER);
+    assert_int_equal(sleep_of(1), BATON_SLEEP_FOREVER);
+    assert_false(is_rung(0, 0) || is_rung(1, 0));
+    fake_mpi_close();
+}
+
+static void test_mpi_far_sleeps_as_its_links_allow(void **state)
+{
+    uint32_t us = 0;
+    open_linked();
     assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
     assert_int_equal(us, BATON_SLEEP_FOREVER);
     assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
@@ -801,7 +874,8 @@ static void test_mpi_far_sleeps_as_its_links_allow(void **state)
     }
     (void)poll(NULL, 0, 5);
     assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
-    baton__links_ring(&peer_of(0, 1)->link); /* ahead of its message */
+    baton__links_ring(&peer_of(0, 1)->link,
+                      peer_of(0, 1)->packets_sent); /* ahead of its message */
     assert_int_equal(poll(&wait, 1, 5000), 1);
     baton__mpi_drain(rank_of(1));
     assert_false(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
@@ -1085,6 +1159,7 @@ int main(void)
         cmocka_unit_test(test_mpi_far_withdraws_what_is_pulled),
         cmocka_unit_test(test_mpi_near_wakes_who_is_armed),
         cmocka_unit_test(test_mpi_far_sleeps_as_its_links_allow),
+        cmocka_unit_test(test_mpi_far_late_messages_wake_their_sender),
         cmocka_unit_test(test_mpi_near_peer_is_lost),
         cmocka_unit_test(test_mpi_far_peer_is_lost_in_motion),
         cmocka_unit_test(test_mpi_far_errors_lose_the_peer),

@@ -216,7 +216,8 @@ typedef struct baton__far {
     int destinations[BATON__MPI_PACKETS]; /* of those sends */
     uint32_t arrival, departure;          /* the oldest */
     uint32_t packets_unsent; /* sends of packets that are not complete */
-    bool closing;            /* the endpoint is being closed */
+    bool untold;  /* peers were not told of all packets; see poll.c */
+    bool closing; /* the endpoint is being closed */
     baton__links_t links;
     /* MPI_Finalize may be called while there is a group. */
     _Atomic int inside;     /* calls that are in MPI */
@@ -336,6 +337,13 @@ const baton__packet_t *baton__far_front(baton__mpi_t *mpi);
 void baton__far_pop(baton__mpi_t *mpi);
 bool baton__far_next_transfer(baton__mpi_t *mpi, baton__transfer_t *out);
 void baton__far_end_poll(baton__mpi_t *mpi, bool found);
+
+/* Rings each peer that was not told of all packets, but none too often. */
+void baton__far_tell(baton__mpi_t *mpi);
+
+/* Rings the peers whose MPI may have to be called, so that what this rank waits
+   for comes. True if there is such a peer. */
+bool baton__far_ask(baton__mpi_t *mpi);
 
 /* Polls MPI, but takes nothing: true if a packet has come, or a link rang. */
 bool baton__far_has_come(baton__mpi_t *mpi);

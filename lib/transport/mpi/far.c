@@ -32,7 +32,9 @@ enum {
     QUIET_POLLS = 64,
     LINK_POLLS = 1024,
     /* A peer that was rung so lately looks for more by itself: see poll.c. */
-    RANG_NS = 400000
+    RANG_NS = 400000,
+    /* How often one is rung that owes this rank something. */
+    ASK_NS = 1000000
 };
 
 /* ---- device memory ----------------------------------------------------- */
@@ -138,16 +140,67 @@ static void read_credits(baton__peer_t *peer, uint32_t word)
 
 /* ---- packets out ------------------------------------------------------- */
 
+/* Rings the peer, unless it was rung less than `since_ns` ago. */
+static void ring_after(baton__mpi_t *mpi, baton__peer_t *peer, uint64_t now,
+                       uint64_t since_ns)
+{
+    if (now - peer->rang_ns > since_ns) {
+        peer->rang_ns = now;
+        baton__links_ring(&peer->link, peer->packets_sent);
+    }
+    mpi->far.untold |= peer->link.state == BATON__LINK_OPEN &&
+                       peer->link.told != peer->packets_sent;
+}
+
 /* Something goes to the peer: wakes it, if it may be asleep. */
 static void ring(baton__mpi_t *mpi, baton__peer_t *peer)
 {
-    uint64_t now = baton__clock_ns();
-    mpi->far.now_ns = now;
+    mpi->far.now_ns = baton__clock_ns();
     mpi->far.quiet = 0;
-    if (now - peer->rang_ns > RANG_NS) {
-        peer->rang_ns = now;
-        baton__links_ring(&peer->link);
+    ring_after(mpi, peer, mpi->far.now_ns, RANG_NS);
+}
+
+void baton__far_tell(baton__mpi_t *mpi)
+{
+    uint64_t now = baton__clock_ns();
+    mpi->far.untold = false;
+    for (int i = 0; i < mpi->size; i++) {
+        baton__peer_t *peer = &mpi->peers[i];
+        if (peer->link.state == BATON__LINK_OPEN &&
+            peer->link.told != peer->packets_sent) {
+            ring_after(mpi, peer, now, RANG_NS);
+        }
     }
+}
+
+/* Has it announced packets that have not come? */
+static bool owes_packets(const baton__peer_t *peer)
+{
+    return peer->link.state == BATON__LINK_OPEN &&
+           (int32_t)(peer->link.announced - peer->packets_taken) > 0;
+}
+
+/* Open MPI 4.1.4 calls short sends complete that it has only queued: to write
+   them it needs to be called on the sender, which may be asleep. */
+bool baton__far_ask(baton__mpi_t *mpi)
+{
+    baton__far_t *far = &mpi->far;
+    uint64_t now = baton__clock_ns();
+    bool any = false;
+    for (int i = 0; i < mpi->size; i++) {
+        if (owes_packets(&mpi->peers[i])) {
+            any = true;
+            ring_after(mpi, &mpi->peers[i], now, ASK_NS);
+        }
+    }
+    for (int i = 0; i < far->count; i++) {
+        const baton__record_t *record = far->transfers[i].record;
+        if (record != NULL) {
+            any = true;
+            ring_after(mpi, &mpi->peers[record->message.peer], now, ASK_NS);
+        }
+    }
+    return any;
 }
 
 /* Tests the send of a packet; true when its memory is free. In MPI. */
@@ -504,6 +557,7 @@ static void on_link_event(void *arg, int peer, baton__link_event_t on_event,
     }
     mpi->far.now_ns = baton__clock_ns();
     mpi->far.quiet = 0;
+    baton__far_tell(mpi); /* what was sent before there was a link */
 }
 
 void baton__far_contact(baton__mpi_t *mpi, baton__peer_t *peer)
@@ -551,6 +605,9 @@ void baton__far_end_poll(baton__mpi_t *mpi, bool found)
     }
     if (far->owes) {
         credit_all(mpi);
+    }
+    if (far->untold) {
+        baton__far_tell(mpi);
     }
 }
 

@@ -24,8 +24,8 @@ typedef struct greeting {
     uint32_t from, to;
 } greeting_t;
 
-static const char RING = 'r';
-static const char FAREWELL = 'f';
+/* What follows are words: how many packets the writer has sent, or this. */
+static const uint64_t FAREWELL = UINT64_C(1) << 32;
 
 enum { LISTENER = -1, PENDING = -2 };
 
@@ -288,11 +288,37 @@ void baton__links_connect(baton__links_t *links, int peer, baton__link_t *link)
     }
 }
 
-void baton__links_ring(baton__link_t *link)
+/* Writes what is left of the word in `out`; false if that is not all. Errors
+   show in a read. */
+static bool flush(baton__link_t *link)
 {
-    if (link->state == BATON__LINK_OPEN) {
-        /* After EAGAIN the peer has unread rings. Errors show in a read. */
-        (void)!send(link->fd, &RING, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const unsigned char *rest = link->out + BATON__LINK_WORD - link->out_bytes;
+    ssize_t sent = link->out_bytes == 0 ? 0
+                                        : send(link->fd, rest, link->out_bytes,
+                                               MSG_DONTWAIT | MSG_NOSIGNAL);
+    link->out_bytes -= (size_t)(sent > 0 ? sent : 0);
+    return link->out_bytes == 0;
+}
+
+/* True if the word was written; else it is as if it was not tried. */
+static bool write_word(baton__link_t *link, uint64_t word)
+{
+    if (!flush(link)) {
+        return false;
+    }
+    memcpy(link->out, &word, sizeof word);
+    link->out_bytes = sizeof word;
+    bool written = flush(link);
+    if (link->out_bytes == sizeof word) {
+        link->out_bytes = 0;
+    }
+    return written;
+}
+
+void baton__links_ring(baton__link_t *link, uint32_t packets_sent)
+{
+    if (link->state == BATON__LINK_OPEN && write_word(link, packets_sent)) {
+        link->told = packets_sent;
     }
 }
 
@@ -300,7 +326,8 @@ void baton__links_ring(baton__link_t *link)
 
 /* The connection is established, or has failed. */
 static void finish_connecting(const baton__links_t *links, int peer,
-                              baton__link_t *link)
+                              baton__link_t *link,
+                              baton__link_event_fn on_event, void *arg)
 {
     int error = 0;
     socklen_t bytes = sizeof error;
@@ -318,6 +345,7 @@ static void finish_connecting(const baton__links_t *links, int peer,
         end(link);
     } else {
         link->state = BATON__LINK_OPEN;
+        on_event(arg, peer, BATON__LINK_RANG, NULL);
     }
 }
 
@@ -379,10 +407,21 @@ static bool identify_connections(baton__links_t *links,
         }
         link->fd = fd;
         link->state = BATON__LINK_OPEN;
-        baton__links_ring(link); /* for what was sent before */
         on_event(arg, peer, BATON__LINK_RANG, NULL);
     }
     return room;
+}
+
+static void take_byte(baton__link_t *link, unsigned char byte)
+{
+    uint64_t word;
+    link->in[link->in_bytes++] = byte;
+    if (link->in_bytes == sizeof word) {
+        link->in_bytes = 0;
+        memcpy(&word, link->in, sizeof word);
+        link->farewell |= word == FAREWELL;
+        link->announced = word == FAREWELL ? link->announced : (uint32_t)word;
+    }
 }
 
 /* Reads what has come, and sets *rang_out if anything has. Returns the error
@@ -390,7 +429,7 @@ static bool identify_connections(baton__links_t *links,
    open. */
 static int read_all(baton__link_t *link, bool *rang_out)
 {
-    char bytes[256];
+    unsigned char bytes[32 * BATON__LINK_WORD];
     for (;;) {
         ssize_t got = recv(link->fd, bytes, sizeof bytes, MSG_DONTWAIT);
         if (got < 0 && errno == EINTR) {
@@ -402,8 +441,9 @@ static int read_all(baton__link_t *link, bool *rang_out)
                                                              : errno;
         }
         *rang_out = true;
-        link->farewell =
-            link->farewell || memchr(bytes, FAREWELL, (size_t)got) != NULL;
+        for (ssize_t i = 0; i < got; i++) {
+            take_byte(link, bytes[i]);
+        }
     }
 }
 
@@ -411,7 +451,7 @@ void baton__links_leave(baton__link_t *link)
 {
     bool rang = false;
     if (link->state == BATON__LINK_OPEN) {
-        (void)!send(link->fd, &FAREWELL, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)write_word(link, FAREWELL);
         (void)read_all(link, &rang); /* unread bytes would reset it */
     }
     if (link->state == BATON__LINK_OPEN ||
@@ -425,7 +465,7 @@ static void look_at(const baton__links_t *links, int peer, baton__link_t *link,
 {
     bool rang = false;
     if (link->state == BATON__LINK_CONNECTING) {
-        finish_connecting(links, peer, link);
+        finish_connecting(links, peer, link, on_event, arg);
     }
     if (link->state != BATON__LINK_OPEN) {
         return;

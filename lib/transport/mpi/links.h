@@ -3,8 +3,9 @@
    which it notices that the other is gone. The messages themselves go over MPI.
 
    A rank that waits for another host sleeps on its links. A peer that sends it
-   something over MPI then rings: it writes a byte. While there is no link the
-   rank polls now and then instead.
+   something over MPI then rings: it writes how many packets it has sent so far,
+   so that the rank does not sleep for good before it has them all. While there
+   is no link the rank polls now and then instead.
 
    The end of a link tells that the peer's process has ended; TCP's keepalive
    tells that its host does not answer any more. So a peer that is busy for
@@ -26,16 +27,22 @@ typedef enum baton__link_state {
     BATON__LINK_ENDED /* or could not be made */
 } baton__link_state_t;
 
+enum {
+    BATON__LINK_ADDRESSES = 4, /* of a rank, at most */
+    BATON__LINK_PENDING = 16,  /* connections not identified yet */
+    BATON__LINK_WORD = 8       /* bytes of what is written: see links.c */
+};
+
 typedef struct baton__link {
     int fd;
     baton__link_state_t state;
-    bool farewell; /* the peer has announced that it closes */
+    bool farewell;      /* the peer has announced that it closes */
+    uint32_t told;      /* packets sent to the peer, as it was told */
+    uint32_t announced; /* packets that the peer has sent, as it told */
+    /* The beginning of a word that has come, the rest of one to be written. */
+    unsigned char in[BATON__LINK_WORD], out[BATON__LINK_WORD];
+    size_t in_bytes, out_bytes;
 } baton__link_t;
-
-enum {
-    BATON__LINK_ADDRESSES = 4, /* of a rank, at most */
-    BATON__LINK_PENDING = 16   /* connections not identified yet */
-};
 
 typedef struct baton__link_address {
     uint16_t family; /* AF_INET, AF_INET6; 0 if there is no address */
@@ -66,8 +73,8 @@ typedef struct baton__links {
 
 /* What has happened to a link. */
 typedef enum baton__link_event {
-    BATON__LINK_RANG,
-    BATON__LINK_LOST /* see `detail` */
+    BATON__LINK_RANG, /* or was made */
+    BATON__LINK_LOST  /* see `detail` */
 } baton__link_event_t;
 
 /* Opens this rank's end, and stores where it is; without a network, or memory,
@@ -81,8 +88,9 @@ void baton__links_close(baton__links_t *links);
    connects. `link` must stay valid. */
 void baton__links_connect(baton__links_t *links, int peer, baton__link_t *link);
 
-/* Wakes the peer, if there is a link. */
-void baton__links_ring(baton__link_t *link);
+/* Wakes the peer, if there is a link, and tells it how many packets it was
+   sent. What can't be written now remains to be told. */
+void baton__links_ring(baton__link_t *link, uint32_t packets_sent);
 
 /* Announces that this rank closes, and ends the link. */
 void baton__links_leave(baton__link_t *link);

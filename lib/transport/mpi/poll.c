@@ -3,8 +3,14 @@
    Ranks of this host ring its doorbell, those of other hosts its link. What a
    rank on another host has sent comes over MPI and may come after the ring: so
    for a while after a ring this rank looks again after short sleeps. A sender
-   that has rung so lately need not ring again; RANG_NS in far.c is well below
-   this while. */
+   that has rung so lately need not ring again at once; RANG_NS in far.c is well
+   below this while.
+
+   However late MPI is, nobody sleeps for good who waits for it: a ring tells
+   how many packets were sent. Until they have come, and while data are in
+   motion, this rank polls, and rings those that it waits for, whose MPI may
+   have to be called, too. A sender polls until it has told of all that it has
+   sent. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/clock.h"
@@ -177,14 +183,15 @@ static bool is_linked(const baton__mpi_t *mpi)
     return true;
 }
 
-static uint32_t far_sleep_us(const baton__mpi_t *mpi, baton_arm_t how)
+static uint32_t far_sleep_us(baton__mpi_t *mpi, baton_arm_t how)
 {
     const baton__far_t *far = &mpi->far;
     uint32_t us = BATON_SLEEP_FOREVER;
     if (far->peers > 0 && baton__clock_ns() - far->now_ns < AFTER_RING_NS) {
         return how == BATON_ARM_NOTICES ? MOVING_US : AFTER_RING_US;
     }
-    if (far->count > 0 || far->packets_unsent > 0) {
+    if ((far->peers > 0 && baton__far_ask(mpi)) || far->count > 0 ||
+        far->packets_unsent > 0 || far->untold) {
         return MOVING_US;
     }
     if (far->peers > 0 && !is_linked(mpi)) {
