@@ -88,7 +88,7 @@ static const cli_option_t table[] = {
      "Milliseconds between the arrivals of neighbours"},
     {ALL, "seed", 0, AT(model.seed), CLI_COUNT(0, UINT64_MAX), NULL,
      "Seed of all random numbers; by default BATON_SEED, else 1"},
-    {WITH_DATA | SIM_SPARSE, "payload", 0, AT(payload), CLI_FLAG, NULL,
+    {SIM_SPARSE, "payload", 0, AT(payload), CLI_FLAG, NULL,
      "Move and reduce data, and check every result"},
     {WITH_DATA, "prove", 0, AT(prove), CLI_FLAG, NULL,
      "Move and reduce sets of contributors, and check whose data is in each "

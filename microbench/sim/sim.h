@@ -5,7 +5,6 @@
 #define MICROBENCH_SIM_SIM_H
 
 #include "common/cli.h"
-#include "common/linear_model.h"
 #include "common/table.h"
 #include <baton/partial.h>
 #include <baton/proof.h>
@@ -66,8 +65,8 @@ typedef struct sim_options {
     double gbit, host_gbit;
     const char *speed, *lag, *skew; /* as given, or NULL */
     uint64_t host_ranks, eager_bytes, sync_bytes;
-    bool payload;
-    bool prove; /* by contributor sets */
+    bool payload; /* real gradients, of sparse all-reduces */
+    bool prove;   /* by contributor sets, of the others */
     uint64_t ranks;
     uint64_t bytes;
     uint64_t epochs;
@@ -163,16 +162,15 @@ void *sim_case_alloc(const sim_case_t *c, size_t count, size_t size);
 
 /* ---- data of simulated ranks (case.c) ------------------------------------ */
 
-/* The contributions, and the expected results: sums of linear models
-   (common/linear_model.h) or sets of contributors (baton/proof.h). */
+/* The contributions, and the expected results: sets of contributors
+   (baton/proof.h). */
 typedef struct sim_data {
     const sim_case_t *of;
     baton_dtype_t dtype;
     const baton_op_t *op;
     size_t count;         /* elements */
     uint32_t iterations;  /* consecutive ones that one sum may contain */
-    baton_proof_t *proof; /* NULL for linear models */
-    linear_model_t expected;
+    baton_proof_t *proof; /* NULL if cost only */
     bool *contributors; /* [ranks * iterations], in the expected sum */
 } sim_data_t;
 

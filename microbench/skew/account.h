@@ -1,7 +1,7 @@
 /* The account of one system's contributions and results on one rank. It checks
    every result down to single contributions.
 
-   A contribution is a linear model (common/linear_model.h), and so is a sum of
+   A contribution is a linear model (skew/linear_model.h), and so is a sum of
    contributions:
 
    - a result that was torn or misplaced fits no model, which is detected at
@@ -22,7 +22,7 @@
 #ifndef MICROBENCH_SKEW_ACCOUNT_H
 #define MICROBENCH_SKEW_ACCOUNT_H
 
-#include "common/linear_model.h"
+#include "skew/linear_model.h"
 #include <baton/partial.h>
 #include <stdbool.h>
 

@@ -62,19 +62,16 @@ for algorithm in recursive_doubling binomial ring rabenseifner circulant \
     prints "$algorithm .* (0\.0e\+00|-?[0-9.]+e-1[0-9]) " allreduce --ranks 8 \
         --algorithm $algorithm --gamma-ns 0.1
 done
-runs allreduce --ranks 7 --payload --epochs 3 --skew exponential:20
-runs allreduce --ranks 7 --prove --bytes 256
-runs broadcast --ranks 9 --root 5 --payload --bytes 4K
-runs broadcast --ranks 9 --root 5 --prove --bytes 256
+runs allreduce --ranks 7 --prove --bytes 256 --epochs 3 --skew exponential:20
+runs broadcast --ranks 9 --root 5 --prove --bytes 4K
 prints 'dissemination +1000 +15\.000 +15\.000' barrier --ranks 1000
-runs partial --ranks 9 --payload --epochs 10 --skew uniform:0:100
-runs partial --ranks 9 --prove --epochs 3 --skew uniform:0:100 --bytes 64
-runs partial --ranks 12 --inner ring --payload --host-ranks 4 --lag 3
+runs partial --ranks 9 --prove --epochs 10 --skew uniform:0:100 --bytes 4K
+runs partial --ranks 12 --inner ring --prove --host-ranks 4 --lag 3 --bytes 4K
 runs allreduce --ranks 16 --multi-ported --sync-bytes 1K --overhead-us 0.2 \
     --speed uniform:0.5:1
 prints 'solo .* 1\.00 +0\.00 +1\.0 ' skew --ranks 32 --iterations 32
 prints 'majority .* 16\.50 +[0-9.]+ +16\.5 ' skew --ranks 32 --iterations 32 \
-    --payload --bytes 64
+    --prove --bytes 64
 prints 'spardl +14 .* -?[0-9.]+e-1[0-9] .* spardl +1 +8 +8 +8 +292106\.0 ' sparse \
     --ranks 14 --density 0.01 --alpha-us 50 --gbit 1
 for algorithm in spardl topka topkdsa gtopk oktopk redsync dense; do
