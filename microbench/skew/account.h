@@ -10,13 +10,10 @@
      different sets of contributions agree with a probability of about 2^-128.
 
    A partial collective takes the whole pending sum of a rank. So what it takes
-   in iteration i is a range of the rank's iterations: from the oldest one that
-   was pending after i - 1 to the last one before the oldest that is pending
-   after i. Each rank sees its own pending sum after each iteration
-   (skew_account_record). When the ranks have exchanged where their pending sums
-   begin, each result has one possible value (skew_account_audit). It follows
-   that the results plus the pending sums at the end equal the sum of all
-   contributions, since the ranges of a rank are consecutive.
+   in iteration i is a range of the rank's iterations, which ends where that of
+   iteration i + 1 begins: `staleness` says where (skew_account_record). When
+   the ranks have exchanged where their ranges begin, each result but the last
+   one has one possible value (skew_account_audit).
 
    All of this happens outside the measured time. */
 #ifndef MICROBENCH_SKEW_ACCOUNT_H
@@ -28,9 +25,9 @@
 
 typedef struct skew_entry {
     linear_model_t result;
-    uint32_t pending_from; /* oldest iteration that no call has taken yet, or
-                              the next one if nothing is pending */
+    uint32_t from; /* the oldest iteration that no call had taken before */
     uint32_t active;
+    bool included;
 } skew_entry_t;
 
 typedef struct skew_account {
@@ -46,25 +43,24 @@ typedef struct skew_account {
 } skew_account_t;
 
 /* Records this rank's result of `iteration`, whose epoch must be as the
-   iteration, and its pending sum after that
-   (NULL if nothing is pending). Checks what one rank can check. */
+   iteration. Checks what one rank can check. */
 void skew_account_record(skew_account_t *account, uint32_t iteration,
-                         const baton_partial_result_t *outcome,
-                         const uint64_t *pending);
+                         const baton_partial_result_t *outcome);
 
-/* Checks every result against the ranges of iterations that all ranks have
-   recorded: `pending_from` is [ranks][iterations]. */
-void skew_account_audit(skew_account_t *account, const uint32_t *pending_from);
+/* Checks every result but the last one against the ranges of iterations that
+   all ranks have recorded: `from` is [ranks][iterations]. */
+void skew_account_audit(skew_account_t *account, const uint32_t *from);
 
 /* Records a failure in `iteration`. The earliest failure is kept. */
 void skew_account_fail(skew_account_t *account, uint32_t iteration,
                        const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns how many ranks have their contribution of this iteration in its
-   result: the paper's number of active processes. The outcome's `active` also
-   counts ranks that have only older contributions in it. */
+/* Returns how many ranks have their contribution of this iteration, which is
+   not the last one, in its result: the paper's number of active processes. The
+   outcome's `active` also counts ranks that have only older contributions in
+   it. */
 uint32_t skew_account_active(const skew_account_t *account,
-                             const uint32_t *pending_from, uint32_t iteration);
+                             const uint32_t *from, uint32_t iteration);
 
 #endif

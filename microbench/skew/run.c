@@ -25,7 +25,7 @@
 typedef struct measurement {
     skew_choice_t choice;
     baton_partial_t *partial; /* NULL for MPI's systems */
-    uint64_t *vector;         /* MPI's target, or what is pending */
+    uint64_t *vector;         /* MPI's target */
     skew_account_t account;
     double *latency_us; /* [counted iterations] */
 } measurement_t;
@@ -37,6 +37,12 @@ typedef struct run {
     uint64_t *source; /* this rank's next contribution */
     measurement_t measurements[SKEW_MAX_SYSTEMS];
 } run_t;
+
+/* The last one is not counted: the one before is checked by it. */
+static uint32_t iterations_of(const skew_options_t *options)
+{
+    return (uint32_t)(options->warmup + options->iterations) + 1;
+}
 
 static bool is_mpi(skew_kind_t kind)
 {
@@ -80,11 +86,11 @@ static void open_measurement(const run_t *run, skew_choice_t choice,
                              measurement_t *measurement)
 {
     const skew_options_t *options = run->options;
-    uint32_t iterations = (uint32_t)(options->warmup + options->iterations);
+    uint32_t iterations = iterations_of(options);
     *measurement = (measurement_t){
         .choice = choice,
         .vector = harness_alloc((size_t)run->bytes, 1),
-        .latency_us = harness_alloc(options->iterations, sizeof(double)),
+        .latency_us = harness_alloc(options->iterations + 1, sizeof(double)),
     };
     measurement->account = (skew_account_t){
         .salt = options->seed * UINT64_C(0x9e3779b97f4a7c15) + run->bytes +
@@ -146,19 +152,6 @@ static void call_system(const measurement_t *measurement,
     harness_require(baton_partial_contribute(partial, source), "contribute");
     harness_require(baton_partial_start(partial), "start");
     harness_require(baton_partial_wait(partial, -1, out), "wait");
-}
-
-/* The sum of this rank's contributions that no call has taken yet, or NULL if
-   there are none. */
-static const uint64_t *pending_of(const measurement_t *measurement)
-{
-    bool any = false;
-    if (measurement->partial != NULL) {
-        harness_require(baton_partial_pending(measurement->partial,
-                                              measurement->vector, &any),
-                        "read what is pending");
-    }
-    return any ? measurement->vector : NULL;
 }
 
 /* ---- turns ------------------------------------------------------------ */
@@ -230,14 +223,14 @@ static void take_turn(const run_t *run, measurement_t *measurement,
     baton_partial_result_t outcome;
     measure_call(run, measurement, iteration, &outcome);
     check_elected(run, measurement, iteration, &outcome);
-    skew_account_record(account, iteration, &outcome, pending_of(measurement));
+    skew_account_record(account, iteration, &outcome);
 }
 
 static void take_turns(run_t *run)
 {
     const skew_options_t *options = run->options;
-    uint32_t iterations = (uint32_t)(options->warmup + options->iterations);
-    for (uint32_t iteration = 1; iteration <= iterations; iteration++) {
+    for (uint32_t iteration = 1; iteration <= iterations_of(options);
+         iteration++) {
         size_t order[SKEW_MAX_SYSTEMS];
         shuffle(options, iteration, order);
         for (size_t i = 0; i < options->system_count; i++) {
@@ -248,14 +241,14 @@ static void take_turns(run_t *run)
 
 /* ---- check ------------------------------------------------------------ */
 
-/* Gathers where each rank's pending contributions begin after each iteration,
-   as [ranks][iterations]. */
-static uint32_t *gather_pending(const skew_account_t *account)
+/* Gathers where each rank's pending contributions began in each iteration, as
+   [ranks][iterations]. */
+static uint32_t *gather_from(const skew_account_t *account)
 {
     uint32_t iterations = account->iterations;
     uint32_t *mine = harness_alloc(iterations, sizeof(*mine));
     for (uint32_t i = 0; i < iterations; i++) {
-        mine[i] = account->entries[i].pending_from;
+        mine[i] = account->entries[i].from;
     }
     uint32_t *all =
         harness_alloc((size_t)account->ranks * iterations, sizeof(*all));
@@ -296,16 +289,15 @@ static bool passed_everywhere(const measurement_t *measurement)
 }
 
 /* No iteration begins before so many ranks have arrived, warm-up included. */
-static void check_active(measurement_t *measurement,
-                         const uint32_t *pending_from)
+static void check_active(measurement_t *measurement, const uint32_t *from)
 {
     skew_choice_t choice = measurement->choice;
     uint32_t least = choice.kind == SKEW_QUORUM || choice.kind == SKEW_ALL
                          ? choice.ranks
                          : 1;
     skew_account_t *account = &measurement->account;
-    for (uint32_t i = 1; i <= account->iterations; i++) {
-        uint32_t active = skew_account_active(account, pending_from, i);
+    for (uint32_t i = 1; i < account->iterations; i++) {
+        uint32_t active = skew_account_active(account, from, i);
         if (active < least) {
             skew_account_fail(account, i,
                               "%" PRIu32 " active ranks, expected at least "
@@ -318,14 +310,13 @@ static void check_active(measurement_t *measurement,
 /* ---- summary ---------------------------------------------------------- */
 
 static void summarize_active(const run_t *run, const measurement_t *measurement,
-                             const uint32_t *pending_from, skew_result_t *out)
+                             const uint32_t *from, skew_result_t *out)
 {
     uint32_t first = (uint32_t)run->options->warmup + 1;
     double sum = 0;
     out->active_min = UINT32_MAX;
-    for (uint32_t i = first; i <= measurement->account.iterations; i++) {
-        uint32_t active =
-            skew_account_active(&measurement->account, pending_from, i);
+    for (uint32_t i = first; i < measurement->account.iterations; i++) {
+        uint32_t active = skew_account_active(&measurement->account, from, i);
         sum += active;
         out->active_min = active < out->active_min ? active : out->active_min;
         out->active_max = active > out->active_max ? active : out->active_max;
@@ -378,11 +369,11 @@ static bool finish_measurement(const run_t *run, measurement_t *measurement,
         .limit_us = skew_limit_us(measurement->choice, run->harness->size,
                                   run->options->skew_ms * 1e3),
     };
-    uint32_t *pending_from = gather_pending(&measurement->account);
-    skew_account_audit(&measurement->account, pending_from);
-    check_active(measurement, pending_from);
-    summarize_active(run, measurement, pending_from, out);
-    free(pending_from);
+    uint32_t *from = gather_from(&measurement->account);
+    skew_account_audit(&measurement->account, from);
+    check_active(measurement, from);
+    summarize_active(run, measurement, from, out);
+    free(from);
     summarize_latency(run, measurement, out);
     return passed_everywhere(measurement);
 }
