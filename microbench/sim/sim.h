@@ -171,7 +171,7 @@ typedef struct sim_data {
     size_t count;         /* elements */
     uint32_t iterations;  /* consecutive ones that one sum may contain */
     baton_proof_t *proof; /* NULL if cost only */
-    bool *contributors; /* [ranks * iterations], in the expected sum */
+    bool *contributors;   /* [ranks * iterations], in the expected sum */
 } sim_data_t;
 
 /* Like the functions below, prints what failed. A cost-only simulation gets
