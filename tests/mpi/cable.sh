@@ -1,13 +1,12 @@
 #!/bin/sh
 # Pulls the cable between two hosts under a running job of 4 ranks, run by
-# scripts/hosts.sh; or kills ranks of it: mpirun must end the job then, with a
-# message and an exit code, within 10 seconds.
+# scripts/hosts.sh; or kills one: mpirun must end the job then, with a message and
+# an exit code, within 10 seconds.
 #
 #   cable.sh soon PROGRAM MPIRUN...   plugged in again after 3 s: the job goes
 #                                     on, with right sums
 #   cable.sh never PROGRAM MPIRUN...  out for good: each rank fails, and names
 #                                     one on the other host
-#   cable.sh kill PROGRAM MPIRUN...   no cable: a host's ranks are killed
 #   cable.sh one PROGRAM MPIRUN...    one rank is killed; needs no hosts
 set -u
 how=$1
@@ -52,15 +51,6 @@ all_have() {
         [ -e "$dir/$1.3" ]
 }
 
-# kill_ranks RANK...: and the job ends.
-kill_ranks() {
-    for rank in "$@"; do
-        kill -KILL "$(cat "$dir/process.$rank")" || fail "rank $rank was gone"
-    done
-    until_true 10 ended || fail "the job still ran 10 s later"
-    wait $job && fail "mpirun reported success"
-}
-
 export BATON_PEER_TIMEOUT_MS=3000
 [ "$how" = never ] || export BATON_PEER_TIMEOUT_MS=30000
 "$@" "$program" "$dir" >"$dir/output" 2>&1 &
@@ -86,11 +76,10 @@ never)
     cat "$dir"/error.?
     kill -KILL $job
     ;;
-kill)
-    kill_ranks 2 3
-    ;;
 one)
-    kill_ranks 1
+    kill -KILL "$(cat "$dir/process.1")" || fail "rank 1 was gone"
+    until_true 10 ended || fail "the job still ran 10 s later"
+    wait $job && fail "mpirun reported success"
     grep -qi 'signal 9\|killed' "$dir/output" ||
         fail "no message names the signal"
     ;;

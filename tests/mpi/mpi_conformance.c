@@ -7,6 +7,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static conformance_rank_t self;
 
@@ -86,6 +87,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(run_in_halves),
     };
     static conformance_case_t cases[CONFORMANCE_CASES];
+    /* A full ring or outbox is looked at again so soon. */
+    setenv("BATON_SLEEP_US", "100", 0);
     support_mpi_begin(argc, argv);
     self.yield = yield;
     self.sleeps = true;

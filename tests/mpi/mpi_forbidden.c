@@ -2,9 +2,9 @@
    would like to use fails in all ranks. Groups are made all the same, results
    are right, and one rank says once what is missing. By argument:
 
-     cma, absent   process_vm_readv gives EPERM, ENOSYS
-     shm           there is no room in /dev/shm, nor for any shared memory
-     memfd         there are no descriptors of memory
+     cma     process_vm_readv gives EPERM
+     shm     there is no room in /dev/shm, nor for any shared memory
+     memfd   there are no descriptors of memory
 
    Skipped where there is no seccomp. The exit code is the result. */
 #include "support/mpi.h"
@@ -30,8 +30,6 @@ typedef struct ban {
 
 static const ban_t bans[] = {
     {"cma", SYS_process_vm_readv, EPERM, "may not read each other's memory", 1},
-    {"absent", SYS_process_vm_readv, ENOSYS, "may not read each other's memory",
-     1},
     {"shm", SYS_fallocate, ENOSPC, "can't share memory", 1},
     {"memfd", SYS_memfd_create, EPERM, "take ordinary memory", 0},
 };
@@ -99,7 +97,7 @@ int main(int argc, char **argv)
             argc > 1 && strcmp(argv[1], bans[i].name) == 0 ? &bans[i] : banned;
     }
     if (banned == NULL) {
-        fprintf(stderr, "usage: mpi_forbidden cma|absent|shm|memfd\n");
+        fprintf(stderr, "usage: mpi_forbidden cma|shm|memfd\n");
         return 2;
     }
     support_mpi_running = banned->name;

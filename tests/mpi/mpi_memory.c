@@ -1,6 +1,6 @@
 /* Memory that ranks of a host share: as source, as target and in place; freed
-   in any order; without descriptors; and that none of it is left behind. The
-   exit code is the result. */
+   in any order; and that none of it is left behind. The exit code is the
+   result. */
 #include "base/config.h"
 #include "sched/schedule.h"
 #include "support/mpi.h"
@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static void *allocate(size_t bytes)
@@ -206,53 +204,6 @@ static void nothing_is_left_behind(void)
     support_mpi_check(!left, "no mapping is left");
 }
 
-/* ---- what a host does not permit ---------------------------------------- */
-
-/* Every other rank can open no descriptor, so that it can neither make segments
-   nor map those of its peers. */
-static void without_descriptors(void)
-{
-    enum { BYTES = 5 << 18 };
-    struct rlimit limit;
-    support_mpi_running = "without descriptors";
-    support_mpi_check(getrlimit(RLIMIT_NOFILE, &limit) == 0,
-                      "there is a limit");
-    const struct rlimit before = limit;
-    if (world.rank % 2 == 1) {
-        int lowest = dup(STDIN_FILENO);
-        support_mpi_check(lowest >= 0 && close(lowest) == 0,
-                          "one descriptor is free");
-        limit.rlim_cur = (rlim_t)lowest;
-        support_mpi_check(setrlimit(RLIMIT_NOFILE, &limit) == 0,
-                          "the limit is set");
-    }
-    unsigned char *memory = allocate(BYTES);
-    support_mpi_check(world.rank % 2 == 0 || !is_shared(memory),
-                      "it is ordinary memory");
-    sum_bytes("ring", memory, memory, BYTES);
-    support_mpi_check(setrlimit(RLIMIT_NOFILE, &before) == 0,
-                      "the limit is as before");
-    sum_bytes("ring", memory, memory, BYTES);
-    release(memory);
-}
-
-static void beside_a_child(void)
-{
-    enum { BYTES = 200000 };
-    support_mpi_running = "beside a child";
-    unsigned char *memory = allocate(BYTES);
-    pid_t child = fork();
-    if (child == 0) {
-        _exit(memory[0] == memory[1]); /* it may read */
-    }
-    sum_bytes("ring", memory, memory, BYTES);
-    int status;
-    support_mpi_check(child > 0 && waitpid(child, &status, 0) == child,
-                      "the child ends");
-    sum_bytes("ring", memory, memory, BYTES);
-    release(memory);
-}
-
 /* Where ranks share a host and nothing forbids it memory is shared, scratch,
    too: that no test passes for want of it. */
 static void memory_is_shared(void)
@@ -282,8 +233,6 @@ int main(int argc, char **argv)
     sums_of_any_memory();
     sums_of_long_elements();
     nothing_is_left_behind();
-    without_descriptors();
-    beside_a_child();
     support_mpi_ok(baton_group_destroy(world.group));
     world.group = NULL;
     support_mpi_check(count_mappings() == 0, "the group leaves no mapping");
