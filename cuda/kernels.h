@@ -39,11 +39,11 @@ cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
                                size_t count, unsigned blocks);
 
 /* The port's functions of these names. A selection reads the vector once where
-   a sample's threshold holds (TRIMMED: three times, SAMPLED: two or three
-   times); where it does not, or where more elements are tied than there is room
-   for, four (f16, bf16), five (f32) or eight times (f64) more. `scratch` is
-   about 16 bytes for each 4 KiB of the vector, and 8 (f64: 12) for each of 2k
-   candidates and of what a sample may be wrong by. */
+   a sample's threshold holds (SAMPLED: two or three times); where it does not,
+   or where more elements are tied than there is room for, four (f16, bf16),
+   five (f32) or eight times (f64) more. `scratch` is about 16 bytes for each 4
+   KiB of the vector, and 8 (f64: 12) for each of 2k candidates and of what a
+   sample may be wrong by. */
 size_t baton__cuda_select_bytes(baton_dtype_t dtype, size_t count, size_t k);
 cudaError_t baton__cuda_select(cudaStream_t stream,
                                const baton_device_selection_t *selection);

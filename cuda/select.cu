@@ -93,16 +93,17 @@ template <baton_dtype_t D> struct row {
         }
     }
 
-    void put_filter(bool always)
+    void put_filter()
     {
-        put(filter_tiles<D>, blocks(), THREADS, from, work, always);
+        put(filter_tiles<D>, blocks(), THREADS, from, work);
     }
 
     void put_measure()
     {
         double *sums = (double *)work.tally;
         put(measure<D>, measure_blocks(from.count), THREADS, from, work, sums);
-        put(join<D>, 1, WARP, work.state, sums, from.count);
+        put(join, 1, WARP, sums, from.count, work.state, from.count,
+            &work.state->mean);
     }
 
     void put_estimate(uint64_t need)
@@ -115,32 +116,23 @@ template <baton_dtype_t D> struct row {
         }
     }
 
-    void put_narrow()
-    {
-        for (unsigned i = 0; i < SEARCH_STEPS; i += STEPS_OF_A_PASS) {
-            put(narrow<D>, few_blocks(), THREADS, from, work);
-        }
-    }
-
-    void put_radix(uint64_t most)
+    void put_radix()
     {
         for (unsigned bits = key_bits<D>(), shift; bits > 0; bits = shift) {
             shift = bits > DIGIT_BITS ? bits - DIGIT_BITS : 0;
-            put(radix<D>, few_blocks(), THREADS, from, work, bits, shift, most);
+            put(radix<D>, few_blocks(), THREADS, from, work, bits, shift);
         }
     }
 };
 
-/* RedSync's search leaves up to 2k, and `most` lets radix do so where values
-   are tied. An earlier threshold is tried first: judge decides whether what
-   follows it runs. */
+/* RedSync's search leaves up to 2k, also where values are tied. An earlier
+   threshold is tried first: judge decides whether what follows it runs. */
 template <baton_dtype_t D>
 static cudaError_t select(cudaStream_t stream,
                           const baton_device_selection_t *s)
 {
     const bool reuses = s->method == BATON_DEVICE_REUSED;
     const bool searches = reuses || s->method == BATON_DEVICE_SAMPLED;
-    const bool trims = s->method == BATON_DEVICE_TRIMMED;
     const size_t count = s->from.count;
     baton_magnitude_t *threshold = &s->selected->threshold;
     /* A k that is more than the number of elements, but as good as any such. */
@@ -152,25 +144,19 @@ static cudaError_t select(cudaStream_t stream,
     }
     row<D> row = {vector_of<D>(&s->from), {}, stream, cudaSuccess};
     row.work = workspace_of<D>(s->scratch, row.from, s->k);
-    const beginning_t with = {k, reuses ? 0 : need, searches,
+    const beginning_t with = {k, most, reuses ? 0 : need,
                               reuses ? threshold : NULL};
     row.put(begin<D>, 1, THREADS, row.work.state, with);
     if (reuses) {
-        row.put_filter(true);
-        row.put(judge, 1, 1, row.work.state, threshold, most, need);
+        row.put_filter();
+        row.put(judge, 1, 1, row.work.state, threshold, need);
     }
-    if (trims || searches) {
+    if (searches) {
         row.put_measure();
     }
     row.put_estimate(need);
-    if (trims) {
-        row.put(trim<D>, row.few_blocks(), THREADS, row.from, row.work);
-    }
-    row.put_filter(false);
-    if (searches) {
-        row.put_narrow();
-    }
-    row.put_radix(most);
+    row.put_filter();
+    row.put_radix();
     row.put(tally<D>, row.blocks(), THREADS, row.from, row.work);
     row.put(scan, 1, WIDE, row.work.state, row.work.groups, row.blocks(),
             s->selected);
@@ -185,12 +171,11 @@ using namespace baton_cuda;
 
 cudaError_t baton__cuda_select_load(void)
 {
-    cudaError_t error = load(judge, scan, publish_nothing, join_squares);
+    cudaError_t error = load(judge, scan, publish_nothing, join);
     return error != cudaSuccess ? error : for_each_type([](auto type) {
         constexpr baton_dtype_t D = type;
         return load(begin<D>, estimate<D>, filter_tiles<D>, radix<D>,
-                    measure<D>, join<D>, narrow<D>, trim<D>, tally<D>, emit<D>,
-                    squares<D>);
+                    measure<D>, squares<D>, tally<D>, emit<D>);
     });
 }
 
@@ -222,6 +207,6 @@ cudaError_t baton__cuda_square_sum(cudaStream_t stream, baton_dtype_t dtype,
         });
     }
     return error != cudaSuccess ? error
-                                : launch(join_squares, 1, WARP, stream, sums,
-                                         (uint64_t)count, sum_out);
+                                : launch(join, 1, WARP, stream, sums,
+                                         (uint64_t)count, NULL, 1, sum_out);
 }

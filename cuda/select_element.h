@@ -355,88 +355,43 @@ BATON__BOTH uint64_t position_of(uint64_t count, uint64_t size, uint64_t i)
     return begin + ((x >> 32) * (least + (i < longer)) >> 32);
 }
 
-/* ---- decisions --------------------------------------------------------- */
-
-/* Mean and maximum of the magnitudes, between which RedSync looks. */
-typedef struct spread {
-    double mean, largest;
-    bool finite; /* else it has no meaning */
-} spread_t;
+/* ---- RedSync's search -------------------------------------------------- */
 
 /* The key of a threshold, at least 1: mean (0) to maximum (1). */
 template <baton_dtype_t D>
-BATON__BOTH typename element<D>::key_t between(const spread_t &spread,
+BATON__BOTH typename element<D>::key_t between(double mean, double largest,
                                                double ratio)
 {
-    double range = plus(spread.largest, -spread.mean);
-    double value = plus(spread.mean, times(ratio, range));
+    double value = plus(mean, times(ratio, plus(largest, -mean)));
     typename element<D>::key_t key = magnitude_of<D>(value);
     return key > 0 ? key : 1;
 }
 
-/* Algorithm 3 halves an interval of ratios until it is below 1e-6: 20 times. A
-   pass counts for all thresholds that 7 of these steps may look at. */
-enum { SEARCH_STEPS = 20, STEPS_OF_A_PASS = 7, PARTS = 1 << STEPS_OF_A_PASS };
-
-typedef struct search {
-    double low, high; /* ratios */
-    uint32_t steps;   /* that are left */
-    bool found;       /* then `low` is the ratio of the threshold */
-    bool failed;      /* the exact k-th is to be used */
-} search_t;
-
-BATON__BOTH search_t search_begin()
+/* Algorithm 3 halves an interval of ratios, 20 times, until it is below 1e-6 or
+   a threshold leaves k to 2k elements: that is one that is at most the k-th
+   key, and above the one behind 2k others (0: there is none). 0: it finds
+   none. */
+template <baton_dtype_t D>
+BATON__BOTH typename element<D>::key_t search(double mean, double largest,
+                                              typename element<D>::key_t kth,
+                                              typename element<D>::key_t beyond)
 {
-    search_t search = {0, 1, SEARCH_STEPS, false, false};
-    return search;
-}
-
-/* The j-th of PARTS ratios. All sums are exact: it is the ratio that repeated
-   halving arrives at. */
-BATON__BOTH double search_ratio(const search_t &search, unsigned j)
-{
-    return search.low + (search.high - search.low) * j / PARTS;
-}
-
-/* The steps of a pass. counts[j]: elements that reach the threshold of ratio j;
-   more than 2k may stand for any such number. */
-BATON__BOTH void search_step(search_t *search, const uint32_t *counts,
-                             uint64_t k)
-{
-    unsigned low = 0, high = PARTS;
-    const search_t before = *search;
-    if (before.steps == SEARCH_STEPS && counts[0] < k) {
-        search->failed = true; /* the threshold lies below the mean */
-        return;
+    typedef typename element<D>::key_t key_t;
+    double low = 0, high = 1;
+    if (between<D>(mean, largest, low) > kth) {
+        return 0; /* the threshold lies below the mean */
     }
-    for (; high - low > 1 && search->steps > 0; search->steps--) {
-        unsigned middle = (low + high) / 2;
-        if (counts[middle] >= k && counts[middle] <= 2 * k) {
-            search->low = search_ratio(before, middle);
-            search->found = true;
-            return;
+    for (unsigned steps = 20; steps > 0; steps--) {
+        const double middle = (low + high) / 2;
+        const key_t key = between<D>(mean, largest, middle);
+        if (key <= kth && key > beyond) {
+            return key;
         }
-        if (counts[middle] < k) {
-            high = middle;
-        } else {
-            low = middle;
-        }
+        *(key > kth ? &high : &low) = middle;
     }
-    search->low = search_ratio(before, low);
-    search->high = high == PARTS ? before.high : search_ratio(before, high);
-    if (search->steps == 0) {
-        /* `low` leaves at least k, and too many only where values are tied. */
-        search->found = counts[low] <= 2 * k;
-        search->failed = !search->found;
-    }
-}
-
-/* Algorithm 2 trims below mean + ratio * (maximum - mean). */
-enum { TRIMS = 5 };
-
-BATON__BOTH double trim_ratio(unsigned j)
-{
-    return (j < TRIMS ? j : TRIMS - 1) * 0.2;
+    /* `low` leaves at least k, and too many only where values are tied. */
+    const key_t key = between<D>(mean, largest, low);
+    return key > beyond ? key : 0;
 }
 
 } // namespace baton_cuda

@@ -18,9 +18,9 @@
    the candidates. They see that in the state, so the launches are the same.
    Launches that have nothing to do return at once.
 
-   RedSync's search puts measure, join and narrow before radix, which then runs
-   only where the search finds no threshold. Its counts are those of candidates,
-   too: a threshold below the estimate leaves more than 2k. */
+   RedSync's search needs mean and largest, from measure and join, and counts no
+   elements: a threshold leaves k to 2k of them if it is at most the k-th key,
+   and above the (2k+1)-th. So radix finds both, and its last block searches. */
 #ifndef BATON_CUDA_SELECT_KERNELS_CUH
 #define BATON_CUDA_SELECT_KERNELS_CUH
 
@@ -48,24 +48,32 @@ enum {
 
 /* ---- memory ------------------------------------------------------------ */
 
+/* An element that radix looks for by its rank, from the largest. */
+typedef struct ranked {
+    uint64_t
+        prefix;     /* its upper digits; in the end its key, 0: there is none */
+    uint64_t rank;  /* among those with these digits */
+    uint64_t above; /* elements above these */
+    uint32_t equal; /* elements with its key */
+    uint32_t histogram[DIGITS];
+} ranked_t;
+
 /* The state of a selection. Written by one thread of a launch, or by atomic
    additions, and read by later launches. */
 typedef struct state {
     uint64_t k;
-    uint64_t need;      /* candidates; 0: those from a given threshold on */
-    uint64_t least;     /* key from which on elements are candidates */
-    uint32_t found;     /* candidates, also those without room */
-    uint32_t tickets;   /* blocks of a launch that have ended */
+    uint64_t most;    /* that a search may leave; 0: the exact k-th is asked */
+    uint64_t need;    /* candidates; 0: those from a given threshold on */
+    uint64_t least;   /* key from which on elements are candidates */
+    uint32_t found;   /* candidates, also those without room */
+    uint32_t tickets; /* blocks of a launch that have ended */
     uint64_t threshold; /* the result: elements above it are selected, */
     uint32_t ties;      /* and the first so many that equal it */
     uint32_t done;      /* the result is there */
-    uint64_t prefix;    /* radix: the upper digits of the k-th */
-    uint64_t rank;      /* its rank among those with these digits */
-    uint64_t above;     /* elements above these */
+    uint32_t total;     /* elements that are not 0, or candidates */
     uint64_t largest;   /* key, of both sides */
-    spread_t spread;
-    search_t search; /* failed where there is none: then radix runs */
-    uint32_t histogram[DIGITS];
+    double mean;        /* magnitude, of both sides */
+    ranked_t ranked[2]; /* the k-th, and that behind `most` others */
 } state_t;
 
 template <baton_dtype_t D> struct vector {
@@ -225,33 +233,32 @@ __device__ inline void run_count(run_t *run, unsigned bin)
     run->length++;
 }
 
-__device__ inline void histogram_clear(uint32_t *histogram, unsigned bins)
+__device__ inline void histogram_clear(uint32_t *histogram)
 {
-    for (unsigned i = threadIdx.x; i < bins; i += blockDim.x) {
+    for (unsigned i = threadIdx.x; i < DIGITS; i += blockDim.x) {
         histogram[i] = 0;
     }
     __syncthreads();
 }
 
 /* Adds that of a block to that of all. */
-__device__ inline void histogram_join(state_t *state, const uint32_t *block,
-                                      unsigned bins)
+__device__ inline void histogram_join(ranked_t *ranked, const uint32_t *block)
 {
     __syncthreads();
-    for (unsigned i = threadIdx.x; i < bins; i += blockDim.x) {
+    for (unsigned i = threadIdx.x; i < DIGITS; i += blockDim.x) {
         if (block[i] > 0) {
-            atomicAdd(&state->histogram[i], block[i]);
+            atomicAdd(&ranked->histogram[i], block[i]);
         }
     }
+    __syncthreads();
 }
 
 /* Takes that of all blocks, in the last one, and leaves zeros. The additions
    were made in the second-level cache: volatile reads are, too. */
-__device__ inline void histogram_take(state_t *state, uint32_t *block,
-                                      unsigned bins)
+__device__ inline void histogram_take(ranked_t *ranked, uint32_t *block)
 {
-    volatile uint32_t *all = state->histogram;
-    for (unsigned i = threadIdx.x; i < bins; i += blockDim.x) {
+    volatile uint32_t *all = ranked->histogram;
+    for (unsigned i = threadIdx.x; i < DIGITS; i += blockDim.x) {
         block[i] = all[i];
         all[i] = 0;
     }
@@ -367,17 +374,21 @@ __device__ tile<D> load_tile(const vector<D> &from, uint32_t number)
 /* ---- begin ------------------------------------------------------------- */
 
 typedef struct beginning {
-    uint64_t k;
-    uint64_t need;
-    bool searches;                      /* before it selects exactly */
+    uint64_t k, most, need;
     const baton_magnitude_t *threshold; /* on the device, or NULL */
 } beginning_t;
 
 template <baton_dtype_t D>
 __global__ void begin(state_t *state, beginning_t with)
 {
-    for (unsigned i = threadIdx.x; i < DIGITS; i += blockDim.x) {
-        state->histogram[i] = 0;
+    for (ranked_t &ranked : state->ranked) {
+        for (unsigned i = threadIdx.x; i < DIGITS; i += blockDim.x) {
+            ranked.histogram[i] = 0;
+        }
+        if (threadIdx.x == 0) {
+            ranked.prefix = 0;
+            ranked.above = 0;
+        }
     }
     if (threadIdx.x != 0) {
         return;
@@ -387,6 +398,7 @@ __global__ void begin(state_t *state, beginning_t with)
     uint64_t given = with.threshold != NULL ? *with.threshold : 0;
     uint64_t least = given == 0 ? 1 : given < beyond ? given : beyond;
     state->k = with.k;
+    state->most = with.most;
     state->need = with.need;
     state->least = least;
     state->found = 0;
@@ -394,13 +406,8 @@ __global__ void begin(state_t *state, beginning_t with)
     /* What is in force where no launch finds another threshold. */
     state->threshold = least;
     state->ties = ALL_TIES;
-    state->done = with.need == 0;
-    state->prefix = 0;
-    state->rank = 0;
-    state->above = 0;
+    state->done = 0;
     state->largest = 0;
-    state->search = search_begin();
-    state->search.failed = !with.searches;
 }
 
 /* ---- estimate ---------------------------------------------------------- */
@@ -430,7 +437,7 @@ __global__ void __launch_bounds__(WIDE)
     for (unsigned bits = key_bits<D>(), shift; bits > 0; bits = shift) {
         shift = bits > DIGIT_BITS ? bits - DIGIT_BITS : 0;
         const key_t mask = ((key_t)1 << (bits - shift)) - 1;
-        histogram_clear(histogram, DIGITS);
+        histogram_clear(histogram);
         run_t run = {histogram, 0, 0};
 #pragma unroll
         for (unsigned i = 0; i < own; i++) {
@@ -470,12 +477,12 @@ template <baton_dtype_t D> __device__ void forget_keys(tile<D> *part)
 
 template <baton_dtype_t D>
 __global__ void __launch_bounds__(THREADS, 3)
-    filter_tiles(vector<D> from, workspace<D> work, bool always)
+    filter_tiles(vector<D> from, workspace<D> work)
 {
     typedef typename element<D>::key_t key_t;
     const uint32_t number = warp_of_grid();
     state_t *state = work.state;
-    if (number >= work.tiles || (state->done && !always)) {
+    if (number >= work.tiles || state->done) {
         return;
     }
     const key_t least = (key_t)state->least;
@@ -531,9 +538,9 @@ template <baton_dtype_t D> __device__ bool is_whole(const workspace<D> &work)
    thread of the grid for its share. */
 template <baton_dtype_t D, class function>
 __device__ void visit_keys(const vector<D> &from, const workspace<D> &work,
-                           bool whole, function visit)
+                           function visit)
 {
-    if (!whole) {
+    if (!is_whole(work)) {
         const uint64_t stride = (uint64_t)gridDim.x * blockDim.x;
         uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
         for (; i < work.state->found; i += stride) {
@@ -550,79 +557,110 @@ __device__ void visit_keys(const vector<D> &from, const workspace<D> &work,
 
 /* ---- the exact k-th ---------------------------------------------------- */
 
-/* By one thread, after the last digit. With `most`, all that equal the k-th are
-   selected too, unless the result would be more than `most`. */
-__device__ inline void finish_radix(state_t *state, uint64_t equal,
-                                    uint64_t most)
-{
-    bool all = state->above + equal <= most;
-    state->threshold = state->prefix;
-    state->ties = all ? ALL_TIES : (uint32_t)state->rank;
-    state->done = 1;
-}
-
-/* Bits [shift, bits) of the k-th: a digit's histogram over the keys that have
-   the upper digits; the last block finds the digit. Zeros do not count. */
+/* By all threads of the last block: the next digit of an element, from the
+   histogram of all. In the first pass, whose histogram has all keys, the rank
+   is the `wanted` one; the k-th of fewer elements is the last of them. */
 template <baton_dtype_t D>
-__global__ void __launch_bounds__(THREADS)
-    radix(vector<D> from, workspace<D> work, unsigned bits, unsigned shift,
-          uint64_t most)
+__device__ void find_digit(state_t *state, ranked_t *ranked,
+                           const uint32_t *histogram, unsigned bits,
+                           unsigned shift, uint64_t wanted)
 {
-    typedef typename element<D>::key_t key_t;
-    __shared__ uint32_t histogram[DIGITS];
-    __shared__ uint32_t total;
-    state_t *state = work.state;
-    if (state->done || !state->search.failed) {
-        return;
-    }
-    const bool first = bits == key_bits<D>();
-    const key_t mask = ((key_t)1 << (bits - shift)) - 1;
-    const key_t prefix = (key_t)state->prefix;
-    histogram_clear(histogram, DIGITS);
-    run_t run = {histogram, 0, 0};
-    visit_keys<D>(from, work, is_whole(work), [&](key_t key) {
-        if (key > 0 && key >> bits == prefix) {
-            run_count(&run, (unsigned)(key >> shift & mask));
-        }
-    });
-    run_end(&run);
-    histogram_join(state, histogram, DIGITS);
-    if (!is_last_block(state)) {
-        return;
-    }
-    histogram_take(state, histogram, DIGITS);
-    if (first) {
+    if (bits == key_bits<D>()) {
         uint32_t sum = 0;
         for (unsigned i = threadIdx.x; i < DIGITS; i += THREADS) {
             sum += histogram[i];
         }
         uint32_t above = block_sum_above<THREADS>(sum);
         if (threadIdx.x == 0) {
-            total = above + sum;
-            state->rank = total < state->k ? total : state->k;
+            state->total = above + sum;
+            ranked->rank = wanted < above + sum ? wanted : above + sum;
         }
         __syncthreads();
-        if (total == 0) { /* nothing is selected, and nothing is tied: as
-                             many zeros as there may be, with those beside the
-                             vector, would be more than a tally has room for */
-            if (threadIdx.x == 0) {
-                state->threshold = (uint64_t)nan_key<D>() + 1;
-                state->ties = 0;
-                state->done = 1;
-            }
-            return;
-        }
     }
-    __syncthreads();
-    volatile uint64_t *rank = &state->rank;
+    volatile uint64_t *rank = &ranked->rank;
+    if (*rank == 0) {
+        return; /* all are zeros */
+    }
     place_t place = place_of<THREADS>(histogram, (uint32_t)*rank);
     if (threadIdx.x == 0) {
-        state->prefix = state->prefix << (bits - shift) | place.digit;
-        state->rank -= place.above;
-        state->above += place.above;
-        if (shift == 0) {
-            finish_radix(state, place.count, most);
-        }
+        ranked->prefix = ranked->prefix << (bits - shift) | place.digit;
+        ranked->rank -= place.above;
+        ranked->above += place.above;
+        ranked->equal = place.count;
+    }
+}
+
+/* By one thread, after the last digit. Where a search leaves up to `most`, all
+   that equal the k-th are selected too, unless they would be more. */
+template <baton_dtype_t D> __device__ void finish(state_t *state)
+{
+    typedef typename element<D>::key_t key_t;
+    const ranked_t *kth = &state->ranked[0];
+    state->done = 1;
+    if (state->total == 0) {
+        /* Nothing is selected, and nothing is tied: as many zeros as there may
+           be, with those beside the vector, would be more than a tally has room
+           for. */
+        state->threshold = (uint64_t)nan_key<D>() + 1;
+        state->ties = 0;
+        return;
+    }
+    bool all = kth->above + kth->equal <= state->most;
+    state->threshold = kth->prefix;
+    state->ties = all ? ALL_TIES : (uint32_t)kth->rank;
+    const key_t largest = (key_t)state->largest;
+    if (state->most == 0 || state->total < state->k ||
+        largest >= infinity_key<D>()) {
+        return;
+    }
+    key_t beyond =
+        state->total > state->most ? (key_t)state->ranked[1].prefix : 0;
+    key_t found = search<D>(state->mean, magnitude_value<D>(largest),
+                            (key_t)kth->prefix, beyond);
+    if (found > 0) {
+        state->threshold = found;
+        state->ties = ALL_TIES;
+    }
+}
+
+/* Bits [shift, bits) of the elements of these ranks: a digit's histogram over
+   the keys that have the upper digits; the last block finds the digit. Zeros do
+   not count. */
+template <baton_dtype_t D>
+__global__ void __launch_bounds__(THREADS)
+    radix(vector<D> from, workspace<D> work, unsigned bits, unsigned shift)
+{
+    typedef typename element<D>::key_t key_t;
+    __shared__ uint32_t histogram[DIGITS];
+    state_t *state = work.state;
+    if (state->done) {
+        return;
+    }
+    const unsigned ranks = state->most > 0 ? 2 : 1;
+    const key_t mask = ((key_t)1 << (bits - shift)) - 1;
+    for (unsigned i = 0; i < ranks; i++) {
+        const key_t prefix = (key_t)state->ranked[i].prefix;
+        histogram_clear(histogram);
+        run_t run = {histogram, 0, 0};
+        visit_keys<D>(from, work, [&](key_t key) {
+            if (key > 0 && key >> bits == prefix) {
+                run_count(&run, (unsigned)(key >> shift & mask));
+            }
+        });
+        run_end(&run);
+        histogram_join(&state->ranked[i], histogram);
+    }
+    if (!is_last_block(state)) {
+        return;
+    }
+    for (unsigned i = 0; i < ranks; i++) {
+        histogram_take(&state->ranked[i], histogram);
+        find_digit<D>(state, &state->ranked[i], histogram, bits, shift,
+                      i == 0 ? state->k : state->most + 1);
+        __syncthreads();
+    }
+    if (threadIdx.x == 0 && shift == 0) {
+        finish<D>(state);
     }
 }
 
@@ -684,11 +722,15 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* The sum of the tiles' sums of `count` elements, in an order that depends on
-   that alone; by one warp, all of which calls it. */
-static __device__ double sum_of_tiles(const double *sums, uint64_t count)
+/* One warp: the sum of the tiles' sums of `count` elements, in an order that
+   depends on that alone, divided; unless there is a selection that is done. */
+static __global__ void join(const double *sums, uint64_t count,
+                            const state_t *state, uint64_t divisor, double *out)
 {
     const uint64_t tiles = measure_tiles(count);
+    if (state != NULL && state->done) {
+        return;
+    }
     double sum = 0;
 #pragma unroll 8
     for (uint64_t i = threadIdx.x; threadIdx.x < LANES && i < tiles;
@@ -699,28 +741,12 @@ static __device__ double sum_of_tiles(const double *sums, uint64_t count)
     for (unsigned j = 0; j < LANES; j++) {
         all = plus(all, __shfl_sync(EVERY_LANE, sum, j));
     }
-    return all;
-}
-
-/* One warp: the mean and the largest. */
-template <baton_dtype_t D>
-__global__ void join(state_t *state, const double *sums, uint64_t count)
-{
-    typedef typename element<D>::key_t key_t;
-    if (state->done) {
-        return;
-    }
-    const double all = sum_of_tiles(sums, count);
     if (threadIdx.x == 0) {
-        const key_t largest = (key_t)state->largest;
-        state->spread.finite = largest < infinity_key<D>();
-        state->spread.mean = all / (double)count;
-        state->spread.largest = magnitude_value<D>(largest);
-        state->search.failed |= !state->spread.finite;
+        *out = all / (double)divisor;
     }
 }
 
-/* As measure and join, of squares. These need no selection's state. */
+/* As measure, of squares, which needs no selection's state. */
 template <baton_dtype_t D>
 __device__ double square_of(typename element<D>::key_t key)
 {
@@ -743,142 +769,18 @@ __global__ void __launch_bounds__(THREADS)
                  [](key_t key) { return square_of<D>(key); });
 }
 
-/* One warp. */
-static __global__ void join_squares(const double *sums, uint64_t count,
-                                    double *sum_out)
-{
-    const double all = sum_of_tiles(sums, count);
-    if (threadIdx.x == 0) {
-        *sum_out = all;
-    }
-}
-
-/* Counts keys by thresholds, which are ascending, in shared memory: bin j is
-   for keys from the j-th on and below the next. */
-template <class key_t>
-__device__ void count_by(run_t *run, const key_t *thresholds, unsigned count,
-                         key_t key)
-{
-    if (key < thresholds[0]) {
-        return;
-    }
-    unsigned low = 0, high = count; /* the threshold `low` is reached */
-    while (high - low > 1) {
-        unsigned middle = (low + high) / 2;
-        if (key >= thresholds[middle]) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    run_count(run, low);
-}
-
-/* Bins become the numbers of keys that reach each threshold. */
-__device__ inline void add_up_bins(uint32_t *bins, unsigned count)
-{
-    uint32_t sum = 0;
-    for (unsigned j = threadIdx.x; j < count; j++) {
-        sum += bins[j];
-    }
-    __syncthreads();
-    if (threadIdx.x < count) {
-        bins[threadIdx.x] = sum;
-    }
-    __syncthreads();
-}
-
-/* Makes bins[j] the number of keys that reach the j-th threshold, of `count` in
-   shared memory; by all threads of a launch. True in the last block, which has
-   the numbers of all. */
-template <baton_dtype_t D>
-__device__ bool count_reaching(const vector<D> &from, const workspace<D> &work,
-                               bool whole,
-                               const typename element<D>::key_t *thresholds,
-                               uint32_t *bins, unsigned count)
-{
-    typedef typename element<D>::key_t key_t;
-    histogram_clear(bins, count);
-    run_t run = {bins, 0, 0};
-    visit_keys<D>(from, work, whole,
-                  [&](key_t key) { count_by(&run, thresholds, count, key); });
-    run_end(&run);
-    histogram_join(work.state, bins, count);
-    if (!is_last_block(work.state)) {
-        return false;
-    }
-    histogram_take(work.state, bins, count);
-    add_up_bins(bins, count);
-    return true;
-}
-
-/* Seven steps of the search for a threshold. */
-template <baton_dtype_t D>
-__global__ void __launch_bounds__(THREADS)
-    narrow(vector<D> from, workspace<D> work)
-{
-    __shared__ typename element<D>::key_t thresholds[PARTS];
-    __shared__ uint32_t bins[PARTS];
-    state_t *state = work.state;
-    if (state->done || state->search.failed) {
-        return;
-    }
-    if (threadIdx.x < PARTS) {
-        double ratio = search_ratio(state->search, threadIdx.x);
-        thresholds[threadIdx.x] = between<D>(state->spread, ratio);
-    }
-    if (count_reaching<D>(from, work, is_whole(work), thresholds, bins,
-                          PARTS) &&
-        threadIdx.x == 0) {
-        search_step(&state->search, bins, state->k);
-        if (state->search.found) {
-            state->threshold = between<D>(state->spread, state->search.low);
-            state->ties = ALL_TIES;
-            state->done = 1;
-        }
-    }
-}
-
-/* The highest of the trimming thresholds that k elements reach; where the
-   sample's is higher, it remains. */
-template <baton_dtype_t D>
-__global__ void __launch_bounds__(THREADS)
-    trim(vector<D> from, workspace<D> work)
-{
-    __shared__ typename element<D>::key_t thresholds[TRIMS];
-    __shared__ uint32_t bins[TRIMS];
-    state_t *state = work.state;
-    if (!state->spread.finite) {
-        return;
-    }
-    if (threadIdx.x < TRIMS) {
-        thresholds[threadIdx.x] =
-            between<D>(state->spread, trim_ratio(threadIdx.x));
-    }
-    if (!count_reaching<D>(from, work, true, thresholds, bins, TRIMS) ||
-        threadIdx.x != 0) {
-        return;
-    }
-    for (unsigned j = TRIMS; j > 0; j--) {
-        if (bins[j - 1] >= state->k) {
-            uint64_t least = thresholds[j - 1];
-            state->least = least > state->least ? least : state->least;
-            return;
-        }
-    }
-}
-
 /* One thread. Whether an earlier threshold leaves at most `most` elements; if
    not, a search begins. */
 static __global__ void judge(state_t *state, const baton_magnitude_t *threshold,
-                             uint64_t most, uint64_t need)
+                             uint64_t need)
 {
-    if (*threshold == 0 || state->found > most) {
-        state->need = need;
-        state->least = 1;
-        state->found = 0;
-        state->done = 0;
+    if (*threshold != 0 && state->found <= state->most) {
+        state->done = 1;
+        return;
     }
+    state->need = need;
+    state->least = 1;
+    state->found = 0;
 }
 
 /* ---- indices ----------------------------------------------------------- */

@@ -134,15 +134,14 @@ typedef struct baton_device_entries {
     const uint64_t *count;
 } baton_device_entries_t;
 
-/* How a device selects. TOPK: as baton_select_topk; TRIMMED: as
-   baton_select_trimmed. SAMPLED, k at least 1: RedSync's selection by a
-   threshold, which is the one that baton_select_search finds, or, where it
+/* How a device selects. TOPK: as baton_select_topk, whose result
+   baton_select_trimmed has, too. SAMPLED, k at least 1: RedSync's selection by
+   a threshold, which is the one that baton_select_search finds, or, where it
    finds none that leaves at most 2k, that of the k largest. REUSED: as SAMPLED,
    but with selected->threshold as it is, unless that is 0 or leaves more than
    2k. */
 typedef enum baton_device_method {
     BATON_DEVICE_TOPK,
-    BATON_DEVICE_TRIMMED,
     BATON_DEVICE_SAMPLED,
     BATON_DEVICE_REUSED
 } baton_device_method_t;

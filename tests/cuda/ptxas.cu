@@ -6,7 +6,7 @@ namespace baton_cuda
 {
 
 #define KERNELS(D)                                                             \
-    template __global__ void filter_tiles<D>(vector<D>, workspace<D>, bool);   \
+    template __global__ void filter_tiles<D>(vector<D>, workspace<D>);         \
     template __global__ void tally<D>(vector<D>, workspace<D>);                \
     template __global__ void emit<D>(vector<D>, workspace<D>, uint32_t *,      \
                                      uint64_t);

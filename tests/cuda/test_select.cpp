@@ -110,7 +110,7 @@ static void select_there(const baton_device_selection_t *s)
     succeed(baton__cuda_select(NULL, &device));
     indices.fetch();
     selected.fetch();
-    if (s->method == BATON_DEVICE_TRIMMED) {
+    if (s->method == BATON_DEVICE_TOPK) {
         check_square_sum(&s->from, values.at, scratch.at);
     }
 }

@@ -764,7 +764,6 @@ static bool do_threshold(const work_t *work, const baton_selection_t *from)
     return out->threshold != 0 && out->count <= 2 * work->selection.k;
 }
 
-/* TRIMMED has the result of TOPK. */
 static void do_select(const work_t *work)
 {
     baton_device_selected_t *out = (void *)work->ranges[TARGET].at;

@@ -87,7 +87,7 @@ static void select_here(const baton_device_selection_t *s)
         s->selected->count = baton_select_topk(
             &s->from, s->k, s->indices, scratch, &s->selected->threshold);
     }
-    if (s->method == BATON_DEVICE_TRIMMED) {
+    if (s->method == BATON_DEVICE_TOPK) {
         memset(s->indices, 0xa5, s->selected->count * sizeof *s->indices);
         s->selected->count =
             baton_select_trimmed(&s->from, s->k, s->indices, scratch);
