@@ -15,7 +15,6 @@
      inproc.h     groups inside one process
      sim.h        all ranks in virtual time: costs, faults, traces
      proof.h      whose data is in a result, symbolically
-     dump.h       a schedule as a picture, for Graphviz
      device.h     buffers on an accelerator, epochs in stream order; its port
      transport.h  the port, to bring a transport of your own
      mpi.h        groups over MPI: include it yourself, it needs mpi.h
@@ -27,7 +26,6 @@
 #include <baton/coll.h>
 #include <baton/costs.h>
 #include <baton/device.h>
-#include <baton/dump.h>
 #include <baton/engine.h>
 #include <baton/group.h>
 #include <baton/inproc.h>

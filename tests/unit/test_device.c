@@ -195,28 +195,6 @@ static void test_scratch_follows_device_memory(void **state)
     emulated_release(device, memory);
 }
 
-static void keep(void *arg, const char *text)
-{
-    char *all = arg;
-    (void)strncat(all, text, 4000 - strlen(all));
-}
-
-static void test_drawn(void **state)
-{
-    static char dot[4096];
-    baton_schedule_t *s = begin("drawn");
-    baton_view_t a = scratch(s, 8);
-    baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
-    (void)baton_add_reduce(s, BATON_I32, BATON_SUM, a, a, a);
-    (void)baton_add_device_call(s, refuse_call, NULL);
-    support_ok(baton_schedule_commit(s));
-    support_ok(baton_schedule_dot(s, keep, dot));
-    assert_non_null(
-        strstr(dot, "label=\"reduce#0\\nsum of i32, 8 B\\non the device\""));
-    assert_non_null(strstr(dot, "label=\"device_call#1\\non the device\""));
-    support_ok(baton_schedule_destroy(s));
-}
-
 /* ---- refusals ---------------------------------------------------------- */
 
 static void refuses_commit(baton_schedule_t *s, baton_status_t status,
@@ -468,7 +446,6 @@ int main(void)
         cmocka_unit_test(test_device_call_fails),
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_scratch_follows_device_memory),
-        cmocka_unit_test(test_drawn),
         cmocka_unit_test(test_refuses_mixed_reduce),
         cmocka_unit_test(test_refuses_unknown_reduction),
         cmocka_unit_test(test_refuses_wrong_memory),
