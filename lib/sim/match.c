@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/random.h"
 
-#include <string.h>
+#include <stdio.h>
 
 static uint64_t hash(const baton_schedule_t *schedule, const baton__op_t *op)
 {
@@ -49,124 +49,115 @@ static baton_schedule_t *next_of(const baton_sim_t *sim,
     return next;
 }
 
-const baton__op_t *baton__sim_find_match(const baton_sim_t *sim,
-                                         const baton_schedule_t *schedule,
-                                         const baton__op_t *op,
-                                         const baton_schedule_t **schedule_out)
+/* The first node of a schedule, from `from` on, that is a message of this kind
+   and direction with a peer; or BATON__NO_NODE. */
+static uint32_t next_node(const baton_schedule_t *schedule, uint32_t from,
+                          int peer, bool sends, bool activates)
 {
-    const baton_schedule_t *peer =
-        baton__group_find(&sim->ranks[op->peer].group, schedule->identity);
-    for (uint32_t i = 0; peer != NULL && i < peer->count; i++) {
-        const baton__op_t *other = &peer->ops[i];
-        if (baton__kinds[other->kind].message &&
-            other->peer == schedule->group->rank &&
-            other->message.tag == op->message.tag &&
-            baton__op_activates(other) == baton__op_activates(op) &&
-            baton__op_sends(other) != baton__op_sends(op)) {
-            *schedule_out = peer;
-            return other;
-        }
-    }
-    return NULL;
-}
-
-/* ---- the search ---------------------------------------------------------- */
-
-/* One end of a stream: the messages of one kind from one rank to another, in
-   the order in which they match. */
-typedef struct end {
-    const baton_schedule_t *schedule;
-    int peer;
-    bool sends;
-    bool activates;
-} end_t;
-
-/* The end's first node from index `from` on, or BATON__NO_NODE. */
-static uint32_t next_node(const end_t *end, uint32_t from)
-{
-    for (uint32_t i = from; i < end->schedule->count; i++) {
-        const baton__op_t *op = &end->schedule->ops[i];
-        if (baton__kinds[op->kind].message && op->peer == end->peer &&
-            baton__op_sends(op) == end->sends &&
-            baton__op_activates(op) == end->activates) {
+    for (uint32_t i = from; i < schedule->count; i++) {
+        const baton__op_t *op = &schedule->ops[i];
+        if (baton__kinds[op->kind].message && op->peer == peer &&
+            baton__op_sends(op) == sends &&
+            baton__op_activates(op) == activates) {
             return i;
         }
     }
     return BATON__NO_NODE;
 }
 
-static uint32_t count_nodes(const end_t *end)
+uint32_t baton__sim_find_match(const baton_sim_t *sim,
+                               const baton_schedule_t *schedule,
+                               const baton__op_t *op,
+                               const baton_schedule_t **peer_out)
+{
+    const baton_schedule_t *peer =
+        baton__group_find(&sim->ranks[op->peer].group, schedule->identity);
+    int rank = schedule->group->rank;
+    bool activates = baton__op_activates(op);
+    *peer_out = peer;
+    if (peer == NULL) {
+        return BATON__NO_NODE;
+    }
+    if (baton__op_sends(op)) {
+        return baton__plan_receiver(&peer->plan, rank, op->message.tag,
+                                    activates);
+    }
+    uint32_t node = next_node(peer, 0, rank, true, activates);
+    while (node != BATON__NO_NODE &&
+           peer->ops[node].message.tag != op->message.tag) {
+        node = next_node(peer, node + 1, rank, true, activates);
+    }
+    return node;
+}
+
+/* ---- the search ---------------------------------------------------------- */
+
+/* The messages of the kind of `op` on the rank that is its peer. */
+static uint32_t count_others(const baton_schedule_t *schedule,
+                             const baton__op_t *op,
+                             const baton_schedule_t *peer)
 {
     uint32_t count = 0;
-    for (uint32_t i = next_node(end, 0); i != BATON__NO_NODE;
-         i = next_node(end, i + 1)) {
+    int rank = schedule->group->rank;
+    bool sends = !baton__op_sends(op), activates = baton__op_activates(op);
+    for (uint32_t i = next_node(peer, 0, rank, sends, activates);
+         i != BATON__NO_NODE;
+         i = next_node(peer, i + 1, rank, sends, activates)) {
         count++;
     }
     return count;
 }
 
-/* Its schedule is NULL if the other rank has not committed it. */
-static end_t other_end(const baton_sim_t *sim, const end_t *end)
+static const char *other_kind(const baton__op_t *op)
 {
-    return (end_t){baton__group_find(&sim->ranks[end->peer].group,
-                                     end->schedule->identity),
-                   end->schedule->group->rank, !end->sends, end->activates};
-}
-
-static const char *other_kind(const end_t *end)
-{
-    if (end->sends) {
-        return end->activates ? "armed receive" : "receive";
+    if (baton__op_sends(op)) {
+        return baton__op_activates(op) ? "armed receive" : "receive";
     }
-    return end->activates ? "activate" : "send";
+    return baton__op_activates(op) ? "activate" : "send";
 }
 
-static baton_status_t fail_mismatch(const end_t *end, const char *text)
+/* `peer` is NULL if the other rank has not committed the schedule. */
+static baton_status_t fail_unmatched(const baton_schedule_t *schedule,
+                                     const baton__op_t *op,
+                                     const baton_schedule_t *peer)
 {
-    return baton__error(BATON_ERR_MISMATCH, "\"%s\": %s", end->schedule->name,
-                        text);
-}
-
-/* A node without a match; `other` is NULL if the peer has no such schedule. */
-static baton_status_t fail_unmatched(const end_t *end, uint32_t node,
-                                     const end_t *other)
-{
-    char memory[BATON__SENTENCE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
-    baton__text_add(&text, "%s of rank %d has no %s on rank %d, which has ",
-                    baton__node_name(end->schedule, node),
-                    end->schedule->group->rank, other_kind(end), end->peer);
-    if (other == NULL) {
-        baton__text_add(&text, "not committed it");
-    } else {
-        baton__text_add(&text, "%u %s there", count_nodes(other),
-                        end->sends ? "from" : "to");
+    char there[64] = "not committed it";
+    if (peer != NULL) {
+        (void)snprintf(there, sizeof there, "%u %s there",
+                       count_others(schedule, op, peer),
+                       baton__op_sends(op) ? "from" : "to");
     }
-    return fail_mismatch(end, memory);
+    return baton__error(
+        BATON_ERR_MISMATCH,
+        "\"%s\": %s of rank %d has no %s on rank %d, which has %s",
+        schedule->name,
+        baton__node_name(schedule, (uint32_t)(op - schedule->ops)),
+        schedule->group->rank, other_kind(op), (int)op->peer, there);
 }
 
 /* A send and its receive have different sizes. If their counts differ too, one
    was left out, possibly an earlier one. */
-static baton_status_t fail_sizes(const end_t *send, uint32_t from,
-                                 const end_t *receive, uint32_t to)
+static baton_status_t fail_sizes(const baton_schedule_t *schedule,
+                                 const baton__op_t *send,
+                                 const baton_schedule_t *peer,
+                                 const baton__op_t *receive)
 {
-    char memory[BATON__SENTENCE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
-    uint32_t sends = count_nodes(send);
-    uint32_t receives = count_nodes(receive);
-    baton__text_add(
-        &text,
-        "%s of rank %d has %zu bytes and its receiver, %s of rank "
-        "%d, %zu",
-        baton__node_name(send->schedule, from), send->schedule->group->rank,
-        send->schedule->ops[from].bytes,
-        baton__node_name(receive->schedule, to), receive->schedule->group->rank,
-        receive->schedule->ops[to].bytes);
+    char more[64] = "";
+    uint32_t sends = count_others(peer, receive, schedule);
+    uint32_t receives = count_others(schedule, send, peer);
     if (sends != receives) {
-        baton__text_add(&text, "; %u sends are to meet %u receives", sends,
-                        receives);
+        (void)snprintf(more, sizeof more, "; %u sends are to meet %u receives",
+                       sends, receives);
     }
-    return fail_mismatch(send, memory);
+    return baton__error(
+        BATON_ERR_MISMATCH,
+        "\"%s\": %s of rank %d has %zu bytes and its receiver, %s of rank %d, "
+        "%zu%s",
+        schedule->name,
+        baton__node_name(schedule, (uint32_t)(send - schedule->ops)),
+        schedule->group->rank, send->bytes,
+        baton__node_name(peer, (uint32_t)(receive - peer->ops)),
+        peer->group->rank, receive->bytes, more);
 }
 
 /* True when the sizes of a send and its receive match. A receive of up to its
@@ -178,40 +169,21 @@ static bool sizes_match(const baton__op_t *send, const baton__op_t *receive)
                  : send->bytes == receive->bytes;
 }
 
-static baton_status_t compare(const end_t *end, const end_t *other)
-{
-    uint32_t a = next_node(end, 0);
-    uint32_t b = next_node(other, 0);
-    while (a != BATON__NO_NODE && b != BATON__NO_NODE) {
-        const baton__op_t *first = &end->schedule->ops[a];
-        const baton__op_t *second = &other->schedule->ops[b];
-        if (end->sends ? !sizes_match(first, second)
-                       : !sizes_match(second, first)) {
-            return end->sends ? fail_sizes(end, a, other, b)
-                              : fail_sizes(other, b, end, a);
-        }
-        a = next_node(end, a + 1);
-        b = next_node(other, b + 1);
-    }
-    if (a != BATON__NO_NODE) {
-        return fail_unmatched(end, a, other);
-    }
-    return b != BATON__NO_NODE ? fail_unmatched(other, b, end) : BATON_OK;
-}
-
-/* Compares each stream of a schedule once, at the first of its nodes. */
 static baton_status_t search_schedule(const baton_sim_t *sim,
                                       const baton_schedule_t *schedule)
 {
     baton_status_t status = BATON_OK;
     for (uint32_t i = 0; i < schedule->count && status == BATON_OK; i++) {
         const baton__op_t *op = &schedule->ops[i];
-        end_t end = {schedule, (int)op->peer, baton__op_sends(op),
-                     baton__op_activates(op)};
-        if (baton__kinds[op->kind].message && next_node(&end, 0) == i) {
-            end_t other = other_end(sim, &end);
-            status = other.schedule != NULL ? compare(&end, &other)
-                                            : fail_unmatched(&end, i, NULL);
+        if (!baton__kinds[op->kind].message) {
+            continue;
+        }
+        const baton_schedule_t *peer;
+        uint32_t other = baton__sim_find_match(sim, schedule, op, &peer);
+        if (other == BATON__NO_NODE) {
+            status = fail_unmatched(schedule, op, peer);
+        } else if (baton__op_sends(op) && !sizes_match(op, &peer->ops[other])) {
+            status = fail_sizes(schedule, op, peer, &peer->ops[other]);
         }
     }
     return status;

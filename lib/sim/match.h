@@ -8,11 +8,11 @@
    not match. */
 baton_status_t baton__sim_match(baton_sim_t *sim);
 
-/* Returns the node that matches a message node, with its schedule, or NULL when
-   there is none. Searches all nodes of the peer's schedule. */
-const baton__op_t *baton__sim_find_match(const baton_sim_t *sim,
-                                         const baton_schedule_t *schedule,
-                                         const baton__op_t *op,
-                                         const baton_schedule_t **schedule_out);
+/* Returns the node that matches a message node, or BATON__NO_NODE when there is
+   none; *peer_out is the peer's schedule, or NULL. */
+uint32_t baton__sim_find_match(const baton_sim_t *sim,
+                               const baton_schedule_t *schedule,
+                               const baton__op_t *op,
+                               const baton_schedule_t **peer_out);
 
 #endif

@@ -132,12 +132,11 @@ baton__sim_wait_edge_t baton__sim_wait_edge(const baton_sim_t *sim,
 {
     baton__sim_wait_edge_t edge = {.from = from};
     const baton__op_t *op = &from.schedule->ops[from.node];
-    const baton__op_t *other =
-        baton__sim_find_match(sim, from.schedule, op, &edge.peer);
-    if (other == NULL) {
+    edge.other = baton__sim_find_match(sim, from.schedule, op, &edge.peer);
+    if (edge.other == BATON__NO_NODE) {
+        edge.peer = NULL;
         return edge;
     }
-    edge.other = (uint32_t)(other - edge.peer->ops);
     edge.blocked = edge.other;
     uint64_t epoch = edge.peer->run.epoch;
     if (epoch < from.schedule->run.epoch && is_running(sim, edge.peer)) {

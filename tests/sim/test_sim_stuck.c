@@ -194,7 +194,8 @@ static void test_mismatch_names_both_ends(void **state)
                "activate#1 of rank 0 has no armed receive on rank 1, which has "
                "0 from there"),
         DIFFER("s1:16", "A0 r0:16 r0:16",
-               "recv#3 of rank 1 has no send on rank 0, which has 1 to there"),
+               "armed_recv#1 of rank 1 has no activate on rank 0, which has 0 "
+               "to there"),
         DIFFER("a1 s1:16", "A0 r0:16 r0:16",
                "recv#3 of rank 1 has no send on rank 0, which has 1 to there"),
     };
