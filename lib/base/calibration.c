@@ -5,12 +5,13 @@
        inside 2.1 0.09          alpha in us, beta in ns a byte
        between 12.5 0.8
        gamma 0.05               ns a byte
-       device 10 0.05           these two may be missing: then they are
-       turn 1                   the estimates; us
+       device 10 0.05           likewise
+       turn 1                   us
        choice ...               what was measured: see coll/tune/tune.h     */
 #include "base/config.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/text.h"
 
 #include <baton/costs.h>
 #include <errno.h>
@@ -18,7 +19,6 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -175,19 +175,14 @@ static bool next_line(FILE *file, char *line)
 static bool parse(const char *line, const char *name, double *a_out,
                   double *b_out)
 {
+    double *const out[] = {a_out, b_out};
     size_t length = strlen(name);
-    if (strncmp(line, name, length) != 0 || line[length] != ' ') {
-        return false;
+    const char *at = strncmp(line, name, length) == 0 ? line + length : NULL;
+    for (int i = 0; i < 2 && at != NULL && out[i] != NULL; i++) {
+        at = *at == ' ' ? baton__read_number(at + 1, out[i]) : NULL;
+        at = at != NULL && is_cost(*out[i]) ? at : NULL;
     }
-    char *end = NULL;
-    *a_out = strtod(line + length, &end);
-    bool right = end != line + length && is_cost(*a_out);
-    if (right && b_out != NULL) {
-        const char *second = end;
-        *b_out = strtod(second, &end);
-        right = end != second && is_cost(*b_out);
-    }
-    return right && *end == '\0';
+    return at != NULL && *at == '\0';
 }
 
 static baton_status_t read_head(FILE *file, const char *path)
@@ -204,7 +199,7 @@ static baton_status_t read_head(FILE *file, const char *path)
     }
     if (!next_line(file, line) ||
         strncmp(line, MACHINE, strlen(MACHINE)) != 0) {
-        return wrong_line(path, 2, line, "\"machine NAME\"");
+        return wrong_line(path, 2, line, "\"" MACHINE "NAME\"");
     }
     if (strcmp(line + strlen(MACHINE), baton_machine_name()) != 0) {
         return baton__error(BATON_ERR_UNSUPPORTED,
@@ -218,28 +213,25 @@ static baton_status_t read_head(FILE *file, const char *path)
 static baton_status_t read_costs(FILE *file, const char *path,
                                  baton_costs_t *out)
 {
-    char line[LINE_BYTES];
-    if (!next_line(file, line) ||
-        !parse(line, "inside", &out->inside.alpha_us, &out->inside.beta_ns)) {
-        return wrong_line(path, 3, line, "\"inside ALPHA_US BETA_NS\"" RANGE);
-    }
-    if (!next_line(file, line) ||
-        !parse(line, "between", &out->between.alpha_us,
-               &out->between.beta_ns)) {
-        return wrong_line(path, 4, line, "\"between ALPHA_US BETA_NS\"" RANGE);
-    }
-    if (!next_line(file, line) || !parse(line, "gamma", &out->gamma_ns, NULL)) {
-        return wrong_line(path, 5, line, "\"gamma NS\"" RANGE);
-    }
-    out->device = estimates.device;
-    if (next_line(file, line) &&
-        !parse(line, "device", &out->device.alpha_us, &out->device.beta_ns)) {
-        return wrong_line(path, 6, line, "\"device ALPHA_US BETA_NS\"" RANGE);
-    }
-    out->turn_us = estimates.turn_us;
-    if (next_line(file, line) && strncmp(line, "turn", 4) == 0 &&
-        !parse(line, "turn", &out->turn_us, NULL)) {
-        return wrong_line(path, 7, line, "\"turn US\"" RANGE);
+    const struct {
+        const char *name, *form;
+        double *a, *b;
+    } lines[] = {
+        {"inside", "\"inside ALPHA_US BETA_NS\"" RANGE, &out->inside.alpha_us,
+         &out->inside.beta_ns},
+        {"between", "\"between ALPHA_US BETA_NS\"" RANGE,
+         &out->between.alpha_us, &out->between.beta_ns},
+        {"gamma", "\"gamma NS\"" RANGE, &out->gamma_ns, NULL},
+        {"device", "\"device ALPHA_US BETA_NS\"" RANGE, &out->device.alpha_us,
+         &out->device.beta_ns},
+        {"turn", "\"turn US\"" RANGE, &out->turn_us, NULL},
+    };
+    for (int i = 0; i < (int)(sizeof lines / sizeof lines[0]); i++) {
+        char line[LINE_BYTES];
+        if (!next_line(file, line) ||
+            !parse(line, lines[i].name, lines[i].a, lines[i].b)) {
+            return wrong_line(path, 3 + i, line, lines[i].form);
+        }
     }
     return BATON_OK;
 }

@@ -2,8 +2,10 @@
 #include "base/text.h"
 
 #include <assert.h>
+#include <locale.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void baton__text_mark_cut(char *data, size_t size)
@@ -50,6 +52,20 @@ size_t baton__text_append(char *text, size_t room, size_t length,
                          format, values);
     va_end(values);
     return length + (more > 0 ? (size_t)more : 0);
+}
+
+const char *baton__read_number(const char *text, double *out)
+{
+    /* strtod also accepts blanks, names and hexadecimal. */
+    size_t length = strspn(text, "0123456789.+-eE");
+    locale_t c = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    if (c == (locale_t)0) {
+        return NULL;
+    }
+    char *end = NULL;
+    *out = strtod_l(text, &end, c);
+    freelocale(c);
+    return length > 0 && end == text + length ? end : NULL;
 }
 
 enum { NAME_BYTES = 48 };

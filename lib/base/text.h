@@ -29,6 +29,10 @@ size_t baton__text_append(char *text, size_t room, size_t length,
 /* Replaces the last characters of a message that was cut by "...". */
 void baton__text_mark_cut(char *data, size_t size);
 
+/* Reads a decimal number, in the C locale whatever the program's is. Returns
+   what comes behind it, or NULL where there is none. */
+const char *baton__read_number(const char *text, double *out);
+
 /* The number of single-letter edits from a to b, of which the first 47 letters
    count: the smallest finds the name that was meant. */
 size_t baton__edit_distance(const char *a, const char *b);

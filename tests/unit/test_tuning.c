@@ -469,24 +469,6 @@ static void test_costs_are_read_as_they_were_written(void **state)
     assert_true(costs.turn_us == 1.5);
 }
 
-/* As they were before there were devices. */
-static void test_costs_need_not_have_a_device(void **state)
-{
-    char text[400];
-    baton_costs_t costs = BATON_COSTS;
-    baton_costs_t estimates = BATON_COSTS;
-    support_ok(baton_costs_get(&estimates));
-    (void)snprintf(text, sizeof text,
-                   "baton-calibration 1\nmachine %s\ninside 1 2\n"
-                   "between 3 4\ngamma 5\n",
-                   baton_machine_name());
-    write_text(text);
-    support_ok(baton_costs_read(path, &costs));
-    assert_true(costs.gamma_ns == 5);
-    assert_true(costs.device.alpha_us == estimates.device.alpha_us);
-    assert_true(costs.turn_us == estimates.turn_us);
-}
-
 /* What the variable says; else what the costs in force make best. */
 static void test_device_block(void **state)
 {
@@ -613,6 +595,9 @@ static void test_files_of_others_are_refused(void **state)
          "is \"gamma nan\", must be \"gamma NS\", finite numbers that are 0"},
         {"inside 1 2\nbetween 3 4\ngamma 5\ndevice 1\n", "line 6"},
         {"inside 1 2\nbetween 3 4\ngamma 5\ndevice 1 2\nturn -1\n", "line 7"},
+        {"inside 1 2\nbetween 3 4\ngamma 5\n", "line 6"},
+        {"inside 1 2 \n", "line 3"},
+        {"inside 1  2\n", "line 3"},
     };
     refuses("", BATON_ERR_INVALID, "line 1 of");
     refuses("baton-calibration 2\n", BATON_ERR_UNSUPPORTED,
@@ -645,7 +630,6 @@ int main(void)
         cmocka_unit_test(test_the_builder_gets_the_segments_of_the_choice),
         cmocka_unit_test(test_ranks_that_choose_differently_are_told),
         cmocka_unit_test(test_costs_are_read_as_they_were_written),
-        cmocka_unit_test(test_costs_need_not_have_a_device),
         cmocka_unit_test(test_device_block),
         cmocka_unit_test(test_the_variable_names_the_file_in_force),
         cmocka_unit_test(test_costs_fill_a_struct_of_another_version),
