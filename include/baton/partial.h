@@ -328,8 +328,8 @@ BATON_CHECKED baton_status_t baton_partial_stats_text(
 BATON_CHECKED baton_status_t baton_partial_stats_json(
     const baton_partial_stats_t *stats, char *out, size_t bytes);
 
-/* The schedule behind it, to look at: its last epoch's number and time. Owned by
-   the partial; not to be started, waited for or destroyed. */
+/* The schedule behind it, to look at: its last epoch's number and time. Owned
+   by the partial; not to be started, waited for or destroyed. */
 const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial);
 
 /* Copies what no epoch has taken yet to `data` (count elements; the identity

@@ -68,7 +68,7 @@ typedef struct baton_distribution {
 } baton_distribution_t;
 
 /* Reads "uniform:0:5", "exponential:20", or a number alone, a constant.
-   BATON_ERR_INVALID names the part that is wrong and what is allowed. */
+   BATON_ERR_INVALID says what is allowed. */
 BATON_CHECKED baton_status_t
 baton_distribution_parse(const char *text, baton_distribution_t *out);
 
@@ -85,10 +85,6 @@ typedef struct baton_sim_link {
     double alpha_us; /* a message */
     double beta_ns;  /* a byte: 8 / (Gbit/s) */
 } baton_sim_link_t;
-
-/* The link between two ranks: any topology. Called often; pure. Costs below 0
-   count as 0, above 1e15 as that. */
-typedef baton_sim_link_t (*baton_sim_topology_fn)(void *arg, int from, int to);
 
 /* Zero is a value like others here: a cost of 0, no skew, no lag. Costs are
    from 0 to 1e15. */
@@ -114,10 +110,8 @@ typedef struct baton_sim_options {
        between them; with 0 or 1 each rank is a host. */
     int host_ranks;
     baton_sim_link_t host_link;
-    baton_sim_topology_fn topology; /* instead of both links */
-    void *topology_arg;
-    baton_distribution_t speed; /* of a rank, 1 is normal; {0}: all are 1; no
-                                    sample may be below 1e-9 */
+    baton_distribution_t speed; /* of a rank, 1 is normal; samples below 1e-9
+                                   count as that; {0}: all are 1 */
     baton_distribution_t skew;  /* us that a rank comes late to an epoch that
                                    baton_sim_epoch starts */
     baton_distribution_t lag;   /* us that a message takes beyond its transfer:

@@ -3,7 +3,6 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "sim/distribution.h"
 #include "sim/driver.h"
 #include "sim/match.h"
 #include "sim/model.h"

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "sim/build.h"
-#include "sim/distribution.h"
 #include "sim/driver.h"
 #include "sim/memory.h"
 #include "sim/model.h"
@@ -139,7 +138,8 @@ baton_status_t baton_sim_set_speed(baton_sim_t *sim, int rank, double speed)
 {
     baton_status_t status = check_rank(sim, rank);
     if (status == BATON_OK) {
-        status = baton__sim_check_speed(speed);
+        status = baton__sim_check_number("sim", "speed", speed,
+                                         BATON__SIM_LEAST_SPEED, false);
     }
     if (status == BATON_OK) {
         baton__sim_port(sim, rank)->slowness = 1.0 / speed;

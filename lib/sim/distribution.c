@@ -5,13 +5,11 @@
    bits differ, and then two runs do. The functions here use only operations
    that IEEE 754 rounds in one way (sqrt is one of them) or that are exact
    (frexp, ldexp, floor). Their relative errors stay below 1e-15. */
-#include "sim/distribution.h"
-
+#include "base/error.h"
 #include "base/random.h"
+#include "sim/model.h"
 
-#include <locale.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define LN2 0.69314718055994530942
@@ -62,10 +60,6 @@ static double unit(uint64_t random)
     return ((double)(random >> 12) + 0.5) * 0x1p-52;
 }
 
-/* The negative logarithms of the least and of the greatest unit. */
-#define MOST_EXPONENTIAL  36.7368005696771014 /* 53 ln 2 */
-#define LEAST_EXPONENTIAL 0x1p-53
-
 /* A radius times the cosine of a random direction (Box, Muller 1958), which is
    the direction of a random point in a circle (von Neumann 1951). The bits that
    follow `random` come from splitmix64's sequence, which has no short cycle. */
@@ -105,35 +99,11 @@ static double sample(const baton_distribution_t *distribution, uint64_t random)
     return 0;
 }
 
-static double in_range(double value)
-{
-    return value < 0 ? 0 : value > BATON__SIM_MOST ? BATON__SIM_MOST : value;
-}
-
 double baton__distribution_sample(const baton_distribution_t *distribution,
                                   uint64_t random)
 {
-    return in_range(sample(distribution, random));
-}
-
-double baton__distribution_least(const baton_distribution_t *distribution)
-{
-    double a = distribution->a, b = distribution->b;
-    double normal_most = sqrt(2 * MOST_EXPONENTIAL);
-    switch (distribution->kind) {
-    case BATON_DISTRIBUTION_EXPONENTIAL:
-        return a * LEAST_EXPONENTIAL;
-    case BATON_DISTRIBUTION_NORMAL:
-        return in_range(a - b * normal_most);
-    case BATON_DISTRIBUTION_LOGNORMAL:
-        return a * exponential(-b * normal_most);
-    case BATON_DISTRIBUTION_CONSTANT:
-    case BATON_DISTRIBUTION_UNIFORM:
-    case BATON_DISTRIBUTION_PARETO:
-    case BATON_DISTRIBUTION_COUNT:
-        break;
-    }
-    return a;
+    double value = sample(distribution, random);
+    return value < 0 ? 0 : value > BATON__SIM_MOST ? BATON__SIM_MOST : value;
 }
 
 bool baton__distribution_is_zero(const baton_distribution_t *distribution)
@@ -163,7 +133,7 @@ double baton_distribution_sample(const baton_distribution_t *distribution,
 
 /* ---- text --------------------------------------------------------------- */
 
-enum { PARAMETERS = 2, SHOWN_BYTES = 128 };
+enum { PARAMETERS = 2 };
 
 typedef struct form {
     const char *name;
@@ -176,25 +146,6 @@ static const form_t forms[BATON_DISTRIBUTION_COUNT] = {
     BATON_DISTRIBUTION_LIST(FORM)
 #undef FORM
 };
-
-static void print_form(baton__text_t *text, const form_t *form)
-{
-    baton__text_add(text, "%s", form->name);
-    for (int i = 0; i < PARAMETERS && form->parameters[i] != NULL; i++) {
-        baton__text_add(text, ":%s", form->parameters[i]);
-    }
-}
-
-void baton__distribution_print(const baton_distribution_t *distribution,
-                               baton__text_t *text)
-{
-    const form_t *form = &forms[distribution->kind];
-    const double values[PARAMETERS] = {distribution->a, distribution->b};
-    baton__text_add(text, "%s", form->name);
-    for (int i = 0; i < PARAMETERS && form->parameters[i] != NULL; i++) {
-        baton__text_add(text, ":%g", values[i]);
-    }
-}
 
 baton_status_t baton__sim_check_number(const char *subject, const char *name,
                                        double value, double least, bool above)
@@ -230,101 +181,56 @@ static baton_status_t check_parameters(const char *subject,
     return BATON_OK;
 }
 
-static bool read_number(const char *text, size_t length, double *out)
+/* Reads the parameters that follow a name. Returns what comes behind them, or
+   NULL if they are wrong. */
+static const char *read_parameters(const char *at, const form_t *form,
+                                   double values[PARAMETERS])
 {
-    /* strtod also accepts blanks, names and hexadecimal. */
-    if (length == 0 || strspn(text, "0123456789.+-eE") < length) {
-        return false;
+    for (int i = 0; i < PARAMETERS && form->parameters[i] != NULL; i++) {
+        at = at != NULL && *at == ':' ? baton__read_number(at + 1, &values[i])
+                                      : NULL;
     }
-    /* The program's locale may have a decimal comma. */
-    locale_t c = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
-    if (c == (locale_t)0) {
-        return false;
-    }
-    char *end = NULL;
-    *out = strtod_l(text, &end, c);
-    freelocale(c);
-    return end == text + length;
+    return at;
 }
 
-static baton_status_t unknown_name(const char *subject)
+static baton_status_t fail_text(const char *subject)
 {
     char message[BATON__MESSAGE_BYTES];
     baton__text_t allowed = {message, sizeof message, 0};
-    for (int kind = 0; kind < BATON_DISTRIBUTION_COUNT; kind++) {
-        baton__text_add(&allowed, kind == 0 ? "" : ", ");
-        print_form(&allowed, &forms[kind]);
-    }
-    return baton__error(BATON_ERR_INVALID,
-                        "%s: its name is none of %s, nor is it a number",
-                        subject, message);
-}
-
-/* `text` follows the name. */
-static baton_status_t read_parameters(const char *subject, const char *text,
-                                      const form_t *form,
-                                      double values[PARAMETERS])
-{
-    char message[SHOWN_BYTES];
-    baton__text_t allowed = {message, sizeof message, 0};
-    print_form(&allowed, form);
-    for (int i = 0; i < PARAMETERS && form->parameters[i] != NULL; i++) {
-        if (*text == '\0') {
-            return baton__error(BATON_ERR_INVALID,
-                                "%s: %s is missing; allowed: %s", subject,
-                                form->parameters[i], message);
-        }
-        text++; /* the colon */
-        size_t length = strcspn(text, ":");
-        if (!read_number(text, length, &values[i])) {
-            return baton__error(BATON_ERR_INVALID,
-                                "%s: %s is not a number; allowed: %s", subject,
-                                form->parameters[i], message);
-        }
-        text += length;
-    }
-    if (*text != '\0') {
-        return baton__error(BATON_ERR_INVALID,
-                            "%s: too many parameters; allowed: %s", subject,
-                            message);
-    }
-    return BATON_OK;
-}
-
-static const form_t *find_form(const char *name, size_t length)
-{
-    for (size_t kind = 0; kind < BATON_DISTRIBUTION_COUNT; kind++) {
-        if (strlen(forms[kind].name) == length &&
-            strncmp(forms[kind].name, name, length) == 0) {
-            return &forms[kind];
+    for (const form_t *form = forms; form < forms + BATON_DISTRIBUTION_COUNT;
+         form++) {
+        baton__text_add(&allowed, ", %s", form->name);
+        for (int i = 0; i < PARAMETERS && form->parameters[i] != NULL; i++) {
+            baton__text_add(&allowed, ":%s", form->parameters[i]);
         }
     }
-    return NULL;
+    return baton__error(BATON_ERR_INVALID, "%s; allowed: a number%s", subject,
+                        message);
 }
 
 baton_status_t baton_distribution_parse(const char *text,
                                         baton_distribution_t *out)
 {
-    char subject[SHOWN_BYTES];
+    char subject[128];
     baton__text_t quoted = {subject, sizeof subject, 0};
     baton__text_add(&quoted, "distribution \"%s\"", text);
-
-    const form_t *form = &forms[BATON_DISTRIBUTION_CONSTANT];
+    int kind = BATON_DISTRIBUTION_CONSTANT;
     double values[PARAMETERS] = {0};
-    baton_status_t status = BATON_OK;
-    if (!read_number(text, strlen(text), &values[0])) {
-        size_t length = strcspn(text, ":");
-        form = find_form(text, length);
-        status = form == NULL
-                     ? unknown_name(subject)
-                     : read_parameters(subject, text + length, form, values);
+    const char *end = baton__read_number(text, &values[0]);
+    size_t length = strcspn(text, ":");
+    for (int i = 0; i < BATON_DISTRIBUTION_COUNT && end == NULL; i++) {
+        if (strlen(forms[i].name) == length &&
+            strncmp(forms[i].name, text, length) == 0) {
+            kind = i;
+            end = read_parameters(text + length, &forms[i], values);
+        }
     }
-    if (status != BATON_OK) {
-        return status;
+    if (end == NULL || *end != '\0') {
+        return fail_text(subject);
     }
-    const baton_distribution_t result = {
-        (baton_distribution_kind_t)(form - forms), values[0], values[1]};
-    status = check_parameters(subject, &result);
+    const baton_distribution_t result = {(baton_distribution_kind_t)kind,
+                                         values[0], values[1]};
+    baton_status_t status = check_parameters(subject, &result);
     if (status == BATON_OK) {
         *out = result;
     }

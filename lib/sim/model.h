@@ -1,5 +1,5 @@
-/* The cost model: the simulator's options and the links between ranks. All
-   functions are pure. */
+/* The cost model: distributions, the simulator's options, and the links between
+   ranks. All functions are pure. */
 #ifndef BATON_SIM_MODEL_H
 #define BATON_SIM_MODEL_H
 
@@ -9,6 +9,13 @@
 /* Ranks, and a dozen of anything for each of them, are counted in 32 bits. */
 #define BATON__SIM_RANKS_MOST (1 << 24)
 
+/* The largest parameter, cost and sample: thirty years in us. No sum or product
+   of them that the simulator computes is infinite. */
+#define BATON__SIM_MOST 1e15
+
+/* At a lower speed times would be too long to add up. */
+#define BATON__SIM_LEAST_SPEED 1e-9
+
 /* Streams of random numbers under a simulator's seed (base/random.h): a number
    for each rank, for each message, and for each rank in an epoch, which is
    added to the stream. */
@@ -16,8 +23,23 @@
 #define BATON__STREAM_LAG   UINT64_C(0x200000000)
 #define BATON__STREAM_SKEW  UINT64_C(0x300000000)
 
-/* BATON_ERR_INVALID when no rank may have this speed. */
-baton_status_t baton__sim_check_speed(double speed);
+/* The sample for 64 random bits (base/random.h), from 0 to BATON__SIM_MOST. It
+   is the same on every machine. */
+double baton__distribution_sample(const baton_distribution_t *distribution,
+                                  uint64_t random);
+
+/* Returns true when every sample is 0. */
+bool baton__distribution_is_zero(const baton_distribution_t *distribution);
+
+/* BATON_ERR_INVALID names the part that is out of range; the message begins
+   with `subject`. */
+baton_status_t
+baton__distribution_check(const char *subject,
+                          const baton_distribution_t *distribution);
+
+/* Checks that a number is `least` (above it, if `above`) to BATON__SIM_MOST. */
+baton_status_t baton__sim_check_number(const char *subject, const char *name,
+                                       double value, double least, bool above);
 
 /* BATON_ERR_INVALID names the first option that is out of range. */
 baton_status_t baton__sim_check_options(const baton_sim_options_t *options);

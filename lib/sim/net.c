@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "base/random.h"
-#include "sim/distribution.h"
 #include "sim/model.h"
 
 #include <assert.h>
@@ -484,6 +483,7 @@ static void init_port(baton__sim_net_t *net, uint32_t rank)
         speed = baton__distribution_sample(
             &net->options->speed,
             baton__random(net->options->seed, BATON__STREAM_SPEED, rank));
+        speed = speed < BATON__SIM_LEAST_SPEED ? BATON__SIM_LEAST_SPEED : speed;
     }
     *port = (baton__sim_port_t){
         .net = net,

@@ -188,6 +188,8 @@ static void test_sim_cost_of_work_is_divided_by_speed(void **state)
        message's end is behind all that rank 0 has to do. */
     support_us(relay_us(&options, &trace), 2 + 10 + 2 + 32 + 2 + 10 + 2);
     expect_at(&trace, BATON_SIM_EPOCH, 0, 0, 0, 58);
+    options.speed.a = 1e-300; /* counts as 1e-9 */
+    assert_true(relay_us(&options, &trace) < 22e9);
 }
 
 typedef struct notes {

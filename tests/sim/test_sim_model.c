@@ -1,155 +1,197 @@
-/* The simulator's input: distributions as text, options, links. */
-#include "sim/distribution.h"
+/* The simulator's input: distributions as text and as samples, options, links.
+ */
+#include "base/random.h"
 #include "sim/model.h"
 #include "support/cmocka.h"
+#include "support/sim.h"
 
 #include <math.h>
-#include <string.h>
 
-static void says(const char *text)
-{
-    if (strstr(baton_error_message(), text) == NULL) {
-        fail_msg("\"%s\" does not say \"%s\"", baton_error_message(), text);
-    }
-}
+enum { SEED = 1, SAMPLES = 100000 };
 
 /* ---- distributions as text --------------------------------------------- */
 
-static void test_parse_reads_every_form(void **state)
+static const struct {
+    const char *text;
+    baton_distribution_t expected;
+    bool zero;         /* every sample is 0 */
+    double samples[2]; /* the first ones; they have the same bits everywhere */
+} forms[] = {
+    {"3", {BATON_DISTRIBUTION_CONSTANT, 3, 0}, false, {3, 3}},
+    {"1e-3", {BATON_DISTRIBUTION_CONSTANT, 1e-3, 0}, false, {1e-3, 1e-3}},
+    {"constant:0", {BATON_DISTRIBUTION_CONSTANT, 0, 0}, true, {0, 0}},
+    {"uniform:0:0", {BATON_DISTRIBUTION_UNIFORM, 0, 0}, true, {0, 0}},
+    {"uniform:2:5",
+     {BATON_DISTRIBUTION_UNIFORM, 2, 5},
+     false,
+     {0x1.d70c88f309043p+1, 0x1.8a88b6ce8ca9ep+1}},
+    {"exponential:0", {BATON_DISTRIBUTION_EXPONENTIAL, 0, 0}, true, {0, 0}},
+    {"exponential:20",
+     {BATON_DISTRIBUTION_EXPONENTIAL, 20, 0},
+     false,
+     {0x1.730ea1d5f8e24p+3, 0x1.463f9c13600bcp+4}},
+    {"normal:-1:0", {BATON_DISTRIBUTION_NORMAL, -1, 0}, true, {0, 0}},
+    {"normal:-1:1", {BATON_DISTRIBUTION_NORMAL, -1, 1}, false, {0, 0}},
+    {"normal:100:+.3e1",
+     {BATON_DISTRIBUTION_NORMAL, 100, 3},
+     false,
+     {0x1.8411eef11350dp+6, 0x1.7fdbb23f95576p+6}},
+    {"lognormal:8:0.25",
+     {BATON_DISTRIBUTION_LOGNORMAL, 8, 0.25},
+     false,
+     {0x1.8f540fab66e8cp+2, 0x1.6dc821cff9b36p+2}},
+    {"pareto:0:1", {BATON_DISTRIBUTION_PARETO, 0, 1}, true, {0, 0}},
+    {"pareto:9:10",
+     {BATON_DISTRIBUTION_PARETO, 9, 10},
+     false,
+     {0x1.3130ec6462679p+3, 0x1.3ee94d7c29a91p+3}},
+};
+
+static void test_every_form_is_read_and_sampled(void **state)
 {
-    static const struct {
-        const char *text;
-        baton_distribution_t expected;
-    } cases[] = {
-        {"3", {BATON_DISTRIBUTION_CONSTANT, 3, 0}},
-        {"0.25", {BATON_DISTRIBUTION_CONSTANT, 0.25, 0}},
-        {"1e3", {BATON_DISTRIBUTION_CONSTANT, 1000, 0}},
-        {"constant:3", {BATON_DISTRIBUTION_CONSTANT, 3, 0}},
-        {"uniform:0:5", {BATON_DISTRIBUTION_UNIFORM, 0, 5}},
-        {"uniform:5:5", {BATON_DISTRIBUTION_UNIFORM, 5, 5}},
-        {"exponential:20", {BATON_DISTRIBUTION_EXPONENTIAL, 20, 0}},
-        {"normal:-1:+2.5e-1", {BATON_DISTRIBUTION_NORMAL, -1, 0.25}},
-        {"lognormal:2:.5", {BATON_DISTRIBUTION_LOGNORMAL, 2, 0.5}},
-        {"pareto:1:1.5", {BATON_DISTRIBUTION_PARETO, 1, 1.5}},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         baton_distribution_t result;
-        assert_int_equal(baton_distribution_parse(cases[i].text, &result),
-                         BATON_OK);
-        assert_int_equal(result.kind, cases[i].expected.kind);
-        assert_true(result.a == cases[i].expected.a);
-        assert_true(result.b == cases[i].expected.b);
+        support_ok(baton_distribution_parse(forms[i].text, &result));
+        assert_int_equal(result.kind, forms[i].expected.kind);
+        assert_true(result.a == forms[i].expected.a);
+        assert_true(result.b == forms[i].expected.b);
+        assert_int_equal(baton__distribution_is_zero(&result), forms[i].zero);
+        for (uint64_t k = 0; k < 2; k++) {
+            double value = baton_distribution_sample(&result, SEED, 0, k);
+            if (value != forms[i].samples[k]) {
+                fail_msg("%s: %a", forms[i].text, value);
+            }
+        }
     }
 }
 
-static void test_parse_names_what_is_wrong(void **state)
+static void test_a_wrong_text_is_refused(void **state)
 {
+    static const char all[] =
+        "; allowed: a number, constant:value, uniform:low:high, "
+        "exponential:mean, normal:mean:deviation, lognormal:median:sigma, "
+        "pareto:minimum:shape";
+    static const char *const texts[] = {
+        "unifrom:0:5", "",          ":5",          "5:6",
+        "uni:0:5",     "Uniform:0", "inf",         "0x10",
+        " 3",          "3us",       "constant",    "uniform:5",
+        "uniform::5",  "uniform:0", "uniform:0:",  "uniform:1:2:3",
+        "uniform:0 5", "normal:1-", "normal:1e:1", "exponential:1:"};
     static const struct {
-        const char *text, *message;
-    } cases[] = {
-        {"unifrom:0:5",
-         "distribution \"unifrom:0:5\": its name is none of constant:value, "
-         "uniform:low:high, exponential:mean, normal:mean:deviation, "
-         "lognormal:median:sigma, pareto:minimum:shape, nor is it a number"},
-        {"", "distribution \"\": its name is none of"},
-        {":5", "its name is none of"},
-        {"5:6", "its name is none of"},
-        {"uni:0:5", "its name is none of"},
-        {"uniforms:0:5", "its name is none of"},
-        {"Uniform:0:5", "its name is none of"},
-        {"inf", "its name is none of"},
-        {"nan", "its name is none of"},
-        {"0x10", "its name is none of"},
-        {" 3", "its name is none of"},
-        {"3 ", "its name is none of"},
-        {"3us", "its name is none of"},
-        {"constant", "value is missing; allowed: constant:value"},
-        {"uniform:5", "high is missing; allowed: uniform:low:high"},
-        {"uniform:1:2:3", "too many parameters; allowed: uniform:low:high"},
-        {"exponential:1:", "too many parameters; allowed: exponential:mean"},
-        {"uniform:a:5", "low is not a number; allowed: uniform:low:high"},
-        {"uniform::5", "low is not a number"},
-        {"uniform:0:", "high is not a number"},
-        {"uniform:0:5x", "high is not a number"},
-        {"uniform:0:inf", "high is not a number"},
-        {"normal:nan:1", "mean is not a number"},
-        {"normal: 1:1", "mean is not a number"},
-        {"normal:1e:1", "mean is not a number"},
-        {"normal:1-1:1", "mean is not a number"},
-        {"-1", "value is -1; allowed: from 0 up to 1e+15"},
+        const char *text, *says;
+    } ranges[] = {
+        {"-1", "\"-1\": value is -1; allowed: from 0 up to 1e+15"},
         {"1e999", "value is inf; allowed: from 0 up to 1e+15"},
-        {"2e15", "value is 2e+15; allowed: from 0 up to 1e+15"},
-        {"uniform:-1:5", "low is -1; allowed: from 0"},
         {"uniform:5:3", "\"uniform:5:3\": high is 3; allowed: from 5 up to"},
-        {"exponential:-1", "mean is -1; allowed: from 0"},
         {"normal:-2e15:1", "mean is -2e+15; allowed: from -1e+15 up to"},
         {"normal:1:-1", "deviation is -1; allowed: from 0"},
-        {"lognormal:-1:1", "median is -1; allowed: from 0"},
-        {"lognormal:1:-1", "sigma is -1; allowed: from 0"},
-        {"pareto:-1:1", "minimum is -1; allowed: from 0"},
         {"pareto:1:0", "shape is 0; allowed: above 0 up to"},
-        {"pareto:1:-1", "shape is -1; allowed: above 0 up to"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        baton_distribution_t result = {BATON_DISTRIBUTION_PARETO, 7, 8};
-        assert_int_equal(baton_distribution_parse(cases[i].text, &result),
-                         BATON_ERR_INVALID);
-        says(cases[i].message);
-        assert_true(result.kind == BATON_DISTRIBUTION_PARETO && result.a == 7 &&
-                    result.b == 8);
+    baton_distribution_t result = {BATON_DISTRIBUTION_PARETO, 7, 8};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        support_expect(baton_distribution_parse(texts[i], &result),
+                       BATON_ERR_INVALID);
+        support_says(texts[i]);
+        support_says(all);
+    }
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
+        support_expect(baton_distribution_parse(ranges[i].text, &result),
+                       BATON_ERR_INVALID);
+        support_says(ranges[i].says);
+    }
+    assert_true(result.kind == BATON_DISTRIBUTION_PARETO && result.a == 7);
+}
+
+/* ---- samples ----------------------------------------------------------- */
+
+static double of(baton_distribution_kind_t kind, double a, double b,
+                 uint64_t random)
+{
+    const baton_distribution_t distribution = {kind, a, b};
+    return baton__distribution_sample(&distribution, random);
+}
+
+/* The mean of this many samples lies within 5 standard errors, and so does the
+   share below the median. */
+static void test_the_normal_distribution_has_its_moments(void **state)
+{
+    double sum = 0, squares = 0, below = 0;
+    for (uint64_t k = 0; k < SAMPLES; k++) {
+        uint64_t random = baton__random(SEED, 0, k);
+        double value = of(BATON_DISTRIBUTION_NORMAL, 100, 3, random);
+        sum += value;
+        squares += (value - 100) * (value - 100);
+        below += value < 100;
+    }
+    assert_true(fabs(sum / SAMPLES - 100) < 5 * 3 / sqrt(SAMPLES));
+    assert_true(fabs(below / SAMPLES - 0.5) < 5 * 0.5 / sqrt(SAMPLES));
+    assert_true(fabs(sqrt(squares / SAMPLES) / 3 - 1) < 0.03);
+}
+
+/* The C library's functions differ in the last bits alone. */
+static void test_samples_agree_with_the_formulas(void **state)
+{
+    for (uint64_t k = 0; k < SAMPLES; k++) {
+        /* Also numbers with few bits set, or few bits not set. */
+        uint64_t random = baton__random(SEED, 0, k) >> (k % 4 * 15);
+        random = k % 8 < 4 ? random : ~random;
+        double u = of(BATON_DISTRIBUTION_UNIFORM, 0, 1, random);
+        double e = of(BATON_DISTRIBUTION_EXPONENTIAL, 3, 0, random);
+        double p = of(BATON_DISTRIBUTION_PARETO, 3, 2.5, random);
+        double z = of(BATON_DISTRIBUTION_NORMAL, 1000, 1, random) - 1000;
+        double l = of(BATON_DISTRIBUTION_LOGNORMAL, 3, 3, random);
+        assert_true(u > 0 && u < 1);
+        assert_true(fabs(e / (-3 * log(u)) - 1) <= 1e-13);
+        assert_true(fabs(p / (3 * pow(u, -1 / 2.5)) - 1) <= 1e-13);
+        assert_true(fabs(log(l / 3) - 3 * z) < 1e-11); /* 1000's last bits */
     }
 }
 
-static void test_parse_cuts_a_long_text(void **state)
+static void test_samples_are_never_out_of_range(void **state)
 {
-    char text[5000];
-    memset(text, 'x', sizeof text);
-    text[sizeof text - 1] = '\0';
-    baton_distribution_t result;
-    assert_int_equal(baton_distribution_parse(text, &result),
-                     BATON_ERR_INVALID);
-    says("xxx...: its name is none of constant:value");
-    says("nor is it a number");
+    static const baton_distribution_t all[] = {
+        {BATON_DISTRIBUTION_UNIFORM, 0, 1e15},
+        {BATON_DISTRIBUTION_EXPONENTIAL, 1e15, 0},
+        {BATON_DISTRIBUTION_NORMAL, -1e15, 1e15},
+        {BATON_DISTRIBUTION_NORMAL, 1, 0.1},
+        {BATON_DISTRIBUTION_LOGNORMAL, 1e15, 1e15},
+        {BATON_DISTRIBUTION_PARETO, 1e15, 1e-300},
+        {BATON_DISTRIBUTION_PARETO, 0, 1e-300}};
+    static const uint64_t extremes[] = {0, 1, UINT64_MAX, UINT64_MAX / 2};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        for (uint64_t k = 0; k < 10000; k++) {
+            uint64_t random = k < 4 ? extremes[k] : baton__random(SEED, 0, k);
+            double value = baton__distribution_sample(&all[i], random);
+            assert_true(value >= 0 && value <= BATON__SIM_MOST);
+        }
+    }
 }
 
 /* ---- options ----------------------------------------------------------- */
 
-static baton_sim_options_t valid_options(void)
-{
-    baton_sim_options_t options = BATON_SIM_OPTIONS;
-    options.ranks = 4;
-    return options;
-}
-
 static void test_options_in_range_are_taken(void **state)
 {
-    baton_sim_options_t options = valid_options();
-    assert_int_equal(baton__sim_check_options(&options), BATON_OK);
-    options.ranks = BATON__SIM_RANKS_MOST;
-    options.cost_only = options.multi_ported = true;
+    baton_sim_options_t options = support_sim_options(BATON__SIM_RANKS_MOST);
     options.link = options.host_link = (baton_sim_link_t){1e15, 1e15};
     options.gamma_ns = options.overhead_us = 1e15;
     options.sync_bytes = SIZE_MAX;
     options.host_ranks = INT32_MAX;
-    options.speed = (baton_distribution_t){BATON_DISTRIBUTION_NORMAL, 1, 0.1};
-    options.skew = (baton_distribution_t){BATON_DISTRIBUTION_PARETO, 1, 1};
     options.lag =
         (baton_distribution_t){BATON_DISTRIBUTION_EXPONENTIAL, 1, NAN};
-    assert_int_equal(baton__sim_check_options(&options), BATON_OK);
+    support_ok(baton__sim_check_options(&options));
 }
 
 static void test_options_out_of_range_are_named(void **state)
 {
     baton_sim_options_t options;
 #define REFUSED(option, value, text)                                           \
-    options = valid_options();                                                 \
+    options = support_sim_options(4);                                          \
     options.option = value;                                                    \
-    assert_int_equal(baton__sim_check_options(&options), BATON_ERR_INVALID);   \
-    says("simulator options: " text)
+    support_expect(baton__sim_check_options(&options), BATON_ERR_INVALID);     \
+    support_says("simulator options: " text)
 #define DISTRIBUTION(kind, a, b) ((baton_distribution_t){kind, a, b})
 
     REFUSED(ranks, 0, "ranks is 0; allowed: 1 to 16777216");
-    REFUSED(ranks, -1, "ranks is -1; allowed: 1 to 16777216");
     REFUSED(ranks, 16777217, "ranks is 16777217; allowed: 1 to 16777216");
     REFUSED(host_ranks, -1, "host_ranks is -1; allowed: 0 or more");
     REFUSED(link.alpha_us, -1, "link.alpha_us is -1; allowed: from 0 up to");
@@ -160,34 +202,19 @@ static void test_options_out_of_range_are_named(void **state)
             "eager_bytes is 101; allowed: up to sync_bytes, which is 100");
     REFUSED(gamma_ns, -0.5, "gamma_ns is -0.5; allowed: from 0 up to 1e+15");
     REFUSED(overhead_us, NAN, "overhead_us is nan; allowed: from 0");
-
     REFUSED(skew, DISTRIBUTION((baton_distribution_kind_t)6, 0, 0),
             "skew: kind is 6; allowed: 0 to 5");
     REFUSED(lag, DISTRIBUTION(BATON_DISTRIBUTION_UNIFORM, 2, 1),
             "lag: high is 1; allowed: from 2 up to");
-    REFUSED(lag, DISTRIBUTION(BATON_DISTRIBUTION_PARETO, 2, 0),
-            "lag: shape is 0; allowed: above 0 up to");
-    REFUSED(skew, DISTRIBUTION(BATON_DISTRIBUTION_CONSTANT, NAN, 0),
-            "skew: value is nan; allowed: from 0 up to");
-    REFUSED(speed, DISTRIBUTION(BATON_DISTRIBUTION_CONSTANT, -1, 0),
-            "speed: value is -1; allowed: from 0 up to");
-    REFUSED(speed, DISTRIBUTION(BATON_DISTRIBUTION_UNIFORM, 0, 2),
-            "speed: uniform:0:2 may be as low as 0; allowed: from 1e-09 up");
-    REFUSED(speed, DISTRIBUTION(BATON_DISTRIBUTION_EXPONENTIAL, 1, 0),
-            "speed: exponential:1 may be as low as 1.11022e-16; allowed");
-    REFUSED(speed, DISTRIBUTION(BATON_DISTRIBUTION_NORMAL, 1, 0.5),
-            "speed: normal:1:0.5 may be as low as 0; allowed");
-    REFUSED(speed, DISTRIBUTION(BATON_DISTRIBUTION_CONSTANT, 1e-10, 0),
-            "speed: constant:1e-10 may be as low as 1e-10; allowed");
-#undef DISTRIBUTION
-#undef REFUSED
+    REFUSED(speed, DISTRIBUTION(BATON_DISTRIBUTION_CONSTANT, NAN, 0),
+            "speed: value is nan; allowed: from 0 up to");
 }
 
 /* ---- links ------------------------------------------------------------- */
 
 static void test_link_is_by_host(void **state)
 {
-    baton_sim_options_t options = valid_options();
+    baton_sim_options_t options = support_sim_options(7);
     options.link = (baton_sim_link_t){10, 2};
     options.host_link = (baton_sim_link_t){1, 0.5};
     for (int host_ranks = 0; host_ranks <= 3; host_ranks++) {
@@ -202,44 +229,17 @@ static void test_link_is_by_host(void **state)
     }
 }
 
-static baton_sim_link_t line(void *arg, int from, int to)
-{
-    return (baton_sim_link_t){*(double *)arg * (to - from), from};
-}
-
-static baton_sim_link_t broken(void *arg, int from, int to)
-{
-    return (baton_sim_link_t){from == 0 ? NAN : INFINITY, to};
-}
-
-static void test_link_is_what_the_topology_says(void **state)
-{
-    double hop_us = 0.5;
-    baton_sim_options_t options = valid_options();
-    options.host_ranks = 4; /* without effect */
-    options.topology = line;
-    options.topology_arg = &hop_us;
-    baton_sim_link_t link = baton__sim_link(&options, 1, 3);
-    assert_true(link.alpha_us == 1 && link.beta_ns == 1);
-    link = baton__sim_link(&options, 3, 1);
-    assert_true(link.alpha_us == 0 && link.beta_ns == 3);
-    options.topology = broken;
-    link = baton__sim_link(&options, 0, 1);
-    assert_true(link.alpha_us == 0 && link.beta_ns == 1);
-    link = baton__sim_link(&options, 1, 0);
-    assert_true(link.alpha_us == BATON__SIM_MOST && link.beta_ns == 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parse_reads_every_form),
-        cmocka_unit_test(test_parse_names_what_is_wrong),
-        cmocka_unit_test(test_parse_cuts_a_long_text),
+        cmocka_unit_test(test_every_form_is_read_and_sampled),
+        cmocka_unit_test(test_a_wrong_text_is_refused),
+        cmocka_unit_test(test_the_normal_distribution_has_its_moments),
+        cmocka_unit_test(test_samples_agree_with_the_formulas),
+        cmocka_unit_test(test_samples_are_never_out_of_range),
         cmocka_unit_test(test_options_in_range_are_taken),
         cmocka_unit_test(test_options_out_of_range_are_named),
         cmocka_unit_test(test_link_is_by_host),
-        cmocka_unit_test(test_link_is_what_the_topology_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
