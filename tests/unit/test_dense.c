@@ -1,7 +1,7 @@
 /* Every dense builder on real data: every element type, odd counts and
-   alignments, reductions that are not commutative; several in one schedule;
-   what builders refuse; the all-reduces inside partial collectives; failing
-   allocations. On the inproc transport: P ranks in one thread. */
+   alignments, reductions that are not commutative; between other nodes; what
+   builders refuse; failing allocations. On the inproc transport: P ranks in one
+   thread. */
 #include "base/alloc.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
@@ -85,6 +85,17 @@ static void check_rank(const dense_data_t *data, int rank,
     }
 }
 
+/* Adds the builder's nodes between two others, as a partial collective does. */
+static void build_inside(const dense_case_t *c, baton_schedule_t *schedule,
+                         void *source, void *target)
+{
+    baton_node_t before = baton_add_nop(schedule);
+    baton_node_t behind = baton_add_nop(schedule);
+    baton_enclosure_t inside = baton_enclose_begin(schedule);
+    dense_build(c, schedule, source, target);
+    baton_enclose_end(schedule, inside, before, behind);
+}
+
 /* With random bits, whose sums are rounded, all ranks must have the same. */
 static void run_case_of(const dense_case_t *c, support_op_t op, bool bits)
 {
@@ -93,8 +104,8 @@ static void run_case_of(const dense_case_t *c, support_op_t op, bool bits)
     static memory_t memory;
     open_memory(c, &memory);
     for (int rank = 0; rank < c->size; rank++) {
-        dense_build(c, schedules[rank], memory.sources[rank],
-                    memory.targets[rank]);
+        build_inside(c, schedules[rank], memory.sources[rank],
+                     memory.targets[rank]);
     }
     support_schedules_commit(ranks, schedules);
     for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
@@ -528,7 +539,7 @@ static void test_allreduce_takes_views_beside_each_other(void **state)
     }
 }
 
-/* ---- barriers, several builders in one schedule -------------------------- */
+/* ---- barriers ------------------------------------------------------------ */
 
 /* In every epoch the last rank to begin holds up all others. */
 static void test_barrier_waits_for_the_last_rank(void **state)
@@ -558,127 +569,6 @@ static void test_barrier_waits_for_the_last_rank(void **state)
             }
         }
         support_schedules_destroy(ranks, all);
-    }
-}
-
-/* all-reduce, then barrier, then broadcast of what rank 0 got, which is reduced
-   again: each one enclosed between nops.
-
-       begin --> [all-reduce] --> a --> [barrier] --> b --> [broadcast] --> c
-             c --> [all-reduce] --> end                                     */
-static void build_chain(baton_schedule_t *schedule, int64_t *data, size_t count)
-{
-    baton_view_t view = support_view(schedule, data, count * sizeof(int64_t));
-    baton_allreduce_t args = {.size = sizeof(args),
-                              .source = view,
-                              .target = view,
-                              .dtype = BATON_I64,
-                              .op = BATON_SUM,
-                              .chunk_bytes = 24};
-    baton_node_t gate = baton_add_nop(schedule);
-    for (size_t i = 0; i < 4; i++) {
-        baton_node_t next = baton_add_nop(schedule);
-        baton_enclosure_t mark = baton_enclose_begin(schedule);
-        if (i == 0) {
-            baton_allreduce_ring(schedule, &args);
-        } else if (i == 1) {
-            baton_barrier_dissemination(schedule);
-        } else if (i == 2) {
-            baton_broadcast_binomial(schedule, 0, view);
-        } else {
-            baton_allreduce_recursive_doubling(schedule, &args);
-        }
-        baton_enclose_end(schedule, mark, gate, next);
-        gate = next;
-    }
-}
-
-static void test_builders_share_a_schedule(void **state)
-{
-    enum { COUNT = 50 };
-    for (size_t i = 0; i < 2 * SUPPORT_SIZES; i++) {
-        support_cluster_t *ranks = support_cluster_of(support_sizes[i / 2]);
-        size_t count = i % 2 == 0 ? COUNT : 1;
-        int64_t size = ranks->size;
-        int64_t data[SUPPORT_LARGEST][COUNT] = {{0}};
-        baton_schedule_t **all = support_schedules_create(ranks, "chain");
-        for (int rank = 0; rank < ranks->size; rank++) {
-            build_chain(all[rank], data[rank], count);
-        }
-        support_schedules_commit(ranks, all);
-        for (int epoch = 1; epoch <= EPOCHS; epoch++) {
-            for (int rank = 0; rank < ranks->size; rank++) {
-                for (size_t j = 0; j < count; j++) {
-                    data[rank][j] = rank + epoch;
-                }
-            }
-            support_schedules_run(ranks, all);
-            int64_t sum = size * (size - 1) / 2 + size * epoch;
-            for (int rank = 0; rank < ranks->size; rank++) {
-                for (size_t j = 0; j < count; j++) {
-                    assert_int_equal(data[rank][j], sum * size);
-                }
-            }
-        }
-        support_schedules_destroy(ranks, all);
-    }
-}
-
-/* ---- inside partial collectives ----------------------------------------- */
-
-/* All contribute before any starts, so each epoch has all. */
-static void run_partial(const dense_builder_t *builder, int size)
-{
-    enum { COUNT = 45, STEPS = 3 };
-    baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
-    support_cluster_t *ranks = support_cluster_of(size);
-    baton_partial_t *partials[SUPPORT_LARGEST];
-    const baton_partial_options_t options = {
-        .size = sizeof options,
-        .mode = BATON_SOLO,
-        .keep = BATON_KEEP_ALL,
-        .count = COUNT,
-        .dtype = BATON_I64,
-        .inner = builder->algorithm.build.allreduce,
-        .inner_arg = &hosts};
-    for (int rank = 0; rank < size; rank++) {
-        support_ok(baton_partial_create(ranks->groups[rank], &options,
-                                        &partials[rank]));
-    }
-    for (int64_t step = 1; step <= STEPS; step++) {
-        for (int rank = 0; rank < size; rank++) {
-            int64_t values[COUNT];
-            for (int i = 0; i < COUNT; i++) {
-                values[i] = (rank + 1) * step;
-            }
-            support_ok(baton_partial_contribute(partials[rank], values));
-        }
-        for (int rank = 0; rank < size; rank++) {
-            support_ok(baton_partial_start(partials[rank]));
-        }
-        for (int rank = 0; rank < size; rank++) {
-            baton_partial_result_t result;
-            support_ok(
-                baton_partial_wait(partials[rank], SUPPORT_WAIT_MS, &result));
-            const int64_t *data = result.data;
-            assert_int_equal(result.active, size);
-            for (int i = 0; i < COUNT; i++) {
-                assert_int_equal(data[i], step * size * (size + 1) / 2);
-            }
-        }
-    }
-    for (int rank = 0; rank < size; rank++) {
-        support_ok(baton_partial_destroy(partials[rank]));
-    }
-}
-
-static void test_any_allreduce_inside_a_partial_one(void **state)
-{
-    for (size_t i = 0; dense_builder_at(i / SIZE_COUNT) != NULL; i++) {
-        const dense_builder_t *builder = dense_builder_at(i / SIZE_COUNT);
-        if (builder->algorithm.collective == BATON_COLLECTIVE_ALLREDUCE) {
-            run_partial(builder, sizes[i % SIZE_COUNT]);
-        }
     }
 }
 
@@ -732,10 +622,8 @@ int main(void)
         cmocka_unit_test(test_wrong_arguments_of_an_allreduce_are_named),
         cmocka_unit_test(test_allreduce_takes_views_beside_each_other),
         cmocka_unit_test(test_barrier_waits_for_the_last_rank),
-        cmocka_unit_test(test_builders_share_a_schedule),
         cmocka_unit_test(test_the_vector_of_a_root_is_named),
         cmocka_unit_test(test_a_pipeline_by_name_keeps_the_order),
-        cmocka_unit_test(test_any_allreduce_inside_a_partial_one),
         cmocka_unit_test(test_builders_without_memory),
     };
     return cmocka_run_group_tests(tests, open_all, support_clusters_close);

@@ -309,14 +309,14 @@ static void test_a_failure_half_way(support_cluster_t *cluster)
 }
 
 /* Rank 1 stays away, and comes when the others have given up. */
-static void come_late(support_worker_t *worker)
+static void tune_without_1(support_worker_t *worker)
 {
     if (worker->rank != 1) {
         tune(worker);
     }
 }
 
-static void come_alone(support_worker_t *worker)
+static void tune_1_alone(support_worker_t *worker)
 {
     if (worker->rank == 1) {
         tune(worker);
@@ -328,10 +328,10 @@ static void test_a_rank_that_does_not_come(support_cluster_t *cluster)
     task_t task = task_of();
     let_win(2);
     task.options[0].budget_ms = task.options[2].budget_ms = 20;
-    support_cluster_run(cluster, come_late, &task);
+    support_cluster_run(cluster, tune_without_1, &task);
     assert_true(task.status[0] == BATON_ERR_TIMEOUT ||
                 task.status[2] == BATON_ERR_TIMEOUT);
-    support_cluster_run(cluster, come_alone, &task);
+    support_cluster_run(cluster, tune_1_alone, &task);
     for (int rank = 0; rank < RANKS; rank++) {
         assert_int_not_equal(task.status[rank], BATON_OK);
     }
@@ -466,25 +466,14 @@ static void test_builders_measure(support_cluster_t *cluster)
     all_choose(cluster, case_of(BYTES), names[2]);
 }
 
-/* As where a rank lacks the variable. */
-static void choose_but_on_rank_1(support_worker_t *worker)
+/* As where a rank lacks the variable: rank 1 chooses when the others have given
+   up. */
+static void choose(support_worker_t *worker)
 {
+    const bool *late = worker->arg;
     baton_choice_t choice;
     baton_choice_case_t of = case_of(BYTES);
-    if (worker->rank != 1) {
-        (void)(support_worker_ok(
-                   worker, baton__choose_for(worker->group, &of, &choice)) &&
-               support_worker_check(
-                   worker, strcmp(choice.algorithm.name, names[0]) == 0, "%s",
-                   choice.algorithm.name));
-    }
-}
-
-static void choose_on_rank_1(support_worker_t *worker)
-{
-    baton_choice_t choice;
-    baton_choice_case_t of = case_of(BYTES);
-    if (worker->rank == 1) {
+    if ((worker->rank == 1) == *late) {
         (void)(support_worker_ok(
                    worker, baton__choose_for(worker->group, &of, &choice)) &&
                support_worker_check(
@@ -497,8 +486,9 @@ static void test_a_rank_that_does_not_measure(support_cluster_t *cluster)
 {
     let_win(2);
     set_variable("BATON_TUNE", "measure");
-    support_cluster_run(cluster, choose_but_on_rank_1, NULL);
-    support_cluster_run(cluster, choose_on_rank_1, NULL);
+    for (int late = 0; late < 2; late++) {
+        support_cluster_run(cluster, choose, &(bool){late != 0});
+    }
     /* The group does not try again. */
     support_cluster_run(cluster, run_allreduce, NULL);
     set_variable("BATON_TUNE", NULL);

@@ -296,39 +296,6 @@ static void test_wrong_cases_are_refused(void **state)
     support_expect(baton_choose(NULL, &choice), BATON_ERR_INVALID);
 }
 
-/* There is nothing that could make copies while a processor reduces. */
-static void
-test_pipelines_gain_nothing_between_two_ranks_of_a_host(void **state)
-{
-    baton_choice_t choice;
-    baton_choice_case_t of =
-        case_of(BATON_COLLECTIVE_ALLREDUCE, 2, (size_t)1 << 24);
-    support_ok(baton_choose(&of, &choice));
-    assert_false(choice.algorithm.segmented);
-    const baton_cost_case_t cost = {.ranks = 2,
-                                    .bytes = 1 << 24,
-                                    .alpha_us = 2,
-                                    .beta_us = 1e-4,
-                                    .gamma_us = 1e-4,
-                                    .segment_bytes = 65536};
-    baton_algorithm_t pipeline;
-    support_ok(baton_algorithm_find(BATON_COLLECTIVE_ALLREDUCE,
-                                    "linear_pipeline", &pipeline));
-    assert_true(baton_algorithm_host_us(&pipeline, &cost) >
-                1.7 * baton_algorithm_cost_us(&pipeline, &cost));
-}
-
-static void test_hosts_make_long_vectors_cheaper(void **state)
-{
-    baton_choice_t choice, flat;
-    baton_choice_case_t of = case_of(BATON_COLLECTIVE_ALLREDUCE, 48, LONG);
-    of.hosts = 48;
-    support_ok(baton_choose(&of, &flat));
-    of.hosts = 6;
-    support_ok(baton_choose(&of, &choice));
-    assert_true(choice.cost_us < flat.cost_us / 2);
-}
-
 static void test_a_name_overrides_the_variable_and_that_the_costs(void **state)
 {
     baton_choice_t choice;
@@ -389,40 +356,6 @@ static void test_the_builder_gets_the_segments_of_the_choice(void **state)
         assert_int_equal(baton_schedule_sent(all[0]).messages,
                          BYTES / segments[i]);
         support_schedules_destroy(ranks, all);
-    }
-}
-
-/* As where a variable is set on some ranks only: no rank waits for ever. */
-static void test_ranks_that_choose_differently_are_told(void **state)
-{
-    enum { RANKS = 3 };
-    support_cluster_t *ranks = support_cluster_of(RANKS);
-    baton_schedule_t **schedules = support_schedules_create(ranks, "differ");
-    for (int rank = 0; rank < RANKS; rank++) {
-        baton_view_t data =
-            baton_view(baton_buffer_scratch(schedules[rank], 96), 0, 96);
-        baton_allreduce_t args = {.size = sizeof args,
-                                  .source = data,
-                                  .target = data,
-                                  .dtype = BATON_F32,
-                                  .op = BATON_SUM,
-                                  .algorithm = rank == 0 ? "ring" : "binomial"};
-        baton_allreduce(schedules[rank], &args);
-    }
-    support_schedules_commit(ranks, schedules);
-    for (int rank = 0; rank < RANKS; rank++) {
-        baton_status_t status = baton_schedule_start(schedules[rank]);
-        assert_true(status == BATON_OK || status == BATON_ERR_MISMATCH ||
-                    status == BATON_ERR_FAILED);
-    }
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_expect(baton_schedule_wait(schedules[rank], 20000),
-                       BATON_ERR_MISMATCH);
-    }
-    support_schedules_destroy(ranks, schedules);
-    for (int rank = 0; rank < RANKS; rank++) {
-        baton_status_t status = baton_group_recover(ranks->groups[rank], 0);
-        assert_true(status == BATON_OK || status == BATON_ERR_TIMEOUT);
     }
 }
 
@@ -512,39 +445,17 @@ static void test_the_variable_names_the_file_in_force(void **state)
     assert_true(costs.inside.alpha_us == estimates.inside.alpha_us);
 }
 
-/* As a program that was compiled with a header of fewer, or more, fields. */
-static void test_costs_fill_a_struct_of_another_version(void **state)
+/* As a program that was compiled with a header of fewer fields. */
+static void test_costs_fill_what_an_older_struct_has(void **state)
 {
-    enum { SMALL = offsetof(baton_costs_t, between) };
-    union {
-        baton_costs_t costs;
-        unsigned char bytes[sizeof(baton_costs_t) + 16];
-    } out;
+    baton_costs_t costs[2] = {measured, measured};
     support_ok(baton_costs_write(path, &measured));
-    for (int reads = 0; reads < 2; reads++) {
-        memset(&out, 0xee, sizeof out);
-        out.costs.size = SMALL;
-        support_ok(reads ? baton_costs_read(path, &out.costs)
-                         : baton_costs_get(&out.costs));
-        assert_int_equal(out.costs.size, SMALL);
-        assert_true(out.costs.inside.alpha_us < 1e6);
-        for (size_t i = SMALL; i < sizeof out; i++) {
-            assert_int_equal(out.bytes[i], 0xee);
-        }
-        out.costs.size = sizeof out;
-        support_ok(reads ? baton_costs_read(path, &out.costs)
-                         : baton_costs_get(&out.costs));
-        assert_int_equal(out.costs.size, sizeof out);
-        assert_true(out.costs.gamma_ns < 1e6);
-        for (size_t i = sizeof(baton_costs_t); i < sizeof out; i++) {
-            assert_int_equal(out.bytes[i], 0);
-        }
-        out.costs.size = 0;
-        support_expect(reads ? baton_costs_read(path, &out.costs)
-                             : baton_costs_get(&out.costs),
-                       BATON_ERR_INVALID);
-        support_says("size is 0");
-        support_says("BATON_COSTS");
+    for (int i = 0; i < 2; i++) {
+        costs[i].size = offsetof(baton_costs_t, between);
+        costs[i].inside.alpha_us = costs[i].gamma_ns = -1;
+        support_ok(i == 0 ? baton_costs_get(&costs[i])
+                          : baton_costs_read(path, &costs[i]));
+        assert_true(costs[i].inside.alpha_us >= 0 && costs[i].gamma_ns < 0);
     }
 }
 
@@ -619,20 +530,16 @@ int main(void)
         cmocka_unit_test(test_an_unknown_name_lists_those_that_there_are),
         cmocka_unit_test(test_the_choice_is_the_cheapest),
         cmocka_unit_test(test_a_named_algorithm_has_its_best_segment),
-        cmocka_unit_test(
-            test_pipelines_gain_nothing_between_two_ranks_of_a_host),
         cmocka_unit_test(test_choices_by_length_and_place),
-        cmocka_unit_test(test_hosts_make_long_vectors_cheaper),
         cmocka_unit_test(test_what_can_not_be_done_names_what_can),
         cmocka_unit_test(test_a_name_overrides_the_variable_and_that_the_costs),
         cmocka_unit_test(test_wrong_cases_are_refused),
         cmocka_unit_test(test_a_wrong_variable_is_the_schedules_error),
         cmocka_unit_test(test_the_builder_gets_the_segments_of_the_choice),
-        cmocka_unit_test(test_ranks_that_choose_differently_are_told),
         cmocka_unit_test(test_costs_are_read_as_they_were_written),
         cmocka_unit_test(test_device_block),
         cmocka_unit_test(test_the_variable_names_the_file_in_force),
-        cmocka_unit_test(test_costs_fill_a_struct_of_another_version),
+        cmocka_unit_test(test_costs_fill_what_an_older_struct_has),
         cmocka_unit_test(test_wrong_costs_are_not_written),
         cmocka_unit_test(test_files_of_others_are_refused),
     };
