@@ -369,13 +369,14 @@ static void test_a_budget_that_is_used_up(support_cluster_t *cluster)
 
 static char path[64];
 
-static void learn(support_cluster_t *cluster, size_t bytes, size_t winner,
-                  baton_status_t expected)
+static void learn(support_cluster_t *cluster, size_t bytes, bool in_place,
+                  size_t winner, baton_status_t expected)
 {
     task_t task = task_of();
     let_win(winner);
     for (int rank = 0; rank < RANKS; rank++) {
         task.options[rank].least_bytes = task.options[rank].most_bytes = bytes;
+        task.options[rank].in_place = in_place;
         task.options[rank].file = rank == 0 ? path : "/nonexistent/file";
     }
     tune_all(cluster, &task);
@@ -385,17 +386,19 @@ static void learn(support_cluster_t *cluster, size_t bytes, size_t winner,
 
 static void test_what_was_learned_is_written(support_cluster_t *cluster)
 {
+    baton_choice_case_t in_place = case_of((size_t)BYTES * 4);
+    in_place.in_place = true;
     baton_costs_t costs = BATON_COSTS;
     support_ok(baton_costs_get(&costs));
     costs.turn_us = 2.5;
     (void)snprintf(path, sizeof path, "/tmp/baton_tune_%ld", (long)getpid());
     support_ok(baton_costs_write(path, &costs));
-    learn(cluster, BYTES, 1, BATON_OK);
-    learn(cluster, (size_t)BYTES * 4, 2, BATON_OK);
-    learn(cluster, BYTES, 3, BATON_OK);
+    learn(cluster, BYTES, false, 1, BATON_OK);
+    learn(cluster, in_place.bytes, true, 2, BATON_OK);
+    learn(cluster, BYTES, false, 3, BATON_OK);
     set_variable("BATON_CALIBRATION", path);
     assert_string_equal(model_of(case_of(BYTES)), names[3]);
-    assert_string_equal(model_of(case_of((size_t)BYTES * 4)), names[2]);
+    assert_string_equal(model_of(in_place), names[2]);
     support_ok(baton_costs_get(&costs));
     assert_true(costs.turn_us == 2.5);
     (void)remove(path);
@@ -406,7 +409,7 @@ static void test_what_was_learned_is_written(support_cluster_t *cluster)
     set_variable("BATON_CALIBRATION", NULL);
     assert_string_equal(model_of(other), model);
     (void)snprintf(path, sizeof path, "/nonexistent/file");
-    learn(cluster, BYTES, 2, BATON_ERR_SYSTEM);
+    learn(cluster, BYTES, false, 2, BATON_ERR_SYSTEM);
     all_choose(cluster, case_of(BYTES), names[2]);
 }
 
