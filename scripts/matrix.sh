@@ -1,9 +1,9 @@
 #!/bin/sh
 # Measures all-reduces at every point beside the best that MPI has, and draws a
-# page of it: baton-bench matrix on some numbers of ranks, also on pretended
+# page of it: baton-bench allreduce on some numbers of ranks, also on pretended
 # hosts (root only).
 #
-#   scripts/matrix.sh DIR [option of baton-bench matrix ...]
+#   scripts/matrix.sh DIR [option of baton-bench allreduce ...]
 #
 # DIR gets a CSV file for each number of ranks and matrix.svg, which is drawn of
 # all that DIR has: a page may be measured in pieces, and a later row replaces
@@ -14,7 +14,7 @@
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 bench=${BENCH:-$root/build/microbench/baton-bench}
-dir=${1:?usage: matrix.sh DIR [option of baton-bench matrix ...]}
+dir=${1:?usage: matrix.sh DIR [option of baton-bench allreduce ...]}
 shift
 mkdir -p "$dir"
 if [ "$(id -u)" -eq 0 ]; then
@@ -24,10 +24,13 @@ fi
 for ranks in ${RANKS-1 2 3 4 8 16 32 2@2 4@2}; do
     run=
     case $ranks in *@*) run="$root/scripts/hosts.sh ${ranks#*@}" ;; esac
-    echo "$(date +%H:%M:%S) $ranks ranks: baton-bench matrix $*"
+    echo "$(date +%H:%M:%S) $ranks ranks: baton-bench allreduce $*"
     # shellcheck disable=SC2086
     $run mpirun -np "${ranks%@*}" --oversubscribe --bind-to none "$bench" \
-        matrix "$@" --csv "$dir/new" >"$dir/log"
+        allreduce --systems mpi,impi,persistent,libnbc_ring,baton \
+        --bytes 8,64,256,1K,4K,16K,64K,256K,1M,4M,16M,64M \
+        --ways unwaited,sleep --memory malloc,shared --place out,in \
+        --repetitions 9 --turn-ms 4 "$@" --csv "$dir/new" >"$dir/log"
     grep -E 'skipped|% of the' "$dir/log"
     cat "$dir/new" >>"$dir/$ranks.csv"
     sed -n 's/^# \([0-9.]*\) % of the.*/\1/p' "$dir/log" >>"$dir/steal"

@@ -26,11 +26,9 @@ enum {
 typedef enum bench_command {
     BENCH_NO_COMMAND = 0,
     BENCH_COLLECTIVE = 1 << 0,
-    BENCH_OVERLAP = 1 << 1,
-    BENCH_SPARSE = 1 << 2,
-    BENCH_ENGINE = 1 << 3,
-    BENCH_KERNELS = 1 << 4,
-    BENCH_MATRIX = 1 << 5
+    BENCH_SPARSE = 1 << 1,
+    BENCH_ENGINE = 1 << 2,
+    BENCH_KERNELS = 1 << 3
 } bench_command_t;
 
 /* The ways to a collective. */
@@ -290,7 +288,7 @@ typedef struct bench {
     bool (*run)(bench_run_t *run); /* collective; false after a message */
 } bench_t;
 
-extern const bench_t bench_collective, bench_overlap, bench_matrix;
-extern const bench_t bench_sparse, bench_engine, bench_kernels;
+extern const bench_t bench_collective, bench_sparse, bench_engine,
+    bench_kernels;
 
 #endif

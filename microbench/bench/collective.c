@@ -1,5 +1,5 @@
-/* baton-bench allreduce, bcast, ..., overlap, matrix: systems of a collective,
-   over sizes, memory, in place or not, and what the application does. */
+/* baton-bench allreduce, bcast, ...: systems of a collective, over sizes,
+   memory, in place or not, and what the application does. */
 #include "bench/bench.h"
 #include <math.h>
 #include <stdlib.h>
@@ -404,10 +404,8 @@ static bool run_collective(bench_run_t *run)
     return true;
 }
 
-static const char what[] =
+const bench_t bench_collective = {
+    BENCH_COLLECTIVE,
     "microseconds a call: medians over turns, each checked; best MPI: the "
-    "fastest of MPI's systems' time over this one's";
-
-const bench_t bench_collective = {BENCH_COLLECTIVE, what, run_collective};
-const bench_t bench_overlap = {BENCH_OVERLAP, what, run_collective};
-const bench_t bench_matrix = {BENCH_MATRIX, what, run_collective};
+    "fastest of MPI's systems' time over this one's",
+    run_collective};

@@ -8,9 +8,8 @@ enum { NO_GPU = 77 };
 
 static const bench_t *find(bench_command_t command)
 {
-    static const bench_t *const benches[] = {&bench_collective, &bench_overlap,
-                                             &bench_matrix,     &bench_sparse,
-                                             &bench_engine,     &bench_kernels};
+    static const bench_t *const benches[] = {&bench_collective, &bench_sparse,
+                                             &bench_engine, &bench_kernels};
     size_t i = 0;
     while (benches[i]->command != command) {
         i++;

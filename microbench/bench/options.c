@@ -9,10 +9,9 @@ static const char doc[] =
     "\vCommands:\n"
     "  allreduce, bcast, reduce, allgather, reduce_scatter, alltoall, gather,\n"
     "  scatter, barrier\n"
-    "           a dense collective by Baton and by MPI, over sizes\n"
-    "  overlap  all-reduces while the application computes or sleeps\n"
-    "  matrix   all-reduces: sizes, in place or not, memory, what the\n"
-    "           application does, beside all ways that MPI has\n"
+    "           a dense collective by Baton and by MPI: sizes, memory, in "
+    "place\n"
+    "           or not, what the application does meanwhile\n"
     "  sparse   a step of each sparse all-reduce, beside dense ones\n"
     "  engine   nodes, commits, epochs, idling\n"
     "  kernels  f32 sum against the plain loop at -O3 -march=native; adding\n"
@@ -35,25 +34,14 @@ static const char collective_doc[] =
     "persistent, MPIX_..._init, MPI_Start and MPI_Wait; libnbc_ring, the same, "
     "by "
     "that algorithm of Open MPI (all-reduce alone); baton, Baton's own choice; "
-    "baton:ALGORITHM (baton-info --choices names them).\n\n" END
+    "baton:ALGORITHM (baton-info --choices names them).\n"
+    "Ways: what the application does from start on. wait: it waits at once, "
+    "which is always measured; unwaited: nothing until the end, beside MPI's "
+    "wait, as MPI then does nothing; together: starts all --layers, and waits "
+    "for all; sleep and processor: the same, and after each start sleeps or "
+    "works for as long as the fastest system takes alone. scripts/matrix.sh "
+    "measures all of it, and draws a page.\n\n" END
     "allreduce --bytes 64K..64M --systems mpi,impi,baton,baton:ring";
-
-static const char overlap_doc[] =
-    "Measures how much of an all-reduce passes while the application computes."
-    "\vStarts all-reduces, computes without calling the library, and waits for "
-    "all: with --layers 10, ten, each in flight while the next layer "
-    "computes. The computation takes as long as the fastest system takes "
-    "alone: a fixed amount of work on the processor, or a sleep.\n\n" END
-    "overlap --json o.json";
-
-static const char matrix_doc[] =
-    "Measures all-reduces at every point: sizes, in place or not, ordinary "
-    "memory or Baton's, waited for at once, never, or after a sleep."
-    "\vSystems are those of allreduce. What MPI has is compared with Baton at "
-    "the same point; where nobody waits, with MPI's calls that are waited "
-    "for, since MPI then does nothing. scripts/matrix.sh runs it on 1 to 32 "
-    "ranks and two pretended hosts, and draws a page.\n\n" END
-    "matrix --bytes 64K,1M --json m.json";
 
 static const char sparse_doc[] =
     "Compares a step of each sparse all-reduce with dense ones."
@@ -93,8 +81,6 @@ static const entry_t entries[] = {
     DENSE("gather", GATHER),
     DENSE("scatter", SCATTER),
     DENSE("barrier", BARRIER),
-    OTHER("overlap", OVERLAP, overlap_doc),
-    OTHER("matrix", MATRIX, matrix_doc),
     OTHER("engine", ENGINE, other_doc),
     OTHER("sparse", SPARSE, sparse_doc),
     OTHER("kernels", KERNELS, other_doc),
@@ -170,18 +156,14 @@ static error_t read_system(const cli_parser_t *parser, const char *name,
 /* ---- the table ---------------------------------------------------------- */
 
 enum {
-    SWEEPS = BENCH_OVERLAP | BENCH_MATRIX,
-    DENSE_PARTS = BENCH_COLLECTIVE | SWEEPS,
     MANY_TURNS = BENCH_ENGINE | BENCH_KERNELS,
-    ALL = DENSE_PARTS | BENCH_SPARSE | MANY_TURNS
+    ALL = BENCH_COLLECTIVE | BENCH_SPARSE | MANY_TURNS
 };
 
 #define AT(member) offsetof(bench_options_t, member)
 #define MAX_TEAMS  (UINT64_C(1) << 24)
 #define SIZES                                                                  \
     CLI_SIZES(4, 4, UINT64_C(1) << 30, BENCH_MAX_SIZES, AT(size_count))
-
-#define SYSTEMS CLI_ITEMS(read_system, BENCH_MAX_SYSTEMS, AT(system_count))
 
 #define SPARSE_NAME(NAME, name) name,
 const char *const bench_sparse_names[] = {BENCH_SPARSE_LIST(SPARSE_NAME) NULL};
@@ -191,16 +173,10 @@ const char *const bench_way_names[] = {"wait",  "unwaited",  "together",
 const char *const bench_memory_names[] = {"malloc", "shared", "device", NULL};
 const char *const bench_place_names[] = {"out", "in", NULL};
 
-#define WAYS     CLI_WORDS(bench_way_names, BENCH_WAYS, AT(way_count))
-#define MEMORIES CLI_WORDS(bench_memory_names, BENCH_MEMORIES, AT(memory_count))
-
 static const cli_option_t options[] = {
-    {BENCH_COLLECTIVE, "systems", 's', AT(systems), SYSTEMS,
+    {BENCH_COLLECTIVE, "systems", 's', AT(systems),
+     CLI_ITEMS(read_system, BENCH_MAX_SYSTEMS, AT(system_count)),
      "mpi,impi,persistent,baton", "Systems to compare, see below"},
-    {BENCH_MATRIX, "systems", 's', AT(systems), SYSTEMS,
-     "mpi,impi,persistent,libnbc_ring,baton", "Systems to compare, see below"},
-    {BENCH_OVERLAP, "systems", 's', AT(systems), SYSTEMS, "impi,baton",
-     "Systems to compare, see below"},
     {BENCH_COLLECTIVE, "bytes", 'b', AT(bytes), SIZES, "8..64M",
      "Sizes of the vectors; LOW..HIGH doubles; none for barrier"},
     {BENCH_SPARSE, "bytes", 'b', AT(bytes), SIZES, "16M",
@@ -215,39 +191,29 @@ static const cli_option_t options[] = {
     {BENCH_SPARSE, "teams", 't', AT(teams),
      CLI_COUNTS(0, MAX_TEAMS, BENCH_MAX_TEAMS, AT(team_count)), "1",
      "Teams of spardl, divisors of the ranks; 0 takes as many as cost least"},
-    {BENCH_OVERLAP, "bytes", 'b', AT(bytes), SIZES, "64K,1M,16M",
-     "Sizes of the vectors"},
-    {BENCH_MATRIX, "bytes", 'b', AT(bytes), SIZES,
-     "8,64,256,1K,4K,16K,64K,256K,1M,4M,16M,64M", "Sizes of the vectors"},
-    {BENCH_OVERLAP, "layers", 'l', AT(layers),
-     CLI_COUNTS(1, 1000, BENCH_MAX_LAYERS, AT(layer_count)), "1,10",
-     "All-reduces in flight at once"},
-    {BENCH_OVERLAP, "ways", 'w', AT(ways), WAYS, "sleep,processor",
-     "What the application does from start on, beside waiting at once"},
-    {BENCH_MATRIX, "ways", 'w', AT(ways), WAYS, "wait,unwaited,sleep",
-     "What the application does from start on"},
-    {BENCH_COLLECTIVE | BENCH_OVERLAP, "memory", 'm', AT(memories), MEMORIES,
-     "malloc",
+    {BENCH_COLLECTIVE, "ways", 'w', AT(ways),
+     CLI_WORDS(bench_way_names, BENCH_WAYS, AT(way_count)), "wait",
+     "What the application does from start on, see below"},
+    {BENCH_COLLECTIVE, "layers", 'l', AT(layers),
+     CLI_COUNTS(1, 1000, BENCH_MAX_LAYERS, AT(layer_count)), "1",
+     "Collectives in flight at once"},
+    {BENCH_COLLECTIVE, "memory", 'm', AT(memories),
+     CLI_WORDS(bench_memory_names, BENCH_MEMORIES, AT(memory_count)), "malloc",
      "Where the vectors are: shared is memory of baton_memory_alloc, device is "
      "a GPU's"},
-    {BENCH_MATRIX, "memory", 'm', AT(memories), MEMORIES, "malloc,shared",
-     "Where the vectors are"},
+    {BENCH_COLLECTIVE, "place", 'p', AT(places),
+     CLI_WORDS(bench_place_names, 2, AT(place_count)), "out",
+     "Whether the sum goes to another vector, or replaces each rank's; of an "
+     "all-reduce"},
     {BENCH_SPARSE | BENCH_KERNELS, "memory", 'm', AT(memory),
      CLI_WORD("KIND", bench_memory_names), "malloc",
      "Where the vectors are: device is a GPU's"},
-    {BENCH_MATRIX, "place", 'p', AT(places),
-     CLI_WORDS(bench_place_names, 2, AT(place_count)), NULL,
-     "Whether the sum goes to another vector, or replaces each rank's"},
-    {BENCH_COLLECTIVE, "in-place", 'i', AT(in_place), CLI_FLAG, NULL,
-     "The sum replaces each rank's vector; of an all-reduce"},
-    {BENCH_COLLECTIVE | BENCH_OVERLAP, "repetitions", 'r', AT(repetitions),
-     CLI_COUNT(1, 1000), "5", "Turns of each system, whose median is reported"},
-    {BENCH_COLLECTIVE | BENCH_OVERLAP, "turn-ms", 0, AT(turn_ms),
-     CLI_COUNT(1, 1000), "50", "Length of a turn, at least one call"},
-    {BENCH_MATRIX, "turn-ms", 0, AT(turn_ms), CLI_COUNT(1, 1000), "4",
-     "Length of a turn in one way, at least one call"},
-    {BENCH_SPARSE | BENCH_MATRIX, "repetitions", 'r', AT(repetitions),
-     CLI_COUNT(1, 1000), "9", "Turns of each system, whose median is reported"},
+    {BENCH_COLLECTIVE, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000),
+     "5", "Turns of each system, whose median is reported"},
+    {BENCH_COLLECTIVE, "turn-ms", 0, AT(turn_ms), CLI_COUNT(1, 1000), "50",
+     "Length of a turn, at least one call"},
+    {BENCH_SPARSE, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "9",
+     "Turns of each system, whose median is reported"},
     {MANY_TURNS, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "11",
      "Repetitions of each measurement"},
     {BENCH_ENGINE, "epochs", 'e', AT(epochs), CLI_COUNT(1, 1000000000),
@@ -294,12 +260,6 @@ static error_t resolve_dense(const cli_parser_t *parser)
     bench_options_t *opts = parser->values;
     bool sums = opts->collective == BATON_COLLECTIVE_ALLREDUCE;
     sort_ways(opts);
-    if (opts->layer_count == 0) {
-        opts->layers[opts->layer_count++] = 1;
-    }
-    if (opts->place_count == 0) {
-        opts->places[opts->place_count++] = opts->in_place;
-    }
     if (opts->collective == BATON_COLLECTIVE_BARRIER) {
         if (cli_is_given(parser, "bytes") || opts->files.plot != NULL) {
             return cli_refuse(parser, "--%s: a barrier has no size",
@@ -308,8 +268,8 @@ static error_t resolve_dense(const cli_parser_t *parser)
         opts->bytes[0] = 0;
         opts->size_count = 1;
     }
-    if (opts->in_place && !sums) {
-        return cli_refuse(parser, "--in-place: only an all-reduce has it");
+    if (cli_is_given(parser, "place") && !sums) {
+        return cli_refuse(parser, "--place: only an all-reduce has it");
     }
     for (size_t i = 0; i < opts->system_count && !sums; i++) {
         if (opts->systems[i].kind == BENCH_SYSTEM_RING) {
@@ -331,7 +291,7 @@ static error_t resolve(cli_parser_t *parser)
 {
     const bench_options_t *opts = parser->values;
     unsigned command = parser->program->command;
-    if ((command & DENSE_PARTS) != 0) {
+    if (command == BENCH_COLLECTIVE) {
         return resolve_dense(parser);
     }
     if (opts->memory == BENCH_MEMORY_SHARED) {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # baton-bench as a user has it: each collective on short vectors, sparse ones, the
-# rows of their files; with 2 ranks also overlap, matrix and what is refused.
+# rows of their files; with 2 ranks also ways, layers and places, and what is refused.
 #
 #   bench_command.sh BATON_BENCH CMAKE RANKS MPIRUN...     (cmake reads JSON)
 set -u
@@ -112,7 +112,7 @@ grep -q '^collective,system,ranks,hosts,bytes,way,memory,place,layers,median_us,
     complain "no heading of the CSV"
 [ -z "$plot" ] || grep -q '</svg>' a.svg || complain "no plot"
 
-runs allreduce --bytes 8,96K --repetitions 1 --in-place --memory shared \
+runs allreduce --bytes 8,96K --repetitions 1 --place in --memory shared \
     --systems mpi,impi,baton --json rows.json
 rows rows.json allreduce 3 2
 "$mpirun" allreduce --bytes 8 --repetitions 1 --memory device >out 2>err ||
@@ -183,20 +183,20 @@ grep -q -- "--teams: 7 does not divide the number of ranks, $ranks\$" err ||
     complain "no complaint about 7 teams"
 [ "$ranks" -eq 2 ] || exit $fail
 
-# ---- overlap, matrix ---------------------------------------------------------
+# ---- ways, layers, memory, places ---------------------------------------------
 
 # contains COUNT PATTERN: sweep.json has so many such rows.
 contains() {
     [ "$(grep -c "$2" sweep.json)" -eq "$1" ] || complain "not $1 rows of $2"
 }
 
-runs overlap --bytes 4K --layers 1,3 --repetitions 1 --json sweep.json \
-    --ways all
+runs allreduce --bytes 4K --layers 1,3 --repetitions 1 --json sweep.json \
+    --systems impi,baton --ways all
 contains 18 '"median_us": [0-9]'
 contains 8 '"hidden_percent": [0-9]'
 contains 9 '"layers": 3,'
-runs matrix --bytes 8,96K --systems mpi,impi,baton --repetitions 1 \
-    --json sweep.json
+runs allreduce --bytes 8,96K --systems mpi,impi,baton --repetitions 1 \
+    --ways unwaited,sleep --memory malloc,shared --place all --json sweep.json
 contains 56 '"median_us": [0-9]'
 contains 8 '"system": "baton", .*"way": "unwaited", .*"ratio_to_best_mpi": [0-9]'
 contains 28 '"memory": "shared", '

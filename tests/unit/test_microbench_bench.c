@@ -77,21 +77,13 @@ static void test_bench_options_have_defaults_by_command(void **state)
     line = parse_good("barrier");
     assert_int_equal(line.options.size_count, 1);
     assert_int_equal(line.options.bytes[0], 0);
-    line = parse_good("overlap");
-    assert_int_equal(line.options.size_count, 3);
-    assert_int_equal(line.options.layer_count, 2);
+    line = parse_good("allreduce --ways sleep,unwaited");
     assert_int_equal(line.options.way_count, 3);
     assert_int_equal(line.options.ways[0], BENCH_WAY_WAIT);
-    assert_int_equal(line.options.system_count, 2);
-    line = parse_good("matrix --ways unwaited");
-    assert_int_equal(line.options.size_count, 12);
-    assert_int_equal(line.options.way_count, 2);
     assert_int_equal(line.options.ways[1], BENCH_WAY_UNWAITED);
-    assert_int_equal(line.options.place_count, 2);
-    assert_int_equal(line.options.memory_count, 2);
+    assert_int_equal(line.options.place_count, 1);
+    assert_int_equal(line.options.memory_count, 1);
     assert_int_equal(line.options.layers[0], 1);
-    assert_int_equal(line.options.system_count, 5);
-    assert_int_equal(line.options.repetitions, 9);
     line = parse_good("kernels");
     assert_int_equal(line.options.repetitions, 11);
 }
@@ -112,7 +104,7 @@ static void test_bench_options_expand_ranges(void **state)
     assert_refused("reduce --bytes 6..64");
     assert_refused("reduce --bytes 0..64");
     assert_refused("reduce --bytes 8..2G");
-    assert_refused("overlap --layers 1..1000");
+    assert_refused("allreduce --layers 1..1000");
 }
 
 static void test_bench_options_read_systems(void **state)
@@ -145,11 +137,10 @@ static void test_bench_options_refuse_wrong_systems(void **state)
     assert_refused("barrier --bytes 8");
     assert_refused("barrier --plot a.svg");
     assert_refused("allreduce --plot a.pdf");
-    assert_refused("allreduce --layers 3");
     assert_refused("kernels --bytes 8");
-    assert_refused("reduce --in-place");
+    assert_refused("reduce --place in");
     assert_refused("allreduce --memory gpu");
-    assert_refused("matrix --memory shared,device");
+    assert_refused("allreduce --memory shared,device");
     assert_refused("sparse --memory shared");
     assert_refused("kernels --memory shared");
 }
