@@ -28,6 +28,11 @@ static baton__mpi_t *rank_of(int rank)
     return fake_mpi_ranks[rank];
 }
 
+static baton__link_t *link_of(int rank, int peer)
+{
+    return &rank_of(rank)->far.links.at[peer];
+}
+
 static baton__peer_t *peer_of(int rank, int peer)
 {
     return &rank_of(rank)->peers[peer];
@@ -552,12 +557,12 @@ static void test_mpi_far_packets_wait_for_room(void **state)
     for (int i = 0; i < COUNT; i++) {
         drop(1, i); /* no room to tell of the credits */
     }
-    assert_true(rank_of(1)->far.owes);
+    assert_true(rank_of(1)->far.credits_due);
     fake_mpi_stop(false);
     settle_all(2);
-    assert_int_equal(peer_of(1, 0)->messages.given,
-                     peer_of(1, 0)->messages.told);
-    assert_int_equal(peer_of(0, 1)->messages.granted, WINDOW + COUNT);
+    assert_int_equal(peer_of(1, 0)->messages.granted,
+                     peer_of(1, 0)->messages.reported);
+    assert_int_equal(peer_of(0, 1)->messages.limit, WINDOW + COUNT);
     fake_mpi_close();
 }
 
@@ -769,8 +774,7 @@ static void test_mpi_near_wakes_who_is_armed(void **state)
 static void open_linked(void)
 {
     open_with((fake_mpi_options_t){.size = 2, .host_ranks = 1, .links = true});
-    for (int i = 0; i < 1000 && peer_of(1, 0)->link.state != BATON__LINK_OPEN;
-         i++) {
+    for (int i = 0; i < 1000 && link_of(1, 0)->state != BATON__LINK_OPEN; i++) {
         for (int rank = 0; rank < 2; rank++) {
             baton__mpi_drain(rank_of(rank));
             settle(rank);
@@ -778,7 +782,7 @@ static void open_linked(void)
         (void)poll(NULL, 0, 1);
     }
     for (int rank = 0; rank < 2; rank++) {
-        assert_int_equal(peer_of(rank, 1 - rank)->link.state, BATON__LINK_OPEN);
+        assert_int_equal(link_of(rank, 1 - rank)->state, BATON__LINK_OPEN);
         (void)poll(NULL, 0, 5); /* past what follows a ring */
         baton__mpi_drain(rank_of(rank));
         settle(rank);
@@ -874,7 +878,7 @@ static void test_mpi_far_sleeps_as_its_links_allow(void **state)
     }
     (void)poll(NULL, 0, 5);
     assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
-    baton__links_ring(&peer_of(0, 1)->link,
+    baton__links_ring(&rank_of(0)->far.links, 1,
                       peer_of(0, 1)->packets_sent); /* ahead of its message */
     assert_int_equal(poll(&wait, 1, 5000), 1);
     baton__mpi_drain(rank_of(1));
@@ -900,11 +904,11 @@ static void test_mpi_far_sleeps_as_its_links_allow(void **state)
     drop(1, 2);
     settle_all(2);
     assert_int_equal(seen[0].ends, 1);
-    peer_of(1, 0)->link.state = BATON__LINK_ENDED;
+    link_of(1, 0)->state = BATON__LINK_ENDED;
     (void)poll(NULL, 0, 5);
     (void)baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us);
     assert_true(us < BATON_SLEEP_FOREVER);
-    peer_of(1, 0)->link.state = BATON__LINK_OPEN;
+    link_of(1, 0)->state = BATON__LINK_OPEN;
     fake_mpi_close();
 }
 
@@ -1006,7 +1010,7 @@ static void test_mpi_far_peer_is_lost_in_motion(void **state)
     assert_null(rank_of(1)->peers[0].outbox);
     assert_null(rank_of(1)->far.discarding.head);
     assert_false(rank_of(1)->far.discard_active);
-    assert_int_equal(rank_of(1)->untold, 0);
+    assert_int_equal(rank_of(1)->unreported, 0);
     /* The other peer's goes on; what was sent ends for MPI, but only once. */
     fake_mpi_eager_bytes = 65536;
     fake_mpi_stop(false);
@@ -1050,8 +1054,8 @@ static void test_mpi_far_link_ends(void **state)
     for (int farewell = 0; farewell < 2; farewell++) {
         open_with(
             (fake_mpi_options_t){.size = 2, .host_ranks = 1, .links = true});
-        for (int i = 0;
-             i < 1000 && peer_of(1, 0)->link.state != BATON__LINK_OPEN; i++) {
+        for (int i = 0; i < 1000 && link_of(1, 0)->state != BATON__LINK_OPEN;
+             i++) {
             for (int rank = 0; rank < 2; rank++) {
                 baton__mpi_drain(rank_of(rank));
                 settle(rank);
@@ -1059,13 +1063,13 @@ static void test_mpi_far_link_ends(void **state)
             (void)poll(NULL, 0, 1);
         }
         if (farewell) {
-            baton__links_leave(&peer_of(1, 0)->link);
+            baton__links_close(&rank_of(1)->far.links);
         } else {
-            (void)close(peer_of(1, 0)->link.fd);
-            peer_of(1, 0)->link.state = BATON__LINK_ENDED;
+            (void)close(link_of(1, 0)->fd);
+            link_of(1, 0)->state = BATON__LINK_ENDED;
         }
-        for (int i = 0;
-             i < 100 && peer_of(0, 1)->link.state != BATON__LINK_ENDED; i++) {
+        for (int i = 0; i < 100 && link_of(0, 1)->state != BATON__LINK_ENDED;
+             i++) {
             (void)poll(NULL, 0, 1);
             baton__mpi_drain(rank_of(0));
             settle(0);

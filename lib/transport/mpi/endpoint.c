@@ -70,7 +70,7 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer, const char *detail)
     if (!peer->lost) {
         peer->lost = true;
         peer->detail = detail;
-        mpi->untold++;
+        mpi->unreported++;
         mpi->lost_any = true;
     }
 }

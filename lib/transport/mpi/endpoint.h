@@ -133,14 +133,15 @@ typedef struct baton__events {
 
 /* ---- peers ------------------------------------------------------------ */
 
-/* The credits of messages to a peer, or of notices. */
-typedef struct baton__account {
-    uint32_t used;    /* sent so far */
-    uint32_t granted; /* by the peer so far, as far as is known */
+/* Flow control of the messages with a peer, or of the notices. All counts are
+   of the whole life of the group, and wrap. */
+typedef struct baton__flow {
+    uint32_t sent;
+    uint32_t limit; /* how many the peer lets this rank send, as is known */
     /* In the other direction, over MPI: */
-    uint32_t given; /* granted to the peer so far */
-    uint32_t told;  /* and how much of that it was told */
-} baton__account_t;
+    uint32_t granted;  /* how many this rank lets the peer send */
+    uint32_t reported; /* and what it was told of that */
+} baton__flow_t;
 
 /* Which of a peer's bodies this rank is done with. It may take them in any
    order, but one that is not done keeps its tag. So the sender has to know the
@@ -162,8 +163,8 @@ typedef struct baton__peer {
     bool contacted;     /* something was reserved */
     bool listed;        /* among those with an outbox */
     bool lost;
-    bool told; /* and the engine was told */
-    baton__account_t messages, notices;
+    bool reported; /* and the engine knows */
+    baton__flow_t messages, notices;
     uint32_t announced;   /* sends that wait for its answer */
     uint64_t exceeded_ns; /* when the limit was last exceeded by one */
     baton__outgoing_t *outbox, *outbox_tail;
@@ -176,30 +177,25 @@ typedef struct baton__peer {
     baton__records_t pulled; /* accepted, to be pulled */
     const char *detail;      /* why it is lost */
     /* If it is on another host: */
-    baton__link_t link;
     uint64_t rang_ns;       /* when this rank last rang it */
     uint32_t packets_sent;  /* over MPI, so far */
     uint32_t packets_taken; /* of those that it has sent */
 } baton__peer_t;
 
-/* Data that MPI moves: those of a send or of a record; and how that ended. */
+/* Data that MPI moves: those of a send or of a record. */
 typedef struct baton__transfer {
     baton__send_t *send;
     baton__record_t *record;
-    bool discarded; /* a body that is not wanted */
-    size_t bytes;
-    baton_status_t status;
-    const char *detail;
 } baton__transfer_t;
 
 /* ---- what goes through MPI -------------------------------------------- */
 
 typedef struct baton__far {
-    int peers;       /* on other hosts */
-    uint64_t now_ns; /* of the last poll that found something, or send */
-    uint32_t quiet;  /* polls that have found nothing since */
-    bool waiting;    /* the oldest packet has come, and was not taken */
-    bool owes;       /* peers were not told of all credits */
+    int peers;        /* on other hosts */
+    uint64_t now_ns;  /* of the last poll that found something, or send */
+    uint32_t quiet;   /* polls that have found nothing since */
+    bool waiting;     /* the oldest packet has come, and was not taken */
+    bool credits_due; /* there was no room to report some */
     /* Transfers in motion; there is room for all sends and records. */
     MPI_Request *requests;
     baton__transfer_t *transfers;
@@ -212,12 +208,12 @@ typedef struct baton__far {
     /* Packets: receives that are posted, in the order posted, and sends. */
     MPI_Request arrivals[BATON__MPI_PACKETS];
     MPI_Request departures[BATON__MPI_PACKETS];
-    baton__packet_t *arrived, *departed;
+    baton__far_packet_t *arrived, *departed;
     int destinations[BATON__MPI_PACKETS]; /* of those sends */
     uint32_t arrival, departure;          /* the oldest */
     uint32_t packets_unsent; /* sends of packets that are not complete */
-    bool untold;  /* peers were not told of all packets; see poll.c */
-    bool closing; /* the endpoint is being closed */
+    bool rings_due;          /* peers do not know of all packets; see poll.c */
+    bool closing;            /* the endpoint is being closed */
     baton__links_t links;
     /* MPI_Finalize may be called while there is a group. */
     _Atomic int inside;     /* calls that are in MPI */
@@ -240,8 +236,8 @@ typedef struct baton__mpi {
 
     baton__peer_t *listed; /* peers with an outbox */
     baton__records_t copying;
-    uint32_t untold; /* lost peers of which the engine was not told */
-    bool lost_any;   /* so far */
+    uint32_t unreported; /* lost peers that the engine does not know of */
+    bool lost_any;       /* so far */
 
     /* Pools, whose records do not move in memory; see pool.c. */
     struct baton__slab *slabs;
@@ -313,7 +309,8 @@ void baton__far_fail(baton__mpi_t *mpi, int peer, int code);
 /* Sends a packet, with `count` bytes of data in it; false if there is no room.
  */
 bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
-                     baton__packet_t *packet, const void *data, size_t count);
+                     const baton__packet_t *packet, const void *data,
+                     size_t count);
 
 /* The peer was granted credits: tells it, if it may need to know. */
 void baton__far_credit(baton__mpi_t *mpi, baton__peer_t *peer);
@@ -329,24 +326,25 @@ void baton__far_discard(baton__mpi_t *mpi, baton__record_t *record);
 /* Sends an empty body, to a peer that pulls what was withdrawn. */
 void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag);
 
-/* Polling. begin_poll is false if MPI is not to be tested now; end_poll follows
-   a true. Between them: the oldest packet that has come, or NULL, and on to the
-   next; the next transfer that is complete, false if there is none. */
-bool baton__far_begin_poll(baton__mpi_t *mpi);
-const baton__packet_t *baton__far_front(baton__mpi_t *mpi);
-void baton__far_pop(baton__mpi_t *mpi);
-bool baton__far_next_transfer(baton__mpi_t *mpi, baton__transfer_t *out);
-void baton__far_end_poll(baton__mpi_t *mpi, bool found);
+/* Tests the sends of packets that MPI could not complete at once. */
+void baton__far_test_packets(baton__mpi_t *mpi);
 
-/* Rings each peer that was not told of all packets, but none too often. */
-void baton__far_tell(baton__mpi_t *mpi);
+/* Posts a receive for a packet; returns MPI's code. */
+int baton__far_post_arrival(baton__mpi_t *mpi, uint32_t slot);
+
+/* The body that was being discarded has been received; false if the record is
+   none. */
+bool baton__far_end_discard(baton__mpi_t *mpi, const baton__record_t *record);
+
+/* Rings each peer that does not know of all packets, but none too often. */
+void baton__far_ring_due(baton__mpi_t *mpi);
 
 /* Rings the peers whose MPI may have to be called, so that what this rank waits
    for comes. True if there is such a peer. */
 bool baton__far_ask(baton__mpi_t *mpi);
 
-/* Polls MPI, but takes nothing: true if a packet has come, or a link rang. */
-bool baton__far_has_come(baton__mpi_t *mpi);
+/* All peers on other hosts are lost. */
+void baton__far_lose_all(baton__mpi_t *mpi, const char *detail);
 
 /* Ends what is in motion with a peer that is lost; false if there was no room
    for all events. */

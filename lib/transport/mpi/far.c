@@ -1,5 +1,5 @@
 /* What goes through MPI: packets to ranks on other hosts, and the data of
-   messages that are too long for a packet.
+   messages that are too long for a packet. poll.c tests what is in motion.
 
    Packets come into receives that are posted for any source. MPI matches what
    one rank sends in the order in which it was sent, with receives in the order
@@ -27,13 +27,9 @@
 
 enum {
     PACKET_TAG = 0,
-    /* After so many polls that find nothing only every eighth tests MPI; and
-       one in LINK_POLLS looks at the links, too, if no thread waits on them. */
-    QUIET_POLLS = 64,
-    LINK_POLLS = 1024,
     /* A peer that was rung so lately looks for more by itself: see poll.c. */
     RANG_NS = 400000,
-    /* How often one is rung that owes this rank something. */
+    /* How often one is rung from which something is awaited. */
     ASK_NS = 1000000
 };
 
@@ -61,7 +57,7 @@ bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes)
 
 /* ---- MPI_Finalize ------------------------------------------------------ */
 
-static void lose_all(baton__mpi_t *mpi, const char *detail)
+void baton__far_lose_all(baton__mpi_t *mpi, const char *detail)
 {
     for (int i = 0; i < mpi->size; i++) {
         if (mpi->peers[i].near < 0) {
@@ -80,7 +76,7 @@ bool baton__far_enter(baton__mpi_t *mpi)
         return true;
     }
     atomic_fetch_sub_explicit(&far->inside, 1, memory_order_release);
-    lose_all(mpi, "MPI_Finalize was called on this rank");
+    baton__far_lose_all(mpi, "MPI_Finalize was called on this rank");
     return false;
 }
 
@@ -103,101 +99,74 @@ void baton__far_fail(baton__mpi_t *mpi, int peer, int code)
     baton__mpi_lose(mpi, &mpi->peers[peer], baton__far_text(mpi, code));
 }
 
-/* ---- credits ----------------------------------------------------------- */
-
-/* What every packet carries: how much its receiver was granted, and which of
-   the receiver's bodies it may forget. A count never grows by as much as its
-   bits hold before it is told. */
-enum {
-    MESSAGE_BITS = 12,
-    NOTICE_BITS = 8,
-    BODY_BITS = 12,
-    MESSAGE_MASK = (1 << MESSAGE_BITS) - 1,
-    NOTICE_MASK = (1 << NOTICE_BITS) - 1,
-    BODY_MASK = (1 << BODY_BITS) - 1
-};
-static_assert(MESSAGE_BITS + NOTICE_BITS + BODY_BITS == 32, "a packet's word");
-static_assert((uint32_t)BATON__MPI_TAGS <= BODY_MASK, "bodies not done");
-
-static uint32_t write_credits(baton__peer_t *peer)
-{
-    peer->messages.told = peer->messages.given;
-    peer->notices.told = peer->notices.given;
-    return peer->taken.done << (MESSAGE_BITS + NOTICE_BITS) |
-           (peer->notices.given & NOTICE_MASK) << MESSAGE_BITS |
-           (peer->messages.given & MESSAGE_MASK);
-}
-
-static void read_credits(baton__peer_t *peer, uint32_t word)
-{
-    uint32_t notices = word >> MESSAGE_BITS;
-    uint32_t bodies = word >> (MESSAGE_BITS + NOTICE_BITS);
-    peer->messages.granted += (word - peer->messages.granted) & MESSAGE_MASK;
-    peer->notices.granted +=
-        (notices - (peer->notices.granted - BATON__MPI_NOTICES)) & NOTICE_MASK;
-    peer->bodies_done += (bodies - peer->bodies_done) & BODY_MASK;
-}
-
 /* ---- packets out ------------------------------------------------------- */
 
+/* Whether the peer has a link, and does not know of all packets. */
+static bool is_behind(const baton__mpi_t *mpi, int peer)
+{
+    const baton__links_t *links = &mpi->far.links;
+    return baton__links_is_open(links, peer) &&
+           links->at[peer].reported != mpi->peers[peer].packets_sent;
+}
+
 /* Rings the peer, unless it was rung less than `since_ns` ago. */
-static void ring_after(baton__mpi_t *mpi, baton__peer_t *peer, uint64_t now,
+static void ring_after(baton__mpi_t *mpi, int rank, uint64_t now,
                        uint64_t since_ns)
 {
+    baton__peer_t *peer = &mpi->peers[rank];
     if (now - peer->rang_ns > since_ns) {
         peer->rang_ns = now;
-        baton__links_ring(&peer->link, peer->packets_sent);
+        baton__links_ring(&mpi->far.links, rank, peer->packets_sent);
     }
-    mpi->far.untold |= peer->link.state == BATON__LINK_OPEN &&
-                       peer->link.told != peer->packets_sent;
+    mpi->far.rings_due |= is_behind(mpi, rank);
 }
 
 /* Something goes to the peer: wakes it, if it may be asleep. */
-static void ring(baton__mpi_t *mpi, baton__peer_t *peer)
+static void ring(baton__mpi_t *mpi, int peer)
 {
     mpi->far.now_ns = baton__clock_ns();
     mpi->far.quiet = 0;
     ring_after(mpi, peer, mpi->far.now_ns, RANG_NS);
 }
 
-void baton__far_tell(baton__mpi_t *mpi)
+void baton__far_ring_due(baton__mpi_t *mpi)
 {
     uint64_t now = baton__clock_ns();
-    mpi->far.untold = false;
+    mpi->far.rings_due = false;
     for (int i = 0; i < mpi->size; i++) {
-        baton__peer_t *peer = &mpi->peers[i];
-        if (peer->link.state == BATON__LINK_OPEN &&
-            peer->link.told != peer->packets_sent) {
-            ring_after(mpi, peer, now, RANG_NS);
+        if (is_behind(mpi, i)) {
+            ring_after(mpi, i, now, RANG_NS);
         }
     }
 }
 
 /* Has it announced packets that have not come? */
-static bool owes_packets(const baton__peer_t *peer)
+static bool owes_packets(const baton__mpi_t *mpi, int peer)
 {
-    return peer->link.state == BATON__LINK_OPEN &&
-           (int32_t)(peer->link.announced - peer->packets_taken) > 0;
+    const baton__links_t *links = &mpi->far.links;
+    return baton__links_is_open(links, peer) &&
+           (int32_t)(links->at[peer].announced -
+                     mpi->peers[peer].packets_taken) > 0;
 }
 
 /* Open MPI 4.1.4 calls short sends complete that it has only queued: to write
    them it needs to be called on the sender, which may be asleep. */
 bool baton__far_ask(baton__mpi_t *mpi)
 {
-    baton__far_t *far = &mpi->far;
+    const baton__far_t *far = &mpi->far;
     uint64_t now = baton__clock_ns();
     bool any = false;
     for (int i = 0; i < mpi->size; i++) {
-        if (owes_packets(&mpi->peers[i])) {
+        if (owes_packets(mpi, i)) {
             any = true;
-            ring_after(mpi, &mpi->peers[i], now, ASK_NS);
+            ring_after(mpi, i, now, ASK_NS);
         }
     }
     for (int i = 0; i < far->count; i++) {
         const baton__record_t *record = far->transfers[i].record;
         if (record != NULL) {
             any = true;
-            ring_after(mpi, &mpi->peers[record->message.peer], now, ASK_NS);
+            ring_after(mpi, record->message.peer, now, ASK_NS);
         }
     }
     return any;
@@ -220,26 +189,29 @@ static bool is_sent(baton__mpi_t *mpi, uint32_t slot)
 }
 
 bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
-                     baton__packet_t *packet, const void *data, size_t count)
+                     const baton__packet_t *packet, const void *data,
+                     size_t count)
 {
     baton__far_t *far = &mpi->far;
     uint32_t slot = far->departure % BATON__MPI_PACKETS;
-    baton__packet_t *memory = &far->departed[slot];
+    baton__far_packet_t *memory = &far->departed[slot];
     int to = (int)(peer - mpi->peers);
     if (!baton__far_enter(mpi)) {
         return true; /* as sent: the peer is lost */
     }
     bool room = is_sent(mpi, slot);
     if (room) {
-        packet->word = write_credits(peer);
-        memcpy(memory, packet, BATON__PACKET_HEAD);
+        memory->messages = peer->messages.reported = peer->messages.granted;
+        memory->notices = peer->notices.reported = peer->notices.granted;
+        memory->bodies = peer->taken.done;
+        memcpy(&memory->packet, packet, BATON__PACKET_HEAD);
         if (count > 0) {
-            memcpy(memory->data, data, count);
+            memcpy(memory->packet.data, data, count);
         }
         far->destinations[slot] = to;
         int code =
-            MPI_Isend(memory, (int)(BATON__PACKET_HEAD + count), MPI_BYTE, to,
-                      PACKET_TAG, mpi->comm, &far->departures[slot]);
+            MPI_Isend(memory, (int)(BATON__FAR_PACKET_HEAD + count), MPI_BYTE,
+                      to, PACKET_TAG, mpi->comm, &far->departures[slot]);
         if (code != MPI_SUCCESS) {
             far->departures[slot] = MPI_REQUEST_NULL;
             baton__far_fail(mpi, to, code);
@@ -248,7 +220,7 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
         }
         far->departure++;
         peer->packets_sent++;
-        ring(mpi, peer);
+        ring(mpi, to);
     }
     baton__far_leave(mpi);
     return room;
@@ -256,7 +228,7 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
 
 /* Tests the sends that MPI could not complete at once, and rings for those that
    are complete. In MPI. */
-static void test_packets(baton__mpi_t *mpi)
+void baton__far_test_packets(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
     far->packets_unsent = 0;
@@ -265,7 +237,7 @@ static void test_packets(baton__mpi_t *mpi)
             continue;
         }
         if (is_sent(mpi, slot)) {
-            ring(mpi, &mpi->peers[far->destinations[slot]]);
+            ring(mpi, far->destinations[slot]);
         } else {
             far->packets_unsent++;
         }
@@ -274,8 +246,8 @@ static void test_packets(baton__mpi_t *mpi)
 
 void baton__far_credit(baton__mpi_t *mpi, baton__peer_t *peer)
 {
-    uint32_t messages = peer->messages.given - peer->messages.told;
-    uint32_t notices = peer->notices.given - peer->notices.told;
+    uint32_t messages = peer->messages.granted - peer->messages.reported;
+    uint32_t notices = peer->notices.granted - peer->notices.reported;
     if (peer->lost || mpi->far.closing ||
         (2 * messages < mpi->window && 2 * notices < BATON__MPI_NOTICES)) {
         return;
@@ -283,78 +255,17 @@ void baton__far_credit(baton__mpi_t *mpi, baton__peer_t *peer)
     baton__packet_t packet = {.kind = BATON__PACKET_CREDIT,
                               .source = (uint32_t)mpi->rank};
     if (!baton__far_push(mpi, peer, &packet, NULL, 0)) {
-        mpi->far.owes = true;
-    }
-}
-
-static void credit_all(baton__mpi_t *mpi)
-{
-    mpi->far.owes = false;
-    for (int i = 0; i < mpi->size; i++) {
-        if (mpi->peers[i].near < 0) {
-            baton__far_credit(mpi, &mpi->peers[i]);
-        }
+        mpi->far.credits_due = true;
     }
 }
 
 /* ---- packets in -------------------------------------------------------- */
 
-static int post_arrival(baton__mpi_t *mpi, uint32_t slot)
+int baton__far_post_arrival(baton__mpi_t *mpi, uint32_t slot)
 {
-    return MPI_Irecv(&mpi->far.arrived[slot], sizeof(baton__packet_t), MPI_BYTE,
-                     MPI_ANY_SOURCE, PACKET_TAG, mpi->comm,
+    return MPI_Irecv(&mpi->far.arrived[slot], sizeof(baton__far_packet_t),
+                     MPI_BYTE, MPI_ANY_SOURCE, PACKET_TAG, mpi->comm,
                      &mpi->far.arrivals[slot]);
-}
-
-/* The oldest packet that has come and was not taken, or NULL. In MPI. */
-static const baton__packet_t *oldest_packet(baton__mpi_t *mpi)
-{
-    baton__far_t *far = &mpi->far;
-    uint32_t slot = far->arrival % BATON__MPI_PACKETS;
-    int come = far->waiting;
-    if (!come) {
-        MPI_Status status;
-        int code = MPI_Test(&far->arrivals[slot], &come, &status);
-        if (code != MPI_SUCCESS) {
-            lose_all(mpi, baton__far_text(mpi, code));
-            come = 0;
-        }
-        far->waiting = come != 0;
-    }
-    return come ? &far->arrived[slot] : NULL;
-}
-
-const baton__packet_t *baton__far_front(baton__mpi_t *mpi)
-{
-    const baton__packet_t *packet = oldest_packet(mpi);
-    if (packet != NULL) {
-        read_credits(&mpi->peers[packet->source], packet->word);
-    }
-    return packet;
-}
-
-void baton__far_pop(baton__mpi_t *mpi)
-{
-    baton__far_t *far = &mpi->far;
-    uint32_t slot = far->arrival++ % BATON__MPI_PACKETS;
-    mpi->peers[far->arrived[slot].source].packets_taken++;
-    far->waiting = false;
-    int code = post_arrival(mpi, slot);
-    if (code != MPI_SUCCESS) {
-        lose_all(mpi, baton__far_text(mpi, code));
-    }
-}
-
-bool baton__far_has_come(baton__mpi_t *mpi)
-{
-    baton__far_t *far = &mpi->far;
-    if (atomic_load_explicit(&far->links.rang, memory_order_relaxed) ||
-        !baton__far_enter(mpi)) {
-        return true;
-    }
-    bool come = oldest_packet(mpi) != NULL;
-    baton__far_leave(mpi);
-    return come;
 }
 
 /* ---- transfers of data ------------------------------------------------- */
@@ -464,48 +375,15 @@ void baton__far_discard(baton__mpi_t *mpi, baton__record_t *record)
     discard_next(mpi);
 }
 
-/* Takes the body that is being discarded off its list. */
-static baton__record_t *end_discard(baton__mpi_t *mpi)
-{
-    mpi->far.discard_active = false;
-    return baton__records_take(&mpi->far.discarding);
-}
-
-static bool is_discarded(const baton__far_t *far, const baton__record_t *record)
-{
-    return far->discard_active && record == far->discarding.head;
-}
-
-bool baton__far_next_transfer(baton__mpi_t *mpi, baton__transfer_t *out)
+bool baton__far_end_discard(baton__mpi_t *mpi, const baton__record_t *record)
 {
     baton__far_t *far = &mpi->far;
-    MPI_Status status;
-    int at = MPI_UNDEFINED;
-    int done = 0;
-    int bytes = 0;
-    if (far->count == 0) {
+    if (!far->discard_active || record != far->discarding.head) {
         return false;
     }
-    int code = MPI_Testany(far->count, far->requests, &at, &done, &status);
-    if (at == MPI_UNDEFINED) {
-        return false; /* none is complete, or all requests are null */
-    }
-    *out = far->transfers[at];
-    far->count--;
-    far->requests[at] = far->requests[far->count];
-    far->transfers[at] = far->transfers[far->count];
-    if (code == MPI_SUCCESS) {
-        MPI_Get_count(&status, MPI_BYTE, &bytes);
-        out->bytes = (size_t)bytes;
-    } else {
-        out->detail = baton__far_text(mpi, code);
-        out->status = BATON_ERR_TRANSPORT;
-    }
-    if (out->record != NULL && is_discarded(far, out->record)) {
-        out->discarded = true;
-        (void)end_discard(mpi);
-        discard_next(mpi);
-    }
+    far->discard_active = false;
+    (void)baton__records_take(&far->discarding);
+    discard_next(mpi);
     return true;
 }
 
@@ -524,8 +402,8 @@ bool baton__far_end(baton__mpi_t *mpi, const baton__peer_t *peer,
         if (record == NULL || record->message.peer != rank) {
             continue;
         }
-        if (is_discarded(far, record)) {
-            baton__mpi_give_record(mpi, end_discard(mpi));
+        if (baton__far_end_discard(mpi, record)) {
+            baton__mpi_give_record(mpi, record);
         } else if (baton__events_are_full(events)) {
             return false;
         } else {
@@ -535,79 +413,14 @@ bool baton__far_end(baton__mpi_t *mpi, const baton__peer_t *peer,
         }
         far->transfers[i].record = NULL;
     }
-    discard_next(mpi);
     return true;
-}
-
-/* ---- links ------------------------------------------------------------- */
-
-static baton__link_t *link_of(void *arg, int peer)
-{
-    baton__mpi_t *mpi = arg;
-    return &mpi->peers[peer].link;
-}
-
-static void on_link_event(void *arg, int peer, baton__link_event_t on_event,
-                          const char *detail)
-{
-    baton__mpi_t *mpi = arg;
-    if (on_event == BATON__LINK_LOST) {
-        baton__mpi_lose(mpi, &mpi->peers[peer], detail);
-        return;
-    }
-    mpi->far.now_ns = baton__clock_ns();
-    mpi->far.quiet = 0;
-    baton__far_tell(mpi); /* what was sent before there was a link */
 }
 
 void baton__far_contact(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     if (peer->near < 0) {
-        baton__links_connect(&mpi->far.links, (int)(peer - mpi->peers),
-                             &peer->link);
+        baton__links_connect(&mpi->far.links, (int)(peer - mpi->peers));
         baton__far_credit(mpi, peer);
-    }
-}
-
-static void poll_links(baton__mpi_t *mpi)
-{
-    baton__far_t *far = &mpi->far;
-    if (far->quiet % LINK_POLLS == LINK_POLLS - 1) {
-        baton__links_drain(&far->links);
-    }
-    baton__links_poll(&far->links, link_of, on_link_event, mpi);
-}
-
-/* ---- polling ----------------------------------------------------------- */
-
-bool baton__far_begin_poll(baton__mpi_t *mpi)
-{
-    baton__far_t *far = &mpi->far;
-    if (far->peers > 0) {
-        poll_links(mpi);
-        if (++far->quiet > QUIET_POLLS && far->count == 0 &&
-            far->quiet % 8 != 0 && !far->closing) {
-            return false;
-        }
-    }
-    return baton__far_enter(mpi);
-}
-
-void baton__far_end_poll(baton__mpi_t *mpi, bool found)
-{
-    baton__far_t *far = &mpi->far;
-    if (far->packets_unsent > 0) {
-        test_packets(mpi);
-    }
-    baton__far_leave(mpi);
-    if (found) {
-        far->quiet = 0;
-    }
-    if (far->owes) {
-        credit_all(mpi);
-    }
-    if (far->untold) {
-        baton__far_tell(mpi);
     }
 }
 
@@ -628,7 +441,7 @@ baton_status_t baton__far_open(baton__mpi_t *mpi)
                             "mpi: no memory for messages between hosts");
     }
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
-        int code = post_arrival(mpi, slot);
+        int code = baton__far_post_arrival(mpi, slot);
         if (code != MPI_SUCCESS) {
             return baton__mpi_error("MPI_Irecv", code);
         }
@@ -654,9 +467,6 @@ void baton__far_close(baton__mpi_t *mpi)
             cancel(&far->departures[slot]);
         }
         baton__far_leave(mpi);
-    }
-    for (int i = 0; i < mpi->size; i++) {
-        baton__links_leave(&mpi->peers[i].link);
     }
     baton__links_close(&far->links);
     baton__free(far->requests);

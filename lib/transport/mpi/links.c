@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/config.h"
+#include "base/error.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -135,6 +136,14 @@ static bool watch(const baton__links_t *links, int fd, int peer)
             epoll_ctl(links->epoll, EPOLL_CTL_MOD, fd, &event) == 0);
 }
 
+static void close_open(int *fd)
+{
+    if (*fd >= 0) {
+        (void)close(*fd);
+    }
+    *fd = -1;
+}
+
 static bool listen_on(baton__links_t *links, baton__link_place_t *place)
 {
     bool six = place->addresses[0].family == AF_INET6;
@@ -165,51 +174,40 @@ static bool listen_on(baton__links_t *links, baton__link_place_t *place)
     return watch(links, links->listener, LISTENER);
 }
 
-void baton__links_open(baton__links_t *links, int rank, int size, bool alone,
-                       baton__link_place_t *place_out)
+void baton__links_init(baton__links_t *links)
 {
-    int64_t timeout_ms = baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS);
-    links->rank = rank;
-    links->size = size;
-    links->timeout_ms = (int)timeout_ms;
+    *links = (baton__links_t){.listener = -1, .epoll = -1};
     for (int i = 0; i < BATON__LINK_PENDING; i++) {
         links->pending[i] = -1;
     }
-    *place_out = (baton__link_place_t){0};
-    find_addresses(place_out, false);
-    if (alone && place_out->addresses[0].family == 0) {
-        find_addresses(place_out, true);
-    }
-    links->listener = -1;
-    links->epoll = epoll_create1(EPOLL_CLOEXEC);
-    links->touched = baton__alloc((size_t)size, sizeof *links->touched);
-    if (links->epoll < 0 || links->touched == NULL ||
-        place_out->addresses[0].family == 0 || !listen_on(links, place_out)) {
-        place_out->port = 0;
-        baton__links_close(links);
-    }
 }
 
-void baton__links_close(baton__links_t *links)
+baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
+                                 bool alone)
 {
-    if (links->listener >= 0) {
-        (void)close(links->listener);
+    links->rank = rank;
+    links->size = size;
+    links->timeout_ms =
+        (int)baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS);
+    links->at = baton__alloc((size_t)size, sizeof *links->at);
+    links->places = baton__alloc((size_t)size, sizeof *links->places);
+    if (links->at == NULL || links->places == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "mpi: no memory for links to %d ranks", size);
     }
-    for (int i = 0; i < BATON__LINK_PENDING; i++) {
-        if (links->pending[i] >= 0) {
-            (void)close(links->pending[i]);
-            links->pending[i] = -1;
-        }
+    baton__link_place_t *own = &links->places[rank];
+    find_addresses(own, false);
+    if (alone && own->addresses[0].family == 0) {
+        find_addresses(own, true);
     }
-    if (links->epoll >= 0) {
-        (void)close(links->epoll);
+    links->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (links->epoll < 0 || own->addresses[0].family == 0 ||
+        !listen_on(links, own)) {
+        own->port = 0;
+        close_open(&links->listener);
+        close_open(&links->epoll);
     }
-    baton__free(links->touched);
-    baton__free(links->places);
-    links->listener = -1;
-    links->epoll = -1;
-    links->touched = NULL;
-    links->places = NULL;
+    return BATON_OK;
 }
 
 /* ---- one link --------------------------------------------------------- */
@@ -260,12 +258,14 @@ static void end(baton__link_t *link)
     link->state = BATON__LINK_ENDED;
 }
 
-void baton__links_connect(baton__links_t *links, int peer, baton__link_t *link)
+void baton__links_connect(baton__links_t *links, int peer)
 {
     if (links->listener < 0 || peer < links->rank ||
-        link->state != BATON__LINK_NONE || links->places[peer].port == 0) {
+        links->at[peer].state != BATON__LINK_NONE ||
+        links->places[peer].port == 0) {
         return;
     }
+    baton__link_t *link = &links->at[peer];
     const baton__link_address_t *address =
         choose_address(&links->places[links->rank], &links->places[peer]);
     if (address == NULL) {
@@ -315,10 +315,12 @@ static bool write_word(baton__link_t *link, uint64_t word)
     return written;
 }
 
-void baton__links_ring(baton__link_t *link, uint32_t packets_sent)
+void baton__links_ring(const baton__links_t *links, int peer,
+                       uint32_t packets_sent)
 {
-    if (link->state == BATON__LINK_OPEN && write_word(link, packets_sent)) {
-        link->told = packets_sent;
+    if (baton__links_is_open(links, peer) &&
+        write_word(&links->at[peer], packets_sent)) {
+        links->at[peer].reported = packets_sent;
     }
 }
 
@@ -326,8 +328,7 @@ void baton__links_ring(baton__link_t *link, uint32_t packets_sent)
 
 /* The connection is established, or has failed. */
 static void finish_connecting(const baton__links_t *links, int peer,
-                              baton__link_t *link,
-                              baton__link_event_fn on_event, void *arg)
+                              baton__link_t *link)
 {
     int error = 0;
     socklen_t bytes = sizeof error;
@@ -345,7 +346,6 @@ static void finish_connecting(const baton__links_t *links, int peer,
         end(link);
     } else {
         link->state = BATON__LINK_OPEN;
-        on_event(arg, peer, BATON__LINK_RANG, NULL);
     }
 }
 
@@ -380,10 +380,9 @@ static int sender_of(const baton__links_t *links, const greeting_t *greeting)
                : -1;
 }
 
-/* Reads greetings. True if that made room for more connections. */
-static bool identify_connections(baton__links_t *links,
-                                 baton__link_of_fn link_of,
-                                 baton__link_event_fn on_event, void *arg)
+/* Reads greetings, and counts new links. True if that made room for more
+   connections. */
+static bool identify_connections(baton__links_t *links, int *made)
 {
     bool room = false;
     for (int i = 0; i < BATON__LINK_PENDING; i++) {
@@ -399,7 +398,7 @@ static bool identify_connections(baton__links_t *links,
         links->pending[i] = -1;
         room = true;
         int peer = got == sizeof greeting ? sender_of(links, &greeting) : -1;
-        baton__link_t *link = peer >= 0 ? link_of(arg, peer) : NULL;
+        baton__link_t *link = peer >= 0 ? &links->at[peer] : NULL;
         if (link == NULL || link->state != BATON__LINK_NONE ||
             !watch(links, fd, peer)) {
             (void)close(fd);
@@ -407,7 +406,7 @@ static bool identify_connections(baton__links_t *links,
         }
         link->fd = fd;
         link->state = BATON__LINK_OPEN;
-        on_event(arg, peer, BATON__LINK_RANG, NULL);
+        ++*made;
     }
     return room;
 }
@@ -447,7 +446,54 @@ static int read_all(baton__link_t *link, bool *rang_out)
     }
 }
 
-void baton__links_leave(baton__link_t *link)
+/* True if it was made, or the peer has rung or is lost. */
+static bool look_at(const baton__links_t *links, int peer)
+{
+    baton__link_t *link = &links->at[peer];
+    bool made = false;
+    bool rang = false;
+    if (link->state == BATON__LINK_CONNECTING) {
+        finish_connecting(links, peer, link);
+        made = link->state == BATON__LINK_OPEN;
+    }
+    if (link->state != BATON__LINK_OPEN) {
+        return false;
+    }
+    int error = read_all(link, &rang);
+    if (error < 0) {
+        return made || rang;
+    }
+    end(link);
+    if (error != 0 && error != ECONNRESET && error != EPIPE) {
+        link->lost = "its host has not answered for BATON_PEER_TIMEOUT_MS";
+    } else if (!link->farewell) {
+        link->lost = "its process has ended";
+    }
+    return made || rang || link->lost != NULL;
+}
+
+bool baton__links_poll(baton__links_t *links)
+{
+    int found = 0;
+    if (links->listener < 0 ||
+        !atomic_load_explicit(&links->rang, memory_order_relaxed) ||
+        !atomic_exchange_explicit(&links->rang, false, memory_order_acquire)) {
+        return false;
+    }
+    do {
+        accept_connections(links);
+    } while (identify_connections(links, &found));
+    for (int peer = 0; peer < links->size; peer++) {
+        _Atomic bool *touched = &links->at[peer].touched;
+        if (atomic_load_explicit(touched, memory_order_relaxed) &&
+            atomic_exchange_explicit(touched, false, memory_order_acquire)) {
+            found += look_at(links, peer);
+        }
+    }
+    return found > 0;
+}
+
+static void leave(baton__link_t *link)
 {
     bool rang = false;
     if (link->state == BATON__LINK_OPEN) {
@@ -460,53 +506,19 @@ void baton__links_leave(baton__link_t *link)
     }
 }
 
-static void look_at(const baton__links_t *links, int peer, baton__link_t *link,
-                    baton__link_event_fn on_event, void *arg)
+void baton__links_close(baton__links_t *links)
 {
-    bool rang = false;
-    if (link->state == BATON__LINK_CONNECTING) {
-        finish_connecting(links, peer, link, on_event, arg);
+    for (int peer = 0; links->at != NULL && peer < links->size; peer++) {
+        leave(&links->at[peer]);
     }
-    if (link->state != BATON__LINK_OPEN) {
-        return;
+    for (int i = 0; i < BATON__LINK_PENDING; i++) {
+        close_open(&links->pending[i]);
     }
-    int error = read_all(link, &rang);
-    if (rang) {
-        on_event(arg, peer, BATON__LINK_RANG, NULL);
-    }
-    if (error < 0) {
-        return;
-    }
-    end(link);
-    if (error == 0 || error == ECONNRESET || error == EPIPE) {
-        if (!link->farewell) {
-            on_event(arg, peer, BATON__LINK_LOST, "its process has ended");
-        }
-    } else {
-        on_event(arg, peer, BATON__LINK_LOST,
-                 "its host has not answered for BATON_PEER_TIMEOUT_MS");
-    }
-}
-
-void baton__links_poll(baton__links_t *links, baton__link_of_fn link_of,
-                       baton__link_event_fn on_event, void *arg)
-{
-    if (links->listener < 0 ||
-        !atomic_load_explicit(&links->rang, memory_order_relaxed) ||
-        !atomic_exchange_explicit(&links->rang, false, memory_order_acquire)) {
-        return;
-    }
-    do {
-        accept_connections(links);
-    } while (identify_connections(links, link_of, on_event, arg));
-    for (int peer = 0; peer < links->size; peer++) {
-        if (atomic_load_explicit(&links->touched[peer], memory_order_relaxed) !=
-                0 &&
-            atomic_exchange_explicit(&links->touched[peer], 0,
-                                     memory_order_acquire) != 0) {
-            look_at(links, peer, link_of(arg, peer), on_event, arg);
-        }
-    }
+    close_open(&links->listener);
+    close_open(&links->epoll);
+    baton__free(links->at);
+    baton__free(links->places);
+    baton__links_init(links);
 }
 
 void baton__links_drain(baton__links_t *links)
@@ -520,8 +532,8 @@ void baton__links_drain(baton__links_t *links)
         count = epoll_wait(links->epoll, events, 16, 0);
         for (int i = 0; i < count; i++) {
             if (events[i].data.fd >= 0) {
-                atomic_store_explicit(&links->touched[events[i].data.fd], 1,
-                                      memory_order_release);
+                atomic_store_explicit(&links->at[events[i].data.fd].touched,
+                                      true, memory_order_release);
             }
         }
         if (count > 0) {

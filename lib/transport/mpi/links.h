@@ -37,11 +37,14 @@ typedef struct baton__link {
     int fd;
     baton__link_state_t state;
     bool farewell;      /* the peer has announced that it closes */
-    uint32_t told;      /* packets sent to the peer, as it was told */
+    const char *lost;   /* why the peer is lost; NULL: it is not */
+    uint32_t reported;  /* packets sent to the peer, as it was told */
     uint32_t announced; /* packets that the peer has sent, as it told */
     /* The beginning of a word that has come, the rest of one to be written. */
     unsigned char in[BATON__LINK_WORD], out[BATON__LINK_WORD];
     size_t in_bytes, out_bytes;
+    /* Set by drain, from any thread; pairs with the exchange in poll. */
+    _Atomic bool touched;
 } baton__link_t;
 
 typedef struct baton__link_address {
@@ -61,48 +64,44 @@ typedef struct baton__links {
     int epoll;
     int rank;
     int size;
-    uint64_t nonce; /* of the group */
-    int timeout_ms; /* 0 for none */
-    baton__link_place_t *places;
+    uint64_t nonce;              /* of the group */
+    int timeout_ms;              /* 0 for none */
+    baton__link_t *at;           /* of each rank */
+    baton__link_place_t *places; /* of each rank, once they were exchanged */
     int pending[BATON__LINK_PENDING];
-    /* Set by drain, from any thread; the release store of `rang` comes last,
-       and pairs with the exchange in poll. */
-    _Atomic uint8_t *touched; /* of each rank */
-    _Atomic bool rang;
+    _Atomic bool rang; /* some link was touched; stored with release */
 } baton__links_t;
 
-/* What has happened to a link. */
-typedef enum baton__link_event {
-    BATON__LINK_RANG, /* or was made */
-    BATON__LINK_LOST  /* see `detail` */
-} baton__link_event_t;
+/* No links, so far. */
+void baton__links_init(baton__links_t *links);
 
-/* Opens this rank's end, and stores where it is; without a network, or memory,
+/* Opens this rank's end, and stores in `places` where it is; without a network
    it can't be reached. `alone`: all ranks are on one host, and may use the
-   loopback interface. */
-void baton__links_open(baton__links_t *links, int rank, int size, bool alone,
-                       baton__link_place_t *place_out);
+   loopback interface. BATON_ERR_NO_MEMORY. */
+baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
+                                 bool alone);
+
+/* Announces on each link that this rank closes, and ends them. */
 void baton__links_close(baton__links_t *links);
 
 /* Connects to `peer`, or leaves that to the peer: the lower rank of two
-   connects. `link` must stay valid. */
-void baton__links_connect(baton__links_t *links, int peer, baton__link_t *link);
+   connects. */
+void baton__links_connect(baton__links_t *links, int peer);
 
 /* Wakes the peer, if there is a link, and tells it how many packets it was
-   sent. What can't be written now remains to be told. */
-void baton__links_ring(baton__link_t *link, uint32_t packets_sent);
+   sent. What can't be written now remains to be reported. */
+void baton__links_ring(const baton__links_t *links, int peer,
+                       uint32_t packets_sent);
 
-/* Announces that this rank closes, and ends the link. */
-void baton__links_leave(baton__link_t *link);
+/* Whether there is a link by which the peer can wake this rank. */
+static inline bool baton__links_is_open(const baton__links_t *links, int peer)
+{
+    return links->at != NULL && links->at[peer].state == BATON__LINK_OPEN;
+}
 
-/* Calls `on_event` for each link on which something has happened.
- */
-typedef void (*baton__link_event_fn)(void *arg, int peer,
-                                     baton__link_event_t on_event,
-                                     const char *detail);
-typedef baton__link_t *(*baton__link_of_fn)(void *arg, int peer);
-void baton__links_poll(baton__links_t *links, baton__link_of_fn link_of,
-                       baton__link_event_fn on_event, void *arg);
+/* Looks at the links that were touched. True if one was made, a peer has rung,
+   or is lost. */
+bool baton__links_poll(baton__links_t *links);
 
 /* Takes what has made the epoll descriptor readable, for the next poll. Any
    thread. */

@@ -239,35 +239,20 @@ static int count_ranks(const host_t *host)
 static baton_status_t exchange_places(baton__mpi_t *mpi, const host_t *host)
 {
     baton__links_t *links = &mpi->far.links;
-    baton__link_place_t place = {0};
-    uint64_t nonce = mpi->rank == 0 ? baton__share_random() : 0;
-    baton__link_place_t *places =
-        baton__alloc((size_t)mpi->size, sizeof *places);
-    if (mpi->far.peers > 0) {
-        baton__links_open(links, mpi->rank, mpi->size, host->size == mpi->size,
-                          &place);
+    if (mpi->far.peers == 0) {
+        return BATON_OK; /* on all ranks */
     }
     baton_status_t status = baton__mpi_agree(
-        mpi->comm, places != NULL
-                       ? BATON_OK
-                       : baton__error(BATON_ERR_NO_MEMORY,
-                                      "mpi: no memory for the places "
-                                      "of %d ranks",
-                                      mpi->size));
+        mpi->comm, baton__links_open(links, mpi->rank, mpi->size,
+                                     host->size == mpi->size));
     if (status != BATON_OK) {
-        baton__free(places);
         return status;
     }
-    int code = MPI_Bcast(&nonce, 1, MPI_UINT64_T, 0, mpi->comm);
+    links->nonce = mpi->rank == 0 ? baton__share_random() : 0;
+    int code = MPI_Bcast(&links->nonce, 1, MPI_UINT64_T, 0, mpi->comm);
     if (code == MPI_SUCCESS) {
-        code = MPI_Allgather(&place, sizeof place, MPI_BYTE, places,
-                             sizeof place, MPI_BYTE, mpi->comm);
-    }
-    if (code != MPI_SUCCESS || links->epoll < 0) {
-        baton__free(places);
-    } else {
-        links->nonce = nonce;
-        links->places = places;
+        code = MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, links->places,
+                             sizeof *links->places, MPI_BYTE, mpi->comm);
     }
     return code == MPI_SUCCESS ? BATON_OK
                                : baton__mpi_error("MPI_Allgather", code);
@@ -459,7 +444,7 @@ static void drain(baton__mpi_t *mpi, uint64_t deadline_ns)
     }
     int code = MPI_Ialltoall(counts, 1, MPI_UINT32_T, counts + size, 1,
                              MPI_UINT32_T, mpi->comm, &request);
-    while (code == MPI_SUCCESS && mpi->untold == 0 &&
+    while (code == MPI_SUCCESS && mpi->unreported == 0 &&
            baton__clock_ns() < deadline_ns) {
         code =
             told ? MPI_SUCCESS : MPI_Test(&request, &told, MPI_STATUS_IGNORE);
@@ -530,11 +515,7 @@ static void init_far(baton__far_t *far)
         far->arrivals[i] = MPI_REQUEST_NULL;
         far->departures[i] = MPI_REQUEST_NULL;
     }
-    for (int i = 0; i < BATON__LINK_PENDING; i++) {
-        far->links.pending[i] = -1;
-    }
-    far->links.listener = -1;
-    far->links.epoll = -1;
+    baton__links_init(&far->links);
     far->keyval = MPI_KEYVAL_INVALID;
 }
 
@@ -563,8 +544,9 @@ baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
     mpi->window = (uint32_t)baton__config_number(BATON__CONFIG_WINDOW);
     for (int i = 0; i < size; i++) {
         peers[i].near = -1;
+        peers[i].notices.limit = BATON__MPI_NOTICES;
         peers[i].notices.granted = BATON__MPI_NOTICES;
-        peers[i].link.fd = -1;
+        peers[i].notices.reported = BATON__MPI_NOTICES;
     }
     init_far(&mpi->far);
     *out = mpi;

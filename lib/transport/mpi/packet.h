@@ -27,7 +27,7 @@ typedef enum baton__packet_kind {
     BATON__PACKET_RTS,
     BATON__PACKET_FIN,
     BATON__PACKET_CTS,
-    BATON__PACKET_CREDIT /* carries `word`, as every packet over MPI does */
+    BATON__PACKET_CREDIT /* the counts that every packet over MPI carries */
 } baton__packet_kind_t;
 
 enum {
@@ -39,7 +39,7 @@ enum { BATON__SHORT_BYTES = 256 };
 static_assert(BATON__SHORT_BYTES >= BATON_NOTICE_BYTES, "a notice is short");
 
 typedef struct baton__packet {
-    uint32_t word; /* the ring's. Over MPI: the sender's credits, see far.c */
+    uint32_t word; /* the ring's */
     uint16_t kind;
     uint16_t flags;
     uint32_t source; /* rank */
@@ -58,5 +58,14 @@ typedef struct baton__packet {
 /* Eight bytes of data, and all else, are one cell of a ring. */
 #define BATON__PACKET_HEAD offsetof(baton__packet_t, data)
 static_assert(BATON__PACKET_HEAD == 56, "a packet's head");
+
+/* Over MPI a packet carries how many messages and notices its receiver may have
+   sent in all, and below which number it may forget its bodies. */
+typedef struct baton__far_packet {
+    uint32_t messages, notices, bodies;
+    baton__packet_t packet;
+} baton__far_packet_t;
+
+#define BATON__FAR_PACKET_HEAD offsetof(baton__far_packet_t, packet.data)
 
 #endif

@@ -17,10 +17,173 @@
 #include "base/config.h"
 
 enum {
+    /* After so many polls that find nothing only every eighth tests MPI; and
+       one in LINK_POLLS looks at the links, too, if no thread waits on them. */
+    QUIET_POLLS = 64,
+    LINK_POLLS = 1024,
     AFTER_RING_NS = 1000000, /* that while */
     AFTER_RING_US = 50,      /* such a sleep */
     MOVING_US = 1000         /* MPI moves data only while it is called */
 };
+
+/* ---- what comes over MPI ----------------------------------------------- */
+
+/* The oldest packet that has come and was not taken, or NULL. In MPI. */
+static const baton__far_packet_t *oldest_packet(baton__mpi_t *mpi)
+{
+    baton__far_t *far = &mpi->far;
+    uint32_t slot = far->arrival % BATON__MPI_PACKETS;
+    int come = far->waiting;
+    if (!come) {
+        MPI_Status status;
+        int code = MPI_Test(&far->arrivals[slot], &come, &status);
+        if (code != MPI_SUCCESS) {
+            baton__far_lose_all(mpi, baton__far_text(mpi, code));
+            come = 0;
+        }
+        far->waiting = come != 0;
+    }
+    return come ? &far->arrived[slot] : NULL;
+}
+
+static bool take_far_packet(baton__mpi_t *mpi, baton__events_t *events)
+{
+    baton__far_t *far = &mpi->far;
+    const baton__far_packet_t *come =
+        baton__events_are_full(events) ? NULL : oldest_packet(mpi);
+    if (come == NULL) {
+        return false;
+    }
+    baton__peer_t *peer = &mpi->peers[come->packet.source];
+    peer->messages.limit = come->messages;
+    peer->notices.limit = come->notices;
+    peer->bodies_done = come->bodies;
+    if (!baton__mpi_take_packet(mpi, &come->packet, events)) {
+        return false;
+    }
+    peer->packets_taken++;
+    far->waiting = false;
+    int code =
+        baton__far_post_arrival(mpi, far->arrival++ % BATON__MPI_PACKETS);
+    if (code != MPI_SUCCESS) {
+        baton__far_lose_all(mpi, baton__far_text(mpi, code));
+    }
+    return true;
+}
+
+static bool complete_transfer(baton__mpi_t *mpi, baton__events_t *events)
+{
+    baton__far_t *far = &mpi->far;
+    MPI_Status status;
+    int at = MPI_UNDEFINED;
+    int done = 0;
+    int bytes = 0;
+    if (far->count == 0 || baton__events_are_full(events)) {
+        return false;
+    }
+    int code = MPI_Testany(far->count, far->requests, &at, &done, &status);
+    if (at == MPI_UNDEFINED) {
+        return false; /* none is complete, or all requests are null */
+    }
+    const baton__transfer_t transfer = far->transfers[at];
+    far->count--;
+    far->requests[at] = far->requests[far->count];
+    far->transfers[at] = far->transfers[far->count];
+    bool ok = code == MPI_SUCCESS;
+    baton_status_t result = ok ? BATON_OK : BATON_ERR_TRANSPORT;
+    const char *detail = ok ? NULL : baton__far_text(mpi, code);
+    if (transfer.send != NULL) {
+        baton__mpi_end_send(mpi, transfer.send, result, detail, events);
+    } else if (transfer.record == NULL) {
+        return true; /* it ended with its peer */
+    } else if (baton__far_end_discard(mpi, transfer.record)) {
+        baton__mpi_release(mpi, transfer.record);
+    } else {
+        if (ok) {
+            MPI_Get_count(&status, MPI_BYTE, &bytes);
+        }
+        baton__mpi_received(mpi, transfer.record, (size_t)bytes, result, detail,
+                            events);
+    }
+    return true;
+}
+
+static void poll_links(baton__mpi_t *mpi)
+{
+    baton__far_t *far = &mpi->far;
+    if (far->quiet % LINK_POLLS == LINK_POLLS - 1) {
+        baton__links_drain(&far->links);
+    }
+    if (!baton__links_poll(&far->links)) {
+        return;
+    }
+    far->now_ns = baton__clock_ns();
+    far->quiet = 0;
+    baton__far_ring_due(mpi); /* what was sent before there was a link */
+    for (int i = 0; i < mpi->size; i++) {
+        if (far->links.at[i].lost != NULL) {
+            baton__mpi_lose(mpi, &mpi->peers[i], far->links.at[i].lost);
+        }
+    }
+}
+
+/* Reports credits for which there was no room. */
+static void report_credits(baton__mpi_t *mpi)
+{
+    mpi->far.credits_due = false;
+    for (int i = 0; i < mpi->size; i++) {
+        if (mpi->peers[i].near < 0) {
+            baton__far_credit(mpi, &mpi->peers[i]);
+        }
+    }
+}
+
+static void poll_far(baton__mpi_t *mpi, baton__events_t *events)
+{
+    baton__far_t *far = &mpi->far;
+    bool packets = false;
+    bool transfers = false;
+    if (far->peers > 0) {
+        poll_links(mpi);
+        if (++far->quiet > QUIET_POLLS && far->count == 0 &&
+            far->quiet % 8 != 0 && !far->closing) {
+            return;
+        }
+    }
+    if (!baton__far_enter(mpi)) {
+        return;
+    }
+    while (far->peers > 0 && take_far_packet(mpi, events)) {
+        packets = true;
+    }
+    while (complete_transfer(mpi, events)) {
+        transfers = true;
+    }
+    if (far->packets_unsent > 0) {
+        baton__far_test_packets(mpi);
+    }
+    baton__far_leave(mpi);
+    far->now_ns = packets ? baton__clock_ns() : far->now_ns;
+    far->quiet = packets || transfers ? 0 : far->quiet;
+    if (far->credits_due) {
+        report_credits(mpi);
+    }
+    if (far->rings_due) {
+        baton__far_ring_due(mpi);
+    }
+}
+
+/* Polls MPI, but takes nothing: true if a packet has come, or a link rang. */
+static bool has_come(baton__mpi_t *mpi)
+{
+    if (atomic_load_explicit(&mpi->far.links.rang, memory_order_relaxed) ||
+        !baton__far_enter(mpi)) {
+        return true;
+    }
+    bool come = oldest_packet(mpi) != NULL;
+    baton__far_leave(mpi);
+    return come;
+}
 
 /* ---- polling ----------------------------------------------------------- */
 
@@ -36,57 +199,11 @@ static void poll_near(baton__mpi_t *mpi, baton__events_t *events)
     }
 }
 
-static bool take_far_packets(baton__mpi_t *mpi, baton__events_t *events)
+static void report_lost(baton__mpi_t *mpi, baton__events_t *events)
 {
-    const baton__packet_t *packet;
-    bool any = false;
-    while (!baton__events_are_full(events) &&
-           (packet = baton__far_front(mpi)) != NULL &&
-           baton__mpi_take_packet(mpi, packet, events)) {
-        baton__far_pop(mpi);
-        any = true;
-    }
-    if (any) {
-        mpi->far.now_ns = baton__clock_ns();
-    }
-    return any;
-}
-
-static bool complete_transfers(baton__mpi_t *mpi, baton__events_t *events)
-{
-    baton__transfer_t transfer;
-    bool any = false;
-    while (!baton__events_are_full(events) &&
-           baton__far_next_transfer(mpi, &transfer)) {
-        if (transfer.send != NULL) {
-            baton__mpi_end_send(mpi, transfer.send, transfer.status,
-                                transfer.detail, events);
-        } else if (transfer.discarded) {
-            baton__mpi_release(mpi, transfer.record);
-        } else if (transfer.record != NULL) {
-            baton__mpi_received(mpi, transfer.record, transfer.bytes,
-                                transfer.status, transfer.detail, events);
-        }
-        any = true;
-    }
-    return any;
-}
-
-static void poll_far(baton__mpi_t *mpi, baton__events_t *events)
-{
-    if (!baton__far_begin_poll(mpi)) {
-        return;
-    }
-    bool found = mpi->far.peers > 0 && take_far_packets(mpi, events);
-    found |= complete_transfers(mpi, events);
-    baton__far_end_poll(mpi, found);
-}
-
-static void tell_lost(baton__mpi_t *mpi, baton__events_t *events)
-{
-    for (int i = 0; i < mpi->size && mpi->untold > 0; i++) {
+    for (int i = 0; i < mpi->size && mpi->unreported > 0; i++) {
         baton__peer_t *peer = &mpi->peers[i];
-        if (!peer->lost || peer->told) {
+        if (!peer->lost || peer->reported) {
             continue;
         }
         if (!baton__mpi_end_sends(mpi, peer, events) ||
@@ -99,8 +216,8 @@ static void tell_lost(baton__mpi_t *mpi, baton__events_t *events)
                                                   .status = BATON_ERR_TRANSPORT,
                                                   .peer = i,
                                                   .detail = peer->detail});
-        peer->told = true;
-        mpi->untold--;
+        peer->reported = true;
+        mpi->unreported--;
     }
 }
 
@@ -140,8 +257,8 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     if (mpi->far.peers > 0 || mpi->far.count > 0) {
         poll_far(mpi, &events);
     }
-    if (mpi->untold > 0) {
-        tell_lost(mpi, &events);
+    if (mpi->unreported > 0) {
+        report_lost(mpi, &events);
     }
     return events.count;
 }
@@ -176,7 +293,7 @@ static bool is_linked(const baton__mpi_t *mpi)
     for (int i = 0; i < mpi->size; i++) {
         const baton__peer_t *peer = &mpi->peers[i];
         if (peer->near < 0 && peer->contacted && !peer->lost &&
-            peer->link.state != BATON__LINK_OPEN) {
+            !baton__links_is_open(&mpi->far.links, i)) {
             return false;
         }
     }
@@ -191,7 +308,7 @@ static uint32_t far_sleep_us(baton__mpi_t *mpi, baton_arm_t how)
         return how == BATON_ARM_NOTICES ? MOVING_US : AFTER_RING_US;
     }
     if ((far->peers > 0 && baton__far_ask(mpi)) || far->count > 0 ||
-        far->packets_unsent > 0 || far->untold) {
+        far->packets_unsent > 0 || far->rings_due) {
         return MOVING_US;
     }
     if (far->peers > 0 && !is_linked(mpi)) {
@@ -216,7 +333,6 @@ static void insist(baton__mpi_t *mpi)
 bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
 {
     baton__mpi_t *mpi = endpoint;
-    bool look = mpi->far.peers > 0;
     if (how == BATON_ARM_INSIST) {
         insist(mpi);
     }
@@ -229,15 +345,16 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
                             ? BATON__BELL_URGENT
                         : how == BATON_ARM_SOON ? BATON__BELL_SOON
                                                 : BATON__BELL_ALL);
-    if (mpi->copying.head != NULL || mpi->untold > 0 ||
+    if (mpi->copying.head != NULL || mpi->unreported > 0 ||
         baton__ring_front(baton__host_ring(&mpi->host, mpi->host.index)) !=
             NULL ||
-        (look && baton__far_has_come(mpi))) {
+        (mpi->far.peers > 0 && has_come(mpi))) {
         baton__mpi_disarm(mpi);
         return false;
     }
     uint32_t us = far_sleep_us(mpi, how);
-    if (mpi->listed != NULL || mpi->far.owes) { /* nothing tells of room */
+    if (mpi->listed != NULL ||
+        mpi->far.credits_due) { /* nothing tells of room */
         uint32_t often = (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
         us = us < often ? us : often;
     }

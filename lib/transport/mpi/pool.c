@@ -100,7 +100,7 @@ static void grant_window(baton__mpi_t *mpi, baton__peer_t *peer)
         atomic_fetch_add_explicit(&credit->messages, mpi->window,
                                   memory_order_release);
     } else {
-        peer->messages.given += mpi->window;
+        peer->messages.granted += mpi->window;
     }
 }
 

@@ -100,7 +100,7 @@ static void give_credit(baton__mpi_t *mpi, baton__peer_t *peer, bool notice)
         add(notice ? &credit->notices : &credit->messages);
         return;
     }
-    (notice ? &peer->notices : &peer->messages)->given++;
+    (notice ? &peer->notices : &peer->messages)->granted++;
     baton__far_credit(mpi, peer);
 }
 

@@ -21,19 +21,18 @@ static uint32_t offer_word(const baton__send_t *send, uint32_t state)
 static bool has_credit(const baton__mpi_t *mpi, baton__peer_t *peer,
                        bool notice)
 {
-    baton__account_t *account = notice ? &peer->notices : &peer->messages;
-    if (account->granted == account->used && peer->near >= 0) {
+    baton__flow_t *flow = notice ? &peer->notices : &peer->messages;
+    if (flow->limit == flow->sent && peer->near >= 0) {
         baton__credit_t *credit =
             baton__host_credit(&mpi->host, peer->near, mpi->host.index);
         /* Pairs with the additions in release(), receive.c, and pool.c. */
-        account->granted =
-            notice
-                ? BATON__MPI_NOTICES +
-                      atomic_load_explicit(&credit->notices,
-                                           memory_order_acquire)
-                : atomic_load_explicit(&credit->messages, memory_order_acquire);
+        flow->limit = notice ? BATON__MPI_NOTICES +
+                                   atomic_load_explicit(&credit->notices,
+                                                        memory_order_acquire)
+                             : atomic_load_explicit(&credit->messages,
+                                                    memory_order_acquire);
     }
-    return account->granted != account->used;
+    return flow->limit != flow->sent;
 }
 
 /* ---- announcing ------------------------------------------------------- */
@@ -89,7 +88,7 @@ static bool push_near(baton__mpi_t *mpi, baton__peer_t *peer,
 /* Sends a packet, with `count` bytes of data in it; false if there is no room.
  */
 static bool push(baton__mpi_t *mpi, baton__peer_t *peer,
-                 baton__packet_t *packet, const void *data, size_t count)
+                 const baton__packet_t *packet, const void *data, size_t count)
 {
     return peer->near >= 0 ? push_near(mpi, peer, packet, data, count)
                            : baton__far_push(mpi, peer, packet, data, count);
@@ -105,7 +104,7 @@ static outcome_t send_short(baton__mpi_t *mpi, baton__peer_t *peer,
         !push(mpi, peer, packet, send->data, send->bytes)) {
         return NO_ROOM;
     }
-    peer->messages.used += credited;
+    peer->messages.sent += credited;
     return credited ? ENDED : ANNOUNCED;
 }
 
@@ -139,7 +138,7 @@ static outcome_t send_in_buffer(baton__mpi_t *mpi, baton__peer_t *peer,
             0, memory_order_relaxed);
         return NO_ROOM;
     }
-    peer->messages.used++;
+    peer->messages.sent++;
     return ENDED;
 }
 
@@ -169,7 +168,7 @@ static outcome_t send_body(baton__mpi_t *mpi, baton__peer_t *peer,
         return NO_ROOM;
     }
     peer->bodies++;
-    peer->messages.used++;
+    peer->messages.sent++;
     return baton__far_send(mpi, send, baton__mpi_body_tag(place)) ? ANNOUNCED
                                                                   : ENDED;
 }
@@ -425,7 +424,7 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
         }
         return BATON_AGAIN;
     }
-    other->notices.used++;
+    other->notices.sent++;
     return BATON_DONE;
 }
 
