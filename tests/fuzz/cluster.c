@@ -18,11 +18,11 @@ void *fuzz_alloc(size_t count, size_t size)
 
 uint64_t fuzz_key(const fuzz_task_t *task, int rank, uint64_t number)
 {
-    fuzz_random_t random =
-        fuzz_stream(task->cluster->plan.seed,
-                    (number * FUZZ_RANKS + (uint64_t)rank) * FUZZ_TASKS +
-                        (uint64_t)task->index);
-    return fuzz_next(&random);
+    support_random_t random =
+        support_random(task->cluster->plan.seed,
+                       (number * FUZZ_RANKS + (uint64_t)rank) * FUZZ_TASKS +
+                           (uint64_t)task->index);
+    return support_random_next(&random);
 }
 
 /* FNV-1a, a word at a time. */
@@ -68,13 +68,12 @@ bool fuzz_is_consequence(const fuzz_participant_t *participant,
     const fuzz_cluster_t *cluster = participant->task->cluster;
     fuzz_kind_t kind = participant->task->plan->kind;
     bool killed = cluster->plan.permanent == FUZZ_PERMANENT_KILL;
-    /* The root gets too few answers. */
-    bool unreachable =
-        status == BATON_ERR_UNREACHABLE && killed && kind == FUZZ_QUORUM;
+    /* The root gets too few answers; a branch waits for the dead rank. */
+    bool unreachable = status == BATON_ERR_UNREACHABLE && killed &&
+                       (kind == FUZZ_QUORUM || kind == FUZZ_PROGRAM);
     /* The dead rank would have activated the epoch, and no rank waits for a
        message from it. */
-    bool in_vain = status == BATON_ERR_DEADLOCK && killed &&
-                   (kind == FUZZ_PARTIAL || kind == FUZZ_ALARM);
+    bool in_vain = status == BATON_ERR_DEADLOCK && killed && kind == FUZZ_ALARM;
     return cluster->broken &&
            (status == BATON_ERR_TRANSPORT || status == BATON_ERR_FAILED ||
             unreachable || in_vain);

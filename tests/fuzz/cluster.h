@@ -18,11 +18,11 @@
    Of these files each one uses those below it:
 
        main.c
-       run.c                  creates, runs, heals, checks, destroys
-       participant.c, recovery.c
-       partial.c, plain.c     the rules of partial and of plain schedules
-       kinds_fixed.c, kinds_dynamic.c
-       cluster.c, values.c, plan.c */
+       run.c             creates, runs, heals, checks, destroys
+       recovery.c
+       participant.c     a rank's schedule and its application
+       kinds_program.c, kinds_quorum.c
+       cluster.c, plan.c */
 #ifndef TESTS_FUZZ_CLUSTER_H
 #define TESTS_FUZZ_CLUSTER_H
 
@@ -43,9 +43,9 @@ typedef struct fuzz_cluster fuzz_cluster_t;
 typedef struct fuzz_task fuzz_task_t;
 typedef struct fuzz_participant fuzz_participant_t;
 
-/* What the rules of a task keep for each participant, and for the task. */
-typedef struct fuzz_state fuzz_state_t;
-typedef struct fuzz_account fuzz_account_t;
+/* What a program has on a rank, and all of it. */
+typedef struct fuzz_part fuzz_part_t;
+typedef struct fuzz_reference fuzz_reference_t;
 
 /* A scheduled action of a participant. It is void in later incarnations. */
 typedef struct fuzz_action {
@@ -56,47 +56,46 @@ typedef struct fuzz_action {
 struct fuzz_participant {
     fuzz_task_t *task;
     int rank;
-    fuzz_random_t random;
+    support_random_t random;
     fuzz_phase_t phase;
-    uint32_t todo;   /* contributions that the next step still gets */
     uint32_t step;   /* started, or being started */
-    uint32_t waited; /* steps whose result was asked for */
+    uint32_t waited; /* steps that have ended */
     uint32_t polls;  /* of this step's end */
-    fuzz_state_t *state;
+    baton_schedule_t *schedule;
+    bool cancelled;      /* a cancel of this step was tried, perhaps too late */
+    uint32_t recoveries; /* calls of on_recover */
+    uint32_t open;       /* begun async nodes that have not completed */
+    fuzz_part_t *part;
+    /* Quorum: the step's number (fuzz_number) as sent to the root, and as sent
+       back; at the root, the last number of each rank. */
+    uint64_t number, answer, received[FUZZ_RANKS];
+    /* Alarm: the last epoch with an alarm, and its incarnation. */
+    uint64_t alarmed;
+    uint32_t alarm_incarnation;
     fuzz_action_t actions[FUZZ_INCARNATIONS];
 };
 
-/* How tasks of a kind work. */
+/* How tasks of a kind work. All but build and check may be NULL. */
 typedef struct fuzz_rules {
-    /* Allocates what the task has once. */
+    /* Allocates what the task has once; builds its schedule on one rank. */
     void (*open)(fuzz_task_t *task);
-    /* Builds and commits it on one rank. */
-    baton_status_t (*commit)(fuzz_participant_t *participant);
-    const baton_schedule_t *(*schedule)(const fuzz_participant_t *participant);
-    /* Cancels the running epoch. May be NULL. */
-    baton_status_t (*cancel)(fuzz_participant_t *participant);
-    /* One action before the start of the next step. Returns true when more
-       follow. */
-    bool (*prepare)(fuzz_participant_t *participant);
-    baton_status_t (*start)(fuzz_participant_t *participant);
-    /* Tests whether the epoch has ended; may contribute or cancel, too. */
-    baton_status_t (*test)(fuzz_participant_t *participant, bool *done_out);
-    /* Gets the result of an epoch that has ended, and checks it. */
-    baton_status_t (*finish)(fuzz_participant_t *participant);
-    baton_status_t (*wait)(fuzz_participant_t *participant, int timeout_ms);
-    /* Checks what must hold once its group has recovered. */
-    void (*recovered)(fuzz_participant_t *participant);
-    /* Checks what must hold after the last step. */
-    void (*audit)(fuzz_task_t *task);
+    void (*build)(fuzz_participant_t *participant);
+    /* Puts the data of the next step in place; checks the result of the step.
+     */
+    void (*fill)(fuzz_participant_t *participant);
+    void (*check)(fuzz_participant_t *participant);
+    void (*on_recover)(fuzz_participant_t *participant);
     void (*close)(fuzz_task_t *task);
 } fuzz_rules_t;
+
+extern const fuzz_rules_t fuzz_program, fuzz_quorum, fuzz_alarm;
 
 struct fuzz_task {
     fuzz_cluster_t *cluster;
     const fuzz_task_plan_t *plan;
     int index;
     const fuzz_rules_t *rules;
-    fuzz_account_t *account;
+    fuzz_reference_t *reference;
     fuzz_participant_t participants[FUZZ_RANKS];
     /* At the end of each incarnation: the last epoch that the rank completed.
      */
@@ -132,9 +131,8 @@ struct fuzz_cluster {
     fuzz_injection_t injections[FUZZ_INCARNATIONS];
     uint32_t called[FUZZ_INCARNATIONS];
     uint32_t recovered[FUZZ_INCARNATIONS];
-    fuzz_random_t fault_random; /* transient faults change as time passes */
-    double heal_us;             /* when all transient faults end */
-    bool alone; /* only the participant that goes first takes steps */
+    support_random_t fault_random; /* transient faults change as time passes */
+    double heal_us;                /* when all transient faults end */
     bool healed;
     bool broken;                      /* the permanent fault has happened */
     uint64_t digest;                  /* of everything that happened */
@@ -188,6 +186,14 @@ static inline uint32_t fuzz_incarnation(const fuzz_participant_t *participant)
 {
     return participant->task->cluster->rank_states[participant->rank]
         .incarnation;
+}
+
+/* A view of all of a new buffer. */
+static inline baton_view_t fuzz_bind(fuzz_participant_t *participant,
+                                     void *memory, size_t bytes)
+{
+    return baton_view(baton_buffer_bind(participant->schedule, memory, bytes),
+                      0, bytes);
 }
 
 /* Whether a rank has started (or is starting) this step of this incarnation. */

@@ -3,30 +3,22 @@
 #ifndef TESTS_FUZZ_PLAN_H
 #define TESTS_FUZZ_PLAN_H
 
-#include "fuzz/random.h"
-#include <baton/partial.h>
+#include "support/random.h"
 #include <baton/sim.h>
 #include <stdio.h>
 
-enum { FUZZ_TASKS = 3, FUZZ_RANKS = 32, FUZZ_INCARNATIONS = 3 };
+enum { FUZZ_TASKS = 3, FUZZ_RANKS = 32, FUZZ_STEPS = 8, FUZZ_INCARNATIONS = 3 };
 
-/* Kinds of tasks, and their names. QUORUM: a root that goes on with the first
-   `need` answers. ALARM: activation, either by one rank with nothing behind it,
-   so that ranks run ahead by many epochs, or by several ranks with a barrier
-   behind it. LOCAL: reductions without messages, sometimes cancelled. BRANCH:
-   messages that some send and others don't wait for. LENGTHS: messages as long
-   as their sender decides in the epoch. ASYNC: nodes that complete later. */
+/* Kinds of tasks, and their names. PROGRAM: a random program of all ranks.
+   LOCAL: one without messages, sometimes cancelled. QUORUM: a root that goes on
+   with the first `need` answers. ALARM: activation, either by one rank with
+   nothing behind it, so that ranks run ahead by many epochs, or by several
+   ranks with a barrier behind it. */
 #define FUZZ_KIND_LIST(X)                                                      \
-    X(PARTIAL, "partial")                                                      \
-    X(ALLREDUCE, "all-reduce")                                                 \
-    X(BROADCAST, "broadcast")                                                  \
-    X(BARRIER, "barrier")                                                      \
-    X(QUORUM, "quorum")                                                        \
-    X(ALARM, "alarm")                                                          \
+    X(PROGRAM, "program")                                                      \
     X(LOCAL, "local")                                                          \
-    X(BRANCH, "branch")                                                        \
-    X(LENGTHS, "lengths")                                                      \
-    X(ASYNC, "async")
+    X(QUORUM, "quorum")                                                        \
+    X(ALARM, "alarm")
 
 typedef enum fuzz_kind {
 #define FUZZ_KIND_ENUM(NAME, name) FUZZ_##NAME,
@@ -35,36 +27,18 @@ typedef enum fuzz_kind {
         FUZZ_KIND_COUNT
 } fuzz_kind_t;
 
-/* Modes of partial all-reduces. */
-enum { FUZZ_MODES = BATON_CANDIDATES_ALL + 1 };
-
-/* One collective, which every rank runs `steps` times while the other tasks of
+/* One schedule, which every rank runs `steps` times while the other tasks of
    the cluster run, too. */
 typedef struct fuzz_task_plan {
     fuzz_kind_t kind;
     uint32_t steps;
-    size_t count;
-    baton_dtype_t dtype;
-    bool own_op; /* a reduction of the user's; else BATON_SUM */
-    /* All-reduces, also those inside of partial ones. */
-    uint32_t algorithm; /* index into fuzz_algorithms */
-    size_t chunk_bytes;
-    bool in_place;
-    int root;      /* broadcast, quorum */
-    uint32_t need; /* quorum; alarm: 1, one rank initiates */
-    baton_partial_mode_t mode;
-    uint32_t mode_ranks, sync_every, max_staleness; /* as the options */
-    baton_keep_t keep;
-    uint32_t history;
-    bool watches; /* has an on_recover function */
+    int part_bytes; /* program, local */
+    bool polls;     /* program, local: async nodes are polled */
+    int root;       /* quorum */
+    uint32_t need;  /* quorum; alarm: 1, one rank initiates */
+    uint32_t limit; /* alarm: epochs ahead of the application */
+    bool watches;   /* has an on_recover function */
 } fuzz_task_plan_t;
-
-typedef struct fuzz_algorithm {
-    const char *name;
-    baton_allreduce_fn add;
-} fuzz_algorithm_t;
-enum { FUZZ_ALGORITHMS = 3, FUZZ_BINOMIAL = 0 };
-extern const fuzz_algorithm_t fuzz_algorithms[FUZZ_ALGORITHMS];
 
 /* Transient faults, which end when the cluster heals. Each is on or off for a
    whole run: if all were always on they would hide each other. */
@@ -73,9 +47,6 @@ extern const fuzz_algorithm_t fuzz_algorithms[FUZZ_ALGORITHMS];
     X(SLOW, "slow ranks")                                                      \
     X(LATE, "late applications")                                               \
     X(ABSENT, "applications that stay away")                                   \
-    X(AGAIN, "steps with several contributions")                               \
-    X(EMPTY, "steps without a contribution")                                   \
-    X(EARLY, "contributions for the next step while one runs")                 \
     X(CANCEL, "cancelled epochs")
 
 typedef enum fuzz_transient {
@@ -100,8 +71,6 @@ typedef struct fuzz_plan {
     uint32_t transients; /* bits 1 << fuzz_transient_t */
     double pause_us; /* longest time between two actions of an application */
     double heal_us;  /* when all transient faults end */
-    bool one_first;  /* one rank takes its first step before all others,
-                         and its messages are counted */
     fuzz_permanent_t permanent;
     int victim;            /* rank */
     double permanent_us;   /* when it happens */
@@ -123,7 +92,7 @@ static inline bool fuzz_has(const fuzz_plan_t *plan, fuzz_transient_t fault)
 fuzz_plan_t fuzz_plan_sample(uint64_t seed);
 
 /* A random distribution of lag. */
-baton_distribution_t fuzz_plan_lag(fuzz_random_t *random, double scale_us);
+baton_distribution_t fuzz_plan_lag(support_random_t *random, double scale_us);
 
 void fuzz_plan_print(const fuzz_plan_t *plan, FILE *to);
 

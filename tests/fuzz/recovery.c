@@ -25,8 +25,7 @@ static void at(fuzz_cluster_t *cluster, double us, baton_sim_fn fn, void *arg)
    epochs, too, but its last one must not be a failed one. */
 static uint64_t completed(const fuzz_participant_t *participant)
 {
-    const baton_schedule_t *schedule =
-        participant->task->rules->schedule(participant);
+    const baton_schedule_t *schedule = participant->schedule;
     uint64_t epoch = baton_schedule_epoch(schedule);
     baton_failure_t failure;
     bool failed = participant->task->plan->kind == FUZZ_LOCAL &&
@@ -63,7 +62,7 @@ static void enter_incarnation(fuzz_rank_state_t *rank_state)
         (void)fuzz_last_epoch(participant,
                               rank_state->incarnation -
                                   1); /* fails if a rank is missing */
-        cluster->tasks[i].rules->recovered(participant);
+        fuzz_participant_recovered(participant);
         fuzz_participant_begin(participant);
     }
     cluster->recovered[rank_state->incarnation - 1]++;
@@ -108,7 +107,8 @@ static void recover_all(fuzz_cluster_t *cluster)
 {
     for (int rank = 0; rank < ranks_of(cluster); rank++) {
         at(cluster,
-           fuzz_real(&cluster->fault_random, 4 * cluster->plan.pause_us),
+           support_random_real(&cluster->fault_random,
+                               4 * cluster->plan.pause_us),
            recover, &cluster->rank_states[rank]);
     }
 }
@@ -131,19 +131,18 @@ static bool all_committed(const fuzz_cluster_t *cluster)
 static void choose(fuzz_cluster_t *cluster, fuzz_injection_t *injection)
 {
     injection->planned = true;
-    injection->task = (int)fuzz_below(&cluster->fault_random,
-                                      (uint64_t)cluster->plan.task_count);
-    injection->rank =
-        (int)fuzz_below(&cluster->fault_random, (uint64_t)ranks_of(cluster));
+    injection->task = (int)support_random_below(
+        &cluster->fault_random, (uint64_t)cluster->plan.task_count);
+    injection->rank = (int)support_random_below(&cluster->fault_random,
+                                                (uint64_t)ranks_of(cluster));
     fuzz_task_t *task = &cluster->tasks[injection->task];
     fuzz_participant_t *participant = &task->participants[injection->rank];
     bool local = task->plan->kind == FUZZ_LOCAL;
-    injection->cancels = local || (task->rules->cancel != NULL &&
-                                   fuzz_once_in(&cluster->fault_random, 2));
+    injection->cancels = local || support_once_in(&cluster->fault_random, 2);
     if (local || !injection->cancels) {
         return;
     }
-    baton_status_t status = task->rules->cancel(participant);
+    baton_status_t status = baton_schedule_cancel(participant->schedule);
     injection->happened = status == BATON_OK;
     injection->epoch = participant->step;
     if (status != BATON_OK && status != BATON_ERR_STATE) {
@@ -192,8 +191,7 @@ static bool has_failed(fuzz_participant_t *participant,
                        const fuzz_injection_t *injection)
 {
     baton_failure_t failure;
-    if (baton_schedule_failure(participant->task->rules->schedule(participant),
-                               &failure) != BATON_OK) {
+    if (baton_schedule_failure(participant->schedule, &failure) != BATON_OK) {
         return false;
     }
     if (failure.status != fuzz_injected_status(injection) ||

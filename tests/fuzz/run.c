@@ -1,8 +1,6 @@
 /* The run of a cluster: create, run with faults, heal, check, destroy. */
 #include "fuzz/cluster.h"
-#include "fuzz/partial.h"
 #include "fuzz/participant.h"
-#include "fuzz/plain.h"
 #include "fuzz/recovery.h"
 
 #include <stdlib.h>
@@ -66,11 +64,12 @@ static void change_transients(void *arg)
                                                          plan->pause_us)));
     }
     if (fuzz_has(plan, FUZZ_TRANSIENT_SLOW)) {
-        uint64_t rank =
-            fuzz_below(&cluster->fault_random, (uint64_t)plan->model.ranks);
-        allowed(cluster, baton_sim_set_speed(
-                             cluster->sim, (int)rank,
-                             0.01 + fuzz_real(&cluster->fault_random, 1)));
+        uint64_t rank = support_random_below(&cluster->fault_random,
+                                             (uint64_t)plan->model.ranks);
+        allowed(cluster,
+                baton_sim_set_speed(
+                    cluster->sim, (int)rank,
+                    0.01 + support_random_real(&cluster->fault_random, 1)));
     }
 }
 
@@ -117,38 +116,20 @@ static baton_status_t schedule_faults(fuzz_cluster_t *cluster)
 
 /* ---- running ---------------------------------------------------------- */
 
-/* One rank begins a solo epoch: P - 1 messages activate the others, and the
-   binomial tree has 2(P - 1). */
-static void run_alone(fuzz_cluster_t *cluster)
-{
-    fuzz_task_t *task = &cluster->tasks[0];
-    int ranks = fuzz_ranks(task);
-    fuzz_participant_t *participant = &task->participants[fuzz_below(
-        &cluster->fault_random, (uint64_t)ranks)];
-    cluster->alone = true;
-    fuzz_participant_begin(participant);
-    baton_status_t status = baton_sim_run(cluster->sim, -1);
-    cluster->alone = false;
-    uint64_t messages = baton_sim_totals(cluster->sim).messages;
-    if (status != BATON_OK) {
-        fail(cluster, "liveness: one rank alone", status);
-    } else if (messages != 3 * (uint64_t)(ranks - 1)) {
-        fuzz_fail(participant, "cost: %llu messages among %d ranks",
-                  (unsigned long long)messages, ranks);
-    }
-}
-
-static void begin_all(fuzz_cluster_t *cluster)
+static void for_each(fuzz_cluster_t *cluster,
+                     void (*fn)(fuzz_participant_t *participant))
 {
     for (int i = 0; i < cluster->plan.task_count; i++) {
         for (int rank = 0; rank < cluster->plan.model.ranks; rank++) {
-            fuzz_participant_t *participant =
-                &cluster->tasks[i].participants[rank];
-            if (participant->phase != FUZZ_ABSENT &&
-                participant->phase != FUZZ_DONE) {
-                fuzz_participant_begin(participant);
-            }
+            fn(&cluster->tasks[i].participants[rank]);
         }
+    }
+}
+
+static void begin_committed(fuzz_participant_t *participant)
+{
+    if (participant->phase != FUZZ_ABSENT) {
+        fuzz_participant_begin(participant);
     }
 }
 
@@ -180,10 +161,13 @@ static void check_healed(fuzz_cluster_t *cluster, baton_status_t status)
    epoch may have ended before the rank died; then any status will do. */
 static void check_waiter(fuzz_participant_t *participant)
 {
+    if (participant->phase != FUZZ_WAITS) {
+        return;
+    }
     fuzz_cluster_t *cluster = participant->task->cluster;
-    int timeout_ms = fuzz_once_in(&participant->random, 2) ? -1 : TIMEOUT_MS;
+    int timeout_ms = support_once_in(&participant->random, 2) ? -1 : TIMEOUT_MS;
     baton_status_t status =
-        participant->task->rules->wait(participant, timeout_ms);
+        baton_schedule_wait(participant->schedule, timeout_ms);
     fuzz_note(cluster, (uint64_t)(uint32_t)status);
     if (!fuzz_is_consequence(participant, status) &&
         !fuzz_is_dead(participant) &&
@@ -202,28 +186,17 @@ static void check_broken(fuzz_cluster_t *cluster, baton_status_t status)
         strstr(baton_error_message(), "rank") == NULL) {
         fail(cluster, "no rank is named", status);
     }
-    for (int i = 0; i < cluster->plan.task_count; i++) {
-        for (int rank = 0; rank < cluster->plan.model.ranks; rank++) {
-            fuzz_participant_t *participant =
-                &cluster->tasks[i].participants[rank];
-            if (participant->phase == FUZZ_WAITS) {
-                check_waiter(participant);
-            }
-        }
-    }
+    for_each(cluster, check_waiter);
 }
 
 static void run_to_end(fuzz_cluster_t *cluster)
 {
-    if (cluster->plan.one_first) {
-        run_alone(cluster);
-    }
     baton_status_t status = schedule_faults(cluster);
     if (status != BATON_OK) {
         fail(cluster, "baton_sim_at", status);
         return;
     }
-    begin_all(cluster);
+    for_each(cluster, begin_committed);
     status = baton_sim_run(cluster->sim, cluster->heal_us);
     if (status == BATON_OK || status == BATON_ERR_TIMEOUT) {
         heal(cluster);
@@ -239,10 +212,8 @@ static void run_to_end(fuzz_cluster_t *cluster)
         check_healed(cluster, status);
     }
     fuzz_participant_t *participant;
-    for (int i = 0; i < cluster->plan.task_count; i++) {
-        if (!fuzz_failed(cluster) && all_done(cluster, &participant)) {
-            cluster->tasks[i].rules->audit(&cluster->tasks[i]);
-        }
+    if (!fuzz_failed(cluster) && all_done(cluster, &participant)) {
+        for_each(cluster, fuzz_participant_audit);
     }
 }
 
@@ -250,7 +221,7 @@ static void run_to_end(fuzz_cluster_t *cluster)
 
 static baton_status_t commit(fuzz_participant_t *participant)
 {
-    baton_status_t status = participant->task->rules->commit(participant);
+    baton_status_t status = fuzz_participant_commit(participant);
     participant->phase = status == BATON_OK ? FUZZ_PREPARES : FUZZ_ABSENT;
     return status;
 }
@@ -276,8 +247,8 @@ static baton_status_t commit_task(fuzz_task_t *task)
     baton_status_t status = BATON_OK;
     for (int rank = 0; rank < fuzz_ranks(task) && status == BATON_OK; rank++) {
         fuzz_participant_t *participant = &task->participants[rank];
-        double at_us =
-            fuzz_real(&cluster->fault_random, cluster->plan.commit_us);
+        double at_us = support_random_real(&cluster->fault_random,
+                                           cluster->plan.commit_us);
         status =
             cluster->plan.model.introductions
                 ? baton_sim_at(cluster->sim, at_us, commit_late, participant)
@@ -298,29 +269,39 @@ static baton_status_t open_tasks(fuzz_cluster_t *cluster)
         task->cluster = cluster;
         task->index = i;
         task->plan = &cluster->plan.tasks[i];
-        task->rules = task->plan->kind == FUZZ_PARTIAL ? &fuzz_partial_rules
-                                                       : &fuzz_plain_rules;
+        task->rules = task->plan->kind == FUZZ_QUORUM  ? &fuzz_quorum
+                      : task->plan->kind == FUZZ_ALARM ? &fuzz_alarm
+                                                       : &fuzz_program;
         for (int rank = 0; rank < cluster->plan.model.ranks; rank++) {
             uint64_t stream =
                 STREAM_PARTICIPANTS + (uint64_t)rank * FUZZ_TASKS + (uint64_t)i;
             task->participants[rank].task = task;
             task->participants[rank].rank = rank;
             task->participants[rank].random =
-                fuzz_stream(cluster->plan.seed, stream);
+                support_random(cluster->plan.seed, stream);
         }
-        task->rules->open(task);
+        if (task->rules->open != NULL) {
+            task->rules->open(task);
+        }
         status = commit_task(task);
     }
     return status;
 }
 
+static void destroy_schedule(fuzz_participant_t *participant)
+{
+    (void)!baton_schedule_destroy(participant->schedule);
+}
+
 static void close_cluster(fuzz_cluster_t *cluster)
 {
     for (int i = 0; i < cluster->plan.task_count; i++) {
-        if (cluster->tasks[i].rules != NULL) {
-            cluster->tasks[i].rules->close(&cluster->tasks[i]);
+        fuzz_task_t *task = &cluster->tasks[i];
+        if (task->rules != NULL && task->rules->close != NULL) {
+            task->rules->close(task);
         }
     }
+    for_each(cluster, destroy_schedule);
     baton_status_t status = baton_sim_destroy(cluster->sim);
     if (status != BATON_OK) {
         fail(cluster, "baton_sim_destroy", status);
@@ -331,7 +312,7 @@ fuzz_outcome_t fuzz_run(uint64_t seed)
 {
     fuzz_cluster_t *cluster = fuzz_alloc(1, sizeof *cluster);
     cluster->plan = fuzz_plan_sample(seed);
-    cluster->fault_random = fuzz_stream(seed, STREAM_TRANSIENTS);
+    cluster->fault_random = support_random(seed, STREAM_TRANSIENTS);
     cluster->heal_us = cluster->plan.heal_us;
     baton_status_t status =
         baton_sim_create(&cluster->plan.model, &cluster->sim);

@@ -42,3 +42,13 @@ uint64_t support_random_below(support_random_t *random, uint64_t bound)
 {
     return support_random_next(random) % bound;
 }
+
+bool support_once_in(support_random_t *random, uint64_t n)
+{
+    return support_random_below(random, n) == 0;
+}
+
+double support_random_real(support_random_t *random, double limit)
+{
+    return (double)(support_random_next(random) >> 11) * 0x1p-53 * limit;
+}

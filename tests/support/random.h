@@ -2,6 +2,7 @@
 #ifndef TESTS_SUPPORT_RANDOM_H
 #define TESTS_SUPPORT_RANDOM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* BATON_SEED when it is set, otherwise a seed from the clock. Prints it the
@@ -19,5 +20,11 @@ uint64_t support_random_next(support_random_t *random);
 
 /* 0 to bound - 1. */
 uint64_t support_random_below(support_random_t *random, uint64_t bound);
+
+/* true once in `n` times. */
+bool support_once_in(support_random_t *random, uint64_t n);
+
+/* 0 to `limit`, not included. */
+double support_random_real(support_random_t *random, double limit);
 
 #endif
