@@ -23,7 +23,6 @@ static void open_endpoint(MPI_Comm comm)
         baton__mpi_open(comm, BATON_OK, &self.transport, &self.endpoint));
     MPI_Comm_rank(comm, &self.rank);
     MPI_Comm_size(comm, &self.size);
-    self.rings = ((const baton__mpi_t *)self.endpoint)->far.peers > 0;
 }
 
 static void run_case(void **state)

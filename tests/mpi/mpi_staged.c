@@ -28,8 +28,6 @@ static void run_case(const conformance_case_t *test,
 {
     support_mpi_ok(baton__mpi_open(MPI_COMM_WORLD, BATON_OK, &self.transport,
                                    &self.endpoint));
-    self.rings = ((const baton__mpi_t *)self.endpoint)->far.peers > 0;
-    self.synchronous = false;
     support_mpi_check(conformance_stage(&self, staging), test->name);
     conformance_run(test, &self);
     support_mpi_check(self.failure[0] == '\0', self.failure);

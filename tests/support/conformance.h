@@ -62,13 +62,9 @@ typedef struct conformance_rank {
     uint64_t seed;
     const conformance_device_t *device; /* or NULL: all memory is the host's */
     void *device_handle;                /* for the functions above */
-    /* Set for simulated networks: one that allocates while messages are in
-       flight, and one that completes short sends only when they are accepted.
+    /* Set for simulated networks, which allocate while messages are in flight.
      */
     bool allocates;
-    bool synchronous;
-    /* Set between hosts, where a sender wakes a peer that is not armed, too. */
-    bool rings;
     /* Set where ranks run at once: one that waits sleeps until it is woken. */
     bool sleeps;
 
@@ -83,22 +79,15 @@ typedef struct conformance_rank {
 } conformance_rank_t;
 
 #define CONFORMANCE_LIST(X)                                                    \
-    X(sizes_receive_first)                                                     \
-    X(sizes_send_first)                                                        \
+    X(sizes)                                                                   \
     X(order_of_arrival)                                                        \
     X(headers_arrive_as_sent)                                                  \
-    X(many_sends_first)                                                        \
-    X(many_receives_first)                                                     \
+    X(many)                                                                    \
     X(kept_while_others_pass)                                                  \
     X(lent)                                                                    \
-    X(lent_or_withdrawn)                                                       \
-    X(allocated)                                                               \
-    X(accepted_or_withdrawn)                                                   \
-    X(received_or_withdrawn)                                                   \
-    X(short_needs_no_receiver)                                                 \
+    X(withdrawn)                                                               \
     X(notices)                                                                 \
     X(wakes_when_armed)                                                        \
-    X(reserve_while_in_flight)                                                 \
     X(random_traffic)
 
 enum {

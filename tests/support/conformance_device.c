@@ -7,8 +7,6 @@
 #include <stdlib.h>
 
 const conformance_staging_t conformance_stagings[CONFORMANCE_STAGINGS] = {
-    {"staged_host", "4096", "2", 0, true, false},
-    {"staged_device", "65536", "8", 4, true, false},
     {"staged_blocks", "4096", "2", 4, false, false},
     {"staged_no_handles", "16384", "3", 3, true, true},
     {"staged_mixed", "65536", "4", 2, true, false},
@@ -82,7 +80,6 @@ bool conformance_stage(conformance_rank_t *rank,
     staged->device = emulated_open(&options);
     rank->device = &functions;
     rank->device_handle = staged;
-    rank->synchronous = rank->synchronous || staging->share > 0;
     set_variables(staging);
     return baton__staged_open(rank->transport, rank->endpoint, rank->rank,
                               rank->size, emulated_port(staged->device),

@@ -15,8 +15,6 @@ typedef struct conformance_staging {
 } conformance_staging_t;
 
 enum {
-    CONFORMANCE_STAGED_HOST,
-    CONFORMANCE_STAGED_DEVICE,
     CONFORMANCE_STAGED_BLOCKS,
     CONFORMANCE_STAGED_NO_HANDLES,
     CONFORMANCE_STAGED_MIXED,

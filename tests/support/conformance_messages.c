@@ -12,18 +12,17 @@ static const size_t SIZES[] = {0,    1,    31,    47,    256,   257,     961,
                                4032, 4033, 65537, 69568, 69569, 1u << 20};
 enum { SIZE_COUNT = sizeof SIZES / sizeof SIZES[0], LARGEST = 1 << 20 };
 
-/* Messages of every size around the ring of ranks. A single rank sends to
- * itself.
- */
-static void every_size(conformance_rank_t *self, bool receive_first)
+/* Messages of every size around the ring of ranks, received before they are
+   sent and after. A single rank sends to itself. */
+void conformance_sizes(conformance_rank_t *self)
 {
     unsigned char *out = malloc(LARGEST);
     unsigned char *in = malloc(LARGEST);
-    for (uint32_t i = 0; i < SIZE_COUNT; i++) {
-        size_t bytes = SIZES[i];
+    for (uint32_t i = 0; i < 2 * SIZE_COUNT; i++) {
+        size_t bytes = SIZES[i / 2];
         conformance_fill(out, bytes, conformance_key_of(self->rank, i));
         memset(in, 0, bytes);
-        if (receive_first) {
+        if (i % 2 == 0) {
             conformance_recv(self, 2 * i, self->previous, 7, in);
             conformance_sync(self, 0);
             conformance_send(self, 2 * i + 1, self->next, 7, out, bytes);
@@ -38,16 +37,6 @@ static void every_size(conformance_rank_t *self, bool receive_first)
     }
     free(out);
     free(in);
-}
-
-void conformance_sizes_receive_first(conformance_rank_t *self)
-{
-    every_size(self, true);
-}
-
-void conformance_sizes_send_first(conformance_rank_t *self)
-{
-    every_size(self, false);
 }
 
 /* All messages of a peer arrive in the order sent, whatever their size and tag.
@@ -78,8 +67,9 @@ void conformance_order_of_arrival(conformance_rank_t *self)
 
 enum { MANY = 600, MANY_BYTES = 24 };
 
-/* Posts and completes MANY messages each way; nothing allocates meanwhile. */
-static void many(conformance_rank_t *self, bool send_first)
+/* Sends MANY messages, and receives them in reverse order; nothing allocates
+   meanwhile. */
+void conformance_many(conformance_rank_t *self)
 {
     unsigned char *out = calloc(MANY, MANY_BYTES);
     unsigned char *in = calloc(MANY, MANY_BYTES);
@@ -89,21 +79,14 @@ static void many(conformance_rank_t *self, bool send_first)
     }
     conformance_sync(self, 0);
     int64_t allocations = baton__alloc_count();
-    for (uint32_t half = 0; half < 2; half++) {
-        bool sends = (half == 0) == send_first;
-        for (uint32_t i = 0; i < MANY; i++) {
-            if (sends) {
-                conformance_send(self, i, self->next, i, out + i * MANY_BYTES,
-                                 MANY_BYTES);
-            } else {
-                uint32_t tag = MANY - 1 - i;
-                conformance_recv(self, MANY + tag, self->previous, tag,
-                                 in + tag * MANY_BYTES);
-            }
-        }
-        if (half == 0) {
-            conformance_sync(self, 0);
-        }
+    for (uint32_t i = 0; i < MANY; i++) {
+        conformance_send(self, i, self->next, i, out + i * MANY_BYTES,
+                         MANY_BYTES);
+    }
+    conformance_sync(self, 0);
+    for (uint32_t tag = MANY; tag-- > 0;) {
+        conformance_recv(self, MANY + tag, self->previous, tag,
+                         in + tag * MANY_BYTES);
     }
     conformance_wait_all(self);
     EXPECT(self, self->allocates || baton__alloc_count() == allocations);
@@ -117,16 +100,6 @@ static void many(conformance_rank_t *self, bool send_first)
     free(in);
 }
 
-void conformance_many_sends_first(conformance_rank_t *self)
-{
-    many(self, true);
-}
-
-void conformance_many_receives_first(conformance_rank_t *self)
-{
-    many(self, false);
-}
-
 /* And a message that is dropped ends its send, and nothing else happens. */
 void conformance_headers_arrive_as_sent(conformance_rank_t *self)
 {
@@ -137,8 +110,8 @@ void conformance_headers_arrive_as_sent(conformance_rank_t *self)
                                    .incarnation = 0xabcd,
                                    .kind = 0x1234};
     unsigned char *out = calloc(1, LARGEST);
-    for (size_t i = 0; i < 5 * SIZE_COUNT; i++) {
-        size_t bytes = SIZES[i % SIZE_COUNT];
+    for (size_t i = 0; i < SIZE_COUNT; i++) {
+        size_t bytes = SIZES[i];
         conformance_forget(self);
         baton_status_t status = self->transport->send(
             self->endpoint, token, self->next, &header, out, bytes);
@@ -162,8 +135,8 @@ void conformance_headers_arrive_as_sent(conformance_rank_t *self)
 
 /* Each rank sends each rank, also itself, a list of messages that both compute
    from the seed. A rank posts its sends and receives in random order, but in
-   order within a tag. */
-enum { STORM = 40, STORM_TAGS = 5, STORM_BYTES = 9000 };
+   order within a tag; and reservations grow meanwhile. */
+enum { STORM = 40, STORM_TAGS = 5, STORM_BYTES = 9000, MORE = 20000 };
 
 typedef struct traffic {
     int peer;
@@ -196,6 +169,12 @@ static void post_next(conformance_rank_t *self, traffic_t *traffic,
     }
 }
 
+static bool reserve_more(conformance_rank_t *self, int64_t count)
+{
+    return self->transport->reserve(self->endpoint, self->next, count, count) ==
+           BATON_OK;
+}
+
 void conformance_random_traffic(conformance_rank_t *self)
 {
     uint32_t lists = (uint32_t)self->size * 2;
@@ -215,6 +194,7 @@ void conformance_random_traffic(conformance_rank_t *self)
         if (traffic[i].next < STORM) {
             post_next(self, &traffic[i], i * STORM + traffic[i].next);
             left--;
+            EXPECT(self, left != STORM || reserve_more(self, MORE));
         }
         if (support_random_below(&own, 4) == 0) {
             conformance_poll(self);
@@ -222,6 +202,7 @@ void conformance_random_traffic(conformance_rank_t *self)
         }
     }
     conformance_wait_all(self);
+    EXPECT(self, reserve_more(self, -MORE));
     for (uint32_t node = 0; node < lists * STORM; node++) {
         traffic_t *of = &traffic[node / STORM];
         if (of->receive) {

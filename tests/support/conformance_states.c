@@ -1,5 +1,5 @@
-/* The cases of the conformance suite about states: messages that are kept,
-   lent, withdrawn or short; notices, sleep and reservations. */
+/* The cases of the conformance suite about states: messages that are kept, lent
+   or withdrawn; notices and sleep. */
 #include "support/conformance.h"
 
 #include <poll.h>
@@ -141,48 +141,6 @@ void conformance_lent(conformance_rank_t *self)
     free(out);
 }
 
-/* Messages out of memory that the transport has allocated, at any place in it;
-   freed while peers know it, in another order than allocated. */
-void conformance_allocated(conformance_rank_t *self)
-{
-    static const size_t sizes[] = {70000, 5 << 18, 16500};
-    enum { BLOCKS = 3, ROUNDS = 3, SKIPPED = 100 };
-    const baton_transport_t *port = self->transport;
-    if (port->allocate == NULL) {
-        return;
-    }
-    unsigned char *in = malloc(sizes[1]);
-    for (uint32_t round = 0; round < ROUNDS; round++) {
-        unsigned char *blocks[BLOCKS];
-        unsigned char *own[BLOCKS]; /* where the transport has none */
-        conformance_forget(self);
-        for (uint32_t i = 0; i < BLOCKS; i++) {
-            size_t bytes = sizes[i] - (size_t)i * SKIPPED;
-            uint32_t number = round * BLOCKS + i;
-            blocks[i] = port->allocate(self->endpoint, sizes[i]);
-            own[i] = blocks[i] == NULL ? malloc(sizes[i]) : NULL;
-            unsigned char *out =
-                (own[i] != NULL ? own[i] : blocks[i]) + i * SKIPPED;
-            conformance_fill(out, bytes,
-                             conformance_key_of(self->rank, number));
-            conformance_send(self, 2 * i, self->next, number, out, bytes);
-            conformance_recv(self, 2 * i + 1, self->previous, number, in);
-            conformance_expect_message(
-                self, 2 * i + 1, in, bytes,
-                conformance_key_of(self->previous, number));
-            conformance_expect_sent(self, 2 * i);
-        }
-        for (uint32_t i = 0; i < BLOCKS; i++) {
-            uint32_t k = (i + round) % BLOCKS;
-            free(own[k]);
-            if (own[k] == NULL) {
-                port->release(self->endpoint, blocks[k]);
-            }
-        }
-    }
-    free(in);
-}
-
 /* What the receiver does with a message that its sender may withdraw. */
 typedef enum use { RECEIVE, ACCEPT, LEND } use_t;
 
@@ -262,49 +220,13 @@ static void race(conformance_rank_t *self, use_t use)
     free(in);
 }
 
-void conformance_received_or_withdrawn(conformance_rank_t *self)
+void conformance_withdrawn(conformance_rank_t *self)
 {
     race(self, RECEIVE);
-}
-
-void conformance_accepted_or_withdrawn(conformance_rank_t *self)
-{
     race(self, ACCEPT);
-}
-
-void conformance_lent_or_withdrawn(conformance_rank_t *self)
-{
     if (self->transport->lend != NULL) {
         race(self, LEND);
     }
-}
-
-/* No rank accepts before every rank's send has completed. Each has heard from
-   its receiver before. */
-void conformance_short_needs_no_receiver(conformance_rank_t *self)
-{
-    enum { BYTES = BATON_NOTICE_BYTES };
-    unsigned char out[BYTES];
-    unsigned char in[2][BYTES];
-    if (self->synchronous) {
-        return;
-    }
-    conformance_send(self, 4, self->previous, 5, NULL, 0);
-    conformance_recv(self, 5, self->next, 5, NULL);
-    conformance_wait(self, 5);
-    conformance_fill(out, BYTES, conformance_key_of(self->rank, 0));
-    conformance_send(self, 0, self->next, 6, out, BYTES);
-    conformance_send(self, 1, self->rank, 8, out, BYTES);
-    conformance_expect_sent(self, 0);
-    conformance_expect_sent(self, 1);
-    conformance_sync(self, 0);
-    memset(out, 0, BYTES); /* it is the sender's again */
-    conformance_recv(self, 2, self->previous, 6, in[0]);
-    conformance_recv(self, 3, self->rank, 8, in[1]);
-    conformance_expect_message(self, 2, in[0], BYTES,
-                               conformance_key_of(self->previous, 0));
-    conformance_expect_message(self, 3, in[1], BYTES,
-                               conformance_key_of(self->rank, 0));
 }
 
 /* Notices need no reservation. One that finds no room finds some later. */
@@ -373,107 +295,42 @@ static bool arm(conformance_rank_t *self, baton_arm_t how)
     return us == BATON_SLEEP_FOREVER;
 }
 
-/* The waker receives a message and answers it, twice; it insists where the
-   sleeper is armed for notices alone. */
-static void wake(conformance_rank_t *self, int sleeper, baton_arm_t how)
-{
-    unsigned char data[16];
-    conformance_fill(data, 16, 1);
-    for (uint32_t i = 0; i < 2; i++) {
-        conformance_recv(self, 2 * i, sleeper, 11, NULL);
-        conformance_wait(self, 2 * i);
-        conformance_send(self, 2 * i + 1, sleeper, 12, data, 16);
-        if (how == BATON_ARM_NOTICES) {
-            (void)arm(self, BATON_ARM_INSIST);
-            self->transport->disarm(self->endpoint);
-        }
-        conformance_expect_sent(self, 2 * i + 1);
-    }
-}
-
-/* The sleeper arms, sends to the waker, and is woken by the answer; then it is
-   disarmed, and sends again. Returns whether it was woken just when it should
-   have been. */
-static bool sleep_and_wake(conformance_rank_t *self, int waker, baton_arm_t how)
-{
-    const baton_transport_t *port = self->transport;
-    unsigned char data[2][16];
-    conformance_recv(self, 0, waker, 12, data[0]);
-    bool armed = arm(self, how);
-    bool early = armed && readable(self);
-    conformance_send(self, 1, waker, 11, NULL, 0);
-    while (armed && !readable(self) && self->yield(self)) {
-    }
-    port->disarm(self->endpoint);
-    port->drain(self->endpoint);
-    armed = armed && !self->rings; /* whose bells may follow */
-    bool late = armed && readable(self);
-    conformance_expect_message(self, 0, data[0], 16, 1);
-    conformance_recv(self, 2, waker, 12, data[1]);
-    conformance_send(self, 3, waker, 11, NULL, 0);
-    conformance_expect_message(self, 2, data[1], 16, 1);
-    late |= armed && readable(self);
-    conformance_wait_all(self);
-    return !early && !late;
-}
-
-/* All other ranks send to the waker meanwhile. A bell may come late, from a
-   rank that saw the sleeper armed and lost its processor: seldom. */
+/* A rank arms, sends to its next one, and is woken by the answer. Who answers
+   insists where the other is armed for notices alone. */
 void conformance_wakes_when_armed(conformance_rank_t *self)
 {
+    static const baton_arm_t hows[] = {BATON_ARM_ALL, BATON_ARM_SOON,
+                                       BATON_ARM_NOTICES, BATON_ARM_INSIST};
+    enum { ROUNDS = sizeof hows / sizeof hows[0] };
     if (self->size == 1 || self->transport->descriptor(self->endpoint, 0) < 0) {
         return;
     }
-    static const baton_arm_t hows[] = {BATON_ARM_ALL, BATON_ARM_SOON,
-                                       BATON_ARM_NOTICES, BATON_ARM_ALL,
-                                       BATON_ARM_INSIST};
-    enum { ROUNDS = sizeof hows / sizeof hows[0] };
-    for (int sleeper = 0; sleeper < self->size; sleeper++) {
+    for (int round = 0; round < ROUNDS * self->size; round++) {
+        int sleeper = round / ROUNDS;
         int waker = (sleeper + 1) % self->size;
-        int right = 0;
-        for (int round = 0; round < ROUNDS; round++) {
-            conformance_forget(self);
-            conformance_sync(self, waker);
-            if (self->rank == sleeper) {
-                right += sleep_and_wake(self, waker, hows[round]);
-            } else if (self->rank == waker) {
-                wake(self, sleeper, hows[round]);
+        baton_arm_t how = hows[round % ROUNDS];
+        conformance_forget(self);
+        conformance_sync(self, waker);
+        if (self->rank == sleeper) {
+            conformance_recv(self, 0, waker, 12, NULL);
+            bool armed = arm(self, how);
+            EXPECT(self, !armed || !readable(self));
+            conformance_send(self, 1, waker, 11, NULL, 0);
+            while (armed && !readable(self) && self->yield(self)) {
             }
-            conformance_sync(self, waker);
-        }
-        EXPECT(self, self->rank != sleeper || right > ROUNDS / 2);
-    }
-}
-
-/* Reservations grow while messages are in flight. */
-void conformance_reserve_while_in_flight(conformance_rank_t *self)
-{
-    enum { COUNT = 200, BYTES = 2000, MORE = 20000 };
-    unsigned char *out = malloc(COUNT * BYTES);
-    unsigned char *in = malloc(COUNT * BYTES);
-    for (uint32_t half = 0; half < 2; half++) {
-        for (uint32_t i = 0; i < COUNT; i++) {
-            if (i % 2 == half) {
-                conformance_recv(self, i, self->previous, i, in + i * BYTES);
-            } else {
-                conformance_fill(out + i * BYTES, BYTES,
-                                 conformance_key_of(self->rank, i));
-                conformance_send(self, COUNT + i, self->next, i,
-                                 out + i * BYTES, BYTES);
+            self->transport->disarm(self->endpoint);
+            self->transport->drain(self->endpoint);
+            conformance_wait(self, 0);
+        } else if (self->rank == waker) {
+            conformance_recv(self, 0, sleeper, 11, NULL);
+            conformance_wait(self, 0);
+            conformance_send(self, 1, sleeper, 12, NULL, 0);
+            if (how == BATON_ARM_NOTICES) {
+                (void)arm(self, BATON_ARM_INSIST);
+                self->transport->disarm(self->endpoint);
             }
         }
-        if (half == 0) {
-            EXPECT(self, self->transport->reserve(self->endpoint, self->next,
-                                                  MORE, MORE) == BATON_OK);
-        }
+        conformance_wait_all(self);
+        conformance_sync(self, waker);
     }
-    for (uint32_t i = 0; i < COUNT; i++) {
-        conformance_expect_message(self, i, in + i * BYTES, BYTES,
-                                   conformance_key_of(self->previous, i));
-    }
-    conformance_wait_all(self);
-    EXPECT(self, self->transport->reserve(self->endpoint, self->next, -MORE,
-                                          -MORE) == BATON_OK);
-    free(out);
-    free(in);
 }

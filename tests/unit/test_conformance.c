@@ -54,14 +54,8 @@ typedef struct setting {
     const fake_mpi_options_t *mpi;
 } setting_t;
 
-/* Networks: simple; with messages that overtake each other; with senders that
-   wait for their receivers; multi-ported; and with all of these. */
-static const baton_sim_options_t plain = {.link = {.alpha_us = 1}};
-static const baton_sim_options_t lagging = {
-    .link = {.alpha_us = 1, .beta_ns = 1},
-    .lag = {BATON_DISTRIBUTION_UNIFORM, 0, 20}};
-static const baton_sim_options_t synchronous = {
-    .link = {.alpha_us = 1, .beta_ns = 0.5}, .sync_bytes = 256};
+/* Networks: multi-ported; and with messages that overtake each other, and
+   senders that wait for their receivers. */
 static const baton_sim_options_t ported = {
     .link = {.beta_ns = 1}, .multi_ported = true, .overhead_us = 1};
 static const baton_sim_options_t everything = {
@@ -90,16 +84,14 @@ static const setting_t settings[] = {
 #endif
     {"inproc_turns", true, NULL, NULL, NULL},
     {"inproc_threads", false, NULL, NULL, NULL},
-    {"sim", true, &plain, NULL, NULL},
-    {"sim_lag", true, &lagging, NULL, NULL},
-    {"sim_sync", true, &synchronous, NULL, NULL},
     {"sim_multi_ported", true, &ported, NULL, NULL},
     {"sim_everything", true, &everything, NULL, NULL},
-    {"staged_host", true, NULL, &conformance_stagings[0], NULL},
-    {"staged_device", true, NULL, &conformance_stagings[1], NULL},
-    {"staged_blocks", false, NULL, &conformance_stagings[2], NULL},
-    {"staged_no_handles", true, NULL, &conformance_stagings[3], NULL},
-    {"staged_mixed", true, NULL, &conformance_stagings[4], NULL}};
+    {"staged_blocks", false, NULL,
+     &conformance_stagings[CONFORMANCE_STAGED_BLOCKS], NULL},
+    {"staged_no_handles", true, NULL,
+     &conformance_stagings[CONFORMANCE_STAGED_NO_HANDLES], NULL},
+    {"staged_mixed", true, NULL,
+     &conformance_stagings[CONFORMANCE_STAGED_MIXED], NULL}};
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
 typedef struct run {
@@ -145,13 +137,11 @@ static void join(const medium_t *medium, conformance_rank_t *rank)
         rank->transport = &medium->net->transport;
         rank->endpoint = &medium->net->ports[rank->rank];
         rank->allocates = true;
-        rank->synchronous = sim_options.sync_bytes > 0;
 #ifdef TEST_FAKE_MPI
     } else if (medium->mpi != NULL) {
         baton__mpi_t *mpi = fake_mpi_ranks[rank->rank];
         rank->transport = &mpi->transport;
         rank->endpoint = mpi;
-        rank->rings = mpi->far.peers > 0;
 #endif
     } else {
         assert_int_equal(baton__inproc_join(medium->inproc, rank->rank,
