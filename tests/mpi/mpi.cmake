@@ -92,11 +92,14 @@ foreach(ban cma shm memfd)
     describe_test(mpi_forbidden.${ban} mpi_forbidden mpi)
     set_tests_properties(mpi_forbidden.${ban} PROPERTIES SKIP_RETURN_CODE 125)
 endforeach()
-add_test(NAME mpi_kill
-    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/cable.sh one
-            $<TARGET_FILE:mpi_cable> ${mpi_run} -np 4)
-describe_test(mpi_kill mpi_kill mpi)
-set_tests_properties(mpi_kill PROPERTIES RUN_SERIAL ON)
+set(mpi_run_asleep --enable-recovery) # else mpirun ends the job
+foreach(how one asleep)
+    add_test(NAME mpi_kill.${how}
+        COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/cable.sh ${how}
+                $<TARGET_FILE:mpi_cable> ${mpi_run} ${mpi_run_${how}} -np 4)
+    describe_test(mpi_kill.${how} mpi_kill mpi)
+    set_tests_properties(mpi_kill.${how} PROPERTIES RUN_SERIAL ON)
+endforeach()
 
 if(BATON_BUILD_MICROBENCH)
     add_test(NAME info_command

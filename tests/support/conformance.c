@@ -255,7 +255,7 @@ bool conformance_go_on(conformance_rank_t *self)
    transport allows. */
 static void sleep_armed(conformance_rank_t *self)
 {
-    enum { DESCRIPTORS = 2, PATIENCE_US = 60 * 1000000 };
+    enum { DESCRIPTORS = 3, PATIENCE_US = 60 * 1000000 };
     struct pollfd wait[DESCRIPTORS];
     nfds_t count = 0;
     uint32_t us = 0;

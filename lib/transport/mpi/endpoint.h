@@ -27,9 +27,10 @@
    Nothing is polled for that is not awaited: with near ranks alone and no data
    in motion MPI is not called at all.
 
-   A peer is lost when its link ends without a farewell, its socket is gone, MPI
-   refuses to send to it, or MPI_Finalize is called. What was in flight with it
-   ends first, with errors, over as many polls as that takes.
+   A peer is lost when its process has ended (shm/liveness.h), its link ends
+   without a farewell, MPI refuses to send to it, or MPI_Finalize is called.
+   What was in flight with it ends first, with errors, over as many polls as
+   that takes.
 
    From the bottom up, each file using those before it:
 
@@ -236,6 +237,7 @@ typedef struct baton__mpi {
 
     baton__peer_t *listed; /* peers with an outbox */
     baton__records_t copying;
+    uint32_t polls;
     uint32_t unreported; /* lost peers that the engine does not know of */
     bool lost_any;       /* so far */
 

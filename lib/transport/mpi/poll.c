@@ -23,7 +23,8 @@ enum {
     LINK_POLLS = 1024,
     AFTER_RING_NS = 1000000, /* that while */
     AFTER_RING_US = 50,      /* such a sleep */
-    MOVING_US = 1000         /* MPI moves data only while it is called */
+    MOVING_US = 1000,        /* MPI moves data only while it is called */
+    LIVENESS_POLLS = 1024
 };
 
 /* ---- what comes over MPI ----------------------------------------------- */
@@ -221,16 +222,35 @@ static void report_lost(baton__mpi_t *mpi, baton__events_t *events)
     }
 }
 
+/* A process of this host has ended. */
+static void lose_near(baton__mpi_t *mpi, int index)
+{
+    for (int i = 0; i < mpi->size; i++) {
+        if (mpi->peers[i].near == index) {
+            baton__mpi_lose(mpi, &mpi->peers[i], "its process has ended");
+        }
+    }
+}
+
 static void ring_due(baton__mpi_t *mpi, baton__due_ring_t when)
 {
     int gone;
     while (mpi->host.doorbell.due_count > 0 &&
            (gone = baton__doorbell_ring_due(&mpi->host.doorbell, when)) >= 0) {
-        for (int i = 0; i < mpi->size; i++) {
-            if (mpi->peers[i].near == gone) {
-                baton__mpi_lose(mpi, &mpi->peers[i], "its process has ended");
-            }
-        }
+        lose_near(mpi, gone);
+    }
+}
+
+/* Now and then it looks itself whether processes live, in case no thread sleeps
+   on the descriptors. */
+static void look_for_ended(baton__mpi_t *mpi)
+{
+    int ended;
+    if (++mpi->polls % LIVENESS_POLLS == 0) {
+        baton__liveness_drain(&mpi->host.liveness);
+    }
+    while ((ended = baton__liveness_next(&mpi->host.liveness)) >= 0) {
+        lose_near(mpi, ended);
     }
 }
 
@@ -245,6 +265,7 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     baton__events_t events = {out, 0, max};
     poll_near(mpi, &events);
     ring_due(mpi, BATON__DUE_LATER);
+    look_for_ended(mpi);
     if (baton__mappings_are_stale(&mpi->host.mappings)) {
         baton__mappings_sweep(&mpi->host.mappings);
     }
@@ -274,15 +295,21 @@ bool baton__mpi_is_copying(const void *endpoint)
 int baton__mpi_descriptor(void *endpoint, int k)
 {
     const baton__mpi_t *mpi = endpoint;
-    return k == 0   ? mpi->host.doorbell.socket
-           : k == 1 ? mpi->far.links.epoll /* or -1 */
-                    : -1;
+    const int all[] = {mpi->host.doorbell.socket, mpi->host.liveness.epoll,
+                       mpi->far.links.epoll};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (all[i] >= 0 && k-- == 0) {
+            return all[i];
+        }
+    }
+    return -1;
 }
 
 void baton__mpi_drain(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
     baton__doorbell_drain(&mpi->host.doorbell);
+    baton__liveness_drain(&mpi->host.liveness);
     baton__links_drain(&mpi->far.links);
 }
 
@@ -348,6 +375,8 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
     if (mpi->copying.head != NULL || mpi->unreported > 0 ||
         baton__ring_front(baton__host_ring(&mpi->host, mpi->host.index)) !=
             NULL ||
+        atomic_load_explicit(&mpi->host.liveness.any_ended,
+                             memory_order_relaxed) ||
         (mpi->far.peers > 0 && has_come(mpi))) {
         baton__mpi_disarm(mpi);
         return false;

@@ -34,8 +34,8 @@ socklen_t baton__peer_address(const baton__peer_state_t *state,
     return (socklen_t)(name - (char *)address);
 }
 
-static socklen_t address_of(const baton__peer_state_t *state,
-                            struct sockaddr_un *address)
+socklen_t baton__doorbell_address(const baton__peer_state_t *state,
+                                  struct sockaddr_un *address)
 {
     return baton__peer_address(state, "baton-", address);
 }
@@ -67,7 +67,7 @@ baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,
         own->network = (uint64_t)network.st_ino;
     }
     struct sockaddr_un address;
-    socklen_t bytes = address_of(own, &address);
+    socklen_t bytes = baton__doorbell_address(own, &address);
     if (bind(doorbell->socket, (struct sockaddr *)&address, bytes) != 0) {
         return system_error(doorbell, "bind");
     }
@@ -104,7 +104,7 @@ static bool send_to(const baton__doorbell_t *doorbell,
                     const baton__peer_state_t *state)
 {
     struct sockaddr_un address;
-    socklen_t bytes = address_of(state, &address);
+    socklen_t bytes = baton__doorbell_address(state, &address);
     /* After EAGAIN the socket is readable already. */
     return sendto(doorbell->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
                   (struct sockaddr *)&address, bytes) >= 0 ||

@@ -61,6 +61,10 @@ typedef struct baton__doorbell {
 socklen_t baton__peer_address(const baton__peer_state_t *state,
                               const char *prefix, struct sockaddr_un *address);
 
+/* That of its doorbell. */
+socklen_t baton__doorbell_address(const baton__peer_state_t *state,
+                                  struct sockaddr_un *address);
+
 /* Opens the socket of process `index`. BATON_ERR_SYSTEM. */
 baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,
                                     baton__peer_state_t *states, int index);

@@ -74,6 +74,9 @@ static baton_status_t open_own(baton__host_t *host)
                          host->freed, host->count, limit);
     baton_status_t status =
         baton__doorbell_open(&host->doorbell, host->doorbell.states, index);
+    if (status == BATON_OK && host->count > 1) {
+        status = baton__liveness_open(&host->liveness, host->count);
+    }
     if (status == BATON_OK) {
         status = baton__mappings_open(&host->mappings, state, host->tables,
                                       host->freed, host->count);
@@ -95,6 +98,7 @@ baton_status_t baton__host_open(baton__host_t *host, const char *name,
                             .index = index,
                             .buffers = buffers,
                             .doorbell.socket = -1,
+                            .liveness = {.epoll = -1, .own = -1},
                             .mappings.socket = -1};
     host->bytes = lay_out(host, NULL);
     baton_status_t status =
@@ -115,6 +119,7 @@ void baton__host_close(baton__host_t *host)
     baton__doorbell_disarm(&host->doorbell);
     baton__mappings_close(&host->mappings);
     baton__segments_fini(&host->segments);
+    baton__liveness_close(&host->liveness);
     baton__doorbell_close(&host->doorbell);
     baton__share_unmap(host->memory, host->bytes);
     host->memory = NULL;

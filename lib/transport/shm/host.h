@@ -17,6 +17,7 @@
 #ifndef BATON_TRANSPORT_SHM_HOST_H
 #define BATON_TRANSPORT_SHM_HOST_H
 
+#include "transport/shm/liveness.h"
 #include "transport/shm/mappings.h"
 #include "transport/shm/ring.h"
 #include "transport/shm/share.h"
@@ -50,6 +51,7 @@ typedef struct baton__host {
     void *memory;
     size_t bytes;
     baton__doorbell_t doorbell;
+    baton__liveness_t liveness; /* of the others */
     baton__segments_t segments; /* of this process */
     baton__mappings_t mappings; /* of the others' */
     /* Into the shared memory. */

@@ -1,0 +1,195 @@
+/* Whether processes live; see liveness.h. */
+#include "transport/shm/liveness.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* What is sent with a descriptor. The number is in shared memory, so that a
+   stranger does not know it. */
+typedef struct introduction {
+    uint64_t nonce;
+    uint32_t index;
+} introduction_t;
+
+typedef union control {
+    struct cmsghdr head;
+    char bytes[CMSG_SPACE(sizeof(int))];
+} control_t;
+
+static int open_own(void)
+{
+#ifdef SYS_pidfd_open
+    return (int)syscall(SYS_pidfd_open, getpid(), 0); /* closed by exec */
+#else
+    return -1;
+#endif
+}
+
+static void close_descriptor(int *fd)
+{
+    if (*fd >= 0) {
+        (void)close(*fd);
+    }
+    *fd = -1;
+}
+
+baton_status_t baton__liveness_open(baton__liveness_t *self, int count)
+{
+    size_t size = (size_t)count;
+    *self = (baton__liveness_t){
+        .epoll = epoll_create1(EPOLL_CLOEXEC),
+        .own = open_own(),
+        .count = count,
+        .descriptors = baton__alloc(size, sizeof *self->descriptors),
+        .ended = baton__alloc(size, sizeof *self->ended),
+    };
+    if (self->descriptors == NULL || self->ended == NULL) {
+        baton__liveness_close(self);
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "liveness: no memory for %d processes", count);
+    }
+    for (int i = 0; i < count; i++) {
+        self->descriptors[i] = -1;
+    }
+    return BATON_OK;
+}
+
+void baton__liveness_close(baton__liveness_t *self)
+{
+    for (int i = 0; self->descriptors != NULL && i < self->count; i++) {
+        close_descriptor(&self->descriptors[i]);
+    }
+    close_descriptor(&self->own);
+    close_descriptor(&self->epoll);
+    baton__free(self->descriptors);
+    baton__free(self->ended);
+    *self = (baton__liveness_t){.epoll = -1, .own = -1};
+}
+
+/* ---- introductions ----------------------------------------------------- */
+
+void baton__liveness_send(baton__liveness_t *self,
+                          const baton__doorbell_t *doorbell, int to)
+{
+    const baton__peer_state_t *states = doorbell->states;
+    introduction_t introduction = {.nonce = states[doorbell->index].nonce,
+                                   .index = (uint32_t)doorbell->index};
+    struct iovec part = {&introduction, sizeof introduction};
+    struct sockaddr_un address;
+    control_t control = {.head = {.cmsg_level = SOL_SOCKET,
+                                  .cmsg_type = SCM_RIGHTS,
+                                  .cmsg_len = CMSG_LEN(sizeof(int))}};
+    struct msghdr message = {
+        .msg_name = &address,
+        .msg_namelen = baton__doorbell_address(&states[to], &address),
+        .msg_iov = &part,
+        .msg_iovlen = 1,
+        .msg_control = &control,
+        .msg_controllen = sizeof control,
+    };
+    if (self->own >= 0) {
+        memcpy(CMSG_DATA(&control.head), &self->own, sizeof self->own);
+        /* What is lost here is missed by is_complete. */
+        (void)!sendmsg(doorbell->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+}
+
+/* Takes one introduction, and its descriptor; false when there is none. */
+static bool take(const baton__doorbell_t *doorbell, introduction_t *out,
+                 int *fd_out)
+{
+    control_t control;
+    struct iovec part = {out, sizeof *out};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof control};
+    ssize_t got =
+        recvmsg(doorbell->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0) {
+        return false;
+    }
+    const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    *fd_out = -1;
+    if (head != NULL && head->cmsg_type == SCM_RIGHTS &&
+        head->cmsg_len == CMSG_LEN(sizeof(int))) {
+        memcpy(fd_out, CMSG_DATA(head), sizeof *fd_out);
+    }
+    if (got != (ssize_t)sizeof *out) {
+        out->index = UINT32_MAX;
+    }
+    return true;
+}
+
+void baton__liveness_take(baton__liveness_t *self,
+                          const baton__doorbell_t *doorbell)
+{
+    introduction_t from;
+    int fd = -1;
+    while (take(doorbell, &from, &fd)) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET,
+                                    .data.u32 = from.index};
+        if (fd >= 0 && from.index < (uint32_t)self->count &&
+            from.nonce == doorbell->states[from.index].nonce &&
+            self->descriptors[from.index] < 0 &&
+            epoll_ctl(self->epoll, EPOLL_CTL_ADD, fd, &event) == 0) {
+            self->descriptors[from.index] = fd;
+        } else {
+            close_descriptor(&fd);
+        }
+    }
+}
+
+bool baton__liveness_is_complete(baton__liveness_t *self, int index)
+{
+    bool complete = true;
+    for (int i = 0; i < self->count; i++) {
+        complete = complete && (i == index || self->descriptors[i] >= 0);
+    }
+    close_descriptor(&self->own);
+    return complete;
+}
+
+/* ---- ends -------------------------------------------------------------- */
+
+void baton__liveness_drain(baton__liveness_t *self)
+{
+    struct epoll_event events[16];
+    int count;
+    if (self->epoll < 0) {
+        return;
+    }
+    do {
+        count = epoll_wait(self->epoll, events, 16, 0);
+        for (int i = 0; i < count; i++) {
+            atomic_store_explicit(&self->ended[events[i].data.u32], true,
+                                  memory_order_relaxed);
+        }
+        if (count > 0) {
+            atomic_store_explicit(&self->any_ended, true, memory_order_release);
+        }
+    } while (count == 16);
+}
+
+int baton__liveness_next(baton__liveness_t *self)
+{
+    if (!atomic_load_explicit(&self->any_ended, memory_order_relaxed) ||
+        !atomic_exchange_explicit(&self->any_ended, false,
+                                  memory_order_acquire)) {
+        return -1;
+    }
+    for (int i = 0; i < self->count; i++) {
+        if (atomic_exchange_explicit(&self->ended[i], false,
+                                     memory_order_acquire)) {
+            atomic_store_explicit(&self->any_ended, true,
+                                  memory_order_relaxed); /* look for more */
+            return i;
+        }
+    }
+    return -1;
+}

@@ -1,0 +1,114 @@
+/* Whether a process of this host lives: one that is killed is noticed at once,
+   also with a child that has all of its descriptors. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
+#include "transport/shm/liveness.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { OWN, OTHER, PROCESSES, PATIENCE_MS = 5000 };
+
+static baton__peer_state_t *states; /* shared by both */
+static baton__doorbell_t doorbell;
+static baton__liveness_t liveness;
+static int told[2]; /* the other writes a byte when it has sent */
+
+static void open_own(void)
+{
+    states = mmap(NULL, PROCESSES * sizeof *states, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(states, MAP_FAILED);
+    support_ok(baton__doorbell_open(&doorbell, states, OWN));
+    support_ok(baton__liveness_open(&liveness, PROCESSES));
+    assert_int_equal(pipe(told), 0);
+}
+
+static void close_own(void)
+{
+    baton__liveness_close(&liveness);
+    baton__doorbell_close(&doorbell);
+    (void)munmap(states, PROCESSES * sizeof *states);
+    (void)close(told[0]);
+    (void)close(told[1]);
+}
+
+/* A process that introduces itself, with a nonce that is off by `off`, has a
+   child, and sleeps. No check of cmocka: it is a copy of the test. */
+static pid_t fork_other(uint64_t off)
+{
+    pid_t pid = fork();
+    if (pid > 0) {
+        char byte;
+        assert_int_equal(read(told[0], &byte, 1), 1);
+        return pid;
+    }
+    bool ok = baton__doorbell_open(&doorbell, states, OTHER) == BATON_OK &&
+              baton__liveness_open(&liveness, PROCESSES) == BATON_OK;
+    baton__peer_state_t lie[PROCESSES] = {states[OWN], states[OTHER]};
+    lie[OTHER].nonce += off;
+    doorbell.states = lie;
+    baton__liveness_send(&liveness, &doorbell, OWN);
+    if (fork() == 0) {
+        (void)sleep(2);
+        _exit(0);
+    }
+    (void)!write(told[1], "", ok);
+    for (;;) {
+        (void)pause();
+    }
+}
+
+static void end(pid_t pid)
+{
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void test_liveness_notices_a_killed_process(void **state)
+{
+    open_own();
+    pid_t pid = fork_other(0);
+    baton__liveness_take(&liveness, &doorbell);
+    struct pollfd wait = {.fd = liveness.epoll, .events = POLLIN};
+    if (liveness.own < 0) {
+        end(pid);
+        close_own();
+        skip(); /* no pidfds here */
+    }
+    assert_true(baton__liveness_is_complete(&liveness, OWN));
+    assert_int_equal(poll(&wait, 1, 0), 0);
+    assert_int_equal(kill(pid, SIGSTOP), 0); /* which is no end */
+    assert_int_equal(poll(&wait, 1, 10), 0);
+    assert_int_equal(baton__liveness_next(&liveness), -1);
+    end(pid);
+    assert_int_equal(poll(&wait, 1, PATIENCE_MS), 1);
+    baton__liveness_drain(&liveness);
+    assert_int_equal(poll(&wait, 1, 0), 0);
+    assert_int_equal(baton__liveness_next(&liveness), OTHER);
+    assert_int_equal(baton__liveness_next(&liveness), -1);
+    close_own();
+}
+
+static void test_liveness_takes_no_descriptor_of_a_stranger(void **state)
+{
+    open_own();
+    pid_t pid = fork_other(1);
+    baton__liveness_take(&liveness, &doorbell);
+    assert_int_equal(liveness.descriptors[OTHER], -1);
+    assert_false(baton__liveness_is_complete(&liveness, OWN));
+    end(pid);
+    close_own();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_liveness_notices_a_killed_process),
+        cmocka_unit_test(test_liveness_takes_no_descriptor_of_a_stranger),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
