@@ -1,7 +1,7 @@
 /* Data-parallel training, and what becomes of it by each way to sum the
    gradients. The patterns to copy are in exchange.c.
 
-       mpirun -np 8 --oversubscribe ./train --csv loss.csv --plot loss.svg
+       mpirun -np 8 --oversubscribe ./train --csv loss.csv
        mpirun -np 4 --oversubscribe ./train --mode full
        mpirun -np 4 --oversubscribe ./train --mode sparse --csv sparse.csv
 

@@ -39,7 +39,7 @@ static const char usage[] =
     "  --alpha-us US, --gbit G   of the network (defaults 50, 1)\n"
     "  --save PREFIX at the end, --load PREFIX to go on; no partial systems\n"
     "  --require F      fail unless all systems reach this accuracy\n"
-    "  --csv FILE; --plot FILE (.svg, .png) draws it, by gnuplot\n";
+    "  --csv FILE       writes the end of each epoch\n";
 
 static const struct {
     const char *name;
@@ -70,7 +70,6 @@ static const struct {
     {"load", TEXT, &settings.load, 0, 0},
     {"require", REAL, &settings.required, 0, 1},
     {"csv", TEXT, &settings.csv, 0, 0},
-    {"plot", TEXT, &settings.plot, 0, 0},
 };
 
 enum { ROWS = sizeof rows / sizeof rows[0] };
@@ -156,9 +155,6 @@ static bool complete(void)
         settings.momentum = plane ? 0 : 0.9;
     }
     settings.layers = plane ? 0 : settings.layers;
-    if (settings.plot != NULL && settings.csv == NULL) {
-        return complain("plot", settings.plot, "possible without --csv");
-    }
     return is_one_of("task", settings.task, "hyperplane, digits, sequences") &&
            is_one_of("mode", settings.mode, "full, partial, sparse") &&
            is_one_of("keep", settings.keep, "all, latest");

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 /* How much worse than the first system's a score may be and still count as
    equal, as a mean of recent epochs: points of accuracy, a share of the loss.
@@ -123,43 +122,9 @@ static bool write_csv(const run_t *runs, size_t count)
     return fclose(file) == 0 && written;
 }
 
-/* Loss or accuracy against time, from the CSV: on the network, where all
-   systems have it, else on this machine (figures 10 and 12 of Li et al.). */
-static bool write_plot(const run_t *runs, size_t count)
-{
-    FILE *file = popen("gnuplot", "w");
-    if (file == NULL) {
-        perror("gnuplot");
-        return false;
-    }
-    bool accuracy = !isnan(runs[0].figures[ACCURACY]);
-    bool network = strcmp(settings.mode, "sparse") == 0;
-    fprintf(file,
-            "set terminal %s size 800,500\nset output '%s'\nset grid\n"
-            "set datafile separator ','\nset key bottom noenhanced\n"
-            "set xlabel 'seconds%s'\nset ylabel '%s'\nset logscale %s\nplot ",
-            strstr(settings.plot, ".png") != NULL ? "pngcairo" : "svg",
-            settings.plot, network ? " on the network" : "",
-            accuracy ? "accuracy, %" : "validation loss",
-            network    ? "x"
-            : accuracy ? ""
-                       : "y");
-    for (size_t i = 0; i < count; i++) {
-        fprintf(file,
-                "%s'%s' using (strcol(1) eq '%s' ? $%d : NaN):%d with "
-                "linespoints title '%s'",
-                i > 0 ? ", " : "", settings.csv, runs[i].system.name,
-                network ? 7 : 3, accuracy ? 5 : 4, runs[i].system.name);
-    }
-    fprintf(file, "\n");
-    return pclose(file) == 0;
-}
-
 bool report(run_t *runs, size_t count)
 {
     compare(runs, count);
     print_table(runs, count);
-    bool passed = settings.csv == NULL || write_csv(runs, count);
-    passed &= settings.plot == NULL || write_plot(runs, count);
-    return passed;
+    return settings.csv == NULL || write_csv(runs, count);
 }

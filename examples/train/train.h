@@ -13,7 +13,7 @@ enum { SYSTEM_NAME = 24, MOST_SYSTEMS = 32 };
 
 typedef struct settings {
     const char *task, *mode, *systems, *keep;
-    const char *digits, *csv, *plot, *save, *load;
+    const char *digits, *csv, *save, *load;
     double scale, delay_ms, device_ms;
     double rate, momentum, required;
     double alpha_us, gbit;

@@ -1,6 +1,3 @@
-/* Bars are drawn as boxes at computed positions, not as gnuplot's clustered
-   histogram, so that the values can be written above them. The n bars at x = i
-   share the width CLUSTER around it. */
 #include "common/plot.h"
 #include "common/cli.h"
 #include "common/table.h"
@@ -8,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 #include <sys/wait.h>
-
-#define CLUSTER 0.86
 
 /* The most values along the axis that get a label. */
 enum { MAX_LABELS = 24 };
@@ -26,70 +21,27 @@ static const char *color_of(size_t series)
     return colors[series % (sizeof(colors) / sizeof(colors[0]))];
 }
 
-static double position(const plot_t *plot, size_t i, size_t series)
-{
-    double step = CLUSTER / (double)plot->series_count;
-    double middle = ((double)plot->series_count - 1) / 2;
-    return plot->log_base > 0 ? plot->x[i]
-                              : (double)i + ((double)series - middle) * step;
-}
-
-static void write_label(FILE *script, double us)
-{
-    double value = us >= 1000 ? us / 1000 : us;
-    (void)fprintf(script, "\"%.*f %s\"", value < 10 ? 1 : 0, value,
-                  us >= 1000 ? "ms" : "µs");
-}
-
 static void write_data(FILE *script, const plot_t *plot, size_t series)
 {
     (void)fprintf(script, "$series%zu << end\n", series);
     for (size_t i = 0; i < plot->x_count; i++) {
-        double us = plot->values[i][series];
-        (void)fprintf(script, "%.15g %.9g ", position(plot, i, series), us);
-        write_label(script, us);
-        (void)fputc('\n', script);
+        (void)fprintf(script, "%.15g %.9g\n", plot->x[i],
+                      plot->values[i][series]);
     }
     (void)fputs("end\n", script);
 }
 
-/* Whole decades around all values, with room for the numbers above bars. */
-static void write_decades(FILE *script, const plot_t *plot)
-{
-    double low = INFINITY;
-    double high = 0;
-    for (size_t i = 0; i < plot->x_count * plot->series_count; i++) {
-        double us =
-            plot->values[i / plot->series_count][i % plot->series_count];
-        low = fmin(low, us);
-        high = fmax(high, us);
-    }
-    (void)fprintf(script, "set yrange [%g:%g]\nset format y '10^{%%T}'\n",
-                  pow(10, floor(log10(low / 2))),
-                  pow(10, ceil(log10(high * 2))));
-}
-
 static void write_x(FILE *script, const plot_t *plot)
 {
-    size_t labels = plot->log_base > 0 ? MAX_LABELS : plot->x_count;
-    size_t step = (plot->x_count + labels - 1) / labels;
-    if (plot->log_base > 0) {
-        double low = plot->x[0];
-        double high = low;
-        for (size_t i = 1; i < plot->x_count; i++) {
-            low = fmin(low, plot->x[i]);
-            high = fmax(high, plot->x[i]);
-        }
-        (void)fprintf(script, "set logscale x %d\nset xrange [%g:%g]\n",
-                      plot->log_base, low / 1.1, high * 1.1);
-    } else {
-        (void)fprintf(script,
-                      "set xrange [-0.55:%g]\nset xtics scale 0\n"
-                      "set style fill solid 1.0 noborder\nset boxwidth %g\n",
-                      (double)plot->x_count - 0.45,
-                      CLUSTER / (double)plot->series_count * 0.9);
-        write_decades(script, plot);
+    size_t step = (plot->x_count + MAX_LABELS - 1) / MAX_LABELS;
+    double low = plot->x[0];
+    double high = low;
+    for (size_t i = 1; i < plot->x_count; i++) {
+        low = fmin(low, plot->x[i]);
+        high = fmax(high, plot->x[i]);
     }
+    (void)fprintf(script, "set logscale x %d\nset xrange [%g:%g]\n",
+                  plot->log_base, low / 1.1, high * 1.1);
     (void)fprintf(script, "set xlabel '%s'\nset xtics (", plot->x_label);
     for (size_t i = 0; i < plot->x_count; i += step) {
         char tick[PLOT_TEXT_BYTES];
@@ -98,7 +50,7 @@ static void write_x(FILE *script, const plot_t *plot)
             (void)cli_format_bytes((uint64_t)plot->x[i], tick, sizeof(tick));
         }
         (void)fprintf(script, "%s'%s' %.15g", i > 0 ? ", " : "", tick,
-                      plot->log_base > 0 ? plot->x[i] : (double)i);
+                      plot->x[i]);
     }
     (void)fputs(")\n", script);
 }
@@ -115,11 +67,9 @@ static void write_output(FILE *script, const char *name)
 
 static void write_script(FILE *script, const plot_t *plot)
 {
-    size_t bars = plot->log_base > 0 ? 0 : plot->x_count * plot->series_count;
     bool png = strcmp(strrchr(plot->name, '.'), ".png") == 0;
-    (void)fprintf(script, "set terminal %s size %zu,560 font 'sans,13'%s\n",
-                  png ? "pngcairo" : "svg", bars > 12 ? 300 + bars * 48 : 900,
-                  png ? "" : " background '#ffffff'");
+    (void)fprintf(script, "set terminal %s size 900,560 font 'sans,13'%s\n",
+                  png ? "pngcairo" : "svg", png ? "" : " background '#ffffff'");
     write_output(script, plot->name);
     (void)fprintf(script,
                   "set title '%s' noenhanced\nset ylabel 'microseconds'\n"
@@ -134,18 +84,9 @@ static void write_script(FILE *script, const plot_t *plot)
     }
     for (size_t i = 0; i < plot->series_count; i++) {
         (void)fprintf(script,
-                      "%s$series%zu using 1:2 with %s lc rgb '%s' "
-                      "title '%s'",
-                      i > 0 ? ", " : "plot ", i,
-                      plot->log_base > 0 ? "linespoints lw 2 pt 7 ps 0.6"
-                                         : "boxes",
-                      color_of(i), plot->series[i]);
-        if (plot->log_base == 0) {
-            (void)fprintf(script,
-                          ", $series%zu using 1:2:3 with labels offset "
-                          "0,0.6 font ',10' notitle",
-                          i);
-        }
+                      "%s$series%zu using 1:2 with linespoints lw 2 pt 7 ps "
+                      "0.6 lc rgb '%s' title '%s'",
+                      i > 0 ? ", " : "plot ", i, color_of(i), plot->series[i]);
     }
     (void)fputc('\n', script);
 }

@@ -13,7 +13,7 @@ typedef struct plot {
     const char *name; /* of the file, or NULL: nothing is drawn */
     char title[256];
     const char *x_label;
-    int log_base; /* of the x axis; 0: bars side by side at each x */
+    int log_base; /* of the x axis */
     bool x_bytes; /* x are written as 4K, 1M */
     /* ---- */
     size_t series_count, x_count;

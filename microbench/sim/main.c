@@ -95,7 +95,7 @@ static const sim_command_t sim_commands[] = {
                "entries are of the rank that sends most; /spardl is the time "
                "over spardl's.\n\n" DIST
                "Example: baton-sim sparse --ranks 14 --count 15M --density "
-               "0.01 --alpha-us 50 --gbit 1 --plot sparse.svg",
+               "0.01 --alpha-us 50 --gbit 1",
         .variant_names = sim_sparse_names,
         .run = sim_run_sparse,
     },

@@ -130,8 +130,7 @@ static const cli_option_t table[] = {
     {ALL, "csv", 0, AT(files.csv), CLI_FILE, NULL, "Write the table as CSV"},
     {ALL, "json", 0, AT(files.json), CLI_FILE, NULL, "Write the table as JSON"},
     {ALL, "plot", 0, AT(files.plot), CLI_PLOT, NULL,
-     "Draw the sweep, or without one sparse algorithms side by side; needs "
-     "gnuplot"},
+     "Draw the sweep, which needs gnuplot"},
     {ALL, "trace", 0, AT(trace), CLI_FILE, NULL,
      "Write what ports and processors do, in Chrome's trace format (for "
      "ui.perfetto.dev)"},
@@ -262,8 +261,7 @@ static error_t resolve_files(const cli_parser_t *parser,
         return cli_refuse(parser, "--trace: shows one message at a time in "
                                   "each port, so not --multi-ported");
     }
-    if (opts->files.plot != NULL && opts->axis == SIM_AXIS_NONE &&
-        opts->command != SIM_SPARSE) {
+    if (opts->files.plot != NULL && opts->axis == SIM_AXIS_NONE) {
         return cli_refuse(parser, "--plot: needs --sweep");
     }
     return 0;

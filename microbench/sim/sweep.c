@@ -140,10 +140,8 @@ static void set_plot(plot_t *plot, const sim_command_t *command,
     bool sparse = options->command == SIM_SPARSE;
     bool partial = command->run == sim_run_partial;
     sim_axis_t axis = options->axis;
-    plot->x_label = axis == SIM_AXIS_NONE ? "ranks" : sim_axis_name(axis);
-    plot->log_base = axis == SIM_AXIS_NONE      ? 0
-                     : axis == SIM_AXIS_DENSITY ? 10
-                                                : 2;
+    plot->x_label = sim_axis_name(axis);
+    plot->log_base = axis == SIM_AXIS_DENSITY ? 10 : 2;
     plot->x_bytes = axis == SIM_AXIS_BYTES;
     FILE *title = fmemopen(plot->title, sizeof(plot->title), "w");
     if (title == NULL) {

@@ -115,8 +115,8 @@ static bool measure(const harness_t *harness, const skew_options_t *options,
 
 static bool measure_and_report(const skew_options_t *options, bool speak)
 {
-    /* The plot has a cluster of bars for each size. */
-    static table_t table = {.plot = {.x_label = "bytes", .x_bytes = true}};
+    static table_t table = {
+        .plot = {.x_label = "bytes", .log_base = 2, .x_bytes = true}};
     (void)snprintf(table.plot.title, sizeof(table.plot.title),
                    "All-reduce of %d ranks that arrive %g ms apart: mean "
                    "latency of %" PRIu64 " iterations",

@@ -110,8 +110,6 @@ done
 if command -v gnuplot >/dev/null; then
     runs allreduce --sweep bytes=1K..64K --plot e.svg
     grep -q '</svg>' e.svg || complain "e.svg is no plot"
-    runs sparse --ranks 8 --plot bars.svg
-    grep -q '</svg>' bars.svg || complain "bars.svg is no plot"
     runs sparse --sweep density=0.001,0.01 --plot lines.svg
     grep -q '</svg>' lines.svg || complain "lines.svg is no plot"
 fi
@@ -166,7 +164,7 @@ refuses --sweep allreduce --sweep alpha=1..2
 refuses --sweep barrier --sweep bytes=8..16
 refuses --ranks allreduce --sweep ranks=2..4 --ranks 8
 refuses --bytes allreduce --sweep bytes=8,16 --bytes 8
-refuses --plot allreduce --plot a.svg
+refuses --plot sparse --plot a.svg
 refuses --plot allreduce --sweep ranks=2..4 --plot a.pdf
 refuses --trace allreduce --trace a.json
 refuses --trace barrier --multi-ported --trace a.json
