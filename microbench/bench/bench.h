@@ -88,7 +88,6 @@ extern const char *const bench_place_names[];
 /* What the user asked for; each command uses some of it. */
 typedef struct bench_options {
     uint64_t repetitions; /* of each measurement */
-    uint64_t epochs;      /* during which memory must not grow */
     uint64_t bytes[BENCH_MAX_SIZES];
     size_t size_count;
     baton_collective_t collective;

@@ -204,18 +204,6 @@ static void measure_start(bench_run_t *run, const single_t *single,
     (void)!baton_schedule_destroy(schedule);
 }
 
-static void measure_growth(bench_run_t *run, const single_t *single)
-{
-    static const shape_t shape = {"fan", "", build_fan, 10, 12};
-    baton_schedule_t *schedule = commit(single, &shape);
-    harness_run_epochs(schedule, 1000);
-    double allocated = allocated_bytes();
-    harness_run_epochs(schedule, run->options.epochs);
-    bench_report(run, "growth_allocated", "memory allocated by --epochs epochs",
-                 stats_single(allocated_bytes() - allocated), "bytes");
-    (void)!baton_schedule_destroy(schedule);
-}
-
 static void measure_alone(bench_run_t *run)
 {
     static const shape_t nodes[] = {
@@ -244,7 +232,6 @@ static void measure_alone(bench_run_t *run)
     bench_note(run, "Epochs (one process)");
     measure_start(run, &single, "start_manual",
                   "one nop, start to wait, manual mode");
-    measure_growth(run, &single);
     close_single(&single);
     open_single(BATON_PROGRESS_THREAD, 1, &single);
     measure_start(run, &single, "start_thread",
@@ -330,29 +317,6 @@ static void measure_idle(bench_run_t *run)
     (void)!baton_partial_destroy(partial);
 }
 
-/* The memory that epochs with messages allocate, with what MPI keeps. */
-static void measure_messages(bench_run_t *run)
-{
-    static const bench_system_t system = {BENCH_SYSTEM_BATON,
-                                          "recursive_doubling", "baton"};
-    bench_operation_t operation;
-    bench_runner_t runner;
-    bench_operation_init(&operation, BATON_COLLECTIVE_ALLREDUCE,
-                         run->harness.rank, run->harness.size, 8);
-    bench_memory_open(run, &operation);
-    bench_runner_open(run, &system, &operation, false, &runner);
-    harness_run_epochs(runner.schedules[0], 1000);
-    double before = allocated_bytes();
-    harness_run_epochs(runner.schedules[0], run->options.epochs);
-    double grown = allocated_bytes() - before;
-    bench_report(run, "allreduce8_growth",
-                 "memory allocated by --epochs all-reduces, worst rank",
-                 bench_slowest(&grown, 1), "bytes");
-    harness_barrier(&run->harness);
-    bench_runner_close(&runner);
-    bench_memory_close(run, &operation);
-}
-
 static bool run_engine(bench_run_t *run)
 {
     if (run->speak) {
@@ -361,7 +325,6 @@ static bool run_engine(bench_run_t *run)
     harness_barrier(&run->harness);
     bench_note(run, "An engine with an armed solo all-reduce");
     measure_idle(run);
-    measure_messages(run);
     bench_note(run, "Solo all-reduces of 4 KiB");
     measure_solos(run);
     return true;

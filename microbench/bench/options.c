@@ -216,8 +216,6 @@ static const cli_option_t options[] = {
      "Turns of each system, whose median is reported"},
     {MANY_TURNS, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "11",
      "Repetitions of each measurement"},
-    {BENCH_ENGINE, "epochs", 'e', AT(epochs), CLI_COUNT(1, 1000000000),
-     "100000", "Number of epochs over which memory must not grow"},
     {ALL, "csv", 0, AT(files.csv), CLI_FILE, NULL, "Write the results as CSV"},
     {ALL, "json", 0, AT(files.json), CLI_FILE, NULL,
      "Write the results as JSON"},

@@ -24,11 +24,6 @@ double clock_processor_us(void)
     return read_clock(CLOCK_PROCESS_CPUTIME_ID);
 }
 
-double clock_thread_us(void)
-{
-    return read_clock(CLOCK_THREAD_CPUTIME_ID);
-}
-
 void clock_sleep_until(double deadline_us)
 {
     double seconds = floor(deadline_us / 1e6);

@@ -8,10 +8,9 @@
 /* ---- clocks ----------------------------------------------------------- */
 
 /* Monotonic time, and the processor time (user and system) of all threads of
-   this process, and of this thread, in microseconds. */
+   this process, in microseconds. */
 double clock_now_us(void);
 double clock_processor_us(void);
-double clock_thread_us(void);
 
 /* Sleeps until clock_now_us() is `deadline_us` or later. */
 void clock_sleep_until(double deadline_us);
