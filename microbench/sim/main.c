@@ -57,24 +57,15 @@ static const sim_command_t sim_commands[] = {
                "together, each late by its skew, and the next when all have "
                "ended it."
                "\v" LATENCY TIME
-               "The formula, of full's inner all-reduce, is " FORMULA DIST
+               "The formula, of full's inner all-reduce, is " FORMULA
+               "With --skew-ms it is the experiment of Li et al. 2020, figures "
+               "8 and 9: in each epoch rank r calls (r + 1) * skew after all "
+               "have begun. Expected are 1 for solo and (P + 1)/2 for "
+               "majority, which is exact over a multiple of P epochs: each P "
+               "elect every rank once. Full/this is full's mean latency over "
+               "this one's.\n\n" DIST
                "Example: baton-sim partial --ranks 256 --skew exponential:500 "
                "--epochs 100",
-        .variant_names = sim_partial_names,
-        .run = sim_run_partial,
-    },
-    {
-        .command = SIM_SKEW,
-        .name = "skew",
-        .doc = "Simulates the skew experiment of Li et al. 2020, figures 8 and "
-               "9: in each iteration rank r calls (r + 1) * skew after all "
-               "have begun."
-               "\v" LATENCY
-               "Expected are 1 for solo and (P + 1)/2 for majority, which is "
-               "exact over a multiple of P iterations: each P elect every rank "
-               "once. Full/this is full's mean latency over this "
-               "one's.\n\n" DIST
-               "Example: baton-sim skew --ranks 32 --iterations 640",
         .variant_names = sim_partial_names,
         .run = sim_run_partial,
     },
@@ -112,7 +103,6 @@ static const char doc[] =
     "  broadcast  broadcast by binomial tree\n"
     "  barrier    dissemination barrier\n"
     "  partial    partial all-reduce: solo, majority, full\n"
-    "  skew       eager-SGD's experiment: ranks arrive one after another\n"
     "  sparse     sparse all-reduce: SparDL and its rivals\n"
     "\nOne process, no MPI; the same seed gives the same run. Each command "
     "takes --help.\n\nExample: baton-sim allreduce --algorithm ring --ranks "

@@ -30,11 +30,9 @@ void sim_options_init(void)
 
 enum {
     COLLECTIVES = SIM_ALLREDUCE | SIM_BROADCAST | SIM_BARRIER,
-    PARTIALS = SIM_PARTIAL | SIM_SKEW,
-    DENSE = COLLECTIVES | PARTIALS,
+    DENSE = COLLECTIVES | SIM_PARTIAL,
     ALL = DENSE | SIM_SPARSE,
-    WITH_DATA = DENSE & ~SIM_BARRIER,
-    WITH_SKEW = DENSE & ~SIM_SKEW
+    WITH_DATA = DENSE & ~SIM_BARRIER
 };
 
 #define AT(member)      offsetof(sim_options_t, member)
@@ -61,11 +59,12 @@ static const cli_option_t table[] = {
      "auto",
      "How teams exchange; auto is rsag where they are a power of two, else "
      "bsag"},
-    {PARTIALS, "mode", 'm', AT(variants), VARIANTS(sim_partial_names), NULL,
+    {SIM_PARTIAL, "mode", 'm', AT(variants), VARIANTS(sim_partial_names), NULL,
      "Modes to compare"},
-    {PARTIALS, "mode-ranks", 0, AT(mode_ranks), CLI_COUNT(1, MAX_RANKS), NULL,
+    {SIM_PARTIAL, "mode-ranks", 0, AT(mode_ranks), CLI_COUNT(1, MAX_RANKS),
+     NULL,
      "The ranks of a quorum, or the candidates; half of the ranks by default"},
-    {PARTIALS, "inner", 0, AT(inner),
+    {SIM_PARTIAL, "inner", 0, AT(inner),
      CLI_WORD("ALGORITHM", sim_allreduce_names), NULL,
      "All-reduce inside the partial one; by default the library chooses by "
      "size"},
@@ -78,14 +77,13 @@ static const cli_option_t table[] = {
      "Size of a pipelined chunk; by default the library chooses"},
     {SIM_BROADCAST, "root", 0, AT(root), CLI_COUNT(0, MAX_RANKS - 1), "0",
      "Rank that has the data"},
-    {WITH_SKEW, "epochs", 'e', AT(epochs), CLI_COUNT(1, MAX_EPOCHS), "1",
+    {DENSE, "epochs", 'e', AT(epochs), CLI_COUNT(1, MAX_EPOCHS), "1",
      "Number of epochs"},
     {SIM_SPARSE, "steps", 's', AT(epochs), CLI_COUNT(1, MAX_EPOCHS), "1",
      "Number of steps, behind a first one that is not counted"},
-    {SIM_SKEW, "iterations", 'i', AT(epochs), CLI_COUNT(1, MAX_EPOCHS), "64",
-     "Number of iterations"},
-    {SIM_SKEW, "skew-ms", 0, AT(spacing_ms), CLI_REAL("MS", 0.001, 10000), "1",
-     "Milliseconds between the arrivals of neighbours"},
+    {SIM_PARTIAL, "skew-ms", 0, AT(spacing_ms), CLI_REAL("MS", 0.001, 10000),
+     NULL,
+     "Milliseconds between the arrivals of neighbours, instead of --skew"},
     {ALL, "seed", 0, AT(model.seed), CLI_COUNT(0, UINT64_MAX), NULL,
      "Seed of all random numbers; by default BATON_SEED, else 1"},
     {SIM_SPARSE, "payload", 0, AT(payload), CLI_FLAG, NULL,
@@ -109,7 +107,7 @@ static const cli_option_t table[] = {
      "Latency of a message inside a host in microseconds"},
     {ALL, "host-gbit", 0, AT(host_gbit), GBIT, "400",
      "Bandwidth of a link inside a host"},
-    {WITH_SKEW, "skew", 0, AT(skew), CLI_TEXT("DIST"), NULL,
+    {DENSE, "skew", 0, AT(skew), CLI_TEXT("DIST"), NULL,
      "Microseconds by which a rank is late to an epoch, sampled for each"},
     {ALL, "lag", 0, AT(lag), CLI_TEXT("DIST"), NULL,
      "Microseconds that a message takes beyond its transfer, sampled for each"},
@@ -236,6 +234,9 @@ static error_t resolve_model(const cli_parser_t *parser, sim_options_t *opts)
     } distributions[] = {{"--skew", opts->skew, &model->skew},
                          {"--lag", opts->lag, &model->lag},
                          {"--speed", opts->speed, &model->speed}};
+    if (opts->skew != NULL && opts->spacing_ms > 0) {
+        return cli_refuse(parser, "--skew-ms: --skew is given already");
+    }
     for (size_t i = 0; i < 3; i++) {
         if (distributions[i].text != NULL &&
             baton_distribution_parse(distributions[i].text,

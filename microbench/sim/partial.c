@@ -135,7 +135,7 @@ static void close_run(run_t *run)
 static double delay_us(const run_t *run, int rank)
 {
     const sim_options_t *options = run->of->options;
-    if (options->skew == NULL) {
+    if (options->spacing_ms > 0) {
         return (rank + 1) * options->spacing_ms * 1e3;
     }
     return baton_distribution_sample(&options->model.skew, options->model.seed,

@@ -25,8 +25,7 @@ enum {
     SIM_BROADCAST = 2,
     SIM_BARRIER = 4,
     SIM_PARTIAL = 8,
-    SIM_SKEW = 16,
-    SIM_SPARSE = 32
+    SIM_SPARSE = 16
 };
 
 /* The names of what commands compare, which NULL ends: the library's

@@ -9,13 +9,10 @@
 
 enum {
     COLLECTIVES = SIM_ALLREDUCE | SIM_BROADCAST | SIM_BARRIER,
-    PARTIALS = SIM_PARTIAL | SIM_SKEW,
-    SKEW = SIM_SKEW,
+    PARTIALS = SIM_PARTIAL,
     SPARSE = SIM_SPARSE,
     ALL = COLLECTIVES | PARTIALS | SPARSE,
     WITH_BYTES = SIM_ALLREDUCE | SIM_BROADCAST | PARTIALS,
-    WITH_TIME = ALL & ~SIM_SKEW,
-    WITH_BUILD = WITH_TIME & ~SIM_SPARSE,
     WITH_RUN = ALL & ~SIM_SPARSE
 };
 
@@ -70,35 +67,39 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
         find_result(c, results, place, BATON_SPARSE_SPARDL);
     const char *variant =
         (c->options->command & PARTIALS) != 0 ? "mode" : "algorithm";
-    unsigned several = c->options->epochs > 1 ? WITH_TIME : 0;
+    /* Where ranks arrive one after another latencies tell more than times. */
+    unsigned apart = c->options->spacing_ms > 0 ? SIM_PARTIAL : 0;
+    unsigned timed = ALL & ~apart;
+    unsigned several = c->options->epochs > 1 ? timed : 0;
     add_text(c, table, ALL, ALL, variant, variant, 18, c->name);
     add(c, table, ALL, ALL, "ranks", "ranks", 7, 0, c->ranks);
     add(c, table, WITH_BYTES, WITH_BYTES, "bytes", "bytes", 9, 0,
         (double)c->bytes);
     add(c, table, 0, ALL, "epochs", NULL, 0, 0, (double)c->options->epochs);
-    add(c, table, WITH_TIME, ALL, "us", "time us", 12, 3, result->mean_us);
+    add(c, table, timed, ALL, "us", "time us", 12, 3, result->mean_us);
     add(c, table, several, ALL, "low_us", "least us", 12, 3, result->low_us);
     add(c, table, several, ALL, "high_us", "most us", 12, 3, result->high_us);
-    add(c, table, WITH_TIME, WITH_TIME, "formula_us", "formula us", 12, 3,
+    add(c, table, timed, timed, "formula_us", "formula us", 12, 3,
         result->formula_us);
-    add(c, table, WITH_TIME, WITH_TIME, "difference", "relative", 8, TABLE_TINY,
+    add(c, table, timed, timed, "difference", "relative", 8, TABLE_TINY,
         difference(result));
     add(c, table, PARTIALS, PARTIALS, "latency_us", "mean us", 12, 3,
         result->latency_us);
-    add(c, table, SKEW, PARTIALS, "latency_median_us", "median us", 12, 3,
+    add(c, table, apart, PARTIALS, "latency_median_us", "median us", 12, 3,
         result->latency_median_us);
-    add(c, table, SKEW, PARTIALS, "latency_p99_us", "p99 us", 12, 3,
+    add(c, table, apart, PARTIALS, "latency_p99_us", "p99 us", 12, 3,
         result->latency_p99_us);
     add(c, table, PARTIALS, PARTIALS, "full_over_this", "full/this", 9, 2,
         full == NULL ? NAN : full->latency_us / result->latency_us);
     add(c, table, PARTIALS, PARTIALS, "active", "active", 9, 2, result->active);
     add(c, table, PARTIALS, PARTIALS, "active_error", "+-", 6, 2,
         result->active_error);
-    add(c, table, SKEW, PARTIALS, "active_expected", "expected", 9, 1,
+    add(c, table, apart, PARTIALS, "active_expected", "expected", 9, 1,
         result->active_expected);
     add(c, table, COLLECTIVES, ALL, "messages", "messages", 10, 0,
         (double)result->messages);
-    add(c, table, WITH_BUILD, ALL, "build_s", "build s", 7, 2, result->build_s);
+    add(c, table, timed & WITH_RUN, ALL, "build_s", "build s", 7, 2,
+        result->build_s);
     add(c, table, WITH_RUN, ALL, "run_s", "run s", 7, 2, result->run_s);
     add(c, table, WITH_RUN, ALL, "messages_per_s", "messages/s", 10, 0,
         (double)result->messages / result->run_s);

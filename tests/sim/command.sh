@@ -69,8 +69,8 @@ runs partial --ranks 9 --prove --epochs 10 --skew uniform:0:100 --bytes 4K
 runs partial --ranks 12 --inner ring --prove --host-ranks 4 --lag 3 --bytes 4K
 runs allreduce --ranks 16 --multi-ported --sync-bytes 1K --overhead-us 0.2 \
     --speed uniform:0.5:1
-prints 'solo .* 1\.00 +0\.00 +1\.0 ' skew --ranks 32 --iterations 32
-prints 'majority .* 16\.50 +[0-9.]+ +16\.5 ' skew --ranks 32 --iterations 32 \
+prints 'solo .* 1\.00 +0\.00 +1\.0 ' partial --skew-ms 1 --ranks 32 --epochs 32
+prints 'majority .* 16\.50 +[0-9.]+ +16\.5 ' partial --skew-ms 1 --ranks 32 --epochs 32 \
     --prove --bytes 64
 prints 'spardl +14 .* -?[0-9.]+e-1[0-9] .* spardl +1 +8 +8 +8 +292106\.0 ' sparse \
     --ranks 14 --density 0.01 --alpha-us 50 --gbit 1
@@ -86,7 +86,7 @@ prints 'auto .* spardl +14 ' sparse --ranks 14 --algorithm auto --teams 0
 runs allreduce --sweep ranks=2..16 --csv a.csv --json a.json
 json a.json
 [ "$(wc -l <a.csv)" -eq 37 ] || complain "a.csv has not 37 lines"
-runs skew --ranks 4 --iterations 4 --json b.json
+runs partial --skew-ms 1 --ranks 4 --epochs 4 --json b.json
 json b.json
 runs sparse --ranks 14 --sweep teams=1,2,7,14 --csv s.csv --json s.json
 json s.json
@@ -157,8 +157,8 @@ refuses --root broadcast --ranks 8 --root 8
 refuses --root broadcast --sweep ranks=4..16 --root 4
 refuses --mode partial --mode some
 refuses --inner partial --inner tree
-refuses --iterations skew --iterations 0
-refuses --skew-ms skew --skew-ms 0
+refuses --skew-ms partial --skew-ms 0
+refuses --skew-ms partial --skew 1 --skew-ms 1
 refuses --sweep allreduce --sweep ranks=8..4
 refuses --sweep allreduce --sweep alpha=1..2
 refuses --sweep barrier --sweep bytes=8..16
@@ -170,10 +170,10 @@ refuses --trace allreduce --trace a.json
 refuses --trace barrier --multi-ported --trace a.json
 
 runs --help
-for command in allreduce broadcast barrier partial skew sparse; do
+for command in allreduce broadcast barrier partial sparse; do
     grep -q "^  $command " out || complain "--help does not list $command"
 done
-for command in allreduce broadcast barrier partial skew sparse; do
+for command in allreduce broadcast barrier partial sparse; do
     prints "^Usage: baton-sim $command" $command --help
 done
 exit $fail
