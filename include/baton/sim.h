@@ -86,6 +86,10 @@ typedef struct baton_sim_link {
     double beta_ns;  /* a byte: 8 / (Gbit/s) */
 } baton_sim_link_t;
 
+/* The link between two ranks, for a topology of the user's own. Called often;
+   pure. Costs below 0 count as 0, those above 1e15 as that. */
+typedef baton_sim_link_t (*baton_sim_topology_fn)(void *arg, int from, int to);
+
 /* Zero is a value like others here: a cost of 0, no skew, no lag. Costs are
    from 0 to 1e15. */
 typedef struct baton_sim_options {
@@ -110,6 +114,8 @@ typedef struct baton_sim_options {
        between them; with 0 or 1 each rank is a host. */
     int host_ranks;
     baton_sim_link_t host_link;
+    baton_sim_topology_fn topology; /* in place of both links, unless NULL */
+    void *topology_arg;
     baton_distribution_t speed; /* of a rank, 1 is normal; samples below 1e-9
                                    count as that; {0}: all are 1 */
     baton_distribution_t skew;  /* us that a rank comes late to an epoch that

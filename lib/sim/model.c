@@ -60,9 +60,22 @@ baton_status_t baton__sim_check_options(const baton_sim_options_t *options)
     return status;
 }
 
+/* An error could not be reported where this is used. */
+static double cost_in_range(double cost)
+{
+    double least = cost > 0 ? cost : 0; /* also for a NaN */
+    return least < BATON__SIM_MOST ? least : BATON__SIM_MOST;
+}
+
 baton_sim_link_t baton__sim_link(const baton_sim_options_t *options, int from,
                                  int to)
 {
+    if (options->topology != NULL) {
+        baton_sim_link_t link =
+            options->topology(options->topology_arg, from, to);
+        return (baton_sim_link_t){.alpha_us = cost_in_range(link.alpha_us),
+                                  .beta_ns = cost_in_range(link.beta_ns)};
+    }
     int ranks = options->host_ranks;
     bool same_host = ranks > 1 && from / ranks == to / ranks;
     return same_host ? options->host_link : options->link;

@@ -229,6 +229,34 @@ static void test_link_is_by_host(void **state)
     }
 }
 
+static baton_sim_link_t line(void *arg, int from, int to)
+{
+    return (baton_sim_link_t){*(double *)arg * (to - from), from};
+}
+
+static baton_sim_link_t broken(void *arg, int from, int to)
+{
+    return (baton_sim_link_t){from == 0 ? NAN : INFINITY, to};
+}
+
+static void test_link_is_what_the_topology_says(void **state)
+{
+    double hop_us = 0.5;
+    baton_sim_options_t options = BATON_SIM_OPTIONS;
+    options.host_ranks = 4; /* without effect */
+    options.topology = line;
+    options.topology_arg = &hop_us;
+    baton_sim_link_t link = baton__sim_link(&options, 1, 3);
+    assert_true(link.alpha_us == 1 && link.beta_ns == 1);
+    link = baton__sim_link(&options, 3, 1);
+    assert_true(link.alpha_us == 0 && link.beta_ns == 3);
+    options.topology = broken;
+    link = baton__sim_link(&options, 0, 1);
+    assert_true(link.alpha_us == 0 && link.beta_ns == 1);
+    link = baton__sim_link(&options, 1, 0);
+    assert_true(link.alpha_us == BATON__SIM_MOST && link.beta_ns == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_options_in_range_are_taken),
         cmocka_unit_test(test_options_out_of_range_are_named),
         cmocka_unit_test(test_link_is_by_host),
+        cmocka_unit_test(test_link_is_what_the_topology_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
