@@ -11,12 +11,16 @@
 
 /* ---- contents -------------------------------------------------- */
 
-/* The messages that a schedule has with one peer, seen from one side. */
+/* The messages that a schedule sends to one peer, activates included; or that
+   it receives from it. */
+typedef struct direction {
+    uint32_t count;
+    uint32_t varying; /* whose lengths are set in the epoch */
+    uint64_t sizes;   /* a hash, by kind, tag and size */
+} direction_t;
+
 typedef struct summary {
-    uint32_t sends, receives;
-    uint32_t activates, armed;
-    uint64_t send_sizes, receive_sizes;       /* hashes, by tag and size */
-    uint32_t varying_sends, varying_receives; /* lengths set in the epoch */
+    direction_t sends, receives;
     uint32_t device_sends; /* of device memory, which needs a device there */
 } summary_t;
 
@@ -48,23 +52,14 @@ static summary_t summarise(const baton_schedule_t *schedule, int peer)
         if (!baton__kinds[op->kind].message || op->peer != peer) {
             continue;
         }
-        uint64_t size =
-            baton__mix(baton__mix(op->message.tag + 1) ^ (uint64_t)op->bytes);
-        bool varies = op->length != BATON__NO_LENGTH;
-        if (op->kind == BATON__SEND) {
-            sum.sends++;
-            sum.send_sizes += size;
-            sum.varying_sends += varies;
-            sum.device_sends +=
-                op->bytes > 0 && baton__op_memory(op) == BATON_MEMORY_DEVICE;
-        } else if (op->kind == BATON__RECV) {
-            sum.receives++;
-            sum.receive_sizes += size;
-            sum.varying_receives += varies;
-        } else {
-            sum.activates += op->kind == BATON__ACTIVATE;
-            sum.armed += op->kind == BATON__ARMED_RECV;
-        }
+        bool sends = baton__op_sends(op);
+        uint64_t bytes = baton__op_activates(op) ? UINT64_MAX : op->bytes;
+        direction_t *direction = sends ? &sum.sends : &sum.receives;
+        direction->count++;
+        direction->sizes += baton__mix(baton__mix(op->message.tag + 1) ^ bytes);
+        direction->varying += op->length != BATON__NO_LENGTH;
+        sum.device_sends += sends && op->bytes > 0 &&
+                            baton__op_memory(op) == BATON_MEMORY_DEVICE;
     }
     return sum;
 }
@@ -370,14 +365,15 @@ bool baton__notice_retract(baton_schedule_t *schedule)
     return schedule->notices.early_count == 0;
 }
 
+static bool meet(const direction_t *a, const direction_t *b)
+{
+    return a->count == b->count &&
+           (a->sizes == b->sizes || a->varying > 0 || b->varying > 0);
+}
+
 static bool agree(const summary_t *a, const summary_t *b)
 {
-    return a->sends == b->receives && a->receives == b->sends &&
-           a->activates == b->armed && a->armed == b->activates &&
-           (a->send_sizes == b->receive_sizes || a->varying_sends > 0 ||
-            b->varying_receives > 0) &&
-           (a->receive_sizes == b->send_sizes || a->varying_receives > 0 ||
-            b->varying_sends > 0);
+    return meet(&a->sends, &b->receives) && meet(&a->receives, &b->sends);
 }
 
 static void fail_disagreement(baton__stepper_t *stepper,
@@ -403,15 +399,14 @@ static void fail_disagreement(baton__stepper_t *stepper,
     } else {
         baton__text_add(
             &text,
-            "and on rank %d differ: rank %d has %u sends, %u receives, %u "
-            "activates and %u armed receives with rank %d, which has %u "
-            "receives, %u sends, %u armed receives and %u activates with it%s "
+            "and on rank %d differ: rank %d has %u sends and %u receives with "
+            "rank %d, which has %u receives and %u sends with it%s "
             "(BATON_VERIFY=1 finds where)",
-            peer, schedule->group->rank, ours->sends, ours->receives,
-            ours->activates, ours->armed, peer, sum->receives, sum->sends,
-            sum->armed, sum->activates,
-            ours->sends == sum->receives && ours->receives == sum->sends
-                ? ", of other sizes"
+            peer, schedule->group->rank, ours->sends.count,
+            ours->receives.count, peer, sum->receives.count, sum->sends.count,
+            ours->sends.count == sum->receives.count &&
+                    ours->receives.count == sum->sends.count
+                ? ", of other kinds or sizes"
                 : "");
     }
     const baton__failure_t failure = {

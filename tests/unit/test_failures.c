@@ -129,7 +129,7 @@ static void expect_disagreement(baton_schedule_t *schedule)
     }
     support_expect(status, BATON_ERR_FAILED);
     support_says("start of \"sizes\": it has failed: \"sizes\" on rank ");
-    support_says(", of other sizes");
+    support_says(", of other kinds or sizes");
     support_ok(baton_schedule_failure(schedule, &failure));
     assert_int_equal(failure.status, BATON_ERR_MISMATCH);
     assert_non_null(strstr(failure.message, "on rank 0"));
