@@ -11,7 +11,7 @@
 #include "support/cmocka.h"
 #include "support/conformance_device.h"
 #include "support/random.h"
-#include "transport/inproc/endpoint.h"
+#include "transport/inproc/rank.h"
 #ifdef TEST_FAKE_MPI
 #include "support/fake_mpi/fake_mpi.h"
 #else

@@ -6,7 +6,7 @@
 #include "support/cmocka.h"
 #include "support/emulated.h"
 #include "support/random.h"
-#include "transport/inproc/endpoint.h"
+#include "transport/inproc/rank.h"
 #include "transport/staged/staged.h"
 
 #include <baton/baton.h>

@@ -1,8 +1,90 @@
-/* Groups of the ranks of one process. */
-#include "transport/inproc/endpoint.h"
+/* The ranks of an inproc medium join it, and groups are made of them. */
+#include "transport/inproc/rank.h"
 
-static baton_status_t join(baton_engine_t *engine, baton_inproc_t *medium,
-                           int rank, bool owns_medium, baton_group_t **out)
+#include "base/alloc.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+typedef baton__inproc_rank_t rank_t;
+
+/* Nobody is lost to a rank that joins. */
+static baton_status_t make_lost(rank_t *rank)
+{
+    size_t size = (size_t)rank->medium->size;
+    if (rank->lost == NULL) {
+        rank->lost = baton__alloc(size, sizeof *rank->lost);
+    }
+    if (rank->lost == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "inproc: no memory for rank %d of %zu", rank->index,
+                            size);
+    }
+    memset(rank->lost, BATON__INPROC_THERE, size);
+    rank->lost_count = 0;
+    return BATON_OK;
+}
+
+static baton_status_t join(rank_t *rank)
+{
+    int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (event_fd < 0) {
+        return baton__error(BATON_ERR_SYSTEM, "inproc: eventfd: %s",
+                            strerror(errno));
+    }
+    pthread_mutex_lock(&rank->mutex);
+    bool taken = rank->joined;
+    if (!taken) {
+        rank->joined = true;
+        rank->left = false;
+        rank->event_fd = event_fd;
+    }
+    pthread_mutex_unlock(&rank->mutex);
+    if (taken) {
+        close(event_fd);
+        return baton__error(BATON_ERR_INVALID,
+                            "inproc: rank %d of %d has joined already",
+                            rank->index, rank->medium->size);
+    }
+    rank->reserved = 0;
+    baton_status_t status = make_lost(rank);
+    /* Notices need records before anything is reserved. */
+    if (status == BATON_OK) {
+        status = baton__inproc_grow(rank, BATON__INPROC_SLAB_LEAST);
+    }
+    if (status != BATON_OK) {
+        baton__inproc_close(rank);
+    }
+    return status;
+}
+
+baton_status_t baton__inproc_join(baton_inproc_t *medium, int rank,
+                                  const baton_transport_t **transport_out,
+                                  void **endpoint_out)
+{
+    if (medium == NULL) {
+        return baton__error(BATON_ERR_INVALID, "inproc: the medium is NULL");
+    }
+    if (rank < 0 || rank >= medium->size) {
+        return baton__error(BATON_ERR_INVALID,
+                            "inproc: rank %d is not in 0 to %d", rank,
+                            medium->size - 1);
+    }
+    baton_status_t status = join(&medium->ranks[rank]);
+    if (status == BATON_OK) {
+        *transport_out = &baton__inproc_transport;
+        *endpoint_out = &medium->ranks[rank];
+    }
+    return status;
+}
+
+/* ---- groups ------------------------------------------------------------ */
+
+static baton_status_t create(baton_engine_t *engine, baton_inproc_t *medium,
+                             int rank, bool owns_medium, baton_group_t **out)
 {
     const baton_transport_t *transport = NULL;
     void *endpoint = NULL;
@@ -11,12 +93,12 @@ static baton_status_t join(baton_engine_t *engine, baton_inproc_t *medium,
     if (status != BATON_OK || transport == NULL) {
         return status;
     }
-    status = baton_group_create(engine, transport, endpoint, rank,
-                                baton__inproc_size(medium), out);
+    status = baton_group_create(engine, transport, endpoint, rank, medium->size,
+                                out);
     if (status != BATON_OK) {
         transport->close(endpoint);
     } else if (owns_medium) {
-        baton__inproc_own_medium(endpoint);
+        ((rank_t *)endpoint)->owns_medium = true;
     }
     return status;
 }
@@ -25,7 +107,7 @@ baton_status_t baton_group_create_inproc(baton_engine_t *engine,
                                          baton_inproc_t *medium, int rank,
                                          baton_group_t **out)
 {
-    return join(engine, medium, rank, false, out);
+    return create(engine, medium, rank, false, out);
 }
 
 baton_status_t baton_group_create_self(baton_engine_t *engine,
@@ -36,7 +118,7 @@ baton_status_t baton_group_create_self(baton_engine_t *engine,
     if (status != BATON_OK || medium == NULL) {
         return status;
     }
-    status = join(engine, medium, 0, true, out);
+    status = create(engine, medium, 0, true, out);
     if (status != BATON_OK) {
         (void)!baton_inproc_destroy(medium);
     }

@@ -11,8 +11,8 @@
    that is lent is taken, too, but not copied: it ends as it is dropped.
 
    Memory. Records are the sender's; only reserve() makes more, by whole slabs,
-   since other ranks hold pointers into them. When all records with room for a
-   copy are with receivers that are behind, short messages go by reference, too.
+   since other ranks hold pointers into them. When as many copies as may be are
+   with receivers that are behind, short messages go by reference, too.
    Slabs live until the medium is destroyed: a copy may outlive its sender's
    endpoint.
 
@@ -140,8 +140,7 @@ static void deliver(rank_t *self, record_t *record, int peer,
     record->message = (baton_message_t){
         .header = *header,
         .bytes = bytes,
-        .data =
-            has_copy(record) ? ((baton__inproc_copy_t *)record)->data : NULL,
+        .data = has_copy(record) ? record->data : NULL,
         .peer = self->index,
     };
     if (put(target, &target->inbox, record, self, urgent)) {
@@ -159,13 +158,13 @@ static bool send_copy(rank_t *self, int peer, const baton_header_t *header,
                       const void *data, size_t bytes, bool urgent)
 {
     record_t *record = bytes <= BATON__INPROC_COPY_BYTES
-                           ? baton__inproc_take_copy(self)
+                           ? baton__inproc_take(self, true)
                            : NULL;
     if (record == NULL) {
         return false;
     }
     if (bytes > 0 && data != NULL) {
-        memcpy(((baton__inproc_copy_t *)record)->data, data, bytes);
+        memcpy(record->data, data, bytes);
     }
     deliver(self, record, peer, header, bytes, urgent);
     return true;
@@ -184,12 +183,12 @@ static baton_status_t inproc_send(void *endpoint, baton_token_t token, int peer,
     if (send_copy(self, peer, header, data, bytes, false)) {
         return BATON_DONE;
     }
-    record_t *record = baton__inproc_take_record(self);
+    record_t *record = baton__inproc_take(self, false);
     if (record == NULL) {
         return baton__error(
             BATON_ERR_LIMIT,
             "inproc: rank %d has %zu sends in flight, more than it reserved",
-            self->index, self->capacity);
+            self->index, self->capacity - self->most_copies);
     }
     record->source = bytes > 0 && data != NULL ? data : &nothing;
     record->token = token;
@@ -459,7 +458,7 @@ static void inproc_disarm(void *endpoint)
     pthread_mutex_unlock(&self->mutex);
 }
 
-static void inproc_close(void *endpoint)
+void baton__inproc_close(void *endpoint)
 {
     rank_t *self = endpoint;
     baton_inproc_t *medium = self->medium;
@@ -500,91 +499,9 @@ const baton_transport_t baton__inproc_transport = {
     .drain = inproc_drain,
     .arm = inproc_arm,
     .disarm = inproc_disarm,
-    .close = inproc_close,
+    .close = baton__inproc_close,
     .max_bytes = PTRDIFF_MAX,
     .copy_bytes = BATON__INPROC_COPY_BYTES,
     .lend = inproc_lend,
     .is_copying = inproc_is_copying,
 };
-
-/* ---- joining ----------------------------------------------------------- */
-
-/* Nobody is lost to a rank that joins. */
-static baton_status_t make_lost(rank_t *rank)
-{
-    size_t size = (size_t)rank->medium->size;
-    if (rank->lost == NULL) {
-        rank->lost = baton__alloc(size, sizeof *rank->lost);
-    }
-    if (rank->lost == NULL) {
-        return baton__error(BATON_ERR_NO_MEMORY,
-                            "inproc: no memory for rank %d of %zu", rank->index,
-                            size);
-    }
-    memset(rank->lost, BATON__INPROC_THERE, size);
-    rank->lost_count = 0;
-    return BATON_OK;
-}
-
-static baton_status_t join(rank_t *rank)
-{
-    int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (event_fd < 0) {
-        return baton__error(BATON_ERR_SYSTEM, "inproc: eventfd: %s",
-                            strerror(errno));
-    }
-    pthread_mutex_lock(&rank->mutex);
-    bool taken = rank->joined;
-    if (!taken) {
-        rank->joined = true;
-        rank->left = false;
-        rank->event_fd = event_fd;
-    }
-    pthread_mutex_unlock(&rank->mutex);
-    if (taken) {
-        close(event_fd);
-        return baton__error(BATON_ERR_INVALID,
-                            "inproc: rank %d of %d has joined already",
-                            rank->index, rank->medium->size);
-    }
-    rank->reserved = 0;
-    baton_status_t status = make_lost(rank);
-    /* Notices need records before anything is reserved. */
-    if (status == BATON_OK) {
-        status = baton__inproc_grow(rank, BATON__INPROC_SLAB_LEAST);
-    }
-    if (status != BATON_OK) {
-        inproc_close(rank);
-    }
-    return status;
-}
-
-baton_status_t baton__inproc_join(baton_inproc_t *medium, int rank,
-                                  const baton_transport_t **transport_out,
-                                  void **endpoint_out)
-{
-    if (medium == NULL) {
-        return baton__error(BATON_ERR_INVALID, "inproc: the medium is NULL");
-    }
-    if (rank < 0 || rank >= medium->size) {
-        return baton__error(BATON_ERR_INVALID,
-                            "inproc: rank %d is not in 0 to %d", rank,
-                            medium->size - 1);
-    }
-    baton_status_t status = join(&medium->ranks[rank]);
-    if (status == BATON_OK) {
-        *transport_out = &baton__inproc_transport;
-        *endpoint_out = &medium->ranks[rank];
-    }
-    return status;
-}
-
-int baton__inproc_size(const baton_inproc_t *medium)
-{
-    return medium->size;
-}
-
-void baton__inproc_own_medium(void *endpoint)
-{
-    ((rank_t *)endpoint)->owns_medium = true;
-}

@@ -1,15 +1,105 @@
-/* The medium that inproc ranks share: made and destroyed. */
+/* The memory of an inproc medium: its ranks, and the pool of records of each.
+   There is one for each send that was reserved, and one for each copy that may
+   be in flight. */
 #include "transport/inproc/rank.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
 
-typedef baton__inproc_rank_t rank_t;
+typedef baton__inproc_record_t record_t;
+
+/* Puts what came back among the free ones. */
+static void collect(baton__inproc_rank_t *rank)
+{
+    record_t *record =
+        atomic_exchange_explicit(&rank->back, NULL, memory_order_acquire);
+    while (record != NULL) {
+        record_t *next = record->next;
+        rank->copies -= record->source == NULL;
+        record->next = rank->records;
+        rank->records = record;
+        record = next;
+    }
+}
+
+record_t *baton__inproc_take(baton__inproc_rank_t *rank, bool copy)
+{
+    if (rank->records == NULL || (copy && rank->copies == rank->most_copies)) {
+        collect(rank);
+    }
+    record_t *record = rank->records;
+    if (record == NULL || (copy && rank->copies == rank->most_copies)) {
+        return NULL;
+    }
+    rank->records = record->next;
+    rank->copies += copy;
+    record->source = NULL;
+    return record;
+}
+
+/* Any thread. Records are popped all at once, so a stale head does no harm. */
+void baton__inproc_give(record_t *record)
+{
+    _Atomic(record_t *) *back = &record->owner->back;
+    record->next = atomic_load_explicit(back, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(back, &record->next, record,
+                                                  memory_order_release,
+                                                  memory_order_relaxed)) {
+    }
+}
+
+/* Slabs double the pool, so that there are few of them. */
+baton_status_t baton__inproc_grow(baton__inproc_rank_t *rank, size_t sends)
+{
+    size_t before = rank->capacity - rank->most_copies;
+    if (sends <= before) {
+        return BATON_OK;
+    }
+    size_t room = sends > 2 * before ? sends : 2 * before;
+    room = room > BATON__INPROC_SLAB_LEAST ? room : BATON__INPROC_SLAB_LEAST;
+    size_t copies =
+        room < BATON__INPROC_COPIES_MOST ? room : BATON__INPROC_COPIES_MOST;
+    size_t count = room + copies - rank->capacity;
+    baton__inproc_slab_t *slab = baton__alloc(1, sizeof *slab);
+    record_t *records = baton__alloc(count, sizeof *records);
+    if (slab == NULL || records == NULL) {
+        baton__free(slab);
+        baton__free(records);
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "inproc: no memory for %zu more sends of rank %d",
+                            room - before, rank->index);
+    }
+    *slab = (baton__inproc_slab_t){rank->slabs, records, count};
+    rank->slabs = slab;
+    rank->capacity += count;
+    rank->most_copies = copies;
+    for (size_t i = 0; i < count; i++) {
+        records[i].owner = rank;
+        atomic_init(&records[i].state, BATON__INPROC_TAKEN);
+        records[i].next = rank->records;
+        rank->records = &records[i];
+    }
+    return BATON_OK;
+}
+
+static void free_records(baton__inproc_rank_t *rank)
+{
+    while (rank->slabs != NULL) {
+        baton__inproc_slab_t *slab = rank->slabs;
+        rank->slabs = slab->next;
+        baton__free(slab->records);
+        baton__free(slab);
+    }
+    baton__free(rank->lost);
+    rank->lost = NULL;
+}
+
+/* ---- the medium -------------------------------------------------------- */
 
 static void free_medium(baton_inproc_t *medium)
 {
     for (int i = 0; i < medium->size; i++) {
-        baton__inproc_free(&medium->ranks[i]);
+        free_records(&medium->ranks[i]);
         pthread_mutex_destroy(&medium->ranks[i].mutex);
     }
     baton__free(medium->ranks);
@@ -25,7 +115,7 @@ baton_status_t baton_inproc_create(int size, baton_inproc_t **out)
                             size);
     }
     baton_inproc_t *medium = baton__alloc(1, sizeof *medium);
-    rank_t *ranks = baton__alloc((size_t)size, sizeof *ranks);
+    baton__inproc_rank_t *ranks = baton__alloc((size_t)size, sizeof *ranks);
     if (medium == NULL || ranks == NULL) {
         baton__free(medium);
         baton__free(ranks);
@@ -49,7 +139,7 @@ baton_status_t baton_inproc_destroy(baton_inproc_t *medium)
         return BATON_OK;
     }
     for (int i = 0; i < medium->size; i++) {
-        rank_t *rank = &medium->ranks[i];
+        baton__inproc_rank_t *rank = &medium->ranks[i];
         pthread_mutex_lock(&rank->mutex);
         bool joined = rank->joined;
         pthread_mutex_unlock(&rank->mutex);

@@ -3,15 +3,15 @@
 #ifndef BATON_TRANSPORT_INPROC_RANK_H
 #define BATON_TRANSPORT_INPROC_RANK_H
 
-#include "transport/inproc/endpoint.h"
-
 #include <assert.h>
+#include <baton/inproc.h>
+#include <baton/transport.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
 enum {
     BATON__INPROC_COPY_BYTES = 256,   /* a send copies so much; >= a notice */
-    BATON__INPROC_COPIES_MOST = 1024, /* records with a copy, of a rank */
+    BATON__INPROC_COPIES_MOST = 1024, /* in flight, of a rank */
     BATON__INPROC_SLAB_LEAST = 64,
     BATON__INPROC_SLICE_BYTES = 1 << 18 /* of a long message, at a time */
 };
@@ -26,29 +26,24 @@ typedef enum baton__inproc_state {
     BATON__INPROC_WITHDRAWN /* its sender has it back */
 } baton__inproc_state_t;
 
-/* A message. It refers to its sender's memory, or has a copy. */
+/* A message. It refers to its sender's memory, or has a copy of the data. */
 typedef struct baton__inproc_record {
     baton_message_t message;
     struct baton__inproc_record *next; /* in one list at a time */
     baton__inproc_rank_t *owner;       /* whose record it is: the sender */
-    const void *source;                /* NULL: it has a copy, below */
+    const void *source;                /* NULL: it has a copy */
     _Atomic int state; /* baton__inproc_state_t, of one without a copy */
     baton_token_t token;
     /* While the receiver copies it, a slice at a time. */
     baton_token_t receiver;
     char *target;
     size_t copied;
-} baton__inproc_record_t;
-
-typedef struct baton__inproc_copy {
-    baton__inproc_record_t record;
     unsigned char data[BATON__INPROC_COPY_BYTES];
-} baton__inproc_copy_t;
+} baton__inproc_record_t;
 
 typedef struct baton__inproc_slab {
     struct baton__inproc_slab *next;
     baton__inproc_record_t *records;
-    baton__inproc_copy_t *copies;
     size_t count;
 } baton__inproc_slab_t;
 
@@ -72,7 +67,7 @@ struct baton__inproc_rank {
     _Atomic size_t waiting;
     /* Records that receivers gave back: pushed with release, taken whole with
        acquire. */
-    _Atomic(baton__inproc_record_t *) copies_back, records_back;
+    _Atomic(baton__inproc_record_t *) back;
     int event_fd;
     bool armed;
     bool for_all; /* or only for notices */
@@ -85,11 +80,12 @@ struct baton__inproc_rank {
     int index;
     baton_inproc_t *medium;
     baton__inproc_record_t *records; /* free ones */
-    baton__inproc_record_t *copies;
-    baton__inproc_list_t long_ones; /* that this rank copies, in slices */
+    baton__inproc_list_t long_ones;  /* that this rank copies, in slices */
     baton__inproc_slab_t *slabs;
     int64_t reserved; /* sends */
-    size_t capacity, copy_capacity;
+    size_t capacity;  /* records */
+    size_t copies,
+        most_copies;     /* records with a copy, that have not come back */
     unsigned char *lost; /* by rank: a baton__inproc_lost_t */
     int lost_count;      /* that are to be reported */
 };
@@ -101,17 +97,24 @@ struct baton_inproc {
 
 extern const baton_transport_t baton__inproc_transport;
 
-/* Take a record from a pool, NULL if all are in use. The driver's. */
-baton__inproc_record_t *baton__inproc_take_record(baton__inproc_rank_t *rank);
-baton__inproc_record_t *baton__inproc_take_copy(baton__inproc_rank_t *rank);
+/* Takes a record from the pool, for a copy or not; NULL if all are in use. The
+   driver's. */
+baton__inproc_record_t *baton__inproc_take(baton__inproc_rank_t *rank,
+                                           bool copy);
 
 /* Gives a record back to its owner; from any thread. */
 void baton__inproc_give(baton__inproc_record_t *record);
 
-/* Makes room for so many sends in flight. */
+/* Makes room for so many sends in flight that are no copies. */
 baton_status_t baton__inproc_grow(baton__inproc_rank_t *rank, size_t sends);
 
-/* Frees the memory of a rank; its records must not be in use any more. */
-void baton__inproc_free(baton__inproc_rank_t *rank);
+/* Joins a rank to the medium. The endpoint's close() makes the rank free
+   again; the medium keeps its memory until it is destroyed. */
+baton_status_t baton__inproc_join(baton_inproc_t *medium, int rank,
+                                  const baton_transport_t **transport_out,
+                                  void **endpoint_out);
+
+/* The transport's close. */
+void baton__inproc_close(void *endpoint);
 
 #endif
