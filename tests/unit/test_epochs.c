@@ -189,14 +189,6 @@ static void test_wait_of_many_never_misses_a_failure(void **state)
 
 /* ---- several schedules ------------------------------------------------ */
 
-#define PAIRS 5
-
-typedef struct waiter {
-    baton_schedule_t *schedule;
-    baton_status_t status;
-    uint64_t epoch;
-} waiter_t;
-
 typedef struct crossing {
     baton_schedule_t *own, *other;
     baton_buffer_t buffer;
@@ -252,7 +244,6 @@ typedef struct builder {
     baton_schedule_t *own, *other, *made;
     uint64_t calls;
     baton_status_t created, started, committed, destroyed, waited, recovered;
-    baton_status_t unmade;
 } builder_t;
 
 static baton_status_t try_all(void *arg, baton_call_t *call)
@@ -265,13 +256,6 @@ static baton_status_t try_all(void *arg, baton_call_t *call)
     (void)baton_add_call(builder->made, support_count, &builder->calls);
     builder->committed = baton_schedule_commit(builder->made);
     builder->destroyed = baton_schedule_destroy(builder->own);
-    snprintf(name, sizeof name, "unmade %d", (int)baton_call_epoch(call));
-    baton_schedule_t *unmade = NULL;
-    builder->unmade = baton_schedule_create(builder->group, name, &unmade);
-    if (builder->unmade ==
-        BATON_OK) { /* it is not committed, so destroy is allowed */
-        builder->unmade = baton_schedule_destroy(unmade);
-    }
     builder->started = baton_schedule_start(builder->other);
     builder->waited = baton_schedule_wait(builder->other, -1);
     builder->recovered = baton_group_recover(builder->group, -1);
@@ -292,7 +276,6 @@ test_call_node_is_refused_what_would_wait(support_cluster_t *cluster)
         support_run(builder.own);
         support_ok(builder.created);
         support_ok(builder.started);
-        support_ok(builder.unmade);
         assert_int_equal(builder.committed, BATON_ERR_STATE);
         assert_int_equal(builder.destroyed, BATON_ERR_STATE);
         assert_int_equal(builder.waited, BATON_ERR_STATE);
@@ -309,50 +292,6 @@ test_call_node_is_refused_what_would_wait(support_cluster_t *cluster)
     support_pair_close(&pair);
 }
 
-/* ---- several threads -------------------------------------------------- */
-
-static void wait_there(void *arg)
-{
-    waiter_t *waiter = arg;
-    waiter->status = baton_schedule_wait(waiter->schedule, SUPPORT_WAIT_MS);
-    waiter->epoch = baton_schedule_epoch(waiter->schedule);
-}
-
-/* A thread waits for each schedule. The messages come in another order. */
-static void test_epochs_are_waited_for_by_several_threads(void **state)
-{
-    static const int sends[PAIRS] = {3, 1, 4, 0, 2};
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        support_pair_t pairs[PAIRS];
-        for (int p = 0; p < PAIRS; p++) {
-            support_pair_open(&pairs[p], cluster, "several");
-        }
-        for (uint64_t epoch = 1; epoch <= 50; epoch++) {
-            waiter_t waiters[PAIRS];
-            support_thread_t *threads[PAIRS];
-            for (int p = 0; p < PAIRS; p++) {
-                waiters[p] = (waiter_t){pairs[p].schedules[0], 0, 0};
-                support_ok(baton_schedule_start(waiters[p].schedule));
-                threads[p] = support_thread_start(wait_there, &waiters[p]);
-            }
-            for (int p = 0; p < PAIRS; p++) {
-                support_pair_send(&pairs[sends[p]], epoch);
-            }
-            for (int p = 0; p < PAIRS; p++) {
-                support_thread_join(threads[p]);
-                support_ok(waiters[p].status);
-                assert_int_equal(waiters[p].epoch, epoch);
-                assert_int_equal(pairs[p].got, epoch);
-            }
-        }
-        for (int p = 0; p < PAIRS; p++) {
-            support_pair_close(&pairs[p]);
-        }
-        support_cluster_close(cluster);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,7 +302,6 @@ int main(void)
         SUPPORT_EACH(test_rebind_between_epochs, 2),
         cmocka_unit_test(test_call_node_starts_a_schedule_of_another_engine),
         SUPPORT_EACH(test_call_node_is_refused_what_would_wait, 2),
-        cmocka_unit_test(test_epochs_are_waited_for_by_several_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,16 @@
-/* Epochs that fail: call nodes and messages of the wrong size. Every waiter
-   gets the error, with a message. Sends that fail: sim/test_sim_faults.c. */
+/* Epochs that fail by their call nodes. Every waiter gets the error, with a
+   message. Sends that fail: sim/test_sim_faults.c; schedules that differ:
+   test_isolation.c. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct trap {
     uint64_t epoch; /* to fail in */
     baton_status_t status;
+    int many; /* 0: it gives no reason */
     uint64_t calls;
 } trap_t;
 
@@ -17,7 +18,10 @@ static baton_status_t spring(void *arg, baton_call_t *call)
 {
     trap_t *trap = arg;
     trap->calls++;
-    return baton_call_epoch(call) == trap->epoch ? trap->status : BATON_OK;
+    return baton_call_epoch(call) != trap->epoch ? BATON_OK
+           : trap->many == 0                     ? trap->status
+                             : baton_call_fail(call, trap->status,
+                                               "%d is too many", trap->many);
 }
 
 /* ---- call nodes ------------------------------------------------------- */
@@ -25,7 +29,7 @@ static baton_status_t spring(void *arg, baton_call_t *call)
 /* trap --> behind. Without messages it can be started again. */
 static void test_call_error_fails_one_epoch(support_cluster_t *cluster)
 {
-    trap_t trap = {2, BATON_ERR_LIMIT, 0};
+    trap_t trap = {2, BATON_ERR_LIMIT, 0, 0};
     uint64_t behind = 0;
     bool done;
     baton_schedule_t *s = support_schedule(cluster->groups[0], "fragile");
@@ -37,6 +41,7 @@ static void test_call_error_fails_one_epoch(support_cluster_t *cluster)
     for (int again = 0; again < 3; again++) {
         support_ends(s, BATON_ERR_LIMIT);
         support_says("\"fragile\" epoch 2 failed at call#0 on rank 0");
+        support_says("call#0 returned -5, BATON_ERR_LIMIT");
         support_expect(baton_schedule_test(s, &done), BATON_ERR_LIMIT);
     }
     assert_int_equal(trap.calls, 2);
@@ -70,7 +75,7 @@ static void test_call_error_wakes_all_who_wait(void **state)
     enum { WAITERS = 4 };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster = support_cluster_open(2, i);
-        trap_t trap = {1, BATON_ERR_UNSUPPORTED, 0};
+        trap_t trap = {1, BATON_ERR_UNSUPPORTED, 12, 0};
         support_pair_t pair;
         support_pair_open(&pair, cluster, "beside");
         baton_schedule_t *receiver, *sender;
@@ -97,6 +102,7 @@ static void test_call_error_wakes_all_who_wait(void **state)
             assert_int_equal(waiters[w].status, BATON_ERR_UNSUPPORTED);
             assert_non_null(
                 strstr(waiters[w].sentence, "\"doomed\" epoch 1 failed at"));
+            assert_non_null(strstr(waiters[w].sentence, "12 is too many"));
         }
         assert_int_equal(trap.calls, 1);
         support_expect(baton_schedule_start(receiver), BATON_ERR_FAILED);
@@ -112,72 +118,6 @@ static void test_call_error_wakes_all_who_wait(void **state)
         support_ok(baton_schedule_destroy(sender));
         support_pair_close(&pair);
         support_cluster_close(cluster);
-    }
-}
-
-/* ---- messages --------------------------------------------------------- */
-
-/* The start fails, or the epoch does: the rank that commits last knows it
- * first. */
-static void expect_disagreement(baton_schedule_t *schedule)
-{
-    baton_failure_t failure;
-    baton_status_t status = baton_schedule_start(schedule);
-    if (status == BATON_OK) {
-        support_ends(schedule, BATON_ERR_MISMATCH);
-        status = baton_schedule_start(schedule);
-    }
-    support_expect(status, BATON_ERR_FAILED);
-    support_says("start of \"sizes\": it has failed: \"sizes\" on rank ");
-    support_says(", of other kinds or sizes");
-    support_ok(baton_schedule_failure(schedule, &failure));
-    assert_int_equal(failure.status, BATON_ERR_MISMATCH);
-    assert_non_null(strstr(failure.message, "on rank 0"));
-    assert_non_null(strstr(failure.message, "on rank 1"));
-}
-
-/* Rank 1 sends `sent` bytes, and rank 0 expects another number. Both fail,
-   nothing is written, and a recovery does not help. */
-static void expect_mismatch(support_cluster_t *cluster, size_t sent,
-                            size_t expected)
-{
-    size_t larger = sent > expected ? sent : expected;
-    unsigned char *memory = malloc(2 * larger);
-    assert_non_null(memory);
-    memset(memory, 0x5a, larger);
-    memset(memory + larger, 0xc3, larger);
-    baton_schedule_t **schedules = support_schedules_create(cluster, "sizes");
-    (void)baton_add_recv(schedules[0], 1,
-                         support_view(schedules[0], memory, expected));
-    (void)baton_add_send(schedules[1], 0,
-                         support_view(schedules[1], memory + larger, sent));
-    support_schedules_commit(cluster, schedules);
-    expect_disagreement(schedules[0]);
-    expect_disagreement(schedules[1]);
-    support_expect(baton_group_recover(cluster->groups[0], 0),
-                   BATON_ERR_TIMEOUT);
-    for (int rank = 1; rank >= 0; rank--) {
-        support_expect(
-            baton_group_recover(cluster->groups[rank], SUPPORT_WAIT_MS),
-            BATON_ERR_FAILED);
-        support_says("\"sizes\" can't be recovered: ");
-        expect_disagreement(schedules[rank]);
-    }
-    for (size_t i = 0; i < larger; i++) {
-        assert_int_equal(memory[i], 0x5a);
-    }
-    support_schedules_destroy(cluster, schedules);
-    free(memory);
-}
-
-static void
-test_messages_of_unequal_sizes_fail_both_ranks(support_cluster_t *cluster)
-{
-    static const size_t sizes[][2] = {{8, 16},         {16, 8},     {0, 8},
-                                      {8, 0},          {100000, 8}, {8, 100000},
-                                      {100001, 100000}};
-    for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
-        expect_mismatch(cluster, sizes[s][0], sizes[s][1]);
     }
 }
 
@@ -217,7 +157,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SUPPORT_EACH(test_call_error_fails_one_epoch, 1),
         cmocka_unit_test(test_call_error_wakes_all_who_wait),
-        SUPPORT_EACH(test_messages_of_unequal_sizes_fail_both_ranks, 2),
         SUPPORT_EACH(test_failure_is_told_to_who_commits_later, 2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,54 +52,24 @@ static void close_exchanges(exchange_t exchanges[RANKS])
 
 /* ---- another order ----------------------------------------------------- */
 
-/* Rank 0 makes and starts A, then B; rank 1 B, then A. */
-static void run_crossed(support_worker_t *worker)
+/* Rank 0 makes A, then B; rank 1 B, then A. */
+static void
+test_other_order_of_commits_swaps_no_data(support_cluster_t *cluster)
 {
     static const char *const names[] = {"A", "B"};
-    exchange_t exchanges[2] = {{0}};
-    bool going = true;
+    exchange_t both[2][RANKS] = {{{0}}};
     for (int k = 0; k < 2; k++) {
-        int which = worker->rank == 0 ? k : 1 - k;
-        going = going &&
-                support_worker_ok(worker,
-                                  open_exchange(&exchanges[which],
-                                                worker->group, names[which]));
-    }
-    for (uint64_t epoch = 1; epoch <= EPOCHS && going; epoch++) {
-        for (int k = 0; k < 2; k++) {
-            int which = worker->rank == 0 ? k : 1 - k;
-            exchanges[which].sent = 10 * epoch + (uint64_t)which;
-            going = going &&
-                    support_worker_ok(worker, baton_schedule_start(
-                                                  exchanges[which].schedule));
-        }
-        for (int which = 0; which < 2 && going; which++) {
-            going = support_worker_ok(
-                        worker, baton_schedule_wait(exchanges[which].schedule,
-                                                    SUPPORT_WAIT_MS)) &&
-                    support_worker_check(
-                        worker,
-                        exchanges[which].got == 10 * epoch + (uint64_t)which,
-                        "%s got %llu in epoch %llu", names[which],
-                        (unsigned long long)exchanges[which].got,
-                        (unsigned long long)epoch);
+        for (int rank = 0; rank < RANKS; rank++) {
+            int which = rank == 0 ? k : 1 - k;
+            support_ok(open_exchange(&both[which][rank], cluster->groups[rank],
+                                     names[which]));
         }
     }
-    for (int which = 0; which < 2; which++) {
-        (void)support_worker_ok(
-            worker, baton_schedule_destroy(exchanges[which].schedule));
+    for (uint64_t number = 1; number <= 20; number++) {
+        expect_works(both[number % 2], number);
     }
-}
-
-static void test_other_order_of_commits_swaps_no_data(void **state)
-{
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        for (int round = 0; round < 10; round++) {
-            support_cluster_t *cluster = support_cluster_open(RANKS, i);
-            support_cluster_run(cluster, run_crossed, NULL);
-            support_cluster_close(cluster);
-        }
-    }
+    close_exchanges(both[0]);
+    close_exchanges(both[1]);
 }
 
 /* ---- an unmatched receive ---------------------------------------------- */
@@ -135,49 +105,92 @@ test_unmatched_receive_takes_no_other_message(support_cluster_t *cluster)
 
 /* ---- schedules that differ --------------------------------------------- */
 
-/* How many messages rank 0 sends and rank 1 receives. Messages of other sizes:
-   test_failures.c. */
-static const int differences[][RANKS] = {{2, 1}, {1, 2}, {1, 0}};
+/* How many messages rank 0 sends and rank 1 receives, and of which size. */
+static const struct {
+    int counts[RANKS];
+    size_t bytes[RANKS];
+    const char *says;
+} differences[] = {
+    {{2, 1}, {8, 8}, "rank"},
+    {{1, 2}, {8, 8}, "rank"},
+    {{1, 0}, {8, 8}, "rank"},
+    {{1, 1}, {8, 16}, ", of other kinds or sizes"},
+    {{1, 1}, {16, 8}, ", of other kinds or sizes"},
+    {{1, 1}, {0, 8}, ", of other kinds or sizes"},
+    {{1, 1}, {8, 0}, ", of other kinds or sizes"},
+    {{1, 1}, {100000, 8}, ", of other kinds or sizes"},
+    {{1, 1}, {8, 100000}, ", of other kinds or sizes"},
+    {{1, 1}, {100001, 100000}, ", of other kinds or sizes"},
+};
 
-static void build_different(baton_schedule_t *s, const int counts[RANKS])
+static unsigned char sent[100001], received[2][100001];
+
+static void build_different(baton_schedule_t *s, size_t which)
 {
     int rank = baton_schedule_rank(s);
-    for (int k = 0; k < counts[rank]; k++) {
-        (void)(rank == 0 ? baton_add_send(s, 1, support_scratch(s, 8))
-                         : baton_add_recv(s, 0, support_scratch(s, 8)));
+    size_t bytes = differences[which].bytes[rank];
+    for (int k = 0; k < differences[which].counts[rank]; k++) {
+        (void)(rank == 0
+                   ? baton_add_send(s, 1, support_view(s, sent, bytes))
+                   : baton_add_recv(s, 0, support_view(s, received[k], bytes)));
     }
-    if (counts[rank] == 0) { /* they exchange messages all the same */
+    if (differences[which].counts[rank] == 0) {
+        /* They exchange messages all the same. */
         (void)baton_add_send(s, 0, support_scratch(s, 8));
     }
 }
 
-/* Both ranks fail with a message that names both; other schedules go on. */
+/* The start fails, or the first epoch does: the rank that commits last knows it
+   first. */
+static void expect_disagreement(baton_schedule_t *s, const char *says)
+{
+    baton_failure_t failure;
+    baton_status_t status = baton_schedule_start(s);
+    if (status == BATON_OK) {
+        support_ends(s, BATON_ERR_MISMATCH);
+    } else {
+        support_expect(status, BATON_ERR_FAILED);
+    }
+    support_says("\"unequal\"");
+    support_says("rank 0");
+    support_says("rank 1");
+    support_says(says);
+    support_ok(baton_schedule_failure(s, &failure));
+    assert_int_equal(failure.status, BATON_ERR_MISMATCH);
+}
+
+/* Both ranks fail with a message that names both, nothing is written, and a
+   recovery does not help; other schedules go on. */
 static void test_mismatch_fails_both_and_names_them(support_cluster_t *cluster)
 {
     exchange_t good[RANKS] = {{0}};
+    memset(sent, 0x5a, sizeof sent);
     for (int rank = 0; rank < RANKS; rank++) {
         support_ok(open_exchange(&good[rank], cluster->groups[rank], "good"));
     }
     for (size_t i = 0; i < sizeof differences / sizeof *differences; i++) {
         baton_schedule_t **s = support_schedules_create(cluster, "unequal");
-        build_different(s[0], differences[i]);
-        build_different(s[1], differences[i]);
+        build_different(s[0], i);
+        build_different(s[1], i);
         support_schedules_commit(cluster, s);
-        for (int rank = 0; rank < RANKS; rank++) {
-            baton_failure_t failure;
-            baton_status_t status = support_run_until_failure(s[rank]);
-            assert_true(status == BATON_ERR_MISMATCH ||
-                        status == BATON_ERR_FAILED);
-            support_says("\"unequal\"");
-            support_says("rank 0");
-            support_says("rank 1");
-            support_ok(baton_schedule_failure(s[rank], &failure));
-            assert_int_equal(failure.status, BATON_ERR_MISMATCH);
+        expect_disagreement(s[0], differences[i].says);
+        expect_disagreement(s[1], differences[i].says);
+        expect_works(good, i);
+        support_expect(baton_group_recover(cluster->groups[0], 0),
+                       BATON_ERR_TIMEOUT);
+        for (int rank = 1; rank >= 0; rank--) {
+            support_expect(
+                baton_group_recover(cluster->groups[rank], SUPPORT_WAIT_MS),
+                BATON_ERR_FAILED);
+            support_says("\"unequal\" can't be recovered: ");
+            expect_disagreement(s[rank], differences[i].says);
         }
-        for (uint64_t number = 1; number <= 20; number++) {
-            expect_works(good, number);
-        }
+        expect_works(good, i);
         support_schedules_destroy(cluster, s);
+    }
+    for (size_t i = 0; i < sizeof received; i++) {
+        assert_int_equal(received[i / sizeof *received][i % sizeof *received],
+                         0);
     }
     close_exchanges(good);
 }
@@ -230,7 +243,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SUPPORT_EACH(test_peer_of_one_never_committed_is_told, RANKS),
-        cmocka_unit_test(test_other_order_of_commits_swaps_no_data),
+        SUPPORT_EACH(test_other_order_of_commits_swaps_no_data, RANKS),
         SUPPORT_EACH(test_unmatched_receive_takes_no_other_message, RANKS),
         SUPPORT_EACH(test_mismatch_fails_both_and_names_them, RANKS),
         SUPPORT_EACH(test_attempts_of_a_name_belong_together, RANKS),

@@ -187,6 +187,8 @@ static void test_calls_refuse_no_epoch(void **state)
     REFUSES("call", baton_call_set_length, NULL, length, 1);
     GIVES(0, "call", baton_call_word, NULL, first);
     REFUSES("call", baton_call_set_word, NULL, first, 1);
+    support_expect(baton_call_fail(NULL, BATON_ERR_LIMIT, "x"),
+                   BATON_ERR_INVALID);
 }
 
 static void expect_state(baton_status_t status, const char *text)
