@@ -186,7 +186,7 @@ if [ "$1" = --plain ]; then
     began=$(date +%s)
     if try "$3/build/tests" "$4" "$output"; then
         # A bug may make it hang: that is found in a few times its own time.
-        echo $((10 + 4 * ($(date +%s) - began))) \
+        echo $((5 + 4 * ($(date +%s) - began))) \
             >"$3/patience.$(name_of "$4")"
         exit
     fi

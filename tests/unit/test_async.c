@@ -69,57 +69,49 @@ static void open_operation(operation_t *operation, support_cluster_t *cluster,
     operation->schedule = s;
 }
 
-/* Runs three epochs, which end without the test's help. */
-static void expect_ends(const operation_t *how, const baton_async_ops_t *ops,
-                        baton_status_t wanted, uint64_t behind)
+/* Epochs that end without the test's help: how the node completes, how they
+   end, and whether what is behind it runs. */
+static const struct {
+    operation_t how;
+    const baton_async_ops_t *ops;
+    baton_status_t wanted;
+    uint64_t behind;
+} ends[] = {
+    /* In its start, by what that returns; */
+    {{.start = BATON_DONE}, &notifies, BATON_OK, 1},
+    {{.start = BATON_SKIP}, &notifies, BATON_OK, 0},
+    {{.start = BATON_ERR_LIMIT}, &notifies, BATON_ERR_LIMIT, 0},
+    /* or before it returns; */
+    {{.completes = true}, &notifies, BATON_OK, 1},
+    {{.completes = true, .status = BATON_SKIP}, &notifies, BATON_OK, 0},
+    {{.completes = true, .status = BATON_ERR_SYSTEM},
+     &notifies,
+     BATON_ERR_SYSTEM,
+     0},
+    /* or when it is asked. */
+    {{.polls_left = 0}, &polled, BATON_OK, 1},
+    {{.polls_left = 20}, &polled, BATON_OK, 1},
+    {{.polls_left = 3, .status = BATON_ERR_SYSTEM},
+     &polled,
+     BATON_ERR_SYSTEM,
+     0},
+};
+
+static void test_async_ends_in_each_way(support_cluster_t *cluster)
 {
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(1, i);
-        operation_t operation = {.start = how->start,
-                                 .completes = how->completes,
-                                 .status = how->status};
-        open_operation(&operation, cluster, ops);
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        operation_t operation = ends[i].how;
+        open_operation(&operation, cluster, ends[i].ops);
         for (uint64_t epoch = 1; epoch <= 3; epoch++) {
-            operation.polls_left = how->polls_left;
+            operation.polls_left = ends[i].how.polls_left;
             support_ok(baton_schedule_start(operation.schedule));
-            support_ends(operation.schedule, wanted);
-            assert_int_equal(operation.behind, epoch * behind);
+            support_ends(operation.schedule, ends[i].wanted);
+            assert_int_equal(operation.behind, epoch * ends[i].behind);
             assert_int_equal(baton_schedule_epoch(operation.schedule), epoch);
         }
         assert_int_equal(operation.cancels, 0);
         support_ok(baton_schedule_destroy(operation.schedule));
-        support_cluster_close(cluster);
     }
-}
-
-static void test_async_ends_in_its_start(void **state)
-{
-    const operation_t done = {.start = BATON_DONE};
-    const operation_t skips = {.start = BATON_SKIP};
-    const operation_t fails = {.start = BATON_ERR_LIMIT};
-    expect_ends(&done, &notifies, BATON_OK, 1);
-    expect_ends(&skips, &notifies, BATON_OK, 0);
-    expect_ends(&fails, &notifies, BATON_ERR_LIMIT, 0);
-}
-
-static void test_async_completes_before_its_start_returns(void **state)
-{
-    const operation_t ok = {.completes = true};
-    const operation_t skips = {.completes = true, .status = BATON_SKIP};
-    const operation_t fails = {.completes = true, .status = BATON_ERR_SYSTEM};
-    expect_ends(&ok, &notifies, BATON_OK, 1);
-    expect_ends(&skips, &notifies, BATON_OK, 0);
-    expect_ends(&fails, &notifies, BATON_ERR_SYSTEM, 0);
-}
-
-static void test_async_is_asked_until_it_is_done(void **state)
-{
-    const operation_t soon = {.polls_left = 0};
-    const operation_t later = {.polls_left = 20};
-    const operation_t fails = {.polls_left = 3, .status = BATON_ERR_SYSTEM};
-    expect_ends(&soon, &polled, BATON_OK, 1);
-    expect_ends(&later, &polled, BATON_OK, 1);
-    expect_ends(&fails, &polled, BATON_ERR_SYSTEM, 0);
 }
 
 /* ---- another thread ---------------------------------------------------- */
@@ -251,9 +243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SUPPORT_EACH(test_async_that_has_completed_is_not_cancelled, 1),
         SUPPORT_EACH(test_async_of_an_earlier_epoch_is_refused, 1),
-        cmocka_unit_test(test_async_ends_in_its_start),
-        cmocka_unit_test(test_async_completes_before_its_start_returns),
-        cmocka_unit_test(test_async_is_asked_until_it_is_done),
+        SUPPORT_EACH(test_async_ends_in_each_way, 1),
         SUPPORT_EACH(test_async_is_completed_by_another_thread, 1),
         SUPPORT_MANUALLY(test_async_completes_once, 1),
         SUPPORT_EACH(test_async_is_waited_for_after_a_cancel, 1),

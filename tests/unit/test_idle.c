@@ -26,44 +26,35 @@ static int sleeps_before_a_yield(baton__idle_t *idle, uint64_t awaited_bytes)
 
 static const uint64_t long_vectors = UINT64_C(1) << 40;
 
-static void test_idle_crowded_wait_sleeps(void **state)
+/* A wait sleeps, unless it is for long vectors, which are yielded for at first.
+ */
+static void test_idle_crowded_wait_sleeps_or_yields(void **state)
 {
-    baton__idle_t idle = crowded();
-    assert_int_equal(baton__idle_next(&idle, BATON__HURRY_WAIT, 0),
-                     BATON__PAUSE_SLEEP);
-}
-
-static void test_idle_wait_for_long_vectors_yields(void **state)
-{
-    baton__idle_t idle = crowded();
-    assert_int_equal(baton__idle_next(&idle, BATON__HURRY_WAIT, long_vectors),
-                     BATON__PAUSE_YIELD);
-}
-
-static void test_idle_wait_for_long_vectors_ends(void **state)
-{
-    baton__idle_t idle = crowded();
-    idle.since_ns = 1; /* when the machine booted */
-    assert_int_equal(baton__idle_next(&idle, BATON__HURRY_WAIT, 1 << 20),
-                     BATON__PAUSE_SLEEP);
-    assert_int_equal(baton__idle_next(&idle, BATON__HURRY_WAIT, long_vectors),
-                     BATON__PAUSE_SLEEP);
-}
-
-static void test_idle_without_yields_it_sleeps(void **state)
-{
-    baton__idle_t idle = crowded();
-    idle.yield_ns = 0;
-    assert_int_equal(baton__idle_next(&idle, BATON__HURRY_WAIT, long_vectors),
-                     BATON__PAUSE_SLEEP);
-}
-
-/* With nobody to hurry for it sleeps, whatever armed receives may bring. */
-static void test_idle_without_hurry_it_sleeps(void **state)
-{
-    baton__idle_t idle = crowded();
-    assert_int_equal(baton__idle_next(&idle, BATON__HURRY_NONE, long_vectors),
-                     BATON__PAUSE_SLEEP);
+    static const struct {
+        uint64_t since_ns, yield_ns; /* 0: as it is */
+        baton__hurry_t hurry;
+        uint64_t bytes;
+        baton__pause_t pause;
+    } cases[] = {
+        {0, 1, BATON__HURRY_WAIT, 0, BATON__PAUSE_SLEEP},
+        {0, 1, BATON__HURRY_WAIT, UINT64_C(1) << 40, BATON__PAUSE_YIELD},
+        /* since the machine booted; */
+        {1, 1, BATON__HURRY_WAIT, 1 << 20, BATON__PAUSE_SLEEP},
+        {1, 1, BATON__HURRY_WAIT, UINT64_C(1) << 40, BATON__PAUSE_SLEEP},
+        /* without yields; */
+        {0, 0, BATON__HURRY_WAIT, UINT64_C(1) << 40, BATON__PAUSE_SLEEP},
+        /* and with nobody to hurry for, whatever armed receives may bring. */
+        {0, 1, BATON__HURRY_NONE, UINT64_C(1) << 40, BATON__PAUSE_SLEEP},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        baton__idle_t idle = crowded();
+        idle.since_ns =
+            cases[i].since_ns > 0 ? cases[i].since_ns : idle.since_ns;
+        idle.yield_ns = cases[i].yield_ns > 0 ? idle.yield_ns : 0;
+        assert_int_equal(
+            baton__idle_next(&idle, cases[i].hurry, cases[i].bytes),
+            cases[i].pause);
+    }
 }
 
 /* A yield that gave a time slice away is remembered for less long the more data
@@ -117,11 +108,7 @@ static void test_idle_woken_for_long_vectors_gives_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_idle_crowded_wait_sleeps),
-        cmocka_unit_test(test_idle_wait_for_long_vectors_yields),
-        cmocka_unit_test(test_idle_wait_for_long_vectors_ends),
-        cmocka_unit_test(test_idle_without_yields_it_sleeps),
-        cmocka_unit_test(test_idle_without_hurry_it_sleeps),
+        cmocka_unit_test(test_idle_crowded_wait_sleeps_or_yields),
         cmocka_unit_test(test_idle_slow_yield_deters),
         cmocka_unit_test(test_idle_slow_yield_is_expected_of_long_vectors),
         cmocka_unit_test(test_idle_woken_for_long_vectors_gives_way),

@@ -1,6 +1,5 @@
 /* The inproc transport's own limits and errors. test_conformance.c tests what
    all transports have in common. All ranks take turns in one thread. */
-#include "base/alloc.h"
 #include "support/cmocka.h"
 #include "transport/inproc/rank.h"
 
@@ -74,21 +73,13 @@ static bool is_quiet(pair_t *pair, int rank)
 
 /* ---- the medium ------------------------------------------------------- */
 
-static void test_inproc_create_refuses_bad_arguments(void **state)
-{
-    baton_inproc_t *medium = NULL;
-    assert_int_equal(baton_inproc_create(0, &medium), BATON_ERR_INVALID);
-    assert_int_equal(baton_inproc_create(2, NULL), BATON_ERR_INVALID);
-    assert_null(medium);
-    assert_int_equal(baton_inproc_destroy(NULL), BATON_OK);
-}
-
 /* A rank is free again after its close; a medium in use is not destroyed. */
 static void test_inproc_ranks_join_once(void **state)
 {
     pair_t pair = open_pair(1);
     const baton_transport_t *port;
     void *end;
+    assert_int_equal(baton_inproc_create(0, &pair.medium), BATON_ERR_INVALID);
     assert_int_equal(baton__inproc_join(NULL, 0, &port, &end),
                      BATON_ERR_INVALID);
     for (int rank = -1; rank <= RANKS; rank++) {
@@ -347,37 +338,9 @@ static void test_inproc_bell_rings_once_when_armed(void **state)
     close_pair(&pair);
 }
 
-/* ---- memory ----------------------------------------------------------- */
-
-/* The n-th allocation fails, until none does. */
-static void test_inproc_every_allocation_may_fail(void **state)
-{
-    bool made = false;
-    for (int64_t nth = 1; !made && nth < 100; nth++) {
-        baton_inproc_t *medium = NULL;
-        const baton_transport_t *port = NULL;
-        void *end = NULL;
-        baton__alloc_fail_nth(nth);
-        baton_status_t status = baton_inproc_create(2, &medium);
-        if (!status) {
-            status = baton__inproc_join(medium, 0, &port, &end);
-        }
-        if (end != NULL) {
-            status = port->reserve(end, 1, 5000, 5000);
-            made = status == BATON_OK;
-            port->close(end);
-        }
-        baton__alloc_fail_nth(0);
-        assert_true(made || status == BATON_ERR_NO_MEMORY);
-        assert_int_equal(baton_inproc_destroy(medium), BATON_OK);
-    }
-    assert_true(made);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_inproc_create_refuses_bad_arguments),
         cmocka_unit_test(test_inproc_ranks_join_once),
         cmocka_unit_test(test_inproc_wrong_sends_are_errors),
         cmocka_unit_test(test_inproc_copies_are_bounded),
@@ -387,7 +350,6 @@ int main(void)
         cmocka_unit_test(test_inproc_limits_are_exact),
         cmocka_unit_test(test_inproc_reserved_sends_come_back),
         cmocka_unit_test(test_inproc_bell_rings_once_when_armed),
-        cmocka_unit_test(test_inproc_every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

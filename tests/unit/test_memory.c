@@ -196,7 +196,7 @@ static void test_memory_of_a_verified_commit(void **state)
 /* ---- proofs --------------------------------------------------------- */
 
 /* More sets and more values than the initial capacity. */
-enum { PROOF_RANKS = 20, FEW = 3, MANY = 50 };
+enum { PROOF_RANKS = 20, MANY = 50 };
 
 static void create_and_fill(void)
 {
@@ -220,33 +220,9 @@ static void create_and_fill(void)
     assert_int_equal(baton_proof_destroy(poor), BATON_OK);
 }
 
-/* A union that gets no memory is recorded, and check returns the error. */
-static void unite_all(void)
-{
-    baton_proof_t *poor;
-    uint32_t elements[PROOF_RANKS][FEW], all[FEW] = {0};
-    support_ok(baton_proof_create(PROOF_RANKS, &poor));
-    const baton_op_t *op = baton_proof_op(poor);
-    for (int rank = 0; rank < PROOF_RANKS; rank++) {
-        support_ok(baton_proof_fill(poor, rank, 0, FEW, elements[rank]));
-    }
-    trial_begin();
-    for (int rank = 0; rank < PROOF_RANKS; rank++) {
-        op->reduce(op->arg, all, all, elements[rank], FEW, BATON_U32);
-    }
-    trial_end(baton_proof_check(poor, NULL, 0, FEW, all));
-    op->identity(op->arg, all, FEW, BATON_U32);
-    for (int rank = 0; rank < PROOF_RANKS; rank++) {
-        op->reduce(op->arg, all, elements[rank], all, FEW, BATON_U32);
-    }
-    support_ok(baton_proof_check(poor, NULL, 0, FEW, all));
-    assert_int_equal(baton_proof_destroy(poor), BATON_OK);
-}
-
 static void test_memory_of_a_proof(void **state)
 {
     try_each(create_and_fill);
-    try_each(unite_all);
 }
 
 int main(void)

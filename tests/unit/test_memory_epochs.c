@@ -25,23 +25,6 @@ static void expect_no_allocation(void (*epoch)(void *arg), void *arg, int times)
     assert_int_equal(malloc_asked, all);
 }
 
-static void test_memory_counts_what_malloc_gives(void **state)
-{
-    int64_t asked = malloc_asked;
-    int64_t live = malloc_live;
-    void *volatile block = malloc(10);
-    assert_int_equal(malloc_asked, asked + 1);
-    assert_int_equal(malloc_live, live + 1);
-    free(block);
-    assert_int_equal(malloc_live, live);
-    if (MALLOC_SEES_ALL) {
-        block = baton__alloc(3, 5);
-        assert_int_equal(malloc_asked, asked + 2);
-        baton__free(block);
-        assert_int_equal(malloc_live, live);
-    }
-}
-
 /* ---- schedules --------------------------------------------------------- */
 
 typedef struct cluster_epochs {
@@ -146,7 +129,6 @@ static void test_memory_stays_with_a_progress_thread(support_cluster_t *cluster)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_counts_what_malloc_gives),
         cmocka_unit_test(test_memory_stays_over_epochs_of_a_schedule),
         SUPPORT_WITH(test_memory_stays_with_a_progress_thread, 1,
                      SUPPORT_ONE_THREAD),

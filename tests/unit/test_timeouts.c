@@ -31,7 +31,7 @@ static const char *const awaited[] = {
 
 static void test_timeout_names_what_is_awaited(void **state)
 {
-    static const int timeouts[] = {0, 1, 20, 0};
+    static const int timeouts[] = {0, 5, 0};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster = support_cluster_open(2, i);
         char memory[2][BYTES] = {{0}};
@@ -113,7 +113,7 @@ static baton_status_t pass_gate(void *arg, baton_call_t *call)
 static void test_timeout_beside_a_long_call(void **state)
 {
     for (int i = 1; i < SUPPORT_VARIANTS; i++) {
-        for (int round = 0; round < 20; round++) {
+        for (int round = 0; round < 5; round++) {
             support_cluster_t *cluster = support_cluster_open(2, i);
             char memory[2][BYTES] = {{0}};
             baton_schedule_t *s;
@@ -149,7 +149,7 @@ static void test_timeout_beside_a_long_call(void **state)
    to the thread. */
 static void test_timeout_of_a_wait_that_drives_up_to_a_long_call(void **state)
 {
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < 5; round++) {
         support_cluster_t *cluster =
             support_cluster_open(2, SUPPORT_OWN_ENGINES);
         baton_schedule_t **s = support_schedules_create(cluster, "long");
