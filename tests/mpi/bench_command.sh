@@ -17,43 +17,30 @@ complain() {
     fail=1
 }
 
-# rows FILE COLLECTIVE SYSTEMS SIZES: a row for each system and size, with the
-# fifteen members; the best of MPI's systems has the ratio 1, by definition.
-cat >rows.cmake <<'SCRIPT'
-file(READ "${FILE}" text)
+# rows FILE COUNT PATTERN: JSON of so many rows, each of which matches.
+echo 'file(READ "${FILE}" text)
 string(JSON count LENGTH "${text}")
-math(EXPR expected "${SYSTEMS} * ${SIZES}")
-if(NOT count EQUAL expected)
-    message(FATAL_ERROR "${count} rows, expected ${expected}")
-endif()
-math(EXPR last "${count} - 1")
-set(best 0)
-foreach(i RANGE ${last})
-    string(JSON members LENGTH "${text}" ${i})
-    string(JSON collective GET "${text}" ${i} collective)
-    string(JSON ranks GET "${text}" ${i} ranks)
-    string(JSON system TYPE "${text}" ${i} system)
-    string(JSON bytes TYPE "${text}" ${i} bytes)
-    string(JSON us GET "${text}" ${i} median_us)
-    string(JSON ratio GET "${text}" ${i} ratio_to_best_mpi)
-    if(NOT "${members} ${collective} ${ranks} ${system} ${bytes}"
-       STREQUAL "15 ${COLLECTIVE} ${RANKS} STRING NUMBER" OR NOT us GREATER 0
-       OR NOT ratio GREATER 0)
-        message(FATAL_ERROR "row ${i}: ${members} ${collective} ${ranks} "
-                            "${system} ${bytes} ${us} ${ratio}")
-    endif()
-    string(JSON system GET "${text}" ${i} system)
-    if(NOT system MATCHES "^baton" AND ratio EQUAL 1)
-        math(EXPR best "${best} + 1")
-    endif()
-endforeach()
-if(best LESS SIZES)
-    message(FATAL_ERROR "no best system of MPI's at each size")
-endif()
-SCRIPT
+if(NOT count EQUAL COUNT)
+    message(FATAL_ERROR "${count} rows, expected ${COUNT}")
+endif()' >rows.cmake
 rows() {
-    "$cmake" -DFILE="$1" -DCOLLECTIVE="$2" -DRANKS="$ranks" -DSYSTEMS="$3" \
-        -DSIZES="$4" -P rows.cmake >out 2>err || complain "rows of $2"
+    "$cmake" -DFILE="$1" -DCOUNT="$2" -P rows.cmake >out 2>err ||
+        complain "$1"
+    [ "$(grep -Ec "$3" "$1")" -eq "$2" ] || complain "not $2 rows of $3"
+}
+some='[0-9][0-9.e+-]*'
+any="($some|null)"
+
+# dense COLLECTIVE SYSTEMS SIZES: rows.json has a row for each. The best of MPI's
+# systems has the ratio 1, by definition.
+dense() {
+    rows rows.json $(($2 * $3)) "\\{\"collective\": \"$1\", \"system\": \"[^\"]+\", \
+\"ranks\": $ranks, \"hosts\": 1, \"bytes\": $some, \"way\": \"wait\", \
+\"memory\": \"[a-z]+\", \"place\": \"[a-z]+\", \"layers\": 1, \
+\"median_us\": $some, \"ratio_to_best_mpi\": $some, \"p10_us\": $some, \
+\"p90_us\": $some, \"computation_us\": null, \"hidden_percent\": null\\}"
+    [ "$(grep -c '"system": "[^b].*"ratio_to_best_mpi": 1,' rows.json)" \
+        -ge "$3" ] || complain "no best system of MPI's at each size"
 }
 
 # runs ARGUMENT...: succeeds under mpirun.
@@ -89,14 +76,14 @@ do
         --json rows.json
     if grep -q '^# persistent: skipped' out; then
         systems=mpi,impi,baton
-        rows rows.json $collective 3 3
+        dense $collective 3 3
     else
-        rows rows.json $collective 4 3
+        dense $collective 4 3
     fi
 done
 runs barrier --systems mpi,impi,baton,baton:dissemination --repetitions 3 \
     --json rows.json
-rows rows.json barrier 4 1
+dense barrier 4 1
 
 # One run for the files and the plot.
 plot=
@@ -106,7 +93,7 @@ fi
 # shellcheck disable=SC2086
 runs allreduce --bytes 8..32,96K --repetitions 1 --csv rows.csv $plot \
     --systems mpi,impi,baton,baton:ring --json rows.json
-rows rows.json allreduce 4 4
+dense allreduce 4 4
 [ "$(wc -l <rows.csv)" -eq 17 ] || complain "not 17 lines of CSV"
 grep -q '^collective,system,ranks,hosts,bytes,way,memory,place,layers,median_us,ratio_to_best_mpi,p10_us,p90_us,computation_us,hidden_percent$' rows.csv ||
     complain "no heading of the CSV"
@@ -114,68 +101,37 @@ grep -q '^collective,system,ranks,hosts,bytes,way,memory,place,layers,median_us,
 
 runs allreduce --bytes 8,96K --repetitions 1 --place in --memory shared \
     --systems mpi,impi,baton --json rows.json
-rows rows.json allreduce 3 2
+dense allreduce 3 2
 "$mpirun" allreduce --bytes 8 --repetitions 1 --memory device >out 2>err ||
     grep -q '^baton-bench: --memory device: .' err ||
     complain "a missing GPU is not told"
 
 # ---- sparse ------------------------------------------------------------------
 
-# sparse_rows FILE ROWS: so many rows, whose members begin with those that are
-# promised, in this order. Baton's sparse algorithms have all numbers.
-cat >sparse.cmake <<'SCRIPT'
-set(keys algorithm ranks n k teams median_us select_us bytes_sent messages
-    rounds nnz bytes_formula messages_formula rounds_formula over_mpi_residual
-    p10_us p90_us)
-file(READ "${FILE}" text)
-string(JSON count LENGTH "${text}")
-if(NOT count EQUAL ROWS)
-    message(FATAL_ERROR "${count} rows, expected ${ROWS}")
-endif()
-list(JOIN keys "\": [^:]*, \"" pattern)
-string(REGEX MATCHALL "{\"${pattern}\": [^:]*}" rows "${text}")
-list(LENGTH rows ordered)
-if(NOT ordered EQUAL ROWS)
-    message(FATAL_ERROR "${ordered} rows have their keys in order")
-endif()
-math(EXPR last "${ROWS} - 1")
-foreach(i RANGE ${last})
-    string(JSON algorithm GET "${text}" ${i} algorithm)
-    string(JSON ranks GET "${text}" ${i} ranks)
-    set(numbers ranks n k median_us nnz over_mpi_residual)
-    if(NOT algorithm MATCHES "^(dense|mpi|mpi_residual)$")
-        set(numbers ${keys})
-        list(REMOVE_AT numbers 0)
-    endif()
-    foreach(key ${numbers})
-        string(JSON value GET "${text}" ${i} ${key})
-        string(JSON type TYPE "${text}" ${i} ${key})
-        if(NOT type STREQUAL NUMBER OR value LESS 0)
-            message(FATAL_ERROR "${algorithm}: ${key} is ${value}")
-        endif()
-    endforeach()
-    string(JSON us GET "${text}" ${i} median_us)
-    if(NOT ranks EQUAL RANKS OR NOT us GREATER 0)
-        message(FATAL_ERROR "${algorithm}: ${ranks} ranks, ${us} us")
-    endif()
-endforeach()
-SCRIPT
-sparse_rows() {
-    "$cmake" -DFILE="$1" -DROWS="$2" -DRANKS="$ranks" -P sparse.cmake \
-        >out 2>err || complain "rows of sparse"
+# sparse COUNT ALGORITHMS NUMBER: so many rows of these, with such numbers.
+sparse() {
+    grep -E "\"algorithm\": \"($2)\"" sparse.json >rows.json
+    [ "$(grep -Ec "\\{\"algorithm\": \"[a-z_]+\", \"ranks\": $ranks, \
+\"n\": $some, \"k\": $some, \"teams\": $3, \"median_us\": $some, \
+\"select_us\": $3, \"bytes_sent\": $3, \"messages\": $3, \"rounds\": $3, \
+\"nnz\": $some, \"bytes_formula\": $3, \"messages_formula\": $3, \
+\"rounds_formula\": $3, \"over_mpi_residual\": $some, \"p10_us\": $some, \
+\"p90_us\": $some\\}" rows.json)" -eq "$1" ] || complain "not $1 rows of $2"
 }
 
 runs sparse --bytes 4000 --density 0.01,1 --repetitions 1 --json sparse.json
-sparse_rows sparse.json 18
+rows sparse.json 18 .algorithm
 grep -q '"select_us": null' sparse.json || complain "what is not counted is not null"
-for algorithm in spardl topka topkdsa gtopk oktopk redsync dense mpi \
-    mpi_residual; do
-    [ "$(grep -c "{\"algorithm\": \"$algorithm\"," sparse.json)" -eq 2 ] ||
-        complain "not 2 rows of $algorithm"
+for algorithm in spardl topka topkdsa gtopk oktopk redsync; do
+    sparse 2 $algorithm "$some"
+done
+for algorithm in dense mpi mpi_residual; do
+    sparse 2 $algorithm "$any"
 done
 runs sparse --bytes 4,4000 --algorithm spardl,mpi_residual --repetitions 2 \
     --teams "1,$ranks,0" --json sparse.json --csv sparse.csv
-sparse_rows sparse.json 8
+sparse 6 spardl "$some"
+sparse 2 mpi_residual "$any"
 [ "$(wc -l <sparse.csv)" -eq 9 ] || complain "not 9 lines of CSV"
 "$mpirun" sparse --teams 7 --json unused.json >out 2>err &&
     complain "7 teams of $ranks ranks"

@@ -122,7 +122,7 @@ static void test_bench_options_are_refused(void **state)
         "reduce --bytes 64..",
         "reduce --bytes ..64",
         "reduce --bytes 6..64",
-        "reduce --bytes 0..64",
+        "sparse --teams 0..4",
         "reduce --bytes 8..2G",
         "allreduce --layers 1..1000",
         "allreduce --systems mpich",
