@@ -99,8 +99,7 @@ struct baton__works;
 /* An algorithm: static strings. */
 typedef struct baton_algorithm {
     baton_collective_t collective;
-    const char *name;    /* as BATON_ALLREDUCE=name and messages have it */
-    const char *formula; /* log: rounded up; n bytes, p ranks, b a segment */
+    const char *name; /* as BATON_ALLREDUCE=name and messages have it */
     baton_builder_t build;
     bool ordered;         /* takes reductions that are not commutative */
     bool segmented;       /* has a segment size to choose */

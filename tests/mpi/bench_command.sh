@@ -18,11 +18,13 @@ complain() {
 }
 
 # rows FILE COUNT PATTERN: JSON of so many rows, each of which matches.
-echo 'file(READ "${FILE}" text)
+cat >rows.cmake <<'SCRIPT'
+file(READ "${FILE}" text)
 string(JSON count LENGTH "${text}")
 if(NOT count EQUAL COUNT)
     message(FATAL_ERROR "${count} rows, expected ${COUNT}")
-endif()' >rows.cmake
+endif()
+SCRIPT
 rows() {
     "$cmake" -DFILE="$1" -DCOUNT="$2" -P rows.cmake >out 2>err ||
         complain "$1"

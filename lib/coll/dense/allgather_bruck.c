@@ -25,7 +25,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__allgather_bruck_algorithm = {
     .collective = BATON_COLLECTIVE_ALLGATHER,
     .name = "bruck",
-    .formula = "log(p) alpha + (p-1)/p n beta",
     .build.allgather = baton_allgather_bruck,
     .cost = cost,
     .exact = baton__exact_flat,

@@ -52,7 +52,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__allgather_recursive_doubling_algorithm = {
     .collective = BATON_COLLECTIVE_ALLGATHER,
     .name = "recursive_doubling",
-    .formula = "log(p) alpha + (p-1)/p n beta, and a fold",
     .build.allgather = baton_allgather_recursive_doubling,
     .cost = cost,
     .exact = baton__exact_powers,

@@ -26,7 +26,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__allgather_ring_algorithm = {
     .collective = BATON_COLLECTIVE_ALLGATHER,
     .name = "ring",
-    .formula = "(p-1) alpha + (p-1)/p n beta",
     .build.allgather = baton_allgather_ring,
     .cost = cost,
     .exact = baton__exact_flat,

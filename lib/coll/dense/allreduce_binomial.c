@@ -32,10 +32,7 @@
    instead of 14, of which 7 bring the result to the others; by the flat tree 7
    or 8. */
 
-/* Up to here a slot for each child: all receives are posted when the epoch
-   begins. Longer vectors take turns in two. */
-#define SHORT_BYTES ((size_t)64 * 1024)
-#define LONG_SLOTS  2
+#define LONG_SLOTS 2
 
 /* The ranks that send this one their partial sums, in the order of ranks: the
    k-th of a binomial tree is rank + 2^k, of a flat one rank + k + 1. */
@@ -54,9 +51,8 @@ typedef struct sum {
     baton_schedule_t *schedule;
     const baton_allreduce_t *args;
     baton__gathered_t *gathered; /* NULL: all ranks give */
-    int slots;                   /* of scratch memory, for what children send */
-    baton_buffer_t scratch;
-    baton_node_t measured; /* the call that looks whether there is any */
+    baton__slots_t slots;        /* for what children send */
+    baton_node_t measured;       /* the call that looks whether there is any */
     baton_node_t ends[BATON__FLAT_RANKS]; /* of each child */
 } sum_t;
 
@@ -133,9 +129,9 @@ static void add_child(sum_t *sum, int k, int peer, baton_length_t other)
 {
     baton_schedule_t *schedule = sum->schedule;
     const baton_allreduce_t *args = sum->args;
-    size_t bytes = args->target.bytes;
+    int slots = (int)sum->slots.count;
     baton__maybe_vector_t slot = {
-        baton_view(sum->scratch, (size_t)(k % sum->slots) * bytes, bytes),
+        baton__slot_of(&sum->slots, (size_t)k, args->target.bytes),
         baton__length_like(schedule, other)};
     baton_node_t recv = baton__add_maybe_recv(schedule, peer, slot);
     baton_node_t reduce =
@@ -143,8 +139,8 @@ static void add_child(sum_t *sum, int k, int peer, baton_length_t other)
                          k > 0 ? args->target : args->source, slot.view);
     baton__limit_node(schedule, reduce, slot.length);
     baton_before(schedule, recv, reduce);
-    if (k >= sum->slots) {
-        baton_before(schedule, sum->ends[k - sum->slots], recv);
+    if (k >= slots) {
+        baton_before(schedule, sum->ends[k - slots], recv);
     }
     if (k > 0) {
         baton_before(schedule, sum->ends[k - 1], reduce);
@@ -158,15 +154,12 @@ static baton__maybe_vector_t add_children(baton_schedule_t *schedule,
                                           children_t of, baton_node_t *last)
 {
     baton__maybe_vector_t own = baton__given_source(args);
-    bool few = args->target.bytes > SHORT_BYTES && of.count > LONG_SLOTS;
-    sum_t sum = {.schedule = schedule,
-                 .args = args,
-                 .slots = few ? LONG_SLOTS : of.count};
+    sum_t sum = {.schedule = schedule, .args = args};
     if (of.count == 0) {
         return own;
     }
-    sum.scratch =
-        baton_buffer_scratch(schedule, (size_t)sum.slots * args->target.bytes);
+    sum.slots = baton__slots_for_rounds(schedule, of.count, args->target.bytes,
+                                        LONG_SLOTS);
     baton_length_t length = baton__length_like(schedule, own.length);
     if (!baton__is_whole(length)) {
         sum.gathered = &args->given->gathered;
@@ -263,7 +256,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__allreduce_binomial_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "binomial",
-    .formula = "log(p) (2 alpha + n (2 beta + gamma))",
     .build.allreduce = baton_allreduce_binomial,
     .phases = {&baton__reduce_binomial_algorithm,
                &baton__broadcast_binomial_algorithm},

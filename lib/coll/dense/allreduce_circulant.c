@@ -25,7 +25,6 @@ void baton_allreduce_circulant(baton_schedule_t *schedule,
 const baton_algorithm_t baton__allreduce_circulant_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "circulant",
-    .formula = "2 log(p) alpha + (p-1)/p n (2 beta + gamma)",
     .build.allreduce = baton_allreduce_circulant,
     .phases = {&baton__reduce_scatter_circulant_algorithm,
                &baton__allgather_bruck_algorithm},

@@ -31,7 +31,7 @@ typedef struct half {
 static baton__slots_t slots_for(baton__flow_t *flow, int child, size_t bytes)
 {
     baton__slots_t none = {.count = 1};
-    return child >= 0 ? baton__slots_open(flow, SLOTS, bytes) : none;
+    return child >= 0 ? baton__slots_open(flow->schedule, SLOTS, bytes) : none;
 }
 
 static half_t half_of(baton__flow_t *flow, const baton_allreduce_t *args,
@@ -123,7 +123,6 @@ static double cost(const baton__terms_t *t)
 const baton_algorithm_t baton__allreduce_double_tree_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "double_tree",
-    .formula = "(4 log(p) + 2n/b) (alpha + b beta)",
     .build.allreduce = baton_allreduce_double_tree,
     .phases = {&baton__allreduce_linear_pipeline_algorithm},
     .ordered = true,

@@ -266,7 +266,6 @@ static bool is_exact(const baton__terms_t *t)
 const baton_algorithm_t baton__allreduce_hierarchical_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "hierarchical",
-    .formula = "circulant among the m ranks of a host, and of n/m among hosts",
     .build.allreduce = baton_allreduce_hierarchical,
     .phases = {&baton__reduce_scatter_circulant_algorithm,
                &baton__allgather_bruck_algorithm},

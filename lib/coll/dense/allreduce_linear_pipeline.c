@@ -79,7 +79,7 @@ void baton_allreduce_linear_pipeline(baton_schedule_t *schedule,
                              BATON__SEGMENT_BYTES);
     if (pipe.in_place && pipe.flow.rank > 0) {
         pipe.slots = baton__slots_open(
-            &pipe.flow, count < SLOTS ? count : SLOTS,
+            pipe.flow.schedule, count < SLOTS ? count : SLOTS,
             baton__segment_of(source, element, count, 0).bytes);
     }
     for (size_t i = 0; i < count; i++) {
@@ -121,7 +121,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__allreduce_linear_pipeline_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "linear_pipeline",
-    .formula = "(p-3 + 2n/b) (alpha + b beta) + (p-3) b gamma",
     .build.allreduce = baton_allreduce_linear_pipeline,
     .ordered = true,
     .segmented = true,

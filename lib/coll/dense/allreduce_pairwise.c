@@ -24,7 +24,6 @@ void baton_allreduce_pairwise(baton_schedule_t *schedule,
 const baton_algorithm_t baton__allreduce_pairwise_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "pairwise",
-    .formula = "(p-1) (2 alpha + 2n/p beta) + n/p gamma",
     .build.allreduce = baton_allreduce_pairwise,
     .phases = {&baton__reduce_scatter_pairwise_algorithm,
                &baton__allgather_pairwise_algorithm},

@@ -88,7 +88,6 @@ static bool is_exact(const baton__terms_t *t)
 const baton_algorithm_t baton__allreduce_rabenseifner_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "rabenseifner",
-    .formula = "2 log(p) alpha + (p-1)/p n (2 beta + gamma), and a fold",
     .build.allreduce = baton_allreduce_rabenseifner,
     .ordered = true,
     .cost = cost,

@@ -1,5 +1,5 @@
 #include "coll/dense/allreduce.h"
-#include "coll/kit/pattern.h"
+#include "coll/kit/blocks.h"
 #include "coll/partial/given.h"
 #include "coll/tune/algorithms.h"
 
@@ -28,10 +28,8 @@
    part may be empty. With one rank of 8 that gives, 7 vectors go instead of 24.
  */
 
-/* Up to here a slot for each step: 17 of them at most matter, 1 MiB. */
-#define SHORT_BYTES ((size_t)64 * 1024)
-#define LONG_SLOTS  3
-#define MAX_STEPS   32
+#define LONG_SLOTS 3
+#define MAX_STEPS  32
 
 typedef struct doubling {
     baton_schedule_t *schedule;
@@ -39,8 +37,7 @@ typedef struct doubling {
     int rank;
     int steps; /* that receive and reduce: the fold, if any, and the rounds */
     int step;
-    int slots;
-    baton_buffer_t scratch;
+    baton__slots_t slots;
     baton__maybe_vector_t partial; /* the sum so far */
     baton_node_t sends[MAX_STEPS]; /* by step */
     baton__merged_t sums[MAX_STEPS];
@@ -53,15 +50,14 @@ static void add_step(doubling_t *doubling, int peer, bool mutual)
     baton_schedule_t *schedule = doubling->schedule;
     const baton_allreduce_t *args = doubling->args;
     int step = doubling->step++;
-    size_t bytes = args->target.bytes;
     baton__maybe_vector_t slot = {
-        baton_view(doubling->scratch, (size_t)(step % doubling->slots) * bytes,
-                   bytes),
+        baton__slot_of(&doubling->slots, (size_t)step, args->target.bytes),
         baton__length_like(schedule, doubling->partial.length)};
 
     baton_node_t recv = baton__add_maybe_recv(schedule, peer, slot);
-    if (step >= doubling->slots) {
-        int reader = step - doubling->slots + 1;
+    int slots = (int)doubling->slots.count;
+    if (step >= slots) {
+        int reader = step - slots + 1;
         baton_before(schedule, doubling->sends[reader], recv);
         baton_before(schedule, doubling->sums[reader].last, recv);
     }
@@ -122,17 +118,15 @@ void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
     bool paired = fold.partner >= 0;
     int rounds = baton__log2_ceil(fold.core);
     int steps = rounds + (paired ? 1 : 0);
-    bool is_short = args->target.bytes <= SHORT_BYTES;
     doubling_t doubling = {
         .schedule = schedule,
         .args = args,
         .rank = rank,
         .steps = steps,
-        .slots = is_short || steps < LONG_SLOTS ? steps : LONG_SLOTS,
+        .slots = baton__slots_for_rounds(schedule, steps, args->target.bytes,
+                                         LONG_SLOTS),
         .partial = baton__given_source(args),
     };
-    doubling.scratch = baton_buffer_scratch(schedule, (size_t)doubling.slots *
-                                                          args->target.bytes);
 
     if (paired) {
         add_step(&doubling, fold.partner, false);
@@ -196,7 +190,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__allreduce_recursive_doubling_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "recursive_doubling",
-    .formula = "log(p) (alpha + n (beta + gamma)), and a fold",
     .build.allreduce = baton_allreduce_recursive_doubling,
     .ordered = true,
     .cost = cost,

@@ -198,7 +198,7 @@ static void add(baton__flow_t *flow, const baton__blocks_t *target,
     size_t most = baton__segment_of(baton__blocks_view(target, 0, 1), element,
                                     ring.columns, 0)
                       .bytes;
-    ring.slots = baton__slots_open(flow, lanes * SLOTS, most);
+    ring.slots = baton__slots_open(flow->schedule, lanes * SLOTS, most);
     for (size_t index = 0; index < ring.columns; index++) {
         add_column(&ring, index);
     }
@@ -213,7 +213,6 @@ void baton_allreduce_ring(baton_schedule_t *schedule,
 const baton_algorithm_t baton__allreduce_ring_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "ring",
-    .formula = "2(p-1) alpha + (p-1)/p n (2 beta + gamma)",
     .build.allreduce = baton_allreduce_ring,
     .phases = {&baton__reduce_scatter_ring_algorithm,
                &baton__allgather_ring_algorithm},

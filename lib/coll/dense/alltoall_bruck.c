@@ -110,7 +110,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__alltoall_bruck_algorithm = {
     .collective = BATON_COLLECTIVE_ALLTOALL,
     .name = "bruck",
-    .formula = "log(p) (alpha + n/2 beta)",
     .build.alltoall = baton_alltoall_bruck,
     .equal_blocks = true,
     .cost = cost,

@@ -28,7 +28,6 @@ void baton_alltoall_pairwise(baton_schedule_t *schedule,
 const baton_algorithm_t baton__alltoall_pairwise_algorithm = {
     .collective = BATON_COLLECTIVE_ALLTOALL,
     .name = "pairwise",
-    .formula = "(p-1) alpha + (p-1)/p n beta",
     .build.alltoall = baton_alltoall_pairwise,
     .phases = {&baton__allgather_ring_algorithm},
     .exact = baton__exact_flat,

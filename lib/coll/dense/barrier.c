@@ -58,7 +58,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__barrier_dissemination_algorithm = {
     .collective = BATON_COLLECTIVE_BARRIER,
     .name = "dissemination",
-    .formula = "log(p) alpha",
     .build.barrier = baton_barrier_dissemination,
     .cost = cost,
     .exact = baton__exact_flat,

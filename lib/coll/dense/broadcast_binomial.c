@@ -72,7 +72,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__broadcast_binomial_algorithm = {
     .collective = BATON_COLLECTIVE_BROADCAST,
     .name = "binomial",
-    .formula = "log(p) (alpha + n beta)",
     .build.broadcast = build,
     .cost = cost,
     .exact = baton__exact_paired,

@@ -100,7 +100,6 @@ static double cost(const baton__terms_t *t)
 const baton_algorithm_t baton__broadcast_double_tree_algorithm = {
     .collective = BATON_COLLECTIVE_BROADCAST,
     .name = "double_tree",
-    .formula = "(2 log(p) + n/b) (alpha + b beta)",
     .build.broadcast = baton_broadcast_double_tree,
     .phases = {&baton__broadcast_linear_pipeline_algorithm},
     .segmented = true,

@@ -40,7 +40,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__broadcast_flat_algorithm = {
     .collective = BATON_COLLECTIVE_BROADCAST,
     .name = "flat",
-    .formula = "(p-1) (alpha + n beta)",
     .build.broadcast = baton_broadcast_flat,
     .one_host = true,
     .cost = cost,

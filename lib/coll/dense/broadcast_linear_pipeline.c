@@ -49,7 +49,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__broadcast_linear_pipeline_algorithm = {
     .collective = BATON_COLLECTIVE_BROADCAST,
     .name = "linear_pipeline",
-    .formula = "(p-2 + n/b) (alpha + b beta)",
     .build.broadcast = baton_broadcast_linear_pipeline,
     .segmented = true,
     .cost = cost,

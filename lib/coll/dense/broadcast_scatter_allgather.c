@@ -49,7 +49,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__broadcast_scatter_allgather_algorithm = {
     .collective = BATON_COLLECTIVE_BROADCAST,
     .name = "scatter_allgather",
-    .formula = "(log(p) + p-1) alpha + 2(p-1)/p n beta",
     .build.broadcast = baton_broadcast_scatter_allgather,
     .cost = cost,
     .exact = baton__exact_flat,

@@ -25,8 +25,8 @@ static baton_view_t add_tree(baton__flow_t *flow, int root, baton_view_t source,
     int id = baton__rank_shift(flow->rank, -(int64_t)root, flow->size);
     int steps = baton__binomial_children(id, flow->size);
     baton_view_t partial = source;
-    baton__slots_t slots =
-        baton__slots_for_rounds(flow, steps, source.bytes, LONG_SLOTS);
+    baton__slots_t slots = baton__slots_for_rounds(flow->schedule, steps,
+                                                   source.bytes, LONG_SLOTS);
     for (int k = 0; k < steps; k++) {
         baton_view_t received = baton__slot_of(&slots, (size_t)k, source.bytes);
         int child = baton__rank_shift(flow->rank, (int64_t)1 << k, flow->size);
@@ -97,7 +97,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__reduce_binomial_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE,
     .name = "binomial",
-    .formula = "log(p) (alpha + n (beta + gamma))",
     .build.reduce = baton_reduce_binomial,
     .ordered = true,
     .cost = cost,

@@ -44,7 +44,8 @@ void baton_reduce_linear_pipeline(baton_schedule_t *schedule,
     bool has_room = reduce.at_root && !reduce.in_place;
     baton__slots_t slots = {.count = 1};
     if (!is_first && !has_room) {
-        slots = baton__slots_open(&flow, count < SLOTS ? count : SLOTS, most);
+        slots = baton__slots_open(flow.schedule, count < SLOTS ? count : SLOTS,
+                                  most);
     }
     for (size_t i = 0; i < count; i++) {
         baton_view_t own =
@@ -89,7 +90,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__reduce_linear_pipeline_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE,
     .name = "linear_pipeline",
-    .formula = "(p-1) (alpha + b (beta + gamma)) + (n/b - 1) (alpha + b beta)",
     .build.reduce = baton_reduce_linear_pipeline,
     .segmented = true,
     .ordered_at_ends = true,

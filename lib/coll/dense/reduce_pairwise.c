@@ -69,7 +69,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__reduce_pairwise_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE,
     .name = "pairwise",
-    .formula = "(p-1) (2 alpha + 2n/p beta) + n/p gamma",
     .build.reduce = baton_reduce_pairwise,
     .phases = {&baton__reduce_scatter_pairwise_algorithm,
                &baton__allgather_pairwise_algorithm},

@@ -34,7 +34,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__reduce_scatter_circulant_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE_SCATTER,
     .name = "circulant",
-    .formula = "log(p) alpha + (p-1)/p n (beta + gamma)",
     .build.reduce_scatter = baton_reduce_scatter_circulant,
     .cost = cost,
     .exact = baton__exact_flat,

@@ -56,7 +56,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__reduce_scatter_gather_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE,
     .name = "scatter_gather",
-    .formula = "2 log(p) alpha + (p-1)/p n (2 beta + gamma)",
     .build.reduce = baton_reduce_scatter_gather,
     .phases = {&baton__reduce_scatter_circulant_algorithm,
                &baton__gather_binomial_algorithm},

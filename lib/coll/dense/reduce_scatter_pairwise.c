@@ -38,7 +38,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__reduce_scatter_pairwise_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE_SCATTER,
     .name = "pairwise",
-    .formula = "(p-1) (alpha + n/p beta) + n/p gamma",
     .build.reduce_scatter = baton_reduce_scatter_pairwise,
     .one_host = true,
     .cost = cost,

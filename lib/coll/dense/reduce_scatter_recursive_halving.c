@@ -69,7 +69,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__reduce_scatter_recursive_halving_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE_SCATTER,
     .name = "recursive_halving",
-    .formula = "log(p) alpha + (p-1)/p n (beta + gamma), and a fold",
     .build.reduce_scatter = baton_reduce_scatter_recursive_halving,
     .cost = cost,
     .exact = baton__exact_powers,

@@ -32,7 +32,6 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__reduce_scatter_ring_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE_SCATTER,
     .name = "ring",
-    .formula = "(p-1) alpha + (p-1)/p n (beta + gamma)",
     .build.reduce_scatter = baton_reduce_scatter_ring,
     .cost = cost,
     .exact = baton__exact_flat,

@@ -75,7 +75,7 @@ static void add_steps(scan_t *scan)
     size_t bytes = scan->source.bytes;
     int steps = baton__log2_ceil(flow->size);
     baton__slots_t slots =
-        baton__slots_for_rounds(flow, steps, bytes, LONG_SLOTS);
+        baton__slots_for_rounds(flow->schedule, steps, bytes, LONG_SLOTS);
     baton_view_t partial = scan->source;
     baton_view_t before = scan->target;
     if (!scan->inclusive && scan->in_place && flow->rank > 0) {
@@ -152,7 +152,6 @@ static double exscan_cost(const baton__terms_t *t)
 const baton_algorithm_t baton__scan_recursive_doubling_algorithm = {
     .collective = BATON_COLLECTIVE_SCAN,
     .name = "recursive_doubling",
-    .formula = "log(p) (alpha + n (beta + gamma))",
     .build.scan = baton_scan_recursive_doubling,
     .ordered = true,
     .cost = scan_cost,
@@ -163,7 +162,6 @@ const baton_algorithm_t baton__scan_recursive_doubling_algorithm = {
 const baton_algorithm_t baton__exscan_recursive_doubling_algorithm = {
     .collective = BATON_COLLECTIVE_EXSCAN,
     .name = "recursive_doubling",
-    .formula = "log(p) (alpha + n beta) + (2 log(p) - 2) n gamma",
     .build.scan = baton_exscan_recursive_doubling,
     .ordered = true,
     .cost = exscan_cost,

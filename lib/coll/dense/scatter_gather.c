@@ -185,7 +185,6 @@ static baton__works_t gather_work(const baton__terms_t *t)
 const baton_algorithm_t baton__scatter_binomial_algorithm = {
     .collective = BATON_COLLECTIVE_SCATTER,
     .name = "binomial",
-    .formula = "log(p) alpha + (p-1)/p n beta",
     .build.rooted = baton_scatter_binomial,
     .cost = cost,
     .exact = baton__exact_flat,
@@ -195,7 +194,6 @@ const baton_algorithm_t baton__scatter_binomial_algorithm = {
 const baton_algorithm_t baton__gather_binomial_algorithm = {
     .collective = BATON_COLLECTIVE_GATHER,
     .name = "binomial",
-    .formula = "log(p) alpha + (p-1)/p n beta",
     .build.rooted = baton_gather_binomial,
     .cost = cost,
     .exact = baton__exact_flat,

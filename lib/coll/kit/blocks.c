@@ -217,18 +217,19 @@ baton_view_t baton__segment_of(baton_view_t vector, size_t element,
                       block.count * element);
 }
 
-baton__slots_t baton__slots_open(baton__flow_t *flow, size_t count,
+baton__slots_t baton__slots_open(baton_schedule_t *schedule, size_t count,
                                  size_t bytes)
 {
     baton__slots_t slots = {
         .stride = (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE,
         .count = count,
     };
-    slots.memory = baton__flow_scratch(flow, count * slots.stride);
+    bytes = count * slots.stride;
+    slots.memory = baton_view(baton_buffer_scratch(schedule, bytes), 0, bytes);
     return slots;
 }
 
-baton__slots_t baton__slots_for_rounds(baton__flow_t *flow, int rounds,
+baton__slots_t baton__slots_for_rounds(baton_schedule_t *schedule, int rounds,
                                        size_t bytes, int long_slots)
 {
     bool is_short = bytes <= SHORT_BYTES || rounds < long_slots;
@@ -236,7 +237,7 @@ baton__slots_t baton__slots_for_rounds(baton__flow_t *flow, int rounds,
     if (count == 0) {
         return (baton__slots_t){.count = 1};
     }
-    return baton__slots_open(flow, (size_t)count, bytes);
+    return baton__slots_open(schedule, (size_t)count, bytes);
 }
 
 baton_view_t baton__slot_of(const baton__slots_t *slots, size_t index,

@@ -82,13 +82,13 @@ typedef struct baton__slots {
     size_t stride;
     size_t count;
 } baton__slots_t;
-baton__slots_t baton__slots_open(baton__flow_t *flow, size_t count,
+baton__slots_t baton__slots_open(baton_schedule_t *schedule, size_t count,
                                  size_t bytes);
 
 /* One for each round of an algorithm that receives a whole vector in each, so
    that all receives are posted when the epoch begins; long vectors take turns
    in `long_slots`. */
-baton__slots_t baton__slots_for_rounds(baton__flow_t *flow, int rounds,
+baton__slots_t baton__slots_for_rounds(baton_schedule_t *schedule, int rounds,
                                        size_t bytes, int long_slots);
 
 baton_view_t baton__slot_of(const baton__slots_t *slots, size_t index,

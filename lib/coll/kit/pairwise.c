@@ -35,8 +35,9 @@ void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
         return;
     }
     baton_view_t own = baton__blocks_view(source, flow->rank, 1);
-    baton__slots_t slots = baton__slots_open(
-        flow, SLOTS, baton__segment_of(own, element, chunks, 0).bytes);
+    baton__slots_t slots =
+        baton__slots_open(flow->schedule, SLOTS,
+                          baton__segment_of(own, element, chunks, 0).bytes);
     for (size_t i = 0; i < chunks; i++) {
         baton_view_t sum = baton__segment_of(target, element, chunks, i);
         baton_view_t received = baton__slot_of(&slots, i, sum.bytes);

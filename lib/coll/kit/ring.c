@@ -59,7 +59,7 @@ void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
     int next = baton__rank_shift(flow->rank, 1, flow->size);
     int previous = baton__rank_shift(flow->rank, -1, flow->size);
     baton__slots_t slots =
-        baton__slots_open(flow, SLOTS, baton__blocks_most(source));
+        baton__slots_open(flow->schedule, SLOTS, baton__blocks_most(source));
     baton_view_t out = baton__blocks_view(source, block_of(flow, 1), 1);
     for (int hop = 0; hop < flow->size - 1; hop++) {
         baton_view_t own =

@@ -246,18 +246,16 @@ baton_status_t baton__choice_take(const baton__measured_t *measured,
                                   baton_choice_t *out)
 {
     baton_cost_case_t cost;
-    baton_algorithm_t algorithm;
-    baton_status_t status =
-        baton_algorithm_find(of->collective, measured->algorithm, &algorithm);
+    baton_choice_t choice = {.cost_us = 0};
+    baton_status_t status = cost_case(of, &cost);
     if (status == BATON_OK) {
-        status = cost_case(of, &cost);
+        status = choose_named(of, cost, measured->algorithm, &choice);
     }
-    if (status == BATON_OK && baton__choice_can(&algorithm, of)) {
-        *out = (baton_choice_t){.cost_us = 0};
-        weigh(&algorithm, cost, of->hosts <= 1, out);
-        out->segment_bytes = measured->segment_bytes;
+    if (status == BATON_OK) {
+        choice.segment_bytes = measured->segment_bytes;
+        *out = choice;
     }
-    return status;
+    return status == BATON_ERR_UNSUPPORTED ? BATON_OK : status;
 }
 
 baton_status_t baton_choose(const baton_choice_case_t *given,
