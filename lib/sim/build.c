@@ -1,10 +1,9 @@
-#include "sim/build.h"
+/* A builder on every rank. */
+#include "sim/sim.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "sim/driver.h"
-#include "sim/match.h"
 #include "sim/model.h"
 
 #include <math.h>

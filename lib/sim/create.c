@@ -4,12 +4,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "sim/build.h"
-#include "sim/driver.h"
-#include "sim/memory.h"
 #include "sim/model.h"
-#include "sim/port.h"
-
 /* ---- kinds of nodes ----------------------------------------------------- */
 
 static int issue_reduce(const baton__op_t *op, uint32_t node,

@@ -1,13 +1,17 @@
-#include "sim/driver.h"
+/* The driver of a simulated engine, which lets virtual time pass:
+
+       pop the events of the next time --> ranks become due
+             ^                                   |
+             |                                   v
+       sends make events <-- baton__step for each due rank, until it has
+                             nothing to do at its time                  */
+#include "sim/sim.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "progress/epoch.h"
 #include "progress/notice.h"
 #include "progress/queues.h"
-#include "sim/explain.h"
-#include "sim/match.h"
-#include "sim/memory.h"
 
 #include <math.h>
 

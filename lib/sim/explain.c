@@ -1,4 +1,5 @@
-#include "sim/explain.h"
+/* Describes in words why an epoch can't end. */
+#include "sim/sim.h"
 
 #include "base/error.h"
 #include "sim/wait_graph.h"

@@ -5,7 +5,7 @@
    rank to another, plain messages and activations apart. The search may find
    none: a receive whose length is set in the epoch takes any send that is not
    larger. */
-#include "sim/match.h"
+#include "sim/sim.h"
 
 #include "base/error.h"
 #include "base/random.h"

@@ -1,4 +1,5 @@
-#include "sim/memory.h"
+/* Checks that the machine has memory for a simulation before it is used. */
+#include "sim/sim.h"
 
 #include "base/error.h"
 

@@ -99,7 +99,8 @@ typedef struct baton__sim_net {
 } baton__sim_net_t;
 
 /* `options` are valid and outlive the network, whose transport is `transport`
-   (sim/port.h). After BATON_ERR_NO_MEMORY the network must still be freed. */
+   (port.c). After BATON_ERR_NO_MEMORY the
+ * network must still be freed. */
 baton_status_t baton__sim_net_init(baton__sim_net_t *net,
                                    const baton_transport_t *transport,
                                    const baton_sim_options_t *options);
@@ -134,6 +135,9 @@ void baton__sim_net_kill(baton__sim_net_t *net, int rank);
 void baton__sim_net_forget(baton__sim_port_t *port, const void *owner);
 
 /* ---- for the transport ------------------------------------------------ */
+
+/* Its endpoints are the network's ports. */
+extern const baton_transport_t baton__sim_transport;
 
 /* Queues an item for its transfer out of this port. */
 void baton__sim_port_queue(baton__sim_port_t *port, uint32_t index);

@@ -1,8 +1,7 @@
 /* A graph as bytes, with all that another rank needs to compare it with others
    and to simulate it. It has no addresses: operands get places of their own. */
-#include "sim/pack.h"
-
-#include "base/alloc.h"
+#include "sched/schedule.h"
+#include "sim/simulate_graphs.h"
 
 #include <string.h>
 

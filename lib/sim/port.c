@@ -1,7 +1,7 @@
-#include "sim/port.h"
+/* The transport port over the simulated network. */
+#include "sim/net.h"
 
 #include "sim/model.h"
-#include "sim/net.h"
 
 #include <string.h>
 

@@ -12,13 +12,107 @@
 
    A reduction can't fail: without memory a union is the flaw NO_MEMORY, whose
    number exists from the start. */
-#include "sim/intern.h"
-
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/random.h"
 
 #include <baton/proof.h>
 #include <string.h>
+
+/* ---- records, each kept once -------------------------------------------- */
+
+#define NO_NUMBER  UINT32_MAX
+#define FIRST_ROOM 16
+#define MOST       ((uint32_t)1 << 31) /* records: numbers have 32 bits */
+
+/* Records of one size, numbered from 0: equal records have equal numbers.
+   Begins with `words` set and the rest zero. */
+typedef struct records {
+    size_t words;    /* of 64 bits, of a record */
+    uint64_t *all;   /* by number */
+    uint32_t *slots; /* hash table of 2 * room: a record's number + 1, or 0 */
+    uint32_t count;
+    uint32_t room; /* 0 or a power of two */
+} records_t;
+
+/* The record with a number; valid until the next new record. */
+static const uint64_t *record_of(const records_t *records, uint32_t number)
+{
+    return records->all + number * records->words;
+}
+
+/* The slot where the record is or would be: at most half of the slots are used,
+   so the search ends. */
+static uint32_t *slot_of(const records_t *records, const uint64_t *record)
+{
+    size_t mask = 2 * (size_t)records->room - 1;
+    uint64_t hash = 0;
+    for (size_t i = 0; i < records->words; i++) {
+        hash = baton__mix(hash ^ record[i]);
+    }
+    uint32_t *slot = &records->slots[hash & mask];
+    while (*slot != 0 && memcmp(record_of(records, *slot - 1), record,
+                                records->words * sizeof *record) != 0) {
+        slot = &records->slots[(size_t)(slot - records->slots + 1) & mask];
+    }
+    return slot;
+}
+
+/* Makes room for so many more records, whose interning can't fail then. False,
+   and nothing has changed, if there is no memory. */
+static bool reserve(records_t *records, size_t more)
+{
+    if (more > MOST - records->count) {
+        return false;
+    }
+    uint32_t room = records->room;
+    while (room - records->count < more) {
+        room = room > 0 ? room * 2 : FIRST_ROOM;
+    }
+    if (room == records->room) {
+        return true;
+    }
+    uint32_t *slots = baton__alloc(2 * (size_t)room, sizeof *slots);
+    uint64_t *all =
+        slots == NULL
+            ? NULL
+            : baton__grow(records->all, records->count * records->words,
+                          room * records->words, sizeof *all);
+    if (all == NULL) {
+        baton__free(slots);
+        return false;
+    }
+    baton__free(records->slots);
+    records->slots = slots;
+    records->all = all;
+    records->room = room;
+    for (uint32_t i = 0; i < records->count; i++) {
+        *slot_of(records, record_of(records, i)) = i + 1;
+    }
+    return true;
+}
+
+/* The record's number, which is new if the record is. NO_NUMBER without memory
+   for a new one. */
+static uint32_t intern(records_t *records, const uint64_t *record)
+{
+    if (!reserve(records, 1)) {
+        return NO_NUMBER;
+    }
+    uint32_t *slot = slot_of(records, record);
+    if (*slot == 0) {
+        memcpy(records->all + records->count * records->words, record,
+               records->words * sizeof *record);
+        *slot = ++records->count;
+    }
+    return *slot - 1;
+}
+
+static void free_records(records_t *records)
+{
+    baton__free(records->all);
+    baton__free(records->slots);
+}
 
 /* ---- values ----------------------------------------------------------- */
 
@@ -43,8 +137,8 @@ enum { VALUE_WORDS = 3 };
 
 struct baton_proof {
     int ranks;
-    baton__intern_t sets; /* a bit for each rank; the first one is empty */
-    baton__intern_t values;
+    records_t sets; /* a bit for each rank; the first one is empty */
+    records_t values;
     uint64_t *work;     /* a set under construction */
     uint32_t no_memory; /* the number of that flaw */
     baton_op_t op;
@@ -66,7 +160,7 @@ static value_t value_of(const baton_proof_t *proof, uint32_t word)
     if (number >= proof->values.count) {
         return (value_t){FOREIGN, 0, word};
     }
-    const uint64_t *record = baton__intern_record(&proof->values, number);
+    const uint64_t *record = record_of(&proof->values, number);
     return (value_t){(kind_t)record[0], record[1], record[2]};
 }
 
@@ -74,7 +168,7 @@ static uint32_t number_of(baton_proof_t *proof, value_t value)
 {
     const uint64_t record[VALUE_WORDS] = {value.kind, value.element,
                                           value.detail};
-    return baton__intern(&proof->values, record);
+    return intern(&proof->values, record);
 }
 
 static bool set_has(const uint64_t *set, int rank)
@@ -85,10 +179,8 @@ static bool set_has(const uint64_t *set, int rank)
 /* Two sets of one element. */
 static value_t unite_sets(baton_proof_t *proof, value_t left, value_t right)
 {
-    const uint64_t *a =
-        baton__intern_record(&proof->sets, (uint32_t)left.detail);
-    const uint64_t *b =
-        baton__intern_record(&proof->sets, (uint32_t)right.detail);
+    const uint64_t *a = record_of(&proof->sets, (uint32_t)left.detail);
+    const uint64_t *b = record_of(&proof->sets, (uint32_t)right.detail);
     for (size_t i = 0; i < proof->sets.words; i++) {
         proof->work[i] = a[i] | b[i];
         if ((a[i] & b[i]) != 0) {
@@ -99,9 +191,9 @@ static value_t unite_sets(baton_proof_t *proof, value_t left, value_t right)
             return (value_t){TWICE, left.element, rank};
         }
     }
-    uint32_t set = baton__intern(&proof->sets, proof->work);
-    return set != BATON__NO_NUMBER ? (value_t){SET, left.element, set}
-                                   : (value_t){NO_MEMORY, 0, 0};
+    uint32_t set = intern(&proof->sets, proof->work);
+    return set != NO_NUMBER ? (value_t){SET, left.element, set}
+                            : (value_t){NO_MEMORY, 0, 0};
 }
 
 static uint32_t unite(baton_proof_t *proof, uint32_t left, uint32_t right)
@@ -119,7 +211,7 @@ static uint32_t unite(baton_proof_t *proof, uint32_t left, uint32_t right)
         both = unite_sets(proof, a, b);
     }
     uint32_t number = number_of(proof, both);
-    return word_of(number != BATON__NO_NUMBER ? number : proof->no_memory);
+    return word_of(number != NO_NUMBER ? number : proof->no_memory);
 }
 
 /* Views begin at any byte: so no access by the type. */
@@ -175,12 +267,12 @@ baton_status_t baton_proof_create(int ranks, baton_proof_t **out)
     proof->sets.words = ((size_t)ranks + 63) / 64;
     proof->values.words = VALUE_WORDS;
     proof->work = baton__alloc(proof->sets.words, sizeof *proof->work);
-    if (proof->work == NULL || !baton__intern_reserve(&proof->sets, 1) ||
-        !baton__intern_reserve(&proof->values, 2)) {
+    if (proof->work == NULL || !reserve(&proof->sets, 1) ||
+        !reserve(&proof->values, 2)) {
         (void)!baton_proof_destroy(proof);
         return no_memory("its first sets");
     }
-    value_t empty = {SET, 0, baton__intern(&proof->sets, proof->work)};
+    value_t empty = {SET, 0, intern(&proof->sets, proof->work)};
     (void)number_of(proof, empty); /* the first: EMPTY */
     proof->no_memory = number_of(proof, (value_t){NO_MEMORY, 0, 0});
     *out = proof;
@@ -190,8 +282,8 @@ baton_status_t baton_proof_create(int ranks, baton_proof_t **out)
 baton_status_t baton_proof_destroy(baton_proof_t *proof)
 {
     if (proof != NULL) {
-        baton__intern_fini(&proof->sets);
-        baton__intern_fini(&proof->values);
+        free_records(&proof->sets);
+        free_records(&proof->values);
         baton__free(proof->work);
         baton__free(proof);
     }
@@ -213,9 +305,8 @@ baton_status_t baton_proof_fill(baton_proof_t *proof, int rank, size_t first,
     }
     memset(proof->work, 0, proof->sets.words * sizeof *proof->work);
     proof->work[rank / 64] = UINT64_C(1) << (rank % 64);
-    uint32_t set = baton__intern(&proof->sets, proof->work);
-    if (set == BATON__NO_NUMBER ||
-        !baton__intern_reserve(&proof->values, count)) {
+    uint32_t set = intern(&proof->sets, proof->work);
+    if (set == NO_NUMBER || !reserve(&proof->values, count)) {
         return no_memory("more contributions");
     }
     for (size_t i = 0; i < count; i++) {
@@ -276,7 +367,7 @@ baton_status_t baton_proof_check(const baton_proof_t *proof,
                             "elements are u32",
                             baton_dtype_name(proof->dtype));
     }
-    uint64_t right = BATON__NO_NUMBER; /* a set that was compared already */
+    uint64_t right = NO_NUMBER; /* a set that was compared already */
     for (size_t i = 0; i < count; i++) {
         value_t value = value_of(proof, elements[i]);
         if (value.kind != SET) {
@@ -291,8 +382,7 @@ baton_status_t baton_proof_check(const baton_proof_t *proof,
         if (value.detail == right) {
             continue;
         }
-        const uint64_t *set =
-            baton__intern_record(&proof->sets, (uint32_t)value.detail);
+        const uint64_t *set = record_of(&proof->sets, (uint32_t)value.detail);
         int rank = wrong_rank(proof, set, contributors);
         if (rank < proof->ranks) {
             return baton__error(BATON_ERR_MISMATCH,

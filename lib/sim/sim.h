@@ -1,5 +1,5 @@
 /* The state of a simulator: a stepper and a group for each rank over one
-   simulated network (sim/net.h). driver.c lets virtual time pass. */
+   simulated network (sim/net.h), and what its files offer each other. */
 #ifndef BATON_SIM_SIM_H
 #define BATON_SIM_SIM_H
 
@@ -58,5 +58,50 @@ static inline double baton__sim_clock(const baton__sim_port_t *port)
     double now_us = port->net->now_us;
     return port->clock > now_us ? port->clock : now_us;
 }
+
+/* ---- build.c ----------------------------------------------------------- */
+
+/* Destroys the schedules that baton_sim_build has built, if any. */
+void baton__sim_destroy_built(baton_sim_t *sim);
+
+/* ---- driver.c: a simulated engine, instead of progress/engine.c -------- */
+
+extern const baton__driver_t baton__sim_driver;
+
+/* BATON_ERR_STATE in a callback, where `operation` is not allowed. */
+baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
+                                        const char *operation);
+
+/* ---- match.c ----------------------------------------------------------- */
+
+/* Compares the sends and receives of all ranks. BATON_ERR_MISMATCH names both
+   ranks and nodes of a send and a receive that do not match. */
+baton_status_t baton__sim_match(baton_sim_t *sim);
+
+/* Returns the node that matches a message node, or BATON__NO_NODE when there is
+   none; *peer_out is the peer's schedule, or NULL. */
+uint32_t baton__sim_find_match(const baton_sim_t *sim,
+                               const baton_schedule_t *schedule,
+                               const baton__op_t *op,
+                               const baton_schedule_t **peer_out);
+
+/* ---- memory.c ---------------------------------------------------------- */
+
+/* BATON_ERR_NO_MEMORY when `bytes` more are not available: the message names
+   the `consumer` that needs them, and `advice` says what to lower. */
+baton_status_t baton__sim_check_memory(double bytes, const char *consumer,
+                                       const char *advice);
+
+/* Called before each commit. Fails like baton__sim_check_memory when the
+   machine has no memory for schedules like this one on every rank. */
+baton_status_t baton__sim_check_schedule(const baton_schedule_t *schedule);
+
+/* ---- explain.c --------------------------------------------------------- */
+
+/* Returns BATON_ERR_DEADLOCK with a message that says why `schedule` can't go
+   on: the cycle in which ranks wait, or the rank at which the chain of waits
+   ends. Nothing may be left to happen in the simulator. */
+baton_status_t baton__sim_explain(const baton_sim_t *sim,
+                                  const baton_schedule_t *schedule);
 
 #endif

@@ -2,8 +2,6 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "sim/memory.h"
-#include "sim/pack.h"
 #include "sim/sim.h"
 
 #include <stdio.h>

@@ -15,6 +15,14 @@
 
 enum { BATON__SIM_GRAPH_NAME = 64 };
 
+/* A valid graph, up to the end of its commit, as bytes that another rank can
+   make a graph of: for a simulation without data, in which no node computes
+   anything. unpack fills a schedule that was just created; its first error
+   sticks. */
+size_t baton__pack_bytes(const baton_schedule_t *schedule);
+void baton__pack(const baton_schedule_t *schedule, char *out);
+void baton__unpack(baton_schedule_t *schedule, const char *data);
+
 /* A rank's graph. */
 typedef struct baton__sim_packed_graph {
     char name[BATON__SIM_GRAPH_NAME];

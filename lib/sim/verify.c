@@ -2,7 +2,6 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "sim/pack.h"
 #include "sim/simulate_graphs.h"
 
 #include <stdio.h>

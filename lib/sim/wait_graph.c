@@ -1,7 +1,5 @@
 #include "sim/wait_graph.h"
 
-#include "sim/match.h"
-
 /* ---- one rank's DAG ----------------------------------------------------- */
 
 /* True for an awaited message of the running epoch, or an armed receive. */

@@ -7,7 +7,6 @@
    test_conformance [PATTERN]: those that match, such as "*_sim". */
 #include "sim/model.h"
 #include "sim/net.h"
-#include "sim/port.h"
 #include "support/cmocka.h"
 #include "support/conformance_device.h"
 #include "support/random.h"
