@@ -3,8 +3,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "transport/shm/share.h"
 
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -15,11 +15,6 @@ typedef struct introduction {
     uint64_t nonce;
     uint32_t index;
 } introduction_t;
-
-typedef union control {
-    struct cmsghdr head;
-    char bytes[CMSG_SPACE(sizeof(int))];
-} control_t;
 
 static int open_own(void)
 {
@@ -77,53 +72,15 @@ void baton__liveness_send(baton__liveness_t *self,
                           const baton__doorbell_t *doorbell, int to)
 {
     const baton__peer_state_t *states = doorbell->states;
-    introduction_t introduction = {.nonce = states[doorbell->index].nonce,
-                                   .index = (uint32_t)doorbell->index};
-    struct iovec part = {&introduction, sizeof introduction};
+    const introduction_t introduction = {.nonce = states[doorbell->index].nonce,
+                                         .index = (uint32_t)doorbell->index};
     struct sockaddr_un address;
-    control_t control = {.head = {.cmsg_level = SOL_SOCKET,
-                                  .cmsg_type = SCM_RIGHTS,
-                                  .cmsg_len = CMSG_LEN(sizeof(int))}};
-    struct msghdr message = {
-        .msg_name = &address,
-        .msg_namelen = baton__doorbell_address(&states[to], &address),
-        .msg_iov = &part,
-        .msg_iovlen = 1,
-        .msg_control = &control,
-        .msg_controllen = sizeof control,
-    };
+    socklen_t bytes = baton__doorbell_address(&states[to], &address);
     if (self->own >= 0) {
-        memcpy(CMSG_DATA(&control.head), &self->own, sizeof self->own);
         /* What is lost here is missed by is_complete. */
-        (void)!sendmsg(doorbell->socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)baton__share_send(doorbell->socket, &address, bytes,
+                                &introduction, sizeof introduction, self->own);
     }
-}
-
-/* Takes one introduction, and its descriptor; false when there is none. */
-static bool take(const baton__doorbell_t *doorbell, introduction_t *out,
-                 int *fd_out)
-{
-    control_t control;
-    struct iovec part = {out, sizeof *out};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof control};
-    ssize_t got =
-        recvmsg(doorbell->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (got < 0) {
-        return false;
-    }
-    const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    *fd_out = -1;
-    if (head != NULL && head->cmsg_type == SCM_RIGHTS &&
-        head->cmsg_len == CMSG_LEN(sizeof(int))) {
-        memcpy(fd_out, CMSG_DATA(head), sizeof *fd_out);
-    }
-    if (got != (ssize_t)sizeof *out) {
-        out->index = UINT32_MAX;
-    }
-    return true;
 }
 
 void baton__liveness_take(baton__liveness_t *self,
@@ -131,7 +88,7 @@ void baton__liveness_take(baton__liveness_t *self,
 {
     introduction_t from;
     int fd = -1;
-    while (take(doorbell, &from, &fd)) {
+    while (baton__share_receive(doorbell->socket, &from, sizeof from, &fd)) {
         struct epoll_event event = {.events = EPOLLIN | EPOLLET,
                                     .data.u32 = from.index};
         if (fd >= 0 && from.index < (uint32_t)self->count &&

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "transport/shm/share.h"
 
 #include <errno.h>
 #include <string.h>
@@ -57,43 +58,11 @@ static void map(baton__mappings_t *self, const baton__segment_notice_t *notice,
                                   .bytes = notice->bytes};
 }
 
-/* Takes a notice from the socket, with its descriptor, or -1 if there was none
-   left for it; false when the socket is empty. */
-static bool take(const baton__mappings_t *self, baton__segment_notice_t *out,
-                 int *file_out)
-{
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control;
-    struct iovec part = {out, sizeof *out};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof control};
-    ssize_t got =
-        recvmsg(self->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (got < 0) {
-        return errno == EINTR && take(self, out, file_out);
-    }
-    const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    *file_out = -1;
-    if (head != NULL && head->cmsg_level == SOL_SOCKET &&
-        head->cmsg_type == SCM_RIGHTS &&
-        head->cmsg_len == CMSG_LEN(sizeof(int))) {
-        memcpy(file_out, CMSG_DATA(head), sizeof *file_out);
-    }
-    if (got != (ssize_t)sizeof *out) {
-        *out = (baton__segment_notice_t){.owner = UINT32_MAX};
-    }
-    return true;
-}
-
 static void take_all(baton__mappings_t *self)
 {
     baton__segment_notice_t notice;
     int file = -1;
-    while (take(self, &notice, &file)) {
+    while (baton__share_receive(self->socket, &notice, sizeof notice, &file)) {
         if (file >= 0) {
             map(self, &notice, file);
             (void)close(file);

@@ -7,13 +7,13 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "transport/shm/mappings.h"
+#include "transport/shm/share.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 /* Shorter blocks stay in ordinary memory: messages out of them are copied. A
@@ -262,29 +262,11 @@ static bool tell(const baton__segments_t *self, const baton__segment_t *segment,
         .owner = (uint32_t)self->doorbell->index,
         .id = segment->id,
     };
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control;
-    memset(&control, 0, sizeof control);
     struct sockaddr_un address;
-    struct iovec part = {&notice, sizeof notice};
-    struct msghdr message = {
-        .msg_name = &address,
-        .msg_namelen =
-            baton__mappings_address(&self->doorbell->states[index], &address),
-        .msg_iov = &part,
-        .msg_iovlen = 1,
-        .msg_control = &control,
-        .msg_controllen = sizeof control,
-    };
-    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(head), &segment->file, sizeof(int));
-    return sendmsg(self->doorbell->socket, &message,
-                   MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof notice;
+    socklen_t bytes =
+        baton__mappings_address(&self->doorbell->states[index], &address);
+    return baton__share_send(self->doorbell->socket, &address, bytes, &notice,
+                             sizeof notice, segment->file);
 }
 
 uint32_t baton__segments_share(baton__segments_t *self, int index,

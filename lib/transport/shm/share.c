@@ -78,3 +78,59 @@ void baton__share_unmap(void *memory, size_t bytes)
 {
     munmap(memory, bytes);
 }
+
+/* ---- descriptors ------------------------------------------------------- */
+
+typedef union control {
+    struct cmsghdr head;
+    char bytes[CMSG_SPACE(sizeof(int))];
+} control_t;
+
+bool baton__share_send(int socket, const struct sockaddr_un *to,
+                       socklen_t to_bytes, const void *data, size_t bytes,
+                       int descriptor)
+{
+    struct sockaddr_un address = *to;
+    struct iovec part = {(void *)(uintptr_t)data, bytes};
+    control_t control = {.head = {.cmsg_level = SOL_SOCKET,
+                                  .cmsg_type = SCM_RIGHTS,
+                                  .cmsg_len = CMSG_LEN(sizeof(int))}};
+    const struct msghdr message = {.msg_name = &address,
+                                   .msg_namelen = to_bytes,
+                                   .msg_iov = &part,
+                                   .msg_iovlen = 1,
+                                   .msg_control = &control,
+                                   .msg_controllen = sizeof control};
+    memcpy(CMSG_DATA(&control.head), &descriptor, sizeof descriptor);
+    return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) ==
+           (ssize_t)bytes;
+}
+
+bool baton__share_receive(int socket, void *data, size_t bytes,
+                          int *descriptor_out)
+{
+    control_t control;
+    struct iovec part = {data, bytes};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof control};
+    ssize_t got;
+    do {
+        got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) {
+        return false;
+    }
+    const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    *descriptor_out = -1;
+    if (head != NULL && head->cmsg_level == SOL_SOCKET &&
+        head->cmsg_type == SCM_RIGHTS &&
+        head->cmsg_len == CMSG_LEN(sizeof(int))) {
+        memcpy(descriptor_out, CMSG_DATA(head), sizeof *descriptor_out);
+    }
+    if (got != (ssize_t)bytes) {
+        memset(data, 0, bytes);
+    }
+    return true;
+}

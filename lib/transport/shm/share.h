@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #define BATON__SHARE_NAME_BYTES 48
 
@@ -32,5 +34,16 @@ void baton__share_unlink(const char *name);
 void baton__share_unmap(void *memory, size_t bytes);
 
 uint64_t baton__share_random(void);
+
+/* Sends `bytes` bytes and a descriptor to the socket of that address; false if
+   it can't take them now. */
+bool baton__share_send(int socket, const struct sockaddr_un *to,
+                       socklen_t to_bytes, const void *data, size_t bytes,
+                       int descriptor);
+
+/* Takes what was sent to a socket; false if that is empty. Bytes of another
+   number become zeros, a descriptor that is missing -1. */
+bool baton__share_receive(int socket, void *data, size_t bytes,
+                          int *descriptor_out);
 
 #endif
