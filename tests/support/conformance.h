@@ -62,8 +62,8 @@ typedef struct conformance_rank {
     uint64_t seed;
     const conformance_device_t *device; /* or NULL: all memory is the host's */
     void *device_handle;                /* for the functions above */
-    /* Set for simulated networks, which allocate while messages are in flight.
-     */
+    /* Set for simulated networks, which allocate while messages are in flight,
+       and where ordinary memory is received into device memory. */
     bool allocates;
     /* Set where ranks run at once: one that waits sleeps until it is woken. */
     bool sleeps;

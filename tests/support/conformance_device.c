@@ -80,6 +80,7 @@ bool conformance_stage(conformance_rank_t *rank,
     staged->device = emulated_open(&options);
     rank->device = &functions;
     rank->device_handle = staged;
+    rank->allocates = rank->allocates || staging->share % 4 != 0;
     set_variables(staging);
     return baton__staged_open(rank->transport, rank->endpoint, rank->rank,
                               rank->size, emulated_port(staged->device),

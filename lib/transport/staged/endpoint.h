@@ -31,11 +31,10 @@
    receiver whose target is host memory asks in the same way, which bounds what
    is in flight, but its blocks go straight to the target.
 
-   Host memory is sent as ever. Where it is received into device memory, it is
-   copied by blocks out of the message, if that can be read in place: its data
-   came along, or the inner transport lends them. Else the message is received
-   into ordinary memory first, which is allocated for it. That is the one
-   allocation in an epoch; sending from pinned or device memory avoids it.
+   Host memory is sent as ever. Where it is received into device memory, the
+   message is received into ordinary memory first, which is allocated for it,
+   and copied from there by blocks. That is the one allocation in an epoch;
+   sending from device memory avoids it.
 
    Files, from the bottom up: pool.c (transfers, buffers, controls), receive.c,
    send.c, staged.c (the transport). */
@@ -91,8 +90,8 @@ typedef enum baton__staged_transfer_state {
     BATON__TRANSFER_ARRIVED, /* the engine has the message */
     BATON__TRANSFER_ASKED,   /* for a handle */
     BATON__TRANSFER_COPYING, /* between devices, or waiting for that */
+    BATON__TRANSFER_PULLING, /* an ordinary message, to `memory` */
     BATON__TRANSFER_RECEIVING,
-    BATON__TRANSFER_FEEDING, /* an ordinary message, by blocks */
     /* of both */
     BATON__TRANSFER_ENDED, /* its event is to be reported */
     BATON__TRANSFER_OVER   /* peers or the inner transport still know it */
@@ -120,8 +119,7 @@ typedef struct baton__staged_transfer {
     uint32_t started;  /* that were begun: copied off the device; arrived */
     uint32_t finished; /* that are over */
     baton_message_t message; /* what the engine gets */
-    baton_message_t *plain;  /* the inner message that is read in place */
-    void *memory;            /* or where it is received, allocated */
+    char *memory; /* where an ordinary message is received, allocated */
 
     /* What is to be told the peer, one thing at a time. */
     bool control_waits;
@@ -199,8 +197,8 @@ typedef struct baton__staged {
 
     baton__staged_transfer_list_t sending;   /* with blocks left to begin */
     baton__staged_transfer_list_t receiving; /* by blocks */
-    baton__staged_transfer_list_t feeding, copying;
-    baton__staged_transfer_list_t ended; /* events to report */
+    baton__staged_transfer_list_t copying;   /* between devices */
+    baton__staged_transfer_list_t ended;     /* events to report */
     /* Messages to report. An offer among them gets its record then, and waits
        here if there is none. */
     baton_message_t *arrived, *arrived_last;
@@ -337,8 +335,6 @@ void baton__staged_receive_progress(baton__staged_t *self);
 void baton__staged_receive_lost(baton__staged_t *self,
                                 baton__staged_transfer_t *receive,
                                 baton_status_t status);
-/* Whether poll has something to do without an event. */
-bool baton__staged_receive_is_busy(const baton__staged_t *self);
 
 /* ---- send.c ------------------------------------------------------------- */
 

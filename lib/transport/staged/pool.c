@@ -180,6 +180,8 @@ void baton__staged_fail(staged_t *self, transfer_t *transfer,
 
 void baton__staged_end(staged_t *self, transfer_t *transfer)
 {
+    baton__free(transfer->memory);
+    transfer->memory = NULL;
     transfer->state = BATON__TRANSFER_ENDED;
     baton__staged_append(&self->ended, transfer);
 }

@@ -10,8 +10,6 @@ typedef baton__staged_t staged_t;
 typedef baton__staged_transfer_t transfer_t;
 typedef baton__staged_buffer_t buffer_t;
 
-enum { FEED_BYTES = 1 << 18 }; /* copied on the host in one poll */
-
 static bool is_to_device(const transfer_t *receive)
 {
     return receive->token.memory == BATON_MEMORY_DEVICE;
@@ -65,57 +63,6 @@ baton_status_t baton__staged_take_offer(staged_t *self, baton_message_t *offer,
     return BATON_DONE;
 }
 
-/* Asks for as many blocks as there are buffers for. */
-static void ask(staged_t *self, transfer_t *receive)
-{
-    uint32_t before = receive->granted;
-    while (receive->granted < receive->blocks &&
-           receive->granted - receive->finished < BATON__STAGED_BLOCKS_AHEAD &&
-           available(self) > 0) {
-        receive->granted++;
-        self->promised++;
-    }
-    if (receive->granted > before) {
-        baton__staged_tell(self, receive, BATON__STAGED_ASK, receive->granted);
-    }
-}
-
-static void start_blocks(staged_t *self, transfer_t *receive)
-{
-    receive->state = BATON__TRANSFER_RECEIVING;
-    baton__staged_append(&self->receiving, receive);
-    ask(self, receive);
-}
-
-static bool can_be_direct(const staged_t *self, const transfer_t *receive)
-{
-    bool kin = self->port.open_handle != NULL && self->port.kin != 0 &&
-               receive->offer.kin == self->port.kin;
-    return self->direct_allowed && is_to_device(receive) &&
-           (kin || receive->peer == self->rank);
-}
-
-baton_status_t baton__staged_accept(staged_t *self, transfer_t *receive,
-                                    baton_token_t token, void *target)
-{
-    int peer = receive->peer;
-    if (self->peers[peer].lost != BATON_OK) {
-        baton__staged_give(self, receive);
-        return baton__error(self->peers[peer].lost, "staged: rank %d is lost",
-                            peer);
-    }
-    receive->token = token;
-    receive->target = target;
-    cut(self, receive, receive->offer.bytes, receive->offer.block);
-    if (can_be_direct(self, receive)) {
-        receive->state = BATON__TRANSFER_ASKED;
-        baton__staged_tell(self, receive, BATON__STAGED_ASK, 0);
-    } else {
-        start_blocks(self, receive);
-    }
-    return BATON_OK;
-}
-
 /* ---- ending ------------------------------------------------------------ */
 
 static void end_block(staged_t *self, transfer_t *receive,
@@ -123,14 +70,10 @@ static void end_block(staged_t *self, transfer_t *receive,
 {
     receive->finished++;
     baton__staged_fail(self, receive, status, NULL);
-    if (receive->finished < receive->blocks ||
-        receive->state == BATON__TRANSFER_FEEDING) {
-        return;
-    }
-    if (receive->state == BATON__TRANSFER_RECEIVING) {
+    if (receive->finished == receive->blocks) {
         baton__staged_remove(&self->receiving, receive);
+        baton__staged_end(self, receive);
     }
-    baton__staged_end(self, receive);
 }
 
 /* No more blocks come than have. */
@@ -224,6 +167,48 @@ static void take_block(staged_t *self, transfer_t *receive,
     }
 }
 
+static void feed_block(staged_t *self, transfer_t *receive)
+{
+    uint32_t block = receive->started++;
+    self->promised--;
+    if (receive->status != BATON_OK) {
+        end_block(self, receive, BATON_OK);
+        return;
+    }
+    buffer_t *buffer = baton__staged_take_buffer(&self->in, receive, block);
+    memcpy(buffer->memory,
+           receive->memory + (size_t)block * receive->block_bytes,
+           baton__staged_bytes_of(receive, block));
+    copy_to_device(self, buffer);
+}
+
+/* Asks for as many blocks as there are buffers for; or, of a message that was
+   received into ordinary memory, copies as many. */
+static void ask(staged_t *self, transfer_t *receive)
+{
+    uint32_t before = receive->granted;
+    while (receive->granted < receive->blocks &&
+           receive->granted - receive->finished < BATON__STAGED_BLOCKS_AHEAD &&
+           available(self) > 0) {
+        receive->granted++;
+        self->promised++;
+    }
+    if (receive->memory != NULL) {
+        for (uint32_t end = receive->granted; before < end; before++) {
+            feed_block(self, receive);
+        }
+    } else if (receive->granted > before) {
+        baton__staged_tell(self, receive, BATON__STAGED_ASK, receive->granted);
+    }
+}
+
+static void start_blocks(staged_t *self, transfer_t *receive)
+{
+    receive->state = BATON__TRANSFER_RECEIVING;
+    baton__staged_append(&self->receiving, receive);
+    ask(self, receive);
+}
+
 /* ---- between devices --------------------------------------------------- */
 
 static void end_direct(staged_t *self, transfer_t *receive,
@@ -249,8 +234,7 @@ static void begin_direct(staged_t *self)
 }
 
 /* Where the sender's memory is for this device; NULL if it can't say. */
-static const void *open_source(staged_t *self, const transfer_t *receive,
-                               const baton_message_t *message)
+static const void *open_source(staged_t *self, const baton_message_t *message)
 {
     const void *source = NULL;
     unsigned char handle[BATON_DEVICE_HANDLE_BYTES];
@@ -259,19 +243,15 @@ static const void *open_source(staged_t *self, const transfer_t *receive,
         return NULL;
     }
     memcpy(handle, message->data, sizeof handle);
-    if (receive->peer == self->rank) {
-        memcpy(&source, handle, sizeof source);
-        return source;
-    }
-    baton_status_t status =
-        self->port.open_handle(self->device, handle, &source);
-    return status == BATON_OK ? source : NULL;
+    return self->port.open_handle(self->device, handle, &source) == BATON_OK
+               ? source
+               : NULL;
 }
 
 static void take_grant(staged_t *self, transfer_t *receive,
                        const baton_message_t *message)
 {
-    receive->source = open_source(self, receive, message);
+    receive->source = open_source(self, message);
     if (receive->source != NULL) {
         receive->state = BATON__TRANSFER_COPYING;
         baton__staged_append(&self->copying, receive);
@@ -283,91 +263,15 @@ static void take_grant(staged_t *self, transfer_t *receive,
 
 /* ---- ordinary messages into device memory ------------------------------ */
 
-/* Copies the next block of a message that can be read. */
-static size_t feed_block(staged_t *self, transfer_t *receive)
-{
-    buffer_t *buffer =
-        baton__staged_take_buffer(&self->in, receive, receive->started++);
-    size_t bytes = baton__staged_bytes_of(receive, buffer->block);
-    size_t offset = (size_t)buffer->block * receive->block_bytes;
-    baton_status_t status = BATON_OK;
-    if (receive->source != NULL) {
-        memcpy(buffer->memory, receive->source + offset, bytes);
-    } else {
-        status = self->inner->read(self->endpoint, receive->plain, offset,
-                                   bytes, buffer->memory);
-    }
-    baton__staged_fail(self, receive, status,
-                       "the sender's memory could not be read");
-    end_accept(self, buffer, status);
-    return bytes;
-}
-
-/* All of it is in buffers, or the rest is not wanted. */
-static void end_feeding(staged_t *self, transfer_t *receive)
-{
-    if (receive->plain != NULL) {
-        self->inner->drop(self->endpoint, receive->plain);
-    }
-    baton__free(receive->memory);
-    receive->state = BATON__TRANSFER_COPYING;
-    receive->blocks = receive->started;
-    if (receive->finished == receive->blocks) {
-        baton__staged_end(self, receive);
-    }
-}
-
-/* Copies blocks out of messages that can be read, some in each poll. */
-static void feed(staged_t *self)
-{
-    size_t bytes = 0;
-    while (self->feeding.head != NULL && available(self) > 0 &&
-           bytes < FEED_BYTES) {
-        transfer_t *receive = self->feeding.head;
-        bytes += feed_block(self, receive);
-        if (receive->started == receive->blocks ||
-            receive->status != BATON_OK) {
-            (void)baton__staged_take_first(&self->feeding);
-            end_feeding(self, receive);
-        }
-    }
-}
-
-static void begin_feeding(staged_t *self, transfer_t *receive,
-                          const void *source)
-{
-    receive->source = source;
-    baton__staged_append(&self->feeding, receive);
-    feed(self);
-}
-
 static void end_pull(staged_t *self, transfer_t *receive, baton_status_t status)
 {
     self->pulling--;
     if (status == BATON_OK) {
-        begin_feeding(self, receive, receive->memory);
+        start_blocks(self, receive);
     } else {
         baton__staged_fail(self, receive, status, NULL);
-        end_feeding(self, receive);
+        baton__staged_end(self, receive);
     }
-}
-
-/* Receives a message that can't be read in place. BATON_DONE: it is there. */
-static baton_status_t pull(staged_t *self, transfer_t *receive,
-                           baton_message_t *message)
-{
-    receive->memory = baton__alloc(1, message->bytes);
-    if (receive->memory == NULL) {
-        self->inner->drop(self->endpoint, message);
-        return baton__error(BATON_ERR_NO_MEMORY,
-                            "staged: there is no memory for a message of %zu "
-                            "bytes from host memory of rank %d",
-                            receive->bytes, receive->peer);
-    }
-    return self->inner->accept(
-        self->endpoint, message,
-        baton__staged_token(self, BATON__STAGED_TOKEN_PLAIN, receive->id),
-        receive->memory);
 }
 
 baton_status_t baton__staged_accept_plain(staged_t *self,
@@ -384,30 +288,62 @@ baton_status_t baton__staged_accept_plain(staged_t *self,
     receive->token = token;
     receive->target = target;
     receive->peer = message->peer;
-    receive->state = BATON__TRANSFER_FEEDING;
+    receive->state = BATON__TRANSFER_PULLING;
     cut(self, receive, message->bytes, message->bytes);
-    baton_status_t status = message->data != NULL ? BATON_DONE
-                            : self->inner->lend != NULL
-                                ? self->inner->lend(self->endpoint, message)
-                                : BATON_AGAIN;
-    if (status == BATON_DONE) {
-        receive->plain = message;
-        begin_feeding(self, receive, message->data);
-        return BATON_OK;
-    }
-    if (status == BATON_AGAIN) {
-        status = pull(self, receive, message);
-    }
-    if (status == BATON_OK) {
-        self->pulling++;
-    } else if (status == BATON_DONE) {
-        begin_feeding(self, receive, receive->memory);
-        status = BATON_OK;
+    receive->memory = baton__alloc(1, message->bytes);
+    baton_status_t status;
+    if (receive->memory != NULL) {
+        status = self->inner->accept(
+            self->endpoint, message,
+            baton__staged_token(self, BATON__STAGED_TOKEN_PLAIN, receive->id),
+            receive->memory);
     } else {
+        self->inner->drop(self->endpoint, message);
+        status = baton__error(BATON_ERR_NO_MEMORY,
+                              "staged: there is no memory for a message of %zu "
+                              "bytes from host memory of rank %d",
+                              receive->bytes, receive->peer);
+    }
+    if (status != BATON_OK && status != BATON_DONE) {
         baton__free(receive->memory);
         baton__staged_give(self, receive);
+        return status;
     }
-    return status;
+    self->pulling++;
+    if (status == BATON_DONE) {
+        end_pull(self, receive, BATON_OK);
+    }
+    return BATON_OK;
+}
+
+/* ---- accepting ---------------------------------------------------------- */
+
+static bool can_be_direct(const staged_t *self, const transfer_t *receive)
+{
+    return self->direct_allowed && is_to_device(receive) &&
+           self->port.open_handle != NULL && self->port.kin != 0 &&
+           receive->offer.kin == self->port.kin;
+}
+
+baton_status_t baton__staged_accept(staged_t *self, transfer_t *receive,
+                                    baton_token_t token, void *target)
+{
+    int peer = receive->peer;
+    if (self->peers[peer].lost != BATON_OK) {
+        baton__staged_give(self, receive);
+        return baton__error(self->peers[peer].lost, "staged: rank %d is lost",
+                            peer);
+    }
+    receive->token = token;
+    receive->target = target;
+    cut(self, receive, receive->offer.bytes, receive->offer.block);
+    if (can_be_direct(self, receive)) {
+        receive->state = BATON__TRANSFER_ASKED;
+        baton__staged_tell(self, receive, BATON__STAGED_ASK, 0);
+    } else {
+        start_blocks(self, receive);
+    }
+    return BATON_OK;
 }
 
 /* ---- what comes -------------------------------------------------------- */
@@ -473,14 +409,10 @@ void baton__staged_receive_progress(staged_t *self)
 {
     end_copies(self);
     begin_direct(self);
-    feed(self);
+    transfer_t *next;
     for (transfer_t *at = self->receiving.head;
-         at != NULL && available(self) > 0; at = at->next) {
+         at != NULL && available(self) > 0; at = next) {
+        next = at->next;
         ask(self, at);
     }
-}
-
-bool baton__staged_receive_is_busy(const staged_t *self)
-{
-    return self->feeding.head != NULL && available(self) > 0;
 }

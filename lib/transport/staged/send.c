@@ -196,16 +196,11 @@ void baton__staged_send_progress(staged_t *self)
 
 static void grant(staged_t *self, transfer_t *send)
 {
-    bool known = true;
     send->state = BATON__TRANSFER_GRANTED;
     memset(send->handle, 0, sizeof send->handle);
-    if (send->peer == self->rank) {
-        memcpy(send->handle, &send->source, sizeof send->source);
-    } else {
-        known = self->port.get_handle != NULL &&
-                self->port.get_handle(self->device, send->source,
-                                      send->handle) == BATON_OK;
-    }
+    bool known = self->port.get_handle != NULL &&
+                 self->port.get_handle(self->device, send->source,
+                                       send->handle) == BATON_OK;
     baton__staged_tell(self, send, BATON__STAGED_GRANT, known);
 }
 

@@ -326,14 +326,9 @@ static bool staged_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
     staged_t *self = endpoint;
     bool reports = self->arrived != NULL &&
                    (!is_offer(self->arrived) || self->receives.unused != NULL);
-    if (reports || self->ended.head != NULL ||
-        baton__staged_receive_is_busy(self)) {
-        *sleep_us_out = BATON_SLEEP_FOREVER;
-        return false;
-    }
-    if (self->submitted) {
-        /* Behind the arm of the device, perhaps, which does not tell of it
-           then. */
+    bool submitted = self->submitted; /* behind the arm of the device, perhaps,
+                                         which does not tell of it then */
+    if (reports || self->ended.head != NULL || submitted) {
         self->submitted = false;
         *sleep_us_out = BATON_SLEEP_FOREVER;
         return false;
@@ -401,8 +396,6 @@ static void give_up(staged_t *self)
         transfer_t *receive = baton__staged_by_id(&self->receives, id);
         if (receive->state == BATON__TRANSFER_ARRIVED) {
             staged_drop(self, &receive->message);
-        } else if (receive->state == BATON__TRANSFER_FEEDING) {
-            baton__staged_fail(self, receive, BATON_ERR_CANCELLED, NULL);
         }
     }
 }
@@ -427,8 +420,7 @@ static bool is_moving(const staged_t *self)
     return self->out.unused_count < self->out.count ||
            self->in.unused_count < self->in.count ||
            self->direct.unused_count < self->direct.count ||
-           self->feeding.head != NULL || self->copying.head != NULL ||
-           self->pulling > 0;
+           self->copying.head != NULL || self->pulling > 0;
 }
 
 /* Takes what has come, and declines it. False: there was nothing. */
