@@ -51,7 +51,7 @@ static void unlink_group(baton_group_t *group)
         link = &(*link)->next;
     }
     *link = group->next;
-    baton__queues_forget_group(&engine->stepper, group);
+    baton__queues_forget(&engine->stepper, group, NULL);
     for (const baton_message_t *m = group->refused; m != NULL; m = m->next) {
         engine->stepper.refusals--;
     }

@@ -285,61 +285,18 @@ static bool has_failed(baton_status_t status)
     return status != BATON_OK && status != BATON_AGAIN;
 }
 
-/* The queue that this one has failed for, because it follows a node there; or
-   itself. */
-static const baton__queue_t *find_cause(const baton_schedule_t *schedule,
-                                        const baton__queue_t *queue)
-{
-    const baton__offload_t *offload = schedule->offload;
-    for (uint32_t node = queue->first; node != BATON__NO_NODE;
-         node = offload->behind[node]) {
-        for (uint32_t i = offload->first_pred[node];
-             i < offload->first_pred[node + 1]; i++) {
-            uint32_t pred = offload->preds[i];
-            const baton__queue_t *other = &offload->queues[baton__offload_queue(
-                schedule, &schedule->ops[pred])];
-            if (other != queue &&
-                schedule->run.state[pred] == BATON__NODE_QUEUED &&
-                has_failed(query(offload, offload->events[pred]))) {
-                return other;
-            }
-        }
-        if (node == queue->due) {
-            break;
-        }
-    }
-    return queue;
-}
-
-/* Work in the queue's stream has failed: finds out where first. */
+/* Work in the queue's stream has failed, or in one that it follows. */
 static void fail_queued(baton__stepper_t *stepper, baton_schedule_t *schedule,
                         const baton__queue_t *queue, baton_status_t status)
 {
-    const baton__offload_t *offload = schedule->offload;
-    const baton__queue_t *cause = find_cause(schedule, queue);
-    for (int i = 0; cause != queue && i < BATON_DEVICE_STREAMS; i++) {
-        queue = cause;
-        cause = find_cause(schedule, queue);
-    }
-    uint32_t node = queue->due;
-    uint32_t failed = node;
-    while (node != BATON__NO_NODE) {
-        failed = node;
-        baton_status_t found =
-            query(offload, baton__queues_event_of(offload, queue, node));
-        if (has_failed(found)) {
-            break;
-        }
-        node = baton__queues_find_due(offload, queue, offload->behind[node]);
-    }
-    if (queue->first != failed) {
+    if (queue->first != queue->due) {
         (void)baton__error(status,
                            "it or a node before it in its stream, from %s on: "
                            "%s",
                            baton__node_name(schedule, queue->first),
                            baton_error_message());
     }
-    baton__epoch_fail_at(stepper, schedule, failed, status);
+    baton__epoch_fail_at(stepper, schedule, queue->due, status);
 }
 
 /* Takes the oldest node from the queue, which is done. True if the schedule has
@@ -440,27 +397,17 @@ bool baton__queues_poll(baton__stepper_t *stepper)
     return moved;
 }
 
-void baton__queues_forget(baton__stepper_t *stepper, baton_schedule_t *schedule)
-{
-    baton_schedule_t **link = &stepper->offloads;
-    while (*link != NULL && *link != schedule) {
-        link = &(*link)->offload->next;
-    }
-    if (*link != NULL) {
-        *link = schedule->offload->next;
-        schedule->offload->listed = false;
-    }
-}
-
-void baton__queues_forget_group(baton__stepper_t *stepper,
-                                const baton_group_t *group)
+void baton__queues_forget(baton__stepper_t *stepper, const baton_group_t *group,
+                          const baton_schedule_t *only)
 {
     baton_schedule_t **link = &stepper->offloads;
     while (*link != NULL) {
-        if ((*link)->group == group) {
-            *link = (*link)->offload->next;
+        baton_schedule_t *schedule = *link;
+        if (schedule == only || (only == NULL && schedule->group == group)) {
+            *link = schedule->offload->next;
+            schedule->offload->listed = false;
         } else {
-            link = &(*link)->offload->next;
+            link = &schedule->offload->next;
         }
     }
 }

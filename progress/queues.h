@@ -41,12 +41,10 @@ void baton__queues_raise(const baton_schedule_t *schedule, uint64_t epoch);
 /* Asks the device what has been done. True if something has. */
 bool baton__queues_poll(baton__stepper_t *stepper);
 
-/* The schedule, or the group with schedules that were abandoned, leaves: the
+/* A schedule of the group leaves, or all that were abandoned do (NULL): the
    device is asked no more. */
-void baton__queues_forget(baton__stepper_t *stepper,
-                          baton_schedule_t *schedule);
-void baton__queues_forget_group(baton__stepper_t *stepper,
-                                const baton_group_t *group);
+void baton__queues_forget(baton__stepper_t *stepper, const baton_group_t *group,
+                          const baton_schedule_t *only);
 
 /* ---- state -------------------------------------------------------------- */
 

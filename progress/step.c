@@ -301,7 +301,7 @@ void baton__step_detach(baton__stepper_t *stepper, baton_schedule_t *schedule)
     }
     forget(stepper, schedule);
     if (schedule->offload != NULL && !schedule->turn.abandoned) {
-        baton__queues_forget(stepper, schedule);
+        baton__queues_forget(stepper, schedule->group, schedule);
     }
     if (!schedule->notices.leaving) {
         baton__notice_forget(stepper, schedule);

@@ -180,11 +180,11 @@ typedef struct baton_device_transfer {
 /* How device memory is known to others; see get_handle. */
 #define BATON_DEVICE_HANDLE_BYTES 128
 
-/* A device's own streams. */
+/* A device's own streams, in the order in which data mostly take them. */
 enum {
     BATON_DEVICE_IN,   /* copies from the host */
-    BATON_DEVICE_OUT,  /* copies to it */
     BATON_DEVICE_WORK, /* all else */
+    BATON_DEVICE_OUT,  /* copies to the host */
     BATON_DEVICE_STREAMS
 };
 

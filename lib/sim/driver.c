@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "progress/epoch.h"
 #include "progress/notice.h"
-#include "progress/queues.h"
 
 #include <math.h>
 
@@ -387,10 +386,6 @@ static void driver_forget(baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;
     const baton_sim_t *sim = baton__sim_of(group->engine);
-    if (schedule->turn.queued > 0) {
-        baton__queues_forget(group->stepper, schedule);
-        schedule->turn.queued = 0;
-    }
     if (sim->ending) {
         return; /* the network is destroyed too, or nothing was sent */
     }

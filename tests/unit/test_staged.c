@@ -431,9 +431,9 @@ static void close_while_copying(const char *direct, int closes, int stream)
 
 static void test_staged_close_waits_for_copies(void **state)
 {
-    close_while_copying("0", 0, 1);
-    close_while_copying("0", 1, 0);
-    close_while_copying("1", 1, 1);
+    close_while_copying("0", 0, BATON_DEVICE_OUT);
+    close_while_copying("0", 1, BATON_DEVICE_IN);
+    close_while_copying("1", 1, BATON_DEVICE_OUT);
 }
 
 static void test_staged_refuses_kinds_of_its_own(void **state)
