@@ -93,8 +93,8 @@ static void open_partial(exchange_t *exchange, baton_group_t *group)
     bool keeps_all = strcmp(settings.keep, "all") == 0;
     baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
     options.name = exchange->system->name;
-    options.mode = exchange->system->choice.mode;
-    options.mode_ranks = exchange->system->choice.mode_ranks;
+    options.mode = exchange->system->mode;
+    options.mode_ranks = exchange->system->mode_ranks;
     options.keep = keeps_all ? BATON_KEEP_ALL : BATON_KEEP_LATEST;
     options.history = keeps_all ? HISTORY : 1;
     options.seed = settings.seed;

@@ -227,8 +227,8 @@ static bool read_system(const char *text, system_t *out)
             bool valid = number == NULL ||
                          read_number("systems", number + 1, 1, size, &ranks);
             out->kind = known[i].kind;
-            out->choice.mode = known[i].mode;
-            out->choice.mode_ranks = known[i].has_ranks ? (uint32_t)ranks : 0;
+            out->mode = known[i].mode;
+            out->mode_ranks = known[i].has_ranks ? (uint32_t)ranks : 0;
             return valid;
         }
     }

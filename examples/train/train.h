@@ -34,7 +34,8 @@ typedef enum kind {
 typedef struct system {
     char name[SYSTEM_NAME];
     kind_t kind;
-    baton_partial_choice_t choice;
+    baton_partial_mode_t mode;
+    uint32_t mode_ranks;
     baton_sparse_algorithm_t algorithm;
     double density;
 } system_t;

@@ -84,32 +84,6 @@ typedef enum baton_partial_mode {
                              it; m (P + 1) / (m + 1) active on average */
 } baton_partial_mode_t;
 
-/* A mode with its number of ranks. QUORUM(1) is SOLO, QUORUM(P) is FULL, and
-   CANDIDATES with m = 1 are MAJORITY, at their cost. */
-typedef struct baton_partial_choice {
-    baton_partial_mode_t mode;
-    uint32_t mode_ranks; /* q of QUORUM, m of CANDIDATES: 1 to P; else 0 */
-} baton_partial_choice_t;
-
-/* What a policy decides by: the newest epoch, the same on all ranks. */
-typedef struct baton_partial_observation {
-    uint64_t epoch;
-    baton_partial_choice_t choice; /* the mode that it ran in */
-    uint32_t active;               /* ranks with a contribution in it */
-    uint32_t staleness; /* in epochs, of the oldest contribution in it */
-} baton_partial_observation_t;
-
-/* Called in baton_partial_wait, on its thread, at the end of each step: true,
-   and *choice is the mode that this rank would like. Its wish goes out with the
-   next epoch that this rank has part in, and all ranks switch with the epoch
-   after that. Of several ranks' wishes in an epoch the lowest rank's counts, a
-   baton_partial_set_mode before all; the others are dropped, and the policies
-   asked again; a mode that is not valid is logged and dropped. It must not call
-   into the partial. */
-typedef bool (*baton_partial_policy_fn)(void *arg,
-                                        const baton_partial_observation_t *seen,
-                                        baton_partial_choice_t *choice);
-
 /* What becomes of a result that a slow rank has not seen yet. */
 typedef enum baton_keep {
     BATON_KEEP_LATEST, /* overwritten: wait returns the latest epoch's */
@@ -124,7 +98,10 @@ typedef struct baton_partial_options {
     size_t size;      /* set by BATON_PARTIAL_OPTIONS */
     const char *name; /* for messages; NULL means "partial" */
     baton_partial_mode_t mode;
-    uint32_t mode_ranks; /* as in baton_partial_choice_t */
+    /* q of QUORUM, m of CANDIDATES: 1 to P; else 0. QUORUM(1) is SOLO,
+       QUORUM(P) is FULL, and CANDIDATES with m = 1 are MAJORITY, at their cost.
+     */
+    uint32_t mode_ranks;
     baton_keep_t keep;
     /* W, epochs of results that are kept, 1 to 2^20. 0 means 1 for LATEST, 4
        for ALL. There is no W = 0: a rank that may not fall behind at all is
@@ -139,12 +116,6 @@ typedef struct baton_partial_options {
        S. With KEEP_ALL 1 to W, since none gets older than that. 0 means no
        bound but that of KEEP_ALL; no staleness at all is BATON_FULL. */
     uint32_t max_staleness;
-    /* The mode may change between epochs: by baton_partial_set_mode, or, where
-       there is one, by a policy. It costs 2 (P - 1) short messages an epoch,
-       and needs payload (sim.h). */
-    bool changes;
-    baton_partial_policy_fn policy;
-    void *policy_arg;
     uint64_t seed; /* of the elections; the same on all ranks */
     size_t count;  /* elements */
     baton_dtype_t dtype;
@@ -268,28 +239,15 @@ BATON_CHECKED baton_status_t baton_partial_start_on(baton_partial_t *partial,
    of device memory, or result_count; NULL: nothing is copied. If the epoch has
    failed the target is as it was, and the stream goes on: test tells; so does
    wait, which also has the rest of what is known of the result, but with
-   BATON_KEEP_ALL either of wait and wait_on is called once a step. A policy is
-   asked in wait alone. BATON_ERR_STATE: as wait. */
+   BATON_KEEP_ALL either of wait and wait_on is called once a step.
+   BATON_ERR_STATE: as wait. */
 BATON_CHECKED baton_status_t baton_partial_wait_on(baton_partial_t *partial,
                                                    baton_stream_t stream,
                                                    void *target);
 
-/* Asks for another mode. It goes out with the next epoch that this rank has
-   part in, and all ranks switch with the epoch after that. All ranks call it,
-   with the same modes in the same order, though not before the same step: the
-   first to call decides when. sync_every stays in force. After a recovery the
-   mode is the options', and changes count from the first again.
-
-   BATON_ERR_INVALID: not created with `changes`; mode_ranks out of range.
-   BATON_ERR_BUSY: 8 changes ahead of the other ranks, or behind them.
-   BATON_ERR_MISMATCH names two ranks that asked for different modes; where they
-   did in one epoch it fails with that, on all ranks. Any thread. */
-BATON_CHECKED baton_status_t
-baton_partial_set_mode(baton_partial_t *partial, baton_partial_choice_t choice);
-
 /* ---- statistics ------------------------------------------------------- */
 
-enum { BATON_PARTIAL_BINS = 33, BATON_PARTIAL_STATS_BYTES = 4096 };
+enum { BATON_PARTIAL_BINS = 33 };
 
 /* What this rank's part of a partial has done since it was created. */
 typedef struct baton_partial_stats {
@@ -318,15 +276,6 @@ typedef struct baton_partial_stats {
    different moments. Any thread. BATON_ERR_INVALID. */
 BATON_CHECKED baton_status_t baton_partial_stats(const baton_partial_t *partial,
                                                  baton_partial_stats_t *out);
-
-/* As lines to read; as one JSON object, its keys the members' names, times in
-   microseconds (activation_us, inner_us, waiting_us). BATON_ERR_LIMIT: the text
-   and its final zero are more than `bytes`, of which BATON_PARTIAL_STATS_BYTES
-   is always enough; `out` is not written then. */
-BATON_CHECKED baton_status_t baton_partial_stats_text(
-    const baton_partial_stats_t *stats, char *out, size_t bytes);
-BATON_CHECKED baton_status_t baton_partial_stats_json(
-    const baton_partial_stats_t *stats, char *out, size_t bytes);
 
 /* The schedule behind it, to look at: its last epoch's number and time. Owned
    by the partial; not to be started, waited for or destroyed. */

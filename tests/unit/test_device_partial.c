@@ -178,7 +178,6 @@ static void test_bits_of_the_host(void **state)
                 .mode = BATON_FULL,
                 .keep = k % 3 == 0 ? BATON_KEEP_ALL : BATON_KEEP_LATEST,
                 .inner = inner[k % 4],
-                .changes = k % 5 == 0,
                 .count = counts[k / 4],
                 .dtype = (baton_dtype_t)(turn % BATON_DTYPE_COUNT),
                 .op = support_op((support_op_t)(turn % 4))};

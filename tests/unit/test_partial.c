@@ -297,37 +297,7 @@ static void test_stats_count_what_happened(void **state)
     assert_int_equal(stats.late, 1);
     assert_int_equal(stats.staleness[5], 1); /* of step 1, in epoch 6 */
     assert_int_equal(stats.bytes, 16);
-
-    char text[BATON_PARTIAL_STATS_BYTES];
-    support_ok(baton_partial_stats_text(&stats, text, sizeof text));
-    assert_non_null(strstr(text, "1 taken (1 late), 5 null"));
-    assert_non_null(strstr(text, "staleness: 5: 1\n"));
-    support_ok(baton_partial_stats_json(&stats, text, sizeof text));
-    assert_non_null(strstr(text, "{\"ranks\": 2, \"epochs\": 6, "));
-    assert_int_equal(text[strlen(text) - 1], '}');
     close_partials(ranks, p);
-}
-
-/* The largest numbers fit; a text that fits to the byte, with its final zero,
-   is given. */
-static void test_statistics_fit_exactly(void **state)
-{
-    typedef baton_status_t write_fn(const baton_partial_stats_t *, char *,
-                                    size_t);
-    write_fn *const writes[] = {baton_partial_stats_text,
-                                baton_partial_stats_json};
-    baton_partial_stats_t stats;
-    memset(&stats, 0xff, sizeof stats);
-    for (int i = 0; i < 2; i++) {
-        char whole[BATON_PARTIAL_STATS_BYTES];
-        char part[BATON_PARTIAL_STATS_BYTES] = "untouched";
-        support_ok(writes[i](&stats, whole, sizeof whole));
-        size_t length = strlen(whole);
-        support_expect(writes[i](&stats, part, length), BATON_ERR_LIMIT);
-        assert_string_equal(part, "untouched");
-        support_ok(writes[i](&stats, part, length + 1));
-        assert_string_equal(part, whole);
-    }
 }
 
 /* ---- without payload --------------------------------------------------- */
@@ -490,20 +460,6 @@ static void test_partial_wrong_options_are_refused(void **state)
     assert_ptr_equal(partial, untouched);
 }
 
-static void test_change_needs_payload(void **state)
-{
-    baton_sim_options_t model = support_sim_options(2);
-    baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 0);
-    baton_partial_t *partial;
-    model.cost_only = true;
-    options.changes = true;
-    baton_sim_t *sim = support_sim_open(&model);
-    support_expect(
-        baton_partial_create(baton_sim_group(sim, 0), &options, &partial),
-        BATON_ERR_UNSUPPORTED);
-    support_ok(baton_sim_destroy(sim));
-}
-
 static void test_partial_wrong_use_is_refused(void **state)
 {
     support_cluster_t *ranks = support_cluster_of(1);
@@ -558,11 +514,9 @@ int main(void)
         cmocka_unit_test(test_bound_holds_while_contributing),
         cmocka_unit_test(test_partial_counts_more_ranks_than_i8_can),
         cmocka_unit_test(test_stats_count_what_happened),
-        cmocka_unit_test(test_statistics_fit_exactly),
         cmocka_unit_test(test_partial_costs_the_same_without_payload),
         cmocka_unit_test(test_partial_of_one_rank_keeps_what_failed),
         cmocka_unit_test(test_partial_wrong_options_are_refused),
-        cmocka_unit_test(test_change_needs_payload),
         cmocka_unit_test(test_partial_wrong_use_is_refused),
         cmocka_unit_test(test_partial_start_while_one_runs_is_busy),
     };

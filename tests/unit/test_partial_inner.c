@@ -2,6 +2,7 @@
    something, in the order of the full collective, whatever the type; ranks with
    nothing to give send no payload. And inner collectives that are not
    all-reduces: broadcast, all-gather and reduce-scatter. */
+#include "coll/partial/rule.h"
 #include "support/cmocka.h"
 #include "support/random.h"
 #include "support/sim.h"
@@ -353,9 +354,9 @@ static void arrive(void *arg)
 }
 
 /* The last step is full, so that nothing stays pending. */
-static void run_collective(collective_t *of, int size,
-                           baton_partial_choice_t mode, size_t count,
-                           size_t result_count, baton_allreduce_fn inner)
+static void run_collective(collective_t *of, int size, baton__choice_t mode,
+                           size_t count, size_t result_count,
+                           baton_allreduce_fn inner)
 {
     baton_partial_options_t options = options_of(inner, count, BATON_U64);
     of->random = support_random(support_seed(), 9);
@@ -399,8 +400,7 @@ static uint64_t sum_of(const collective_t *of, size_t i)
     return sum;
 }
 
-static void run_broadcast(collective_t *of, int size,
-                          baton_partial_choice_t mode)
+static void run_broadcast(collective_t *of, int size, baton__choice_t mode)
 {
     of->only_root = true;
     run_collective(of, size, mode, WIDTH, WIDTH, baton_partial_broadcast);
@@ -427,7 +427,7 @@ static void gather(baton_schedule_t *s, const baton_allreduce_t *args)
     }
 }
 
-static void run_gather(collective_t *of, int size, baton_partial_choice_t mode)
+static void run_gather(collective_t *of, int size, baton__choice_t mode)
 {
     run_collective(of, size, mode, WIDTH, (size_t)size * WIDTH, gather);
     for (int r = 0; r < size * size; r++) {
@@ -452,7 +452,7 @@ static void scatter(baton_schedule_t *s, const baton_allreduce_t *args)
     baton_before(s, exit, baton_add_copy(s, args->target, part));
 }
 
-static void run_scatter(collective_t *of, int size, baton_partial_choice_t mode)
+static void run_scatter(collective_t *of, int size, baton__choice_t mode)
 {
     run_collective(of, size, mode, (size_t)size * WIDTH, WIDTH, scatter);
     for (size_t i = 0; i < (size_t)size * WIDTH; i++) {
@@ -462,7 +462,7 @@ static void run_scatter(collective_t *of, int size, baton_partial_choice_t mode)
 
 static void test_other_collectives_in_every_mode(void **state)
 {
-    static void (*const runs[])(collective_t *, int, baton_partial_choice_t) = {
+    static void (*const runs[])(collective_t *, int, baton__choice_t) = {
         run_broadcast, run_gather, run_scatter};
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         for (int size = 1; size <= 9; size += size < 5 ? 1 : 2) {
@@ -470,10 +470,10 @@ static void test_other_collectives_in_every_mode(void **state)
                 uint32_t some = (uint32_t)(size + 1) / 2;
                 collective_t *of = calloc(1, sizeof *of);
                 assert_non_null(of);
-                runs[i](of, size,
-                        (baton_partial_choice_t){
-                            (baton_partial_mode_t)mode,
-                            mode >= (int)BATON_QUORUM ? some : 0});
+                runs[i](
+                    of, size,
+                    (baton__choice_t){(baton_partial_mode_t)mode,
+                                      mode >= (int)BATON_QUORUM ? some : 0});
                 free(of);
             }
         }

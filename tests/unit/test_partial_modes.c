@@ -1,20 +1,19 @@
 /* The modes of partial all-reduces in the simulator: when an epoch begins, whom
-   it waits for, what that costs, and how modes change. Ranks arrive in orders
+   it waits for, and what that costs. Ranks arrive in orders
    that the test knows, on one host, on two, or each on its own. */
+#include "coll/partial/rule.h"
 #include "sched/schedule.h"
 #include "support/cmocka.h"
 #include "support/random.h"
 #include "support/sim.h"
 
 #include <baton/partial.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { MOST_RANKS = 400, MOST_EPOCHS = 500 };
+enum { MOST_RANKS = 400 };
 
 typedef struct rank {
     baton_partial_t *partial;
-    baton_partial_choice_t *choices; /* by epoch, as the policy saw them */
 } rank_t;
 
 static struct world {
@@ -25,7 +24,6 @@ static struct world {
     uint32_t active;               /* of the last epoch */
     uint32_t included; /* ranks whose contribution of the last step is in it */
     double apart_us;   /* between arrivals one after another */
-    uint64_t wishes;   /* a policy wishes once in so many steps; 0: never */
     support_random_t random;
     rank_t ranks[MOST_RANKS];
 } world;
@@ -54,14 +52,8 @@ static void open_world(int size, int host_ranks,
                            .apart_us = 1000,
                            .random = support_random(support_seed(), 17)};
     for (int r = 0; r < size; r++) {
-        baton_partial_options_t options = *given;
-        rank_t *rank = &world.ranks[r];
-        options.policy_arg = rank;
-        if (options.policy != NULL) {
-            rank->choices = calloc(MOST_EPOCHS, sizeof *rank->choices);
-        }
-        support_ok(baton_partial_create(baton_sim_group(world.sim, r), &options,
-                                        &rank->partial));
+        support_ok(baton_partial_create(baton_sim_group(world.sim, r), given,
+                                        &world.ranks[r].partial));
     }
 }
 
@@ -69,7 +61,6 @@ static void close_world(void)
 {
     for (int r = 0; r < world.size; r++) {
         support_ok(baton_partial_destroy(world.ranks[r].partial));
-        free(world.ranks[r].choices);
     }
     support_ok(baton_sim_destroy(world.sim));
 }
@@ -135,7 +126,7 @@ static void expect_conserved(void)
 /* ---- how many are included --------------------------------------------- */
 
 /* At least so many, and at most where they arrive far apart. */
-static void run_mode(int size, int host_ranks, baton_partial_choice_t mode,
+static void run_mode(int size, int host_ranks, baton__choice_t mode,
                      uint32_t least, uint32_t most)
 {
     const baton_partial_options_t options =
@@ -160,15 +151,14 @@ static void run_mode(int size, int host_ranks, baton_partial_choice_t mode,
 static void run_modes(int size, int host_ranks)
 {
     uint32_t p = (uint32_t)size, m = (p + 1) / 2;
-    run_mode(size, host_ranks, (baton_partial_choice_t){BATON_SOLO, 0}, 1, 1);
-    run_mode(size, host_ranks, (baton_partial_choice_t){BATON_MAJORITY, 0}, 1,
+    run_mode(size, host_ranks, (baton__choice_t){BATON_SOLO, 0}, 1, 1);
+    run_mode(size, host_ranks, (baton__choice_t){BATON_MAJORITY, 0}, 1, p);
+    run_mode(size, host_ranks, (baton__choice_t){BATON_FULL, 0}, p, p);
+    run_mode(size, host_ranks, (baton__choice_t){BATON_QUORUM, m}, m, m);
+    run_mode(size, host_ranks, (baton__choice_t){BATON_CANDIDATES_ANY, m}, 1,
              p);
-    run_mode(size, host_ranks, (baton_partial_choice_t){BATON_FULL, 0}, p, p);
-    run_mode(size, host_ranks, (baton_partial_choice_t){BATON_QUORUM, m}, m, m);
-    run_mode(size, host_ranks,
-             (baton_partial_choice_t){BATON_CANDIDATES_ANY, m}, 1, p);
-    run_mode(size, host_ranks,
-             (baton_partial_choice_t){BATON_CANDIDATES_ALL, m}, m, p);
+    run_mode(size, host_ranks, (baton__choice_t){BATON_CANDIDATES_ALL, m}, m,
+             p);
 }
 
 static void test_modes_on_any_hosts(void **state)
@@ -189,15 +179,14 @@ static void test_quorums_are_exact(void **state)
     static const int sizes[] = {31, 144, 145, 170, 196};
     for (int size = 1; size <= 17; size++) {
         for (uint32_t q = 1; q <= (uint32_t)size; q++) {
-            run_mode(size, 1, (baton_partial_choice_t){BATON_QUORUM, q}, q, q);
+            run_mode(size, 1, (baton__choice_t){BATON_QUORUM, q}, q, q);
         }
     }
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         const uint32_t p = (uint32_t)sizes[i];
         const uint32_t quorums[] = {2, p / 2, p - 1, p};
         for (int k = 0; k < 4; k++) {
-            run_mode(sizes[i], 1,
-                     (baton_partial_choice_t){BATON_QUORUM, quorums[k]},
+            run_mode(sizes[i], 1, (baton__choice_t){BATON_QUORUM, quorums[k]},
                      quorums[k], quorums[k]);
         }
     }
@@ -407,195 +396,6 @@ static void test_contributions_are_lent(void **state)
     support_cluster_close(cluster);
 }
 
-/* ---- changes ----------------------------------------------------------- */
-
-static baton_partial_choice_t random_mode(void)
-{
-    baton_partial_choice_t choice = {
-        (baton_partial_mode_t)support_random_below(&world.random, 6), 0};
-    if (choice.mode >= BATON_QUORUM) {
-        choice.mode_ranks = 1 + (uint32_t)support_random_below(
-                                    &world.random, (uint64_t)world.size);
-    }
-    return choice;
-}
-
-static bool watch(void *arg, const baton_partial_observation_t *seen,
-                  baton_partial_choice_t *choice)
-{
-    rank_t *rank = arg;
-    rank->choices[seen->epoch] = seen->choice;
-    if (world.wishes == 0 ||
-        support_random_below(&world.random, world.wishes) != 0) {
-        return false;
-    }
-    *choice = random_mode();
-    return true;
-}
-
-static void open_changing(int size, uint64_t wishes)
-{
-    baton_partial_options_t options = options_of(BATON_SOLO, 0);
-    options.policy = watch;
-    options.changes = true;
-    open_world(size, 1, &options);
-    world.wishes = wishes;
-}
-
-static bool same(baton_partial_choice_t a, baton_partial_choice_t b)
-{
-    return a.mode == b.mode && a.mode_ranks == b.mode_ranks;
-}
-
-/* The mode of the epoch is the same on all ranks, and kept. */
-static void step_changing(void)
-{
-    step((order_t)support_random_below(&world.random, ORDERS));
-    const baton_partial_choice_t mode = world.ranks[0].choices[world.epoch];
-    for (int r = 1; r < world.size; r++) {
-        assert_true(same(world.ranks[r].choices[world.epoch], mode));
-    }
-    uint32_t least =
-        mode.mode == BATON_FULL ? (uint32_t)world.size
-        : mode.mode == BATON_QUORUM || mode.mode == BATON_CANDIDATES_ALL
-            ? mode.mode_ranks
-            : 1;
-    assert_in_range(world.included, least, world.size);
-}
-
-static baton_status_t ask(int rank, baton_partial_mode_t mode, uint32_t ranks)
-{
-    return baton_partial_set_mode(world.ranks[rank].partial,
-                                  (baton_partial_choice_t){mode, ranks});
-}
-
-static void test_change_by_policies(void **state)
-{
-    for (int size = 1; size <= 9; size++) {
-        int changes = 0;
-        open_changing(size, 7);
-        while (world.epoch < 400) {
-            step_changing();
-            const baton_partial_choice_t *last =
-                &world.ranks[0].choices[world.epoch];
-            changes += world.epoch > 1 && !same(last[0], last[-1]);
-        }
-        assert_true(changes > 10);
-        expect_conserved();
-        close_world();
-    }
-}
-
-/* Ranks ask up to three steps apart; the first that does decides when: it goes
-   out in the fourth of five steps at the latest. */
-static void test_change_by_the_user(void **state)
-{
-    for (int size = 2; size <= 9; size += 3) {
-        open_changing(size, 0);
-        for (int i = 0; i < 20; i++) {
-            baton_partial_choice_t mode = random_mode();
-            uint64_t at[9];
-            for (int r = 0; r < size; r++) {
-                at[r] = support_random_below(&world.random, 4);
-            }
-            for (uint64_t s = 0; s < 5; s++) {
-                for (int r = 0; r < size; r++) {
-                    if (at[r] == s) {
-                        support_ok(ask(r, mode.mode, mode.mode_ranks));
-                    }
-                }
-                step_changing();
-            }
-            assert_true(same(world.ranks[0].choices[world.epoch], mode));
-        }
-        expect_conserved();
-        close_world();
-    }
-}
-
-static void test_change_to_different_modes_in_one_epoch(void **state)
-{
-    open_changing(4, 0);
-    support_ok(ask(1, BATON_FULL, 0));
-    support_ok(ask(2, BATON_QUORUM, 3));
-    for (int r = 0; r < 4; r++) {
-        arrive(&world.ranks[r]);
-    }
-    for (int r = 0; r < 4; r++) {
-        baton_partial_result_t seen;
-        support_expect(baton_partial_wait(world.ranks[r].partial, -1, &seen),
-                       BATON_ERR_MISMATCH);
-        support_says("rank 1 asks for FULL and rank 2 for QUORUM(3)");
-    }
-    close_world();
-}
-
-/* What was refused has not counted: each rank asks for the same two changes. */
-static void test_change_to_another_mode_later(void **state)
-{
-    open_changing(3, 0);
-    support_ok(ask(2, BATON_QUORUM, 2));
-    for (int i = 0; i < 3; i++) {
-        step_changing();
-    }
-    support_expect(ask(0, BATON_QUORUM, 3), BATON_ERR_MISMATCH);
-    support_says("rank 2 asks for QUORUM(2) and rank 0 for QUORUM(3)");
-    support_ok(ask(0, BATON_QUORUM, 2));
-    support_ok(ask(1, BATON_QUORUM, 2));
-    for (int r = 0; r < 3; r++) {
-        support_ok(ask(r, BATON_FULL, 0));
-    }
-    for (int i = 0; i < 2; i++) {
-        step_changing();
-    }
-    assert_int_equal(world.ranks[0].choices[world.epoch].mode, BATON_FULL);
-    expect_conserved();
-    close_world();
-}
-
-/* After a recovery the mode is the options', and changes count anew. */
-static void test_change_is_undone_by_a_recovery(void **state)
-{
-    open_changing(3, 0);
-    for (int i = 0; i < 2; i++) {
-        for (int r = 0; r < 3; r++) {
-            support_ok(ask(r, BATON_FULL, 0));
-        }
-        step_changing();
-        step_changing();
-        assert_int_equal(world.ranks[0].choices[world.epoch].mode, BATON_FULL);
-        for (int r = 0; r < 6; r++) {
-            baton_status_t status = baton_group_recover(
-                baton_sim_group(world.sim, r % 3), r < 3 ? 0 : -1);
-            assert_true(r < 3 || status == BATON_OK);
-        }
-        world.epoch = 0;
-        step_changing();
-        assert_int_equal(world.ranks[0].choices[1].mode, BATON_SOLO);
-    }
-    expect_conserved();
-    close_world();
-}
-
-static void test_change_wrong_use(void **state)
-{
-    const baton_partial_options_t fixed = options_of(BATON_SOLO, 0);
-    open_changing(3, 0);
-    support_expect(ask(0, BATON_QUORUM, 4), BATON_ERR_INVALID);
-    support_says("is 4, must be 1 to 3");
-    for (int i = 0; i < 8; i++) {
-        support_ok(ask(0, BATON_SOLO, 0));
-    }
-    support_expect(ask(0, BATON_SOLO, 0), BATON_ERR_BUSY);
-    close_world();
-    open_world(1, 1, &fixed);
-    support_expect(ask(0, BATON_SOLO, 0), BATON_ERR_INVALID);
-    support_says("created without options.changes");
-    support_expect(baton_partial_set_mode(NULL, (baton_partial_choice_t){0}),
-                   BATON_ERR_INVALID);
-    close_world();
-}
-
 /* ---- options that differ ----------------------------------------------- */
 
 typedef struct mismatch {
@@ -665,12 +465,6 @@ int main(void)
         cmocka_unit_test(test_quorum_takes_few_messages),
         cmocka_unit_test(test_solo_takes_three_messages_a_rank),
         cmocka_unit_test(test_contributions_are_lent),
-        cmocka_unit_test(test_change_by_policies),
-        cmocka_unit_test(test_change_by_the_user),
-        cmocka_unit_test(test_change_to_different_modes_in_one_epoch),
-        cmocka_unit_test(test_change_to_another_mode_later),
-        cmocka_unit_test(test_change_is_undone_by_a_recovery),
-        cmocka_unit_test(test_change_wrong_use),
         cmocka_unit_test(test_options_that_differ_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,8 +16,8 @@
    may activate it (any) it begins when it is activated. It ends behind
    `activated`.
 
-   A partial has the branches that its modes can need. Where only FULL can,
-   nothing is activated.
+   A partial has the branches that its mode needs. In mode FULL nothing is
+   activated.
 
    An activation carries a word that says what its sender was asked for: ranks
    that were given different options learn it from the first activation. */
@@ -38,11 +38,10 @@ static int size_of(const baton__begin_t *self)
 
 /* ---- the mode of an epoch --------------------------------------------- */
 
-static baton_partial_choice_t choice_at(const baton__begin_t *self,
-                                        uint64_t epoch)
+static baton__choice_t choice_at(const baton__begin_t *self, uint64_t epoch)
 {
     return self->sync_every != 0 && epoch % self->sync_every == 0
-               ? (baton_partial_choice_t){.mode = BATON_FULL}
+               ? (baton__choice_t){.mode = BATON_FULL}
                : self->choice;
 }
 
@@ -77,14 +76,6 @@ static bool begins_at_start(baton__rule_t rule, int size)
            rule.counting == (uint32_t)size;
 }
 
-static baton_status_t may_begin(void *arg, baton_call_t *call)
-{
-    baton__begin_t *self = arg;
-    return begins_at_start(rule_at(self, baton_call_epoch(call)), size_of(self))
-               ? BATON_OK
-               : BATON_SKIP;
-}
-
 static baton_status_t is_full(void *arg, baton_call_t *call)
 {
     baton__begin_t *self = arg;
@@ -100,8 +91,7 @@ baton_status_t baton__begin_init(baton__begin_t *self)
 {
     int size = size_of(self);
     baton__rule_t rule = baton__rule_of(self->choice, size);
-    bool changes = self->changes && size > 1;
-    if (!changes && (rule.needed == 1 || baton__rule_is_full(rule, size))) {
+    if (rule.needed == 1 || baton__rule_is_full(rule, size)) {
         return BATON_OK;
     }
     self->quorum =
@@ -119,9 +109,8 @@ void baton__begin_fini(baton__begin_t *self)
     self->quorum = NULL;
 }
 
-void baton__begin_recover(baton__begin_t *self, baton_partial_choice_t choice)
+void baton__begin_recover(baton__begin_t *self)
 {
-    self->choice = choice;
     if (self->quorum != NULL) {
         baton__quorum_recover(self->quorum);
     }
@@ -132,16 +121,15 @@ void baton__begin_recover(baton__begin_t *self, baton_partial_choice_t choice)
 /* mode: 4 bits; its ranks: 28; the other options' digest: 32. */
 enum { MODE_BITS = 4, RANKS_BITS = 28 };
 
-static uint64_t word_of(const baton__begin_t *self,
-                        baton_partial_choice_t choice)
+static uint64_t word_of(const baton__begin_t *self, baton__choice_t choice)
 {
     return (uint64_t)self->digest << (MODE_BITS + RANKS_BITS) |
            (uint64_t)choice.mode_ranks << MODE_BITS | (uint64_t)choice.mode;
 }
 
-static baton_partial_choice_t choice_of(uint64_t word)
+static baton__choice_t choice_of(uint64_t word)
 {
-    return (baton_partial_choice_t){
+    return (baton__choice_t){
         .mode = (baton_partial_mode_t)(word & ((1u << MODE_BITS) - 1)),
         .mode_ranks =
             (uint32_t)(word >> MODE_BITS) & ((UINT32_C(1) << RANKS_BITS) - 1),
@@ -233,10 +221,9 @@ baton_node_t baton__begin_add(baton__begin_t *self)
 {
     baton_schedule_t *s = self->schedule;
     baton__rule_t rule = baton__rule_of(self->choice, size_of(self));
-    bool changes = self->changes && size_of(self) > 1;
     baton_node_t start = baton_add_on_start(s);
     self->start = start;
-    if (baton__rule_is_full(rule, size_of(self)) && !changes) {
+    if (baton__rule_is_full(rule, size_of(self))) {
         baton_node_t begin = baton_add_nop(s);
         baton_before(s, start, begin);
         self->activated = begin;
@@ -249,7 +236,7 @@ baton_node_t baton__begin_add(baton__begin_t *self)
     if (self->quorum != NULL) {
         baton_before(s, baton__add_quorum(s, self->quorum, start), initiate);
     }
-    if (rule.needed == 1 || changes) {
+    if (rule.needed == 1) {
         add_branch(self, may_initiate, start, initiate);
     }
     self->reached =
@@ -258,7 +245,7 @@ baton_node_t baton__begin_add(baton__begin_t *self)
         baton__quorum_until(self->quorum, self->reached);
     }
     self->activated = self->reached;
-    if (self->sync_every != 0 || changes) {
+    if (self->sync_every != 0) {
         baton_set_optional(s, self->reached);
         self->activated = baton_add_nop(s);
         baton_set_need(s, self->activated, BATON_NEED_ANY);
@@ -268,9 +255,7 @@ baton_node_t baton__begin_add(baton__begin_t *self)
     baton_node_t begin = baton_add_nop(s);
     baton_set_need(s, begin, BATON_NEED_ANY);
     baton_before(s, self->activated, begin);
-    if (changes) {
-        add_branch(self, may_begin, start, begin);
-    } else if (begins_at_start(rule, size_of(self))) {
+    if (begins_at_start(rule, size_of(self))) {
         baton_before(s, start, begin);
     }
     return begin;

@@ -17,10 +17,9 @@
 typedef struct baton__begin {
     baton_schedule_t *schedule;
     uint64_t seed;
-    uint32_t sync_every;           /* 0: never */
-    uint32_t digest;               /* of the options, to compare with peers */
-    bool changes;                  /* the choice may change between epochs */
-    baton_partial_choice_t choice; /* the mode of the running epoch */
+    uint32_t sync_every;    /* 0: never */
+    uint32_t digest;        /* of the options, to compare with peers */
+    baton__choice_t choice; /* the mode of other epochs */
 
     baton_node_t start;   /* the on_start */
     baton_node_t reached; /* the activation's begin; not where FULL alone is */
@@ -36,8 +35,8 @@ baton_status_t baton__begin_init(baton__begin_t *self);
 /* After the schedule was destroyed. */
 void baton__begin_fini(baton__begin_t *self);
 
-/* Epochs begin with number 1 again, in this mode. */
-void baton__begin_recover(baton__begin_t *self, baton_partial_choice_t choice);
+/* Epochs begin with number 1 again. */
+void baton__begin_recover(baton__begin_t *self);
 
 /* Adds what begins an epoch; returns the node behind which it works. The node
    with which it ends goes behind self->activated, too. */

@@ -120,9 +120,6 @@ static uint64_t expected_active(const baton_partial_options_t *options,
 {
     uint64_t ranks = (uint64_t)size;
     uint64_t m = options->mode_ranks;
-    if (options->changes || options->policy != NULL) {
-        return ranks;
-    }
     switch (options->mode) {
     case BATON_SOLO:
         return 1;
@@ -188,13 +185,6 @@ baton__partial_resolve_options(const baton_partial_options_t *given,
                                                "NULL");
     }
     *out = with_defaults(&options);
-    if ((out->changes || out->policy != NULL) &&
-        !baton_group_has_payload(group)) {
-        return baton__error(BATON_ERR_UNSUPPORTED,
-                            "partial \"%s\": changes of mode need payload, "
-                            "which a cost-only group has not",
-                            out->name);
-    }
     if ((unsigned)out->memory > BATON_MEMORY_DEVICE) {
         return refuse(out, "memory", (int)out->memory,
                       "BATON_MEMORY_HOST or _DEVICE, 0 to ",
@@ -209,8 +199,7 @@ baton__partial_resolve_options(const baton_partial_options_t *given,
     status = check(out);
     return status == BATON_OK
                ? baton__rule_check(
-                     out->name,
-                     (baton_partial_choice_t){out->mode, out->mode_ranks},
+                     out->name, (baton__choice_t){out->mode, out->mode_ranks},
                      baton_group_size(group))
                : status;
 }

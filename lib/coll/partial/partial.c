@@ -7,16 +7,15 @@
        v                            |                           v
      take --> prepare --------------+--> inner all-reduce --> publish
                                     |                           ^
-                                    +--> all-reduce of a        |
-                                         control record --------+
+                                    +--> all-reduce of the      |
+                                         count of active ranks -+
 
    A take may have to wait: for a device, or for the application, which is just
    adding to what is as old as may be. It is an async node then, that is polled.
 
    The count of active ranks rides as one more element at the end of the vector
-   where the reduction is a sum and the type holds P exactly. Elsewhere, and
-   where the mode may change, it is in a record that needs an all-reduce of its
-   own (change.h). */
+   where the reduction is a sum and the type holds P exactly. Elsewhere it needs
+   an all-reduce of its own. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -33,21 +32,6 @@
 static char *behind_elements(const baton__contribution_t *c, char *slot)
 {
     return slot + c->count * c->element_bytes;
-}
-
-/* What this rank puts into the control record. */
-static void fill_control(baton_partial_t *partial, bool active)
-{
-    const baton__contribution_t *c = &partial->contribution;
-    uint64_t oldest = c->taken.first_step;
-    partial->control = (baton__control_t){.active = active ? 1 : 0};
-    if (oldest != 0 && oldest < c->taken_for) {
-        partial->control.staleness = (uint32_t)(c->taken_for - oldest);
-    }
-    if (partial->begin.changes) {
-        partial->control.first =
-            baton__change_request(&partial->change, partial->rank);
-    }
 }
 
 static baton_status_t note_activation(void *arg, baton_call_t *call)
@@ -120,7 +104,7 @@ static baton_status_t prepare(void *arg, baton_call_t *call)
         return BATON_OK;
     }
     if (!partial->rides) {
-        fill_control(partial, active);
+        partial->active_count = active ? 1 : 0;
     } else {
         /* The identities of product and sum are one and zero (-0 of floats,
            which is 0 as a count). */
@@ -143,7 +127,7 @@ static baton_status_t publish(void *arg, baton_call_t *call)
 {
     baton_partial_t *partial = arg;
     baton__contribution_t *c = &partial->contribution;
-    uint32_t active = partial->control.active;
+    uint32_t active = partial->active_count;
     /* Where this rank began the epoch by itself they come meanwhile. */
     baton_status_t status = baton__begin_check_peers(&partial->begin, call);
     if (status != BATON_OK) {
@@ -153,17 +137,10 @@ static baton_status_t publish(void *arg, baton_call_t *call)
         char *slot = c->memory + (size_t)c->result * c->slot_bytes;
         active = baton__count_of(c->dtype, behind_elements(c, slot));
     }
-    if (partial->begin.changes) {
-        status = baton__change_apply(&partial->change, partial->rank,
-                                     &partial->control, call,
-                                     &partial->begin.choice);
-    }
-    if (status == BATON_OK) {
-        baton__contribution_publish(c, baton_call_epoch(call), active);
-        baton__stats_publish(&partial->stats, active,
-                             partial->payload ? partial->size : 0);
-    }
-    return status;
+    baton__contribution_publish(c, baton_call_epoch(call), active);
+    baton__stats_publish(&partial->stats, active,
+                         partial->payload ? partial->size : 0);
+    return BATON_OK;
 }
 
 /* The application is in baton_group_recover. */
@@ -174,24 +151,23 @@ static void recover(void *arg, uint64_t epoch)
     atomic_store_explicit(&partial->steps, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&partial->generation, 1, memory_order_relaxed);
     partial->claimed = 0;
-    baton__begin_recover(&partial->begin, partial->first_choice);
-    baton__change_reset(&partial->change);
+    baton__begin_recover(&partial->begin);
     baton__partial_limit(partial, 0, 0);
 }
 
 /* ---- building --------------------------------------------------------- */
 
-static void add_control(baton_partial_t *partial)
+static void add_active_count(baton_partial_t *partial)
 {
     baton_schedule_t *s = partial->schedule;
-    baton_buffer_t buffer =
-        baton_buffer_bind(s, &partial->control, sizeof partial->control);
-    baton_view_t view = baton_view(buffer, 0, sizeof partial->control);
+    const size_t bytes = sizeof partial->active_count;
+    baton_view_t view = baton_view(
+        baton_buffer_bind(s, &partial->active_count, bytes), 0, bytes);
     baton_allreduce_t args = {.size = sizeof args,
                               .source = view,
                               .target = view,
-                              .dtype = BATON_U8,
-                              .op = &baton__control_op};
+                              .dtype = BATON_U32,
+                              .op = BATON_SUM};
     baton_allreduce_binomial(s, &args);
 }
 
@@ -260,7 +236,7 @@ static void build(baton_partial_t *partial,
     baton_enclosure_t inside = baton_enclose_begin(s);
     baton__partial_choose_inner(options, s)(s, &args);
     if (!partial->rides) {
-        add_control(partial);
+        add_active_count(partial);
     }
     baton_enclose_end(s, inside, taken, published);
 }
@@ -284,25 +260,19 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
 {
     partial->rank = baton_group_rank(group);
     partial->size = baton_group_size(group);
-    partial->first_choice =
-        (baton_partial_choice_t){options->mode, options->mode_ranks};
     partial->begin = (baton__begin_t){
         .schedule = partial->schedule,
         .seed = options->seed,
         .sync_every = options->sync_every,
         .digest = digest(options),
-        .changes = options->changes || options->policy != NULL,
-        .choice = partial->first_choice,
+        .choice = {options->mode, options->mode_ranks},
     };
-    partial->policy = options->policy;
-    partial->policy_arg = options->policy_arg;
-    baton__change_init(&partial->change);
     partial->keep = options->keep;
     partial->max_staleness = options->max_staleness;
     partial->payload = baton_group_has_payload(group);
     partial->rides =
         options->memory == BATON_MEMORY_HOST && options->op == BATON_SUM &&
-        !partial->begin.changes && options->result_count == 0 &&
+        options->result_count == 0 &&
         (uint64_t)partial->size <= baton__largest_count(options->dtype);
     /* Without payload vectors are empty; contributions are counted as ever. */
     size_t count = partial->payload ? options->count : 0;
@@ -373,7 +343,6 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
     if (status == BATON_OK) { /* else its vectors are still in use */
         baton__contribution_fini(&partial->contribution);
         baton__begin_fini(&partial->begin);
-        baton__change_fini(&partial->change);
         (void)pthread_mutex_destroy(&partial->limit_lock);
         baton__free(partial);
     }
@@ -441,45 +410,6 @@ baton_status_t baton_partial_test(baton_partial_t *partial, bool *done_out)
     return status == BATON_OK ? baton__partial_device_check(partial) : status;
 }
 
-static void ask_policy(baton_partial_t *partial)
-{
-    if (partial->policy == NULL) {
-        return;
-    }
-    baton__change_t *change = &partial->change;
-    (void)pthread_mutex_lock(&change->lock);
-    const baton_partial_observation_t seen = change->newest;
-    (void)pthread_mutex_unlock(&change->lock);
-    baton_partial_choice_t wish = seen.choice;
-    bool wishes = partial->policy(partial->policy_arg, &seen, &wish) &&
-                  baton__rule_check(baton_schedule_name(partial->schedule),
-                                    wish, partial->size) == BATON_OK;
-    (void)pthread_mutex_lock(&change->lock);
-    /* Not by what another epoch has overtaken. */
-    change->wishes = wishes && change->newest.epoch == seen.epoch;
-    change->wish = wish;
-    (void)pthread_mutex_unlock(&change->lock);
-}
-
-baton_status_t baton_partial_set_mode(baton_partial_t *partial,
-                                      baton_partial_choice_t choice)
-{
-    if (partial == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
-    }
-    const char *name = baton_schedule_name(partial->schedule);
-    if (!partial->begin.changes) {
-        return baton__error(BATON_ERR_INVALID,
-                            "mode of partial \"%s\": it was created without "
-                            "options.changes, which must be true",
-                            name);
-    }
-    baton_status_t status = baton__rule_check(name, choice, partial->size);
-    return status == BATON_OK ? baton__change_ask(&partial->change, name,
-                                                  partial->rank, choice)
-                              : status;
-}
-
 baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
                                   baton_partial_result_t *out)
 {
@@ -513,7 +443,6 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
         out->data = NULL;
     }
     partial->claimed = step;
-    ask_policy(partial);
     if (all) {
         /* Its place in the history is free: one more epoch may run. */
         baton__partial_saw(partial, step);

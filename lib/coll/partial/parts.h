@@ -3,7 +3,6 @@
 #define BATON_COLL_PARTIAL_PARTS_H
 
 #include "coll/partial/begin.h"
-#include "coll/partial/change.h"
 #include "coll/partial/contribution.h"
 #include "coll/partial/given.h"
 #include "coll/partial/stats.h"
@@ -15,12 +14,12 @@ struct baton_partial {
     uint32_t max_staleness; /* 0: unbounded */
     baton_buffer_t source;  /* bound to the slots that the epoch works on */
     baton_buffer_t target;
-    bool payload;             /* vectors have memory */
-    bool rides;               /* the count is in the vector */
-    baton__control_t control; /* else here: in, and out */
-    size_t vector_bytes;      /* of source and target */
-    uint64_t epoch;           /* that takes a contribution, or has taken it */
-    bool active;              /* it has taken something */
+    bool payload;          /* vectors have memory */
+    bool rides;            /* the count is in the vector */
+    uint32_t active_count; /* else here: in, and out */
+    size_t vector_bytes;   /* of source and target */
+    uint64_t epoch;        /* that takes a contribution, or has taken it */
+    bool active;           /* it has taken something */
     struct baton_given given;
     _Atomic uint64_t steps;      /* starts so far */
     _Atomic uint64_t generation; /* recoveries so far */
@@ -36,10 +35,6 @@ struct baton_partial {
     baton__stats_t stats;
 
     baton__begin_t begin; /* the driver's */
-    baton_partial_choice_t first_choice;
-    baton__change_t change;
-    baton_partial_policy_fn policy;
-    void *policy_arg;
 };
 
 /* Steps started so far. Any thread. */

@@ -19,7 +19,7 @@ static const struct {
 };
 enum { MODE_COUNT = sizeof modes / sizeof modes[0] };
 
-baton_status_t baton__rule_check(const char *name, baton_partial_choice_t mode,
+baton_status_t baton__rule_check(const char *name, baton__choice_t mode,
                                  int size)
 {
     if ((unsigned)mode.mode >= MODE_COUNT) {
@@ -46,7 +46,7 @@ baton_status_t baton__rule_check(const char *name, baton_partial_choice_t mode,
     return BATON_OK;
 }
 
-baton__rule_t baton__rule_of(baton_partial_choice_t mode, int size)
+baton__rule_t baton__rule_of(baton__choice_t mode, int size)
 {
     uint32_t all = (uint32_t)size;
     switch (mode.mode) {
@@ -73,8 +73,7 @@ bool baton__rule_counts(baton__rule_t rule, uint64_t seed, uint64_t epoch,
            baton__elects(seed, epoch, size, rule.counting, rank);
 }
 
-void baton__rule_format(baton_partial_choice_t mode,
-                        char text[BATON__RULE_TEXT])
+void baton__rule_format(baton__choice_t mode, char text[BATON__RULE_TEXT])
 {
     const char *name =
         (unsigned)mode.mode < MODE_COUNT ? modes[mode.mode].name : "?";

@@ -14,6 +14,12 @@
 
 #include <baton/partial.h>
 
+/* A mode with its number of ranks, as in baton_partial_options_t. */
+typedef struct baton__choice {
+    baton_partial_mode_t mode;
+    uint32_t mode_ranks;
+} baton__choice_t;
+
 typedef struct baton__rule {
     uint32_t counting; /* ranks that count: all of them, or the elected */
     uint32_t needed;   /* of those, arrivals that begin the epoch */
@@ -21,11 +27,11 @@ typedef struct baton__rule {
 
 /* BATON_ERR_INVALID names the mode, the value and its range; `name` is the
    partial's. */
-baton_status_t baton__rule_check(const char *name, baton_partial_choice_t mode,
+baton_status_t baton__rule_check(const char *name, baton__choice_t mode,
                                  int size);
 
 /* FULL is {size, size}. */
-baton__rule_t baton__rule_of(baton_partial_choice_t mode, int size);
+baton__rule_t baton__rule_of(baton__choice_t mode, int size);
 
 static inline bool baton__rule_is_full(baton__rule_t rule, int size)
 {
@@ -38,7 +44,6 @@ bool baton__rule_counts(baton__rule_t rule, uint64_t seed, uint64_t epoch,
 
 /* "QUORUM(3)", into `text`. */
 enum { BATON__RULE_TEXT = 40 };
-void baton__rule_format(baton_partial_choice_t mode,
-                        char text[BATON__RULE_TEXT]);
+void baton__rule_format(baton__choice_t mode, char text[BATON__RULE_TEXT]);
 
 #endif

@@ -191,7 +191,7 @@ static baton_status_t check_partial(const baton_sparse_options_t *o, int size,
                       o->history > MOST_EPOCHS ? o->history : o->max_staleness,
                       (int)MOST_EPOCHS);
     }
-    const baton_partial_choice_t choice = {o->mode, o->mode_ranks};
+    const baton__choice_t choice = {o->mode, o->mode_ranks};
     return baton__rule_check(o->name != NULL ? o->name : "sparse", choice,
                              size) == BATON_OK
                ? BATON_OK

@@ -250,13 +250,11 @@ static void recover(void *arg, uint64_t epoch)
 {
     baton__sparse_partial_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
-    const baton_sparse_options_t *o = &sparse->options;
     (void)pthread_mutex_lock(&self->lock);
     recover_vectors(self, epoch);
     recover_steps(self);
     baton__sparse_recover(sparse, false, epoch);
-    baton__begin_recover(&self->begin,
-                         (baton_partial_choice_t){o->mode, o->mode_ranks});
+    baton__begin_recover(&self->begin);
     set_limit(self);
     (void)pthread_mutex_unlock(&self->lock);
 }
