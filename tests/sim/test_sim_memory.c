@@ -200,7 +200,6 @@ static void test_sim_memory_error_has_sizes(void **state)
 
 int main(void)
 {
-    malloc_watch();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sim_memory_of_create),
         cmocka_unit_test(test_sim_memory_of_build),

@@ -55,13 +55,24 @@ int support_clusters_open(void **state);
 int support_clusters_close(void **state);
 support_cluster_t *support_cluster_of(int size);
 
-/* A test that gets a new cluster: SUPPORT_EACH runs it with each variant,
-   SUPPORT_WITH with one. These stand in a list of cmocka's tests. */
+/* A test (cmocka.h) that gets `cluster`, a new one of so many ranks: TEST_EACH
+   runs it with each variant, TEST_WITH with one. */
 typedef struct support_test {
     void (*run)(support_cluster_t *cluster);
     int ranks, first, end; /* variants first to end - 1 */
 } support_test_t;
 void support_test(void **state);
+#define TEST_VARIANTS(name, ranks, first, end)                                 \
+    static void name(support_cluster_t *cluster);                              \
+    static support_test_t of_##name = {name, ranks, first, end};               \
+    SUPPORT_ADD(name, support_test, NULL, NULL, &of_##name)                    \
+    static void name(support_cluster_t *cluster)
+#define TEST_EACH(name, ranks) TEST_VARIANTS(name, ranks, 0, SUPPORT_VARIANTS)
+#define TEST_WITH(name, ranks, variant)                                        \
+    TEST_VARIANTS(name, ranks, variant, variant + 1)
+#define TEST_MANUALLY(name, ranks) TEST_WITH(name, ranks, SUPPORT_MANUAL)
+
+/* The same in a list of cmocka's tests. */
 #define SUPPORT_TEST(test, ...)                                                \
     {                                                                          \
         .name = #test, .test_func = support_test,                              \

@@ -1,4 +1,15 @@
-/* cmocka.h, with the headers that it wants before it. */
+/* cmocka.h, with the headers that it wants before it; and tests that add
+   themselves to those of their program:
+
+       TEST(test_engine_opens)
+       {
+           ...                       with `state`, which is NULL
+       }
+
+       RUN_TESTS()                   at the end of the file
+
+   They run in the order in which they are written. Tests of a cluster of ranks:
+   cluster.h. */
 #ifndef TESTS_SUPPORT_CMOCKA_H
 #define TESTS_SUPPORT_CMOCKA_H
 
@@ -8,5 +19,31 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+
+#define TEST(name) TEST_BETWEEN(name, NULL, NULL)
+
+/* With a fixture of its own. */
+#define TEST_BETWEEN(name, setup, teardown)                                    \
+    static void name(void **state);                                            \
+    SUPPORT_ADD(name, name, setup, teardown, NULL)                             \
+    static void name(void **state)
+
+#define SUPPORT_ADD(name, function, setup, teardown, initial)                  \
+    __attribute__((constructor)) static void add_##name(void)                  \
+    {                                                                          \
+        support_add(                                                           \
+            (struct CMUnitTest){#name, function, setup, teardown, initial});   \
+    }
+void support_add(struct CMUnitTest test);
+
+#define RUN_TESTS() RUN_TESTS_BETWEEN(NULL, NULL)
+
+/* With a fixture of them all. */
+#define RUN_TESTS_BETWEEN(setup, teardown)                                     \
+    int main(void)                                                             \
+    {                                                                          \
+        return support_run_tests(setup, teardown);                             \
+    }
+int support_run_tests(CMFixtureFunction setup, CMFixtureFunction teardown);
 
 #endif

@@ -44,7 +44,7 @@ static void on_malloc(const volatile void *block, size_t bytes)
     (void)malloc_count((void *)(uintptr_t)block);
 }
 
-static void malloc_watch(void)
+__attribute__((constructor)) static void malloc_watch(void)
 {
     (void)__sanitizer_install_malloc_and_free_hooks(on_malloc, malloc_uncount);
 }
@@ -90,10 +90,6 @@ void free(void *block)
 {
     malloc_uncount(block);
     __libc_free(block);
-}
-
-static void malloc_watch(void)
-{
 }
 
 #endif

@@ -97,7 +97,7 @@ static const struct {
      0},
 };
 
-static void test_async_ends_in_each_way(support_cluster_t *cluster)
+TEST_EACH(test_async_ends_in_each_way, 1)
 {
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         operation_t operation = ends[i].how;
@@ -125,8 +125,7 @@ static void complete_there(void *arg)
     operation->status = baton_async_complete(operation->async, BATON_OK);
 }
 
-static void
-test_async_is_completed_by_another_thread(support_cluster_t *cluster)
+TEST_EACH(test_async_is_completed_by_another_thread, 1)
 {
     operation_t operation = {.start = BATON_OK};
     open_operation(&operation, cluster, &notifies);
@@ -142,7 +141,7 @@ test_async_is_completed_by_another_thread(support_cluster_t *cluster)
     support_ok(baton_schedule_destroy(operation.schedule));
 }
 
-static void test_async_completes_once(support_cluster_t *cluster)
+TEST_MANUALLY(test_async_completes_once, 1)
 {
     operation_t operation = {.start = BATON_OK};
     open_operation(&operation, cluster, &notifies);
@@ -164,7 +163,7 @@ static void test_async_completes_once(support_cluster_t *cluster)
 
 /* A cancelled epoch ends when its node does, whose operation may still use
    memory. The node's status is ignored. */
-static void test_async_is_waited_for_after_a_cancel(support_cluster_t *cluster)
+TEST_EACH(test_async_is_waited_for_after_a_cancel, 1)
 {
     operation_t operation = {.start = BATON_OK};
     open_operation(&operation, cluster, &notifies);
@@ -191,8 +190,7 @@ static void test_async_is_waited_for_after_a_cancel(support_cluster_t *cluster)
 }
 
 /* A completion that comes an epoch late must not complete the next one. */
-static void
-test_async_of_an_earlier_epoch_is_refused(support_cluster_t *cluster)
+TEST_EACH(test_async_of_an_earlier_epoch_is_refused, 1)
 {
     operation_t operation = {.start = BATON_OK, .polls_left = 0};
     baton_schedule_t *s = support_schedule(cluster->groups[0], "late");
@@ -221,8 +219,7 @@ static baton_status_t complete_and_fail(void *arg, baton_call_t *call)
 }
 
 /* What has completed when its epoch fails is not cancelled. */
-static void
-test_async_that_has_completed_is_not_cancelled(support_cluster_t *cluster)
+TEST_EACH(test_async_that_has_completed_is_not_cancelled, 1)
 {
     operation_t operation = {.start = BATON_OK};
     baton_schedule_t *s = support_schedule(cluster->groups[0], "done");
@@ -238,15 +235,4 @@ test_async_that_has_completed_is_not_cancelled(support_cluster_t *cluster)
     support_ok(baton_schedule_destroy(s));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        SUPPORT_EACH(test_async_that_has_completed_is_not_cancelled, 1),
-        SUPPORT_EACH(test_async_of_an_earlier_epoch_is_refused, 1),
-        SUPPORT_EACH(test_async_ends_in_each_way, 1),
-        SUPPORT_EACH(test_async_is_completed_by_another_thread, 1),
-        SUPPORT_MANUALLY(test_async_completes_once, 1),
-        SUPPORT_EACH(test_async_is_waited_for_after_a_cancel, 1),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -47,7 +47,7 @@ static baton_schedule_t *open_local(support_cluster_t *cluster,
     return s;
 }
 
-static void test_cancel_ends_a_local_epoch(support_cluster_t *cluster)
+TEST_EACH(test_cancel_ends_a_local_epoch, 1)
 {
     baton_async_t begun;
     baton_schedule_t *s = open_local(cluster, &begun);
@@ -69,7 +69,7 @@ static baton_status_t cancel_own(void *arg, baton_call_t *call)
 
 /* Rank 1's first epoch ends in the step that cancels it, and the next one,
    whose messages are there, begins before the cancel is seen. */
-static void test_cancel_is_not_for_the_epoch_behind(support_cluster_t *cluster)
+TEST_WITH(test_cancel_is_not_for_the_epoch_behind, 2, SUPPORT_OWN_MANUAL)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "behind");
     uint64_t numbers[2] = {7, 0};
@@ -92,8 +92,7 @@ static void test_cancel_is_not_for_the_epoch_behind(support_cluster_t *cluster)
 
 /* A reduction that a cancel cuts off in its middle begins anew in the next
    epoch. */
-static void
-test_cancel_leaves_no_half_of_a_reduction(support_cluster_t *cluster)
+TEST_MANUALLY(test_cancel_leaves_no_half_of_a_reduction, 1)
 {
     enum { COUNT = 1 << 18 };
     uint64_t *one = calloc(COUNT, sizeof *one);
@@ -138,8 +137,7 @@ static void expect_told(support_pair_t *pair, const char *text)
     assert_int_equal(pair->got, 0);
 }
 
-static void
-test_cancel_fails_a_schedule_with_messages(support_cluster_t *cluster)
+TEST_EACH(test_cancel_fails_a_schedule_with_messages, 2)
 {
     support_pair_t pair;
     support_pair_open(&pair, cluster, "given up");
@@ -157,7 +155,7 @@ test_cancel_fails_a_schedule_with_messages(support_cluster_t *cluster)
 
 /* The message never comes. After BATON_DESTROY_MS the epoch is cancelled, and
    the peer that would have sent it gets the cause. */
-static void test_destroy_cancels_after_its_timeout(void **state)
+TEST(test_destroy_cancels_after_its_timeout)
 {
     for (int i = 0; i < 2 * SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster = support_cluster_open(2, i / 2);
@@ -203,8 +201,7 @@ static void destroy_invited(void *arg)
     invited->status = baton_schedule_destroy(invited->schedule);
 }
 
-static void
-test_destroy_waits_for_an_epoch_that_a_peer_began(support_cluster_t *cluster)
+TEST_EACH(test_destroy_waits_for_an_epoch_that_a_peer_began, 2)
 {
     set_timeout("60000");
     for (int i = 0; i < 20; i++) {
@@ -242,7 +239,7 @@ test_destroy_waits_for_an_epoch_that_a_peer_began(support_cluster_t *cluster)
 }
 
 /* A local epoch that hangs, a failed one, one never started. */
-static void test_destroy_in_any_state(support_cluster_t *cluster)
+TEST_EACH(test_destroy_in_any_state, 1)
 {
     set_timeout("5");
     for (int calls = 0; calls < 3; calls++) {
@@ -262,7 +259,7 @@ static void test_destroy_in_any_state(support_cluster_t *cluster)
 }
 
 /* An armed schedule whose epoch a peer began, and one that was never used. */
-static void test_destroy_of_armed_schedules(support_cluster_t *cluster)
+TEST_EACH(test_destroy_of_armed_schedules, 3)
 {
     set_timeout("5");
     for (int starts = 0; starts < 3; starts++) {
@@ -296,7 +293,7 @@ static baton_schedule_t **open_long(support_cluster_t *cluster, char **memory)
 
 /* A message that its receiver has not begun to take is withdrawn. The caller
    owns the memory again, and what it writes there does not arrive. */
-static void test_destroy_takes_a_send_back(support_cluster_t *cluster)
+TEST_EACH(test_destroy_takes_a_send_back, 2)
 {
     char *memory;
     baton_schedule_t **s = open_long(cluster, &memory);
@@ -318,8 +315,7 @@ static void test_destroy_takes_a_send_back(support_cluster_t *cluster)
 
 /* Destroy does not wait longer for a message in flight whose receiver makes no
    progress. It returns an error, and other schedules work. */
-static void
-test_destroy_tells_of_a_message_that_moves(support_cluster_t *cluster)
+TEST_WITH(test_destroy_tells_of_a_message_that_moves, 2, SUPPORT_OWN_MANUAL)
 {
     support_pair_t pair;
     char *memory;
@@ -382,7 +378,7 @@ static baton_schedule_t *open_uneven(baton_group_t *group)
 
 /* The ranks that destroy theirs have ended epochs in which a peer still may be:
    it had not even committed. Later epochs fail. */
-static void test_destroy_before_a_peer_commits(support_cluster_t *cluster)
+TEST_EACH(test_destroy_before_a_peer_commits, 3)
 {
     baton_schedule_t *s[3] = {open_uneven(cluster->groups[0]),
                               open_uneven(cluster->groups[1])};
@@ -417,7 +413,7 @@ static void step_often(support_cluster_t *cluster)
 
 /* Destroy does not wait for a peer that is busy elsewhere, which is told all
    the same. */
-static void test_destroy_does_not_wait_for_peers(support_cluster_t *cluster)
+TEST_WITH(test_destroy_does_not_wait_for_peers, 2, SUPPORT_OWN_MANUAL)
 {
     support_pair_t pairs[MANY];
     set_timeout("86400000"); /* it would not end */
@@ -440,7 +436,7 @@ static void test_destroy_does_not_wait_for_peers(support_cluster_t *cluster)
 
 /* Rank 1 is gone with its group before rank 0 commits: what rank 0 holds back
    for it has nobody to go to. */
-static void test_group_that_leaves_ends_who_needs_it(support_cluster_t *cluster)
+TEST_WITH(test_group_that_leaves_ends_who_needs_it, 2, SUPPORT_OWN_MANUAL)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "left");
     (void)baton_add_send(s[0], 1, support_scratch(s[0], 1));
@@ -462,26 +458,4 @@ static void test_group_that_leaves_ends_who_needs_it(support_cluster_t *cluster)
     support_schedules_destroy(cluster, s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        SUPPORT_EACH(test_cancel_ends_a_local_epoch, 1),
-        SUPPORT_WITH(test_cancel_is_not_for_the_epoch_behind, 2,
-                     SUPPORT_OWN_MANUAL),
-        SUPPORT_MANUALLY(test_cancel_leaves_no_half_of_a_reduction, 1),
-        SUPPORT_EACH(test_cancel_fails_a_schedule_with_messages, 2),
-        SUPPORT_WITH(test_group_that_leaves_ends_who_needs_it, 2,
-                     SUPPORT_OWN_MANUAL),
-        SUPPORT_EACH(test_destroy_before_a_peer_commits, 3),
-        cmocka_unit_test(test_destroy_cancels_after_its_timeout),
-        SUPPORT_EACH(test_destroy_in_any_state, 1),
-        SUPPORT_EACH(test_destroy_of_armed_schedules, 3),
-        SUPPORT_EACH(test_destroy_takes_a_send_back, 2),
-        SUPPORT_WITH(test_destroy_tells_of_a_message_that_moves, 2,
-                     SUPPORT_OWN_MANUAL),
-        SUPPORT_EACH(test_destroy_waits_for_an_epoch_that_a_peer_began, 2),
-        SUPPORT_WITH(test_destroy_does_not_wait_for_peers, 2,
-                     SUPPORT_OWN_MANUAL),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -19,7 +19,7 @@ static void sleep_briefly(void)
 
 /* ---- options ---------------------------------------------------------- */
 
-static void test_engine_wrong_options_are_refused(void **state)
+TEST(test_engine_wrong_options_are_refused)
 {
     baton_engine_t *untouched = (baton_engine_t *)&untouched;
     baton_engine_t *engine = untouched;
@@ -36,7 +36,7 @@ static void test_engine_wrong_options_are_refused(void **state)
     assert_ptr_equal(engine, untouched);
 }
 
-static void test_engine_wrong_variable_is_refused(void **state)
+TEST(test_engine_wrong_variable_is_refused)
 {
     baton_engine_t *engine = NULL;
     setenv("BATON_STALL_MS", "-3", 1);
@@ -48,7 +48,7 @@ static void test_engine_wrong_variable_is_refused(void **state)
     assert_null(engine);
 }
 
-static void test_engine_variable_chooses_the_mode(void **state)
+TEST(test_engine_variable_chooses_the_mode)
 {
     baton_engine_t *engine;
     setenv("BATON_PROGRESS", "manual", 1);
@@ -66,7 +66,7 @@ static void test_engine_variable_chooses_the_mode(void **state)
     baton__config_forget();
 }
 
-static void test_engine_wrong_placement_is_refused(void **state)
+TEST(test_engine_wrong_placement_is_refused)
 {
     static const char *const placements[] = {
         "",        "nowhere",     "core",           "core:",
@@ -88,7 +88,7 @@ static void test_engine_wrong_placement_is_refused(void **state)
     assert_null(engine);
 }
 
-static void test_engine_placement_binds_the_thread(void **state)
+TEST(test_engine_placement_binds_the_thread)
 {
     static const char *const placements[] = {"none", "core:0", "pu:0",
                                              "machine:0"};
@@ -121,7 +121,7 @@ static void open_and_close(void *arg)
     }
 }
 
-static void test_engines_of_several_threads(void **state)
+TEST(test_engines_of_several_threads)
 {
     enum { THREADS = 3 };
     support_thread_t *threads[THREADS];
@@ -138,13 +138,13 @@ static void test_engines_of_several_threads(void **state)
 /* ---- what is left is named -------------------------------------------- */
 
 /* And nothing happens. */
-static void test_engine_close_with_a_group_is_busy(support_cluster_t *cluster)
+TEST_EACH(test_engine_close_with_a_group_is_busy, 2)
 {
     support_expect(baton_engine_close(cluster->engines[0]), BATON_ERR_BUSY);
     support_says("of 2, inproc");
 }
 
-static void test_group_destroy_with_a_schedule_is_busy(void **state)
+TEST(test_group_destroy_with_a_schedule_is_busy)
 {
     for (int committed = 0; committed < 2; committed++) {
         support_cluster_t *cluster =
@@ -191,7 +191,7 @@ static void expect_rest(void)
 }
 
 /* An engine with an armed schedule sleeps, also between external epochs. */
-static void test_engine_with_an_armed_schedule_rests(void **state)
+TEST(test_engine_with_an_armed_schedule_rests)
 {
     baton_transport_t transport = baton__inproc_transport;
     transport.poll = counting_poll;
@@ -257,7 +257,7 @@ static baton_status_t keep_async(void *arg, baton_call_t *call,
 
 /* While a long message is copied, a part in each poll, a thread that leaves the
    engine leaves the polls to the progress thread. */
-static void test_copies_are_left_to_the_thread(void **state)
+TEST(test_copies_are_left_to_the_thread)
 {
     baton_transport_t transport = baton__inproc_transport;
     transport.poll = busy_poll;
@@ -295,31 +295,31 @@ static void test_copies_are_left_to_the_thread(void **state)
 /* A start that has issued all that is ready leaves nothing for the thread,
    which would be woken for it; one that has not leaves the schedule runnable.
  */
-static void test_start_leaves_what_is_ready(support_cluster_t *ranks)
+TEST_MANUALLY(test_start_leaves_what_is_ready, 2)
 {
-    const baton__stepper_t *stepper = &ranks->engines[0]->stepper;
+    const baton__stepper_t *stepper = &cluster->engines[0]->stepper;
     char byte[2] = {1, 0};
     for (int nops = 0; nops <= 200; nops += 200) {
-        baton_schedule_t **s = support_schedules_create(ranks, "starts");
+        baton_schedule_t **s = support_schedules_create(cluster, "starts");
         support_message(s, 0, 1, &byte[0], &byte[1], 1);
         for (int i = 0; i < nops; i++) {
             (void)baton_add_nop(s[1]);
         }
-        support_schedules_commit(ranks, s);
-        support_drain(ranks);
+        support_schedules_commit(cluster, s);
+        support_drain(cluster);
         support_ok(baton_schedule_start(s[1]));
         assert_ptr_equal(stepper->runnable_head, nops > 0 ? s[1] : NULL);
         support_ok(baton_schedule_start(s[0]));
         support_ok(baton_schedule_wait(s[0], 10000));
         support_ok(baton_schedule_wait(s[1], 10000));
-        support_schedules_destroy(ranks, s);
+        support_schedules_destroy(cluster, s);
     }
 }
 
-static void test_destroy_leaves_others_their_turns(support_cluster_t *ranks)
+TEST_MANUALLY(test_destroy_leaves_others_their_turns, 1)
 {
-    baton_schedule_t *s = support_schedule(ranks->groups[0], "nops");
-    baton_schedule_t *other = support_schedule(ranks->groups[0], "other");
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "nops");
+    baton_schedule_t *other = support_schedule(cluster->groups[0], "other");
     for (int i = 0; i < 200; i++) {
         (void)baton_add_nop(s);
     }
@@ -347,8 +347,7 @@ static baton_status_t halve(void *arg, baton_call_t *call)
 
 /* The float mode that -ffast-math sets for a thread must not change results of
    epochs that it drives. */
-static void
-test_driving_threads_float_mode_changes_no_result(support_cluster_t *cluster)
+TEST_MANUALLY(test_driving_threads_float_mode_changes_no_result, 1)
 {
     const float tiny = 0x1p-140f; /* subnormal */
     const float more = 0x1p-24f;
@@ -381,24 +380,4 @@ test_driving_threads_float_mode_changes_no_result(support_cluster_t *cluster)
 }
 #endif
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_engine_wrong_options_are_refused),
-        cmocka_unit_test(test_engine_wrong_variable_is_refused),
-        cmocka_unit_test(test_engine_variable_chooses_the_mode),
-        cmocka_unit_test(test_engine_wrong_placement_is_refused),
-        cmocka_unit_test(test_engine_placement_binds_the_thread),
-        cmocka_unit_test(test_engines_of_several_threads),
-        SUPPORT_EACH(test_engine_close_with_a_group_is_busy, 2),
-        cmocka_unit_test(test_group_destroy_with_a_schedule_is_busy),
-        cmocka_unit_test(test_engine_with_an_armed_schedule_rests),
-        SUPPORT_MANUALLY(test_start_leaves_what_is_ready, 2),
-        SUPPORT_MANUALLY(test_destroy_leaves_others_their_turns, 1),
-        cmocka_unit_test(test_copies_are_left_to_the_thread),
-#if defined(__SSE__)
-        SUPPORT_MANUALLY(test_driving_threads_float_mode_changes_no_result, 1),
-#endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -13,7 +13,7 @@
 
 /* ---- start, test, wait ------------------------------------------------ */
 
-static void test_epoch_runs_once_a_start(support_cluster_t *cluster)
+TEST_EACH(test_epoch_runs_once_a_start, 1)
 {
     uint64_t calls = 0;
     bool done = false;
@@ -38,7 +38,7 @@ static void test_epoch_runs_once_a_start(support_cluster_t *cluster)
     support_ok(baton_schedule_destroy(s));
 }
 
-static void test_epoch_started_twice_is_busy(support_cluster_t *cluster)
+TEST_EACH(test_epoch_started_twice_is_busy, 2)
 {
     support_pair_t pair;
     bool done = true;
@@ -68,8 +68,7 @@ static baton_status_t fail_even(void *arg, baton_call_t *call)
 
 /* Rank 1 starts epoch 1 and does not wait for it. Rank 0 goes on to epoch 2,
    which it activates on rank 1, too, where it fails. */
-static void
-test_wait_gives_the_outcome_of_its_own_epoch(support_cluster_t *cluster)
+TEST_EACH(test_wait_gives_the_outcome_of_its_own_epoch, 2)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "own");
     baton_failure_t failure;
@@ -99,7 +98,7 @@ test_wait_gives_the_outcome_of_its_own_epoch(support_cluster_t *cluster)
 
 /* ---- between epochs --------------------------------------------------- */
 
-static void test_rebind_between_epochs(support_cluster_t *cluster)
+TEST_EACH(test_rebind_between_epochs, 2)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "moving");
     uint64_t places[4] = {0}, sent = 0;
@@ -156,7 +155,7 @@ static void observe(void *arg)
     }
 }
 
-static void test_wait_of_many_never_misses_a_failure(void **state)
+TEST(test_wait_of_many_never_misses_a_failure)
 {
     enum { OBSERVERS = 3, EPOCHS = SUPPORT_REPEAT(2000) };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
@@ -207,7 +206,7 @@ static baton_status_t cross(void *arg, baton_call_t *call)
 
 /* While it drives the other engine it is still the driver of the first one,
    which a rebind requires. */
-static void test_call_node_starts_a_schedule_of_another_engine(void **state)
+TEST(test_call_node_starts_a_schedule_of_another_engine)
 {
     static const int variants[] = {SUPPORT_OWN_MANUAL, SUPPORT_OWN_ENGINES};
     for (int i = 0; i < 2; i++) {
@@ -262,8 +261,7 @@ static baton_status_t try_all(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-static void
-test_call_node_is_refused_what_would_wait(support_cluster_t *cluster)
+TEST_EACH(test_call_node_is_refused_what_would_wait, 2)
 {
     support_pair_t pair;
     builder_t builder = {.group = cluster->groups[0]};
@@ -292,16 +290,4 @@ test_call_node_is_refused_what_would_wait(support_cluster_t *cluster)
     support_pair_close(&pair);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wait_of_many_never_misses_a_failure),
-        SUPPORT_EACH(test_epoch_runs_once_a_start, 1),
-        SUPPORT_EACH(test_epoch_started_twice_is_busy, 2),
-        SUPPORT_EACH(test_wait_gives_the_outcome_of_its_own_epoch, 2),
-        SUPPORT_EACH(test_rebind_between_epochs, 2),
-        cmocka_unit_test(test_call_node_starts_a_schedule_of_another_engine),
-        SUPPORT_EACH(test_call_node_is_refused_what_would_wait, 2),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

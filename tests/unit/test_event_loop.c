@@ -12,7 +12,7 @@ static baton__event_loop_t *open_loop(void)
     return loop;
 }
 
-static void test_event_loop_timer_is_set_closer(void **state)
+TEST(test_event_loop_timer_is_set_closer)
 {
     baton__event_loop_t *loop = open_loop();
     baton__event_loop_set_timer(loop, NEVER_US);
@@ -24,7 +24,7 @@ static void test_event_loop_timer_is_set_closer(void **state)
     baton__event_loop_close(loop);
 }
 
-static void test_event_loop_kick_ends_a_wait(void **state)
+TEST(test_event_loop_kick_ends_a_wait)
 {
     baton__event_loop_t *loop = open_loop();
     baton__event_loop_set_timer(loop, SOON_US);
@@ -35,7 +35,7 @@ static void test_event_loop_kick_ends_a_wait(void **state)
 }
 
 /* While the gate is closed a kick is for who sleeps at the descriptors. */
-static void test_event_loop_closed_gate_keeps_the_thread_asleep(void **state)
+TEST(test_event_loop_closed_gate_keeps_the_thread_asleep)
 {
     baton__event_loop_t *loop = open_loop();
     baton__event_loop_gate(loop, false);
@@ -51,12 +51,4 @@ static void test_event_loop_closed_gate_keeps_the_thread_asleep(void **state)
     baton__event_loop_close(loop);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_event_loop_timer_is_set_closer),
-        cmocka_unit_test(test_event_loop_kick_ends_a_wait),
-        cmocka_unit_test(test_event_loop_closed_gate_keeps_the_thread_asleep),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

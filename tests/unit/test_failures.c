@@ -27,7 +27,7 @@ static baton_status_t spring(void *arg, baton_call_t *call)
 /* ---- call nodes ------------------------------------------------------- */
 
 /* trap --> behind. Without messages it can be started again. */
-static void test_call_error_fails_one_epoch(support_cluster_t *cluster)
+TEST_EACH(test_call_error_fails_one_epoch, 1)
 {
     trap_t trap = {2, BATON_ERR_LIMIT, 0, 0};
     uint64_t behind = 0;
@@ -70,7 +70,7 @@ static void wait_there(void *arg)
 }
 
 /* recv --> trap: with messages the schedule stays failed. */
-static void test_call_error_wakes_all_who_wait(void **state)
+TEST(test_call_error_wakes_all_who_wait)
 {
     enum { WAITERS = 4 };
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
@@ -123,8 +123,7 @@ static void test_call_error_wakes_all_who_wait(void **state)
 
 /* A rank that commits after its peer's epoch has failed learns of the failure,
    also while it uses another schedule. */
-static void
-test_failure_is_told_to_who_commits_later(support_cluster_t *cluster)
+TEST_EACH(test_failure_is_told_to_who_commits_later, 2)
 {
     support_pair_t beside;
     baton_schedule_t **s = support_schedules_create(cluster, "late");
@@ -152,12 +151,4 @@ test_failure_is_told_to_who_commits_later(support_cluster_t *cluster)
     support_pair_close(&beside);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        SUPPORT_EACH(test_call_error_fails_one_epoch, 1),
-        cmocka_unit_test(test_call_error_wakes_all_who_wait),
-        SUPPORT_EACH(test_failure_is_told_to_who_commits_later, 2),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

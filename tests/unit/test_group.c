@@ -13,7 +13,7 @@ static baton_schedule_t *pretend(uintptr_t number)
     return (baton_schedule_t *)(number * 16);
 }
 
-static void test_group_counts_attempts_of_each_name(void **state)
+TEST(test_group_counts_attempts_of_each_name)
 {
     baton_group_t group = {0};
     char name[16];
@@ -37,7 +37,7 @@ static void test_group_counts_attempts_of_each_name(void **state)
 
 /* The table is at most half full, so looking for what is not there ends; and
    what has gone out of its place is found after others were removed. */
-static void test_group_finds_committed_schedules(void **state)
+TEST(test_group_finds_committed_schedules)
 {
     baton_group_t group = {0};
     assert_null(baton__group_find(&group, 1));
@@ -59,7 +59,7 @@ static void test_group_finds_committed_schedules(void **state)
 }
 
 /* Each of the peers that had not come is told, and then it is forgotten. */
-static void test_group_tells_of_what_has_departed(void **state)
+TEST(test_group_tells_of_what_has_departed)
 {
     baton_group_t group = {0};
     for (uint64_t identity = 1; identity <= 3; identity++) {
@@ -81,7 +81,7 @@ static void test_group_tells_of_what_has_departed(void **state)
     baton__group_fini(&group);
 }
 
-static void test_group_remembers_lost_peers(void **state)
+TEST(test_group_remembers_lost_peers)
 {
     baton_group_t group = {0};
     for (int peer = 0; peer < 20; peer += 2) {
@@ -100,13 +100,4 @@ static void test_group_remembers_lost_peers(void **state)
     baton__group_fini(&group);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_group_counts_attempts_of_each_name),
-        cmocka_unit_test(test_group_finds_committed_schedules),
-        cmocka_unit_test(test_group_tells_of_what_has_departed),
-        cmocka_unit_test(test_group_remembers_lost_peers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

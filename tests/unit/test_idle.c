@@ -28,7 +28,7 @@ static const uint64_t long_vectors = UINT64_C(1) << 40;
 
 /* A wait sleeps, unless it is for long vectors, which are yielded for at first.
  */
-static void test_idle_crowded_wait_sleeps_or_yields(void **state)
+TEST(test_idle_crowded_wait_sleeps_or_yields)
 {
     static const struct {
         uint64_t since_ns, yield_ns; /* 0: as it is */
@@ -59,7 +59,7 @@ static void test_idle_crowded_wait_sleeps_or_yields(void **state)
 
 /* A yield that gave a time slice away is remembered for less long the more data
    there is to wait for. */
-static void test_idle_slow_yield_deters(void **state)
+TEST(test_idle_slow_yield_deters)
 {
     baton__idle_t idle = crowded();
     idle.slow_left = 400;
@@ -77,7 +77,7 @@ static void yield_slowly(baton__idle_t *idle, uint64_t awaited_bytes)
 }
 
 /* Ranks that copy long vectors take as long, and are what is waited for. */
-static void test_idle_slow_yield_is_expected_of_long_vectors(void **state)
+TEST(test_idle_slow_yield_is_expected_of_long_vectors)
 {
     baton__idle_t idle = crowded();
     yield_slowly(&idle, long_vectors);
@@ -88,7 +88,7 @@ static void test_idle_slow_yield_is_expected_of_long_vectors(void **state)
 
 /* Woken for long vectors it lets others go on first, but not soon after that
    was slow, and not where ranks share processors. */
-static void test_idle_woken_for_long_vectors_gives_way(void **state)
+TEST(test_idle_woken_for_long_vectors_gives_way)
 {
     baton__idle_t idle;
     baton__idle_init(&idle, true);
@@ -105,13 +105,4 @@ static void test_idle_woken_for_long_vectors_gives_way(void **state)
     assert_false(baton__idle_gives_way(&idle));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_idle_crowded_wait_sleeps_or_yields),
-        cmocka_unit_test(test_idle_slow_yield_deters),
-        cmocka_unit_test(test_idle_slow_yield_is_expected_of_long_vectors),
-        cmocka_unit_test(test_idle_woken_for_long_vectors_gives_way),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -74,7 +74,7 @@ static bool is_quiet(pair_t *pair, int rank)
 /* ---- the medium ------------------------------------------------------- */
 
 /* A rank is free again after its close; a medium in use is not destroyed. */
-static void test_inproc_ranks_join_once(void **state)
+TEST(test_inproc_ranks_join_once)
 {
     pair_t pair = open_pair(1);
     const baton_transport_t *port;
@@ -102,7 +102,7 @@ static void test_inproc_ranks_join_once(void **state)
 
 /* ---- limits ----------------------------------------------------------- */
 
-static void test_inproc_wrong_sends_are_errors(void **state)
+TEST(test_inproc_wrong_sends_are_errors)
 {
     static unsigned char out[BYTES];
     pair_t pair = open_pair(1);
@@ -129,7 +129,7 @@ static void test_inproc_wrong_sends_are_errors(void **state)
 
 /* A slow receiver holds a limited number of short messages. As many as were
    reserved are sent by reference then, and notices have to wait. */
-static void test_inproc_copies_are_bounded(void **state)
+TEST(test_inproc_copies_are_bounded)
 {
     enum { SENDS = 3 * BATON__INPROC_COPIES_MOST };
     pair_t pair = open_pair(SENDS - BATON__INPROC_COPIES_MOST);
@@ -158,7 +158,7 @@ static void test_inproc_copies_are_bounded(void **state)
 
 /* Each poll copies a slice. Meanwhile neither rank sleeps, and the send
  * continues. */
-static void test_inproc_a_long_copy_is_made_in_slices(void **state)
+TEST(test_inproc_a_long_copy_is_made_in_slices)
 {
     unsigned char *out = malloc(LONG);
     unsigned char *in = calloc(1, LONG);
@@ -189,7 +189,7 @@ static void test_inproc_a_long_copy_is_made_in_slices(void **state)
     free(in);
 }
 
-static void test_inproc_a_short_message_outlives_its_sender(void **state)
+TEST(test_inproc_a_short_message_outlives_its_sender)
 {
     pair_t pair = open_pair(2);
     unsigned char byte = 9;
@@ -206,7 +206,7 @@ static void test_inproc_a_short_message_outlives_its_sender(void **state)
 }
 
 /* Sends to a rank that leaves, and to one that has left. */
-static void test_inproc_sends_to_who_is_gone_end(void **state)
+TEST(test_inproc_sends_to_who_is_gone_end)
 {
     static unsigned char out[BYTES];
     pair_t pair = open_pair(2);
@@ -229,7 +229,7 @@ static void test_inproc_sends_to_who_is_gone_end(void **state)
 
 /* Up to a slice is copied as it is accepted, and up to 256 bytes are when they
    are sent. */
-static void test_inproc_limits_are_exact(void **state)
+TEST(test_inproc_limits_are_exact)
 {
     static unsigned char out[BATON__INPROC_SLICE_BYTES + 1];
     static unsigned char in[BATON__INPROC_SLICE_BYTES + 1];
@@ -253,7 +253,7 @@ static void test_inproc_limits_are_exact(void **state)
 
 /* As many sends as were reserved are in flight, each time, in whatever way the
    last ones ended. */
-static void test_inproc_reserved_sends_come_back(void **state)
+TEST(test_inproc_reserved_sends_come_back)
 {
     enum { SENDS = 1000, ENDS = 4 };
     static unsigned char out[BYTES];
@@ -305,7 +305,7 @@ static bool rings(pair_t *pair, int rank)
 
 /* It rings once, while it is armed; and a sender is woken by the end of a large
    send. */
-static void test_inproc_bell_rings_once_when_armed(void **state)
+TEST(test_inproc_bell_rings_once_when_armed)
 {
     static unsigned char out[BYTES];
     static unsigned char in[BYTES];
@@ -338,18 +338,4 @@ static void test_inproc_bell_rings_once_when_armed(void **state)
     close_pair(&pair);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_inproc_ranks_join_once),
-        cmocka_unit_test(test_inproc_wrong_sends_are_errors),
-        cmocka_unit_test(test_inproc_copies_are_bounded),
-        cmocka_unit_test(test_inproc_a_long_copy_is_made_in_slices),
-        cmocka_unit_test(test_inproc_a_short_message_outlives_its_sender),
-        cmocka_unit_test(test_inproc_sends_to_who_is_gone_end),
-        cmocka_unit_test(test_inproc_limits_are_exact),
-        cmocka_unit_test(test_inproc_reserved_sends_come_back),
-        cmocka_unit_test(test_inproc_bell_rings_once_when_armed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

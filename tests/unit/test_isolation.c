@@ -53,8 +53,7 @@ static void close_exchanges(exchange_t exchanges[RANKS])
 /* ---- another order ----------------------------------------------------- */
 
 /* Rank 0 makes A, then B; rank 1 B, then A. */
-static void
-test_other_order_of_commits_swaps_no_data(support_cluster_t *cluster)
+TEST_EACH(test_other_order_of_commits_swaps_no_data, RANKS)
 {
     static const char *const names[] = {"A", "B"};
     exchange_t both[2][RANKS] = {{{0}}};
@@ -76,8 +75,7 @@ test_other_order_of_commits_swaps_no_data(support_cluster_t *cluster)
 
 /* Rank 0 waits in "lonely", which rank 1 never creates. It must not take the
    messages of another schedule. */
-static void
-test_unmatched_receive_takes_no_other_message(support_cluster_t *cluster)
+TEST_EACH(test_unmatched_receive_takes_no_other_message, RANKS)
 {
     exchange_t good[RANKS] = {{0}};
     baton_schedule_t *lonely;
@@ -161,7 +159,7 @@ static void expect_disagreement(baton_schedule_t *s, const char *says)
 
 /* Both ranks fail with a message that names both, nothing is written, and a
    recovery does not help; other schedules go on. */
-static void test_mismatch_fails_both_and_names_them(support_cluster_t *cluster)
+TEST_EACH(test_mismatch_fails_both_and_names_them, RANKS)
 {
     exchange_t good[RANKS] = {{0}};
     memset(sent, 0x5a, sizeof sent);
@@ -197,7 +195,7 @@ static void test_mismatch_fails_both_and_names_them(support_cluster_t *cluster)
 
 /* The second schedule of a name matches the other rank's second one, also when
    the first ones are destroyed. */
-static void test_attempts_of_a_name_belong_together(support_cluster_t *cluster)
+TEST_EACH(test_attempts_of_a_name_belong_together, RANKS)
 {
     exchange_t first[RANKS] = {{0}};
     exchange_t second[RANKS] = {{0}};
@@ -225,7 +223,7 @@ static void test_attempts_of_a_name_belong_together(support_cluster_t *cluster)
 
 /* Rank 0 destroys a schedule that it has not committed, but that rank 1 waits
    for. Rank 1 gets an error. */
-static void test_peer_of_one_never_committed_is_told(support_cluster_t *cluster)
+TEST_EACH(test_peer_of_one_never_committed_is_told, RANKS)
 {
     exchange_t exchange = {0};
     baton_schedule_t *never = support_schedule(cluster->groups[0], "never");
@@ -239,14 +237,4 @@ static void test_peer_of_one_never_committed_is_told(support_cluster_t *cluster)
     support_ok(baton_schedule_destroy(exchange.schedule));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        SUPPORT_EACH(test_peer_of_one_never_committed_is_told, RANKS),
-        SUPPORT_EACH(test_other_order_of_commits_swaps_no_data, RANKS),
-        SUPPORT_EACH(test_unmatched_receive_takes_no_other_message, RANKS),
-        SUPPORT_EACH(test_mismatch_fails_both_and_names_them, RANKS),
-        SUPPORT_EACH(test_attempts_of_a_name_belong_together, RANKS),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -111,7 +111,7 @@ static void run_echo(echo_t *echo)
     support_ends(echo->schedules[1], BATON_OK);
 }
 
-static void test_length_is_each_epochs_own(void **state)
+TEST(test_length_is_each_epochs_own)
 {
     static echo_t echo;
     support_random_t random = support_random(support_seed(), 5);
@@ -145,7 +145,7 @@ static void test_length_is_each_epochs_own(void **state)
 
 /* ---- what is refused in an epoch --------------------------------------- */
 
-static void test_length_above_the_view_is_refused(support_cluster_t *cluster)
+TEST_MANUALLY(test_length_above_the_view_is_refused, 2)
 {
     static echo_t echo;
     open_echo(&echo, cluster);
@@ -158,7 +158,7 @@ static void test_length_above_the_view_is_refused(support_cluster_t *cluster)
     close_echo(&echo);
 }
 
-static void test_length_of_broken_elements_fails_the_epoch(void **state)
+TEST(test_length_of_broken_elements_fails_the_epoch)
 {
     static echo_t echo;
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
@@ -177,8 +177,7 @@ static void test_length_of_broken_elements_fails_the_epoch(void **state)
 }
 
 /* A message that is longer than the view of its receive. */
-static void
-test_length_of_a_message_above_the_view_fails(support_cluster_t *cluster)
+TEST_EACH(test_length_of_a_message_above_the_view_fails, 2)
 {
     baton_schedule_t *s[2];
     uint64_t numbers[3] = {1, 2, 3};
@@ -212,10 +211,10 @@ static void expect_refused(baton_schedule_t *s, baton_status_t status,
     support_ok(baton_schedule_destroy(s));
 }
 
-static void test_length_is_checked_by_commit(support_cluster_t *ranks)
+TEST_MANUALLY(test_length_is_checked_by_commit, 2)
 {
     uint64_t numbers[4] = {0};
-    baton_schedule_t *s = support_schedule(ranks->groups[0], "unordered");
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "unordered");
     baton_length_t length = baton_add_length(s);
     baton_set_length(s, baton_add_recv(s, 1, support_view(s, &numbers[0], 8)),
                      length);
@@ -225,7 +224,7 @@ static void test_length_is_checked_by_commit(support_cluster_t *ranks)
                    "send#1 works on length 0, which recv#0 sets, but need not"
                    " come after it");
 
-    s = support_schedule(ranks->groups[0], "two");
+    s = support_schedule(cluster->groups[0], "two");
     length = baton_add_length(s);
     baton_set_length(s, baton_add_recv(s, 1, support_view(s, &numbers[0], 8)),
                      length);
@@ -234,14 +233,4 @@ static void test_length_is_checked_by_commit(support_cluster_t *ranks)
     expect_refused(s, BATON_ERR_INVALID, "recv#0 and recv#1 both set length 0");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_length_is_each_epochs_own),
-        SUPPORT_MANUALLY(test_length_above_the_view_is_refused, 2),
-        cmocka_unit_test(test_length_of_broken_elements_fails_the_epoch),
-        SUPPORT_EACH(test_length_of_a_message_above_the_view_fails, 2),
-        SUPPORT_MANUALLY(test_length_is_checked_by_commit, 2),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -83,7 +83,7 @@ static void settle(int rank)
     }
 }
 
-static void test_links_lower_rank_connects(void **state)
+TEST(test_links_lower_rank_connects)
 {
     open_ends();
     baton__links_connect(&ends[1].links, 0);
@@ -97,7 +97,7 @@ static void test_links_lower_rank_connects(void **state)
 }
 
 /* What was sent while there was no link: both ends are told to look. */
-static void test_links_ring_when_they_are_made(void **state)
+TEST(test_links_ring_when_they_are_made)
 {
     open_ends();
     connect_ends(0, 2);
@@ -109,7 +109,7 @@ static void test_links_ring_when_they_are_made(void **state)
     close_ends();
 }
 
-static void test_links_ring_wakes_that_peer(void **state)
+TEST(test_links_ring_wakes_that_peer)
 {
     open_ends();
     connect_ends(0, 1);
@@ -144,7 +144,7 @@ static void test_links_ring_wakes_that_peer(void **state)
 }
 
 /* A ring tells how much was sent, also if it comes in two halves. */
-static void test_links_rings_tell_how_much_was_sent(void **state)
+TEST(test_links_rings_tell_how_much_was_sent)
 {
     open_ends();
     connect_ends(0, 1);
@@ -169,7 +169,7 @@ static void test_links_rings_tell_how_much_was_sent(void **state)
 }
 
 /* What finds no room is not told, and does not garble what follows. */
-static void test_links_full_of_rings(void **state)
+TEST(test_links_full_of_rings)
 {
     enum { MANY = 10000000 };
     uint32_t count = 0;
@@ -190,7 +190,7 @@ static void test_links_full_of_rings(void **state)
 
 /* A peer that says farewell is not lost, not even if it rang before; one whose
    process ends is. */
-static void test_links_end_with_and_without_farewell(void **state)
+TEST(test_links_end_with_and_without_farewell)
 {
     open_ends();
     connect_ends(0, 1);
@@ -213,7 +213,7 @@ static void test_links_end_with_and_without_farewell(void **state)
 }
 
 /* A process that ends with unread bytes resets its connections. */
-static void test_links_reset_is_a_loss(void **state)
+TEST(test_links_reset_is_a_loss)
 {
     open_ends();
     connect_ends(1, 2);
@@ -254,7 +254,7 @@ static bool was_closed(int fd, int rank)
 }
 
 /* Whoever does not know the nonce, or is not a lower rank, gets no link. */
-static void test_links_of_strangers_are_refused(void **state)
+TEST(test_links_of_strangers_are_refused)
 {
     static const struct {
         uint64_t nonce;
@@ -285,7 +285,7 @@ static void test_links_of_strangers_are_refused(void **state)
 }
 
 /* Connections that say nothing take the places of others until they end. */
-static void test_links_behind_silent_connections(void **state)
+TEST(test_links_behind_silent_connections)
 {
     int silent[BATON__LINK_PENDING];
     open_ends();
@@ -311,7 +311,7 @@ static void test_links_behind_silent_connections(void **state)
 }
 
 /* A peer that can't be reached: there is no link, and no loss either. */
-static void test_links_to_nobody(void **state)
+TEST(test_links_to_nobody)
 {
     open_ends();
     ends[0].links.places[1].port = 0;
@@ -336,7 +336,7 @@ static baton__link_address_t address(unsigned last, unsigned third, int prefix)
 
 /* Of a peer's addresses the one in a network of this rank is taken: the others
    here lead nowhere. */
-static void test_links_choose_the_common_network(void **state)
+TEST(test_links_choose_the_common_network)
 {
     open_ends();
     baton__link_place_t *mine = &ends[0].links.places[0];
@@ -360,20 +360,4 @@ static void test_links_choose_the_common_network(void **state)
     close_ends();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_links_lower_rank_connects),
-        cmocka_unit_test(test_links_ring_when_they_are_made),
-        cmocka_unit_test(test_links_ring_wakes_that_peer),
-        cmocka_unit_test(test_links_rings_tell_how_much_was_sent),
-        cmocka_unit_test(test_links_full_of_rings),
-        cmocka_unit_test(test_links_end_with_and_without_farewell),
-        cmocka_unit_test(test_links_reset_is_a_loss),
-        cmocka_unit_test(test_links_of_strangers_are_refused),
-        cmocka_unit_test(test_links_behind_silent_connections),
-        cmocka_unit_test(test_links_to_nobody),
-        cmocka_unit_test(test_links_choose_the_common_network),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

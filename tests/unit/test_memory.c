@@ -24,7 +24,7 @@ static void open_engine(void)
     support_ok(baton_engine_close(engine));
 }
 
-static void test_memory_of_an_engine(void **state)
+TEST(test_memory_of_an_engine)
 {
     progress = BATON_PROGRESS_MANUAL;
     try_each(open_engine);
@@ -73,7 +73,7 @@ static void create_group_of_one(void)
     support_cluster_close(ranks);
 }
 
-static void test_memory_of_groups(void **state)
+TEST(test_memory_of_groups)
 {
     try_each(create_inproc);
     try_each(create_group);
@@ -183,12 +183,13 @@ static void make_verified(void)
     support_cluster_close(ranks);
 }
 
-static void test_memory_of_schedules(void **state)
+TEST(test_memory_of_schedules)
 {
     try_each(make_schedules);
 }
 
-static void test_memory_of_a_verified_commit(void **state)
+TEST_BETWEEN(test_memory_of_a_verified_commit, stuck_verify_on,
+             stuck_verify_off)
 {
     try_each(make_verified);
 }
@@ -220,21 +221,9 @@ static void create_and_fill(void)
     assert_int_equal(baton_proof_destroy(poor), BATON_OK);
 }
 
-static void test_memory_of_a_proof(void **state)
+TEST(test_memory_of_a_proof)
 {
     try_each(create_and_fill);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_of_an_engine),
-        cmocka_unit_test(test_memory_of_groups),
-        cmocka_unit_test(test_memory_of_schedules),
-        cmocka_unit_test_setup_teardown(test_memory_of_a_verified_commit,
-                                        stuck_verify_on, stuck_verify_off),
-        cmocka_unit_test(test_memory_of_a_proof),
-    };
-    malloc_watch();
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -62,7 +62,7 @@ static void run_cluster(void *arg)
     support_schedules_run(epochs->ranks, epochs->schedules);
 }
 
-static void test_memory_stays_over_epochs_of_a_schedule(void **state)
+TEST(test_memory_stays_over_epochs_of_a_schedule)
 {
     static float data[RANKS][COUNT];
     cluster_epochs_t epochs = {.ranks = support_cluster_manual(RANKS)};
@@ -114,7 +114,7 @@ static void warm_up_thread(baton_group_t *group)
     support_ok(baton_schedule_destroy(s));
 }
 
-static void test_memory_stays_with_a_progress_thread(support_cluster_t *cluster)
+TEST_WITH(test_memory_stays_with_a_progress_thread, 1, SUPPORT_ONE_THREAD)
 {
     baton_schedule_t *s = support_schedule(cluster->groups[0], "alone");
     baton_view_t none = support_scratch(s, 0);
@@ -126,13 +126,4 @@ static void test_memory_stays_with_a_progress_thread(support_cluster_t *cluster)
     support_ok(baton_schedule_destroy(s));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_stays_over_epochs_of_a_schedule),
-        SUPPORT_WITH(test_memory_stays_with_a_progress_thread, 1,
-                     SUPPORT_ONE_THREAD),
-    };
-    malloc_watch();
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

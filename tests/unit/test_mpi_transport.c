@@ -211,7 +211,7 @@ static baton__packet_kind_t way_of(size_t bytes)
     return kind;
 }
 
-static void test_mpi_near_ways_have_exact_limits(void **state)
+TEST(test_mpi_near_ways_have_exact_limits)
 {
     open_near(2, 0);
     assert_int_equal(way_of(0), BATON__PACKET_SHORT);
@@ -232,7 +232,7 @@ static void test_mpi_near_ways_have_exact_limits(void **state)
     fake_mpi_close();
 }
 
-static void test_mpi_far_ways_have_exact_limits(void **state)
+TEST(test_mpi_far_ways_have_exact_limits)
 {
     open_far(2, 0);
     assert_int_equal(way_of(0), BATON__PACKET_SHORT);
@@ -246,7 +246,7 @@ static void test_mpi_far_ways_have_exact_limits(void **state)
 }
 
 /* From 16 KiB on a message out of a segment is read where it lies. */
-static void test_mpi_segments_are_read_in_place(void **state)
+TEST(test_mpi_segments_are_read_in_place)
 {
     open_near(2, 0);
     baton__mpi_t *mpi = rank_of(0);
@@ -277,7 +277,7 @@ static void test_mpi_segments_are_read_in_place(void **state)
 
 /* Beyond 64 KiB each poll copies a slice; the receiver does not sleep
    meanwhile, and the sender's memory is in use until the last. */
-static void test_mpi_long_copies_are_made_in_slices(void **state)
+TEST(test_mpi_long_copies_are_made_in_slices)
 {
     open_with((fake_mpi_options_t){.size = 2, .host_ranks = 2, .reads = true});
     uint32_t us = 0;
@@ -307,7 +307,7 @@ static void test_mpi_long_copies_are_made_in_slices(void **state)
 /* ---- buffers, credits, notices, rings ----------------------------------- */
 
 /* Each buffer is free again when its own reader is done with it. */
-static void test_mpi_buffers_are_freed_by_their_readers(void **state)
+TEST(test_mpi_buffers_are_freed_by_their_readers)
 {
     enum { BYTES = 1000 };
     open_near(3, 0);
@@ -335,7 +335,7 @@ static void test_mpi_buffers_are_freed_by_their_readers(void **state)
 }
 
 /* A buffer that found no room in the ring is free again. */
-static void test_mpi_full_ring_keeps_no_buffer(void **state)
+TEST(test_mpi_full_ring_keeps_no_buffer)
 {
     open_near(2, 4096);
     uint32_t sent = 0;
@@ -389,7 +389,7 @@ static void expect_window(int window)
 }
 
 /* Beyond its window a short send ends when its receiver is done with it. */
-static void test_mpi_credits_are_a_window(void **state)
+TEST(test_mpi_credits_are_a_window)
 {
     open_near(2, 4);
     expect_window(4);
@@ -417,7 +417,7 @@ static void expect_notices(void)
     }
 }
 
-static void test_mpi_notices_are_counted_apart(void **state)
+TEST(test_mpi_notices_are_counted_apart)
 {
     open_near(2, 0);
     expect_notices();
@@ -428,7 +428,7 @@ static void test_mpi_notices_are_counted_apart(void **state)
 }
 
 /* Credits stay right when their counts wrap in a packet's word. */
-static void test_mpi_far_credits_wrap(void **state)
+TEST(test_mpi_far_credits_wrap)
 {
     enum { ROUNDS = 3000, WINDOW = 3 };
     open_far(2, WINDOW);
@@ -451,7 +451,7 @@ static void test_mpi_far_credits_wrap(void **state)
 }
 
 /* No body is sent while one 512 places before it is not done with. */
-static void test_mpi_far_bodies_have_so_many_tags(void **state)
+TEST(test_mpi_far_bodies_have_so_many_tags)
 {
     enum { BYTES = 300 };
     open_far(2, 2048);
@@ -485,7 +485,7 @@ static void test_mpi_far_bodies_have_so_many_tags(void **state)
 }
 
 /* Bodies that are not wanted are received one at a time, beside others. */
-static void test_mpi_far_bodies_are_discarded(void **state)
+TEST(test_mpi_far_bodies_are_discarded)
 {
     open_far(2, 0);
     for (uint32_t i = 0; i < 4; i++) {
@@ -507,7 +507,7 @@ static void test_mpi_far_bodies_are_discarded(void **state)
 }
 
 /* Four messages are pulled from a peer at a time. */
-static void test_mpi_far_pulls_are_bounded(void **state)
+TEST(test_mpi_far_pulls_are_bounded)
 {
     enum { COUNT = 7, BYTES = 100000 };
     open_far(2, 0);
@@ -528,7 +528,7 @@ static void test_mpi_far_pulls_are_bounded(void **state)
 
 /* What MPI has no room for waits in order, and credits that could not be told
    are told later. */
-static void test_mpi_far_packets_wait_for_room(void **state)
+TEST(test_mpi_far_packets_wait_for_room)
 {
     enum { COUNT = BATON__MPI_PACKETS + 5 };
     enum { WINDOW = 100 };
@@ -568,7 +568,7 @@ static void test_mpi_far_packets_wait_for_room(void **state)
 
 /* Of sends that wait for an answer few are announced at once; the others follow
    in order. (A round in which this thread was interrupted shows nothing.) */
-static void test_mpi_announced_sends_are_bounded(void **state)
+TEST(test_mpi_announced_sends_are_bounded)
 {
     enum { COUNT = 40, BYTES = 100000, ROUNDS = 50 };
     bool bounded = false;
@@ -637,7 +637,7 @@ static void expect_numbers(const uint32_t *numbers, int count)
     expect_all_free(1);
 }
 
-static void test_mpi_withdraws_anywhere_in_the_outbox(void **state)
+TEST(test_mpi_withdraws_anywhere_in_the_outbox)
 {
     open_far(2, 256);
     fill_outbox();
@@ -662,7 +662,7 @@ static void test_mpi_withdraws_anywhere_in_the_outbox(void **state)
 }
 
 /* Of announced sends one side has each: who withdraws, or who accepts. */
-static void test_mpi_withdraws_several_offers(void **state)
+TEST(test_mpi_withdraws_several_offers)
 {
     enum { BYTES = 100000 };
     open_near(2, 0);
@@ -706,7 +706,7 @@ static void test_mpi_withdraws_several_offers(void **state)
 }
 
 /* A message that was withdrawn before it was pulled ends with nothing. */
-static void test_mpi_far_withdraws_what_is_pulled(void **state)
+TEST(test_mpi_far_withdraws_what_is_pulled)
 {
     enum { BYTES = 100000 };
     open_far(2, 0);
@@ -738,7 +738,7 @@ static void test_mpi_far_withdraws_what_is_pulled(void **state)
 
 /* ---- sleeping ---------------------------------------------------------- */
 
-static void test_mpi_near_wakes_who_is_armed(void **state)
+TEST(test_mpi_near_wakes_who_is_armed)
 {
     uint32_t us = 0;
     open_near(2, 0);
@@ -816,7 +816,7 @@ static uint32_t sleep_of(int rank)
 
 /* MPI may hold back what it calls sent until it is called again on the sender,
    which is asleep by then: so whoever waits for it wakes that rank. */
-static void test_mpi_far_late_messages_wake_their_sender(void **state)
+TEST(test_mpi_far_late_messages_wake_their_sender)
 {
     enum { BODY = 5000, LATE_MS = 5 };
     open_linked();
@@ -857,7 +857,7 @@ static void test_mpi_far_late_messages_wake_their_sender(void **state)
     fake_mpi_close();
 }
 
-static void test_mpi_far_sleeps_as_its_links_allow(void **state)
+TEST(test_mpi_far_sleeps_as_its_links_allow)
 {
     uint32_t us = 0;
     open_linked();
@@ -940,7 +940,7 @@ static void expect_failed_ends(int rank, int count)
 }
 
 /* A rank whose process ended is noticed by the first that would wake it. */
-static void test_mpi_near_peer_is_lost(void **state)
+TEST(test_mpi_near_peer_is_lost)
 {
     uint32_t us = 0;
     open_near(3, 0);
@@ -970,7 +970,7 @@ static void test_mpi_near_peer_is_lost(void **state)
 /* With everything in motion: sends announced, moving and queued; a message that
    is received, four that are pulled, more that wait for it, one that is
    discarded, one that was not accepted; and answers in the outbox. */
-static void test_mpi_far_peer_is_lost_in_motion(void **state)
+TEST(test_mpi_far_peer_is_lost_in_motion)
 {
     enum { LONG = 100000, MIDDLE = 5000, PULLED = 6 };
     open_far(3, 16);
@@ -1026,7 +1026,7 @@ static void test_mpi_far_peer_is_lost_in_motion(void **state)
 }
 
 /* MPI refuses a packet, a body, an answer. */
-static void test_mpi_far_errors_lose_the_peer(void **state)
+TEST(test_mpi_far_errors_lose_the_peer)
 {
     for (int way = 0; way < 3; way++) {
         static const size_t sizes[] = {8, 5000, 100000};
@@ -1049,7 +1049,7 @@ static void test_mpi_far_errors_lose_the_peer(void **state)
 
 /* A link that ends without a farewell loses its peer; one that ends with it
    does not. */
-static void test_mpi_far_link_ends(void **state)
+TEST(test_mpi_far_link_ends)
 {
     for (int farewell = 0; farewell < 2; farewell++) {
         open_with(
@@ -1081,7 +1081,7 @@ static void test_mpi_far_link_ends(void **state)
 
 /* ---- reserving ----------------------------------------------------------- */
 
-static void test_mpi_sends_beyond_the_reserve_are_refused(void **state)
+TEST(test_mpi_sends_beyond_the_reserve_are_refused)
 {
     fake_mpi_open(
         &(fake_mpi_options_t){.size = 2, .host_ranks = 2, .reads = true});
@@ -1100,7 +1100,7 @@ static void test_mpi_sends_beyond_the_reserve_are_refused(void **state)
 }
 
 /* There is a record for all that a peer may send without an answer. */
-static void test_mpi_windows_have_records(void **state)
+TEST(test_mpi_windows_have_records)
 {
     enum { WINDOW = 64 };
     fake_mpi_open(&(fake_mpi_options_t){
@@ -1124,7 +1124,7 @@ static void test_mpi_windows_have_records(void **state)
 
 /* Only so many sends have a place among the offers, which they take first;
    others are pulled. */
-static void test_mpi_sends_without_an_offer_are_pulled(void **state)
+TEST(test_mpi_sends_without_an_offer_are_pulled)
 {
     open_with((fake_mpi_options_t){.size = 2, .host_ranks = 2, .reads = true});
     assert_int_equal(way_of(100000), BATON__PACKET_OFFER);
@@ -1139,36 +1139,4 @@ static void test_mpi_sends_without_an_offer_are_pulled(void **state)
     fake_mpi_close();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mpi_windows_have_records),
-        cmocka_unit_test(test_mpi_sends_without_an_offer_are_pulled),
-        cmocka_unit_test(test_mpi_near_ways_have_exact_limits),
-        cmocka_unit_test(test_mpi_far_ways_have_exact_limits),
-        cmocka_unit_test(test_mpi_segments_are_read_in_place),
-        cmocka_unit_test(test_mpi_long_copies_are_made_in_slices),
-        cmocka_unit_test(test_mpi_buffers_are_freed_by_their_readers),
-        cmocka_unit_test(test_mpi_full_ring_keeps_no_buffer),
-        cmocka_unit_test(test_mpi_credits_are_a_window),
-        cmocka_unit_test(test_mpi_notices_are_counted_apart),
-        cmocka_unit_test(test_mpi_far_credits_wrap),
-        cmocka_unit_test(test_mpi_far_bodies_have_so_many_tags),
-        cmocka_unit_test(test_mpi_far_bodies_are_discarded),
-        cmocka_unit_test(test_mpi_far_pulls_are_bounded),
-        cmocka_unit_test(test_mpi_far_packets_wait_for_room),
-        cmocka_unit_test(test_mpi_announced_sends_are_bounded),
-        cmocka_unit_test(test_mpi_withdraws_anywhere_in_the_outbox),
-        cmocka_unit_test(test_mpi_withdraws_several_offers),
-        cmocka_unit_test(test_mpi_far_withdraws_what_is_pulled),
-        cmocka_unit_test(test_mpi_near_wakes_who_is_armed),
-        cmocka_unit_test(test_mpi_far_sleeps_as_its_links_allow),
-        cmocka_unit_test(test_mpi_far_late_messages_wake_their_sender),
-        cmocka_unit_test(test_mpi_near_peer_is_lost),
-        cmocka_unit_test(test_mpi_far_peer_is_lost_in_motion),
-        cmocka_unit_test(test_mpi_far_errors_lose_the_peer),
-        cmocka_unit_test(test_mpi_far_link_ends),
-        cmocka_unit_test(test_mpi_sends_beyond_the_reserve_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -125,8 +125,7 @@ static void run_ring(support_worker_t *worker)
     free(own);
 }
 
-static void
-test_memory_is_the_callers_after_a_failure(support_cluster_t *cluster)
+TEST_EACH(test_memory_is_the_callers_after_a_failure, RING)
 {
     trial_t trial = {support_seed(), ROUNDS};
     support_cluster_run(cluster, run_ring, &trial);
@@ -135,32 +134,32 @@ test_memory_is_the_callers_after_a_failure(support_cluster_t *cluster)
 /* ---- what is told ------------------------------------------------------ */
 
 /* The others wait for a rank that recovers late. */
-static void test_recovery_names_who_has_not_come(support_cluster_t *ranks)
+TEST_MANUALLY(test_recovery_names_who_has_not_come, 2)
 {
-    support_expect(baton_group_recover(ranks->groups[0], 0), BATON_ERR_TIMEOUT);
+    support_expect(baton_group_recover(cluster->groups[0], 0),
+                   BATON_ERR_TIMEOUT);
     support_says("rank 1 has not come");
-    support_ok(baton_group_recover(ranks->groups[1], 10000));
-    support_ok(baton_group_recover(ranks->groups[0], 10000));
+    support_ok(baton_group_recover(cluster->groups[1], 10000));
+    support_ok(baton_group_recover(cluster->groups[0], 10000));
 }
 
 /* A schedule whose peer has destroyed its own stays failed; others work. */
-static void
-test_recovery_tells_of_what_a_peer_has_destroyed(support_cluster_t *ranks)
+TEST_MANUALLY(test_recovery_tells_of_what_a_peer_has_destroyed, 2)
 {
     support_pair_t kept, gone;
-    support_pair_open(&kept, ranks, "kept");
-    support_pair_open(&gone, ranks, "gone");
-    support_schedules_run(ranks, gone.schedules);
+    support_pair_open(&kept, cluster, "kept");
+    support_pair_open(&gone, cluster, "gone");
+    support_schedules_run(cluster, gone.schedules);
     support_ok(baton_schedule_destroy(gone.schedules[0]));
     gone.schedules[0] = NULL;
-    (void)!baton_group_recover(ranks->groups[0], 0);
-    support_expect(baton_group_recover(ranks->groups[1], 10000),
+    (void)!baton_group_recover(cluster->groups[0], 0);
+    support_expect(baton_group_recover(cluster->groups[1], 10000),
                    BATON_ERR_FAILED);
     support_says("\"gone\"");
-    support_ok(baton_group_recover(ranks->groups[0], 10000));
+    support_ok(baton_group_recover(cluster->groups[0], 10000));
     support_expect(baton_schedule_start(gone.schedules[1]), BATON_ERR_FAILED);
     kept.sent = 7;
-    support_schedules_run(ranks, kept.schedules);
+    support_schedules_run(cluster, kept.schedules);
     assert_int_equal(kept.got, 7);
     support_pair_close(&kept);
     support_pair_close(&gone);
@@ -175,10 +174,10 @@ static void recover_both(support_cluster_t *ranks)
 
 /* An epoch that recovery cancels is no success, also if nobody waited for it
    before. What wait has returned once it does not return after a recovery. */
-static void test_recovery_leaves_no_failure_unreported(support_cluster_t *ranks)
+TEST_MANUALLY(test_recovery_leaves_no_failure_unreported, 2)
 {
     support_pair_t pair;
-    support_pair_open(&pair, ranks, "late");
+    support_pair_open(&pair, cluster, "late");
     baton_schedule_t **s = pair.schedules;
     for (int round = 0; round < 3; round++) {
         bool done = false;
@@ -188,9 +187,9 @@ static void test_recovery_leaves_no_failure_unreported(support_cluster_t *ranks)
             support_ok(baton_schedule_cancel(s[0]));
             support_expect(baton_schedule_wait(s[0], -1), BATON_ERR_CANCELLED);
         }
-        recover_both(ranks);
+        recover_both(cluster);
         if (round == 1) {
-            recover_both(ranks);
+            recover_both(cluster);
         }
         support_expect(baton_schedule_test(s[0], &done),
                        seen ? BATON_OK : BATON_ERR_CANCELLED);
@@ -198,7 +197,7 @@ static void test_recovery_leaves_no_failure_unreported(support_cluster_t *ranks)
                        seen ? BATON_OK : BATON_ERR_CANCELLED);
         support_ok(baton_schedule_wait(s[1], -1));
         pair.sent = (uint64_t)round + 7;
-        support_schedules_run(ranks, s);
+        support_schedules_run(cluster, s);
         assert_int_equal(pair.got, round + 7);
         support_ok(baton_schedule_wait(s[0], -1)); /* it is in the past */
     }
@@ -217,26 +216,25 @@ static void keep(void *arg, uint64_t epoch)
 }
 
 /* All ranks learn the last epoch that any of them has completed. */
-static void
-test_recovery_tells_the_last_completed_epoch(support_cluster_t *ranks)
+TEST_MANUALLY(test_recovery_tells_the_last_completed_epoch, 3)
 {
     keeper_t keepers[3] = {{0, 0}};
     uint64_t numbers[3] = {0};
-    baton_schedule_t **s = support_schedules_create(ranks, "kept");
+    baton_schedule_t **s = support_schedules_create(cluster, "kept");
     support_message(s, 0, 1, &numbers[0], &numbers[1], 8);
     for (int rank = 0; rank < 3; rank++) {
         baton_schedule_on_recover(s[rank], keep, &keepers[rank]);
     }
-    support_schedules_commit(ranks, s);
+    support_schedules_commit(cluster, s);
     for (int epoch = 1; epoch <= 5; epoch++) {
         support_run(s[0]);
     }
     support_run(s[1]);
     for (int rank = 0; rank < 2; rank++) {
-        (void)!baton_group_recover(ranks->groups[rank], 0);
+        (void)!baton_group_recover(cluster->groups[rank], 0);
     }
     for (int rank = 2; rank >= 0; rank--) {
-        support_ok(baton_group_recover(ranks->groups[rank], 10000));
+        support_ok(baton_group_recover(cluster->groups[rank], 10000));
     }
     for (int rank = 0; rank < 3; rank++) {
         assert_int_equal(keepers[rank].told, 1);
@@ -244,9 +242,9 @@ test_recovery_tells_the_last_completed_epoch(support_cluster_t *ranks)
         assert_int_equal(baton_schedule_epoch(s[rank]), 0);
     }
     numbers[0] = 11;
-    support_schedules_run(ranks, s);
+    support_schedules_run(cluster, s);
     assert_int_equal(numbers[1], 11);
-    support_schedules_destroy(ranks, s);
+    support_schedules_destroy(cluster, s);
 }
 
 /* ---- who waits meanwhile ---------------------------------------------- */
@@ -269,7 +267,7 @@ static void recover_there(void *arg)
 
 /* A recovery cancels an epoch while a thread waits for it. The thread gets the
    error, however late it looks. */
-static void test_recovery_leaves_no_waiter_behind(support_cluster_t *cluster)
+TEST_WITH(test_recovery_leaves_no_waiter_behind, 2, SUPPORT_OWN_ENGINES)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "barrier");
     baton_barrier_dissemination(s[0]);
@@ -294,16 +292,4 @@ static void test_recovery_leaves_no_waiter_behind(support_cluster_t *cluster)
     support_schedules_destroy(cluster, s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        SUPPORT_WITH(test_recovery_leaves_no_waiter_behind, 2,
-                     SUPPORT_OWN_ENGINES),
-        SUPPORT_EACH(test_memory_is_the_callers_after_a_failure, RING),
-        SUPPORT_MANUALLY(test_recovery_names_who_has_not_come, 2),
-        SUPPORT_MANUALLY(test_recovery_tells_of_what_a_peer_has_destroyed, 2),
-        SUPPORT_MANUALLY(test_recovery_leaves_no_failure_unreported, 2),
-        SUPPORT_MANUALLY(test_recovery_tells_the_last_completed_epoch, 3),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -33,7 +33,7 @@ static bool take(size_t bytes, unsigned char number)
     return whole;
 }
 
-static void test_ring_holds_exactly_its_cells(void **state)
+TEST(test_ring_holds_exactly_its_cells)
 {
     uint32_t head = 0;
     memset(&ring, 0, sizeof ring);
@@ -54,7 +54,7 @@ static void test_ring_holds_exactly_its_cells(void **state)
 
 /* A record that does not fit the end goes to the beginning, if that is free:
    what is skipped counts. */
-static void test_ring_skips_its_end(void **state)
+TEST(test_ring_skips_its_end)
 {
     enum { LARGE = 5 * BATON__CELL_BYTES };
     uint32_t head = 0;
@@ -77,7 +77,7 @@ static void test_ring_skips_its_end(void **state)
 
 /* An empty ring looks empty wherever its front is, whatever was there; and a
    record that was claimed, but not committed, holds up those behind it. */
-static void test_ring_shows_what_was_committed(void **state)
+TEST(test_ring_shows_what_was_committed)
 {
     uint32_t heads[2] = {0, 0};
     memset(&ring, 0, sizeof ring);
@@ -97,12 +97,4 @@ static void test_ring_shows_what_was_committed(void **state)
     assert_true(take(50, 2));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ring_holds_exactly_its_cells),
-        cmocka_unit_test(test_ring_skips_its_end),
-        cmocka_unit_test(test_ring_shows_what_was_committed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -53,7 +53,7 @@ static const char *map(uint32_t id, const void *data, size_t bytes)
                                 (uint64_t)(uintptr_t)data, bytes);
 }
 
-static void test_segments_are_read_by_the_peer(void **state)
+TEST(test_segments_are_read_by_the_peer)
 {
     open_host(64 * MIB);
     char *block = baton__segments_allocate(&host.segments, 10000);
@@ -74,7 +74,7 @@ static void test_segments_are_read_by_the_peer(void **state)
     close_host();
 }
 
-static void test_segments_only_of_their_own_bytes(void **state)
+TEST(test_segments_only_of_their_own_bytes)
 {
     open_host(64 * MIB);
     static char own[10000];
@@ -95,7 +95,7 @@ static void test_segments_only_of_their_own_bytes(void **state)
 
 /* A block fits a gap of its size, and not one that is smaller; a full segment
    is filled again. */
-static void test_segments_fill_gaps(void **state)
+TEST(test_segments_fill_gaps)
 {
     enum { BLOCKS = 16, BYTES = MIB / BLOCKS };
     open_host(64 * MIB);
@@ -118,7 +118,7 @@ static void test_segments_fill_gaps(void **state)
 
 /* Of two segments that follow each other in one place the peer knows the last.
  */
-static void test_segments_that_were_freed_are_unmapped(void **state)
+TEST(test_segments_that_were_freed_are_unmapped)
 {
     open_host(64 * MIB);
     for (int round = 0; round < 10; round++) {
@@ -142,7 +142,7 @@ static void test_segments_that_were_freed_are_unmapped(void **state)
 
 /* More descriptors than the peer's socket takes: the others go another way, and
    go through once there is room. */
-static void test_segments_of_a_peer_that_is_behind(void **state)
+TEST(test_segments_of_a_peer_that_is_behind)
 {
     enum { BLOCKS = 16, BYTES = 5 * MIB / 4 };
     open_host(1024 * (size_t)MIB);
@@ -170,7 +170,7 @@ static void test_segments_of_a_peer_that_is_behind(void **state)
     close_host();
 }
 
-static void test_segments_have_limits(void **state)
+TEST(test_segments_have_limits)
 {
     open_host(3 * MIB);
     assert_null(baton__segments_allocate(&host.segments, 4 * MIB));
@@ -192,7 +192,7 @@ static void test_segments_have_limits(void **state)
 }
 
 /* What does not know the secret is not mapped. */
-static void test_segments_of_strangers_are_refused(void **state)
+TEST(test_segments_of_strangers_are_refused)
 {
     open_host(64 * MIB);
     char *block = baton__segments_allocate(&host.segments, 2 * MIB);
@@ -239,7 +239,7 @@ static void try_memory(baton_group_t *group)
     }
 }
 
-static void test_memory_alloc_inside_a_process(void **state)
+TEST(test_memory_alloc_inside_a_process)
 {
     support_cluster_t *cluster = support_cluster_open(2, SUPPORT_OWN_ENGINES);
     try_memory(cluster->groups[0]);
@@ -254,7 +254,7 @@ static void test_memory_alloc_inside_a_process(void **state)
 }
 
 /* A simulator takes what is left with it. */
-static void test_memory_alloc_in_a_simulation(void **state)
+TEST(test_memory_alloc_in_a_simulation)
 {
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = support_sim_open(&options);
@@ -265,18 +265,4 @@ static void test_memory_alloc_in_a_simulation(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_segments_are_read_by_the_peer),
-        cmocka_unit_test(test_segments_only_of_their_own_bytes),
-        cmocka_unit_test(test_segments_fill_gaps),
-        cmocka_unit_test(test_segments_that_were_freed_are_unmapped),
-        cmocka_unit_test(test_segments_of_a_peer_that_is_behind),
-        cmocka_unit_test(test_segments_have_limits),
-        cmocka_unit_test(test_segments_of_strangers_are_refused),
-        cmocka_unit_test(test_memory_alloc_inside_a_process),
-        cmocka_unit_test(test_memory_alloc_in_a_simulation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

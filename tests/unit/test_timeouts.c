@@ -29,7 +29,7 @@ static const char *const awaited[] = {
 };
 #define AWAITED (sizeof(awaited) / sizeof(awaited[0]))
 
-static void test_timeout_names_what_is_awaited(void **state)
+TEST(test_timeout_names_what_is_awaited)
 {
     static const int timeouts[] = {0, 5, 0};
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
@@ -66,7 +66,7 @@ static baton_status_t refuse(void *arg, baton_call_t *call)
     return BATON_SKIP;
 }
 
-static void test_branch_not_taken_fails_without_a_timeout(void **state)
+TEST(test_branch_not_taken_fails_without_a_timeout)
 {
     for (int i = 0; i < SUPPORT_VARIANTS; i++) {
         support_cluster_t *cluster = support_cluster_open(1, i);
@@ -110,7 +110,7 @@ static baton_status_t pass_gate(void *arg, baton_call_t *call)
 
 /* With a progress thread a wait times out also while the engine runs a call of
    this schedule or of another one. */
-static void test_timeout_beside_a_long_call(void **state)
+TEST(test_timeout_beside_a_long_call)
 {
     for (int i = 1; i < SUPPORT_VARIANTS; i++) {
         for (int round = 0; round < 5; round++) {
@@ -147,7 +147,7 @@ static void test_timeout_beside_a_long_call(void **state)
 
 /* The waiter itself takes the message in front of the call and leaves the call
    to the thread. */
-static void test_timeout_of_a_wait_that_drives_up_to_a_long_call(void **state)
+TEST(test_timeout_of_a_wait_that_drives_up_to_a_long_call)
 {
     for (int round = 0; round < 5; round++) {
         support_cluster_t *cluster =
@@ -203,7 +203,7 @@ static int warnings(journal_t *journal)
 
 /* The report is repeated while the stall lasts, with a progress thread also
    when no thread waits, and never comes for an epoch that makes progress. */
-static void test_stall_is_reported_to_the_log(void **state)
+TEST(test_stall_is_reported_to_the_log)
 {
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
     baton_log_set(note, &journal);
@@ -243,14 +243,4 @@ static void test_stall_is_reported_to_the_log(void **state)
     baton_log_set(NULL, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_timeout_names_what_is_awaited),
-        cmocka_unit_test(test_branch_not_taken_fails_without_a_timeout),
-        cmocka_unit_test(test_timeout_beside_a_long_call),
-        cmocka_unit_test(test_timeout_of_a_wait_that_drives_up_to_a_long_call),
-        cmocka_unit_test(test_stall_is_reported_to_the_log),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

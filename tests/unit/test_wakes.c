@@ -98,21 +98,14 @@ static void run_tasks(bool polls)
     support_cluster_close(cluster);
 }
 
-static void test_wakes_for_mail_of_many_threads(void **state)
+TEST(test_wakes_for_mail_of_many_threads)
 {
     run_tasks(false);
 }
 
-static void test_wakes_for_what_is_polled(void **state)
+TEST(test_wakes_for_what_is_polled)
 {
     run_tasks(true);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wakes_for_mail_of_many_threads),
-        cmocka_unit_test(test_wakes_for_what_is_polled),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -107,7 +107,7 @@ static const char *add(baton_schedule_t *s, int i)
     }
 }
 
-static void test_adders_refuse_no_schedule(void **state)
+TEST(test_adders_refuse_no_schedule)
 {
     const char *name;
     for (int i = 0; (name = add(NULL, i)) != NULL; i++) {
@@ -119,7 +119,7 @@ static void test_adders_refuse_no_schedule(void **state)
 }
 
 /* The schedule is as it was committed, and its next start returns the error. */
-static void test_adders_refuse_a_committed_schedule(void **state)
+TEST(test_adders_refuse_a_committed_schedule)
 {
     const char *name = "";
     for (int i = 0; name != NULL; i++) {
@@ -142,7 +142,7 @@ static void test_adders_refuse_a_committed_schedule(void **state)
 
 /* ---- what runs --------------------------------------------------------- */
 
-static void test_calls_refuse_nothing(void **state)
+TEST(test_calls_refuse_nothing)
 {
     baton_schedule_t *s = NULL;
     baton_failure_t failure;
@@ -178,7 +178,7 @@ static void test_calls_refuse_nothing(void **state)
     assert_false(baton_engine_step(NULL));
 }
 
-static void test_calls_refuse_no_epoch(void **state)
+TEST(test_calls_refuse_no_epoch)
 {
     GIVES(0, "call", baton_call_epoch, NULL);
     GIVES(NULL, "call", baton_call_address, NULL, whole);
@@ -197,7 +197,7 @@ static void expect_state(baton_status_t status, const char *text)
     support_says(text);
 }
 
-static void test_calls_refuse_a_schedule_without_commit(void **state)
+TEST(test_calls_refuse_a_schedule_without_commit)
 {
     baton_failure_t failure;
     bool done = false;
@@ -212,7 +212,7 @@ static void test_calls_refuse_a_schedule_without_commit(void **state)
     support_ok(baton_schedule_destroy(s));
 }
 
-static void test_calls_refuse_a_schedule_at_rest(void **state)
+TEST(test_calls_refuse_a_schedule_at_rest)
 {
     baton_schedule_t *s;
     baton_failure_t failure;
@@ -289,7 +289,7 @@ static void expect_refusals(const dense_builder_t *builder)
     support_ok(baton_schedule_destroy(s));
 }
 
-static void test_builders_refuse_nothing(void **state)
+TEST(test_builders_refuse_nothing)
 {
     const dense_builder_t *builder;
     for (size_t i = 0; (builder = dense_builder_at(i)) != NULL; i++) {
@@ -312,7 +312,7 @@ static void test_builders_refuse_nothing(void **state)
     support_says("activation: schedule is NULL");
 }
 
-static void test_tuning_refuses_nothing(void **state)
+TEST(test_tuning_refuses_nothing)
 {
     baton_algorithm_t algorithm;
     baton_choice_t choice;
@@ -323,7 +323,7 @@ static void test_tuning_refuses_nothing(void **state)
     refuses(baton_choose(NULL, &choice), "case: NULL");
 }
 
-static void test_partials_refuse_nothing(void **state)
+TEST(test_partials_refuse_nothing)
 {
     baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
     baton_partial_t *p = NULL;
@@ -348,7 +348,7 @@ static void test_partials_refuse_nothing(void **state)
 }
 
 /* One of each kind: what selects, what accumulates, and what moves entries. */
-static void test_selections_refuse_nothing(void **state)
+TEST(test_selections_refuse_nothing)
 {
     static const float values[2] = {1, 2};
     const baton_selection_t two = {
@@ -370,19 +370,4 @@ static void test_selections_refuse_nothing(void **state)
     assert_true(sum[0] == 2 && sum[1] == 4);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adders_refuse_no_schedule),
-        cmocka_unit_test(test_adders_refuse_a_committed_schedule),
-        cmocka_unit_test(test_calls_refuse_nothing),
-        cmocka_unit_test(test_calls_refuse_no_epoch),
-        cmocka_unit_test(test_calls_refuse_a_schedule_without_commit),
-        cmocka_unit_test(test_calls_refuse_a_schedule_at_rest),
-        cmocka_unit_test(test_builders_refuse_nothing),
-        cmocka_unit_test(test_tuning_refuses_nothing),
-        cmocka_unit_test(test_partials_refuse_nothing),
-        cmocka_unit_test(test_selections_refuse_nothing),
-    };
-    return cmocka_run_group_tests(tests, open_ranks, close_ranks);
-}
+RUN_TESTS_BETWEEN(open_ranks, close_ranks)
