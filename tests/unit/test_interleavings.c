@@ -831,12 +831,12 @@ static void send_messages(void)
         } else {
             point(__func__, "sends a message");
             w.ring[*at - '0']++;
-            (void)baton__doorbell_ring(&w.peers_bell, 0, urgent);
+            baton__doorbell_ring(&w.peers_bell, 0, urgent);
             urgent = false;
         }
     }
     if (scenario->how != PATIENT) {
-        (void)baton__doorbell_ring_due(&w.peers_bell, true);
+        baton__doorbell_ring_due(&w.peers_bell, true);
     }
 }
 

@@ -222,22 +222,11 @@ static void report_lost(baton__mpi_t *mpi, baton__events_t *events)
     }
 }
 
-/* A process of this host has ended. */
-static void lose_near(baton__mpi_t *mpi, int index)
-{
-    for (int i = 0; i < mpi->size; i++) {
-        if (mpi->peers[i].near == index) {
-            baton__mpi_lose(mpi, &mpi->peers[i], "its process has ended");
-        }
-    }
-}
-
+/* Rings the bells that are due. */
 static void ring_due(baton__mpi_t *mpi, baton__due_ring_t when)
 {
-    int gone;
-    while (mpi->host.doorbell.due_count > 0 &&
-           (gone = baton__doorbell_ring_due(&mpi->host.doorbell, when)) >= 0) {
-        lose_near(mpi, gone);
+    if (mpi->host.doorbell.due_count > 0) {
+        baton__doorbell_ring_due(&mpi->host.doorbell, when);
     }
 }
 
@@ -250,7 +239,11 @@ static void look_for_ended(baton__mpi_t *mpi)
         baton__liveness_drain(&mpi->host.liveness);
     }
     while ((ended = baton__liveness_next(&mpi->host.liveness)) >= 0) {
-        lose_near(mpi, ended);
+        for (int i = 0; i < mpi->size; i++) {
+            if (mpi->peers[i].near == ended) {
+                baton__mpi_lose(mpi, &mpi->peers[i], "its process has ended");
+            }
+        }
     }
 }
 
@@ -348,11 +341,10 @@ static uint32_t far_sleep_us(baton__mpi_t *mpi, baton_arm_t how)
 static void insist(baton__mpi_t *mpi)
 {
     for (int i = 0; i < mpi->size; i++) {
-        baton__peer_t *peer = &mpi->peers[i];
+        const baton__peer_t *peer = &mpi->peers[i];
         if (peer->near >= 0 && peer->contacted && !peer->lost &&
-            !baton__ring_is_empty(baton__host_ring(&mpi->host, peer->near)) &&
-            !baton__doorbell_ring(&mpi->host.doorbell, peer->near, true)) {
-            baton__mpi_lose(mpi, peer, "its process has ended");
+            !baton__ring_is_empty(baton__host_ring(&mpi->host, peer->near))) {
+            baton__doorbell_ring(&mpi->host.doorbell, peer->near, true);
         }
     }
 }

@@ -77,10 +77,9 @@ static bool push_near(baton__mpi_t *mpi, baton__peer_t *peer,
         memcpy(record + BATON__PACKET_HEAD, data, count);
     }
     baton__ring_commit(record, bytes);
-    if (peer->near != mpi->host.index &&
-        !baton__doorbell_ring(&mpi->host.doorbell, peer->near,
-                              (packet->flags & BATON__PACKET_NOTICE) != 0)) {
-        baton__mpi_lose(mpi, peer, "its process has ended");
+    if (peer->near != mpi->host.index) {
+        baton__doorbell_ring(&mpi->host.doorbell, peer->near,
+                             (packet->flags & BATON__PACKET_NOTICE) != 0);
     }
     return true;
 }
@@ -420,7 +419,7 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
     if (other->outbox != NULL || !has_credit(mpi, other, true) ||
         !push(mpi, other, &packet, data, bytes)) {
         if (other->near >= 0) { /* it may have to make room */
-            (void)baton__doorbell_ring_now(&mpi->host.doorbell, other->near);
+            baton__doorbell_ring_now(&mpi->host.doorbell, other->near);
         }
         return BATON_AGAIN;
     }

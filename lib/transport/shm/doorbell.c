@@ -100,25 +100,19 @@ static void fence(baton__peer_state_t *state)
 #endif
 }
 
-static bool send_to(const baton__doorbell_t *doorbell,
-                    const baton__peer_state_t *state)
-{
-    struct sockaddr_un address;
-    socklen_t bytes = baton__doorbell_address(state, &address);
-    /* After EAGAIN the socket is readable already. */
-    return sendto(doorbell->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
-                  (struct sockaddr *)&address, bytes) >= 0 ||
-           errno != ECONNREFUSED;
-}
-
 /* Rings if the process is armed as before. */
-static bool ring(const baton__doorbell_t *doorbell, int index, uint32_t armed)
+static void ring(const baton__doorbell_t *doorbell, int index, uint32_t armed)
 {
     baton__peer_state_t *state = &doorbell->states[index];
-    return !atomic_compare_exchange_strong_explicit(
-               &state->armed, &armed, armed & ~BELL, memory_order_relaxed,
-               memory_order_relaxed) ||
-           send_to(doorbell, state);
+    struct sockaddr_un address;
+    if (atomic_compare_exchange_strong_explicit(
+            &state->armed, &armed, armed & ~BELL, memory_order_relaxed,
+            memory_order_relaxed)) {
+        socklen_t bytes = baton__doorbell_address(state, &address);
+        /* After EAGAIN the socket is readable already. */
+        (void)!sendto(doorbell->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
+                      (struct sockaddr *)&address, bytes);
+    }
 }
 
 static bool is_due(const baton__doorbell_t *doorbell, int index, uint32_t armed)
@@ -134,14 +128,14 @@ static bool is_due(const baton__doorbell_t *doorbell, int index, uint32_t armed)
 
 /* Either this load sees what arm() stored, or the poll after arm() sees what
    was sent: both sides have a full fence between store and load. */
-bool baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent)
+void baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent)
 {
     baton__peer_state_t *state = &doorbell->states[index];
     fence(state);
     uint32_t armed = atomic_load_explicit(&state->armed, memory_order_relaxed);
     uint32_t bell = armed & BELL;
     if (bell == BATON__BELL_OFF || (bell == BATON__BELL_URGENT && !urgent)) {
-        return true;
+        return;
     }
     if (bell == BATON__BELL_SOON && doorbell->due_count < BATON__BELLS_DUE) {
         if (doorbell->due_count == 0) {
@@ -150,17 +144,19 @@ bool baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent)
         if (!is_due(doorbell, index, armed)) {
             doorbell->due[doorbell->due_count++] = (baton__due_t){index, armed};
         }
-        return true;
+        return;
     }
-    return ring(doorbell, index, armed);
+    ring(doorbell, index, armed);
 }
 
-bool baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index)
+void baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index)
 {
     baton__peer_state_t *state = &doorbell->states[index];
     fence(state);
     uint32_t armed = atomic_load_explicit(&state->armed, memory_order_relaxed);
-    return (armed & BELL) == BATON__BELL_OFF || ring(doorbell, index, armed);
+    if ((armed & BELL) != BATON__BELL_OFF) {
+        ring(doorbell, index, armed);
+    }
 }
 
 /* Drops those that are back: they look for themselves. */
@@ -177,8 +173,8 @@ static void drop_returned(baton__doorbell_t *doorbell)
     doorbell->due_count = kept;
 }
 
-int baton__doorbell_ring_due(baton__doorbell_t *doorbell,
-                             baton__due_ring_t when)
+void baton__doorbell_ring_due(baton__doorbell_t *doorbell,
+                              baton__due_ring_t when)
 {
     bool past = when == BATON__DUE_NOW;
     do {
@@ -188,11 +184,8 @@ int baton__doorbell_ring_due(baton__doorbell_t *doorbell,
     } while (when == BATON__DUE_WAIT && !past);
     while (past && doorbell->due_count > 0) {
         const baton__due_t *due = &doorbell->due[--doorbell->due_count];
-        if (!ring(doorbell, due->index, due->armed)) {
-            return due->index;
-        }
+        ring(doorbell, due->index, due->armed);
     }
-    return -1;
 }
 
 void baton__doorbell_arm(const baton__doorbell_t *doorbell, baton__bell_t bell)

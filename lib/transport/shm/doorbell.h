@@ -76,11 +76,11 @@ void baton__doorbell_close(baton__doorbell_t *doorbell);
 bool baton__doorbell_reaches(const baton__doorbell_t *doorbell, int index);
 
 /* Wakes process `index` if it is armed for this. Call it after something was
-   put into its ring. False if that process is gone. */
-bool baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent);
+   put into its ring. */
+void baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent);
 
 /* The same, whatever it is armed for, and at once. Any thread. */
-bool baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index);
+void baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index);
 
 /* What is to be done about bells that are due. */
 typedef enum baton__due_ring {
@@ -89,10 +89,8 @@ typedef enum baton__due_ring {
     BATON__DUE_NOW    /* ring them: nobody will poll for a while */
 } baton__due_ring_t;
 
-/* Call it while due_count is not 0. Returns a process that is gone, or -1; then
-   call it again. */
-int baton__doorbell_ring_due(baton__doorbell_t *doorbell,
-                             baton__due_ring_t when);
+void baton__doorbell_ring_due(baton__doorbell_t *doorbell,
+                              baton__due_ring_t when);
 
 /* From arm to disarm the first ring makes the socket readable. The caller polls
    once more between arm and its sleep. */

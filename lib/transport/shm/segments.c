@@ -125,7 +125,7 @@ static void drop(const baton__segments_t *self, baton__segment_t *left)
     atomic_fetch_add_explicit(&self->freed->count, 1, memory_order_release);
     for (int i = 0; i < self->peers; i++) {
         if (left->told[i]) {
-            (void)baton__doorbell_ring_now(self->doorbell, i);
+            baton__doorbell_ring_now(self->doorbell, i);
         }
     }
     unmake(left);
