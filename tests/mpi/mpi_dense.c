@@ -152,40 +152,6 @@ static void check_many(void)
     free(in);
 }
 
-/* The host's clock: MPI_Wtime begins anew in each process. */
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-/* Each rank comes last in turn, and no barrier ends before that rank has begun.
-   Only ranks of one host share a clock. */
-static void check_barrier(void)
-{
-    baton_schedule_t *schedule;
-    support_mpi_ok(baton_schedule_create(world.group, "barrier", &schedule));
-    baton_barrier_dissemination(schedule);
-    support_mpi_ok(baton_schedule_commit(schedule));
-    for (int last = 0; last < world.size; last++) {
-        MPI_Barrier(MPI_COMM_WORLD);
-        double begun = 0.0;
-        if (world.rank == last) {
-            double until = now() + 2e-3;
-            while (now() < until) {
-            }
-            begun = now();
-        }
-        support_mpi_run(schedule);
-        double through = now();
-        MPI_Bcast(&begun, 1, MPI_DOUBLE, last, MPI_COMM_WORLD);
-        support_mpi_check(through >= begun,
-                          "through before the last rank had begun");
-    }
-    support_mpi_ok(baton_schedule_destroy(schedule));
-}
-
 int main(int argc, char **argv)
 {
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
@@ -199,8 +165,6 @@ int main(int argc, char **argv)
     }
     support_mpi_running = "many";
     check_many();
-    support_mpi_running = "barrier";
-    check_barrier();
     support_mpi_end();
     return 0;
 }

@@ -61,40 +61,57 @@ static baton_collective_t kind_of(const dense_builder_t *builder)
     return builder->algorithm.collective;
 }
 
+/* What a source or target is: nothing, this rank's block, all blocks, a vector,
+   or what is exchanged. */
+typedef enum part { NOTHING, BLOCK, BLOCKS, VECTOR, SENT, RECEIVED } part_t;
+
+typedef struct shape {
+    part_t source, target;
+    bool from_root, to_root; /* the source, target is the root's alone */
+    bool counts;             /* `count` is of a block */
+    bool reduces;
+} shape_t;
+
+static const shape_t *shape_of(const dense_builder_t *builder)
+{
+    static const shape_t shapes[BATON_COLLECTIVE_COUNT] = {
+        [BATON_COLLECTIVE_BROADCAST] = {VECTOR, VECTOR, .from_root = true},
+        [BATON_COLLECTIVE_REDUCE] = {VECTOR, VECTOR, .to_root = true,
+                                     .reduces = true},
+        [BATON_COLLECTIVE_ALLREDUCE] = {VECTOR, VECTOR, .reduces = true},
+        [BATON_COLLECTIVE_REDUCE_SCATTER] = {BLOCKS, BLOCK, .reduces = true},
+        [BATON_COLLECTIVE_ALLGATHER] = {BLOCK, BLOCKS, .counts = true},
+        [BATON_COLLECTIVE_SCATTER] = {BLOCKS, BLOCK, .from_root = true,
+                                      .counts = true},
+        [BATON_COLLECTIVE_GATHER] = {BLOCK, BLOCKS, .to_root = true,
+                                     .counts = true},
+        [BATON_COLLECTIVE_ALLTOALL] = {SENT, RECEIVED, .counts = true},
+        [BATON_COLLECTIVE_SCAN] = {VECTOR, VECTOR, .reduces = true},
+        [BATON_COLLECTIVE_EXSCAN] = {VECTOR, VECTOR, .reduces = true},
+    };
+    return &shapes[kind_of(builder)];
+}
+
 bool dense_has_roots(const dense_builder_t *builder)
 {
-    baton_collective_t kind = kind_of(builder);
-    return kind == BATON_COLLECTIVE_BROADCAST ||
-           kind == BATON_COLLECTIVE_REDUCE ||
-           kind == BATON_COLLECTIVE_SCATTER || kind == BATON_COLLECTIVE_GATHER;
+    return shape_of(builder)->from_root || shape_of(builder)->to_root;
 }
 
 bool dense_counts_blocks(const dense_builder_t *builder)
 {
-    baton_collective_t kind = kind_of(builder);
-    return kind == BATON_COLLECTIVE_ALLGATHER ||
-           kind == BATON_COLLECTIVE_SCATTER ||
-           kind == BATON_COLLECTIVE_GATHER || kind == BATON_COLLECTIVE_ALLTOALL;
-}
-
-bool dense_has_blocks(const dense_builder_t *builder)
-{
-    return dense_counts_blocks(builder) ||
-           kind_of(builder) == BATON_COLLECTIVE_REDUCE_SCATTER;
+    return shape_of(builder)->counts;
 }
 
 bool dense_can_vary(const dense_builder_t *builder)
 {
-    return dense_has_blocks(builder) && !builder->algorithm.equal_blocks;
+    return (dense_counts_blocks(builder) ||
+            shape_of(builder)->source == BLOCKS) &&
+           !builder->algorithm.equal_blocks;
 }
 
 bool dense_reduces(const dense_builder_t *builder)
 {
-    baton_collective_t kind = kind_of(builder);
-    return kind == BATON_COLLECTIVE_REDUCE ||
-           kind == BATON_COLLECTIVE_ALLREDUCE ||
-           kind == BATON_COLLECTIVE_REDUCE_SCATTER ||
-           kind == BATON_COLLECTIVE_SCAN || kind == BATON_COLLECTIVE_EXSCAN;
+    return shape_of(builder)->reduces;
 }
 
 /* ---- sizes ------------------------------------------------------------- */
@@ -144,56 +161,37 @@ static size_t received_before(const dense_case_t *c, int rank, int peer)
     return sum;
 }
 
-size_t dense_source_count(const dense_case_t *c, int rank)
+static size_t elements(const dense_case_t *c, part_t part, int rank)
 {
-    switch (kind_of(c->builder)) {
-    case BATON_COLLECTIVE_REDUCE_SCATTER:
-        return blocks_before(c, c->size);
-    case BATON_COLLECTIVE_SCATTER:
-        return rank == c->root ? blocks_before(c, c->size) : 0;
-    case BATON_COLLECTIVE_ALLGATHER:
-    case BATON_COLLECTIVE_GATHER:
+    switch (part) {
+    case BLOCK:
         return block(c, rank);
-    case BATON_COLLECTIVE_ALLTOALL:
+    case BLOCKS:
+        return blocks_before(c, c->size);
+    case VECTOR:
+        return c->count;
+    case SENT:
         return exchanged_before(c, rank, c->size);
-    case BATON_COLLECTIVE_BROADCAST:
-        return rank == c->root ? c->count : 0;
-    case BATON_COLLECTIVE_BARRIER:
-    case BATON_COLLECTIVE_COUNT:
-        return 0;
-    case BATON_COLLECTIVE_REDUCE:
-    case BATON_COLLECTIVE_ALLREDUCE:
-    case BATON_COLLECTIVE_SCAN:
-    case BATON_COLLECTIVE_EXSCAN:
+    case RECEIVED:
+        return received_before(c, rank, c->size);
+    case NOTHING:
         break;
     }
-    return c->count;
+    return 0;
+}
+
+size_t dense_source_count(const dense_case_t *c, int rank)
+{
+    const shape_t *shape = shape_of(c->builder);
+    bool has = rank == c->root || !shape->from_root;
+    return has ? elements(c, shape->source, rank) : 0;
 }
 
 size_t dense_target_count(const dense_case_t *c, int rank)
 {
-    switch (kind_of(c->builder)) {
-    case BATON_COLLECTIVE_REDUCE_SCATTER:
-    case BATON_COLLECTIVE_SCATTER:
-        return block(c, rank);
-    case BATON_COLLECTIVE_ALLGATHER:
-        return blocks_before(c, c->size);
-    case BATON_COLLECTIVE_GATHER:
-        return rank == c->root ? blocks_before(c, c->size) : 0;
-    case BATON_COLLECTIVE_REDUCE:
-        return rank == c->root ? c->count : 0;
-    case BATON_COLLECTIVE_ALLTOALL:
-        return received_before(c, rank, c->size);
-    case BATON_COLLECTIVE_BARRIER:
-    case BATON_COLLECTIVE_COUNT:
-        return 0;
-    case BATON_COLLECTIVE_BROADCAST:
-    case BATON_COLLECTIVE_ALLREDUCE:
-    case BATON_COLLECTIVE_SCAN:
-    case BATON_COLLECTIVE_EXSCAN:
-        break;
-    }
-    return c->count;
+    const shape_t *shape = shape_of(c->builder);
+    bool has = rank == c->root || !shape->to_root;
+    return has ? elements(c, shape->target, rank) : 0;
 }
 
 size_t dense_room(const dense_case_t *c, int rank)
@@ -214,20 +212,16 @@ typedef struct place {
 
 static place_t place_of(const dense_case_t *c, int rank)
 {
-    baton_collective_t kind = kind_of(c->builder);
-    bool rooted = kind == BATON_COLLECTIVE_REDUCE ||
-                  kind == BATON_COLLECTIVE_SCATTER ||
-                  kind == BATON_COLLECTIVE_GATHER;
+    const shape_t *shape = shape_of(c->builder);
+    bool rooted = dense_has_roots(c->builder);
     place_t place = {.in_place = c->in_place && (!rooted || rank == c->root)};
-    if (kind == BATON_COLLECTIVE_BROADCAST) {
+    if (kind_of(c->builder) == BATON_COLLECTIVE_BROADCAST) {
         place.in_place = true;
     }
-    if (place.in_place && (kind == BATON_COLLECTIVE_REDUCE_SCATTER ||
-                           kind == BATON_COLLECTIVE_SCATTER)) {
+    if (place.in_place && shape->source == BLOCKS) {
         place.in_source = true;
         place.target_at = blocks_before(c, rank);
-    } else if (place.in_place && (kind == BATON_COLLECTIVE_ALLGATHER ||
-                                  kind == BATON_COLLECTIVE_GATHER)) {
+    } else if (place.in_place && shape->target == BLOCKS) {
         place.source_at = blocks_before(c, rank);
     }
     return place;

@@ -42,7 +42,6 @@ size_t dense_target_count(const dense_case_t *c, int rank);
 size_t dense_room(const dense_case_t *c, int rank);
 
 bool dense_has_roots(const dense_builder_t *builder);
-bool dense_has_blocks(const dense_builder_t *builder);
 bool dense_can_vary(const dense_builder_t *builder);
 bool dense_reduces(const dense_builder_t *builder);
 

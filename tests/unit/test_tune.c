@@ -99,8 +99,7 @@ static const char *model_of(baton_choice_case_t of)
     return choice.algorithm.name;
 }
 
-/* ---- ranks that tune ------------------------------------------------------
- */
+/* ---- ranks that tune */
 
 typedef struct task {
     baton_tune_options_t options[RANKS];
@@ -108,16 +107,17 @@ typedef struct task {
     char message[RANKS][256];
 } task_t;
 
-static task_t task_of(void)
+static const baton_tune_options_t usual = {.size = sizeof usual,
+                                           .budget_ms = BUDGET_MS,
+                                           .collectives = BATON_TUNE(ALLREDUCE),
+                                           .least_bytes = BYTES,
+                                           .most_bytes = BYTES};
+
+static task_t task_of(baton_tune_options_t options)
 {
     task_t task = {.status = {BATON_OK}};
     for (int rank = 0; rank < RANKS; rank++) {
-        task.options[rank] =
-            (baton_tune_options_t){.size = sizeof(baton_tune_options_t),
-                                   .budget_ms = BUDGET_MS,
-                                   .collectives = BATON_TUNE(ALLREDUCE),
-                                   .least_bytes = BYTES,
-                                   .most_bytes = BYTES};
+        task.options[rank] = options;
     }
     return task;
 }
@@ -147,8 +147,14 @@ static void expect_all(const task_t *task, baton_status_t status)
     }
 }
 
-/* ---- tests ----------------------------------------------------------------
- */
+static void tune_well(support_cluster_t *cluster, baton_tune_options_t options)
+{
+    task_t task = task_of(options);
+    tune_all(cluster, &task);
+    expect_all(&task, BATON_OK);
+}
+
+/* ---- tests */
 
 static void test_the_fastest_on_the_slowest_rank(support_cluster_t *cluster)
 {
@@ -156,10 +162,8 @@ static void test_the_fastest_on_the_slowest_rank(support_cluster_t *cluster)
     baton_choice_case_t in_place = case_of(BYTES);
     in_place.in_place = true;
     for (size_t winner = TRIED; winner-- > 1;) {
-        task_t task = task_of();
         let_win(winner);
-        tune_all(cluster, &task);
-        expect_all(&task, BATON_OK);
+        tune_well(cluster, usual);
         /* Of its size class alone, and not in place. */
         all_choose(cluster, case_of(BYTES), names[winner]);
         all_choose(cluster, case_of(BYTES / 2), names[winner]);
@@ -170,13 +174,10 @@ static void test_the_fastest_on_the_slowest_rank(support_cluster_t *cluster)
         all_choose(cluster, case_of(2 * BYTES), model_of(case_of(2 * BYTES)));
         assert_string_equal(model_of(case_of(BYTES)), model);
     }
-    task_t task = task_of();
+    baton_tune_options_t options = usual;
+    options.in_place = true;
     let_win(2);
-    for (int rank = 0; rank < RANKS; rank++) {
-        task.options[rank].in_place = true;
-    }
-    tune_all(cluster, &task);
-    expect_all(&task, BATON_OK);
+    tune_well(cluster, options);
     all_choose(cluster, in_place, names[2]);
     all_choose(cluster, case_of(BYTES), names[1]);
 }
@@ -208,13 +209,10 @@ static void run_allreduce(support_worker_t *worker)
 
 static void test_all_collectives_are_tuned(support_cluster_t *cluster)
 {
-    task_t task = task_of();
+    baton_tune_options_t options = usual;
+    options.collectives = 0;
     let_win(3);
-    for (int rank = 0; rank < RANKS; rank++) {
-        task.options[rank].collectives = 0;
-    }
-    tune_all(cluster, &task);
-    expect_all(&task, BATON_OK);
+    tune_well(cluster, options);
     for (int i = 0; i < (int)BATON_COLLECTIVE_COUNT; i++) {
         baton_choice_case_t of = case_of(BYTES);
         of.collective = (baton_collective_t)i;
@@ -253,7 +251,7 @@ static void test_wrong_options_are_refused(support_cluster_t *cluster)
 static void test_options_that_differ(support_cluster_t *cluster)
 {
     for (int field = 0; field < 3; field++) {
-        task_t task = task_of();
+        task_t task = task_of(usual);
         let_win(2);
         switch (field) {
         case 0:
@@ -276,18 +274,15 @@ static void test_options_that_differ(support_cluster_t *cluster)
    they were, and the next tuning succeeds. */
 static void test_a_failure_half_way(support_cluster_t *cluster)
 {
-    task_t task = task_of();
     let_win(1);
-    tune_all(cluster, &task);
-    expect_all(&task, BATON_OK);
+    tune_well(cluster, usual);
+    baton_tune_options_t options = usual;
+    options.most_bytes = (size_t)BYTES * 64;
     /* The last one of all, behind which only a vote is left, too. */
     static const int last[] = {1, 14, 40, 92, 160};
     for (size_t i = 0; i < sizeof last / sizeof last[0]; i++) {
-        task = task_of();
+        task_t task = task_of(options);
         let_win(2);
-        for (int rank = 0; rank < RANKS; rank++) {
-            task.options[rank].most_bytes = (size_t)BYTES * 64;
-        }
         last_sample = last[i];
         tune_all(cluster, &task);
         baton__alloc_fail_nth(0);
@@ -301,10 +296,8 @@ static void test_a_failure_half_way(support_cluster_t *cluster)
         }
         all_choose(cluster, case_of(BYTES), names[1]);
     }
-    task = task_of();
     let_win(3);
-    tune_all(cluster, &task);
-    expect_all(&task, BATON_OK);
+    tune_well(cluster, usual);
     all_choose(cluster, case_of(BYTES), names[3]);
 }
 
@@ -325,7 +318,7 @@ static void tune_1_alone(support_worker_t *worker)
 
 static void test_a_rank_that_does_not_come(support_cluster_t *cluster)
 {
-    task_t task = task_of();
+    task_t task = task_of(usual);
     let_win(2);
     task.options[0].budget_ms = task.options[2].budget_ms = 20;
     support_cluster_run(cluster, tune_without_1, &task);
@@ -336,9 +329,7 @@ static void test_a_rank_that_does_not_come(support_cluster_t *cluster)
         assert_int_not_equal(task.status[rank], BATON_OK);
     }
     all_choose(cluster, case_of(BYTES), model_of(case_of(BYTES)));
-    task = task_of();
-    tune_all(cluster, &task);
-    expect_all(&task, BATON_OK);
+    tune_well(cluster, usual);
     all_choose(cluster, case_of(BYTES), names[2]);
 }
 
@@ -346,12 +337,11 @@ static void test_a_rank_that_does_not_come(support_cluster_t *cluster)
 static void test_a_budget_that_is_used_up(support_cluster_t *cluster)
 {
     for (int budget_ms = 1; budget_ms < 200; budget_ms *= 3) {
-        task_t task = task_of();
+        baton_tune_options_t options = usual;
+        options.most_bytes = (size_t)1 << 20;
+        task_t task = task_of(options);
+        task.options[1].budget_ms = budget_ms;
         let_win(2);
-        for (int rank = 0; rank < RANKS; rank++) {
-            task.options[rank].budget_ms = rank == 1 ? budget_ms : BUDGET_MS;
-            task.options[rank].most_bytes = (size_t)1 << 20;
-        }
         tune_all(cluster, &task);
         if (task.status[1] == BATON_ERR_TIMEOUT) {
             continue; /* it did not meet the others in so short a time */
@@ -364,21 +354,20 @@ static void test_a_budget_that_is_used_up(support_cluster_t *cluster)
     }
 }
 
-/* ---- files ----------------------------------------------------------------
- */
+/* ---- files */
 
 static char path[64];
 
 static void learn(support_cluster_t *cluster, size_t bytes, bool in_place,
                   size_t winner, baton_status_t expected)
 {
-    task_t task = task_of();
+    baton_tune_options_t options = usual;
+    options.least_bytes = options.most_bytes = bytes;
+    options.in_place = in_place;
+    options.file = "/nonexistent/file";
+    task_t task = task_of(options);
+    task.options[0].file = path;
     let_win(winner);
-    for (int rank = 0; rank < RANKS; rank++) {
-        task.options[rank].least_bytes = task.options[rank].most_bytes = bytes;
-        task.options[rank].in_place = in_place;
-        task.options[rank].file = rank == 0 ? path : "/nonexistent/file";
-    }
     tune_all(cluster, &task);
     assert_int_equal(task.status[0], expected);
     assert_int_equal(task.status[1], BATON_OK);
@@ -453,8 +442,7 @@ static void test_wrong_lines_are_refused(void **state)
     }
 }
 
-/* ---- BATON_TUNE=measure ----------------------------------------------------
- */
+/* ---- BATON_TUNE=measure */
 
 static void test_builders_measure(support_cluster_t *cluster)
 {
@@ -519,8 +507,7 @@ static void test_simulated_ranks_do_not_measure(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* ---- attributes ------------------------------------------------------------
- */
+/* ---- attributes */
 
 static int destroyed;
 static void destroy_one(void *value)
