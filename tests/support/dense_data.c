@@ -45,45 +45,13 @@ void dense_fill(const dense_data_t *data, int rank, void *source)
     }
 }
 
-/* What the ranks' sources are filled with, of the case that was asked for last.
- */
-static struct {
-    dense_data_t data;
-    dense_case_t c;
-    char **sources;
-} filled;
-
-/* In what sources depend on. */
-static bool is_same(const dense_case_t *a, const dense_case_t *b)
+/* A rank's source, to be freed. */
+static char *source_of(const dense_data_t *data, int rank)
 {
-    return a->builder == b->builder && a->size == b->size &&
-           a->root == b->root && a->count == b->count &&
-           a->element == b->element && a->varied == b->varied &&
-           a->in_place == b->in_place && a->dtype == b->dtype && a->op == b->op;
-}
-
-static const char *source_of(const dense_data_t *data, int rank)
-{
-    if (filled.sources == NULL || filled.data.c != data->c ||
-        filled.data.seed != data->seed || filled.data.epoch != data->epoch ||
-        !is_same(&filled.c, data->c)) {
-        for (int i = 0; filled.sources != NULL && i < filled.c.size; i++) {
-            free(filled.sources[i]);
-        }
-        free(filled.sources);
-        filled.data = *data;
-        filled.c = *data->c;
-        filled.sources = calloc((size_t)filled.c.size, sizeof(char *));
-        if (filled.sources == NULL) {
-            abort();
-        }
-    }
-    if (filled.sources[rank] == NULL) {
-        filled.sources[rank] =
-            memory_of(dense_source_count(data->c, rank) * data->c->element);
-        dense_fill(data, rank, filled.sources[rank]);
-    }
-    return filled.sources[rank];
+    char *source =
+        memory_of(dense_source_count(data->c, rank) * data->c->element);
+    dense_fill(data, rank, source);
+    return source;
 }
 
 typedef struct oracle {
@@ -110,12 +78,13 @@ static void check_piece(void *arg, int low, int high, size_t first,
     size_t element = data->c->element;
     char *total = memory_of(count * element);
     for (int rank = low; rank <= high; rank++) {
-        const char *source = source_of(data, rank);
+        char *source = source_of(data, rank);
         if (rank == low) {
             memcpy(total, source + first * element, count * element);
         } else {
             reduce(data, total, source + first * element, count);
         }
+        free(source);
     }
     if (memcmp(total, oracle->result + at * element, count * element) != 0) {
         oracle->right = false;
@@ -133,7 +102,10 @@ bool dense_is_right(const dense_data_t *data, int rank, const void *result)
 bool dense_is_untouched(const dense_data_t *data, int rank, const void *source)
 {
     size_t bytes = dense_source_count(data->c, rank) * data->c->element;
-    return memcmp(source_of(data, rank), source, bytes) == 0;
+    char *filled = source_of(data, rank);
+    bool same = memcmp(filled, source, bytes) == 0;
+    free(filled);
+    return same;
 }
 
 const char *dense_text(const dense_case_t *c)

@@ -142,7 +142,7 @@ static void run_case(const dense_case_t *c, support_op_t op)
 #if SUPPORT_SANITIZED
 static const int sizes[] = {1, 2, 3, 5, 8, 12};
 #else
-static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 32};
+static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17};
 #endif
 enum { SIZE_COUNT = sizeof sizes / sizeof sizes[0] };
 
