@@ -80,6 +80,8 @@ static const setting_t settings[] = {
     {"mpi_near", true, NULL, NULL, &mpi_near},
     {"mpi_rings", false, NULL, NULL, &mpi_rings},
     {"mpi_hosts", true, NULL, NULL, &mpi_hosts},
+    {"staged_mpi", true, NULL, &conformance_stagings[CONFORMANCE_STAGED_MIXED],
+     &mpi_hosts},
 #endif
     {"inproc_turns", true, NULL, NULL, NULL},
     {"inproc_threads", false, NULL, NULL, NULL},

@@ -8,7 +8,7 @@
 #include "base/config.h"
 #include "support/cmocka.h"
 #include "support/device_cluster.h"
-#include "support/program.h"
+#include "support/device_program.h"
 #include "support/sanitized.h"
 #include "support/values.h"
 
@@ -29,7 +29,7 @@ enum {
 
 /* A program on a rank. */
 typedef struct run {
-    program_part_t part; /* first: its functions get it */
+    device_program_t own; /* first: its functions get it */
     int program;
     baton_stream_t stream;
     bool failed, cleared;
@@ -92,15 +92,10 @@ static bool once_in(int n)
 
 /* ---- functions of nodes ------------------------------------------------ */
 
-static emulated_t *device_of(const run_t *run)
-{
-    return trial.cluster->devices[run->part.rank];
-}
-
 /* The fault is to happen there and then. */
 static bool is_due(const run_t *run, uint64_t epoch)
 {
-    return trial.life == 0 && trial.victim == run->part.rank &&
+    return trial.life == 0 && trial.victim == run->own.part.rank &&
            trial.fault_program == run->program && trial.fault_epoch == epoch;
 }
 
@@ -110,48 +105,6 @@ static baton_status_t fail_node(program_part_t *part, uint64_t epoch)
                ? BATON_ERR_LIMIT
                : BATON_OK;
 }
-
-/* On a thread of the device, in the order of the stream. */
-static void change_on_device(void *arg)
-{
-    const program_site_t *site = arg;
-    emulated_t *device = device_of((run_t *)site->part);
-    unsigned char copy[SLOT_BYTES];
-    emulated_read(device, copy, site->address, site->view.bytes);
-    program_change(site, copy);
-    emulated_write(device, site->address, copy, site->view.bytes);
-}
-
-static baton_status_t queue_change(void *arg, baton_call_t *call,
-                                   baton_stream_t stream)
-{
-    program_site_t *site = arg;
-    program_begin(site, call);
-    return emulated_call(device_of((run_t *)site->part), stream,
-                         change_on_device, site);
-}
-
-static baton_status_t change_when_polled(void *arg)
-{
-    const program_site_t *site = arg;
-    program_change(site, site->address);
-    return BATON_OK;
-}
-
-static baton_status_t begin_change(void *arg, baton_call_t *call,
-                                   baton_async_t async)
-{
-    program_site_t *site = arg;
-    program_begin(site, call);
-    if (site->epoch % 2 == 0) {
-        return BATON_OK;
-    }
-    program_change(site, site->address);
-    return BATON_DONE;
-}
-
-static const baton_async_ops_t async_ops = {.start = begin_change,
-                                            .poll = change_when_polled};
 
 /* ---- memory ------------------------------------------------------------ */
 
@@ -163,66 +116,14 @@ static const program_t *program_of(const run_t *run)
 static unsigned char *right_slot(const run_t *run, uint64_t epoch, int slot)
 {
     return program_slot(program_of(run), expected[run->program][epoch],
-                        run->part.rank, slot);
-}
-
-static bool is_on_device(const run_t *run, int slot)
-{
-    return program_of(run)->slots[run->part.rank][slot].place == PROGRAM_DEVICE;
-}
-
-static void open_memory(run_t *run)
-{
-    size_t bytes = program_of(run)->slot_bytes + 1;
-    for (int i = 0; i < PROGRAM_SLOTS; i++) {
-        bool bound = !program_of(run)->slots[run->part.rank][i].scratch;
-        run->part.memory[i] = !bound ? NULL
-                              : is_on_device(run, i)
-                                  ? emulated_allocate(device_of(run), bytes)
-                                  : malloc(bytes);
-        assert_true(!bound || run->part.memory[i] != NULL);
-    }
-}
-
-static void close_memory(run_t *run)
-{
-    for (int i = 0; i < PROGRAM_SLOTS; i++) {
-        if (is_on_device(run, i)) {
-            emulated_release(device_of(run), run->part.memory[i]);
-        } else {
-            free(run->part.memory[i]);
-        }
-    }
-}
-
-static void write_slot(run_t *run, int slot, const unsigned char *contents)
-{
-    size_t bytes = program_of(run)->slot_bytes;
-    if (run->part.memory[slot] == NULL) {
-        return;
-    }
-    if (is_on_device(run, slot)) {
-        emulated_write(device_of(run), run->part.memory[slot], contents, bytes);
-    } else {
-        memcpy(run->part.memory[slot], contents, bytes);
-    }
+                        run->own.part.rank, slot);
 }
 
 static void expect_slot(run_t *run, int slot, const unsigned char *right)
 {
-    static unsigned char found[SLOT_BYTES];
-    size_t bytes = program_of(run)->slot_bytes;
-    if (run->part.memory[slot] == NULL) {
-        return;
-    }
-    if (is_on_device(run, slot)) {
-        emulated_read(device_of(run), found, run->part.memory[slot], bytes);
-    } else {
-        memcpy(found, run->part.memory[slot], bytes);
-    }
-    holds(memcmp(found, right, bytes) == 0,
+    holds(device_program_holds(&run->own, slot, right),
           "program %d, rank %d, epoch %d: slot %d is wrong", run->program,
-          run->part.rank, (int)run->settled, slot);
+          run->own.part.rank, (int)run->settled, slot);
 }
 
 static void begin_run(run_t *run)
@@ -230,7 +131,7 @@ static void begin_run(run_t *run)
     run->failed = run->blind = run->cleared = false;
     run->started = run->settled = 0;
     for (int slot = 0; slot < PROGRAM_SLOTS; slot++) {
-        write_slot(run, slot, right_slot(run, 0, slot));
+        device_program_write(&run->own, slot, right_slot(run, 0, slot));
     }
 }
 
@@ -259,7 +160,7 @@ static const unsigned char zeros[SLOT_BYTES];
 static void clear_memory(run_t *run)
 {
     for (int slot = 1; slot < PROGRAM_SLOTS; slot++) {
-        write_slot(run, slot, zeros);
+        device_program_write(&run->own, slot, zeros);
     }
     run->cleared = true;
 }
@@ -280,7 +181,7 @@ static void drive(const run_t *run, int64_t began_s)
     }
     (void)sched_yield();
     holds(now_s() < began_s + 60, "program %d, rank %d waits for epoch %d",
-          run->program, run->part.rank, (int)run->started);
+          run->program, run->own.part.rank, (int)run->started);
 }
 
 static bool may_fail(void)
@@ -299,7 +200,7 @@ static baton_status_t first_status;
 static bool went_well(run_t *run, baton_status_t status)
 {
     holds(status == BATON_OK || may_fail(), "program %d, rank %d, epoch %d",
-          run->program, run->part.rank, (int)run->started);
+          run->program, run->own.part.rank, (int)run->started);
     run->failed = run->failed || status != BATON_OK;
     return status == BATON_OK;
 }
@@ -308,7 +209,7 @@ static bool went_well(run_t *run, baton_status_t status)
    stream has failed. */
 static baton_status_t synchronise(const run_t *run)
 {
-    emulated_t *device = device_of(run);
+    emulated_t *device = run->own.device;
     const baton_device_port_t *port = emulated_port(device);
     int64_t began_s = now_s();
     void *event = NULL;
@@ -328,7 +229,7 @@ static baton_status_t await_end(const run_t *run)
     bool done = false;
     baton_status_t status = BATON_OK;
     while (status == BATON_OK && !done) {
-        status = baton_schedule_test(run->part.schedule, &done);
+        status = baton_schedule_test(run->own.part.schedule, &done);
         drive(run, began_s);
     }
     return status;
@@ -346,7 +247,7 @@ static void settle(run_t *run)
     }
     baton_status_t status = synchronise(run);
     holds(status == BATON_OK || may_fail(), "rank %d: its stream",
-          run->part.rank);
+          run->own.part.rank);
     run->blind = run->blind || status != BATON_OK;
     for (uint64_t epoch = run->settled + 1;
          epoch <= run->started && !run->blind; epoch++) {
@@ -354,7 +255,7 @@ static void settle(run_t *run)
                   memcmp(run->found[epoch], right_slot(run, epoch, 0),
                          program_of(run)->slot_bytes) == 0,
               "program %d, rank %d: its stream finds epoch %d wrong",
-              run->program, run->part.rank, (int)epoch);
+              run->program, run->own.part.rank, (int)epoch);
     }
     run->settled = run->started;
     for (int slot = 0; slot < PROGRAM_SLOTS && !run->blind; slot++) {
@@ -365,7 +266,7 @@ static void settle(run_t *run)
 static baton_status_t put_copy(const run_t *run, void *target,
                                const void *source)
 {
-    emulated_t *device = device_of(run);
+    emulated_t *device = run->own.device;
     return SUBMIT(emulated_port(device)->copy(
         device, run->stream, target, source, program_of(run)->slot_bytes));
 }
@@ -375,23 +276,24 @@ static bool start(run_t *run, uint64_t epoch)
     if (once_in(2)) {
         settle(run);
         if (!run->failed && trial.inputs) {
-            write_slot(run, 0, run->inputs[epoch]);
+            device_program_write(&run->own, 0, run->inputs[epoch]);
         }
         return !run->failed &&
-               went_well(run, baton_schedule_start(run->part.schedule));
+               went_well(run, baton_schedule_start(run->own.part.schedule));
     }
     if (trial.fault != FAIL_SUBMIT && once_in(4)) {
-        emulated_delay(device_of(run), run->stream, below(300));
+        emulated_delay(run->own.device, run->stream, below(300));
     }
-    return (!trial.inputs || went_well(run, put_copy(run, run->part.memory[0],
-                                                     run->inputs[epoch]))) &&
-           went_well(run, SUBMIT(baton_schedule_start_on(run->part.schedule,
+    return (!trial.inputs ||
+            went_well(run, put_copy(run, run->own.part.memory[0],
+                                    run->inputs[epoch]))) &&
+           went_well(run, SUBMIT(baton_schedule_start_on(run->own.part.schedule,
                                                          run->stream)));
 }
 
 static void cause_fault(run_t *run, uint64_t epoch)
 {
-    emulated_t *device = device_of(run);
+    emulated_t *device = run->own.device;
     if (!is_due(run, epoch)) {
         return;
     }
@@ -400,7 +302,7 @@ static void cause_fault(run_t *run, uint64_t epoch)
     } else if (trial.fault == FAIL_SUBMIT) {
         emulated_fail_submit(device, 1 + below(40));
     } else if (trial.fault == CANCEL) {
-        baton_status_t status = baton_schedule_cancel(run->part.schedule);
+        baton_status_t status = baton_schedule_cancel(run->own.part.schedule);
         /* Or it has ended. */
         holds(status == BATON_OK || status == BATON_ERR_STATE, "cancel");
     }
@@ -414,14 +316,15 @@ static void run_epoch(run_t *run, uint64_t epoch)
         return;
     }
     run->started = epoch;
-    if (went_well(run, SUBMIT(baton_schedule_wait_on(run->part.schedule,
+    if (went_well(run, SUBMIT(baton_schedule_wait_on(run->own.part.schedule,
                                                      run->stream)))) {
         run->looks[epoch] =
             once_in(2) && went_well(run, put_copy(run, run->found[epoch],
-                                                  run->part.memory[0]));
+                                                  run->own.part.memory[0]));
     }
     cause_fault(run, epoch);
-    if (may_fail() && !program_of(run)->talks[run->part.rank] && !run->failed) {
+    if (may_fail() && !program_of(run)->talks[run->own.part.rank] &&
+        !run->failed) {
         settle(run);
     }
 }
@@ -452,7 +355,12 @@ static void check_cleared(run_t *run)
 
 static void destroy(run_t *run)
 {
-    support_ok(baton_schedule_destroy(run->part.schedule));
+    support_ok(baton_schedule_destroy(run->own.part.schedule));
+}
+
+static void close_program(run_t *run)
+{
+    device_program_close(&run->own);
 }
 
 static void make_schedules(void)
@@ -462,7 +370,7 @@ static void make_schedules(void)
         for (int rank = 0; rank < trial.ranks; rank++) {
             schedules[rank] = support_schedule(
                 trial.cluster->cluster->groups[rank], "random program");
-            program_build(&runs[i][rank].part, schedules[rank]);
+            program_build(&runs[i][rank].own.part, schedules[rank]);
         }
         support_schedules_commit(trial.cluster->cluster, schedules);
     }
@@ -542,14 +450,11 @@ static void run_trial(int number)
         int rank = i % trial.ranks;
         run_t *run = &runs[i / trial.ranks][rank];
         run->program = i / trial.ranks;
-        run->part.program = program_of(run);
-        run->part.rank = rank;
-        run->part.async = &async_ops;
-        run->part.device_call = queue_change;
-        run->part.fault = fail_node;
+        device_program_open(&run->own, program_of(run), rank,
+                            trial.cluster->devices[rank]);
+        run->own.part.fault = fail_node;
         run->stream = same_stream ? trial.cluster->streams[rank]
-                                  : emulated_stream(device_of(run));
-        open_memory(run);
+                                  : emulated_stream(run->own.device);
     }
     make_schedules();
     live();
@@ -563,7 +468,7 @@ static void run_trial(int number)
         live();
     }
     for_each(destroy);
-    for_each(close_memory);
+    for_each(close_program);
     for (int i = 0; i < trial.programs; i++) {
         for (uint64_t epoch = 0; epoch <= trial.epochs; epoch++) {
             free(expected[i][epoch]);
