@@ -2,6 +2,8 @@
    conformance_states.c. */
 #include "support/conformance.h"
 
+#include "support/random.h"
+
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
@@ -46,19 +48,25 @@ static baton_token_t token_of(conformance_rank_t *self, uint32_t node)
                                          : BATON_MEMORY_HOST};
 }
 
+static bool chooses(const conformance_rank_t *self, uint32_t node, bool sends)
+{
+    support_random_t random = support_random(
+        self->seed, node * 64 + (uint32_t)self->rank * 2 + sends);
+    return self->device != NULL &&
+           support_random_below(&random, 4) < self->device_share;
+}
+
 /* Gives a message device memory, if it is to have it; where its data are. */
 static void *mirror(conformance_rank_t *self, uint32_t node, void *host,
                     size_t bytes, bool sends)
 {
-    const conformance_device_t *device = self->device;
     self->mirrors[node] = (conformance_mirror_t){NULL, sends ? NULL : host};
-    if (device == NULL || bytes == 0 || host == NULL ||
-        !device->chooses(self, node, sends)) {
+    if (bytes == 0 || host == NULL || !chooses(self, node, sends)) {
         return host;
     }
-    void *memory = device->allocate(self, bytes);
+    void *memory = emulated_allocate(self->device, bytes);
     if (sends) {
-        device->write(self, memory, host, bytes);
+        emulated_write(self->device, memory, host, bytes);
     }
     self->mirrors[node].memory = memory;
     return memory;
@@ -69,10 +77,10 @@ static void release_mirror(conformance_rank_t *self, uint32_t node, bool read)
     conformance_mirror_t *of = &self->mirrors[node];
     if (of->memory != NULL) {
         if (read && of->host != NULL) {
-            self->device->read(self, of->host, of->memory,
-                               self->results[node].bytes);
+            emulated_read(self->device, of->host, of->memory,
+                          self->results[node].bytes);
         }
-        self->device->release(self, of->memory);
+        emulated_release(self->device, of->memory);
         of->memory = NULL;
     }
 }

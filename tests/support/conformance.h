@@ -9,6 +9,8 @@
 #ifndef BATON_TESTS_SUPPORT_CONFORMANCE_H
 #define BATON_TESTS_SUPPORT_CONFORMANCE_H
 
+#include "support/emulated.h"
+
 #include <baton/transport.h>
 
 enum { CONFORMANCE_NODES = 1280 };
@@ -29,20 +31,6 @@ typedef struct conformance_receive {
 
 struct conformance_rank;
 
-/* Makes messages ones of device memory: cases are written as if all memory were
-   the host's, and the data are copied from and to a block of device memory for
-   each message that `chooses` says so for. */
-typedef struct conformance_device {
-    bool (*chooses)(const struct conformance_rank *self, uint32_t node,
-                    bool sends);
-    void *(*allocate)(const struct conformance_rank *self, size_t bytes);
-    void (*release)(const struct conformance_rank *self, void *memory);
-    void (*read)(const struct conformance_rank *self, void *host,
-                 const void *memory, size_t bytes);
-    void (*write)(const struct conformance_rank *self, void *memory,
-                  const void *host, size_t bytes);
-} conformance_device_t;
-
 /* Where a message's data are, if that is device memory. */
 typedef struct conformance_mirror {
     void *memory; /* NULL: in host memory */
@@ -60,8 +48,11 @@ typedef struct conformance_rank {
     bool (*yield)(struct conformance_rank *self);
     void *fixture;
     uint64_t seed;
-    const conformance_device_t *device; /* or NULL: all memory is the host's */
-    void *device_handle;                /* for the functions above */
+    /* NULL: all memory is the host's. Otherwise cases are written as if it
+       were, but of `device_share` ends of messages in four the data are copied
+       from or to a block of device memory. */
+    emulated_t *device;
+    uint32_t device_share;
     /* Set for simulated networks, which allocate while messages are in flight,
        and where ordinary memory is received into device memory. */
     bool allocates;

@@ -5,12 +5,14 @@
    inproc, with messages of device memory; and MPI's endpoints over a fake MPI.
 
    test_conformance [PATTERN]: those that match, such as "*_sim". */
+#include "base/config.h"
 #include "sim/model.h"
 #include "sim/net.h"
 #include "support/cmocka.h"
-#include "support/conformance_device.h"
+#include "support/conformance.h"
 #include "support/random.h"
 #include "transport/inproc/rank.h"
+#include "transport/staged/staged.h"
 #ifdef TEST_FAKE_MPI
 #include "support/fake_mpi/fake_mpi.h"
 #else
@@ -23,12 +25,21 @@ typedef struct fake_mpi_options fake_mpi_options_t;
 #include <stdio.h>
 #include <stdlib.h>
 
+/* The staged transport around another one: of `share` ends of messages in four
+   are in device memory. */
+typedef struct staging {
+    const char *block, *buffers; /* of BATON_DEVICE_BLOCK and _BUFFERS */
+    const char *direct;          /* of BATON_DEVICE_DIRECT */
+    uint32_t share;
+    bool no_handles;
+} staging_t;
+
 /* The transport of a run: one of the first three is not NULL. */
 typedef struct medium {
     baton_inproc_t *inproc;
     baton__sim_net_t *net;
     const fake_mpi_options_t *mpi;
-    const conformance_staging_t *staging; /* or NULL */
+    const staging_t *staging; /* or NULL */
 } medium_t;
 
 /* The state that the ranks of a run share. */
@@ -49,7 +60,7 @@ typedef struct setting {
     const char *name;
     bool turns;
     const baton_sim_options_t *options;
-    const conformance_staging_t *staging;
+    const staging_t *staging;
     const fake_mpi_options_t *mpi;
 } setting_t;
 
@@ -75,24 +86,24 @@ static const fake_mpi_options_t mpi_hosts = {
     .host_ranks = 2, .buffers = 2, .window = 4, .links = true};
 #endif
 
+static const staging_t blocks = {"4096", "2", "0", 4, false};
+static const staging_t no_handles = {"16384", "3", "1", 3, true};
+static const staging_t mixed = {"65536", "4", "1", 2, false};
+
 static const setting_t settings[] = {
 #ifdef TEST_FAKE_MPI
     {"mpi_near", true, NULL, NULL, &mpi_near},
     {"mpi_rings", false, NULL, NULL, &mpi_rings},
     {"mpi_hosts", true, NULL, NULL, &mpi_hosts},
-    {"staged_mpi", true, NULL, &conformance_stagings[CONFORMANCE_STAGED_MIXED],
-     &mpi_hosts},
+    {"staged_mpi", true, NULL, &mixed, &mpi_hosts},
 #endif
     {"inproc_turns", true, NULL, NULL, NULL},
     {"inproc_threads", false, NULL, NULL, NULL},
     {"sim_multi_ported", true, &ported, NULL, NULL},
     {"sim_everything", true, &everything, NULL, NULL},
-    {"staged_blocks", false, NULL,
-     &conformance_stagings[CONFORMANCE_STAGED_BLOCKS], NULL},
-    {"staged_no_handles", true, NULL,
-     &conformance_stagings[CONFORMANCE_STAGED_NO_HANDLES], NULL},
-    {"staged_mixed", true, NULL,
-     &conformance_stagings[CONFORMANCE_STAGED_MIXED], NULL}};
+    {"staged_blocks", false, NULL, &blocks, NULL},
+    {"staged_no_handles", true, NULL, &no_handles, NULL},
+    {"staged_mixed", true, NULL, &mixed, NULL}};
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
 typedef struct run {
@@ -132,6 +143,40 @@ static void open_medium(medium_t *medium, const setting_t *setting, int size)
         BATON_OK);
 }
 
+/* Gives the rank a device, and puts the staged transport around its own. */
+static void stage(conformance_rank_t *rank, const staging_t *staging)
+{
+    const emulated_options_t options = {.seed =
+                                            rank->seed + (uint64_t)rank->rank,
+                                        .delay_us = 5,
+                                        .workers = 1,
+                                        .no_handles = staging->no_handles};
+    setenv("BATON_DEVICE_BLOCK", staging->block, 1);
+    setenv("BATON_DEVICE_BUFFERS", staging->buffers, 1);
+    setenv("BATON_DEVICE_DIRECT", staging->direct, 1);
+    baton__config_forget();
+    rank->device = emulated_open(&options);
+    rank->device_share = staging->share;
+    rank->allocates = rank->allocates || staging->share % 4 != 0;
+    assert_int_equal(
+        baton__staged_open(rank->transport, rank->endpoint, rank->rank,
+                           rank->size, emulated_port(rank->device),
+                           rank->device, &rank->transport, &rank->endpoint),
+        BATON_OK);
+}
+
+/* All is given back; no copy was of ordinary host memory, and none between
+   devices where there are only blocks. */
+static bool close_device(const conformance_rank_t *rank,
+                         const staging_t *staging)
+{
+    emulated_counters_t counters = emulated_counters(rank->device);
+    bool direct = staging->direct[0] == '1' && !staging->no_handles;
+    emulated_port(rank->device)->close(rank->device);
+    return counters.allocated == 0 && counters.events == 0 &&
+           counters.unpinned == 0 && (direct || counters.foreign == 0);
+}
+
 static void join(const medium_t *medium, conformance_rank_t *rank)
 {
     if (medium->net != NULL) {
@@ -150,7 +195,7 @@ static void join(const medium_t *medium, conformance_rank_t *rank)
                          BATON_OK);
     }
     if (medium->staging != NULL) {
-        assert_true(conformance_stage(rank, medium->staging));
+        stage(rank, medium->staging);
     }
 }
 
@@ -294,9 +339,8 @@ static void run_case(const run_t *run, int size)
         ranks[i].transport->close(ranks[i].endpoint);
     }
     for (int i = 0; i < size && run->setting->staging != NULL; i++) {
-        const char *wrong = conformance_close_device(&ranks[i]);
-        if (wrong != NULL) {
-            print_error("rank %d: %s\n", i, wrong);
+        if (!close_device(&ranks[i], run->setting->staging)) {
+            print_error("rank %d has used its device wrongly\n", i);
             session.failed = true;
         }
     }
