@@ -250,8 +250,7 @@ BATON_CHECKED baton_status_t baton_sparse_start(baton_sparse_t *sparse,
 
 /* Starts a dense step without a gradient: its result is the sum of the
    residuals, which are zero then. The same on all ranks. BATON_ERR_UNSUPPORTED
-   with options.partial: sum what baton_sparse_residual copies, and scale the
-   residual by 0. */
+   with options.partial: sum what baton_sparse_residual copies. */
 BATON_CHECKED baton_status_t baton_sparse_flush(baton_sparse_t *sparse);
 
 /* *done_out: whether the last step has ended. As baton_schedule_test;
@@ -337,8 +336,8 @@ size_t baton_sparse_most_entries(const baton_sparse_t *sparse);
    while an epoch runs that a peer has begun, and after one that failed until
    the group was recovered. BATON_ERR_UNSUPPORTED with options.partial: set_k,
    set_density, export, import, save and load. Where the residual is on a
-   device, those that read or change it (scale, residual, these four and
-   statistics) wait until it has been copied, or scaled there; BATON_ERR_SYSTEM:
+   device, those that read or change it (residual, these four and
+   statistics) wait until it has been copied; BATON_ERR_SYSTEM:
    the device has failed, and the state is as it was. */
 
 /* From the next step on; the same on all ranks. 1 to max_k; a density gives
@@ -347,11 +346,6 @@ BATON_CHECKED baton_status_t baton_sparse_set_k(baton_sparse_t *sparse,
                                                 size_t k);
 BATON_CHECKED baton_status_t baton_sparse_set_density(baton_sparse_t *sparse,
                                                       double density);
-
-/* Multiplies this rank's residual, for a learning rate that has changed.
-   BATON_ERR_INVALID: the factor is not finite. */
-BATON_CHECKED baton_status_t baton_sparse_scale_residual(baton_sparse_t *sparse,
-                                                         double factor);
 
 /* Copies this rank's residual, n elements; what is pending is added to it. */
 BATON_CHECKED baton_status_t baton_sparse_residual(baton_sparse_t *sparse,
@@ -438,9 +432,6 @@ typedef struct baton_sparse_stats {
 
 BATON_CHECKED baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
                                                 baton_sparse_stats_t *out);
-
-/* The schedule of its sparse steps, to look at; NULL for DENSE. */
-const baton_schedule_t *baton_sparse_schedule(const baton_sparse_t *sparse);
 
 #ifdef __cplusplus
 }

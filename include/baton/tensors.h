@@ -54,23 +54,15 @@ extern "C" {
 
 typedef struct baton_tensors baton_tensors_t;
 
-/* What a tensor is in its model: enumerator, name. */
-#define BATON_ROLE_LIST(X)                                                     \
-    X(DENSE, "dense")                                                          \
-    X(CONVOLUTION, "convolution")                                              \
-    X(RECURRENT, "recurrent")                                                  \
-    X(BIAS_OR_NORM, "bias or norm")                                            \
-    X(OUTPUT, "output")
-
+/* What a tensor is in its model. */
 typedef enum baton_role {
-#define BATON_ROLE_ENUM(NAME, name) BATON_ROLE_##NAME,
-    BATON_ROLE_LIST(BATON_ROLE_ENUM)
-#undef BATON_ROLE_ENUM
-        BATON_ROLE_COUNT
+    BATON_ROLE_DENSE,
+    BATON_ROLE_CONVOLUTION,
+    BATON_ROLE_RECURRENT,
+    BATON_ROLE_BIAS_OR_NORM,
+    BATON_ROLE_OUTPUT,
+    BATON_ROLE_COUNT
 } baton_role_t;
-
-/* "dense" ...; "?" for a value that is none. */
-const char *baton_role_name(baton_role_t role);
 
 typedef struct baton_tensor {
     const char *name; /* for messages; NULL: its index */
@@ -121,8 +113,8 @@ typedef struct baton_tensors_options {
     bool always_sparse; /* above small_bytes: whatever the cost model says */
     /* Of the cost model. alpha, beta and gamma are those in force (tuning.h);
        select_ns an element that is selected from, entry_ns an entry that is
-       added to a vector: baton_tensors_measure tells what they are here. 0:
-       what a reduction of the element costs, and of 16 elements. */
+       added to a vector. 0: what a reduction of the element costs, and of 16
+       elements. */
     double select_ns;
     double entry_ns;
 } baton_tensors_options_t;
@@ -199,24 +191,10 @@ BATON_CHECKED baton_status_t baton_tensors_plan(const baton_tensors_t *set,
                                                 size_t tensor,
                                                 baton_tensor_plan_t *out);
 
-/* All plans as text, a line for each tensor. Stores at most `room` bytes with
-   the final zero, and returns in *length_out how long the text is. */
-BATON_CHECKED baton_status_t baton_tensors_text(const baton_tensors_t *set,
-                                                char *text, size_t room,
-                                                size_t *length_out);
-
 /* The sparse all-reduce behind a tensor, for its residual, statistics, saving
    and loading between steps; PACKED ones have the same. Not to be started,
    waited for, flushed or destroyed. NULL: no such tensor. */
 baton_sparse_t *baton_tensors_sparse(baton_tensors_t *set, size_t tensor);
-
-/* Measures select_ns and entry_ns on this machine, with vectors of 2^20
-   elements of which 1% are selected; takes some milliseconds. All ranks must be
-   given the same figures: measure on one. BATON_ERR_INVALID,
-   BATON_ERR_NO_MEMORY. */
-BATON_CHECKED baton_status_t baton_tensors_measure(baton_dtype_t dtype,
-                                                   double *select_ns_out,
-                                                   double *entry_ns_out);
 
 #ifdef __cplusplus
 }

@@ -213,7 +213,6 @@ typedef enum call {
     START,
     FLUSH,
     RESIDUAL,
-    SCALE,
     SET_K,
     SET_DENSITY,
     SAVE,
@@ -245,8 +244,6 @@ static baton_status_t make(call_t call, baton_sparse_t *sparse)
         return baton_sparse_flush(sparse);
     case RESIDUAL:
         return baton_sparse_residual(sparse, vector);
-    case SCALE:
-        return baton_sparse_scale_residual(sparse, 1);
     case SET_K:
         return baton_sparse_set_k(sparse, 3);
     case SET_DENSITY:
@@ -322,7 +319,6 @@ static void test_wrong_arguments_are_refused(void **state)
     support_expect(baton_sparse_set_k(sparse, 13), BATON_ERR_INVALID);
     support_says("k is 13; allowed: 1 to max_k, 12");
     support_expect(baton_sparse_set_density(sparse, -1), BATON_ERR_INVALID);
-    support_expect(baton_sparse_scale_residual(sparse, NAN), BATON_ERR_INVALID);
     support_expect(baton_sparse_stats(sparse, NULL), BATON_ERR_INVALID);
     support_ok(make(START, sparse));
     for (int i = 0; i < 2; i++) { /* as often as one likes */
@@ -628,23 +624,6 @@ static void test_partial_is_late_after_a_recovery(void **state)
     }
 }
 
-/* Scaled by 0, all of what ranks hold is gone, pending gradients too. */
-static void test_partial_scales_all_of_the_residual(void **state)
-{
-    baton_sparse_options_t options = partial_options();
-    support_sparse_t *group = support_sparse_open(3, &options);
-    for (int rank = 0; rank < 3; rank++) {
-        static const float zeros[COUNT];
-        float residual[COUNT];
-        start_alone(group, rank);
-        (void)take(group, rank);
-        support_ok(baton_sparse_scale_residual(group->ranks[rank], 0));
-        support_ok(baton_sparse_residual(group->ranks[rank], residual));
-        assert_memory_equal(residual, zeros, sizeof zeros);
-    }
-    support_sparse_close(group);
-}
-
 /* Without payload the same epochs run. */
 static void test_partial_runs_without_payload(void **state)
 {
@@ -759,7 +738,6 @@ int main(void)
         cmocka_unit_test(test_recovery_before_a_step_is_asked_for),
         cmocka_unit_test(test_partial_sends_little_for_one_rank),
         cmocka_unit_test(test_partial_is_late_after_a_recovery),
-        cmocka_unit_test(test_partial_scales_all_of_the_residual),
         cmocka_unit_test(test_partial_runs_without_payload),
         cmocka_unit_test(test_teams_adjust_h),
     };

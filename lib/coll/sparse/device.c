@@ -11,7 +11,7 @@
    Results go back by requests of the stream (stream/requests.h), behind the
    step: a call finds out what is to be copied, and a device call copies it. For
    a dense target of a sparse result that is the entries, which are written out
-   there. Vectors are copied and scaled between steps by requests as well. What
+   there. Vectors are copied between steps by requests as well. What
    a step does on the device is in device_work.h. */
 #include "coll/sparse/device_work.h"
 
@@ -50,14 +50,13 @@ typedef struct result_request {
     void *targets[PARTS];
 } result_request_t;
 
-/* A vector to be copied, scaled or measured between steps. */
-typedef enum vector_work { READ, WRITE, SCALE, MEASURE } vector_work_t;
+/* A vector to be copied or measured between steps. */
+typedef enum vector_work { READ, WRITE, MEASURE } vector_work_t;
 
 typedef struct vector_request {
     vector_work_t work;
     char *vector; /* in device memory */
-    char *other;  /* of the host; or scaled to, of the device */
-    double factor;
+    char *other;  /* of the host */
 } vector_request_t;
 
 typedef struct backend {
@@ -329,9 +328,6 @@ static baton_status_t use_vector(void *arg, const void *of,
     case WRITE:
         return port->copy(device->device, stream, request->vector,
                           request->other, vector_bytes(sparse));
-    case SCALE:
-        return baton__device_scale(sparse, stream, request->other,
-                                   request->vector, request->factor);
     case MEASURE:
         break;
     }
@@ -716,10 +712,9 @@ baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
 /* ---- vectors between steps --------------------------------------------- */
 
 static baton_status_t run_vector(baton_sparse_t *sparse, vector_work_t work,
-                                 char *vector, const void *other, double factor)
+                                 char *vector, const void *other)
 {
-    const vector_request_t request = {work, vector, (char *)(uintptr_t)other,
-                                      factor};
+    const vector_request_t request = {work, vector, (char *)(uintptr_t)other};
     baton_status_t status =
         baton__requests_run(&backend_of(sparse)->vectors, &request);
     return status == BATON_OK
@@ -737,36 +732,21 @@ static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
         return BATON_OK;
     }
     return run_vector(sparse, READ,
-                      velocity ? device->velocity : device->residual, to, 1);
+                      velocity ? device->velocity : device->residual, to);
 }
 
 static baton_status_t write_vectors(baton_sparse_t *sparse,
                                     const void *residual, const void *velocity)
 {
     baton__sparse_device_t *device = sparse->device;
-    baton_status_t status =
-        run_vector(sparse, WRITE, device->work, residual, 1);
+    baton_status_t status = run_vector(sparse, WRITE, device->work, residual);
     if (status == BATON_OK && velocity != NULL) {
-        status = run_vector(sparse, WRITE, device->new_velocity, velocity, 1);
+        status = run_vector(sparse, WRITE, device->new_velocity, velocity);
     }
     if (status == BATON_OK) {
         baton__sparse_exchange(&device->residual, &device->work);
         baton__sparse_exchange(&device->velocity, &device->new_velocity);
         device->blank = false;
-    }
-    return status;
-}
-
-static baton_status_t scale(baton_sparse_t *sparse, double factor)
-{
-    baton__sparse_device_t *device = sparse->device;
-    if (device->blank) {
-        return BATON_OK;
-    }
-    baton_status_t status =
-        run_vector(sparse, SCALE, device->residual, device->work, factor);
-    if (status == BATON_OK) {
-        baton__sparse_exchange(&device->residual, &device->work);
     }
     return status;
 }
@@ -778,8 +758,7 @@ static baton_status_t square_sum(baton_sparse_t *sparse, double *out)
         *out = 0;
         return BATON_OK;
     }
-    baton_status_t status =
-        run_vector(sparse, MEASURE, device->residual, NULL, 1);
+    baton_status_t status = run_vector(sparse, MEASURE, device->residual, NULL);
     if (status == BATON_OK) {
         *out = baton__device_squares(sparse);
     }
@@ -796,6 +775,5 @@ const baton__sparse_backend_t baton__sparse_on_device = {
     .check_result = check_result,
     .read = read_vector,
     .write = write_vectors,
-    .scale = scale,
     .square_sum = square_sum,
 };

@@ -113,13 +113,6 @@ static baton_status_t write_vectors(baton_sparse_t *sparse,
     return BATON_OK;
 }
 
-static baton_status_t scale(baton_sparse_t *sparse, double factor)
-{
-    baton_elements_scale(sparse->options.dtype, sparse->residual,
-                         sparse->options.count, factor);
-    return BATON_OK;
-}
-
 baton_status_t baton__sparse_host_square_sum(baton_sparse_t *sparse,
                                              double *out)
 {
@@ -136,6 +129,5 @@ const baton__sparse_backend_t baton__sparse_host = {
     .complete = complete,
     .read = read_vector,
     .write = write_vectors,
-    .scale = scale,
     .square_sum = baton__sparse_host_square_sum,
 };

@@ -461,18 +461,6 @@ static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
     return BATON_OK;
 }
 
-static baton_status_t scale(baton_sparse_t *sparse, double factor)
-{
-    const baton__sparse_partial_t *self = sparse->partial;
-    char *vectors[] = {sparse->residual, sparse->work, self->pending,
-                       self->taken};
-    for (int i = 0; i < 4; i++) {
-        baton_elements_scale(sparse->options.dtype, vectors[i],
-                             sparse->options.count, factor);
-    }
-    return BATON_OK;
-}
-
 const baton__sparse_backend_t baton__sparse_partial = {
     .accumulates = false, /* start does */
     .build = build,
@@ -483,6 +471,5 @@ const baton__sparse_backend_t baton__sparse_partial = {
     .release = release,
     .read = read_vector,
     .write = NULL, /* no state is imported */
-    .scale = scale,
     .square_sum = baton__sparse_host_square_sum,
 };

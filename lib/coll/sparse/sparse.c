@@ -222,12 +222,6 @@ baton_status_t baton_sparse_destroy(baton_sparse_t *sparse)
     return BATON_OK;
 }
 
-const baton_schedule_t *baton_sparse_schedule(const baton_sparse_t *sparse)
-{
-    return sparse != NULL && sparse->algorithm != NULL ? sparse->schedule
-                                                       : NULL;
-}
-
 /* ---- steps ------------------------------------------------------------- */
 
 baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
@@ -432,25 +426,6 @@ baton_status_t baton_sparse_set_density(baton_sparse_t *sparse, double density)
     }
     return baton_sparse_set_k(
         sparse, baton__entries_of(sparse->options.count, density));
-}
-
-baton_status_t baton_sparse_scale_residual(baton_sparse_t *sparse,
-                                           double factor)
-{
-    baton_status_t status = hold(sparse, "scale the residual of");
-    if (status != BATON_OK) {
-        return status;
-    }
-    if (!isfinite(factor)) {
-        status = baton__error(BATON_ERR_INVALID,
-                              "sparse \"%s\": the residual's factor is %g; "
-                              "allowed: finite",
-                              sparse->name, factor);
-    } else if (sparse->payload) {
-        status = sparse->backend->scale(sparse, factor);
-    }
-    release(sparse);
-    return status;
 }
 
 baton_status_t baton_sparse_residual(baton_sparse_t *sparse, void *vector)

@@ -131,12 +131,11 @@ struct baton__sparse_backend {
                             const void *gradient, double factor);
     void (*complete)(baton_sparse_t *sparse, bool dense, baton_status_t status);
     /* With payload; on an error the state is as it was. Copies the residual, or
-       velocity; replaces both, velocity where it is not NULL; and the residual
-       times a factor, and its sum of squares. */
+       velocity; replaces both, velocity where it is not NULL; and the
+       residual's sum of squares. */
     baton_status_t (*read)(baton_sparse_t *sparse, bool velocity, void *to);
     baton_status_t (*write)(baton_sparse_t *sparse, const void *residual,
                             const void *velocity);
-    baton_status_t (*scale)(baton_sparse_t *sparse, double factor);
     baton_status_t (*square_sum)(baton_sparse_t *sparse, double *out);
 
     /* As baton_schedule_destroy, of its own schedules and before the others;

@@ -2,23 +2,10 @@
    cost model (papers: redsync, sections 2.1 and 2.3). */
 #include "coll/sparse/tensors.h"
 
-#include "base/error.h"
-#include "base/text.h"
 #include "coll/kit/pattern.h"
 #include "coll/sparse/sparse.h"
 
 #include <stdio.h>
-
-static const char *const role_names[] = {
-#define ROLE_NAME(NAME, name) name,
-    BATON_ROLE_LIST(ROLE_NAME)
-#undef ROLE_NAME
-};
-
-const char *baton_role_name(baton_role_t role)
-{
-    return (unsigned)role < BATON_ROLE_COUNT ? role_names[role] : "?";
-}
 
 /* ---- the cost model ---------------------------------------------------- */
 
@@ -173,34 +160,4 @@ void baton__tensors_decide(baton_tensors_t *set)
         set->units[set->unit_count++] =
             (baton__unit_t){.count = packed_count, .members = packed};
     }
-}
-
-/* ---- as text ----------------------------------------------------------- */
-
-static const char *form_name(baton_tensor_form_t form)
-{
-    static const char *const names[] = {"packed", "dense", "sparse"};
-    return names[form];
-}
-
-baton_status_t baton_tensors_text(const baton_tensors_t *set, char *text,
-                                  size_t room, size_t *length_out)
-{
-    if (set == NULL || (text == NULL && room > 0) || length_out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
-                            set == NULL          ? "set"
-                            : length_out == NULL ? "length_out"
-                                                 : "text");
-    }
-    size_t used = 0;
-    for (size_t i = 0; i < set->count; i++) {
-        const baton__member_t *member = &set->members[i];
-        used = baton__text_append(
-            text, room, used, "%s: %s, %zu elements, %s. %s\n",
-            member->tensor.name, baton_role_name(member->tensor.role),
-            member->tensor.count, form_name(member->plan.form),
-            member->plan.reason);
-    }
-    *length_out = used;
-    return BATON_OK;
 }
