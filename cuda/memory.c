@@ -76,65 +76,25 @@ static baton_status_t compare(const baton__gpu_t *gpu,
                                      : "host memory");
 }
 
-/* Where the allocation ends that has this address; NULL for memory that CUDA
-   does not know. */
-static baton_status_t find_end(const baton__gpu_t *gpu, const void *memory,
-                               const char **out)
-{
-    CUdeviceptr start = 0;
-    size_t bytes = 0;
-    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-                                   CU_POINTER_ATTRIBUTE_RANGE_SIZE};
-    void *values[] = {&start, &bytes};
-    CUresult error =
-        gpu->driver.pointer_attributes(2, names, values, (CUdeviceptr)memory);
-    if (error != CUDA_SUCCESS) {
-        return baton__gpu_report(gpu, (cudaError_t)error,
-                                 "cuPointerGetAttributes");
-    }
-    *out = start == 0 ? NULL : (const char *)start + bytes;
-    return BATON_OK;
-}
-
-/* Checks the memory from one allocation to the next: what is mapped piece by
-   piece (cuMemMap) is one array of the program's all the same. */
-static baton_status_t check_pieces(const baton__gpu_t *gpu, const char *memory,
-                                   size_t bytes, baton_memory_t kind)
-{
-    const char *end = memory + bytes;
-    while (memory < end) {
-        struct cudaPointerAttributes is;
-        cudaError_t error = cudaPointerGetAttributes(&is, memory);
-        baton_status_t status =
-            baton__gpu_report(gpu, error, "cudaPointerGetAttributes");
-        if (status == BATON_OK) {
-            status = compare(gpu, &is, kind);
-        }
-        const char *next = NULL;
-        if (status == BATON_OK) {
-            status = find_end(gpu, memory, &next);
-        }
-        if (status != BATON_OK) {
-            return status;
-        }
-        if (next <= memory) {
-            /* Plain host memory has no pieces: its end tells the rest. */
-            next = memory == end - 1 ? end : end - 1;
-        }
-        memory = next;
-    }
-    return BATON_OK;
-}
-
+/* Asks for the first byte and the last: what is mapped piece by piece
+   (cuMemMap) is one array of the program's all the same. */
 baton_status_t baton__gpu_check(void *device, const void *memory, size_t bytes,
                                 baton_memory_t kind)
 {
     const baton__gpu_t *gpu = device;
-    baton_status_t status = baton__gpu_enter(gpu);
-    if (status != BATON_OK) {
+    const char *const ends[] = {memory, (const char *)memory + bytes - 1};
+    baton_status_t status = bytes == 0 ? BATON_OK : baton__gpu_enter(gpu);
+    if (status != BATON_OK || bytes == 0) {
         return status;
     }
-    status = check_pieces(gpu, memory, bytes, kind);
+    for (int i = 0; i < 2 && status == BATON_OK; i++) {
+        struct cudaPointerAttributes is;
+        cudaError_t error = cudaPointerGetAttributes(&is, ends[i]);
+        status = baton__gpu_report(gpu, error, "cudaPointerGetAttributes");
+        if (status == BATON_OK) {
+            status = compare(gpu, &is, kind);
+        }
+    }
     baton__gpu_leave(gpu);
     return status;
 }
