@@ -1,13 +1,11 @@
 /* Reductions of one element, on the GPU with the bits of lib/ops/kernels.c. For
    the host too, so that a test on a machine without a GPU compares the two.
-
-   What has to be said, because hardware differs: the NaN that a sum or product
-   of f32 or f64 gives. A processor of the host hands on the NaN operand, made
-   quiet, and has a NaN of its own for inf - inf; a GPU has one NaN for all. */
+ */
 #ifndef BATON_CUDA_ELEMENT_CUH
 #define BATON_CUDA_ELEMENT_CUH
 
 #include "cuda/kernels.h"
+#include "cuda/select_element.h"
 
 #include <cstdint>
 #include <cstring>
@@ -30,13 +28,7 @@ struct bf16 {
 
 #define BATON_ELEMENT static __host__ __device__ __forceinline__
 
-template <typename To, typename From> BATON_ELEMENT To bits_as(From from)
-{
-    static_assert(sizeof(To) == sizeof(From), "the same bits");
-    To to;
-    memcpy(&to, &from, sizeof to);
-    return to;
-}
+using baton_cuda::same_bits;
 
 /* ---- f16, bf16: to f32 and back --------------------------------------- */
 
@@ -49,7 +41,7 @@ BATON_ELEMENT float widen(f16 value)
 
 BATON_ELEMENT float widen(bf16 value)
 {
-    return bits_as<float>((uint32_t)value.bits << 16);
+    return same_bits<float>((uint32_t)value.bits << 16);
 }
 
 /* To nearest, ties to even; all NaNs become one. */
@@ -61,7 +53,7 @@ BATON_ELEMENT f16 narrow(float value, f16)
 
 BATON_ELEMENT bf16 narrow(float value, bf16)
 {
-    uint32_t bits = bits_as<uint32_t>(value);
+    uint32_t bits = same_bits<uint32_t>(value);
     uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     return bf16{value != value ? (uint16_t)0x7fc0 : (uint16_t)rounded};
 }
@@ -99,29 +91,13 @@ template <typename Float> struct float_traits;
 template <> struct float_traits<float> {
     typedef uint32_t bits;
     static constexpr bits sign = UINT32_C(0x80000000);
-    static constexpr bits quiet = UINT32_C(0x00400000);
     static constexpr bits nan = UINT32_C(0x7fc00000);
 };
 template <> struct float_traits<double> {
     typedef uint64_t bits;
     static constexpr bits sign = UINT64_C(0x8000000000000000);
-    static constexpr bits quiet = UINT64_C(0x0008000000000000);
     static constexpr bits nan = UINT64_C(0x7ff8000000000000);
 };
-
-/* What the host's processor makes of a sum or product that is a NaN. */
-template <typename Float> BATON_ELEMENT Float host_nan(Float a, Float b)
-{
-    typedef float_traits<Float> traits;
-    typedef typename traits::bits bits;
-    bits invalid = traits::nan;
-#if defined(__x86_64__) || defined(__i386__)
-    invalid |= traits::sign;
-#endif
-    bits from_a = bits_as<bits>(a) | traits::quiet;
-    bits from_b = bits_as<bits>(b) | traits::quiet;
-    return bits_as<Float>(a != a ? from_a : b != b ? from_b : invalid);
-}
 
 /* One of the operands, or the NaN. */
 template <bool LEAST, typename Float>
@@ -129,10 +105,10 @@ BATON_ELEMENT Float float_extreme(Float a, Float b)
 {
     typedef float_traits<Float> traits;
     typedef typename traits::bits bits;
-    bool a_negative = (bits_as<bits>(a) & traits::sign) != 0;
+    bool a_negative = (same_bits<bits>(a) & traits::sign) != 0;
     bool a_before_b = a < b || (a == b && a_negative);
     Float result = a_before_b == LEAST ? a : b;
-    return a != a || b != b ? bits_as<Float>((bits)traits::nan) : result;
+    return a != a || b != b ? same_bits<Float>((bits)traits::nan) : result;
 }
 
 template <bool LEAST> BATON_ELEMENT float extreme(float a, float b)
@@ -173,7 +149,7 @@ template <baton__cuda_op OP, typename T> BATON_ELEMENT T combine(T a, T b)
         return narrow(OP == BATON__CUDA_SUM ? left + right : left * right, T{});
     } else if constexpr (std::is_floating_point<T>::value) {
         T result = OP == BATON__CUDA_SUM ? a + b : a * b;
-        return result != result ? host_nan(a, b) : result;
+        return result != result ? baton_cuda::nan_of(a, b) : result;
     } else {
         static_assert(std::is_unsigned<T>::value, "signed overflow");
         /* 1u: a product of short types must not be one of ints. */

@@ -187,14 +187,18 @@ template <> struct real<double> {
     enum { fraction = 52 };
 };
 
-/* The NaN that x86 makes of two operands whose result has no value: the first
-   that is one, made quiet; else the default one. A GPU drops payloads. */
+/* The NaN that the host makes of two operands whose sum or product is one: the
+   first that is a NaN, made quiet, or, for inf - inf, one of its processor's
+   own. A GPU has one NaN for all. */
 template <class real_t> BATON__BOTH real_t nan_of(real_t a, real_t b)
 {
     typedef typename real<real_t>::bits_t bits_t;
     const bits_t quiet = (bits_t)1 << (real<real_t>::fraction - 1);
-    const bits_t none = (~(bits_t)0 >> real<real_t>::fraction)
-                        << real<real_t>::fraction;
+    bits_t none = (~(bits_t)0 >> real<real_t>::fraction)
+                  << real<real_t>::fraction;
+#if !defined(__x86_64__) && !defined(__i386__)
+    none &= ~(bits_t)0 >> 1;
+#endif
     bits_t bits = a != a ? same_bits<bits_t>(a) : same_bits<bits_t>(b);
     return same_bits<real_t>(a != a || b != b ? bits | quiet : none | quiet);
 }
