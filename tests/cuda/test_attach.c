@@ -3,7 +3,6 @@
 #include "cuda/gpu.h"
 #include "support/cmocka.h"
 
-#include <baton/baton.h>
 #include <baton/cuda.h>
 #include <dlfcn.h>
 #include <string.h>
@@ -77,54 +76,6 @@ static void test_attach_refuses_other_numbers(void **state)
     }
 }
 
-static baton_status_t count_call(void *arg, baton_call_t *call)
-{
-    (*(int *)arg)++;
-    return BATON_OK;
-}
-
-static void run_epoch(baton_group_t *group)
-{
-    int calls = 0;
-    baton_schedule_t *schedule = NULL;
-    assert_int_equal(baton_schedule_create(group, "host", &schedule), BATON_OK);
-    baton_add_call(schedule, count_call, &calls);
-    assert_int_equal(baton_schedule_commit(schedule), BATON_OK);
-    assert_int_equal(baton_schedule_start(schedule), BATON_OK);
-    assert_int_equal(baton_schedule_wait(schedule, -1), BATON_OK);
-    assert_int_equal(calls, 1);
-    assert_int_equal(baton_schedule_destroy(schedule), BATON_OK);
-}
-
-/* A schedule with a device buffer can't be committed; the host's can. */
-static void test_engine_works_without_a_gpu(void **state)
-{
-    baton_engine_t *engine = open_engine();
-    baton_status_t status = baton_cuda_attach(engine, 0);
-    baton_inproc_t *medium = NULL;
-    baton_group_t *group = NULL;
-    assert_int_equal(baton_inproc_create(1, &medium), BATON_OK);
-    assert_int_equal(baton_group_create_inproc(engine, medium, 0, &group),
-                     BATON_OK);
-    run_epoch(group);
-    if (status != BATON_OK) {
-        baton_schedule_t *schedule = NULL;
-        assert_int_equal(baton_schedule_create(group, "device", &schedule),
-                         BATON_OK);
-        baton_buffer_t buffer = baton_buffer_scratch(schedule, 64);
-        baton_buffer_set_memory(schedule, buffer, BATON_MEMORY_DEVICE);
-        baton_view_t left = baton_view(buffer, 0, 32);
-        baton_view_t right = baton_view(buffer, 32, 32);
-        baton_add_copy(schedule, left, right);
-        assert_int_equal(baton_schedule_commit(schedule),
-                         BATON_ERR_UNSUPPORTED);
-        assert_int_equal(baton_schedule_destroy(schedule), BATON_OK);
-    }
-    assert_int_equal(baton_group_destroy(group), BATON_OK);
-    assert_int_equal(baton_inproc_destroy(medium), BATON_OK);
-    assert_int_equal(baton_engine_close(engine), BATON_OK);
-}
-
 /* It is refused before CUDA is asked for anything. */
 static void test_vectors_have_to_be_aligned(void **state)
 {
@@ -149,7 +100,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_attach_wants_an_engine),
         cmocka_unit_test(test_attach_says_why_not),
         cmocka_unit_test(test_attach_refuses_other_numbers),
-        cmocka_unit_test(test_engine_works_without_a_gpu),
         cmocka_unit_test(test_vectors_have_to_be_aligned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
