@@ -787,10 +787,9 @@ static __global__ void judge(state_t *state, const baton_magnitude_t *threshold,
 
 /* Whether the candidates of a tile were all written. */
 template <baton_dtype_t D>
-__device__ bool is_written(const workspace<D> &work, bool whole,
-                           uint32_t number)
+__device__ bool is_written(const workspace<D> &work, uint32_t number)
 {
-    return !whole &&
+    return !is_whole(work) &&
            (uint64_t)work.bases[number] + work.counts[number] <= work.capacity;
 }
 
@@ -802,7 +801,7 @@ __device__ uint64_t tally_tile(const vector<D> &from, const workspace<D> &work,
     typedef typename element<D>::key_t key_t;
     const uint64_t threshold = work.state->threshold;
     uint32_t above = 0, equal = 0;
-    if (is_written(work, is_whole(work), number)) {
+    if (is_written(work, number)) {
         const key_t *keys = work.keys + work.bases[number];
         for (uint32_t i = lane_of_thread(); i < work.counts[number];
              i += WARP) {
@@ -928,7 +927,7 @@ __global__ void __launch_bounds__(THREADS)
     if ((before >> 32) >= capacity) {
         return;
     }
-    if (is_written(work, is_whole(work), number)) {
+    if (is_written(work, number)) {
         const uint32_t base = work.bases[number], count = work.counts[number];
         for (uint32_t row = 0; row < count; row += WARP) {
             const uint32_t i = row + lane_of_thread();

@@ -341,7 +341,7 @@ void baton__staged_receive_lost(baton__staged_t *self,
 baton_status_t baton__staged_offer(baton__staged_t *self, baton_token_t token,
                                    int peer, const baton_header_t *header,
                                    const void *data, size_t bytes);
-bool baton__staged_withdraw(baton__staged_t *self, baton_token_t token);
+bool baton__staged_withdraw(void *endpoint, baton_token_t token);
 void baton__staged_send_control(baton__staged_t *self,
                                 baton__staged_kind_t kind,
                                 baton_message_t *message);

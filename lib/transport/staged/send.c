@@ -65,8 +65,9 @@ static bool take_back(staged_t *self, transfer_t *send)
 }
 
 /* Looks at every send: only failures and cancels withdraw. */
-bool baton__staged_withdraw(staged_t *self, baton_token_t token)
+bool baton__staged_withdraw(void *endpoint, baton_token_t token)
 {
+    staged_t *self = endpoint;
     for (baton__staged_transfer_slab_t *slab = self->sends.slabs; slab != NULL;
          slab = slab->next) {
         for (uint32_t i = 0; i < slab->count; i++) {

@@ -51,11 +51,6 @@ static baton_status_t staged_notify(void *endpoint, int peer,
     return self->inner->notify(self->endpoint, peer, header, data, bytes);
 }
 
-static bool staged_withdraw(void *endpoint, baton_token_t token)
-{
-    return baton__staged_withdraw(endpoint, token);
-}
-
 /* ---- receiving --------------------------------------------------------- */
 
 static void staged_drop(void *endpoint, baton_message_t *message)
@@ -538,7 +533,7 @@ static baton_transport_t table_around(const baton_transport_t *inner)
     table.reserve = staged_reserve;
     table.send = staged_send;
     table.notify = staged_notify;
-    table.withdraw = staged_withdraw;
+    table.withdraw = baton__staged_withdraw;
     table.poll = staged_poll;
     table.accept = staged_accept;
     table.drop = staged_drop;
