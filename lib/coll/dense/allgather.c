@@ -1,7 +1,7 @@
 #include "coll/dense/allgather.h"
 
 #include "base/alloc.h"
-#include "coll/kit/cut.h"
+#include "coll/kit/check.h"
 
 bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
                             const baton_allgather_t **given,

@@ -1,7 +1,7 @@
 #include "coll/dense/alltoall.h"
 
 #include "base/alloc.h"
-#include "coll/kit/cut.h"
+#include "coll/kit/check.h"
 
 void baton__alltoall_end(baton__alltoall_t *exchange)
 {

@@ -1,5 +1,6 @@
 #include "base/alloc.h"
-#include "coll/kit/cut.h"
+#include "coll/kit/check.h"
+#include "coll/kit/phases.h"
 #include "coll/tune/algorithms.h"
 
 #include <baton/coll.h>

@@ -1,6 +1,7 @@
 #include "coll/kit/blocks.h"
 
 #include "base/alloc.h"
+#include "coll/kit/check.h"
 
 #define MOST_SEGMENT_BYTES ((size_t)1 << 30)
 #define SHORT_BYTES        ((size_t)64 * 1024)
@@ -58,6 +59,26 @@ static int run_of(const baton__blocks_t *blocks, int first, int count)
     int distance = baton__rank_shift(first, -blocks->base, blocks->parts);
     int until_end = blocks->parts - distance;
     return count < until_end ? count : until_end;
+}
+
+size_t *baton__cut_bytes(baton_schedule_t *schedule, const char *builder,
+                         const char *what, size_t bytes,
+                         const size_t *block_bytes)
+{
+    int size = baton_schedule_size(schedule);
+    if (block_bytes == NULL) {
+        return baton__check_multiple(schedule, builder, what, bytes,
+                                     (size_t)size)
+                   ? baton__cut_evenly(schedule, bytes, 1, size)
+                   : NULL;
+    }
+    size_t *at = baton__cut_by_counts(schedule, builder, block_bytes, 1, size);
+    if (at != NULL &&
+        !baton__check_bytes(schedule, builder, what, bytes, at[size])) {
+        baton__free(at);
+        return NULL;
+    }
+    return at;
 }
 
 size_t baton__blocks_bytes(const baton__blocks_t *blocks, int first, int count)

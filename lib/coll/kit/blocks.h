@@ -31,6 +31,14 @@ size_t *baton__cut_evenly(baton_schedule_t *schedule, size_t count,
 size_t *baton__cut_by_counts(baton_schedule_t *schedule, const char *builder,
                              const size_t *counts, size_t element, int parts);
 
+/* Offsets of P blocks in a vector of `bytes` bytes: block_bytes[r] each, whose
+   sum must be `bytes`, or NULL: equal ones, of which `bytes` must be a
+   multiple. `what` names the vector. For baton__free; NULL means the schedule's
+   error. */
+size_t *baton__cut_bytes(baton_schedule_t *schedule, const char *builder,
+                         const char *what, size_t bytes,
+                         const size_t *block_bytes);
+
 /* Blocks [first, first + count), counted round the end: their bytes. */
 size_t baton__blocks_bytes(const baton__blocks_t *blocks, int first, int count);
 
