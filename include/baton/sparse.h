@@ -14,7 +14,7 @@
    and the result is the sum of the ranks' entries that were selected, the same
    on every rank, bit for bit. For all algorithms the sum over ranks of gradient
    and old residual equals the result plus the sum of the new residuals, up to
-   rounding.
+   rounding, unless values are quantised: what their mean lacks is dropped.
 
    Where it says "the same on all ranks" nothing checks it, except options: see
    baton_sparse_create.
@@ -174,11 +174,9 @@ typedef struct baton_sparse_options {
                         that, before it is accumulated; 0 means never */
     uint64_t warmup; /* the first so many steps are dense */
     baton_redsync_t redsync;
-    bool quantise;   /* REDSYNC: even steps send the largest positive entries,
-                        odd ones the smallest negative, and of their values the
-                        mean alone. Not with SAMPLED. */
-    bool keep_error; /* with quantise: what the mean lacks stays in the residual
-                      */
+    bool quantise; /* REDSYNC: even steps send the largest positive entries,
+                      odd ones the smallest negative, and of their values the
+                      mean alone. Not with SAMPLED. */
     baton_link_cost_t link; /* what the choices by cost go by; zeros mean the
                                costs of this machine (tuning.h) */
     /* See above. With SPARDL, which AUTO is then, TOPKA (which always sends k

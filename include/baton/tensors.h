@@ -104,7 +104,6 @@ typedef struct baton_tensors_options {
     /* Alternating signs quantisation, except for the OUTPUT (ASQ; see
        baton_sparse_options_t). */
     bool quantise;
-    bool keep_error;
     /* The selections of the paper's policy: trimmed for CONVOLUTION; for others
        the search for a threshold, sampled where values are not quantised. They
        are slower on processors than the exact selection, which is used else. */

@@ -266,7 +266,6 @@ static void test_bits_of_the_host(void **state)
                     .momentum = turn % 4 == 0 ? 0.5 : 0,
                     .redsync = redsync ? (baton_redsync_t)c : 0,
                     .quantise = quantise,
-                    .keep_error = quantise && size > 2,
                 };
                 compare(&world, &options, &random);
             }

@@ -105,7 +105,7 @@ static void compare_others(void)
     baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
     options.algorithm = BATON_SPARSE_REDSYNC;
     options.redsync = BATON_REDSYNC_SEARCH;
-    options.quantise = options.keep_error = true;
+    options.quantise = true;
     compare(options);
 }
 

@@ -143,7 +143,6 @@ static void test_entries_alone_are_copied(void **state)
         options.redsync =
             i < 2 ? BATON_REDSYNC_EXACT : (baton_redsync_t)((i - 2) % 4);
         options.quantise = i >= 6 && options.redsync != BATON_REDSYNC_SAMPLED;
-        options.keep_error = options.quantise && i % 2 == 0;
         expect_entries_alone(world, &options);
     }
     device_sparse_close(world);
@@ -178,8 +177,6 @@ static baton_sparse_options_t any_options(support_random_t *random, int size)
         options.redsync = (baton_redsync_t)support_random_below(random, 4);
         options.quantise = options.redsync != BATON_REDSYNC_SAMPLED &&
                            support_random_below(random, 2) != 0;
-        options.keep_error =
-            options.quantise && support_random_below(random, 2) != 0;
     }
     return options;
 }
@@ -529,7 +526,6 @@ static void test_failure(void **state)
     fail_each(&options, 28);
     options = options_of(BATON_SPARSE_REDSYNC);
     options.quantise = true;
-    options.keep_error = true;
     fail_each(&options, 16);
 }
 
@@ -799,7 +795,6 @@ static void test_no_memory(void **state)
     for (int i = 0; i < ALGORITHMS; i++) {
         baton_sparse_options_t options = options_of(algorithms[i]);
         options.quantise = algorithms[i] == BATON_SPARSE_REDSYNC;
-        options.keep_error = options.quantise;
         options.memory = BATON_MEMORY_DEVICE;
         options.momentum = 0.5;
         options.clip = 1;

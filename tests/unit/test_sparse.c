@@ -72,8 +72,6 @@ static const struct {
     {"clip is -1; allowed: 0 and above", BAD(.count = 10, .k = 3, .clip = -1)},
     {"quantise is set with SAMPLED", BAD(.count = 10, .k = 3, .quantise = true,
                                          .redsync = BATON_REDSYNC_SAMPLED)},
-    {"keep_error is set; allowed: with quantise",
-     BAD(.count = 10, .k = 3, .keep_error = true)},
     {"mode is 1; allowed without partial: 0",
      BAD(.count = 10, .k = 2, .mode = BATON_MAJORITY)},
     {"history is 2; allowed without partial: 0",

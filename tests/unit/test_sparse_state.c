@@ -122,7 +122,6 @@ static void test_import_goes_on_with_the_same_bits(void **state)
         options.average = i % 2 == 1;
         options.warmup = support_random_below(&random, 4);
         options.quantise = i % 3 == 1;
-        options.keep_error = options.quantise;
         options.redsync =
             i % 3 == 1 ? BATON_REDSYNC_SEARCH : BATON_REDSYNC_SAMPLED;
         go_on_elsewhere(&options, support_random_below(&random, 70),
@@ -202,7 +201,6 @@ static void test_import_names_the_option_that_differs(void **state)
     REFUSED(warmup = 5, "warmup is 5, and 0 in the state");
     REFUSED(redsync = BATON_REDSYNC_SEARCH, "redsync is 2, and 0 in the state");
     REFUSED(quantise = false, "quantise is 0, and 1 in the state");
-    REFUSED(keep_error = true, "keep_error is 1, and 0 in the state");
     REFUSED(max_k = 12, "k of the state is 13; allowed: 1 to max_k, 12");
 #undef REFUSED
     support_expect(baton_sparse_state_import(group->ranks[1], from + 1, bytes),

@@ -218,7 +218,7 @@ static void plain_send(plain_t *plain, int r, int t, int step, size_t k,
     for (size_t i = 0; i < model[t].count; i++) {
         if (taken[i]) {
             sum[i] += quantise ? mean : residual[i];
-            residual[i] = quantise && o->keep_error ? residual[i] - mean : 0;
+            residual[i] = 0;
             plain->velocity[r][t][i] = 0;
         }
     }
@@ -326,8 +326,6 @@ static void test_tensors_are_those_of_plain_arithmetic(void **state)
              .densities = densities, .density_count = 3),
         /* k is 4, 2 and 1, so that means are exact. */
         WITH(.density = 0.0135, .small_bytes = 100, .quantise = true),
-        WITH(.density = 0.0135, .small_bytes = 100, .quantise = true,
-             .keep_error = true),
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         compare(&all[i]);
@@ -574,7 +572,6 @@ static void test_tensors_refuse_bad_options(void **state)
          BAD(.algorithm = BATON_SPARSE_GTOPK)},
         {"quantise is set with spardl",
          BAD(.algorithm = BATON_SPARSE_SPARDL, .quantise = true)},
-        {"keep_error is set; allowed: with quantise", BAD(.keep_error = true)},
         {"density_count is 1; allowed: 0 to warmup, 0",
          BAD(.densities = bad_density, .density_count = 1)},
         {"densities[0] is 2; allowed: above 0 and at most 1",

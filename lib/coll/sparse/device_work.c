@@ -312,16 +312,6 @@ baton_status_t baton__sparse_device_add(baton_sparse_t *sparse,
     return self->port->entries(self->device, stream, &of);
 }
 
-baton_status_t baton__sparse_device_put(const baton_sparse_t *sparse,
-                                        baton_stream_t stream, char *entries,
-                                        size_t count)
-{
-    const baton__sparse_device_t *self = sparse->device;
-    const baton_device_entries_t list = {
-        .dtype = sparse->options.dtype, .data = entries, .capacity = count};
-    return transfer(self, stream, BATON_DEVICE_PUT, &list, NULL, self->work);
-}
-
 /* What velocity was there goes where the residual's entries were. */
 baton_status_t baton__sparse_device_mask(const baton_sparse_t *sparse,
                                          baton_stream_t stream,

@@ -141,11 +141,6 @@ baton_status_t baton__sparse_device_add(baton_sparse_t *sparse,
                                         size_t count, double factor,
                                         baton__change_t *change);
 
-/* work[index] = value, for such a list; keep does not undo it. */
-baton_status_t baton__sparse_device_put(const baton_sparse_t *sparse,
-                                        baton_stream_t stream, char *entries,
-                                        size_t count);
-
 /* `work` becomes the new residual, and velocity zero where the result, whose
    indices are in device memory, has entries. */
 baton_status_t baton__sparse_device_keep(baton_sparse_t *sparse,

@@ -105,9 +105,6 @@ static baton_status_t check_training(const baton_sparse_options_t *o,
         return REFUSE("quantise is set with SAMPLED; allowed: with the other "
                       "selections");
     }
-    if (o->keep_error && !o->quantise) {
-        return REFUSE("keep_error is set; allowed: with quantise");
-    }
     return BATON_OK;
 }
 
@@ -308,7 +305,7 @@ static const char *dtype_text(uint64_t word)
     return baton_dtype_name((baton_dtype_t)word);
 }
 
-enum { COMPARED = 25 };
+enum { COMPARED = 24 };
 
 /* Every option that must be the same. Those before k must be the same in a
    state that is imported, too. */
@@ -330,7 +327,6 @@ static void list_options(const baton_sparse_options_t *o,
         BATON__COMPARED(o, warmup),
         BATON__COMPARED(o, redsync),
         BATON__COMPARED(o, quantise),
-        BATON__COMPARED(o, keep_error),
         BATON__COMPARED(o, k),
         BATON__COMPARED(o, max_k),
         {.name = "memory", .word = memory_word(o)},

@@ -290,7 +290,7 @@ bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm);
 
 /* Those that decide what a state means, as words; and whether a state's are
    those of this sparse all-reduce, or an error that names what differs. */
-enum { BATON__SPARSE_STATE_OPTIONS = 13 };
+enum { BATON__SPARSE_STATE_OPTIONS = 12 };
 void baton__sparse_state_options(const baton_sparse_options_t *options,
                                  uint64_t *out);
 baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,

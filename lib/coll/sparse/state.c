@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define MAGIC   UINT64_C(0x73706172736531ff)
-#define VERSION 2
+#define VERSION 3
 
 typedef struct header {
     uint64_t magic, version;

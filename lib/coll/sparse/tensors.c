@@ -182,7 +182,6 @@ static baton_sparse_options_t options_of(const baton_tensors_t *set,
     options.warmup = sparse && o->density_count == 0 ? o->warmup : 0;
     options.redsync = plan->selection;
     options.quantise = plan->quantise;
-    options.keep_error = plan->quantise && o->keep_error;
     return options;
 }
 

@@ -64,8 +64,7 @@ static bool check_algorithm(baton_tensors_t *set)
                       "%s is set with spardl; allowed: with auto or redsync",
                       o->quantise ? "quantise" : "paper_selections");
     }
-    return !o->keep_error || o->quantise ||
-           REFUSE(set, "keep_error is set; allowed: with quantise");
+    return true;
 }
 
 static bool check_warmup(baton_tensors_t *set)
@@ -165,7 +164,6 @@ baton_status_t baton__tensors_compare_start(baton_tensors_t *set)
         BATON__COMPARED(o, warmup),
         {.name = "a hash of the densities", .word = hash_of_densities(o)},
         BATON__COMPARED(o, quantise),
-        BATON__COMPARED(o, keep_error),
         BATON__COMPARED(o, paper_selections),
         BATON__COMPARED(o, small_bytes),
         BATON__COMPARED(o, always_sparse),

@@ -12,7 +12,7 @@
    their mean: [count | indices | mean].
 
    With the residual on a device the selection is made there, and copied to the
-   host (device_work.h); what the mean lacks of it is copied back. */
+   host (device_work.h). */
 #include "coll/sparse/device_work.h"
 
 #include "coll/kit/pattern.h"
@@ -28,24 +28,18 @@ typedef struct topka {
     size_t count;
     void *scratch;
     char *entries; /* REDSYNC: what is selected, then all parts as entries */
-    char *errors;  /* with keep_error: what the mean lacks */
     char *sum;
     baton_entries_t *lists;
     baton__gather_t *gather;
     /* On a device. */
     baton__selecting_t selecting;
-    baton__mirror_t selected, errors_there;
+    baton__mirror_t selected;
     baton__change_t change;
 } topka_t;
 
 static bool redsync(const baton_sparse_t *sparse)
 {
     return sparse->options.algorithm == BATON_SPARSE_REDSYNC;
-}
-
-static bool keeps_error(const baton_sparse_t *sparse)
-{
-    return redsync(sparse) && sparse->options.keep_error;
 }
 
 /* ---- selection --------------------------------------------------------- */
@@ -149,22 +143,6 @@ static void mean_of(const baton_sparse_t *sparse, const void *values,
     baton_elements_scale(dtype, mean, 1, sign);
 }
 
-/* What the mean lacks of the selected values, to go back to `work`. */
-static void compute_errors(const topka_t *topka, char *values, const void *mean)
-{
-    const baton_sparse_t *sparse = topka->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
-    double minus[1];
-    memcpy(minus, mean, sparse->element_bytes);
-    baton_elements_scale(dtype, minus, 1, -1);
-    for (size_t i = 0; i < topka->count; i++) {
-        char *value = values + i * sparse->element_bytes;
-        BATON_SUM->reduce(BATON_SUM->arg, value, value, minus, 1, dtype);
-    }
-    baton__entries_join(sparse, topka->errors, topka->indices, values,
-                        sparse->element_bytes, topka->count);
-}
-
 /* [count | indices | values or mean] of the entries that were selected, which
    are no longer in `work`; their indices are in `indices`. */
 static void write_redsync(const topka_t *topka, const void *taken, char *to)
@@ -180,9 +158,6 @@ static void write_redsync(const topka_t *topka, const void *taken, char *to)
     baton_entries_split(dtype, taken, topka->count, NULL, values);
     if (sparse->options.quantise) {
         mean_of(sparse, values, topka->count, behind);
-    }
-    if (keeps_error(sparse)) {
-        compute_errors(topka, values, behind);
     }
 }
 
@@ -222,11 +197,7 @@ static baton_status_t select_and_write(void *arg, baton_call_t *call)
         baton_entries_take(dtype, taken, topka->indices, topka->count,
                            sparse->work);
     }
-    baton_status_t status = end_part(topka, call, taken, to);
-    if (sparse->payload && keeps_error(sparse)) {
-        baton_entries_put(dtype, topka->errors, topka->count, sparse->work);
-    }
-    return status;
+    return end_part(topka, call, taken, to);
 }
 
 /* ---- this rank's part, on a device ------------------------------------- */
@@ -301,21 +272,6 @@ static baton_status_t write_selected(void *arg, baton_call_t *call)
             baton__selected_head(selected)->threshold;
     }
     return end_part(topka, call, taken.data, to);
-}
-
-static baton_status_t put_errors(void *arg, baton_call_t *call,
-                                 baton_stream_t stream)
-{
-    const topka_t *topka = arg;
-    const baton_sparse_t *sparse = topka->sparse;
-    const baton__mirror_t *errors = &topka->errors_there;
-    (void)call;
-    baton_status_t status = baton__mirror_copy(
-        sparse, stream, errors, topka->count * sparse->entry_bytes, false);
-    return status == BATON_OK
-               ? baton__sparse_device_put(sparse, stream, errors->device,
-                                          topka->count)
-               : status;
 }
 
 /* ---- all parts --------------------------------------------------------- */
@@ -412,7 +368,6 @@ static bool allocate(topka_t *topka)
     if (redsync(sparse)) {
         topka->entries =
             baton__sparse_room(sparse, all, sparse->entry_bytes, &ok);
-        topka->errors = topka->entries; /* what is taken has been split */
     }
     topka->lists = baton__sparse_alloc(sparse, (size_t)sparse->size,
                                        sizeof *topka->lists, &ok);
@@ -473,12 +428,5 @@ bool baton__topka_build_on_device(baton_sparse_t *sparse)
                  select);
     baton_node_t write =
         baton__sparse_call_after(sparse, select, write_selected, topka);
-    if (keeps_error(sparse)) {
-        baton_node_t put = baton_add_device_call(s, put_errors, topka);
-        topka->errors_there = baton__mirror_room(
-            sparse, NULL, topka->room * sparse->entry_bytes, &ok);
-        topka->errors = topka->errors_there.host;
-        baton_before(s, write, put);
-    }
     return add_gather(topka, write) && ok;
 }
