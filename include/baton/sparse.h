@@ -47,17 +47,12 @@
    returns epoch k's in step k. A rank may be `history` epochs behind, and then
    holds up the others.
 
-   With momentum, start adds what momentum makes of the gradient, and u becomes
-   0 where a result has an entry when wait returns it, whether the rank was
-   included or not; what it had added by then is not touched.
-
    Entries that are dropped on their way on a rank of which nothing was taken
    (SPARDL, GTOPK) go to its residual. So whenever no epoch runs, the sum of all
-   gradients that were started, with their momentum, equals the sum of all
-   results plus that of the residuals, among which pending gradients are, up to
-   rounding. A step that failed leaves its gradient pending: a later epoch takes
-   it, so it is not started again, though a rank on which the step was completed
-   has its result.
+   gradients that were started equals the sum of all results plus that of the
+   residuals, among which pending gradients are, up to rounding. A step that
+   failed leaves its gradient pending: a later epoch takes it, so it is not
+   started again, though a rank on which the step was completed has its result.
 
    A cost-only simulation (sim.h) has no vectors: gradients may be NULL, results
    have no entries, and messages are as long as full blocks make them.
@@ -180,8 +175,8 @@ typedef struct baton_sparse_options {
     baton_link_cost_t link; /* what the choices by cost go by; zeros mean the
                                costs of this machine (tuning.h) */
     /* See above. With SPARDL, which AUTO is then, TOPKA (which always sends k
-       entries), TOPKDSA and GTOPK; without warmup, with momentum by SPARDL,
-       and with gradients in host memory.
+       entries), TOPKDSA and GTOPK; without warmup and momentum, and with
+       gradients in host memory.
        Memory: two vectors of n elements more, and `history` results. */
     bool partial;
     baton_partial_mode_t mode; /* as in baton_partial_options_t */

@@ -45,7 +45,7 @@ typedef struct participant {
     trial_t *trial;
     support_collective_t own;
     double gradient[MOST_COUNT], before[MOST_COUNT], after[MOST_COUNT];
-    double result[MOST_COUNT], velocity[MOST_COUNT];
+    double result[MOST_COUNT];
     bool ended[MOST_COUNT];
     bool running, failed, is_slow, is_silent;
     int steps; /* that were started, in this phase */
@@ -175,11 +175,6 @@ static void choose_mode(baton_sparse_options_t *o)
     uint32_t history = o->history != 0 ? o->history : 4;
     o->max_staleness = o->max_staleness < history ? o->max_staleness : history;
     o->sync_every = once_in(4) ? 3 : 0;
-    if (trial.row == SUPPORT_PARTIAL_SPARSE && trial.fault == NO_FAULT &&
-        o->algorithm == BATON_SPARSE_SPARDL && once_in(2)) {
-        o->momentum = 0.5;
-        o->nesterov = once_in(2);
-    }
 }
 
 static bool is_partial(void)
@@ -500,21 +495,10 @@ static void run_together(support_row_t row, uint64_t index)
 
 /* ---- steps that do not wait for every rank ----------------------------- */
 
-static double accumulated(double gradient, double *u)
-{
-    double m = trial.options.momentum;
-    if (trial.options.nesterov) {
-        *u = m * (*u + gradient);
-        return *u + gradient;
-    }
-    *u = m * *u + gradient;
-    return *u;
-}
-
 static void count_given(participant_t *p)
 {
     for (size_t i = 0; i < trial.options.count; i++) {
-        trial.given[i] += accumulated(p->gradient[i], &p->velocity[i]);
+        trial.given[i] += p->gradient[i];
     }
     memset(p->gradient, 0xff, sizeof p->gradient); /* it is the caller's */
 }
@@ -600,9 +584,6 @@ static void take(participant_t *p)
         memcpy(kept, p->result, bytes);
     }
     holds(memcmp(kept, p->result, bytes) == 0);
-    for (size_t i = 0; i < p->own.entries.count; i++) {
-        p->velocity[p->own.entries.indices[i]] = 0;
-    }
 }
 
 /* Starts a step, or looks whether it has ended, and comes again. */

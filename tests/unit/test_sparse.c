@@ -82,7 +82,7 @@ static const struct {
     {"algorithm is oktopk; allowed with partial: auto, spardl",
      BAD(.count = 10, .k = 2, .partial = true,
          .algorithm = BATON_SPARSE_OKTOPK)},
-    {"momentum is 0.5; allowed with partial, unless by spardl: 0",
+    {"momentum is 0.5; allowed with partial: 0",
      BAD(.count = 10, .k = 2, .partial = true, .momentum = 0.5,
          .algorithm = BATON_SPARSE_TOPKA)},
     {"warmup is 3; allowed with partial: 0",

@@ -90,18 +90,13 @@ static const void *with_momentum(baton_sparse_t *sparse, size_t first,
     return velocity_out;
 }
 
-static bool adds_momentum(const baton_sparse_t *sparse)
-{
-    return sparse->velocity != NULL && sparse->backend->accumulates;
-}
-
 static void accumulate_tile(baton_sparse_t *sparse, size_t first, size_t count)
 {
     _Alignas(64) char gradient_tile[TILE_BYTES], velocity_tile[TILE_BYTES],
         sum_tile[TILE_BYTES];
     size_t offset = first * sparse->element_bytes;
     const void *adds = clipped(sparse, first, count, gradient_tile);
-    if (adds_momentum(sparse)) {
+    if (sparse->velocity != NULL) {
         adds =
             with_momentum(sparse, first, count, adds, velocity_tile, sum_tile);
     }
@@ -125,7 +120,7 @@ void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
                count * sparse->element_bytes);
         return;
     }
-    bool plain = !adds_momentum(sparse) && sparse->clip_factor == 1;
+    bool plain = sparse->velocity == NULL && sparse->clip_factor == 1;
     size_t tile = plain ? count : TILE_BYTES / sparse->element_bytes;
     for (size_t done = 0; done < count; done += tile) {
         size_t left = count - done;
@@ -136,7 +131,7 @@ void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
 void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
                               char *target, bool first)
 {
-    _Alignas(64) char data[TILE_BYTES], sum[TILE_BYTES];
+    _Alignas(64) char data[TILE_BYTES];
     const size_t size = sparse->element_bytes, all = sparse->options.count;
     double factor = clip_factor(sparse, gradient);
     size_t tile = TILE_BYTES / size;
@@ -144,25 +139,12 @@ void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
         size_t count = all - done < tile ? all - done : tile;
         const void *adds = scaled(sparse, (const char *)gradient + done * size,
                                   count, factor, data);
-        if (sparse->velocity != NULL) {
-            adds = with_momentum(sparse, done, count, adds,
-                                 sparse->velocity + done * size, sum);
-        }
         char *to = target + done * size;
         if (first) {
             memcpy(to, adds, count * size);
         } else {
             add(sparse, to, to, adds, count);
         }
-    }
-}
-
-void baton__sparse_mask(baton_sparse_t *sparse, const uint32_t *indices,
-                        size_t count)
-{
-    for (size_t i = 0; i < count && sparse->velocity != NULL; i++) {
-        memset(sparse->velocity + (size_t)indices[i] * sparse->element_bytes, 0,
-               sparse->element_bytes);
     }
 }
 
@@ -181,7 +163,11 @@ void baton__sparse_advance(baton_sparse_t *sparse)
                             sparse->velocity + done * sparse->element_bytes,
                             sum_tile);
     }
-    baton__sparse_mask(sparse, sparse->masked, sparse->masked_count);
+    for (size_t i = 0; i < sparse->masked_count; i++) {
+        size_t index = sparse->masked[i];
+        memset(sparse->velocity + index * sparse->element_bytes, 0,
+               sparse->element_bytes);
+    }
 }
 
 /* Whether work's elements are nothing but residual plus gradient. Then `out`
@@ -192,7 +178,7 @@ static bool fused(baton_sparse_t *sparse, size_t first, size_t count,
 {
     size_t offset = first * sparse->element_bytes;
     if (!sparse->payload || sparse->absent || sparse->gradient == NULL ||
-        adds_momentum(sparse) || sparse->clip_factor != 1) {
+        sparse->velocity != NULL || sparse->clip_factor != 1) {
         baton__sparse_accumulate(sparse, first, count);
         return false;
     }

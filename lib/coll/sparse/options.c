@@ -176,11 +176,8 @@ static baton_status_t check_partial(const baton_sparse_options_t *o, int size,
         return REFUSE("warmup is %llu; allowed with partial: 0",
                       (unsigned long long)o->warmup);
     }
-    if (o->momentum > 0 && o->algorithm != BATON_SPARSE_AUTO &&
-        o->algorithm != BATON_SPARSE_SPARDL) {
-        return REFUSE("momentum is %g; allowed with partial, unless by spardl: "
-                      "0",
-                      o->momentum);
+    if (o->momentum > 0) {
+        return REFUSE("momentum is %g; allowed with partial: 0", o->momentum);
     }
     if (o->history > MOST_EPOCHS || o->max_staleness > MOST_EPOCHS) {
         return REFUSE("%s is %u; allowed: 0 to %d",

@@ -15,9 +15,6 @@
    publish, `work` is the old residual and `taken` what was added to it, until
    the next take: if the epoch fails after all, both go back.
 
-   With momentum velocity is added to `pending`, too. It is zero at the entries
-   of the results before, and at those that the application gets meanwhile.
-
    `lock` is held by the application while it adds to `pending`, or uses the
    residual, for which no epoch may be working. The driver only tries it, in
    take, which is polled until the application has done. */
@@ -73,7 +70,7 @@ struct baton__sparse_partial {
 
     uint64_t steps; /* that this rank has started; the application's */
     /* Under the lock: steps whose results the application has got, or does not
-       ask for any more, and which velocity is masked by. */
+       ask for any more. */
     uint64_t seen;
 };
 
@@ -332,17 +329,13 @@ static void free_partial(baton_sparse_t *sparse)
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* The results up to this step's have been seen: they mask velocity, and their
-   places are free. The lock is held. */
+/* The results up to this step's have been seen, and their places are free. The
+   lock is held. */
 static void see(baton__sparse_partial_t *self, uint64_t step)
 {
-    baton_sparse_t *sparse = self->sparse;
-    if (baton_schedule_epoch(sparse->schedule) < step) {
-        return; /* it has failed */
-    }
-    while (self->seen < step) {
-        const result_t *result = result_of(self, ++self->seen);
-        baton__sparse_mask(sparse, result->indices, result->count);
+    bool failed = baton_schedule_epoch(self->sparse->schedule) < step;
+    if (!failed) {
+        self->seen = step;
     }
 }
 
@@ -413,9 +406,6 @@ static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
     sparse->steps = sparse->sparse_base + step;
     (void)pthread_mutex_lock(&self->lock);
     see(self, step);
-    if (step == 0) { /* of before a recovery */
-        baton__sparse_mask(sparse, result->indices, result->count);
-    }
     /* The place of the result before this one is free: one more epoch may run.
      */
     unlock(self);

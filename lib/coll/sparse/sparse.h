@@ -319,17 +319,13 @@ void baton__sparse_clip(baton_sparse_t *sparse, double square_sum);
 void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
                               size_t count);
 
-/* target = the gradient, clipped and with momentum, or (not `first`) target +
-   that: for partial ones, before the step. Velocity advances. */
+/* target = the gradient, clipped, or (not `first`) target + that: for partial
+   ones, before the step. */
 void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
                               char *target, bool first);
 
 /* After a step: velocity advances, and is zero at masked elements. */
 void baton__sparse_advance(baton_sparse_t *sparse);
-
-/* Velocity, where there is one, becomes zero at these elements. */
-void baton__sparse_mask(baton_sparse_t *sparse, const uint32_t *indices,
-                        size_t count);
 
 /* Accumulates all elements, and returns the indices of the k largest of one
    side, the least magnitude of which goes to *threshold, if that is not NULL;
