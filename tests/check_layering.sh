@@ -203,31 +203,20 @@ self() {
         fi
     done <<'LIST'
 lib/base/log.c "ops/op.h"
-lib/base/log.c <sched/run.h>
-lib/base/log.c <mpi.h>
 lib/base/log.c "../ops/op.h"
-lib/transport/inproc.c "cuda/stream.h"
 lib/transport/inproc.c <mpi.h>
 lib/ops/message.c "sched/graph.h"
 lib/sched/run.c "progress/step.h"
 lib/sched/run.c <pthread.h>
-lib/sched/run.c <event2/event.h>
-lib/coll/dense/barrier.c "ops/op.h"
 lib/coll/dense/barrier.c "sched/graph.h"
 lib/coll/partial/partial.c <baton/mpi.h>
 progress/engine.c "coll/kit/pattern.h"
 progress/engine.c <baton/coll.h>
 progress/engine.c <event2/event.h>
 progress/engine.c <hwloc.h>
-progress/engine.c <mpi.h>
-progress/engine.c <cuda_runtime.h>
 cuda/streams.c "base/alloc.h"
-cuda/reduce.cu "progress/step.h"
-cuda/reduce.cu <baton/coll.h>
 examples/01_dag.c <cuda_runtime.h>
-examples/01_dag.c "cuda/gpu.h"
 examples/01_dag.c "progress/step.h"
-examples/01_dag.c <hwloc.h>
 include/baton/coll.h "base/alloc.h"
 include/baton/coll.h "schedule.h"
 LIST

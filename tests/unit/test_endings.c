@@ -238,44 +238,6 @@ TEST_EACH(test_destroy_waits_for_an_epoch_that_a_peer_began, 2)
     }
 }
 
-/* A local epoch that hangs, a failed one, one never started. */
-TEST_EACH(test_destroy_in_any_state, 1)
-{
-    set_timeout("5");
-    for (int calls = 0; calls < 3; calls++) {
-        baton_async_t begun;
-        baton_schedule_t *s = open_local(cluster, &begun);
-        if (calls > 0) {
-            support_ok(baton_schedule_start(s));
-        }
-        if (calls > 1) {
-            support_ok(baton_schedule_cancel(s));
-        }
-        support_ok(baton_schedule_destroy(s));
-    }
-    baton_schedule_t *raw = support_schedule(cluster->groups[0], "raw");
-    (void)baton_add_nop(raw);
-    support_ok(baton_schedule_destroy(raw));
-}
-
-/* An armed schedule whose epoch a peer began, and one that was never used. */
-TEST_EACH(test_destroy_of_armed_schedules, 3)
-{
-    set_timeout("5");
-    for (int starts = 0; starts < 3; starts++) {
-        baton_schedule_t **s = support_schedules_create(cluster, "armed");
-        for (int rank = 0; rank < 3; rank++) {
-            (void)activation(s[rank]);
-        }
-        support_schedules_commit(cluster, s);
-        for (int rank = 0; rank < starts; rank++) {
-            support_run(s[rank]);
-            support_run(s[rank]);
-        }
-        support_schedules_destroy(cluster, s);
-    }
-}
-
 /* ---- long messages ---------------------------------------------------- */
 
 enum { LONG = 1 << 22 }; /* moves in many parts */
