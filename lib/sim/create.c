@@ -156,7 +156,7 @@ baton_status_t baton_sim_fail_send(baton_sim_t *sim, int rank, uint64_t k)
     baton_status_t status = check_rank(sim, rank);
     if (status == BATON_OK) {
         baton__sim_port_t *port = baton__sim_port(sim, rank);
-        port->fail_at = k == 0 ? 0 : port->sends + k;
+        port->fail_at = port->sends + k; /* with 0 one that has been */
     }
     return status;
 }

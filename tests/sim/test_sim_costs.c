@@ -3,8 +3,6 @@
 #include "support/cmocka.h"
 #include "support/sim.h"
 
-#define COUNT(list) (sizeof(list) / sizeof(list)[0])
-
 static void expect_at(const support_trace_t *trace, baton_sim_what_t what,
                       int rank, size_t k, double begin_us, double end_us)
 {
@@ -13,115 +11,102 @@ static void expect_at(const support_trace_t *trace, baton_sim_what_t what,
     support_us(event->end_us, end_us);
 }
 
-/* ---- transfers ---------------------------------------------------------- */
+/* ---- messages ----------------------------------------------------------- */
 
-static void test_sim_cost_of_a_message(void **state)
-{
-    static const size_t sizes[] = {0, 1, 16, 17, 1000000};
-    const baton_sim_options_t options = support_sim_options(2);
-    for (size_t i = 0; i < COUNT(sizes); i++) {
-        const support_message_t message = {0, 1, sizes[i]};
-        support_trace_t trace;
-        double us = 2 + (double)sizes[i];
-        support_us(support_sim_traffic(&options, &message, 1, &trace), us);
-        expect_at(&trace, BATON_SIM_SEND, 0, 0, 0, us);
-        expect_at(&trace, BATON_SIM_RECV, 1, 0, 0, us);
-    }
-}
+/* One epoch of some messages, with options beside those of support_sim_options:
+   its time, and some of its events. */
+typedef struct traffic {
+    int ranks;
+    support_message_t messages[2];
+    size_t count;
+    baton_sim_options_t options;
+    double us;
+    struct {
+        baton_sim_what_t what;
+        int rank;
+        size_t k;
+        double begin_us, end_us;
+    } events[4];
+} traffic_t;
 
-static void test_sim_cost_of_a_message_to_itself(void **state)
-{
-    const baton_sim_options_t options = support_sim_options(1);
-    const support_message_t message = {0, 0, 5};
-    support_trace_t trace;
-    support_us(support_sim_traffic(&options, &message, 1, &trace), 7);
-}
-
-static const support_message_t out_of_one[] = {{0, 1, 8}, {0, 2, 3}},
-                               into_one[] = {{1, 0, 8}, {2, 0, 3}};
-
-static void test_sim_cost_sender_sends_one_at_a_time(void **state)
-{
-    const baton_sim_options_t options = support_sim_options(3);
-    support_trace_t trace;
-    support_us(support_sim_traffic(&options, out_of_one, 2, &trace), 15);
-    expect_at(&trace, BATON_SIM_SEND, 0, 0, 0, 10);
-    expect_at(&trace, BATON_SIM_SEND, 0, 1, 10, 15);
-    expect_at(&trace, BATON_SIM_RECV, 2, 0, 10, 15);
-}
-
-/* The second sender's port is free before the receiver's, where its message
- * waits. */
-static void test_sim_cost_receiver_takes_one_at_a_time(void **state)
-{
-    const baton_sim_options_t options = support_sim_options(3);
-    support_trace_t trace;
-    support_us(support_sim_traffic(&options, into_one, 2, &trace), 15);
-    expect_at(&trace, BATON_SIM_RECV, 0, 0, 0, 10);
-    expect_at(&trace, BATON_SIM_SEND, 2, 0, 0, 5);
-    expect_at(&trace, BATON_SIM_RECV, 0, 1, 10, 15);
-    expect_at(&trace, BATON_SIM_EPOCH, 2, 0, 0, 5);
-}
-
-static void test_sim_cost_multi_ported(void **state)
-{
-    baton_sim_options_t options = support_sim_options(3);
-    options.multi_ported = true;
-    support_trace_t trace;
-    support_us(support_sim_traffic(&options, out_of_one, 2, &trace), 10);
-    expect_at(&trace, BATON_SIM_SEND, 0, 1, 0, 5);
-    support_us(support_sim_traffic(&options, into_one, 2, &trace), 10);
-    expect_at(&trace, BATON_SIM_RECV, 0, 0, 0, 5); /* the one that ends first */
-}
-
-/* Sending and receiving have a port each. */
-static void test_sim_cost_both_ways_at_once(void **state)
-{
-    const baton_sim_options_t options = support_sim_options(2);
-    const support_message_t list[] = {{0, 1, 8}, {1, 0, 8}};
-    support_trace_t trace;
-    support_us(support_sim_traffic(&options, list, 2, &trace), 10);
-}
-
-/* ---- links -------------------------------------------------------------- */
-
+#define ONE(from, to, bytes) {{from, to, bytes}}, 1
+#define OUT_OF_ONE           {{0, 1, 8}, {0, 2, 3}}, 2
+#define INTO_ONE             {{1, 0, 8}, {2, 0, 3}}, 2
+#define SEND                 BATON_SIM_SEND
+#define RECV                 BATON_SIM_RECV
+#define EPOCH                BATON_SIM_EPOCH
+#define MULTI                .multi_ported = true
+#define OVERHEAD             .overhead_us = 4
+#define LAG                  .lag = {BATON_DISTRIBUTION_CONSTANT, 50, 0}
 /* Ranks 0 to 3 and 4 to 5 share hosts. */
-static void test_sim_cost_within_a_host(void **state)
+#define HOSTS .host_ranks = 4, .host_link = {.alpha_us = 1, .beta_ns = 500}
+
+static const traffic_t all_traffic[] = {
+    {2, ONE(0, 1, 0), {0}, 2, {{SEND, 0, 0, 0, 2}, {RECV, 1, 0, 0, 2}}},
+    {2, ONE(0, 1, 17), {0}, 19, {{SEND, 0, 0, 0, 19}, {RECV, 1, 0, 0, 19}}},
+    {1, ONE(0, 0, 5), {0}, 7, {{RECV, 0, 0, 0, 7}}},
+    /* A sender sends one at a time, and a receiver takes one at a time: the
+       second sender's port is free before the receiver's, where its message
+       waits. Sending and receiving have a port each. */
+    {3,
+     OUT_OF_ONE,
+     {0},
+     15,
+     {{SEND, 0, 0, 0, 10}, {SEND, 0, 1, 10, 15}, {RECV, 2, 0, 10, 15}}},
+    {3,
+     INTO_ONE,
+     {0},
+     15,
+     {{RECV, 0, 0, 0, 10},
+      {SEND, 2, 0, 0, 5},
+      {RECV, 0, 1, 10, 15},
+      {EPOCH, 2, 0, 0, 5}}},
+    {2, {{0, 1, 8}, {1, 0, 8}}, 2, {0}, 10, {{SEND, 1, 0, 0, 10}}},
+    {3, OUT_OF_ONE, {MULTI}, 10, {{SEND, 0, 1, 0, 5}}},
+    {3, INTO_ONE, {MULTI}, 10, {{RECV, 0, 0, 0, 5}}}, /* what ends first */
+    {6, ONE(0, 3, 8), {HOSTS}, 5, {{SEND, 0, 0, 0, 5}}},
+    {6, ONE(3, 4, 8), {HOSTS}, 10, {{SEND, 3, 0, 0, 10}}},
+    {6, ONE(4, 5, 8), {HOSTS}, 5, {{SEND, 4, 0, 0, 5}}},
+    /* With two sends the second is ready while the first moves; two receives
+       come 5 us apart. */
+    {2,
+     ONE(0, 1, 8),
+     {OVERHEAD},
+     4 + 10 + 4,
+     {{SEND, 0, 0, 4, 14}, {EPOCH, 0, 0, 0, 14}}},
+    {3, OUT_OF_ONE, {OVERHEAD}, 4 + 10 + 5 + 4, {{SEND, 0, 1, 14, 19}}},
+    {3, INTO_ONE, {OVERHEAD}, 4 + 10 + 5 + 4, {{SEND, 1, 0, 4, 14}}},
+    /* Lag holds no port. */
+    {3,
+     OUT_OF_ONE,
+     {LAG},
+     15 + 50,
+     {{EPOCH, 0, 0, 0, 15}, {EPOCH, 1, 0, 0, 10 + 50}}},
+    {3, INTO_ONE, {LAG}, 15 + 50, {{EPOCH, 2, 0, 0, 5}}},
+};
+
+static void test_sim_cost_of_messages(void **state)
 {
-    baton_sim_options_t options = support_sim_options(6);
-    options.host_ranks = 4;
-    options.host_link = (baton_sim_link_t){.alpha_us = 1, .beta_ns = 500};
-    static const struct {
-        int from, to;
-        double us;
-    } cases[] = {{0, 3, 5}, {3, 0, 5}, {3, 4, 10}, {4, 5, 5}, {5, 0, 10}};
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        const support_message_t message = {cases[i].from, cases[i].to, 8};
+    for (size_t i = 0; i < sizeof all_traffic / sizeof all_traffic[0]; i++) {
+        const traffic_t *t = &all_traffic[i];
+        const baton_sim_options_t basic = support_sim_options(t->ranks);
+        baton_sim_options_t options = t->options;
+        options.size = basic.size;
+        options.ranks = basic.ranks;
+        options.link = basic.link;
         support_trace_t trace;
-        support_us(support_sim_traffic(&options, &message, 1, &trace),
-                   cases[i].us);
+        print_message("traffic %zu\n", i);
+        support_us(support_sim_traffic(&options, t->messages, t->count, &trace),
+                   t->us);
+        for (int k = 0; k < 4 && t->events[k].end_us > 0; k++) {
+            expect_at(&trace, t->events[k].what, t->events[k].rank,
+                      t->events[k].k, t->events[k].begin_us,
+                      t->events[k].end_us);
+        }
     }
 }
 
 /* ---- processors --------------------------------------------------------- */
-
-static void test_sim_cost_of_overhead(void **state)
-{
-    baton_sim_options_t options = support_sim_options(3);
-    options.overhead_us = 4;
-    support_trace_t trace;
-    const support_message_t one = {0, 1, 8};
-    support_us(support_sim_traffic(&options, &one, 1, &trace), 4 + 10 + 4);
-    expect_at(&trace, BATON_SIM_SEND, 0, 0, 4, 14);
-    expect_at(&trace, BATON_SIM_EPOCH, 0, 0, 0, 14);
-    /* Two sends: the second one is ready while the first one moves. */
-    support_us(support_sim_traffic(&options, out_of_one, 2, &trace),
-               4 + 10 + 5 + 4);
-    expect_at(&trace, BATON_SIM_SEND, 0, 1, 14, 19);
-    /* Two receives, 5 apart. */
-    support_us(support_sim_traffic(&options, into_one, 2, &trace),
-               4 + 10 + 5 + 4);
-}
 
 /* recv --> sum --> send, and a second recv that the rank sees when it is done:
 
@@ -239,18 +224,7 @@ static void test_sim_cost_busy_rank_sees_messages_later(void **state)
     support_words_close(&words);
 }
 
-/* ---- lag, long messages ------------------------------------------------- */
-
-static void test_sim_cost_of_lag_holds_no_port(void **state)
-{
-    baton_sim_options_t options = support_sim_options(3);
-    options.lag = (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 50, 0};
-    support_trace_t trace;
-    support_us(support_sim_traffic(&options, out_of_one, 2, &trace), 15 + 50);
-    expect_at(&trace, BATON_SIM_EPOCH, 0, 0, 0, 15);
-    expect_at(&trace, BATON_SIM_EPOCH, 1, 0, 0, 10 + 50);
-    support_us(support_sim_traffic(&options, into_one, 2, &trace), 15 + 50);
-}
+/* ---- when sends complete ------------------------------------------------- */
 
 static void start_it(void *arg)
 {
@@ -302,18 +276,10 @@ static void test_sim_cost_eager_bytes_free_the_sender(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sim_cost_of_a_message),
-        cmocka_unit_test(test_sim_cost_of_a_message_to_itself),
-        cmocka_unit_test(test_sim_cost_sender_sends_one_at_a_time),
-        cmocka_unit_test(test_sim_cost_receiver_takes_one_at_a_time),
-        cmocka_unit_test(test_sim_cost_multi_ported),
-        cmocka_unit_test(test_sim_cost_both_ways_at_once),
-        cmocka_unit_test(test_sim_cost_within_a_host),
-        cmocka_unit_test(test_sim_cost_of_overhead),
+        cmocka_unit_test(test_sim_cost_of_messages),
         cmocka_unit_test(test_sim_cost_of_a_reduction),
         cmocka_unit_test(test_sim_cost_of_work_is_divided_by_speed),
         cmocka_unit_test(test_sim_cost_busy_rank_sees_messages_later),
-        cmocka_unit_test(test_sim_cost_of_lag_holds_no_port),
         cmocka_unit_test(test_sim_cost_sync_bytes_hold_the_sender),
         cmocka_unit_test(test_sim_cost_eager_bytes_free_the_sender),
     };
