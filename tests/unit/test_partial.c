@@ -171,6 +171,14 @@ static void slow_sum(void *arg, void *target, const void *left,
     BATON_SUM->reduce(arg, target, left, right, count, dtype);
 }
 
+static void zero(void *arg, void *target, size_t count, baton_dtype_t dtype)
+{
+    BATON_SUM->identity(arg, target, count, dtype);
+}
+
+static const baton_op_t slow_op = {
+    .name = "slow", .reduce = slow_sum, .identity = zero, .commutative = true};
+
 static void contribute_slowly(void *arg)
 {
     const int64_t value = 100;
@@ -180,21 +188,26 @@ static void contribute_slowly(void *arg)
     }
 }
 
+static support_thread_t *begin_to_contribute(slow_t *slow)
+{
+    support_thread_t *thread = support_thread_start(contribute_slowly, slow);
+    while (!atomic_load(&slow->inside)) {
+        sched_yield();
+    }
+    return thread;
+}
+
 /* An epoch in which what is pending is as old as may be waits for a thread that
    is just adding to it: it would be too old for the next. */
 static void test_bound_holds_while_contributing(void **state)
 {
-    const baton_op_t op = {.name = "slow",
-                           .reduce = slow_sum,
-                           .identity = BATON_SUM->identity,
-                           .commutative = true};
     for (int keep = 0; keep < 2; keep++) {
         support_cluster_t *ranks = support_cluster_of(2);
         baton_partial_t *p[2] = {NULL, NULL};
         baton_partial_options_t options =
             solo_of_one((baton_keep_t)keep, keep == 0 ? 4 : 1);
         options.max_staleness = keep == 0 ? 1 : 0;
-        options.op = &op;
+        options.op = &slow_op;
         baton_partial_result_t seen;
         bool done = true;
         open_partials(ranks, p, &options);
@@ -205,11 +218,7 @@ static void test_bound_holds_while_contributing(void **state)
         assert_false(seen.included);
 
         slow_t slow = {.partial = p[0]};
-        support_thread_t *thread =
-            support_thread_start(contribute_slowly, &slow);
-        while (!atomic_load(&slow.inside)) {
-            sched_yield();
-        }
+        support_thread_t *thread = begin_to_contribute(&slow);
         contribute_and_start(p[1], 2);
         support_drain(ranks);
         support_ok(baton_partial_test(p[1], &done));
@@ -226,6 +235,33 @@ static void test_bound_holds_while_contributing(void **state)
         }
         close_partials(ranks, p);
     }
+}
+
+/* Without a bound an epoch does not wait for it, and takes nothing of what is
+   pending there. */
+static void test_contribution_in_the_making_is_not_taken(void **state)
+{
+    support_cluster_t *ranks = support_cluster_of(2);
+    baton_partial_t *p[2] = {NULL, NULL};
+    baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 8);
+    baton_partial_result_t seen;
+    options.op = &slow_op;
+    open_partials(ranks, p, &options);
+    slow_t slow = {.partial = p[0]};
+    int64_t first = 10;
+    support_ok(baton_partial_contribute(p[0], &first));
+    support_thread_t *thread = begin_to_contribute(&slow);
+    for (int64_t epoch = 1; epoch <= 2; epoch++) {
+        contribute_and_start(p[1], epoch);
+        support_ok(baton_partial_wait(p[1], SUPPORT_WAIT_MS, &seen));
+        assert_int_equal(value_of(&seen), epoch == 1 ? 1 : 112);
+        support_drain(ranks);
+        if (epoch == 1) {
+            atomic_store(&slow.released, true);
+            support_thread_join(thread);
+        }
+    }
+    close_partials(ranks, p);
 }
 
 /* ---- how many are counted ---------------------------------------------- */
@@ -512,6 +548,7 @@ int main(void)
         cmocka_unit_test(test_keep_latest_gives_the_latest),
         cmocka_unit_test(test_result_stays_until_the_next_wait),
         cmocka_unit_test(test_bound_holds_while_contributing),
+        cmocka_unit_test(test_contribution_in_the_making_is_not_taken),
         cmocka_unit_test(test_partial_counts_more_ranks_than_i8_can),
         cmocka_unit_test(test_stats_count_what_happened),
         cmocka_unit_test(test_partial_costs_the_same_without_payload),
