@@ -8,19 +8,25 @@
    integers, so sums are exact, and results of partial all-reduces tell what
    they consist of (support/conserve.h). A trial that fails is named; BATON_SEED
    repeats all of them. Then, for each row: a rank that is late, allocations in
-   steps, creation without memory, wrong use. */
+   steps, creation without memory, wrong use.
+
+   Most of it is simulated. Rows that work on devices are tried there, too, on
+   ranks with emulated devices, engines and threads of their own. */
 #include "base/alloc.h"
 #include "support/cmocka.h"
 #include "support/conserve.h"
+#include "support/device_cluster.h"
 #include "support/random.h"
 #include "support/sanitized.h"
 #include "support/sim.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
     TRIALS = SUPPORT_REPEAT(1500), /* of each row */
+    DEVICE_TRIALS = SUPPORT_REPEAT(60),
     MOST_RANKS = 33,
     MOST_COUNT = 48,
     MOST_STEPS = 12,
@@ -59,7 +65,10 @@ struct trial {
     support_random_t random;
     support_row_t row;
     baton_sparse_options_t options;
-    baton_sim_t *sim;
+    baton_sim_t *sim;          /* or */
+    device_cluster_t *devices; /* ranks with these */
+    participant_t *due[MOST_RANKS];
+    int due_count;
     int size, steps, phase;
     uint64_t pause_us; /* the longest between two steps of a rank */
     kind_t kind;
@@ -75,6 +84,7 @@ struct trial {
 };
 
 static trial_t trial;
+static bool on_devices; /* trials are */
 static char running[300];
 
 /* What has been tried, so that the suite notices if it tries too little. */
@@ -100,9 +110,52 @@ static bool once_in(uint64_t n)
     return below(n) == 0;
 }
 
-static double now_us(void)
+/* ---- the simulator, or devices ------------------------------------------ */
+
+static baton_group_t *group_of(int rank)
 {
-    return baton_sim_now_us(trial.sim);
+    return trial.devices != NULL ? trial.devices->cluster->groups[rank]
+                                 : baton_sim_group(trial.sim, rank);
+}
+
+/* Devices run what is due in random order. */
+static void at(double later_us, void (*fn)(void *arg), participant_t *p)
+{
+    if (trial.devices != NULL) {
+        trial.due[trial.due_count++] = p;
+        return;
+    }
+    support_ok(
+        baton_sim_at(trial.sim, baton_sim_now_us(trial.sim) + later_us, fn, p));
+}
+
+static baton_status_t run_due(void (*fn)(void *arg))
+{
+    if (trial.devices == NULL) {
+        return baton_sim_run(trial.sim, -1);
+    }
+    while (trial.due_count > 0) {
+        size_t i = below((uint64_t)trial.due_count);
+        participant_t *p = trial.due[i];
+        trial.due[i] = trial.due[--trial.due_count];
+        fn(p);
+        (void)sched_yield();
+    }
+    return BATON_OK;
+}
+
+/* The victim's n-th send fails, or its device's n-th piece of work; 0: none. */
+static void fail_nth(uint64_t n)
+{
+    if (trial.devices == NULL) {
+        support_ok(baton_sim_fail_send(trial.sim, trial.victim, n));
+        return;
+    }
+    emulated_t *device = trial.devices->devices[trial.victim];
+    emulated_fail_work(device, (int)n);
+    if (n == 0) {
+        emulated_repair(device);
+    }
 }
 
 /* ---- what is tried ----------------------------------------------------- */
@@ -132,6 +185,31 @@ static baton_sim_options_t random_network(void)
     return options;
 }
 
+/* Of a rank with a device, unless `devices` is NULL. */
+static baton_status_t prepare(support_collective_t *self, support_row_t row,
+                              baton_group_t *group,
+                              const baton_sparse_options_t *options,
+                              const device_cluster_t *devices)
+{
+    int rank = baton_group_rank(group);
+    return devices == NULL
+               ? support_collective_prepare(self, row, group, options)
+               : support_collective_prepare_on(self, row, group, options,
+                                               devices->devices[rank],
+                                               devices->streams[rank]);
+}
+
+static void open_devices(void)
+{
+    const emulated_options_t options = {.seed =
+                                            support_random_next(&trial.random),
+                                        .delay_us = 10,
+                                        .workers = 1,
+                                        .no_handles = once_in(2)};
+    trial.devices =
+        device_cluster_open(trial.size, SUPPORT_OWN_ENGINES, &options);
+}
+
 static int random_teams(void)
 {
     int teams = 1 + (int)below((uint64_t)trial.size);
@@ -139,6 +217,13 @@ static int random_teams(void)
         teams--;
     }
     return teams;
+}
+
+static bool works_on_device(baton_sparse_algorithm_t algorithm)
+{
+    return algorithm != BATON_SPARSE_GTOPK &&
+           algorithm != BATON_SPARSE_TOPKDSA &&
+           algorithm != BATON_SPARSE_OKTOPK;
 }
 
 static void choose_algorithm(baton_sparse_options_t *o)
@@ -154,6 +239,9 @@ static void choose_algorithm(baton_sparse_options_t *o)
         o->algorithm = trial.row == SUPPORT_SPARSE
                            ? (baton_sparse_algorithm_t)below(BATON_SPARSE_COUNT)
                            : partial[below(4)];
+        if (on_devices && !works_on_device(o->algorithm)) {
+            o->algorithm = BATON_SPARSE_TOPKA;
+        }
     }
     o->teams = once_in(4) ? BATON_SPARSE_TEAMS_AUTO : random_teams();
     o->exchange = once_in(2) ? BATON_TEAMS_BSAG : BATON_TEAMS_AUTO;
@@ -188,7 +276,8 @@ static void open_trial(support_row_t row, uint64_t index)
                           support_seed(), index * SUPPORT_ROWS + (uint64_t)row),
                       .row = row};
     baton_sparse_options_t *o = &trial.options;
-    trial.size = 1 + (int)below(!once_in(16)   ? 8
+    trial.size = 1 + (int)below(on_devices     ? 5
+                                : !once_in(16) ? 8
                                 : is_partial() ? CONSERVE_RANKS
                                                : MOST_RANKS);
     trial.kind = (kind_t)below(row == SUPPORT_SPARSE ? KINDS : 1);
@@ -198,20 +287,26 @@ static void open_trial(support_row_t row, uint64_t index)
                    : (row == SUPPORT_TENSORS ? 4 : 1) + below(MOST_COUNT - 4);
     o->max_k = row == SUPPORT_SPARSE ? o->count : 0;
     o->k = 1 + below(o->count);
-    trial.fault = is_partial() && once_in(3) ? FAIL_SEND : NO_FAULT;
+    trial.fault =
+        is_partial() && !on_devices && once_in(3) ? FAIL_SEND : NO_FAULT;
     choose_algorithm(o);
     if (is_partial()) {
         choose_mode(o);
     }
     (void)snprintf(running, sizeof running,
-                   "trial %llu of %s: %s on %d ranks, n %zu, k %zu, %d teams, "
-                   "exchange %d, mode %d of %u, W %u, S %u",
+                   "trial %llu of %s%s: %s on %d ranks, n %zu, k %zu, %d "
+                   "teams, exchange %d, mode %d of %u, W %u, S %u",
                    (unsigned long long)index, support_row_names[row],
+                   on_devices ? " on devices" : "",
                    baton_sparse_algorithm_name(o->algorithm), trial.size,
                    o->count, o->k, o->teams, (int)o->exchange, (int)o->mode,
                    o->mode_ranks, o->history, o->max_staleness);
-    baton_sim_options_t network = random_network();
-    trial.sim = support_sim_open(&network);
+    if (on_devices) {
+        open_devices();
+    } else {
+        baton_sim_options_t network = random_network();
+        trial.sim = support_sim_open(&network);
+    }
     for (int r = 0; r < trial.size; r++) {
         trial.participants[r].trial = &trial;
         trial.participants[r].account =
@@ -219,10 +314,10 @@ static void open_trial(support_row_t row, uint64_t index)
                                  .rank = r,
                                  .size = trial.size,
                                  .sees_all = row == SUPPORT_PARTIAL};
-        support_ok(support_collective_prepare(
-            &trial.participants[r].own, row, baton_sim_group(trial.sim, r), o));
+        support_ok(prepare(&trial.participants[r].own, row, group_of(r), o,
+                           trial.devices));
     }
-    support_ok(baton_sim_run(trial.sim, -1)); /* options are compared */
+    support_ok(run_due(NULL)); /* options are compared */
     for (int i = 0; i < 2 * trial.size; i++) {
         support_ok(support_collective_connect(
             &trial.participants[i % trial.size].own, i / trial.size));
@@ -234,19 +329,24 @@ static void close_trial(void)
     for (int r = 0; r < trial.size; r++) {
         support_ok(support_collective_destroy(&trial.participants[r].own));
     }
-    support_ok(baton_sim_destroy(trial.sim));
+    if (on_devices) {
+        device_cluster_close(trial.devices);
+    } else {
+        support_ok(baton_sim_destroy(trial.sim));
+    }
 }
 
 static void recover(void)
 {
-    bool all = false;
+    bool all = on_devices;
+    if (on_devices) {
+        device_cluster_recover(trial.devices);
+    }
     for (int tries = 0; !all; tries++) {
         holds(tries < 100);
         all = true;
         for (int r = 0; r < trial.size; r++) {
-            all = baton_group_recover(baton_sim_group(trial.sim, r), 0) ==
-                      BATON_OK &&
-                  all;
+            all = baton_group_recover(group_of(r), 0) == BATON_OK && all;
         }
         support_ok(baton_sim_run(trial.sim, -1));
     }
@@ -308,40 +408,57 @@ static void begin_step(bool may_kill)
             support_ok(baton_sparse_set_k(p->own.sparse, trial.k));
         }
         support_collective_rest(&p->own, p->before);
-        support_ok(baton_sim_at(trial.sim, now_us() + (double)below(spread),
-                                start, p));
+        at((double)below(spread), start, p);
     }
     if (trial.fault == FAIL_SEND) {
-        support_ok(baton_sim_fail_send(trial.sim, trial.victim, 1 + below(8)));
+        fail_nth(1 + below(on_devices ? 28 : 8));
     } else if (trial.fault == KILL) {
-        support_ok(baton_sim_at(trial.sim, now_us() + (double)below(200),
-                                kill_victim, &trial));
+        at((double)below(200), kill_victim, trial.participants);
     }
 }
 
-static bool is_dead(int rank)
+/* Whether the step may have done anything to the rank. One whose device fails
+   may have completed it, and be denied the result alone. */
+static bool is_open(int rank)
 {
-    return trial.fault == KILL && rank == trial.victim;
+    bool denied = on_devices && trial.fault == FAIL_SEND &&
+                  !trial.participants[rank].ended[0];
+    return rank == trial.victim && (trial.fault == KILL || denied);
 }
 
-/* Returns on how many living ranks the step has failed. */
+/* Returns on how many living ranks the step has failed. What a device has
+   failed to copy may be told of later, and nothing can be read from it before a
+   recovery. */
 static int end_step(void)
 {
     int failed = 0;
-    baton_status_t status = baton_sim_run(trial.sim, -1);
+    baton_status_t status = run_due(start);
     holds(status == BATON_OK || trial.fault != NO_FAULT);
     for (int r = 0; r < trial.size; r++) {
         participant_t *p = &trial.participants[r];
-        if (is_dead(r)) {
+        memset(p->ended, 0, sizeof p->ended);
+        if (trial.fault == KILL && r == trial.victim) {
             continue;
         }
-        memset(p->ended, 0, sizeof p->ended);
         status = p->running
                      ? support_collective_wait(&p->own, p->result, p->ended)
                      : BATON_ERR_FAILED;
         failed += status != BATON_OK;
         holds(status == BATON_OK || trial.fault != NO_FAULT);
-        support_collective_rest(&p->own, p->after);
+        holds(trial.fault != NO_FAULT || p->own.got == NULL ||
+              memcmp(p->own.got, p->result,
+                     trial.options.count * sizeof *p->result) == 0);
+    }
+    fail_nth(0);
+    if (on_devices && trial.fault == FAIL_SEND) {
+        recover();
+        support_collective_settle(&trial.participants[trial.victim].own);
+    }
+    for (int r = 0; r < trial.size; r++) {
+        if (trial.fault != KILL || r != trial.victim) {
+            support_collective_rest(&trial.participants[r].own,
+                                    trial.participants[r].after);
+        }
     }
     return failed;
 }
@@ -354,7 +471,7 @@ static void check_element(size_t i)
     bool everywhere = true;
     for (int r = 0; r < trial.size; r++) {
         const participant_t *p = &trial.participants[r];
-        if (is_dead(r)) {
+        if (is_open(r)) {
             everywhere = false;
             continue;
         }
@@ -468,7 +585,7 @@ static void run_together(support_row_t row, uint64_t index)
         steps = 70; /* it has two periods, of 32 and 64 steps */
     }
     for (uint64_t step = 0; step < steps; step++) {
-        begin_step(steps < 70);
+        begin_step(steps < 70 && !on_devices);
         int failed = end_step();
         for (size_t i = 0; i < trial.options.count; i++) {
             check_element(i);
@@ -484,9 +601,10 @@ static void run_together(support_row_t row, uint64_t index)
         count.flushed += failed == 0 && trial.flushes;
         count.failed += failed > 0;
         count.half_failed += failed > 0 && failed < trial.size;
-        support_ok(baton_sim_fail_send(trial.sim, trial.victim, 0));
         if (failed > 0) {
-            recover();
+            if (!on_devices) {
+                recover();
+            }
             trial.kind = trial.kind == SAME ? ANY : trial.kind;
         }
     }
@@ -506,11 +624,12 @@ static void count_given(participant_t *p)
 /* Contributes once more to the next step that this rank starts. */
 static void give_more(participant_t *p)
 {
-    if (p->extra < MOST_EXTRA && support_is_partial(trial.row)) {
+    if (p->extra < MOST_EXTRA && support_is_partial(trial.row) &&
+        !p->own.in_stream) { /* or it would overtake the stream's */
         p->extra++;
         p->in_parts[p->steps + 1] = true;
         fill(p, p->steps + 1);
-        support_ok(baton_partial_contribute(p->own.partial, p->gradient));
+        support_ok(support_collective_contribute(&p->own, p->gradient));
         count_given(p);
     }
 }
@@ -538,7 +657,8 @@ static void check_bounds(int epoch)
     const baton_sparse_options_t *o = &trial.options;
     for (int r = 0; r < trial.size; r++) {
         const participant_t *p = &trial.participants[r];
-        int got = p->reached[trial.phase];
+        /* A stream gets a result before this thread hears of it. */
+        int got = p->reached[trial.phase] + p->own.in_stream;
         holds(trial.row == SUPPORT_PARTIAL_LATEST ||
               epoch <= got + (int)(o->history != 0 ? o->history : 4));
         holds(o->max_staleness == 0 ||
@@ -607,7 +727,7 @@ static void act(void *arg)
         later_us = (double)below(trial.pause_us) * (p->is_slow ? 20 : 1);
     }
     if (!p->failed && (p->running || p->steps < trial.steps)) {
-        support_ok(baton_sim_at(trial.sim, now_us() + later_us, act, p));
+        at(later_us, act, p);
     }
 }
 
@@ -620,10 +740,9 @@ static void run_phase(int steps)
         trial.participants[r].running = false;
         trial.participants[r].is_slow = once_in(8);
         trial.participants[r].is_silent = once_in(2);
-        support_ok(baton_sim_at(trial.sim, now_us() + (double)below(50), act,
-                                &trial.participants[r]));
+        at((double)below(50), act, &trial.participants[r]);
     }
-    (void)!baton_sim_run(trial.sim, -1);
+    (void)!run_due(act);
 }
 
 /* Ranks that the failure has not reached get the results of the epochs that
@@ -638,7 +757,7 @@ static void meet_failure(void)
             if (!p->running) {
                 give(p);
             }
-            (void)!baton_sim_run(trial.sim, -1);
+            (void)!run_due(act);
             if (!p->failed &&
                 support_collective_test(&p->own, &done) == BATON_OK && done) {
                 take(p);
@@ -742,14 +861,14 @@ static void run_apart(support_row_t row, uint64_t index)
     trial.pause_us = 1 + below(60);
     trial.victim = (int)below((uint64_t)trial.size);
     if (fails) {
-        support_ok(baton_sim_fail_send(trial.sim, trial.victim, 1 + below(30)));
+        fail_nth(1 + below(30));
     }
     trial.leaves = !fails && row == SUPPORT_PARTIAL_SPARSE && once_in(3);
     run_phase(steps);
     for (int r = 0; r < trial.size; r++) {
         failed = failed || trial.participants[r].failed;
     }
-    support_ok(baton_sim_fail_send(trial.sim, trial.victim, 0));
+    fail_nth(0);
     if (failed) {
         meet_failure();
         recover();
@@ -785,18 +904,25 @@ static void run_apart(support_row_t row, uint64_t index)
     close_trial();
 }
 
-static void try_row(support_row_t row,
-                    void (*run)(support_row_t row, uint64_t index))
+static void try_trials(support_row_t row, uint64_t trials,
+                       void (*run)(support_row_t row, uint64_t index))
 {
     memset(&count, 0, sizeof count);
-    for (uint64_t index = 0; index < TRIALS; index++) {
+    for (uint64_t index = 0; index < trials; index++) {
         run(row, index);
     }
     print_message("%d completed, %d failed (%d on some ranks), %d flushes, %d "
                   "ranks killed, %d late\n",
                   count.completed, count.failed, count.half_failed,
                   count.flushed, count.killed, count.late);
-    assert_true(count.completed > TRIALS / 4 && count.failed > TRIALS / 20);
+    assert_true(count.completed > (int)trials / 4);
+}
+
+static void try_row(support_row_t row,
+                    void (*run)(support_row_t row, uint64_t index))
+{
+    try_trials(row, TRIALS, run);
+    assert_true(count.failed > TRIALS / 20);
 }
 
 static void test_sparse_trials(void **state)
@@ -825,6 +951,18 @@ static void test_partial_sparse_trials(void **state)
 {
     try_row(SUPPORT_PARTIAL_SPARSE, run_apart);
     assert_true(count.late > TRIALS && count.half_failed >= TRIALS / 1000);
+}
+
+static void test_device_trials(void **state)
+{
+    on_devices = true;
+    try_trials(SUPPORT_SPARSE, DEVICE_TRIALS, run_together);
+    assert_true(count.failed > DEVICE_TRIALS / 20 && count.flushed > 0);
+    for (int row = SUPPORT_PARTIAL; row <= SUPPORT_PARTIAL_LATEST; row++) {
+        try_trials((support_row_t)row, DEVICE_TRIALS, run_apart);
+        assert_true(count.late > DEVICE_TRIALS / 4);
+    }
+    on_devices = false;
 }
 
 /* ---- one rank late ----------------------------------------------------- */
@@ -873,8 +1011,60 @@ static void test_late_gradients_are_taken_next(void **state)
 
 /* ---- memory ------------------------------------------------------------ */
 
-static void run_steps(support_collective_t *all, int size, int steps)
+/* Ranks, on devices or not, and one collective of them. */
+typedef struct ranks {
+    support_cluster_t *cluster;
+    device_cluster_t *devices; /* or NULL */
+    support_collective_t all[4];
+} ranks_t;
+
+static void open_ranks(ranks_t *ranks, int size, bool devices)
 {
+    const emulated_options_t options = {.workers = 1, .delay_us = 10};
+    *ranks = (ranks_t){0};
+    if (devices) {
+        ranks->devices =
+            device_cluster_open(size, SUPPORT_OWN_ENGINES, &options);
+    }
+    ranks->cluster =
+        devices ? ranks->devices->cluster : support_cluster_manual(size);
+}
+
+static void close_ranks(ranks_t *ranks)
+{
+    if (ranks->devices != NULL) {
+        device_cluster_close(ranks->devices);
+    } else {
+        support_cluster_close(ranks->cluster);
+    }
+}
+
+/* Returns the first error. */
+static baton_status_t create(ranks_t *ranks, support_row_t row,
+                             const baton_sparse_options_t *options)
+{
+    const int size = ranks->cluster->size;
+    baton_status_t status = BATON_OK;
+    for (int i = 0; i < 3 * size && status == BATON_OK; i++) {
+        status = i < size
+                     ? prepare(&ranks->all[i], row, ranks->cluster->groups[i],
+                               options, ranks->devices)
+                     : support_collective_connect(&ranks->all[i % size],
+                                                  i / size - 1);
+    }
+    return status;
+}
+
+static void destroy(ranks_t *ranks)
+{
+    for (int r = 0; r < ranks->cluster->size; r++) {
+        support_ok(support_collective_destroy(&ranks->all[r]));
+    }
+}
+
+static void run_steps(ranks_t *ranks, int steps)
+{
+    const int size = ranks->cluster->size;
     double vector[64], result[64];
     for (int step = 0; step < steps; step++) {
         for (int r = 0; r < size; r++) {
@@ -882,75 +1072,109 @@ static void run_steps(support_collective_t *all, int size, int steps)
             for (int i = 0; i < 64; i++) {
                 vector[i] = (i * 37 + (r + step) * 11) % 101 - 50;
             }
-            support_ok(support_collective_start(&all[(r + step) % size], vector,
-                                                &given));
+            support_ok(support_collective_start(&ranks->all[(r + step) % size],
+                                                vector, &given));
         }
         for (int r = 0; r < size; r++) {
-            support_ok(support_collective_wait(&all[r], result, NULL));
+            support_ok(support_collective_wait(&ranks->all[r], result, NULL));
         }
     }
 }
 
 static void allocates_nothing(support_row_t row,
-                              const baton_sparse_options_t *options)
+                              const baton_sparse_options_t *options,
+                              bool devices)
 {
-    enum { RANKS = 4 };
-    support_cluster_t *cluster = support_cluster_manual(RANKS);
-    support_collective_t all[RANKS];
-    for (int i = 0; i < 3 * RANKS; i++) {
-        support_ok(i < RANKS ? support_collective_prepare(
-                                   &all[i], row, cluster->groups[i], options)
-                             : support_collective_connect(&all[i % RANKS],
-                                                          i / RANKS - 1));
-    }
-    run_steps(all, RANKS, 10);
+    ranks_t ranks;
+    emulated_counters_t before = {0}, after = {0};
+    open_ranks(&ranks, 4, devices);
+    support_ok(create(&ranks, row, options));
+    run_steps(&ranks, 10);
     int64_t allocated = baton__alloc_count();
-    run_steps(all, RANKS, 10);
-    assert_int_equal(baton__alloc_count(), allocated);
-    for (int r = 0; r < RANKS; r++) {
-        support_ok(support_collective_destroy(&all[r]));
+    if (devices) {
+        before = emulated_counters(ranks.devices->devices[0]);
     }
-    support_cluster_close(cluster);
+    run_steps(&ranks, 10);
+    assert_int_equal(baton__alloc_count(), allocated);
+    if (devices) {
+        after = emulated_counters(ranks.devices->devices[0]);
+    }
+    assert_int_equal(after.allocated, before.allocated);
+    assert_int_equal(after.events, before.events);
+    destroy(&ranks);
+    close_ranks(&ranks);
 }
 
-/* Whichever allocation of a create fails, nothing is left behind. */
-static void needs_memory(support_row_t row,
-                         const baton_sparse_options_t *options)
+/* Whichever allocation of a create fails, of the host or of a device, nothing
+   is left behind. */
+static void needs_memory_of(ranks_t *ranks, support_row_t row,
+                            const baton_sparse_options_t *options,
+                            emulated_t *device)
 {
-    support_cluster_t *cluster = support_cluster_manual(1);
     baton_status_t status = BATON_ERR_NO_MEMORY;
-    int64_t nth = 0;
+    emulated_counters_t before = {0}, after = {0};
+    int nth = 0;
     while (status != BATON_OK) {
-        support_collective_t one = {0};
-        baton__alloc_fail_nth(++nth);
-        status =
-            support_collective_prepare(&one, row, cluster->groups[0], options);
-        for (int round = 0; round < 2 && status == BATON_OK; round++) {
-            status = support_collective_connect(&one, round);
+        nth++;
+        before = device != NULL ? emulated_counters(device) : before;
+        ranks->all[0] = (support_collective_t){.row = row};
+        if (device != NULL) {
+            emulated_fail_allocate(device, nth);
+        } else {
+            baton__alloc_fail_nth(nth);
         }
+        status = create(ranks, row, options);
         baton__alloc_fail_nth(0);
+        if (device != NULL) {
+            emulated_fail_allocate(device, 0);
+        }
         if (status != BATON_OK) {
             support_expect(status, BATON_ERR_NO_MEMORY);
         }
-        support_ok(support_collective_destroy(&one));
+        destroy(ranks);
+        after = device != NULL ? emulated_counters(device) : after;
+        assert_int_equal(after.allocated, before.allocated);
+        assert_int_equal(after.events, before.events);
     }
-    assert_true(nth > 10);
-    support_cluster_close(cluster);
+    assert_true(nth > (device != NULL ? 1 : 10));
 }
 
-/* Every row with every algorithm that it has. */
-static void for_each(void (*check)(support_row_t row,
-                                   const baton_sparse_options_t *options))
+static void needs_memory(support_row_t row,
+                         const baton_sparse_options_t *options, bool devices)
 {
-    for (int row = 0; row < SUPPORT_ROWS; row++) {
-        baton_sparse_options_t options =
-            support_collective_options((support_row_t)row);
-        check((support_row_t)row, &options);
-        for (int i = BATON_SPARSE_TOPKA;
-             i < BATON_SPARSE_COUNT && row == SUPPORT_SPARSE; i++) {
-            options.algorithm = (baton_sparse_algorithm_t)i;
+    ranks_t ranks;
+    open_ranks(&ranks, 1, devices);
+    needs_memory_of(&ranks, row, options, NULL);
+    if (devices) {
+        needs_memory_of(&ranks, row, options, ranks.devices->devices[0]);
+    }
+    close_ranks(&ranks);
+}
+
+typedef void check_fn(support_row_t row, const baton_sparse_options_t *options,
+                      bool devices);
+
+/* Every row with every algorithm that it has, on the host and on devices. */
+static void for_each(check_fn *check)
+{
+    for (int i = 0; i < 2 * SUPPORT_ROWS; i++) {
+        const support_row_t row = (support_row_t)(i / 2);
+        const bool devices = i % 2 != 0;
+        baton_sparse_options_t options = support_collective_options(row);
+        if (devices && !support_has_device(row)) {
+            continue;
+        }
+        check(row, &options, devices);
+        for (int k = BATON_SPARSE_TOPKA;
+             k < BATON_SPARSE_COUNT && row == SUPPORT_SPARSE; k++) {
+            options.algorithm = (baton_sparse_algorithm_t)k;
             options.momentum = 0.5;
-            check((support_row_t)row, &options);
+            options.clip = 1;
+            options.quantise = k == BATON_SPARSE_REDSYNC;
+            options.keep_error = options.quantise;
+            if (!devices || works_on_device(options.algorithm)) {
+                check(row, &options, devices);
+            }
         }
     }
 }
@@ -968,32 +1192,34 @@ static void test_create_without_memory_fails(void **state)
 /* ---- wrong use --------------------------------------------------------- */
 
 static void refuses_wrong_use(support_row_t row,
-                              const baton_sparse_options_t *options)
+                              const baton_sparse_options_t *options,
+                              bool devices)
 {
-    support_cluster_t *cluster = support_cluster_manual(2);
-    support_collective_t all[2], none = {.row = row};
+    ranks_t ranks;
+    support_collective_t *first = &ranks.all[0], none = {.row = row};
     double vector[64] = {1};
     bool given, done;
-    for (int i = 0; i < 6; i++) {
-        support_ok(i < 2 ? support_collective_prepare(
-                               &all[i], row, cluster->groups[i], options)
-                         : support_collective_connect(&all[i % 2], i / 2 - 1));
-    }
+    open_ranks(&ranks, 2, devices);
+    support_ok(create(&ranks, row, options));
     support_expect(support_collective_start(&none, vector, &given),
                    BATON_ERR_INVALID);
     support_expect(support_collective_test(&none, &done), BATON_ERR_INVALID);
     support_expect(support_collective_wait(&none, vector, NULL),
                    BATON_ERR_INVALID);
     support_ok(support_collective_destroy(&none));
-    support_expect(support_collective_start(&all[0], NULL, &given),
+    support_expect(support_collective_start(first, NULL, &given),
                    BATON_ERR_INVALID);
-    support_expect(support_collective_wait(&all[0], vector, NULL),
+    support_expect(support_collective_wait(first, vector, NULL),
                    BATON_ERR_STATE);
-    run_steps(all, 2, 2);
-    for (int r = 0; r < 2; r++) {
-        support_ok(support_collective_destroy(&all[r]));
+    if (devices) { /* memory of the host */
+        support_expect(row == SUPPORT_SPARSE
+                           ? baton_sparse_start(first->sparse, vector)
+                           : baton_partial_contribute(first->partial, vector),
+                       BATON_ERR_INVALID);
     }
-    support_cluster_close(cluster);
+    run_steps(&ranks, 2);
+    destroy(&ranks);
+    close_ranks(&ranks);
 }
 
 static void test_wrong_use_is_refused(void **state)
@@ -1008,6 +1234,7 @@ int main(void)
         cmocka_unit_test(test_tensors_trials),
         cmocka_unit_test(test_partial_trials),
         cmocka_unit_test(test_partial_sparse_trials),
+        cmocka_unit_test(test_device_trials),
         cmocka_unit_test(test_late_gradients_are_taken_next),
         cmocka_unit_test(test_steps_do_not_allocate),
         cmocka_unit_test(test_create_without_memory_fails),

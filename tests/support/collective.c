@@ -1,6 +1,8 @@
 #include "support/collective.h"
 #include "support/cluster.h"
+#include "support/cmocka.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 const char *const support_row_names[SUPPORT_ROWS] = {
@@ -35,6 +37,7 @@ static baton_status_t prepare_partial(support_collective_t *self,
     options.seed = o->seed;
     options.count = o->count;
     options.dtype = o->dtype;
+    options.memory = o->memory;
     return baton_partial_create(group, &options, &self->partial);
 }
 
@@ -75,6 +78,26 @@ baton_status_t support_collective_prepare(support_collective_t *self,
                : baton_sparse_prepare(group, o, &self->sparse);
 }
 
+static size_t bytes_of(const support_collective_t *self)
+{
+    return self->count * sizeof(double);
+}
+
+baton_status_t support_collective_prepare_on(
+    support_collective_t *self, support_row_t row, baton_group_t *group,
+    const baton_sparse_options_t *o, emulated_t *device, baton_stream_t stream)
+{
+    baton_sparse_options_t options = *o;
+    options.memory = BATON_MEMORY_DEVICE;
+    baton_status_t status =
+        support_collective_prepare(self, row, group, &options);
+    if (status == BATON_OK) {
+        self->device = device;
+        self->stream = stream;
+    }
+    return status;
+}
+
 baton_status_t support_collective_connect(support_collective_t *self, int round)
 {
     if (self->row == SUPPORT_TENSORS) {
@@ -88,9 +111,83 @@ baton_status_t support_collective_connect(support_collective_t *self, int round)
 
 baton_status_t support_collective_destroy(support_collective_t *self)
 {
-    return support_is_partial(self->row)  ? baton_partial_destroy(self->partial)
-           : self->row == SUPPORT_TENSORS ? baton_tensors_destroy(self->tensors)
-                                          : baton_sparse_destroy(self->sparse);
+    baton_status_t status =
+        support_is_partial(self->row)  ? baton_partial_destroy(self->partial)
+        : self->row == SUPPORT_TENSORS ? baton_tensors_destroy(self->tensors)
+                                       : baton_sparse_destroy(self->sparse);
+    if (self->memory != NULL) {
+        emulated_synchronise_all(self->device);
+        emulated_release(self->device, self->memory);
+        free(self->copies);
+    }
+    return status;
+}
+
+/* ---- on a device ------------------------------------------------------- */
+
+static void allocate(support_collective_t *self)
+{
+    if (self->memory == NULL) {
+        self->memory = emulated_allocate(self->device, 2 * bytes_of(self));
+        self->copies = calloc(2, bytes_of(self));
+    }
+}
+
+/* The device's copy of a vector of the host. */
+static const void *there(support_collective_t *self, const double *vector)
+{
+    if (self->device == NULL || vector == NULL) {
+        return vector;
+    }
+    allocate(self);
+    emulated_write(self->device, self->memory, vector, bytes_of(self));
+    return self->memory;
+}
+
+static baton_status_t put_copy(support_collective_t *self, void *target,
+                               const void *source)
+{
+    return emulated_port(self->device)
+        ->copy(self->device, self->stream, target, source, bytes_of(self));
+}
+
+/* All of a step: the gradient in, the result out. */
+static baton_status_t put_step(support_collective_t *self,
+                               const double *gradient)
+{
+    allocate(self);
+    char *result = self->memory + bytes_of(self);
+    const baton_sparse_target_t target = {.size = sizeof target,
+                                          .dense = result};
+    const bool partial = support_is_partial(self->row);
+    emulated_synchronise(self->device, self->stream);
+    memcpy(self->copies, gradient, bytes_of(self));
+    emulated_delay(self->device, self->stream, 20);
+    support_ok(put_copy(self, self->memory, self->copies));
+    baton_status_t status =
+        partial
+            ? baton_partial_contribute_on(self->partial, self->memory,
+                                          self->stream)
+            : baton_sparse_start_on(self->sparse, self->stream, self->memory);
+    if (status == BATON_OK && partial) {
+        status = baton_partial_start_on(self->partial, self->stream);
+    }
+    if (status == BATON_OK) {
+        support_ok(
+            partial
+                ? baton_partial_wait_on(self->partial, self->stream, result)
+                : baton_sparse_wait_on(self->sparse, self->stream, &target));
+        support_ok(put_copy(self, self->copies + self->count, result));
+    }
+    return status;
+}
+
+/* The latest result may be a later one than that which a stream has got, so
+   those steps are not put into a stream. */
+static bool goes_into_stream(support_collective_t *self, const double *gradient)
+{
+    return self->device != NULL && gradient != NULL &&
+           self->row != SUPPORT_PARTIAL_LATEST && ++self->steps % 2 == 0;
 }
 
 /* ---- steps ------------------------------------------------------------- */
@@ -113,19 +210,31 @@ static baton_status_t start_tensors(support_collective_t *self,
     return first;
 }
 
+baton_status_t support_collective_contribute(support_collective_t *self,
+                                             const double *gradient)
+{
+    return baton_partial_contribute(self->partial, there(self, gradient));
+}
+
 baton_status_t support_collective_start(support_collective_t *self,
                                         const double *gradient, bool *given_out)
 {
     baton_status_t status = BATON_OK;
     *given_out = false;
+    self->in_stream = goes_into_stream(self, gradient);
+    if (self->in_stream) {
+        status = put_step(self, gradient);
+        *given_out = self->in_stream = status == BATON_OK;
+        return status;
+    }
     if (support_is_partial(self->row)) {
-        status = baton_partial_contribute(self->partial, gradient);
+        status = support_collective_contribute(self, gradient);
         *given_out = status == BATON_OK;
         return status == BATON_OK ? baton_partial_start(self->partial) : status;
     }
     status = self->row == SUPPORT_TENSORS
                  ? start_tensors(self, gradient)
-                 : baton_sparse_start(self->sparse, gradient);
+                 : baton_sparse_start(self->sparse, there(self, gradient));
     *given_out = status == BATON_OK;
     return status;
 }
@@ -145,6 +254,16 @@ baton_status_t support_collective_test(support_collective_t *self, bool *done)
     return status;
 }
 
+/* Copies a vector to the host. */
+static void get(support_collective_t *self, double *vector, const void *from)
+{
+    if (self->device != NULL) {
+        emulated_read(self->device, vector, from, bytes_of(self));
+    } else {
+        memcpy(vector, from, bytes_of(self));
+    }
+}
+
 static void dense_of(const baton_sparse_result_t *result, size_t count,
                      double *vector)
 {
@@ -155,13 +274,19 @@ static void dense_of(const baton_sparse_result_t *result, size_t count,
     }
 }
 
+/* In the simulator time is virtual. */
+static int limit_ms(const support_collective_t *self)
+{
+    return self->device != NULL ? SUPPORT_WAIT_MS : -1;
+}
+
 /* Of one tensor, or of the sparse all-reduce. */
 static baton_status_t wait_for(support_collective_t *self, int part,
                                double *result)
 {
     const bool set = self->row == SUPPORT_TENSORS;
     baton_status_t status =
-        !set ? baton_sparse_wait(self->sparse, -1, &self->entries)
+        !set ? baton_sparse_wait(self->sparse, limit_ms(self), &self->entries)
              : baton_tensors_wait(self->tensors, (size_t)part, -1,
                                   &self->entries);
     if (status == BATON_OK) {
@@ -182,10 +307,19 @@ baton_status_t support_collective_wait(support_collective_t *self,
                                        double *result, bool *ended)
 {
     baton_status_t first = BATON_OK;
-    if (support_is_partial(self->row)) {
-        first = baton_partial_wait(self->partial, -1, &self->seen);
+    const bool in_stream = self->in_stream;
+    if (in_stream) {
+        emulated_synchronise(self->device, self->stream);
+        self->in_stream = false;
+    }
+    self->got = in_stream ? self->copies + self->count : NULL;
+    self->unseen = in_stream && support_is_partial(self->row);
+    if (self->unseen) {
+        memcpy(result, self->copies + self->count, bytes_of(self));
+    } else if (support_is_partial(self->row)) {
+        first = baton_partial_wait(self->partial, limit_ms(self), &self->seen);
         if (first == BATON_OK) {
-            memcpy(result, self->seen.data, self->count * sizeof *result);
+            get(self, result, self->seen.data);
             self->included = self->seen.included;
         }
     } else if (self->row != SUPPORT_TENSORS) {
@@ -204,11 +338,30 @@ baton_status_t support_collective_wait(support_collective_t *self,
     return first;
 }
 
+void support_collective_settle(support_collective_t *self)
+{
+    const baton_sparse_target_t target = {.size = sizeof target,
+                                          .dense = self->memory};
+    baton_sparse_result_t result;
+    if (self->row == SUPPORT_SPARSE && self->memory != NULL) {
+        support_ok(baton_sparse_wait_on(self->sparse, self->stream, &target));
+        emulated_synchronise(self->device, self->stream);
+        (void)!baton_sparse_wait(self->sparse, SUPPORT_WAIT_MS, &result);
+    }
+}
+
 void support_collective_rest(support_collective_t *self, double *rest)
 {
     bool any;
     if (support_is_partial(self->row)) {
-        support_ok(baton_partial_pending(self->partial, rest, &any));
+        if (self->device != NULL) {
+            allocate(self);
+        }
+        void *to = self->device != NULL ? (void *)self->memory : rest;
+        support_ok(baton_partial_pending(self->partial, to, &any));
+        if (self->device != NULL) {
+            get(self, rest, to);
+        }
     } else if (self->row != SUPPORT_TENSORS) {
         support_ok(baton_sparse_residual(self->sparse, rest));
     } else { /* those that are packed are dense */

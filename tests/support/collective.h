@@ -1,7 +1,11 @@
 /* What is partial, sparse, or both, behind one set of calls: the rows of the
-   suite of properties (sim/test_properties.c). Vectors are of f64. */
+   suite of properties (sim/test_properties.c). Vectors are of f64, on the host.
+   Where the collective works on a device they are copied, and every other step
+   is put into a stream where its result can be told from that alone. */
 #ifndef TESTS_SUPPORT_COLLECTIVE_H
 #define TESTS_SUPPORT_COLLECTIVE_H
+
+#include "support/emulated.h"
 
 #include <baton/baton.h>
 
@@ -27,7 +31,15 @@ typedef struct support_collective {
     baton_tensors_t *tensors;
     size_t parts[SUPPORT_PARTS]; /* elements of each tensor */
     bool ready[SUPPORT_PARTS];
-    bool included;                 /* the last step's gradient was in time */
+    emulated_t *device; /* or NULL */
+    baton_stream_t stream;
+    char *memory;   /* there: a gradient, a result */
+    double *copies; /* of the same, that the stream reads and writes */
+    int steps;
+    bool in_stream;    /* the step that runs */
+    const double *got; /* the last result, where a stream has written it */
+    bool unseen;       /* `seen` lacks what a stream is not told */
+    bool included;     /* the last step's gradient was in time */
     baton_sparse_result_t entries; /* of the last step; not of all rows */
     baton_partial_result_t seen;   /* likewise; of those that are not sparse */
 } support_collective_t;
@@ -36,6 +48,12 @@ typedef struct support_collective {
 static inline bool support_is_partial(support_row_t row)
 {
     return row == SUPPORT_PARTIAL || row == SUPPORT_PARTIAL_LATEST;
+}
+
+/* Whether it can work on a device. */
+static inline bool support_has_device(support_row_t row)
+{
+    return row == SUPPORT_SPARSE || support_is_partial(row);
 }
 
 /* Options of SPARSE; the other rows take of them what they have. */
@@ -47,9 +65,19 @@ baton_status_t
 support_collective_prepare(support_collective_t *self, support_row_t row,
                            baton_group_t *group,
                            const baton_sparse_options_t *options);
+/* On the device of the group's engine, with a stream of its user. */
+baton_status_t
+support_collective_prepare_on(support_collective_t *self, support_row_t row,
+                              baton_group_t *group,
+                              const baton_sparse_options_t *options,
+                              emulated_t *device, baton_stream_t stream);
 baton_status_t support_collective_connect(support_collective_t *self,
                                           int round);
 baton_status_t support_collective_destroy(support_collective_t *self);
+
+/* Contributes once more, unless it is not partial. */
+baton_status_t support_collective_contribute(support_collective_t *self,
+                                             const double *gradient);
 
 /* *given_out: whether the gradient will be in a result, or be left over. */
 baton_status_t support_collective_start(support_collective_t *self,
@@ -61,6 +89,10 @@ baton_status_t support_collective_test(support_collective_t *self, bool *done);
    first error is returned. `ended` may be NULL. */
 baton_status_t support_collective_wait(support_collective_t *self,
                                        double *result, bool *ended);
+
+/* After a recovery: a result that the device had failed to copy is told of by
+   waits until a later one was. */
+void support_collective_settle(support_collective_t *self);
 
 /* What was given and is in no result yet. */
 void support_collective_rest(support_collective_t *self, double *rest);

@@ -58,12 +58,20 @@ static uint64_t oldest_in(const conserve_account_t *account, range_t own)
 
 static const char *check_claims(const conserve_account_t *account,
                                 uint64_t step, range_t own, uint32_t active,
-                                const baton_partial_result_t *seen)
+                                support_collective_t *collective)
 {
+    baton_partial_result_t *seen = &collective->seen;
     uint64_t all = 0, inside = 0, oldest = oldest_in(account, own);
     for (uint64_t i = account->given; i > 0 && account->steps[i] >= step; i--) {
         all += account->steps[i] == step;
         inside += account->steps[i] == step && own.first <= i && i <= own.last;
+    }
+    bool old = oldest != 0 && oldest < seen->epoch;
+    uint64_t staleness = old ? seen->epoch - oldest : 0;
+    if (collective->unseen) {
+        collective->included = seen->included = all > 0 && all == inside;
+        seen->active = active;
+        seen->staleness = staleness;
     }
     if (all > 0 && seen->included != (all == inside)) {
         return "included is wrong";
@@ -72,17 +80,14 @@ static const char *check_claims(const conserve_account_t *account,
         return "active is wrong";
     }
     bool knows = own.first != 0 || account->sees_all;
-    bool old = oldest != 0 && oldest < seen->epoch;
-    return knows && seen->staleness != (old ? seen->epoch - oldest : 0)
-               ? "staleness is wrong"
-               : NULL;
+    return knows && seen->staleness != staleness ? "staleness is wrong" : NULL;
 }
 
 const char *conserve_check(conserve_account_t *account, uint64_t step,
-                           const support_collective_t *own,
-                           const double *result)
+                           support_collective_t *own, const double *result)
 {
-    const baton_partial_result_t *seen = &own->seen;
+    baton_partial_result_t *seen = &own->seen;
+    seen->epoch = own->unseen ? step : seen->epoch;
     bool again = seen->epoch == account->epoch && !account->sees_all;
     uint32_t active = 0;
     double values = 0;
@@ -114,7 +119,7 @@ const char *conserve_check(conserve_account_t *account, uint64_t step,
         return "not the values of those who are in it";
     }
     const char *what =
-        check_claims(account, step, ranges[account->rank], active, seen);
+        check_claims(account, step, ranges[account->rank], active, own);
     for (int r = 0; r < account->size; r++) {
         account->taken[r] =
             ranges[r].last > 0 ? ranges[r].last : account->taken[r];

@@ -30,10 +30,9 @@ typedef struct conserve_account {
 void conserve_give(conserve_account_t *account, uint64_t step, double *vector);
 
 /* Returns NULL, or what is wrong with the result that the rank has got at the
-   end of a step. */
+   end of a step. What a stream is not told is written to own->seen. */
 const char *conserve_check(conserve_account_t *account, uint64_t step,
-                           const support_collective_t *own,
-                           const double *result);
+                           support_collective_t *own, const double *result);
 
 /* The same of what is pending at the end, and after a recovery. Then it is of
    step 1. */

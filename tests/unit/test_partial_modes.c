@@ -226,6 +226,19 @@ static void test_candidates_have_their_mean(void **state)
     }
 }
 
+/* From block to block, and from seed to seed, the order differs. */
+static void test_elections_vary(void **state)
+{
+    enum { RANKS = 8, EPOCHS = 800 };
+    int blocks = 0, seeds = 0;
+    for (uint64_t epoch = 1; epoch <= EPOCHS; epoch++) {
+        int rank = baton_partial_elect(7, epoch, RANKS);
+        blocks += rank != baton_partial_elect(7, epoch + RANKS, RANKS);
+        seeds += rank != baton_partial_elect(8, epoch, RANKS);
+    }
+    assert_true(blocks > EPOCHS / 2 && seeds > EPOCHS / 2);
+}
+
 /* ---- when an epoch begins ---------------------------------------------- */
 
 static void do_nothing(void *arg)
@@ -460,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_modes_on_any_hosts),
         cmocka_unit_test(test_quorums_are_exact),
         cmocka_unit_test(test_candidates_have_their_mean),
+        cmocka_unit_test(test_elections_vary),
         cmocka_unit_test(test_started_ranks_contribute_before_the_epoch_begins),
         cmocka_unit_test(test_quorum_of_a_burst),
         cmocka_unit_test(test_quorum_takes_few_messages),
