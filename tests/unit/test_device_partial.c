@@ -1,6 +1,7 @@
 /* Partial all-reduces in device memory, on ranks with emulated devices of their
    own: the bits of the host's, ranks that are late because their streams are,
-   steps in flight, recovery, and wrong use. */
+   steps in flight, recovery, and wrong use. What holds on the host, too, is in
+   sim/test_properties.c. */
 #include "coll/partial/contribution.h"
 #include "support/cmocka.h"
 #include "support/device_cluster.h"
@@ -295,87 +296,7 @@ static void test_late_stream(void **state)
     }
 }
 
-/* ---- conservation ------------------------------------------------------ */
-
-enum { STEPS = 20 };
-
-/* Steps of every rank, ahead of the streams, which are slow at random; at the
-   end of all they are in results, or pending. */
-static void conserve(world_t *world, const baton_partial_options_t *options)
-{
-    static int64_t in[LARGEST][STEPS], out[LARGEST][STEPS];
-    int64_t contributed = 0, pending = 0, results = 0;
-    support_random_t random = support_random(seed, 5);
-    create(world, *options);
-    for (int step = 0; step < STEPS; step++) {
-        for (int rank = 0; rank < world->size; rank++) {
-            bool gives = support_random_below(&random, 4) != 0;
-            in[rank][step] =
-                (int64_t)support_random_below(&random, UINT64_C(1) << 40);
-            contributed += gives ? in[rank][step] : 0;
-            if (support_random_below(&random, 4) == 0) {
-                device_cluster_delay(world->ranks, rank,
-                                     (int)support_random_below(&random, 400));
-            }
-            put_step(world, rank, gives ? &in[rank][step] : NULL,
-                     &out[rank][step]);
-        }
-        if (step % 4 == 3) { /* or too many are in flight */
-            for (int rank = 0; rank < world->size; rank++) {
-                device_cluster_synchronise(world->ranks, rank);
-            }
-        }
-    }
-    for (int rank = 0; rank < world->size; rank++) {
-        device_cluster_synchronise(world->ranks, rank);
-        bool done = false;
-        support_ok(baton_partial_test(world->partials[rank], &done));
-        assert_true(done);
-    }
-    for (int rank = 0; rank < world->size; rank++) {
-        int64_t left = 0;
-        bool any;
-        support_ok(baton_partial_pending(world->partials[rank],
-                                         world->result[rank], &any));
-        emulated_read(world->ranks->devices[rank], &left, world->result[rank],
-                      sizeof left);
-        pending += left;
-        assert_memory_equal(out[rank], out[0], sizeof out[0]);
-    }
-    for (int step = 0; step < STEPS; step++) {
-        results += out[0][step];
-    }
-    if (results + pending != contributed) {
-        fail_msg("%d ranks, mode %d: contributed %lld, in results %lld, "
-                 "pending %lld (BATON_SEED=%llu)",
-                 world->size, (int)options->mode, (long long)contributed,
-                 (long long)results, (long long)pending,
-                 (unsigned long long)seed);
-    }
-    destroy(world);
-}
-
-static void test_conservation(void **state)
-{
-    static const int sizes[] = {1, 2, 3, 5, 8};
-    static const baton_partial_mode_t modes[] = {BATON_SOLO, BATON_MAJORITY,
-                                                 BATON_FULL, BATON_QUORUM};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        world_t world = world_open(sizes[i], i % 2 == 0);
-        for (size_t k = 0; k < 8; k++) {
-            baton_partial_options_t options =
-                of_one(modes[k % 4], BATON_KEEP_ALL, 2 + (uint32_t)k);
-            options.mode_ranks =
-                modes[k % 4] == BATON_QUORUM ? 1 + (uint32_t)sizes[i] / 2 : 0;
-            options.inner =
-                k < 4 ? baton_allreduce_binomial : baton_allreduce_ring;
-            options.max_staleness = k < 4 ? 0 : 2;
-            options.seed = seed;
-            conserve(&world, &options);
-        }
-        world_close(&world);
-    }
-}
+/* ---- bounds ------------------------------------------------------------ */
 
 /* No contribution is taken more than S epochs after its step, though the host
    has started all steps long before the stream gets there. */
@@ -422,47 +343,6 @@ static void test_staleness_is_of_the_stream(void **state)
         }
         world_close(&world);
     }
-}
-
-/* A synchronous epoch takes what the device was adding as it began, so nothing
-   is ever late, though contributions run ahead of the epochs. */
-static void test_adding_is_waited_for(void **state)
-{
-    enum { SIZE = 3, AHEAD = 7, ROUNDS = 6 };
-    static int64_t in = 1;
-    world_t world = world_open(SIZE, true);
-    create(&world, of_one(BATON_FULL, BATON_KEEP_LATEST, 0));
-    for (int rank = 0; rank < SIZE; rank++) {
-        device_cluster_copy(world.ranks, rank, world.data[rank], &in,
-                            sizeof in);
-    }
-    for (int round = 0; round < ROUNDS; round++) {
-        for (int step = 0; step < AHEAD; step++) {
-            for (int rank = 0; rank < SIZE; rank++) {
-                support_ok(baton_partial_contribute_on(
-                    world.partials[rank], world.data[rank],
-                    world.ranks->streams[rank]));
-                support_ok(baton_partial_start_on(world.partials[rank],
-                                                  world.ranks->streams[rank]));
-            }
-        }
-        for (int rank = 0; rank < SIZE; rank++) {
-            baton_partial_result_t seen;
-            support_ok(baton_partial_wait(world.partials[rank], SUPPORT_WAIT_MS,
-                                          &seen));
-            device_cluster_synchronise(world.ranks, rank);
-        }
-    }
-    for (int rank = 0; rank < SIZE; rank++) {
-        baton_partial_stats_t stats;
-        bool any = true;
-        support_ok(baton_partial_stats(world.partials[rank], &stats));
-        assert_int_equal(stats.late, 0);
-        support_ok(baton_partial_pending(world.partials[rank],
-                                         world.result[rank], &any));
-        assert_false(any);
-    }
-    world_close(&world);
 }
 
 /* ---- recovery ---------------------------------------------------------- */
@@ -635,7 +515,6 @@ static void test_wrong_use(void **state)
     support_expect(baton_partial_contribute_on(partial, &here, stream),
                    BATON_ERR_INVALID);
     support_says("must be device memory");
-    support_expect(baton_partial_contribute(partial, &here), BATON_ERR_INVALID);
     support_expect(baton_partial_contribute_on(partial, NULL, stream),
                    BATON_ERR_INVALID);
     support_expect(baton_partial_wait_on(partial, stream, world.result[0]),
@@ -707,9 +586,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits_of_the_host),
         cmocka_unit_test(test_late_stream),
-        cmocka_unit_test(test_conservation),
         cmocka_unit_test(test_staleness_is_of_the_stream),
-        cmocka_unit_test(test_adding_is_waited_for),
         cmocka_unit_test(test_recovery),
         cmocka_unit_test(test_wrong_use),
         cmocka_unit_test(test_poor_device),
