@@ -41,7 +41,7 @@ static void arrive(baton__run_t *run, baton_node_t armed, int origin)
 }
 
 /* Before, during and after epoch 1. */
-static void test_arrivals_have_their_turn(void **state)
+TEST(test_arrivals_have_their_turn)
 {
     static const baton__turn_t turns[3][3] = {
         {BATON__TURN_PAST, BATON__TURN_LATER, BATON__TURN_LATER},
@@ -68,7 +68,7 @@ static void test_arrivals_have_their_turn(void **state)
 
 /* Rank 3 of 7 with an armed receive in front of an activate to each other rank:
    only those farther from the origin than rank 3 go out. */
-static void test_arrivals_go_on_away_from_their_origin(void **state)
+TEST(test_arrivals_go_on_away_from_their_origin)
 {
     baton_schedule_t *s = create(3);
     baton_node_t armed = baton_add_armed_recv(s, 0);
@@ -93,7 +93,7 @@ static void test_arrivals_go_on_away_from_their_origin(void **state)
 
 /* on_start, armed --> any --> activate: the first to fire sets the origin, and
    as long as an activation may come the epoch is not stuck. */
-static void test_arrivals_after_the_start_keep_its_origin(void **state)
+TEST(test_arrivals_after_the_start_keep_its_origin)
 {
     baton_schedule_t *s = create(1);
     baton_node_t start = baton_add_on_start(s);
@@ -116,13 +116,4 @@ static void test_arrivals_after_the_start_keep_its_origin(void **state)
     destroy(s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_arrivals_have_their_turn),
-        cmocka_unit_test(test_arrivals_go_on_away_from_their_origin),
-        cmocka_unit_test(test_arrivals_after_the_start_keep_its_origin),
-    };
-    return cmocka_run_group_tests(tests, support_clusters_open,
-                                  support_clusters_close);
-}
+RUN_TESTS_BETWEEN(support_clusters_open, support_clusters_close)

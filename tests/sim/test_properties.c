@@ -925,21 +925,21 @@ static void try_row(support_row_t row,
     assert_true(count.failed > TRIALS / 20);
 }
 
-static void test_sparse_trials(void **state)
+TEST(test_sparse_trials)
 {
     try_row(SUPPORT_SPARSE, run_together);
     assert_true(count.half_failed >= TRIALS / 1000);
     assert_true(count.flushed > TRIALS / 10 && count.killed > TRIALS / 20);
 }
 
-static void test_tensors_trials(void **state)
+TEST(test_tensors_trials)
 {
     try_row(SUPPORT_TENSORS, run_together);
     assert_true(count.half_failed >= TRIALS / 1000 &&
                 count.killed > TRIALS / 20);
 }
 
-static void test_partial_trials(void **state)
+TEST(test_partial_trials)
 {
     try_row(SUPPORT_PARTIAL, run_apart);
     assert_true(count.late > TRIALS);
@@ -947,13 +947,13 @@ static void test_partial_trials(void **state)
     assert_true(count.late > TRIALS);
 }
 
-static void test_partial_sparse_trials(void **state)
+TEST(test_partial_sparse_trials)
 {
     try_row(SUPPORT_PARTIAL_SPARSE, run_apart);
     assert_true(count.late > TRIALS && count.half_failed >= TRIALS / 1000);
 }
 
-static void test_device_trials(void **state)
+TEST(test_device_trials)
 {
     on_devices = true;
     try_trials(SUPPORT_SPARSE, DEVICE_TRIALS, run_together);
@@ -969,7 +969,7 @@ static void test_device_trials(void **state)
 
 /* Ranks start far apart, in solo: epoch 1 has rank 0's gradient alone, epoch 2
    the others' of step 1 and rank 0's of step 2. */
-static void test_late_gradients_are_taken_next(void **state)
+TEST(test_late_gradients_are_taken_next)
 {
     for (int row = SUPPORT_PARTIAL; row < SUPPORT_ROWS; row++) {
         support_collective_t all[4];
@@ -1179,12 +1179,12 @@ static void for_each(check_fn *check)
     }
 }
 
-static void test_steps_do_not_allocate(void **state)
+TEST(test_steps_do_not_allocate)
 {
     for_each(allocates_nothing);
 }
 
-static void test_create_without_memory_fails(void **state)
+TEST(test_create_without_memory_fails)
 {
     for_each(needs_memory);
 }
@@ -1222,23 +1222,9 @@ static void refuses_wrong_use(support_row_t row,
     close_ranks(&ranks);
 }
 
-static void test_wrong_use_is_refused(void **state)
+TEST(test_wrong_use_is_refused)
 {
     for_each(refuses_wrong_use);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sparse_trials),
-        cmocka_unit_test(test_tensors_trials),
-        cmocka_unit_test(test_partial_trials),
-        cmocka_unit_test(test_partial_sparse_trials),
-        cmocka_unit_test(test_device_trials),
-        cmocka_unit_test(test_late_gradients_are_taken_next),
-        cmocka_unit_test(test_steps_do_not_allocate),
-        cmocka_unit_test(test_create_without_memory_fails),
-        cmocka_unit_test(test_wrong_use_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -95,7 +95,7 @@ static baton_sparse_options_t some_options(baton_sparse_algorithm_t algorithm,
     return options;
 }
 
-static void test_spardl_costs_its_formula(void **state)
+TEST(test_spardl_costs_its_formula)
 {
     for (int i = 0; i < SIZES; i++) {
         int size = size_of(i);
@@ -123,7 +123,7 @@ typedef struct other {
     size_t count; /* of a block; 0: 4 times as long as k */
 } other_t;
 
-static void test_others_cost_their_formula(void **state)
+TEST(test_others_cost_their_formula)
 {
     static const other_t all[] = {
         {BATON_SPARSE_TOPKA, false, false, 0},
@@ -152,7 +152,7 @@ static void test_others_cost_their_formula(void **state)
 
 /* The papers' formulas, written out for 8 ranks: so the schedules do not become
    dearer together with the forms. */
-static void test_formulas_are_the_papers(void **state)
+TEST(test_formulas_are_the_papers)
 {
     enum { ENTRY = 8, ELEMENT = 4, WORD = 4, RANKS = 8 };
     static const struct {
@@ -189,7 +189,7 @@ static void test_formulas_are_the_papers(void **state)
 /* Where k is no multiple of the blocks the path leads through the longer ones.
    Direct sends take that time where ranks keep step, as they do here on up to
    33 ranks; one that gets ahead can delay others (docs/sparse.md). */
-static void test_longer_blocks_are_on_the_longest_path(void **state)
+TEST(test_longer_blocks_are_on_the_longest_path)
 {
     static const baton_sparse_algorithm_t all[] = {
         BATON_SPARSE_SPARDL, BATON_SPARSE_TOPKDSA, BATON_SPARSE_OKTOPK};
@@ -258,7 +258,7 @@ static void expect_best_of_all(int ranks, baton_sparse_options_t options)
     expect_best(ranks, options, best);
 }
 
-static void test_choice_is_the_cheapest(void **state)
+TEST(test_choice_is_the_cheapest)
 {
     static const int sizes[] = {8, 14, 64, 256, 1024};
     static const double densities[] = {0.01, 0.001}, gbits[] = {1, 10, 100},
@@ -272,7 +272,7 @@ static void test_choice_is_the_cheapest(void **state)
     }
 }
 
-static void test_choice_depends_on_more_than_costs(void **state)
+TEST(test_choice_depends_on_more_than_costs)
 {
 #define GIVEN(...)                                                             \
     {                                                                          \
@@ -311,7 +311,7 @@ static void test_choice_depends_on_more_than_costs(void **state)
     }
 }
 
-static void test_bad_cases_are_refused(void **state)
+TEST(test_bad_cases_are_refused)
 {
     static const struct {
         int ranks;
@@ -336,7 +336,7 @@ static void test_bad_cases_are_refused(void **state)
 }
 
 /* A sparse all-reduce that is created has what was chosen. */
-static void test_created_with_what_is_chosen(void **state)
+TEST(test_created_with_what_is_chosen)
 {
     baton_sparse_options_t options =
         GIVEN(.dtype = BATON_F32, .count = 100, .k = 10,
@@ -353,17 +353,4 @@ static void test_created_with_what_is_chosen(void **state)
     support_sparse_close(group);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_spardl_costs_its_formula),
-        cmocka_unit_test(test_others_cost_their_formula),
-        cmocka_unit_test(test_formulas_are_the_papers),
-        cmocka_unit_test(test_longer_blocks_are_on_the_longest_path),
-        cmocka_unit_test(test_choice_is_the_cheapest),
-        cmocka_unit_test(test_choice_depends_on_more_than_costs),
-        cmocka_unit_test(test_bad_cases_are_refused),
-        cmocka_unit_test(test_created_with_what_is_chosen),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -147,7 +147,7 @@ static void initiate_in_turn(int group)
     }
 }
 
-static void test_activation_one_initiator_sends_p_minus_1(void **state)
+TEST(test_activation_one_initiator_sends_p_minus_1)
 {
     for (size_t i = 0; i < GROUPS; i++) {
         initiate_in_turn(groups[i]);
@@ -184,7 +184,7 @@ static void initiate_at_random(int group)
     }
 }
 
-static void test_activation_random_initiators(void **state)
+TEST(test_activation_random_initiators)
 {
     for (size_t i = 0; i < GROUPS; i++) {
         initiate_at_random(groups[i]);
@@ -193,7 +193,7 @@ static void test_activation_random_initiators(void **state)
 
 /* exit waits for begin, but not for activates, armed receives or on_start, so
    epochs also retire on ranks that do not start them. */
-static void test_activation_may_be_enclosed(void **state)
+TEST(test_activation_may_be_enclosed)
 {
     support_cluster_t *ranks = support_cluster_manual(5);
     tally_t tallies[5] = {{0}};
@@ -225,7 +225,7 @@ static void test_activation_may_be_enclosed(void **state)
 }
 
 /* If the epoch waits for no enclosed node, exit is behind entry. */
-static void test_enclose_of_optional_nodes_alone(void **state)
+TEST(test_enclose_of_optional_nodes_alone)
 {
     support_cluster_t *ranks = support_cluster_manual(1);
     tally_t tally = {0};
@@ -243,7 +243,7 @@ static void test_enclose_of_optional_nodes_alone(void **state)
 }
 
 /* The leaders' distances come first: those have others to tell. */
-static void test_activation_of_two_levels_begins_with_leaders(void **state)
+TEST(test_activation_of_two_levels_begins_with_leaders)
 {
     enum { SIZE = 23, GROUP = 5 };
     support_cluster_t *ranks = support_cluster_manual(SIZE);
@@ -266,14 +266,4 @@ static void test_activation_of_two_levels_begins_with_leaders(void **state)
     support_cluster_close(ranks);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_activation_one_initiator_sends_p_minus_1),
-        cmocka_unit_test(test_activation_random_initiators),
-        cmocka_unit_test(test_activation_of_two_levels_begins_with_leaders),
-        cmocka_unit_test(test_activation_may_be_enclosed),
-        cmocka_unit_test(test_enclose_of_optional_nodes_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

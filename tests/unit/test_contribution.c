@@ -35,7 +35,7 @@ static void expect_taken(baton__contribution_t *c, uint64_t epoch,
 }
 
 /* Before what was contributed since, whether the epoch had published or not. */
-static void test_contribution_of_a_failed_epoch_is_pending_again(void **state)
+TEST(test_contribution_of_a_failed_epoch_is_pending_again)
 {
     const baton_op_t op = {
         .name = "digits", .reduce = append, .identity = BATON_SUM->identity};
@@ -68,7 +68,7 @@ static void test_contribution_of_a_failed_epoch_is_pending_again(void **state)
 /* The device was adding the first contribution since when the epoch failed, and
    fails at it: the epoch after the recovery takes what was given back, and then
    nothing is pending any more. */
-static void test_contribution_given_back_leaves_no_age(void **state)
+TEST(test_contribution_given_back_leaves_no_age)
 {
     const emulated_options_t device = {.seed = 1};
     baton_partial_options_t there = options;
@@ -102,11 +102,4 @@ static void test_contribution_given_back_leaves_no_age(void **state)
     device_cluster_close(ranks);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_contribution_of_a_failed_epoch_is_pending_again),
-        cmocka_unit_test(test_contribution_given_back_leaves_no_age),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -181,7 +181,7 @@ static void run_builders(trial_t *trial, int size)
 
 /* What their results are is test_dense's: here what lies where, and how a
    message gets there. */
-static void test_builders(void **state)
+TEST(test_builders)
 {
     static const int sizes[] = {1, 3, 5, 8};
     for (int i = 0; i < 4; i++) {
@@ -197,11 +197,10 @@ static void test_builders(void **state)
     }
 }
 
-int main(void)
+static int open_seed(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_builders),
-    };
     seed = support_seed();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+RUN_TESTS_BETWEEN(open_seed, NULL)

@@ -163,7 +163,7 @@ static void compare(world_t *world, const baton_partial_options_t *options)
     }
 }
 
-static void test_bits_of_the_host(void **state)
+TEST(test_bits_of_the_host)
 {
     static const int sizes[] = {1, 2, 3, 5, 8};
     static const baton_allreduce_fn inner[] = {
@@ -288,7 +288,7 @@ static void run_late(int size, baton_keep_t keep)
     world_close(&world);
 }
 
-static void test_late_stream(void **state)
+TEST(test_late_stream)
 {
     for (int size = 2; size <= 5; size++) {
         run_late(size, BATON_KEEP_LATEST);
@@ -300,7 +300,7 @@ static void test_late_stream(void **state)
 
 /* No contribution is taken more than S epochs after its step, though the host
    has started all steps long before the stream gets there. */
-static void test_staleness_is_of_the_stream(void **state)
+TEST(test_staleness_is_of_the_stream)
 {
     enum { AHEAD = 4 };
     for (uint32_t bound = 1; bound <= 2; bound++) {
@@ -472,7 +472,7 @@ static bool fail_once(int k, bool *failed)
     return lost;
 }
 
-static void test_recovery(void **state)
+TEST(test_recovery)
 {
     int lost = 0, failures = 0;
     for (int k = 1; k <= 12; k++) {
@@ -486,7 +486,7 @@ static void test_recovery(void **state)
 
 /* ---- wrong use --------------------------------------------------------- */
 
-static void test_wrong_use(void **state)
+TEST(test_wrong_use)
 {
     support_cluster_t *hosts = support_cluster_open(1, SUPPORT_OWN_ENGINES);
     world_t world = world_open(1, true);
@@ -542,7 +542,7 @@ static void test_wrong_use(void **state)
 }
 
 /* A device that reduces by the library's operators alone, or has no memory. */
-static void test_poor_device(void **state)
+TEST(test_poor_device)
 {
     const emulated_options_t given = {.seed = seed, .builtin_only = true};
     device_cluster_t *ranks =
@@ -581,16 +581,10 @@ static void test_poor_device(void **state)
     device_cluster_close(ranks);
 }
 
-int main(void)
+static int open_seed(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits_of_the_host),
-        cmocka_unit_test(test_late_stream),
-        cmocka_unit_test(test_staleness_is_of_the_stream),
-        cmocka_unit_test(test_recovery),
-        cmocka_unit_test(test_wrong_use),
-        cmocka_unit_test(test_poor_device),
-    };
     seed = support_seed();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+RUN_TESTS_BETWEEN(open_seed, NULL)

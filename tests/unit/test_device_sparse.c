@@ -134,7 +134,7 @@ static void expect_entries_alone(device_sparse_t *world,
 
 /* RedSync in each way to select, with values and quantised, with the error kept
    or not. */
-static void test_entries_alone_are_copied(void **state)
+TEST(test_entries_alone_are_copied)
 {
     device_sparse_t *world = device_sparse_open(2, SUPPORT_OWN_ENGINES, seed);
     for (int i = 0; i < 9; i++) {
@@ -202,7 +202,7 @@ static void flush_both(device_sparse_t *world)
     device_sparse_check_residuals(world);
 }
 
-static void test_random_options_and_data(void **state)
+TEST(test_random_options_and_data)
 {
     static const int sizes[] = {1, 2, 3, 5, 8};
     support_random_t random = support_random(seed, 31);
@@ -278,7 +278,7 @@ static void go_back(const baton_sparse_options_t *options)
     close_alone(&self);
 }
 
-static void test_load_goes_back(void **state)
+TEST(test_load_goes_back)
 {
     for (int i = 0; i < 3; i += 2) { /* SparDL, RedSync */
         baton_sparse_options_t options = sized(algorithms[i], 300, 20);
@@ -289,7 +289,7 @@ static void test_load_goes_back(void **state)
 }
 
 /* A copy that fails leaves the state as it was, and the next one works. */
-static void test_failed_copy(void **state)
+TEST(test_failed_copy)
 {
     baton_sparse_options_t options = sized(BATON_SPARSE_TOPKA, 300, 20);
     static char before[DEVICE_SPARSE_BYTES], after[DEVICE_SPARSE_BYTES];
@@ -319,7 +319,7 @@ static void test_failed_copy(void **state)
 
 /* The first sparse step is put into the stream right behind the last one of the
    warm-up, which is of the other schedule: it begins when that has ended. */
-static void test_warm_up_ends_in_flight(void **state)
+TEST(test_warm_up_ends_in_flight)
 {
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     static char dense[DEVICE_SPARSE_BYTES];
@@ -343,7 +343,7 @@ static void test_warm_up_ends_in_flight(void **state)
 
 /* Nobody steps the engine but destroy: steps that are in flight end before it
    takes anything away, and their results are given. */
-static void test_destroy_in_flight(void **state)
+TEST(test_destroy_in_flight)
 {
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     alone_t self = open_alone(SUPPORT_OWN_MANUAL, &options);
@@ -360,7 +360,7 @@ static void test_destroy_in_flight(void **state)
 }
 
 /* What a stream does not get to within BATON_DESTROY_MS is cancelled. */
-static void test_destroy_behind_gate(void **state)
+TEST(test_destroy_behind_gate)
 {
     assert_int_equal(setenv("BATON_DESTROY_MS", "40", 1), 0);
     baton__config_forget();
@@ -416,7 +416,7 @@ static void target_after_recovery(int steps)
     close_alone(&self);
 }
 
-static void test_target_after_recovery(void **state)
+TEST(test_target_after_recovery)
 {
     target_after_recovery(0);
     target_after_recovery(2);
@@ -429,7 +429,7 @@ static void count_line(void *arg, baton_log_level_t level, const char *message)
 
 /* A result that was not copied is told of, once, also where a later one was;
    where all were copied nothing is logged. */
-static void test_failed_copy_of_a_result(void **state)
+TEST(test_failed_copy_of_a_result)
 {
     static _Atomic int lines;
     baton_log_set(count_line, &lines);
@@ -458,7 +458,7 @@ static void test_failed_copy_of_a_result(void **state)
 
 /* The last step of the warm-up fails, and the next one is behind it in the
    stream, of the other schedule: it fails with it. */
-static void test_failure_ends_warm_up(void **state)
+TEST(test_failure_ends_warm_up)
 {
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     options.warmup = 1;
@@ -477,7 +477,7 @@ static void test_failure_ends_warm_up(void **state)
 
 /* ---- wrong use --------------------------------------------------------- */
 
-static void test_wrong_use(void **state)
+TEST(test_wrong_use)
 {
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
@@ -535,7 +535,7 @@ static void expect_refused(support_cluster_t *cluster,
     support_says(message);
 }
 
-static void test_refused_options(void **state)
+TEST(test_refused_options)
 {
     static const baton_sparse_algorithm_t of_the_host[] = {
         BATON_SPARSE_TOPKDSA, BATON_SPARSE_GTOPK, BATON_SPARSE_OKTOPK};
@@ -560,7 +560,7 @@ static void test_refused_options(void **state)
     device_sparse_close(world);
 }
 
-static void test_device_without_selection(void **state)
+TEST(test_device_without_selection)
 {
     const emulated_options_t kind = {.seed = seed, .no_selection = true};
     device_cluster_t *ranks =
@@ -573,7 +573,7 @@ static void test_device_without_selection(void **state)
 }
 
 /* By cost gTopk would be the choice here. */
-static void test_choice_is_for_devices(void **state)
+TEST(test_choice_is_for_devices)
 {
     enum { SIZE = 8 };
     device_sparse_t *world =
@@ -601,24 +601,10 @@ static void test_choice_is_for_devices(void **state)
     device_sparse_close(world);
 }
 
-int main(void)
+static int open_seed(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_entries_alone_are_copied),
-        cmocka_unit_test(test_random_options_and_data),
-        cmocka_unit_test(test_load_goes_back),
-        cmocka_unit_test(test_failed_copy),
-        cmocka_unit_test(test_warm_up_ends_in_flight),
-        cmocka_unit_test(test_destroy_in_flight),
-        cmocka_unit_test(test_destroy_behind_gate),
-        cmocka_unit_test(test_target_after_recovery),
-        cmocka_unit_test(test_failed_copy_of_a_result),
-        cmocka_unit_test(test_failure_ends_warm_up),
-        cmocka_unit_test(test_wrong_use),
-        cmocka_unit_test(test_refused_options),
-        cmocka_unit_test(test_device_without_selection),
-        cmocka_unit_test(test_choice_is_for_devices),
-    };
     seed = support_seed();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+RUN_TESTS_BETWEEN(open_seed, NULL)

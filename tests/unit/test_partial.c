@@ -53,7 +53,7 @@ static void contribute_and_start(baton_partial_t *partial, int64_t value)
 
 /* While rank 2 does nothing the others run W epochs ahead and no further. When
    it starts it sees every epoch in order. */
-static void test_keep_all_holds_the_others(void **state)
+TEST(test_keep_all_holds_the_others)
 {
     for (uint32_t history = 0; history <= 6; history++) {
         support_cluster_t *ranks = support_cluster_of(3);
@@ -92,7 +92,7 @@ static void test_keep_all_holds_the_others(void **state)
     }
 }
 
-static void test_keep_latest_gives_the_latest(void **state)
+TEST(test_keep_latest_gives_the_latest)
 {
     support_cluster_t *ranks = support_cluster_of(3);
     baton_partial_t *p[3];
@@ -125,7 +125,7 @@ static void test_keep_latest_gives_the_latest(void **state)
 }
 
 /* A result neither moves nor changes until the rank's next wait. */
-static void test_result_stays_until_the_next_wait(void **state)
+TEST(test_result_stays_until_the_next_wait)
 {
     for (int keep = 0; keep < 2; keep++) {
         support_cluster_t *ranks = support_cluster_of(2);
@@ -199,7 +199,7 @@ static support_thread_t *begin_to_contribute(slow_t *slow)
 
 /* An epoch in which what is pending is as old as may be waits for a thread that
    is just adding to it: it would be too old for the next. */
-static void test_bound_holds_while_contributing(void **state)
+TEST(test_bound_holds_while_contributing)
 {
     for (int keep = 0; keep < 2; keep++) {
         support_cluster_t *ranks = support_cluster_of(2);
@@ -239,7 +239,7 @@ static void test_bound_holds_while_contributing(void **state)
 
 /* Without a bound an epoch does not wait for it, and takes nothing of what is
    pending there. */
-static void test_contribution_in_the_making_is_not_taken(void **state)
+TEST(test_contribution_in_the_making_is_not_taken)
 {
     support_cluster_t *ranks = support_cluster_of(2);
     baton_partial_t *p[2] = {NULL, NULL};
@@ -267,7 +267,7 @@ static void test_contribution_in_the_making_is_not_taken(void **state)
 /* ---- how many are counted ---------------------------------------------- */
 
 /* Types that can't count this many ranks, and types that just can. */
-static void test_partial_counts_more_ranks_than_i8_can(void **state)
+TEST(test_partial_counts_more_ranks_than_i8_can)
 {
     static const int sizes[] = {127, 130};
     for (size_t i = 0; i < 2; i++) {
@@ -296,7 +296,7 @@ static void test_partial_counts_more_ranks_than_i8_can(void **state)
 
 /* Rank 1 stays five epochs behind, and sends its one contribution and empty
    messages. */
-static void test_stats_count_what_happened(void **state)
+TEST(test_stats_count_what_happened)
 {
     support_cluster_t *ranks = support_cluster_of(2);
     baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 8);
@@ -376,7 +376,7 @@ static baton_sim_totals_t simulate(bool cost_only,
 }
 
 /* With a maximum the count of active ranks is reduced by itself. */
-static void test_partial_costs_the_same_without_payload(void **state)
+TEST(test_partial_costs_the_same_without_payload)
 {
     baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 0);
     options.mode = BATON_FULL;
@@ -409,7 +409,7 @@ static void copy_or_fail(baton_schedule_t *s, const baton_allreduce_t *args)
 }
 
 /* A rank that is alone has no messages: its failed epochs retire. */
-static void test_partial_of_one_rank_keeps_what_failed(void **state)
+TEST(test_partial_of_one_rank_keeps_what_failed)
 {
     support_cluster_t *ranks = support_cluster_of(1);
     baton_partial_options_t options = solo_of_one(BATON_KEEP_LATEST, 0);
@@ -447,7 +447,7 @@ typedef struct refusal {
         .size = sizeof(baton_partial_options_t), __VA_ARGS__                   \
     }
 
-static void test_partial_wrong_options_are_refused(void **state)
+TEST(test_partial_wrong_options_are_refused)
 {
     const baton_op_t half = {.name = "half", .reduce = BATON_SUM->reduce};
     const baton_op_t empty = {.name = "empty", .identity = BATON_SUM->identity};
@@ -496,7 +496,7 @@ static void test_partial_wrong_options_are_refused(void **state)
     assert_ptr_equal(partial, untouched);
 }
 
-static void test_partial_wrong_use_is_refused(void **state)
+TEST(test_partial_wrong_use_is_refused)
 {
     support_cluster_t *ranks = support_cluster_of(1);
     for (int keep = 0; keep < 2; keep++) {
@@ -520,7 +520,7 @@ static void test_partial_wrong_use_is_refused(void **state)
     }
 }
 
-static void test_partial_start_while_one_runs_is_busy(void **state)
+TEST(test_partial_start_while_one_runs_is_busy)
 {
     support_cluster_t *ranks = support_cluster_of(2);
     baton_partial_t *p[2] = {NULL, NULL};
@@ -541,22 +541,4 @@ static void test_partial_start_while_one_runs_is_busy(void **state)
     close_partials(ranks, p);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_keep_all_holds_the_others),
-        cmocka_unit_test(test_keep_latest_gives_the_latest),
-        cmocka_unit_test(test_result_stays_until_the_next_wait),
-        cmocka_unit_test(test_bound_holds_while_contributing),
-        cmocka_unit_test(test_contribution_in_the_making_is_not_taken),
-        cmocka_unit_test(test_partial_counts_more_ranks_than_i8_can),
-        cmocka_unit_test(test_stats_count_what_happened),
-        cmocka_unit_test(test_partial_costs_the_same_without_payload),
-        cmocka_unit_test(test_partial_of_one_rank_keeps_what_failed),
-        cmocka_unit_test(test_partial_wrong_options_are_refused),
-        cmocka_unit_test(test_partial_wrong_use_is_refused),
-        cmocka_unit_test(test_partial_start_while_one_runs_is_busy),
-    };
-    return cmocka_run_group_tests(tests, support_clusters_open,
-                                  support_clusters_close);
-}
+RUN_TESTS_BETWEEN(support_clusters_open, support_clusters_close)

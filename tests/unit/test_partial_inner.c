@@ -143,7 +143,7 @@ static void run_types(int size, baton_allreduce_fn inner)
 }
 
 /* The ring sends zeros as ever, and is right. */
-static void test_every_type_and_reduction(void **state)
+TEST(test_every_type_and_reduction)
 {
     for (int size = 1; size <= LARGEST; size += size < 9 ? 1 : 4) {
         run_types(size, baton_allreduce_binomial);
@@ -175,7 +175,7 @@ static void check_alone(baton_dtype_t dtype, baton_allreduce_fn inner)
     close_world(&world);
 }
 
-static void test_a_contribution_alone_keeps_its_bits(void **state)
+TEST(test_a_contribution_alone_keeps_its_bits)
 {
     baton_algorithm_t inner;
     for (int dtype = 0; dtype < BATON_DTYPE_COUNT; dtype++) {
@@ -224,7 +224,7 @@ static void run_long(int size, baton_allreduce_fn inner)
     free(data);
 }
 
-static void test_long_vectors(void **state)
+TEST(test_long_vectors)
 {
     static const int sizes[] = {3, 8, 13};
     for (size_t i = 0; i < 3; i++) {
@@ -242,7 +242,7 @@ static void take_right(void *arg, void *target, const void *left,
 
 /* Beyond a MiB a ring is taken, unless the reduction does not commute: the last
    rank's vector is the result then. */
-static void test_the_order_of_operands_is_kept(void **state)
+TEST(test_the_order_of_operands_is_kept)
 {
     enum { SIZE = 5, COUNT = (int)(BATON_PARTIAL_TREE_BYTES / 4) + 1 };
     const baton_op_t last = {
@@ -298,7 +298,7 @@ static uint64_t bytes_of(size_t count, baton_allreduce_fn inner, int one)
 /* Seven messages bring what one rank gives to the others, and it goes up the
    way to rank 0. On one host, where one active rank is expected, that is the
    flat tree, up to a MiB. */
-static void test_null_contributions_save_bytes(void **state)
+TEST(test_null_contributions_save_bytes)
 {
     static const size_t counts[] = {1024, 262144}; /* 4 KiB, 1 MiB */
     baton_allreduce_fn doubling = baton_allreduce_recursive_doubling;
@@ -460,7 +460,7 @@ static void run_scatter(collective_t *of, int size, baton__choice_t mode)
     }
 }
 
-static void test_other_collectives_in_every_mode(void **state)
+TEST(test_other_collectives_in_every_mode)
 {
     static void (*const runs[])(collective_t *, int, baton__choice_t) = {
         run_broadcast, run_gather, run_scatter};
@@ -480,15 +480,4 @@ static void test_other_collectives_in_every_mode(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_type_and_reduction),
-        cmocka_unit_test(test_a_contribution_alone_keeps_its_bits),
-        cmocka_unit_test(test_long_vectors),
-        cmocka_unit_test(test_the_order_of_operands_is_kept),
-        cmocka_unit_test(test_null_contributions_save_bytes),
-        cmocka_unit_test(test_other_collectives_in_every_mode),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

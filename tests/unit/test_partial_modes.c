@@ -161,7 +161,7 @@ static void run_modes(int size, int host_ranks)
              p);
 }
 
-static void test_modes_on_any_hosts(void **state)
+TEST(test_modes_on_any_hosts)
 {
     static const int sizes[] = {1, 2, 3, 5, 6, 7, 8, 9, 12, 16, 32, 64, 65};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -174,7 +174,7 @@ static void test_modes_on_any_hosts(void **state)
 /* Every quorum at every size, and at sizes where the last group is short: 31;
    170 = 12 * 14 + 2. Of 196 = 14 * 14 ranks one may be the root and a leader of
    the same peer. */
-static void test_quorums_are_exact(void **state)
+TEST(test_quorums_are_exact)
 {
     static const int sizes[] = {31, 144, 145, 170, 196};
     for (int size = 1; size <= 17; size++) {
@@ -214,7 +214,7 @@ static void expect_mean(baton_partial_mode_t mode, int size, uint32_t m,
     }
 }
 
-static void test_candidates_have_their_mean(void **state)
+TEST(test_candidates_have_their_mean)
 {
     static const int sizes[] = {2, 3, 5, 8, 16};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -227,7 +227,7 @@ static void test_candidates_have_their_mean(void **state)
 }
 
 /* From block to block, and from seed to seed, the order differs. */
-static void test_elections_vary(void **state)
+TEST(test_elections_vary)
 {
     enum { RANKS = 8, EPOCHS = 800 };
     int blocks = 0, seeds = 0;
@@ -293,7 +293,7 @@ static void begin(baton_partial_mode_t mode, uint32_t m, int first, int count)
     close_world();
 }
 
-static void test_started_ranks_contribute_before_the_epoch_begins(void **state)
+TEST(test_started_ranks_contribute_before_the_epoch_begins)
 {
     begin(BATON_QUORUM, 3, 1, 3);
     begin(BATON_MAJORITY, 0, (baton_partial_elect(3, 1, 4) + 1) % 4, 4);
@@ -311,7 +311,7 @@ static uint64_t messages(void)
    a microsecond. All 400 would be included where each arrival is a message. For
    the inner all-reduce and the activation 3 P messages are sent; less than 2 P,
    and here less than 3 P / 2, for counting. */
-static void test_quorum_of_a_burst(void **state)
+TEST(test_quorum_of_a_burst)
 {
     enum { RANKS = 400, QUORUM = 200, EPOCHS = 2 };
     const baton_partial_options_t options = options_of(BATON_QUORUM, QUORUM);
@@ -331,7 +331,7 @@ static void test_quorum_of_a_burst(void **state)
 /* Counting, activating, and the inner all-reduce's. Of 16 ranks a leader may
    hold back what cannot reach the quorum: a member's arrival, and one or two
    reports of each other group. */
-static void test_quorum_takes_few_messages(void **state)
+TEST(test_quorum_takes_few_messages)
 {
     static const int sizes[] = {2, 3, 4, 5, 6, 7, 8, 9, 16};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -367,7 +367,7 @@ static uint64_t messages_counted(void)
 /* On one host: P - 1 activations, P - 1 contributions or null ones, and P - 1
    results, whoever comes first. A rank that comes when a peer has begun the
    epoch activates nobody. */
-static void test_solo_takes_three_messages_a_rank(void **state)
+TEST(test_solo_takes_three_messages_a_rank)
 {
     static const int sizes[] = {1, 2, 3, 8, 9, 16, 32, 65};
     const baton_partial_options_t options = options_of(BATON_SOLO, 0);
@@ -389,7 +389,7 @@ static void test_solo_takes_three_messages_a_rank(void **state)
 
 /* What a rank sends up the tree is read where it lies: each of its parent's
    receives is a loan. (Simulated messages are not lent.) */
-static void test_contributions_are_lent(void **state)
+TEST(test_contributions_are_lent)
 {
     static const uint32_t children[] = {3, 0, 1, 0, 0}; /* of 5 ranks */
     enum { SIZE = sizeof children / sizeof children[0] };
@@ -422,7 +422,7 @@ typedef struct mismatch {
         __VA_ARGS__                                                            \
     }
 
-static void test_options_that_differ_are_named(void **state)
+TEST(test_options_that_differ_are_named)
 {
     enum { RANKS = 4 };
     static const mismatch_t all[] = {
@@ -467,19 +467,4 @@ static void test_options_that_differ_are_named(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_modes_on_any_hosts),
-        cmocka_unit_test(test_quorums_are_exact),
-        cmocka_unit_test(test_candidates_have_their_mean),
-        cmocka_unit_test(test_elections_vary),
-        cmocka_unit_test(test_started_ranks_contribute_before_the_epoch_begins),
-        cmocka_unit_test(test_quorum_of_a_burst),
-        cmocka_unit_test(test_quorum_takes_few_messages),
-        cmocka_unit_test(test_solo_takes_three_messages_a_rank),
-        cmocka_unit_test(test_contributions_are_lent),
-        cmocka_unit_test(test_options_that_differ_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

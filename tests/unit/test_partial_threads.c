@@ -44,7 +44,7 @@ static void conserve(int variant, support_row_t row, baton_partial_mode_t mode,
 }
 
 /* Each rank has an engine, like a process. */
-static void test_partial_threads_conserve(void **state)
+TEST(test_partial_threads_conserve)
 {
     static const int sizes[] = {1, 2, 3, 5, 8};
     for (int mode = BATON_SOLO; mode <= BATON_QUORUM; mode++) {
@@ -58,7 +58,7 @@ static void test_partial_threads_conserve(void **state)
     }
 }
 
-static void test_partial_threads_share_an_engine(void **state)
+TEST(test_partial_threads_share_an_engine)
 {
     for (int variant = 0; variant < 2; variant++) {
         for (int row = SUPPORT_PARTIAL; row < SUPPORT_ROWS; row++) {
@@ -96,7 +96,7 @@ static void come_and_go(support_worker_t *worker)
     (void)support_worker_check(worker, what == NULL, "%s", what);
 }
 
-static void test_partial_threads_come_and_go(void **state)
+TEST(test_partial_threads_come_and_go)
 {
     uint64_t seed = support_seed();
     for (int round = 0; round < SUPPORT_REPEAT(100); round++) {
@@ -108,12 +108,4 @@ static void test_partial_threads_come_and_go(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_partial_threads_conserve),
-        cmocka_unit_test(test_partial_threads_share_an_engine),
-        cmocka_unit_test(test_partial_threads_come_and_go),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -116,7 +116,7 @@ static void refuse(baton_sim_t *sim, const baton_sparse_options_t *options,
     }
 }
 
-static void test_bad_options_are_refused_on_all_ranks(void **state)
+TEST(test_bad_options_are_refused_on_all_ranks)
 {
     baton_sim_t *sim = open_sim();
     for (size_t i = 0; i < sizeof bad_options / sizeof bad_options[0]; i++) {
@@ -126,7 +126,7 @@ static void test_bad_options_are_refused_on_all_ranks(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-static void test_options_that_differ_are_refused_on_all_ranks(void **state)
+TEST(test_options_that_differ_are_refused_on_all_ranks)
 {
     baton_sim_t *sim = open_sim();
     baton_sparse_options_t options = some_options(), other = options;
@@ -169,7 +169,7 @@ static void expect_step(baton_sim_t *sim, const baton_sparse_options_t *options)
     }
 }
 
-static void test_options_that_one_rank_has_wrong_fail_on_all(void **state)
+TEST(test_options_that_one_rank_has_wrong_fail_on_all)
 {
     baton_sim_t *sim = open_sim();
     baton_sparse_options_t options = some_options(), other;
@@ -272,7 +272,7 @@ static void expect_calls(baton_sparse_t *sparse, call_t first,
 }
 
 /* No sparse all-reduce, one that is not connected, and one in a step. */
-static void test_calls_out_of_turn_are_refused(void **state)
+TEST(test_calls_out_of_turn_are_refused)
 {
     baton_sim_t *sim = open_sim();
     baton_sparse_options_t options = some_options();
@@ -290,7 +290,7 @@ static void test_calls_out_of_turn_are_refused(void **state)
     support_sparse_close(group);
 }
 
-static void test_partial_ones_refuse_what_they_cannot_do(void **state)
+TEST(test_partial_ones_refuse_what_they_cannot_do)
 {
     static const call_t calls[] = {FLUSH, SET_K,  SET_DENSITY, SAVE,
                                    LOAD,  EXPORT, IMPORT};
@@ -305,7 +305,7 @@ static void test_partial_ones_refuse_what_they_cannot_do(void **state)
     support_sparse_close(group);
 }
 
-static void test_wrong_arguments_are_refused(void **state)
+TEST(test_wrong_arguments_are_refused)
 {
     baton_sparse_options_t options = some_options();
     support_sparse_t *group = support_sparse_open(1, &options);
@@ -330,7 +330,7 @@ static void test_wrong_arguments_are_refused(void **state)
 
 /* Residuals grow fast at first, so an old global threshold lets ever more
    entries pass; with independent gradients up to k of each rank. */
-static void test_oktopk_publishes_about_k(void **state)
+TEST(test_oktopk_publishes_about_k)
 {
     enum { SIZE = 8, SETTLED = 8, STEPS = 32, K = 50 };
     baton_sparse_options_t options = some_options();
@@ -350,7 +350,7 @@ static void test_oktopk_publishes_about_k(void **state)
 }
 
 /* By 10 / sqrt(ranks) each. */
-static void test_gradients_are_clipped(void **state)
+TEST(test_gradients_are_clipped)
 {
     for (int size = 1; size <= RANKS; size += RANKS - 1) {
         baton_sparse_options_t options = some_options();
@@ -372,7 +372,7 @@ static void test_gradients_are_clipped(void **state)
     }
 }
 
-static void test_what_is_not_finite_surfaces(void **state)
+TEST(test_what_is_not_finite_surfaces)
 {
     for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_DENSE; i++) {
         baton_sparse_options_t options = some_options();
@@ -428,7 +428,7 @@ static void step_not_finite(int size, const baton_sparse_options_t *options)
     support_sparse_close(group);
 }
 
-static void test_what_is_not_finite_has_the_same_bits_on_all_ranks(void **state)
+TEST(test_what_is_not_finite_has_the_same_bits_on_all_ranks)
 {
     static const int sizes[] = {2, 3, 4, 6, 8, 12};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -455,7 +455,7 @@ static void test_what_is_not_finite_has_the_same_bits_on_all_ranks(void **state)
 
 /* A rank that does another step than the others fails with a sentence, on all
    ranks. */
-static void test_steps_that_differ_are_told(void **state)
+TEST(test_steps_that_differ_are_told)
 {
     static char before[2048];
     baton_sparse_options_t options = some_options();
@@ -517,7 +517,7 @@ static int recover_unasked(const baton_sparse_options_t *options, uint64_t k)
     return failed;
 }
 
-static void test_recovery_before_a_step_is_asked_for(void **state)
+TEST(test_recovery_before_a_step_is_asked_for)
 {
     for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
         baton_sparse_options_t options = some_options();
@@ -562,7 +562,7 @@ static bool take(support_sparse_t *group, int rank)
 
 /* What a rank has left pending and in its residual is not taken by epochs that
    begin to work before it has started again. */
-static void test_partial_sends_little_for_one_rank(void **state)
+TEST(test_partial_sends_little_for_one_rank)
 {
     for (int size = 2; size <= 9; size++) {
         baton_sparse_options_t options = partial_options();
@@ -599,7 +599,7 @@ static void test_partial_sends_little_for_one_rank(void **state)
 /* Rank 1 is late, and asks when the group was recovered. Its gradient, which
    the recovery has left pending, is taken by rank 0's epoch before rank 1
    starts again: so the step that it starts then is late, too. */
-static void test_partial_is_late_after_a_recovery(void **state)
+TEST(test_partial_is_late_after_a_recovery)
 {
     for (int asks_before = 0; asks_before < 2; asks_before++) {
         baton_sparse_options_t options = partial_options();
@@ -623,7 +623,7 @@ static void test_partial_is_late_after_a_recovery(void **state)
 }
 
 /* Without payload the same epochs run. */
-static void test_partial_runs_without_payload(void **state)
+TEST(test_partial_runs_without_payload)
 {
     baton_sparse_options_t options = partial_options();
     baton_sim_options_t sim = BATON_SIM_OPTIONS;
@@ -671,7 +671,7 @@ static int64_t between(int64_t value, int64_t low, int64_t high)
 
 /* Algorithm 2 of SparDL's paper, for two teams of one rank: N is how many
    elements are among the h largest of either. */
-static void test_teams_adjust_h(void **state)
+TEST(test_teams_adjust_h)
 {
     enum { L = 40 };
     baton_sparse_options_t options = some_options();
@@ -718,26 +718,4 @@ static void test_teams_adjust_h(void **state)
     support_sparse_close(group);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_options_are_refused_on_all_ranks),
-        cmocka_unit_test(test_options_that_differ_are_refused_on_all_ranks),
-        cmocka_unit_test(test_options_that_one_rank_has_wrong_fail_on_all),
-        cmocka_unit_test(test_calls_out_of_turn_are_refused),
-        cmocka_unit_test(test_partial_ones_refuse_what_they_cannot_do),
-        cmocka_unit_test(test_wrong_arguments_are_refused),
-        cmocka_unit_test(test_oktopk_publishes_about_k),
-        cmocka_unit_test(test_gradients_are_clipped),
-        cmocka_unit_test(test_what_is_not_finite_surfaces),
-        cmocka_unit_test(
-            test_what_is_not_finite_has_the_same_bits_on_all_ranks),
-        cmocka_unit_test(test_steps_that_differ_are_told),
-        cmocka_unit_test(test_recovery_before_a_step_is_asked_for),
-        cmocka_unit_test(test_partial_sends_little_for_one_rank),
-        cmocka_unit_test(test_partial_is_late_after_a_recovery),
-        cmocka_unit_test(test_partial_runs_without_payload),
-        cmocka_unit_test(test_teams_adjust_h),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

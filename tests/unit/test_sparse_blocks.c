@@ -217,7 +217,7 @@ static void expect(int size, baton_dtype_t dtype, int kind, size_t count,
     support_sparse_close(group);
 }
 
-static void test_long_blocks_are_summed_as_vectors_are(void **state)
+TEST(test_long_blocks_are_summed_as_vectors_are)
 {
     static const int sizes[] = {1, 2, 3, 5, 6, 8};
     static const baton_dtype_t types[] = {BATON_F32, BATON_F64, BATON_F16};
@@ -234,17 +234,10 @@ static void test_long_blocks_are_summed_as_vectors_are(void **state)
 }
 
 /* Of 8 MiB, which are written past the caches. */
-static void test_vectors_beyond_caches_are_summed_alike(void **state)
+TEST(test_vectors_beyond_caches_are_summed_alike)
 {
     support_random_t random = support_random(support_seed(), 99);
     expect(3, BATON_F32, SELECT_NORMAL, (2 << 20) + 77, &random);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_long_blocks_are_summed_as_vectors_are),
-        cmocka_unit_test(test_vectors_beyond_caches_are_summed_alike),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -108,7 +108,7 @@ static void go_on_elsewhere(const baton_sparse_options_t *options,
     support_sparse_close(right[1]);
 }
 
-static void test_import_goes_on_with_the_same_bits(void **state)
+TEST(test_import_goes_on_with_the_same_bits)
 {
     support_random_t random = support_random(support_seed(), 1);
     for (int i = 0; i < 3 * (BATON_SPARSE_COUNT - 1); i++) {
@@ -130,7 +130,7 @@ static void test_import_goes_on_with_the_same_bits(void **state)
 }
 
 /* A recovery counts on from the steps of the state. */
-static void test_import_before_a_recovery(void **state)
+TEST(test_import_before_a_recovery)
 {
     baton_sparse_options_t options = some_options();
     support_sparse_t *left = support_sparse_open(RANKS, &options);
@@ -172,7 +172,7 @@ static void expect_import_refused(const baton_sparse_options_t *options,
     support_sparse_close(to);
 }
 
-static void test_import_names_the_option_that_differs(void **state)
+TEST(test_import_names_the_option_that_differs)
 {
     baton_sparse_options_t options = some_options();
     options.algorithm = BATON_SPARSE_REDSYNC;
@@ -210,7 +210,7 @@ static void test_import_names_the_option_that_differs(void **state)
     support_sparse_close(group);
 }
 
-static void test_damaged_states_are_refused(void **state)
+TEST(test_damaged_states_are_refused)
 {
     baton_sparse_options_t options = some_options();
     options.algorithm = BATON_SPARSE_OKTOPK;
@@ -248,7 +248,7 @@ static void test_damaged_states_are_refused(void **state)
     support_sparse_close(group);
 }
 
-static void test_wrong_memory_is_refused(void **state)
+TEST(test_wrong_memory_is_refused)
 {
     static char room[4096];
     baton_sparse_options_t options = some_options();
@@ -322,7 +322,7 @@ static void write_file(const char *path, const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
-static void test_load_brings_back_what_was_saved(void **state)
+TEST(test_load_brings_back_what_was_saved)
 {
     folder_t folder = folder_open();
     size_t bytes;
@@ -353,7 +353,7 @@ static void expect_refused(const folder_t *folder, const char *path,
     assert_int_equal(mode_of(path), before);
 }
 
-static void test_save_replaces_only_files(void **state)
+TEST(test_save_replaces_only_files)
 {
     folder_t folder = folder_open();
     char name[5000];
@@ -383,7 +383,7 @@ static void test_save_replaces_only_files(void **state)
                                                 "dangling", NULL});
 }
 
-static void test_save_keeps_links_and_permissions(void **state)
+TEST(test_save_keeps_links_and_permissions)
 {
     folder_t folder = folder_open();
     assert_int_equal(mkdir(in(&folder, "other"), 0700), 0);
@@ -400,17 +400,4 @@ static void test_save_keeps_links_and_permissions(void **state)
                                                 "other/old", "other", NULL});
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_import_goes_on_with_the_same_bits),
-        cmocka_unit_test(test_import_before_a_recovery),
-        cmocka_unit_test(test_import_names_the_option_that_differs),
-        cmocka_unit_test(test_damaged_states_are_refused),
-        cmocka_unit_test(test_wrong_memory_is_refused),
-        cmocka_unit_test(test_load_brings_back_what_was_saved),
-        cmocka_unit_test(test_save_replaces_only_files),
-        cmocka_unit_test(test_save_keeps_links_and_permissions),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

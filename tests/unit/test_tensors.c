@@ -304,7 +304,7 @@ static void compare(const baton_tensors_options_t *options)
     }
 }
 
-static void test_tensors_are_those_of_plain_arithmetic(void **state)
+TEST(test_tensors_are_those_of_plain_arithmetic)
 {
     static const double densities[] = {0.25, 0.0625, 0.03};
 #define WITH(...)                                                              \
@@ -345,7 +345,7 @@ static baton_tensor_plan_t plan_of(const baton_tensor_t *tensor,
     return plan;
 }
 
-static void test_tensors_policy_is_the_papers(void **state)
+TEST(test_tensors_policy_is_the_papers)
 {
     static const struct {
         baton_role_t role;
@@ -388,7 +388,7 @@ static void expect_near(double actual, double expected)
 }
 
 /* Equations 1 and 2, written out for 8 ranks on as many hosts, lg P = 3. */
-static void test_tensors_choose_by_cost(void **state)
+TEST(test_tensors_choose_by_cost)
 {
     static const baton_tensor_t tensor = {"layer", BATON_ROLE_DENSE, 1000000};
     baton_costs_t costs = BATON_COSTS;
@@ -436,7 +436,7 @@ static void test_tensors_choose_by_cost(void **state)
     assert_int_equal(plan_of(&tensor, &options, 8).form, BATON_TENSOR_SPARSE);
 }
 
-static void test_tensors_say_why(void **state)
+TEST(test_tensors_say_why)
 {
     baton_tensors_options_t options = some_options();
     world_t *world = open_world(2, &options);
@@ -458,7 +458,7 @@ static void test_tensors_say_why(void **state)
 
 /* Packed ones are one all-reduce, which waits for the last of them; others
    start at once. */
-static void test_tensors_start_when_they_are_ready(void **state)
+TEST(test_tensors_start_when_they_are_ready)
 {
     baton_tensors_options_t options = some_options();
     world_t *world = open_world(3, &options);
@@ -508,7 +508,7 @@ static void test_tensors_start_when_they_are_ready(void **state)
     close_world(world);
 }
 
-static void test_tensors_wait_for_all_gradients_to_clip(void **state)
+TEST(test_tensors_wait_for_all_gradients_to_clip)
 {
     baton_tensors_options_t options = some_options();
     options.clip = 1;
@@ -541,7 +541,7 @@ static void agree_on(const baton_tensors_options_t *mine,
     close_world(world);
 }
 
-static void test_tensors_compare_options(void **state)
+TEST(test_tensors_compare_options)
 {
     baton_tensors_options_t options = some_options(), other = options;
     other.momentum = 0.5;
@@ -552,7 +552,7 @@ static void test_tensors_compare_options(void **state)
              "the number of tensors is 4 on one rank and 5 on another");
 }
 
-static void test_tensors_refuse_bad_options(void **state)
+TEST(test_tensors_refuse_bad_options)
 {
     static const double bad_density[] = {2};
 #define BAD(...)                                                               \
@@ -584,7 +584,7 @@ static void test_tensors_refuse_bad_options(void **state)
     }
 }
 
-static void test_tensors_refuse_wrong_use(void **state)
+TEST(test_tensors_refuse_wrong_use)
 {
     baton_tensors_options_t options = some_options();
     world_t *world = open_world(1, &options);
@@ -610,18 +610,4 @@ static void test_tensors_refuse_wrong_use(void **state)
     close_world(world);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tensors_are_those_of_plain_arithmetic),
-        cmocka_unit_test(test_tensors_policy_is_the_papers),
-        cmocka_unit_test(test_tensors_choose_by_cost),
-        cmocka_unit_test(test_tensors_say_why),
-        cmocka_unit_test(test_tensors_start_when_they_are_ready),
-        cmocka_unit_test(test_tensors_wait_for_all_gradients_to_clip),
-        cmocka_unit_test(test_tensors_compare_options),
-        cmocka_unit_test(test_tensors_refuse_bad_options),
-        cmocka_unit_test(test_tensors_refuse_wrong_use),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()
