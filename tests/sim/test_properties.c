@@ -434,6 +434,10 @@ static int end_step(void)
     int failed = 0;
     baton_status_t status = run_due(start);
     holds(status == BATON_OK || trial.fault != NO_FAULT);
+    if (trial.fault == FAIL_SEND && !on_devices && once_in(3)) {
+        fail_nth(0); /* a recovery before anybody asks */
+        recover();
+    }
     for (int r = 0; r < trial.size; r++) {
         participant_t *p = &trial.participants[r];
         memset(p->ended, 0, sizeof p->ended);

@@ -480,59 +480,6 @@ TEST(test_steps_that_differ_are_told)
     support_sparse_close(group);
 }
 
-/* Nobody asks how a step has ended, in which the k-th send of one rank fails,
-   before the group is recovered: ranks that completed it have its result, and
-   go on like the others. Returns how many did not complete it. */
-static int recover_unasked(const baton_sparse_options_t *options, uint64_t k)
-{
-    support_sparse_t *group = support_sparse_open(RANKS, options);
-    baton_sparse_stats_t stats, first = {0};
-    int failed = 0;
-    for (uint64_t step = 1; step < 3; step++) {
-        fill(group, step);
-        support_sparse_step(group);
-    }
-    support_ok(baton_sim_fail_send(group->sim, 1, k));
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_sparse_start(group->ranks[rank],
-                                      support_sparse_gradient(group, rank)));
-    }
-    support_ok(baton_sim_run(group->sim, -1));
-    support_ok(baton_sim_fail_send(group->sim, 1, 0));
-    support_sparse_recover(group);
-    for (int rank = 0; rank < RANKS; rank++) {
-        baton_sparse_result_t result;
-        failed += baton_sparse_wait(group->ranks[rank], 0, &result) != BATON_OK;
-        support_ok(baton_sparse_stats(group->ranks[rank], &stats));
-        first = rank == 0 ? stats : first;
-        assert_int_equal(stats.steps, first.steps);
-        assert_int_equal(stats.h, first.h);
-    }
-    assert_int_equal(first.steps, failed < RANKS ? 3 : 2);
-    for (uint64_t step = 3; step < 6; step++) {
-        fill(group, step);
-        support_sparse_step(group);
-    }
-    support_sparse_close(group);
-    return failed;
-}
-
-TEST(test_recovery_before_a_step_is_asked_for)
-{
-    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
-        baton_sparse_options_t options = some_options();
-        options.algorithm = (baton_sparse_algorithm_t)i;
-        options.teams = i == BATON_SPARSE_SPARDL ? 2 : 0;
-        options.exchange =
-            i == BATON_SPARSE_SPARDL ? BATON_TEAMS_BSAG : BATON_TEAMS_AUTO;
-        options.quantise = i == BATON_SPARSE_REDSYNC;
-        int failed = RANKS;
-        for (uint64_t k = 1; failed > 0; k++) {
-            failed = recover_unasked(&options, k);
-        }
-    }
-}
-
 /* ---- partial ones ------------------------------------------------------ */
 
 static baton_sparse_options_t partial_options(void)
