@@ -1175,7 +1175,6 @@ static void for_each(check_fn *check)
             options.momentum = 0.5;
             options.clip = 1;
             options.quantise = k == BATON_SPARSE_REDSYNC;
-            options.keep_error = options.quantise;
             if (!devices || works_on_device(options.algorithm)) {
                 check(row, &options, devices);
             }
