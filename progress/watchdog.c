@@ -1,5 +1,5 @@
-/* The watchdog; see watchdog.h. A report names the nodes that are awaited,
-   their peers, and the nodes behind them. */
+/* The watchdog; see watchdog.h. A report, one for each stall, names the nodes
+   that are awaited, their peers, and the nodes behind them. */
 #include "progress/watchdog.h"
 
 #include "base/clock.h"
@@ -160,9 +160,10 @@ void baton__watchdog_look(baton__watchdog_t *watchdog,
             progress != s->notes.seen_progress) {
             s->notes.seen_progress = progress;
             s->notes.seen_at_ns = now;
-            s->notes.reported_ns = now;
-        } else if (now - s->notes.reported_ns >= stall_ns) {
-            s->notes.reported_ns = now;
+            s->notes.reported = false;
+        } else if (!s->notes.reported &&
+                   now - s->notes.seen_at_ns >= stall_ns) {
+            s->notes.reported = true;
             report(s);
         }
     }

@@ -81,8 +81,10 @@ const char *baton_error_message(void);
 baton_status_t baton_error_set(baton_status_t status, const char *format, ...)
     BATON_PRINTF(2, 3);
 
-/* Log levels. A message goes to the handler when its level is at most the one
-   in force (BATON_LOG, default warn). */
+/* Log levels. A message is logged when its level is at most the one in force
+   (BATON_LOG, default warn). error and warn are what no call returns: a stalled
+   epoch, an unknown BATON_* variable, MPI_Finalize before the end of a group.
+   info has the errors that calls return, too. */
 typedef enum baton_log_level {
     BATON_LOG_NONE,
     BATON_LOG_ERROR,
@@ -97,9 +99,8 @@ typedef enum baton_log_level {
 typedef void (*baton_log_fn)(void *arg, baton_log_level_t level,
                              const char *message);
 
-/* Installs the process's log handler (NULL removes it). Without one the library
-   is silent, unless the BATON_LOG variable asks for a level: then messages go
-   to standard error. Call before engines are opened; not thread-safe. */
+/* Installs the process's log handler (NULL removes it). Without one, messages
+   go to standard error. Call before engines are opened; not thread-safe. */
 void baton_log_set(baton_log_fn handler, void *arg);
 
 #ifdef __cplusplus

@@ -75,8 +75,8 @@
     TEXT(ALLGATHER, "",                                                        \
          "Algorithm of baton_allgather; if unset, the cheapest")               \
     TEXT(ALLTOALL, "", "Algorithm of baton_alltoall; if unset, the cheapest")  \
-    WORD(LOG, "", "none error warn info debug trace",                          \
-         "Log level; without a handler, log to standard error")                \
+    WORD(LOG, "warn", "none error warn info debug trace",                      \
+         "Log level; info: also the errors that calls return")                 \
     WORD(ISA, "auto", "auto baseline avx2 avx512",                             \
          "Instruction set of the reduction kernels")                           \
     TEXT(SEED, "", "Seed of randomised tests and benchmarks")
@@ -95,7 +95,7 @@ typedef enum baton__config_id {
 
 /* A value in force. The first use reads the environment; an empty variable
    counts as not set, and an invalid one has its default. The number of a WORD
-   is its index among the words allowed, -1 if there is none (LOG). Any thread.
+   is its index among the words allowed. Any thread.
  */
 int64_t baton__config_number(baton__config_id_t id);
 const char *baton__config_text(baton__config_id_t id);

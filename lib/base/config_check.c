@@ -59,7 +59,7 @@ baton_status_t baton__config_check(void)
     const char *message = baton__config_error();
     if (baton__config_is_unchecked()) {
         if (message[0] != '\0') {
-            baton__log(BATON_LOG_ERROR, "%s", message);
+            baton__log(BATON_LOG_INFO, "%s", message);
         }
         warn_about_unknown();
     }

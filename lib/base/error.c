@@ -59,7 +59,7 @@ static void set_message(baton_status_t status, bool logged, const char *format,
     baton__text_t text = {message, sizeof message, 0};
     baton__text_add_list(&text, format, values);
     if (logged) {
-        baton__log(BATON_LOG_ERROR, "%s", message);
+        baton__log(BATON_LOG_INFO, "%s", message);
     }
     (void)baton__error_forward(status, message);
 }

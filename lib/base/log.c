@@ -18,20 +18,11 @@ void baton_log_set(baton_log_fn handler, void *arg)
     log_arg = arg;
 }
 
-/* The level in force. BATON_LOG's words are the levels' names, in order, and
-   its number is negative where it is not set. */
-static baton_log_level_t level_in_force(void)
-{
-    int64_t asked = baton__config_number(BATON__CONFIG_LOG);
-    if (asked >= 0) {
-        return (baton_log_level_t)asked;
-    }
-    return log_handler != NULL ? BATON_LOG_WARN : BATON_LOG_NONE;
-}
-
+/* BATON_LOG's words are the levels' names, in order. */
 static bool is_wanted(baton_log_level_t level)
 {
-    return level <= level_in_force() && level != BATON_LOG_NONE;
+    return (int64_t)level <= baton__config_number(BATON__CONFIG_LOG) &&
+           level != BATON_LOG_NONE;
 }
 
 static const char *level_name(baton_log_level_t level)

@@ -109,7 +109,7 @@ struct baton_schedule {
     struct {
         uint64_t seen_progress;
         uint64_t seen_at_ns;
-        uint64_t reported_ns;
+        bool reported;   /* this stall was */
         bool matched;    /* simulated: compared with the other ranks */
         bool timed;      /* an epoch has begun and not ended */
         double began_us; /* of the last epoch, in virtual time */
