@@ -101,7 +101,8 @@ template <baton_dtype_t D> struct row {
     void put_measure()
     {
         double *sums = (double *)work.tally;
-        put(measure<D>, measure_blocks(from.count), THREADS, from, work, sums);
+        put(measure<D, false>, measure_blocks(from.count), THREADS, from.values,
+            from.count, work.state, sums);
         put(join, 1, WARP, sums, from.count, work.state, from.count,
             &work.state->mean);
     }
@@ -175,7 +176,7 @@ cudaError_t baton__cuda_select_load(void)
     return error != cudaSuccess ? error : for_each_type([](auto type) {
         constexpr baton_dtype_t D = type;
         return load(begin<D>, estimate<D>, filter_tiles<D>, radix<D>,
-                    measure<D>, squares<D>, tally<D>, emit<D>);
+                    measure<D, false>, measure<D, true>, tally<D>, emit<D>);
     });
 }
 
@@ -201,9 +202,9 @@ cudaError_t baton__cuda_square_sum(cudaStream_t stream, baton_dtype_t dtype,
     if (count > 0) {
         error = by_type(dtype, [&](auto type) {
             constexpr baton_dtype_t D = type;
-            return launch(squares<D>, measure_blocks(count), THREADS, stream,
-                          (const typename element<D>::bits_t *)values,
-                          (uint64_t)count, sums);
+            return launch(measure<D, true>, measure_blocks(count), THREADS,
+                          stream, (const typename element<D>::bits_t *)values,
+                          (uint64_t)count, NULL, sums);
         });
     }
     return error != cudaSuccess ? error

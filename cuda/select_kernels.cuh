@@ -671,12 +671,27 @@ BATON__BOTH uint64_t measure_tiles(uint64_t count)
     return (count + MEASURE_TILE - 1) / MEASURE_TILE;
 }
 
-/* Sums of term(key), by 16 lanes for each tile of 4096 elements, in the order
-   in which the host adds; by all threads of the grid. */
-template <baton_dtype_t D, class function>
-__device__ void sum_tiles(const typename element<D>::bits_t *values,
-                          uint64_t count, double *sums, function term)
+template <baton_dtype_t D>
+__device__ double square_of(typename element<D>::key_t key)
 {
+    if (key >= infinity_key<D>()) {
+        return same_bits<double>(key > infinity_key<D>()
+                                     ? UINT64_C(0x7ff8000000000000)
+                                     : UINT64_C(0x7ff0000000000000));
+    }
+    const double magnitude = magnitude_value<D>(key);
+    return times(magnitude, magnitude);
+}
+
+/* Sums of magnitudes or of their squares, by 16 lanes for each tile of 4096
+   elements, in the order in which the host adds; and for a selection, which is
+   not done, the largest of them. */
+template <baton_dtype_t D, bool SQUARED>
+__global__ void __launch_bounds__(THREADS)
+    measure(const typename element<D>::bits_t *values, uint64_t count,
+            state_t *state, double *sums)
+{
+    typedef typename element<D>::key_t key_t;
     const filter<D> both = filter_of<D>(BATON_SIDE_BOTH);
     const unsigned lane = threadIdx.x % LANES;
     const uint64_t number =
@@ -684,10 +699,16 @@ __device__ void sum_tiles(const typename element<D>::bits_t *values,
     const uint64_t begin = number * MEASURE_TILE;
     const uint64_t end =
         begin + MEASURE_TILE < count ? begin + MEASURE_TILE : count;
+    if (state != NULL && state->done) {
+        return;
+    }
     double sum = 0;
+    key_t largest = 0;
 #pragma unroll 8
     for (uint64_t i = begin + lane; i < end; i += LANES) {
-        sum = plus(sum, term(key_of<D>(values[i], both)));
+        const key_t key = key_of<D>(values[i], both);
+        largest = key > largest ? key : largest;
+        sum = plus(sum, SQUARED ? square_of<D>(key) : magnitude_value<D>(key));
     }
     double all = 0;
     for (unsigned j = 0; j < LANES; j++) {
@@ -696,28 +717,15 @@ __device__ void sum_tiles(const typename element<D>::bits_t *values,
     if (lane == 0 && begin < count) {
         sums[number] = all;
     }
-}
-
-/* Of magnitudes, and the largest of these. */
-template <baton_dtype_t D>
-__global__ void __launch_bounds__(THREADS)
-    measure(vector<D> from, workspace<D> work, double *sums)
-{
-    typedef typename element<D>::key_t key_t;
-    if (work.state->done) {
+    if (state == NULL) {
         return;
     }
-    key_t largest = 0;
-    sum_tiles<D>(from.values, from.count, sums, [&](key_t key) {
-        largest = key > largest ? key : largest;
-        return magnitude_value<D>(key);
-    });
     for (unsigned step = WARP / 2; step > 0; step /= 2) {
         key_t other = __shfl_xor_sync(EVERY_LANE, largest, step);
         largest = other > largest ? other : largest;
     }
     if (lane_of_thread() == 0 && largest > 0) {
-        atomicMax((unsigned long long *)&work.state->largest,
+        atomicMax((unsigned long long *)&state->largest,
                   (unsigned long long)largest);
     }
 }
@@ -744,29 +752,6 @@ static __global__ void join(const double *sums, uint64_t count,
     if (threadIdx.x == 0) {
         *out = all / (double)divisor;
     }
-}
-
-/* As measure, of squares, which needs no selection's state. */
-template <baton_dtype_t D>
-__device__ double square_of(typename element<D>::key_t key)
-{
-    if (key >= infinity_key<D>()) {
-        return same_bits<double>(key > infinity_key<D>()
-                                     ? UINT64_C(0x7ff8000000000000)
-                                     : UINT64_C(0x7ff0000000000000));
-    }
-    const double magnitude = magnitude_value<D>(key);
-    return times(magnitude, magnitude);
-}
-
-template <baton_dtype_t D>
-__global__ void __launch_bounds__(THREADS)
-    squares(const typename element<D>::bits_t *values, uint64_t count,
-            double *sums)
-{
-    typedef typename element<D>::key_t key_t;
-    sum_tiles<D>(values, count, sums,
-                 [](key_t key) { return square_of<D>(key); });
 }
 
 /* One thread. Whether an earlier threshold leaves at most `most` elements; if
