@@ -2,8 +2,8 @@
    epoch, so epoch_fail.c may call it. See queues.h. */
 #include "progress/queues.h"
 
-#include "ops/device.h"
 #include "sched/offload.h"
+#include "transport/device.h"
 
 void baton__queues_list(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
