@@ -76,19 +76,6 @@ static void test_systems_have_numbers_of_ranks(void **state)
     assert_string_equal(skew_name(parsed.choices[0], text), "solo");
 }
 
-static void test_systems_by_default(void **state)
-{
-    char program[] = "baton-skew";
-    char *arguments[] = {program, NULL};
-    skew_options_t parsed;
-    assert_int_equal(skew_options_parse(1, arguments, RANKS, false, &parsed),
-                     CLI_RUN);
-    assert_int_equal(parsed.system_count, 5);
-    for (size_t i = 0; i < 5; i++) {
-        assert_int_equal(parsed.choices[i].kind, i);
-    }
-}
-
 static void test_systems_that_are_refused(void **state)
 {
     static const char *const lists[] = {"",         "nothing",   "solo,",
@@ -166,7 +153,6 @@ int main(void)
         cmocka_unit_test(test_steal_is_read_from_its_line),
         cmocka_unit_test(test_steal_share_is_of_what_has_passed),
         cmocka_unit_test(test_systems_have_numbers_of_ranks),
-        cmocka_unit_test(test_systems_by_default),
         cmocka_unit_test(test_systems_that_are_refused),
         cmocka_unit_test(test_limits_are_means_over_all_elections),
     };

@@ -25,7 +25,7 @@ typedef struct half {
     baton_view_t source;
     baton_view_t target;
     size_t segments;
-    baton__slots_t left, right; /* of what comes from the children */
+    baton__slots_t slots[2]; /* of what comes from the children */
 } half_t;
 
 static baton__slots_t slots_for(baton__flow_t *flow, int child, size_t bytes)
@@ -50,8 +50,8 @@ static half_t half_of(baton__flow_t *flow, const baton_allreduce_t *args,
     if (half.segments > 0) {
         size_t most =
             baton__segment_of(half.target, element, half.segments, 0).bytes;
-        half.left = slots_for(flow, half.tree.left, most);
-        half.right = slots_for(flow, half.tree.right, most);
+        half.slots[0] = slots_for(flow, half.tree.left, most);
+        half.slots[1] = slots_for(flow, half.tree.right, most);
     }
     return half;
 }
@@ -62,34 +62,29 @@ static void add_segment(baton__flow_t *flow, const half_t *half, size_t element,
     if (index >= half->segments) {
         return;
     }
-    const baton__tree_t *tree = &half->tree;
+    const int children[] = {half->tree.left, half->tree.right};
     baton_view_t target =
         baton__segment_of(half->target, element, half->segments, index);
     baton_view_t partial =
         baton__segment_of(half->source, element, half->segments, index);
-    if (tree->left >= 0) {
-        baton_view_t received =
-            baton__slot_of(&half->left, index, target.bytes);
-        baton__flow_recv(flow, tree->left, received);
-        baton__flow_reduce(flow, target, received, partial);
-        partial = target;
+    for (int i = 0; i < 2; i++) {
+        if (children[i] >= 0) {
+            baton_view_t received =
+                baton__slot_of(&half->slots[i], index, target.bytes);
+            baton__flow_recv(flow, children[i], received);
+            baton__flow_reduce(flow, target, i == 0 ? received : partial,
+                               i == 0 ? partial : received);
+            partial = target;
+        }
     }
-    if (tree->right >= 0) {
-        baton_view_t received =
-            baton__slot_of(&half->right, index, target.bytes);
-        baton__flow_recv(flow, tree->right, received);
-        baton__flow_reduce(flow, target, partial, received);
-        partial = target;
+    if (half->tree.parent >= 0) {
+        baton__flow_send(flow, half->tree.parent, partial);
+        baton__flow_recv(flow, half->tree.parent, target);
     }
-    if (tree->parent >= 0) {
-        baton__flow_send(flow, tree->parent, partial);
-        baton__flow_recv(flow, tree->parent, target);
-    }
-    if (tree->left >= 0) {
-        baton__flow_send(flow, tree->left, target);
-    }
-    if (tree->right >= 0) {
-        baton__flow_send(flow, tree->right, target);
+    for (int i = 0; i < 2; i++) {
+        if (children[i] >= 0) {
+            baton__flow_send(flow, children[i], target);
+        }
     }
 }
 
