@@ -266,10 +266,6 @@ typedef struct baton_partial_stats {
     uint64_t active[BATON_PARTIAL_BINS];
     uint64_t messages; /* sent, those of activations among them */
     uint64_t bytes;    /* of payload, sent */
-    /* By the machine's clock, in a simulation too: from this rank's start until
-       the epoch was activated (not for those that peers had activated before);
-       from then to its end; and in baton_partial_wait. */
-    uint64_t activation_ns, inner_ns, waiting_ns;
 } baton_partial_stats_t;
 
 /* A snapshot while epochs run: each number is right, but they may be of

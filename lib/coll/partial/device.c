@@ -329,7 +329,6 @@ baton_status_t baton_partial_start_on(baton_partial_t *partial,
                                           &move, stream, false);
     }
     if (status == BATON_OK) {
-        baton__stats_start(&partial->stats);
         status = baton_schedule_start_on(partial->schedule, stream);
     }
     if (status == BATON_OK) {

@@ -2,13 +2,13 @@
 
       begin.c
        |           |
-     begin     activated --> note_activation -------------------+
-       |                            ^                           |
-       v                            |                           v
-     take --> prepare --------------+--> inner all-reduce --> publish
-                                    |                           ^
-                                    +--> all-reduce of the      |
-                                         count of active ranks -+
+     begin     activated ------------------------------+
+       |                                               |
+       v                                               v
+     take --> prepare --+--> inner all-reduce ------> publish
+                        |                              ^
+                        +--> all-reduce of the count --+
+                             of active ranks
 
    A take may have to wait: for a device, or for the application, which is just
    adding to what is as old as may be. It is an async node then, that is polled.
@@ -17,7 +17,6 @@
    where the reduction is a sum and the type holds P exactly. Elsewhere it needs
    an all-reduce of its own. */
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "coll/kit/count.h"
@@ -32,14 +31,6 @@
 static char *behind_elements(const baton__contribution_t *c, char *slot)
 {
     return slot + c->count * c->element_bytes;
-}
-
-static baton_status_t note_activation(void *arg, baton_call_t *call)
-{
-    baton_partial_t *partial = arg;
-    (void)call;
-    baton__stats_activate(&partial->stats);
-    return BATON_OK;
 }
 
 static bool try_take(baton_partial_t *partial)
@@ -208,10 +199,8 @@ static void build(baton_partial_t *partial,
     size_t result_bytes = reduces ? bytes : options->result_count * element;
     baton_node_t begin = baton__begin_add(&partial->begin);
     baton_node_t taken = baton_add_call(s, prepare, partial);
-    baton_node_t noted = baton_add_call(s, note_activation, partial);
     baton_node_t published = baton_add_call(s, publish, partial);
     baton_set_no_scratch(s, taken);
-    baton_set_no_scratch(s, noted);
     baton_set_no_scratch(s, published);
     partial->source = baton_buffer_bind(s, NULL, bytes);
     partial->target = baton_buffer_bind(s, NULL, result_bytes);
@@ -230,9 +219,7 @@ static void build(baton_partial_t *partial,
     partial->given.source =
         (baton__maybe_vector_t){args.source, baton_add_length(s)};
     baton_before(s, add_take(partial, begin), taken);
-    baton_before(s, taken, noted);
-    baton_before(s, partial->begin.activated, noted);
-    baton_before(s, noted, published);
+    baton_before(s, partial->begin.activated, published);
     baton_enclosure_t inside = baton_enclose_begin(s);
     baton__partial_choose_inner(options, s)(s, &args);
     if (!partial->rides) {
@@ -389,7 +376,6 @@ baton_status_t baton_partial_start(baton_partial_t *partial)
     if (partial == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
     }
-    baton__stats_start(&partial->stats);
     baton_status_t status = baton_schedule_start(partial->schedule);
     if (status == BATON_OK) {
         uint64_t before =
@@ -423,9 +409,7 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
     if (status != BATON_OK) {
         return status;
     }
-    uint64_t since_ns = baton__clock_ns();
     status = baton_schedule_wait(partial->schedule, timeout_ms);
-    baton__stats_waited(&partial->stats, since_ns);
     if (status == BATON_OK) {
         status = baton__partial_device_check(partial);
     }
