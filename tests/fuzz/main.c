@@ -5,8 +5,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -93,19 +91,28 @@ static bool goes_on(const arguments_t *arguments, const progress_t *progress)
             now_s() - progress->began_s < arguments->seconds);
 }
 
-/* Shared memory that outlives a child that dies. */
-typedef struct child_report {
-    uint64_t seed;
-    bool reported; /* the failure has been reported */
-} child_report_t;
+static uint64_t running; /* the seed */
 
-static int run(const arguments_t *arguments, child_report_t *child_report)
+/* A crash, or a run that never ends, is reported like any other failure; with
+   printf, so it may hang, for which another alarm is set. */
+static void report_signal(int number)
+{
+    (void)signal(SIGALRM, SIG_DFL);
+    (void)alarm(5);
+    report(running, number == SIGALRM ? "it never ends" : "it crashes");
+    _exit(EXIT_FAILURE);
+}
+
+static int run(const arguments_t *arguments)
 {
     progress_t progress = {.began_s = now_s()};
     progress.told_s = progress.began_s;
+    (void)signal(SIGALRM, report_signal);
+    (void)signal(SIGSEGV, report_signal);
+    (void)signal(SIGABRT, report_signal);
     while (goes_on(arguments, &progress)) {
         uint64_t seed = arguments->seed + progress.runs;
-        child_report->seed = seed;
+        running = seed;
         (void)alarm(TIMEOUT_S);
         fuzz_outcome_t outcome = run_seed(seed, arguments->twice);
         progress.runs++;
@@ -115,7 +122,6 @@ static int run(const arguments_t *arguments, child_report_t *child_report)
         if (!outcome.passed) {
             report(seed, outcome.failure);
             tell(&progress, "");
-            child_report->reported = true;
             return EXIT_FAILURE;
         }
         if (now_s() - progress.told_s > 5) {
@@ -125,38 +131,6 @@ static int run(const arguments_t *arguments, child_report_t *child_report)
     }
     tell(&progress, "all pass: ");
     return EXIT_SUCCESS;
-}
-
-/* Seeds run in a child process, so that a crash, or a run that never ends, is
-   reported with its seed like any other failure. */
-static int run_guarded(const arguments_t *arguments)
-{
-    child_report_t *child_report =
-        mmap(NULL, sizeof *child_report, PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pid_t child = child_report != MAP_FAILED ? fork() : -1;
-    if (child < 0) {
-        perror("fuzz");
-        return EXIT_FAILURE;
-    }
-    if (child == 0) {
-        exit(run(arguments, child_report));
-    }
-    int status = 0;
-    (void)waitpid(child, &status, 0);
-    if (WIFSIGNALED(status)) {
-        char failure[64];
-        (void)snprintf(failure, sizeof failure, "%s (signal %d)",
-                       WTERMSIG(status) == SIGALRM ? "it never ends"
-                                                   : "it crashes",
-                       WTERMSIG(status));
-        report(child_report->seed, failure);
-        return EXIT_FAILURE;
-    }
-    if (WEXITSTATUS(status) != EXIT_SUCCESS && !child_report->reported) {
-        report(child_report->seed, "it ends the program");
-    }
-    return WEXITSTATUS(status);
 }
 
 int main(int argc, char **argv)
@@ -185,12 +159,9 @@ int main(int argc, char **argv)
         }
         arguments.seeds = 1;
         arguments.seconds = -1;
-        /* Without a child, for a debugger. */
-        child_report_t child_report = {0};
-        return run(&arguments, &child_report);
     }
     if (arguments.seconds < 0 && arguments.seeds == 0) {
         arguments.seconds = 10;
     }
-    return run_guarded(&arguments);
+    return run(&arguments);
 }
