@@ -9,17 +9,16 @@
 
 /* ---- life -------------------------------------------------------------- */
 
-device_sparse_t *device_sparse_open(int size, int variant, uint64_t seed)
+device_sparse_t *device_sparse_open(int size, int variant)
 {
     const emulated_options_t options = {
-        .seed = seed, .delay_us = 20, .workers = 1};
+        .seed = support_seed(), .delay_us = 20, .workers = 1};
     device_sparse_t *self =
         calloc(1, sizeof *self + (size_t)size * sizeof *self->rank);
     assert_non_null(self);
     self->ranks = device_cluster_open(size, variant, &options);
     self->hosts = support_cluster_manual(size);
     self->size = size;
-    self->seed = seed;
     for (int rank = 0; rank < size; rank++) {
         emulated_t *device = self->ranks->devices[rank];
         device_sparse_rank_t *mine = &self->rank[rank];
@@ -104,7 +103,7 @@ static uint64_t element_of(const device_sparse_t *self,
 
 static void fill(device_sparse_t *self, device_sparse_data_t data)
 {
-    support_random_t random = support_random(self->seed, 9);
+    support_random_t random = support_random(support_seed(), 9);
     for (int rank = 0; rank < self->size; rank++) {
         for (int step = 0; step < DEVICE_SPARSE_STEPS; step++) {
             char *gradient = self->rank[rank].gradients[step];
@@ -229,7 +228,8 @@ void device_sparse_run_step(device_sparse_t *self, int step)
     }
 }
 
-void device_sparse_wait(device_sparse_t *self, int rank)
+/* Waits for the rank's stream, and for the last step. */
+static void wait_for(device_sparse_t *self, int rank)
 {
     baton_sparse_result_t result = {0};
     device_cluster_synchronise(self->ranks, rank);
@@ -246,7 +246,8 @@ static void differs(const device_sparse_t *self, int rank, int step,
              "(BATON_SEED=%llu)",
              self->size, baton_sparse_algorithm_name(self->options.algorithm),
              self->count, baton_dtype_name(self->options.dtype),
-             self->options.k, what, rank, step, (unsigned long long)self->seed);
+             self->options.k, what, rank, step,
+             (unsigned long long)support_seed());
 }
 
 void device_sparse_check(const device_sparse_t *self, int rank, int step)
@@ -291,11 +292,11 @@ void device_sparse_compare(device_sparse_t *self, bool in_flight)
             device_sparse_put_step(self, rank, step);
         }
         for (int rank = 0; rank < self->size && !in_flight; rank++) {
-            device_sparse_wait(self, rank);
+            wait_for(self, rank);
         }
     }
     for (int rank = 0; rank < self->size; rank++) {
-        device_sparse_wait(self, rank);
+        wait_for(self, rank);
         for (int step = 0; step < DEVICE_SPARSE_STEPS; step++) {
             device_sparse_check(self, rank, step);
         }

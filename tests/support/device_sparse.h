@@ -49,7 +49,6 @@ typedef struct device_sparse {
     device_cluster_t *ranks;
     support_cluster_t *hosts; /* as many ranks without devices */
     int size;
-    uint64_t seed;
     size_t count, bytes; /* of elements; of all of them together */
     size_t element_bytes;
     baton_sparse_options_t options; /* of the ones on devices */
@@ -58,7 +57,7 @@ typedef struct device_sparse {
 } device_sparse_t;
 
 /* variant: as device_cluster_open. */
-device_sparse_t *device_sparse_open(int size, int variant, uint64_t seed);
+device_sparse_t *device_sparse_open(int size, int variant);
 void device_sparse_close(device_sparse_t *self);
 
 /* On all ranks of a cluster. */
@@ -81,9 +80,6 @@ void device_sparse_put_step(device_sparse_t *self, int rank, int step);
 
 /* Runs a step of all ranks by the host's calls. */
 void device_sparse_run_step(device_sparse_t *self, int step);
-
-/* Waits for the rank's stream, and for the last step. */
-void device_sparse_wait(device_sparse_t *self, int rank);
 
 /* What was found out, or the residuals, against the host's. */
 void device_sparse_check(const device_sparse_t *self, int rank, int step);

@@ -9,7 +9,6 @@
 
 enum { LARGEST = 8, EPOCHS = 2, COUNT = 5003, MOST = LARGEST * COUNT * 8 + 1 };
 
-static uint64_t seed;
 /* What is copied to each rank's memory and from it. */
 static char copies[LARGEST][2 * MOST];
 
@@ -99,7 +98,7 @@ static void check(trial_t *trial, const dense_data_t *data, int rank)
         (dense_keeps_source(trial->c, rank) &&
          !dense_is_untouched(data, rank, copies[rank]))) {
         fail_msg("%s: wrong on rank %d (BATON_SEED=%llu)", dense_text(trial->c),
-                 rank, (unsigned long long)seed);
+                 rank, (unsigned long long)support_seed());
     }
 }
 
@@ -130,7 +129,7 @@ static void run_case(trial_t *trial, const dense_case_t *c, support_op_t op)
     open_memory(trial);
     build(trial);
     for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
-        dense_data_t data = {c, op, seed, epoch};
+        dense_data_t data = {c, op, support_seed(), epoch};
         for (int rank = 0; rank < c->size; rank++) {
             fill(trial, &data, rank);
             start(trial, rank);
@@ -185,7 +184,7 @@ TEST(test_builders)
 {
     static const int sizes[] = {1, 3, 5, 8};
     for (int i = 0; i < 4; i++) {
-        const emulated_options_t options = {.seed = seed,
+        const emulated_options_t options = {.seed = support_seed(),
                                             .delay_us = 5,
                                             .workers = 1,
 
@@ -197,10 +196,4 @@ TEST(test_builders)
     }
 }
 
-static int open_seed(void **state)
-{
-    seed = support_seed();
-    return 0;
-}
-
-RUN_TESTS_BETWEEN(open_seed, NULL)
+RUN_TESTS()

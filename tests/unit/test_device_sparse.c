@@ -16,8 +16,6 @@
 
 enum { N = 601, K = 24 };
 
-static uint64_t seed;
-
 static const baton_sparse_algorithm_t algorithms[] = {
     BATON_SPARSE_SPARDL, BATON_SPARSE_TOPKA, BATON_SPARSE_REDSYNC,
     BATON_SPARSE_DENSE};
@@ -66,7 +64,7 @@ static void create_alone(alone_t *self, const baton_sparse_options_t *options)
 
 static alone_t open_alone(int variant, const baton_sparse_options_t *options)
 {
-    device_sparse_t *world = device_sparse_open(1, variant, seed);
+    device_sparse_t *world = device_sparse_open(1, variant);
     alone_t self = {.world = world,
                     .device = world->ranks->devices[0],
                     .memory = &world->rank[0],
@@ -136,7 +134,7 @@ static void expect_entries_alone(device_sparse_t *world,
    or not. */
 TEST(test_entries_alone_are_copied)
 {
-    device_sparse_t *world = device_sparse_open(2, SUPPORT_OWN_ENGINES, seed);
+    device_sparse_t *world = device_sparse_open(2, SUPPORT_OWN_ENGINES);
     for (int i = 0; i < 9; i++) {
         baton_sparse_options_t options =
             sized(algorithms[i < 2 ? i : 2], 5000, 10);
@@ -205,10 +203,10 @@ static void flush_both(device_sparse_t *world)
 TEST(test_random_options_and_data)
 {
     static const int sizes[] = {1, 2, 3, 5, 8};
-    support_random_t random = support_random(seed, 31);
+    support_random_t random = support_random(support_seed(), 31);
     for (int i = 0; i < 5; i++) {
         device_sparse_t *world =
-            device_sparse_open(sizes[i], SUPPORT_OWN_ENGINES, seed);
+            device_sparse_open(sizes[i], SUPPORT_OWN_ENGINES);
         for (int trial = 0; trial < 20; trial++) {
             baton_sparse_options_t options = any_options(&random, sizes[i]);
             device_sparse_create(
@@ -364,7 +362,7 @@ TEST(test_destroy_behind_gate)
 {
     assert_int_equal(setenv("BATON_DESTROY_MS", "40", 1), 0);
     baton__config_forget();
-    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES);
     emulated_t *device = world->ranks->devices[0];
     const baton_device_port_t *port = emulated_port(device);
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
@@ -539,7 +537,7 @@ TEST(test_refused_options)
 {
     static const baton_sparse_algorithm_t of_the_host[] = {
         BATON_SPARSE_TOPKDSA, BATON_SPARSE_GTOPK, BATON_SPARSE_OKTOPK};
-    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES, seed);
+    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES);
     support_cluster_t *cluster = world->ranks->cluster;
     baton_sparse_options_t options;
     for (int i = 0; i < 3; i++) {
@@ -562,7 +560,8 @@ TEST(test_refused_options)
 
 TEST(test_device_without_selection)
 {
-    const emulated_options_t kind = {.seed = seed, .no_selection = true};
+    const emulated_options_t kind = {.seed = support_seed(),
+                                     .no_selection = true};
     device_cluster_t *ranks =
         device_cluster_open(1, SUPPORT_OWN_ENGINES, &kind);
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
@@ -576,8 +575,7 @@ TEST(test_device_without_selection)
 TEST(test_choice_is_for_devices)
 {
     enum { SIZE = 8 };
-    device_sparse_t *world =
-        device_sparse_open(SIZE, SUPPORT_OWN_ENGINES, seed);
+    device_sparse_t *world = device_sparse_open(SIZE, SUPPORT_OWN_ENGINES);
     baton_sparse_t *made[SIZE] = {NULL};
     baton_sparse_cost_t cost = {0};
     baton_sparse_options_t options = sized(BATON_SPARSE_AUTO, 100, 1);
@@ -601,10 +599,4 @@ TEST(test_choice_is_for_devices)
     device_sparse_close(world);
 }
 
-static int open_seed(void **state)
-{
-    seed = support_seed();
-    return 0;
-}
-
-RUN_TESTS_BETWEEN(open_seed, NULL)
+RUN_TESTS()

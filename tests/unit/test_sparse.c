@@ -543,32 +543,6 @@ TEST(test_partial_sends_little_for_one_rank)
     }
 }
 
-/* Rank 1 is late, and asks when the group was recovered. Its gradient, which
-   the recovery has left pending, is taken by rank 0's epoch before rank 1
-   starts again: so the step that it starts then is late, too. */
-TEST(test_partial_is_late_after_a_recovery)
-{
-    for (int asks_before = 0; asks_before < 2; asks_before++) {
-        baton_sparse_options_t options = partial_options();
-        support_sparse_t *group = support_sparse_open(2, &options);
-        start_alone(group, 0);
-        start_alone(group, 1);
-        for (int i = 0; i < 2; i++) {
-            for (int rank = 0; rank < 2 && i == !asks_before; rank++) {
-                assert_int_equal(take(group, rank), rank == 0);
-            }
-            if (i == 0) {
-                support_sparse_recover(group);
-            }
-        }
-        for (int rank = 0; rank < 2; rank++) {
-            start_alone(group, rank);
-            assert_int_equal(take(group, rank), rank == 0);
-        }
-        support_sparse_close(group);
-    }
-}
-
 /* Without payload the same epochs run. */
 TEST(test_partial_runs_without_payload)
 {
