@@ -67,7 +67,10 @@ struct trial {
     baton_sparse_options_t options;
     baton_sim_t *sim;          /* or */
     device_cluster_t *devices; /* ranks with these */
-    participant_t *due[MOST_RANKS];
+    struct {
+        void (*fn)(void *arg);
+        participant_t *p;
+    } due[MOST_RANKS];
     int due_count;
     int size, steps, phase;
     uint64_t pause_us; /* the longest between two steps of a rank */
@@ -122,21 +125,23 @@ static baton_group_t *group_of(int rank)
 static void at(double later_us, void (*fn)(void *arg), participant_t *p)
 {
     if (trial.devices != NULL) {
-        trial.due[trial.due_count++] = p;
+        trial.due[trial.due_count].fn = fn;
+        trial.due[trial.due_count++].p = p;
         return;
     }
     support_ok(
         baton_sim_at(trial.sim, baton_sim_now_us(trial.sim) + later_us, fn, p));
 }
 
-static baton_status_t run_due(void (*fn)(void *arg))
+static baton_status_t run_due(void)
 {
     if (trial.devices == NULL) {
         return baton_sim_run(trial.sim, -1);
     }
     while (trial.due_count > 0) {
         size_t i = below((uint64_t)trial.due_count);
-        participant_t *p = trial.due[i];
+        void (*fn)(void *arg) = trial.due[i].fn;
+        participant_t *p = trial.due[i].p;
         trial.due[i] = trial.due[--trial.due_count];
         fn(p);
         (void)sched_yield();
@@ -317,7 +322,7 @@ static void open_trial(support_row_t row, uint64_t index)
         support_ok(prepare(&trial.participants[r].own, row, group_of(r), o,
                            trial.devices));
     }
-    support_ok(run_due(NULL)); /* options are compared */
+    support_ok(run_due()); /* options are compared */
     for (int i = 0; i < 2 * trial.size; i++) {
         support_ok(support_collective_connect(
             &trial.participants[i % trial.size].own, i / trial.size));
@@ -432,7 +437,7 @@ static bool is_open(int rank)
 static int end_step(void)
 {
     int failed = 0;
-    baton_status_t status = run_due(start);
+    baton_status_t status = run_due();
     holds(status == BATON_OK || trial.fault != NO_FAULT);
     if (trial.fault == FAIL_SEND && !on_devices && once_in(3)) {
         fail_nth(0); /* a recovery before anybody asks */
@@ -746,7 +751,7 @@ static void run_phase(int steps)
         trial.participants[r].is_silent = once_in(2);
         at((double)below(50), act, &trial.participants[r]);
     }
-    (void)!run_due(act);
+    (void)!run_due();
 }
 
 /* Ranks that the failure has not reached get the results of the epochs that
@@ -761,7 +766,7 @@ static void meet_failure(void)
             if (!p->running) {
                 give(p);
             }
-            (void)!run_due(act);
+            (void)!run_due();
             if (!p->failed &&
                 support_collective_test(&p->own, &done) == BATON_OK && done) {
                 take(p);
