@@ -28,7 +28,7 @@ static void release_if_activated(baton_schedule_t *schedule)
     if (schedule->run.unarmed > 0 &&
         schedule->run.epoch <= atomic_load_explicit(&schedule->shared.limit,
                                                     memory_order_acquire)) {
-        baton__queues_release(schedule);
+        schedule->turn.held = false;
     }
 }
 

@@ -27,10 +27,6 @@ bool baton__queues_waits(const baton_schedule_t *schedule, uint64_t epoch);
 void baton__queues_begin(baton__stepper_t *stepper, baton_schedule_t *schedule,
                          bool external);
 
-/* A peer has activated the epoch meanwhile: it need not wait for the stream any
-   more, but for what comes after the start. */
-void baton__queues_release(baton_schedule_t *schedule);
-
 /* The epoch has failed, or has retired: its start is no longer waited for; what
    is in streams is waited for as before. */
 void baton__queues_stop(baton_schedule_t *schedule);

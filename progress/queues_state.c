@@ -87,11 +87,6 @@ void baton__queues_forget_start(baton_schedule_t *schedule)
     schedule->turn.held = false;
 }
 
-void baton__queues_release(baton_schedule_t *schedule)
-{
-    schedule->turn.held = false;
-}
-
 /* ---- the end ------------------------------------------------------------ */
 
 void baton__queues_stop(baton_schedule_t *schedule)
