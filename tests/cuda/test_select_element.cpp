@@ -11,6 +11,10 @@ using namespace baton_cuda;
 
 enum { SAMPLES = 60000 };
 
+#define BY_TYPE(check)                                                         \
+    (check<BATON_F16>(), check<BATON_BF16>(), check<BATON_F32>(),              \
+     check<BATON_F64>())
+
 /* Bits of an element: the i-th of all there are, or random ones among which
    zeros, subnormals, infinities and NaNs are frequent. */
 template <baton_dtype_t D>
@@ -66,10 +70,7 @@ template <baton_dtype_t D> static void check_keys(void)
 
 static void test_keys_are_the_hosts(void **)
 {
-    check_keys<BATON_F16>();
-    check_keys<BATON_BF16>();
-    check_keys<BATON_F32>();
-    check_keys<BATON_F64>();
+    BY_TYPE(check_keys);
 }
 
 template <baton_dtype_t D> static void check_values(void)
@@ -87,10 +88,7 @@ template <baton_dtype_t D> static void check_values(void)
 
 static void test_magnitudes_of_keys_are_the_hosts(void **)
 {
-    check_values<BATON_F16>();
-    check_values<BATON_BF16>();
-    check_values<BATON_F32>();
-    check_values<BATON_F64>();
+    BY_TYPE(check_values);
 }
 
 /* Values of an element type, half-way between two, and next to that. */
@@ -129,10 +127,7 @@ template <baton_dtype_t D> static void check_rounding(void)
 
 static void test_thresholds_are_rounded_as_on_the_host(void **)
 {
-    check_rounding<BATON_F16>();
-    check_rounding<BATON_BF16>();
-    check_rounding<BATON_F32>();
-    check_rounding<BATON_F64>();
+    BY_TYPE(check_rounding);
 }
 
 /* ---- sums -------------------------------------------------------------- */
@@ -178,10 +173,7 @@ template <baton_dtype_t D> static void check_sums(void)
 
 static void test_sums_are_the_hosts(void **)
 {
-    check_sums<BATON_F16>();
-    check_sums<BATON_BF16>();
-    check_sums<BATON_F32>();
-    check_sums<BATON_F64>();
+    BY_TYPE(check_sums);
 }
 
 /* ---- decisions --------------------------------------------------------- */
