@@ -8,7 +8,7 @@
 /* Whether `rank` is one of the `count` ranks, of `size`, that are elected in
    `epoch`. Each block of `size` epochs goes `count` times through one
    permutation of the ranks, `count` ranks an epoch. With one, the rank is
-   baton_partial_draw's. */
+   baton_partial_elect's. */
 bool baton__elects(uint64_t seed, uint64_t epoch, int size, uint32_t count,
                    int rank);
 

@@ -145,6 +145,21 @@ const char *baton__gather_part(const baton__gather_t *gather, int member,
     return gather->data != NULL ? gather->data + gather->offsets[j] : NULL;
 }
 
+size_t baton__gather_put_result(const baton__gather_t *gather)
+{
+    baton_sparse_t *sparse = gather->plan.sparse;
+    size_t count = 0, bytes;
+    for (int i = 0; i < gather->plan.size; i++) {
+        const char *part = baton__gather_part(gather, i, &bytes);
+        size_t entries = bytes / sparse->entry_bytes;
+        if (part != NULL) {
+            baton__sparse_result_put(sparse, count, part, entries);
+        }
+        count += entries;
+    }
+    return count;
+}
+
 /* ---- building ---------------------------------------------------------- */
 
 static baton_node_t add_round(baton__gather_t *gather, int index,

@@ -48,15 +48,6 @@
 
 /* ---- in a step --------------------------------------------------------- */
 
-static baton_status_t begin(void *arg, baton_call_t *call)
-{
-    spardl_t *spardl = arg;
-    (void)call;
-    baton__sparse_begin(spardl->sparse);
-    baton__spardl_begin_teams(spardl);
-    return BATON_OK;
-}
-
 static size_t quota_of(const spardl_t *spardl, int block)
 {
     return baton__spardl_quota(spardl, spardl->sparse->k, block);
@@ -226,7 +217,7 @@ static void keep_xi(spardl_t *spardl)
 static baton_status_t finish(void *arg, baton_call_t *call)
 {
     spardl_t *spardl = arg;
-    size_t count = baton__spardl_put_result(spardl);
+    size_t count = baton__gather_put_result(spardl->result);
     (void)call;
     if (spardl->sparse->payload) {
         keep_xi(spardl);
@@ -283,7 +274,7 @@ static baton_node_t add_reduce_scatter(spardl_t *spardl)
 {
     baton_schedule_t *s = spardl->sparse->schedule;
     baton_node_t last =
-        baton__sparse_add_call(spardl->sparse, s, begin, spardl);
+        baton__sparse_add_call(spardl->sparse, s, baton__spardl_begin, spardl);
     if (spardl->step_count > 0) {
         last = add_bag(spardl, 0, last);
         /* The first bag lies behind these. */

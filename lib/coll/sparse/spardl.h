@@ -94,8 +94,8 @@ static inline int baton__spardl_block_at(const spardl_t *spardl, int distance)
 /* How many of its own block this rank sends into the exchange: L, or h. */
 size_t baton__spardl_share(const spardl_t *spardl);
 
-/* At the beginning of a step: h, where k is another than before. */
-void baton__spardl_begin_teams(spardl_t *spardl);
+/* The first call of a step; the argument is the spardl_t. */
+baton_status_t baton__spardl_begin(void *arg, baton_call_t *call);
 
 /* Adds the exchange behind `ready`, which has left this rank's selection in
    `own`. Behind the node returned, `sum` is that of all teams. */
@@ -124,9 +124,8 @@ void baton__spardl_add_send(spardl_t *spardl, int step, baton_node_t packed);
 void baton__spardl_add_arrival(spardl_t *spardl, int step);
 
 /* Adds the all-gather of `sum` in the team, and `finish` behind it, a call that
-   is returned, and which puts the result. */
+   is returned, and which puts the result (baton__gather_put_result). */
 baton_node_t baton__spardl_add_gather(spardl_t *spardl, baton_node_t ready,
                                       baton_call_fn finish, bool *ok);
-size_t baton__spardl_put_result(const spardl_t *spardl);
 
 #endif

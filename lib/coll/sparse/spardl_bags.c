@@ -175,21 +175,6 @@ static baton_status_t begin_gather(void *arg, baton_call_t *call)
                              spardl->sum.count * spardl->sparse->entry_bytes);
 }
 
-size_t baton__spardl_put_result(const spardl_t *spardl)
-{
-    baton_sparse_t *sparse = spardl->sparse;
-    size_t count = 0, bytes;
-    for (int i = 0; i < spardl->members; i++) {
-        const char *part = baton__gather_part(spardl->result, i, &bytes);
-        if (part != NULL) {
-            baton__sparse_result_put(sparse, count, part,
-                                     bytes / sparse->entry_bytes);
-        }
-        count += bytes / sparse->entry_bytes;
-    }
-    return count;
-}
-
 baton_node_t baton__spardl_add_gather(spardl_t *spardl, baton_node_t ready,
                                       baton_call_fn finish, bool *ok)
 {

@@ -53,15 +53,6 @@ static size_t bag_bytes(const spardl_step_t *step, size_t k)
     return bytes;
 }
 
-static baton_status_t begin(void *arg, baton_call_t *call)
-{
-    spardl_t *spardl = arg;
-    (void)call;
-    baton__sparse_begin(spardl->sparse);
-    baton__spardl_begin_teams(spardl);
-    return BATON_OK;
-}
-
 static baton_status_t take(spardl_block_t *self, baton_stream_t stream,
                            size_t k, char *to)
 {
@@ -155,7 +146,8 @@ static baton_status_t finish(void *arg, baton_call_t *call)
 {
     const spardl_t *spardl = arg;
     (void)call;
-    baton__sparse_publish(spardl->sparse, baton__spardl_put_result(spardl));
+    baton__sparse_publish(spardl->sparse,
+                          baton__gather_put_result(spardl->result));
     return BATON_OK;
 }
 
@@ -235,7 +227,8 @@ static baton_node_t add_reduce_scatter(spardl_t *spardl, bool *ok)
     baton_schedule_t *s = sparse->schedule;
     size_t quota =
         baton__spardl_quota(spardl, sparse->options.max_k, spardl->position);
-    baton_node_t first = baton__sparse_add_call(sparse, s, begin, spardl);
+    baton_node_t first =
+        baton__sparse_add_call(sparse, s, baton__spardl_begin, spardl);
     baton_node_t last = baton__sparse_device_add_accumulation(sparse, s, first);
     for (int i = 0; i < spardl->step_count; i++) {
         last = add_sending(spardl, i, last, ok);

@@ -64,7 +64,7 @@ static int64_t lowest_h(const spardl_t *spardl, int64_t whole)
     return whole == 0 ? 0 : share > 0 ? share : 1;
 }
 
-void baton__spardl_begin_teams(spardl_t *spardl)
+static void begin_teams(spardl_t *spardl)
 {
     baton_sparse_t *sparse = spardl->sparse;
     baton__learned_t *next = &sparse->next;
@@ -78,6 +78,15 @@ void baton__spardl_begin_teams(spardl_t *spardl)
     next->h_step = next->h_step > 0 ? next->h_step : 1;
     next->h_step = whole == next->h ? 0 : next->h_step;
     next->h_flag = 0;
+}
+
+baton_status_t baton__spardl_begin(void *arg, baton_call_t *call)
+{
+    spardl_t *spardl = arg;
+    (void)call;
+    baton__sparse_begin(spardl->sparse);
+    begin_teams(spardl);
+    return BATON_OK;
 }
 
 static int64_t limited(int64_t value, int64_t low, int64_t high)

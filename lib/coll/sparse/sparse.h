@@ -441,5 +441,8 @@ baton_status_t baton__gather_put(baton__gather_t *gather, baton_call_t *call,
 /* Behind `done`: a member's part, NULL without payload, and its bytes. */
 const char *baton__gather_part(const baton__gather_t *gather, int member,
                                size_t *bytes_out);
+/* Where parts are lists of entries: these become the result's, in the order of
+   members. Returns how many there are. */
+size_t baton__gather_put_result(const baton__gather_t *gather);
 
 #endif

@@ -147,21 +147,27 @@ static baton_status_t begin_sums(void *arg, baton_call_t *call)
     return baton__gather_end(self->sums, call, part_bytes(self, sparse->rank));
 }
 
-/* Appends what is not zero of a dense region to the result. */
-static size_t put_region(baton_sparse_t *sparse, size_t at,
-                         baton__block_t region, const char *values)
+/* What is not zero of the dense regions becomes the result. */
+static size_t put_regions(const topkdsa_t *self)
 {
-    size_t size = sparse->element_bytes;
-    baton_selection_t from = {.dtype = sparse->options.dtype,
-                              .values = values,
-                              .count = region.count,
-                              .first = (uint32_t)region.first};
-    size_t count = baton_select_at_least(&from, 1, sparse->result_indices + at,
-                                         sparse->result_capacity - at);
-    for (size_t i = 0; i < count; i++) {
-        size_t index = sparse->result_indices[at + i] - region.first;
-        memcpy(sparse->result_values + (at + i) * size, values + index * size,
-               size);
+    baton_sparse_t *sparse = self->sparse;
+    size_t size = sparse->element_bytes, count = 0, bytes;
+    for (int member = 0; member < sparse->size; member++) {
+        baton__block_t region = baton__regions_block(&self->regions, member);
+        const char *values = baton__gather_part(self->sums, member, &bytes);
+        uint32_t *indices = sparse->result_indices + count;
+        char *to = sparse->result_values + count * size;
+        const baton_selection_t from = {.dtype = sparse->options.dtype,
+                                        .values = values,
+                                        .count = region.count,
+                                        .first = (uint32_t)region.first};
+        size_t found = baton_select_at_least(&from, 1, indices,
+                                             sparse->result_capacity - count);
+        for (size_t i = 0; i < found; i++) {
+            size_t index = indices[i] - region.first;
+            memcpy(to + i * size, values + index * size, size);
+        }
+        count += found;
     }
     return count;
 }
@@ -172,18 +178,9 @@ static baton_status_t finish(void *arg, baton_call_t *call)
     baton_sparse_t *sparse = self->sparse;
     size_t count = 0;
     (void)call;
-    for (int member = 0; member < sparse->size && sparse->payload; member++) {
-        size_t bytes;
-        const char *part = baton__gather_part(self->sums, member, &bytes);
-        if (self->dense) {
-            count +=
-                put_region(sparse, count,
-                           baton__regions_block(&self->regions, member), part);
-        } else {
-            size_t length = bytes / sparse->entry_bytes;
-            baton__sparse_result_put(sparse, count, part, length);
-            count += length;
-        }
+    if (sparse->payload) {
+        count = self->dense ? put_regions(self)
+                            : baton__gather_put_result(self->sums);
     }
     baton__sparse_publish(sparse, count);
     sparse->masked = self->regions.indices;
