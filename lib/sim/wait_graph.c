@@ -160,45 +160,39 @@ static bool same(baton__sim_wait_node_t a, baton__sim_wait_node_t b)
     return a.schedule == b.schedule && a.node == b.node;
 }
 
-/* Brent 1980: one walker, and a mark that is moved to it after 1, 2, 4 ...
-   edges. */
+static baton__sim_wait_node_t next_of(const baton_sim_t *sim,
+                                      baton__sim_wait_node_t node)
+{
+    baton__sim_wait_edge_t edge = baton__sim_wait_edge(sim, node);
+    return baton__sim_wait_target(&edge);
+}
+
+/* Floyd: of two walkers one takes two edges at a time. They meet on the cycle,
+   as far from where it begins as the path's first node is. */
 bool baton__sim_wait_find_cycle(const baton_sim_t *sim,
                                 baton__sim_wait_node_t *first, size_t *count)
 {
-    baton__sim_wait_node_t mark = *first;
-    size_t since = 0;
-    size_t limit = 1;
+    baton__sim_wait_node_t slow = *first, fast = *first;
     *count = 0;
-    baton__sim_wait_edge_t edge;
-    for (baton__sim_wait_node_t at = *first;;
-         at = baton__sim_wait_target(&edge)) {
-        if (since > 0 && same(at, mark)) {
-            break;
+    do {
+        for (int i = 0; i < 2; i++) {
+            baton__sim_wait_edge_t edge = baton__sim_wait_edge(sim, fast);
+            ++*count;
+            if (!edge.continues) {
+                return false;
+            }
+            fast = baton__sim_wait_target(&edge);
         }
-        if (since == limit) {
-            mark = at;
-            limit *= 2;
-            since = 0;
-        }
-        edge = baton__sim_wait_edge(sim, at);
-        since++;
+        slow = next_of(sim, slow);
+    } while (!same(slow, fast));
+    while (!same(*first, slow)) {
+        *first = next_of(sim, *first);
+        slow = next_of(sim, slow);
+    }
+    *count = 0;
+    do {
+        slow = next_of(sim, slow);
         ++*count;
-        if (!edge.continues) {
-            return false;
-        }
-    }
-    /* Two walkers, the cycle's length apart, meet where it begins. */
-    baton__sim_wait_node_t ahead = *first;
-    for (size_t i = 0; i < since; i++) {
-        edge = baton__sim_wait_edge(sim, ahead);
-        ahead = baton__sim_wait_target(&edge);
-    }
-    while (!same(*first, ahead)) {
-        edge = baton__sim_wait_edge(sim, *first);
-        *first = baton__sim_wait_target(&edge);
-        edge = baton__sim_wait_edge(sim, ahead);
-        ahead = baton__sim_wait_target(&edge);
-    }
-    *count = since;
+    } while (!same(slow, *first));
     return true;
 }
