@@ -35,7 +35,7 @@ static void take_note(void *arg)
     }
 }
 
-static void test_sim_calls_may_ask_for_calls(void **state)
+TEST(test_sim_calls_may_ask_for_calls)
 {
     const baton_sim_options_t options = support_sim_options(1);
     diary_t diary = {.sim = support_sim_open(&options)};
@@ -56,7 +56,7 @@ static void test_sim_calls_may_ask_for_calls(void **state)
     support_ok(baton_sim_destroy(diary.sim));
 }
 
-static void test_sim_calls_at_once_what_has_passed(void **state)
+TEST(test_sim_calls_at_once_what_has_passed)
 {
     const baton_sim_options_t options = support_sim_options(1);
     diary_t diary = {.sim = support_sim_open(&options)};
@@ -108,7 +108,7 @@ static void add_nothing(void *arg, baton_schedule_t *schedule)
     (void)baton_add_nop(schedule);
 }
 
-static void test_sim_calls_let_no_time_pass(void **state)
+TEST(test_sim_calls_let_no_time_pass)
 {
     support_words_t words;
     support_words_open(&words);
@@ -124,12 +124,4 @@ static void test_sim_calls_let_no_time_pass(void **state)
     support_words_close(&words);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sim_calls_may_ask_for_calls),
-        cmocka_unit_test(test_sim_calls_at_once_what_has_passed),
-        cmocka_unit_test(test_sim_calls_let_no_time_pass),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -85,7 +85,7 @@ static const traffic_t all_traffic[] = {
     {3, INTO_ONE, {LAG}, 15 + 50, {{EPOCH, 2, 0, 0, 5}}},
 };
 
-static void test_sim_cost_of_messages(void **state)
+TEST(test_sim_cost_of_messages)
 {
     for (size_t i = 0; i < sizeof all_traffic / sizeof all_traffic[0]; i++) {
         const traffic_t *t = &all_traffic[i];
@@ -146,7 +146,7 @@ static double relay_us(const baton_sim_options_t *options,
     return us;
 }
 
-static void test_sim_cost_of_a_reduction(void **state)
+TEST(test_sim_cost_of_a_reduction)
 {
     baton_sim_options_t options = support_sim_options(3);
     options.gamma_ns = 2000;
@@ -162,7 +162,7 @@ static void test_sim_cost_of_a_reduction(void **state)
     support_us(relay_us(&options, &trace), 10 + 16 + 10);
 }
 
-static void test_sim_cost_of_work_is_divided_by_speed(void **state)
+TEST(test_sim_cost_of_work_is_divided_by_speed)
 {
     baton_sim_options_t options = support_sim_options(3);
     options.gamma_ns = 2000;
@@ -192,7 +192,7 @@ static baton_status_t note_time(void *arg, baton_call_t *call)
 
 /* call --> sum --> nop --> call: a rank that is at work when its message comes
    sees it when it is done; calls and nops take no time. */
-static void test_sim_cost_busy_rank_sees_messages_later(void **state)
+TEST(test_sim_cost_busy_rank_sees_messages_later)
 {
     baton_sim_options_t options = support_sim_options(2);
     options.gamma_ns = 1000;
@@ -233,7 +233,7 @@ static void start_it(void *arg)
 
 /* The receive is posted at 30; the sender of a shorter message does not wait.
  */
-static void test_sim_cost_sync_bytes_hold_the_sender(void **state)
+TEST(test_sim_cost_sync_bytes_hold_the_sender)
 {
     for (int shorter = 0; shorter < 2; shorter++) {
         baton_sim_options_t options = support_sim_options(2);
@@ -253,7 +253,7 @@ static void test_sim_cost_sync_bytes_hold_the_sender(void **state)
 
 /* An eager send completes when it is posted, long before it arrives, and its
    memory is the sender's again. */
-static void test_sim_cost_eager_bytes_free_the_sender(void **state)
+TEST(test_sim_cost_eager_bytes_free_the_sender)
 {
     for (int shorter = 0; shorter < 2; shorter++) {
         baton_sim_options_t options = support_sim_options(2);
@@ -273,15 +273,4 @@ static void test_sim_cost_eager_bytes_free_the_sender(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sim_cost_of_messages),
-        cmocka_unit_test(test_sim_cost_of_a_reduction),
-        cmocka_unit_test(test_sim_cost_of_work_is_divided_by_speed),
-        cmocka_unit_test(test_sim_cost_busy_rank_sees_messages_later),
-        cmocka_unit_test(test_sim_cost_sync_bytes_hold_the_sender),
-        cmocka_unit_test(test_sim_cost_eager_bytes_free_the_sender),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -95,7 +95,7 @@ static void sender_goes_after_its_epoch(const baton_sim_options_t *options,
     close_receiver(&twin);
 }
 
-static void test_sim_destroy_lets_messages_go_on(void **state)
+TEST(test_sim_destroy_lets_messages_go_on)
 {
     baton_sim_options_t options = support_sim_options(2);
     options.eager_bytes = LONG + 1;
@@ -132,7 +132,7 @@ static void sender_goes_in_its_epoch(const baton_sim_options_t *options,
     close_receiver(&twin);
 }
 
-static void test_sim_destroy_cancels_the_epoch_of_peers(void **state)
+TEST(test_sim_destroy_cancels_the_epoch_of_peers)
 {
     baton_sim_options_t options = support_sim_options(2);
     for (int lags = 0; lags < 2; lags++) {
@@ -147,7 +147,7 @@ static void test_sim_destroy_cancels_the_epoch_of_peers(void **state)
 
 /* Its start is in the mailbox and its sends are not issued. No payload moves,
    and the receiver's epoch fails. */
-static void test_sim_destroy_takes_back_a_start(void **state)
+TEST(test_sim_destroy_takes_back_a_start)
 {
     const baton_sim_options_t options = support_sim_options(2);
     static support_trace_t trace;
@@ -171,7 +171,7 @@ static void test_sim_destroy_takes_back_a_start(void **state)
    after. Its memory is not written from then on. With eager messages the
    sender's epoch has ended before it learns of that, and its next epoch fails.
  */
-static void test_sim_destroy_of_a_receiver(void **state)
+TEST(test_sim_destroy_of_a_receiver)
 {
     static const double times_us[] = {0, 1, 101, 105};
     const baton_sim_options_t options = support_sim_options(2);
@@ -199,7 +199,7 @@ static void test_sim_destroy_of_a_receiver(void **state)
 }
 
 /* A send that waits for its receive to take it. */
-static void test_sim_destroy_of_a_held_sender(void **state)
+TEST(test_sim_destroy_of_a_held_sender)
 {
     baton_sim_options_t options = support_sim_options(2);
     options.sync_bytes = 1;
@@ -219,7 +219,7 @@ static void test_sim_destroy_of_a_held_sender(void **state)
 
 /* A cancelled send leaves a port's queue, of which it is the last; then another
    one joins that. */
-static void test_sim_cancel_takes_the_last_out_of_a_queue(void **state)
+TEST(test_sim_cancel_takes_the_last_out_of_a_queue)
 {
     enum { PAIRS = 4, CANCELLED = 2 };
     const baton_sim_options_t options = support_sim_options(2);
@@ -249,7 +249,7 @@ static void test_sim_cancel_takes_the_last_out_of_a_queue(void **state)
 }
 
 /* Its message has arrived, but its rank is busy and has not seen it. */
-static void test_sim_destroy_of_what_its_rank_has_not_seen(void **state)
+TEST(test_sim_destroy_of_what_its_rank_has_not_seen)
 {
     baton_sim_options_t options = support_sim_options(2);
     options.gamma_ns = 1000;
@@ -278,7 +278,7 @@ static void add_nothing(void *arg, baton_schedule_t *schedule)
     (void)baton_add_nop(schedule);
 }
 
-static void test_sim_destroy_names_what_is_left(void **state)
+TEST(test_sim_destroy_names_what_is_left)
 {
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = support_sim_open(&options);
@@ -298,7 +298,7 @@ static void test_sim_destroy_names_what_is_left(void **state)
     support_ok(baton_sim_destroy(NULL));
 }
 
-static void test_sim_destroy_keeps_its_groups(void **state)
+TEST(test_sim_destroy_keeps_its_groups)
 {
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = support_sim_open(&options);
@@ -308,18 +308,4 @@ static void test_sim_destroy_keeps_its_groups(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sim_destroy_lets_messages_go_on),
-        cmocka_unit_test(test_sim_destroy_cancels_the_epoch_of_peers),
-        cmocka_unit_test(test_sim_destroy_takes_back_a_start),
-        cmocka_unit_test(test_sim_destroy_of_a_receiver),
-        cmocka_unit_test(test_sim_destroy_of_a_held_sender),
-        cmocka_unit_test(test_sim_cancel_takes_the_last_out_of_a_queue),
-        cmocka_unit_test(test_sim_destroy_of_what_its_rank_has_not_seen),
-        cmocka_unit_test(test_sim_destroy_names_what_is_left),
-        cmocka_unit_test(test_sim_destroy_keeps_its_groups),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -26,7 +26,7 @@ static const support_message_t word[] = {{0, 1, SUPPORT_WORD}};
 
 /* ---- lag, speed --------------------------------------------------------- */
 
-static void test_sim_set_lag_makes_messages_late(void **state)
+TEST(test_sim_set_lag_makes_messages_late)
 {
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = traffic(&options, word, 1);
@@ -39,7 +39,7 @@ static void test_sim_set_lag_makes_messages_late(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-static void test_sim_set_speed_divides_work(void **state)
+TEST(test_sim_set_speed_divides_work)
 {
     baton_sim_options_t options = support_sim_options(2);
     options.overhead_us = 4;
@@ -55,7 +55,7 @@ static void test_sim_set_speed_divides_work(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-static void test_sim_faults_check_their_arguments(void **state)
+TEST(test_sim_faults_check_their_arguments)
 {
     const baton_sim_options_t options = support_sim_options(3);
     const int bad[] = {-1, 3};
@@ -86,7 +86,7 @@ static void test_sim_faults_check_their_arguments(void **state)
 
 /* ---- sends that fail ---------------------------------------------------- */
 
-static void test_sim_fail_send_fails_the_kth(void **state)
+TEST(test_sim_fail_send_fails_the_kth)
 {
     support_words_t words;
     support_words_open(&words);
@@ -114,7 +114,7 @@ static void test_sim_fail_send_fails_the_kth(void **state)
 /* 0 sends to 1 and receives from 2, which dies. */
 static const support_message_t ends[] = {{0, 1, 8}, {2, 0, 8}, {0, 2, 8}};
 
-static void test_sim_kill_ends_what_waits_for_the_dead(void **state)
+TEST(test_sim_kill_ends_what_waits_for_the_dead)
 {
     const baton_sim_options_t options = support_sim_options(3);
     baton_sim_t *sim = traffic(&options, ends, 3);
@@ -137,7 +137,7 @@ static void kill_one(void *arg)
 
 /* A message in flight arrives after its sender's death, but fails after its
    receiver's. */
-static void test_sim_kill_while_a_message_moves(void **state)
+TEST(test_sim_kill_while_a_message_moves)
 {
     const baton_sim_options_t options = support_sim_options(2);
     for (int from = 0; from < 2; from++) {
@@ -153,7 +153,7 @@ static void test_sim_kill_while_a_message_moves(void **state)
 }
 
 /* The second message has not left its sender when that dies. */
-static void test_sim_kill_keeps_what_is_queued(void **state)
+TEST(test_sim_kill_keeps_what_is_queued)
 {
     const baton_sim_options_t options = support_sim_options(3);
     const support_message_t list[] = {{1, 0, 4}, {1, 2, 4}};
@@ -168,7 +168,7 @@ static void test_sim_kill_keeps_what_is_queued(void **state)
 }
 
 /* A send that waits for its receive fails when the receiver dies. */
-static void test_sim_kill_ends_a_held_send(void **state)
+TEST(test_sim_kill_ends_a_held_send)
 {
     baton_sim_options_t options = support_sim_options(2);
     options.sync_bytes = 1;
@@ -183,7 +183,7 @@ static void test_sim_kill_ends_a_held_send(void **state)
 }
 
 /* Ranks that don't need the dead one run further epochs. */
-static void test_sim_kill_lets_the_others_go_on(void **state)
+TEST(test_sim_kill_lets_the_others_go_on)
 {
     const baton_sim_options_t options = support_sim_options(3);
     const support_message_t list[] = {{0, 2, SUPPORT_WORD}};
@@ -228,7 +228,7 @@ static void build_skipped(void *arg, baton_schedule_t *s)
 
 /* An epoch that only an optional receive could continue fails, too, when it has
    a required send to the dead left. */
-static void test_sim_kill_ends_what_has_not_fired(void **state)
+TEST(test_sim_kill_ends_what_has_not_fired)
 {
     const baton_sim_options_t options = support_sim_options(3);
     for (int dies_first = 0; dies_first < 2; dies_first++) {
@@ -251,19 +251,4 @@ static void test_sim_kill_ends_what_has_not_fired(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sim_set_lag_makes_messages_late),
-        cmocka_unit_test(test_sim_set_speed_divides_work),
-        cmocka_unit_test(test_sim_faults_check_their_arguments),
-        cmocka_unit_test(test_sim_fail_send_fails_the_kth),
-        cmocka_unit_test(test_sim_kill_ends_what_waits_for_the_dead),
-        cmocka_unit_test(test_sim_kill_while_a_message_moves),
-        cmocka_unit_test(test_sim_kill_keeps_what_is_queued),
-        cmocka_unit_test(test_sim_kill_ends_a_held_send),
-        cmocka_unit_test(test_sim_kill_ends_what_has_not_fired),
-        cmocka_unit_test(test_sim_kill_lets_the_others_go_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

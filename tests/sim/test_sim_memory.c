@@ -1,6 +1,5 @@
 /* Simulations when the n-th allocation fails, for each n, and models that are
    too large for the machine. */
-#include "sim/sim.h"
 #include "support/cmocka.h"
 #include "support/sim.h"
 #include "support/trial.h"
@@ -116,29 +115,17 @@ static void at(void)
     support_ok(baton_sim_destroy(sim));
 }
 
-static void test_sim_memory_of_create(void **state)
+TEST(test_sim_memory_of_each_step)
 {
     try_each(create);
-}
-
-static void test_sim_memory_of_build(void **state)
-{
     try_each(build);
-}
-
-static void test_sim_memory_of_an_epoch(void **state)
-{
     try_each(epoch);
     try_each(start_each);
-}
-
-static void test_sim_memory_of_calls(void **state)
-{
     try_each(at);
 }
 
 /* A sender is destroyed, and its messages can't be kept. */
-static void test_sim_memory_of_a_kept_message(void **state)
+TEST(test_sim_memory_of_a_kept_message)
 {
     baton_sim_options_t options = support_sim_options(2);
     const support_message_t large[] = {{0, 1, 1000}};
@@ -167,7 +154,7 @@ static void add_tebibyte(void *arg, baton_schedule_t *schedule)
     (void)baton_add_reduce(schedule, BATON_U8, BATON_SUM, view, view, view);
 }
 
-static void test_sim_memory_is_asked_for_before(void **state)
+TEST(test_sim_memory_is_asked_for_before)
 {
     baton_sim_options_t options = support_sim_options(64);
     baton_sim_t *sim = support_sim_open(&options);
@@ -189,25 +176,4 @@ static void test_sim_memory_is_asked_for_before(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-static void test_sim_memory_error_has_sizes(void **state)
-{
-    support_ok(baton__sim_check_memory(1024, "a little", "take it"));
-    support_expect(baton__sim_check_memory(0x1p60, "all of it", "take less"),
-                   BATON_ERR_NO_MEMORY);
-    support_says("all of it would need 1073741824.0 GiB more");
-    support_says("take less");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sim_memory_of_create),
-        cmocka_unit_test(test_sim_memory_of_build),
-        cmocka_unit_test(test_sim_memory_of_an_epoch),
-        cmocka_unit_test(test_sim_memory_of_calls),
-        cmocka_unit_test(test_sim_memory_of_a_kept_message),
-        cmocka_unit_test(test_sim_memory_is_asked_for_before),
-        cmocka_unit_test(test_sim_memory_error_has_sizes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

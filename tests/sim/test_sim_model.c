@@ -47,7 +47,7 @@ static const struct {
      {0x1.3130ec6462679p+3, 0x1.3ee94d7c29a91p+3}},
 };
 
-static void test_every_form_is_read_and_sampled(void **state)
+TEST(test_every_form_is_read_and_sampled)
 {
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         baton_distribution_t result;
@@ -65,7 +65,7 @@ static void test_every_form_is_read_and_sampled(void **state)
     }
 }
 
-static void test_a_wrong_text_is_refused(void **state)
+TEST(test_a_wrong_text_is_refused)
 {
     static const char all[] =
         "; allowed: a number, constant:value, uniform:low:high, "
@@ -113,7 +113,7 @@ static double of(baton_distribution_kind_t kind, double a, double b,
 
 /* The mean of this many samples lies within 5 standard errors, and so does the
    share below the median. */
-static void test_the_normal_distribution_has_its_moments(void **state)
+TEST(test_the_normal_distribution_has_its_moments)
 {
     double sum = 0, squares = 0, below = 0;
     for (uint64_t k = 0; k < SAMPLES; k++) {
@@ -129,7 +129,7 @@ static void test_the_normal_distribution_has_its_moments(void **state)
 }
 
 /* The C library's functions differ in the last bits alone. */
-static void test_samples_agree_with_the_formulas(void **state)
+TEST(test_samples_agree_with_the_formulas)
 {
     for (uint64_t k = 0; k < SAMPLES; k++) {
         /* Also numbers with few bits set, or few bits not set. */
@@ -147,7 +147,7 @@ static void test_samples_agree_with_the_formulas(void **state)
     }
 }
 
-static void test_samples_are_never_out_of_range(void **state)
+TEST(test_samples_are_never_out_of_range)
 {
     static const baton_distribution_t all[] = {
         {BATON_DISTRIBUTION_UNIFORM, 0, 1e15},
@@ -169,7 +169,7 @@ static void test_samples_are_never_out_of_range(void **state)
 
 /* ---- options ----------------------------------------------------------- */
 
-static void test_options_in_range_are_taken(void **state)
+TEST(test_options_in_range_are_taken)
 {
     baton_sim_options_t options = support_sim_options(BATON__SIM_RANKS_MOST);
     options.link = options.host_link = (baton_sim_link_t){1e15, 1e15};
@@ -181,7 +181,7 @@ static void test_options_in_range_are_taken(void **state)
     support_ok(baton__sim_check_options(&options));
 }
 
-static void test_options_out_of_range_are_named(void **state)
+TEST(test_options_out_of_range_are_named)
 {
     baton_sim_options_t options;
 #define REFUSED(option, value, text)                                           \
@@ -212,7 +212,7 @@ static void test_options_out_of_range_are_named(void **state)
 
 /* ---- links ------------------------------------------------------------- */
 
-static void test_link_is_by_host(void **state)
+TEST(test_link_is_by_host)
 {
     baton_sim_options_t options = support_sim_options(7);
     options.link = (baton_sim_link_t){10, 2};
@@ -239,7 +239,7 @@ static baton_sim_link_t broken(void *arg, int from, int to)
     return (baton_sim_link_t){from == 0 ? NAN : INFINITY, to};
 }
 
-static void test_link_is_what_the_topology_says(void **state)
+TEST(test_link_is_what_the_topology_says)
 {
     double hop_us = 0.5;
     baton_sim_options_t options = BATON_SIM_OPTIONS;
@@ -257,18 +257,4 @@ static void test_link_is_what_the_topology_says(void **state)
     assert_true(link.alpha_us == BATON__SIM_MOST && link.beta_ns == 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_form_is_read_and_sampled),
-        cmocka_unit_test(test_a_wrong_text_is_refused),
-        cmocka_unit_test(test_the_normal_distribution_has_its_moments),
-        cmocka_unit_test(test_samples_agree_with_the_formulas),
-        cmocka_unit_test(test_samples_are_never_out_of_range),
-        cmocka_unit_test(test_options_in_range_are_taken),
-        cmocka_unit_test(test_options_out_of_range_are_named),
-        cmocka_unit_test(test_link_is_by_host),
-        cmocka_unit_test(test_link_is_what_the_topology_says),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

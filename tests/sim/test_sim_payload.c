@@ -60,12 +60,12 @@ static void run_chain(bool cost_only)
     support_ok(baton_sim_destroy(sim));
 }
 
-static void test_sim_payload_of_nodes(void **state)
+TEST(test_sim_payload_of_nodes)
 {
     run_chain(false);
 }
 
-static void test_sim_payload_is_not_touched_when_cost_only(void **state)
+TEST(test_sim_payload_is_not_touched_when_cost_only)
 {
     run_chain(true);
     baton_sim_options_t options = support_sim_options(2);
@@ -114,7 +114,7 @@ static void activate(const baton_sim_options_t *options)
     support_ok(baton_sim_destroy(sim));
 }
 
-static void test_sim_payload_of_activation(void **state)
+TEST(test_sim_payload_of_activation)
 {
     baton_sim_options_t options = support_sim_options(2);
     activate(&options);
@@ -122,12 +122,4 @@ static void test_sim_payload_of_activation(void **state)
     activate(&options);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sim_payload_of_nodes),
-        cmocka_unit_test(test_sim_payload_is_not_touched_when_cost_only),
-        cmocka_unit_test(test_sim_payload_of_activation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -128,7 +128,7 @@ static double ahead(support_random_t *random, uint64_t traffic)
     }
 }
 
-static void test_queue_random_traffic_keeps_order(void **state)
+TEST(test_queue_random_traffic_keeps_order)
 {
     uint64_t seed = support_seed();
     for (uint64_t traffic = 0; traffic < 40; traffic++) {
@@ -150,7 +150,7 @@ static void test_queue_random_traffic_keeps_order(void **state)
     }
 }
 
-static void test_queue_orders_extremes(void **state)
+TEST(test_queue_orders_extremes)
 {
     static const double times[] = {
         INFINITY,         DBL_MAX, 1,    0,   DBL_MIN, DBL_TRUE_MIN, -0.0,
@@ -164,7 +164,7 @@ static void test_queue_orders_extremes(void **state)
 }
 
 /* After a peek at the next event an earlier one is added. */
-static void test_queue_push_before_a_peeked_time(void **state)
+TEST(test_queue_push_before_a_peeked_time)
 {
     support_random_t random = support_random(support_seed(), 100);
     pair_t *pair = pair_create();
@@ -184,7 +184,7 @@ static void test_queue_push_before_a_peeked_time(void **state)
 /* ---- memory ------------------------------------------------------------ */
 
 /* Each push is tried without memory first. It fails, or has enough. */
-static void test_queue_failed_allocation_loses_nothing(void **state)
+TEST(test_queue_failed_allocation_loses_nothing)
 {
     support_random_t random = support_random(support_seed(), 200);
     pair_t *pair = pair_create();
@@ -213,7 +213,7 @@ static void test_queue_failed_allocation_loses_nothing(void **state)
 
 /* Neither a peek nor a pop allocates, and a queue that stays at one size needs
    no more than it took at first, whatever bucket its entries are in. */
-static void test_queue_allocates_for_its_count_alone(void **state)
+TEST(test_queue_allocates_for_its_count_alone)
 {
     baton__sim_queue_t queue = {0};
     enum { COUNT = 20000 };
@@ -236,14 +236,4 @@ static void test_queue_allocates_for_its_count_alone(void **state)
     assert_int_equal(queue.count, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queue_random_traffic_keeps_order),
-        cmocka_unit_test(test_queue_orders_extremes),
-        cmocka_unit_test(test_queue_push_before_a_peeked_time),
-        cmocka_unit_test(test_queue_failed_allocation_loses_nothing),
-        cmocka_unit_test(test_queue_allocates_for_its_count_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -164,7 +164,7 @@ static void run_all(stuck_t *all, size_t count)
 /* ---- what does not match ------------------------------------------------- */
 
 /* A nop first, so that messages have other numbers than 0. */
-static void test_mismatch_names_both_ends(void **state)
+TEST(test_mismatch_names_both_ends)
 {
 #define DIFFER(zero, one, text)                                                \
     {{"n " zero, "n " one}, BATON_ERR_MISMATCH, "\"x\": " text, {0}, 0, 0, 0}
@@ -214,7 +214,7 @@ static baton_schedule_t *commit(baton_sim_t *sim, int rank, const char *name,
 static const char uncommitted[] = "\"a\": send#0 of rank 0 has no receive on "
                                   "rank 1, which has not committed it";
 
-static void test_mismatch_of_a_schedule_that_one_rank_lacks(void **state)
+TEST(test_mismatch_of_a_schedule_that_one_rank_lacks)
 {
     baton_sim_t *sim = stuck_open(2, 0);
     baton_schedule_t *a = commit(sim, 0, "a", "s1");
@@ -226,7 +226,7 @@ static void test_mismatch_of_a_schedule_that_one_rank_lacks(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-static void test_schedules_meet_by_name_in_any_order(void **state)
+TEST(test_schedules_meet_by_name_in_any_order)
 {
     baton_sim_t *sim = stuck_open(2, 0);
     baton_schedule_t *s[] = {
@@ -247,7 +247,7 @@ static void test_schedules_meet_by_name_in_any_order(void **state)
 }
 
 /* A schedule that only one rank has does no harm, but its name counts. */
-static void test_mismatch_of_attempts(void **state)
+TEST(test_mismatch_of_attempts)
 {
     baton_sim_t *sim = stuck_open(2, 0);
     support_ok(baton_schedule_destroy(commit(sim, 0, "a", "s1")));
@@ -274,7 +274,7 @@ static void build_ring(void *arg, baton_schedule_t *s)
     baton_before(s, recv, stuck_send(s, (rank + 1) % size));
 }
 
-static void test_deadlock_of_many_shows_some(void **state)
+TEST(test_deadlock_of_many_shows_some)
 {
 #define EDGE(rank, left)                                                       \
     "    rank " #rank ": recv#0 waits for send#1 of rank " #left               \
@@ -300,7 +300,7 @@ static void test_deadlock_of_many_shows_some(void **state)
 
 #define CANNOT(epoch, rank) "\"x\" epoch " #epoch " can't end on rank " #rank
 
-static void test_deadlock_of_ranks_in_a_cycle(void **state)
+TEST(test_deadlock_of_ranks_in_a_cycle)
 {
     stuck_t all[] = {
         /* Rank 0 waits for rank 1; rank 1 and 2 for each other. */
@@ -333,7 +333,7 @@ static void test_deadlock_of_ranks_in_a_cycle(void **state)
 /* ---- nodes that do not fire -----------------------------------------------
  */
 
-static void test_unreachable_names_the_call_that_skipped(void **state)
+TEST(test_unreachable_names_the_call_that_skipped)
 {
 #define SKIPPED(call) call " skipped (is what lies behind it optional?)"
     stuck_t all[] = {
@@ -351,7 +351,7 @@ static void test_unreachable_names_the_call_that_skipped(void **state)
     RUN_ALL(all);
 }
 
-static void test_deadlock_blames_the_node_that_does_not_fire(void **state)
+TEST(test_deadlock_blames_the_node_that_does_not_fire)
 {
     stuck_t all[] = {
         /* A message of a rank to itself. */
@@ -382,7 +382,7 @@ static void test_deadlock_blames_the_node_that_does_not_fire(void **state)
 /* ---- ranks that are not there ---------------------------------------------
  */
 
-static void test_deadlock_blames_the_rank_that_is_absent(void **state)
+TEST(test_deadlock_blames_the_rank_that_is_absent)
 {
     stuck_t all[] = {
         {.ranks = {"r1", "s0<1 r2", "s1"},
@@ -438,8 +438,7 @@ static void test_deadlock_blames_the_rank_that_is_absent(void **state)
 
 /* With introductions a send is not held back for a rank that will never commit
    its receive. */
-static void
-test_a_send_to_a_rank_that_died_before_its_commit_fails(void **state)
+TEST(test_a_send_to_a_rank_that_died_before_its_commit_fails)
 {
     baton_sim_options_t options = BATON_SIM_OPTIONS;
     options.ranks = 2;
@@ -458,20 +457,4 @@ test_a_send_to_a_rank_that_died_before_its_commit_fails(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mismatch_names_both_ends),
-        cmocka_unit_test(test_mismatch_of_a_schedule_that_one_rank_lacks),
-        cmocka_unit_test(test_schedules_meet_by_name_in_any_order),
-        cmocka_unit_test(test_mismatch_of_attempts),
-        cmocka_unit_test(test_deadlock_of_many_shows_some),
-        cmocka_unit_test(test_deadlock_of_ranks_in_a_cycle),
-        cmocka_unit_test(test_unreachable_names_the_call_that_skipped),
-        cmocka_unit_test(test_deadlock_blames_the_node_that_does_not_fire),
-        cmocka_unit_test(test_deadlock_blames_the_rank_that_is_absent),
-        cmocka_unit_test(
-            test_a_send_to_a_rank_that_died_before_its_commit_fails),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -37,7 +37,7 @@ static void expect_event(const baton_sim_event_t *event,
     assert_int_equal(event->epoch, expected->epoch);
 }
 
-static void test_sim_trace_tells_all(void **state)
+TEST(test_sim_trace_tells_all)
 {
     static support_trace_t trace;
     baton_sim_options_t options = support_sim_options(2);
@@ -74,7 +74,7 @@ static void test_sim_trace_tells_all(void **state)
 
 /* The receiver's port is busy when the second transfer begins, and both
    messages lag. Transfers are traced while they hold the ports. */
-static void test_sim_trace_tells_transfers_without_lag(void **state)
+TEST(test_sim_trace_tells_transfers_without_lag)
 {
     static support_trace_t trace;
     baton_sim_options_t options = support_sim_options(3);
@@ -95,7 +95,7 @@ static baton_status_t refuse(void *arg, baton_call_t *call)
 
 /* A failed epoch has one end, too; a schedule destroyed between epochs has
  * none. */
-static void test_sim_trace_tells_each_epoch_once(void **state)
+TEST(test_sim_trace_tells_each_epoch_once)
 {
     static support_trace_t trace;
     const baton_sim_options_t options = support_sim_options(1);
@@ -208,7 +208,7 @@ static void expect_hash(uint64_t actual, uint64_t expected)
 
 /* Equal on every machine, for every compiler and optimisation level. A change
    of the model changes this number. */
-static void test_sim_trace_is_the_same_everywhere(void **state)
+TEST(test_sim_trace_is_the_same_everywhere)
 {
     const uint64_t golden = UINT64_C(0xbe54174acd97a95d);
     expect_hash(trace_hash(1, false), golden);
@@ -217,13 +217,4 @@ static void test_sim_trace_is_the_same_everywhere(void **state)
     assert_true(trace_hash(2, true) != golden);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sim_trace_tells_all),
-        cmocka_unit_test(test_sim_trace_tells_transfers_without_lag),
-        cmocka_unit_test(test_sim_trace_tells_each_epoch_once),
-        cmocka_unit_test(test_sim_trace_is_the_same_everywhere),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -40,7 +40,7 @@ static void expect_refused(bench_t *bench, baton_status_t status,
 
 /* ---- commit ------------------------------------------------------------ */
 
-static void test_hazard_between_buffers_of_the_same_memory(void **state)
+TEST(test_hazard_between_buffers_of_the_same_memory)
 {
     static const char *const says[] = {
         "copy#0 and copy#1 are in no order, but the first writes and the "
@@ -58,7 +58,7 @@ static void test_hazard_between_buffers_of_the_same_memory(void **state)
 }
 
 /* The first and the last overlap the one between them, but not each other. */
-static void test_buffers_of_a_chain_are_compared_by_bytes(void **state)
+TEST(test_buffers_of_a_chain_are_compared_by_bytes)
 {
     bench_t b;
     begin(&b);
@@ -75,7 +75,7 @@ static void test_buffers_of_a_chain_are_compared_by_bytes(void **state)
     end(&b);
 }
 
-static void test_node_that_reads_what_it_writes_shifted(void **state)
+TEST(test_node_that_reads_what_it_writes_shifted)
 {
     bench_t b;
     begin(&b);
@@ -87,7 +87,7 @@ static void test_node_that_reads_what_it_writes_shifted(void **state)
                    "of buffer 1: these overlap in part");
 }
 
-static void test_readers_may_share_memory(void **state)
+TEST(test_readers_may_share_memory)
 {
     bench_t b;
     begin(&b);
@@ -110,7 +110,7 @@ static void test_readers_may_share_memory(void **state)
 /* ---- builders ---------------------------------------------------------- */
 
 /* Source and target are two buffers of the same memory: in place. */
-static void test_allreduce_in_place_by_address(void **state)
+TEST(test_allreduce_in_place_by_address)
 {
     static const baton_allreduce_fn builders[] = {
         baton_allreduce_recursive_doubling, baton_allreduce_binomial,
@@ -144,7 +144,7 @@ static void test_allreduce_in_place_by_address(void **state)
     }
 }
 
-static void test_allreduce_overlap_in_part_by_address(void **state)
+TEST(test_allreduce_overlap_in_part_by_address)
 {
     bench_t b;
     begin(&b);
@@ -157,7 +157,7 @@ static void test_allreduce_overlap_in_part_by_address(void **state)
     expect_refused(&b, BATON_ERR_INVALID, "must be the same (in place)");
 }
 
-static void test_view_address(void **state)
+TEST(test_view_address)
 {
     bench_t b;
     begin(&b);
@@ -174,7 +174,7 @@ static void test_view_address(void **state)
 /* ---- rebind ------------------------------------------------------------ */
 
 /* Both are copied into, and apart at commit. */
-static void test_rebind_to_memory_of_another_buffer(void **state)
+TEST(test_rebind_to_memory_of_another_buffer)
 {
     bench_t b;
     begin(&b);
@@ -201,7 +201,7 @@ static void test_rebind_to_memory_of_another_buffer(void **state)
 }
 
 /* Two buffers of the same memory may only move together. */
-static void test_rebind_of_buffers_that_share_memory(void **state)
+TEST(test_rebind_of_buffers_that_share_memory)
 {
     bench_t b;
     begin(&b);
@@ -237,7 +237,7 @@ static baton_status_t rebind(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-static void test_rebind_in_a_call_is_checked_at_once(void **state)
+TEST(test_rebind_in_a_call_is_checked_at_once)
 {
     bench_t b;
     begin(&b);
@@ -256,19 +256,4 @@ static void test_rebind_in_a_call_is_checked_at_once(void **state)
     end(&b);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hazard_between_buffers_of_the_same_memory),
-        cmocka_unit_test(test_buffers_of_a_chain_are_compared_by_bytes),
-        cmocka_unit_test(test_node_that_reads_what_it_writes_shifted),
-        cmocka_unit_test(test_readers_may_share_memory),
-        cmocka_unit_test(test_allreduce_in_place_by_address),
-        cmocka_unit_test(test_allreduce_overlap_in_part_by_address),
-        cmocka_unit_test(test_view_address),
-        cmocka_unit_test(test_rebind_to_memory_of_another_buffer),
-        cmocka_unit_test(test_rebind_of_buffers_that_share_memory),
-        cmocka_unit_test(test_rebind_in_a_call_is_checked_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

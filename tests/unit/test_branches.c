@@ -14,7 +14,7 @@ static baton_status_t skip_odd(void *arg, baton_call_t *call)
            |
            +------> join (any)
        nop --------/                                                         */
-static void test_skip_leaves_the_branch_out(support_cluster_t *cluster)
+TEST_EACH(test_skip_leaves_the_branch_out, 1)
 {
     baton_schedule_t *s;
     uint64_t branches = 0, joins = 0;
@@ -40,9 +40,9 @@ static void test_skip_leaves_the_branch_out(support_cluster_t *cluster)
 /* ---- limit ------------------------------------------------------------ */
 
 /* Rank 0 activates; rank 1 never starts. */
-static void test_limit_holds_external_epochs_back(support_cluster_t *ranks)
+TEST_MANUALLY(test_limit_holds_external_epochs_back, 2)
 {
-    baton_schedule_t **s = support_schedules_create(ranks, "limited");
+    baton_schedule_t **s = support_schedules_create(cluster, "limited");
     uint64_t calls[2] = {0, 0};
     for (int rank = 0; rank < 2; rank++) {
         baton_node_t begin =
@@ -51,22 +51,22 @@ static void test_limit_holds_external_epochs_back(support_cluster_t *ranks)
             baton_add_call(s[rank], support_count, &calls[rank]);
         baton_before(s[rank], begin, call);
     }
-    support_schedules_commit(ranks, s);
+    support_schedules_commit(cluster, s);
     baton_schedule_limit(s[1], 0);
     for (int epoch = 1; epoch <= 5; epoch++) {
         support_run(s[0]);
     }
-    support_drain(ranks);
+    support_drain(cluster);
     assert_int_equal(calls[1], 0);
     baton_schedule_limit(s[1], 1);
-    support_drain(ranks);
+    support_drain(cluster);
     assert_int_equal(calls[0], 5);
     assert_int_equal(calls[1], 1); /* the messages of the others are kept */
     baton_schedule_limit(s[1], 3);
-    support_drain(ranks);
+    support_drain(cluster);
     assert_int_equal(calls[1], 3);
     baton_schedule_limit(s[1], 2); /* never lowered */
-    support_drain(ranks);
+    support_drain(cluster);
     for (int epoch = 1; epoch <= 4; epoch++) {
         support_run(
             s[1]); /* epochs 1 to 3 have run; its own start begins the 4th */
@@ -74,16 +74,9 @@ static void test_limit_holds_external_epochs_back(support_cluster_t *ranks)
     assert_int_equal(calls[1], 4);
     assert_int_equal(baton_schedule_epoch(s[1]), 4);
     baton_schedule_limit(s[1], 100);
-    support_drain(ranks);
+    support_drain(cluster);
     assert_int_equal(calls[1], 5);
-    support_schedules_destroy(ranks, s);
+    support_schedules_destroy(cluster, s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        SUPPORT_EACH(test_skip_leaves_the_branch_out, 1),
-        SUPPORT_MANUALLY(test_limit_holds_external_epochs_back, 2),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -11,7 +11,7 @@
 
 /* ---- commit: nodes ----------------------------------------------------- */
 
-static void test_commit_refuses_what_can_never_fire(void **state)
+TEST(test_commit_refuses_what_can_never_fire)
 {
     for (int edges = 0; edges < 4; edges++) {
         baton_schedule_t *s = refusal_begin();
@@ -32,7 +32,7 @@ static void test_commit_refuses_what_can_never_fire(void **state)
 }
 
 /* nop ===> call <-- recv: two of two, so the nop alone is not enough. */
-static void test_commit_doubled_edges_satisfy_once(void **state)
+TEST(test_commit_doubled_edges_satisfy_once)
 {
     uint64_t calls = 0;
     support_cluster_t *ranks = refusal_ranks();
@@ -55,7 +55,7 @@ static void test_commit_doubled_edges_satisfy_once(void **state)
     support_schedules_destroy(ranks, s);
 }
 
-static void test_commit_refuses_edge_into_entry(void **state)
+TEST(test_commit_refuses_edge_into_entry)
 {
     for (int armed = 0; armed < 2; armed++) {
         baton_schedule_t *s = refusal_begin();
@@ -70,7 +70,7 @@ static void test_commit_refuses_edge_into_entry(void **state)
     }
 }
 
-static void test_commit_refuses_device_memory(void **state)
+TEST(test_commit_refuses_device_memory)
 {
     baton_schedule_t *s = refusal_begin();
     baton_buffer_t device = baton_buffer_scratch(s, 8);
@@ -80,7 +80,7 @@ static void test_commit_refuses_device_memory(void **state)
     refused(s, BATON_ERR_UNSUPPORTED, "copy#1 uses buffer 1 in device memory");
 }
 
-static void test_commit_refuses_to_write_inputs(void **state)
+TEST(test_commit_refuses_to_write_inputs)
 {
     static const char *const names[] = {"recv#0", "copy#0", "reduce#0"};
     for (int kind = 0; kind < 3; kind++) {
@@ -129,7 +129,7 @@ static void refuse_ring(uint32_t length, const char *text)
     support_ok(baton_schedule_destroy(s));
 }
 
-static void test_commit_prints_the_whole_cycle(void **state)
+TEST(test_commit_prints_the_whole_cycle)
 {
     refuse_ring(1, "nop#2 -> ");
     refuse_ring(2, "nop#2 -> nop#3 -> ");
@@ -138,7 +138,7 @@ static void test_commit_prints_the_whole_cycle(void **state)
 
 /* BATON_NEED_ANY does not help: the node in front of the ring would suffice,
    but a ring has no order. */
-static void test_commit_refuses_cycle_that_any_would_break(void **state)
+TEST(test_commit_refuses_cycle_that_any_would_break)
 {
     baton_schedule_t *s = refusal_begin();
     baton_node_t a = baton_add_nop(s);
@@ -153,7 +153,7 @@ static void test_commit_refuses_cycle_that_any_would_break(void **state)
 
 /* ---- afterwards -------------------------------------------------------- */
 
-static void test_commit_works_once_the_hazard_is_ordered(void **state)
+TEST(test_commit_works_once_the_hazard_is_ordered)
 {
     uint64_t calls = 0;
     baton_schedule_t *s = refusal_begin();
@@ -172,7 +172,7 @@ static void test_commit_works_once_the_hazard_is_ordered(void **state)
     support_ok(baton_schedule_destroy(s));
 }
 
-static void test_commit_takes_an_empty_schedule(void **state)
+TEST(test_commit_takes_an_empty_schedule)
 {
     baton_schedule_t *s = refusal_begin();
     support_ok(baton_schedule_commit(s));
@@ -214,7 +214,7 @@ static support_cluster_t *open_tight(size_t max_bytes)
     return support_cluster_through(RANKS, SUPPORT_MANUAL, &transport);
 }
 
-static void test_commit_refuses_messages_above_the_limit(void **state)
+TEST(test_commit_refuses_messages_above_the_limit)
 {
     size_t bytes = (size_t)INT_MAX + 1;
     for (int above = 0; above < 2; above++) {
@@ -267,7 +267,7 @@ static void expect_reserved(int64_t sends_to_1, int64_t receives_from_1,
     assert_int_equal(reserved[2][1], receives_from_2);
 }
 
-static void test_commit_reserves_what_messages_need(void **state)
+TEST(test_commit_reserves_what_messages_need)
 {
     support_cluster_t *tight = open_tight(64);
     baton_schedule_t *s = build(tight, 0);
@@ -280,7 +280,7 @@ static void test_commit_reserves_what_messages_need(void **state)
 
 /* The second peer has no room, so the reservation with the first one is undone.
    The same schedule commits and runs when there is room. */
-static void test_commit_takes_no_room_when_it_fails(void **state)
+TEST(test_commit_takes_no_room_when_it_fails)
 {
     support_cluster_t *tight = open_tight(64);
     baton_schedule_t *s[RANKS];
@@ -308,21 +308,4 @@ static void test_commit_takes_no_room_when_it_fails(void **state)
     support_cluster_close(tight);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_commit_refuses_what_can_never_fire),
-        cmocka_unit_test(test_commit_doubled_edges_satisfy_once),
-        cmocka_unit_test(test_commit_refuses_edge_into_entry),
-        cmocka_unit_test(test_commit_refuses_device_memory),
-        cmocka_unit_test(test_commit_refuses_to_write_inputs),
-        cmocka_unit_test(test_commit_prints_the_whole_cycle),
-        cmocka_unit_test(test_commit_refuses_cycle_that_any_would_break),
-        cmocka_unit_test(test_commit_works_once_the_hazard_is_ordered),
-        cmocka_unit_test(test_commit_takes_an_empty_schedule),
-        cmocka_unit_test(test_commit_refuses_messages_above_the_limit),
-        cmocka_unit_test(test_commit_reserves_what_messages_need),
-        cmocka_unit_test(test_commit_takes_no_room_when_it_fails),
-    };
-    return cmocka_run_group_tests(tests, refusal_open, refusal_close);
-}
+RUN_TESTS_BETWEEN(refusal_open, refusal_close)

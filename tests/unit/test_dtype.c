@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stddef.h>
 
-static void test_half_conversions_are_exact(void **state)
+TEST(test_half_conversions_are_exact)
 {
     for (uint32_t bits = 0; bits < 0x10000; bits++) {
         uint16_t half = (uint16_t)bits;
@@ -34,7 +34,7 @@ static void check_rounding(float value)
 }
 
 /* Just below, at and just above the middle between two neighbours, and any. */
-static void test_half_conversions_round_to_even(void **state)
+TEST(test_half_conversions_round_to_even)
 {
     for (uint32_t bits = 0; bits < 0x10000; bits++) {
         uint32_t bf16 = bits << 16;
@@ -51,7 +51,7 @@ static void test_half_conversions_round_to_even(void **state)
     }
 }
 
-static void test_dtype_has_size_and_name(void **state)
+TEST(test_dtype_has_size_and_name)
 {
 #define CHECK_DTYPE(NAME, name, bytes)                                         \
     assert_int_equal(baton_dtype_size(BATON_##NAME), bytes);                   \
@@ -62,12 +62,4 @@ static void test_dtype_has_size_and_name(void **state)
     assert_string_equal(baton_dtype_name((baton_dtype_t)99), "?");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_half_conversions_are_exact),
-        cmocka_unit_test(test_half_conversions_round_to_even),
-        cmocka_unit_test(test_dtype_has_size_and_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -16,14 +16,8 @@ static baton_node_t writes(baton_schedule_t *s, size_t offset, size_t bytes)
                           baton_view(own, 0, bytes));
 }
 
-static void accepted(baton_schedule_t *s)
-{
-    support_ok(baton_schedule_commit(s));
-    support_ok(baton_schedule_destroy(s));
-}
-
 /* What the message says; the rest is found among random graphs. */
-static void test_hazard_is_named(void **state)
+TEST(test_hazard_is_named)
 {
     baton_schedule_t *s = refusal_begin();
     (void)writes(s, 0, 9);
@@ -41,27 +35,9 @@ static void test_hazard_is_named(void **state)
 
 /* ---- order ------------------------------------------------------------- */
 
-/* A writer, n nodes of which all but `bare` are behind it, and another writer
-   for which `need` of the n suffice. */
-static baton_schedule_t *add_join(uint32_t n, uint32_t bare, uint32_t need)
-{
-    baton_schedule_t *s = refusal_begin();
-    baton_node_t first = writes(s, 0, 8);
-    baton_node_t last = writes(s, 0, 8);
-    for (uint32_t i = 0; i < n; i++) {
-        baton_node_t nop = baton_add_nop(s);
-        if (i >= bare) {
-            baton_before(s, first, nop);
-        }
-        baton_before(s, nop, last);
-    }
-    baton_set_need(s, last, need);
-    return s;
-}
-
 /* What is known of the ends of long chains does not pass a node that takes any
    of its inputs. */
-static void test_hazard_of_any_behind_a_long_chain(void **state)
+TEST(test_hazard_of_any_behind_a_long_chain)
 {
     enum { LONG = 200 };
     baton_schedule_t *s = refusal_begin();
@@ -77,24 +53,6 @@ static void test_hazard_of_any_behind_a_long_chain(void **state)
     baton_before(s, baton_add_nop(s), any);
     baton_before(s, any, baton_add_recv(s, 1, refusal_part(0, 8)));
     refused(s, BATON_ERR_HAZARD, "copy#0");
-}
-
-/* The writers are in order as long as fewer than k of the n can complete
-   without the first. */
-static void test_hazard_of_k_of_n_is_exact(void **state)
-{
-    for (uint32_t n = 1; n <= 6; n++) {
-        for (uint32_t need = 1; need <= n; need++) {
-            for (uint32_t bare = 0; bare <= n; bare++) {
-                baton_schedule_t *s = add_join(n, bare, need);
-                if (bare < need) {
-                    accepted(s);
-                } else {
-                    refused(s, BATON_ERR_HAZARD, "copy#0 and copy#1");
-                }
-            }
-        }
-    }
 }
 
 /* ---- random graphs -------------------------------------------------- */
@@ -269,7 +227,7 @@ static bool any_hazard(const graph_t *graph)
     return false;
 }
 
-static void test_hazard_found_as_by_brute_force(void **state)
+TEST(test_hazard_found_as_by_brute_force)
 {
     support_random_t random = support_random(support_seed(), 1);
     int found = 0;
@@ -294,13 +252,4 @@ static void test_hazard_found_as_by_brute_force(void **state)
     assert_in_range(found, GRAPHS / 10, GRAPHS * 9 / 10);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hazard_is_named),
-        cmocka_unit_test(test_hazard_of_any_behind_a_long_chain),
-        cmocka_unit_test(test_hazard_of_k_of_n_is_exact),
-        cmocka_unit_test(test_hazard_found_as_by_brute_force),
-    };
-    return cmocka_run_group_tests(tests, refusal_open, refusal_close);
-}
+RUN_TESTS_BETWEEN(refusal_open, refusal_close)

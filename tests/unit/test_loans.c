@@ -63,7 +63,7 @@ static void end(graph_t *g, uint32_t loans)
     support_ok(baton_schedule_destroy(g->schedule));
 }
 
-static void test_loans_of_a_receive_and_its_reduce(void **state)
+TEST(test_loans_of_a_receive_and_its_reduce)
 {
     graph_t g = begin();
     baton_set_no_scratch(g.schedule, g.reduce);
@@ -80,7 +80,7 @@ static void test_loans_of_a_receive_and_its_reduce(void **state)
     support_ok(baton_schedule_destroy(g.schedule));
 }
 
-static void test_loans_to_a_reduce_into_the_scratch(void **state)
+TEST(test_loans_to_a_reduce_into_the_scratch)
 {
     graph_t g = begin_apart();
     g.reduce = baton_add_reduce(g.schedule, BATON_F32, BATON_SUM, g.scratch,
@@ -91,7 +91,7 @@ static void test_loans_to_a_reduce_into_the_scratch(void **state)
     end(&g, 1);
 }
 
-static void test_loans_of_two_receives_to_one_reduce(void **state)
+TEST(test_loans_of_two_receives_to_one_reduce)
 {
     graph_t g = begin_apart();
     baton_view_t other = support_scratch(g.schedule, BYTES);
@@ -103,7 +103,7 @@ static void test_loans_of_two_receives_to_one_reduce(void **state)
     end(&g, 2);
 }
 
-static void test_loans_not_of_bound_memory(void **state)
+TEST(test_loans_not_of_bound_memory)
 {
     graph_t g = begin_apart();
     static float bound[COUNT];
@@ -113,7 +113,7 @@ static void test_loans_not_of_bound_memory(void **state)
     end(&g, 0);
 }
 
-static void test_loans_not_where_another_node_reads(void **state)
+TEST(test_loans_not_where_another_node_reads)
 {
     graph_t g = begin();
     baton_view_t part = baton_view(g.scratch.buffer, 8, 4);
@@ -121,7 +121,7 @@ static void test_loans_not_where_another_node_reads(void **state)
     end(&g, 0);
 }
 
-static void test_loans_not_where_two_reduces_read(void **state)
+TEST(test_loans_not_where_two_reduces_read)
 {
     graph_t g = begin();
     baton_node_t again = add_sum(&g, g.scratch);
@@ -129,7 +129,7 @@ static void test_loans_not_where_two_reduces_read(void **state)
     end(&g, 0);
 }
 
-static void test_loans_not_of_both_operands(void **state)
+TEST(test_loans_not_of_both_operands)
 {
     graph_t g = begin_apart();
     g.reduce = baton_add_reduce(g.schedule, BATON_F32, BATON_SUM, g.sum,
@@ -138,7 +138,7 @@ static void test_loans_not_of_both_operands(void **state)
     end(&g, 0);
 }
 
-static void test_loans_not_of_a_part(void **state)
+TEST(test_loans_not_of_a_part)
 {
     graph_t g = begin_apart();
     baton_view_t half = baton_view(g.scratch.buffer, 0, BYTES / 2);
@@ -148,7 +148,7 @@ static void test_loans_not_of_a_part(void **state)
     end(&g, 0);
 }
 
-static void test_loans_not_of_what_two_receives_wrote(void **state)
+TEST(test_loans_not_of_what_two_receives_wrote)
 {
     graph_t g = begin_apart();
     baton_view_t half = baton_view(g.scratch.buffer, 0, BYTES / 2);
@@ -160,7 +160,7 @@ static void test_loans_not_of_what_two_receives_wrote(void **state)
     end(&g, 0);
 }
 
-static void test_loans_not_where_the_order_is_indirect(void **state)
+TEST(test_loans_not_where_the_order_is_indirect)
 {
     graph_t g = begin_apart();
     g.reduce = add_sum(&g, g.scratch);
@@ -171,7 +171,7 @@ static void test_loans_not_where_the_order_is_indirect(void **state)
 }
 
 /* Uses of one slot, of which the second leaves a byte of the first. */
-static void test_loans_of_a_slot_that_is_used_again(void **state)
+TEST(test_loans_of_a_slot_that_is_used_again)
 {
     graph_t g = begin();
     baton_view_t less = baton_view(g.scratch.buffer, 0, BYTES - 4);
@@ -184,7 +184,7 @@ static void test_loans_of_a_slot_that_is_used_again(void **state)
     end(&g, 2);
 }
 
-static void test_loans_of_equal_lengths_alone(void **state)
+TEST(test_loans_of_equal_lengths_alone)
 {
     for (int same = 0; same < 2; same++) {
         graph_t g = begin();
@@ -197,7 +197,7 @@ static void test_loans_of_equal_lengths_alone(void **state)
     }
 }
 
-static void test_loans_not_ahead_of_a_call(void **state)
+TEST(test_loans_not_ahead_of_a_call)
 {
     for (int promised = 0; promised < 2; promised++) {
         graph_t g = begin();
@@ -300,7 +300,7 @@ static void sum_is(const sum_t *s, size_t count, int epochs)
 static sum_t sum; /* too large for a stack */
 
 /* Of a size that takes several steps, too. */
-static void test_loans_are_read_where_they_lie(void **state)
+TEST(test_loans_are_read_where_they_lie)
 {
     static const size_t counts[] = {COUNT, LARGEST};
     for (int i = 0; i < 2; i++) {
@@ -317,7 +317,7 @@ static void test_loans_are_read_where_they_lie(void **state)
     }
 }
 
-static void test_loans_not_of_short_messages(void **state)
+TEST(test_loans_not_of_short_messages)
 {
     sum_begin(&sum, 100, NULL);
     sum_commit(&sum);
@@ -332,7 +332,7 @@ static baton_status_t halve(void *arg, baton_call_t *call)
     return baton_call_set_length(call, *(baton_length_t *)arg, BYTES / 2);
 }
 
-static void test_loans_of_a_shorter_message(void **state)
+TEST(test_loans_of_a_shorter_message)
 {
     sum_begin(&sum, COUNT, NULL);
     baton_length_t length = baton_add_length(sum.receiver);
@@ -353,7 +353,7 @@ static void test_loans_of_a_shorter_message(void **state)
 
 /* The reduce waits for a second message, which rank 0 sends only when the send
    of the first has ended: a loan of the first would never end. */
-static void test_loans_not_while_the_reduce_waits(void **state)
+TEST(test_loans_not_while_the_reduce_waits)
 {
     static float more[COUNT];
     sum_begin(&sum, COUNT, NULL);
@@ -385,7 +385,7 @@ static baton_status_t fail_while_lent(void *arg, baton_call_t *call)
 }
 
 /* The message is given back, so that the sender's epoch ends, too. */
-static void test_loans_end_with_a_failure(void **state)
+TEST(test_loans_end_with_a_failure)
 {
     sum_begin(&sum, COUNT, fail_while_lent);
     sum_commit(&sum);
@@ -414,7 +414,7 @@ static void sum_run_in_part(sum_t *s)
     assert_int_equal(s->receiver->run.lent_count, 1);
 }
 
-static void test_loans_end_with_a_cancel(void **state)
+TEST(test_loans_end_with_a_cancel)
 {
     sum_begin(&sum, LARGEST, NULL);
     sum_commit(&sum);
@@ -427,7 +427,7 @@ static void test_loans_end_with_a_cancel(void **state)
     sum_end(&sum);
 }
 
-static void test_loans_end_with_a_destroy(void **state)
+TEST(test_loans_end_with_a_destroy)
 {
     sum_begin(&sum, LARGEST, NULL);
     sum_commit(&sum);
@@ -439,29 +439,4 @@ static void test_loans_end_with_a_destroy(void **state)
     support_ok(baton_schedule_destroy(sum.sender));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loans_of_a_receive_and_its_reduce),
-        cmocka_unit_test(test_loans_to_a_reduce_into_the_scratch),
-        cmocka_unit_test(test_loans_of_two_receives_to_one_reduce),
-        cmocka_unit_test(test_loans_not_of_bound_memory),
-        cmocka_unit_test(test_loans_not_where_another_node_reads),
-        cmocka_unit_test(test_loans_not_where_two_reduces_read),
-        cmocka_unit_test(test_loans_not_of_both_operands),
-        cmocka_unit_test(test_loans_not_of_a_part),
-        cmocka_unit_test(test_loans_not_of_what_two_receives_wrote),
-        cmocka_unit_test(test_loans_not_where_the_order_is_indirect),
-        cmocka_unit_test(test_loans_of_a_slot_that_is_used_again),
-        cmocka_unit_test(test_loans_of_equal_lengths_alone),
-        cmocka_unit_test(test_loans_not_ahead_of_a_call),
-        cmocka_unit_test(test_loans_are_read_where_they_lie),
-        cmocka_unit_test(test_loans_not_of_short_messages),
-        cmocka_unit_test(test_loans_of_a_shorter_message),
-        cmocka_unit_test(test_loans_not_while_the_reduce_waits),
-        cmocka_unit_test(test_loans_end_with_a_failure),
-        cmocka_unit_test(test_loans_end_with_a_cancel),
-        cmocka_unit_test(test_loans_end_with_a_destroy),
-    };
-    return cmocka_run_group_tests(tests, open_pair, close_pair);
-}
+RUN_TESTS_BETWEEN(open_pair, close_pair)

@@ -27,7 +27,7 @@ static baton_status_t read_options(options_t *out, const void *given)
                                "SOME_OPTIONS");
 }
 
-static void test_options_of_an_older_header(void **state)
+TEST(test_options_of_an_older_header)
 {
     const options_t older = {offsetof(options_t, second), 3, 77};
     options_t out = {0, 9, 9};
@@ -37,7 +37,7 @@ static void test_options_of_an_older_header(void **state)
     assert_int_equal(out.second, 0);
 }
 
-static void test_options_of_a_newer_header(void **state)
+TEST(test_options_of_a_newer_header)
 {
     newer_t newer = {{sizeof newer, 3, 4}, 0};
     options_t out = {0};
@@ -49,7 +49,7 @@ static void test_options_of_a_newer_header(void **state)
     support_says("some options: size is 24");
 }
 
-static void test_options_that_were_not_initialised(void **state)
+TEST(test_options_that_were_not_initialised)
 {
     static const size_t sizes[] = {0, 4, SIZE_MAX};
     options_t out = {5, 6, 7};
@@ -63,7 +63,7 @@ static void test_options_that_were_not_initialised(void **state)
 }
 
 /* What the library fills is as long as the caller's header has it. */
-static void test_a_struct_that_is_filled_keeps_its_size(void **state)
+TEST(test_a_struct_that_is_filled_keeps_its_size)
 {
     const options_t whole = {sizeof whole, 3, 4};
     options_t older = {offsetof(options_t, second), 9, 9};
@@ -89,7 +89,7 @@ static void test_a_struct_that_is_filled_keeps_its_size(void **state)
     assert_int_equal(older.first, 3);
 }
 
-static void test_a_transport_lacks_a_function(void **state)
+TEST(test_a_transport_lacks_a_function)
 {
     baton_engine_t *engine;
     baton_group_t *group = NULL;
@@ -104,7 +104,7 @@ static void test_a_transport_lacks_a_function(void **state)
     support_ok(baton_engine_close(engine));
 }
 
-static void test_codes_that_are_no_status(void **state)
+TEST(test_codes_that_are_no_status)
 {
     assert_int_equal(baton__failure_of(BATON_ERR_DEADLOCK), BATON_ERR_DEADLOCK);
     assert_int_equal(baton__failure_of(BATON_SKIP), BATON_ERR_INVALID);
@@ -118,7 +118,7 @@ static baton_status_t return_nonsense(void *arg, baton_call_t *call)
 }
 
 /* What a call node returns reaches the application as a status. */
-static void test_a_call_node_returns_no_status(support_cluster_t *cluster)
+TEST_MANUALLY(test_a_call_node_returns_no_status, 1)
 {
     const int nonsense[] = {-1000, -99, 2, 1000};
     for (int i = 0; i < 4; i++) {
@@ -139,16 +139,4 @@ static void test_a_call_node_returns_no_status(support_cluster_t *cluster)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options_of_an_older_header),
-        cmocka_unit_test(test_options_of_a_newer_header),
-        cmocka_unit_test(test_options_that_were_not_initialised),
-        cmocka_unit_test(test_a_struct_that_is_filled_keeps_its_size),
-        cmocka_unit_test(test_a_transport_lacks_a_function),
-        cmocka_unit_test(test_codes_that_are_no_status),
-        SUPPORT_MANUALLY(test_a_call_node_returns_no_status, 1),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

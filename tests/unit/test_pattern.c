@@ -5,7 +5,7 @@
 
 #include "coll/kit/pattern.h"
 
-static void test_rank_shift_wraps_both_ways(void **state)
+TEST(test_rank_shift_wraps_both_ways)
 {
     assert_int_equal(baton__rank_shift(0, 1, 5), 1);
     assert_int_equal(baton__rank_shift(4, 1, 5), 0);
@@ -18,7 +18,7 @@ static void test_rank_shift_wraps_both_ways(void **state)
         (1 << 30) - 1);
 }
 
-static void test_log2_ceil_covers_every_rank(void **state)
+TEST(test_log2_ceil_covers_every_rank)
 {
     assert_int_equal(baton__log2_ceil(1), 0);
     assert_int_equal(baton__log2_ceil(2), 1);
@@ -30,7 +30,7 @@ static void test_log2_ceil_covers_every_rank(void **state)
     }
 }
 
-static void test_block_example_of_its_comment(void **state)
+TEST(test_block_example_of_its_comment)
 {
     static const size_t counts[] = {3, 3, 3, 2};
     for (size_t i = 0; i < 4; i++) {
@@ -40,7 +40,7 @@ static void test_block_example_of_its_comment(void **state)
     }
 }
 
-static void test_block_parts_tile_the_vector(void **state)
+TEST(test_block_parts_tile_the_vector)
 {
     for (size_t count = 0; count < 70; count++) {
         for (size_t parts = 1; parts < 40; parts++) {
@@ -73,7 +73,7 @@ static int depth_of(int rank, int size, int twin)
     return depth;
 }
 
-static void test_a_twin_tree_has_each_rank_once(void **state)
+TEST(test_a_twin_tree_has_each_rank_once)
 {
     for (int size = 2; size <= MOST; size++) {
         for (int twin = 0; twin < 2; twin++) {
@@ -102,7 +102,7 @@ static bool is_inner(const baton__tree_t *tree)
     return tree->left >= 0 || tree->right >= 0;
 }
 
-static void test_no_rank_is_an_inner_one_of_both_trees(void **state)
+TEST(test_no_rank_is_an_inner_one_of_both_trees)
 {
     for (int size = 2; size <= MOST; size++) {
         for (int rank = 0; rank < size; rank++) {
@@ -113,7 +113,7 @@ static void test_no_rank_is_an_inner_one_of_both_trees(void **state)
     }
 }
 
-static void test_twin_positions_are_a_permutation(void **state)
+TEST(test_twin_positions_are_a_permutation)
 {
     for (int size = 2; size <= MOST; size++) {
         for (int id = 0; id < size; id++) {
@@ -128,7 +128,7 @@ static void test_twin_positions_are_a_permutation(void **state)
 
 /* Each number is at least half of the one before, and there are ceil(log2 P)
    of them. */
-static void test_circulant_numbers_halve(void **state)
+TEST(test_circulant_numbers_halve)
 {
     for (int size = 1; size <= MOST; size++) {
         for (int doubled = 0; doubled < 2; doubled++) {
@@ -143,17 +143,4 @@ static void test_circulant_numbers_halve(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rank_shift_wraps_both_ways),
-        cmocka_unit_test(test_log2_ceil_covers_every_rank),
-        cmocka_unit_test(test_block_example_of_its_comment),
-        cmocka_unit_test(test_block_parts_tile_the_vector),
-        cmocka_unit_test(test_a_twin_tree_has_each_rank_once),
-        cmocka_unit_test(test_no_rank_is_an_inner_one_of_both_trees),
-        cmocka_unit_test(test_twin_positions_are_a_permutation),
-        cmocka_unit_test(test_circulant_numbers_halve),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

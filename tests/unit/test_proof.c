@@ -76,7 +76,8 @@ static void lies(vector_t vector, const bool *contributors, const char *says)
 
 /* ---- what is right ----------------------------------------------------- */
 
-static void test_union_of_all_ranks_holds_in_any_order(void **state)
+TEST_BETWEEN(test_union_of_all_ranks_holds_in_any_order, open_proof,
+             close_proof)
 {
     vector_t up = of_all();
     vector_t down = of_rank(4);
@@ -91,7 +92,7 @@ static void test_union_of_all_ranks_holds_in_any_order(void **state)
     assert_memory_equal(&up, &pairs, sizeof(up));
 }
 
-static void test_empty_set_is_neutral(void **state)
+TEST_BETWEEN(test_empty_set_is_neutral, open_proof, close_proof)
 {
     static const bool nobody[RANKS] = {false};
     vector_t one = of_rank(2);
@@ -103,7 +104,7 @@ static void test_empty_set_is_neutral(void **state)
 }
 
 /* Parts of a vector, by `first`. */
-static void test_elements_have_their_places(void **state)
+TEST_BETWEEN(test_elements_have_their_places, open_proof, close_proof)
 {
     vector_t parts;
     support_ok(baton_proof_fill(proof, 0, 100, 2, parts.elements));
@@ -119,7 +120,7 @@ static void test_elements_have_their_places(void **state)
 }
 
 /* Sets of more than a word, with the last rank in a word of its own. */
-static void test_many_ranks(void **state)
+TEST_BETWEEN(test_many_ranks, open_proof, close_proof)
 {
     static const int sizes[] = {1, 63, 64, 65, 128, 129};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -149,7 +150,7 @@ static void test_many_ranks(void **state)
 }
 
 /* A union that exists already takes no memory. */
-static void test_known_sets_need_no_memory(void **state)
+TEST_BETWEEN(test_known_sets_need_no_memory, open_proof, close_proof)
 {
     (void)of_all();
     int64_t before = baton__alloc_count();
@@ -161,7 +162,7 @@ static void test_known_sets_need_no_memory(void **state)
 
 /* ---- what is wrong ----------------------------------------------------- */
 
-static void test_a_rank_that_is_there_twice(void **state)
+TEST_BETWEEN(test_a_rank_that_is_there_twice, open_proof, close_proof)
 {
     vector_t some = unite(of_rank(1), of_rank(3));
     lies(unite(some, of_rank(3)), NULL, "proof: element 0 has rank 3 twice");
@@ -170,7 +171,7 @@ static void test_a_rank_that_is_there_twice(void **state)
     lies(all, NULL, "proof: element 2 has rank 1 twice");
 }
 
-static void test_elements_that_were_mixed(void **state)
+TEST_BETWEEN(test_elements_that_were_mixed, open_proof, close_proof)
 {
     vector_t shifted;
     support_ok(baton_proof_fill(proof, 1, 7, COUNT, shifted.elements));
@@ -178,7 +179,7 @@ static void test_elements_that_were_mixed(void **state)
          "proof: element 0 has elements 0 and 7 mixed");
 }
 
-static void test_the_first_flaw_stays(void **state)
+TEST_BETWEEN(test_the_first_flaw_stays, open_proof, close_proof)
 {
     vector_t twice = unite(of_rank(1), of_rank(1));
     vector_t mixed;
@@ -194,7 +195,7 @@ static void test_the_first_flaw_stays(void **state)
          "proof: element 0 has elements 0 and 7 mixed");
 }
 
-static void test_memory_that_nobody_wrote(void **state)
+TEST_BETWEEN(test_memory_that_nobody_wrote, open_proof, close_proof)
 {
     static const uint32_t garbage[] = {1,          2,          3,         100,
                                        0xa5a5a5a5, 0x3f800000, UINT32_MAX};
@@ -217,7 +218,7 @@ static void test_memory_that_nobody_wrote(void **state)
     }
 }
 
-static void test_another_type_is_refused_by_check(void **state)
+TEST_BETWEEN(test_another_type_is_refused_by_check, open_proof, close_proof)
 {
     const baton_op_t *op = baton_proof_op(proof);
     double a[COUNT] = {1}, b[COUNT] = {1};
@@ -230,7 +231,7 @@ static void test_another_type_is_refused_by_check(void **state)
                         "are u32");
 }
 
-static void test_proof_refuses_wrong_arguments(void **state)
+TEST_BETWEEN(test_proof_refuses_wrong_arguments, open_proof, close_proof)
 {
     baton_proof_t *none = NULL;
     vector_t vector = empty();
@@ -251,23 +252,4 @@ static void test_proof_refuses_wrong_arguments(void **state)
     assert_int_equal(baton_proof_destroy(NULL), BATON_OK);
 }
 
-#define PROOF_TEST(name)                                                       \
-    cmocka_unit_test_setup_teardown(name, open_proof, close_proof)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        PROOF_TEST(test_union_of_all_ranks_holds_in_any_order),
-        PROOF_TEST(test_empty_set_is_neutral),
-        PROOF_TEST(test_elements_have_their_places),
-        PROOF_TEST(test_many_ranks),
-        PROOF_TEST(test_known_sets_need_no_memory),
-        PROOF_TEST(test_a_rank_that_is_there_twice),
-        PROOF_TEST(test_elements_that_were_mixed),
-        PROOF_TEST(test_the_first_flaw_stays),
-        PROOF_TEST(test_memory_that_nobody_wrote),
-        PROOF_TEST(test_another_type_is_refused_by_check),
-        PROOF_TEST(test_proof_refuses_wrong_arguments),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -19,7 +19,7 @@ static void reduce_by_table(const reduce_subject_t *self, baton__op_kind_t kind,
     self->kernels->reduce[kind][dtype](target, left, right, count);
 }
 
-static void test_reduce_matches_reference_on_all_isas(void **state)
+TEST(test_reduce_matches_reference_on_all_isas)
 {
     static _Alignas(16) unsigned char memory[REDUCE_BYTES];
     for (int isa = 0; isa < BATON__ISA_COUNT; isa++) {
@@ -35,7 +35,7 @@ static void test_reduce_matches_reference_on_all_isas(void **state)
     }
 }
 
-static void test_op_reduces_by_type(void **state)
+TEST(test_op_reduces_by_type)
 {
     const float left[3] = {1.5f, -2.0f, 4.0f}, right[3] = {2.0f, 3.0f, -1.0f};
     const float expected[BATON__OP_COUNT][3] = {{3.5f, 1.0f, 3.0f},
@@ -50,7 +50,7 @@ static void test_op_reduces_by_type(void **state)
     }
 }
 
-static void test_op_identity_is_neutral(void **state)
+TEST(test_op_identity_is_neutral)
 {
     for (size_t kind = 0; kind < BATON__OP_COUNT; kind++) {
         for (int d = 0; d < BATON_DTYPE_COUNT; d++) {
@@ -69,7 +69,7 @@ static void test_op_identity_is_neutral(void **state)
     }
 }
 
-static void test_kernels_follow_baton_isa(void **state)
+TEST(test_kernels_follow_baton_isa)
 {
     static const char *const names[] = {"baseline", "avx2", "avx512"};
     const char *best = NULL;
@@ -87,13 +87,4 @@ static void test_kernels_follow_baton_isa(void **state)
     assert_string_equal(baton_kernels_name(), best);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reduce_matches_reference_on_all_isas),
-        cmocka_unit_test(test_op_reduces_by_type),
-        cmocka_unit_test(test_op_identity_is_neutral),
-        cmocka_unit_test(test_kernels_follow_baton_isa),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

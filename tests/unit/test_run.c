@@ -244,7 +244,7 @@ static void explore_all(const support_cluster_t *cluster, uint32_t i,
     }
 }
 
-static void test_run_agrees_in_all_orders(support_cluster_t *cluster)
+TEST_MANUALLY(test_run_agrees_in_all_orders, 1)
 {
     static const struct size {
         uint32_t nodes;
@@ -261,10 +261,4 @@ static void test_run_agrees_in_all_orders(support_cluster_t *cluster)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        SUPPORT_MANUALLY(test_run_agrees_in_all_orders, 1),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

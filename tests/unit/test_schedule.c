@@ -18,7 +18,7 @@ static baton_view_t part(size_t offset, size_t bytes)
     return refusal_part(offset, bytes);
 }
 
-static void test_schedule_refuses_wrong_views(void **state)
+TEST(test_schedule_refuses_wrong_views)
 {
     REFUSED("send#0: its view names buffer 7, of 1", baton_add_send, 1,
             baton_view((baton_buffer_t){7}, 0, 4));
@@ -39,7 +39,7 @@ static void test_schedule_refuses_wrong_views(void **state)
             part(4, 8));
 }
 
-static void test_schedule_takes_views_that_are_one(void **state)
+TEST(test_schedule_takes_views_that_are_one)
 {
     baton_schedule_t *s = refusal_begin();
     refusal_memory[0] = 1;
@@ -55,7 +55,7 @@ static void test_schedule_takes_views_that_are_one(void **state)
     support_ok(baton_schedule_destroy(s));
 }
 
-static void test_schedule_refuses_wrong_arguments(void **state)
+TEST(test_schedule_refuses_wrong_arguments)
 {
     static const baton_op_t hollow = {.name = "hollow"};
     static const baton_async_ops_t nothing = {.start = NULL};
@@ -78,7 +78,7 @@ static void test_schedule_refuses_wrong_arguments(void **state)
     REFUSED("async#0: it has no functions", baton_add_async, NULL, NULL);
 }
 
-static void test_schedule_refuses_unknown_nodes(void **state)
+TEST(test_schedule_refuses_unknown_nodes)
 {
     const baton_node_t other = refusal_foreign;
     REFUSED("before names node 9, of 1", baton_before, baton_add_nop(s_),
@@ -96,7 +96,7 @@ static void test_schedule_refuses_unknown_nodes(void **state)
             baton_add_length(s_));
 }
 
-static void test_schedule_first_error_sticks(void **state)
+TEST(test_schedule_first_error_sticks)
 {
     baton_schedule_t *s = refusal_begin();
     baton_node_t bad = baton_add_send(s, 5, part(0, 4));
@@ -107,7 +107,7 @@ static void test_schedule_first_error_sticks(void **state)
     refused(s, BATON_ERR_INVALID, "send#0: peer 5 is not in 0..2");
 }
 
-static void test_schedule_builders_error_sticks(void **state)
+TEST(test_schedule_builders_error_sticks)
 {
     baton_schedule_t *s = refusal_begin();
     baton_schedule_fail(s, BATON_ERR_LIMIT, "ring of %d", 7);
@@ -115,15 +115,4 @@ static void test_schedule_builders_error_sticks(void **state)
     refused(s, BATON_ERR_LIMIT, "ring of 7");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schedule_refuses_wrong_views),
-        cmocka_unit_test(test_schedule_takes_views_that_are_one),
-        cmocka_unit_test(test_schedule_refuses_wrong_arguments),
-        cmocka_unit_test(test_schedule_refuses_unknown_nodes),
-        cmocka_unit_test(test_schedule_first_error_sticks),
-        cmocka_unit_test(test_schedule_builders_error_sticks),
-    };
-    return cmocka_run_group_tests(tests, refusal_open, refusal_close);
-}
+RUN_TESTS_BETWEEN(refusal_open, refusal_close)

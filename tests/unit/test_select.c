@@ -101,7 +101,7 @@ static void run_cases(void)
     select_cases_run(&subject);
 }
 
-static void test_selections_are_those_of_a_sort(void **state)
+TEST(test_selections_are_those_of_a_sort)
 {
     for_each_isa(run_cases);
 }
@@ -203,12 +203,12 @@ static void expect_accumulations(void)
     }
 }
 
-static void test_accumulation_selects_from_the_sum(void **state)
+TEST(test_accumulation_selects_from_the_sum)
 {
     for_each_isa(expect_accumulations);
 }
 
-static void test_nothing_reaches_a_threshold_beyond_nans(void **state)
+TEST(test_nothing_reaches_a_threshold_beyond_nans)
 {
     support_random_t random = support_random(support_seed(), 50);
     for (size_t type = 0; type < TYPES; type++) {
@@ -231,7 +231,7 @@ static void test_nothing_reaches_a_threshold_beyond_nans(void **state)
 
 /* Doubles beside the middle of two neighbours, where rounding to f32 first
    would lose on which side they are. */
-static void test_magnitudes_are_rounded_once(void **state)
+TEST(test_magnitudes_are_rounded_once)
 {
     for (size_t type = 0; type < TYPES - 1; type++) {
         baton_dtype_t dtype = types[type];
@@ -280,7 +280,7 @@ static size_t random_list(baton_dtype_t dtype, char *list, double *dense,
     return count;
 }
 
-static void test_sum_of_lists_is_the_dense_sum(void **state)
+TEST(test_sum_of_lists_is_the_dense_sum)
 {
     static char lists[LISTS][LENGTH * 12 + 1], out[LISTS * LENGTH * 12];
     static uint32_t indices[LISTS * LENGTH];
@@ -309,7 +309,7 @@ static void test_sum_of_lists_is_the_dense_sum(void **state)
     }
 }
 
-static void test_put_undoes_add(void **state)
+TEST(test_put_undoes_add)
 {
     static char list[LENGTH * 12];
     static double dense[LENGTH], vector[LENGTH], before[LENGTH];
@@ -387,7 +387,7 @@ static void expect_candidates(baton_dtype_t dtype, select_kind_t kind,
     free(scratch);
 }
 
-static void test_candidates_and_lists_have_the_largest_sums(void **state)
+TEST(test_candidates_and_lists_have_the_largest_sums)
 {
     support_random_t random = support_random(support_seed(), 77);
     for (size_t type = 0; type < TYPES; type++) {
@@ -401,7 +401,7 @@ static void test_candidates_and_lists_have_the_largest_sums(void **state)
 }
 
 /* Whatever `side` is: what is added later may turn an element's sign. */
-static void test_candidates_are_of_both_signs(void **state)
+TEST(test_candidates_are_of_both_signs)
 {
     enum { COUNT = 100, MOST = 10 };
     static uint64_t scratch[1 << 13];
@@ -435,7 +435,7 @@ static void test_candidates_are_of_both_signs(void **state)
 }
 
 /* k = 0 needs no scratch memory, as in baton_select_topk. */
-static void test_none_of_the_candidates_are_selected(void **state)
+TEST(test_none_of_the_candidates_are_selected)
 {
     static float sum[LARGEST];
     static char entries[LARGEST * (sizeof(uint32_t) + sizeof(float))];
@@ -466,7 +466,7 @@ static void test_none_of_the_candidates_are_selected(void **state)
         0);
 }
 
-static void test_topk_of_a_list_splits_it(void **state)
+TEST(test_topk_of_a_list_splits_it)
 {
     static char list[LENGTH * 12], dropped[LENGTH * 12];
     static double dense[LENGTH], vector[LENGTH], copy[LENGTH];
@@ -499,7 +499,7 @@ static void test_topk_of_a_list_splits_it(void **state)
     }
 }
 
-static void test_measure_sees_what_is_not_finite(void **state)
+TEST(test_measure_sees_what_is_not_finite)
 {
     for (size_t type = 0; type < TYPES; type++) {
         for (size_t i = 0; i < 100; i++) {
@@ -520,20 +520,4 @@ static void test_measure_sees_what_is_not_finite(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_selections_are_those_of_a_sort),
-        cmocka_unit_test(test_accumulation_selects_from_the_sum),
-        cmocka_unit_test(test_nothing_reaches_a_threshold_beyond_nans),
-        cmocka_unit_test(test_magnitudes_are_rounded_once),
-        cmocka_unit_test(test_sum_of_lists_is_the_dense_sum),
-        cmocka_unit_test(test_put_undoes_add),
-        cmocka_unit_test(test_candidates_and_lists_have_the_largest_sums),
-        cmocka_unit_test(test_candidates_are_of_both_signs),
-        cmocka_unit_test(test_none_of_the_candidates_are_selected),
-        cmocka_unit_test(test_topk_of_a_list_splits_it),
-        cmocka_unit_test(test_measure_sees_what_is_not_finite),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

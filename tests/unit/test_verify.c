@@ -144,7 +144,7 @@ static void build_loop(void *arg, baton_schedule_t *s)
           ", which is behind recv#0"
 #define AND "\n    rank "
 
-static void test_verify_refuses(void **state)
+TEST_BETWEEN(test_verify_refuses, stuck_verify_on, stuck_verify_off)
 {
     static int nops = 3000; /* more than one block of the exchange */
     static int sends = 3;
@@ -238,7 +238,8 @@ static void run_once(int ranks, support_worker_fn run, void *arg)
     support_cluster_close(cluster);
 }
 
-static void test_verify_takes_what_is_optional(void **state)
+TEST_BETWEEN(test_verify_takes_what_is_optional, stuck_verify_on,
+             stuck_verify_off)
 {
     trial_t trial = {.build = build_stragglers};
     for (int ranks = 1; ranks <= 5; ranks++) {
@@ -278,7 +279,7 @@ static void build_all_kinds(void *arg, baton_schedule_t *s)
     baton_before(s, nodes[2], nodes[6]);
 }
 
-static void test_verify_takes_all_kinds(void **state)
+TEST_BETWEEN(test_verify_takes_all_kinds, stuck_verify_on, stuck_verify_off)
 {
     trial_t trial = {.build = build_all_kinds};
     for (int ranks = 1; ranks <= 3; ranks++) {
@@ -315,7 +316,8 @@ static void run_mending(support_worker_t *worker)
     (void)support_worker_ok(worker, baton_schedule_destroy(s));
 }
 
-static void test_verify_takes_a_mended_graph(void **state)
+TEST_BETWEEN(test_verify_takes_a_mended_graph, stuck_verify_on,
+             stuck_verify_off)
 {
     run_once(3, run_mending, NULL);
 }
@@ -342,7 +344,8 @@ static void run_disorder(support_worker_t *worker)
     (void)support_worker_ok(worker, baton_schedule_destroy(s));
 }
 
-static void test_verify_tells_of_another_order(void **state)
+TEST_BETWEEN(test_verify_tells_of_another_order, stuck_verify_on,
+             stuck_verify_off)
 {
     run_once(2, run_disorder, NULL);
 }
@@ -363,7 +366,8 @@ static void run_commit(support_worker_t *worker)
 
 /* Whichever allocation of whichever rank fails, commit fails on all ranks
    without waiting, and the same commit succeeds later. */
-static void test_verify_without_memory_on_one_rank(void **state)
+TEST_BETWEEN(test_verify_without_memory_on_one_rank, stuck_verify_on,
+             stuck_verify_off)
 {
     bool failed = true;
     for (int64_t nth = 1; failed; nth++) {
@@ -394,18 +398,4 @@ static void test_verify_without_memory_on_one_rank(void **state)
     }
 }
 
-#define VERIFIED(test)                                                         \
-    cmocka_unit_test_setup_teardown(test, stuck_verify_on, stuck_verify_off)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        VERIFIED(test_verify_refuses),
-        VERIFIED(test_verify_takes_what_is_optional),
-        VERIFIED(test_verify_takes_all_kinds),
-        VERIFIED(test_verify_takes_a_mended_graph),
-        VERIFIED(test_verify_tells_of_another_order),
-        VERIFIED(test_verify_without_memory_on_one_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()
