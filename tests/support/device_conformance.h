@@ -38,17 +38,12 @@ typedef struct device_subject {
 #define DEVICE_CONFORMANCE_LIST(X)                                             \
     X(streams_are_there)                                                       \
     X(memory_of_both_kinds)                                                    \
-    X(memory_runs_out)                                                         \
     X(check_names_other_memory)                                                \
     X(copies_of_any_size_and_place)                                            \
-    X(nothing_takes_nothing)                                                   \
-    X(query_of_an_event_never_recorded)                                        \
     X(query_says_when_work_is_done)                                            \
     X(an_event_is_what_was_recorded_last)                                      \
-    X(follow_is_of_the_record_before_it)                                       \
     X(reduces_as_the_host)                                                     \
-    X(flag_awaited_then_raised)                                                \
-    X(flag_raised_then_awaited)                                                \
+    X(flags)                                                                   \
     X(submissions_return_at_once)                                              \
     X(no_wake_up_is_lost)                                                      \
     X(handles)                                                                 \
