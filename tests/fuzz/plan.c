@@ -160,30 +160,22 @@ fuzz_plan_t fuzz_plan_sample(uint64_t seed)
 
 /* ---- printing --------------------------------------------------------- */
 
+/* Bytes and ranks of 0: it does not apply. */
 static void print_model(const baton_sim_options_t *model, FILE *to)
 {
-    (void)fprintf(to,
-                  "  %d ranks, alpha %.3f us, beta %.3f ns, gamma %.3f ns, "
-                  "overhead %.3f us%s\n",
-                  model->ranks, model->link.alpha_us, model->link.beta_ns,
-                  model->gamma_ns, model->overhead_us,
-                  model->multi_ported ? ", multi-ported" : "");
-    if (model->host_ranks > 0) {
-        (void)fprintf(to, "  hosts of %d ranks: alpha %.3f us, beta %.3f ns\n",
-                      model->host_ranks, model->host_link.alpha_us,
-                      model->host_link.beta_ns);
-    }
-    if (model->eager_bytes > 0) {
-        (void)fprintf(to, "  sends below %zu bytes are eager\n",
-                      model->eager_bytes);
-    }
-    if (model->introductions) {
-        (void)fprintf(to, "  ranks introduce their schedules\n");
-    }
-    if (model->sync_bytes > 0) {
-        (void)fprintf(to, "  sends of %zu bytes wait for their receive\n",
-                      model->sync_bytes);
-    }
+    (void)fprintf(
+        to,
+        "  %d ranks, alpha %.3f us, beta %.3f ns, gamma %.3f ns, overhead %.3f "
+        "us%s\n"
+        "  hosts of %d ranks: alpha %.3f us, beta %.3f ns\n"
+        "  sends below %zu bytes are eager, those of %zu bytes wait for their "
+        "receive%s\n",
+        model->ranks, model->link.alpha_us, model->link.beta_ns,
+        model->gamma_ns, model->overhead_us,
+        model->multi_ported ? ", multi-ported" : "", model->host_ranks,
+        model->host_link.alpha_us, model->host_link.beta_ns, model->eager_bytes,
+        model->sync_bytes,
+        model->introductions ? "; ranks introduce their schedules" : "");
 }
 
 static void print_task(const fuzz_task_plan_t *task, int index, FILE *to)
