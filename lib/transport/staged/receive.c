@@ -70,6 +70,9 @@ static void end_block(staged_t *self, transfer_t *receive,
 {
     receive->finished++;
     baton__staged_fail(self, receive, status, NULL);
+    if (receive->memory != NULL && receive->status != BATON_OK) {
+        receive->blocks = receive->granted; /* the rest is not copied */
+    }
     if (receive->finished == receive->blocks) {
         baton__staged_remove(&self->receiving, receive);
         baton__staged_end(self, receive);
