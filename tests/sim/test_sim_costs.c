@@ -82,7 +82,11 @@ static const traffic_t all_traffic[] = {
      {LAG},
      15 + 50,
      {{EPOCH, 0, 0, 0, 15}, {EPOCH, 1, 0, 0, 10 + 50}}},
-    {3, INTO_ONE, {LAG}, 15 + 50, {{EPOCH, 2, 0, 0, 5}}},
+    {3,
+     INTO_ONE,
+     {LAG},
+     15 + 50,
+     {{EPOCH, 2, 0, 0, 5}, {RECV, 0, 0, 0, 10}, {RECV, 0, 1, 10, 15}}},
 };
 
 TEST(test_sim_cost_of_messages)

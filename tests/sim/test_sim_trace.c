@@ -72,20 +72,6 @@ TEST(test_sim_trace_tells_all)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* The receiver's port is busy when the second transfer begins, and both
-   messages lag. Transfers are traced while they hold the ports. */
-TEST(test_sim_trace_tells_transfers_without_lag)
-{
-    static support_trace_t trace;
-    baton_sim_options_t options = support_sim_options(3);
-    options.lag = (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 100, 0};
-    const support_message_t list[] = {{1, 0, 8}, {2, 0, 3}};
-    support_us(support_sim_traffic(&options, list, 2, &trace), 115);
-    support_us(support_event(&trace, BATON_SIM_RECV, 0, 0)->end_us, 10);
-    support_us(support_event(&trace, BATON_SIM_RECV, 0, 1)->begin_us, 10);
-    support_us(support_event(&trace, BATON_SIM_RECV, 0, 1)->end_us, 15);
-}
-
 /* ---- epochs ------------------------------------------------------------- */
 
 static baton_status_t refuse(void *arg, baton_call_t *call)
