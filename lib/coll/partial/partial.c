@@ -245,7 +245,6 @@ static uint32_t digest(const baton_partial_options_t *options)
 static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
                            const baton_partial_options_t *options)
 {
-    partial->rank = baton_group_rank(group);
     partial->size = baton_group_size(group);
     partial->begin = (baton__begin_t){
         .schedule = partial->schedule,

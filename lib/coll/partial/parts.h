@@ -9,7 +9,7 @@
 
 struct baton_partial {
     baton_schedule_t *schedule;
-    int rank, size;
+    int size;
     baton_keep_t keep;
     uint32_t max_staleness; /* 0: unbounded */
     baton_buffer_t source;  /* bound to the slots that the epoch works on */

@@ -216,8 +216,7 @@ static baton_status_t arrive(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;
     enter(quorum, call);
-    bool counts = quorum->rule.needed > 1 &&
-                  !baton__rule_is_full(quorum->rule, quorum->size) &&
+    bool counts = !baton__rule_is_full(quorum->rule, quorum->size) &&
                   !baton_call_completed(call, quorum->begun) &&
                   baton__rule_counts(quorum->rule, quorum->seed, quorum->epoch,
                                      quorum->size, quorum->rank);

@@ -22,8 +22,8 @@ void baton__quorum_recover(baton__quorum_t *quorum);
 
 /* Adds the counting tree behind `arrived`, an on_start. Returns `reached`, an
    optional nop that fires on the epoch's root once as many of the counting
-   ranks have arrived as the rule needs; in epochs where it needs one or all,
-   nothing is counted. Before any other activate or armed receive of the
+   ranks have arrived as the rule needs; in epochs where it needs all, nothing
+   is counted. Before any other activate or armed receive of the
    schedule. */
 baton_node_t baton__add_quorum(baton_schedule_t *schedule,
                                baton__quorum_t *quorum, baton_node_t arrived);
