@@ -160,11 +160,15 @@ static bool same(baton__sim_wait_node_t a, baton__sim_wait_node_t b)
     return a.schedule == b.schedule && a.node == b.node;
 }
 
-static baton__sim_wait_node_t next_of(const baton_sim_t *sim,
-                                      baton__sim_wait_node_t node)
+/* Moves along a node's edge. False, and *node stays, at the end of the path. */
+static bool follow(const baton_sim_t *sim, baton__sim_wait_node_t *node)
 {
-    baton__sim_wait_edge_t edge = baton__sim_wait_edge(sim, node);
-    return baton__sim_wait_target(&edge);
+    baton__sim_wait_edge_t edge = baton__sim_wait_edge(sim, *node);
+    if (edge.peer == NULL || !edge.continues) {
+        return false;
+    }
+    *node = baton__sim_wait_target(&edge);
+    return true;
 }
 
 /* Floyd: of two walkers one takes two edges at a time. They meet on the cycle,
@@ -176,22 +180,20 @@ bool baton__sim_wait_find_cycle(const baton_sim_t *sim,
     *count = 0;
     do {
         for (int i = 0; i < 2; i++) {
-            baton__sim_wait_edge_t edge = baton__sim_wait_edge(sim, fast);
             ++*count;
-            if (!edge.continues) {
+            if (!follow(sim, &fast)) {
                 return false;
             }
-            fast = baton__sim_wait_target(&edge);
         }
-        slow = next_of(sim, slow);
+        (void)follow(sim, &slow);
     } while (!same(slow, fast));
     while (!same(*first, slow)) {
-        *first = next_of(sim, *first);
-        slow = next_of(sim, slow);
+        (void)follow(sim, first);
+        (void)follow(sim, &slow);
     }
     *count = 0;
     do {
-        slow = next_of(sim, slow);
+        (void)follow(sim, &slow);
         ++*count;
     } while (!same(slow, *first));
     return true;
