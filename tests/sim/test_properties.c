@@ -26,7 +26,7 @@
 
 enum {
     TRIALS = SUPPORT_REPEAT(1500), /* of each row */
-    DEVICE_TRIALS = SUPPORT_REPEAT(60),
+    DEVICE_TRIALS = SUPPORT_SANITIZED ? 30 : 60,
     MOST_RANKS = 33,
     MOST_COUNT = 48,
     MOST_STEPS = 12,
@@ -966,7 +966,7 @@ TEST(test_device_trials)
 {
     on_devices = true;
     try_trials(SUPPORT_SPARSE, DEVICE_TRIALS, run_together);
-    assert_true(count.failed > DEVICE_TRIALS / 20 && count.flushed > 0);
+    assert_true(count.failed > 0 && count.flushed > 0);
     for (int row = SUPPORT_PARTIAL; row <= SUPPORT_PARTIAL_LATEST; row++) {
         try_trials((support_row_t)row, DEVICE_TRIALS, run_apart);
         assert_true(count.late > DEVICE_TRIALS / 4);
