@@ -12,8 +12,12 @@
 
 #include <stdlib.h>
 
+/* A rebound buffer is compared with all others. With more of them than this,
+   all buffers are sorted instead. */
+enum { COMPARED_ONE_BY_ONE = 8 };
+
 /* A buffer to be sorted by address. */
-typedef struct range {
+typedef struct baton__range {
     uintptr_t begin;
     uint32_t buffer;
 } range_t;
@@ -34,8 +38,9 @@ static bool has_memory(const baton__buffer_t *buffer)
 }
 
 /* Sorts the buffers that users have bound, and returns their number. */
-static uint32_t sort_buffers(const baton_schedule_t *schedule, range_t *ranges)
+static uint32_t sort_buffers(const baton_schedule_t *schedule)
 {
+    range_t *ranges = schedule->ranges;
     uint32_t count = 0;
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         const baton__buffer_t *buffer = &schedule->buffers[i];
@@ -114,10 +119,36 @@ static bool lie_as_before(const baton__buffer_t *a, const baton__buffer_t *b)
     return now == before && (!now || a_now - b_now == a->base - b->base);
 }
 
+/* Counts the pairs of buffers that overlap, one of them written. False: one of
+   them did not, or not in the same way, at commit. */
+static bool count_overlaps(const baton_schedule_t *schedule, uint32_t count,
+                           uint64_t *overlaps_out)
+{
+    const range_t *ranges = schedule->ranges;
+    *overlaps_out = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const baton__buffer_t *a = &schedule->buffers[ranges[i].buffer];
+        for (uint32_t j = i + 1;
+             j < count && ranges[j].begin - ranges[i].begin < a->bytes; j++) {
+            const baton__buffer_t *b = &schedule->buffers[ranges[j].buffer];
+            if (!a->written && !b->written) {
+                continue;
+            }
+            if (!lie_as_before(a, b)) {
+                return false;
+            }
+            ++*overlaps_out;
+        }
+    }
+    return true;
+}
+
 baton_status_t baton__find_aliases(baton_schedule_t *schedule)
 {
-    range_t *ranges = baton__alloc(schedule->buffer_count, sizeof *ranges);
-    if (ranges == NULL) {
+    baton__free(schedule->ranges); /* of a commit that failed */
+    schedule->ranges =
+        baton__alloc(schedule->buffer_count, sizeof *schedule->ranges);
+    if (schedule->ranges == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
                             "commit of \"%s\" failed: no memory to compare %u "
                             "buffers",
@@ -129,8 +160,8 @@ baton_status_t baton__find_aliases(baton_schedule_t *schedule)
         buffer->base = 0;
         buffer->written = false;
     }
-    find_spaces(schedule, ranges, sort_buffers(schedule, ranges));
-    baton__free(ranges);
+    uint32_t count = sort_buffers(schedule);
+    find_spaces(schedule, schedule->ranges, count);
     baton_status_t status = BATON_OK;
     for (uint32_t node = 0; node < schedule->count && status == BATON_OK;
          node++) {
@@ -140,6 +171,7 @@ baton_status_t baton__find_aliases(baton_schedule_t *schedule)
         }
         status = check_node(schedule, node);
     }
+    (void)count_overlaps(schedule, count, &schedule->overlaps); /* true */
     return status;
 }
 
@@ -169,21 +201,41 @@ baton_status_t baton__check_alias(const baton_schedule_t *schedule,
     return BATON_OK;
 }
 
-/* Compares each with all others: rebound buffers are few. */
+/* Whether all buffers overlap as they did at commit. */
+static bool all_lie_as_before(const baton_schedule_t *schedule)
+{
+    uint64_t overlaps;
+    return count_overlaps(schedule, sort_buffers(schedule), &overlaps) &&
+           overlaps == schedule->overlaps;
+}
+
 baton_status_t baton__check_rebound(baton_schedule_t *schedule)
 {
     if (!schedule->rebound) {
         return BATON_OK;
     }
+    uint32_t rebound = 0;
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
-        if (schedule->buffers[i].rebound) {
-            baton_status_t status = baton__check_alias(schedule, i);
-            if (status == BATON_OK) {
-                status = baton__check_bound(schedule, i);
-            }
-            if (status != BATON_OK) {
-                return status;
-            }
+        rebound += schedule->buffers[i].rebound;
+    }
+    /* Where they do not, comparing them one by one finds the buffers to name.
+     */
+    bool one_by_one =
+        rebound <= COMPARED_ONE_BY_ONE || !all_lie_as_before(schedule);
+    for (uint32_t i = 0; i < schedule->buffer_count && one_by_one; i++) {
+        baton_status_t status = schedule->buffers[i].rebound
+                                    ? baton__check_alias(schedule, i)
+                                    : BATON_OK;
+        if (status != BATON_OK) {
+            return status;
+        }
+    }
+    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
+        baton_status_t status = schedule->buffers[i].rebound
+                                    ? baton__check_bound(schedule, i)
+                                    : BATON_OK;
+        if (status != BATON_OK) {
+            return status;
         }
     }
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {

@@ -384,6 +384,7 @@ void baton__schedule_free(baton_schedule_t *schedule)
     baton__free(schedule->needs);
     baton__free(schedule->ops);
     baton__free(schedule->buffers);
+    baton__free(schedule->ranges);
     if (schedule->addresses != schedule->few_addresses) {
         baton__free(schedule->addresses);
     }

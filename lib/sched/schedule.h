@@ -163,7 +163,9 @@ struct baton_schedule {
     uint32_t buffer_count;
     uint32_t buffer_capacity;
     _Atomic bool rebound; /* some buffer is; the driver's lock guards those */
-    uint32_t slot_count;  /* of activations */
+    struct baton__range *ranges; /* see alias.c */
+    uint64_t overlaps;           /* pairs of buffers, at commit */
+    uint32_t slot_count;         /* of activations */
     uint32_t length_count;
     size_t *length_limits;  /* of each length, after the commit */
     baton__op_t *built_ops; /* while a commit goes on: the graph's */

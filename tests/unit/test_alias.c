@@ -92,11 +92,9 @@ TEST(test_readers_may_share_memory)
     bench_t b;
     begin(&b);
     baton_view_t sum = half(&b, b.other);
-    baton_view_t right = half(&b, b.memory + 2);
     (void)baton_add_reduce(b.s, BATON_F32, BATON_SUM, sum, half(&b, b.memory),
-                           right);
+                           half(&b, b.memory + 1));
     support_ok(baton_schedule_commit(b.s));
-    support_ok(baton_buffer_rebind(b.s, right.buffer, b.memory + 1));
     for (int i = 0; i < FLOATS; i++) {
         b.memory[i] = (float)i;
     }
@@ -200,25 +198,51 @@ TEST(test_rebind_to_memory_of_another_buffer)
     end(&b);
 }
 
-/* Two buffers of the same memory may only move together. */
-TEST(test_rebind_of_buffers_that_share_memory)
+/* All of many buffers move at once. Some of them share memory at commit, in
+   pairs; what is refused is a move that separates a pair, or joins others. */
+enum { PAIRS = 20 };
+
+TEST(test_rebind_of_many_buffers_at_once)
 {
     bench_t b;
     begin(&b);
-    baton_view_t from = half(&b, b.memory);
-    baton_view_t to = half(&b, b.memory);
-    (void)baton_add_copy(b.s, to, from);
-    support_ok(baton_schedule_commit(b.s));
-    support_ok(baton_buffer_rebind(b.s, from.buffer, b.other));
-    float *const apart[] = {b.other + 1, b.memory}; /* in part, and whole */
-    for (int i = 0; i < 2; i++) {
-        support_ok(baton_buffer_rebind(b.s, to.buffer, apart[i]));
-        support_expect(baton_schedule_start(b.s), BATON_ERR_INVALID);
-        support_says("buffers 0 and 1 shared memory when it was committed, and "
-                     "now they do not");
+    float memory[2][PAIRS][FLOATS] = {{{0}}};
+    baton_buffer_t left[PAIRS];
+    baton_buffer_t right[PAIRS];
+    for (int i = 0; i < PAIRS; i++) {
+        baton_view_t from = half(&b, &memory[0][i][2]);
+        baton_view_t to = half(&b, &memory[0][i][2]);
+        left[i] = from.buffer;
+        right[i] = to.buffer;
+        (void)baton_add_copy(b.s, to, from);
     }
-    support_ok(baton_buffer_rebind(b.s, to.buffer, b.other));
-    support_run(b.s);
+    support_ok(baton_schedule_commit(b.s));
+    for (int move = 1; move < 5; move++) {
+        for (int i = 0; i < PAIRS; i++) {
+            float *to = &memory[move % 2][i][2];
+            support_ok(baton_buffer_rebind(b.s, left[i], to));
+            support_ok(baton_buffer_rebind(b.s, right[i], to));
+        }
+        float *other = memory[move % 2][PAIRS - 1];
+        float *apart[] = {other, b.other}; /* in part, and as a whole */
+        for (int i = 0; i < 2 && move == 2; i++) {
+            support_ok(baton_buffer_rebind(b.s, right[PAIRS - 1], apart[i]));
+            support_expect(baton_schedule_start(b.s), BATON_ERR_INVALID);
+            support_says("buffers 38 and 39 shared memory when it was "
+                         "committed, and now they do not");
+            support_ok(baton_buffer_rebind(b.s, right[PAIRS - 1], other + 2));
+        }
+        if (move == 3) { /* the last pair meets the first */
+            float *first = memory[move % 2][0] + 3;
+            support_ok(baton_buffer_rebind(b.s, left[PAIRS - 1], first));
+            support_ok(baton_buffer_rebind(b.s, right[PAIRS - 1], first));
+            support_expect(baton_schedule_start(b.s), BATON_ERR_INVALID);
+            support_says("buffers 0 and 39 were apart when it was committed");
+            support_ok(baton_buffer_rebind(b.s, left[PAIRS - 1], other + 2));
+            support_ok(baton_buffer_rebind(b.s, right[PAIRS - 1], other + 2));
+        }
+        support_run(b.s);
+    }
     end(&b);
 }
 
