@@ -158,7 +158,7 @@ static const int sizes[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  11,
 static const double gammas_ns[] = {0, 0.02, 0.07, 0.5};
 enum { GAMMAS = sizeof gammas_ns / sizeof gammas_ns[0] };
 
-static void test_each_algorithm_takes_what_its_formula_says(void **state)
+TEST(test_each_algorithm_takes_what_its_formula_says)
 {
     const dense_builder_t *builder;
     for (size_t b = 0; (builder = dense_builder_at(b)) != NULL; b++) {
@@ -174,7 +174,7 @@ static void test_each_algorithm_takes_what_its_formula_says(void **state)
 }
 
 /* Those whose formulas count the messages inside hosts. */
-static void test_formulas_that_know_hosts(void **state)
+TEST(test_formulas_that_know_hosts)
 {
     int known = 0;
     const dense_builder_t *builder;
@@ -195,7 +195,7 @@ static void test_formulas_that_know_hosts(void **state)
 
 /* Where the last host has fewer ranks, the smallest host bounds the pieces that
    cross between hosts. */
-static void test_the_hierarchical_estimate_on_uneven_hosts(void **state)
+TEST(test_the_hierarchical_estimate_on_uneven_hosts)
 {
     for (int host_ranks = 2; host_ranks <= 8; host_ranks++) {
         for (int size = host_ranks + 1; size <= 30; size++) {
@@ -212,7 +212,7 @@ static void test_the_hierarchical_estimate_on_uneven_hosts(void **state)
 
 /* 4 blocks on 3 ranks: the paper's figure 2c has 9 steps, and reduce and
    broadcast in turn take 10. */
-static void test_the_linear_pipeline_is_filled_once(void **state)
+TEST(test_the_linear_pipeline_is_filled_once)
 {
     static const char *const names[] = {"reduce_linear_pipeline",
                                         "broadcast_linear_pipeline",
@@ -236,7 +236,7 @@ static void test_the_linear_pipeline_is_filled_once(void **state)
 }
 
 /* Whatever is asked for, no message is longer than 1 GiB. */
-static void test_segments_are_bounded(void **state)
+TEST(test_segments_are_bounded)
 {
     dense_case_t c = case_of(dense_builder("broadcast_linear_pipeline"), 2);
     baton_traffic_t sent;
@@ -246,14 +246,4 @@ static void test_segments_are_bounded(void **state)
     assert_int_equal(sent.messages, 3);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_algorithm_takes_what_its_formula_says),
-        cmocka_unit_test(test_formulas_that_know_hosts),
-        cmocka_unit_test(test_the_hierarchical_estimate_on_uneven_hosts),
-        cmocka_unit_test(test_the_linear_pipeline_is_filled_once),
-        cmocka_unit_test(test_segments_are_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -6,7 +6,7 @@
 
 /* ---- run, wait, test ---------------------------------------------------- */
 
-static void test_sim_start_lets_no_time_pass(void **state)
+TEST(test_sim_start_lets_no_time_pass)
 {
     support_words_t words;
     support_words_open(&words);
@@ -17,7 +17,7 @@ static void test_sim_start_lets_no_time_pass(void **state)
     support_words_close(&words);
 }
 
-static void test_sim_run_goes_to_the_end(void **state)
+TEST(test_sim_run_goes_to_the_end)
 {
     support_words_t words;
     support_words_open(&words);
@@ -32,7 +32,7 @@ static void test_sim_run_goes_to_the_end(void **state)
     support_words_close(&words);
 }
 
-static void test_sim_run_stops_at_a_time_and_goes_on(void **state)
+TEST(test_sim_run_stops_at_a_time_and_goes_on)
 {
     support_words_t words;
     support_words_open(&words);
@@ -48,7 +48,7 @@ static void test_sim_run_stops_at_a_time_and_goes_on(void **state)
     support_words_close(&words);
 }
 
-static void test_sim_wait_goes_no_further_than_its_epoch(void **state)
+TEST(test_sim_wait_goes_no_further_than_its_epoch)
 {
     support_words_t first, second;
     support_words_open(&first);
@@ -65,7 +65,7 @@ static void test_sim_wait_goes_no_further_than_its_epoch(void **state)
     support_words_close(&first);
 }
 
-static void test_sim_timeouts_are_virtual(void **state)
+TEST(test_sim_timeouts_are_virtual)
 {
     baton_sim_options_t options = support_sim_options(2);
     options.link.alpha_us = 1e9; /* a quarter of an hour */
@@ -83,7 +83,7 @@ static void test_sim_timeouts_are_virtual(void **state)
     support_words_close(&words);
 }
 
-static void test_sim_test_lets_time_pass(void **state)
+TEST(test_sim_test_lets_time_pass)
 {
     support_words_t words;
     support_words_open(&words);
@@ -97,7 +97,7 @@ static void test_sim_test_lets_time_pass(void **state)
     support_words_close(&words);
 }
 
-static void test_sim_wait_goes_on_after_a_deadlock(void **state)
+TEST(test_sim_wait_goes_on_after_a_deadlock)
 {
     support_words_t words;
     support_words_open(&words);
@@ -125,7 +125,7 @@ static baton_sim_t *working_sim(int ranks)
     return support_sim_open(&options);
 }
 
-static void test_sim_epoch_ends_when_its_work_does(void **state)
+TEST(test_sim_epoch_ends_when_its_work_does)
 {
     uint32_t data[2] = {1, 2};
     baton_sim_t *sim = working_sim(1);
@@ -146,7 +146,7 @@ static void test_sim_epoch_ends_when_its_work_does(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-static void test_sim_epochs_follow_each_other(void **state)
+TEST(test_sim_epochs_follow_each_other)
 {
     uint32_t data[2] = {0};
     baton_sim_t *sim = working_sim(1);
@@ -167,7 +167,7 @@ static void add_nothing(void *arg, baton_schedule_t *schedule)
 
 /* ---- several at once, late starts, totals -------------------------------- */
 
-static void test_sim_schedules_share_the_ports(void **state)
+TEST(test_sim_schedules_share_the_ports)
 {
     enum { PAIRS = 5 };
     const baton_sim_options_t options = support_sim_options(2);
@@ -189,7 +189,7 @@ static void test_sim_schedules_share_the_ports(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-static void test_sim_epoch_counts_from_its_first_start(void **state)
+TEST(test_sim_epoch_counts_from_its_first_start)
 {
     baton_sim_options_t options = support_sim_options(2);
     options.skew = (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 50, 0};
@@ -200,7 +200,7 @@ static void test_sim_epoch_counts_from_its_first_start(void **state)
     support_us(support_event(&trace, BATON_SIM_SEND, 0, 0)->begin_us, 50);
 }
 
-static void test_sim_skew_makes_ranks_late(void **state)
+TEST(test_sim_skew_makes_ranks_late)
 {
     baton_sim_options_t options = support_sim_options(8);
     options.skew = (baton_distribution_t){BATON_DISTRIBUTION_UNIFORM, 100, 200};
@@ -217,7 +217,7 @@ static void test_sim_skew_makes_ranks_late(void **state)
     support_us(us, last_us - first_us);
 }
 
-static void test_sim_totals_count(void **state)
+TEST(test_sim_totals_count)
 {
     support_words_t words;
     support_words_open(&words);
@@ -233,7 +233,7 @@ static void test_sim_totals_count(void **state)
     support_words_close(&words);
 }
 
-static void test_sim_one_built_schedule_a_simulator(void **state)
+TEST(test_sim_one_built_schedule_a_simulator)
 {
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = support_sim_open(&options);
@@ -264,7 +264,7 @@ static void add_words(void *arg, baton_schedule_t *schedule)
     }
 }
 
-static void test_sim_build_again_after_an_error(void **state)
+TEST(test_sim_build_again_after_an_error)
 {
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = support_sim_open(&options);
@@ -281,24 +281,4 @@ static void test_sim_build_again_after_an_error(void **state)
     support_ok(baton_sim_destroy(sim));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sim_start_lets_no_time_pass),
-        cmocka_unit_test(test_sim_run_goes_to_the_end),
-        cmocka_unit_test(test_sim_run_stops_at_a_time_and_goes_on),
-        cmocka_unit_test(test_sim_wait_goes_no_further_than_its_epoch),
-        cmocka_unit_test(test_sim_timeouts_are_virtual),
-        cmocka_unit_test(test_sim_test_lets_time_pass),
-        cmocka_unit_test(test_sim_wait_goes_on_after_a_deadlock),
-        cmocka_unit_test(test_sim_epoch_ends_when_its_work_does),
-        cmocka_unit_test(test_sim_epochs_follow_each_other),
-        cmocka_unit_test(test_sim_schedules_share_the_ports),
-        cmocka_unit_test(test_sim_epoch_counts_from_its_first_start),
-        cmocka_unit_test(test_sim_skew_makes_ranks_late),
-        cmocka_unit_test(test_sim_totals_count),
-        cmocka_unit_test(test_sim_one_built_schedule_a_simulator),
-        cmocka_unit_test(test_sim_build_again_after_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -72,20 +72,6 @@ void support_test(void **state);
     TEST_VARIANTS(name, ranks, variant, variant + 1)
 #define TEST_MANUALLY(name, ranks) TEST_WITH(name, ranks, SUPPORT_MANUAL)
 
-/* The same in a list of cmocka's tests. */
-#define SUPPORT_TEST(test, ...)                                                \
-    {                                                                          \
-        .name = #test, .test_func = support_test,                              \
-        .initial_state = &(support_test_t)                                     \
-        {                                                                      \
-            test, __VA_ARGS__                                                  \
-        }                                                                      \
-    }
-#define SUPPORT_EACH(test, ranks) SUPPORT_TEST(test, ranks, 0, SUPPORT_VARIANTS)
-#define SUPPORT_WITH(test, ranks, variant)                                     \
-    SUPPORT_TEST(test, ranks, variant, variant + 1)
-#define SUPPORT_MANUALLY(test, ranks) SUPPORT_WITH(test, ranks, SUPPORT_MANUAL)
-
 /* Steps a manual cluster until nothing has happened for a while. */
 void support_drain(support_cluster_t *cluster);
 

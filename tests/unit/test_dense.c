@@ -158,7 +158,7 @@ static dense_case_t case_of(const dense_builder_t *builder, int size,
     return c;
 }
 
-static void test_every_type_and_operation(void **state)
+TEST(test_every_type_and_operation)
 {
     static const int few[] = {1, 3, 6, 8};
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 2};
@@ -177,7 +177,7 @@ static void test_every_type_and_operation(void **state)
     }
 }
 
-static void test_any_number_of_ranks_and_elements(void **state)
+TEST(test_any_number_of_ranks_and_elements)
 {
     static const size_t counts[] = {0, 16, 5, 67, 262};
     /* Less than an element, one, and 33: segments of 33 and of 32. */
@@ -202,7 +202,7 @@ static void test_any_number_of_ranks_and_elements(void **state)
 }
 
 /* Beyond what has a slot for each round. */
-static void test_long_vectors(void **state)
+TEST(test_long_vectors)
 {
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 2};
     for (size_t i = 0; dense_builder_at(i) != NULL; i++) {
@@ -217,7 +217,7 @@ static void test_long_vectors(void **state)
     }
 }
 
-static void test_all_ranks_have_the_same_bits(void **state)
+TEST(test_all_ranks_have_the_same_bits)
 {
     static const baton_dtype_t floats[] = {BATON_F16, BATON_F32};
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
@@ -238,7 +238,7 @@ static void test_all_ranks_have_the_same_bits(void **state)
 }
 
 /* Hosts that differ, in any order of ranks. */
-static void test_hierarchical_on_uneven_hosts(void **state)
+TEST(test_hierarchical_on_uneven_hosts)
 {
     static const int host[] = {4, 7, 4, 4, 9, 7, 9, 4, 9, 9, 7, 4, 4};
     baton_hosts_t hosts = {.size = sizeof hosts, .host = host};
@@ -267,7 +267,7 @@ static dense_case_t composition(const dense_builder_t *builder, int size,
     return c;
 }
 
-static void test_reductions_that_are_not_commutative(void **state)
+TEST(test_reductions_that_are_not_commutative)
 {
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
     for (size_t i = 0; dense_builder_at(i / SIZE_COUNT) != NULL; i++) {
@@ -299,7 +299,7 @@ static void refuses_order(const dense_case_t *c, const char *says)
     support_ok(baton_schedule_destroy(schedule));
 }
 
-static void test_builders_without_order_refuse_them(void **state)
+TEST(test_builders_without_order_refuse_them)
 {
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
     const dense_builder_t *builder;
@@ -315,7 +315,7 @@ static void test_builders_without_order_refuse_them(void **state)
 
 /* By the name that chooses, as by its own: at the ends of the chain of ranks a
    pipeline keeps their order. */
-static void test_a_pipeline_by_name_keeps_the_order(void **state)
+TEST(test_a_pipeline_by_name_keeps_the_order)
 {
     for (int i = 0; i < SIZE_COUNT; i++) {
         dense_case_t c = composition(dense_builder("reduce"), sizes[i], NULL);
@@ -345,7 +345,7 @@ static baton_schedule_t *schedule_of(int size)
                             "wrong");
 }
 
-static void test_wrong_arguments_are_named(void **state)
+TEST(test_wrong_arguments_are_named)
 {
     baton_schedule_t *s = schedule_of(3);
     baton_reduce_linear_pipeline(s, NULL);
@@ -457,7 +457,7 @@ static void check_wrong(const wrong_t *wrong, baton_allreduce_fn build)
     support_ok(baton_schedule_destroy(s));
 }
 
-static void test_wrong_arguments_of_an_allreduce_are_named(void **state)
+TEST(test_wrong_arguments_of_an_allreduce_are_named)
 {
     static const baton_op_t hollow = {.name = "hollow"};
     const size_t right = sizeof(baton_allreduce_t);
@@ -492,7 +492,7 @@ static void test_wrong_arguments_of_an_allreduce_are_named(void **state)
 }
 
 /* At the root, where the vector is shorter than its blocks. */
-static void test_the_vector_of_a_root_is_named(void **state)
+TEST(test_the_vector_of_a_root_is_named)
 {
     baton_schedule_t *s = schedule_of(3);
     baton_rooted_t args = {
@@ -517,7 +517,7 @@ static void test_the_vector_of_a_root_is_named(void **state)
 
 /* Views that end where the other begins do not overlap. Arguments of an older
    header end before the fields that were added since. */
-static void test_allreduce_takes_views_beside_each_other(void **state)
+TEST(test_allreduce_takes_views_beside_each_other)
 {
     for (size_t behind = 0; behind < 2; behind++) {
         int32_t values[8] = {1, 2, 3, 4, 1, 2, 3, 4};
@@ -542,7 +542,7 @@ static void test_allreduce_takes_views_beside_each_other(void **state)
 /* ---- barriers ------------------------------------------------------------ */
 
 /* In every epoch the last rank to begin holds up all others. */
-static void test_barrier_waits_for_the_last_rank(void **state)
+TEST(test_barrier_waits_for_the_last_rank)
 {
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
         support_cluster_t *ranks = support_cluster_of(support_sizes[i]);
@@ -576,7 +576,7 @@ static void test_barrier_waits_for_the_last_rank(void **state)
 
 /* Builds with the n-th allocation failing, until none does: an error that
    commit reports, and nothing is lost. */
-static void test_builders_without_memory(void **state)
+TEST(test_builders_without_memory)
 {
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
     for (size_t i = 0; dense_builder_at(i) != NULL; i++) {
@@ -608,23 +608,4 @@ static int open_all(void **state)
     return support_clusters_open(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_type_and_operation),
-        cmocka_unit_test(test_any_number_of_ranks_and_elements),
-        cmocka_unit_test(test_long_vectors),
-        cmocka_unit_test(test_all_ranks_have_the_same_bits),
-        cmocka_unit_test(test_hierarchical_on_uneven_hosts),
-        cmocka_unit_test(test_reductions_that_are_not_commutative),
-        cmocka_unit_test(test_builders_without_order_refuse_them),
-        cmocka_unit_test(test_wrong_arguments_are_named),
-        cmocka_unit_test(test_wrong_arguments_of_an_allreduce_are_named),
-        cmocka_unit_test(test_allreduce_takes_views_beside_each_other),
-        cmocka_unit_test(test_barrier_waits_for_the_last_rank),
-        cmocka_unit_test(test_the_vector_of_a_root_is_named),
-        cmocka_unit_test(test_a_pipeline_by_name_keeps_the_order),
-        cmocka_unit_test(test_builders_without_memory),
-    };
-    return cmocka_run_group_tests(tests, open_all, support_clusters_close);
-}
+RUN_TESTS_BETWEEN(open_all, support_clusters_close)

@@ -71,7 +71,7 @@ static void check_doubled(int times)
 
 /* A chain is put into its streams at once: one record for each change of the
    stream, and one behind the last node. */
-static void test_chain_without_visits(void **state)
+TEST(test_chain_without_visits)
 {
     enum { LENGTH = 20 };
     emulated_t *device = manual->devices[0];
@@ -108,7 +108,7 @@ static baton_status_t refuse_call(void *arg, baton_call_t *call,
                : baton_call_fail(call, BATON_ERR_LIMIT, "it does not want to");
 }
 
-static void test_device_call_fails(void **state)
+TEST(test_device_call_fails)
 {
     static const char *const texts[] = {
         "failed at device_call#0 on rank 0: device_call#0 returned 1, "
@@ -138,7 +138,7 @@ static baton_status_t set_length(void *arg, baton_call_t *call)
     return baton_call_set_length(call, lengths->length, lengths->bytes);
 }
 
-static void test_lengths(void **state)
+TEST(test_lengths)
 {
     baton_schedule_t *s = begin("lengths");
     lengths_t lengths = {.length = baton_add_length(s)};
@@ -169,7 +169,7 @@ static void test_lengths(void **state)
 
 /* ---- where scratch lies ------------------------------------------------ */
 
-static void test_scratch_follows_device_memory(void **state)
+TEST(test_scratch_follows_device_memory)
 {
     emulated_t *device = ranks->devices[0];
     void *memory = emulated_allocate(device, BYTES);
@@ -206,7 +206,7 @@ static void refuses_commit(baton_schedule_t *s, baton_status_t status,
     support_ok(baton_schedule_destroy(s));
 }
 
-static void test_refuses_mixed_reduce(void **state)
+TEST(test_refuses_mixed_reduce)
 {
     baton_schedule_t *s = begin("wrong");
     baton_view_t host = support_view(s, in, BYTES);
@@ -223,7 +223,7 @@ static void reduce_nothing(void *arg, void *target, const void *left,
 {
 }
 
-static void test_refuses_unknown_reduction(void **state)
+TEST(test_refuses_unknown_reduction)
 {
     static const baton_op_t own = {
         .name = "own", .reduce = reduce_nothing, .commutative = true};
@@ -238,7 +238,7 @@ static void test_refuses_unknown_reduction(void **state)
     device_cluster_close(self);
 }
 
-static void test_refuses_wrong_memory(void **state)
+TEST(test_refuses_wrong_memory)
 {
     emulated_t *device = ranks->devices[0];
     void *memory = emulated_allocate(device, BYTES);
@@ -263,7 +263,7 @@ static void test_refuses_wrong_memory(void **state)
     emulated_release(device, memory);
 }
 
-static void test_refuses_without_device(void **state)
+TEST(test_refuses_without_device)
 {
     support_cluster_t *cluster = support_cluster_manual(1);
     baton_schedule_t *s = support_schedule(cluster->groups[0], "wrong");
@@ -294,7 +294,7 @@ static void attach_to_first(void *arg, int rank, baton_engine_t *engine)
 }
 
 /* Rank 0 sends device memory to rank 1, which has no device. */
-static void test_refuses_receiver_without_device(void **state)
+TEST(test_refuses_receiver_without_device)
 {
     emulated_t *device;
     support_cluster_t *cluster = support_cluster_prepare(
@@ -318,7 +318,7 @@ static void test_refuses_receiver_without_device(void **state)
     support_cluster_close(cluster);
 }
 
-static void test_rebinds(void **state)
+TEST(test_rebinds)
 {
     emulated_t *device = ranks->devices[0];
     char *memory = emulated_allocate(device, 2 * BYTES);
@@ -340,7 +340,7 @@ static void test_rebinds(void **state)
     emulated_release(device, memory);
 }
 
-static void test_no_device_memory(void **state)
+TEST(test_no_device_memory)
 {
     emulated_t *device = ranks->devices[0];
     baton_schedule_t *s = begin("wrong");
@@ -361,7 +361,7 @@ static void test_no_device_memory(void **state)
 
 /* ---- attaching --------------------------------------------------------- */
 
-static void test_attaching(void **state)
+TEST(test_attaching)
 {
     baton_engine_t *engine = manual->cluster->engines[0];
     emulated_t *device = manual->devices[0];
@@ -426,7 +426,7 @@ static void fail_kth(int k, void (*plant)(emulated_t *device, int k),
     support_ok(baton_schedule_destroy(s));
 }
 
-static void test_failures(void **state)
+TEST(test_failures)
 {
     for (int k = 1; k <= 12; k++) {
         fail_kth(k, emulated_fail_work,
@@ -439,22 +439,4 @@ static void test_failures(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chain_without_visits),
-        cmocka_unit_test(test_device_call_fails),
-        cmocka_unit_test(test_lengths),
-        cmocka_unit_test(test_scratch_follows_device_memory),
-        cmocka_unit_test(test_refuses_mixed_reduce),
-        cmocka_unit_test(test_refuses_unknown_reduction),
-        cmocka_unit_test(test_refuses_wrong_memory),
-        cmocka_unit_test(test_refuses_without_device),
-        cmocka_unit_test(test_refuses_receiver_without_device),
-        cmocka_unit_test(test_rebinds),
-        cmocka_unit_test(test_no_device_memory),
-        cmocka_unit_test(test_attaching),
-        cmocka_unit_test(test_failures),
-    };
-    return cmocka_run_group_tests(tests, open_ranks, close_ranks);
-}
+RUN_TESTS_BETWEEN(open_ranks, close_ranks)

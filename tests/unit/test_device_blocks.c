@@ -39,7 +39,7 @@ static const baton__block_model_t models[] = {
 };
 enum { MODELS = sizeof models / sizeof *models };
 
-static void test_closed_form_is_what_the_pipeline_takes(void **state)
+TEST(test_closed_form_is_what_the_pipeline_takes)
 {
     static const size_t blocks[] = {1, 2, 3, 7, 16, 64};
     for (int m = 0; m < MODELS; m++) {
@@ -55,7 +55,7 @@ static void test_closed_form_is_what_the_pipeline_takes(void **state)
 
 /* No block that divides the message is better by more than the rounding to
    powers of two costs. */
-static void test_chosen_block_is_the_best(void **state)
+TEST(test_chosen_block_is_the_best)
 {
     static const size_t sizes[] = {1 << 16, 1 << 18, 1 << 20, 1 << 22};
     for (int m = 0; m < MODELS; m++) {
@@ -73,7 +73,7 @@ static void test_chosen_block_is_the_best(void **state)
     }
 }
 
-static void test_long_messages_have_long_blocks(void **state)
+TEST(test_long_messages_have_long_blocks)
 {
     for (int m = 0; m < 2; m++) {
         size_t before = 0;
@@ -86,12 +86,4 @@ static void test_long_messages_have_long_blocks(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_closed_form_is_what_the_pipeline_takes),
-        cmocka_unit_test(test_chosen_block_is_the_best),
-        cmocka_unit_test(test_long_messages_have_long_blocks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -477,7 +477,7 @@ static void run_trial(int number)
     device_cluster_close(trial.cluster);
 }
 
-static void test_random_programs(void **state)
+TEST(test_random_programs)
 {
     for (int number = 0; number < TRIALS; number++) {
         run_trial(number);
@@ -490,10 +490,4 @@ static void test_random_programs(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_programs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -140,7 +140,7 @@ static void check_gate(user_t *user)
     }
 }
 
-static void test_gate(void **state)
+TEST(test_gate)
 {
     user_for_each(check_gate);
 }
@@ -149,7 +149,7 @@ static void test_gate(void **state)
 
 /* A manual engine that nobody steps behind the start: the epoch ends all the
    same, as the user's stream sees, also with an optional node. */
-static void test_ends_by_itself(void **state)
+TEST(test_ends_by_itself)
 {
     user_t user = user_open(SUPPORT_OWN_MANUAL);
     baton_schedule_t *s = begin(&user, "by itself");
@@ -225,7 +225,7 @@ static void attach_late(void *arg, int rank, baton_engine_t *engine)
    hears of the copy, which is all that is left of the epoch when the call is
    over. Still no stream raises the flag: what follows it relies on an epoch
    that the driver has retired. */
-static void test_ends_on_the_host(void **state)
+TEST(test_ends_on_the_host)
 {
     static int32_t data[COUNT];
     emulated_t *device = NULL;
@@ -288,14 +288,14 @@ static void check_flight(user_t *user)
     support_ok(baton_schedule_destroy(s));
 }
 
-static void test_flight(void **state)
+TEST(test_flight)
 {
     user_for_each(check_flight);
 }
 
 /* The epoch does not end in time, and is cancelled: what is queued frees the
    schedule later. Behind the gate nothing is queued. */
-static void test_destroy_gives_up(void **state)
+TEST(test_destroy_gives_up)
 {
     user_t user = user_open(SUPPORT_OWN_ENGINES);
     assert_int_equal(setenv("BATON_DESTROY_MS", "40", 1), 0);
@@ -335,7 +335,7 @@ static baton_status_t refuse_on_host(void *arg, baton_call_t *call)
 /* A peer has begun the epoch that failed, and this rank has never started one:
    after the recovery there is nothing that its stream would have to wait for.
  */
-static void test_wait_before_start(void **state)
+TEST(test_wait_before_start)
 {
     const emulated_options_t options = {.seed = 3};
     device_cluster_t *ranks =
@@ -422,7 +422,7 @@ static void activated_open_gate(const activated_t *self, uint64_t round)
 }
 
 /* The same if the limit allows the epoch only after it was activated. */
-static void test_limit_is_raised_before_stream(void **state)
+TEST(test_limit_is_raised_before_stream)
 {
     activated_t world = activated_open(1);
     baton_schedule_t **s = world.schedules;
@@ -449,7 +449,7 @@ static void test_limit_is_raised_before_stream(void **state)
 
 /* All that can begin has been done on the device, but not what is behind the
    message that activates. */
-static void test_stream_waits_for_all(void **state)
+TEST(test_stream_waits_for_all)
 {
     activated_t world = activated_open(2);
     baton_schedule_t **s = world.schedules;
@@ -477,7 +477,7 @@ static void test_stream_waits_for_all(void **state)
 }
 
 /* Memory of both kinds; how a port gives it is test_device_conformance's. */
-static void test_memory(void **state)
+TEST(test_memory)
 {
     user_t user = user_open(SUPPORT_OWN_ENGINES);
     baton_engine_t *engine = baton_group_engine(user.ranks->cluster->groups[0]);
@@ -508,18 +508,4 @@ static void test_memory(void **state)
     user_close(&user);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_gate),
-        cmocka_unit_test(test_ends_by_itself),
-        cmocka_unit_test(test_ends_on_the_host),
-        cmocka_unit_test(test_flight),
-        cmocka_unit_test(test_destroy_gives_up),
-        cmocka_unit_test(test_wait_before_start),
-        cmocka_unit_test(test_limit_is_raised_before_stream),
-        cmocka_unit_test(test_stream_waits_for_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -70,7 +70,7 @@ static void end(pid_t pid)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-static void test_liveness_notices_a_killed_process(void **state)
+TEST(test_liveness_notices_a_killed_process)
 {
     open_own();
     pid_t pid = fork_other(0);
@@ -95,7 +95,7 @@ static void test_liveness_notices_a_killed_process(void **state)
     close_own();
 }
 
-static void test_liveness_takes_no_descriptor_of_a_stranger(void **state)
+TEST(test_liveness_takes_no_descriptor_of_a_stranger)
 {
     open_own();
     pid_t pid = fork_other(1);
@@ -106,11 +106,4 @@ static void test_liveness_takes_no_descriptor_of_a_stranger(void **state)
     close_own();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_liveness_notices_a_killed_process),
-        cmocka_unit_test(test_liveness_takes_no_descriptor_of_a_stranger),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

@@ -132,7 +132,7 @@ static void run_world(world_t *world, spoil_t what)
     }
 }
 
-static void test_account_passes_right_results(void **state)
+TEST(test_account_passes_right_results)
 {
     world_t world;
     run_world(&world, RIGHT);
@@ -142,7 +142,7 @@ static void test_account_passes_right_results(void **state)
     }
 }
 
-static void test_account_counts_active_processes(void **state)
+TEST(test_account_counts_active_processes)
 {
     static const uint32_t expected[ITERATIONS - 1] = {2, 2, 3};
     world_t world;
@@ -153,7 +153,7 @@ static void test_account_counts_active_processes(void **state)
     }
 }
 
-static void test_account_names_what_is_wrong(void **state)
+TEST(test_account_names_what_is_wrong)
 {
     static const struct {
         spoil_t what;
@@ -175,12 +175,4 @@ static void test_account_names_what_is_wrong(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_account_passes_right_results),
-        cmocka_unit_test(test_account_counts_active_processes),
-        cmocka_unit_test(test_account_names_what_is_wrong),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

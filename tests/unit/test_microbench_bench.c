@@ -85,7 +85,7 @@ static line_t parse_good(const char *words)
     return line;
 }
 
-static void test_bench_options_are_read(void **state)
+TEST(test_bench_options_are_read)
 {
     for (size_t i = 0; i < sizeof reads / sizeof reads[0]; i++) {
         line_t line = parse_good(reads[i].words);
@@ -99,7 +99,7 @@ static void test_bench_options_are_read(void **state)
     }
 }
 
-static void test_bench_options_read_systems(void **state)
+TEST(test_bench_options_read_systems)
 {
     line_t line = parse_good("allreduce --systems baton:ring,mpi,baton");
     const bench_system_t *systems = line.options.systems;
@@ -112,7 +112,7 @@ static void test_bench_options_read_systems(void **state)
     assert_null(systems[2].algorithm);
 }
 
-static void test_bench_options_are_refused(void **state)
+TEST(test_bench_options_are_refused)
 {
     static const char *const wrong[] = {
         "broadcast",
@@ -162,7 +162,7 @@ static void test_bench_options_are_refused(void **state)
 }
 
 /* The words on the command line are those of the library. */
-static void test_bench_sparse_systems_are_the_librarys(void **state)
+TEST(test_bench_sparse_systems_are_the_librarys)
 {
     for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
         assert_string_equal(
@@ -184,7 +184,7 @@ static void assert_wrong(const uint32_t *indices, const float *values,
     assert_int_equal(found, entry);
 }
 
-static void test_bench_sparse_check_finds_what_is_wrong(void **state)
+TEST(test_bench_sparse_check_finds_what_is_wrong)
 {
     const uint32_t indices[] = {0, 3, 4, 9};
     const float values[] = {1, -2, 0, 4};
@@ -207,7 +207,7 @@ static void test_bench_sparse_check_finds_what_is_wrong(void **state)
     assert_null(sparse_check(&result, 4, &entry));
 }
 
-static void test_bench_sparse_hash_covers_all_of_a_result(void **state)
+TEST(test_bench_sparse_hash_covers_all_of_a_result)
 {
     uint32_t indices[] = {0, 3, 4, 9};
     float values[] = {1, -2, 0, 4};
@@ -266,7 +266,7 @@ static void check_slices(int ranks)
     assert_int_equal(next, SLICED);
 }
 
-static void test_bench_slices_find_what_was_lost(void **state)
+TEST(test_bench_slices_find_what_was_lost)
 {
     for (int ranks = 1; ranks <= 2 * SLICED; ranks++) {
         check_slices(ranks);
@@ -301,7 +301,7 @@ static void check_rank(bench_operation_t *rank)
     }
 }
 
-static void test_bench_operation_finds_what_is_wrong(void **state)
+TEST(test_bench_operation_finds_what_is_wrong)
 {
     static const uint64_t sizes[] = {4, 60, 2100};
     for (int c = 0; c < (int)BATON_COLLECTIVE_SCAN; c++) {
@@ -321,7 +321,7 @@ static void test_bench_operation_finds_what_is_wrong(void **state)
     }
 }
 
-static void test_bench_operation_rounds_up_to_blocks(void **state)
+TEST(test_bench_operation_rounds_up_to_blocks)
 {
     bench_operation_t operation;
     bench_operation_init(&operation, BATON_COLLECTIVE_ALLGATHER, 1, 3, 8);
@@ -335,18 +335,4 @@ static void test_bench_operation_rounds_up_to_blocks(void **state)
     assert_int_equal(bench_operation_check(&operation), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bench_options_are_read),
-        cmocka_unit_test(test_bench_options_read_systems),
-        cmocka_unit_test(test_bench_options_are_refused),
-        cmocka_unit_test(test_bench_sparse_systems_are_the_librarys),
-        cmocka_unit_test(test_bench_sparse_check_finds_what_is_wrong),
-        cmocka_unit_test(test_bench_sparse_hash_covers_all_of_a_result),
-        cmocka_unit_test(test_bench_slices_find_what_was_lost),
-        cmocka_unit_test(test_bench_operation_finds_what_is_wrong),
-        cmocka_unit_test(test_bench_operation_rounds_up_to_blocks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

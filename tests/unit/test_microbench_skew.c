@@ -10,7 +10,7 @@ enum { RANKS = 8 };
 
 /* ---- the time that the host took -------------------------------------- */
 
-static void test_steal_is_read_from_its_line(void **state)
+TEST(test_steal_is_read_from_its_line)
 {
     static const struct {
         const char *line;
@@ -35,7 +35,7 @@ static void test_steal_is_read_from_its_line(void **state)
     }
 }
 
-static void test_steal_share_is_of_what_has_passed(void **state)
+TEST(test_steal_share_is_of_what_has_passed)
 {
     steal_t before = {10, 1000};
     assert_float_equal(steal_share(before, (steal_t){35, 1100}), 0.25, 1e-12);
@@ -56,7 +56,7 @@ static cli_verdict_t parse_systems(const char *list, skew_options_t *out)
     return skew_options_parse(3, arguments, RANKS, false, out);
 }
 
-static void test_systems_have_numbers_of_ranks(void **state)
+TEST(test_systems_have_numbers_of_ranks)
 {
     skew_options_t parsed;
     assert_int_equal(
@@ -76,7 +76,7 @@ static void test_systems_have_numbers_of_ranks(void **state)
     assert_string_equal(skew_name(parsed.choices[0], text), "solo");
 }
 
-static void test_systems_that_are_refused(void **state)
+TEST(test_systems_that_are_refused)
 {
     static const char *const lists[] = {"",         "nothing",   "solo,",
                                         "quorum",   "quorum:",   "quorum:0",
@@ -129,7 +129,7 @@ static void expect_limit(skew_kind_t kind, uint32_t m, int ranks,
     }
 }
 
-static void test_limits_are_means_over_all_elections(void **state)
+TEST(test_limits_are_means_over_all_elections)
 {
     for (int ranks = 1; ranks <= 9; ranks++) {
         expect_limit(SKEW_SOLO, 0, ranks, 0);
@@ -147,14 +147,4 @@ static void test_limits_are_means_over_all_elections(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steal_is_read_from_its_line),
-        cmocka_unit_test(test_steal_share_is_of_what_has_passed),
-        cmocka_unit_test(test_systems_have_numbers_of_ranks),
-        cmocka_unit_test(test_systems_that_are_refused),
-        cmocka_unit_test(test_limits_are_means_over_all_elections),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_TESTS()

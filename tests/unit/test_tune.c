@@ -156,7 +156,7 @@ static void tune_well(support_cluster_t *cluster, baton_tune_options_t options)
 
 /* ---- tests */
 
-static void test_the_fastest_on_the_slowest_rank(support_cluster_t *cluster)
+TEST_WITH(test_the_fastest_on_the_slowest_rank, RANKS, SUPPORT_OWN_ENGINES)
 {
     const char *model = model_of(case_of(BYTES));
     baton_choice_case_t in_place = case_of(BYTES);
@@ -207,7 +207,7 @@ static void run_allreduce(support_worker_t *worker)
     (void)support_worker_ok(worker, baton_schedule_destroy(schedule));
 }
 
-static void test_all_collectives_are_tuned(support_cluster_t *cluster)
+TEST_WITH(test_all_collectives_are_tuned, RANKS, SUPPORT_OWN_MANUAL)
 {
     baton_tune_options_t options = usual;
     options.collectives = 0;
@@ -222,7 +222,7 @@ static void test_all_collectives_are_tuned(support_cluster_t *cluster)
     support_cluster_run(cluster, run_allreduce, NULL);
 }
 
-static void test_wrong_options_are_refused(support_cluster_t *cluster)
+TEST_WITH(test_wrong_options_are_refused, RANKS, SUPPORT_OWN_ENGINES)
 {
     const size_t large = ((size_t)1 << 30) + 1;
     const struct {
@@ -248,7 +248,7 @@ static void test_wrong_options_are_refused(support_cluster_t *cluster)
     support_expect(baton_group_tune(NULL, NULL), BATON_ERR_INVALID);
 }
 
-static void test_options_that_differ(support_cluster_t *cluster)
+TEST_WITH(test_options_that_differ, RANKS, SUPPORT_OWN_ENGINES)
 {
     for (int field = 0; field < 3; field++) {
         task_t task = task_of(usual);
@@ -272,7 +272,7 @@ static void test_options_that_differ(support_cluster_t *cluster)
 
 /* A rank has no memory for the second, third or fourth size: choices stay as
    they were, and the next tuning succeeds. */
-static void test_a_failure_half_way(support_cluster_t *cluster)
+TEST_WITH(test_a_failure_half_way, RANKS, SUPPORT_OWN_ENGINES)
 {
     let_win(1);
     tune_well(cluster, usual);
@@ -316,7 +316,7 @@ static void tune_1_alone(support_worker_t *worker)
     }
 }
 
-static void test_a_rank_that_does_not_come(support_cluster_t *cluster)
+TEST_WITH(test_a_rank_that_does_not_come, RANKS, SUPPORT_OWN_ENGINES)
 {
     task_t task = task_of(usual);
     let_win(2);
@@ -334,7 +334,7 @@ static void test_a_rank_that_does_not_come(support_cluster_t *cluster)
 }
 
 /* However far it came, ranks agree. */
-static void test_a_budget_that_is_used_up(support_cluster_t *cluster)
+TEST_WITH(test_a_budget_that_is_used_up, RANKS, SUPPORT_OWN_ENGINES)
 {
     for (int budget_ms = 1; budget_ms < 200; budget_ms *= 3) {
         baton_tune_options_t options = usual;
@@ -373,7 +373,7 @@ static void learn(support_cluster_t *cluster, size_t bytes, bool in_place,
     assert_int_equal(task.status[1], BATON_OK);
 }
 
-static void test_what_was_learned_is_written(support_cluster_t *cluster)
+TEST_WITH(test_what_was_learned_is_written, RANKS, SUPPORT_OWN_ENGINES)
 {
     baton_choice_case_t in_place = case_of((size_t)BYTES * 4);
     in_place.in_place = true;
@@ -402,7 +402,7 @@ static void test_what_was_learned_is_written(support_cluster_t *cluster)
     all_choose(cluster, case_of(BYTES), names[2]);
 }
 
-static void test_wrong_lines_are_refused(void **state)
+TEST(test_wrong_lines_are_refused)
 {
     static const char *const wrong[] = {
         "choice",
@@ -444,7 +444,7 @@ static void test_wrong_lines_are_refused(void **state)
 
 /* ---- BATON_TUNE=measure */
 
-static void test_builders_measure(support_cluster_t *cluster)
+TEST_WITH(test_builders_measure, RANKS, SUPPORT_OWN_ENGINES)
 {
     let_win(2);
     set_variable("BATON_TUNE", "measure");
@@ -473,7 +473,7 @@ static void choose(support_worker_t *worker)
     }
 }
 
-static void test_a_rank_that_does_not_measure(support_cluster_t *cluster)
+TEST_WITH(test_a_rank_that_does_not_measure, RANKS, SUPPORT_OWN_ENGINES)
 {
     let_win(2);
     set_variable("BATON_TUNE", "measure");
@@ -487,7 +487,7 @@ static void test_a_rank_that_does_not_measure(support_cluster_t *cluster)
     all_choose(cluster, case_of(BYTES), names[0]);
 }
 
-static void test_simulated_ranks_do_not_measure(void **state)
+TEST(test_simulated_ranks_do_not_measure)
 {
     baton_sim_options_t options = BATON_SIM_OPTIONS;
     baton_sim_t *sim = NULL;
@@ -515,7 +515,7 @@ static void destroy_one(void *value)
     destroyed += *(int *)value;
 }
 
-static void test_a_group_keeps_what_it_is_given(void **state)
+TEST(test_a_group_keeps_what_it_is_given)
 {
     static int keys[2];
     static int values[2] = {1, 10};
@@ -545,27 +545,4 @@ static int forget(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        SUPPORT_WITH(test_the_fastest_on_the_slowest_rank, RANKS,
-                     SUPPORT_OWN_ENGINES),
-        SUPPORT_WITH(test_all_collectives_are_tuned, RANKS, SUPPORT_OWN_MANUAL),
-        SUPPORT_WITH(test_wrong_options_are_refused, RANKS,
-                     SUPPORT_OWN_ENGINES),
-        SUPPORT_WITH(test_options_that_differ, RANKS, SUPPORT_OWN_ENGINES),
-        SUPPORT_WITH(test_a_failure_half_way, RANKS, SUPPORT_OWN_ENGINES),
-        SUPPORT_WITH(test_a_rank_that_does_not_come, RANKS,
-                     SUPPORT_OWN_ENGINES),
-        SUPPORT_WITH(test_a_budget_that_is_used_up, RANKS, SUPPORT_OWN_ENGINES),
-        SUPPORT_WITH(test_what_was_learned_is_written, RANKS,
-                     SUPPORT_OWN_ENGINES),
-        SUPPORT_WITH(test_builders_measure, RANKS, SUPPORT_OWN_ENGINES),
-        SUPPORT_WITH(test_a_rank_that_does_not_measure, RANKS,
-                     SUPPORT_OWN_ENGINES),
-        cmocka_unit_test(test_wrong_lines_are_refused),
-        cmocka_unit_test(test_simulated_ranks_do_not_measure),
-        cmocka_unit_test(test_a_group_keeps_what_it_is_given),
-    };
-    return cmocka_run_group_tests(tests, NULL, forget);
-}
+RUN_TESTS_BETWEEN(NULL, forget)

@@ -31,7 +31,7 @@ static baton_choice_case_t case_of(baton_collective_t collective, int ranks,
 
 /* ---- the table --------------------------------------------------------- */
 
-static void test_every_collective_has_an_algorithm(void **state)
+TEST(test_every_collective_has_an_algorithm)
 {
     int counts[BATON_COLLECTIVE_COUNT] = {0};
     baton_algorithm_t algorithm;
@@ -50,7 +50,7 @@ static void test_every_collective_has_an_algorithm(void **state)
     assert_string_equal(baton_collective_name(BATON_COLLECTIVE_COUNT), "?");
 }
 
-static void test_an_unknown_name_lists_those_that_there_are(void **state)
+TEST(test_an_unknown_name_lists_those_that_there_are)
 {
     baton_algorithm_t algorithm;
     support_expect(
@@ -132,7 +132,7 @@ static void expect_cheapest(baton_choice_case_t of)
 }
 
 /* Of one algorithm there is still its segment to choose. */
-static void test_a_named_algorithm_has_its_best_segment(void **state)
+TEST(test_a_named_algorithm_has_its_best_segment)
 {
     baton_algorithm_t each;
     for (size_t i = 0; baton_algorithm_get(i, &each); i++) {
@@ -146,7 +146,7 @@ static void test_a_named_algorithm_has_its_best_segment(void **state)
     }
 }
 
-static void test_the_choice_is_the_cheapest(void **state)
+TEST(test_the_choice_is_the_cheapest)
 {
     for (int i = 0; i < (int)BATON_COLLECTIVE_COUNT; i++) {
         for (int ranks = 1; ranks <= 48; ranks += ranks < 9 ? 1 : 13) {
@@ -205,7 +205,7 @@ static void expect_known(const known_t *all, size_t count)
 #define OF(id, ...)       .of = {.collective = BATON_COLLECTIVE_##id, __VA_ARGS__}
 #define LONG              ((size_t)1 << 24)
 
-static void test_choices_by_length_and_place(void **state)
+TEST(test_choices_by_length_and_place)
 {
     static const known_t all[] = {
         {OF(ALLREDUCE, .ranks = 16, .bytes = 8), "recursive_doubling"},
@@ -234,7 +234,7 @@ static void test_choices_by_length_and_place(void **state)
     EXPECT_KNOWN(all);
 }
 
-static void test_what_can_not_be_done_names_what_can(void **state)
+TEST(test_what_can_not_be_done_names_what_can)
 {
     static const known_t all[] = {
         {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 20, .ordered = true,
@@ -271,7 +271,7 @@ static void test_what_can_not_be_done_names_what_can(void **state)
     EXPECT_KNOWN(all);
 }
 
-static void test_wrong_cases_are_refused(void **state)
+TEST(test_wrong_cases_are_refused)
 {
     static const known_t all[] = {
         {OF(SCAN, .ranks = 0, .bytes = 8),
@@ -296,7 +296,7 @@ static void test_wrong_cases_are_refused(void **state)
     support_expect(baton_choose(NULL, &choice), BATON_ERR_INVALID);
 }
 
-static void test_a_name_overrides_the_variable_and_that_the_costs(void **state)
+TEST(test_a_name_overrides_the_variable_and_that_the_costs)
 {
     baton_choice_t choice;
     baton_choice_case_t of = case_of(BATON_COLLECTIVE_ALLREDUCE, 8, 8);
@@ -314,7 +314,7 @@ static void test_a_name_overrides_the_variable_and_that_the_costs(void **state)
     set_variable("BATON_ALLREDUCE", NULL);
 }
 
-static void test_a_wrong_variable_is_the_schedules_error(void **state)
+TEST(test_a_wrong_variable_is_the_schedules_error)
 {
     baton_schedule_t *schedule = NULL;
     support_ok(baton_schedule_create(support_cluster_of(3)->groups[1], "choice",
@@ -330,7 +330,7 @@ static void test_a_wrong_variable_is_the_schedules_error(void **state)
 }
 
 /* A choice's segments are the builder's, and those of the caller come first. */
-static void test_the_builder_gets_the_segments_of_the_choice(void **state)
+TEST(test_the_builder_gets_the_segments_of_the_choice)
 {
     enum { BYTES = 1 << 20, GIVEN = 4096 };
     baton_choice_t choice;
@@ -390,7 +390,7 @@ static int close_path(void **state)
     return support_clusters_close(state);
 }
 
-static void test_costs_are_read_as_they_were_written(void **state)
+TEST(test_costs_are_read_as_they_were_written)
 {
     baton_costs_t costs = BATON_COSTS;
     support_ok(baton_costs_write(path, &measured));
@@ -403,7 +403,7 @@ static void test_costs_are_read_as_they_were_written(void **state)
 }
 
 /* What the variable says; else what the costs in force make best. */
-static void test_device_block(void **state)
+TEST(test_device_block)
 {
     size_t block = 0;
     set_variable("BATON_DEVICE_BLOCK", "12345");
@@ -425,7 +425,7 @@ static void test_device_block(void **state)
     set_variable("BATON_CALIBRATION", NULL);
 }
 
-static void test_the_variable_names_the_file_in_force(void **state)
+TEST(test_the_variable_names_the_file_in_force)
 {
     baton_costs_t costs = BATON_COSTS;
     baton_costs_t estimates = BATON_COSTS;
@@ -446,7 +446,7 @@ static void test_the_variable_names_the_file_in_force(void **state)
 }
 
 /* As a program that was compiled with a header of fewer fields. */
-static void test_costs_fill_what_an_older_struct_has(void **state)
+TEST(test_costs_fill_what_an_older_struct_has)
 {
     baton_costs_t costs[2] = {measured, measured};
     support_ok(baton_costs_write(path, &measured));
@@ -459,7 +459,7 @@ static void test_costs_fill_what_an_older_struct_has(void **state)
     }
 }
 
-static void test_wrong_costs_are_not_written(void **state)
+TEST(test_wrong_costs_are_not_written)
 {
     static const double wrong[] = {-1, NAN, INFINITY, -INFINITY};
 #define COST(member)                                                           \
@@ -494,7 +494,7 @@ static void refuses(const char *text, baton_status_t status, const char *why)
     assert_memory_equal(&costs, &measured, sizeof costs);
 }
 
-static void test_files_of_others_are_refused(void **state)
+TEST(test_files_of_others_are_refused)
 {
     static const struct {
         const char *lines, *says;
@@ -523,25 +523,4 @@ static void test_files_of_others_are_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_collective_has_an_algorithm),
-        cmocka_unit_test(test_an_unknown_name_lists_those_that_there_are),
-        cmocka_unit_test(test_the_choice_is_the_cheapest),
-        cmocka_unit_test(test_a_named_algorithm_has_its_best_segment),
-        cmocka_unit_test(test_choices_by_length_and_place),
-        cmocka_unit_test(test_what_can_not_be_done_names_what_can),
-        cmocka_unit_test(test_a_name_overrides_the_variable_and_that_the_costs),
-        cmocka_unit_test(test_wrong_cases_are_refused),
-        cmocka_unit_test(test_a_wrong_variable_is_the_schedules_error),
-        cmocka_unit_test(test_the_builder_gets_the_segments_of_the_choice),
-        cmocka_unit_test(test_costs_are_read_as_they_were_written),
-        cmocka_unit_test(test_device_block),
-        cmocka_unit_test(test_the_variable_names_the_file_in_force),
-        cmocka_unit_test(test_costs_fill_what_an_older_struct_has),
-        cmocka_unit_test(test_wrong_costs_are_not_written),
-        cmocka_unit_test(test_files_of_others_are_refused),
-    };
-    return cmocka_run_group_tests(tests, open_path, close_path);
-}
+RUN_TESTS_BETWEEN(open_path, close_path)
