@@ -181,7 +181,7 @@ cudaError_t baton__cuda_reduce_load(unsigned *blocks_out)
 {
     unsigned least = ~0u;
     for (int op = 0; op < BATON__CUDA_OPS; op++) {
-        for (int dtype = 0; dtype < BATON_DTYPE_COUNT; dtype++) {
+        for (int dtype = 1; dtype < BATON_DTYPE_COUNT; dtype++) {
             const kernels_t &entry = table.entries[op][dtype];
             cudaError_t error = load_kernel(entry.vectors, &least);
             if (error == cudaSuccess) {

@@ -8,8 +8,9 @@
 
    Threads: pure functions of their arguments; any thread. They allocate
    nothing: callers bring scratch memory. A pointer that is needed must not be
-   NULL; one to no elements may be. Where it is nothing is done, the result is
-   0, and baton_error_message names it. */
+   NULL; one to no elements may be. With a pointer that is, or with another type
+   of elements, nothing is done, the result is 0, and baton_error_message names
+   it. */
 #ifndef BATON_SELECT_H
 #define BATON_SELECT_H
 

@@ -153,7 +153,7 @@ typedef struct baton_sparse_options {
        options differ. NULL means "sparse". */
     const char *name;
     baton_sparse_algorithm_t algorithm;
-    baton_dtype_t dtype; /* f32, f64, f16, bf16; BATON_I8, i.e. 0: f32 */
+    baton_dtype_t dtype; /* f32, f64, f16, bf16; 0: f32 */
     size_t count;        /* n, elements of the gradient; 1 to UINT32_MAX */
     size_t k;            /* entries selected, 1 to n; 0 means by density */
     double density;      /* k / n, above 0 and at most 1; when k is 0 */

@@ -27,7 +27,9 @@ extern "C" {
     X(F32, f32, 4)                                                             \
     X(F64, f64, 8)
 
+/* 0 is no type: where a type is needed, one that was forgotten is an error. */
 typedef enum baton_dtype {
+    BATON_DTYPE_NONE = 0,
 #define BATON_DTYPE_ENUM(NAME, name, bytes) BATON_##NAME,
     BATON_DTYPE_LIST(BATON_DTYPE_ENUM)
 #undef BATON_DTYPE_ENUM
@@ -37,7 +39,7 @@ typedef enum baton_dtype {
 /* Bytes of one element; 0 for a value that is no type. */
 size_t baton_dtype_size(baton_dtype_t dtype);
 
-/* "i8" ... "f64"; "?" for a value that is no type. */
+/* "i8" ... "f64"; "none" for 0, and "?" for another value that is no type. */
 const char *baton_dtype_name(baton_dtype_t dtype);
 
 /* target[i] = left[i] (op) right[i] for count elements. target may equal left

@@ -9,6 +9,11 @@
 /* The longest error or log message, with its final zero. */
 #define BATON__MESSAGE_BYTES 1024
 
+/* What is said where a type is needed and there is none: takes its number. */
+#define BATON__WRONG_DTYPE                                                     \
+    "dtype is %d, none of the types; set BATON_F32 or another of "             \
+    "baton_dtype_t"
+
 typedef struct baton__text {
     char *data;
     size_t size; /* of the memory */

@@ -10,12 +10,14 @@ size_t baton_dtype_size(baton_dtype_t dtype)
 
 size_t baton_op_element_bytes(const baton_op_t *op, baton_dtype_t dtype)
 {
-    return op->element_bytes != 0 ? op->element_bytes : baton_dtype_size(dtype);
+    size_t bytes = baton_dtype_size(dtype);
+    return bytes == 0 || op->element_bytes == 0 ? bytes : op->element_bytes;
 }
 
 const char *baton_dtype_name(baton_dtype_t dtype)
 {
 #define DTYPE_NAME(NAME, name, bytes) [BATON_##NAME] = #name,
-    static const char *const names[] = {BATON_DTYPE_LIST(DTYPE_NAME)};
+    static const char *const names[] = {[BATON_DTYPE_NONE] = "none",
+                                        BATON_DTYPE_LIST(DTYPE_NAME)};
     return (size_t)dtype < BATON_DTYPE_COUNT ? names[dtype] : "?";
 }

@@ -4,7 +4,6 @@
 #include "ops/bits.h"
 #include "ops/half.h"
 
-#include <assert.h>
 #include <string.h>
 
 enum {
@@ -149,7 +148,8 @@ static void run(const loop_fn *loops, baton_dtype_t dtype, bool indices,
                 const char *function, const work_t *work)
 {
     bool any = work->count > 0;
-    if (baton__is_given(work->entries, any, function, "entries") &&
+    if (baton__is_selectable(dtype, function) &&
+        baton__is_given(work->entries, any, function, "entries") &&
         baton__is_given(work->indices, any && indices, function, "indices") &&
         baton__is_given(work->dense, any, function, "dense")) {
         loops[dtype](work);
@@ -190,7 +190,8 @@ void baton_entries_split(baton_dtype_t dtype, const void *entries, size_t count,
 {
     size_t size = baton_dtype_size(dtype);
     const char *at = entries;
-    if (!baton__is_given(entries, count > 0, __func__, "entries")) {
+    if (!baton__is_selectable(dtype, __func__) ||
+        !baton__is_given(entries, count > 0, __func__, "entries")) {
         return;
     }
     for (size_t i = 0; i < count; i++, at += INDEX_BYTES + size) {
@@ -301,10 +302,12 @@ static uint64_t lowest_index(const baton_entries_t *lists, size_t list_count)
     return lowest;
 }
 
-static bool are_lists_given(const baton_entries_t *lists, size_t list_count,
-                            const void *out, const char *function)
+static bool are_lists_given(baton_dtype_t dtype, const baton_entries_t *lists,
+                            size_t list_count, const void *out,
+                            const char *function)
 {
-    bool right = baton__is_given(lists, list_count > 0, function, "lists");
+    bool right = baton__is_selectable(dtype, function) &&
+                 baton__is_given(lists, list_count > 0, function, "lists");
     for (size_t i = 0; right && i < list_count; i++) {
         bool any = lists[i].count > 0;
         right = baton__is_given(lists[i].data, any, function, "lists->data") &&
@@ -338,7 +341,7 @@ static size_t sum_lists(baton_dtype_t dtype, const char *dense,
 size_t baton_entries_sum(baton_dtype_t dtype, baton_entries_t *lists,
                          size_t list_count, void *out)
 {
-    return are_lists_given(lists, list_count, out, __func__)
+    return are_lists_given(dtype, lists, list_count, out, __func__)
                ? sum_lists(dtype, NULL, lists, list_count, out)
                : 0;
 }
@@ -348,7 +351,7 @@ size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
                               void *out)
 {
     return baton__is_given(dense, true, __func__, "dense") &&
-                   are_lists_given(lists, list_count, out, __func__)
+                   are_lists_given(dtype, lists, list_count, out, __func__)
                ? sum_lists(dtype, dense, lists, list_count, out)
                : 0;
 }
@@ -405,7 +408,8 @@ size_t baton_entries_common(baton_dtype_t dtype, const void *entries,
         const char *, size_t, const uint32_t *, size_t, bool, char *) =
         BY_TYPE(common);
     bool any = count > 0 && index_count > 0;
-    if (!baton__is_given(entries, any, __func__, "entries") ||
+    if (!baton__is_selectable(dtype, __func__) ||
+        !baton__is_given(entries, any, __func__, "entries") ||
         !baton__is_given(indices, any, __func__, "indices") ||
         !baton__is_given(out, any, __func__, "out")) {
         return 0;
@@ -437,7 +441,8 @@ void baton_elements_scale(baton_dtype_t dtype, void *values, size_t count,
 {
     static void (*const loops[BATON_DTYPE_COUNT])(void *, size_t, double) =
         BY_TYPE(scale_all);
-    if (!baton__is_given(values, count > 0, __func__, "values")) {
+    if (!baton__is_selectable(dtype, __func__) ||
+        !baton__is_given(values, count > 0, __func__, "values")) {
         return;
     }
     loops[dtype](values, count, factor);
@@ -447,10 +452,10 @@ baton_magnitudes_t baton_elements_measure(baton_dtype_t dtype,
                                           const void *values, size_t count)
 {
     baton_magnitudes_t result = {.sum = 0};
-    if (!baton__is_given(values, count > 0, __func__, "values")) {
+    if (!baton__is_selectable(dtype, __func__) ||
+        !baton__is_given(values, count > 0, __func__, "values")) {
         return result;
     }
-    assert(baton_select_supports(dtype));
     baton__select_kernels()->measure[dtype](values, count, &result);
     uint64_t nan = baton__filter_of(dtype, BATON_SIDE_BOTH).nan;
     result.largest = result.largest < nan ? result.largest : nan;

@@ -127,9 +127,21 @@ bool baton__is_given(const void *pointer, bool needed, const char *function,
     return right;
 }
 
+bool baton__is_selectable(baton_dtype_t dtype, const char *function)
+{
+    bool right = baton_select_supports(dtype);
+    if (!right) {
+        (void)baton__error(BATON_ERR_INVALID,
+                           "%s: dtype is %s; allowed: f32, f64, f16, bf16",
+                           function, baton_dtype_name(dtype));
+    }
+    return right;
+}
+
 bool baton__selection_given(const baton_selection_t *from, const char *function)
 {
     return baton__is_given(from, true, function, "from") &&
+           baton__is_selectable(from->dtype, function) &&
            baton__is_given(from->values, from->count > 0, function,
                            "from->values");
 }

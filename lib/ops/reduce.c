@@ -154,7 +154,7 @@ static const uint64_t identities[BATON__OP_COUNT][BATON_DTYPE_COUNT] = {
 static void fill_identity(baton__op_kind_t kind, void *target, size_t count,
                           baton_dtype_t dtype)
 {
-    assert(dtype < BATON_DTYPE_COUNT);
+    assert(dtype > BATON_DTYPE_NONE && dtype < BATON_DTYPE_COUNT);
     uint64_t bits = identities[kind][dtype];
     size_t size = baton_dtype_size(dtype);
     /* The element, in this processor's order of bytes. */
@@ -179,7 +179,7 @@ static void fill_identity(baton__op_kind_t kind, void *target, size_t count,
                             baton_dtype_t dtype)                               \
     {                                                                          \
         (void)arg;                                                             \
-        assert(dtype < BATON_DTYPE_COUNT);                                     \
+        assert(dtype > BATON_DTYPE_NONE && dtype < BATON_DTYPE_COUNT);         \
         baton__kernels()->reduce[KIND][dtype](target, left, right, count);     \
     }                                                                          \
     static void identity_##op(void *arg, void *target, size_t count,           \

@@ -26,7 +26,6 @@
 #include "base/random.h"
 #include "ops/bits.h"
 
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -495,7 +494,6 @@ static size_t select_topk(const baton_selection_t *from, const addends_t *of,
                           size_t k, uint32_t *indices, void *scratch,
                           baton_magnitude_t *threshold_out)
 {
-    assert(baton_select_supports(from->dtype));
     baton__filter_t filter = baton__filter_of(from->dtype, from->side);
     uint64_t threshold = 0;
     estimate_t where = {.low = 1};
@@ -534,6 +532,7 @@ static bool accumulation_given(const baton_accumulation_t *of, bool optional,
                                const char *function)
 {
     return baton__is_given(of, true, function, "of") &&
+           baton__is_selectable(of->dtype, function) &&
            baton__is_given(of->sum, of->count > 0, function, "of->sum") &&
            baton__is_given(of->left, of->count > 0 && !optional, function,
                            "of->left") &&
@@ -722,7 +721,8 @@ size_t baton_entries_largest(baton_dtype_t dtype, const void *entries,
                              void *scratch)
 {
     bool any = count > 0 && k > 0;
-    if (!baton__is_given(candidates, true, __func__, "candidates") ||
+    if (!baton__is_selectable(dtype, __func__) ||
+        !baton__is_given(candidates, true, __func__, "candidates") ||
         !baton__is_given(entries, any, __func__, "entries") ||
         !baton__is_given(out, any, __func__, "out") ||
         !baton__is_given(scratch, any, __func__, "scratch")) {
@@ -820,7 +820,8 @@ size_t baton_entries_topk(baton_dtype_t dtype, void *entries, size_t count,
                           void *scratch)
 {
     size_t bytes = baton_entry_bytes(dtype);
-    if (!baton__is_given(entries, count > 0, __func__, "entries") ||
+    if (!baton__is_selectable(dtype, __func__) ||
+        !baton__is_given(entries, count > 0, __func__, "entries") ||
         !baton__is_given(dropped_out, true, __func__, "dropped_out") ||
         !baton__is_given(scratch, count > 0, __func__, "scratch")) {
         return 0;

@@ -22,6 +22,9 @@ size_t baton__select_from(const baton_selection_t *from, size_t k,
 bool baton__is_given(const void *pointer, bool needed, const char *function,
                      const char *what);
 
+/* The same for an element type that has to support selection. */
+bool baton__is_selectable(baton_dtype_t dtype, const char *function);
+
 /* The same for the elements to select from. */
 bool baton__selection_given(const baton_selection_t *from,
                             const char *function);

@@ -273,7 +273,7 @@ static bool set_reduction(baton_schedule_t *schedule, baton__op_t *op,
     size_t element = baton_op_element_bytes(reduction, dtype);
     if (element == 0) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "reduce#%u: %d is no element type", schedule->count,
+                            "reduce#%u: " BATON__WRONG_DTYPE, schedule->count,
                             (int)dtype);
     } else if (op->bytes % element != 0) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,

@@ -164,7 +164,7 @@ TEST(test_every_type_and_operation)
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 2};
     for (size_t i = 0; dense_builder_at(i / 4) != NULL; i++) {
         dense_case_t c = case_of(dense_builder_at(i / 4), few[i % 4], &hosts);
-        for (int type = 0; type < (int)BATON_DTYPE_COUNT; type++) {
+        for (int type = 1; type < (int)BATON_DTYPE_COUNT; type++) {
             c.dtype = (baton_dtype_t)type;
             c.element = baton_dtype_size(c.dtype);
             c.count = 37;
@@ -460,12 +460,18 @@ static void check_wrong(const wrong_t *wrong, baton_allreduce_fn build)
 TEST(test_wrong_arguments_of_an_allreduce_are_named)
 {
     static const baton_op_t hollow = {.name = "hollow"};
+    baton_op_t pairs = *BATON_SUM;
+    pairs.element_bytes = 8;
     const size_t right = sizeof(baton_allreduce_t);
     const wrong_t wrongs[] = {
         {"size is 1", "sizeof(baton_allreduce_t)", 1, BATON_I32, BATON_SUM, 0,
          64, false, 64, 64},
-        {"dtype is 12", "0 to 11", right, BATON_DTYPE_COUNT, BATON_SUM, 0, 64,
-         false, 64, 64},
+        {"dtype is 0, none of the types", "set BATON_F32", right,
+         BATON_DTYPE_NONE, BATON_SUM, 0, 64, false, 64, 64},
+        {"dtype is 0, none of the types", "set BATON_F32", right,
+         BATON_DTYPE_NONE, &pairs, 0, 64, false, 64, 64},
+        {"dtype is 13, none of the types", "set BATON_F32", right,
+         BATON_DTYPE_COUNT, BATON_SUM, 0, 64, false, 64, 64},
         {"op is NULL", "BATON_SUM", right, BATON_I32, NULL, 0, 64, false, 64,
          64},
         {"op->reduce is NULL", "BATON_SUM", right, BATON_I32, &hollow, 0, 64,

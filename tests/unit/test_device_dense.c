@@ -165,7 +165,7 @@ static void run_builders(trial_t *trial, int size)
                 .size = size,
                 .root = size / 2,
                 .count = counts[k],
-                .dtype = (baton_dtype_t)(turn % BATON_DTYPE_COUNT),
+                .dtype = (baton_dtype_t)(1 + turn % (BATON_DTYPE_COUNT - 1)),
                 .op = support_op(op),
                 .varied = turn % 3 == 0 &&
                           !dense_builder_at(i)->algorithm.equal_blocks,

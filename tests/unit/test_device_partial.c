@@ -178,7 +178,7 @@ TEST(test_bits_of_the_host)
                 .keep = k % 3 == 0 ? BATON_KEEP_ALL : BATON_KEEP_LATEST,
                 .inner = inner[k % 4],
                 .count = counts[k / 4],
-                .dtype = (baton_dtype_t)(turn % BATON_DTYPE_COUNT),
+                .dtype = (baton_dtype_t)(1 + turn % (BATON_DTYPE_COUNT - 1)),
                 .op = support_op((support_op_t)(turn % 4))};
             compare(&world, &options);
         }

@@ -58,6 +58,8 @@ TEST(test_dtype_has_size_and_name)
     assert_string_equal(baton_dtype_name(BATON_##NAME), #name);
     BATON_DTYPE_LIST(CHECK_DTYPE)
 #undef CHECK_DTYPE
+    assert_int_equal(baton_dtype_size(BATON_DTYPE_NONE), 0);
+    assert_string_equal(baton_dtype_name(BATON_DTYPE_NONE), "none");
     assert_int_equal(baton_dtype_size(BATON_DTYPE_COUNT), 0);
     assert_string_equal(baton_dtype_name((baton_dtype_t)99), "?");
 }

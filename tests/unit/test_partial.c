@@ -200,7 +200,7 @@ TEST(test_partial_counts_more_ranks_than_i8_can)
     for (size_t i = 0; i < 2; i++) {
         support_cluster_t *ranks = support_cluster_manual(sizes[i]);
         baton_partial_t *p[130];
-        for (int dtype = 0; dtype < (int)BATON_DTYPE_COUNT; dtype++) {
+        for (int dtype = 1; dtype < (int)BATON_DTYPE_COUNT; dtype++) {
             const uint64_t zero = 0;
             baton_partial_options_t options = solo_of_one(BATON_KEEP_LATEST, 0);
             options.mode = BATON_FULL;
@@ -371,7 +371,8 @@ typedef struct refusal {
 
 #define BAD(...)                                                               \
     {                                                                          \
-        .size = sizeof(baton_partial_options_t), __VA_ARGS__                   \
+        .size = sizeof(baton_partial_options_t), .dtype = BATON_F32,           \
+        __VA_ARGS__                                                            \
     }
 
 TEST(test_partial_wrong_options_are_refused)
@@ -391,7 +392,10 @@ TEST(test_partial_wrong_options_are_refused)
          BAD(.mode = BATON_CANDIDATES_ALL, .mode_ranks = 7)},
         {"mode_ranks is 2, must be 0: SOLO", BAD(.mode_ranks = 2)},
         {"keep is -1", BAD(.keep = (baton_keep_t)-1)},
-        {"dtype is 12", BAD(.dtype = BATON_DTYPE_COUNT)},
+        {"dtype is 0, none of the types; set BATON_F32",
+         {.size = sizeof(baton_partial_options_t)}},
+        {"dtype is 13, none of the types",
+         {.size = sizeof(baton_partial_options_t), .dtype = BATON_DTYPE_COUNT}},
         {"memory is 7", BAD(.memory = (baton_memory_t)7)},
         {"history is 4294967295, must be 1 to 1048576",
          BAD(.history = UINT32_MAX)},

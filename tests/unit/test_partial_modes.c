@@ -416,30 +416,30 @@ typedef struct mismatch {
     const char *says[2];
 } mismatch_t;
 
-#define OPTIONS(...)                                                           \
+#define OPTIONS(TYPE, ...)                                                     \
     {                                                                          \
         .size = sizeof(baton_partial_options_t), .count = 1, .seed = 3,        \
-        __VA_ARGS__                                                            \
+        .dtype = BATON_##TYPE, __VA_ARGS__                                     \
     }
 
 TEST(test_options_that_differ_are_named)
 {
     enum { RANKS = 4 };
     static const mismatch_t all[] = {
-        {OPTIONS(.mode = BATON_QUORUM, .mode_ranks = 2),
-         OPTIONS(.mode = BATON_QUORUM, .mode_ranks = 3),
+        {OPTIONS(I32, .mode = BATON_QUORUM, .mode_ranks = 2),
+         OPTIONS(I32, .mode = BATON_QUORUM, .mode_ranks = 3),
          {"QUORUM(2)", "QUORUM(3)"}},
-        {OPTIONS(.mode = BATON_CANDIDATES_ANY, .mode_ranks = 2),
-         OPTIONS(.mode = BATON_MAJORITY),
+        {OPTIONS(I32, .mode = BATON_CANDIDATES_ANY, .mode_ranks = 2),
+         OPTIONS(I32, .mode = BATON_MAJORITY),
          {"CANDIDATES_ANY(2)", "MAJORITY"}},
-        {OPTIONS(.dtype = BATON_U64),
-         OPTIONS(.dtype = BATON_F64),
+        {OPTIONS(U64, .mode = BATON_SOLO),
+         OPTIONS(F64, .mode = BATON_SOLO),
          {"SOLO", "dtype"}},
-        {OPTIONS(.history = 4),
-         OPTIONS(.history = 5),
+        {OPTIONS(I32, .history = 4),
+         OPTIONS(I32, .history = 5),
          {"SOLO", "history or memory"}},
-        {OPTIONS(.history = 4),
-         OPTIONS(.history = 4, .keep = BATON_KEEP_ALL),
+        {OPTIONS(I32, .history = 4),
+         OPTIONS(I32, .history = 4, .keep = BATON_KEEP_ALL),
          {"SOLO", "history or memory"}},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

@@ -64,8 +64,11 @@ TEST(test_schedule_refuses_wrong_arguments)
     REFUSED("armed_recv#0: peer 3 is not in 0..2", baton_add_armed_recv, 3);
     REFUSED("activate#0: peer -2147483648 is not in 0..2", baton_add_activate,
             INT_MIN);
-    REFUSED("reduce#0: 99 is no element type", baton_add_reduce,
+    REFUSED("reduce#0: dtype is 99, none of the types", baton_add_reduce,
             (baton_dtype_t)99, BATON_SUM, part(0, 4), part(0, 4), part(4, 4));
+    REFUSED("reduce#0: dtype is 0, none of the types; set BATON_F32",
+            baton_add_reduce, BATON_DTYPE_NONE, BATON_SUM, part(0, 4),
+            part(0, 4), part(4, 4));
     REFUSED("reduce#0: 6 bytes are no whole number of elements of 4 bytes",
             baton_add_reduce, BATON_F32, BATON_SUM, part(0, 6), part(0, 6),
             part(8, 6));

@@ -466,6 +466,38 @@ TEST(test_none_of_the_candidates_are_selected)
         0);
 }
 
+/* Nothing is selected, read or written without a type, or with another one. */
+TEST(test_what_has_no_type_is_refused)
+{
+    const float given[] = {1, 2};
+    uint32_t indices[2] = {0, 1};
+    float memory[8] = {7};
+    uint64_t scratch[64];
+    size_t dropped = 0;
+    const baton_selection_t from = {.values = given, .count = 2};
+    const baton_accumulation_t of = {
+        .sum = memory, .left = given, .right = given, .count = 2};
+    baton_entries_t list = {memory, 1};
+    assert_int_equal(baton_select_topk(&from, 1, indices, scratch, NULL), 0);
+    assert_non_null(strstr(baton_error_message(),
+                           "dtype is none; allowed: f32, f64, f16, bf16"));
+    assert_int_equal(baton_select_count(&from, 1), 0);
+    assert_int_equal(baton_accumulate_topk(&of, 1, indices, scratch, NULL), 0);
+    for (int type = BATON_DTYPE_NONE; type <= BATON_I32; type++) {
+        baton_dtype_t dtype = (baton_dtype_t)type;
+        baton_entries_gather(dtype, memory, indices, 1, given);
+        baton_entries_put(dtype, given, 1, memory);
+        baton_elements_scale(dtype, memory, 1, 2);
+        assert_int_equal(baton_entries_sum(dtype, &list, 1, memory), 0);
+        assert_int_equal(
+            baton_entries_topk(dtype, memory, 1, 1, NULL, &dropped, scratch),
+            0);
+        assert_non_null(strstr(baton_error_message(), baton_dtype_name(dtype)));
+        assert_true(baton_elements_measure(dtype, given, 2).sum == 0);
+        assert_true(memory[0] == 7);
+    }
+}
+
 TEST(test_topk_of_a_list_splits_it)
 {
     static char list[LENGTH * 12], dropped[LENGTH * 12];

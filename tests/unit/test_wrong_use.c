@@ -330,6 +330,7 @@ TEST(test_partials_refuse_nothing)
     baton_partial_result_t seen;
     bool flag;
     options.count = 1;
+    options.dtype = BATON_F32;
     refuses(baton_partial_create(NULL, &options, &p), "group is NULL");
     refuses(baton_partial_create(ranks->groups[0], NULL, &p),
             "partial options: NULL");

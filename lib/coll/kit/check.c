@@ -76,10 +76,8 @@ size_t baton__check_op(baton_schedule_t *schedule, const char *builder,
     }
     size_t element = baton_op_element_bytes(op, dtype);
     if (element == 0) {
-        baton_schedule_fail(
-            schedule, BATON_ERR_INVALID,
-            "%s: dtype is %d, must be one of baton_dtype_t, 0 to %d", builder,
-            (int)dtype, (int)BATON_DTYPE_COUNT - 1);
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s: " BATON__WRONG_DTYPE, builder, (int)dtype);
     }
     return element;
 }

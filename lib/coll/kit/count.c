@@ -26,6 +26,7 @@ uint64_t baton__largest_count(baton_dtype_t dtype)
     case BATON_U32:
     case BATON_U64:
     case BATON_F64:
+    case BATON_DTYPE_NONE:
     case BATON_DTYPE_COUNT:
         break;
     }
@@ -62,6 +63,7 @@ uint32_t baton__count_of(baton_dtype_t dtype, const char *at)
     case BATON_BF16:
         /* The sum of no ranks is -0. */
         return (uint32_t)baton_elements_measure(dtype, at, 1).sum;
+    case BATON_DTYPE_NONE:
     case BATON_DTYPE_COUNT:
         break;
     }

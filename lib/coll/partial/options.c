@@ -47,8 +47,9 @@ static baton_status_t check(const baton_partial_options_t *options)
 {
     size_t element = baton_op_element_bytes(options->op, options->dtype);
     if (element == 0) {
-        return refuse(options, "dtype", (int)options->dtype,
-                      "an element type, 0 to ", BATON_DTYPE_COUNT - 1);
+        return baton__error(BATON_ERR_INVALID,
+                            "partial \"%s\": " BATON__WRONG_DTYPE,
+                            options->name, (int)options->dtype);
     }
     if ((unsigned)options->keep > BATON_KEEP_ALL) {
         return refuse(options, "keep", (int)options->keep,

@@ -205,7 +205,7 @@ static void fill(baton_sparse_options_t *o)
     if (o->partial) {
         fill_partial(o);
     }
-    o->dtype = o->dtype == 0 ? BATON_F32 : o->dtype;
+    o->dtype = o->dtype == BATON_DTYPE_NONE ? BATON_F32 : o->dtype;
     o->teams = o->teams == 0 ? 1 : o->teams;
     if (o->k == 0 && o->density > 0 && o->density <= 1) {
         o->k = baton__entries_of(o->count, o->density);
@@ -236,7 +236,7 @@ baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
                                      size_t text_bytes)
 {
     *out = *given;
-    if (out->dtype == 0) {
+    if (out->dtype == BATON_DTYPE_NONE) {
         out->dtype = BATON_F32;
     }
     baton_status_t status = check_size(out, text, text_bytes);

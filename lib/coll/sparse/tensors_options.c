@@ -116,7 +116,7 @@ static void set_costs(baton_tensors_t *set)
 void baton__tensors_resolve(baton_tensors_t *set)
 {
     baton_tensors_options_t *o = &set->options;
-    o->dtype = o->dtype == 0 ? BATON_F32 : o->dtype;
+    o->dtype = o->dtype == BATON_DTYPE_NONE ? BATON_F32 : o->dtype;
     o->density = o->density == 0 ? default_density : o->density;
     o->small_bytes = o->small_bytes == 0 ? SMALL_BYTES : o->small_bytes;
     set->element_bytes = baton_dtype_size(o->dtype);
