@@ -220,16 +220,13 @@ TEST(test_mpi_near_ways_have_exact_limits)
     assert_int_equal(way_of(BATON__HOST_BUFFER_BYTES), BATON__PACKET_BUFFER);
     assert_int_equal(way_of(BATON__HOST_BUFFER_BYTES + 1), BATON__PACKET_OFFER);
     assert_int_equal(way_of(BATON__MPI_SLICE_BYTES + 1), BATON__PACKET_OFFER);
-    fake_mpi_close();
     open_with((fake_mpi_options_t){.size = 2, .host_ranks = 2, .reads = true});
     assert_int_equal(way_of(BATON__SHORT_BYTES), BATON__PACKET_SHORT);
     assert_int_equal(way_of(BATON__SHORT_BYTES + 1), BATON__PACKET_OFFER);
-    fake_mpi_close();
     open_with((fake_mpi_options_t){.size = 2, .host_ranks = 2});
     assert_int_equal(way_of(BATON__SHORT_BYTES), BATON__PACKET_SHORT);
     assert_int_equal(way_of(BATON__SHORT_BYTES + 1), BATON__PACKET_RTS);
     assert_int_equal(way_of(LONGEST), BATON__PACKET_RTS);
-    fake_mpi_close();
 }
 
 TEST(test_mpi_far_ways_have_exact_limits)
@@ -242,7 +239,6 @@ TEST(test_mpi_far_ways_have_exact_limits)
     assert_int_equal(way_of(BATON__MPI_BODY_BYTES + 1), BATON__PACKET_RTS);
     assert_int_equal(way_of(LONGEST), BATON__PACKET_RTS);
     assert_int_equal(fake_mpi_unreceived(), 0);
-    fake_mpi_close();
 }
 
 /* From 16 KiB on a message out of a segment is read where it lies. */
@@ -272,7 +268,6 @@ TEST(test_mpi_segments_are_read_in_place)
         assert_int_equal(seen[0].ends, i);
     }
     baton__mpi_deallocate(mpi, block);
-    fake_mpi_close();
 }
 
 /* Beyond 64 KiB each poll copies a slice; the receiver does not sleep
@@ -301,7 +296,6 @@ TEST(test_mpi_long_copies_are_made_in_slices)
     assert_true(came_whole(LONGEST));
     assert_int_equal(seen[0].ends, 2);
     assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
-    fake_mpi_close();
 }
 
 /* ---- buffers, credits, notices, rings ----------------------------------- */
@@ -331,7 +325,6 @@ TEST(test_mpi_buffers_are_freed_by_their_readers)
         assert_true(i == 1 ||
                     ((const char *)seen[2].arrived[i]->data)[0] == 2 * i + 2);
     }
-    fake_mpi_close();
 }
 
 /* A buffer that found no room in the ring is free again. */
@@ -365,7 +358,6 @@ TEST(test_mpi_full_ring_keeps_no_buffer)
                                                         : BATON__PACKET_OFFER);
     }
     assert_int_equal(seen[0].ends, BATON__HOST_BUFFERS);
-    fake_mpi_close();
 }
 
 static void expect_window(int window)
@@ -393,10 +385,8 @@ TEST(test_mpi_credits_are_a_window)
 {
     open_near(2, 4);
     expect_window(4);
-    fake_mpi_close();
     open_far(2, 4);
     expect_window(4);
-    fake_mpi_close();
 }
 
 static void expect_notices(void)
@@ -421,10 +411,8 @@ TEST(test_mpi_notices_are_counted_apart)
 {
     open_near(2, 0);
     expect_notices();
-    fake_mpi_close();
     open_far(2, 0);
     expect_notices();
-    fake_mpi_close();
 }
 
 /* Credits stay right when their counts wrap in a packet's word. */
@@ -447,7 +435,6 @@ TEST(test_mpi_far_credits_wrap)
         (void)poll_some(0, 64);
     }
     assert_int_equal(peer_of(0, 1)->bodies, ROUNDS / 3);
-    fake_mpi_close();
 }
 
 /* No body is sent while one 512 places before it is not done with. */
@@ -481,7 +468,6 @@ TEST(test_mpi_far_bodies_have_so_many_tags)
     settle(1);
     assert_int_equal(seen[1].receives, 1);
     assert_true(came_whole(BYTES));
-    fake_mpi_close();
 }
 
 /* Bodies that are not wanted are received one at a time, beside others. */
@@ -503,7 +489,6 @@ TEST(test_mpi_far_bodies_are_discarded)
     assert_int_equal(rank_of(1)->far.count, 0);
     assert_int_equal(fake_mpi_unreceived(), 0);
     assert_int_equal(peer_of(1, 0)->taken.done, 4);
-    fake_mpi_close();
 }
 
 /* Four messages are pulled from a peer at a time. */
@@ -523,7 +508,6 @@ TEST(test_mpi_far_pulls_are_bounded)
     assert_int_equal(seen[1].receives, COUNT);
     assert_int_equal(seen[0].ends, COUNT);
     assert_int_equal(peer_of(1, 0)->pulling, 0);
-    fake_mpi_close();
 }
 
 /* What MPI has no room for waits in order, and credits that could not be told
@@ -563,7 +547,6 @@ TEST(test_mpi_far_packets_wait_for_room)
     assert_int_equal(peer_of(1, 0)->messages.granted,
                      peer_of(1, 0)->messages.reported);
     assert_int_equal(peer_of(0, 1)->messages.limit, WINDOW + COUNT);
-    fake_mpi_close();
 }
 
 /* Of sends that wait for an answer few are announced at once; the others follow
@@ -590,7 +573,6 @@ TEST(test_mpi_announced_sends_are_bounded)
         settle_all(2);
         assert_int_equal(seen[0].ends, COUNT);
         assert_int_equal(peer_of(0, 1)->announced, 0);
-        fake_mpi_close();
     }
     assert_true(bounded);
 }
@@ -658,7 +640,6 @@ TEST(test_mpi_withdraws_anywhere_in_the_outbox)
     assert_int_equal(post(0, 1, 300, 8), BATON_OK);
     assert_int_equal(post(0, 1, 301, 8), BATON_OK);
     expect_numbers((const uint32_t[]){300, 301}, 2);
-    fake_mpi_close();
 }
 
 /* Of announced sends one side has each: who withdraws, or who accepts. */
@@ -702,7 +683,6 @@ TEST(test_mpi_withdraws_several_offers)
     assert_int_equal(peer_of(0, 1)->announced, 0);
     expect_all_free(0);
     expect_all_free(1);
-    fake_mpi_close();
 }
 
 /* A message that was withdrawn before it was pulled ends with nothing. */
@@ -733,7 +713,6 @@ TEST(test_mpi_far_withdraws_what_is_pulled)
     assert_true(withdraw(0, 3));
     assert_int_equal(post(0, 1, 4, 5000), BATON_OK);
     assert_false(withdraw(0, 4)); /* MPI has it */
-    fake_mpi_close();
 }
 
 /* ---- sleeping ---------------------------------------------------------- */
@@ -767,10 +746,9 @@ TEST(test_mpi_near_wakes_who_is_armed)
     assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
     drop(1, seen[1].arrivals - 1);
     assert_true(is_readable(0));
-    fake_mpi_close();
 }
 
-/* Two hosts with a link, on which nothing has happened lately. */
+/* Two hosts with a link. */
 static void open_linked(void)
 {
     open_with((fake_mpi_options_t){.size = 2, .host_ranks = 1, .links = true});
@@ -781,13 +759,8 @@ static void open_linked(void)
         }
         (void)poll(NULL, 0, 1);
     }
-    for (int rank = 0; rank < 2; rank++) {
-        assert_int_equal(link_of(rank, 1 - rank)->state, BATON__LINK_OPEN);
-        (void)poll(NULL, 0, 5); /* past what follows a ring */
-        baton__mpi_drain(rank_of(rank));
-        settle(rank);
-    }
-    (void)poll(NULL, 0, 5);
+    assert_int_equal(link_of(0, 1)->state, BATON__LINK_OPEN);
+    assert_int_equal(link_of(1, 0)->state, BATON__LINK_OPEN);
 }
 
 /* Lets a while pass, in which nobody polls, and takes what has rung. */
@@ -796,6 +769,15 @@ static void pass_time(int rank)
     (void)poll(NULL, 0, 5);
     baton__mpi_drain(rank_of(rank));
     settle(rank);
+}
+
+/* On the link nothing has happened lately. */
+static void open_quiet(void)
+{
+    open_linked();
+    pass_time(0); /* past what follows a ring */
+    pass_time(1);
+    (void)poll(NULL, 0, 5);
 }
 
 static bool is_rung(int rank, int ms)
@@ -819,7 +801,7 @@ static uint32_t sleep_of(int rank)
 TEST(test_mpi_far_late_messages_wake_their_sender)
 {
     enum { BODY = 5000, LATE_MS = 5 };
-    open_linked();
+    open_quiet();
     fake_mpi_stop(true);
     assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
     assert_int_equal(post(0, 1, 2, BODY), BATON_OK); /* too soon to ring */
@@ -854,13 +836,12 @@ TEST(test_mpi_far_late_messages_wake_their_sender)
     assert_int_equal(sleep_of(0), BATON_SLEEP_FOREVER);
     assert_int_equal(sleep_of(1), BATON_SLEEP_FOREVER);
     assert_false(is_rung(0, 0) || is_rung(1, 0));
-    fake_mpi_close();
 }
 
 TEST(test_mpi_far_sleeps_as_its_links_allow)
 {
     uint32_t us = 0;
-    open_linked();
+    open_quiet();
     assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
     assert_int_equal(us, BATON_SLEEP_FOREVER);
     assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
@@ -909,7 +890,6 @@ TEST(test_mpi_far_sleeps_as_its_links_allow)
     (void)baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us);
     assert_true(us < BATON_SLEEP_FOREVER);
     link_of(1, 0)->state = BATON__LINK_OPEN;
-    fake_mpi_close();
 }
 
 /* ---- lost peers ---------------------------------------------------------- */
@@ -965,7 +945,6 @@ TEST(test_mpi_near_peer_is_lost)
     settle(0);
     assert_int_equal(seen[0].ends, 4);
     assert_int_equal(seen[0].ended[3].token.node, 1);
-    fake_mpi_close();
 }
 
 /* With everything in motion: sends announced, moving and queued; a message that
@@ -1023,7 +1002,6 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
     assert_int_equal(seen[1].ended[failing].token.node, 202);
     assert_int_equal(seen[1].ended[failing].status, BATON_OK);
     expect_all_free(1);
-    fake_mpi_close();
 }
 
 /* MPI refuses a packet, a body, an answer. */
@@ -1044,7 +1022,6 @@ TEST(test_mpi_far_errors_lose_the_peer)
         settle_loss(0, 1);
         assert_int_equal(seen[0].receives, way == 2);
         assert_string_equal(seen[0].lost[0].detail, "MPI was told to fail");
-        fake_mpi_close();
     }
 }
 
@@ -1053,16 +1030,7 @@ TEST(test_mpi_far_errors_lose_the_peer)
 TEST(test_mpi_far_link_ends)
 {
     for (int farewell = 0; farewell < 2; farewell++) {
-        open_with(
-            (fake_mpi_options_t){.size = 2, .host_ranks = 1, .links = true});
-        for (int i = 0; i < 1000 && link_of(1, 0)->state != BATON__LINK_OPEN;
-             i++) {
-            for (int rank = 0; rank < 2; rank++) {
-                baton__mpi_drain(rank_of(rank));
-                settle(rank);
-            }
-            (void)poll(NULL, 0, 1);
-        }
+        open_linked();
         if (farewell) {
             baton__links_close(&rank_of(1)->far.links);
         } else {
@@ -1076,7 +1044,6 @@ TEST(test_mpi_far_link_ends)
             settle(0);
         }
         assert_int_equal(seen[0].losses, !farewell);
-        fake_mpi_close();
     }
 }
 
@@ -1097,7 +1064,6 @@ TEST(test_mpi_sends_beyond_the_reserve_are_refused)
     assert_int_equal(post(0, -1, 1, 8), BATON_ERR_INVALID);
     support_ok(baton__mpi_reserve(rank_of(0), 1, 10, 0));
     assert_int_equal(post(0, 1, posted, 100000), BATON_OK);
-    fake_mpi_close();
 }
 
 /* There is a record for all that a peer may send without an answer. */
@@ -1120,7 +1086,6 @@ TEST(test_mpi_windows_have_records)
     }
     settle(1);
     assert_true(seen[1].arrivals >= WINDOW + BATON__MPI_NOTICES);
-    fake_mpi_close();
 }
 
 /* Only so many sends have a place among the offers, which they take first;
@@ -1137,7 +1102,12 @@ TEST(test_mpi_sends_without_an_offer_are_pulled)
     assert_int_equal(post(0, 1, 1, 100000), BATON_OK);
     settle(1);
     assert_int_equal(kind_at(1, 2), BATON__PACKET_RTS);
-    fake_mpi_close();
 }
 
-RUN_TESTS()
+static int close_ranks(void **state)
+{
+    fake_mpi_close();
+    return 0;
+}
+
+RUN_TESTS_BETWEEN(NULL, close_ranks)

@@ -372,9 +372,23 @@ static void open_links(int size)
     }
 }
 
+void fake_mpi_close(void)
+{
+    for (int rank = 0; rank < rank_count; rank++) {
+        if (fake_mpi_ranks[rank] != NULL) {
+            close_endpoint(fake_mpi_ranks[rank]);
+        }
+    }
+    is_stopped = false;
+    for (int i = 0; i < REQUESTS; i++) {
+        release(&operations[i]); /* also those that nobody asked for again */
+    }
+}
+
 void fake_mpi_open(const fake_mpi_options_t *options)
 {
     static char name[BATON__SHARE_NAME_BYTES];
+    fake_mpi_close();
     memset(operations, 0, sizeof operations);
     sends = (list_t){NULL, &sends.head};
     receives = (list_t){NULL, &receives.head};
@@ -387,18 +401,5 @@ void fake_mpi_open(const fake_mpi_options_t *options)
     }
     if (options->links) {
         open_links(options->size);
-    }
-}
-
-void fake_mpi_close(void)
-{
-    for (int rank = 0; rank < rank_count; rank++) {
-        if (fake_mpi_ranks[rank] != NULL) {
-            close_endpoint(fake_mpi_ranks[rank]);
-        }
-    }
-    is_stopped = false;
-    for (int i = 0; i < REQUESTS; i++) {
-        release(&operations[i]); /* also those that nobody asked for again */
     }
 }

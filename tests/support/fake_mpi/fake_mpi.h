@@ -21,7 +21,7 @@ typedef struct fake_mpi_options {
 
 extern baton__mpi_t *fake_mpi_ranks[FAKE_MPI_RANKS];
 
-/* Asserts that it can be done. */
+/* Asserts that it can be done. Closes the ranks that were open. */
 void fake_mpi_open(const fake_mpi_options_t *options);
 
 /* Closes the endpoints that were not closed by their port's function. */
