@@ -5,12 +5,11 @@
 #include "support/cmocka.h"
 #include "support/device_cluster.h"
 
-static const baton_partial_options_t options = {
-    .size = sizeof options,
-    .name = "unit",
+static const baton__contribution_t unit = {
     .history = 2,
     .max_staleness = 2,
     .count = 1,
+    .slot_bytes = sizeof(int64_t),
     .dtype = BATON_I64,
 };
 
@@ -30,8 +29,7 @@ static void expect_taken(baton__contribution_t *c, uint64_t epoch,
                          int64_t value)
 {
     assert_int_equal(baton__contribution_take(c, epoch), BATON__TAKE_ALL);
-    const void *source = baton__contribution_memory(c, c->source);
-    assert_int_equal(*(const int64_t *)source, value);
+    assert_int_equal(*(const int64_t *)(const void *)c->source, value);
 }
 
 /* Before what was contributed since, whether the epoch had published or not. */
@@ -39,13 +37,12 @@ TEST(test_contribution_of_a_failed_epoch_is_pending_again)
 {
     const baton_op_t op = {
         .name = "digits", .reduce = append, .identity = BATON_SUM->identity};
-    baton_partial_options_t host = options;
-    host.op = &op;
     for (int i = 0; i < 4; i++) {
         const bool since = i % 2 == 1, published = i >= 2;
-        baton__contribution_t c;
+        baton__contribution_t c = unit;
         int64_t pending;
-        support_ok(baton__contribution_init(&c, &host, NULL, 1, 0));
+        c.op = &op;
+        support_ok(baton__contribution_init(&c));
         add(&c, 9, 1);
         expect_taken(&c, 1, 9);
         baton__contribution_publish(&c, 1, 1);
@@ -71,15 +68,14 @@ TEST(test_contribution_of_a_failed_epoch_is_pending_again)
 TEST(test_contribution_given_back_leaves_no_age)
 {
     const emulated_options_t device = {.seed = 1};
-    baton_partial_options_t there = options;
     device_cluster_t *ranks =
         device_cluster_open(1, SUPPORT_OWN_MANUAL, &device);
-    baton__contribution_t c;
+    baton__contribution_t c = unit;
     baton_partial_result_t result;
     char *pending, *sum;
-    there.op = BATON_SUM;
-    support_ok(baton__contribution_init(
-        &c, &there, baton_group_engine(ranks->cluster->groups[0]), 1, 0));
+    c.op = BATON_SUM;
+    c.engine = baton_group_engine(ranks->cluster->groups[0]);
+    support_ok(baton__contribution_init(&c));
     baton__contribution_begin_add(&c, &pending, &sum);
     assert_null(pending);
     baton__contribution_end_add(&c, 1);

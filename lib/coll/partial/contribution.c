@@ -11,16 +11,6 @@
 
 #define NO_SLOT UINT32_MAX
 
-static char *slot_memory(const baton__contribution_t *self, uint32_t slot)
-{
-    return baton__contribution_memory(self, slot);
-}
-
-/* There are as many slots as owners can hold at once, so one is always free
-   here: W results, one pinned, one pending, one taken, one that is being made,
-   and the identity; on a device one carried over, one that is added into, and
-   one lent.
- */
 static uint32_t pop_free(baton__contribution_t *self)
 {
     return self->free_slots[--self->free_count];
@@ -31,9 +21,15 @@ static void push_free(baton__contribution_t *self, uint32_t slot)
     self->free_slots[self->free_count++] = slot;
 }
 
+static void exchange(char **left, char **right)
+{
+    char *other = *left;
+    *left = *right;
+    *right = other;
+}
+
 /* On the host the caller looks whether there is memory. */
-static baton_status_t allocate_slots(baton__contribution_t *self,
-                                     uint32_t slots)
+static baton_status_t allocate(baton__contribution_t *self, size_t slots)
 {
     if (self->engine == NULL) {
         self->memory = baton__alloc(slots, self->slot_bytes);
@@ -42,7 +38,7 @@ static baton_status_t allocate_slots(baton__contribution_t *self,
     void *memory = NULL;
     if (self->slot_bytes > SIZE_MAX / slots) {
         return baton__error(BATON_ERR_NO_MEMORY,
-                            "no memory for %u vectors of %zu bytes", slots,
+                            "no memory for %zu vectors of %zu bytes", slots,
                             self->slot_bytes);
     }
     size_t bytes = slots * self->slot_bytes;
@@ -52,69 +48,67 @@ static baton_status_t allocate_slots(baton__contribution_t *self,
     return status;
 }
 
-/* The bound of KEEP_ALL is the history, which max_staleness does not exceed. */
-static uint32_t bound_of(const baton_partial_options_t *options)
+/* `pending` and `taken`; `nothing`, where it is needed; and on a device
+   `carried` and `sum`. */
+static uint32_t vectors_of(const baton__contribution_t *self)
 {
-    return options->keep == BATON_KEEP_ALL && options->max_staleness == 0
-               ? options->history
-               : options->max_staleness;
+    return self->sparse ? 2 : self->engine != NULL ? 5 : 3;
 }
 
-baton_status_t baton__contribution_init(baton__contribution_t *self,
-                                        const baton_partial_options_t *options,
-                                        baton_engine_t *engine, size_t count,
-                                        size_t extra_bytes)
+/* There are as many slots as owners can hold at once, so one is always free in
+   pop_free(): W results, one pinned, and one that is being made; on a device
+   one lent. */
+static uint32_t results_of(const baton__contribution_t *self)
 {
-    size_t element_bytes = baton_op_element_bytes(options->op, options->dtype);
-    size_t results = count > 0 ? options->result_count : 0;
-    size_t data_bytes = (results > count ? results : count) * element_bytes;
-    uint32_t slots =
-        options->history + (engine != NULL ? BATON__CONTRIBUTION_DEVICE_SLOTS
-                                           : BATON__CONTRIBUTION_SLOTS);
-    *self = (baton__contribution_t){
-        .count = count,
-        /* Each slot begins on a cache line, as the pool does. */
-        .slot_bytes = (data_bytes + extra_bytes + 63) / 64 * 64,
-        .element_bytes = element_bytes,
-        .dtype = options->dtype,
-        .op = options->op,
-        .history = options->history,
-        .max_staleness = bound_of(options),
-        .free_slots = baton__alloc(slots, sizeof *self->free_slots),
-        .outcomes = baton__alloc(options->history, sizeof *self->outcomes),
-        .engine = engine,
-        .carried = NO_SLOT,
-        .sum = NO_SLOT,
-        .pinned = NO_SLOT,
-        .lent = NO_SLOT,
-        .source = NO_SLOT,
-        .result = NO_SLOT,
-    };
+    return self->history + (self->engine != NULL
+                                ? BATON__CONTRIBUTION_DEVICE_RESULTS
+                                : BATON__CONTRIBUTION_RESULTS);
+}
+
+static void place_vectors(baton__contribution_t *self)
+{
+    char **const vectors[] = {&self->pending, &self->taken, &self->nothing,
+                              &self->carried, &self->sum};
+    uint32_t count = vectors_of(self);
+    for (uint32_t i = 0; i < count; i++) {
+        *vectors[i] = self->memory + i * self->slot_bytes;
+    }
+    self->results = self->memory + count * self->slot_bytes;
+    for (uint32_t i = 0; i < results_of(self); i++) {
+        push_free(self, i);
+    }
+}
+
+baton_status_t baton__contribution_init(baton__contribution_t *self)
+{
+    uint32_t results = results_of(self);
+    size_t slots = vectors_of(self) + (self->sparse ? 0 : (size_t)results);
+    self->element_bytes = baton_op_element_bytes(self->op, self->dtype);
+    /* Each slot begins on a cache line, as the pool does. */
+    self->slot_bytes = (self->slot_bytes + 63) / 64 * 64;
+    self->free_slots = baton__alloc(results, sizeof *self->free_slots);
+    self->outcomes = baton__alloc(self->history, sizeof *self->outcomes);
+    self->pinned = NO_SLOT;
+    self->lent = NO_SLOT;
+    self->result = NO_SLOT;
     (void)pthread_mutex_init(&self->contribute_lock, NULL);
     (void)pthread_mutex_init(&self->history_lock, NULL);
-    baton_status_t status = allocate_slots(self, slots);
+    baton_status_t status = allocate(self, slots);
     if (status != BATON_OK) {
-        return baton__error(status, "partial \"%s\": %s", options->name,
-                            baton_error_message());
+        return status;
     }
     if (self->memory == NULL || self->free_slots == NULL ||
         self->outcomes == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
-                            "partial \"%s\": no memory for %u vectors of %zu "
-                            "bytes",
-                            options->name, slots, self->slot_bytes);
+                            "no memory for %zu vectors of %zu bytes", slots,
+                            self->slot_bytes);
     }
-    for (uint32_t i = 0; i < slots; i++) {
-        push_free(self, i);
-    }
-    self->pending = pop_free(self);
-    self->nothing = pop_free(self);
-    if (engine != NULL) {
+    place_vectors(self);
+    if (self->nothing == NULL || self->engine != NULL) {
         return BATON_OK;
     }
     baton__float_mode_t mode = baton__float_mode_enter();
-    self->op->identity(self->op->arg, slot_memory(self, self->nothing), count,
-                       self->dtype);
+    self->op->identity(self->op->arg, self->nothing, self->count, self->dtype);
     baton__float_mode_leave(mode);
     return BATON_OK;
 }
@@ -132,25 +126,44 @@ void baton__contribution_fini(baton__contribution_t *self)
     baton__free(self->outcomes);
 }
 
+void baton__contribution_added(baton__contribution_t *self, uint64_t step)
+{
+    if (self->first_step == 0) {
+        self->first_step = step;
+        /* Pairs with the load in oldest_since(), as take's stores do. */
+        atomic_store_explicit(&self->oldest, self->is_carrying ? 1 : step,
+                              memory_order_release);
+    }
+    self->last_step = step;
+}
+
+static size_t vector_bytes(const baton__contribution_t *self)
+{
+    return self->count * self->element_bytes;
+}
+
+/* pending = left + right. */
+static void add_to_pending(baton__contribution_t *self, const void *left,
+                           const void *right)
+{
+    if (self->count > 0) {
+        baton__float_mode_t mode = baton__float_mode_enter();
+        self->op->reduce(self->op->arg, self->pending, left, right, self->count,
+                         self->dtype);
+        baton__float_mode_leave(mode);
+    }
+}
+
 void baton__contribution_add(baton__contribution_t *self, const void *data,
                              uint64_t step)
 {
     (void)pthread_mutex_lock(&self->contribute_lock);
-    char *pending = slot_memory(self, self->pending);
-    if (self->first_step == 0) {
-        if (self->count > 0) {
-            memcpy(pending, data, self->count * self->element_bytes);
-        }
-        self->first_step = step;
-        /* Pairs with the load in oldest_since(), as take's stores do. */
-        atomic_store_explicit(&self->oldest, step, memory_order_release);
+    if (self->first_step != 0) {
+        add_to_pending(self, self->pending, data);
     } else if (self->count > 0) {
-        baton__float_mode_t mode = baton__float_mode_enter();
-        self->op->reduce(self->op->arg, pending, pending, data, self->count,
-                         self->dtype);
-        baton__float_mode_leave(mode);
+        memcpy(self->pending, data, vector_bytes(self));
     }
-    self->last_step = step;
+    baton__contribution_added(self, step);
     (void)pthread_mutex_unlock(&self->contribute_lock);
 }
 
@@ -159,22 +172,12 @@ bool baton__contribution_pending(baton__contribution_t *self, void *data)
     (void)pthread_mutex_lock(&self->contribute_lock);
     bool any = self->first_step != 0;
     if (any && self->count > 0) {
-        memcpy(data, slot_memory(self, self->pending),
-               self->count * self->element_bytes);
+        memcpy(data, self->pending, vector_bytes(self));
     } else if (!any) {
         self->op->identity(self->op->arg, data, self->count, self->dtype);
     }
     (void)pthread_mutex_unlock(&self->contribute_lock);
     return any;
-}
-
-/* What was taken is nobody's any more. The history lock is held. */
-static void free_source(baton__contribution_t *self)
-{
-    if (self->source != NO_SLOT && self->source != self->nothing) {
-        push_free(self, self->source);
-    }
-    self->source = NO_SLOT;
 }
 
 /* Whether the application reads the slot. The history lock is held. */
@@ -183,57 +186,40 @@ static bool is_read(const baton__contribution_t *self, uint32_t slot)
     return slot == self->pinned || slot == self->lent;
 }
 
-static uint32_t locked_pop(baton__contribution_t *self)
+/* The contribute lock is held. */
+static void use_taken(baton__contribution_t *self)
 {
-    (void)pthread_mutex_lock(&self->history_lock);
-    uint32_t slot = pop_free(self);
-    (void)pthread_mutex_unlock(&self->history_lock);
-    return slot;
-}
-
-static void locked_push(baton__contribution_t *self, uint32_t slot)
-{
-    (void)pthread_mutex_lock(&self->history_lock);
-    push_free(self, slot);
-    (void)pthread_mutex_unlock(&self->history_lock);
-}
-
-/* Takes the whole of what is pending; `fresh`, an empty slot, takes its place.
-   The contribute lock is held. */
-static bool take_pending(baton__contribution_t *self, uint32_t *fresh)
-{
-    if (self->first_step == 0) {
-        return false;
-    }
-    self->taken.first_step = self->first_step;
-    self->taken.last_step = self->last_step;
-    self->taken.in_parts = self->first_step == self->newest_taken;
-    self->newest_taken = self->last_step;
-    self->source = self->pending;
-    self->pending = *fresh;
-    *fresh = NO_SLOT;
+    self->source = self->taken;
     /* In this order: a thread that no longer sees it pending sees it taken. */
-    atomic_store_explicit(&self->oldest_taken, self->first_step,
+    atomic_store_explicit(&self->oldest_taken, self->steps.first,
                           memory_order_relaxed);
-    atomic_store_explicit(&self->oldest, 0, memory_order_release);
+    atomic_store_explicit(&self->oldest, self->first_step,
+                          memory_order_release);
+}
+
+/* Takes the whole of what is pending; the vector that the last epoch had taken
+   takes its place. The contribute lock is held. */
+static void take_pending(baton__contribution_t *self)
+{
+    self->steps.first = self->first_step;
+    self->steps.last = self->last_step;
+    self->steps.in_parts = self->first_step == self->newest_taken;
+    self->newest_taken = self->last_step;
+    exchange(&self->pending, &self->taken);
     self->first_step = 0;
-    return true;
+    use_taken(self);
 }
 
 /* Takes what was carried over: steps are numbered anew, and it is of before the
    first, as what is pending is in part, if anything is. */
-static bool take_carried(baton__contribution_t *self)
+static void take_carried(baton__contribution_t *self)
 {
-    self->taken.first_step = 1;
-    self->taken.last_step = 1;
+    self->steps.first = 1;
+    self->steps.last = 1;
     self->newest_taken = 1;
-    self->source = self->carried;
-    self->carried = NO_SLOT;
-    /* In this order, as in take_pending(). */
-    atomic_store_explicit(&self->oldest_taken, 1, memory_order_relaxed);
-    atomic_store_explicit(&self->oldest, self->first_step,
-                          memory_order_release);
-    return true;
+    exchange(&self->carried, &self->taken);
+    self->is_carrying = false;
+    use_taken(self);
 }
 
 /* Whether what is pending would be too old for the epoch after this one. Any
@@ -245,15 +231,12 @@ static bool is_due(const baton__contribution_t *self, uint64_t epoch)
            oldest + self->max_staleness <= epoch;
 }
 
-/* What the last epoch has left. */
-static void clean_up(baton__contribution_t *self)
+/* A slot for the epoch's result, unless the last epoch has left its own. */
+static void begin_result(baton__contribution_t *self)
 {
-    /* Kept until here: the last epoch may have failed behind its publish. */
     (void)pthread_mutex_lock(&self->history_lock);
-    free_source(self);
-    if (self->result != NO_SLOT) { /* it failed before */
-        push_free(self, self->result);
-        self->result = NO_SLOT;
+    if (self->result == NO_SLOT) {
+        self->result = pop_free(self);
     }
     (void)pthread_mutex_unlock(&self->history_lock);
 }
@@ -262,30 +245,35 @@ baton__take_t baton__contribution_take(baton__contribution_t *self,
                                        uint64_t epoch)
 {
     bool locked = pthread_mutex_trylock(&self->contribute_lock) == 0;
-    if (!locked && is_due(self, epoch)) {
+    if (!locked && (self->sparse || is_due(self, epoch))) {
         return BATON__TAKE_LATER;
     }
-    clean_up(self);
-    uint32_t fresh = locked_pop(self);
-    bool active = false;
-    self->taken = (baton__taken_t){0};
+    begin_result(self);
+    self->steps = (baton__steps_t){0};
     self->taken_for = epoch;
     self->source = self->nothing;
     if (locked) {
-        active = !self->busy &&
-                 (self->carried != NO_SLOT ? take_carried(self)
-                                           : take_pending(self, &fresh));
+        if (!self->busy && self->is_carrying) {
+            take_carried(self);
+        } else if (!self->busy && self->first_step != 0) {
+            take_pending(self);
+        }
         (void)pthread_mutex_unlock(&self->contribute_lock);
     }
-    if (!active) {
-        self->taken.waiting =
-            atomic_load_explicit(&self->oldest, memory_order_relaxed);
+    if (self->steps.first != 0) {
+        return BATON__TAKE_ALL;
     }
-    if (fresh != NO_SLOT) {
-        locked_push(self, fresh);
-    }
-    self->result = locked_pop(self);
-    return active ? BATON__TAKE_ALL : BATON__TAKE_NOTHING;
+    self->steps.waiting =
+        atomic_load_explicit(&self->oldest, memory_order_relaxed);
+    return BATON__TAKE_NOTHING;
+}
+
+bool baton__contribution_is_working(baton__contribution_t *self)
+{
+    (void)pthread_mutex_lock(&self->history_lock);
+    bool working = self->result != NO_SLOT;
+    (void)pthread_mutex_unlock(&self->history_lock);
+    return working;
 }
 
 void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
@@ -296,7 +284,7 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
     if (outcome->epoch != 0 && !is_read(self, outcome->slot)) {
         push_free(self, outcome->slot);
     }
-    *outcome = (baton__outcome_t){epoch, self->result, active, self->taken};
+    *outcome = (baton__outcome_t){epoch, self->result, active, self->steps};
     self->result = NO_SLOT;
     atomic_store_explicit(&self->oldest_taken, 0, memory_order_relaxed);
     self->newest = epoch;
@@ -307,26 +295,19 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
    contribute lock is held. */
 static void give_back(baton__contribution_t *self)
 {
-    char *taken = slot_memory(self, self->source);
     if (self->first_step == 0 && !self->busy) {
-        uint32_t empty = self->pending;
-        self->pending = self->source;
-        self->source = empty; /* to be freed */
-        self->last_step = self->taken.last_step;
+        exchange(&self->pending, &self->taken);
+        self->last_step = self->steps.last;
     } else if (self->engine != NULL) {
         /* The epoch has taken what was carried over before, or nothing was. */
-        self->carried = self->source;
-        self->source = NO_SLOT;
+        exchange(&self->carried, &self->taken);
+        self->is_carrying = true;
         atomic_store_explicit(&self->oldest, 1, memory_order_release);
         return;
-    } else if (self->count > 0) {
-        char *pending = slot_memory(self, self->pending);
-        baton__float_mode_t mode = baton__float_mode_enter();
-        self->op->reduce(self->op->arg, pending, taken, pending, self->count,
-                         self->dtype);
-        baton__float_mode_leave(mode);
+    } else {
+        add_to_pending(self, self->taken, self->pending);
     }
-    self->first_step = self->taken.first_step;
+    self->first_step = self->steps.first;
     atomic_store_explicit(&self->oldest, self->first_step,
                           memory_order_release);
 }
@@ -345,13 +326,13 @@ static void renumber(baton__contribution_t *self)
 void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch)
 {
     (void)pthread_mutex_lock(&self->contribute_lock);
-    bool holds = self->source != NO_SLOT && self->source != self->nothing;
-    if (holds && self->taken_for > epoch) {
+    if (self->steps.first != 0 && self->taken_for > epoch) {
         give_back(self);
     }
+    self->steps = (baton__steps_t){0};
+    self->taken_for = 0;
     renumber(self);
     (void)pthread_mutex_lock(&self->history_lock);
-    free_source(self);
     atomic_store_explicit(&self->oldest_taken, 0, memory_order_relaxed);
     if (self->result != NO_SLOT) {
         push_free(self, self->result);
@@ -393,7 +374,7 @@ static uint64_t oldest_since(const baton__contribution_t *self, uint64_t epoch)
         step, atomic_load_explicit(&self->oldest_taken, memory_order_relaxed));
     for (uint32_t i = 0; i < self->history; i++) {
         if (self->outcomes[i].epoch > epoch) {
-            step = earlier(step, self->outcomes[i].taken.first_step);
+            step = earlier(step, self->outcomes[i].taken.first);
         }
     }
     return step;
@@ -404,26 +385,26 @@ static uint64_t oldest_since(const baton__contribution_t *self, uint64_t epoch)
 static bool includes(const baton__contribution_t *self,
                      const baton__outcome_t *outcome, uint64_t step)
 {
-    const baton__taken_t *taken = &outcome->taken;
+    const baton__steps_t *taken = &outcome->taken;
     uint64_t left = oldest_since(self, outcome->epoch);
-    return taken->first_step != 0 && taken->first_step <= step &&
-           step <= taken->last_step && (left == 0 || left > step) &&
-           !(taken->in_parts && taken->first_step == step);
+    return taken->first != 0 && taken->first <= step && step <= taken->last &&
+           (left == 0 || left > step) &&
+           !(taken->in_parts && taken->first == step);
 }
 
 static void describe(const baton__contribution_t *self,
                      const baton__outcome_t *outcome, uint64_t step,
                      baton_partial_result_t *out)
 {
-    const baton__taken_t *taken = &outcome->taken;
-    uint64_t oldest = taken->first_step;
+    const baton__steps_t *taken = &outcome->taken;
+    uint64_t oldest = taken->first;
     if (oldest == 0) {
         oldest = taken->waiting != 0 ? taken->waiting
                                      : oldest_since(self, outcome->epoch);
     }
     *out = (baton_partial_result_t){
         .epoch = outcome->epoch,
-        .data = slot_memory(self, outcome->slot),
+        .data = baton__contribution_result(self, outcome->slot),
         .included = includes(self, outcome, step),
         .active = outcome->active,
         .staleness = oldest != 0 && oldest < outcome->epoch
@@ -477,36 +458,26 @@ char *baton__contribution_lend(baton__contribution_t *self, uint64_t epoch,
     const baton__outcome_t *outcome = find(self, later ? self->newest : epoch);
     read_slot(self, &self->lent, outcome != NULL ? outcome->slot : NO_SLOT);
     (void)pthread_mutex_unlock(&self->history_lock);
-    return outcome != NULL ? slot_memory(self, outcome->slot) : NULL;
+    return outcome != NULL ? baton__contribution_result(self, outcome->slot)
+                           : NULL;
 }
 
 void baton__contribution_begin_add(baton__contribution_t *self,
                                    char **pending_out, char **sum_out)
 {
     (void)pthread_mutex_lock(&self->contribute_lock);
-    if (self->sum == NO_SLOT) { /* else the last addition failed */
-        self->sum = locked_pop(self);
-    }
     self->busy = true;
-    *pending_out =
-        self->first_step != 0 ? slot_memory(self, self->pending) : NULL;
-    *sum_out = slot_memory(self, self->sum);
+    *pending_out = self->first_step != 0 ? self->pending : NULL;
+    *sum_out = self->sum;
     (void)pthread_mutex_unlock(&self->contribute_lock);
 }
 
 void baton__contribution_end_add(baton__contribution_t *self, uint64_t step)
 {
     (void)pthread_mutex_lock(&self->contribute_lock);
-    locked_push(self, self->pending);
-    self->pending = self->sum;
-    self->sum = NO_SLOT;
+    exchange(&self->pending, &self->sum);
     self->busy = false;
-    if (self->first_step == 0) {
-        self->first_step = step;
-        uint64_t oldest = self->carried != NO_SLOT ? 1 : step;
-        atomic_store_explicit(&self->oldest, oldest, memory_order_release);
-    }
-    self->last_step = step;
+    baton__contribution_added(self, step);
     (void)pthread_mutex_unlock(&self->contribute_lock);
 }
 
@@ -515,10 +486,8 @@ void baton__contribution_begin_copy(baton__contribution_t *self,
 {
     (void)pthread_mutex_lock(&self->contribute_lock);
     self->busy = true;
-    *carried_out =
-        self->carried != NO_SLOT ? slot_memory(self, self->carried) : NULL;
-    *pending_out =
-        self->first_step != 0 ? slot_memory(self, self->pending) : NULL;
+    *carried_out = self->is_carrying ? self->carried : NULL;
+    *pending_out = self->first_step != 0 ? self->pending : NULL;
     (void)pthread_mutex_unlock(&self->contribute_lock);
 }
 

@@ -1,12 +1,12 @@
 /* What a partial collective keeps: the pending contribution, what the running
-   epoch has taken, its result, and the last results. All of them are slots of
-   one pool, and move by changing owners, never by copying:
+   epoch has taken, its result, and the last results. Nothing is copied.
+   Contributions are two vectors, which change places:
 
-       free --> pending --take--> taken --publish, or recover-> free
-         |         ^                |
-         |         +--- recover ----+     a failed epoch's goes back
-         |
-         +---take---> result --publish--> history --> free
+       pending --take--> taken        a failed epoch's changes back in recover
+
+   Results are slots of a pool, which move by changing owners:
+
+       free --take--> result --publish--> history --> free
                                              |         ^
                                              +-pinned--+
 
@@ -17,11 +17,15 @@
    one, then the other.
 
    In device memory the host follows no address, and adds nothing: schedules of
-   the owner do (device.c), from begin_add to end_add into a slot of its own.
+   the owner do (device.c), from begin_add to end_add into a vector of its own.
    While one does, or copies what is pending, an epoch would take nothing,
    so the owner has it wait. What a failed epoch gives back can't
    be added to what is pending by then, so it is carried over, and the next
-   epoch takes nothing else. */
+   epoch takes nothing else.
+
+   A partial sparse all-reduce (coll/sparse/partial.c) has no identity, since
+   its epochs do without a contribution, and its results are lists, whose memory
+   it has itself. Its epochs wait rather than take nothing. */
 #ifndef BATON_COLL_PARTIAL_CONTRIBUTION_H
 #define BATON_COLL_PARTIAL_CONTRIBUTION_H
 
@@ -29,36 +33,39 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* What an epoch took from this rank. Steps are numbered from 1.
- */
-typedef struct baton__taken {
-    uint64_t first_step;
-    uint64_t last_step;
+/* What an epoch took from this rank. Steps are numbered from 1. */
+typedef struct baton__steps {
+    uint64_t first; /* 0: nothing */
+    uint64_t last;
     uint64_t waiting; /* the oldest step that it did not take */
-    bool in_parts;    /* an earlier epoch took a part of first_step's */
-} baton__taken_t;
+    bool in_parts;    /* an earlier epoch took a part of first's */
+} baton__steps_t;
 
 /* A result in the history. */
 typedef struct baton__outcome {
     uint64_t epoch; /* or 0 */
     uint32_t slot;
     uint32_t active;
-    baton__taken_t taken;
+    baton__steps_t taken;
 } baton__outcome_t;
 
 typedef struct baton__contribution {
+    /* The owner's, before init. */
     size_t count;
     size_t slot_bytes; /* `count` elements, and what the owner adds */
-    size_t element_bytes;
     baton_dtype_t dtype;
     const baton_op_t *op;
     uint32_t history;       /* W */
     uint32_t max_staleness; /* S, or what KEEP_ALL bounds it by; 0: unbounded */
     baton_engine_t *engine; /* with the device of the slots; NULL: host memory
                              */
+    bool sparse;
+
+    size_t element_bytes;
+    char *memory; /* of all vectors and results */
 
     pthread_mutex_t contribute_lock;
-    uint32_t pending; /* slot */
+    char *pending;
     uint64_t first_step, last_step;
     uint64_t newest_taken; /* the newest step that was taken from, or 0 */
     /* For threads without that lock: first_step, and the first step of what the
@@ -67,48 +74,51 @@ typedef struct baton__contribution {
     _Atomic uint64_t oldest_taken;
     /* In device memory; under contribute_lock. */
     bool busy;        /* what is pending is being added to, or copied */
-    uint32_t carried; /* slot, from before what is pending; or NO_SLOT */
-    uint32_t sum;     /* slot that is added into, or NO_SLOT */
+    bool is_carrying; /* `carried` is of before what is pending */
+    char *carried;
+    char *sum; /* that is added into */
 
     pthread_mutex_t history_lock;
-    char *memory;
+    char *results; /* slots */
     uint32_t *free_slots;
     uint32_t free_count;
     uint32_t pinned; /* slot that the application reads, or NO_SLOT */
     uint32_t lent;   /* slot that is copied to the application, or NO_SLOT */
+    uint32_t result; /* slot that the epoch works on, or NO_SLOT */
     baton__outcome_t *outcomes; /* the epoch's is at epoch % W */
     uint64_t newest;            /* epoch */
 
     /* The running epoch's; the engine's alone. */
-    uint32_t nothing;   /* slot with the identity: a null contribution */
-    uint32_t source;    /* slot that was taken, or `nothing` */
-    uint32_t result;    /* slot that the epoch works on, or NO_SLOT */
-    uint64_t taken_for; /* the epoch */
-    baton__taken_t taken;
+    char *nothing;      /* the identity: a null contribution */
+    char *taken;        /* what it took */
+    char *source;       /* one of them */
+    uint64_t taken_for; /* the epoch; 0: none since the last recovery */
+    baton__steps_t steps;
 } baton__contribution_t;
 
-/* Slots beyond the history; in device memory more, for `carried`, `sum` and
-   `lent`. */
-enum { BATON__CONTRIBUTION_SLOTS = 5, BATON__CONTRIBUTION_DEVICE_SLOTS = 8 };
+/* Slots for results beyond the history. */
+enum {
+    BATON__CONTRIBUTION_RESULTS = 2,
+    BATON__CONTRIBUTION_DEVICE_RESULTS = 3
+};
 
-/* Allocates slots of `count` elements; `extra_bytes` behind them are the
-   caller's. engine: the one whose device has them; the slot `nothing` is not
-   filled then. NULL: they are in host memory. BATON_ERR_NO_MEMORY, and
-   baton_device_alloc's. */
-baton_status_t baton__contribution_init(baton__contribution_t *self,
-                                        const baton_partial_options_t *options,
-                                        baton_engine_t *engine, size_t count,
-                                        size_t extra_bytes);
+/* Allocates vectors and slots. `nothing` is filled on the host alone.
+   BATON_ERR_NO_MEMORY, and baton_device_alloc's. */
+baton_status_t baton__contribution_init(baton__contribution_t *self);
 void baton__contribution_fini(baton__contribution_t *self);
 
 void baton__contribution_add(baton__contribution_t *self, const void *data,
                              uint64_t step);
 
-/* The address of a slot. */
+/* The same, once the owner has added to `pending`, or has written it where
+   first_step is 0. The contribute lock is held. */
+void baton__contribution_added(baton__contribution_t *self, uint64_t step);
+
+/* The address of a result's slot. */
 static inline char *
-baton__contribution_memory(const baton__contribution_t *self, uint32_t slot)
+baton__contribution_result(const baton__contribution_t *self, uint32_t slot)
 {
-    return self->memory + (size_t)slot * self->slot_bytes;
+    return self->results + (size_t)slot * self->slot_bytes;
 }
 
 /* In device memory: from begin to end the owner adds a contribution of `step`
@@ -138,14 +148,18 @@ typedef enum baton__take {
     BATON__TAKE_LATER /* not yet: try again; nothing has happened */
 } baton__take_t;
 
-/* An epoch begins to work, on slots that are its own, the result until publish,
-   source until the next take or recover: source, the whole pending
-   contribution, or the identity when there is none or the application is adding
-   to it; and result, which it fills. LATER: the application is adding to what
-   would be too old for the next epoch. What follows the elements of `source` is
-   the caller's; of the identity it is as the caller has left it. */
+/* An epoch begins to work: `source` is its own until the next take or recover,
+   the whole pending contribution, or the identity when there is none or the
+   application is adding to it; and `result` until publish, which it fills.
+   LATER: the application is adding to what would be too old for the next epoch.
+   What follows the elements of `source` is the caller's; of the identity it is
+   as the caller has left it. */
 baton__take_t baton__contribution_take(baton__contribution_t *self,
                                        uint64_t epoch);
+
+/* Whether an epoch has taken and not published, and may be doing so, or has
+   failed. With the contribute lock held none begins to. */
+bool baton__contribution_is_working(baton__contribution_t *self);
 
 /* Whether it would take nothing because the device is adding, or copies. */
 bool baton__contribution_is_busy(baton__contribution_t *self);

@@ -42,7 +42,7 @@ static void begin_move(void *arg, const void *request)
     self->target = move->memory;
     switch (move->purpose) {
     case FILL:
-        self->target = baton__contribution_memory(c, c->nothing);
+        self->target = c->nothing;
         right = move->memory;
         break;
     case ADD:
@@ -54,8 +54,7 @@ static void begin_move(void *arg, const void *request)
         baton__contribution_begin_copy(c, &left, &right);
         partial->device->any = left != NULL || right != NULL;
         if (right == NULL) {
-            right =
-                left != NULL ? left : baton__contribution_memory(c, c->nothing);
+            right = left != NULL ? left : c->nothing;
             left = NULL;
         }
         break;

@@ -79,8 +79,8 @@ static baton_status_t prepare(void *arg, baton_call_t *call)
         (void)try_take(partial); /* which has nothing to wait for */
     }
     bool active = partial->active;
-    char *source = baton__contribution_memory(c, c->source);
-    char *target = baton__contribution_memory(c, c->result);
+    char *source = c->source;
+    char *target = baton__contribution_result(c, c->result);
     if (partial->given.known) {
         status = baton_call_set_length(call, partial->given.source.length,
                                        active ? partial->vector_bytes : 0);
@@ -90,7 +90,7 @@ static baton_status_t prepare(void *arg, baton_call_t *call)
     }
     baton__stats_take(&partial->stats,
                       baton_call_completed(call, partial->begin.start),
-                      baton_call_epoch(call), c->taken.first_step);
+                      baton_call_epoch(call), c->steps.first);
     if (!partial->payload) {
         return BATON_OK;
     }
@@ -125,7 +125,7 @@ static baton_status_t publish(void *arg, baton_call_t *call)
         return status;
     }
     if (partial->payload && partial->rides) {
-        char *slot = c->memory + (size_t)c->result * c->slot_bytes;
+        char *slot = baton__contribution_result(c, c->result);
         active = baton__count_of(c->dtype, behind_elements(c, slot));
     }
     baton__contribution_publish(c, baton_call_epoch(call), active);
@@ -182,8 +182,8 @@ static void add_nothing(baton_partial_t *partial,
     if (options->memory == BATON_MEMORY_HOST) {
         return;
     }
-    baton_buffer_t nothing = baton_buffer_bind_input(
-        partial->schedule, baton__contribution_memory(c, c->nothing), bytes);
+    baton_buffer_t nothing =
+        baton_buffer_bind_input(partial->schedule, c->nothing, bytes);
     baton_buffer_set_memory(partial->schedule, nothing, BATON_MEMORY_DEVICE);
     partial->given.on_device = true;
     partial->given.identity = baton_view(nothing, 0, bytes);
@@ -242,9 +242,44 @@ static uint32_t digest(const baton_partial_options_t *options)
     return (uint32_t)hash;
 }
 
+/* The bound of KEEP_ALL is the history, which max_staleness does not exceed. */
+static uint32_t bound_of(const baton_partial_options_t *options)
+{
+    return options->keep == BATON_KEEP_ALL && options->max_staleness == 0
+               ? options->history
+               : options->max_staleness;
+}
+
+/* Without payload vectors are empty; contributions are counted as ever. */
+static baton_status_t init_contribution(baton_partial_t *partial,
+                                        baton_engine_t *engine,
+                                        const baton_partial_options_t *options)
+{
+    size_t count = partial->payload ? options->count : 0;
+    size_t results = count > 0 ? options->result_count : 0;
+    size_t elements = (results > count ? results : count) +
+                      (partial->payload && partial->rides ? 1 : 0);
+    partial->contribution = (baton__contribution_t){
+        .count = count,
+        .slot_bytes =
+            elements * baton_op_element_bytes(options->op, options->dtype),
+        .dtype = options->dtype,
+        .op = options->op,
+        .history = options->history,
+        .max_staleness = bound_of(options),
+        .engine = engine,
+    };
+    baton_status_t status = baton__contribution_init(&partial->contribution);
+    return status == BATON_OK
+               ? BATON_OK
+               : baton__error(status, "partial \"%s\": %s", options->name,
+                              baton_error_message());
+}
+
 static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
                            const baton_partial_options_t *options)
 {
+    bool device = options->memory == BATON_MEMORY_DEVICE;
     partial->size = baton_group_size(group);
     partial->begin = (baton__begin_t){
         .schedule = partial->schedule,
@@ -260,15 +295,9 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
         options->memory == BATON_MEMORY_HOST && options->op == BATON_SUM &&
         options->result_count == 0 &&
         (uint64_t)partial->size <= baton__largest_count(options->dtype);
-    /* Without payload vectors are empty; contributions are counted as ever. */
-    size_t count = partial->payload ? options->count : 0;
-    size_t extra = partial->payload && partial->rides ? 1 : 0;
-    bool device = options->memory == BATON_MEMORY_DEVICE;
     (void)pthread_mutex_init(&partial->limit_lock, NULL);
-    baton_status_t status = baton__contribution_init(
-        &partial->contribution, options,
-        device ? baton_group_engine(group) : NULL, count,
-        extra * baton_dtype_size(options->dtype));
+    baton_status_t status = init_contribution(
+        partial, device ? baton_group_engine(group) : NULL, options);
     if (status == BATON_OK && device) {
         status = baton__partial_device_create(partial, group, options);
     }

@@ -3,70 +3,41 @@
 
        begin --> take --> [ the algorithm's nodes ] --> publish
 
-   Vectors of n elements, which move by changing places:
-
-       start adds to        take, where a           the epoch works in
-         pending  <-------> gradient is   taken --+
-                            pending               +--> work <----> residual
-                                                         publish, or recover
+   What is pending, what an epoch has taken, and which results are kept, is
+   the contribution's (coll/partial/contribution.h). An epoch works in `work`,
+   which begins as the residual plus what was taken. publish makes it the
+   residual. If the epoch fails after all, recover undoes both.
 
    A rank of which an epoch takes nothing works from zeros: what `work` is at
-   the end is then what the residual gains, and publish adds the two up. After a
-   publish, `work` is the old residual and `taken` what was added to it, until
-   the next take: if the epoch fails after all, both go back.
+   the end is then what the residual gains, and publish adds the two up.
 
-   `lock` is held by the application while it adds to `pending`, or uses the
-   residual, for which no epoch may be working. The driver only tries it, in
-   take, which is polled until the application has done. */
+   The contribute lock is held by the application while it adds a gradient, or
+   uses the residual, for which no epoch may be working. The driver only tries
+   it, in take, which is polled until the application has done. */
 #include "coll/sparse/sparse.h"
 
 #include "base/error.h"
 #include "base/float_mode.h"
 #include "coll/partial/begin.h"
+#include "coll/partial/contribution.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
-
-/* What the vectors are. WORKING begins and PUBLISHED and IDLE end it, on the
-   driver; the application sees with the lock held that no epoch works, and none
-   can begin then. */
-typedef enum work_state {
-    IDLE,      /* no epoch has worked since the first, or a recovery */
-    WORKING,   /* from take to publish, or recover */
-    PUBLISHED, /* until the next take, or recover */
-} work_state_t;
-
-/* Steps whose gradients are in a vector; 0 is any before the last recovery. */
-typedef struct steps {
-    bool any;
-    uint64_t first, last;
-} steps_t;
 
 /* The result of an epoch, for the application. */
 typedef struct result {
     uint32_t *indices;
     char *values;
     size_t count;
-    steps_t taken;
     baton_sparse_stats_t stats;
 } result_t;
 
 struct baton__sparse_partial {
     baton_sparse_t *sparse;
     baton__begin_t begin;
-    uint32_t history;
+    baton__contribution_t contribution;
     uint32_t max_staleness; /* 0: unbounded */
-    result_t *results;      /* epoch e's is at e % (history + 1) */
-
-    pthread_mutex_t lock;
-    char *pending;
-    steps_t pending_steps;
-
-    _Atomic work_state_t state;
-    char *taken;
-    steps_t taken_steps;
-    uint64_t epoch; /* the last that has begun to work */
+    result_t *results;      /* by the contribution's slot */
+    uint64_t epoch;         /* the last that has begun; the driver's */
 
     uint64_t steps; /* that this rank has started; the application's */
     /* Under the lock: steps whose results the application has got, or does not
@@ -74,21 +45,9 @@ struct baton__sparse_partial {
     uint64_t seen;
 };
 
-static result_t *result_of(const baton__sparse_partial_t *self, uint64_t epoch)
+static pthread_mutex_t *lock_of(baton__sparse_partial_t *self)
 {
-    return &self->results[epoch % ((uint64_t)self->history + 1)];
-}
-
-/* Pairs with the release in set_state: who sees that no epoch works sees what
-   the last one has left. */
-static work_state_t state_of(const baton__sparse_partial_t *self)
-{
-    return atomic_load_explicit(&self->state, memory_order_acquire);
-}
-
-static void set_state(baton__sparse_partial_t *self, work_state_t state)
-{
-    atomic_store_explicit(&self->state, state, memory_order_release);
+    return &self->contribution.contribute_lock;
 }
 
 static void add_to(const baton_sparse_t *sparse, char *target, const char *left,
@@ -98,33 +57,21 @@ static void add_to(const baton_sparse_t *sparse, char *target, const char *left,
                       sparse->options.count, sparse->options.dtype);
 }
 
-static bool is_included(const result_t *result, uint64_t step)
-{
-    const steps_t *taken = &result->taken;
-    return taken->any && taken->first <= step && step <= taken->last;
-}
-
 /* ---- in an epoch ------------------------------------------------------- */
 
 /* False: the application holds the lock. */
 static bool try_take(baton__sparse_partial_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
-    if (pthread_mutex_trylock(&self->lock) != 0) {
+    baton__contribution_t *c = &self->contribution;
+    baton__take_t took = baton__contribution_take(c, self->epoch);
+    if (took == BATON__TAKE_LATER) {
         return false;
     }
-    bool any = self->pending_steps.any;
-    self->taken_steps = self->pending_steps;
-    if (any) {
-        baton__sparse_exchange(&self->pending, &self->taken);
-        self->pending_steps = (steps_t){0};
-    }
-    set_state(self, WORKING);
-    (void)pthread_mutex_unlock(&self->lock);
-    sparse->absent = !any;
-    sparse->gradient = self->taken;
-    sparse->result_indices = result_of(self, self->epoch)->indices;
-    sparse->result_values = result_of(self, self->epoch)->values;
+    sparse->absent = took == BATON__TAKE_NOTHING;
+    sparse->gradient = c->source;
+    sparse->result_indices = self->results[c->result].indices;
+    sparse->result_values = self->results[c->result].values;
     return true;
 }
 
@@ -163,11 +110,10 @@ static baton_status_t publish(void *arg, baton_call_t *call)
     sparse->learned = sparse->next;
     sparse->counting.algorithm = sparse->options.algorithm;
     sparse->counting.rounds = sparse->rounds;
-    result_t *result = result_of(self, self->epoch);
+    result_t *result = &self->results[self->contribution.result];
     result->count = sparse->payload ? sparse->result_count : 0;
-    result->taken = self->taken_steps;
     result->stats = sparse->counting;
-    set_state(self, PUBLISHED);
+    baton__contribution_publish(&self->contribution, self->epoch, 0);
     return BATON_OK;
 }
 
@@ -179,81 +125,53 @@ static baton_status_t publish(void *arg, baton_call_t *call)
    no other thread adds anything. */
 static void set_limit(const baton__sparse_partial_t *self)
 {
-    uint64_t limit = self->seen + self->history;
+    uint64_t limit = self->seen + self->contribution.history;
     if (self->max_staleness != 0 && self->steps + self->max_staleness < limit) {
         limit = self->steps + self->max_staleness;
     }
     baton_schedule_limit(self->sparse->schedule, limit);
 }
 
-/* The lock is held. */
-static void give_back(baton__sparse_partial_t *self)
-{
-    if (!self->taken_steps.any) {
-        return;
-    }
-    if (!self->pending_steps.any) {
-        baton__sparse_exchange(&self->pending, &self->taken);
-    } else if (self->sparse->payload) {
-        baton__float_mode_t mode = baton__float_mode_enter();
-        add_to(self->sparse, self->pending, self->taken, self->pending);
-        baton__float_mode_leave(mode);
-    }
-    self->pending_steps = self->taken_steps;
-}
-
-/* The result of the last step is the application's until its next start, and it
-   may not have got it yet. It becomes that of step 0, whose place no epoch
-   takes before. */
-static void keep_last_result(baton__sparse_partial_t *self)
-{
-    if (self->steps == 0) {
-        return;
-    }
-    result_t *result = result_of(self, self->steps);
-    result_t last = *result;
-    bool included = is_included(&last, self->steps);
-    last.taken = (steps_t){.any = included};
-    *result = self->results[0];
-    self->results[0] = last;
-}
-
-/* What the last epoch has taken is pending again, unless it stands: `epoch` is
-   the last that any rank has completed. The lock is held. */
-static void recover_vectors(baton__sparse_partial_t *self, uint64_t epoch)
+/* Pins the result of a step, which becomes `last`, until the next one is. */
+static void show_result(baton__sparse_partial_t *self, uint64_t step)
 {
     baton_sparse_t *sparse = self->sparse;
-    bool published = state_of(self) == PUBLISHED;
-    bool stands = published && self->epoch <= epoch;
-    if (published && !stands) {
-        baton__sparse_exchange(&sparse->work, &sparse->residual);
+    baton__contribution_t *c = &self->contribution;
+    baton_partial_result_t pinned;
+    if (!baton__contribution_pin(c, step, step, &pinned)) {
+        return;
     }
-    if (state_of(self) != IDLE && !stands) {
-        give_back(self);
-    }
-    self->pending_steps = (steps_t){.any = self->pending_steps.any};
-    set_state(self, IDLE);
+    const result_t *result = &self->results[c->pinned];
+    sparse->last = (baton_sparse_result_t){
+        .count = result->count,
+        .indices = result->indices,
+        .values = result->values,
+        .included = pinned.included,
+    };
+    sparse->stats = result->stats;
 }
 
-static void recover_steps(baton__sparse_partial_t *self)
-{
-    keep_last_result(self);
-    self->steps = 0;
-    self->seen = 0;
-}
-
-/* The application is in baton_group_recover. */
+/* The application is in baton_group_recover, and may not have got the result of
+   its last step yet. What the last epoch has taken is pending again, unless it
+   stands: `epoch` is the last that any rank has completed. */
 static void recover(void *arg, uint64_t epoch)
 {
     baton__sparse_partial_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
-    (void)pthread_mutex_lock(&self->lock);
-    recover_vectors(self, epoch);
-    recover_steps(self);
+    baton__contribution_t *c = &self->contribution;
+    bool published = c->taken_for != 0 && !baton__contribution_is_working(c);
+    if (published && c->taken_for > epoch) {
+        baton__sparse_exchange(&sparse->work, &sparse->residual);
+    }
+    if (self->steps != 0) {
+        show_result(self, self->steps);
+    }
+    baton__contribution_recover(c, published ? epoch : 0);
+    self->steps = 0;
+    self->seen = 0;
     baton__sparse_recover(sparse, false, epoch);
     baton__begin_recover(&self->begin);
     set_limit(self);
-    (void)pthread_mutex_unlock(&self->lock);
 }
 
 /* ---- life -------------------------------------------------------------- */
@@ -263,15 +181,10 @@ static bool init(baton__sparse_partial_t *self)
     baton_sparse_t *sparse = self->sparse;
     const baton_sparse_options_t *o = &sparse->options;
     bool ok = baton__sparse_host_vectors(sparse);
-    self->history = o->history;
     self->max_staleness = o->max_staleness;
-    sparse->result_sets = (size_t)o->history + 1;
+    sparse->result_sets = (size_t)o->history + BATON__CONTRIBUTION_RESULTS;
     self->results = baton__sparse_alloc(sparse, sparse->result_sets,
                                         sizeof *self->results, &ok);
-    self->pending =
-        baton__sparse_room(sparse, o->count, sparse->element_bytes, &ok);
-    self->taken =
-        baton__sparse_room(sparse, o->count, sparse->element_bytes, &ok);
     self->begin = (baton__begin_t){
         .schedule = sparse->schedule,
         .seed = o->seed,
@@ -304,6 +217,19 @@ static bool add_nodes(baton__sparse_partial_t *self)
     return ok;
 }
 
+static baton__contribution_t contribution_of(const baton_sparse_t *sparse)
+{
+    size_t count = sparse->payload ? sparse->options.count : 0;
+    return (baton__contribution_t){
+        .count = count,
+        .slot_bytes = count * sparse->element_bytes,
+        .dtype = sparse->options.dtype,
+        .op = BATON_SUM,
+        .history = sparse->options.history,
+        .sparse = true,
+    };
+}
+
 static baton_status_t build(baton_sparse_t *sparse)
 {
     bool ok = true;
@@ -312,8 +238,9 @@ static baton_status_t build(baton_sparse_t *sparse)
     if (self != NULL) {
         self->sparse = sparse;
         sparse->partial = self;
-        (void)pthread_mutex_init(&self->lock, NULL);
-        ok = init(self) && add_nodes(self);
+        self->contribution = contribution_of(sparse);
+        bool begun = baton__contribution_init(&self->contribution) == BATON_OK;
+        ok = init(self) && begun && add_nodes(self);
     }
     return ok ? BATON_OK : baton__sparse_no_memory(sparse);
 }
@@ -323,7 +250,7 @@ static void free_partial(baton_sparse_t *sparse)
     baton__sparse_partial_t *self = sparse->partial;
     if (self != NULL) {
         baton__begin_fini(&self->begin);
-        (void)pthread_mutex_destroy(&self->lock);
+        baton__contribution_fini(&self->contribution);
     }
 }
 
@@ -342,19 +269,16 @@ static void see(baton__sparse_partial_t *self, uint64_t step)
 /* Adds the gradient of the next step. The lock is held. */
 static void contribute(baton__sparse_partial_t *self, const void *gradient)
 {
-    steps_t *pending = &self->pending_steps;
+    baton__contribution_t *c = &self->contribution;
     see(self, self->steps); /* they are not asked for any more */
     self->steps++;
     if (self->sparse->payload) {
         baton__float_mode_t mode = baton__float_mode_enter();
-        baton__sparse_contribute(self->sparse, gradient, self->pending,
-                                 !pending->any);
+        baton__sparse_contribute(self->sparse, gradient, c->pending,
+                                 c->first_step == 0);
         baton__float_mode_leave(mode);
     }
-    if (!pending->any) {
-        *pending = (steps_t){.any = true, .first = self->steps};
-    }
-    pending->last = self->steps;
+    baton__contribution_added(c, self->steps);
 }
 
 /* The application has changed something. A limit that is raised has this thread
@@ -362,7 +286,7 @@ static void contribute(baton__sparse_partial_t *self, const void *gradient)
  */
 static void unlock(baton__sparse_partial_t *self)
 {
-    (void)pthread_mutex_unlock(&self->lock);
+    (void)pthread_mutex_unlock(lock_of(self));
     set_limit(self);
 }
 
@@ -375,7 +299,7 @@ static baton_status_t start(baton_sparse_t *sparse, bool flush,
     baton__sparse_partial_t *self = sparse->partial;
     (void)flush;  /* is refused */
     (void)factor; /* 1: sets of tensors are not partial */
-    (void)pthread_mutex_lock(&self->lock);
+    (void)pthread_mutex_lock(lock_of(self));
     baton_status_t status = baton_schedule_start(sparse->schedule);
     if (status == BATON_OK) {
         contribute(self, gradient);
@@ -395,16 +319,11 @@ static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
     if (status != BATON_OK) {
         return;
     }
-    const result_t *result = result_of(self, step);
-    sparse->last = (baton_sparse_result_t){
-        .count = result->count,
-        .indices = result->indices,
-        .values = result->values,
-        .included = is_included(result, step),
-    };
-    sparse->stats = result->stats;
+    if (step != 0) { /* else it is shown since the recovery */
+        show_result(self, step);
+    }
     sparse->steps = sparse->sparse_base + step;
-    (void)pthread_mutex_lock(&self->lock);
+    (void)pthread_mutex_lock(lock_of(self));
     see(self, step);
     /* The place of the result before this one is free: one more epoch may run.
      */
@@ -418,11 +337,11 @@ static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
 static baton_status_t hold(baton_sparse_t *sparse, const char *doing)
 {
     baton__sparse_partial_t *self = sparse->partial;
-    (void)pthread_mutex_lock(&self->lock);
-    if (state_of(self) != WORKING) {
+    (void)pthread_mutex_lock(lock_of(self));
+    if (!baton__contribution_is_working(&self->contribution)) {
         return BATON_OK;
     }
-    (void)pthread_mutex_unlock(&self->lock);
+    (void)pthread_mutex_unlock(lock_of(self));
     return baton__error(BATON_ERR_BUSY,
                         "%s \"%s\": an epoch that a peer has begun is running, "
                         "or has failed",
@@ -431,22 +350,22 @@ static baton_status_t hold(baton_sparse_t *sparse, const char *doing)
 
 static void release(baton_sparse_t *sparse)
 {
-    (void)pthread_mutex_unlock(&sparse->partial->lock);
+    (void)pthread_mutex_unlock(lock_of(sparse->partial));
 }
 
 /* The residual, and what is pending. */
 static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
                                   void *to)
 {
-    const baton__sparse_partial_t *self = sparse->partial;
+    const baton__contribution_t *c = &sparse->partial->contribution;
     (void)velocity; /* is saved, which is refused */
-    if (!self->pending_steps.any) {
+    if (c->first_step == 0) {
         memcpy(to, sparse->residual,
                sparse->options.count * sparse->element_bytes);
         return BATON_OK;
     }
     baton__float_mode_t mode = baton__float_mode_enter();
-    add_to(sparse, to, sparse->residual, self->pending);
+    add_to(sparse, to, sparse->residual, c->pending);
     baton__float_mode_leave(mode);
     return BATON_OK;
 }
