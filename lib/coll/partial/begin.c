@@ -38,17 +38,9 @@ static int size_of(const baton__begin_t *self)
 
 /* ---- the mode of an epoch --------------------------------------------- */
 
-static baton__choice_t choice_at(const baton__begin_t *self, uint64_t epoch)
+static baton__rule_t rule_at(const baton__begin_t *self, uint64_t epoch)
 {
-    return self->sync_every != 0 && epoch % self->sync_every == 0
-               ? (baton__choice_t){.mode = BATON_FULL}
-               : self->choice;
-}
-
-static baton__rule_t rule_at(void *arg, uint64_t epoch)
-{
-    const baton__begin_t *self = arg;
-    return baton__rule_of(choice_at(self, epoch), size_of(self));
+    return baton__rule_of(baton__choice_at(&self->modes, epoch), size_of(self));
 }
 
 /* Whether this rank activates the epoch: not where a peer has, whose messages
@@ -60,8 +52,8 @@ static baton_status_t may_initiate(void *arg, baton_call_t *call)
     baton__rule_t rule = rule_at(self, epoch);
     return rule.needed == 1 && !baton__rule_is_full(rule, size_of(self)) &&
                    !baton_call_completed(call, self->reached) &&
-                   baton__rule_counts(rule, self->seed, epoch, size_of(self),
-                                      rank_of(self))
+                   baton__rule_counts(rule, self->modes.seed, epoch,
+                                      size_of(self), rank_of(self))
                ? BATON_OK
                : BATON_SKIP;
 }
@@ -90,12 +82,11 @@ static baton_status_t is_full(void *arg, baton_call_t *call)
 baton_status_t baton__begin_init(baton__begin_t *self)
 {
     int size = size_of(self);
-    baton__rule_t rule = baton__rule_of(self->choice, size);
+    baton__rule_t rule = baton__rule_of(self->modes.choice, size);
     if (rule.needed == 1 || baton__rule_is_full(rule, size)) {
         return BATON_OK;
     }
-    self->quorum =
-        baton__quorum_create(rank_of(self), size, self->seed, rule_at, self);
+    self->quorum = baton__quorum_create(rank_of(self), size, &self->modes);
     return self->quorum != NULL
                ? BATON_OK
                : baton__error(BATON_ERR_NO_MEMORY,
@@ -140,7 +131,8 @@ static baton__choice_t choice_of(uint64_t word)
 static baton_status_t stamp(void *arg, baton_call_t *call)
 {
     const baton__begin_t *self = arg;
-    uint64_t word = word_of(self, choice_at(self, baton_call_epoch(call)));
+    uint64_t word =
+        word_of(self, baton__choice_at(&self->modes, baton_call_epoch(call)));
     baton_status_t status = BATON_OK;
     for (int i = 0; i < self->wave.steps && status == BATON_OK; i++) {
         status = baton_call_set_word(call, self->wave.activate[i], word);
@@ -172,7 +164,8 @@ static baton_status_t refuse_peer(const baton__begin_t *self,
 baton_status_t baton__begin_check_peers(const baton__begin_t *self,
                                         baton_call_t *call)
 {
-    uint64_t mine = word_of(self, choice_at(self, baton_call_epoch(call)));
+    uint64_t mine =
+        word_of(self, baton__choice_at(&self->modes, baton_call_epoch(call)));
     for (int i = 0; i < self->wave.steps; i++) {
         if (!baton_call_completed(call, self->wave.armed[i])) {
             continue;
@@ -220,7 +213,7 @@ static int group_of(const baton_schedule_t *schedule)
 baton_node_t baton__begin_add(baton__begin_t *self)
 {
     baton_schedule_t *s = self->schedule;
-    baton__rule_t rule = baton__rule_of(self->choice, size_of(self));
+    baton__rule_t rule = baton__rule_of(self->modes.choice, size_of(self));
     baton_node_t start = baton_add_on_start(s);
     self->start = start;
     if (baton__rule_is_full(rule, size_of(self))) {
@@ -245,7 +238,7 @@ baton_node_t baton__begin_add(baton__begin_t *self)
         baton__quorum_until(self->quorum, self->reached);
     }
     self->activated = self->reached;
-    if (self->sync_every != 0) {
+    if (self->modes.sync_every != 0) {
         baton_set_optional(s, self->reached);
         self->activated = baton_add_nop(s);
         baton_set_need(s, self->activated, BATON_NEED_ANY);

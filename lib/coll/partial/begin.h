@@ -16,10 +16,8 @@
 /* The driver's, once the schedule is committed. */
 typedef struct baton__begin {
     baton_schedule_t *schedule;
-    uint64_t seed;
-    uint32_t sync_every;    /* 0: never */
-    uint32_t digest;        /* of the options, to compare with peers */
-    baton__choice_t choice; /* the mode of other epochs */
+    uint32_t digest; /* of the options, to compare with peers */
+    baton__modes_t modes;
 
     baton_node_t start;   /* the on_start */
     baton_node_t reached; /* the activation's begin; not where FULL alone is */
@@ -28,7 +26,7 @@ typedef struct baton__begin {
     baton__quorum_t *quorum; /* NULL where nothing is counted */
 } baton__begin_t;
 
-/* Allocates what the mode needs; the fields down to `choice` are set.
+/* Allocates what the mode needs; the fields down to `modes` are set.
    BATON_ERR_NO_MEMORY. */
 baton_status_t baton__begin_init(baton__begin_t *self);
 

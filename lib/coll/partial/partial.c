@@ -283,10 +283,10 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
     partial->size = baton_group_size(group);
     partial->begin = (baton__begin_t){
         .schedule = partial->schedule,
-        .seed = options->seed,
-        .sync_every = options->sync_every,
         .digest = digest(options),
-        .choice = {options->mode, options->mode_ranks},
+        .modes = {{options->mode, options->mode_ranks},
+                  options->sync_every,
+                  options->seed},
     };
     partial->keep = options->keep;
     partial->max_staleness = options->max_staleness;

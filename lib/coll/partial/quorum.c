@@ -81,9 +81,7 @@ typedef struct incoming {
 
 struct baton__quorum {
     int rank, size;
-    uint64_t seed;
-    baton__rule_fn rule_fn;
-    void *rule_arg;
+    baton__modes_t modes;
     int fan;
     int groups;
     gate_t *members;         /* [fan], by the offset in the group */
@@ -104,8 +102,8 @@ struct baton__quorum {
     uint32_t awaited;    /* that reach the quorum there */
 };
 
-baton__quorum_t *baton__quorum_create(int rank, int size, uint64_t seed,
-                                      baton__rule_fn rule, void *arg)
+baton__quorum_t *baton__quorum_create(int rank, int size,
+                                      const baton__modes_t *modes)
 {
     int fan = 1;
     while ((int64_t)fan * fan < size) {
@@ -119,9 +117,7 @@ baton__quorum_t *baton__quorum_create(int rank, int size, uint64_t seed,
     *quorum = (baton__quorum_t){
         .rank = rank,
         .size = size,
-        .seed = seed,
-        .rule_fn = rule,
-        .rule_arg = arg,
+        .modes = *modes,
         .fan = fan,
         .groups = groups,
         .members = baton__alloc((size_t)fan, sizeof(gate_t)),
@@ -195,7 +191,8 @@ static void enter(baton__quorum_t *quorum, const baton_call_t *call)
         return;
     }
     quorum->epoch = epoch;
-    quorum->rule = quorum->rule_fn(quorum->rule_arg, epoch);
+    quorum->rule =
+        baton__rule_of(baton__choice_at(&quorum->modes, epoch), quorum->size);
     int root = (int)(epoch % (uint64_t)quorum->size);
     quorum->offset =
         baton__rank_shift(quorum->rank, -(int64_t)root, quorum->size);
@@ -218,8 +215,8 @@ static baton_status_t arrive(void *arg, baton_call_t *call)
     enter(quorum, call);
     bool counts = !baton__rule_is_full(quorum->rule, quorum->size) &&
                   !baton_call_completed(call, quorum->begun) &&
-                  baton__rule_counts(quorum->rule, quorum->seed, quorum->epoch,
-                                     quorum->size, quorum->rank);
+                  baton__rule_counts(quorum->rule, quorum->modes.seed,
+                                     quorum->epoch, quorum->size, quorum->rank);
     return counts ? BATON_OK : BATON_SKIP;
 }
 

@@ -9,12 +9,9 @@
 
 typedef struct baton__quorum baton__quorum_t;
 
-/* The rule of an epoch. Called on the driving thread, for the running epoch. */
-typedef baton__rule_t (*baton__rule_fn)(void *arg, uint64_t epoch);
-
 /* NULL: no memory. Outlives the schedule. */
-baton__quorum_t *baton__quorum_create(int rank, int size, uint64_t seed,
-                                      baton__rule_fn rule, void *arg);
+baton__quorum_t *baton__quorum_create(int rank, int size,
+                                      const baton__modes_t *modes);
 void baton__quorum_destroy(baton__quorum_t *quorum); /* NULL is allowed */
 
 /* Epochs begin with number 1 again. */

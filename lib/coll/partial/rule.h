@@ -20,6 +20,21 @@ typedef struct baton__choice {
     uint32_t mode_ranks;
 } baton__choice_t;
 
+/* The modes of all epochs. */
+typedef struct baton__modes {
+    baton__choice_t choice;
+    uint32_t sync_every; /* of so many epochs one is FULL; 0: none */
+    uint64_t seed;
+} baton__modes_t;
+
+static inline baton__choice_t baton__choice_at(const baton__modes_t *modes,
+                                               uint64_t epoch)
+{
+    return modes->sync_every != 0 && epoch % modes->sync_every == 0
+               ? (baton__choice_t){.mode = BATON_FULL}
+               : modes->choice;
+}
+
 typedef struct baton__rule {
     uint32_t counting; /* ranks that count: all of them, or the elected */
     uint32_t needed;   /* of those, arrivals that begin the epoch */

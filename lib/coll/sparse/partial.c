@@ -187,9 +187,7 @@ static bool init(baton__sparse_partial_t *self)
                                         sizeof *self->results, &ok);
     self->begin = (baton__begin_t){
         .schedule = sparse->schedule,
-        .seed = o->seed,
-        .sync_every = o->sync_every,
-        .choice = {o->mode, o->mode_ranks},
+        .modes = {{o->mode, o->mode_ranks}, o->sync_every, o->seed},
     };
     return ok && baton__begin_init(&self->begin) == BATON_OK;
 }
