@@ -15,8 +15,8 @@
                                             [all-reduce]   later epoch, stale
 
    The first rank that starts a step runs its epoch on all ranks, with whatever
-   they have contributed so far. With BATON_KEEP_ALL each rank sees the result
-   of every epoch, in order, so that the weights stay the same everywhere. That
+   they have contributed so far. Each rank sees the result of every epoch, in
+   order, so that the weights stay the same everywhere (BATON_KEEP_ALL). That
    has a price: no rank gets more than `history` epochs ahead of another. So a
    rank that is late now and then delays nobody, but one that is always slow, as
    the one here, sets the pace of all once it is `history` epochs behind. */
@@ -65,7 +65,6 @@ int main(int argc, char **argv)
     baton_partial_options_t options = {.size = sizeof(options),
                                        .name = "gradient",
                                        .mode = BATON_SOLO,
-                                       .keep = BATON_KEEP_ALL,
                                        .history = 8,
                                        .count = 2,
                                        .dtype = BATON_F64,

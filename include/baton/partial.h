@@ -86,12 +86,17 @@ typedef enum baton_partial_mode {
 
 /* What becomes of a result that a slow rank has not seen yet. */
 typedef enum baton_keep {
-    BATON_KEEP_LATEST, /* overwritten: wait returns the latest epoch's */
-    BATON_KEEP_ALL     /* kept: wait returns epoch k's at the k-th step, so each
-                          rank sees every epoch. A rank that is `history` epochs
-                          behind holds the others: staleness is at most that,
-                          and a rank that is always slow sets the pace of all
-                          after `history` epochs */
+    BATON_KEEP_ALL,   /* kept: wait returns epoch k's at the k-th step, so each
+                         rank sees every epoch in order, and weights that get
+                         each result once stay the same on all ranks. A rank
+                         that is `history` epochs behind holds the others:
+                         staleness is at most that, and a rank that is always
+                         slow sets the pace of all after `history` epochs */
+    BATON_KEEP_LATEST /* overwritten, as in the paper: wait returns the latest
+                         epoch's. A late rank misses results, and may get one
+                         again that it has seen (look at result.epoch): weights
+                         run apart unless the ranks bring them together now and
+                         then */
 } baton_keep_t;
 
 typedef struct baton_partial_options {
@@ -103,9 +108,12 @@ typedef struct baton_partial_options {
      */
     uint32_t mode_ranks;
     baton_keep_t keep;
-    /* W, epochs of results that are kept, 1 to 2^20. 0 means 1 for LATEST, 4
-       for ALL. There is no W = 0: a rank that may not fall behind at all is
-       what BATON_FULL is for. */
+    /* W, epochs of results that are kept, 1 to 2^20. 0 means 4 for ALL, as with
+       partial sparse ones: a delay of a few steps is ridden out, contributions
+       stay young, and memory small. A larger W rides out longer ones, for
+       `count` elements and one epoch of age more each. 0 means 1 for LATEST.
+       There is no W = 0: a rank that may not fall behind at all is what
+       BATON_FULL is for. */
     uint32_t history;
     /* N: epochs N, 2 N, ... are FULL, whatever the mode. 0 means that none is.
      */

@@ -83,6 +83,7 @@ static bool create_all(run_t *run)
         .name = c->name,
         .mode = modes[c->variant],
         .mode_ranks = mode_ranks(c),
+        .keep = BATON_KEEP_LATEST, /* as in the paper */
         .seed = opts->model.seed,
         .count = run->data.count,
         .dtype = run->data.dtype,

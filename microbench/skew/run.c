@@ -71,7 +71,7 @@ static void open_partial(const run_t *run, measurement_t *measurement)
         .name = skew_name(choice, name),
         .mode = modes[choice.kind],
         .mode_ranks = choice.ranks,
-        .keep = BATON_KEEP_LATEST,
+        .keep = BATON_KEEP_LATEST, /* as in the paper */
         .seed = run->options->seed,
         .count = measurement->account.count,
         .dtype = BATON_U64,

@@ -58,7 +58,7 @@ TEST(test_result_stays_until_the_next_wait)
         support_cluster_t *ranks = support_cluster_of(2);
         baton_partial_t *p[2] = {NULL, NULL};
         baton_partial_options_t options =
-            solo_of_one((baton_keep_t)keep, keep == 0 ? 1 : 8);
+            solo_of_one((baton_keep_t)keep, keep == BATON_KEEP_LATEST ? 1 : 8);
         baton_partial_result_t held, seen;
         open_partials(ranks, p, &options);
         contribute_and_start(p[1], 42);
@@ -73,6 +73,31 @@ TEST(test_result_stays_until_the_next_wait)
         }
         close_partials(ranks, p);
     }
+}
+
+/* By default a late rank gets each result in its turn, so the weights of a
+   plain training loop stay the same on all ranks. */
+TEST(test_plain_loop_keeps_weights_the_same)
+{
+    enum { STEPS = 4 };
+    support_cluster_t *ranks = support_cluster_of(2);
+    baton_partial_t *p[2] = {NULL, NULL};
+    baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
+    baton_partial_result_t seen;
+    int64_t weight[2] = {0, 0};
+    options.count = 1;
+    options.dtype = BATON_I64;
+    open_partials(ranks, p, &options);
+    for (int late = 0; late < 2; late++) {
+        for (int64_t step = 1; step <= STEPS; step++) {
+            contribute_and_start(p[late], step);
+            support_ok(baton_partial_wait(p[late], SUPPORT_WAIT_MS, &seen));
+            weight[late] = 3 * weight[late] + value_of(&seen);
+            support_drain(ranks);
+        }
+    }
+    assert_int_equal(weight[0], weight[1]);
+    close_partials(ranks, p);
 }
 
 /* ---- a thread that contributes ---------------------------------------- */
@@ -131,9 +156,10 @@ TEST(test_bound_holds_while_contributing)
     for (int keep = 0; keep < 2; keep++) {
         support_cluster_t *ranks = support_cluster_of(2);
         baton_partial_t *p[2] = {NULL, NULL};
+        bool latest = keep == BATON_KEEP_LATEST;
         baton_partial_options_t options =
-            solo_of_one((baton_keep_t)keep, keep == 0 ? 4 : 1);
-        options.max_staleness = keep == 0 ? 1 : 0;
+            solo_of_one((baton_keep_t)keep, latest ? 4 : 1);
+        options.max_staleness = latest ? 1 : 0;
         options.op = &slow_op;
         baton_partial_result_t seen;
         bool done = true;

@@ -439,7 +439,7 @@ TEST(test_options_that_differ_are_named)
          OPTIONS(I32, .history = 5),
          {"SOLO", "history or memory"}},
         {OPTIONS(I32, .history = 4),
-         OPTIONS(I32, .history = 4, .keep = BATON_KEEP_ALL),
+         OPTIONS(I32, .history = 4, .keep = BATON_KEEP_LATEST),
          {"SOLO", "history or memory"}},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

@@ -51,10 +51,10 @@ static baton_status_t check(const baton_partial_options_t *options)
                             "partial \"%s\": " BATON__WRONG_DTYPE,
                             options->name, (int)options->dtype);
     }
-    if ((unsigned)options->keep > BATON_KEEP_ALL) {
+    if ((unsigned)options->keep > BATON_KEEP_LATEST) {
         return refuse(options, "keep", (int)options->keep,
-                      "BATON_KEEP_LATEST or BATON_KEEP_ALL, 0 to ",
-                      BATON_KEEP_ALL);
+                      "BATON_KEEP_ALL or BATON_KEEP_LATEST, 0 to ",
+                      BATON_KEEP_LATEST);
     }
     if (options->history > MOST_EPOCHS) {
         return refuse_epochs(options, "history", options->history,
@@ -68,8 +68,8 @@ static baton_status_t check(const baton_partial_options_t *options)
         options->max_staleness > options->history) {
         return baton__error(BATON_ERR_INVALID,
                             "partial \"%s\": max_staleness is %u, must be 1 to "
-                            "%u, the history: with BATON_KEEP_ALL no "
-                            "contribution gets older than that",
+                            "%u, the history: with BATON_KEEP_ALL, the "
+                            "default, no contribution gets older than that",
                             options->name, options->max_staleness,
                             options->history);
     }
