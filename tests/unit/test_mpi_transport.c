@@ -1019,6 +1019,8 @@ TEST(test_mpi_far_errors_lose_the_peer)
             (void)post(0, 1, 1, sizes[way]);
         }
         fake_mpi_failing_sends = 0;
+        uint32_t us;
+        assert_false(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
         settle_loss(0, 1);
         assert_int_equal(seen[0].receives, way == 2);
         assert_string_equal(seen[0].lost[0].detail, "MPI was told to fail");
