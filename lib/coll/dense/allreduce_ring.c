@@ -25,9 +25,8 @@
    received while another one's is reduced or sent, and what was received is
    reduced and sent on while it is in cache. Lanes bound what is in flight, too:
    posting receives by the thousand is slow. In the reduce-scatter a lane
-   receives hop h when what it received in hop h - 2 has been sent on (two slots
-   will do, then); in the all-gather, two chunks at a time. It sends hop 0 of
-   its next column when it has reduced hop 0 of its last one.
+   receives in two slots by turns; in the all-gather, two chunks at a time. It
+   sends hop 0 of its next column when it has received hop 0 of its last one.
 
    No deadlock: what a message of column c, hop h waits for, on either side, are
    messages of smaller c, or of the same c and smaller h.
@@ -44,41 +43,20 @@
    MiB this was the best from 1 to 64 MiB, on 2 and on 4 ranks. */
 #define CHUNK_BYTES ((size_t)512 * 1024)
 
-/* A node that may not be there: empty chunks have none. */
-typedef struct maybe {
-    bool there;
-    baton_node_t node;
-} maybe_t;
-
+/* Receives that others wait for: node + 1, 0 means none yet. */
 typedef struct lane {
-    maybe_t idle[SLOTS]; /* the last node that uses what even, odd hops of the
-                            reduce-scatter received */
-    maybe_t gathered[2]; /* its last all-gather receives, newest first */
-    maybe_t first_sum;   /* its last column's, of hop 0 */
+    uint32_t first;       /* its last column's, of hop 0 */
+    uint32_t gathered[2]; /* its last all-gather receives, newest first */
 } lane_t;
 
 typedef struct ring {
-    baton_schedule_t *schedule;
-    const baton__flow_t *flow; /* ranks, type and reduction */
+    baton__flow_t *flow;
     const baton__blocks_t *target, *source;
     size_t element; /* bytes */
     size_t columns;
     lane_t lanes[LANES];
     baton__slots_t slots; /* SLOTS of each lane */
 } ring_t;
-
-static maybe_t some(baton_node_t node)
-{
-    maybe_t maybe = {.there = true, .node = node};
-    return maybe;
-}
-
-static void after(ring_t *ring, maybe_t first, baton_node_t then)
-{
-    if (first.there) {
-        baton_before(ring->schedule, first.node, then);
-    }
-}
 
 /* The chunk of a column in the block that this rank sends in a hop. In hop h
    the previous rank sends what this one would in hop h + 1. */
@@ -91,92 +69,45 @@ static baton_view_t chunk_of(const ring_t *ring, const baton__blocks_t *vector,
                              ring->element, ring->columns, column);
 }
 
-static int neighbour(const ring_t *ring, int distance)
+/* Receives a chunk when the last but one of the lane has come. */
+static void gather(baton__flow_t *flow, lane_t *lane, int from,
+                   baton_view_t chunk)
 {
-    return baton__rank_shift(ring->flow->rank, distance, ring->flow->size);
-}
-
-/* State that is passed from one hop of a column to the next. */
-typedef struct column {
-    size_t index;
-    lane_t *lane;
-    baton_view_t part;  /* what this rank sends in the next hop, */
-    maybe_t ready;      /* and after which node */
-    maybe_t first_send; /* of hop 0, which reads the source */
-} column_t;
-
-static void add_send(ring_t *ring, column_t *column, int hop)
-{
-    if (column->part.bytes == 0) {
-        return;
+    baton__flow_recv(flow, from, chunk);
+    if (chunk.bytes > 0) {
+        if (lane->gathered[1] > 0) {
+            baton_before(flow->schedule, (baton_node_t){lane->gathered[1] - 1},
+                         (baton_node_t){flow->last_recv - 1});
+        }
+        lane->gathered[1] = lane->gathered[0];
+        lane->gathered[0] = flow->last_recv;
     }
-    baton_node_t send =
-        baton_add_send(ring->schedule, neighbour(ring, 1), column->part);
-    after(ring, column->ready, send);
-    if (hop == 0) {
-        after(ring, column->lane->first_sum, send);
-        column->first_send = some(send);
-    } else if (hop < ring->flow->size - 1) {
-        column->lane->idle[(hop - 1) % SLOTS] = some(send);
-    }
-}
-
-static void add_reduce_scatter(ring_t *ring, column_t *column, int hop)
-{
-    size_t slot = column->index % LANES * SLOTS + (size_t)hop % SLOTS;
-    maybe_t *idle = &column->lane->idle[hop % SLOTS];
-    baton_view_t received =
-        baton__slot_of(&ring->slots, slot, column->part.bytes);
-    baton_node_t recv =
-        baton_add_recv(ring->schedule, neighbour(ring, -1), received);
-    after(ring, *idle, recv);
-
-    baton_node_t sum = baton_add_reduce(
-        ring->schedule, ring->flow->dtype, ring->flow->op, column->part,
-        received, chunk_of(ring, ring->source, column->index, hop + 1));
-    baton_before(ring->schedule, recv, sum);
-    if (hop == 0) {
-        column->lane->first_sum = some(sum);
-    }
-    *idle = column->ready = some(sum);
-}
-
-static void add_all_gather(ring_t *ring, column_t *column, int hop)
-{
-    int last = ring->flow->size - 1;
-    baton_node_t recv =
-        baton_add_recv(ring->schedule, neighbour(ring, -1), column->part);
-    maybe_t *gathered = column->lane->gathered;
-    after(ring, gathered[1], recv);
-    /* It overwrites what this rank sent in hop h - (P - 1): for the first one
-       that was the source, for the others a partial sum. */
-    if (hop == last && ring->source == ring->target) {
-        after(ring, column->first_send, recv);
-    } else if (hop > last) {
-        after(ring, column->lane->idle[0], recv);
-        after(ring, column->lane->idle[1], recv);
-    }
-    gathered[1] = gathered[0];
-    gathered[0] = column->ready = some(recv);
 }
 
 static void add_column(ring_t *ring, size_t index)
 {
-    column_t column = {
-        .index = index,
-        .lane = &ring->lanes[index % LANES],
-        .part = chunk_of(ring, ring->source, index, 0),
-    };
-    int last = ring->flow->size - 1;
+    baton__flow_t *flow = ring->flow;
+    lane_t *lane = &ring->lanes[index % LANES];
+    int last = flow->size - 1;
+    int next = baton__rank_shift(flow->rank, 1, flow->size);
+    int previous = baton__rank_shift(flow->rank, -1, flow->size);
+    baton_view_t chunk = chunk_of(ring, ring->source, index, 0);
+    flow->round = lane->first;
     for (int hop = 0; hop < 2 * last; hop++) {
-        add_send(ring, &column, hop);
-        column.part = chunk_of(ring, ring->target, index, hop + 1);
-        if (column.part.bytes == 0) {
-            column.ready.there = false;
-        } else if (hop < last) {
-            add_reduce_scatter(ring, &column, hop);
-        } else {
-            add_all_gather(ring, &column, hop);
+        baton__flow_send(flow, next, chunk);
+        flow->round = 0;
+        chunk = chunk_of(ring, ring->target, index, hop + 1);
+        if (hop >= last) {
+            gather(flow, lane, previous, chunk);
+            continue;
+        }
+        size_t slot = index % LANES * SLOTS + (size_t)hop % SLOTS;
+        baton_view_t received = baton__slot_of(&ring->slots, slot, chunk.bytes);
+        baton__flow_recv(flow, previous, received);
+        baton__flow_reduce(flow, chunk, received,
+                           chunk_of(ring, ring->source, index, hop + 1));
+        if (hop == 0) {
+            lane->first = flow->last_recv;
         }
     }
 }
@@ -186,7 +117,6 @@ static void add(baton__flow_t *flow, const baton__blocks_t *target,
                 size_t chunk_bytes)
 {
     ring_t ring = {
-        .schedule = flow->schedule,
         .flow = flow,
         .target = target,
         .source = source,
