@@ -11,11 +11,6 @@ void baton_allgather_pairwise(baton_schedule_t *schedule,
     }
 }
 
-static double cost(const baton__terms_t *t)
-{
-    return baton__allgather_ring_algorithm.cost(t);
-}
-
 static baton__works_t work(const baton__terms_t *t)
 {
     baton__works_t works = baton__allgather_ring_algorithm.work(t);
@@ -27,8 +22,8 @@ const baton_algorithm_t baton__allgather_pairwise_algorithm = {
     .collective = BATON_COLLECTIVE_ALLGATHER,
     .name = "pairwise",
     .build.allgather = baton_allgather_pairwise,
+    .phases = {&baton__allgather_ring_algorithm},
     .one_host = true,
-    .cost = cost,
     .exact = baton__exact_flat,
     .work = work,
 };

@@ -30,53 +30,48 @@ typedef struct place {
     int blocks;     /* B */
 } place_t;
 
-/* Where ranks are: of each its host's number, or in order, `block` on each host
-   and the rest on the last one. */
-typedef struct ranks {
-    const int *host; /* NULL: in order */
-    int block;
-    int size;
-} ranks_t;
-
-/* The first rank on the same host, where the one of the rank before is known.
- */
-static int first_of(const ranks_t *ranks, int rank, int before)
+/* The first rank that has this rank's number, where `most` is the largest one
+   before: hosts that follow one another need no search. */
+static int first_of(const int *numbers, int rank, int most)
 {
-    if (ranks->host == NULL) {
-        return rank - rank % ranks->block;
-    }
-    if (rank > 0 && ranks->host[rank] == ranks->host[rank - 1]) {
-        return before;
-    }
-    int first = 0;
-    while (ranks->host[first] != ranks->host[rank]) {
-        first++;
+    int first = rank;
+    if (rank > 0 && numbers[rank] <= most) {
+        first = 0;
+        while (numbers[first] != numbers[rank]) {
+            first++;
+        }
     }
     return first;
 }
 
-/* Hosts are numbered in the order of their first ranks. `hosts` and `counts`
-   have room for all ranks: each one's host, and how many a host has. */
-static void find_neighbours(const ranks_t *ranks, int rank, int *hosts,
+/* Hosts are numbered anew in the order of their first ranks. `numbers` has each
+   rank's host; `hosts` and `counts` have room for all ranks: each one's host,
+   and how many a host has. */
+static void find_neighbours(const int *numbers, int rank, int size, int *hosts,
                             int *counts, place_t *place)
 {
-    int first = 0;
-    for (int other = 0; other < ranks->size; other++) {
-        first = first_of(ranks, other, first);
-        hosts[other] = first == other ? place->hosts++ : hosts[first];
+    int most = numbers[0];
+    for (int other = 0; other < size; other++) {
+        if (other > 0 && numbers[other] == numbers[other - 1]) {
+            hosts[other] = hosts[other - 1];
+        } else {
+            int first = first_of(numbers, other, most);
+            hosts[other] = first == other ? place->hosts++ : hosts[first];
+            most = numbers[other] > most ? numbers[other] : most;
+        }
         if (other == rank) {
             place->host = hosts[rank];
             place->index = counts[place->host];
         }
         counts[hosts[other]]++;
     }
-    place->blocks = ranks->size;
+    place->blocks = size;
     for (int host = 0; host < place->hosts; host++) {
         place->blocks =
             counts[host] < place->blocks ? counts[host] : place->blocks;
     }
     place->mate_count = counts[place->host];
-    for (int other = ranks->size - 1; other >= 0; other--) {
+    for (int other = size - 1; other >= 0; other--) {
         int index = --counts[hosts[other]];
         if (index == place->index) {
             place->peers[hosts[other]] = other;
@@ -91,20 +86,13 @@ static void find_neighbours(const ranks_t *ranks, int rank, int *hosts,
 static size_t *cut_for(baton_schedule_t *schedule, size_t count, size_t element,
                        const place_t *place)
 {
-    size_t *counts = baton__alloc((size_t)place->mate_count, sizeof(size_t));
-    if (counts == NULL) {
-        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
-                            "schedule \"%s\": no memory for %d counts",
-                            baton_schedule_name(schedule), place->mate_count);
-        return NULL;
+    size_t *at = baton__cut_evenly(schedule, count, element, place->mate_count);
+    for (int i = 0; at != NULL && i < place->mate_count; i++) {
+        int last = i < place->blocks ? i : place->blocks - 1;
+        baton__block_t block =
+            baton__block_of(count, (size_t)place->blocks, (size_t)last);
+        at[i + 1] = (block.first + block.count) * element;
     }
-    for (int i = 0; i < place->blocks; i++) {
-        counts[i] =
-            baton__block_of(count, (size_t)place->blocks, (size_t)i).count;
-    }
-    size_t *at = baton__cut_by_counts(schedule, "hierarchical all-reduce",
-                                      counts, element, place->mate_count);
-    baton__free(counts);
     return at;
 }
 
@@ -181,7 +169,6 @@ static bool check_hosts(baton_schedule_t *schedule, const char *builder,
 static int *find_place(baton_schedule_t *schedule, const char *builder,
                        const baton_hosts_t *given, place_t *place)
 {
-    int rank = baton_schedule_rank(schedule);
     int size = baton_schedule_size(schedule);
     size_t ranks = (size_t)size;
     int *memory = baton__alloc(ranks, 5 * sizeof(int));
@@ -191,21 +178,16 @@ static int *find_place(baton_schedule_t *schedule, const char *builder,
                             size);
         return NULL;
     }
+    int *numbers = memory + 4 * ranks;
+    for (int rank = 0; rank < size; rank++) {
+        numbers[rank] = given == NULL ? baton_schedule_host_of(schedule, rank)
+                        : given->host != NULL ? given->host[rank]
+                                              : rank / given->host_ranks;
+    }
     place->mates = memory;
     place->peers = memory + ranks;
-    ranks_t where = {.size = size};
-    where.block =
-        given != NULL ? given->host_ranks : baton_schedule_host_block(schedule);
-    where.host = given != NULL ? given->host : NULL;
-    if (given == NULL && where.block == 0) {
-        int *numbers = memory + 4 * ranks;
-        for (int other = 0; other < size; other++) {
-            numbers[other] = baton_schedule_host_of(schedule, other);
-        }
-        where.host = numbers;
-    }
-    find_neighbours(&where, rank, memory + 2 * ranks, memory + 3 * ranks,
-                    place);
+    find_neighbours(numbers, baton_schedule_rank(schedule), size,
+                    memory + 2 * ranks, memory + 3 * ranks, place);
     return memory;
 }
 

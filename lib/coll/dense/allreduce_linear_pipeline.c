@@ -22,43 +22,6 @@
    order of ranks is kept, and each sum is made once. */
 enum { SLOTS = 4 };
 
-typedef struct pipe {
-    baton__flow_t flow;
-    int next;
-    int previous;
-    bool in_place;
-    baton__slots_t slots; /* in place alone */
-} pipe_t;
-
-static void add_partial_sum(pipe_t *pipe, size_t index, baton_view_t source,
-                            baton_view_t target)
-{
-    baton__flow_t *flow = &pipe->flow;
-    baton_view_t partial = source;
-    if (flow->rank > 0) {
-        baton_view_t received = target;
-        if (pipe->in_place) {
-            received = baton__slot_of(&pipe->slots, index, target.bytes);
-        }
-        baton__flow_recv(flow, pipe->previous, received);
-        baton__flow_reduce(flow, target, received, source);
-        partial = target;
-    }
-    baton__flow_send(flow, pipe->next, partial);
-}
-
-static void add_sum(pipe_t *pipe, baton_view_t target)
-{
-    baton__flow_t *flow = &pipe->flow;
-    if (flow->rank == flow->size - 1) {
-        return; /* it has made the sum, and sent it */
-    }
-    baton__flow_recv(flow, pipe->previous, target);
-    if (flow->rank < flow->size - 2) {
-        baton__flow_send(flow, pipe->next, target);
-    }
-}
-
 void baton_allreduce_linear_pipeline(baton_schedule_t *schedule,
                                      const baton_allreduce_t *args)
 {
@@ -67,29 +30,41 @@ void baton_allreduce_linear_pipeline(baton_schedule_t *schedule,
         return;
     }
     size_t element = baton_op_element_bytes(args->op, args->dtype);
-    pipe_t pipe = {
-        .flow = baton__flow_open(schedule, args->dtype, args->op),
-        .in_place = baton__allreduce_in_place(schedule, args),
-    };
-    pipe.next = baton__rank_shift(pipe.flow.rank, 1, pipe.flow.size);
-    pipe.previous = baton__rank_shift(pipe.flow.rank, -1, pipe.flow.size);
-    baton_view_t source = pipe.in_place ? args->target : args->source;
+    bool in_place = baton__allreduce_in_place(schedule, args);
+    baton_view_t source = in_place ? args->target : args->source;
     size_t count =
         baton__segment_count(source.bytes / element, element, args->chunk_bytes,
                              BATON__SEGMENT_BYTES);
-    if (pipe.in_place && pipe.flow.rank > 0) {
-        pipe.slots = baton__slots_open(
-            pipe.flow.schedule, count < SLOTS ? count : SLOTS,
+    baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
+    int next = baton__rank_shift(flow.rank, 1, flow.size);
+    int previous = baton__rank_shift(flow.rank, -1, flow.size);
+    baton__slots_t slots = {.count = 0};
+    if (in_place && flow.rank > 0) {
+        slots = baton__slots_open(
+            schedule, count < SLOTS ? count : SLOTS,
             baton__segment_of(source, element, count, 0).bytes);
     }
     for (size_t i = 0; i < count; i++) {
-        add_partial_sum(&pipe, i, baton__segment_of(source, element, count, i),
-                        baton__segment_of(args->target, element, count, i));
+        baton_view_t own = baton__segment_of(source, element, count, i);
+        baton_view_t sum = baton__segment_of(args->target, element, count, i);
+        if (flow.rank > 0) {
+            baton_view_t received =
+                in_place ? baton__slot_of(&slots, i, sum.bytes) : sum;
+            baton__flow_recv(&flow, previous, received);
+            baton__flow_reduce(&flow, sum, received, own);
+            own = sum;
+        }
+        baton__flow_send(&flow, next, own);
     }
-    for (size_t i = 0; i < count; i++) {
-        add_sum(&pipe, baton__segment_of(args->target, element, count, i));
+    /* The last rank has made the sums, and sent them. */
+    for (size_t i = 0; i < count && flow.rank < flow.size - 1; i++) {
+        baton_view_t sum = baton__segment_of(args->target, element, count, i);
+        baton__flow_recv(&flow, previous, sum);
+        if (flow.rank < flow.size - 2) {
+            baton__flow_send(&flow, next, sum);
+        }
     }
-    baton__flow_close(&pipe.flow);
+    baton__flow_close(&flow);
 }
 
 /* Rank 0 sends all of its own segments first: the first sum waits for them, or

@@ -16,7 +16,7 @@ enum { TREES = 2 };
 typedef struct half {
     baton_view_t data;
     size_t segments;
-    int parent, left, right; /* ranks, -1 for none */
+    int parent, children[2]; /* ranks, -1 for none */
 } half_t;
 
 static int rank_at(const baton__flow_t *flow, int root, int position, int twin)
@@ -31,25 +31,20 @@ static half_t half_of(const baton__flow_t *flow, const baton_broadcast_t *args,
     int last = flow->size - 1;
     int id = baton__rank_shift(flow->rank, -(int64_t)args->root, flow->size);
     int position = baton__twin_position(id, flow->size, twin);
-    half_t half = {
-        .data = baton__segment_of(args->data, 1, TREES, (size_t)twin),
-        .parent = -1,
-        .left = -1,
-        .right = -1,
-    };
+    baton__tree_t tree = {.right = baton__tree_root(last)};
+    half_t half = {.data =
+                       baton__segment_of(args->data, 1, TREES, (size_t)twin),
+                   .parent = -1};
     half.segments = baton__segment_count(half.data.bytes, 1, args->chunk_bytes,
                                          BATON__SEGMENT_BYTES);
-    if (position == 0) {
-        half.right = rank_at(flow, args->root, baton__tree_root(last), twin);
-        return half;
+    if (position > 0) {
+        tree = baton__tree_of(position, last);
+        half.parent = rank_at(flow, args->root, tree.parent, twin);
     }
-    baton__tree_t tree = baton__tree_of(position, last);
-    half.parent = rank_at(flow, args->root, tree.parent, twin);
-    if (tree.left > 0) {
-        half.left = rank_at(flow, args->root, tree.left, twin);
-    }
-    if (tree.right > 0) {
-        half.right = rank_at(flow, args->root, tree.right, twin);
+    const int children[] = {tree.left, tree.right};
+    for (int i = 0; i < 2; i++) {
+        half.children[i] =
+            children[i] > 0 ? rank_at(flow, args->root, children[i], twin) : -1;
     }
     return half;
 }
@@ -64,11 +59,10 @@ static void add_segment(baton__flow_t *flow, const half_t *half, size_t index)
     if (half->parent >= 0) {
         baton__flow_recv(flow, half->parent, segment);
     }
-    if (half->left >= 0) {
-        baton__flow_send(flow, half->left, segment);
-    }
-    if (half->right >= 0) {
-        baton__flow_send(flow, half->right, segment);
+    for (int i = 0; i < 2; i++) {
+        if (half->children[i] >= 0) {
+            baton__flow_send(flow, half->children[i], segment);
+        }
     }
 }
 

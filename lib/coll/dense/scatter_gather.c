@@ -29,44 +29,27 @@ typedef struct operands {
     const char *whole_name, *part_name;
 } operands_t;
 
-/* Equal blocks: the root's vector has P of them. */
-static bool check_whole(baton_schedule_t *schedule, const operands_t *operands,
-                        size_t size)
-{
-    size_t part = operands->part.bytes;
-    bool right = operands->whole.bytes / size == part &&
-                 operands->whole.bytes % size == 0;
-    if (!right) {
-        baton_schedule_fail(
-            schedule, BATON_ERR_INVALID,
-            "%s: %s of the root has %zu bytes and its %s %zu, must have %zu "
-            "blocks as long as that",
-            operands->builder, operands->whole_name, operands->whole.bytes,
-            operands->part_name, part, size);
-    }
-    return right;
-}
-
 /* Offsets of the blocks; what the root's vector has is known on other ranks,
    too. */
 static size_t *cut(baton_schedule_t *schedule, const baton_rooted_t *args,
                    const operands_t *operands)
 {
     int size = baton_schedule_size(schedule);
-    if (baton_schedule_rank(schedule) == args->root) {
-        if (args->block_bytes == NULL &&
-            !check_whole(schedule, operands, (size_t)size)) {
-            return NULL;
-        }
-        return baton__cut_bytes(schedule, operands->builder,
-                                operands->whole_name, operands->whole.bytes,
-                                args->block_bytes);
+    bool at_root = baton_schedule_rank(schedule) == args->root;
+    size_t part = operands->part.bytes;
+    if (args->block_bytes == NULL) {
+        return !at_root || baton__check_bytes(schedule, operands->builder,
+                                              operands->whole_name,
+                                              operands->whole.bytes,
+                                              (size_t)size * part)
+                   ? baton__cut_evenly(schedule, (size_t)size, part, size)
+                   : NULL;
     }
-    return args->block_bytes != NULL
-               ? baton__cut_by_counts(schedule, operands->builder,
-                                      args->block_bytes, 1, size)
-               : baton__cut_evenly(schedule, (size_t)size, operands->part.bytes,
-                                   size);
+    return at_root ? baton__cut_bytes(schedule, operands->builder,
+                                      operands->whole_name,
+                                      operands->whole.bytes, args->block_bytes)
+                   : baton__cut_by_counts(schedule, operands->builder,
+                                          args->block_bytes, 1, size);
 }
 
 static bool check(baton_schedule_t *schedule, const operands_t *operands,
@@ -165,11 +148,6 @@ void baton_gather_binomial(baton_schedule_t *schedule,
     build(schedule, args, "gather by binomial tree", false);
 }
 
-static double cost(const baton__terms_t *t)
-{
-    return t->log * t->alpha + t->part * t->beta;
-}
-
 /* Each level of the tree moves half of the vector. */
 static baton__works_t scatter_work(const baton__terms_t *t)
 {
@@ -187,7 +165,7 @@ const baton_algorithm_t baton__scatter_binomial_algorithm = {
     .collective = BATON_COLLECTIVE_SCATTER,
     .name = "binomial",
     .build.rooted = baton_scatter_binomial,
-    .cost = cost,
+    .phases = {&baton__allgather_bruck_algorithm},
     .exact = baton__exact_flat,
     .work = scatter_work,
 };
@@ -196,7 +174,7 @@ const baton_algorithm_t baton__gather_binomial_algorithm = {
     .collective = BATON_COLLECTIVE_GATHER,
     .name = "binomial",
     .build.rooted = baton_gather_binomial,
-    .cost = cost,
+    .phases = {&baton__allgather_bruck_algorithm},
     .exact = baton__exact_flat,
     .work = gather_work,
 };

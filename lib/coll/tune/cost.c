@@ -168,8 +168,8 @@ double baton__cost_of(const baton_algorithm_t *algorithm,
         return algorithm->cost(t);
     }
     const baton_algorithm_t *second = algorithm->phases[1];
-    return algorithm->phases[0]->cost(t) +
-           (second != NULL ? second->cost(t) : 0);
+    return baton__cost_of(algorithm->phases[0], t) +
+           (second != NULL ? baton__cost_of(second, t) : 0);
 }
 
 static baton__works_t work_of(const baton_algorithm_t *algorithm,
