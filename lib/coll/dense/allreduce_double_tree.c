@@ -21,25 +21,21 @@
 enum { TREES = 2, SLOTS = 2 };
 
 typedef struct half {
-    baton__tree_t tree; /* ranks */
+    int parent, children[2]; /* ranks, -1 for none */
     baton_view_t source;
     baton_view_t target;
     size_t segments;
     baton__slots_t slots[2]; /* of what comes from the children */
 } half_t;
 
-static baton__slots_t slots_for(baton__flow_t *flow, int child, size_t bytes)
-{
-    baton__slots_t none = {.count = 1};
-    return child >= 0 ? baton__slots_open(flow->schedule, SLOTS, bytes) : none;
-}
-
 static half_t half_of(baton__flow_t *flow, const baton_allreduce_t *args,
                       bool in_place, int twin)
 {
     size_t element = baton_op_element_bytes(args->op, args->dtype);
+    baton__tree_t tree = baton__twin_of(flow->rank, flow->size, twin);
     half_t half = {
-        .tree = baton__twin_of(flow->rank, flow->size, twin),
+        .parent = tree.parent,
+        .children = {tree.left, tree.right},
         .target = baton__segment_of(args->target, element, TREES, (size_t)twin),
         .source = baton__segment_of(in_place ? args->target : args->source,
                                     element, TREES, (size_t)twin),
@@ -47,11 +43,12 @@ static half_t half_of(baton__flow_t *flow, const baton_allreduce_t *args,
     half.segments =
         baton__segment_count(half.target.bytes / element, element,
                              args->chunk_bytes, BATON__SEGMENT_BYTES);
-    if (half.segments > 0) {
-        size_t most =
-            baton__segment_of(half.target, element, half.segments, 0).bytes;
-        half.slots[0] = slots_for(flow, half.tree.left, most);
-        half.slots[1] = slots_for(flow, half.tree.right, most);
+    for (int i = 0; i < 2; i++) {
+        if (half.segments > 0 && half.children[i] >= 0) {
+            size_t most =
+                baton__segment_of(half.target, element, half.segments, 0).bytes;
+            half.slots[i] = baton__slots_open(flow->schedule, SLOTS, most);
+        }
     }
     return half;
 }
@@ -62,28 +59,27 @@ static void add_segment(baton__flow_t *flow, const half_t *half, size_t element,
     if (index >= half->segments) {
         return;
     }
-    const int children[] = {half->tree.left, half->tree.right};
     baton_view_t target =
         baton__segment_of(half->target, element, half->segments, index);
     baton_view_t partial =
         baton__segment_of(half->source, element, half->segments, index);
     for (int i = 0; i < 2; i++) {
-        if (children[i] >= 0) {
+        if (half->children[i] >= 0) {
             baton_view_t received =
                 baton__slot_of(&half->slots[i], index, target.bytes);
-            baton__flow_recv(flow, children[i], received);
+            baton__flow_recv(flow, half->children[i], received);
             baton__flow_reduce(flow, target, i == 0 ? received : partial,
                                i == 0 ? partial : received);
             partial = target;
         }
     }
-    if (half->tree.parent >= 0) {
-        baton__flow_send(flow, half->tree.parent, partial);
-        baton__flow_recv(flow, half->tree.parent, target);
+    if (half->parent >= 0) {
+        baton__flow_send(flow, half->parent, partial);
+        baton__flow_recv(flow, half->parent, target);
     }
     for (int i = 0; i < 2; i++) {
-        if (children[i] >= 0) {
-            baton__flow_send(flow, children[i], target);
+        if (half->children[i] >= 0) {
+            baton__flow_send(flow, half->children[i], target);
         }
     }
 }

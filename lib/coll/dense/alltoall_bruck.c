@@ -1,6 +1,5 @@
 #include "base/alloc.h"
 #include "coll/dense/alltoall.h"
-#include "coll/kit/check.h"
 
 /* The block for rank + i goes there in the steps of the bits of i, with all
    other blocks that have that bit: in step k to rank + 2^k. So a message is
@@ -60,24 +59,17 @@ void baton_alltoall_bruck(baton_schedule_t *schedule,
 {
     static const char name[] = "all-to-all by Bruck";
     baton__alltoall_t exchange;
-    args = baton__read_args(schedule, name, args, sizeof *args,
-                            "baton_alltoall_t");
-    if (args == NULL) {
-        return;
-    }
-    if (args->send_bytes != NULL || args->recv_bytes != NULL) {
-        baton_schedule_fail(schedule, BATON_ERR_UNSUPPORTED,
-                            "%s: send_bytes and recv_bytes must be NULL, its "
-                            "blocks are equal; use pairwise exchange",
-                            name);
-        return;
-    }
     if (!baton__alltoall_begin(schedule, name, &args, &exchange)) {
         return;
     }
     baton_view_t *places =
         baton__alloc((size_t)exchange.flow.size, sizeof(baton_view_t));
-    if (places == NULL) {
+    if (args->send_bytes != NULL || args->recv_bytes != NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_UNSUPPORTED,
+                            "%s: send_bytes and recv_bytes must be NULL, its "
+                            "blocks are equal; use pairwise exchange",
+                            name);
+    } else if (places == NULL) {
         baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
                             "%s: no memory for the places of %d blocks", name,
                             exchange.flow.size);

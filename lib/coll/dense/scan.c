@@ -31,17 +31,16 @@ enum { LONG_SLOTS = 3 };
 
 /* False: nothing to do, or an error. True: there are other ranks. */
 static bool begin(baton_schedule_t *schedule, const char *builder,
-                  const baton_scan_t **given, bool inclusive, scan_t *out)
+                  const baton_scan_t *args, bool inclusive, scan_t *out)
 {
-    const baton_scan_t *args = baton__read_args(schedule, builder, *given,
-                                                sizeof *args, "baton_scan_t");
+    args =
+        baton__read_args(schedule, builder, args, sizeof *args, "baton_scan_t");
     bool in_place;
     if (args == NULL ||
         baton__check_reduction(schedule, builder, args->op, args->dtype,
                                args->source, args->target, &in_place) == 0) {
         return false;
     }
-    *given = args;
     *out = (scan_t){
         .flow = baton__flow_open(schedule, args->dtype, args->op),
         .source = in_place ? args->target : args->source,
@@ -107,24 +106,26 @@ static void add_steps(scan_t *scan)
     }
 }
 
-void baton_scan_recursive_doubling(baton_schedule_t *schedule,
-                                   const baton_scan_t *args)
+static void build(baton_schedule_t *schedule, const char *builder,
+                  const baton_scan_t *args, bool inclusive)
 {
     scan_t scan;
-    if (begin(schedule, "scan by recursive doubling", &args, true, &scan)) {
+    if (begin(schedule, builder, args, inclusive, &scan)) {
         add_steps(&scan);
         baton__flow_close(&scan.flow);
     }
 }
 
+void baton_scan_recursive_doubling(baton_schedule_t *schedule,
+                                   const baton_scan_t *args)
+{
+    build(schedule, "scan by recursive doubling", args, true);
+}
+
 void baton_exscan_recursive_doubling(baton_schedule_t *schedule,
                                      const baton_scan_t *args)
 {
-    scan_t scan;
-    if (begin(schedule, "exscan by recursive doubling", &args, false, &scan)) {
-        add_steps(&scan);
-        baton__flow_close(&scan.flow);
-    }
+    build(schedule, "exscan by recursive doubling", args, false);
 }
 
 /* With reductions, early messages of low ranks hold up others at a port for a

@@ -136,12 +136,10 @@ static void copy_pieces(baton__flow_t *flow, const baton__blocks_t *blocks,
 void baton__blocks_send(baton__flow_t *flow, int peer,
                         const baton__blocks_t *blocks, int first, int count)
 {
-    if (count == 1) {
-        baton__flow_send(flow, peer, baton__blocks_outgoing(blocks, first));
-        return;
-    }
     if (run_of(blocks, first, count) == count) {
-        baton__flow_send(flow, peer, baton__blocks_view(blocks, first, count));
+        baton__flow_send(flow, peer,
+                         count == 1 ? baton__blocks_outgoing(blocks, first)
+                                    : baton__blocks_view(blocks, first, count));
         return;
     }
     baton_view_t packed =

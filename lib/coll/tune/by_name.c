@@ -43,9 +43,10 @@ void baton_barrier(baton_schedule_t *schedule)
     baton_barrier_dissemination(schedule);
 }
 
-/* Defines baton_NOUN. What it chooses by besides the ranks are the fields of a
-   case at the end. */
-#define BY_NAME(noun, title, COLLECTIVE, ...)                                  \
+/* Defines baton_NOUN. `take` takes more of the choice than the algorithm, as
+   `chosen`. What is chosen by besides the ranks are the fields of a case at the
+   end. */
+#define BY_NAME(noun, title, COLLECTIVE, take, ...)                            \
     void baton_##noun(baton_schedule_t *schedule,                              \
                       const baton_##noun##_t *args)                            \
     {                                                                          \
@@ -60,43 +61,28 @@ void baton_barrier(baton_schedule_t *schedule)
                                          __VA_ARGS__},                         \
                    &choice)) {                                                 \
             baton_##noun##_t chosen = *args;                                   \
-            chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);         \
+            take;                                                              \
             choice.algorithm.build.noun(schedule, &chosen);                    \
         }                                                                      \
     }
+#define SEGMENTS chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice)
 
-BY_NAME(broadcast, "broadcast", BROADCAST, .bytes = args->data.bytes)
-BY_NAME(reduce, "reduce", REDUCE, .bytes = args->source.bytes,
+BY_NAME(broadcast, "broadcast", BROADCAST, SEGMENTS, .bytes = args->data.bytes)
+BY_NAME(reduce, "reduce", REDUCE, SEGMENTS, .bytes = args->source.bytes,
         .ordered = is_ordered(args->op),
         .root_at_end = is_end(schedule, args->root))
-BY_NAME(allreduce, "all-reduce", ALLREDUCE, .bytes = args->source.bytes,
-        .ordered = is_ordered(args->op),
+BY_NAME(allreduce, "all-reduce", ALLREDUCE, SEGMENTS,
+        .bytes = args->source.bytes, .ordered = is_ordered(args->op),
         .in_place = baton__same_place(schedule, args->source, args->target))
-BY_NAME(reduce_scatter, "reduce-scatter", REDUCE_SCATTER,
+BY_NAME(reduce_scatter, "reduce-scatter", REDUCE_SCATTER, SEGMENTS,
         .bytes = args->source.bytes, .ordered = is_ordered(args->op),
         .uneven = args->counts != NULL)
-BY_NAME(allgather, "all-gather", ALLGATHER, .bytes = args->target.bytes,
-        .uneven = args->block_bytes != NULL)
-
+BY_NAME(allgather, "all-gather", ALLGATHER, SEGMENTS,
+        .bytes = args->target.bytes, .uneven = args->block_bytes != NULL)
 /* Where there are sizes per rank, the bytes differ between ranks; but then one
    algorithm is left, whatever they are. */
-void baton_alltoall(baton_schedule_t *schedule, const baton_alltoall_t *args)
-{
-    baton_choice_t choice;
-    bool uneven =
-        args != NULL && (args->send_bytes != NULL || args->recv_bytes != NULL);
-    args = baton__read_args(schedule, "all-to-all", args, sizeof *args,
-                            "baton_alltoall_t");
-    if (args != NULL &&
-        choose(schedule,
-               (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLTOALL,
-                                     .bytes = args->source.bytes,
-                                     .uneven = uneven,
-                                     .algorithm = args->algorithm},
-               &choice)) {
-        choice.algorithm.build.alltoall(schedule, args);
-    }
-}
+BY_NAME(alltoall, "all-to-all", ALLTOALL, (void)0, .bytes = args->source.bytes,
+        .uneven = args->send_bytes != NULL || args->recv_bytes != NULL)
 
 void baton_scatter(baton_schedule_t *schedule, const baton_rooted_t *args)
 {

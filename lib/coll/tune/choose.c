@@ -192,30 +192,21 @@ static size_t insert(const baton_choice_t *choice, baton_choice_t *all,
     return count;
 }
 
-/* The cheapest `most`, the best first; returns how many there are. */
-static size_t rank(const baton_choice_case_t *of, baton_cost_case_t cost,
-                   size_t most, baton_choice_t *out)
-{
-    size_t count = 0;
-    baton_algorithm_t algorithm;
-    for (size_t i = 0; baton_algorithm_get(i, &algorithm); i++) {
-        if (baton__choice_can(&algorithm, of) &&
-            (of->hosts <= 1 || !algorithm.one_host)) {
-            baton_choice_t choice = {.cost_us = 0};
-            weigh(&algorithm, cost, of->hosts <= 1, &choice);
-            count = insert(&choice, out, count, most);
-        }
-    }
-    return count;
-}
-
 baton_status_t baton__choice_rank(const baton_choice_case_t *of, size_t most,
                                   baton_choice_t *out, size_t *count_out)
 {
     baton_cost_case_t cost;
+    baton_algorithm_t algorithm;
     baton_status_t status = cost_case(of, &cost);
-    if (status == BATON_OK) {
-        *count_out = rank(of, cost, most, out);
+    *count_out = 0;
+    for (size_t i = 0; status == BATON_OK && baton_algorithm_get(i, &algorithm);
+         i++) {
+        if (baton__choice_can(&algorithm, of) &&
+            (of->hosts <= 1 || !algorithm.one_host)) {
+            baton_choice_t choice = {.cost_us = 0};
+            weigh(&algorithm, cost, of->hosts <= 1, &choice);
+            *count_out = insert(&choice, out, *count_out, most);
+        }
     }
     return status;
 }
@@ -226,12 +217,14 @@ const char *baton__choice_name(const baton_choice_case_t *of)
 }
 
 static baton_status_t choose_named(const baton_choice_case_t *of,
-                                   baton_cost_case_t cost, const char *name,
-                                   baton_choice_t *out)
+                                   const char *name, baton_choice_t *out)
 {
+    baton_cost_case_t cost;
     baton_algorithm_t algorithm;
-    baton_status_t status =
-        baton_algorithm_find(of->collective, name, &algorithm);
+    baton_status_t status = cost_case(of, &cost);
+    if (status == BATON_OK) {
+        status = baton_algorithm_find(of->collective, name, &algorithm);
+    }
     if (status == BATON_OK && !baton__choice_can(&algorithm, of)) {
         status = refuse(of, &algorithm);
     }
@@ -245,12 +238,8 @@ baton_status_t baton__choice_take(const baton__measured_t *measured,
                                   const baton_choice_case_t *of,
                                   baton_choice_t *out)
 {
-    baton_cost_case_t cost;
     baton_choice_t choice = {.cost_us = 0};
-    baton_status_t status = cost_case(of, &cost);
-    if (status == BATON_OK) {
-        status = choose_named(of, cost, measured->algorithm, &choice);
-    }
+    baton_status_t status = choose_named(of, measured->algorithm, &choice);
     if (status == BATON_OK) {
         choice.segment_bytes = measured->segment_bytes;
         *out = choice;
@@ -263,9 +252,9 @@ baton_status_t baton_choose(const baton_choice_case_t *given,
 {
     baton_choice_case_t whole;
     const baton_choice_case_t *of = &whole;
-    baton_cost_case_t cost;
     baton__measured_t measured;
     bool found = false;
+    size_t count = 0;
     baton_choice_t best = {.cost_us = 0};
     if (out == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
@@ -275,20 +264,21 @@ baton_status_t baton_choose(const baton_choice_case_t *given,
     if (status == BATON_OK) {
         status = check(of);
     }
-    if (status == BATON_OK) {
-        status = cost_case(of, &cost);
-    }
     if (status != BATON_OK) {
         return status;
     }
     const char *name = baton__choice_name(of);
     if (name[0] != '\0') {
-        status = choose_named(of, cost, name, &best);
-    } else if (rank(of, cost, 1, &best) == 0) {
-        status = refuse_all(of);
+        status = choose_named(of, name, &best);
     } else {
+        status = baton__choice_rank(of, 1, &best, &count);
+        if (status == BATON_OK && count == 0) {
+            status = refuse_all(of);
+        }
         const baton__measured_t key = baton__measured_key(of);
-        status = baton__measured_in_file(&key, &measured, &found);
+        if (status == BATON_OK) {
+            status = baton__measured_in_file(&key, &measured, &found);
+        }
     }
     if (status == BATON_OK && found) {
         status = baton__choice_take(&measured, of, &best);
