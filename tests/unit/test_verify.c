@@ -144,7 +144,7 @@ static void build_loop(void *arg, baton_schedule_t *s)
           ", which is behind recv#0"
 #define AND "\n    rank "
 
-TEST_BETWEEN(test_verify_refuses, stuck_verify_on, stuck_verify_off)
+TEST(test_verify_refuses)
 {
     static int nops = 3000; /* more than one block of the exchange */
     static int sends = 3;
@@ -193,63 +193,19 @@ TEST_BETWEEN(test_verify_refuses, stuck_verify_on, stuck_verify_off)
 
 /* ---- schedules that pass -------------------------------------------- */
 
-/* Stragglers of a 1-of-n, a message to itself, and a branch that a call may not
-   take. */
-static void build_stragglers(void *arg, baton_schedule_t *s)
-{
-    int size = baton_schedule_size(s);
-    int rank = baton_schedule_rank(s);
-    baton_node_t any = baton_add_nop(s);
-    baton_set_need(s, any, BATON_NEED_ANY);
-    for (int peer = 0; peer < size; peer++) {
-        baton_node_t recv = stuck_recv(s, peer);
-        baton_set_optional(s, recv);
-        baton_before(s, recv, any);
-        (void)stuck_send(s, peer);
-    }
-    baton_node_t call = baton_add_call(s, support_skip, NULL);
-    baton_node_t send = stuck_send(s, (rank + 1) % size);
-    baton_node_t recv = stuck_recv(s, (rank + size - 1) % size);
-    baton_before(s, call, send);
-    baton_before(s, call, recv);
-    baton_set_optional(s, send);
-    baton_set_optional(s, recv);
-}
-
-static void run_accepted(support_worker_t *worker)
-{
-    const trial_t *trial = worker->arg;
-    baton_schedule_t *s;
-    (void)support_worker_ok(worker,
-                            baton_schedule_create(worker->group, "x", &s));
-    trial->build(trial->arg, s);
-    bool going = support_worker_ok(worker, baton_schedule_commit(s));
-    for (int epoch = 0; epoch < 3 && going; epoch++) {
-        going = support_worker_run(worker, s);
-    }
-    (void)support_worker_ok(worker, baton_schedule_destroy(s));
-}
-
-static void run_once(int ranks, support_worker_fn run, void *arg)
+static void run_once(int ranks, support_worker_fn run)
 {
     support_cluster_t *cluster =
         support_cluster_open(ranks, SUPPORT_OWN_ENGINES);
-    support_cluster_run(cluster, run, arg);
+    support_cluster_run(cluster, run, NULL);
     support_cluster_close(cluster);
 }
 
-TEST_BETWEEN(test_verify_takes_what_is_optional, stuck_verify_on,
-             stuck_verify_off)
-{
-    trial_t trial = {.build = build_stragglers};
-    for (int ranks = 1; ranks <= 5; ranks++) {
-        run_once(ranks, run_accepted, &trial);
-    }
-}
-
 /* Each rank forwards a message around the ring through a node of each kind.
-   Lengths are those of the messages that come. */
-static void build_all_kinds(void *arg, baton_schedule_t *s)
+   Lengths are those of the messages that come. Then a node takes any of its
+   inputs: all of them would be a deadlock; and so would messages in a cycle, if
+   they were not optional. */
+static void build_all_kinds(baton_schedule_t *s)
 {
     int size = baton_schedule_size(s);
     int rank = baton_schedule_rank(s);
@@ -277,13 +233,36 @@ static void build_all_kinds(void *arg, baton_schedule_t *s)
     }
     /* Not behind the send: around the ring that would be a deadlock. */
     baton_before(s, nodes[2], nodes[6]);
+    baton_node_t any = baton_add_nop(s);
+    baton_node_t late = stuck_recv(s, (rank + size - 1) % size);
+    baton_set_need(s, any, BATON_NEED_ANY);
+    baton_before(s, late, any);
+    baton_before(s, baton_add_nop(s), any);
+    baton_before(s, any, stuck_send(s, (rank + 1) % size));
+    baton_node_t never = stuck_recv(s, (rank + size - 1) % size);
+    baton_node_t behind = stuck_send(s, (rank + 1) % size);
+    baton_before(s, never, behind);
+    baton_set_optional(s, never);
+    baton_set_optional(s, behind);
 }
 
-TEST_BETWEEN(test_verify_takes_all_kinds, stuck_verify_on, stuck_verify_off)
+static void run_all_kinds(support_worker_t *worker)
 {
-    trial_t trial = {.build = build_all_kinds};
+    baton_schedule_t *s;
+    (void)support_worker_ok(worker,
+                            baton_schedule_create(worker->group, "x", &s));
+    build_all_kinds(s);
+    bool going = support_worker_ok(worker, baton_schedule_commit(s));
+    for (int epoch = 0; epoch < 3 && going; epoch++) {
+        going = support_worker_run(worker, s);
+    }
+    (void)support_worker_ok(worker, baton_schedule_destroy(s));
+}
+
+TEST(test_verify_takes_all_kinds)
+{
     for (int ranks = 1; ranks <= 3; ranks++) {
-        run_once(ranks, run_accepted, &trial);
+        run_once(ranks, run_all_kinds);
     }
 }
 
@@ -316,10 +295,9 @@ static void run_mending(support_worker_t *worker)
     (void)support_worker_ok(worker, baton_schedule_destroy(s));
 }
 
-TEST_BETWEEN(test_verify_takes_a_mended_graph, stuck_verify_on,
-             stuck_verify_off)
+TEST(test_verify_takes_a_mended_graph)
 {
-    run_once(3, run_mending, NULL);
+    run_once(3, run_mending);
 }
 
 /* Ranks that commit in different orders get an error. */
@@ -344,10 +322,9 @@ static void run_disorder(support_worker_t *worker)
     (void)support_worker_ok(worker, baton_schedule_destroy(s));
 }
 
-TEST_BETWEEN(test_verify_tells_of_another_order, stuck_verify_on,
-             stuck_verify_off)
+TEST(test_verify_tells_of_another_order)
 {
-    run_once(2, run_disorder, NULL);
+    run_once(2, run_disorder);
 }
 
 /* ---- memory ------------------------------------------------------------ */
@@ -366,8 +343,7 @@ static void run_commit(support_worker_t *worker)
 
 /* Whichever allocation of whichever rank fails, commit fails on all ranks
    without waiting, and the same commit succeeds later. */
-TEST_BETWEEN(test_verify_without_memory_on_one_rank, stuck_verify_on,
-             stuck_verify_off)
+TEST(test_verify_without_memory_on_one_rank)
 {
     bool failed = true;
     for (int64_t nth = 1; failed; nth++) {
@@ -398,4 +374,4 @@ TEST_BETWEEN(test_verify_without_memory_on_one_rank, stuck_verify_on,
     }
 }
 
-RUN_TESTS()
+RUN_TESTS_BETWEEN(stuck_verify_on, stuck_verify_off)
