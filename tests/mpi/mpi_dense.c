@@ -1,13 +1,12 @@
 /* Every dense builder over MPI, at any number of ranks: every element type, odd
-   counts, in place and not; to the last bit. And many messages at once. Rank 0
-   prints one line; the exit code tells. */
+   counts, in place and not; to the last bit. Rank 0 prints one line; the exit
+   code tells. */
 #include "support/dense_data.h"
 #include "support/mpi.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { EPOCHS = 2 };
 
@@ -107,51 +106,6 @@ static void check_hosts(void)
     free(all);
 }
 
-/* More messages at once than MPI tests in one call, by each protocol, to a rank
-   that waits or comes later. */
-static void check_many(void)
-{
-    static const size_t SIZES[] = {8, 300, 0, 33, 5000, 8, 69568, 70000};
-    enum { MANY = 160, SIZE_COUNT = sizeof SIZES / sizeof SIZES[0] };
-    enum { MANY_EPOCHS = 16, LARGEST = 70000 };
-    unsigned char *out = memory_of((size_t)MANY * LARGEST);
-    unsigned char *in = memory_of((size_t)MANY * LARGEST);
-    baton_schedule_t *schedule;
-    support_mpi_ok(baton_schedule_create(world.group, "many", &schedule));
-    baton_buffer_t from =
-        baton_buffer_bind(schedule, out, (size_t)MANY * LARGEST);
-    baton_buffer_t to = baton_buffer_bind(schedule, in, (size_t)MANY * LARGEST);
-    for (size_t i = 0; i < MANY; i++) {
-        size_t bytes = SIZES[i % SIZE_COUNT];
-        baton_add_send(schedule, (world.rank + 1) % world.size,
-                       baton_view(from, i * LARGEST, bytes));
-        baton_add_recv(schedule, (world.rank + world.size - 1) % world.size,
-                       baton_view(to, i * LARGEST, bytes));
-    }
-    support_mpi_ok(baton_schedule_commit(schedule));
-    for (int epoch = 0; epoch < MANY_EPOCHS; epoch++) {
-        int before = (world.rank + world.size - 1) % world.size;
-        for (size_t i = 0; i < MANY; i++) {
-            memset(out + i * LARGEST, (int)i + epoch + world.rank,
-                   SIZES[i % SIZE_COUNT]);
-        }
-        if (epoch % world.size == world.rank) {
-            nanosleep(&(struct timespec){0, 3000000}, NULL);
-        }
-        support_mpi_run(schedule);
-        for (size_t i = 0; i < MANY; i++) {
-            unsigned char expected = (unsigned char)((int)i + epoch + before);
-            for (size_t j = 0; j < SIZES[i % SIZE_COUNT]; j++) {
-                support_mpi_check(in[i * LARGEST + j] == expected,
-                                  "wrong data");
-            }
-        }
-    }
-    support_mpi_ok(baton_schedule_destroy(schedule));
-    free(out);
-    free(in);
-}
-
 int main(int argc, char **argv)
 {
     baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
@@ -163,8 +117,6 @@ int main(int argc, char **argv)
     for (size_t i = 0; (builder = dense_builder_at(i)) != NULL; i++) {
         check_builder(builder, &hosts);
     }
-    support_mpi_running = "many";
-    check_many();
     support_mpi_end();
     return 0;
 }

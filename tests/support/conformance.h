@@ -73,7 +73,6 @@ typedef struct conformance_rank {
     X(sizes)                                                                   \
     X(order_of_arrival)                                                        \
     X(headers_arrive_as_sent)                                                  \
-    X(many)                                                                    \
     X(kept_while_others_pass)                                                  \
     X(lent)                                                                    \
     X(withdrawn)                                                               \

@@ -1,7 +1,6 @@
 /* The cases of the conformance suite about messages: content, order, size. */
 #include "support/conformance.h"
 
-#include "base/alloc.h"
 #include "support/random.h"
 
 #include <stdlib.h>
@@ -63,41 +62,6 @@ void conformance_order_of_arrival(conformance_rank_t *self)
     conformance_wait_all(self);
     conformance_sync(self, 0);
     free(out);
-}
-
-enum { MANY = 600, MANY_BYTES = 24 };
-
-/* Sends MANY messages, and receives them in reverse order; nothing allocates
-   meanwhile. */
-void conformance_many(conformance_rank_t *self)
-{
-    unsigned char *out = calloc(MANY, MANY_BYTES);
-    unsigned char *in = calloc(MANY, MANY_BYTES);
-    for (uint32_t i = 0; i < MANY; i++) {
-        conformance_fill(out + i * MANY_BYTES, MANY_BYTES,
-                         conformance_key_of(self->rank, i));
-    }
-    conformance_sync(self, 0);
-    int64_t allocations = baton__alloc_count();
-    for (uint32_t i = 0; i < MANY; i++) {
-        conformance_send(self, i, self->next, i, out + i * MANY_BYTES,
-                         MANY_BYTES);
-    }
-    conformance_sync(self, 0);
-    for (uint32_t tag = MANY; tag-- > 0;) {
-        conformance_recv(self, MANY + tag, self->previous, tag,
-                         in + tag * MANY_BYTES);
-    }
-    conformance_wait_all(self);
-    EXPECT(self, self->allocates || baton__alloc_count() == allocations);
-    conformance_sync(self, 0);
-    for (uint32_t i = 0; i < MANY; i++) {
-        conformance_expect_message(self, MANY + i, in + i * MANY_BYTES,
-                                   MANY_BYTES,
-                                   conformance_key_of(self->previous, i));
-    }
-    free(out);
-    free(in);
 }
 
 /* And a message that is dropped ends its send, and nothing else happens. */

@@ -2,18 +2,22 @@
    or withdrawn; notices and sleep. */
 #include "support/conformance.h"
 
+#include "base/alloc.h"
+
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Messages that are not accepted yet hold up no others, however many, and keep
-   their own data while others pass. */
-enum { KEPT = 48, KEPT_BYTES = 70000, PASSING_BYTES = 300, FIRST = 1000 };
+   their own data while others pass; nothing allocates meanwhile. */
+enum { KEPT = 48, KEPT_BYTES = 70000, MANY = 600, MANY_BYTES = 256 };
+enum { PASSING_BYTES = 300, FIRST = 1000 };
 
-static size_t kept_bytes(uint32_t i)
+/* Of many all are short. */
+static size_t kept_bytes(uint32_t i, uint32_t kept)
 {
-    static const size_t sizes[] = {0, 100, 256, 2000, 60000, KEPT_BYTES};
-    return sizes[i % 6];
+    static const size_t sizes[] = {0, 100, MANY_BYTES, 2000, 60000, KEPT_BYTES};
+    return sizes[i % (kept == MANY ? 3 : 6)];
 }
 
 static void pass(conformance_rank_t *self, uint32_t count, size_t bytes)
@@ -31,34 +35,41 @@ static void pass(conformance_rank_t *self, uint32_t count, size_t bytes)
 }
 
 static void keep_while_passing(conformance_rank_t *self, uint32_t kept,
-                               uint32_t passing, size_t bytes)
+                               uint32_t passing, size_t passing_bytes)
 {
-    unsigned char *out = malloc((size_t)kept * KEPT_BYTES);
-    unsigned char *in = malloc((size_t)kept * KEPT_BYTES);
+    size_t stride = kept == MANY ? MANY_BYTES : KEPT_BYTES;
+    unsigned char *out = malloc(kept * stride);
+    unsigned char *in = malloc(kept * stride);
+    conformance_sync(self, 0);
+    int64_t allocations = baton__alloc_count();
     for (uint32_t i = 0; i < kept; i++) {
-        unsigned char *data = out + (size_t)i * KEPT_BYTES;
-        conformance_fill(data, kept_bytes(i),
+        size_t bytes = kept_bytes(i, kept);
+        conformance_fill(out + i * stride, bytes,
                          conformance_key_of(self->rank, i));
-        conformance_send(self, i, self->next, i, data, kept_bytes(i));
+        conformance_send(self, i, self->next, i, out + i * stride, bytes);
     }
-    pass(self, passing, bytes);
+    pass(self, passing, passing_bytes);
     for (uint32_t i = kept; i-- > 0;) { /* the last first */
-        unsigned char *data = in + (size_t)i * KEPT_BYTES;
-        conformance_recv(self, KEPT + i, self->previous, i, data);
-        conformance_expect_message(self, KEPT + i, data, kept_bytes(i),
+        conformance_recv(self, kept + i, self->previous, i, in + i * stride);
+        conformance_expect_message(self, kept + i, in + i * stride,
+                                   kept_bytes(i, kept),
                                    conformance_key_of(self->previous, i));
     }
     conformance_wait_all(self);
+    EXPECT(self, self->allocates || baton__alloc_count() == allocations);
+    conformance_sync(self, 0);
     conformance_forget(self);
     free(out);
     free(in);
 }
 
-/* More than the tags of bodies over MPI, and than the notices of a window. */
+/* More than the tags of bodies over MPI, and than the notices of a window; and
+   more than a window of messages. */
 void conformance_kept_while_others_pass(conformance_rank_t *self)
 {
     keep_while_passing(self, KEPT, 100, 16);
     keep_while_passing(self, 12, 600, PASSING_BYTES);
+    keep_while_passing(self, MANY, 0, 0);
 }
 
 /* Whether a lent message has these data; they are read in parts if they are not
