@@ -269,47 +269,37 @@ static void begin_result(void *arg, const void *of)
 }
 
 /* Writes the entries of a sparse result out as a dense vector. */
-static baton_status_t write_out(const baton_sparse_t *sparse, void *target,
-                                baton_stream_t stream)
+static void write_out(baton__enqueue_t *queue, void *target)
 {
-    const backend_t *self = backend_of(sparse);
-    const baton_device_transfer_t transfer = {
-        .direction = BATON_DEVICE_PUT,
-        .list = {.dtype = sparse->options.dtype,
-                 .data = self->entries.device,
-                 .capacity = self->written},
-        .dense = target};
-    baton_status_t status =
-        baton__mirror_copy(sparse, stream, &self->entries,
-                           self->written * sparse->entry_bytes, false);
-    if (status == BATON_OK) {
-        status = baton__device_scale(sparse, stream, target, NULL, 0);
-    }
-    return status == BATON_OK ? self->device.port->entries(self->device.device,
-                                                           stream, &transfer)
-                              : status;
+    const backend_t *self = backend_of(queue->sparse);
+    const baton_device_entries_t list = {.dtype = queue->sparse->options.dtype,
+                                         .data = self->entries.device,
+                                         .capacity = self->written};
+    baton__enqueue_to_device(queue, &self->entries,
+                             self->written * queue->sparse->entry_bytes);
+    baton__enqueue_scale(queue, target, NULL, 0);
+    baton__enqueue_transfer(queue, BATON_DEVICE_PUT, &list, NULL, target, 0);
 }
 
 static baton_status_t copy_result(void *arg, const void *of,
                                   baton_stream_t stream)
 {
-    const baton_sparse_t *sparse = arg;
+    baton_sparse_t *sparse = arg;
     const backend_t *self = backend_of(sparse);
     const result_request_t *request = of;
     const void *const sources[PARTS] = {sparse->result_indices,
                                         sparse->result_values, self->count,
                                         self->staged};
-    baton_status_t status = BATON_OK;
-    for (int i = 0; i < PARTS && status == BATON_OK; i++) {
+    baton__enqueue_t queue = {.sparse = sparse, .stream = stream};
+    for (int i = 0; i < PARTS; i++) {
         if (i == DENSE && self->bytes[i] > 0 && self->is_sparse) {
-            status = write_out(sparse, request->targets[i], stream);
-        } else if (self->bytes[i] > 0) {
-            status = self->device.port->copy(self->device.device, stream,
-                                             request->targets[i], sources[i],
-                                             self->bytes[i]);
+            write_out(&queue, request->targets[i]);
+        } else {
+            baton__enqueue_copy(&queue, request->targets[i], sources[i],
+                                self->bytes[i]);
         }
     }
-    return status;
+    return queue.status;
 }
 
 /* ---- vectors between steps, on the driver ------------------------------ */
@@ -317,21 +307,21 @@ static baton_status_t copy_result(void *arg, const void *of,
 static baton_status_t use_vector(void *arg, const void *of,
                                  baton_stream_t stream)
 {
-    const baton_sparse_t *sparse = arg;
     const vector_request_t *request = of;
-    const baton__sparse_device_t *device = sparse->device;
-    const baton_device_port_t *port = device->port;
+    baton__enqueue_t queue = {.sparse = arg, .stream = stream};
+    size_t bytes = vector_bytes(queue.sparse);
     switch (request->work) {
     case READ:
-        return port->copy(device->device, stream, request->other,
-                          request->vector, vector_bytes(sparse));
+        baton__enqueue_copy(&queue, request->other, request->vector, bytes);
+        break;
     case WRITE:
-        return port->copy(device->device, stream, request->vector,
-                          request->other, vector_bytes(sparse));
+        baton__enqueue_copy(&queue, request->vector, request->other, bytes);
+        break;
     case MEASURE:
+        baton__enqueue_square(&queue, request->vector);
         break;
     }
-    return baton__device_square(sparse, stream, request->vector);
+    return queue.status;
 }
 
 /* ---- building ---------------------------------------------------------- */

@@ -45,8 +45,6 @@ bool baton__device_allocate_kept(baton_sparse_t *sparse)
     return ok;
 }
 
-/* ---- copies in a step -------------------------------------------------- */
-
 baton__mirror_t baton__mirror_room(baton_sparse_t *sparse, void *host,
                                    size_t bytes, bool *ok)
 {
@@ -59,151 +57,188 @@ baton__mirror_t baton__mirror_room(baton_sparse_t *sparse, void *host,
     };
 }
 
-baton_status_t baton__mirror_copy(const baton_sparse_t *sparse,
-                                  baton_stream_t stream,
-                                  const baton__mirror_t *mirror, size_t bytes,
-                                  bool to_host)
+/* ---- device calls ------------------------------------------------------ */
+
+typedef struct device_call {
+    baton_sparse_t *sparse;
+    baton__enqueue_fn fn;
+    void *arg;
+} device_call_t;
+
+static baton_status_t enqueue(void *arg, baton_call_t *call,
+                              baton_stream_t stream)
 {
-    const baton__sparse_device_t *self = sparse->device;
-    return bytes == 0
-               ? BATON_OK
-               : self->port->copy(self->device, stream,
-                                  to_host ? mirror->host : mirror->device,
-                                  to_host ? mirror->device : mirror->host,
-                                  bytes);
+    const device_call_t *self = arg;
+    baton__enqueue_t queue = {.sparse = self->sparse, .stream = stream};
+    (void)call;
+    self->fn(self->arg, &queue);
+    return queue.status;
+}
+
+baton_node_t baton__sparse_device_call(baton_sparse_t *sparse,
+                                       baton_schedule_t *schedule,
+                                       baton_node_t before,
+                                       baton__enqueue_fn fn, void *arg)
+{
+    bool ok = true;
+    device_call_t *self = baton__sparse_alloc(sparse, 1, sizeof *self, &ok);
+    if (self == NULL) {
+        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
+                            "sparse \"%s\": no memory for a device call",
+                            sparse->name);
+        return before;
+    }
+    *self = (device_call_t){sparse, fn, arg};
+    baton_node_t call = baton_add_device_call(schedule, enqueue, self);
+    baton_before(schedule, before, call);
+    return call;
+}
+
+/* ---- work that is put into a stream ------------------------------------ */
+
+void baton__enqueue_copy(baton__enqueue_t *queue, void *target,
+                         const void *source, size_t bytes)
+{
+    const baton__sparse_device_t *self = queue->sparse->device;
+    if (queue->status == BATON_OK && bytes > 0) {
+        queue->status = self->port->copy(self->device, queue->stream, target,
+                                         source, bytes);
+    }
+}
+
+void baton__enqueue_to_host(baton__enqueue_t *queue,
+                            const baton__mirror_t *mirror, size_t bytes)
+{
+    baton__enqueue_copy(queue, mirror->host, mirror->device, bytes);
+}
+
+void baton__enqueue_to_device(baton__enqueue_t *queue,
+                              const baton__mirror_t *mirror, size_t bytes)
+{
+    baton__enqueue_copy(queue, mirror->device, mirror->host, bytes);
+}
+
+void baton__enqueue_scale(baton__enqueue_t *queue, char *target,
+                          const void *source, double factor)
+{
+    const baton__sparse_device_t *self = queue->sparse->device;
+    const baton_sparse_options_t *o = &queue->sparse->options;
+    if (queue->status == BATON_OK) {
+        queue->status = self->port->scale(self->device, queue->stream, o->dtype,
+                                          target, source, o->count, factor);
+    }
+}
+
+void baton__enqueue_square(baton__enqueue_t *queue, const void *vector)
+{
+    const baton__sparse_device_t *self = queue->sparse->device;
+    const baton_sparse_options_t *o = &queue->sparse->options;
+    if (queue->status == BATON_OK) {
+        queue->status = self->port->square_sum(
+            self->device, queue->stream, o->dtype, vector, o->count,
+            (double *)(void *)self->squares.device, self->scratch);
+    }
+    baton__enqueue_to_host(queue, &self->squares, sizeof(double));
+}
+
+/* target = left + right, in this order: of two NaNs the first one counts. */
+static void sum(baton__enqueue_t *queue, char *target, const void *left,
+                const void *right)
+{
+    const baton__sparse_device_t *self = queue->sparse->device;
+    const baton_sparse_options_t *o = &queue->sparse->options;
+    if (queue->status == BATON_OK) {
+        queue->status =
+            self->port->reduce(self->device, queue->stream, BATON_SUM, o->dtype,
+                               target, left, right, o->count);
+    }
+}
+
+void baton__enqueue_transfer(baton__enqueue_t *queue,
+                             baton_device_direction_t direction,
+                             const baton_device_entries_t *list,
+                             const uint32_t *indices, char *dense,
+                             double factor)
+{
+    const baton__sparse_device_t *self = queue->sparse->device;
+    const baton_device_transfer_t of = {.direction = direction,
+                                        .list = *list,
+                                        .indices = indices,
+                                        .factor = factor,
+                                        .dense = dense};
+    if (queue->status == BATON_OK) {
+        queue->status = self->port->entries(self->device, queue->stream, &of);
+    }
 }
 
 /* ---- accumulation ------------------------------------------------------ */
 
-/* target = left + right, in this order: of two NaNs the first one counts. */
-static baton_status_t add_vectors(const baton_sparse_t *sparse,
-                                  baton_stream_t stream, char *target,
-                                  const void *left, const void *right)
+/* new_velocity = m u + g, or m (u + g); returns what is accumulated then. The
+   additions are those of accumulate.c. */
+static const void *add_momentum(baton__enqueue_t *queue, const void *gradient)
 {
-    const baton__sparse_device_t *self = sparse->device;
-    return self->port->reduce(self->device, stream, BATON_SUM,
-                              sparse->options.dtype, target, left, right,
-                              sparse->options.count);
-}
-
-baton_status_t baton__device_scale(const baton_sparse_t *sparse,
-                                   baton_stream_t stream, char *target,
-                                   const void *source, double factor)
-{
-    const baton__sparse_device_t *self = sparse->device;
-    return self->port->scale(self->device, stream, sparse->options.dtype,
-                             target, source, sparse->options.count, factor);
-}
-
-/* new_velocity = m u + g, or m (u + g); *adds_out is what is accumulated then.
-   The additions are those of accumulate.c. */
-static baton_status_t add_momentum(const baton_sparse_t *sparse,
-                                   baton_stream_t stream, const void *gradient,
-                                   const void **adds_out)
-{
-    const baton__sparse_device_t *self = sparse->device;
-    double momentum = sparse->options.momentum;
+    const baton__sparse_device_t *self = queue->sparse->device;
+    double momentum = queue->sparse->options.momentum;
     char *velocity = self->new_velocity;
-    baton_status_t status;
-    if (sparse->options.nesterov) {
-        status =
-            add_vectors(sparse, stream, velocity, self->velocity, gradient);
-        if (status == BATON_OK) {
-            status = baton__device_scale(sparse, stream, velocity, velocity,
-                                         momentum);
-        }
-        *adds_out = self->work;
-        return status == BATON_OK
-                   ? add_vectors(sparse, stream, self->work, velocity, gradient)
-                   : status;
+    if (queue->sparse->options.nesterov) {
+        sum(queue, velocity, self->velocity, gradient);
+        baton__enqueue_scale(queue, velocity, velocity, momentum);
+        sum(queue, self->work, velocity, gradient);
+        return self->work;
     }
-    status =
-        baton__device_scale(sparse, stream, velocity, self->velocity, momentum);
-    *adds_out = velocity;
-    return status == BATON_OK
-               ? add_vectors(sparse, stream, velocity, velocity, gradient)
-               : status;
+    baton__enqueue_scale(queue, velocity, self->velocity, momentum);
+    sum(queue, velocity, velocity, gradient);
+    return velocity;
 }
 
-static baton_status_t write_zeros(const baton_sparse_t *sparse,
-                                  baton_stream_t stream)
+static void write_zeros(baton__enqueue_t *queue)
 {
-    const baton__sparse_device_t *self = sparse->device;
-    baton_status_t status =
-        baton__device_scale(sparse, stream, self->residual, NULL, 0);
-    return status == BATON_OK && self->velocity != NULL
-               ? baton__device_scale(sparse, stream, self->velocity, NULL, 0)
-               : status;
+    const baton__sparse_device_t *self = queue->sparse->device;
+    baton__enqueue_scale(queue, self->residual, NULL, 0);
+    if (self->velocity != NULL) {
+        baton__enqueue_scale(queue, self->velocity, NULL, 0);
+    }
 }
 
-static baton_status_t accumulate_gradient(const baton_sparse_t *sparse,
-                                          baton_stream_t stream)
-{
-    const baton__sparse_device_t *self = sparse->device;
-    const void *adds = sparse->gradient;
-    baton_status_t status = BATON_OK;
-    if (sparse->clip_factor != 1) {
-        status = baton__device_scale(sparse, stream, self->work, adds,
-                                     sparse->clip_factor);
-        adds = self->work;
-    }
-    if (status == BATON_OK && self->velocity != NULL) {
-        status = add_momentum(sparse, stream, adds, &adds);
-    }
-    return status == BATON_OK
-               ? add_vectors(sparse, stream, self->work, self->residual, adds)
-               : status;
-}
-
-static baton_status_t accumulate(void *arg, baton_call_t *call,
-                                 baton_stream_t stream)
+static void accumulate(void *arg, baton__enqueue_t *queue)
 {
     const baton_sparse_t *sparse = arg;
     baton__sparse_device_t *self = sparse->device;
-    (void)call;
+    const void *adds = sparse->gradient;
     self->latest = NULL;
-    baton_status_t status =
-        self->blank ? write_zeros(sparse, stream) : BATON_OK;
-    if (status != BATON_OK) {
-        return status;
+    if (self->blank) {
+        write_zeros(queue);
     }
-    return sparse->gradient != NULL
-               ? accumulate_gradient(sparse, stream)
-               : self->port->copy(self->device, stream, self->work,
-                                  self->residual, vector_bytes(sparse));
+    if (adds == NULL) { /* a flush */
+        baton__enqueue_copy(queue, self->work, self->residual,
+                            vector_bytes(sparse));
+        return;
+    }
+    if (sparse->clip_factor != 1) {
+        baton__enqueue_scale(queue, self->work, adds, sparse->clip_factor);
+        adds = self->work;
+    }
+    if (self->velocity != NULL) {
+        adds = add_momentum(queue, adds);
+    }
+    sum(queue, self->work, self->residual, adds);
 }
 
 /* ---- clipping ---------------------------------------------------------- */
 
-baton_status_t baton__device_square(const baton_sparse_t *sparse,
-                                    baton_stream_t stream, const void *vector)
-{
-    const baton__sparse_device_t *self = sparse->device;
-    baton_status_t status = self->port->square_sum(
-        self->device, stream, sparse->options.dtype, vector,
-        sparse->options.count, (double *)(void *)self->squares.device,
-        self->scratch);
-    return status == BATON_OK
-               ? baton__mirror_copy(sparse, stream, &self->squares,
-                                    sizeof(double), true)
-               : status;
-}
-
 double baton__device_squares(const baton_sparse_t *sparse)
 {
-    double sum;
-    memcpy(&sum, sparse->device->squares.host, sizeof sum);
-    return sum;
+    double squares;
+    memcpy(&squares, sparse->device->squares.host, sizeof squares);
+    return squares;
 }
 
-static baton_status_t square_gradient(void *arg, baton_call_t *call,
-                                      baton_stream_t stream)
+static void square_gradient(void *arg, baton__enqueue_t *queue)
 {
     const baton_sparse_t *sparse = arg;
-    (void)call;
-    return sparse->gradient != NULL
-               ? baton__device_square(sparse, stream, sparse->gradient)
-               : BATON_OK; /* a flush */
+    if (sparse->gradient != NULL) { /* else it is a flush */
+        baton__enqueue_square(queue, sparse->gradient);
+    }
 }
 
 static baton_status_t clip(void *arg, baton_call_t *call)
@@ -220,19 +255,14 @@ baton_node_t baton__sparse_device_add_accumulation(baton_sparse_t *sparse,
                                                    baton_schedule_t *schedule,
                                                    baton_node_t begin)
 {
-    baton_node_t last = baton_add_device_call(schedule, accumulate, sparse);
-    if (sparse->options.clip == 0) {
-        baton_before(schedule, begin, last);
-        return last;
+    if (sparse->options.clip != 0) {
+        baton_node_t square = baton__sparse_device_call(
+            sparse, schedule, begin, square_gradient, sparse);
+        begin = baton__sparse_add_call(sparse, schedule, clip, sparse);
+        baton_before(schedule, square, begin);
     }
-    baton_node_t square =
-        baton_add_device_call(schedule, square_gradient, sparse);
-    baton_node_t clipped =
-        baton__sparse_add_call(sparse, schedule, clip, sparse);
-    baton_before(schedule, begin, square);
-    baton_before(schedule, square, clipped);
-    baton_before(schedule, clipped, last);
-    return last;
+    return baton__sparse_device_call(sparse, schedule, begin, accumulate,
+                                     sparse);
 }
 
 /* ---- lists ------------------------------------------------------------- */
@@ -243,26 +273,11 @@ static void remember(baton__sparse_device_t *self, baton__change_t *change)
     self->latest = change;
 }
 
-/* GATHER and TAKE copy from `work`, or another dense vector; PUT and ADD write
-   to it. */
-static baton_status_t transfer(const baton__sparse_device_t *self,
-                               baton_stream_t stream,
-                               baton_device_direction_t direction,
-                               const baton_device_entries_t *list,
-                               const uint32_t *indices, char *dense)
+void baton__enqueue_take(baton__enqueue_t *queue,
+                         const baton__selecting_t *selecting, char *to,
+                         baton__change_t *change)
 {
-    const baton_device_transfer_t of = {.direction = direction,
-                                        .list = *list,
-                                        .indices = indices,
-                                        .dense = dense};
-    return self->port->entries(self->device, stream, &of);
-}
-
-baton_status_t baton__sparse_device_take(baton_sparse_t *sparse,
-                                         baton_stream_t stream,
-                                         const baton__selecting_t *selecting,
-                                         char *to, baton__change_t *change)
-{
+    baton_sparse_t *sparse = queue->sparse;
     baton__sparse_device_t *self = sparse->device;
     baton_device_selected_t *head = baton__selected_head(to);
     const baton_device_selection_t selection = {
@@ -286,80 +301,61 @@ baton_status_t baton__sparse_device_take(baton_sparse_t *sparse,
         .capacity = baton__selected_most(selecting),
         .count = &head->count,
     };
-    baton_status_t status =
-        self->port->select(self->device, stream, &selection);
-    if (status == BATON_OK) {
-        status = transfer(self, stream, BATON_DEVICE_TAKE, &change->list,
-                          self->indices, self->work);
+    if (queue->status == BATON_OK) {
+        queue->status =
+            self->port->select(self->device, queue->stream, &selection);
     }
+    baton__enqueue_transfer(queue, BATON_DEVICE_TAKE, &change->list,
+                            self->indices, self->work, 0);
     remember(self, change);
-    return status;
 }
 
-baton_status_t baton__sparse_device_add(baton_sparse_t *sparse,
-                                        baton_stream_t stream, char *entries,
-                                        size_t count, double factor,
-                                        baton__change_t *change)
+void baton__enqueue_add(baton__enqueue_t *queue, char *entries, size_t count,
+                        double factor, baton__change_t *change)
 {
-    baton__sparse_device_t *self = sparse->device;
-    change->list = (baton_device_entries_t){
-        .dtype = sparse->options.dtype, .data = entries, .capacity = count};
+    baton__sparse_device_t *self = queue->sparse->device;
+    change->list =
+        (baton_device_entries_t){.dtype = queue->sparse->options.dtype,
+                                 .data = entries,
+                                 .capacity = count};
     remember(self, change);
-    const baton_device_transfer_t of = {.direction = BATON_DEVICE_ADD,
-                                        .list = change->list,
-                                        .factor = factor,
-                                        .dense = self->work};
-    return self->port->entries(self->device, stream, &of);
+    baton__enqueue_transfer(queue, BATON_DEVICE_ADD, &change->list, NULL,
+                            self->work, factor);
 }
 
 /* What velocity was there goes where the residual's entries were. */
-baton_status_t baton__sparse_device_mask(const baton_sparse_t *sparse,
-                                         baton_stream_t stream,
-                                         const uint32_t *indices,
-                                         size_t capacity, const uint64_t *count)
+void baton__enqueue_mask(baton__enqueue_t *queue, const uint32_t *indices,
+                         size_t capacity, const uint64_t *count)
 {
-    const baton__sparse_device_t *self = sparse->device;
-    const baton_device_entries_t list = {.dtype = sparse->options.dtype,
+    const baton__sparse_device_t *self = queue->sparse->device;
+    const baton_device_entries_t list = {.dtype = queue->sparse->options.dtype,
                                          .data = self->kept,
                                          .capacity = capacity,
                                          .count = count};
-    return self->velocity != NULL ? transfer(self, stream, BATON_DEVICE_TAKE,
-                                             &list, indices, self->new_velocity)
-                                  : BATON_OK;
+    if (self->velocity != NULL) {
+        baton__enqueue_transfer(queue, BATON_DEVICE_TAKE, &list, indices,
+                                self->new_velocity, 0);
+    }
 }
 
-/* Undoes all changes of `work`, the latest first. */
-static baton_status_t undo(const baton_sparse_t *sparse, baton_stream_t stream)
+/* Changes are undone the latest first. */
+void baton__enqueue_keep(baton__enqueue_t *queue, const uint32_t *indices,
+                         size_t count)
 {
-    baton__sparse_device_t *self = sparse->device;
-    baton_status_t status = BATON_OK;
-    while (self->latest != NULL && status == BATON_OK) {
-        status = transfer(self, stream, BATON_DEVICE_PUT, &self->latest->list,
-                          NULL, self->work);
+    baton__sparse_device_t *self = queue->sparse->device;
+    const baton_device_entries_t kept = {.dtype = queue->sparse->options.dtype,
+                                         .data = self->kept,
+                                         .capacity = count};
+    baton__enqueue_transfer(queue, BATON_DEVICE_GATHER, &kept, indices,
+                            self->work, 0);
+    while (self->latest != NULL) {
+        baton__enqueue_transfer(queue, BATON_DEVICE_PUT, &self->latest->list,
+                                NULL, self->work, 0);
         self->latest = self->latest->earlier;
     }
-    return status;
-}
-
-baton_status_t baton__sparse_device_keep(baton_sparse_t *sparse,
-                                         baton_stream_t stream,
-                                         const uint32_t *indices, size_t count)
-{
-    const baton__sparse_device_t *self = sparse->device;
-    const baton_device_entries_t kept = {
-        .dtype = sparse->options.dtype, .data = self->kept, .capacity = count};
-    baton_status_t status =
-        transfer(self, stream, BATON_DEVICE_GATHER, &kept, indices, self->work);
-    if (status == BATON_OK) {
-        status = undo(sparse, stream);
-    }
-    if (status == BATON_OK) {
-        status =
-            transfer(self, stream, BATON_DEVICE_PUT, &kept, NULL, self->work);
-    }
-    return status == BATON_OK
-               ? baton__sparse_device_mask(sparse, stream, indices, count, NULL)
-               : status;
+    baton__enqueue_transfer(queue, BATON_DEVICE_PUT, &kept, NULL, self->work,
+                            0);
+    baton__enqueue_mask(queue, indices, count, NULL);
 }
 
 /* ---- the dense schedule ------------------------------------------------ */
@@ -371,12 +367,10 @@ static baton_status_t begin_dense(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-static baton_status_t clear_work(void *arg, baton_call_t *call,
-                                 baton_stream_t stream)
+static void clear_work(void *arg, baton__enqueue_t *queue)
 {
     const baton_sparse_t *sparse = arg;
-    (void)call;
-    return baton__device_scale(sparse, stream, sparse->device->work, NULL, 0);
+    baton__enqueue_scale(queue, sparse->device->work, NULL, 0);
 }
 
 baton_node_t baton__sparse_device_add_dense(baton_sparse_t *sparse,
@@ -387,12 +381,11 @@ baton_node_t baton__sparse_device_add_dense(baton_sparse_t *sparse,
     baton_node_t first = baton__sparse_add_call(sparse, s, begin_dense, sparse);
     baton_node_t accumulated =
         baton__sparse_device_add_accumulation(sparse, s, first);
-    baton_node_t clear = baton_add_device_call(s, clear_work, sparse);
     self->dense_work = baton_buffer_bind(s, self->work, target.bytes);
     baton_buffer_set_memory(s, self->dense_work, BATON_MEMORY_DEVICE);
     baton_node_t copy = baton_add_copy(
         s, target, baton_view(self->dense_work, 0, target.bytes));
     baton_before(s, accumulated, copy);
-    baton_before(s, copy, clear);
+    (void)baton__sparse_device_call(sparse, s, copy, clear_work, sparse);
     return copy;
 }

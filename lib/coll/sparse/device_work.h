@@ -55,23 +55,50 @@ struct baton__sparse_device {
 bool baton__device_allocate(baton_sparse_t *sparse);
 bool baton__device_allocate_kept(baton_sparse_t *sparse);
 
-/* `host`: memory that is there already, or NULL. copy: as many bytes of one to
-   the other, in a device call. */
+/* `host`: memory that is there already, or NULL. */
 baton__mirror_t baton__mirror_room(baton_sparse_t *sparse, void *host,
                                    size_t bytes, bool *ok);
-baton_status_t baton__mirror_copy(const baton_sparse_t *sparse,
-                                  baton_stream_t stream,
-                                  const baton__mirror_t *mirror, size_t bytes,
-                                  bool to_host);
+
+/* ---- device calls ------------------------------------------------------ */
+
+/* Puts work into a stream of the device. Behind a failure nothing more is put
+   there, and `status` is the error. */
+typedef struct baton__enqueue {
+    baton_sparse_t *sparse;
+    baton_stream_t stream;
+    baton_status_t status;
+} baton__enqueue_t;
+
+typedef void (*baton__enqueue_fn)(void *arg, baton__enqueue_t *queue);
+
+/* Adds a device call behind a node, and returns it. */
+baton_node_t baton__sparse_device_call(baton_sparse_t *sparse,
+                                       baton_schedule_t *schedule,
+                                       baton_node_t before,
+                                       baton__enqueue_fn fn, void *arg);
+
+/* Copies so many bytes, which may be none. */
+void baton__enqueue_copy(baton__enqueue_t *queue, void *target,
+                         const void *source, size_t bytes);
+void baton__enqueue_to_host(baton__enqueue_t *queue,
+                            const baton__mirror_t *mirror, size_t bytes);
+void baton__enqueue_to_device(baton__enqueue_t *queue,
+                              const baton__mirror_t *mirror, size_t bytes);
 
 /* target = source times a factor, or zeros without a source; and the sum of all
    squares, which is on the host behind that. */
-baton_status_t baton__device_scale(const baton_sparse_t *sparse,
-                                   baton_stream_t stream, char *target,
-                                   const void *source, double factor);
-baton_status_t baton__device_square(const baton_sparse_t *sparse,
-                                    baton_stream_t stream, const void *vector);
+void baton__enqueue_scale(baton__enqueue_t *queue, char *target,
+                          const void *source, double factor);
+void baton__enqueue_square(baton__enqueue_t *queue, const void *vector);
 double baton__device_squares(const baton_sparse_t *sparse);
+
+/* GATHER and TAKE copy from `work`, or another dense vector; PUT and ADD write
+   to it. The factor is ADD's. */
+void baton__enqueue_transfer(baton__enqueue_t *queue,
+                             baton_device_direction_t direction,
+                             const baton_device_entries_t *list,
+                             const uint32_t *indices, char *dense,
+                             double factor);
 
 /* ---- building ---------------------------------------------------------- */
 
@@ -81,7 +108,7 @@ baton_node_t baton__sparse_device_add_accumulation(baton_sparse_t *sparse,
                                                    baton_schedule_t *schedule,
                                                    baton_node_t begin);
 
-/* ---- in a step: functions of device calls, and for them ---------------- */
+/* ---- in a step --------------------------------------------------------- */
 
 /* A list by which `work` was changed. */
 struct baton__change {
@@ -117,10 +144,9 @@ static inline size_t baton__selected_most(const baton__selecting_t *selecting)
 /* Takes what is selected out of `work`, into device memory of
    baton__selected_bytes of so many. An earlier threshold is there already, in
    the selection's head. */
-baton_status_t baton__sparse_device_take(baton_sparse_t *sparse,
-                                         baton_stream_t stream,
-                                         const baton__selecting_t *selecting,
-                                         char *to, baton__change_t *change);
+void baton__enqueue_take(baton__enqueue_t *queue,
+                         const baton__selecting_t *selecting, char *to,
+                         baton__change_t *change);
 
 /* The head of a selection that was copied to the host, and its entries. */
 static inline baton_device_selected_t *baton__selected_head(char *selection)
@@ -136,24 +162,18 @@ static inline baton_entries_t baton__selected_entries(const char *selection)
 }
 
 /* work[index] += factor * value, for a list in device memory. */
-baton_status_t baton__sparse_device_add(baton_sparse_t *sparse,
-                                        baton_stream_t stream, char *entries,
-                                        size_t count, double factor,
-                                        baton__change_t *change);
+void baton__enqueue_add(baton__enqueue_t *queue, char *entries, size_t count,
+                        double factor, baton__change_t *change);
 
 /* `work` becomes the new residual, and velocity zero where the result, whose
    indices are in device memory, has entries. */
-baton_status_t baton__sparse_device_keep(baton_sparse_t *sparse,
-                                         baton_stream_t stream,
-                                         const uint32_t *indices, size_t count);
+void baton__enqueue_keep(baton__enqueue_t *queue, const uint32_t *indices,
+                         size_t count);
 
 /* Velocity, if there is any, becomes zero at indices in device memory: `count`
    of them, or, where that is NULL, `capacity`. */
-baton_status_t baton__sparse_device_mask(const baton_sparse_t *sparse,
-                                         baton_stream_t stream,
-                                         const uint32_t *indices,
-                                         size_t capacity,
-                                         const uint64_t *count);
+void baton__enqueue_mask(baton__enqueue_t *queue, const uint32_t *indices,
+                         size_t capacity, const uint64_t *count);
 
 /* ---- the dense schedule ------------------------------------------------ */
 

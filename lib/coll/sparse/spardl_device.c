@@ -53,36 +53,27 @@ static size_t bag_bytes(const spardl_step_t *step, size_t k)
     return bytes;
 }
 
-static baton_status_t take(spardl_block_t *self, baton_stream_t stream,
-                           size_t k, char *to)
+static void take(spardl_block_t *self, baton__enqueue_t *queue, size_t k,
+                 char *to)
 {
-    const spardl_t *spardl = self->spardl;
-    baton__block_t block = baton__spardl_block(spardl, self->block);
+    baton__block_t block = baton__spardl_block(self->spardl, self->block);
     const baton__selecting_t selecting = {
         .first = block.first, .count = block.count, .k = k};
-    return baton__sparse_device_take(spardl->sparse, stream, &selecting, to,
-                                     &self->change);
+    baton__enqueue_take(queue, &selecting, to, &self->change);
 }
 
-static baton_status_t select_bag(void *arg, baton_call_t *call,
-                                 baton_stream_t stream)
+static void select_bag(void *arg, baton__enqueue_t *queue)
 {
     spardl_step_t *step = arg;
     const spardl_t *spardl = step->spardl;
     size_t k = spardl->sparse->k;
     char *to = step->selected.device;
-    baton_status_t status = BATON_OK;
-    (void)call;
-    for (int i = 0; i < step->blocks && status == BATON_OK; i++) {
+    for (int i = 0; i < step->blocks; i++) {
         spardl_block_t *block = block_of_bag(step, i);
-        status = take(block, stream,
-                      baton__spardl_quota(spardl, k, block->block), to);
+        take(block, queue, baton__spardl_quota(spardl, k, block->block), to);
         to += selected_bytes(spardl, block->block, k);
     }
-    return status == BATON_OK
-               ? baton__mirror_copy(spardl->sparse, stream, &step->selected,
-                                    bag_bytes(step, k), true)
-               : status;
+    baton__enqueue_to_host(queue, &step->selected, bag_bytes(step, k));
 }
 
 static baton_status_t pack_bag(void *arg, baton_call_t *call)
@@ -102,35 +93,23 @@ static baton_status_t pack_bag(void *arg, baton_call_t *call)
 }
 
 /* The blocks of a bag have no index in common. */
-static baton_status_t add_bag(void *arg, baton_call_t *call,
-                              baton_stream_t stream)
+static void add_bag(void *arg, baton__enqueue_t *queue)
 {
     spardl_step_t *step = arg;
-    baton_sparse_t *sparse = step->spardl->sparse;
-    (void)call;
     memcpy(step->received.host, step->recv.data, step->recv.bytes);
-    baton_status_t status = baton__mirror_copy(sparse, stream, &step->received,
-                                               step->recv.bytes, false);
-    return status == BATON_OK
-               ? baton__sparse_device_add(sparse, stream, step->received.device,
-                                          baton__message_entries(&step->recv),
-                                          1, &step->change)
-               : status;
+    baton__enqueue_to_device(queue, &step->received, step->recv.bytes);
+    baton__enqueue_add(queue, step->received.device,
+                       baton__message_entries(&step->recv), 1, &step->change);
 }
 
-static baton_status_t select_own(void *arg, baton_call_t *call,
-                                 baton_stream_t stream)
+static void select_own(void *arg, baton__enqueue_t *queue)
 {
     spardl_t *spardl = arg;
     size_t share = baton__spardl_share(spardl);
-    (void)call;
-    baton_status_t status = take(&spardl->blocks[spardl->position], stream,
-                                 share, spardl->own_selected.device);
-    return status == BATON_OK
-               ? baton__mirror_copy(
-                     spardl->sparse, stream, &spardl->own_selected,
-                     baton__selected_bytes(spardl->sparse, share), true)
-               : status;
+    take(&spardl->blocks[spardl->position], queue, share,
+         spardl->own_selected.device);
+    baton__enqueue_to_host(queue, &spardl->own_selected,
+                           baton__selected_bytes(spardl->sparse, share));
 }
 
 static baton_status_t take_own(void *arg, baton_call_t *call)
@@ -151,38 +130,27 @@ static baton_status_t finish(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-static baton_status_t add_dropped(spardl_exchange_t *exchange,
-                                  baton_stream_t stream)
+static void add_dropped(spardl_exchange_t *exchange, baton__enqueue_t *queue)
 {
-    baton_sparse_t *sparse = exchange->spardl->sparse;
     size_t count = exchange->dropped.count;
-    baton_status_t status = baton__mirror_copy(
-        sparse, stream, &exchange->adds, count * sparse->entry_bytes, false);
-    return status == BATON_OK
-               ? baton__sparse_device_add(
-                     sparse, stream, exchange->adds.device, count,
-                     baton__spardl_residual_share(exchange), &exchange->change)
-               : status;
+    baton__enqueue_to_device(queue, &exchange->adds,
+                             count * queue->sparse->entry_bytes);
+    baton__enqueue_add(queue, exchange->adds.device, count,
+                       baton__spardl_residual_share(exchange),
+                       &exchange->change);
 }
 
-static baton_status_t keep_result(void *arg, baton_call_t *call,
-                                  baton_stream_t stream)
+static void keep_result(void *arg, baton__enqueue_t *queue)
 {
     spardl_t *spardl = arg;
-    baton_sparse_t *sparse = spardl->sparse;
+    size_t count = spardl->sparse->result_count;
     const baton__mirror_t *indices = &spardl->result_indices;
-    baton_status_t status =
-        baton__mirror_copy(sparse, stream, indices,
-                           sparse->result_count * sizeof(uint32_t), false);
-    (void)call;
-    for (int i = 0; i < spardl->exchange_count && status == BATON_OK; i++) {
-        status = add_dropped(&spardl->exchanges[i], stream);
+    baton__enqueue_to_device(queue, indices, count * sizeof(uint32_t));
+    for (int i = 0; i < spardl->exchange_count; i++) {
+        add_dropped(&spardl->exchanges[i], queue);
     }
-    return status == BATON_OK
-               ? baton__sparse_device_keep(
-                     sparse, stream, (const uint32_t *)(void *)indices->device,
-                     sparse->result_count)
-               : status;
+    baton__enqueue_keep(queue, (const uint32_t *)(void *)indices->device,
+                        count);
 }
 
 /* ---- building ---------------------------------------------------------- */
@@ -192,10 +160,9 @@ static baton_node_t add_sending(spardl_t *spardl, int index,
                                 baton_node_t before, bool *ok)
 {
     baton_sparse_t *sparse = spardl->sparse;
-    baton_schedule_t *s = sparse->schedule;
     spardl_step_t *step = &spardl->steps[index];
-    baton_node_t select = baton_add_device_call(s, select_bag, step);
-    baton_before(s, before, select);
+    baton_node_t select = baton__sparse_device_call(sparse, sparse->schedule,
+                                                    before, select_bag, step);
     step->selected = baton__mirror_room(
         sparse, NULL, bag_bytes(step, sparse->options.max_k), ok);
     baton__spardl_add_send(
@@ -209,14 +176,13 @@ static baton_node_t add_receiving(spardl_t *spardl, int index,
                                   baton_node_t before, bool *ok)
 {
     baton_sparse_t *sparse = spardl->sparse;
-    baton_schedule_t *s = sparse->schedule;
     spardl_step_t *step = &spardl->steps[index];
     baton__spardl_add_arrival(spardl, index);
     step->received =
         baton__mirror_room(sparse, NULL, step->recv.view.bytes, ok);
-    baton_node_t add = baton_add_device_call(s, add_bag, step);
-    baton_before(s, step->arrive, add);
-    baton_before(s, before, add);
+    baton_node_t add = baton__sparse_device_call(sparse, sparse->schedule,
+                                                 step->arrive, add_bag, step);
+    baton_before(sparse->schedule, before, add);
     return add;
 }
 
@@ -234,8 +200,8 @@ static baton_node_t add_reduce_scatter(spardl_t *spardl, bool *ok)
         last = add_sending(spardl, i, last, ok);
         last = add_receiving(spardl, i, last, ok);
     }
-    baton_node_t select = baton_add_device_call(s, select_own, spardl);
-    baton_before(s, last, select);
+    baton_node_t select =
+        baton__sparse_device_call(sparse, s, last, select_own, spardl);
     spardl->own_selected = baton__mirror_room(
         sparse, NULL, baton__selected_bytes(sparse, quota), ok);
     return baton__sparse_call_after(sparse, select, take_own, spardl);
@@ -244,9 +210,8 @@ static baton_node_t add_reduce_scatter(spardl_t *spardl, bool *ok)
 static void add_keeping(spardl_t *spardl, baton_node_t end, bool *ok)
 {
     baton_sparse_t *sparse = spardl->sparse;
-    baton_schedule_t *s = sparse->schedule;
-    baton_node_t last = baton_add_device_call(s, keep_result, spardl);
-    baton_before(s, end, last);
+    (void)baton__sparse_device_call(sparse, sparse->schedule, end, keep_result,
+                                    spardl);
     spardl->result_indices =
         baton__mirror_room(sparse, sparse->result_indices,
                            sparse->result_capacity * sizeof(uint32_t), ok);

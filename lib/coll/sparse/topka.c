@@ -222,33 +222,21 @@ static baton_status_t begin_on_device(void *arg, baton_call_t *call)
 }
 
 /* An earlier threshold goes ahead of the selection, in the same stream. */
-static baton_status_t select_on_device(void *arg, baton_call_t *call,
-                                       baton_stream_t stream)
+static void select_on_device(void *arg, baton__enqueue_t *queue)
 {
     topka_t *topka = arg;
-    baton_sparse_t *sparse = topka->sparse;
     const baton__mirror_t *selected = &topka->selected;
     const baton__selecting_t *selecting = &topka->selecting;
     const baton_device_entries_t *list = &topka->change.list;
-    size_t head = selecting->earlier != 0 ? sizeof(baton_device_selected_t) : 0;
-    (void)call;
-    baton_status_t status =
-        baton__mirror_copy(sparse, stream, selected, head, false);
-    if (status == BATON_OK) {
-        status = baton__sparse_device_take(sparse, stream, selecting,
-                                           selected->device, &topka->change);
+    if (selecting->earlier != 0) {
+        baton__enqueue_to_device(queue, selected,
+                                 sizeof(baton_device_selected_t));
     }
-    if (status == BATON_OK) {
-        status = baton__mirror_copy(
-            sparse, stream, selected,
-            baton__selected_bytes(sparse, baton__selected_most(selecting)),
-            true);
-    }
-    return status == BATON_OK
-               ? baton__sparse_device_mask(sparse, stream,
-                                           sparse->device->indices,
-                                           list->capacity, list->count)
-               : status;
+    baton__enqueue_take(queue, selecting, selected->device, &topka->change);
+    baton__enqueue_to_host(
+        queue, selected, baton__selected_bytes(topka->sparse, list->capacity));
+    baton__enqueue_mask(queue, topka->sparse->device->indices, list->capacity,
+                        list->count);
 }
 
 /* The device has taken the entries out of `work`. Their threshold goes where a
@@ -423,9 +411,9 @@ bool baton__topka_build_on_device(baton_sparse_t *sparse)
         sparse, NULL, baton__selected_bytes(sparse, topka->room), &ok);
     baton_node_t begin =
         baton__sparse_add_call(sparse, s, begin_on_device, topka);
-    baton_node_t select = baton_add_device_call(s, select_on_device, topka);
-    baton_before(s, baton__sparse_device_add_accumulation(sparse, s, begin),
-                 select);
+    baton_node_t select = baton__sparse_device_call(
+        sparse, s, baton__sparse_device_add_accumulation(sparse, s, begin),
+        select_on_device, topka);
     baton_node_t write =
         baton__sparse_call_after(sparse, select, write_selected, topka);
     return add_gather(topka, write) && ok;
