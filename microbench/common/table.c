@@ -25,11 +25,11 @@ bool output_close(FILE *file, const char *name)
         return true;
     }
     bool failed = ferror(file) != 0;
-    failed |= (file == stdout ? fflush(file) : fclose(file)) != 0;
+    failed |= fclose(file) != 0;
     return !failed || output_fail("can't write all of", name, errno);
 }
 
-void output_string(FILE *file, const char *text)
+static void write_string(FILE *file, const char *text)
 {
     (void)fputc('"', file);
     for (; *text != '\0'; text++) {
@@ -101,7 +101,7 @@ static void print_row(table_t *table)
 static void write_value(FILE *file, const table_cell_t *cell, bool json)
 {
     if (cell->text != NULL && json) {
-        output_string(file, cell->text);
+        write_string(file, cell->text);
     } else if (cell->text != NULL) {
         (void)fputs(cell->text, file);
     } else if (isnan(cell->number)) {
@@ -148,9 +148,7 @@ static void write_json(const table_t *table)
 
 void table_row(table_t *table)
 {
-    if (table->json != stdout) {
-        print_row(table);
-    }
+    print_row(table);
     if (table->csv != NULL) {
         write_csv(table);
     }

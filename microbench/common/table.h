@@ -13,14 +13,11 @@
 /* If `name` is NULL, *out is NULL. */
 bool output_open(const char *name, FILE **out);
 
-/* Does nothing if `file` is NULL. stdout stays open. */
+/* Does nothing if `file` is NULL. */
 bool output_close(FILE *file, const char *name);
 
 /* Prints what failed, and why if `error` is not 0. Returns false. */
 bool output_fail(const char *doing, const char *name, int error);
-
-/* Writes a string of JSON. */
-void output_string(FILE *file, const char *text);
 
 /* A cell of the row that is being made, and its column. */
 typedef struct table_cell {
@@ -63,7 +60,7 @@ void table_text(table_t *table, const char *key, const char *heading, int width,
 void table_number(table_t *table, const char *key, const char *heading,
                   int width, int decimals, double number);
 
-/* Prints the row, unless the JSON goes to stdout, and writes it. */
+/* Prints the row, and writes it. */
 void table_row(table_t *table);
 
 /* Closes the files, and draws the plot if `passed`. Returns false if any of

@@ -122,22 +122,16 @@ static baton_link_cost_t link_cost(const harness_t *harness, int peer)
 }
 
 /* The first rank that is on rank 0's host, and the first that is not; -1 where
-   there is none. The same on all ranks. */
-static void find_peers(int size, int rank, int *inside_out, int *between_out)
+   there is none. */
+static void find_peers(const harness_t *harness, int *inside_out,
+                       int *between_out)
 {
-    MPI_Comm host;
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank,
-                        MPI_INFO_NULL, &host);
-    int first = rank;
-    MPI_Bcast(&first, 1, MPI_INT, 0, host);
-    int *firsts = harness_alloc((size_t)size, sizeof(int));
-    MPI_Allgather(&first, 1, MPI_INT, firsts, 1, MPI_INT, MPI_COMM_WORLD);
     *inside_out = *between_out = -1;
-    for (int other = size - 1; other > 0; other--) {
-        *(firsts[other] == 0 ? inside_out : between_out) = other;
+    for (int other = harness->size - 1; other > 0; other--) {
+        bool inside = baton_schedule_host_of(harness->barrier, other) ==
+                      baton_schedule_host_of(harness->barrier, 0);
+        *(inside ? inside_out : between_out) = other;
     }
-    free(firsts);
-    MPI_Comm_free(&host);
 }
 
 static void print_link(const char *name, const baton_link_cost_t *link,
@@ -181,7 +175,7 @@ int info_calibrate(const char *path)
     } else {
         baton_costs_t costs = BATON_COSTS;
         harness_require(baton_costs_get(&costs), "get the costs in force");
-        find_peers(harness.size, harness.rank, &inside, &between);
+        find_peers(&harness, &inside, &between);
         if (inside >= 0) {
             costs.inside = link_cost(&harness, inside);
         }

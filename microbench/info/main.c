@@ -17,13 +17,12 @@
 #endif
 
 static const char doc[] =
-    "Prints Baton's version, how it was built, what it uses of this processor, "
+    "Prints Baton's version, how it was built, the kernels that it uses, "
     "its transports, and the BATON_* variables with their values. Or which "
     "algorithm a collective takes; or, under mpirun, measures what messages "
     "and reductions cost.";
 
 typedef struct request {
-    bool json;
     uint64_t ranks; /* of --choices; 0 means not asked for */
     uint64_t hosts;
     uint64_t processors;
@@ -31,8 +30,6 @@ typedef struct request {
 } request_t;
 
 static const cli_option_t options[] = {
-    {CLI_ANY, "json", 0, offsetof(request_t, json), CLI_FLAG, NULL,
-     "Print JSON"},
     {CLI_ANY, "choices", 0, offsetof(request_t, ranks), CLI_COUNT(1, 1 << 24),
      NULL, "Print which algorithm is chosen up to which size on so many ranks"},
     {CLI_ANY, "hosts", 0, offsetof(request_t, hosts), CLI_COUNT(1, 1 << 24),
@@ -47,24 +44,6 @@ static const cli_option_t options[] = {
 
 /* ---- system ----------------------------------------------------------- */
 
-/* The features that Baton's kernels may use and that this processor has. */
-static const char *processor_features(void)
-{
-#if defined(__x86_64__) && defined(__GNUC__)
-    static char text[80];
-    __builtin_cpu_init();
-    (void)snprintf(text, sizeof(text), "x86-64%s%s%s%s%s",
-                   __builtin_cpu_supports("avx2") ? " avx2" : "",
-                   __builtin_cpu_supports("avx512f") ? " avx512f" : "",
-                   __builtin_cpu_supports("avx512bw") ? " avx512bw" : "",
-                   __builtin_cpu_supports("avx512dq") ? " avx512dq" : "",
-                   __builtin_cpu_supports("avx512vl") ? " avx512vl" : "");
-    return text;
-#else
-    return "portable code only";
-#endif
-}
-
 /* The first line of MPI's version, which needs no MPI_Init. */
 static const char *mpi_version(void)
 {
@@ -77,47 +56,24 @@ static const char *mpi_version(void)
 
 /* ---- what is printed --------------------------------------------------- */
 
-/* Prints the rows of a table, or as JSON a member of that name. */
-static table_t begin_table(bool json, const char *name, const char *title)
+static void print_facts(void)
 {
-    table_t table = {.json = json ? stdout : NULL};
-    if (json) {
-        (void)printf(",\n\"%s\": ", name);
-    } else {
-        (void)printf("\n%s\n", title);
-    }
-    return table;
-}
-
-static void print_facts(bool json)
-{
-    const char *const facts[][3] = {
-        {"version", "Baton", baton_version()},
-        {"build_type", "Build", BATON_BUILD_TYPE},
-        {"compiler", "Compiler", BATON_BUILD_COMPILER},
-        {"flags", "Flags", BATON_BUILD_FLAGS},
-        {"kernels", "Kernels", baton_kernels_name()},
-        {"processor", "Processor", processor_features()},
-        {"mpi", "MPI", mpi_version()},
+    const char *const facts[][2] = {
+        {"Baton", baton_version()},         {"Build", BATON_BUILD_TYPE},
+        {"Compiler", BATON_BUILD_COMPILER}, {"Flags", BATON_BUILD_FLAGS},
+        {"Kernels", baton_kernels_name()},  {"MPI", mpi_version()},
+        {"Transports", "mpi, inproc"},
     };
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
-        if (json) {
-            (void)printf("%s\"%s\": ", i > 0 ? ",\n" : "{", facts[i][0]);
-            output_string(stdout, facts[i][2]);
-        } else {
-            (void)printf("%-11s %s\n", facts[i][1], facts[i][2]);
-        }
+        (void)printf("%-11s %s\n", facts[i][0], facts[i][1]);
     }
-    (void)fputs(json ? ",\n\"transports\": [\"mpi\", \"inproc\"]"
-                     : "Transports  mpi, inproc\n",
-                stdout);
 }
 
-static void print_variables(bool json)
+static void print_variables(void)
 {
-    table_t table =
-        begin_table(json, "variables", "Variables (* set in the environment)");
+    table_t table = {.rows = 0};
     baton_variable_t variable;
+    (void)puts("\nVariables (* set in the environment)");
     for (size_t i = 0; baton_variable_get(i, &variable); i++) {
         char what[512];
         bool has_unit = variable.unit[0] != '\0';
@@ -126,15 +82,12 @@ static void print_variables(bool json)
                        has_unit ? "]" : "");
         table_text(&table, NULL, "", 1,
                    getenv(variable.name) != NULL ? "*" : " ");
-        table_text(&table, "name", "name", 21, variable.name);
-        table_text(&table, "value", "value", 10, variable.value);
-        table_text(&table, "default", "default", 10, variable.default_value);
-        table_text(&table, "unit", NULL, 0, variable.unit);
-        table_text(&table, "summary", NULL, 0, variable.summary);
+        table_text(&table, NULL, "name", 21, variable.name);
+        table_text(&table, NULL, "value", 10, variable.value);
+        table_text(&table, NULL, "default", 10, variable.default_value);
         table_text(&table, NULL, "what it is [unit or words]", 0, what);
         table_row(&table);
     }
-    (void)table_close(&table, true);
 }
 
 static double block_of(size_t bytes, int hosts)
@@ -147,22 +100,19 @@ static double block_of(size_t bytes, int hosts)
     return (double)block;
 }
 
-static void print_blocks(bool json)
+static void print_blocks(void)
 {
     static const size_t sizes[] = {(size_t)64 << 10, (size_t)1 << 20,
                                    (size_t)16 << 20, (size_t)256 << 20};
-    table_t table =
-        begin_table(json, "device_blocks",
-                    "Blocks of messages of device memory through the host");
+    table_t table = {.rows = 0};
+    (void)puts("\nBlocks of messages of device memory through the host");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        table_number(&table, "message", "message", 10, 0, (double)sizes[i]);
-        table_number(&table, "one_host", "one host", 10, 0,
-                     block_of(sizes[i], 1));
-        table_number(&table, "several_hosts", "several hosts [bytes]", 21, 0,
+        table_number(&table, NULL, "message", 10, 0, (double)sizes[i]);
+        table_number(&table, NULL, "one host", 10, 0, block_of(sizes[i], 1));
+        table_number(&table, NULL, "several hosts [bytes]", 21, 0,
                      block_of(sizes[i], 2));
         table_row(&table);
     }
-    (void)table_close(&table, true);
 }
 
 /* ---- choices ---------------------------------------------------------- */
@@ -247,11 +197,8 @@ int main(int argc, char **argv)
     if (request.ranks > 0) {
         return print_choices(&request);
     }
-    print_facts(request.json);
-    print_variables(request.json);
-    print_blocks(request.json);
-    if (request.json) {
-        (void)puts("}");
-    }
+    print_facts();
+    print_variables();
+    print_blocks();
     return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

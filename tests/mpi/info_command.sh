@@ -40,8 +40,6 @@ refuses '--choices' "$info" --choices 0
 refuses 'there is 1 rank, must be 2 or more' "$info" --calibrate costs
 
 says '^ +1048576 +4096 +4096$' env BATON_DEVICE_BLOCK=4096 "$info"
-says '"message": 65536, "one_host": 8192' \
-    env BATON_DEVICE_BLOCK=8192 "$info" --json
 says '^inside +alpha +[0-9.]+ us' "$@" -np 3 "$info" --calibrate costs
 grep -q '^baton-calibration 1$' costs || complain "no calibration file"
 says '^allreduce$' env BATON_CALIBRATION=costs "$info" --choices 8
