@@ -6,14 +6,15 @@
 
 void harness_fail(const char *format, ...)
 {
+    char text[1024];
     int rank = -1;
     va_list args;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     va_start(args, format);
-    (void)fprintf(stderr, "rank %d: ", rank);
-    (void)vfprintf(stderr, format, args);
-    (void)fputc('\n', stderr);
+    (void)vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    /* In one piece: other ranks may say the same at the same time. */
+    (void)fprintf(stderr, "rank %d: %s\n", rank, text);
     MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     abort(); /* MPI_Abort is not declared noreturn */
 }

@@ -77,7 +77,6 @@ double skew_limit_us(skew_choice_t choice, int ranks, double skew_us)
     case SKEW_QUORUM:
         return skew_us * wait_for((int)choice.ranks, ranks);
     case SKEW_MPI:
-    case SKEW_MPI_NB:
     case SKEW_FULL:
     case SKEW_KIND_COUNT:
         break;
@@ -105,7 +104,7 @@ static error_t read_system(const cli_parser_t *parser, const char *text,
     if (kind == SKEW_KIND_COUNT ||
         (text[length] == ':' && !has_ranks((skew_kind_t)kind))) {
         return cli_refuse(parser,
-                          "--systems: '%s' is not one of mpi, mpi-nb, full, "
+                          "--systems: '%s' is not one of mpi, full, "
                           "solo, majority, quorum:Q, any:M, all:M",
                           text);
     }
@@ -126,8 +125,8 @@ static error_t read_system(const cli_parser_t *parser, const char *text,
 static const cli_option_t options[] = {
     {CLI_ANY, "systems", 's', AT(choices),
      CLI_ITEMS(read_system, SKEW_MAX_SYSTEMS, AT(system_count)),
-     "mpi,mpi-nb,full,solo,majority",
-     "Systems to compare: mpi, mpi-nb, full, solo, majority, quorum:Q (an "
+     "mpi,full,solo,majority",
+     "Systems to compare: mpi, full, solo, majority, quorum:Q (an "
      "iteration begins with the Q-th arrival), any:M (with the first of M "
      "elected ranks), all:M (with the last of them)"},
     {CLI_ANY, "bytes", 'b', AT(bytes),

@@ -12,7 +12,6 @@
 #include "skew/skew.h"
 #include <baton/partial.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,17 +43,12 @@ static uint32_t iterations_of(const skew_options_t *options)
     return (uint32_t)(options->warmup + options->iterations) + 1;
 }
 
-static bool is_mpi(skew_kind_t kind)
-{
-    return kind == SKEW_MPI || kind == SKEW_MPI_NB;
-}
-
 static bool is_synchronous(skew_choice_t choice, int ranks)
 {
     bool none_may_miss =
         (choice.kind == SKEW_QUORUM || choice.kind == SKEW_ALL) &&
         choice.ranks == (uint32_t)ranks;
-    return is_mpi(choice.kind) || choice.kind == SKEW_FULL || none_may_miss;
+    return choice.kind == SKEW_MPI || choice.kind == SKEW_FULL || none_may_miss;
 }
 
 static void open_partial(const run_t *run, measurement_t *measurement)
@@ -102,7 +96,7 @@ static void open_measurement(const run_t *run, skew_choice_t choice,
         .synchronous = is_synchronous(choice, run->harness->size),
         .entries = harness_alloc(iterations, sizeof(skew_entry_t)),
     };
-    if (!is_mpi(choice.kind)) {
+    if (choice.kind != SKEW_MPI) {
         open_partial(run, measurement);
     }
 }
@@ -118,20 +112,6 @@ static void close_measurement(measurement_t *measurement)
 
 /* ---- the call --------------------------------------------------------- */
 
-static void call_mpi(const measurement_t *measurement, const uint64_t *source)
-{
-    int count = (int)measurement->account.count;
-    if (measurement->choice.kind == SKEW_MPI) {
-        MPI_Allreduce(source, measurement->vector, count, MPI_UINT64_T, MPI_SUM,
-                      MPI_COMM_WORLD);
-        return;
-    }
-    MPI_Request request;
-    MPI_Iallreduce(source, measurement->vector, count, MPI_UINT64_T, MPI_SUM,
-                   MPI_COMM_WORLD, &request);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
-}
-
 /* Contributes `source`, starts and waits. This is the call that is timed. The
    outcome's data stay valid until the next call. */
 static void call_system(const measurement_t *measurement,
@@ -140,7 +120,9 @@ static void call_system(const measurement_t *measurement,
 {
     baton_partial_t *partial = measurement->partial;
     if (partial == NULL) {
-        call_mpi(measurement, source);
+        MPI_Allreduce(source, measurement->vector,
+                      (int)measurement->account.count, MPI_UINT64_T, MPI_SUM,
+                      MPI_COMM_WORLD);
         *out = (baton_partial_result_t){
             .epoch = iteration,
             .data = measurement->vector,
@@ -258,36 +240,6 @@ static uint32_t *gather_from(const skew_account_t *account)
     return all;
 }
 
-/* All ranks agree on the earliest failure, and rank 0 prints it. */
-static bool passed_everywhere(const measurement_t *measurement)
-{
-    const skew_account_t *account = &measurement->account;
-    struct {
-        int iteration;
-        int rank;
-    } mine = {INT_MAX, account->rank}, first;
-    if (account->failed_at != 0) {
-        mine.iteration = (int)account->failed_at;
-    }
-    MPI_Allreduce(&mine, &first, 1, MPI_2INT, MPI_MINLOC, MPI_COMM_WORLD);
-    if (first.iteration == INT_MAX) {
-        return true;
-    }
-    char name[SKEW_NAME_BYTES];
-    char failure[sizeof(account->failure)];
-    memcpy(failure, account->failure, sizeof(failure));
-    MPI_Bcast(failure, (int)sizeof(failure), MPI_CHAR, first.rank,
-              MPI_COMM_WORLD);
-    if (account->rank == 0) {
-        (void)fprintf(stderr,
-                      "baton-skew: wrong result of %s, %zu elements, on rank "
-                      "%d in iteration %d: %s\n",
-                      skew_name(measurement->choice, name), account->count,
-                      first.rank, first.iteration, failure);
-    }
-    return false;
-}
-
 /* No iteration begins before so many ranks have arrived, warm-up included. */
 static void check_active(measurement_t *measurement, const uint32_t *from)
 {
@@ -358,8 +310,20 @@ static void summarize_latency(const run_t *run,
     }
 }
 
+/* A wrong result ends the job. */
+static void require_right(const skew_account_t *account, skew_choice_t choice)
+{
+    char name[SKEW_NAME_BYTES];
+    if (account->failed_at != 0) {
+        harness_fail("wrong result of %s, %zu elements, in iteration %" PRIu32
+                     ": %s",
+                     skew_name(choice, name), account->count,
+                     account->failed_at, account->failure);
+    }
+}
+
 /* Checks and summarizes one system's results of all ranks. */
-static bool finish_measurement(const run_t *run, measurement_t *measurement,
+static void finish_measurement(const run_t *run, measurement_t *measurement,
                                skew_result_t *out)
 {
     *out = (skew_result_t){
@@ -374,24 +338,11 @@ static bool finish_measurement(const run_t *run, measurement_t *measurement,
     check_active(measurement, from);
     summarize_active(run, measurement, from, out);
     free(from);
+    require_right(&measurement->account, measurement->choice);
     summarize_latency(run, measurement, out);
-    return passed_everywhere(measurement);
 }
 
-static void fill_ratios(skew_result_t *results, size_t count)
-{
-    double mpi_us = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (results[i].choice.kind == SKEW_MPI) {
-            mpi_us = results[i].mean_us;
-        }
-    }
-    for (size_t i = 0; i < count; i++) {
-        results[i].ratio_to_mpi = mpi_us / results[i].mean_us;
-    }
-}
-
-bool skew_run(const harness_t *harness, const skew_options_t *options,
+void skew_run(const harness_t *harness, const skew_options_t *options,
               uint64_t bytes, skew_result_t *results)
 {
     run_t run = {.harness = harness, .options = options, .bytes = bytes};
@@ -404,10 +355,9 @@ bool skew_run(const harness_t *harness, const skew_options_t *options,
     double stolen = steal_share(before, steal_read());
     MPI_Allreduce(MPI_IN_PLACE, &stolen, 1, MPI_DOUBLE, MPI_MAX,
                   MPI_COMM_WORLD);
-    bool passed = true;
     for (size_t i = 0; i < options->system_count; i++) {
         skew_result_t result;
-        passed &= finish_measurement(&run, &run.measurements[i], &result);
+        finish_measurement(&run, &run.measurements[i], &result);
         result.steal_share = stolen;
         if (harness->rank == 0) {
             results[i] = result;
@@ -419,8 +369,4 @@ bool skew_run(const harness_t *harness, const skew_options_t *options,
         close_measurement(&run.measurements[i]);
     }
     free(run.source);
-    if (harness->rank == 0) {
-        fill_ratios(results, options->system_count);
-    }
-    return passed;
 }

@@ -12,7 +12,6 @@
    "quorum:16". */
 #define SKEW_KIND_LIST(X)                                                      \
     X(MPI, "mpi", FULL)                                                        \
-    X(MPI_NB, "mpi-nb", FULL)                                                  \
     X(FULL, "full", FULL)                                                      \
     X(SOLO, "solo", SOLO)                                                      \
     X(MAJORITY, "majority", MAJORITY)                                          \
@@ -71,10 +70,8 @@ typedef struct skew_result {
                          stall of the machine hardly moves */
     double median_us;
     double p99_us;
-    double limit_us;     /* skew_limit_us */
-    double ratio_to_mpi; /* MPI_Allreduce's mean over this mean, or 0 if
-                            MPI_Allreduce was not measured */
-    double active_mean;  /* active ranks, over counted iterations */
+    double limit_us;    /* skew_limit_us */
+    double active_mean; /* active ranks, over counted iterations */
     uint32_t active_min;
     uint32_t active_max;
     double steal_share; /* of the processors' time, taken by the machine's host
@@ -82,10 +79,9 @@ typedef struct skew_result {
                            rank */
 } skew_result_t;
 
-/* Measures and checks. Collective. `results`, [system_count], are written on
-   rank 0 only. Returns false on every rank when a check has failed on any of
-   them, after rank 0 has printed which. */
-bool skew_run(const harness_t *harness, const skew_options_t *options,
+/* Measures and checks; a wrong result ends the job. Collective. `results`,
+   [system_count], are written on rank 0 only. */
+void skew_run(const harness_t *harness, const skew_options_t *options,
               uint64_t bytes, skew_result_t *results);
 
 #endif
