@@ -354,29 +354,9 @@ static void measure_case(bench_run_t *run, size_t count, double density)
     close_contest(&contest);
 }
 
-static bool check_teams(const bench_run_t *run)
-{
-    for (size_t i = 0; i < run->options.team_count; i++) {
-        uint64_t teams = run->options.teams[i];
-        if (teams > 0 && (uint64_t)run->harness.size % teams != 0) {
-            if (run->speak) {
-                (void)fprintf(stderr,
-                              "baton-bench sparse: --teams: %" PRIu64
-                              " does not divide the number of ranks, %d\n",
-                              teams, run->harness.size);
-            }
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool run_sparse(bench_run_t *run)
 {
     const bench_options_t *options = &run->options;
-    if (!check_teams(run)) {
-        return false;
-    }
     for (size_t i = 0; i < options->size_count; i++) {
         for (size_t j = 0; j < options->density_count; j++) {
             measure_case(run, (size_t)(options->bytes[i] / sizeof(float)),

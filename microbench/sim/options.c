@@ -64,10 +64,6 @@ static const cli_option_t table[] = {
     {SIM_PARTIAL, "mode-ranks", 0, AT(mode_ranks), CLI_COUNT(1, MAX_RANKS),
      NULL,
      "The ranks of a quorum, or the candidates; half of the ranks by default"},
-    {SIM_PARTIAL, "inner", 0, AT(inner),
-     CLI_WORD("ALGORITHM", sim_allreduce_names), NULL,
-     "All-reduce inside the partial one; by default the library chooses by "
-     "size"},
     {ALL, "ranks", 'p', AT(ranks), CLI_COUNT(1, MAX_RANKS), "32",
      "Number of ranks"},
     {WITH_DATA, "bytes", 'b', AT(bytes), CLI_SIZE(8, 0, MAX_BYTES), "64K",
@@ -333,54 +329,24 @@ cli_verdict_t sim_options_parse(unsigned command,
         .command = command,
         .variant_names = variant_names,
         .model = {.size = sizeof(out->model), .seed = cli_default_seed()},
-        .inner = SIM_NONE,
     };
     return cli_parse(&program, argc, argv, true, out);
 }
 
 /* ---- printing --------------------------------------------------------- */
 
-static void print_distribution(const char *name, const char *text)
-{
-    if (text != NULL) {
-        (void)printf(", %s %s", name, text);
-    }
-}
-
-void sim_options_print(const sim_options_t *options, const char *command)
+void sim_options_print(const sim_options_t *options, int argc, char **argv)
 {
     const baton_sim_options_t *model = &options->model;
-    (void)printf("baton-sim %s: alpha %g us, %g Gbit/s, gamma %g ns", command,
-                 model->link.alpha_us, options->gbit, model->gamma_ns);
-    if (model->overhead_us > 0) {
-        (void)printf(", overhead %g us", model->overhead_us);
+    for (int i = 0; i < argc; i++) {
+        (void)printf("%s%s", i > 0 ? " " : "", argv[i]);
     }
-    if (model->host_ranks > 1) {
-        (void)printf(", in hosts of %d: alpha %g us, %g Gbit/s",
-                     model->host_ranks, model->host_link.alpha_us,
-                     options->host_gbit);
-    }
-    if (model->multi_ported) {
-        (void)fputs(", multi-ported", stdout);
-    }
-    if (model->eager_bytes > 0) {
-        (void)printf(", eager below %zu bytes", model->eager_bytes);
-    }
-    if (model->sync_bytes > 0) {
-        (void)printf(", synchronous from %zu bytes", model->sync_bytes);
-    }
-    print_distribution("skew", options->skew);
-    print_distribution("lag", options->lag);
-    print_distribution("speed", options->speed);
-    if (options->spacing_ms > 0) {
-        (void)printf(", %g ms apart", options->spacing_ms);
-    }
-    const char *unit = options->command == SIM_SPARSE ? "step" : "epoch";
-    (void)printf("; %" PRIu64 " %s%s, seed %" PRIu64 ", %s\n", options->epochs,
-                 unit, options->epochs == 1 ? "" : "s", model->seed,
-                 options->prove      ? "every result proven"
-                 : !model->cost_only ? "every result checked"
-                 : options->command == SIM_SPARSE
-                     ? "cost only: messages as long as full blocks make them"
-                     : "cost only");
+    (void)printf(
+        ": alpha %g us, %g Gbit/s, gamma %g ns; seed %" PRIu64 ", %s\n",
+        model->link.alpha_us, options->gbit, model->gamma_ns, model->seed,
+        options->prove      ? "every result proven"
+        : !model->cost_only ? "every result checked"
+        : options->command == SIM_SPARSE
+            ? "cost only: messages as long as full blocks make them"
+            : "cost only");
 }

@@ -77,22 +77,16 @@ static void arrive(void *arg)
 static bool create_all(run_t *run)
 {
     const sim_case_t *c = run->of;
-    const sim_options_t *opts = c->options;
     baton_partial_options_t options = {
         .size = sizeof(options),
         .name = c->name,
         .mode = modes[c->variant],
         .mode_ranks = mode_ranks(c),
         .keep = BATON_KEEP_LATEST, /* as in the paper */
-        .seed = opts->model.seed,
+        .seed = c->options->model.seed,
         .count = run->data.count,
         .dtype = run->data.dtype,
         .op = run->data.op,
-        .inner = opts->inner == SIM_NONE
-                     ? NULL
-                     : sim_algorithm(BATON_COLLECTIVE_ALLREDUCE,
-                                     sim_allreduce_names[opts->inner])
-                           .build.allreduce,
     };
     for (int rank = 0; rank < c->ranks; rank++) {
         app_t *app = &run->app[rank];
@@ -280,10 +274,8 @@ static double formula_us(const run_t *run)
         options->model.host_ranks > 1) {
         return NAN;
     }
-    const char *inner = options->inner != SIM_NONE
-                            ? sim_allreduce_names[options->inner]
-                        : bytes <= (double)BATON_PARTIAL_TREE_BYTES ? "binomial"
-                                                                    : "ring";
+    const char *inner =
+        bytes <= (double)BATON_PARTIAL_TREE_BYTES ? "binomial" : "ring";
     const baton_algorithm_t algorithm =
         sim_algorithm(BATON_COLLECTIVE_ALLREDUCE, inner);
     return sim_formula_us(options, &algorithm, run->of->ranks, bytes + 8);

@@ -16,9 +16,6 @@
 
 enum { SIM_MAX_VALUES = 64, SIM_MAX_VARIANTS = 24 };
 
-/* Of `inner`: the library chooses. */
-#define SIM_NONE SIZE_MAX
-
 /* Commands, as a set. */
 enum {
     SIM_ALLREDUCE = 1,
@@ -71,7 +68,6 @@ typedef struct sim_options {
     uint64_t epochs;
     uint64_t chunk_bytes;
     uint64_t root;
-    size_t inner; /* the inner all-reduce of a partial one, or SIM_NONE */
     uint64_t mode_ranks; /* of a quorum or of candidates; 0 means half of the
                             ranks */
     double spacing_ms;   /* between the arrivals of neighbours, or 0 */
@@ -110,8 +106,8 @@ static inline bool sim_options_has_bytes(const sim_options_t *options)
 /* The axis as --sweep names it; "" for none. */
 const char *sim_axis_name(sim_axis_t axis);
 
-/* Prints the model and the run in one line, after the command's name. */
-void sim_options_print(const sim_options_t *options, const char *command);
+/* Prints the command line, and what the model is by default. */
+void sim_options_print(const sim_options_t *options, int argc, char **argv);
 
 /* ---- one simulation (case.c) -------------------------------------------- */
 

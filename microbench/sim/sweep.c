@@ -243,28 +243,9 @@ static bool run_value(sweep_t *sweep, double value)
     return passed;
 }
 
-static int sweep_all(const sim_command_t *command, const sim_options_t *options)
-{
-    static sweep_t sweep; /* too large for a stack */
-    sweep.command = command;
-    sweep.options = options;
-    set_plot(&sweep.table.plot, command, options);
-    if (!table_open(&sweep.table, &options->files) ||
-        !output_open(options->trace, &sweep.trace)) {
-        return EXIT_FAILURE;
-    }
-    sim_options_print(options, command->name);
-    bool passed = true;
-    for (size_t i = 0; passed && i < options->value_count; i++) {
-        passed = run_value(&sweep, options->values[i]);
-    }
-    passed = table_close(&sweep.table, passed);
-    passed &= output_close(sweep.trace, options->trace);
-    return passed ? EXIT_SUCCESS : EXIT_FAILURE;
-}
-
 int sim_sweep(const sim_command_t *command, int argc, char **argv)
 {
+    static sweep_t sweep; /* too large for a stack */
     sim_options_t options;
     cli_verdict_t verdict =
         sim_options_parse(command->command, command->variant_names,
@@ -272,5 +253,19 @@ int sim_sweep(const sim_command_t *command, int argc, char **argv)
     if (verdict != CLI_RUN) {
         return verdict == CLI_DONE ? EXIT_SUCCESS : CLI_EXIT_USAGE;
     }
-    return sweep_all(command, &options);
+    sweep.command = command;
+    sweep.options = &options;
+    set_plot(&sweep.table.plot, command, &options);
+    if (!table_open(&sweep.table, &options.files) ||
+        !output_open(options.trace, &sweep.trace)) {
+        return EXIT_FAILURE;
+    }
+    sim_options_print(&options, argc, argv);
+    bool passed = true;
+    for (size_t i = 0; passed && i < options.value_count; i++) {
+        passed = run_value(&sweep, options.values[i]);
+    }
+    passed = table_close(&sweep.table, passed);
+    passed &= output_close(sweep.trace, options.trace);
+    return passed ? EXIT_SUCCESS : EXIT_FAILURE;
 }

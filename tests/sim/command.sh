@@ -66,7 +66,7 @@ runs allreduce --ranks 7 --prove --bytes 256 --epochs 3 --skew exponential:20
 runs broadcast --ranks 9 --root 5 --prove --bytes 4K
 prints 'dissemination +1000 +15\.000 +15\.000' barrier --ranks 1000
 runs partial --ranks 9 --prove --epochs 10 --skew uniform:0:100 --bytes 4K
-runs partial --ranks 12 --inner ring --prove --host-ranks 4 --lag 3 --bytes 4K
+runs partial --ranks 12 --prove --host-ranks 4 --lag 3 --bytes 4K
 runs allreduce --ranks 16 --multi-ported --sync-bytes 1K --overhead-us 0.2 \
     --speed uniform:0.5:1
 prints 'solo .* 1\.00 +0\.00 +1\.0 ' partial --skew-ms 1 --ranks 32 --epochs 32
