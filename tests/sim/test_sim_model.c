@@ -212,23 +212,6 @@ TEST(test_options_out_of_range_are_named)
 
 /* ---- links ------------------------------------------------------------- */
 
-TEST(test_link_is_by_host)
-{
-    baton_sim_options_t options = support_sim_options(7);
-    options.link = (baton_sim_link_t){10, 2};
-    options.host_link = (baton_sim_link_t){1, 0.5};
-    for (int host_ranks = 0; host_ranks <= 3; host_ranks++) {
-        options.host_ranks = host_ranks;
-        for (int i = 0; i < 49; i++) {
-            int from = i / 7, to = i % 7;
-            bool same = host_ranks > 1 && from / host_ranks == to / host_ranks;
-            baton_sim_link_t link = baton__sim_link(&options, from, to);
-            assert_true(link.alpha_us == (same ? 1 : 10));
-            assert_true(link.beta_ns == (same ? 0.5 : 2));
-        }
-    }
-}
-
 static baton_sim_link_t line(void *arg, int from, int to)
 {
     return (baton_sim_link_t){*(double *)arg * (to - from), from};
