@@ -40,8 +40,6 @@ typedef struct device_subject {
     X(memory_of_both_kinds)                                                    \
     X(check_names_other_memory)                                                \
     X(copies_of_any_size_and_place)                                            \
-    X(query_says_when_work_is_done)                                            \
-    X(an_event_is_what_was_recorded_last)                                      \
     X(reduces_as_the_host)                                                     \
     X(flags)                                                                   \
     X(submissions_return_at_once)                                              \
