@@ -3,8 +3,7 @@
 # here it is processes that count: a pair, an odd number, and more of them than
 # processors. Sanitizers run each program once, on 3 ranks: an odd number.
 set(mpi_errors_ranks 3)
-set(mpi_sparse_ranks 2 6)
-set(mpi_partial_ranks 2 5)
+set(mpi_conserve_ranks 2 6)
 set(mpi_recovery_ranks 3 7)
 set(mpi_memory_ranks 2 4)
 set(mpi_conformance_ranks 1 3 8)
@@ -13,7 +12,7 @@ set(mpi_staged_ranks 3)
 set(mpi_forbidden_ranks "") # it has an argument, see below; as has mpi_cable
 set(mpi_cable_ranks "")
 if(BATON_SANITIZE)
-    foreach(name mpi_memory mpi_dense mpi_partial mpi_sparse)
+    foreach(name mpi_memory mpi_dense mpi_conserve)
         set(${name}_ranks 3)
     endforeach()
 endif()
@@ -36,7 +35,7 @@ endfunction()
 foreach(name mpi_conformance mpi_dense mpi_staged)
     mpi_variant(${name} no_shm 3 BATON_SHM=0)
 endforeach()
-foreach(name mpi_partial mpi_recovery)
+foreach(name mpi_conserve mpi_recovery)
     mpi_variant(${name} no_shm 4 BATON_SHM=0)
 endforeach()
 # Where they share rings alone, or no memory of segments, or soon none more.
@@ -46,7 +45,7 @@ mpi_variant(mpi_memory no_memory 3 BATON_SHM_MEMORY=0)
 mpi_variant(mpi_memory no_cma 3 BATON_SHM_MEMORY=1 BATON_CMA=0)
 if(NOT BATON_SANITIZE)
     # All that is right passes its verification too.
-    foreach(name mpi_dense mpi_partial mpi_sparse)
+    foreach(name mpi_dense mpi_conserve)
         mpi_variant(${name} verified 3 BATON_VERIFY=1)
     endforeach()
     # Without a progress thread nobody makes good what a wait does not see.
@@ -70,7 +69,7 @@ function(hosts_entries count ranks)
             ${hosts_${name}_args})
     endforeach()
 endfunction()
-hosts_entries(2 5 mpi_conformance mpi_dense mpi_memory mpi_partial mpi_recovery)
+hosts_entries(2 5 mpi_conformance mpi_dense mpi_memory mpi_conserve mpi_recovery)
 hosts_entries(3 3 mpi_conformance)
 # BATON_VERIFY is set on the first host alone.
 hosts_entry(mpi_dense.hosts2.verified env HOSTS_BARE=1 BATON_VERIFY=1

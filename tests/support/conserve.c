@@ -162,6 +162,7 @@ typedef struct run {
     support_random_t random;
     conserve_totals_t totals;
     conserve_account_t account;
+    double vector[CONSERVE_MOST], residual[CONSERVE_MOST];
 } run_t;
 
 static void sleep_sometimes(run_t *run)
@@ -183,8 +184,9 @@ static double weigh(const double *vector, size_t count)
     return sum;
 }
 
-static baton_status_t start(run_t *run, uint64_t step, double *vector)
+static baton_status_t start(run_t *run, uint64_t step)
 {
+    double *vector = run->vector;
     bool partial = support_is_partial(run->options->row), given = false;
     if (partial && support_random_below(&run->random, 8) == 0) {
         return baton_partial_start(run->own.partial); /* it gives nothing */
@@ -199,17 +201,18 @@ static baton_status_t start(run_t *run, uint64_t step, double *vector)
     return support_collective_start(&run->own, vector, &given);
 }
 
-static baton_status_t run_step(run_t *run, uint64_t step, double *vector)
+static baton_status_t run_step(run_t *run, uint64_t step)
 {
+    double *vector = run->vector;
     sleep_sometimes(run);
-    baton_status_t status = start(run, step, vector);
+    baton_status_t status = start(run, step);
     sleep_sometimes(run);
     if (status == BATON_OK) {
         status = support_collective_wait(&run->own, vector, NULL);
     }
     if (status == BATON_OK && run->options->row == SUPPORT_PARTIAL_SPARSE) {
-        double residual[97]; /* while peers' epochs run */
-        status = baton_sparse_residual(run->own.sparse, residual);
+        /* while peers' epochs run */
+        status = baton_sparse_residual(run->own.sparse, run->residual);
         status = status == BATON_ERR_BUSY ? BATON_OK : status;
     }
     if (status != BATON_OK) {
@@ -232,8 +235,9 @@ static baton_status_t run_step(run_t *run, uint64_t step, double *vector)
 }
 
 /* What is left over when the last step has ended here. */
-static baton_status_t take_stock(run_t *run, double *vector)
+static baton_status_t take_stock(run_t *run)
 {
+    double *vector = run->vector;
     if (support_is_partial(run->options->row)) {
         bool any = false;
         baton_status_t status =
@@ -259,7 +263,6 @@ static baton_status_t take_stock(run_t *run, double *vector)
 
 static baton_status_t run_all(run_t *run, baton_group_t *group)
 {
-    double vector[128] = {0};
     baton_status_t status;
     if (support_is_partial(run->options->row)) {
         status = support_collective_prepare(&run->own, run->options->row, group,
@@ -271,9 +274,9 @@ static baton_status_t run_all(run_t *run, baton_group_t *group)
         status = baton_sparse_create(group, &run->sparse, -1, &run->own.sparse);
     }
     for (uint64_t s = 1; s <= run->options->steps && status == BATON_OK; s++) {
-        status = run_step(run, s, vector);
+        status = run_step(run, s);
     }
-    return status == BATON_OK ? take_stock(run, vector) : status;
+    return status == BATON_OK ? take_stock(run) : status;
 }
 
 const char *conserve_run(baton_group_t *group,

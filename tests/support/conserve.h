@@ -12,7 +12,11 @@
 
 /* ---- the account of one rank ------------------------------------------- */
 
-enum { CONSERVE_RANKS = 17, CONSERVE_GIVEN = 4096 };
+enum {
+    CONSERVE_RANKS = 17,
+    CONSERVE_GIVEN = 4096,
+    CONSERVE_MOST = 3001 /* elements */
+};
 
 /* Elements of a vector of so many ranks. */
 #define CONSERVE_COUNT(ranks) (1 + 2 * (size_t)(ranks))

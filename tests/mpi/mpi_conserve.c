@@ -1,0 +1,91 @@
+/* The conservation law over MPI, checked exactly (support/conserve.h), with
+   ranks that sleep at random: sparse all-reduces by every algorithm, and
+   partial ones in every mode. Rank 0 prints a line for each; the exit code is
+   the result. */
+#include "support/conserve.h"
+#include "support/mpi.h"
+#include "support/sanitized.h"
+
+#include <stdio.h>
+
+static void conserve(support_row_t row, const baton_sparse_options_t *sparse,
+                     uint64_t steps)
+{
+    const conserve_options_t options = {.row = row,
+                                        .options = *sparse,
+                                        .seed = world.seed + 10 * sparse->mode +
+                                                row,
+                                        .steps = SUPPORT_REPEAT(steps),
+                                        .sleep_us = 200};
+    static char running[100];
+    conserve_totals_t mine, all[CONSERVE_RANKS];
+    double began = MPI_Wtime();
+    (void)snprintf(running, sizeof running,
+                   "%s, mode %d, %s, %d teams, exchange %d",
+                   support_row_names[row], (int)sparse->mode,
+                   baton_sparse_algorithm_name(sparse->algorithm),
+                   sparse->teams, (int)sparse->exchange);
+    support_mpi_running = running;
+    const char *what = conserve_run(world.group, &options, &mine);
+    if (what != NULL) {
+        support_mpi_die(what);
+    }
+    MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, all, sizeof(mine), MPI_BYTE,
+                  MPI_COMM_WORLD);
+    what = conserve_compare(row, all, world.size);
+    if (what != NULL) {
+        support_mpi_die(what);
+    }
+    if (world.rank == 0) {
+        printf("mpi_conserve: %s: nothing lost, %.1f s\n", running,
+               MPI_Wtime() - began);
+    }
+}
+
+static void conserve_partial(support_row_t row, baton_partial_mode_t mode)
+{
+    /* With more ranks than processors epochs get slower. */
+    uint64_t steps = world.size <= 4 ? 3000 : world.size <= 8 ? 1500 : 600;
+    baton_sparse_options_t options = support_collective_options(row);
+    options.mode = mode;
+    options.mode_ranks =
+        mode == BATON_QUORUM ? (uint32_t)world.size / 2 + 1 : 0;
+    conserve(row, &options, steps / (mode >= BATON_FULL ? 4 : 1));
+}
+
+/* Of each algorithm, and of SparDL with any teams. Vectors are so long that
+   some messages are sent in one piece, and others in many. */
+static void conserve_sparse(void)
+{
+    baton_sparse_options_t options = support_collective_options(SUPPORT_SPARSE);
+    options.count = CONSERVE_MOST;
+    options.k = 300;
+    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
+        options.algorithm = (baton_sparse_algorithm_t)i;
+        conserve(SUPPORT_SPARSE, &options, 20);
+    }
+    options.algorithm = BATON_SPARSE_SPARDL;
+    for (options.teams = 2; options.teams <= world.size; options.teams++) {
+        for (int shares = 0; shares < 2; shares++) {
+            options.exchange =
+                shares == 0 ? BATON_TEAMS_AUTO : BATON_TEAMS_BSAG;
+            if (world.size % options.teams == 0) {
+                conserve(SUPPORT_SPARSE, &options, 20);
+            }
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    support_mpi_begin(argc, argv);
+    support_mpi_open();
+    conserve_sparse();
+    for (int mode = BATON_SOLO; mode <= BATON_QUORUM; mode++) {
+        conserve_partial(SUPPORT_PARTIAL, (baton_partial_mode_t)mode);
+        conserve_partial(SUPPORT_PARTIAL_LATEST, (baton_partial_mode_t)mode);
+    }
+    conserve_partial(SUPPORT_PARTIAL_SPARSE, BATON_SOLO);
+    support_mpi_end();
+    return 0;
+}
