@@ -1,7 +1,7 @@
 /* What an epoch of a partial collective reduces: of the ranks that give
    something, in the order of the full collective, whatever the type; ranks with
    nothing to give send no payload. And inner collectives that are not
-   all-reduces: broadcast, all-gather and reduce-scatter. */
+   all-reduces: broadcast and all-gather. */
 #include "coll/partial/rule.h"
 #include "support/cmocka.h"
 #include "support/random.h"
@@ -188,51 +188,7 @@ TEST(test_a_contribution_alone_keeps_its_bits)
     }
 }
 
-/* ---- long vectors ------------------------------------------------------ */
-
-/* Sums of floats depend on their order: of those that give, it is the tree's,
-   the same on all ranks. In place, slots are reused. */
-static void run_long(int size, baton_allreduce_fn inner)
-{
-    enum { COUNT = 20000 };
-    const baton_partial_options_t options = options_of(inner, COUNT, BATON_F32);
-    support_random_t random = support_random(support_seed(), 6);
-    float *data = malloc(LARGEST * COUNT * sizeof *data);
-    assert_non_null(data);
-    for (int i = 0; i < LARGEST * COUNT; i++) {
-        data[i] = (float)support_random_below(&random, 1000000) / 7.0F;
-    }
-    world_t world;
-    open_world(&world, size, &options);
-    for (int i = 0; i < 6; i++) {
-        bool active[LARGEST] = {false};
-        choose_active(active, size, LARGEST + 2, &random);
-        run_epoch(&world, active, data, world.bytes);
-        for (int e = 0; e < COUNT; e += 997) {
-            double off = -(double)((const float *)world.results[0].data)[e];
-            for (int r = 0; r < size; r++) {
-                off += active[r] ? (double)data[r * COUNT + e] : 0;
-            }
-            assert_true(off < 1 && off > -1);
-        }
-        for (int r = 1; r < size; r++) {
-            assert_memory_equal(world.results[r].data, world.results[0].data,
-                                world.bytes);
-        }
-    }
-    close_world(&world);
-    free(data);
-}
-
-TEST(test_long_vectors)
-{
-    static const int sizes[] = {3, 8, 13};
-    for (size_t i = 0; i < 3; i++) {
-        run_long(sizes[i], baton_allreduce_binomial);
-        run_long(sizes[i], baton_allreduce_recursive_doubling);
-        run_long(sizes[i], NULL);
-    }
-}
+/* ---- order ------------------------------------------------------------- */
 
 static void take_right(void *arg, void *target, const void *left,
                        const void *right, size_t count, baton_dtype_t dtype)
@@ -391,15 +347,6 @@ static void run_collective(collective_t *of, int size, baton__choice_t mode,
     close_world(&of->world);
 }
 
-static uint64_t sum_of(const collective_t *of, size_t i)
-{
-    uint64_t sum = 0;
-    for (int r = 0; r < of->world.size; r++) {
-        sum += of->given[r][i];
-    }
-    return sum;
-}
-
 static void run_broadcast(collective_t *of, int size, baton__choice_t mode)
 {
     of->only_root = true;
@@ -436,34 +383,10 @@ static void run_gather(collective_t *of, int size, baton__choice_t mode)
     }
 }
 
-/* All of the sum in scratch, then this rank's part of it to the target. */
-static void scatter(baton_schedule_t *s, const baton_allreduce_t *args)
-{
-    size_t bytes = args->target.bytes;
-    baton_allreduce_t all = *args;
-    all.target = support_scratch(s, args->source.bytes);
-    baton_view_t part = baton_view(
-        all.target.buffer, (size_t)baton_schedule_rank(s) * bytes, bytes);
-    baton_node_t entry = baton_add_nop(s);
-    baton_node_t exit = baton_add_nop(s);
-    baton_enclosure_t inside = baton_enclose_begin(s);
-    baton_allreduce_recursive_doubling(s, &all);
-    baton_enclose_end(s, inside, entry, exit);
-    baton_before(s, exit, baton_add_copy(s, args->target, part));
-}
-
-static void run_scatter(collective_t *of, int size, baton__choice_t mode)
-{
-    run_collective(of, size, mode, (size_t)size * WIDTH, WIDTH, scatter);
-    for (size_t i = 0; i < (size_t)size * WIDTH; i++) {
-        assert_true(of->seen[i / WIDTH][i % WIDTH] == sum_of(of, i));
-    }
-}
-
 TEST(test_other_collectives_in_every_mode)
 {
     static void (*const runs[])(collective_t *, int, baton__choice_t) = {
-        run_broadcast, run_gather, run_scatter};
+        run_broadcast, run_gather};
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         for (int size = 1; size <= 9; size += size < 5 ? 1 : 2) {
             for (int mode = 0; mode <= (int)BATON_CANDIDATES_ALL; mode++) {

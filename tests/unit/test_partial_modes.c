@@ -226,19 +226,6 @@ TEST(test_candidates_have_their_mean)
     }
 }
 
-/* From block to block, and from seed to seed, the order differs. */
-TEST(test_elections_vary)
-{
-    enum { RANKS = 8, EPOCHS = 800 };
-    int blocks = 0, seeds = 0;
-    for (uint64_t epoch = 1; epoch <= EPOCHS; epoch++) {
-        int rank = baton_partial_elect(7, epoch, RANKS);
-        blocks += rank != baton_partial_elect(7, epoch + RANKS, RANKS);
-        seeds += rank != baton_partial_elect(8, epoch, RANKS);
-    }
-    assert_true(blocks > EPOCHS / 2 && seeds > EPOCHS / 2);
-}
-
 /* ---- when an epoch begins ---------------------------------------------- */
 
 static void do_nothing(void *arg)
