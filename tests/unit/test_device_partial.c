@@ -1,5 +1,5 @@
 /* Partial all-reduces in device memory, on ranks with emulated devices of their
-   own: the bits of the host's, ranks that are late because their streams are,
+   own: every type and reduction, ranks that are late because their streams are,
    steps in flight, recovery, and wrong use. What holds on the host, too, is in
    sim/test_properties.c. */
 #include "coll/partial/contribution.h"
@@ -27,7 +27,6 @@ static world_t world_open(int size, bool handles)
     const emulated_options_t options = {.seed = support_seed(),
                                         .delay_us = 20,
                                         .workers = 1,
-
                                         .no_handles = !handles};
     world_t world = {
         .ranks = device_cluster_open(size, SUPPORT_OWN_ENGINES, &options),
@@ -86,114 +85,73 @@ static void open_gate(world_t *world, int rank)
     emulated_open_gate(device, world->gates[rank], world->closed[rank]);
 }
 
-/* ---- the bits of the host ---------------------------------------------- */
+/* ---- types and reductions ---------------------------------------------- */
 
-/* A step of a rank, and of one on the host, with the same data. */
-static void start_both(world_t *world, int rank, bool in_stream,
-                       baton_partial_t *host, const void *in, size_t bytes)
+/* All ranks contribute twice, in their streams, and get what a reference
+   reduces on the host; or, of a broadcast, what the root has contributed. */
+static void reduce_twice(world_t *world, const baton_partial_options_t *options,
+                         support_op_t op, const int *root)
 {
-    baton_partial_t *partial = world->partials[rank];
-    baton_stream_t stream = world->ranks->streams[rank];
-    char *data = world->data[rank];
-    emulated_write(world->ranks->devices[rank], data, in, bytes);
-    support_ok(baton_partial_contribute(host, in));
-    support_ok(baton_partial_start(host));
-    if (in_stream) {
-        support_ok(baton_partial_contribute_on(partial, data, stream));
-        support_ok(baton_partial_start_on(partial, stream));
-        support_ok(baton_partial_wait_on(partial, stream, world->result[rank]));
-    } else {
-        support_ok(baton_partial_contribute(partial, data));
-        support_ok(baton_partial_start(partial));
-    }
-}
-
-static void check_both(world_t *world, int rank, bool in_stream,
-                       baton_partial_t *host,
-                       const baton_partial_options_t *options)
-{
-    static char out[MOST];
-    size_t bytes = options->count * baton_dtype_size(options->dtype);
-    baton_partial_result_t right, found = {.data = world->result[rank]};
-    support_ok(baton_partial_wait(host, SUPPORT_WAIT_MS, &right));
-    device_cluster_synchronise(world->ranks, rank);
-    if (!in_stream || options->keep == BATON_KEEP_LATEST) {
-        support_ok(
-            baton_partial_wait(world->partials[rank], SUPPORT_WAIT_MS, &found));
-        assert_int_equal(found.active, right.active);
-        assert_int_equal(found.epoch, right.epoch);
-        assert_int_equal(found.included, right.included);
-    }
-    emulated_read(world->ranks->devices[rank], out,
-                  in_stream ? world->result[rank] : found.data, bytes);
-    if (memcmp(out, right.data, bytes) != 0) {
-        fail_msg("%d ranks, %s of %d %s: rank %d differs (BATON_SEED=%llu)",
-                 world->size, options->op->name, (int)options->count,
-                 baton_dtype_name(options->dtype), rank,
-                 (unsigned long long)support_seed());
-    }
-}
-
-/* Steps in streams, and by the host's calls. */
-static void compare(world_t *world, const baton_partial_options_t *options)
-{
-    static char in[MOST];
-    size_t bytes = options->count * baton_dtype_size(options->dtype);
+    static char in[2 * LARGEST][MOST / 2], out[LARGEST][MOST / 2];
+    static char expected[MOST / 2];
+    const size_t count = options->count;
+    const size_t bytes = count * baton_dtype_size(options->dtype);
     support_random_t random = support_random(support_seed(), 7);
-    baton_partial_t *hosts[LARGEST];
     create(world, *options);
-    for (int rank = 0; rank < world->size; rank++) {
-        support_ok(baton_partial_create(world->ranks->cluster->groups[rank],
-                                        options, &hosts[rank]));
-    }
-    for (int step = 0; step < 4; step++) {
-        for (int rank = 0; rank < world->size; rank++) {
-            support_fill_bits(in, bytes, &random);
-            start_both(world, rank, step % 2 == 0, hosts[rank], in, bytes);
+    options->op->identity(options->op->arg, expected, count, options->dtype);
+    for (int i = 0; i < 2 * world->size; i++) {
+        int rank = i % world->size;
+        char *data = world->data[rank] + (i < world->size ? 0 : MOST / 2);
+        support_fill_exact(in[i], count, options->dtype, op, rank, &random);
+        if (root == NULL || rank == *root) {
+            support_reduce(expected, in[i], count, options->dtype, op);
         }
-        for (int rank = 0; rank < world->size; rank++) {
-            check_both(world, rank, step % 2 == 0, hosts[rank], options);
+        device_cluster_copy(world->ranks, rank, data, in[i], bytes);
+        support_ok(baton_partial_contribute_on(world->partials[rank], data,
+                                               world->ranks->streams[rank]));
+    }
+    for (int rank = 0; rank < world->size; rank++) {
+        baton_stream_t stream = world->ranks->streams[rank];
+        support_ok(baton_partial_start_on(world->partials[rank], stream));
+        support_ok(baton_partial_wait_on(world->partials[rank], stream,
+                                         world->result[rank]));
+        device_cluster_copy(world->ranks, rank, out[rank], world->result[rank],
+                            bytes);
+    }
+    for (int rank = 0; rank < world->size; rank++) {
+        device_cluster_synchronise(world->ranks, rank);
+        if (memcmp(out[rank], expected, bytes) != 0) {
+            fail_msg("%d ranks, %s of %zu %s: rank %d is wrong", world->size,
+                     options->op->name, count, baton_dtype_name(options->dtype),
+                     rank);
         }
     }
     destroy(world);
-    for (int rank = 0; rank < world->size; rank++) {
-        support_ok(baton_partial_destroy(hosts[rank]));
-    }
 }
 
-TEST(test_bits_of_the_host)
+TEST(test_every_type_and_reduction)
 {
-    static const int sizes[] = {1, 2, 3, 5, 8};
     static const baton_allreduce_fn inner[] = {
         NULL, baton_allreduce_ring, baton_allreduce_recursive_doubling,
         baton_allreduce_linear_pipeline};
-    static const size_t counts[] = {0, 1, 7, 600};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        world_t world = world_open(sizes[i], i % 2 != 0);
-        for (size_t k = 0; k < 16; k++) {
-            size_t turn = i + k;
-            const baton_partial_options_t options = {
-                .size = sizeof options,
-                .mode = BATON_FULL,
-                .keep = k % 3 == 0 ? BATON_KEEP_ALL : BATON_KEEP_LATEST,
-                .inner = inner[k % 4],
-                .count = counts[k / 4],
-                .dtype = (baton_dtype_t)(1 + turn % (BATON_DTYPE_COUNT - 1)),
-                .op = support_op((support_op_t)(turn % 4))};
-            compare(&world, &options);
+    for (int size = 1; size <= 5; size += 2) {
+        world_t world = world_open(size, size > 1);
+        int root = size / 2, turn = size;
+        baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
+        options.mode = BATON_FULL;
+        for (int op = SUPPORT_SUM; op <= SUPPORT_MAX; op++) {
+            for (int dtype = 1; dtype < (int)BATON_DTYPE_COUNT; dtype++) {
+                options.inner = inner[turn++ % 4];
+                options.count = turn % 3 == 0 ? 300 : (size_t)turn % 8;
+                options.dtype = (baton_dtype_t)dtype;
+                options.op = support_op((support_op_t)op);
+                reduce_twice(&world, &options, (support_op_t)op, NULL);
+            }
         }
-        /* A broadcast, whose result the root's contribution is. */
-        int root = sizes[i] / 2;
-        const baton_partial_options_t broadcast = {.size = sizeof broadcast,
-                                                   .mode = BATON_FULL,
-                                                   .inner =
-                                                       baton_partial_broadcast,
-                                                   .inner_arg = &root,
-                                                   .count = 600,
-                                                   .result_count = 600,
-                                                   .dtype = BATON_F32,
-                                                   .op = BATON_SUM};
-        compare(&world, &broadcast);
+        options.inner = baton_partial_broadcast;
+        options.inner_arg = &root;
+        options.result_count = options.count;
+        reduce_twice(&world, &options, SUPPORT_MAX, &root);
         world_close(&world);
     }
 }
@@ -345,15 +303,26 @@ TEST(test_staleness_is_of_the_stream)
 
 /* ---- recovery ---------------------------------------------------------- */
 
-enum { SICK = 3, SICK_COUNT = 100, SICK_BYTES = SICK_COUNT * 8 };
+enum { SICK = 3 };
 
-/* Contributes, starts and waits, on all ranks' streams. True on each rank where
-   the step was started: it may have failed on another before. */
-static void put_all(world_t *world, bool gives, bool *started)
+/* What no step gives. */
+static const int64_t untouched = -7;
+
+/* A step of all ranks, in their streams, to which rank r contributes 16^r, or
+   nothing. Returns whether it has failed: the targets of those ranks are then
+   as they were, and the other ones have *sum_out. A rank that fails at once may
+   keep others from starting. */
+static bool step_all(world_t *world, bool gives, int64_t *sum_out)
 {
-    for (int rank = 0; rank < world->size; rank++) {
+    bool started[SICK], failed = false;
+    for (int rank = 0; rank < SICK; rank++) {
+        emulated_t *device = world->ranks->devices[rank];
         baton_stream_t stream = world->ranks->streams[rank];
         baton_partial_t *partial = world->partials[rank];
+        const int64_t value = INT64_C(1) << (4 * rank);
+        emulated_write(device, world->data[rank], &value, sizeof value);
+        emulated_write(device, world->result[rank], &untouched,
+                       sizeof untouched);
         if (gives) {
             support_ok(baton_partial_contribute_on(partial, world->data[rank],
                                                    stream));
@@ -366,74 +335,22 @@ static void put_all(world_t *world, bool gives, bool *started)
                 baton_partial_wait_on(partial, stream, world->result[rank]));
         }
     }
-}
-
-/* What no step gives. */
-static const int64_t untouched = -7;
-
-/* Waits for a step on all ranks, whose streams go on. True if it has failed: a
-   rank's target is then as it was. */
-static bool wait_all(world_t *world, const bool *started)
-{
-    bool failed = false;
-    for (int rank = 0; rank < world->size; rank++) {
+    for (int rank = 0; rank < SICK; rank++) {
         baton_partial_result_t seen;
-        baton_status_t status = BATON_ERR_FAILED;
-        if (started[rank]) {
-            status = baton_partial_wait(world->partials[rank], SUPPORT_WAIT_MS,
-                                        &seen);
-        }
+        int64_t out = 0;
+        bool ok = started[rank] &&
+                  baton_partial_wait(world->partials[rank], SUPPORT_WAIT_MS,
+                                     &seen) == BATON_OK;
         device_cluster_synchronise(world->ranks, rank);
+        emulated_read(world->ranks->devices[rank], &out, world->result[rank],
+                      sizeof out);
         if (rank != 0) { /* rank 0's may be its contribution alone */
-            int64_t out = 0;
-            failed |= status != BATON_OK;
-            emulated_read(world->ranks->devices[rank], &out,
-                          world->result[rank], sizeof out);
-            assert_int_equal(out == untouched, status != BATON_OK);
+            failed |= !ok;
+            assert_int_equal(out == untouched, !ok);
+            *sum_out = ok ? out : *sum_out;
         }
     }
     return failed;
-}
-
-/* What a step has given to all ranks. */
-static int64_t read_all(world_t *world)
-{
-    static int64_t out[SICK][SICK_COUNT];
-    for (int rank = 0; rank < world->size; rank++) {
-        emulated_read(world->ranks->devices[rank], out[rank],
-                      world->result[rank], SICK_BYTES);
-        for (int i = 0; i < SICK_COUNT; i++) {
-            assert_int_equal(out[rank][i], out[0][0]);
-        }
-    }
-    return out[0][0];
-}
-
-/* Whether nothing of rank 0 was taken, nor is pending. */
-static bool is_lost(world_t *world)
-{
-    baton_partial_stats_t stats;
-    bool any = false;
-    support_ok(baton_partial_stats(world->partials[0], &stats));
-    support_ok(
-        baton_partial_pending(world->partials[0], world->result[0], &any));
-    return !any && stats.taken == 1; /* of the first step */
-}
-
-static void fill_data(world_t *world)
-{
-    int64_t in[SICK_COUNT];
-    int64_t nothing[SICK_COUNT];
-    for (int rank = 0; rank < world->size; rank++) {
-        for (int i = 0; i < SICK_COUNT; i++) {
-            in[i] = INT64_C(1) << (4 * rank);
-            nothing[i] = untouched;
-        }
-        emulated_write(world->ranks->devices[rank], world->result[rank],
-                       nothing, SICK_BYTES);
-        emulated_write(world->ranks->devices[rank], world->data[rank], in,
-                       SICK_BYTES);
-    }
 }
 
 /* The k-th piece of work of rank 0's device fails, somewhere in the second
@@ -443,27 +360,22 @@ static bool fail_once(int k, bool *failed)
 {
     const int64_t each = 0x111;
     world_t world = world_open(SICK, true);
-    baton_partial_options_t options = of_one(BATON_FULL, BATON_KEEP_LATEST, 0);
-    bool started[SICK] = {false};
-    options.count = SICK_COUNT;
-    create(&world, options);
-    fill_data(&world);
-    put_all(&world, true, started);
-    assert_false(wait_all(&world, started));
-    fill_data(&world);
+    baton_partial_stats_t stats;
+    int64_t total = 0, sum = 0;
+    bool any = false;
+    create(&world, of_one(BATON_FULL, BATON_KEEP_LATEST, 0));
+    assert_false(step_all(&world, true, &sum));
     emulated_fail_work(world.ranks->devices[0], k);
-    put_all(&world, true, started);
-    *failed = wait_all(&world, started);
+    *failed = step_all(&world, true, &sum);
     emulated_fail_work(world.ranks->devices[0], 0);
     emulated_repair(world.ranks->devices[0]);
-    bool lost = is_lost(&world);
+    support_ok(baton_partial_stats(world.partials[0], &stats));
+    support_ok(baton_partial_pending(world.partials[0], world.result[0], &any));
+    bool lost = !any && stats.taken == 1; /* in the first step */
     device_cluster_recover(world.ranks);
-    int64_t total = 0;
     for (int step = 0; step < 3; step++) { /* the first is of before alone */
-        put_all(&world, step == 0, started);
-        assert_false(wait_all(&world, started));
-        assert_true(started[0]);
-        total += read_all(&world);
+        assert_false(step_all(&world, step == 0, &sum));
+        total += sum;
     }
     assert_int_equal(total, each + (*failed ? each - lost : 0));
     world_close(&world);

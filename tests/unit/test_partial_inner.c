@@ -385,8 +385,8 @@ static void run_gather(collective_t *of, int size, baton__choice_t mode)
 
 TEST(test_other_collectives_in_every_mode)
 {
-    static void (*const runs[])(collective_t *, int, baton__choice_t) = {
-        run_broadcast, run_gather};
+    static void (*const runs[])(collective_t *, int,
+                                baton__choice_t) = {run_broadcast, run_gather};
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         for (int size = 1; size <= 9; size += size < 5 ? 1 : 2) {
             for (int mode = 0; mode <= (int)BATON_CANDIDATES_ALL; mode++) {
