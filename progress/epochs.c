@@ -215,6 +215,40 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
     return BATON_OK;
 }
 
+/* ---- the epoch that a wait is for -------------------------------------- */
+
+typedef struct awaited {
+    baton_schedule_t *schedule;
+    uint64_t epoch;
+    uint32_t generation;
+} awaited_t;
+
+static uint32_t generation(const baton_schedule_t *schedule)
+{
+    return atomic_load_explicit(&schedule->shared.generation,
+                                memory_order_seq_cst);
+}
+
+/* The generation is read first: an epoch that is asked for after a recovery is
+   not taken for one before it. */
+static awaited_t awaited_now(baton_schedule_t *schedule)
+{
+    uint32_t now = generation(schedule);
+    return (awaited_t){
+        .schedule = schedule, .epoch = requested(schedule), .generation = now};
+}
+
+/* After a recovery the last epoch is one of before, whose outcome may not have
+   been asked for. */
+static baton_status_t check_started(const awaited_t *awaited)
+{
+    return awaited->epoch != 0 || awaited->generation != 0
+               ? BATON_OK
+               : baton__error(BATON_ERR_STATE,
+                              "wait for \"%s\": it has not been started",
+                              awaited->schedule->name);
+}
+
 /* ---- start and wait in the order of a stream -------------------------- */
 
 static baton_status_t check_device(const baton_schedule_t *schedule,
@@ -263,6 +297,10 @@ baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
                                       baton_stream_t stream)
 {
     baton_status_t status = check_device(schedule, __func__);
+    if (status == BATON_OK) {
+        const awaited_t awaited = awaited_now(schedule);
+        status = check_started(&awaited);
+    }
     if (status != BATON_OK) {
         return status;
     }
@@ -283,27 +321,6 @@ baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
 }
 
 /* ---- test, wait ------------------------------------------------------- */
-
-typedef struct awaited {
-    baton_schedule_t *schedule;
-    uint64_t epoch;
-    uint32_t generation;
-} awaited_t;
-
-static uint32_t generation(const baton_schedule_t *schedule)
-{
-    return atomic_load_explicit(&schedule->shared.generation,
-                                memory_order_seq_cst);
-}
-
-/* The generation is read first: an epoch that is asked for after a recovery is
-   not taken for one before it. */
-static awaited_t awaited_now(baton_schedule_t *schedule)
-{
-    uint32_t now = generation(schedule);
-    return (awaited_t){
-        .schedule = schedule, .epoch = requested(schedule), .generation = now};
-}
 
 static bool has_ended(const void *arg)
 {
@@ -403,8 +420,12 @@ baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
     if (status != BATON_OK) {
         return status;
     }
-    note_wait(schedule);
     const awaited_t awaited = awaited_now(schedule);
+    status = check_started(&awaited);
+    if (status != BATON_OK) {
+        return status;
+    }
+    note_wait(schedule);
     baton_engine_t *engine = engine_of(schedule);
     if (has_ended(&awaited)) {
         status = baton__epoch_unreported(schedule);

@@ -351,6 +351,8 @@ TEST(test_wait_before_start)
                  baton_add_send(s[1], 0, support_scratch(s[1], 1)));
     support_schedules_commit(cluster, s);
     baton_stream_t stream = emulated_stream(ranks->devices[1]);
+    support_expect(baton_schedule_wait_on(s[1], stream), BATON_ERR_STATE);
+    support_says("it has not been started");
     support_ok(baton_schedule_start(s[0]));
     support_expect(baton_schedule_wait(s[0], SUPPORT_WAIT_MS),
                    BATON_ERR_INVALID);

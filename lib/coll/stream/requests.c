@@ -98,12 +98,12 @@ baton_status_t baton__requests_start_on(baton__requests_t *self,
 
 baton_status_t baton__requests_run(baton__requests_t *self, const void *request)
 {
-    baton_status_t status = baton_schedule_wait(self->schedule, -1);
-    if (status == BATON_ERR_STATE) {
-        return status; /* in a call node */
+    if (self->started > 0 &&
+        baton_schedule_wait(self->schedule, -1) == BATON_ERR_STATE) {
+        return BATON_ERR_STATE; /* in a call node */
     }
     put_request(self, request);
-    status = baton_schedule_start(self->schedule);
+    baton_status_t status = baton_schedule_start(self->schedule);
     if (status != BATON_OK) {
         return status;
     }
