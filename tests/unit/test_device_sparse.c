@@ -313,6 +313,44 @@ TEST(test_failed_copy)
     close_alone(&self);
 }
 
+/* The k-th piece of work of a step is refused; false: it has fewer. */
+static bool refuse_work(const baton_sparse_options_t *options, int k)
+{
+    static char before[DEVICE_SPARSE_BYTES], after[DEVICE_SPARSE_BYTES];
+    baton_sparse_result_t result;
+    alone_t self = open_alone(SUPPORT_OWN_ENGINES, options);
+    device_sparse_run_step(self.world, 0);
+    support_ok(baton_sparse_residual(self.sparse, before));
+    emulated_fail_submit(self.device, k);
+    support_ok(baton_sparse_start(self.sparse, self.memory->gradient));
+    baton_status_t status =
+        baton_sparse_wait(self.sparse, SUPPORT_WAIT_MS, &result);
+    emulated_repair(self.device);
+    if (status != BATON_OK) {
+        assert_int_equal(status, BATON_ERR_SYSTEM);
+        support_ok(baton_sparse_residual(self.sparse, after));
+        assert_memory_equal(before, after, self.bytes);
+    }
+    close_alone(&self);
+    return status != BATON_OK;
+}
+
+/* Whichever piece of its work the device refuses, the step fails, and leaves
+   the residual as it was. */
+TEST(test_refused_work)
+{
+    for (int i = 0; i < 2; i++) { /* SparDL, TopkA */
+        baton_sparse_options_t options = sized(algorithms[i], 300, 20);
+        int k = 1;
+        options.momentum = 0.5;
+        options.clip = 0.5;
+        while (refuse_work(&options, k)) {
+            k++;
+        }
+        assert_true(k > 10);
+    }
+}
+
 /* ---- order ------------------------------------------------------------- */
 
 /* The first sparse step is put into the stream right behind the last one of the
