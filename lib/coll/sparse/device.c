@@ -50,8 +50,8 @@ typedef struct result_request {
     void *targets[PARTS];
 } result_request_t;
 
-/* A vector to be copied or measured between steps. */
-typedef enum vector_work { READ, WRITE, MEASURE } vector_work_t;
+/* A vector to be cleared, copied or measured between steps. */
+typedef enum vector_work { CLEAR, READ, WRITE, MEASURE } vector_work_t;
 
 typedef struct vector_request {
     vector_work_t work;
@@ -111,7 +111,6 @@ static void complete_step(baton_sparse_t *sparse, bool dense)
     if (sparse->gradient != NULL) {
         baton__sparse_exchange(&device->velocity, &device->new_velocity);
     }
-    device->blank = false;
 }
 
 /* Completes the step that has begun, if it has ended well. A recovery numbers
@@ -215,16 +214,16 @@ static baton_status_t load(void *arg, baton_call_t *call)
 
 /* ---- copies of results, on the driver ---------------------------------- */
 
-/* The most bytes that a part ever has. */
-static size_t part_room(const baton_sparse_t *sparse, int part)
+/* Of a result of so many entries. */
+static size_t part_bytes(const baton_sparse_t *sparse, int part, size_t entries)
 {
-    const size_t room[PARTS] = {
-        [INDICES] = sparse->result_capacity * sizeof(uint32_t),
-        [VALUES] = sparse->result_capacity * sparse->element_bytes,
+    const size_t bytes[PARTS] = {
+        [INDICES] = entries * sizeof(uint32_t),
+        [VALUES] = entries * sparse->element_bytes,
         [COUNT] = sizeof(uint64_t),
         [DENSE] = vector_bytes(sparse),
     };
-    return room[part];
+    return bytes[part];
 }
 
 /* How many bytes of each part are copied; fills what they are copied from. The
@@ -234,17 +233,12 @@ static void measure_result(const baton_sparse_t *sparse, backend_t *self,
 {
     const baton_sparse_result_t *last = &sparse->last;
     size_t entries = last->indices != NULL ? last->count : 0;
-    const size_t most[PARTS] = {
-        [INDICES] = entries * sizeof(uint32_t),
-        [VALUES] = entries * sparse->element_bytes,
-        [COUNT] = sizeof(uint64_t),
-        [DENSE] = vector_bytes(sparse),
-    };
     *self->count = last->count;
     self->is_sparse = last->indices != NULL;
     self->written = entries;
     for (int i = 0; i < PARTS; i++) {
-        self->bytes[i] = request->targets[i] != NULL ? most[i] : 0;
+        self->bytes[i] =
+            request->targets[i] != NULL ? part_bytes(sparse, i, entries) : 0;
     }
     if (self->bytes[DENSE] > 0 && self->is_sparse) {
         baton__entries_join(sparse, self->entries.host, last->indices,
@@ -311,6 +305,9 @@ static baton_status_t use_vector(void *arg, const void *of,
     baton__enqueue_t queue = {.sparse = arg, .stream = stream};
     size_t bytes = vector_bytes(queue.sparse);
     switch (request->work) {
+    case CLEAR:
+        baton__enqueue_scale(&queue, request->vector, NULL, 0);
+        break;
     case READ:
         baton__enqueue_copy(&queue, request->other, request->vector, bytes);
         break;
@@ -343,13 +340,32 @@ static baton_status_t build_results(baton_sparse_t *sparse)
               : baton__sparse_no_memory(sparse);
 }
 
+static baton_status_t run_vector(baton_sparse_t *sparse, vector_work_t work,
+                                 char *vector, const void *other)
+{
+    const vector_request_t request = {work, vector, (char *)(uintptr_t)other};
+    baton_status_t status =
+        baton__requests_run(&backend_of(sparse)->vectors, &request);
+    return status == BATON_OK
+               ? BATON_OK
+               : baton__error(status, "\"%s\": a vector of the device: %s",
+                              sparse->name, baton_error_message());
+}
+
+/* The device's memory may have any bytes at first. */
 static baton_status_t build_vectors(baton_sparse_t *sparse)
 {
     backend_t *self = backend_of(sparse);
     self->vectors = (baton__requests_t){
         .bytes = sizeof(vector_request_t), .serve = use_vector, .arg = sparse};
-    return baton__requests_init(&self->vectors, self->self, "vectors of",
-                                sparse->name);
+    baton_status_t status = baton__requests_init(&self->vectors, self->self,
+                                                 "vectors of", sparse->name);
+    if (status == BATON_OK) {
+        status = run_vector(sparse, CLEAR, self->device.residual, NULL);
+    }
+    return status == BATON_OK && self->device.velocity != NULL
+               ? run_vector(sparse, CLEAR, self->device.velocity, NULL)
+               : status;
 }
 
 static bool add_dense_nodes(baton_sparse_t *sparse)
@@ -651,7 +667,7 @@ static baton_status_t read_target(const baton_sparse_t *sparse,
         [DENSE] = {target.dense, "dense"},
     };
     for (int i = 0; i < PARTS; i++) {
-        size_t bytes = part_room(sparse, i);
+        size_t bytes = part_bytes(sparse, i, sparse->result_capacity);
         out->targets[i] = bytes > 0 ? all[i].memory : NULL;
         if (out->targets[i] == NULL) {
             continue;
@@ -701,26 +717,10 @@ baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
 
 /* ---- vectors between steps --------------------------------------------- */
 
-static baton_status_t run_vector(baton_sparse_t *sparse, vector_work_t work,
-                                 char *vector, const void *other)
-{
-    const vector_request_t request = {work, vector, (char *)(uintptr_t)other};
-    baton_status_t status =
-        baton__requests_run(&backend_of(sparse)->vectors, &request);
-    return status == BATON_OK
-               ? BATON_OK
-               : baton__error(status, "\"%s\": a vector of the device: %s",
-                              sparse->name, baton_error_message());
-}
-
 static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
                                   void *to)
 {
     const baton__sparse_device_t *device = sparse->device;
-    if (device->blank) {
-        memset(to, 0, vector_bytes(sparse));
-        return BATON_OK;
-    }
     return run_vector(sparse, READ,
                       velocity ? device->velocity : device->residual, to);
 }
@@ -736,7 +736,6 @@ static baton_status_t write_vectors(baton_sparse_t *sparse,
     if (status == BATON_OK) {
         baton__sparse_exchange(&device->residual, &device->work);
         baton__sparse_exchange(&device->velocity, &device->new_velocity);
-        device->blank = false;
     }
     return status;
 }
@@ -744,10 +743,6 @@ static baton_status_t write_vectors(baton_sparse_t *sparse,
 static baton_status_t square_sum(baton_sparse_t *sparse, double *out)
 {
     const baton__sparse_device_t *device = sparse->device;
-    if (device->blank) {
-        *out = 0;
-        return BATON_OK;
-    }
     baton_status_t status = run_vector(sparse, MEASURE, device->residual, NULL);
     if (status == BATON_OK) {
         *out = baton__device_squares(sparse);

@@ -19,7 +19,6 @@ bool baton__device_allocate(baton_sparse_t *sparse)
     size_t scratch =
         self->port->select_bytes(self->device, o->dtype, o->count, most);
     bool ok = true;
-    self->blank = true;
     self->residual = baton__sparse_device_room(sparse, kind, bytes, &ok);
     self->work = baton__sparse_device_room(sparse, kind, bytes, &ok);
     if (o->momentum > 0) {
@@ -191,24 +190,12 @@ static const void *add_momentum(baton__enqueue_t *queue, const void *gradient)
     return velocity;
 }
 
-static void write_zeros(baton__enqueue_t *queue)
-{
-    const baton__sparse_device_t *self = queue->sparse->device;
-    baton__enqueue_scale(queue, self->residual, NULL, 0);
-    if (self->velocity != NULL) {
-        baton__enqueue_scale(queue, self->velocity, NULL, 0);
-    }
-}
-
 static void accumulate(void *arg, baton__enqueue_t *queue)
 {
     const baton_sparse_t *sparse = arg;
     baton__sparse_device_t *self = sparse->device;
     const void *adds = sparse->gradient;
     self->latest = NULL;
-    if (self->blank) {
-        write_zeros(queue);
-    }
     if (adds == NULL) { /* a flush */
         baton__enqueue_copy(queue, self->work, self->residual,
                             vector_bytes(sparse));

@@ -41,12 +41,11 @@ struct baton__sparse_device {
 
     char *residual, *work;         /* n elements each */
     char *velocity, *new_velocity; /* of momentum; or NULL */
-    bool blank;        /* residual and velocity are zero, and not written yet */
-    uint32_t *indices; /* of the selection made last; room for 2k + 1 */
-    void *scratch;     /* of selections */
-    char *kept;        /* what the residual has at the result's indices */
-    baton__mirror_t squares;   /* a sum of them */
-    baton__change_t *latest;   /* of the changes of `work` in this step */
+    uint32_t *indices;       /* of the selection made last; room for 2k + 1 */
+    void *scratch;           /* of selections */
+    char *kept;              /* what the residual has at the result's indices */
+    baton__mirror_t squares; /* a sum of them */
+    baton__change_t *latest; /* of the changes of `work` in this step */
     baton_buffer_t dense_work; /* `work`, of the dense schedule */
 };
 
