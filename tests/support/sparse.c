@@ -2,6 +2,8 @@
 
 #include "support/cluster.h"
 #include "support/cmocka.h"
+#include "support/random.h"
+#include "support/select_cases.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +71,15 @@ void *support_sparse_gradient(support_sparse_t *group, int rank)
 const void *support_sparse_residual(const support_sparse_t *group, int rank)
 {
     return group->residuals + (size_t)rank * vector_bytes(group);
+}
+
+void support_sparse_fill(support_sparse_t *group, uint64_t step)
+{
+    support_random_t random = support_random(7, step);
+    for (size_t i = 0; i < (size_t)group->size * group->options.count; i++) {
+        select_store(group->options.dtype, group->gradients, i,
+                     (double)support_random_below(&random, 2001) - 1000);
+    }
 }
 
 static void expect_same(const baton_sparse_result_t *left,

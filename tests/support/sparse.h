@@ -27,6 +27,9 @@ void support_sparse_close(support_sparse_t *group);
 void *support_sparse_gradient(support_sparse_t *group, int rank);
 const void *support_sparse_residual(const support_sparse_t *group, int rank);
 
+/* Gradients of f32 or f64, integers, which depend on `step` alone. */
+void support_sparse_fill(support_sparse_t *group, uint64_t step);
+
 /* One step of all ranks; fails unless results are the same on all, to the last
    bit, and ascending. Reads residuals. */
 void support_sparse_step(support_sparse_t *group);

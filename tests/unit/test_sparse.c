@@ -21,15 +21,6 @@ static baton_sparse_options_t some_options(void)
     return options;
 }
 
-static void fill(support_sparse_t *group, uint64_t step)
-{
-    support_random_t random = support_random(7, step);
-    float *gradients = (float *)(void *)group->gradients;
-    for (size_t i = 0; i < (size_t)group->size * group->options.count; i++) {
-        gradients[i] = (float)support_random_below(&random, 2001) - 1000;
-    }
-}
-
 static baton_sim_t *open_sim(void)
 {
     baton_sim_options_t options = BATON_SIM_OPTIONS;
@@ -339,7 +330,7 @@ TEST(test_oktopk_publishes_about_k)
     options.k = K;
     support_sparse_t *group = support_sparse_open(SIZE, &options);
     for (uint64_t step = 0; step < STEPS; step++) {
-        fill(group, 100 + step);
+        support_sparse_fill(group, 100 + step);
         support_sparse_step(group);
         size_t count = group->results[0].count;
         if (step >= SETTLED && (count < K / 3 || count > 4 * K)) {
@@ -378,7 +369,7 @@ TEST(test_what_is_not_finite_surfaces)
         baton_sparse_options_t options = some_options();
         options.algorithm = (baton_sparse_algorithm_t)i;
         support_sparse_t *group = support_sparse_open(RANKS, &options);
-        fill(group, 1);
+        support_sparse_fill(group, 1);
         ((float *)support_sparse_gradient(group, 1))[17] = NAN;
         ((float *)support_sparse_gradient(group, 3))[55] = -INFINITY;
         support_sparse_step(group);
@@ -395,26 +386,19 @@ TEST(test_what_is_not_finite_surfaces)
    operands decides on the bits of the sum. */
 static void fill_not_finite(support_sparse_t *group, uint64_t seed)
 {
-    static const uint64_t special[] = {
-        UINT64_C(0x7ff8000000000000), UINT64_C(0xfff8000000000000),
-        UINT64_C(0x7ff8000000000123), UINT64_C(0xfff8000000000456),
-        UINT64_C(0x7ff0000000000000), UINT64_C(0xfff0000000000000),
-    };
-    static const uint32_t special_f32[] = {0x7fc00000, 0xffc00000, 0x7fc00123,
-                                           0xffc00456, 0x7f800000, 0xff800000};
+    const bool wide = group->options.dtype == BATON_F64;
+    const uint64_t lowest = UINT64_C(1) << (wide ? 52 : 23); /* of exponents */
+    const uint64_t exponent = (wide ? 0x7ff : 0xff) * lowest;
     support_random_t random = support_random(support_seed(), seed);
+    support_sparse_fill(group, seed);
     for (size_t i = 0; i < (size_t)group->size * group->options.count; i++) {
-        uint64_t which = support_random_below(&random, 20);
-        double value = (double)support_random_below(&random, 2001) - 1000;
-        float single = (float)value;
-        if (which < 6) {
-            memcpy(&value, &special[which], sizeof value);
-            memcpy(&single, &special_f32[which], sizeof single);
+        uint64_t which = support_random_below(&random, 10);
+        uint64_t bits = support_random_next(&random) | exponent;
+        bits = which == 0 ? bits & ~(lowest - 1) : bits | lowest / 2;
+        if (which < 3) { /* an infinity, a quiet NaN */
+            memcpy(group->gradients + i * group->element, &bits,
+                   group->element);
         }
-        memcpy(group->gradients + i * group->element,
-               group->options.dtype == BATON_F64 ? (const void *)&value
-                                                 : (const void *)&single,
-               group->element);
     }
 }
 
@@ -464,7 +448,7 @@ TEST(test_steps_that_differ_are_told)
     size_t bytes = baton_sparse_state_size(group->ranks[1]);
     support_ok(
         baton_sparse_state_export(group->ranks[1], before, sizeof before));
-    fill(group, 1);
+    support_sparse_fill(group, 1);
     support_sparse_step(group);
     support_ok(baton_sparse_state_import(group->ranks[1], before, bytes));
     for (int rank = 0; rank < RANKS; rank++) {
@@ -518,7 +502,7 @@ TEST(test_partial_sends_little_for_one_rank)
         while (1 << steps < size) {
             steps++;
         }
-        fill(group, 1);
+        support_sparse_fill(group, 1);
         for (int rank = 0; rank < size; rank++) {
             support_ok(baton_sparse_start(
                 group->ranks[rank], support_sparse_gradient(group, rank)));
@@ -605,7 +589,7 @@ TEST(test_teams_adjust_h)
     for (uint64_t i = 0; i < 60; i++) {
         bool marked[COUNT] = {false};
         int64_t n = 0;
-        fill(group, i);
+        support_sparse_fill(group, i);
         float *gradients = support_sparse_gradient(group, 0);
         for (int j = 0; j < COUNT && i / 20 % 2 == 0; j++) {
             gradients[COUNT + j] = gradients[j]; /* the same on both */

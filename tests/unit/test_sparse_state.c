@@ -23,14 +23,9 @@ static baton_sparse_options_t some_options(void)
     return options;
 }
 
-/* One step of all ranks, with gradients that depend on `step` alone. */
 static void run(support_sparse_t *group, uint64_t step)
 {
-    support_random_t random = support_random(7, step);
-    float *gradients = (float *)(void *)group->gradients;
-    for (size_t i = 0; i < (size_t)group->size * COUNT; i++) {
-        gradients[i] = (float)support_random_below(&random, 2001) - 1000;
-    }
+    support_sparse_fill(group, step);
     support_sparse_step(group);
 }
 
