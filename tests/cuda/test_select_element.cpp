@@ -1,5 +1,6 @@
 /* What the kernels of libbaton_cuda do with one element, on the host, against
-   the host's own functions: every f16 and bf16, many f32 and f64. */
+   the host's own functions: every f16 and bf16, many f32 and f64. (Keys, and
+   magnitudes of keys: test_select.cpp, by whole selections.) */
 #include "cuda/select_element.h"
 
 extern "C" {
@@ -45,51 +46,7 @@ template <baton_dtype_t D> static uint64_t samples(void)
     return sizeof(typename element<D>::bits_t) == 2 ? 65536 : SAMPLES;
 }
 
-/* ---- keys -------------------------------------------------------------- */
-
-/* The host tells the key of an element by counting: it reaches its key, and
-   not the next. */
-template <baton_dtype_t D> static void check_keys(void)
-{
-    typedef typename element<D>::bits_t bits_t;
-    support_random_t random = support_random(support_seed(), D);
-    const baton_side_t sides[] = {BATON_SIDE_BOTH, BATON_SIDE_POSITIVE,
-                                  BATON_SIDE_NEGATIVE};
-    for (uint64_t i = 0; i < samples<D>(); i++) {
-        bits_t bits = sample<D>(i, &random);
-        for (unsigned s = 0; s < 3; s++) {
-            baton_selection_t from = {D, sides[s], &bits, 1, 0};
-            uint64_t key = key_of<D>(bits, filter_of<D>(sides[s]));
-            if (key > 0) {
-                assert_int_equal(baton_select_count(&from, key), 1);
-            }
-            assert_int_equal(baton_select_count(&from, key + 1), 0);
-        }
-    }
-}
-
-static void test_keys_are_the_hosts(void **)
-{
-    BY_TYPE(check_keys);
-}
-
-template <baton_dtype_t D> static void check_values(void)
-{
-    support_random_t random = support_random(support_seed(), 10 + D);
-    const filter<D> both = filter_of<D>(BATON_SIDE_BOTH);
-    for (uint64_t i = 0; i < samples<D>(); i++) {
-        typename element<D>::key_t key = key_of<D>(sample<D>(i, &random), both);
-        if (key < infinity_key<D>()) {
-            assert_true(magnitude_value<D>(key) ==
-                        baton_magnitude_value(D, key));
-        }
-    }
-}
-
-static void test_magnitudes_of_keys_are_the_hosts(void **)
-{
-    BY_TYPE(check_values);
-}
+/* ---- thresholds -------------------------------------------------------- */
 
 /* Values of an element type, half-way between two, and next to that. */
 template <baton_dtype_t D> static double near_a_key(support_random_t *random)
@@ -217,8 +174,6 @@ static void test_search_ends_after_20_steps(void **)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_keys_are_the_hosts),
-        cmocka_unit_test(test_magnitudes_of_keys_are_the_hosts),
         cmocka_unit_test(test_thresholds_are_rounded_as_on_the_host),
         cmocka_unit_test(test_sums_are_the_hosts),
         cmocka_unit_test(test_sample_has_one_of_each_stratum),
