@@ -16,7 +16,7 @@ extern "C" {
 
 /* Dissemination barrier: ceil(log2 P) rounds of empty messages; it completes on
    no rank before all have begun it. (Hensgen, Finkel, Manber 1988.) */
-void baton_barrier_dissemination(baton_schedule_t *schedule);
+void baton_barrier(baton_schedule_t *schedule);
 
 /* Binomial-tree broadcast of `data` from `root`: ceil(log2 P) rounds. */
 void baton_broadcast_binomial(baton_schedule_t *schedule, int root,
@@ -295,10 +295,8 @@ typedef struct baton_rooted {
 
 /* Binomial trees: ceil(log2 P) rounds, (P-1)/P of the vector at the root. Inner
    ranks of the tree have scratch for the blocks behind them. */
-void baton_scatter_binomial(baton_schedule_t *schedule,
-                            const baton_rooted_t *args);
-void baton_gather_binomial(baton_schedule_t *schedule,
-                           const baton_rooted_t *args);
+void baton_scatter(baton_schedule_t *schedule, const baton_rooted_t *args);
+void baton_gather(baton_schedule_t *schedule, const baton_rooted_t *args);
 
 /* ---- all-to-all -------------------------------------------------------- */
 
@@ -343,10 +341,8 @@ typedef struct baton_scan {
 
 /* ceil(log2 P) rounds of the whole vector, each from 2^k ranks before. (Hillis,
    Steele 1986.) */
-void baton_scan_recursive_doubling(baton_schedule_t *schedule,
-                                   const baton_scan_t *args);
-void baton_exscan_recursive_doubling(baton_schedule_t *schedule,
-                                     const baton_scan_t *args);
+void baton_scan(baton_schedule_t *schedule, const baton_scan_t *args);
+void baton_exscan(baton_schedule_t *schedule, const baton_scan_t *args);
 
 /* ---- activation -------------------------------------------------------- */
 

@@ -243,18 +243,13 @@ baton_group_tune(baton_group_t *group, const baton_tune_options_t *options);
    a chunk_bytes of 0 is what the choice says. What can't be chosen is the
    schedule's error. baton_allreduce may be the inner one of a partial
    collective. */
-void baton_barrier(baton_schedule_t *schedule);
 void baton_broadcast(baton_schedule_t *schedule, const baton_broadcast_t *args);
 void baton_reduce(baton_schedule_t *schedule, const baton_reduce_t *args);
 void baton_allreduce(baton_schedule_t *schedule, const baton_allreduce_t *args);
 void baton_reduce_scatter(baton_schedule_t *schedule,
                           const baton_reduce_scatter_t *args);
 void baton_allgather(baton_schedule_t *schedule, const baton_allgather_t *args);
-void baton_scatter(baton_schedule_t *schedule, const baton_rooted_t *args);
-void baton_gather(baton_schedule_t *schedule, const baton_rooted_t *args);
 void baton_alltoall(baton_schedule_t *schedule, const baton_alltoall_t *args);
-void baton_scan(baton_schedule_t *schedule, const baton_scan_t *args);
-void baton_exscan(baton_schedule_t *schedule, const baton_scan_t *args);
 
 #ifdef __cplusplus
 }

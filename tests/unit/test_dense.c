@@ -552,7 +552,7 @@ TEST(test_barrier_waits_for_the_last_rank)
         support_cluster_t *ranks = support_cluster_of(support_sizes[i]);
         baton_schedule_t **all = support_schedules_create(ranks, "barrier");
         for (int rank = 0; rank < ranks->size; rank++) {
-            baton_barrier_dissemination(all[rank]);
+            baton_barrier(all[rank]);
         }
         support_schedules_commit(ranks, all);
         for (int last = 0; last < ranks->size; last++) {

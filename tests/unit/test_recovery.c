@@ -270,8 +270,8 @@ static void recover_there(void *arg)
 TEST_WITH(test_recovery_leaves_no_waiter_behind, 2, SUPPORT_OWN_ENGINES)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "barrier");
-    baton_barrier_dissemination(s[0]);
-    baton_barrier_dissemination(s[1]);
+    baton_barrier(s[0]);
+    baton_barrier(s[1]);
     support_schedules_commit(cluster, s);
     for (int round = 0; round < 50; round++) {
         waiting_t waiting = {s[0], BATON_OK};

@@ -304,7 +304,7 @@ TEST(test_builders_refuse_nothing)
     baton_barrier(NULL);
     support_says("barrier by dissemination: schedule is NULL");
     forget_message();
-    baton_barrier_dissemination(NULL);
+    baton_barrier(NULL);
     support_says("barrier by dissemination: schedule is NULL");
     baton_broadcast_binomial(NULL, 0, whole);
     support_says("binomial broadcast: schedule is NULL");

@@ -116,14 +116,12 @@ static void build(baton_schedule_t *schedule, const char *builder,
     }
 }
 
-void baton_scan_recursive_doubling(baton_schedule_t *schedule,
-                                   const baton_scan_t *args)
+void baton_scan(baton_schedule_t *schedule, const baton_scan_t *args)
 {
     build(schedule, "scan by recursive doubling", args, true);
 }
 
-void baton_exscan_recursive_doubling(baton_schedule_t *schedule,
-                                     const baton_scan_t *args)
+void baton_exscan(baton_schedule_t *schedule, const baton_scan_t *args)
 {
     build(schedule, "exscan by recursive doubling", args, false);
 }
@@ -153,7 +151,7 @@ static double exscan_cost(const baton__terms_t *t)
 const baton_algorithm_t baton__scan_recursive_doubling_algorithm = {
     .collective = BATON_COLLECTIVE_SCAN,
     .name = "recursive_doubling",
-    .build.scan = baton_scan_recursive_doubling,
+    .build.scan = baton_scan,
     .ordered = true,
     .cost = scan_cost,
     .exact = baton__exact_free,
@@ -163,7 +161,7 @@ const baton_algorithm_t baton__scan_recursive_doubling_algorithm = {
 const baton_algorithm_t baton__exscan_recursive_doubling_algorithm = {
     .collective = BATON_COLLECTIVE_EXSCAN,
     .name = "recursive_doubling",
-    .build.scan = baton_exscan_recursive_doubling,
+    .build.scan = baton_exscan,
     .ordered = true,
     .cost = exscan_cost,
     .exact = baton__exact_free,

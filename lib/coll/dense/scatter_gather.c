@@ -136,14 +136,12 @@ static void build(baton_schedule_t *schedule, const baton_rooted_t *args,
     baton__free(rooted.at);
 }
 
-void baton_scatter_binomial(baton_schedule_t *schedule,
-                            const baton_rooted_t *args)
+void baton_scatter(baton_schedule_t *schedule, const baton_rooted_t *args)
 {
     build(schedule, args, "scatter by binomial tree", true);
 }
 
-void baton_gather_binomial(baton_schedule_t *schedule,
-                           const baton_rooted_t *args)
+void baton_gather(baton_schedule_t *schedule, const baton_rooted_t *args)
 {
     build(schedule, args, "gather by binomial tree", false);
 }
@@ -164,7 +162,7 @@ static baton__works_t gather_work(const baton__terms_t *t)
 const baton_algorithm_t baton__scatter_binomial_algorithm = {
     .collective = BATON_COLLECTIVE_SCATTER,
     .name = "binomial",
-    .build.rooted = baton_scatter_binomial,
+    .build.rooted = baton_scatter,
     .phases = {&baton__allgather_bruck_algorithm},
     .exact = baton__exact_flat,
     .work = scatter_work,
@@ -173,7 +171,7 @@ const baton_algorithm_t baton__scatter_binomial_algorithm = {
 const baton_algorithm_t baton__gather_binomial_algorithm = {
     .collective = BATON_COLLECTIVE_GATHER,
     .name = "binomial",
-    .build.rooted = baton_gather_binomial,
+    .build.rooted = baton_gather,
     .phases = {&baton__allgather_bruck_algorithm},
     .exact = baton__exact_flat,
     .work = gather_work,

@@ -38,11 +38,6 @@ static size_t chunk_of(size_t given, const baton_choice_t *choice)
     return given > 0 ? given : choice->segment_bytes;
 }
 
-void baton_barrier(baton_schedule_t *schedule)
-{
-    baton_barrier_dissemination(schedule);
-}
-
 /* Defines baton_NOUN. `take` takes more of the choice than the algorithm, as
    `chosen`. What is chosen by besides the ranks are the fields of a case at the
    end. */
@@ -83,23 +78,3 @@ BY_NAME(allgather, "all-gather", ALLGATHER, SEGMENTS,
    algorithm is left, whatever they are. */
 BY_NAME(alltoall, "all-to-all", ALLTOALL, (void)0, .bytes = args->source.bytes,
         .uneven = args->send_bytes != NULL || args->recv_bytes != NULL)
-
-void baton_scatter(baton_schedule_t *schedule, const baton_rooted_t *args)
-{
-    baton_scatter_binomial(schedule, args);
-}
-
-void baton_gather(baton_schedule_t *schedule, const baton_rooted_t *args)
-{
-    baton_gather_binomial(schedule, args);
-}
-
-void baton_scan(baton_schedule_t *schedule, const baton_scan_t *args)
-{
-    baton_scan_recursive_doubling(schedule, args);
-}
-
-void baton_exscan(baton_schedule_t *schedule, const baton_scan_t *args)
-{
-    baton_exscan_recursive_doubling(schedule, args);
-}
