@@ -88,15 +88,9 @@ static void print_table(const skew_options_t *options, table_t *table,
                  "host%s\n",
                  percent,
                  percent > MOST_STEAL_PERCENT
-                     ? ": means under skew are made of such stalls, trust the "
-                       "robust column, or measure again"
+                     ? ": warning: means under skew are made of such stalls, "
+                       "trust the robust column, or measure again"
                      : "");
-    if (percent > MOST_STEAL_PERCENT) {
-        (void)fprintf(stderr,
-                      "baton-skew: warning: the host took %.1f %% of the "
-                      "processors' time, more than %d %%\n",
-                      percent, (int)MOST_STEAL_PERCENT);
-    }
 }
 
 /* ---- the command ------------------------------------------------------- */
