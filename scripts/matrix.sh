@@ -31,9 +31,9 @@ for ranks in ${RANKS-1 2 3 4 8 16 32 2@2 4@2}; do
         --bytes 8,64,256,1K,4K,16K,64K,256K,1M,4M,16M,64M \
         --ways unwaited,sleep --memory malloc,shared --place out,in \
         --repetitions 9 --turn-ms 4 "$@" --csv "$dir/new" >"$dir/log"
-    grep -E 'skipped|% of the' "$dir/log"
+    grep -E 'skipped|CPU steal' "$dir/log"
     cat "$dir/new" >>"$dir/$ranks.csv"
-    sed -n 's/^# \([0-9.]*\) % of the.*/\1/p' "$dir/log" >>"$dir/steal"
+    sed -n 's/^# CPU steal: \([0-9.]*\) %.*/\1/p' "$dir/log" >>"$dir/steal"
     rm "$dir/new" "$dir/log"
 done
 

@@ -31,8 +31,7 @@ static bool measure(bench_run_t *run, const bench_t *bench, const char *name)
     }
     bool passed = bench->run(run);
     if (run->speak) {
-        (void)printf("# %.1f %% of the processors' time was taken by the "
-                     "machine's host\n",
+        (void)printf("# CPU steal: %.1f %%\n",
                      100 * steal_share(before, steal_read()));
     }
     harness_barrier(&run->harness);

@@ -84,9 +84,7 @@ static void print_table(const skew_options_t *options, table_t *table,
         add_row(options, table, &results[i], mpi_us);
     }
     double percent = results->steal_share * 100;
-    (void)printf("%.1f %% of the processors' time was taken by the machine's "
-                 "host%s\n",
-                 percent,
+    (void)printf("CPU steal: %.1f %%%s\n", percent,
                  percent > MOST_STEAL_PERCENT
                      ? ": warning: means under skew are made of such stalls, "
                        "trust the robust column, or measure again"
