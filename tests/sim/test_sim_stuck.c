@@ -274,27 +274,20 @@ static void build_ring(void *arg, baton_schedule_t *s)
     baton_before(s, recv, stuck_send(s, (rank + 1) % size));
 }
 
+#define EDGE(rank, left)                                                       \
+    "\n    rank " #rank ": recv#0 waits for send#1 of rank " #left             \
+    ", which is behind recv#0"
+
 TEST(test_deadlock_of_many_shows_some)
 {
-#define EDGE(rank, left)                                                       \
-    "    rank " #rank ": recv#0 waits for send#1 of rank " #left               \
-    ", which is behind recv#0"
+    static const char says[] =
+        "\"x\" epoch 1 can't end on rank 0: ranks wait in a cycle" EDGE(0, 999)
+            EDGE(999, 998) EDGE(998, 997) EDGE(997, 996) EDGE(996, 995)
+                EDGE(995, 994) "\n    ... 993 more" EDGE(1, 0);
     double us;
     baton_sim_t *sim = stuck_open(1000, 0);
     support_ok(baton_sim_build(sim, "x", build_ring, NULL));
-    stuck_says(
-        baton_sim_epoch(sim, &us), BATON_ERR_DEADLOCK,
-        "\"x\" epoch 1 can't end on rank 0: ranks wait in a "
-        "cycle\n" EDGE(0, 999) "\n" EDGE(999, 998) "\n" EDGE(
-            998,
-            997) "\n" EDGE(997,
-                           996) "\n" EDGE(996,
-                                          995) "\n" EDGE(995,
-                                                         994) "\n"
-                                                              "    ... "
-                                                              "993 "
-                                                              "more"
-                                                              "\n" EDGE(1, 0));
+    stuck_says(baton_sim_epoch(sim, &us), BATON_ERR_DEADLOCK, says);
     support_ok(baton_sim_destroy(sim));
 }
 
@@ -306,8 +299,7 @@ TEST(test_deadlock_of_ranks_in_a_cycle)
         /* Rank 0 waits for rank 1; rank 1 and 2 for each other. */
         {.ranks = {"r1", "r2 s2<0 n<0 s0<2", "r1 s1<0"},
          .status = BATON_ERR_DEADLOCK,
-         .says = CANNOT(1, 0) ": ranks wait in a cycle\n" EDGE(1, 2) "\n" EDGE(
-             2, 1)},
+         .says = CANNOT(1, 0) ": ranks wait in a cycle" EDGE(1, 2) EDGE(2, 1)},
         {.ranks = {"s1 r1<0", "s0 r0<0"},
          .sync_bytes = STUCK_BYTES,
          .status = BATON_ERR_DEADLOCK,

@@ -187,7 +187,7 @@ size_t dense_source_count(const dense_case_t *c, int rank)
     return has ? elements(c, shape->source, rank) : 0;
 }
 
-size_t dense_target_count(const dense_case_t *c, int rank)
+static size_t target_count(const dense_case_t *c, int rank)
 {
     const shape_t *shape = shape_of(c->builder);
     bool has = rank == c->root || !shape->to_root;
@@ -197,7 +197,7 @@ size_t dense_target_count(const dense_case_t *c, int rank)
 size_t dense_room(const dense_case_t *c, int rank)
 {
     size_t source = dense_source_count(c, rank);
-    size_t target = dense_target_count(c, rank);
+    size_t target = target_count(c, rank);
     return source > target ? source : target;
 }
 
@@ -308,7 +308,7 @@ void dense_build(const dense_case_t *c, baton_schedule_t *schedule,
     place_t place = place_of(c, rank);
     size_t bytes = dense_room(c, rank) * c->element;
     size_t source_bytes = dense_source_count(c, rank) * c->element;
-    size_t target_bytes = dense_target_count(c, rank) * c->element;
+    size_t target_bytes = target_count(c, rank) * c->element;
     baton_buffer_t from, to;
     if (place.in_place) {
         from = to =
@@ -341,7 +341,7 @@ void dense_build(const dense_case_t *c, baton_schedule_t *schedule,
 
 void dense_pieces(const dense_case_t *c, int rank, dense_piece_fn fn, void *arg)
 {
-    size_t count = dense_target_count(c, rank);
+    size_t count = target_count(c, rank);
     switch (kind_of(c->builder)) {
     case BATON_COLLECTIVE_BROADCAST:
         fn(arg, c->root, c->root, 0, count, 0);

@@ -34,9 +34,8 @@ typedef struct dense_case {
     void *arg;
 } dense_case_t;
 
-/* Elements of a rank's source and target; 0 where it has none. */
+/* Elements of a rank's source; 0 where it has none. */
 size_t dense_source_count(const dense_case_t *c, int rank);
-size_t dense_target_count(const dense_case_t *c, int rank);
 
 /* Room that a rank's memory must have, in elements: either. */
 size_t dense_room(const dense_case_t *c, int rank);

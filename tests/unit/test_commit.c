@@ -70,16 +70,6 @@ TEST(test_commit_refuses_edge_into_entry)
     }
 }
 
-TEST(test_commit_refuses_device_memory)
-{
-    baton_schedule_t *s = refusal_begin();
-    baton_buffer_t device = baton_buffer_scratch(s, 8);
-    baton_buffer_set_memory(s, device, BATON_MEMORY_DEVICE);
-    (void)baton_add_nop(s);
-    (void)baton_add_copy(s, refusal_part(0, 8), baton_view(device, 0, 8));
-    refused(s, BATON_ERR_UNSUPPORTED, "copy#1 uses buffer 1 in device memory");
-}
-
 TEST(test_commit_refuses_to_write_inputs)
 {
     static const char *const names[] = {"recv#0", "copy#0", "reduce#0"};
@@ -169,16 +159,6 @@ TEST(test_commit_works_once_the_hazard_is_ordered)
     support_run(s);
     assert_float_equal(refusal_memory[1], 5, 0);
     assert_int_equal(calls, 2);
-    support_ok(baton_schedule_destroy(s));
-}
-
-TEST(test_commit_takes_an_empty_schedule)
-{
-    baton_schedule_t *s = refusal_begin();
-    support_ok(baton_schedule_commit(s));
-    support_run(s);
-    support_run(s);
-    assert_int_equal(baton_schedule_epoch(s), 2);
     support_ok(baton_schedule_destroy(s));
 }
 
