@@ -177,7 +177,7 @@ typedef struct baton_sparse_options {
     /* See above. With SPARDL, which AUTO is then, TOPKA (which always sends k
        entries), TOPKDSA and GTOPK; without warmup and momentum, and with
        gradients in host memory.
-       Memory: two vectors of n elements more, and `history` results. */
+       Memory: two vectors of n elements more, and history + 2 results. */
     bool partial;
     baton_partial_mode_t mode; /* as in baton_partial_options_t */
     uint32_t mode_ranks;
@@ -221,9 +221,9 @@ baton_sparse_create(baton_group_t *group, const baton_sparse_options_t *options,
                     int timeout_ms, baton_sparse_t **out);
 
 /* The same in two halves, for one thread that plays several ranks (sim.h,
-   inproc.h): prepare does not block, and begins the comparison of options;
-   connect waits for it, and says what create would. Between the two only
-   connect and destroy are allowed, others are BATON_ERR_STATE. */
+   inproc.h): prepare waits for no other rank, and begins the comparison of
+   options; connect waits for it, and says what create would. Between the two
+   only connect and destroy are allowed, others are BATON_ERR_STATE. */
 BATON_CHECKED baton_status_t baton_sparse_prepare(
     baton_group_t *group, const baton_sparse_options_t *options,
     baton_sparse_t **out);

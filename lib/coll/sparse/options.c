@@ -18,7 +18,7 @@
 
 /* ---- checks ------------------------------------------------------------ */
 
-#define REFUSE(...) (snprintf(text, text_bytes, __VA_ARGS__), BATON_ERR_INVALID)
+#define REFUSE(...) ((void)snprintf(text, text_bytes, __VA_ARGS__), false)
 
 static const char *const algorithm_names[] = {
     "auto",
@@ -33,8 +33,8 @@ const char *baton_sparse_algorithm_name(baton_sparse_algorithm_t algorithm)
                                                     : "?";
 }
 
-static baton_status_t check_size(const baton_sparse_options_t *o, char *text,
-                                 size_t text_bytes)
+static bool check_size(const baton_sparse_options_t *o, char *text,
+                       size_t text_bytes)
 {
     if (!baton_select_supports(o->dtype)) {
         return REFUSE("dtype is %s; allowed: f32, f64, f16, bf16",
@@ -56,11 +56,11 @@ static baton_status_t check_size(const baton_sparse_options_t *o, char *text,
         return REFUSE("max_k is %zu; allowed: k, %zu, to count, %zu", o->max_k,
                       o->k, o->count);
     }
-    return BATON_OK;
+    return true;
 }
 
-static baton_status_t check_kind(const baton_sparse_options_t *o, int size,
-                                 char *text, size_t text_bytes)
+static bool check_kind(const baton_sparse_options_t *o, int size, char *text,
+                       size_t text_bytes)
 {
     if ((unsigned)o->algorithm >= BATON_SPARSE_COUNT) {
         return REFUSE("algorithm is %d; allowed: 0 to %d", (int)o->algorithm,
@@ -89,11 +89,11 @@ static baton_status_t check_kind(const baton_sparse_options_t *o, int size,
         return REFUSE("teams is %d; allowed with RSAG: powers of two",
                       o->teams);
     }
-    return BATON_OK;
+    return true;
 }
 
-static baton_status_t check_training(const baton_sparse_options_t *o,
-                                     char *text, size_t text_bytes)
+static bool check_training(const baton_sparse_options_t *o, char *text,
+                           size_t text_bytes)
 {
     if (!(o->momentum >= 0 && o->momentum < 1)) {
         return REFUSE("momentum is %g; allowed: 0 to below 1", o->momentum);
@@ -105,7 +105,7 @@ static baton_status_t check_training(const baton_sparse_options_t *o,
         return REFUSE("quantise is set with SAMPLED; allowed: with the other "
                       "selections");
     }
-    return BATON_OK;
+    return true;
 }
 
 static bool not_a_cost(double cost)
@@ -113,20 +113,20 @@ static bool not_a_cost(double cost)
     return !(cost >= 0) || isinf(cost);
 }
 
-static baton_status_t check_link(const baton_sparse_options_t *o, char *text,
-                                 size_t text_bytes)
+static bool check_link(const baton_sparse_options_t *o, char *text,
+                       size_t text_bytes)
 {
     if (not_a_cost(o->link.alpha_us) || not_a_cost(o->link.beta_ns)) {
         return REFUSE("link is %g us and %g ns; allowed: 0 and above, finite",
                       o->link.alpha_us, o->link.beta_ns);
     }
-    return BATON_OK;
+    return true;
 }
 
 enum { HISTORY = 4, MOST_EPOCHS = 1 << 20 }; /* with options.partial */
 
-static baton_status_t check_not_partial(const baton_sparse_options_t *o,
-                                        char *text, size_t text_bytes)
+static bool check_not_partial(const baton_sparse_options_t *o, char *text,
+                              size_t text_bytes)
 {
     const struct {
         const char *name;
@@ -142,7 +142,7 @@ static baton_status_t check_not_partial(const baton_sparse_options_t *o,
                           others[i].name, others[i].value);
         }
     }
-    return BATON_OK;
+    return true;
 }
 
 /* An algorithm that learns from what a rank has selected before would learn
@@ -161,8 +161,8 @@ bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm)
            algorithm == BATON_SPARSE_REDSYNC || algorithm == BATON_SPARSE_DENSE;
 }
 
-static baton_status_t check_partial(const baton_sparse_options_t *o, int size,
-                                    char *text, size_t text_bytes)
+static bool check_partial(const baton_sparse_options_t *o, int size, char *text,
+                          size_t text_bytes)
 {
     if (!o->partial) {
         return check_not_partial(o, text, text_bytes);
@@ -187,9 +187,8 @@ static baton_status_t check_partial(const baton_sparse_options_t *o, int size,
     }
     const baton__choice_t choice = {o->mode, o->mode_ranks};
     return baton__rule_check(o->name != NULL ? o->name : "sparse", choice,
-                             size) == BATON_OK
-               ? BATON_OK
-               : REFUSE("%s", baton_error_message());
+                             size) == BATON_OK ||
+           REFUSE("%s", baton_error_message());
 }
 
 static void fill_partial(baton_sparse_options_t *o)
@@ -205,7 +204,6 @@ static void fill(baton_sparse_options_t *o)
     if (o->partial) {
         fill_partial(o);
     }
-    o->dtype = o->dtype == BATON_DTYPE_NONE ? BATON_F32 : o->dtype;
     o->teams = o->teams == 0 ? 1 : o->teams;
     if (o->k == 0 && o->density > 0 && o->density <= 1) {
         o->k = baton__entries_of(o->count, o->density);
@@ -239,22 +237,14 @@ baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
     if (out->dtype == BATON_DTYPE_NONE) {
         out->dtype = BATON_F32;
     }
-    baton_status_t status = check_size(out, text, text_bytes);
-    if (status == BATON_OK) {
-        status = check_kind(out, size, text, text_bytes);
-    }
-    if (status == BATON_OK) {
-        status = check_training(out, text, text_bytes);
-    }
-    if (status == BATON_OK) {
-        status = check_link(out, text, text_bytes);
-    }
-    if (status == BATON_OK) {
-        status = check_partial(out, size, text, text_bytes);
-    }
+    bool valid = check_size(out, text, text_bytes) &&
+                 check_kind(out, size, text, text_bytes) &&
+                 check_training(out, text, text_bytes) &&
+                 check_link(out, text, text_bytes) &&
+                 check_partial(out, size, text, text_bytes);
     fill(out);
     baton_status_t linked = fill_link(out, hosts, text, text_bytes);
-    return status != BATON_OK ? status : linked;
+    return valid ? linked : BATON_ERR_INVALID;
 }
 
 /* ---- reading ----------------------------------------------------------- */

@@ -261,11 +261,8 @@ baton_status_t baton_tensors_create(baton_group_t *group,
                                     int timeout_ms, baton_tensors_t **out)
 {
     baton_tensors_t *set = NULL;
-    if (out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "create tensors: out is NULL");
-    }
-    baton_status_t status =
-        baton_tensors_prepare(group, tensors, count, options, &set);
+    baton_status_t status = baton_tensors_prepare(
+        group, tensors, count, options, out != NULL ? &set : NULL);
     if (status != BATON_OK || set == NULL) {
         return status;
     }
