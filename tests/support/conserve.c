@@ -263,15 +263,10 @@ static baton_status_t take_stock(run_t *run)
 
 static baton_status_t run_all(run_t *run, baton_group_t *group)
 {
-    baton_status_t status;
-    if (support_is_partial(run->options->row)) {
-        status = support_collective_prepare(&run->own, run->options->row, group,
-                                            &run->sparse);
-    } else {
-        run->own = (support_collective_t){.row = run->options->row,
-                                          .rank = run->account.rank,
-                                          .count = run->sparse.count};
-        status = baton_sparse_create(group, &run->sparse, -1, &run->own.sparse);
+    baton_status_t status = support_collective_prepare(
+        &run->own, run->options->row, group, &run->sparse);
+    if (status == BATON_OK) {
+        status = support_collective_connect(&run->own, 0);
     }
     for (uint64_t s = 1; s <= run->options->steps && status == BATON_OK; s++) {
         status = run_step(run, s);

@@ -5,14 +5,365 @@
 #include "base/alloc.h"
 #include "base/config.h"
 #include "support/cmocka.h"
-#include "support/device_sparse.h"
+#include "support/device_cluster.h"
 #include "support/random.h"
 
+#include <baton/sparse.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum {
+    RANKS = 8,
+    MOST = 9000, /* elements */
+    STEPS = 6,
+    WIDEST = 8, /* bytes of an element */
+    BYTES = MOST * WIDEST
+};
+
+/* What gradients consist of. */
+typedef enum data {
+    ANY,        /* any bits of a magnitude below 2 */
+    TIES,       /* of few magnitudes */
+    NOT_FINITE, /* some NaNs and infinities among them */
+    ZEROS,      /* mostly */
+    KINDS
+} data_t;
+
+/* What a step has given to a rank. */
+typedef struct outcome {
+    uint64_t count;
+    uint32_t indices[MOST];
+    bool entries; /* it has indices */
+    _Alignas(double) char dense[BYTES];
+    char values[BYTES];
+} outcome_t;
+
+/* Memory of a rank, on its device and as much on its host. */
+typedef struct rank {
+    char *gradient, *dense, *values;
+    uint32_t *indices;
+    uint64_t *count;
+    baton_sparse_t *device, *host;
+    _Alignas(double) char gradients[STEPS][BYTES];
+    outcome_t found[STEPS];
+} rank_t;
+
+typedef struct world {
+    device_cluster_t *ranks;
+    support_cluster_t *hosts; /* as many ranks without devices */
+    int size;
+    size_t count, bytes; /* of elements; of all of them together */
+    size_t element_bytes;
+    baton_sparse_options_t options; /* of the ones on devices */
+    outcome_t expected[STEPS];
+    rank_t rank[]; /* of size */
+} world_t;
+
+/* ---- ranks on devices beside ranks on the host -------------------------- */
+
+/* variant: as device_cluster_open. */
+static world_t *world_open(int size, int variant)
+{
+    const emulated_options_t options = {
+        .seed = support_seed(), .delay_us = 20, .workers = 1};
+    world_t *self = calloc(1, sizeof *self + (size_t)size * sizeof *self->rank);
+    assert_non_null(self);
+    self->ranks = device_cluster_open(size, variant, &options);
+    self->hosts = support_cluster_manual(size);
+    self->size = size;
+    for (int rank = 0; rank < size; rank++) {
+        emulated_t *device = self->ranks->devices[rank];
+        rank_t *mine = &self->rank[rank];
+        mine->gradient = emulated_allocate(device, BYTES);
+        mine->dense = emulated_allocate(device, BYTES);
+        mine->values = emulated_allocate(device, BYTES);
+        mine->indices = emulated_allocate(device, MOST * sizeof(uint32_t));
+        mine->count = emulated_allocate(device, sizeof *mine->count);
+    }
+    return self;
+}
+
+static void world_close(world_t *self)
+{
+    for (int rank = 0; rank < self->size; rank++) {
+        emulated_t *device = self->ranks->devices[rank];
+        const rank_t *mine = &self->rank[rank];
+        emulated_synchronise_all(device);
+        emulated_release(device, mine->gradient);
+        emulated_release(device, mine->dense);
+        emulated_release(device, mine->values);
+        emulated_release(device, mine->indices);
+        emulated_release(device, mine->count);
+    }
+    support_cluster_close(self->hosts);
+    device_cluster_close(self->ranks);
+    free(self);
+}
+
+/* On all ranks of a cluster. */
+static void create_on(support_cluster_t *cluster,
+                      const baton_sparse_options_t *options,
+                      baton_sparse_t **out)
+{
+    for (int rank = 0; rank < cluster->size; rank++) {
+        support_ok(
+            baton_sparse_prepare(cluster->groups[rank], options, &out[rank]));
+    }
+    for (int rank = 0; rank < cluster->size; rank++) {
+        support_ok(baton_sparse_connect(out[rank], SUPPORT_WAIT_MS));
+    }
+}
+
+/* ---- gradients --------------------------------------------------------- */
+
+/* The NaN that is the sum of two infinities: which bits the sum of two
+   different NaNs has is open (lib/ops/kernels.c). */
+static uint64_t a_nan(baton_dtype_t dtype)
+{
+    uint64_t infinities[2] = {baton_magnitude_of(dtype, INFINITY)};
+    size_t bytes = baton_dtype_size(dtype);
+    infinities[1] = infinities[0] | UINT64_C(1) << (8 * bytes - 1);
+    BATON_SUM->reduce(BATON_SUM->arg, &infinities[0], &infinities[0],
+                      &infinities[1], 1, dtype);
+    return infinities[0];
+}
+
+/* An element's bits. */
+static uint64_t element_of(const world_t *self, data_t data,
+                           support_random_t *random)
+{
+    unsigned width = (unsigned)(8 * self->element_bytes);
+    uint64_t bits = support_random_next(random);
+    uint64_t sign = (bits & 1) << (width - 1);
+    uint64_t choice = support_random_below(random, 12);
+    /* Without the highest bit of the exponent it is below 2. */
+    bits &= ~(UINT64_C(1) << (width - 2));
+    if (data == TIES) {
+        double magnitude = 0.25 * (double)(choice % 5);
+        return baton_magnitude_of(self->options.dtype, magnitude) | sign;
+    }
+    if (data == ZEROS && choice > 0) {
+        return sign; /* -0, too */
+    }
+    if (data == NOT_FINITE && choice < 2) {
+        return choice == 0
+                   ? a_nan(self->options.dtype)
+                   : baton_magnitude_of(self->options.dtype, INFINITY) | sign;
+    }
+    return bits;
+}
+
+static void fill(world_t *self, data_t data)
+{
+    support_random_t random = support_random(support_seed(), 9);
+    for (int rank = 0; rank < self->size; rank++) {
+        for (int step = 0; step < STEPS; step++) {
+            char *gradient = self->rank[rank].gradients[step];
+            for (size_t i = 0; i < self->count; i++) {
+                uint64_t bits = element_of(self, data, &random);
+                memcpy(gradient + i * self->element_bytes, &bits,
+                       self->element_bytes);
+            }
+        }
+    }
+}
+
+/* Both, and the gradients of all steps. */
+static void create(world_t *self, const baton_sparse_options_t *options,
+                   data_t data)
+{
+    baton_sparse_t *made[RANKS] = {NULL};
+    assert_in_range(options->count, 1, MOST);
+    self->options = *options;
+    self->element_bytes = baton_dtype_size(options->dtype);
+    self->count = options->count;
+    self->bytes = self->count * self->element_bytes;
+    create_on(self->hosts, options, made);
+    for (int rank = 0; rank < self->size; rank++) {
+        self->rank[rank].host = made[rank];
+    }
+    self->options.memory = BATON_MEMORY_DEVICE;
+    create_on(self->ranks->cluster, &self->options, made);
+    for (int rank = 0; rank < self->size; rank++) {
+        self->rank[rank].device = made[rank];
+    }
+    fill(self, data);
+}
+
+static void destroy(world_t *self)
+{
+    for (int rank = 0; rank < self->size; rank++) {
+        support_ok(baton_sparse_destroy(self->rank[rank].device));
+        support_ok(baton_sparse_destroy(self->rank[rank].host));
+    }
+}
+
+/* ---- steps ------------------------------------------------------------- */
+
+static void keep(const world_t *self, const baton_sparse_result_t *result,
+                 outcome_t *out)
+{
+    out->count = result->count;
+    out->entries = result->indices != NULL;
+    if (out->entries && out->count > 0) {
+        memcpy(out->indices, result->indices, out->count * sizeof(uint32_t));
+        memcpy(out->values, result->values, out->count * self->element_bytes);
+    }
+}
+
+static void run_on_host(world_t *self, int step)
+{
+    baton_sparse_result_t result = {0};
+    for (int rank = 0; rank < self->size; rank++) {
+        support_ok(baton_sparse_start(self->rank[rank].host,
+                                      self->rank[rank].gradients[step]));
+    }
+    for (int rank = 0; rank < self->size; rank++) {
+        support_ok(
+            baton_sparse_wait(self->rank[rank].host, SUPPORT_WAIT_MS, &result));
+    }
+    keep(self, &result, &self->expected[step]);
+    support_ok(
+        baton_sparse_dense(self->rank[0].host, self->expected[step].dense));
+}
+
+static void run_on_hosts(world_t *self)
+{
+    for (int step = 0; step < STEPS; step++) {
+        run_on_host(self, step);
+    }
+}
+
+/* Puts a step into the rank's stream: the gradient in, the result out. */
+static void put_step(world_t *self, int rank, int step)
+{
+    rank_t *mine = &self->rank[rank];
+    outcome_t *out = &mine->found[step];
+    baton_sparse_target_t target = {.size = sizeof target,
+                                    .dense = mine->dense,
+                                    .indices = mine->indices,
+                                    .values = mine->values,
+                                    .count = mine->count};
+    size_t most = baton_sparse_most_entries(mine->device);
+    baton_stream_t stream = self->ranks->streams[rank];
+    device_cluster_delay(self->ranks, rank, 30);
+    device_cluster_copy(self->ranks, rank, mine->gradient,
+                        mine->gradients[step], self->bytes);
+    support_ok(baton_sparse_start_on(mine->device, stream, mine->gradient));
+    support_ok(baton_sparse_wait_on(mine->device, stream, &target));
+    device_cluster_copy(self->ranks, rank, out->dense, mine->dense,
+                        self->bytes);
+    device_cluster_copy(self->ranks, rank, &out->count, mine->count,
+                        sizeof out->count);
+    if (most > 0) {
+        device_cluster_copy(self->ranks, rank, out->indices, mine->indices,
+                            most * sizeof(uint32_t));
+        device_cluster_copy(self->ranks, rank, out->values, mine->values,
+                            most * self->element_bytes);
+    }
+}
+
+/* Runs a step of all ranks by the host's calls. */
+static void run_step(world_t *self, int step)
+{
+    for (int rank = 0; rank < self->size; rank++) {
+        const rank_t *mine = &self->rank[rank];
+        emulated_write(self->ranks->devices[rank], mine->gradient,
+                       mine->gradients[step], self->bytes);
+        support_ok(baton_sparse_start(mine->device, mine->gradient));
+    }
+    for (int rank = 0; rank < self->size; rank++) {
+        rank_t *mine = &self->rank[rank];
+        baton_sparse_result_t result = {0};
+        support_ok(baton_sparse_wait(mine->device, SUPPORT_WAIT_MS, &result));
+        keep(self, &result, &mine->found[step]);
+        support_ok(baton_sparse_dense(mine->device, mine->found[step].dense));
+    }
+}
+
+/* Waits for the rank's stream, and for the last step. */
+static void wait_for(world_t *self, int rank)
+{
+    baton_sparse_result_t result = {0};
+    device_cluster_synchronise(self->ranks, rank);
+    support_ok(
+        baton_sparse_wait(self->rank[rank].device, SUPPORT_WAIT_MS, &result));
+}
+
+/* ---- comparison -------------------------------------------------------- */
+
+static void differs(const world_t *self, int rank, int step, const char *what)
+{
+    fail_msg("%d ranks, %s of %zu %s, k %zu: %s of rank %d in step %d differs "
+             "(BATON_SEED=%llu)",
+             self->size, baton_sparse_algorithm_name(self->options.algorithm),
+             self->count, baton_dtype_name(self->options.dtype),
+             self->options.k, what, rank, step,
+             (unsigned long long)support_seed());
+}
+
+/* What was found out, against the host's. */
+static void check_step(const world_t *self, int rank, int step)
+{
+    const outcome_t *right = &self->expected[step];
+    const outcome_t *mine = &self->rank[rank].found[step];
+    if (memcmp(right->dense, mine->dense, self->bytes) != 0) {
+        differs(self, rank, step, "dense result");
+    }
+    if (right->count != mine->count) {
+        differs(self, rank, step, "count");
+    }
+    if (right->entries && (memcmp(right->indices, mine->indices,
+                                  right->count * sizeof(uint32_t)) != 0 ||
+                           memcmp(right->values, mine->values,
+                                  right->count * self->element_bytes) != 0)) {
+        differs(self, rank, step, "list of entries");
+    }
+}
+
+static void check_residuals(world_t *self)
+{
+    static char right[BYTES], mine[BYTES];
+    for (int rank = 0; rank < self->size; rank++) {
+        support_ok(baton_sparse_residual(self->rank[rank].host, right));
+        support_ok(baton_sparse_residual(self->rank[rank].device, mine));
+        if (memcmp(right, mine, self->bytes) != 0) {
+            differs(self, rank, STEPS, "residual");
+        }
+    }
+}
+
+/* All of it, without create and destroy; in_flight: nobody waits for a step
+   before all are in the streams. */
+static void compare(world_t *self, bool in_flight)
+{
+    run_on_hosts(self);
+    for (int step = 0; step < STEPS; step++) {
+        if (!in_flight && step % 2 == 1) {
+            run_step(self, step);
+            continue;
+        }
+        for (int rank = 0; rank < self->size; rank++) {
+            put_step(self, rank, step);
+        }
+        for (int rank = 0; rank < self->size && !in_flight; rank++) {
+            wait_for(self, rank);
+        }
+    }
+    for (int rank = 0; rank < self->size; rank++) {
+        wait_for(self, rank);
+        for (int step = 0; step < STEPS; step++) {
+            check_step(self, rank, step);
+        }
+    }
+    check_residuals(self);
+}
+
+/* ---- options ----------------------------------------------------------- */
 
 enum { N = 601, K = 24 };
 
@@ -43,11 +394,13 @@ static baton_sparse_options_t sized(baton_sparse_algorithm_t algorithm,
     return options;
 }
 
+/* ---- one rank ---------------------------------------------------------- */
+
 /* One rank, its memory and its stream. */
 typedef struct alone {
-    device_sparse_t *world;
+    world_t *world;
     emulated_t *device;
-    const device_sparse_rank_t *memory;
+    const rank_t *memory;
     baton_sparse_t *sparse;
     baton_stream_t stream;
     size_t bytes; /* of a gradient */
@@ -55,7 +408,7 @@ typedef struct alone {
 
 static void create_alone(alone_t *self, const baton_sparse_options_t *options)
 {
-    device_sparse_create(self->world, options, DEVICE_SPARSE_ANY);
+    create(self->world, options, ANY);
     self->sparse = self->memory->device;
     self->bytes = self->world->bytes;
     emulated_write(self->device, self->memory->gradient,
@@ -64,7 +417,7 @@ static void create_alone(alone_t *self, const baton_sparse_options_t *options)
 
 static alone_t open_alone(int variant, const baton_sparse_options_t *options)
 {
-    device_sparse_t *world = device_sparse_open(1, variant);
+    world_t *world = world_open(1, variant);
     alone_t self = {.world = world,
                     .device = world->ranks->devices[0],
                     .memory = &world->rank[0],
@@ -75,8 +428,8 @@ static alone_t open_alone(int variant, const baton_sparse_options_t *options)
 
 static void close_alone(alone_t *self)
 {
-    device_sparse_destroy(self->world);
-    device_sparse_close(self->world);
+    destroy(self->world);
+    world_close(self->world);
 }
 
 /* A step in the stream, whose result goes nowhere. */
@@ -108,33 +461,33 @@ static baton_sparse_target_t target_of(const alone_t *self)
 
 /* Runs some steps; what goes to the device and comes from it is a small part of
    the gradients, and nothing is allocated. */
-static void expect_entries_alone(device_sparse_t *world,
+static void expect_entries_alone(world_t *world,
                                  const baton_sparse_options_t *options)
 {
     emulated_t *device = world->ranks->devices[0];
-    device_sparse_create(world, options, DEVICE_SPARSE_ANY);
+    create(world, options, ANY);
     emulated_counters_t before = emulated_counters(device);
     int64_t allocations = baton__alloc_count();
-    for (int step = 0; step < DEVICE_SPARSE_STEPS; step++) {
-        device_sparse_run_step(world, step);
+    for (int step = 0; step < STEPS; step++) {
+        run_step(world, step);
     }
     assert_int_equal(baton__alloc_count(), allocations);
     emulated_counters_t after = emulated_counters(device);
-    uint64_t most = DEVICE_SPARSE_STEPS * world->bytes / 20;
+    uint64_t most = STEPS * world->bytes / 20;
     assert_true(after.on_entries > before.on_entries);
     for (int i = 0; i < EMULATED_DIRECTIONS; i++) {
         assert_in_range(after.copied_bytes[i] - before.copied_bytes[i], 0,
                         most);
     }
     assert_int_equal(after.unpinned, before.unpinned);
-    device_sparse_destroy(world);
+    destroy(world);
 }
 
 /* RedSync in each way to select, with values and quantised, with the error kept
    or not. */
 TEST(test_entries_alone_are_copied)
 {
-    device_sparse_t *world = device_sparse_open(2, SUPPORT_OWN_ENGINES);
+    world_t *world = world_open(2, SUPPORT_OWN_ENGINES);
     for (int i = 0; i < 9; i++) {
         baton_sparse_options_t options =
             sized(algorithms[i < 2 ? i : 2], 5000, 10);
@@ -143,13 +496,13 @@ TEST(test_entries_alone_are_copied)
         options.quantise = i >= 6 && options.redsync != BATON_REDSYNC_SAMPLED;
         expect_entries_alone(world, &options);
     }
-    device_sparse_close(world);
+    world_close(world);
 }
 
 /* Options that an algorithm allows, at random. */
 static baton_sparse_options_t any_options(support_random_t *random, int size)
 {
-    static const size_t counts[] = {1, 2, 7, 64, 600, 5000, DEVICE_SPARSE_MOST};
+    static const size_t counts[] = {1, 2, 7, 64, 600, 5000, MOST};
     size_t count = 1 + support_random_below(
                            random, counts[support_random_below(random, 7)]);
     size_t share = 1 + support_random_below(random, 40);
@@ -180,16 +533,16 @@ static baton_sparse_options_t any_options(support_random_t *random, int size)
 }
 
 /* A flush, which leaves velocity as it is. */
-static void flush_both(device_sparse_t *world)
+static void flush_both(world_t *world)
 {
-    static char sums[2][DEVICE_SPARSE_BYTES];
+    static char sums[2][BYTES];
     for (int i = 0; i < 2 * world->size; i++) {
-        const device_sparse_rank_t *mine = &world->rank[i % world->size];
+        const rank_t *mine = &world->rank[i % world->size];
         support_ok(
             baton_sparse_flush(i < world->size ? mine->host : mine->device));
     }
     for (int i = 0; i < 2 * world->size; i++) {
-        const device_sparse_rank_t *mine = &world->rank[i % world->size];
+        const rank_t *mine = &world->rank[i % world->size];
         baton_sparse_result_t result = {0};
         bool host = i < world->size;
         support_ok(baton_sparse_wait(host ? mine->host : mine->device,
@@ -197,7 +550,7 @@ static void flush_both(device_sparse_t *world)
         memcpy(sums[host], result.values, world->bytes);
     }
     assert_memory_equal(sums[0], sums[1], world->bytes);
-    device_sparse_check_residuals(world);
+    check_residuals(world);
 }
 
 TEST(test_random_options_and_data)
@@ -205,21 +558,18 @@ TEST(test_random_options_and_data)
     static const int sizes[] = {1, 2, 3, 5, 8};
     support_random_t random = support_random(support_seed(), 31);
     for (int i = 0; i < 5; i++) {
-        device_sparse_t *world =
-            device_sparse_open(sizes[i], SUPPORT_OWN_ENGINES);
+        world_t *world = world_open(sizes[i], SUPPORT_OWN_ENGINES);
         for (int trial = 0; trial < 20; trial++) {
             baton_sparse_options_t options = any_options(&random, sizes[i]);
-            device_sparse_create(
-                world, &options,
-                (device_sparse_data_t)(trial % DEVICE_SPARSE_KINDS));
-            device_sparse_compare(world, trial % 2 == 0);
-            if (trial % 4 == DEVICE_SPARSE_ANY) {
+            create(world, &options, (data_t)(trial % KINDS));
+            compare(world, trial % 2 == 0);
+            if (trial % 4 == ANY) {
                 flush_both(world);
-                device_sparse_compare(world, true);
+                compare(world, true);
             }
-            device_sparse_destroy(world);
+            destroy(world);
         }
-        device_sparse_close(world);
+        world_close(world);
     }
 }
 
@@ -227,8 +577,7 @@ TEST(test_random_options_and_data)
 
 /* f32 elements, equal but for their signs and one in `every`, which is large:
    so a threshold is reached by all of the others, or by none. */
-static void fill_with(device_sparse_t *world, int step, size_t every,
-                      float value)
+static void fill_with(world_t *world, int step, size_t every, float value)
 {
     for (int rank = 0; rank < world->size; rank++) {
         char *gradient = world->rank[rank].gradients[step];
@@ -253,22 +602,22 @@ static void path_of(char path[64], int rank)
 static void go_back(const baton_sparse_options_t *options)
 {
     alone_t self = open_alone(SUPPORT_OWN_ENGINES, options);
-    static char before[DEVICE_SPARSE_BYTES], after[DEVICE_SPARSE_BYTES];
+    static char before[BYTES], after[BYTES];
     char path[64];
     fill_with(self.world, 2, 2, 32);
     path_of(path, 0);
-    device_sparse_run_step(self.world, 0);
+    run_step(self.world, 0);
     support_ok(baton_sparse_save(self.sparse, path));
-    device_sparse_run_step(self.world, 1);
+    run_step(self.world, 1);
     support_ok(baton_sparse_residual(self.sparse, before));
-    device_sparse_run_step(self.world, 2);
+    run_step(self.world, 2);
     for (int made = 0; made < 2; made++) {
         if (made == 1) {
-            device_sparse_destroy(self.world);
+            destroy(self.world);
             create_alone(&self, options);
         }
         support_ok(baton_sparse_load(self.sparse, path));
-        device_sparse_run_step(self.world, 1);
+        run_step(self.world, 1);
         support_ok(baton_sparse_residual(self.sparse, after));
         assert_memory_equal(before, after, self.bytes);
     }
@@ -290,14 +639,14 @@ TEST(test_load_goes_back)
 TEST(test_failed_copy)
 {
     baton_sparse_options_t options = sized(BATON_SPARSE_TOPKA, 300, 20);
-    static char before[DEVICE_SPARSE_BYTES], after[DEVICE_SPARSE_BYTES];
+    static char before[BYTES], after[BYTES];
     char path[64];
     options.momentum = 0.5;
     alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
     path_of(path, 0);
-    device_sparse_run_step(self.world, 0);
+    run_step(self.world, 0);
     support_ok(baton_sparse_save(self.sparse, path));
-    device_sparse_run_step(self.world, 1);
+    run_step(self.world, 1);
     support_ok(baton_sparse_residual(self.sparse, before));
     for (int k = 1; k <= 3; k++) {
         emulated_fail_work(self.device, k < 3 ? k : 1);
@@ -316,10 +665,10 @@ TEST(test_failed_copy)
 /* The k-th piece of work of a step is refused; false: it has fewer. */
 static bool refuse_work(const baton_sparse_options_t *options, int k)
 {
-    static char before[DEVICE_SPARSE_BYTES], after[DEVICE_SPARSE_BYTES];
+    static char before[BYTES], after[BYTES];
     baton_sparse_result_t result;
     alone_t self = open_alone(SUPPORT_OWN_ENGINES, options);
-    device_sparse_run_step(self.world, 0);
+    run_step(self.world, 0);
     support_ok(baton_sparse_residual(self.sparse, before));
     emulated_fail_submit(self.device, k);
     support_ok(baton_sparse_start(self.sparse, self.memory->gradient));
@@ -358,12 +707,12 @@ TEST(test_refused_work)
 TEST(test_warm_up_ends_in_flight)
 {
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
-    static char dense[DEVICE_SPARSE_BYTES];
+    static char dense[BYTES];
     options.warmup = 1;
     alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
     char *gradients[] = {self.memory->gradient, self.memory->values};
     for (int step = 0; step < 2; step++) {
-        device_sparse_run_on_host(self.world, step);
+        run_on_host(self.world, step);
         emulated_write(self.device, gradients[step],
                        self.memory->gradients[step], self.bytes);
     }
@@ -383,16 +732,16 @@ TEST(test_destroy_in_flight)
 {
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     alone_t self = open_alone(SUPPORT_OWN_MANUAL, &options);
-    device_sparse_run_on_hosts(self.world);
-    for (int step = 0; step < DEVICE_SPARSE_STEPS; step++) {
-        device_sparse_put_step(self.world, 0, step);
+    run_on_hosts(self.world);
+    for (int step = 0; step < STEPS; step++) {
+        put_step(self.world, 0, step);
     }
-    device_sparse_destroy(self.world);
+    destroy(self.world);
     emulated_synchronise(self.device, self.stream);
-    for (int step = 0; step < DEVICE_SPARSE_STEPS; step++) {
-        device_sparse_check(self.world, 0, step);
+    for (int step = 0; step < STEPS; step++) {
+        check_step(self.world, 0, step);
     }
-    device_sparse_close(self.world);
+    world_close(self.world);
 }
 
 /* What a stream does not get to within BATON_DESTROY_MS is cancelled. */
@@ -400,22 +749,22 @@ TEST(test_destroy_behind_gate)
 {
     assert_int_equal(setenv("BATON_DESTROY_MS", "40", 1), 0);
     baton__config_forget();
-    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES);
+    world_t *world = world_open(1, SUPPORT_OWN_ENGINES);
     emulated_t *device = world->ranks->devices[0];
     const baton_device_port_t *port = emulated_port(device);
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     void *gate = NULL;
-    device_sparse_create(world, &options, DEVICE_SPARSE_ANY);
+    create(world, &options, ANY);
     gate = emulated_gate(device);
     support_ok(port->await(device, world->ranks->streams[0], gate, 1));
     for (int step = 0; step < 2; step++) {
-        device_sparse_put_step(world, 0, step);
+        put_step(world, 0, step);
     }
-    device_sparse_destroy(world);
+    destroy(world);
     emulated_open_gate(device, gate, 1);
     device_cluster_synchronise(world->ranks, 0);
     emulated_free_gate(device, gate);
-    device_sparse_close(world);
+    world_close(world);
     assert_int_equal(unsetenv("BATON_DESTROY_MS"), 0);
     baton__config_forget();
 }
@@ -426,13 +775,13 @@ TEST(test_destroy_behind_gate)
    its result stays as it was, after earlier steps and without any. */
 static void target_after_recovery(int steps)
 {
-    static char kept[DEVICE_SPARSE_BYTES], now[DEVICE_SPARSE_BYTES];
+    static char kept[BYTES], now[BYTES];
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
     baton_sparse_target_t target = target_of(&self);
     uint64_t count = 12345;
     for (int step = 0; step < steps; step++) {
-        device_sparse_run_step(self.world, step);
+        run_step(self.world, step);
         support_ok(baton_sparse_wait_on(self.sparse, self.stream, &target));
     }
     emulated_synchronise(self.device, self.stream);
@@ -507,7 +856,7 @@ TEST(test_failure_ends_warm_up)
     wait_alone(&self, BATON_ERR_SYSTEM);
     support_says("the step before it has failed");
     device_cluster_recover(self.world->ranks);
-    device_sparse_compare(self.world, true);
+    compare(self.world, true);
     close_alone(&self);
 }
 
@@ -548,16 +897,16 @@ TEST(test_wrong_use)
     wait_alone(&self, BATON_OK);
     emulated_synchronise(self.device, stream);
     emulated_free_gate(self.device, gate);
-    device_sparse_destroy(self.world);
+    destroy(self.world);
 
-    device_sparse_create_on(self.world->ranks->cluster, &options, &host);
+    create_on(self.world->ranks->cluster, &options, &host);
     support_expect(baton_sparse_start_on(host, stream, here),
                    BATON_ERR_UNSUPPORTED);
     support_says("must be BATON_MEMORY_DEVICE");
     support_expect(baton_sparse_wait_on(host, stream, NULL),
                    BATON_ERR_UNSUPPORTED);
     support_ok(baton_sparse_destroy(host));
-    device_sparse_close(self.world);
+    world_close(self.world);
 }
 
 static void expect_refused(support_cluster_t *cluster,
@@ -575,7 +924,7 @@ TEST(test_refused_options)
 {
     static const baton_sparse_algorithm_t of_the_host[] = {
         BATON_SPARSE_TOPKDSA, BATON_SPARSE_GTOPK, BATON_SPARSE_OKTOPK};
-    device_sparse_t *world = device_sparse_open(1, SUPPORT_OWN_ENGINES);
+    world_t *world = world_open(1, SUPPORT_OWN_ENGINES);
     support_cluster_t *cluster = world->ranks->cluster;
     baton_sparse_options_t options;
     for (int i = 0; i < 3; i++) {
@@ -593,7 +942,7 @@ TEST(test_refused_options)
     expect_refused(world->hosts, &options, BATON_ERR_UNSUPPORTED, "no device");
     options.memory = (baton_memory_t)2;
     expect_refused(cluster, &options, BATON_ERR_INVALID, "memory is 2");
-    device_sparse_close(world);
+    world_close(world);
 }
 
 TEST(test_device_without_selection)
@@ -613,7 +962,7 @@ TEST(test_device_without_selection)
 TEST(test_choice_is_for_devices)
 {
     enum { SIZE = 8 };
-    device_sparse_t *world = device_sparse_open(SIZE, SUPPORT_OWN_ENGINES);
+    world_t *world = world_open(SIZE, SUPPORT_OWN_ENGINES);
     baton_sparse_t *made[SIZE] = {NULL};
     baton_sparse_cost_t cost = {0};
     baton_sparse_options_t options = sized(BATON_SPARSE_AUTO, 100, 1);
@@ -634,7 +983,7 @@ TEST(test_choice_is_for_devices)
         support_says("memory is 0 on one rank and 1 on another");
         support_ok(baton_sparse_destroy(made[rank]));
     }
-    device_sparse_close(world);
+    world_close(world);
 }
 
 RUN_TESTS()
