@@ -239,10 +239,11 @@ static awaited_t awaited_now(baton_schedule_t *schedule)
 }
 
 /* After a recovery the last epoch is one of before, whose outcome may not have
-   been asked for. */
+   been asked for. The generation is read again: a recovery that goes on
+   increments it before it sets the epoch back. */
 static baton_status_t check_started(const awaited_t *awaited)
 {
-    return awaited->epoch != 0 || awaited->generation != 0
+    return awaited->epoch != 0 || generation(awaited->schedule) != 0
                ? BATON_OK
                : baton__error(BATON_ERR_STATE,
                               "wait for \"%s\": it has not been started",
