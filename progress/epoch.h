@@ -53,6 +53,10 @@ void baton__epoch_fail(baton__stepper_t *stepper, baton_schedule_t *schedule,
 void baton__epoch_fail_here(baton__stepper_t *stepper,
                             baton_schedule_t *schedule, baton_status_t status);
 
+/* Fails the running epoch if the application has cancelled it; true then. */
+bool baton__epoch_cancel_if_asked(baton__stepper_t *stepper,
+                                  baton_schedule_t *schedule);
+
 /* A peer's epoch has failed, its `epoch`-th or a later one: fails this rank's
    as soon as it gets there. */
 void baton__epoch_fail_from(baton__stepper_t *stepper,

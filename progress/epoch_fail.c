@@ -109,6 +109,30 @@ void baton__epoch_fail_here(baton__stepper_t *stepper,
     baton__epoch_fail(stepper, schedule, &failure, baton_error_message());
 }
 
+bool baton__epoch_cancel_if_asked(baton__stepper_t *stepper,
+                                  baton_schedule_t *schedule)
+{
+    _Atomic uint64_t *asked = &schedule->shared.cancel;
+    if (atomic_load_explicit(asked, memory_order_relaxed) == 0) {
+        return false;
+    }
+    /* Pairs with the store in baton_schedule_cancel. */
+    uint64_t cancelled =
+        atomic_exchange_explicit(asked, 0, memory_order_acquire);
+    if (cancelled < schedule->run.epoch ||
+        schedule->run.phase != BATON__RUN_RUNNING) {
+        return false;
+    }
+    char memory[BATON__SENTENCE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_add(&text, "\"%s\" epoch %llu was cancelled on rank %d",
+                    schedule->name, (unsigned long long)schedule->run.epoch,
+                    schedule->group->rank);
+    baton__epoch_fail_here(stepper, schedule,
+                           baton__error_forward(BATON_ERR_CANCELLED, memory));
+    return true;
+}
+
 void baton__epoch_fail_at(baton__stepper_t *stepper, baton_schedule_t *schedule,
                           uint32_t node, baton_status_t status)
 {

@@ -430,7 +430,10 @@ void baton__epoch_turn(baton__stepper_t *stepper, baton_schedule_t *schedule,
     if (baton__run_has_ready(run) || busy) {
         baton__stepper_add_runnable(stepper, schedule);
     } else if (through) {
-        retire(stepper, schedule);
+        /* Its last node may have been a call that cancelled it. */
+        if (!baton__epoch_cancel_if_asked(stepper, schedule)) {
+            retire(stepper, schedule);
+        }
     } else if (baton__run_is_stuck(run)) {
         fail_stuck(stepper, schedule);
     } else {

@@ -44,19 +44,7 @@ static void open_mail(baton__stepper_t *stepper, baton_schedule_t *schedule)
         return; /* it may be freed */
     }
     baton__epoch_begin_if_due(stepper, schedule);
-    uint64_t cancelled = atomic_exchange_explicit(&schedule->shared.cancel, 0,
-                                                  memory_order_acquire);
-    if (cancelled != 0 && cancelled >= schedule->run.epoch &&
-        schedule->run.phase == BATON__RUN_RUNNING) {
-        char memory[BATON__SENTENCE_BYTES];
-        baton__text_t text = {memory, sizeof memory, 0};
-        baton__text_add(&text, "\"%s\" epoch %llu was cancelled on rank %d",
-                        schedule->name, (unsigned long long)schedule->run.epoch,
-                        schedule->group->rank);
-        baton__epoch_fail_here(
-            stepper, schedule,
-            baton__error_forward(BATON_ERR_CANCELLED, memory));
-    }
+    (void)baton__epoch_cancel_if_asked(stepper, schedule);
 }
 
 static bool take_mail(baton__stepper_t *stepper)

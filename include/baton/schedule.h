@@ -401,8 +401,9 @@ BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
 BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
                                                  int timeout_ms);
 
-/* Gives up the running epoch: it fails with BATON_ERR_CANCELLED, here and on
-   the peers. BATON_ERR_STATE when no epoch runs. */
+/* Gives up the epoch that was started last: it fails with BATON_ERR_CANCELLED,
+   here and on the peers. A call node of the epoch may do that, too.
+   BATON_ERR_STATE when that epoch has ended. */
 BATON_CHECKED baton_status_t baton_schedule_cancel(baton_schedule_t *schedule);
 
 /* The number of the last epoch that has retired here since the commit, or the
