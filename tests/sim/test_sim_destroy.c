@@ -145,28 +145,6 @@ TEST(test_sim_destroy_cancels_the_epoch_of_peers)
     }
 }
 
-/* Its start is in the mailbox and its sends are not issued. No payload moves,
-   and the receiver's epoch fails. */
-TEST(test_sim_destroy_takes_back_a_start)
-{
-    const baton_sim_options_t options = support_sim_options(2);
-    static support_trace_t trace;
-    twin_t twin;
-    open_twin(&twin, &options);
-    trace.count = 0;
-    baton_sim_trace(twin.sim, support_trace, &trace);
-    support_ok(baton_schedule_start(twin.send));
-    support_ok(baton_schedule_destroy(twin.send));
-    support_ok(baton_sim_run(twin.sim, -1));
-    for (size_t i = 0; i < trace.count; i++) {
-        assert_int_equal(trace.events[i].what, BATON_SIM_EPOCH);
-    }
-    support_expect(baton_schedule_start(twin.recv), BATON_ERR_FAILED);
-    support_says("\"twin\" was destroyed on rank 0");
-    assert_true(is_all(twin.in[0], LONG, 0) && is_all(twin.in[1], LONG, 0));
-    close_receiver(&twin);
-}
-
 /* The receiver is destroyed before its messages move, while one moves, or
    after. Its memory is not written from then on. With eager messages the
    sender's epoch has ended before it learns of that, and its next epoch fails.
