@@ -354,66 +354,19 @@ void baton__sim_net_forget(baton__sim_port_t *port, const void *owner)
     }
 }
 
-/* ---- batches ------------------------------------------------------------ */
-
-/* With many ranks every event is a chain of cache misses, and waiting for them
-   one after the other takes most of a simulation's time. So the memory of a
-   whole batch of events is prefetched before any of them is handled. */
-
-BATON__PREFETCHES void prefetch_port(const baton__sim_port_t *port)
-{
-    __builtin_prefetch(port);
-    __builtin_prefetch((const char *)port + 64);
-    __builtin_prefetch((const char *)port + 128);
-}
-
-BATON__PREFETCHES void prefetch_item(const baton__sim_item_t *item)
-{
-    __builtin_prefetch(item);
-    __builtin_prefetch((const char *)item + 64);
-}
-
-static void begin_batch(baton__sim_net_t *net, const uint32_t *ranks,
-                        uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t head = net->ports[ranks[i]].queue_head;
-        if (head != BATON__SIM_NONE) {
-            prefetch_item(baton__sim_pool_item(&net->pool, head));
-        }
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t head = net->ports[ranks[i]].queue_head;
-        if (head != BATON__SIM_NONE) {
-            const baton__sim_port_t *target =
-                &net->ports[baton__sim_pool_item(&net->pool, head)->rank];
-            __builtin_prefetch(target);
-        }
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        baton__sim_port_t *port = &net->ports[ranks[i]];
-        port->pump_pending = false;
-        begin_queued(port);
-    }
-}
+/* ---- events ------------------------------------------------------------- */
 
 void baton__sim_net_begin(baton__sim_net_t *net)
 {
-    uint32_t count = net->pump_count;
-    for (uint32_t i = 0; i < count; i += BATON__SIM_BATCH) {
-        uint32_t left = count - i;
-        begin_batch(net, &net->pumps[i],
-                    left < BATON__SIM_BATCH ? left : BATON__SIM_BATCH);
+    for (uint32_t i = 0; i < net->pump_count; i++) {
+        baton__sim_port_t *port = &net->ports[net->pumps[i]];
+        port->pump_pending = false;
+        begin_queued(port);
     }
     net->pump_count = 0;
 }
 
-static bool of_message(const baton__sim_entry_t *event)
-{
-    return event->kind <= BATON__SIM_SENT_AND_ARRIVED;
-}
-
-static void handle(baton__sim_net_t *net, baton__sim_entry_t event)
+void baton__sim_net_event(baton__sim_net_t *net, baton__sim_entry_t event)
 {
     switch (event.kind) {
     case BATON__SIM_SENT:
@@ -443,33 +396,6 @@ static void handle(baton__sim_net_t *net, baton__sim_entry_t event)
         break;
     default:
         break;
-    }
-}
-
-void baton__sim_net_events(baton__sim_net_t *net,
-                           const baton__sim_entry_t *events, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (of_message(&events[i])) {
-            prefetch_item(baton__sim_pool_item(&net->pool, events[i].index));
-        } else if (events[i].kind < BATON__SIM_OWNER) {
-            __builtin_prefetch(&net->ports[events[i].index]);
-        }
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (of_message(&events[i])) {
-            const baton__sim_item_t *item =
-                baton__sim_pool_item(&net->pool, events[i].index);
-            if (events[i].kind != BATON__SIM_SENT) {
-                prefetch_port(&net->ports[item->rank]);
-            }
-            if (events[i].kind != BATON__SIM_ARRIVED) {
-                prefetch_port(&net->ports[item->message.peer]);
-            }
-        }
-    }
-    for (size_t i = 0; i < count; i++) {
-        handle(net, events[i]);
     }
 }
 

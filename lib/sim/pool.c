@@ -49,15 +49,8 @@ static bool add_slab(baton__sim_pool_t *pool)
 
 uint32_t baton__sim_pool_take(baton__sim_pool_t *pool)
 {
-    enum { AHEAD = 8 };
     if (pool->spare_count == 0 && !add_slab(pool)) {
         return BATON__SIM_NONE;
-    }
-    if (pool->spare_count > AHEAD) {
-        uint32_t soon = pool->spare[pool->spare_count - 1 - AHEAD];
-        const baton__sim_item_t *item = baton__sim_pool_item(pool, soon);
-        __builtin_prefetch(item, 1);
-        __builtin_prefetch((const char *)item + 64, 1);
     }
     uint32_t index = pool->spare[--pool->spare_count];
     if (index >= pool->item_count) {
