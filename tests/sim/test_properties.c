@@ -7,8 +7,8 @@
    leaves the state of before, and after a recovery all goes on. Gradients are
    integers, so sums are exact, and results of partial all-reduces tell what
    they consist of (support/conserve.h). A trial that fails is named; BATON_SEED
-   repeats all of them. Then, for each row: a rank that is late, allocations in
-   steps, creation without memory, wrong use.
+   repeats all of them. Then, for each row: allocations in steps, creation
+   without memory, wrong use.
 
    Most of it is simulated. Rows that work on devices are tried there, too, on
    ranks with emulated devices, engines and threads of their own. */
@@ -972,50 +972,6 @@ TEST(test_device_trials)
         assert_true(count.late > DEVICE_TRIALS / 4);
     }
     on_devices = false;
-}
-
-/* ---- one rank late ----------------------------------------------------- */
-
-/* Ranks start far apart, in solo: epoch 1 has rank 0's gradient alone, epoch 2
-   the others' of step 1 and rank 0's of step 2. */
-TEST(test_late_gradients_are_taken_next)
-{
-    for (int row = SUPPORT_PARTIAL; row < SUPPORT_ROWS; row++) {
-        support_collective_t all[4];
-        baton_sparse_options_t options =
-            support_collective_options((support_row_t)row);
-        baton_sim_options_t model = support_sim_options(4);
-        baton_sim_t *sim = support_sim_open(&model);
-        options.k = options.count; /* all of it: residuals are pending alone */
-        for (int i = 0; i < 8; i++) {
-            support_ok(i < 4 ? support_collective_prepare(
-                                   &all[i], (support_row_t)row,
-                                   baton_sim_group(sim, i), &options)
-                             : support_collective_connect(&all[i - 4], 0));
-        }
-        for (int step = 1; step <= 3; step++) {
-            double vector[64];
-            bool given;
-            for (int r = 0; r < 4; r++) {
-                for (size_t i = 0; i < options.count; i++) {
-                    vector[i] = step * (r + 1);
-                }
-                support_ok(support_collective_start(&all[r], vector, &given));
-                support_ok(baton_sim_run(sim, -1));
-            }
-            for (int r = 0; r < 4; r++) {
-                support_ok(support_collective_wait(&all[r], vector, NULL));
-                assert_int_equal(all[r].included, r == 0);
-                assert_true(vector[7] == step + (step - 1) * (2 + 3 + 4));
-                support_collective_rest(&all[r], vector);
-                assert_true(vector[7] == (r == 0 ? 0 : step * (r + 1)));
-            }
-        }
-        for (int r = 0; r < 4; r++) {
-            support_ok(support_collective_destroy(&all[r]));
-        }
-        support_ok(baton_sim_destroy(sim));
-    }
 }
 
 /* ---- memory ------------------------------------------------------------ */

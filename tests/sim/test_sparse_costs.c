@@ -323,7 +323,6 @@ TEST(test_bad_cases_are_refused)
          GIVEN(.count = 10, .k = 2, .teams = -2)},
         {4, "allowed: 0 and above, finite",
          GIVEN(.count = 10, .k = 2, .link.alpha_us = NAN)},
-        {4, "k is 11; allowed: 1 to count, 10", GIVEN(.count = 10, .k = 11)},
     };
     baton_sparse_cost_t cost;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
