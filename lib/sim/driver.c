@@ -76,16 +76,6 @@ static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
     }
 }
 
-/* With many ranks each step is a chain of cache misses, and waiting for them
-   one after the other would take a third of a simulation's time. So the memory
-   for a whole batch of ranks is prefetched before any of them steps. */
-
-enum { BATCH = 16 };
-
-/* For functions that only prefetch: GCC assumes that a call to one that it has
-   not inlined has no effect, and drops it. */
-#define PREFETCHES static inline __attribute__((always_inline))
-
 /* The node that a completion is about. */
 typedef struct subject {
     const baton_schedule_t *schedule; /* NULL when there is nothing to fetch */
@@ -95,7 +85,7 @@ typedef struct subject {
 
 /* Prefetches, in passes from pointer to pointer, which node an arrival is for,
    the node itself, its edges, and its first successor. */
-PREFETCHES void prefetch_node(subject_t *subject, int pass)
+BATON__PREFETCHES void prefetch_node(subject_t *subject, int pass)
 {
     enum { FIND, FOUND, NODE, EDGES, SUCCESSOR };
     const baton_schedule_t *schedule = subject->schedule;
@@ -133,8 +123,8 @@ PREFETCHES void prefetch_node(subject_t *subject, int pass)
     }
 }
 
-PREFETCHES subject_t subject_of(const baton_group_t *group,
-                                const baton__sim_completion_t *completion)
+BATON__PREFETCHES subject_t subject_of(
+    const baton_group_t *group, const baton__sim_completion_t *completion)
 {
     subject_t subject = {.node = completion->node};
     if (completion->kind == BATON_EVENT_SENT) {
@@ -147,12 +137,13 @@ PREFETCHES subject_t subject_of(const baton_group_t *group,
     return subject;
 }
 
-/* Prefetches the memory that the steps of a batch of ranks will touch. */
-PREFETCHES void prefetch(const baton_sim_t *sim,
-                         baton__sim_port_t *const *ports, size_t count)
+/* Prefetches the memory that the steps of a batch of ranks will touch; see
+   net.c. */
+BATON__PREFETCHES void prefetch(const baton_sim_t *sim,
+                                baton__sim_port_t *const *ports, size_t count)
 {
     enum { LINE = 64, SCHEDULE_LINES = 5, PASSES = 5, EVENTS = 2 };
-    subject_t subjects[BATCH * EVENTS];
+    subject_t subjects[BATON__SIM_BATCH * EVENTS];
     size_t found = 0;
     for (size_t i = 0; i < count; i++) {
         const char *rank = (const char *)&sim->ranks[ports[i]->rank];
@@ -193,10 +184,10 @@ PREFETCHES void prefetch(const baton_sim_t *sim,
    each batch of steps, at the same time. */
 static void step_ranks(baton_sim_t *sim)
 {
-    baton__sim_port_t *batch[BATCH];
+    baton__sim_port_t *batch[BATON__SIM_BATCH];
     for (;;) {
         size_t count = 0;
-        while (count < BATCH &&
+        while (count < BATON__SIM_BATCH &&
                (batch[count] = baton__sim_net_take_due(&sim->net)) != NULL) {
             count++;
         }
@@ -227,17 +218,29 @@ static void call(baton_sim_t *sim, uint32_t index)
 static void pop_events(baton_sim_t *sim, double at_us)
 {
     baton__sim_net_t *net = &sim->net;
+    baton__sim_entry_t events[BATON__SIM_BATCH];
     double next_us = at_us;
     net->now_us = at_us;
-    do {
-        baton__sim_entry_t event = baton__sim_queue_pop(&net->queue);
-        net->totals.events++;
-        if (event.kind == BATON__SIM_OWNER) {
-            call(sim, event.index);
-        } else {
-            baton__sim_net_event(net, event);
+    while (next_us == at_us) {
+        size_t count = 0;
+        bool more = true;
+        bool calls = false;
+        while (count < BATON__SIM_BATCH && more && next_us == at_us && !calls) {
+            events[count] = baton__sim_queue_pop(&net->queue);
+            calls = events[count].kind == BATON__SIM_OWNER;
+            count++;
+            more = baton__sim_queue_peek(&net->queue, &next_us);
         }
-    } while (baton__sim_queue_peek(&net->queue, &next_us) && next_us == at_us);
+        net->totals.events += count;
+        baton__sim_net_events(net, events, count);
+        if (calls) {
+            call(sim, events[count - 1].index);
+            more = baton__sim_queue_peek(&net->queue, &next_us);
+        }
+        if (!more) {
+            break;
+        }
+    }
 }
 
 /* ---- time --------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* The simulated network: the ranks' endpoints with their ports, and the
    messages between them. It has a queue of events but does not advance the
    clock: its owner pops the events, passes the network's own ones to
-   baton__sim_net_event, and lets the ranks in `due` step.
+   baton__sim_net_events, and lets the ranks in `due` step.
 
    Life of a message. A send makes an item. When the sender's port is free, the
    item's transfer begins. Two events follow, which coincide where they can:
@@ -17,6 +17,13 @@
 
 #include <baton/sim.h>
 #include <baton/transport.h>
+
+/* Events, and ranks, whose memory is prefetched together; see net.c. */
+enum { BATON__SIM_BATCH = 16 };
+
+/* For functions that only prefetch: GCC assumes that a call to one that it has
+   not inlined has no effect, and drops it. */
+#define BATON__PREFETCHES static inline __attribute__((always_inline))
 
 /* Kinds of events; those from BATON__SIM_OWNER on are the owner's. */
 enum {
@@ -101,8 +108,9 @@ void baton__sim_net_fini(baton__sim_net_t *net);
 
 /* ---- for the owner ---------------------------------------------------- */
 
-/* Handles one of the network's events, at net->now_us. */
-void baton__sim_net_event(baton__sim_net_t *net, baton__sim_entry_t event);
+/* Handles some of the network's events, at net->now_us. */
+void baton__sim_net_events(baton__sim_net_t *net,
+                           const baton__sim_entry_t *events, size_t count);
 
 /* Begins all transfers that may begin; called after ranks have stepped. */
 void baton__sim_net_begin(baton__sim_net_t *net);

@@ -225,7 +225,7 @@ static void let_time_pass(baton__sim_net_t *net)
     net->now_us = more ? at_us : net->now_us;
     while (more) {
         baton__sim_entry_t event = baton__sim_queue_pop(&net->queue);
-        baton__sim_net_event(net, event);
+        baton__sim_net_events(net, &event, 1);
         more = baton__sim_queue_peek(&net->queue, &next_us) && next_us == at_us;
     }
 }
