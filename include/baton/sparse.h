@@ -159,14 +159,15 @@ typedef struct baton_sparse_options {
     double density;      /* k / n, above 0 and at most 1; when k is 0 */
     size_t max_k;        /* the largest k that will be set; 0 means k */
     int teams;           /* SPARDL: d, a divisor of P; 0 means 1, which selects
-                            best; BATON_SPARSE_TEAMS_AUTO: the cheapest */
+                            best; BATON_SPARSE_TEAMS_AUTO: the cheapest. Above 1
+                            with SPARDL and AUTO only */
     baton_teams_t exchange;
     bool average;    /* the result is divided by P */
     double momentum; /* m: u = m u + g, and u is accumulated; u is 0 where an
                         entry was sent. 0 to below 1 */
-    bool nesterov;   /* with momentum: u = m (u + g), u + g is accumulated */
-    double clip;     /* c: a gradient of a norm above c / sqrt(P) is scaled to
-                        that, before it is accumulated; 0 means never */
+    bool nesterov; /* with momentum only: u = m (u + g), u + g is accumulated */
+    double clip;   /* c: a gradient of a norm above c / sqrt(P) is scaled to
+                      that, before it is accumulated; 0 means never */
     uint64_t warmup; /* the first so many steps are dense */
     baton_redsync_t redsync;
     bool quantise; /* REDSYNC: even steps send the largest positive entries,

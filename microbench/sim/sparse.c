@@ -180,7 +180,11 @@ static baton_sparse_options_t options_of(const sim_case_t *c)
     out.algorithm = (baton_sparse_algorithm_t)c->variant;
     out.count = (size_t)options->count;
     out.density = c->density;
-    out.teams = c->teams == 0 ? BATON_SPARSE_TEAMS_AUTO : (int)c->teams;
+    bool has_teams = out.algorithm == BATON_SPARSE_AUTO ||
+                     out.algorithm == BATON_SPARSE_SPARDL;
+    out.teams = c->teams == 0 ? BATON_SPARSE_TEAMS_AUTO
+                : has_teams   ? (int)c->teams
+                              : 1;
     out.exchange = (baton_teams_t)options->exchange;
     out.link = (baton_link_cost_t){link->alpha_us, link->beta_ns};
     return out;

@@ -248,7 +248,11 @@ static void choose_algorithm(baton_sparse_options_t *o)
             o->algorithm = BATON_SPARSE_TOPKA;
         }
     }
-    o->teams = once_in(4) ? BATON_SPARSE_TEAMS_AUTO : random_teams();
+    bool has_teams = o->algorithm == BATON_SPARSE_AUTO ||
+                     o->algorithm == BATON_SPARSE_SPARDL;
+    o->teams = once_in(4)  ? BATON_SPARSE_TEAMS_AUTO
+               : has_teams ? random_teams()
+                           : 1;
     o->exchange = once_in(2) ? BATON_TEAMS_BSAG : BATON_TEAMS_AUTO;
     if (trial.row == SUPPORT_SPARSE) {
         o->redsync =

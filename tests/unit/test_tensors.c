@@ -564,6 +564,7 @@ TEST(test_tensors_refuse_bad_options)
         {"density is 1.5; allowed: above 0", BAD(.density = 1.5)},
         {"dtype is i32; allowed: f32, f64", BAD(.dtype = BATON_I32)},
         {"momentum is 1; allowed: 0 to below 1", BAD(.momentum = 1)},
+        {"nesterov is set and momentum is 0", BAD(.nesterov = true)},
         {"clip is -1; allowed: 0 and above", BAD(.clip = -1)},
         {"entry_ns is -2; allowed: 0 and above", BAD(.entry_ns = -2)},
         {"algorithm is gtopk; allowed: auto, redsync, spardl",

@@ -84,6 +84,12 @@ static bool check_kind(const baton_sparse_options_t *o, int size, char *text,
                       "BATON_SPARSE_TEAMS_AUTO, -1",
                       o->teams, size);
     }
+    if (o->teams > 1 && o->algorithm != BATON_SPARSE_AUTO &&
+        o->algorithm != BATON_SPARSE_SPARDL) {
+        return REFUSE("teams is %d with algorithm %s, which has none; allowed: "
+                      "with spardl or auto",
+                      o->teams, baton_sparse_algorithm_name(o->algorithm));
+    }
     if (o->exchange == BATON_TEAMS_RSAG && o->teams > 0 &&
         !baton__is_power_of_two(o->teams)) {
         return REFUSE("teams is %d; allowed with RSAG: powers of two",
@@ -97,6 +103,10 @@ static bool check_training(const baton_sparse_options_t *o, char *text,
 {
     if (!(o->momentum >= 0 && o->momentum < 1)) {
         return REFUSE("momentum is %g; allowed: 0 to below 1", o->momentum);
+    }
+    if (o->nesterov && o->momentum == 0) {
+        return REFUSE("nesterov is set and momentum is 0; allowed: with a "
+                      "momentum above 0");
     }
     if (!(o->clip >= 0) || isinf(o->clip)) {
         return REFUSE("clip is %g; allowed: 0 and above, finite", o->clip);

@@ -40,6 +40,10 @@ static bool check_numbers(baton_tensors_t *set)
         return REFUSE(set, "momentum is %g; allowed: 0 to below 1",
                       o->momentum);
     }
+    if (o->nesterov && o->momentum == 0) {
+        return REFUSE(set, "nesterov is set and momentum is 0; allowed: with a "
+                           "momentum above 0");
+    }
     if (!is_density(o->density)) {
         return REFUSE(set, "density is %g; allowed: above 0 and at most 1",
                       o->density);
