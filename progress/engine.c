@@ -34,6 +34,8 @@ enum {
     /* The longest sleep while something is awaited that no descriptor tells of.
      */
     POLL_US = 1000,
+    MEASURED = 5,         /* wake-ups, */
+    WAKE_NS = 200000,     /* each for as long at most */
     INSIST_US = 1000,     /* asleep, after which peers are rung that need not */
     PARK_NS = 10000000,   /* after which a parked thread looks itself */
     TAKE_OVER_YIELDS = 64 /* tries to become the driver before parking */
@@ -716,8 +718,39 @@ static void *thread_main(void *arg)
             atomic_load_explicit(&engine->asleep, memory_order_seq_cst)) {
             baton__event_loop_kick(engine->event_loop);
         }
+        if (atomic_load_explicit(&engine->asks_awake, memory_order_relaxed)) {
+            atomic_store_explicit(&engine->awake_ns, baton__clock_ns(),
+                                  memory_order_release);
+        }
     }
     return NULL;
+}
+
+/* How long the thread takes to wake up: the median of a few times. */
+static uint64_t measure_wake(baton_engine_t *engine)
+{
+    uint64_t took[MEASURED] = {0};
+    atomic_store_explicit(&engine->asks_awake, true, memory_order_relaxed);
+    for (int i = 0; i < MEASURED; i++) {
+        /* Until it sleeps again. */
+        (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+        uint64_t began = baton__clock_ns();
+        uint64_t awake;
+        baton__event_loop_kick(engine->event_loop);
+        do {
+            (void)sched_yield();
+            awake =
+                atomic_load_explicit(&engine->awake_ns, memory_order_acquire);
+        } while (awake < began && baton__clock_ns() - began < WAKE_NS);
+        uint64_t ns = awake < began ? WAKE_NS : awake - began;
+        int at = i;
+        for (; at > 0 && took[at - 1] > ns; at--) {
+            took[at] = took[at - 1];
+        }
+        took[at] = ns;
+    }
+    atomic_store_explicit(&engine->asks_awake, false, memory_order_relaxed);
+    return took[MEASURED / 2];
 }
 
 static void stop_thread(baton_engine_t *engine)
@@ -924,6 +957,12 @@ baton_status_t baton__engine_open(const baton_engine_options_t *given,
                 ? options.placement
                 : baton__config_text(BATON__CONFIG_PLACEMENT);
         status = start_thread(engine, placement);
+        if (status == BATON_OK) {
+            uint64_t wake_ns = measure_wake(engine);
+            enter(engine);
+            baton__idle_measured(&engine->idle, wake_ns);
+            leave(engine);
+        }
     }
     if (status != BATON_OK) {
         dispose(engine);

@@ -84,6 +84,8 @@ struct baton_engine {
     _Atomic int followers;
     _Atomic uint32_t reigns;
     _Atomic bool stopping;
+    _Atomic uint64_t awake_ns; /* the thread's last wake-up, while asked for */
+    _Atomic bool asks_awake;
     pthread_mutex_t park_lock;
     pthread_cond_t park;
 };

@@ -13,7 +13,10 @@ enum {
     SLOW_POLL_BYTES = 8192,  /* or one for so much data that is awaited; */
     SLOW_WAKES = 16,         /* and wake-ups */
     WAIT_YIELDS = 5,         /* times as long as without a waiting thread */
-    SHARE_NS = 200000,       /* that a wait lets others run: ten wake-ups */
+    WAKES = 10,              /* wake-ups that yields to others may cost */
+    NOMINAL_WAKE_NS = 20000,
+    LEAST_WAKE_NS = 10000,
+    MOST_WAKE_NS = 40000,
     BYTE_NS = 2, /* that a wait yields for each byte of long messages, */
     MOST_NS = 100000000, /* and at most: then the peer is late */
     SHORTEST_SLEEP_US = 20,
@@ -27,8 +30,14 @@ void baton__idle_init(baton__idle_t *idle, bool alone)
     *idle = (baton__idle_t){
         .spins = alone ? 0 : (uint32_t)spins,
         .yield_ns = (uint64_t)yield_us * 1000,
-        .share_ns = SHARE_NS,
+        .share_ns = WAKES * NOMINAL_WAKE_NS,
     };
+}
+
+void baton__idle_measured(baton__idle_t *idle, uint64_t wake_ns)
+{
+    uint64_t least = wake_ns > LEAST_WAKE_NS ? wake_ns : LEAST_WAKE_NS;
+    idle->share_ns = WAKES * (least < MOST_WAKE_NS ? least : MOST_WAKE_NS);
 }
 
 void baton__idle_share(baton__idle_t *idle)

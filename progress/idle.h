@@ -10,12 +10,11 @@
 
    A rank that sleeps while others share its processors comes late by a wake-up,
    and then those that wait for it sleep, too. So a wait lets others run for as
-   long as ten wake-ups of 20 us take before it sleeps. With one, 8 ranks on 2
-   processors took 190 to 250 us for 8 bytes, with 2.5 about 40, but 560 at the
-   90th percentile, with 5 to 10 about 37, and 46; 16 ranks 390, 330, 150 to
-   250. With 10 or 20 a solo all-reduce of 32 ranks under skew costs as much
-   processor time as with one. So it need not be measured how long a wake-up
-   takes: between 10 and 40 us, 200 us are enough of them and not too many.
+   long as ten wake-ups take before it sleeps: that is measured when the engine
+   opens. With one (20 us) 8 ranks on 2 processors took 190 to 250 us for 8
+   bytes, with 2.5 about 40, but 560 at the 90th percentile, with 5 to 10 about
+   37, and 46; 16 ranks 390, 330, 150 to 250. With 10 or 20 a solo all-reduce of
+   32 ranks under skew costs as much processor time as with one.
 
    An application thread that waits for long vectors yields longer, however many
    others run: up to several times as long as it takes to copy them. Where ranks
@@ -64,6 +63,9 @@ typedef enum baton__pause {
 /* Reads the limits from the configuration. `alone`: the process has only one
    processor, where spinning keeps others from running. */
 void baton__idle_init(baton__idle_t *idle, bool alone);
+
+/* How long a wake-up takes, if it was measured. */
+void baton__idle_measured(baton__idle_t *idle, uint64_t wake_ns);
 
 /* There are more ranks than processors. */
 void baton__idle_share(baton__idle_t *idle);
