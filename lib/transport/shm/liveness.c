@@ -143,8 +143,10 @@ int baton__liveness_next(baton__liveness_t *self)
     for (int i = 0; i < self->count; i++) {
         if (atomic_exchange_explicit(&self->ended[i], false,
                                      memory_order_acquire)) {
-            atomic_store_explicit(&self->any_ended, true,
-                                  memory_order_relaxed); /* look for more */
+            /* Look for more. An exchange, as a store could hide what drain
+               releases meanwhile. */
+            (void)atomic_exchange_explicit(&self->any_ended, true,
+                                           memory_order_acq_rel);
             return i;
         }
     }
