@@ -368,6 +368,25 @@ static bool take_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
     return false;
 }
 
+/* The queue whose failure is the cause: the streams before this one, whose work
+   it follows, may have failed since they were asked. */
+static const baton__queue_t *find_cause(const baton__offload_t *offload,
+                                        const baton__queue_t *failed,
+                                        baton_status_t *status)
+{
+    for (const baton__queue_t *at = offload->queues; at < failed; at++) {
+        baton_status_t now =
+            at->due == BATON__NO_NODE
+                ? BATON_OK
+                : query(offload, baton__queues_event_of(offload, at, at->due));
+        if (has_failed(now)) {
+            *status = now;
+            return at;
+        }
+    }
+    return failed;
+}
+
 /* Whether what is in the stream up to `due` has been done. In an epoch that has
    failed, a device that does not tell any more has done all that it will. */
 static bool is_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
@@ -384,7 +403,8 @@ static bool is_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
         return status == BATON_OK;
     }
     if (!draining) {
-        fail_queued(stepper, schedule, queue, status);
+        const baton__queue_t *cause = find_cause(offload, queue, &status);
+        fail_queued(stepper, schedule, cause, status);
     }
     return true;
 }
