@@ -20,7 +20,9 @@ static baton_schedule_t *create(int rank)
 
 static void destroy(baton_schedule_t *schedule)
 {
-    baton__run_set_phase(&schedule->run, BATON__RUN_IDLE);
+    if (schedule->run.phase == BATON__RUN_RUNNING) {
+        baton__run_set_phase(&schedule->run, BATON__RUN_IDLE);
+    }
     support_ok(baton_schedule_destroy(schedule));
 }
 
