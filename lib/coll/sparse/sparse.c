@@ -179,8 +179,10 @@ baton_status_t baton_sparse_create(baton_group_t *group,
                                    int timeout_ms, baton_sparse_t **out)
 {
     baton_sparse_t *sparse = NULL;
-    baton_status_t status =
-        baton_sparse_prepare(group, options, out != NULL ? &sparse : NULL);
+    baton_status_t status = check_arguments(group, out);
+    if (status == BATON_OK) {
+        status = baton_sparse_prepare(group, options, &sparse);
+    }
     if (status != BATON_OK || sparse == NULL) {
         return status;
     }
