@@ -81,8 +81,10 @@ static void loop(baton_schedule_t *schedule, uint64_t *data)
             snprintf(process, sizeof(process), "%ld", (long)getpid());
             touch("process", world.rank, process);
         }
-        while (sleeps) {
-            (void)pause();
+        if (sleeps) {
+            for (;;) { /* until it is killed */
+                (void)pause();
+            }
         }
     }
 }
