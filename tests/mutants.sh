@@ -5,11 +5,12 @@
 #
 #   mutants.sh ROOT FOLDER [mutant ...]     FOLDER is made, and left behind
 #
-# A record ends with an empty line. Its lines with - go, those with + come, and
-# those with a space are there to tell the place:
+# Records follow a line that names their file and the test. A record ends with
+# an empty line. Its lines with - are removed, those with + are added, and those
+# with a space show the place:
 #
-#   sleeps_at_once: A rank that was rung sleeps before the message has come.
 #   lib/transport/mpi/poll.c, caught by BATON_SHM=0 mpi_dense.np3
+#   sleeps_at_once: A rank that was rung sleeps before the message has come.
 #     if (far->peers > 0) {
 #   -     return AFTER_RING_US;
 #   +     return us;
@@ -202,20 +203,27 @@ work=$(cd "$2" && pwd)
 shift 2
 build=$work/build
 jobs=$(nproc)
-# Each record becomes a file.
+# Each record becomes a file: its name, its place, and the change.
 rm -rf "$work/records" "$work/failed"
 mkdir "$work/records"
 awk -v folder="$work/records" '
+    function refuse(why) {
+        print why ": " $0
+        exit 1
+    }
     FNR == 1 || /^$/ { file = "" }
     /^$/ { next }
-    file == "" {
-        file = folder "/" substr($0, 1, index($0, ":") - 1)
-        if (made[file]++) {
-            print "there are two records of this name: " $0
-            exit 1
-        }
+    /^[a-z].*, caught by / {
+        if (file != "") refuse("this belongs before the first of its records")
+        place = $0
+        next
     }
-    { print >file }' "$root"/tests/mutants/*
+    file != "" { print >file; next }
+    {
+        file = folder "/" substr($0, 1, index($0, ":") - 1)
+        if (made[file]++) refuse("there are two records of this name")
+        print $0 "\n" place >file
+    }' "$root"/tests/mutants/*
 if [ $# -eq 0 ]; then
     # shellcheck disable=SC2046
     set -- $(ls "$work/records")
