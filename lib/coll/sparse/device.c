@@ -597,24 +597,21 @@ static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
     (void)pthread_mutex_unlock(&self->lock);
 }
 
-/* Of the last result, or of one before it whose failure was not reported. */
+/* Of results that were not copied, the last one's failure is reported once. */
 static baton_status_t check_result(baton_sparse_t *sparse)
 {
     backend_t *self = backend_of(sparse);
+    baton_schedule_t *schedule = self->results.schedule;
     baton_failure_t failure;
-    if (self->results.started == 0) {
+    bool done;
+    (void)!baton_schedule_test(schedule, &done); /* lets it come to its end */
+    if (baton_schedule_failure(schedule, &failure) != BATON_OK ||
+        failure.epoch <= self->reported) {
         return BATON_OK;
     }
-    baton_status_t status = baton__requests_status(&self->results);
-    if (baton_schedule_failure(self->results.schedule, &failure) == BATON_OK &&
-        failure.epoch > self->reported) {
-        self->reported = failure.epoch;
-        status = baton__error(failure.status, "%s", failure.message);
-    }
-    return status == BATON_OK
-               ? BATON_OK
-               : baton__error(status, "\"%s\": a result was not copied: %s",
-                              sparse->name, baton_error_message());
+    self->reported = failure.epoch;
+    return baton__error(failure.status, "\"%s\": a result was not copied: %s",
+                        sparse->name, failure.message);
 }
 
 static baton_status_t check_stream(const baton_sparse_t *sparse,
