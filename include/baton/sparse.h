@@ -63,7 +63,7 @@
        backward<<<grid, block, 0, stream>>>(gradient);
        baton_sparse_start_on(sparse, stream, gradient);
        other_work<<<grid, block, 0, stream>>>();    // none of them blocks
-       baton_sparse_wait_on(sparse, stream, &target);
+       baton_sparse_wait_on(sparse, stream, sum);
        update<<<grid, block, 0, stream>>>(weights, sum);
 
    Residual and velocity are in the device's memory, too, and it accumulates and
@@ -292,37 +292,19 @@ BATON_CHECKED baton_status_t baton_sparse_start_on(baton_sparse_t *sparse,
                                                    baton_stream_t stream,
                                                    const void *gradient);
 
-/* Device memory for a result; NULL where it is not asked for. */
-typedef struct baton_sparse_target {
-    size_t size; /* set by BATON_SPARSE_TARGET */
-    void *dense; /* n elements: all of the result, which the device writes out
-                    from the entries, or copies from the host after a dense step
-                  */
-    /* Its entries alone: room for baton_sparse_most_entries of them. After a
-       dense step (warm-up, flush, DENSE) neither is written, and the count is
-       n. */
-    uint32_t *indices; /* ascending */
-    void *values;
-    uint64_t *count; /* one number */
-} baton_sparse_target_t;
-
-#define BATON_SPARSE_TARGET BATON_INITIALIZER(baton_sparse_target_t)
-
 /* What is put into the stream from now on is done when the step that was
-   started last has ended, and its result has been copied to the target, if that
-   is not NULL. If the step has failed the target is as it was, and the stream
-   goes on: test and wait tell. Where the copy alone fails, because the device
-   does, the next wait returns that error, though the residual is that of behind
-   the step. A step whose outcome nobody has asked for before a recovery counts
-   as failed. BATON_ERR_INVALID: a pointer is not memory of this device.
-   BATON_ERR_BUSY: 8 results are on their way. BATON_ERR_STATE: no step was
-   started. */
-BATON_CHECKED baton_status_t
-baton_sparse_wait_on(baton_sparse_t *sparse, baton_stream_t stream,
-                     const baton_sparse_target_t *target);
-
-/* How many entries a result has at most; 0 where all steps are dense. */
-size_t baton_sparse_most_entries(const baton_sparse_t *sparse);
+   started last has ended, and its result is in `vector`, n elements of memory
+   of this device, if that is not NULL: the device writes it out from the
+   entries, or copies it from the host after a dense step. If the step has
+   failed the vector is as it was, and the stream goes on: test and wait tell.
+   Where the copy alone fails, because the device does, the next wait returns
+   that error, though the residual is that of behind the step. A step whose
+   outcome nobody has asked for before a recovery counts as failed.
+   BATON_ERR_INVALID: the vector is not memory of this device. BATON_ERR_BUSY: 8
+   results are on their way. BATON_ERR_STATE: no step was started. */
+BATON_CHECKED baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
+                                                  baton_stream_t stream,
+                                                  void *vector);
 
 /* ---- between steps ----------------------------------------------------- */
 
@@ -330,9 +312,9 @@ size_t baton_sparse_most_entries(const baton_sparse_t *sparse);
    while an epoch runs that a peer has begun, and after one that failed until
    the group was recovered. BATON_ERR_UNSUPPORTED with options.partial: set_k,
    set_density, export, import, save and load. Where the residual is on a
-   device, those that read or change it (residual, these four and
-   statistics) wait until it has been copied; BATON_ERR_SYSTEM:
-   the device has failed, and the state is as it was. */
+   device, residual, export, import, save and load wait until it has been
+   copied; BATON_ERR_SYSTEM: the device has failed, and the state is as it was.
+ */
 
 /* From the next step on; the same on all ranks. 1 to max_k; a density gives
    max(1, n * density), rounded down. BATON_ERR_INVALID. */
@@ -413,15 +395,12 @@ typedef struct baton_sparse_stats {
     double select_us; /* processor time of all but messages: accumulation,
                          selection, merging, packing; not what a device does */
 
-    uint64_t nnz;              /* entries of the result */
-    uint64_t nans, infinities; /* among its values */
+    uint64_t nnz; /* entries of the result */
     /* In force for the next step: */
     size_t k;
-    uint64_t h;           /* BSAG: entries that a team sends of a block */
-    double threshold;     /* REDSYNC, OKTOPK: the last one, of this rank */
-    double residual_norm; /* of this rank's residual, which is read for it;
-                             without what is pending */
-    int teams;            /* d */
+    uint64_t h;       /* BSAG: entries that a team sends of a block */
+    double threshold; /* REDSYNC, OKTOPK: the last one, of this rank */
+    int teams;        /* d */
 } baton_sparse_stats_t;
 
 BATON_CHECKED baton_status_t baton_sparse_stats(baton_sparse_t *sparse,

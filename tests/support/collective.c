@@ -157,8 +157,6 @@ static baton_status_t put_step(support_collective_t *self,
 {
     allocate(self);
     char *result = self->memory + bytes_of(self);
-    const baton_sparse_target_t target = {.size = sizeof target,
-                                          .dense = result};
     const bool partial = support_is_partial(self->row);
     emulated_synchronise(self->device, self->stream);
     memcpy(self->copies, gradient, bytes_of(self));
@@ -174,9 +172,8 @@ static baton_status_t put_step(support_collective_t *self,
     }
     if (status == BATON_OK) {
         support_ok(
-            partial
-                ? baton_partial_wait_on(self->partial, self->stream, result)
-                : baton_sparse_wait_on(self->sparse, self->stream, &target));
+            partial ? baton_partial_wait_on(self->partial, self->stream, result)
+                    : baton_sparse_wait_on(self->sparse, self->stream, result));
         support_ok(put_copy(self, self->copies + self->count, result));
     }
     return status;
@@ -340,11 +337,10 @@ baton_status_t support_collective_wait(support_collective_t *self,
 
 void support_collective_settle(support_collective_t *self)
 {
-    const baton_sparse_target_t target = {.size = sizeof target,
-                                          .dense = self->memory};
     baton_sparse_result_t result;
     if (self->row == SUPPORT_SPARSE && self->memory != NULL) {
-        support_ok(baton_sparse_wait_on(self->sparse, self->stream, &target));
+        support_ok(
+            baton_sparse_wait_on(self->sparse, self->stream, self->memory));
         emulated_synchronise(self->device, self->stream);
         (void)!baton_sparse_wait(self->sparse, SUPPORT_WAIT_MS, &result);
     }

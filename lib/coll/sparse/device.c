@@ -9,20 +9,18 @@
    before, if the application has not asked for it: so it has ended well.
 
    Results go back by requests of the stream (stream/requests.h), behind the
-   step: a call finds out what is to be copied, and a device call copies it. For
-   a dense target of a sparse result that is the entries, which are written out
-   there. Vectors are copied between steps by requests as well. What
-   a step does on the device is in device_work.h. */
+   step: a call finds out what is to be copied, and a device call copies it. Of
+   a sparse result that is the entries, which are written out there. Vectors are
+   copied between steps by requests as well. What a step does on the device is
+   in device_work.h. */
 #include "coll/sparse/device_work.h"
 
 #include "base/config.h"
 #include "base/error.h"
-#include "base/options.h"
 #include "coll/stream/requests.h"
 
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { IN_FLIGHT = BATON__REQUESTS };
 
@@ -41,17 +39,18 @@ typedef struct side {
     feed_t feeds[IN_FLIGHT]; /* epoch e's is at e % IN_FLIGHT */
 } side_t;
 
-enum { INDICES, VALUES, COUNT, DENSE, PARTS };
-
 /* A result to be copied: of which step, and where to. */
 typedef struct result_request {
     const side_t *side;
     uint64_t epoch;
-    void *targets[PARTS];
+    void *target; /* n elements of device memory */
 } result_request_t;
 
-/* A vector to be cleared, copied or measured between steps. */
-typedef enum vector_work { CLEAR, READ, WRITE, MEASURE } vector_work_t;
+/* What is copied: the step may have failed, and have no result. */
+typedef enum result_form { NOTHING, WHOLE, ENTRIES } result_form_t;
+
+/* A vector to be cleared or copied between steps. */
+typedef enum vector_work { CLEAR, READ, WRITE } vector_work_t;
 
 typedef struct vector_request {
     vector_work_t work;
@@ -75,11 +74,9 @@ typedef struct backend {
     baton_group_t *self;       /* of this rank alone */
     baton__requests_t results; /* its schedule is written under the lock */
     bool closing;              /* that is being destroyed */
-    bool is_sparse;      /* the one that is served, and not of a dense step */
-    size_t bytes[PARTS]; /* of it, to be copied; 0: not asked for */
-    uint64_t *count;
-    baton__mirror_t entries; /* from which a dense target is written */
-    size_t written;          /* of these */
+    result_form_t form;        /* of the one that is served */
+    baton__mirror_t entries;   /* from which the target is written */
+    size_t entry_count;
     uint64_t reported; /* the last result whose failure has been reported */
 
     baton__requests_t vectors;
@@ -214,36 +211,18 @@ static baton_status_t load(void *arg, baton_call_t *call)
 
 /* ---- copies of results, on the driver ---------------------------------- */
 
-/* Of a result of so many entries. */
-static size_t part_bytes(const baton_sparse_t *sparse, int part, size_t entries)
-{
-    const size_t bytes[PARTS] = {
-        [INDICES] = entries * sizeof(uint32_t),
-        [VALUES] = entries * sparse->element_bytes,
-        [COUNT] = sizeof(uint64_t),
-        [DENSE] = vector_bytes(sparse),
-    };
-    return bytes[part];
-}
-
-/* How many bytes of each part are copied; fills what they are copied from. The
-   lock is held. */
-static void measure_result(const baton_sparse_t *sparse, backend_t *self,
-                           const result_request_t *request)
+/* The lock is held. */
+static result_form_t prepare_result(const baton_sparse_t *sparse,
+                                    backend_t *self)
 {
     const baton_sparse_result_t *last = &sparse->last;
-    size_t entries = last->indices != NULL ? last->count : 0;
-    *self->count = last->count;
-    self->is_sparse = last->indices != NULL;
-    self->written = entries;
-    for (int i = 0; i < PARTS; i++) {
-        self->bytes[i] =
-            request->targets[i] != NULL ? part_bytes(sparse, i, entries) : 0;
+    if (last->indices == NULL) {
+        return WHOLE;
     }
-    if (self->bytes[DENSE] > 0 && self->is_sparse) {
-        baton__entries_join(sparse, self->entries.host, last->indices,
-                            last->values, sparse->element_bytes, entries);
-    }
+    self->entry_count = last->count;
+    baton__entries_join(sparse, self->entries.host, last->indices, last->values,
+                        sparse->element_bytes, last->count);
+    return ENTRIES;
 }
 
 /* A step that failed, or that began before a recovery, has no result: later
@@ -253,11 +232,11 @@ static void begin_result(void *arg, const void *of)
     baton_sparse_t *sparse = arg;
     backend_t *self = backend_of(sparse);
     const result_request_t *request = of;
-    memset(self->bytes, 0, sizeof self->bytes);
+    self->form = NOTHING;
     (void)pthread_mutex_lock(&self->lock);
     if (baton_schedule_epoch(schedule_of(request->side)) >= request->epoch) {
         complete_begun(sparse);
-        measure_result(sparse, self, request);
+        self->form = prepare_result(sparse, self);
     }
     (void)pthread_mutex_unlock(&self->lock);
 }
@@ -268,9 +247,9 @@ static void write_out(baton__enqueue_t *queue, void *target)
     const backend_t *self = backend_of(queue->sparse);
     const baton_device_entries_t list = {.dtype = queue->sparse->options.dtype,
                                          .data = self->entries.device,
-                                         .capacity = self->written};
+                                         .capacity = self->entry_count};
     baton__enqueue_to_device(queue, &self->entries,
-                             self->written * queue->sparse->entry_bytes);
+                             self->entry_count * queue->sparse->entry_bytes);
     baton__enqueue_scale(queue, target, NULL, 0);
     baton__enqueue_transfer(queue, BATON_DEVICE_PUT, &list, NULL, target, 0);
 }
@@ -281,17 +260,12 @@ static baton_status_t copy_result(void *arg, const void *of,
     baton_sparse_t *sparse = arg;
     const backend_t *self = backend_of(sparse);
     const result_request_t *request = of;
-    const void *const sources[PARTS] = {sparse->result_indices,
-                                        sparse->result_values, self->count,
-                                        self->staged};
     baton__enqueue_t queue = {.sparse = sparse, .stream = stream};
-    for (int i = 0; i < PARTS; i++) {
-        if (i == DENSE && self->bytes[i] > 0 && self->is_sparse) {
-            write_out(&queue, request->targets[i]);
-        } else {
-            baton__enqueue_copy(&queue, request->targets[i], sources[i],
-                                self->bytes[i]);
-        }
+    if (self->form == WHOLE) {
+        baton__enqueue_copy(&queue, request->target, self->staged,
+                            vector_bytes(sparse));
+    } else if (self->form == ENTRIES) {
+        write_out(&queue, request->target);
     }
     return queue.status;
 }
@@ -314,9 +288,6 @@ static baton_status_t use_vector(void *arg, const void *of,
     case WRITE:
         baton__enqueue_copy(&queue, request->vector, request->other, bytes);
         break;
-    case MEASURE:
-        baton__enqueue_square(&queue, request->vector);
-        break;
     }
     return queue.status;
 }
@@ -328,8 +299,6 @@ static baton_status_t build_results(baton_sparse_t *sparse)
     backend_t *self = backend_of(sparse);
     size_t bytes = sparse->result_capacity * sparse->entry_bytes;
     bool ok = true;
-    self->count = baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
-                                            sizeof *self->count, &ok);
     self->entries = baton__mirror_room(sparse, NULL, bytes, &ok);
     self->results = (baton__requests_t){.bytes = sizeof(result_request_t),
                                         .begin = begin_result,
@@ -526,18 +495,20 @@ static void free_backend(baton_sparse_t *sparse)
 
 /* ---- steps, by the application ----------------------------------------- */
 
-static baton_status_t check_gradient(const baton_sparse_t *sparse,
-                                     const void *gradient)
+/* That n elements are memory of this device. */
+static baton_status_t check_vector(const baton_sparse_t *sparse,
+                                   const char *doing, const char *what,
+                                   const void *vector)
 {
     baton_status_t status =
-        baton_device_check(sparse->device->engine, gradient,
-                           vector_bytes(sparse), BATON_MEMORY_DEVICE);
+        baton_device_check(sparse->device->engine, vector, vector_bytes(sparse),
+                           BATON_MEMORY_DEVICE);
     return status == BATON_OK
                ? BATON_OK
                : baton__error(status,
-                              "start \"%s\": the gradient must be %zu elements "
-                              "of device memory: %s",
-                              sparse->name, sparse->options.count,
+                              "%s \"%s\": the %s must be %zu elements of "
+                              "device memory: %s",
+                              doing, sparse->name, what, sparse->options.count,
                               baton_error_message());
 }
 
@@ -553,7 +524,8 @@ static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
     baton_schedule_t *schedule = schedule_of(side);
     uint64_t epoch = side->started + 1;
     bool follows = running && sparse->latest != schedule;
-    baton_status_t status = flush ? BATON_OK : check_gradient(sparse, gradient);
+    baton_status_t status =
+        flush ? BATON_OK : check_vector(sparse, "start", "gradient", gradient);
     if (status == BATON_OK && follows && on != NULL) {
         /* It ends on the host: so it has retired when the stream goes on. */
         status = baton_schedule_wait_on(sparse->latest, *on);
@@ -643,53 +615,12 @@ baton_status_t baton_sparse_start_on(baton_sparse_t *sparse,
                               "start \"%s\": gradient is NULL", sparse->name);
 }
 
-static baton_status_t read_target(const baton_sparse_t *sparse,
-                                  const baton_sparse_target_t *given,
-                                  result_request_t *out)
-{
-    const backend_t *self = backend_of(sparse);
-    baton_sparse_target_t target;
-    baton_status_t status = baton__options_read(
-        &target, sizeof target, given, "sparse target", "BATON_SPARSE_TARGET");
-    if (status != BATON_OK) {
-        return status;
-    }
-    const struct {
-        void *memory;
-        const char *name;
-    } all[PARTS] = {
-        [INDICES] = {target.indices, "indices"},
-        [VALUES] = {target.values, "values"},
-        [COUNT] = {target.count, "count"},
-        [DENSE] = {target.dense, "dense"},
-    };
-    for (int i = 0; i < PARTS; i++) {
-        size_t bytes = part_bytes(sparse, i, sparse->result_capacity);
-        out->targets[i] = bytes > 0 ? all[i].memory : NULL;
-        if (out->targets[i] == NULL) {
-            continue;
-        }
-        status = baton_device_check(self->device.engine, all[i].memory, bytes,
-                                    BATON_MEMORY_DEVICE);
-        if (status != BATON_OK) {
-            return baton__error(status,
-                                "wait for \"%s\" on a stream: target.%s must "
-                                "be %zu bytes of device memory: %s",
-                                sparse->name, all[i].name, bytes,
-                                baton_error_message());
-        }
-    }
-    return BATON_OK;
-}
-
 baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
-                                    baton_stream_t stream,
-                                    const baton_sparse_target_t *target)
+                                    baton_stream_t stream, void *vector)
 {
-    result_request_t request = {0};
     baton_status_t status = check_stream(sparse, "wait for");
-    if (status == BATON_OK && target != NULL) {
-        status = read_target(sparse, target, &request);
+    if (status == BATON_OK && vector != NULL) {
+        status = check_vector(sparse, "wait for", "vector", vector);
     }
     if (status != BATON_OK) {
         return status;
@@ -700,15 +631,18 @@ baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
                             sparse->name);
     }
     status = baton_schedule_wait_on(sparse->latest, stream);
-    if (status != BATON_OK || target == NULL) {
+    if (status != BATON_OK || vector == NULL) {
         return status;
     }
     backend_t *self = backend_of(sparse);
     const side_t *side = &self->sides[sparse->latest == sparse->dense];
     bool asked = side->started > 0 || sparse->phase == BATON__SPARSE_RESULT;
-    request.side = side;
-    /* A group that was recovered before anybody asked has lost the result. */
-    request.epoch = asked ? side->started : UINT64_MAX;
+    const result_request_t request = {
+        .side = side,
+        /* A group that was recovered before anybody asked has lost it. */
+        .epoch = asked ? side->started : UINT64_MAX,
+        .target = vector,
+    };
     return baton__requests_start_on(&self->results, &request, stream, true);
 }
 
@@ -737,16 +671,6 @@ static baton_status_t write_vectors(baton_sparse_t *sparse,
     return status;
 }
 
-static baton_status_t square_sum(baton_sparse_t *sparse, double *out)
-{
-    const baton__sparse_device_t *device = sparse->device;
-    baton_status_t status = run_vector(sparse, MEASURE, device->residual, NULL);
-    if (status == BATON_OK) {
-        *out = baton__device_squares(sparse);
-    }
-    return status;
-}
-
 const baton__sparse_backend_t baton__sparse_on_device = {
     .accumulates = false,
     .build = build,
@@ -757,5 +681,4 @@ const baton__sparse_backend_t baton__sparse_on_device = {
     .check_result = check_result,
     .read = read_vector,
     .write = write_vectors,
-    .square_sum = square_sum,
 };

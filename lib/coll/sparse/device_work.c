@@ -29,7 +29,7 @@ bool baton__device_allocate(baton_sparse_t *sparse)
     self->indices = baton__sparse_device_room(
         sparse, kind, most * sizeof *self->indices, &ok);
     self->scratch = baton__sparse_device_room(sparse, kind, scratch, &ok);
-    self->squares = baton__mirror_room(sparse, NULL, sizeof(double), &ok);
+    self->square_sum = baton__mirror_room(sparse, NULL, sizeof(double), &ok);
     return ok;
 }
 
@@ -128,18 +128,6 @@ void baton__enqueue_scale(baton__enqueue_t *queue, char *target,
     }
 }
 
-void baton__enqueue_square(baton__enqueue_t *queue, const void *vector)
-{
-    const baton__sparse_device_t *self = queue->sparse->device;
-    const baton_sparse_options_t *o = &queue->sparse->options;
-    if (queue->status == BATON_OK) {
-        queue->status = self->port->square_sum(
-            self->device, queue->stream, o->dtype, vector, o->count,
-            (double *)(void *)self->squares.device, self->scratch);
-    }
-    baton__enqueue_to_host(queue, &self->squares, sizeof(double));
-}
-
 /* target = left + right, in this order: of two NaNs the first one counts. */
 static void sum(baton__enqueue_t *queue, char *target, const void *left,
                 const void *right)
@@ -213,27 +201,30 @@ static void accumulate(void *arg, baton__enqueue_t *queue)
 
 /* ---- clipping ---------------------------------------------------------- */
 
-double baton__device_squares(const baton_sparse_t *sparse)
-{
-    double squares;
-    memcpy(&squares, sparse->device->squares.host, sizeof squares);
-    return squares;
-}
-
 static void square_gradient(void *arg, baton__enqueue_t *queue)
 {
     const baton_sparse_t *sparse = arg;
-    if (sparse->gradient != NULL) { /* else it is a flush */
-        baton__enqueue_square(queue, sparse->gradient);
+    const baton__sparse_device_t *self = sparse->device;
+    if (sparse->gradient == NULL) { /* a flush */
+        return;
     }
+    if (queue->status == BATON_OK) {
+        queue->status = self->port->square_sum(
+            self->device, queue->stream, sparse->options.dtype,
+            sparse->gradient, sparse->options.count,
+            (double *)(void *)self->square_sum.device, self->scratch);
+    }
+    baton__enqueue_to_host(queue, &self->square_sum, sizeof(double));
 }
 
 static baton_status_t clip(void *arg, baton_call_t *call)
 {
     baton_sparse_t *sparse = arg;
+    double square_sum;
     (void)call;
     if (sparse->gradient != NULL) {
-        baton__sparse_clip(sparse, baton__device_squares(sparse));
+        memcpy(&square_sum, sparse->device->square_sum.host, sizeof square_sum);
+        baton__sparse_clip(sparse, square_sum);
     }
     return BATON_OK;
 }

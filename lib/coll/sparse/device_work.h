@@ -41,12 +41,12 @@ struct baton__sparse_device {
 
     char *residual, *work;         /* n elements each */
     char *velocity, *new_velocity; /* of momentum; or NULL */
-    uint32_t *indices;       /* of the selection made last; room for 2k + 1 */
-    void *scratch;           /* of selections */
-    char *kept;              /* what the residual has at the result's indices */
-    baton__mirror_t squares; /* a sum of them */
-    baton__change_t *latest; /* of the changes of `work` in this step */
-    baton_buffer_t dense_work; /* `work`, of the dense schedule */
+    uint32_t *indices; /* of the selection made last; room for 2k + 1 */
+    void *scratch;     /* of selections */
+    char *kept;        /* what the residual has at the result's indices */
+    baton__mirror_t square_sum; /* of the gradient, for clipping */
+    baton__change_t *latest;    /* of the changes of `work` in this step */
+    baton_buffer_t dense_work;  /* `work`, of the dense schedule */
 };
 
 /* Memory for vectors and selections; and, when it is known how many entries a
@@ -84,12 +84,9 @@ void baton__enqueue_to_host(baton__enqueue_t *queue,
 void baton__enqueue_to_device(baton__enqueue_t *queue,
                               const baton__mirror_t *mirror, size_t bytes);
 
-/* target = source times a factor, or zeros without a source; and the sum of all
-   squares, which is on the host behind that. */
+/* target = source times a factor, or zeros without a source. */
 void baton__enqueue_scale(baton__enqueue_t *queue, char *target,
                           const void *source, double factor);
-void baton__enqueue_square(baton__enqueue_t *queue, const void *vector);
-double baton__device_squares(const baton_sparse_t *sparse);
 
 /* GATHER and TAKE copy from `work`, or another dense vector; PUT and ADD write
    to it. The factor is ADD's. */

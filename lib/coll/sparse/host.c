@@ -113,15 +113,6 @@ static baton_status_t write_vectors(baton_sparse_t *sparse,
     return BATON_OK;
 }
 
-baton_status_t baton__sparse_host_square_sum(baton_sparse_t *sparse,
-                                             double *out)
-{
-    *out = baton_elements_measure(sparse->options.dtype, sparse->residual,
-                                  sparse->options.count)
-               .square_sum;
-    return BATON_OK;
-}
-
 const baton__sparse_backend_t baton__sparse_host = {
     .accumulates = true,
     .build = build,
@@ -129,5 +120,4 @@ const baton__sparse_backend_t baton__sparse_host = {
     .complete = complete,
     .read = read_vector,
     .write = write_vectors,
-    .square_sum = baton__sparse_host_square_sum,
 };

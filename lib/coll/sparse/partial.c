@@ -378,5 +378,4 @@ const baton__sparse_backend_t baton__sparse_partial = {
     .release = release,
     .read = read_vector,
     .write = NULL, /* no state is imported */
-    .square_sum = baton__sparse_host_square_sum,
 };

@@ -5,7 +5,6 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -360,11 +359,6 @@ baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
     return BATON_OK;
 }
 
-size_t baton_sparse_most_entries(const baton_sparse_t *sparse)
-{
-    return sparse != NULL ? sparse->result_capacity : 0;
-}
-
 /* ---- between steps ----------------------------------------------------- */
 
 /* For the application's use of vectors: no epoch begins to work until they are
@@ -460,20 +454,13 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
     if (status != BATON_OK) {
         return status;
     }
-    double squares = 0;
-    if (sparse->payload) {
-        status = sparse->backend->square_sum(sparse, &squares);
-    }
-    if (status == BATON_OK) {
-        *out = sparse->stats;
-        out->steps = sparse->steps;
-        out->k = sparse->k;
-        out->h = (uint64_t)sparse->learned.h;
-        out->teams = sparse->options.teams;
-        out->threshold = baton_magnitude_value(sparse->options.dtype,
-                                               sparse->learned.local_threshold);
-        out->residual_norm = sqrt(squares);
-    }
+    *out = sparse->stats;
+    out->steps = sparse->steps;
+    out->k = sparse->k;
+    out->h = (uint64_t)sparse->learned.h;
+    out->teams = sparse->options.teams;
+    out->threshold = baton_magnitude_value(sparse->options.dtype,
+                                           sparse->learned.local_threshold);
     release(sparse);
-    return status;
+    return BATON_OK;
 }

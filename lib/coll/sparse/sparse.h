@@ -131,12 +131,10 @@ struct baton__sparse_backend {
                             const void *gradient, double factor);
     void (*complete)(baton_sparse_t *sparse, bool dense, baton_status_t status);
     /* With payload; on an error the state is as it was. Copies the residual, or
-       velocity; replaces both, velocity where it is not NULL; and the
-       residual's sum of squares. */
+       velocity; replaces both, velocity where it is not NULL. */
     baton_status_t (*read)(baton_sparse_t *sparse, bool velocity, void *to);
     baton_status_t (*write)(baton_sparse_t *sparse, const void *residual,
                             const void *velocity);
-    baton_status_t (*square_sum)(baton_sparse_t *sparse, double *out);
 
     /* As baton_schedule_destroy, of its own schedules and before the others;
        and behind all, also where build has failed or was not called. */
@@ -154,10 +152,8 @@ extern const baton__sparse_backend_t baton__sparse_host;
 extern const baton__sparse_backend_t baton__sparse_on_device;
 extern const baton__sparse_backend_t baton__sparse_partial;
 
-/* Members of the host's that others have, too. False: no memory. */
+/* Vectors of the host's, which the partial one has, too. False: no memory. */
 bool baton__sparse_host_vectors(baton_sparse_t *sparse);
-baton_status_t baton__sparse_host_square_sum(baton_sparse_t *sparse,
-                                             double *out);
 
 /* ---- algorithms -------------------------------------------------------- */
 
@@ -205,8 +201,7 @@ bool baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
 void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
                               const char *entries, size_t count);
 
-/* Behind the last of them: how many there are. Averages, and looks for what is
-   not finite. */
+/* Behind the last of them: how many there are. Averages. */
 void baton__sparse_publish(baton_sparse_t *sparse, size_t count);
 
 /* The dense schedule:

@@ -112,30 +112,16 @@ void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
                         sparse->result_values + at * sparse->element_bytes);
 }
 
-static void count_not_finite(baton_sparse_t *sparse, const void *values,
-                             size_t count)
-{
-    baton_magnitudes_t all =
-        baton_elements_measure(sparse->options.dtype, values, count);
-    sparse->counting.nnz = count;
-    sparse->counting.nans = all.nans;
-    sparse->counting.infinities = all.infinities;
-}
-
 void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
 {
     sparse->result_count = count;
     sparse->counting.nnz = count;
     sparse->masked = sparse->result_indices;
     sparse->masked_count = count;
-    if (!sparse->payload) {
-        return;
-    }
-    if (sparse->options.average) {
+    if (sparse->payload && sparse->options.average) {
         baton_elements_scale(sparse->options.dtype, sparse->result_values,
                              count, 1.0 / sparse->size);
     }
-    count_not_finite(sparse, sparse->result_values, count);
 }
 
 /* ---- steps ------------------------------------------------------------- */
@@ -161,10 +147,8 @@ static void complete_dense(baton_sparse_t *sparse)
         .values = sparse->work,
         .included = true,
     };
+    sparse->counting.nnz = sparse->last.count;
     sparse->masked_count = 0;
-    if (sparse->payload) {
-        count_not_finite(sparse, sparse->work, sparse->options.count);
-    }
 }
 
 static void complete_sparse(baton_sparse_t *sparse)
