@@ -2,14 +2,34 @@
    happens before the other; and nodes that use a length that a receive
    sets, without happening after it.
 
-   Walking the nodes in a topological order, each segment of memory
-   (accesses.h) knows its last writer and who has read it since; a node that
-   writes must happen after all of these, one that reads after the writer. By
-   transitivity older accesses need no look. */
+   Each space, memory that buffers share (alias.c), is cut into segments at the
+   ends of its views; an access covers whole segments.
+
+       view of recv#0     |---------------|
+       view of reduce#1           |---------------|
+       segments           |   0   |   1   |   2   |
+
+   Walking the nodes in a topological order, each segment knows its last writer
+   and which nodes have read it since. A node that writes must happen after all
+   of these, one that reads after the writer. By transitivity older accesses
+   need no look. The same walk finds out who reads what a receive has written
+   (loans.h). */
 #include "base/alloc.h"
 #include "base/error.h"
-#include "sched/accesses.h"
 #include "sched/happens_before.h"
+#include "sched/loans.h"
+
+#include <stdlib.h>
+
+/* What a node reads or writes. */
+typedef struct access {
+    uint32_t space; /* of its buffer; offsets are within it */
+    uint32_t buffer;
+    uint32_t position; /* of its node in the order */
+    uint8_t operand;   /* of its node */
+    bool write;
+    size_t begin, end;
+} access_t;
 
 typedef struct reader {
     uint32_t node;
@@ -23,17 +43,109 @@ typedef struct segment {
 
 typedef struct checker {
     const baton_schedule_t *schedule;
-    const baton__order_t *order;
+    baton__order_t *order;
     baton__happens_before_t before;
-    baton__accesses_t accesses;
-    segment_t *segments;
+    access_t *accesses; /* by space, then in the order of the nodes; a node's
+                           reads come before its write */
+    size_t count;
+    size_t *cuts; /* of the present space, ascending */
+    size_t cut_count;
+    segment_t *segments; /* between the cuts */
     reader_t *pool;
     uint32_t pool_used, pool_size;
     uint32_t *receives; /* by length: the one that sets it */
 } checker_t;
 
+/* ---- accesses --------------------------------------------------------- */
+
+/* Lists the accesses of all nodes, and returns how many there are; empty views
+   touch nothing. With out == NULL it only counts. */
+static size_t list(const baton_schedule_t *schedule,
+                   const baton__order_t *order, access_t *out)
+{
+    size_t count = 0;
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        const baton__op_t *op = &schedule->ops[node];
+        const baton__kind_info_t *kind = &baton__kinds[op->kind];
+        for (int i = 0; i < BATON__OPERANDS && op->bytes > 0; i++) {
+            if (!baton__op_uses(op, i)) {
+                continue;
+            }
+            if (out != NULL) {
+                const baton__buffer_t *buffer =
+                    &schedule->buffers[op->buffer[i]];
+                size_t begin = buffer->base + op->offset[i];
+                out[count] = (access_t){
+                    .space = buffer->space,
+                    .buffer = op->buffer[i],
+                    .position = order->position[node],
+                    .operand = (uint8_t)i,
+                    .write = (kind->writes >> i & 1) != 0,
+                    .begin = begin,
+                    .end = begin + op->bytes,
+                };
+            }
+            count++;
+        }
+    }
+    return count;
+}
+
+static int compare_accesses(const void *a, const void *b)
+{
+    const access_t *left = a;
+    const access_t *right = b;
+    if (left->space != right->space) {
+        return left->space < right->space ? -1 : 1;
+    }
+    if (left->position != right->position) {
+        return left->position < right->position ? -1 : 1;
+    }
+    return (int)left->write - (int)right->write;
+}
+
+static int compare_sizes(const void *a, const void *b)
+{
+    size_t left = *(const size_t *)a;
+    size_t right = *(const size_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* Cuts the space of the access at `first`; returns where the accesses of the
+   next space begin. */
+static size_t cut_space(checker_t *c, size_t first)
+{
+    size_t *cuts = c->cuts;
+    size_t count = 0;
+    size_t end = first;
+    while (end < c->count &&
+           c->accesses[end].space == c->accesses[first].space) {
+        cuts[count++] = c->accesses[end].begin;
+        cuts[count++] = c->accesses[end].end;
+        end++;
+    }
+    qsort(cuts, count, sizeof *cuts, compare_sizes);
+    c->cut_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || cuts[i] != cuts[c->cut_count - 1]) {
+            cuts[c->cut_count++] = cuts[i];
+        }
+    }
+    return end;
+}
+
+/* Where the begin or the end of a view is among the cuts. */
+static size_t find_cut(const checker_t *c, size_t byte)
+{
+    const size_t *at =
+        bsearch(&byte, c->cuts, c->cut_count, sizeof *c->cuts, compare_sizes);
+    return (size_t)(at - c->cuts);
+}
+
+/* ---- hazards ---------------------------------------------------------- */
+
 static baton_status_t hazard(const checker_t *c, uint32_t u, uint32_t v,
-                             const baton__access_t *access, const size_t *cut,
+                             const access_t *access, const size_t *cut,
                              const char *first_verb)
 {
     const char *name = c->schedule->name;
@@ -75,7 +187,7 @@ static bool add_reader(checker_t *c, segment_t *segment, uint32_t node)
     return true;
 }
 
-static baton_status_t visit(checker_t *c, const baton__access_t *access,
+static baton_status_t visit(checker_t *c, const access_t *access,
                             segment_t *segment, const size_t *cut)
 {
     uint32_t v = c->order->order[access->position];
@@ -97,21 +209,49 @@ static baton_status_t visit(checker_t *c, const baton__access_t *access,
     return BATON_OK;
 }
 
+/* A node reads scratch: whether it may do so where the message lies. */
+static void note_read(const checker_t *c, const access_t *access, size_t first,
+                      size_t last)
+{
+    uint32_t node = c->order->order[access->position];
+    uint32_t writer = c->segments[first].writer;
+    for (size_t s = first + 1; s < last; s++) {
+        if (c->segments[s].writer != writer) {
+            writer = BATON__NO_NODE;
+        }
+    }
+    if (writer != BATON__NO_NODE &&
+        baton__loans_note(c->schedule, c->order, writer, node,
+                          access->operand)) {
+        return;
+    }
+    for (size_t s = first; s < last; s++) {
+        if (c->segments[s].writer != BATON__NO_NODE) {
+            c->order->loans[c->segments[s].writer].spoiled = true;
+        }
+    }
+}
+
 /* Visits all accesses of a space, from `first` up to `end`. */
 static baton_status_t check_space(checker_t *c, size_t first, size_t end)
 {
-    const baton__accesses_t *accesses = &c->accesses;
-    for (size_t i = 0; i < accesses->cut_count; i++) {
+    /* The space of a scratch buffer is its own. */
+    bool lends = c->order->loans != NULL &&
+                 c->schedule->buffers[c->accesses[first].buffer].scratch;
+    for (size_t i = 0; i < c->cut_count; i++) {
         c->segments[i] = (segment_t){BATON__NO_NODE, BATON__NO_NODE};
     }
     c->pool_used = 0;
     for (size_t i = first; i < end; i++) {
-        const baton__access_t *access = &accesses->all[i];
-        size_t last = baton__accesses_find(accesses, access->end);
-        for (size_t s = baton__accesses_find(accesses, access->begin); s < last;
-             s++) {
+        const access_t *access = &c->accesses[i];
+        size_t begin = find_cut(c, access->begin);
+        size_t last = find_cut(c, access->end);
+        if (lends && !access->write) {
+            note_read(c, access, begin, last);
+        }
+        for (size_t s = begin; s < last; s++) {
             baton_status_t status =
-                visit(c, access, &c->segments[s], &accesses->cuts[s]);
+                visit(c, access, &c->segments[s], &c->cuts[s]);
             if (status != BATON_OK) {
                 return status;
             }
@@ -124,12 +264,14 @@ static baton_status_t check_all(checker_t *c)
 {
     baton_status_t status = BATON_OK;
     size_t end = 0;
-    for (size_t i = 0; i < c->accesses.count && status == BATON_OK; i = end) {
-        end = baton__accesses_cut(&c->accesses, i);
+    for (size_t i = 0; i < c->count && status == BATON_OK; i = end) {
+        end = cut_space(c, i);
         status = check_space(c, i, end);
     }
     return status;
 }
+
+/* ---- lengths ---------------------------------------------------------- */
 
 /* The receive that sets each length, or BATON__NO_NODE. */
 static baton_status_t find_receives(checker_t *c)
@@ -184,21 +326,29 @@ static baton_status_t check_lengths(checker_t *c)
     return status;
 }
 
-baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
-                                    const baton__order_t *order)
+/* False without memory. */
+static bool prepare(checker_t *c)
 {
-    checker_t c = {
-        .schedule = schedule,
-        .order = order,
-        .receives = baton__alloc(schedule->length_count, sizeof(uint32_t)),
-    };
-    baton_status_t status =
-        baton__happens_before_init(&c.before, schedule, order);
-    bool listed = baton__accesses_init(&c.accesses, schedule, order);
-    c.segments = baton__alloc(2 * c.accesses.count, sizeof *c.segments);
-    if (!listed || c.segments == NULL || c.receives == NULL) {
-        status = BATON_ERR_NO_MEMORY;
+    c->count = list(c->schedule, c->order, NULL);
+    c->accesses = baton__alloc(c->count, sizeof *c->accesses);
+    c->cuts = baton__alloc(2 * c->count, sizeof *c->cuts);
+    c->segments = baton__alloc(2 * c->count, sizeof *c->segments);
+    c->receives = baton__alloc(c->schedule->length_count, sizeof(uint32_t));
+    if (c->accesses == NULL || c->cuts == NULL || c->segments == NULL ||
+        c->receives == NULL || !baton__loans_begin(c->schedule, c->order)) {
+        return false;
     }
+    (void)list(c->schedule, c->order, c->accesses);
+    qsort(c->accesses, c->count, sizeof *c->accesses, compare_accesses);
+    return baton__happens_before_init(&c->before, c->schedule, c->order) ==
+           BATON_OK;
+}
+
+baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
+                                    baton__order_t *order)
+{
+    checker_t c = {.schedule = schedule, .order = order};
+    baton_status_t status = prepare(&c) ? BATON_OK : BATON_ERR_NO_MEMORY;
     if (status == BATON_OK) {
         status = check_all(&c);
     }
@@ -214,7 +364,8 @@ baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
     baton__free(c.pool);
     baton__free(c.receives);
     baton__free(c.segments);
-    baton__accesses_fini(&c.accesses);
+    baton__free(c.cuts);
+    baton__free(c.accesses);
     baton__happens_before_fini(&c.before);
     return status;
 }

@@ -18,13 +18,24 @@
 
 #include "sched/schedule.h"
 
-/* Finds the loans of a valid graph without hazards, in the order of the
-   reduces. The caller frees them. NULL without memory. */
-baton__loan_t *baton__loans_find(const baton_schedule_t *schedule,
-                                 const baton__order_t *order,
-                                 uint32_t *count_out);
+/* Before the walk over what nodes read (hazard.c): makes order->loans, unless
+   messages are not lent. False without memory. */
+bool baton__loans_begin(const baton_schedule_t *schedule,
+                        baton__order_t *order);
 
-/* Enters the plan's loans in the records of their nodes. */
-void baton__loans_enter(baton_schedule_t *schedule);
+/* A node reads what `writer` alone has written last. True if that makes a loan;
+   else none of the bytes is lent. */
+bool baton__loans_note(const baton_schedule_t *schedule, baton__order_t *order,
+                       uint32_t writer, uint32_t reader, uint8_t operand);
+
+/* After it: lists the loans of `nodes` nodes, and returns how many there are;
+   with out == NULL it only counts. */
+uint32_t baton__loans_list(const baton__order_t *order, uint32_t nodes,
+                           baton__loan_t *out);
+
+/* Makes the plan's list, in the order of the reduces, and enters it in the
+   records of the nodes. */
+void baton__loans_enter(baton_schedule_t *schedule,
+                        const baton__order_t *order);
 
 #endif

@@ -393,17 +393,6 @@ void baton__schedule_free(baton_schedule_t *schedule)
     baton__free(schedule);
 }
 
-/* The loans; none where messages are not lent. NULL without memory. */
-static baton__loan_t *find_loans(baton_schedule_t *schedule,
-                                 const baton__order_t *order)
-{
-    baton__plan_t *plan = &schedule->plan;
-    bool any = schedule->group->transport->lend != NULL &&
-               plan->receive_count > 0 && !schedule->group->cost_only;
-    return any ? baton__loans_find(schedule, order, &plan->loan_count)
-               : baton__alloc(0, sizeof(baton__loan_t));
-}
-
 baton_status_t baton__plan_create(baton_schedule_t *schedule,
                                   const baton__order_t *order)
 {
@@ -414,22 +403,19 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
         .size = schedule->group->size,
         .slot_count = schedule->slot_count,
         .length_count = schedule->length_count,
+        .loan_count = baton__loans_list(order, schedule->count, NULL),
     };
     count_nodes(schedule, order, plan);
     size_t edges = order->first[schedule->count];
     uint32_t *peers = find_peers(schedule, plan->messages, &plan->peer_count);
     uint32_t *counts =
         baton__alloc((size_t)plan->peer_count * 4, sizeof *counts);
-    baton__loan_t *loans = find_loans(schedule, order);
-    char *memory = peers == NULL || counts == NULL || loans == NULL
+    char *memory = peers == NULL || counts == NULL
                        ? NULL
                        : baton__alloc(lay_out(schedule, NULL, edges), 1);
     if (memory != NULL) {
         (void)lay_out(schedule, memory, edges);
         memcpy(plan->peers, peers, plan->peer_count * sizeof *peers);
-        if (plan->loan_count > 0) {
-            memcpy(plan->loans, loans, plan->loan_count * sizeof *loans);
-        }
     }
     baton_status_t status =
         memory != NULL ? allocate_scratch(schedule) : no_memory(schedule);
@@ -438,12 +424,11 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
         link_successors(schedule, order);
         assign_tags(schedule, counts);
         find_length_limits(schedule);
-        baton__loans_enter(schedule);
+        baton__loans_enter(schedule, order);
         if (schedule->group->device != NULL) {
             status = baton__offload_create(schedule, order);
         }
     }
-    baton__free(loans);
     baton__free(peers);
     baton__free(counts);
     if (status != BATON_OK) {

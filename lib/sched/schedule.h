@@ -210,6 +210,14 @@ bool baton__graph_open(baton_schedule_t *schedule, const char *adder);
 bool baton__graph_grow(baton_schedule_t *schedule, void *items, uint32_t count,
                        uint32_t room, size_t size);
 
+/* What is known of a node that receives, and of the one that may read its
+   message in place; see loans.h. */
+typedef struct baton__lending {
+    bool spoiled;
+    uint8_t operand;
+    uint32_t reduce; /* or BATON__NO_NODE */
+} baton__lending_t;
+
 /* Checks the graph. On success `out` has what the later checks and the plan
    need, each edge once; the caller frees it. Sets the error message. */
 typedef struct baton__order {
@@ -217,6 +225,7 @@ typedef struct baton__order {
     uint32_t *position; /* of each node in `order` */
     uint32_t *first;    /* predecessors of node i: first[i] .. first[i + 1] */
     uint32_t *preds;
+    baton__lending_t *loans; /* by node; or NULL where messages are not lent */
 } baton__order_t;
 
 baton_status_t baton__validate(const baton_schedule_t *schedule,
@@ -237,7 +246,7 @@ baton_status_t baton__check_rebound(baton_schedule_t *schedule);
    or a node that uses a length which a receive sets, without happening after
    it. */
 baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
-                                    const baton__order_t *order);
+                                    baton__order_t *order);
 
 /* Makes plan and run of a valid graph, with all memory that epochs need, and
    tags. On an error the graph is as before. */

@@ -11,6 +11,7 @@ void baton__order_free(baton__order_t *order)
     baton__free(order->position);
     baton__free(order->first);
     baton__free(order->preds);
+    baton__free(order->loans);
     *order = (baton__order_t){0};
 }
 
