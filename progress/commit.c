@@ -446,7 +446,7 @@ static void put_behind(baton_schedule_t *schedule, uint32_t buffer,
                        void *memory)
 {
     schedule->buffers[buffer].memory = memory;
-    if (!schedule->group->cost_only) {
+    if (schedule->addresses != NULL && !schedule->group->cost_only) {
         schedule->addresses[buffer] = memory;
     }
 }

@@ -100,53 +100,31 @@ static baton_node_t add(baton_schedule_t *schedule, baton__op_t op)
 
 /* ---- buffers ---------------------------------------------------------- */
 
-static bool grow_buffers(baton_schedule_t *schedule)
-{
-    uint32_t count = schedule->buffer_count;
-    uint32_t room = count == 0 ? BATON__FEW_BUFFERS : count * 2 + 8;
-    if (!baton__graph_grow(schedule, &schedule->buffers, count, room,
-                           sizeof *schedule->buffers)) {
-        return false;
-    }
-    if (room == BATON__FEW_BUFFERS) {
-        schedule->addresses = schedule->few_addresses;
-    } else {
-        bool few = schedule->addresses == schedule->few_addresses;
-        char **addresses = few ? NULL : schedule->addresses;
-        if (!baton__graph_grow(schedule, &addresses, few ? 0 : count, room,
-                               sizeof *schedule->addresses)) {
-            return false;
-        }
-        schedule->addresses = addresses;
-        for (uint32_t i = 0; few && i < count; i++) {
-            schedule->addresses[i] = schedule->few_addresses[i];
-        }
-    }
-    schedule->buffer_capacity = room;
-    return true;
-}
-
 static baton_buffer_t add_buffer(baton_schedule_t *schedule, const char *adder,
-                                 baton__buffer_t buffer, void *memory)
+                                 baton__buffer_t buffer)
 {
-    baton_buffer_t id = {UINT32_MAX};
-    if (!baton__graph_open(schedule, adder) ||
-        (schedule->buffer_count == schedule->buffer_capacity &&
-         !grow_buffers(schedule))) {
-        return id;
+    const baton_buffer_t none = {UINT32_MAX};
+    if (!baton__graph_open(schedule, adder)) {
+        return none;
     }
-    id.index = schedule->buffer_count++;
-    buffer.memory = memory;
-    schedule->buffers[id.index] = buffer;
-    schedule->addresses[id.index] = schedule->group->cost_only ? NULL : memory;
-    return id;
+    uint32_t count = schedule->buffer_count;
+    if (count == schedule->buffer_capacity) {
+        uint32_t room = count * 2 + 3;
+        if (!baton__graph_grow(schedule, &schedule->buffers, count, room,
+                               sizeof *schedule->buffers)) {
+            return none;
+        }
+        schedule->buffer_capacity = room;
+    }
+    schedule->buffers[count] = buffer;
+    return (baton_buffer_t){schedule->buffer_count++};
 }
 
 baton_buffer_t baton_buffer_bind(baton_schedule_t *schedule, void *memory,
                                  size_t bytes)
 {
     return add_buffer(schedule, "baton_buffer_bind",
-                      (baton__buffer_t){.bytes = bytes}, memory);
+                      (baton__buffer_t){.bytes = bytes, .memory = memory});
 }
 
 baton_buffer_t baton_buffer_bind_input(baton_schedule_t *schedule,
@@ -154,14 +132,15 @@ baton_buffer_t baton_buffer_bind_input(baton_schedule_t *schedule,
 {
     /* The cast is safe: commit refuses a node that would write the buffer. */
     return add_buffer(schedule, "baton_buffer_bind_input",
-                      (baton__buffer_t){.bytes = bytes, .input = true},
-                      (void *)(uintptr_t)memory);
+                      (baton__buffer_t){.bytes = bytes,
+                                        .memory = (void *)(uintptr_t)memory,
+                                        .input = true});
 }
 
 baton_buffer_t baton_buffer_scratch(baton_schedule_t *schedule, size_t bytes)
 {
     return add_buffer(schedule, "baton_buffer_scratch",
-                      (baton__buffer_t){.bytes = bytes, .scratch = true}, NULL);
+                      (baton__buffer_t){.bytes = bytes, .scratch = true});
 }
 
 void baton_buffer_set_memory(baton_schedule_t *schedule, baton_buffer_t buffer,

@@ -165,6 +165,8 @@ static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
     size_t count = schedule->count;
     size_t used = 0;
     baton__op_t *ops = carve(memory, &used, count + 1, sizeof *ops);
+    schedule->addresses = carve(memory, &used, schedule->buffer_count,
+                                sizeof *schedule->addresses);
     run->activations =
         carve(memory, &used, plan->slot_count, sizeof *run->activations);
     run->asyncs = carve(memory, &used, plan->async_count, sizeof *run->asyncs);
@@ -256,9 +258,11 @@ static baton_status_t allocate_scratch(baton_schedule_t *schedule)
                          !schedule->group->cost_only;
          i++) {
         baton__buffer_t *buffer = &schedule->buffers[i];
-        if (buffer->scratch && buffer->kind == BATON_MEMORY_DEVICE) {
+        if (!buffer->scratch) {
+            schedule->addresses[i] = buffer->memory;
+        } else if (buffer->kind == BATON_MEMORY_DEVICE) {
             status = allocate_on_device(schedule, i);
-        } else if (buffer->scratch) {
+        } else {
             schedule->addresses[i] = allocate_buffer(schedule->group, buffer);
             status =
                 schedule->addresses[i] != NULL ? BATON_OK : no_memory(schedule);
@@ -272,20 +276,19 @@ static void free_scratch(baton_schedule_t *schedule)
     const baton_group_t *group = schedule->group;
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         baton__buffer_t *buffer = &schedule->buffers[i];
-        if (buffer->scratch && buffer->kind == BATON_MEMORY_DEVICE) {
-            if (schedule->addresses[i] != NULL) {
-                group->device->port.release(group->device->device, buffer->kind,
-                                            schedule->addresses[i]);
-            }
+        char *memory = schedule->addresses[i];
+        if (!buffer->scratch || memory == NULL) {
+            continue;
+        }
+        if (buffer->kind == BATON_MEMORY_DEVICE) {
+            group->device->port.release(group->device->device, buffer->kind,
+                                        memory);
         } else if (buffer->shared) {
-            group->transport->release(group->endpoint, schedule->addresses[i]);
-        } else if (buffer->scratch) {
-            baton__free(schedule->addresses[i]);
+            group->transport->release(group->endpoint, memory);
+        } else {
+            baton__free(memory);
         }
-        if (buffer->scratch) {
-            schedule->addresses[i] = NULL;
-            buffer->shared = false;
-        }
+        buffer->shared = false;
     }
 }
 
@@ -365,9 +368,10 @@ static void find_length_limits(baton_schedule_t *schedule)
 void baton__plan_destroy(baton_schedule_t *schedule)
 {
     baton__offload_destroy(schedule);
-    free_scratch(schedule);
     if (schedule->plan.memory != NULL) {
+        free_scratch(schedule);
         baton__free(schedule->plan.memory);
+        schedule->addresses = NULL;
         schedule->ops = schedule->built_ops;
         schedule->needs = schedule->built_needs;
         schedule->built_ops = NULL;
@@ -385,9 +389,6 @@ void baton__schedule_free(baton_schedule_t *schedule)
     baton__free(schedule->ops);
     baton__free(schedule->buffers);
     baton__free(schedule->ranges);
-    if (schedule->addresses != schedule->few_addresses) {
-        baton__free(schedule->addresses);
-    }
     baton__free(schedule->notices.early);
     baton__free(schedule->name);
     baton__free(schedule);

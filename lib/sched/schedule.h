@@ -41,9 +41,6 @@ typedef struct baton__buffer {
 /* A sentence that waits for its reader. */
 #define BATON__SENTENCE_BYTES 512
 
-/* Buffers whose addresses are in the schedule itself. */
-enum { BATON__FEW_BUFFERS = 3 };
-
 /* How an epoch failed: the first cause, on the rank that met it. The sentence
    is the schedule's. */
 typedef struct baton__failure {
@@ -58,7 +55,8 @@ enum { BATON__FAILURES = 8 }; /* for threads that ask late how an epoch ended */
 /* What a step touches comes first, on few cache lines. */
 struct baton_schedule {
     baton_group_t *group;
-    char **addresses; /* what is behind each buffer now */
+    char **addresses; /* what is behind each buffer now; NULL before the commit
+                       */
     baton__op_t *ops; /* the graph's; after the commit, the plan's */
 
     /* The driver's. */
@@ -76,7 +74,6 @@ struct baton_schedule {
     struct baton__offload *offload; /* see offload.h; NULL without a device */
     baton__run_t run;
     uint64_t identity; /* name and attempt; see baton__identity */
-    char *few_addresses[BATON__FEW_BUFFERS];
     baton__plan_t plan;
 
     /* Also the driver's; used less often. */
