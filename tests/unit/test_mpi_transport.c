@@ -609,7 +609,7 @@ static void expect_numbers(const uint32_t *numbers, int count)
         assert_int_equal(seen[0].ended[i].token.node, numbers[i]);
     }
     assert_int_equal(seen[0].ends, count);
-    assert_null(peer_of(0, 1)->outbox);
+    assert_null(peer_of(0, 1)->outbox.head);
     assert_null(rank_of(0)->listed);
     for (int i = 0; i < seen[1].arrivals; i++) {
         drop(1, i);
@@ -636,7 +636,7 @@ TEST(test_mpi_withdraws_anywhere_in_the_outbox)
     for (uint32_t i = 0; i < 7; i++) {
         assert_true(withdraw(0, 100 + i));
     }
-    assert_null(peer_of(0, 1)->outbox);
+    assert_null(peer_of(0, 1)->outbox.head);
     assert_int_equal(post(0, 1, 300, 8), BATON_OK);
     assert_int_equal(post(0, 1, 301, 8), BATON_OK);
     expect_numbers((const uint32_t[]){300, 301}, 2);
@@ -971,7 +971,7 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
     for (uint32_t i = 0; i < 100 && seen[1].losses == 0; i++) {
         failing += post(1, 0, 300 + i, 8) == BATON_OK;
     }
-    assert_non_null(peer_of(1, 0)->outbox);
+    assert_non_null(peer_of(1, 0)->outbox.head);
     for (int i = 0; i < PULLED; i++) {
         assert_int_equal(take(1, i), BATON_OK);
     }
@@ -987,7 +987,7 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
         assert_int_equal(seen[1].received[i].status, BATON_ERR_TRANSPORT);
     }
     assert_int_equal(take(1, PULLED + 3), BATON_ERR_TRANSPORT);
-    assert_null(rank_of(1)->peers[0].outbox);
+    assert_null(rank_of(1)->peers[0].outbox.head);
     assert_null(rank_of(1)->far.discarding.head);
     assert_false(rank_of(1)->far.discard_active);
     assert_int_equal(rank_of(1)->unreported, 0);

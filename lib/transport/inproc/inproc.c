@@ -31,28 +31,7 @@
 typedef baton__inproc_record_t record_t;
 typedef baton__inproc_rank_t rank_t;
 
-/* ---- lists ------------------------------------------------------------ */
-
-static void append(baton__inproc_list_t *list, record_t *record)
-{
-    record->next = NULL;
-    if (list->tail != NULL) {
-        list->tail->next = record;
-    } else {
-        list->head = record;
-    }
-    list->tail = record;
-}
-
-static record_t *take_first(baton__inproc_list_t *list)
-{
-    record_t *record = list->head;
-    if (record != NULL) {
-        list->head = record->next;
-        list->tail = list->head != NULL ? list->tail : NULL;
-    }
-    return record;
-}
+/* ---- ranks and records ------------------------------------------------ */
 
 /* Wakes a rank that is armed for this. Call it with the rank's mutex. */
 static void ring(rank_t *rank, bool urgent)
@@ -74,7 +53,7 @@ static bool put(rank_t *rank, baton__inproc_list_t *list, record_t *record,
     pthread_mutex_lock(&rank->mutex);
     bool there = !rank->left;
     if (there) {
-        append(list, record);
+        baton__inproc_list_append(list, record);
         size_t waiting =
             atomic_load_explicit(&rank->waiting, memory_order_relaxed);
         atomic_store_explicit(&rank->waiting, waiting + 1,
@@ -262,7 +241,7 @@ static baton_status_t inproc_accept(void *endpoint, baton_message_t *message,
     record->receiver = token;
     record->target = target;
     record->copied = 0;
-    append(&self->long_ones, record);
+    baton__inproc_list_append(&self->long_ones, record);
     return BATON_OK;
 }
 
@@ -310,7 +289,7 @@ static bool copy_slice(rank_t *self, baton_event_t *out)
     if (record->copied < record->message.bytes) {
         return false;
     }
-    (void)take_first(&self->long_ones);
+    (void)baton__inproc_list_take(&self->long_ones);
     *out = (baton_event_t){.kind = BATON_EVENT_RECEIVED,
                            .token = record->receiver};
     end_send(record, self);
@@ -322,13 +301,13 @@ static size_t take_events(rank_t *self, baton_event_t *out, size_t max)
 {
     size_t count = 0;
     while (count < max && self->ended.head != NULL) {
-        record_t *record = take_first(&self->ended);
+        record_t *record = baton__inproc_list_take(&self->ended);
         out[count++] =
             (baton_event_t){.kind = BATON_EVENT_SENT, .token = record->token};
         baton__inproc_give(record);
     }
     while (count < max && self->inbox.head != NULL) {
-        record_t *record = take_first(&self->inbox);
+        record_t *record = baton__inproc_list_take(&self->inbox);
         out[count++] = (baton_event_t){.kind = BATON_EVENT_ARRIVED,
                                        .message = &record->message};
     }
@@ -472,12 +451,12 @@ void baton__inproc_close(void *endpoint)
     self->inbox = self->ended = (baton__inproc_list_t){NULL, NULL};
     atomic_store_explicit(&self->waiting, 0, memory_order_relaxed);
     pthread_mutex_unlock(&self->mutex);
-    for (record_t *record = take_first(&inbox); record != NULL;
-         record = take_first(&inbox)) {
+    for (record_t *record = baton__inproc_list_take(&inbox); record != NULL;
+         record = baton__inproc_list_take(&inbox)) {
         inproc_drop(self, &record->message);
     }
-    for (record_t *record = take_first(&ended); record != NULL;
-         record = take_first(&ended)) {
+    for (record_t *record = baton__inproc_list_take(&ended); record != NULL;
+         record = baton__inproc_list_take(&ended)) {
         baton__inproc_give(record);
     }
     if (self->owns_medium) {

@@ -3,6 +3,8 @@
 #ifndef BATON_TRANSPORT_INPROC_RANK_H
 #define BATON_TRANSPORT_INPROC_RANK_H
 
+#include "base/list.h"
+
 #include <assert.h>
 #include <baton/inproc.h>
 #include <baton/transport.h>
@@ -54,9 +56,7 @@ typedef enum baton__inproc_lost {
     BATON__INPROC_REPORTED
 } baton__inproc_lost_t;
 
-typedef struct baton__inproc_list {
-    baton__inproc_record_t *head, *tail;
-} baton__inproc_list_t;
+BATON__LIST(baton__inproc_list, baton__inproc_record_t)
 
 struct baton__inproc_rank {
     _Alignas(64) pthread_mutex_t mutex;

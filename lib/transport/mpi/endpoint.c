@@ -42,27 +42,6 @@ void baton__mpi_give_record(baton__mpi_t *mpi, baton__record_t *record)
     mpi->free_records = record;
 }
 
-void baton__records_append(baton__records_t *list, baton__record_t *record)
-{
-    record->next = NULL;
-    if (list->tail != NULL) {
-        list->tail->next = record;
-    } else {
-        list->head = record;
-    }
-    list->tail = record;
-}
-
-baton__record_t *baton__records_take(baton__records_t *list)
-{
-    baton__record_t *record = list->head;
-    if (record != NULL) {
-        list->head = record->next;
-        list->tail = list->head != NULL ? list->tail : NULL;
-    }
-    return record;
-}
-
 /* ---- peers, MPI -------------------------------------------------------- */
 
 void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer, const char *detail)

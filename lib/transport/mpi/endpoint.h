@@ -44,6 +44,7 @@
 #ifndef BATON_TRANSPORT_MPI_ENDPOINT_H
 #define BATON_TRANSPORT_MPI_ENDPOINT_H
 
+#include "base/list.h"
 #include "transport/mpi/links.h"
 #include "transport/mpi/packet.h"
 #include "transport/shm/host.h"
@@ -79,6 +80,8 @@ typedef struct baton__outgoing {
     struct baton__outgoing *next;
     bool answers; /* it is part of a record; else of a send */
 } baton__outgoing_t;
+
+BATON__LIST(baton__outbox, baton__outgoing_t)
 
 typedef enum baton__send_state {
     BATON__SEND_FREE,
@@ -122,9 +125,7 @@ typedef struct baton__record {
     unsigned char data[BATON__SHORT_BYTES];
 } baton__record_t;
 
-typedef struct baton__records {
-    baton__record_t *head, *tail;
-} baton__records_t;
+BATON__LIST(baton__records, baton__record_t)
 
 /* The events that poll returns. */
 typedef struct baton__events {
@@ -168,7 +169,7 @@ typedef struct baton__peer {
     baton__flow_t messages, notices;
     uint32_t announced;   /* sends that wait for its answer */
     uint64_t exceeded_ns; /* when the limit was last exceeded by one */
-    baton__outgoing_t *outbox, *outbox_tail;
+    baton__outbox_t outbox;
     struct baton__peer *next_listed;
     uint32_t bodies;      /* sent to it so far */
     uint32_t bodies_done; /* it is done with all bodies below this number */
@@ -259,9 +260,6 @@ baton__send_t *baton__mpi_take_send(baton__mpi_t *mpi);
 void baton__mpi_give_send(baton__mpi_t *mpi, baton__send_t *send);
 baton__record_t *baton__mpi_take_record(baton__mpi_t *mpi);
 void baton__mpi_give_record(baton__mpi_t *mpi, baton__record_t *record);
-
-void baton__records_append(baton__records_t *list, baton__record_t *record);
-baton__record_t *baton__records_take(baton__records_t *list); /* or NULL */
 
 static inline void baton__events_add(baton__events_t *events,
                                      baton_event_t event)

@@ -243,13 +243,7 @@ static outcome_t announce(baton__mpi_t *mpi, baton__send_t *send)
 static void queue(baton__mpi_t *mpi, baton__peer_t *peer,
                   baton__outgoing_t *out)
 {
-    out->next = NULL;
-    if (peer->outbox != NULL) {
-        peer->outbox_tail->next = out;
-    } else {
-        peer->outbox = out;
-    }
-    peer->outbox_tail = out;
+    baton__outbox_append(&peer->outbox, out);
     if (!peer->listed) {
         peer->listed = true;
         peer->next_listed = mpi->listed;
@@ -285,7 +279,7 @@ void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
         }
         return;
     }
-    if (peer->outbox != NULL || !push_answer(mpi, record)) {
+    if (peer->outbox.head != NULL || !push_answer(mpi, record)) {
         record->out.answers = true;
         queue(mpi, peer, &record->out);
     }
@@ -295,7 +289,7 @@ void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
 static bool flush_first(baton__mpi_t *mpi, baton__peer_t *peer,
                         baton__events_t *events)
 {
-    baton__outgoing_t *out = peer->outbox;
+    baton__outgoing_t *out = peer->outbox.head;
     baton__outgoing_t *next = out->next;
     if (out->answers) {
         if (!push_answer(mpi, (baton__record_t *)out)) {
@@ -312,7 +306,7 @@ static bool flush_first(baton__mpi_t *mpi, baton__peer_t *peer,
             baton__mpi_end_send(mpi, send, BATON_OK, NULL, events);
         }
     }
-    peer->outbox = next;
+    peer->outbox.head = next;
     return true;
 }
 
@@ -321,33 +315,15 @@ void baton__mpi_flush(baton__mpi_t *mpi, baton__events_t *events)
     baton__peer_t **link = &mpi->listed;
     while (*link != NULL) {
         baton__peer_t *peer = *link;
-        while (peer->outbox != NULL && !peer->lost &&
+        while (peer->outbox.head != NULL && !peer->lost &&
                flush_first(mpi, peer, events)) {
         }
-        if (peer->outbox == NULL) {
+        if (peer->outbox.head == NULL) {
             peer->listed = false;
             *link = peer->next_listed;
         } else {
             link = &peer->next_listed;
         }
-    }
-}
-
-static void leave_outbox(baton__peer_t *peer, const baton__outgoing_t *out)
-{
-    baton__outgoing_t *previous = NULL;
-    baton__outgoing_t *each = peer->outbox;
-    while (each != out) {
-        previous = each;
-        each = each->next;
-    }
-    if (previous != NULL) {
-        previous->next = out->next;
-    } else {
-        peer->outbox = out->next;
-    }
-    if (out->next == NULL) {
-        peer->outbox_tail = previous;
     }
 }
 
@@ -388,7 +364,7 @@ baton_status_t baton__mpi_send(void *endpoint, baton_token_t token, int peer,
     send->bytes = bytes;
     send->peer = peer;
     outcome_t outcome =
-        mpi->peers[peer].outbox == NULL ? announce(mpi, send) : NO_ROOM;
+        mpi->peers[peer].outbox.head == NULL ? announce(mpi, send) : NO_ROOM;
     if (outcome == ENDED) {
         baton__mpi_give_send(mpi, send);
         return BATON_DONE;
@@ -416,7 +392,7 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
                               .source = (uint32_t)mpi->rank,
                               .bytes = bytes,
                               .header = *header};
-    if (other->outbox != NULL || !has_credit(mpi, other, true) ||
+    if (other->outbox.head != NULL || !has_credit(mpi, other, true) ||
         !push(mpi, other, &packet, data, bytes)) {
         if (other->near >= 0) { /* it may have to make room */
             baton__doorbell_ring_now(&mpi->host.doorbell, other->near);
@@ -453,7 +429,7 @@ bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
             return false;
         }
         if (send->state == BATON__SEND_QUEUED) {
-            leave_outbox(&mpi->peers[send->peer], &send->out);
+            baton__outbox_remove(&mpi->peers[send->peer].outbox, &send->out);
         }
         baton__mpi_give_send(mpi, send);
         return true;
@@ -519,14 +495,14 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer,
             return false;
         }
         if (send->state == BATON__SEND_QUEUED) {
-            leave_outbox(peer, &send->out);
+            baton__outbox_remove(&peer->outbox, &send->out);
         }
         baton__mpi_end_send(mpi, send, BATON_ERR_TRANSPORT, peer->detail,
                             events);
     }
-    while (peer->outbox != NULL) { /* only answers are left */
-        baton__record_t *record = (baton__record_t *)peer->outbox;
-        peer->outbox = peer->outbox->next;
+    while (peer->outbox.head != NULL) { /* only answers are left */
+        baton__record_t *record =
+            (baton__record_t *)baton__outbox_take(&peer->outbox);
         if (record->answer == BATON__PACKET_FIN) {
             baton__mpi_give_record(mpi, record);
         }

@@ -41,6 +41,7 @@
 #ifndef BATON_TRANSPORT_STAGED_ENDPOINT_H
 #define BATON_TRANSPORT_STAGED_ENDPOINT_H
 
+#include "base/list.h"
 #include "transport/staged/block.h"
 #include "transport/staged/staged.h"
 
@@ -128,9 +129,7 @@ typedef struct baton__staged_transfer {
     unsigned char handle[BATON_DEVICE_HANDLE_BYTES];
 } baton__staged_transfer_t;
 
-typedef struct baton__staged_transfer_list {
-    baton__staged_transfer_t *head, *tail;
-} baton__staged_transfer_list_t;
+BATON__LIST(baton__staged_list, baton__staged_transfer_t)
 
 /* Records never move: others refer to them by address. */
 typedef struct baton__staged_transfer_slab {
@@ -159,13 +158,15 @@ typedef struct baton__staged_buffer {
     baton__staged_transfer_t *transfer;
 } baton__staged_buffer_t;
 
+BATON__LIST(baton__staged_copies, baton__staged_buffer_t)
+BATON__LIST(baton__staged_messages, baton_message_t)
+
 typedef struct baton__staged_buffers {
     baton__staged_buffer_t *all;
     uint32_t count;
     baton__staged_buffer_t *unused;
     uint32_t unused_count;
-    /* Being copied, in the order of the stream. */
-    baton__staged_buffer_t *first, *last;
+    baton__staged_copies_t copies; /* in the order of the stream */
     baton_stream_t stream;
 } baton__staged_buffers_t;
 
@@ -195,13 +196,13 @@ typedef struct baton__staged {
     int64_t reserved_sends, reserved_receives;
     baton__staged_peer_t *peers;
 
-    baton__staged_transfer_list_t sending;   /* with blocks left to begin */
-    baton__staged_transfer_list_t receiving; /* by blocks */
-    baton__staged_transfer_list_t copying;   /* between devices */
-    baton__staged_transfer_list_t ended;     /* events to report */
+    baton__staged_list_t sending;   /* with blocks left to begin */
+    baton__staged_list_t receiving; /* by blocks */
+    baton__staged_list_t copying;   /* between devices */
+    baton__staged_list_t ended;     /* events to report */
     /* Messages to report. An offer among them gets its record then, and waits
        here if there is none. */
-    baton_message_t *arrived, *arrived_last;
+    baton__staged_messages_t arrived;
     uint32_t controls; /* that wait for room */
     baton_message_t
         *refused;           /* requests to answer: their sends are withdrawn */
@@ -229,13 +230,6 @@ static inline baton_token_t baton__staged_token(baton__staged_t *self,
 }
 
 /* ---- pool.c ----------------------------------------------------------- */
-
-void baton__staged_append(baton__staged_transfer_list_t *list,
-                          baton__staged_transfer_t *transfer);
-baton__staged_transfer_t *
-baton__staged_take_first(baton__staged_transfer_list_t *list);
-void baton__staged_remove(baton__staged_transfer_list_t *list,
-                          const baton__staged_transfer_t *transfer);
 
 /* Makes room for so many records. */
 baton_status_t baton__staged_grow(baton__staged_transfer_pool_t *pool,

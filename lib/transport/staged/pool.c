@@ -12,43 +12,6 @@ typedef baton__staged_transfer_t transfer_t;
 typedef baton__staged_buffer_t buffer_t;
 typedef baton__staged_buffers_t buffers_t;
 
-/* ---- lists -------------------------------------------------------------- */
-
-void baton__staged_append(baton__staged_transfer_list_t *list,
-                          transfer_t *transfer)
-{
-    transfer->next = NULL;
-    if (list->head == NULL) {
-        list->head = transfer;
-    } else {
-        list->tail->next = transfer;
-    }
-    list->tail = transfer;
-}
-
-transfer_t *baton__staged_take_first(baton__staged_transfer_list_t *list)
-{
-    transfer_t *transfer = list->head;
-    if (transfer != NULL) {
-        list->head = transfer->next;
-    }
-    return transfer;
-}
-
-void baton__staged_remove(baton__staged_transfer_list_t *list,
-                          const transfer_t *transfer)
-{
-    transfer_t *before = NULL;
-    for (transfer_t *at = list->head; at != NULL; at = at->next) {
-        if (at == transfer) {
-            *(before == NULL ? &list->head : &before->next) = at->next;
-            list->tail = list->tail == at ? before : list->tail;
-            return;
-        }
-        before = at;
-    }
-}
-
 /* ---- records ----------------------------------------------------------- */
 
 baton_status_t baton__staged_grow(baton__staged_transfer_pool_t *pool,
@@ -183,7 +146,7 @@ void baton__staged_end(staged_t *self, transfer_t *transfer)
     baton__free(transfer->memory);
     transfer->memory = NULL;
     transfer->state = BATON__TRANSFER_ENDED;
-    baton__staged_append(&self->ended, transfer);
+    baton__staged_list_append(&self->ended, transfer);
 }
 
 /* ---- controls ---------------------------------------------------------- */
@@ -305,9 +268,7 @@ baton_status_t baton__staged_copy(staged_t *self, buffers_t *of,
         baton__staged_give_buffer(of, buffer);
         return status;
     }
-    buffer->next = NULL;
-    *(of->first == NULL ? &of->first : &of->last->next) = buffer;
-    of->last = buffer;
+    baton__staged_copies_append(&of->copies, buffer);
     self->submitted = true;
     buffer->status = port->record(self->device, of->stream, buffer->event);
     if (buffer->status != BATON_OK) {
@@ -319,7 +280,7 @@ baton_status_t baton__staged_copy(staged_t *self, buffers_t *of,
 buffer_t *baton__staged_copied(staged_t *self, buffers_t *of,
                                baton_status_t *status_out)
 {
-    buffer_t *buffer = of->first;
+    buffer_t *buffer = of->copies.head;
     if (buffer == NULL) {
         return NULL;
     }
@@ -329,8 +290,7 @@ buffer_t *baton__staged_copied(staged_t *self, buffers_t *of,
     if (*status_out == BATON_AGAIN) {
         return NULL;
     }
-    of->first = buffer->next;
-    return buffer;
+    return baton__staged_copies_take(&of->copies);
 }
 
 void baton__staged_cut(transfer_t *transfer, size_t bytes, size_t block_bytes)

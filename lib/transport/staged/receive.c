@@ -74,7 +74,7 @@ static void end_block(staged_t *self, transfer_t *receive,
         receive->blocks = receive->granted; /* the rest is not copied */
     }
     if (receive->finished == receive->blocks) {
-        baton__staged_remove(&self->receiving, receive);
+        baton__staged_list_remove(&self->receiving, receive);
         baton__staged_end(self, receive);
     }
 }
@@ -90,7 +90,7 @@ static void stop(staged_t *self, transfer_t *receive, baton_status_t status,
         if (receive->finished < receive->blocks) {
             return;
         }
-        baton__staged_remove(&self->receiving, receive);
+        baton__staged_list_remove(&self->receiving, receive);
     }
     baton__staged_end(self, receive);
 }
@@ -208,7 +208,7 @@ static void ask(staged_t *self, transfer_t *receive)
 static void start_blocks(staged_t *self, transfer_t *receive)
 {
     receive->state = BATON__TRANSFER_RECEIVING;
-    baton__staged_append(&self->receiving, receive);
+    baton__staged_list_append(&self->receiving, receive);
     ask(self, receive);
 }
 
@@ -225,7 +225,7 @@ static void end_direct(staged_t *self, transfer_t *receive,
 static void begin_direct(staged_t *self)
 {
     while (self->copying.head != NULL && self->direct.unused != NULL) {
-        transfer_t *receive = baton__staged_take_first(&self->copying);
+        transfer_t *receive = baton__staged_list_take(&self->copying);
         baton_status_t status = baton__staged_copy(
             self, &self->direct,
             baton__staged_take_buffer(&self->direct, receive, 0),
@@ -257,7 +257,7 @@ static void take_grant(staged_t *self, transfer_t *receive,
     receive->source = open_source(self, message);
     if (receive->source != NULL) {
         receive->state = BATON__TRANSFER_COPYING;
-        baton__staged_append(&self->copying, receive);
+        baton__staged_list_append(&self->copying, receive);
         begin_direct(self);
     } else {
         start_blocks(self, receive);

@@ -92,7 +92,7 @@ static void fail(staged_t *self, transfer_t *send, baton_status_t status,
 {
     if (send->status == BATON_OK) {
         baton__staged_fail(self, send, status, detail);
-        baton__staged_remove(&self->sending, send);
+        baton__staged_list_remove(&self->sending, send);
     }
     if (send->started == send->finished) {
         if (send->remote != 0) { /* it was asked for */
@@ -153,7 +153,7 @@ static void begin_block(staged_t *self, transfer_t *send)
 {
     uint32_t block = send->started++;
     if (send->started == send->blocks) {
-        baton__staged_remove(&self->sending, send);
+        baton__staged_list_remove(&self->sending, send);
     }
     buffer_t *buffer = baton__staged_take_buffer(&self->out, send, block);
     baton_status_t status =
@@ -220,7 +220,7 @@ static void start(staged_t *self, transfer_t *send,
     send->state = BATON__TRANSFER_SENDING;
     baton__staged_cut(send, send->bytes, block);
     send->granted = message->header.tag;
-    baton__staged_append(&self->sending, send);
+    baton__staged_list_append(&self->sending, send);
 }
 
 static void take_ask(staged_t *self, transfer_t *send,

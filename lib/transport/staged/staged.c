@@ -162,13 +162,10 @@ static bool take_message(staged_t *self, baton_message_t *message)
         take_control(self, message);
         return false;
     }
-    if (self->arrived == NULL && !is_offer(message)) {
+    if (self->arrived.head == NULL && !is_offer(message)) {
         return true;
     }
-    message->next = NULL;
-    *(self->arrived == NULL ? &self->arrived : &self->arrived_last->next) =
-        message;
-    self->arrived_last = message;
+    baton__staged_messages_append(&self->arrived, message);
     return false;
 }
 
@@ -196,8 +193,8 @@ static bool take_event(staged_t *self, const baton_event_t *event)
 static size_t report(staged_t *self, baton_event_t *out, size_t max)
 {
     size_t count = 0;
-    while (count < max && self->arrived != NULL) {
-        baton_message_t *message = self->arrived;
+    while (count < max && self->arrived.head != NULL) {
+        baton_message_t *message = self->arrived.head;
         baton_message_t *next = message->next;
         baton_status_t status =
             is_offer(message)
@@ -206,14 +203,14 @@ static size_t report(staged_t *self, baton_event_t *out, size_t max)
         if (status == BATON_AGAIN) {
             break;
         }
-        self->arrived = next;
+        self->arrived.head = next;
         if (status == BATON_DONE) {
             out[count++] = (baton_event_t){.kind = BATON_EVENT_ARRIVED,
                                            .message = message};
         }
     }
     while (count < max && self->ended.head != NULL) {
-        transfer_t *ended = baton__staged_take_first(&self->ended);
+        transfer_t *ended = baton__staged_list_take(&self->ended);
         out[count++] = (baton_event_t){
             .kind = ended->sends ? BATON_EVENT_SENT : BATON_EVENT_RECEIVED,
             .status = ended->status,
@@ -319,8 +316,9 @@ static int staged_host_of(const void *endpoint, int rank)
 static bool staged_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
 {
     staged_t *self = endpoint;
-    bool reports = self->arrived != NULL &&
-                   (!is_offer(self->arrived) || self->receives.unused != NULL);
+    const baton_message_t *arrived = self->arrived.head;
+    bool reports = arrived != NULL &&
+                   (!is_offer(arrived) || self->receives.unused != NULL);
     bool submitted = self->submitted; /* behind the arm of the device, perhaps,
                                          which does not tell of it then */
     if (reports || self->ended.head != NULL || submitted) {
@@ -443,7 +441,7 @@ static bool finish(staged_t *self)
         bool took = decline(self);
         bool moves = is_moving(self);
         bool answers = took || self->controls > 0 || self->refused != NULL ||
-                       self->arrived != NULL;
+                       self->arrived.head != NULL;
         int64_t patience_ms =
             moves ? baton__config_number(BATON__CONFIG_DESTROY_MS) : ANSWER_MS;
         quiet = moves || answers ? 0 : quiet + 1;

@@ -1,0 +1,46 @@
+/* Singly linked lists, first in, first out, of records that have a `next` and
+   are in one list at a time. */
+#ifndef BATON_BASE_LIST_H
+#define BATON_BASE_LIST_H
+
+#include <stddef.h>
+
+/* Declares NAME_t, of which zeros are an empty list, and its functions. `tail`
+   counts only while `head` is not NULL. take returns the first record, or NULL;
+   remove looks for a record, which need not be in the list. */
+#define BATON__LIST(name, record_t)                                            \
+    typedef struct name {                                                      \
+        record_t *head, *tail;                                                 \
+    } name##_t;                                                                \
+                                                                               \
+    static inline void name##_append(name##_t *list, record_t *record)         \
+    {                                                                          \
+        record->next = NULL;                                                   \
+        *(list->head == NULL ? &list->head : &list->tail->next) = record;      \
+        list->tail = record;                                                   \
+    }                                                                          \
+                                                                               \
+    static inline record_t *name##_take(name##_t *list)                        \
+    {                                                                          \
+        record_t *first = list->head;                                          \
+        if (first != NULL) {                                                   \
+            list->head = first->next;                                          \
+        }                                                                      \
+        return first;                                                          \
+    }                                                                          \
+                                                                               \
+    static inline void name##_remove(name##_t *list, const record_t *record)   \
+    {                                                                          \
+        record_t *before = NULL;                                               \
+        record_t *at = list->head;                                             \
+        while (at != NULL && at != record) {                                   \
+            before = at;                                                       \
+            at = at->next;                                                     \
+        }                                                                      \
+        if (at != NULL) {                                                      \
+            *(before == NULL ? &list->head : &before->next) = at->next;        \
+            list->tail = list->tail == at ? before : list->tail;               \
+        }                                                                      \
+    }
+
+#endif
