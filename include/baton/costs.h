@@ -47,14 +47,6 @@ BATON_CHECKED baton_status_t baton_costs_write(const char *path,
 BATON_CHECKED baton_status_t baton_costs_read(const char *path,
                                               baton_costs_t *out);
 
-/* The block in which a message of device memory of so many bytes passes through
-   host memory, where the ranks are on so many hosts (0 counts as 1): what
-   BATON_DEVICE_BLOCK says; else the one for which the pipeline of copy, send
-   and copy takes least by the costs in force (papers: linear-pipeline), from
-   4 KiB to 1 MiB. BATON_ERR_INVALID; errors of baton_costs_get. */
-BATON_CHECKED baton_status_t baton_device_block(size_t bytes, int hosts,
-                                                size_t *out);
-
 /* What a calibration is of: the processor's name and how many there are. */
 const char *baton_machine_name(void);
 

@@ -90,31 +90,6 @@ static void print_variables(void)
     }
 }
 
-static double block_of(size_t bytes, int hosts)
-{
-    size_t block = 0;
-    if (baton_device_block(bytes, hosts, &block) != BATON_OK) {
-        (void)fprintf(stderr, "baton-info: %s\n", baton_error_message());
-        exit(EXIT_FAILURE);
-    }
-    return (double)block;
-}
-
-static void print_blocks(void)
-{
-    static const size_t sizes[] = {(size_t)64 << 10, (size_t)1 << 20,
-                                   (size_t)16 << 20, (size_t)256 << 20};
-    table_t table = {.rows = 0};
-    (void)puts("\nBlocks of messages of device memory through the host");
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        table_number(&table, NULL, "message", 10, 0, (double)sizes[i]);
-        table_number(&table, NULL, "one host", 10, 0, block_of(sizes[i], 1));
-        table_number(&table, NULL, "several hosts [bytes]", 21, 0,
-                     block_of(sizes[i], 2));
-        table_row(&table);
-    }
-}
-
 /* ---- choices ---------------------------------------------------------- */
 
 static baton_choice_t choose(const baton_choice_case_t *of)
@@ -199,6 +174,5 @@ int main(int argc, char **argv)
     }
     print_facts();
     print_variables();
-    print_blocks();
     return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

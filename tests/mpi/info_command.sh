@@ -39,12 +39,9 @@ says 'any size +dissemination$' "$info" --choices 1
 refuses '--choices' "$info" --choices 0
 refuses 'there is 1 rank, must be 2 or more' "$info" --calibrate costs
 
-says '^ +1048576 +4096 +4096$' env BATON_DEVICE_BLOCK=4096 "$info"
 says '^inside +alpha +[0-9.]+ us' "$@" -np 3 "$info" --calibrate costs
 grep -q '^baton-calibration 1$' costs || complain "no calibration file"
 says '^allreduce$' env BATON_CALIBRATION=costs "$info" --choices 8
-sed -E 's/^(inside|between|device) .*/\1 0 0.1/' costs >other
-says '^ +16777216 +4096 +4096$' env BATON_CALIBRATION=other "$info"
 
 sed 's/^machine .*/machine PDP-11/' costs >other
 refuses 'of another machine, "PDP-11"' \

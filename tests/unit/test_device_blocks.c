@@ -1,10 +1,13 @@
 /* Blocks of the pipeline between devices: the closed form is what the stages
    take, one behind the other, and the block that is chosen is the best, but for
    rounding. */
+#include "base/config.h"
+#include "support/cluster.h"
 #include "support/cmocka.h"
 #include "transport/staged/block.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* What the pipeline takes: a block begins in a stage when it has left the one
    before, and the block before it has left this one. */
@@ -84,6 +87,28 @@ TEST(test_long_messages_have_long_blocks)
         }
         assert_true(before == BATON__BLOCK_MOST);
     }
+}
+
+/* The variable, else the costs: messages between hosts begin later. */
+TEST(test_block_of_the_variable_or_the_costs)
+{
+    static const struct {
+        const char *variable;
+        size_t block;
+    } fixed[] = {{"12345", 12345}, {"1", BATON__BLOCK_LEAST}};
+    baton__block_model_t model, between;
+    for (int i = 0; i < 2; i++) {
+        setenv("BATON_DEVICE_BLOCK", fixed[i].variable, 1);
+        baton__config_forget();
+        support_ok(baton__block_model(2, &model));
+        assert_int_equal(baton__block_for(&model, 1 << 20), fixed[i].block);
+    }
+    unsetenv("BATON_DEVICE_BLOCK");
+    baton__config_forget();
+    support_ok(baton__block_model(1, &model));
+    support_ok(baton__block_model(2, &between));
+    assert_true(baton__block_for(&model, 1 << 20) <
+                baton__block_for(&between, 1 << 20));
 }
 
 RUN_TESTS()

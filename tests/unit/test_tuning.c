@@ -402,29 +402,6 @@ TEST(test_costs_are_read_as_they_were_written)
     assert_true(costs.turn_us == 1.5);
 }
 
-/* What the variable says; else what the costs in force make best. */
-TEST(test_device_block)
-{
-    size_t block = 0;
-    set_variable("BATON_DEVICE_BLOCK", "12345");
-    support_ok(baton_device_block(1 << 20, 2, &block));
-    assert_int_equal(block, 12345);
-    set_variable("BATON_DEVICE_BLOCK", "1");
-    support_ok(baton_device_block(1 << 20, 2, &block));
-    assert_int_equal(block, 4096);
-    set_variable("BATON_DEVICE_BLOCK", NULL);
-    size_t inside = 0;
-    support_ok(baton_device_block(1 << 20, 0, &inside));
-    support_ok(baton_device_block(1 << 20, 2, &block));
-    assert_true(inside < block); /* messages between hosts begin later */
-    support_expect(baton_device_block(1, -1, &block), BATON_ERR_INVALID);
-    support_says("hosts is -1");
-    support_expect(baton_device_block(1, 1, NULL), BATON_ERR_INVALID);
-    set_variable("BATON_CALIBRATION", "/nonexistent/file");
-    support_expect(baton_device_block(1, 1, &block), BATON_ERR_SYSTEM);
-    set_variable("BATON_CALIBRATION", NULL);
-}
-
 TEST(test_the_variable_names_the_file_in_force)
 {
     baton_costs_t costs = BATON_COSTS;

@@ -2,7 +2,6 @@
 #include "transport/staged/block.h"
 
 #include "base/config.h"
-#include "base/error.h"
 
 #include <math.h>
 
@@ -59,24 +58,6 @@ baton_status_t baton__block_model(int hosts, baton__block_model_t *out)
                          : fixed,
             .copy = costs.device,
             .send = hosts > 1 ? costs.between : costs.inside};
-    }
-    return status;
-}
-
-baton_status_t baton_device_block(size_t bytes, int hosts, size_t *out)
-{
-    if (out == NULL || hosts < 0) {
-        return baton__error(BATON_ERR_INVALID,
-                            "%s: hosts is %d, must be 0 or more, and out not "
-                            "NULL",
-                            __func__, hosts);
-    }
-    baton__block_model_t model;
-    baton_status_t status = baton__block_model(hosts, &model);
-    if (status == BATON_OK) {
-        size_t block = baton__block_for(&model, bytes);
-        size_t most = baton__block_most(&model);
-        *out = block < most ? block : most;
     }
     return status;
 }
