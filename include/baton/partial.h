@@ -253,36 +253,11 @@ BATON_CHECKED baton_status_t baton_partial_wait_on(baton_partial_t *partial,
                                                    baton_stream_t stream,
                                                    void *target);
 
-/* ---- statistics ------------------------------------------------------- */
+/* ---- to look at --------------------------------------------------------- */
 
-enum { BATON_PARTIAL_BINS = 33 };
-
-/* What this rank's part of a partial has done since it was created. */
-typedef struct baton_partial_stats {
-    int ranks;
-    uint64_t epochs;
-    uint64_t internal; /* epochs that worked here after this rank's start, */
-    uint64_t external; /* or before it: a peer activated them */
-    uint64_t taken;    /* epochs that took a contribution of this rank, */
-    uint64_t null;     /* or none; */
-    uint64_t late;     /* of those taken: with one of an earlier step */
-    /* Epochs by the staleness of the contribution taken; in the last bin, that
-       or more. */
-    uint64_t staleness[BATON_PARTIAL_BINS];
-    /* Epochs by active ranks: bin 32 * active / P, rounded up. With up to 32
-       ranks bin ceil(32 k / P) is of k ranks alone. Empty when cost-only. */
-    uint64_t active[BATON_PARTIAL_BINS];
-    uint64_t messages; /* sent, those of activations among them */
-    uint64_t bytes;    /* of payload, sent */
-} baton_partial_stats_t;
-
-/* A snapshot while epochs run: each number is right, but they may be of
-   different moments. Any thread. BATON_ERR_INVALID. */
-BATON_CHECKED baton_status_t baton_partial_stats(const baton_partial_t *partial,
-                                                 baton_partial_stats_t *out);
-
-/* The schedule behind it, to look at: its last epoch's number and time. Owned
-   by the partial; not to be started, waited for or destroyed. */
+/* The schedule behind it, to look at: its last epoch's number and time, and the
+   messages and bytes that it has sent (baton_schedule_sent). Owned by the
+   partial; not to be started, waited for or destroyed. */
 const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial);
 
 /* Copies what no epoch has taken yet to `data` (count elements; the identity

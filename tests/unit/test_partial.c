@@ -247,48 +247,6 @@ TEST(test_partial_counts_more_ranks_than_i8_can)
     }
 }
 
-/* Rank 1 stays five epochs behind, and sends its one contribution and empty
-   messages. */
-TEST(test_stats_count_what_happened)
-{
-    support_cluster_t *ranks = support_cluster_of(2);
-    baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 8);
-    baton_partial_t *p[2];
-    baton_partial_result_t seen;
-    baton_partial_stats_t stats;
-    options.inner = baton_allreduce_binomial;
-    open_partials(ranks, p, &options);
-    for (int epoch = 1; epoch <= 5; epoch++) {
-        contribute_and_start(p[0], 1);
-        support_ok(baton_partial_wait(p[0], SUPPORT_WAIT_MS, &seen));
-        support_drain(ranks);
-    }
-    contribute_and_start(p[1], 1); /* step 1: too late */
-    support_ok(baton_partial_wait(p[1], SUPPORT_WAIT_MS, &seen));
-    support_ok(baton_partial_start(p[0]));
-    support_ok(baton_partial_wait(p[0], SUPPORT_WAIT_MS, &seen));
-    support_drain(ranks);
-
-    support_ok(baton_partial_stats(p[0], &stats));
-    assert_int_equal(stats.ranks, 2);
-    assert_int_equal(stats.epochs, 6);
-    assert_int_equal(stats.internal, 6);
-    assert_int_equal(stats.external, 0);
-    assert_int_equal(stats.taken, 5);
-    assert_int_equal(stats.null, 1);
-    assert_int_equal(stats.late, 0);
-    assert_int_equal(stats.staleness[0], 5);
-    assert_int_equal(stats.active[16], 6); /* one of two, each time */
-    support_ok(baton_partial_stats(p[1], &stats));
-    assert_int_equal(stats.internal, 0);
-    assert_int_equal(stats.external, 6);
-    assert_int_equal(stats.taken, 1);
-    assert_int_equal(stats.late, 1);
-    assert_int_equal(stats.staleness[5], 1); /* of step 1, in epoch 6 */
-    assert_int_equal(stats.bytes, 16);
-    close_partials(ranks, p);
-}
-
 /* ---- without payload --------------------------------------------------- */
 
 enum { RANKS = 4 };

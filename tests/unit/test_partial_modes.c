@@ -232,11 +232,18 @@ static void do_nothing(void *arg)
 {
 }
 
-static baton_partial_stats_t stats_of(int rank)
+static const baton_schedule_t *schedule_of(int rank)
 {
-    baton_partial_stats_t stats;
-    support_ok(baton_partial_stats(world.ranks[rank].partial, &stats));
-    return stats;
+    return baton_partial_schedule(world.ranks[rank].partial);
+}
+
+/* Whether no contribution of the rank is pending. */
+static bool has_given(int rank)
+{
+    uint64_t data;
+    bool any;
+    support_ok(baton_partial_pending(world.ranks[rank].partial, &data, &any));
+    return !any;
 }
 
 /* Ranks arrive in this order, until the epoch ends. It ends with the last of
@@ -258,11 +265,9 @@ static void begin(baton_partial_mode_t mode, uint32_t m, int first, int count)
             baton_sim_run(world.sim, baton_sim_now_us(world.sim) + 1000),
             BATON_ERR_TIMEOUT);
         arrived++;
-        done = stats_of(first).epochs == 1;
+        done = baton_schedule_epoch(schedule_of(first)) == 1;
         for (int i = 0; i < arrived; i++) {
-            baton_partial_stats_t stats = stats_of((first + i) % RANKS);
-            assert_int_equal(stats.taken, count > 0 || done);
-            assert_int_equal(stats.internal, stats.taken);
+            assert_int_equal(has_given((first + i) % RANKS), count > 0 || done);
         }
     }
     assert_true(count == 0 || arrived == count);
@@ -273,8 +278,8 @@ static void begin(baton_partial_mode_t mode, uint32_t m, int first, int count)
                 world.ranks[(first + i) % RANKS].partial, -1, &seen));
             assert_true(*(const uint64_t *)seen.data == world.contributed);
         } else {
-            assert_int_equal(stats_of((first + i) % RANKS).null, 1);
-            assert_int_equal(stats_of((first + i) % RANKS).external, 1);
+            assert_int_equal(
+                baton_schedule_epoch(schedule_of((first + i) % RANKS)), 1);
         }
     }
     close_world();
@@ -346,7 +351,7 @@ static uint64_t messages_counted(void)
 {
     uint64_t sum = 0;
     for (int r = 0; r < world.size; r++) {
-        sum += stats_of(r).messages;
+        sum += baton_schedule_sent(schedule_of(r)).messages;
     }
     return sum;
 }

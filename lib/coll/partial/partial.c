@@ -88,9 +88,6 @@ static baton_status_t prepare(void *arg, baton_call_t *call)
             return status;
         }
     }
-    baton__stats_take(&partial->stats,
-                      baton_call_completed(call, partial->begin.start),
-                      baton_call_epoch(call), c->steps.first);
     if (!partial->payload) {
         return BATON_OK;
     }
@@ -129,8 +126,6 @@ static baton_status_t publish(void *arg, baton_call_t *call)
         active = baton__count_of(c->dtype, behind_elements(c, slot));
     }
     baton__contribution_publish(c, baton_call_epoch(call), active);
-    baton__stats_publish(&partial->stats, active,
-                         partial->payload ? partial->size : 0);
     return BATON_OK;
 }
 
@@ -280,7 +275,6 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
                            const baton_partial_options_t *options)
 {
     bool device = options->memory == BATON_MEMORY_DEVICE;
-    partial->size = baton_group_size(group);
     partial->begin = (baton__begin_t){
         .schedule = partial->schedule,
         .digest = digest(options),
@@ -291,10 +285,10 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
     partial->keep = options->keep;
     partial->max_staleness = options->max_staleness;
     partial->payload = baton_group_has_payload(group);
-    partial->rides =
-        options->memory == BATON_MEMORY_HOST && options->op == BATON_SUM &&
-        options->result_count == 0 &&
-        (uint64_t)partial->size <= baton__largest_count(options->dtype);
+    partial->rides = options->memory == BATON_MEMORY_HOST &&
+                     options->op == BATON_SUM && options->result_count == 0 &&
+                     (uint64_t)baton_group_size(group) <=
+                         baton__largest_count(options->dtype);
     (void)pthread_mutex_init(&partial->limit_lock, NULL);
     baton_status_t status = init_contribution(
         partial, device ? baton_group_engine(group) : NULL, options);
@@ -477,20 +471,5 @@ baton_status_t baton_partial_pending(baton_partial_t *partial, void *data,
         return baton__partial_device_pending(partial, data, any_out);
     }
     *any_out = baton__contribution_pending(&partial->contribution, data);
-    return BATON_OK;
-}
-
-baton_status_t baton_partial_stats(const baton_partial_t *partial,
-                                   baton_partial_stats_t *out)
-{
-    if (partial == NULL || out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
-                            partial == NULL ? "partial" : "out");
-    }
-    const baton_traffic_t sent = baton_schedule_sent(partial->schedule);
-    baton__stats_read(&partial->stats, out);
-    out->ranks = partial->size;
-    out->messages = sent.messages;
-    out->bytes = sent.bytes;
     return BATON_OK;
 }

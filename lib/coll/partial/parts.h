@@ -5,11 +5,9 @@
 #include "coll/partial/begin.h"
 #include "coll/partial/contribution.h"
 #include "coll/partial/given.h"
-#include "coll/partial/stats.h"
 
 struct baton_partial {
     baton_schedule_t *schedule;
-    int size;
     baton_keep_t keep;
     uint32_t max_staleness; /* 0: unbounded */
     baton_buffer_t source;  /* bound to the slots that the epoch works on */
@@ -32,7 +30,6 @@ struct baton_partial {
     baton__contribution_t contribution;
 
     struct baton__partial_device *device; /* NULL: vectors are on the host */
-    baton__stats_t stats;
 
     baton__begin_t begin; /* the driver's */
 };
