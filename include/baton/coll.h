@@ -119,8 +119,8 @@ typedef struct baton_allreduce {
     const char *algorithm; /* of baton_allreduce (tuning.h) alone */
     /* NULL, or set by a partial collective in which ranks may have nothing to
        give in an epoch. Their source is then the neutral element, so a builder
-       may ignore this; binomial tree and recursive doubling send and reduce
-       nothing in its stead. */
+       may ignore this; the binomial tree sends and reduces nothing in its
+       stead. */
     struct baton_given *given;
 } baton_allreduce_t;
 

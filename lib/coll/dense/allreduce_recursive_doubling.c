@@ -1,6 +1,5 @@
 #include "coll/dense/allreduce.h"
 #include "coll/kit/blocks.h"
-#include "coll/partial/given.h"
 #include "coll/tune/algorithms.h"
 
 #include <math.h>
@@ -22,84 +21,62 @@
 
    The lower rank's partial sum is the left operand on both sides of a pair, and
    partial sums are of neighbouring ranks: all ranks compute the same thing in
-   the same order, bit for bit.
+   the same order, bit for bit. */
 
-   Where some ranks give nothing (given.h) a sum is a merge, of which either
-   part may be empty. With one rank of 8 that gives, 7 vectors go instead of 24.
- */
-
-#define LONG_SLOTS 3
-#define MAX_STEPS  32
+enum { LONG_SLOTS = 3 };
 
 typedef struct doubling {
-    baton_schedule_t *schedule;
-    const baton_allreduce_t *args;
-    int rank;
+    baton__flow_t flow;
+    baton_view_t target;
     int steps; /* that receive and reduce: the fold, if any, and the rounds */
     int step;
     baton__slots_t slots;
-    baton__maybe_vector_t partial; /* the sum so far */
-    baton_node_t sends[MAX_STEPS]; /* by step */
-    baton__merged_t sums[MAX_STEPS];
+    baton_view_t partial; /* the sum so far */
 } doubling_t;
 
 /* One step with a peer, which sends its partial sum, and gets ours when
    `mutual`. */
 static void add_step(doubling_t *doubling, int peer, bool mutual)
 {
-    baton_schedule_t *schedule = doubling->schedule;
-    const baton_allreduce_t *args = doubling->args;
+    baton__flow_t *flow = &doubling->flow;
+    baton_view_t partial = doubling->partial;
     int step = doubling->step++;
-    baton__maybe_vector_t slot = {
-        baton__slot_of(&doubling->slots, (size_t)step, args->target.bytes),
-        baton__length_like(schedule, doubling->partial.length)};
-
-    baton_node_t recv = baton__add_maybe_recv(schedule, peer, slot);
-    int slots = (int)doubling->slots.count;
-    if (step >= slots) {
-        int reader = step - slots + 1;
-        baton_before(schedule, doubling->sends[reader], recv);
-        baton_before(schedule, doubling->sums[reader].last, recv);
-    }
-    if (mutual) {
-        baton_node_t send =
-            baton__add_maybe_send(schedule, peer, doubling->partial);
-        if (step > 0) {
-            baton_before(schedule, doubling->sums[step - 1].last, send);
-        }
-        doubling->sends[step] = send;
-    }
-
-    bool lower = doubling->rank < peer;
+    baton_view_t slot =
+        baton__slot_of(&doubling->slots, (size_t)step, partial.bytes);
     bool last = step == doubling->steps - 1;
-    baton__merged_t sum = baton__add_merge(
-        schedule, args, last ? args->target : slot.view,
-        lower ? doubling->partial : slot, lower ? slot : doubling->partial);
-    baton_before(schedule, recv, sum.first);
-    if (step > 0) {
-        baton_before(schedule, doubling->sums[step - 1].last, sum.first);
+    bool lower = flow->rank < peer;
+    baton__flow_recv(flow, peer, slot);
+    if (mutual) {
+        baton__flow_send(flow, peer, partial);
     }
-    doubling->sums[step] = sum;
-    doubling->partial = sum.sum;
+    doubling->partial = last ? doubling->target : slot;
+    baton__flow_reduce(flow, doubling->partial, lower ? partial : slot,
+                       lower ? slot : partial);
 }
 
-/* A rank outside the core: its pair's other rank does the work.
+static void add_core(doubling_t *doubling, const baton__fold_t *fold)
+{
+    baton__flow_t *flow = &doubling->flow;
+    bool paired = fold->partner >= 0;
+    int rounds = baton__log2_ceil(fold->core);
+    doubling->steps = rounds + (paired ? 1 : 0);
+    doubling->slots = baton__slots_for_rounds(
+        flow->schedule, doubling->steps, doubling->target.bytes, LONG_SLOTS);
+    if (paired) {
+        add_step(doubling, fold->partner, false);
+    }
+    for (int round = 0; round < rounds; round++) {
+        add_step(doubling, baton__fold_rank(fold, fold->id ^ (1 << round)),
+                 true);
+    }
+    if (paired) {
+        baton__flow_send(flow, fold->partner, doubling->target);
+    }
+}
+
+/* A rank outside the core has its pair's other rank do the work:
 
        source --> send          recv --> target                              */
-static void add_folded(baton_schedule_t *schedule,
-                       const baton_allreduce_t *args,
-                       baton__maybe_vector_t source, int partner)
-{
-    baton__maybe_vector_t target = {
-        args->target, baton__length_like(schedule, source.length)};
-    baton_node_t recv = baton__add_maybe_recv(schedule, partner, target);
-    baton_node_t send = baton__add_maybe_send(schedule, partner, source);
-    if (baton__allreduce_in_place(schedule, args)) {
-        baton_before(schedule, send, recv);
-    }
-    baton__add_result(schedule, args, target.length, recv);
-}
-
 void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
                                         const baton_allreduce_t *args)
 {
@@ -107,45 +84,21 @@ void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
                                 &args)) {
         return;
     }
-    int rank = baton_schedule_rank(schedule);
-    int size = baton_schedule_size(schedule);
-    baton__fold_t fold = baton__fold_of(rank, size);
-    if (fold.id < 0) {
-        add_folded(schedule, args, baton__given_source(args), fold.partner);
-        return;
-    }
-
-    bool paired = fold.partner >= 0;
-    int rounds = baton__log2_ceil(fold.core);
-    int steps = rounds + (paired ? 1 : 0);
+    bool in_place = baton__allreduce_in_place(schedule, args);
     doubling_t doubling = {
-        .schedule = schedule,
-        .args = args,
-        .rank = rank,
-        .steps = steps,
-        .slots = baton__slots_for_rounds(schedule, steps, args->target.bytes,
-                                         LONG_SLOTS),
-        .partial = baton__given_source(args),
+        .flow = baton__flow_open(schedule, args->dtype, args->op),
+        .target = args->target,
+        .partial = in_place ? args->target : args->source,
     };
-
-    if (paired) {
-        add_step(&doubling, fold.partner, false);
+    baton__flow_t *flow = &doubling.flow;
+    baton__fold_t fold = baton__fold_of(flow->rank, flow->size);
+    if (fold.id < 0) {
+        baton__flow_send(flow, fold.partner, doubling.partial);
+        baton__flow_recv(flow, fold.partner, doubling.target);
+    } else {
+        add_core(&doubling, &fold);
     }
-    for (int round = 0; round < rounds; round++) {
-        int peer = baton__fold_rank(&fold, fold.id ^ (1 << round));
-        add_step(&doubling, peer, true);
-    }
-
-    const baton__merged_t *last = &doubling.sums[steps - 1];
-    if (baton__allreduce_in_place(schedule, args) && !paired) {
-        baton_before(schedule, doubling.sends[0], last->first);
-    }
-    baton_node_t end = last->last;
-    if (paired) {
-        end = baton__add_maybe_send(schedule, fold.partner, last->sum);
-        baton_before(schedule, last->last, end);
-    }
-    baton__add_result(schedule, args, last->sum.length, end);
+    baton__flow_close(flow);
 }
 
 /* The core is of 2^k ranks, and `extra` of them speak for two. When p is 2^k,

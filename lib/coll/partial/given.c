@@ -1,4 +1,4 @@
-/* Merging two vectors of which either may be empty; see given.h. */
+/* Vectors that may be empty in an epoch; see given.h. */
 #include "coll/partial/given.h"
 
 #include "base/float_mode.h"
@@ -45,92 +45,6 @@ baton_node_t baton__add_maybe_send(baton_schedule_t *schedule, int peer,
     return send;
 }
 
-static baton_status_t decide(void *arg, baton_call_t *call)
-{
-    const baton__merge_t *merge = arg;
-    size_t left = baton_call_length(call, merge->left);
-    size_t right = baton_call_length(call, merge->right);
-    const struct {
-        baton_length_t length;
-        size_t bytes;
-    } set[] = {
-        {merge->both, left > 0 && right > 0 ? left : 0},
-        {merge->left_alone, right > 0 ? 0 : left},
-        {merge->right_alone, left > 0 ? 0 : right},
-        {merge->out, left > right ? left : right},
-    };
-    for (size_t i = 0; i < sizeof set / sizeof set[0]; i++) {
-        baton_status_t status =
-            baton_call_set_length(call, set[i].length, set[i].bytes);
-        if (status != BATON_OK) {
-            return status;
-        }
-    }
-    return BATON_OK;
-}
-
-static baton_node_t add_after(baton_schedule_t *schedule, baton_node_t node,
-                              baton_length_t length, baton_node_t before)
-{
-    baton_set_length(schedule, node, length);
-    baton_before(schedule, before, node);
-    return node;
-}
-
-static bool is_target(baton_view_t view, baton_view_t target)
-{
-    return view.buffer.index == target.buffer.index &&
-           view.offset == target.offset;
-}
-
-baton__merged_t baton__add_merge(baton_schedule_t *schedule,
-                                 const baton_allreduce_t *args,
-                                 baton_view_t target,
-                                 baton__maybe_vector_t left,
-                                 baton__maybe_vector_t right)
-{
-    struct baton_given *given = args->given;
-    baton__merged_t merged = {{0}, {0}, {target, BATON__WHOLE}};
-    if (baton__is_whole(left.length)) {
-        merged.first = merged.last = baton_add_reduce(
-            schedule, args->dtype, args->op, target, left.view, right.view);
-        return merged;
-    }
-    if (given->merge_count == BATON__MERGES) {
-        baton_schedule_fail(schedule, BATON_ERR_LIMIT,
-                            "an all-reduce merges more than %d vectors",
-                            (int)BATON__MERGES);
-        return merged;
-    }
-    baton__merge_t *merge = &given->merges[given->merge_count++];
-    *merge = (baton__merge_t){
-        .left = left.length,
-        .right = right.length,
-        .both = baton_add_length(schedule),
-        .left_alone = baton_add_length(schedule),
-        .right_alone = baton_add_length(schedule),
-        .out = baton_add_length(schedule),
-    };
-    merged.sum.length = merge->out;
-    merged.first = baton_add_call(schedule, decide, merge);
-    baton_set_no_scratch(schedule, merged.first);
-    merged.last = add_after(schedule,
-                            baton_add_reduce(schedule, args->dtype, args->op,
-                                             target, left.view, right.view),
-                            merge->both, merged.first);
-    if (!is_target(left.view, target)) {
-        merged.last =
-            add_after(schedule, baton_add_copy(schedule, target, left.view),
-                      merge->left_alone, merged.last);
-    }
-    if (!is_target(right.view, target)) {
-        merged.last =
-            add_after(schedule, baton_add_copy(schedule, target, right.view),
-                      merge->right_alone, merged.last);
-    }
-    return merged;
-}
-
 static baton_status_t set_missing(void *arg, baton_call_t *call)
 {
     const struct baton_given *given = arg;
@@ -147,9 +61,10 @@ static void add_filled_on_device(baton_schedule_t *schedule,
     baton_node_t call = baton_add_call(schedule, set_missing, given);
     baton_set_no_scratch(schedule, call);
     baton_before(schedule, last, call);
-    (void)add_after(
-        schedule, baton_add_copy(schedule, given->result.view, given->identity),
-        given->missing, call);
+    baton_node_t copy =
+        baton_add_copy(schedule, given->result.view, given->identity);
+    baton_set_length(schedule, copy, given->missing);
+    baton_before(schedule, call, copy);
 }
 
 static baton_status_t fill(void *arg, baton_call_t *call)

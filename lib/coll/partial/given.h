@@ -21,17 +21,6 @@ static inline bool baton__is_whole(baton_length_t length)
     return length.index == BATON__WHOLE.index;
 }
 
-/* target = left (op) right; or the one of them that is not empty. Of the last
-   four lengths the merge's call node sets those that its nodes work on. */
-typedef struct baton__merge {
-    baton_length_t left, right;
-    baton_length_t both, left_alone, right_alone;
-    baton_length_t out;
-} baton__merge_t;
-
-/* At most one in a round, and the fold's. */
-enum { BATON__MERGES = 64 };
-
 /* What a rank of a tree adds up: its own vector and those of its children. */
 enum { BATON__FLAT_RANKS = 64 };
 typedef struct baton__gathered {
@@ -59,8 +48,6 @@ struct baton_given {
     baton_view_t identity;
     baton_length_t missing;
     baton__gathered_t gathered;
-    uint32_t merge_count;
-    baton__merge_t merges[BATON__MERGES];
 };
 
 /* The source of an all-reduce by a builder that supports `given`. It is whole
@@ -79,23 +66,6 @@ baton_node_t baton__add_maybe_recv(baton_schedule_t *schedule, int peer,
                                    baton__maybe_vector_t data);
 baton_node_t baton__add_maybe_send(baton_schedule_t *schedule, int peer,
                                    baton__maybe_vector_t data);
-
-/* The nodes that a merge added, and its result. */
-typedef struct baton__merged {
-    baton_node_t first, last;
-    baton__maybe_vector_t sum;
-} baton__merged_t;
-
-/*     left.length, right.length --> first: call --> reduce --> copy --> last
-
-   An operand that is the target already is not copied, and of whole vectors
-   there is but the reduce. The caller makes the nodes that set the lengths
-   precede `first`. */
-baton__merged_t baton__add_merge(baton_schedule_t *schedule,
-                                 const baton_allreduce_t *args,
-                                 baton_view_t target,
-                                 baton__maybe_vector_t left,
-                                 baton__maybe_vector_t right);
 
 /* Adds the end of a builder, after `last`: where no rank contributed, the
    target gets the neutral element. Nothing, where the result is whole. */
