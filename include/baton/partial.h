@@ -128,15 +128,7 @@ typedef struct baton_partial_options {
     size_t count;  /* elements */
     baton_dtype_t dtype;
     const baton_op_t *op; /* needs its identity; NULL means BATON_SUM */
-    /* Elements of a result. 0: `count`, and `inner` is an all-reduce. Else
-       inner may be any collective, from args->source of `count` elements to
-       args->target of `result_count`, which every rank has: a broadcast's or a
-       gather's result, or a part of a reduce-scatter's. It may leave its target
-       as it is. Where it must wait for nobody an all-reduce of one short record
-       beside it does, so that an epoch ends on no rank before all have begun
-       it. */
-    size_t result_count;
-    baton_allreduce_fn inner; /* NULL: see below */
+    baton_allreduce_fn inner; /* any; NULL: see below */
     void *inner_arg;          /* its args->arg */
     /* Where contributions and results are; the same on all ranks. With
        BATON_MEMORY_DEVICE the device has the reduction, and the group payload
@@ -155,20 +147,12 @@ typedef struct baton_partial_options {
    Longer vectors go round a ring, with the fewest bytes. */
 #define BATON_PARTIAL_TREE_BYTES ((size_t)1 << 20)
 
-/* An inner collective: binomial broadcast of the root's contribution, with
-   inner_arg a const int * to the root, which is read at once; result_count must
-   be count. Other ranks' contributions count as active, and are dropped: let
-   them start without. Where the root had none, the neutral element is
-   broadcast, and `active` does not count the root. */
-void baton_partial_broadcast(baton_schedule_t *schedule,
-                             const baton_allreduce_t *args);
-
 /* Builds and commits the schedule: the same options on all ranks, in the same
-   order of commits. Memory: (history + 5) * count elements (result_count, if
-   that is more), plus the inner builder's; on a device (history + 8) * count,
-   and create blocks there until the device has filled one of them. Without
-   payload (baton_group_has_payload) none of it: then data is
-   not read, results have none, and their `active` is 0. BATON_ERR_INVALID, and
+   order of commits. Memory: (history + 5) * count elements, plus the inner
+   builder's; on a device (history + 8) * count, and create blocks there until
+   the device has filled one of them. Without payload (baton_group_has_payload)
+   none of it: then data is not read, results have none, and their `active` is
+   0. BATON_ERR_INVALID, and
    commit's; with BATON_MEMORY_DEVICE BATON_ERR_UNSUPPORTED (the engine has no
    device, the group no payload) and baton_device_alloc's. */
 BATON_CHECKED baton_status_t baton_partial_create(
@@ -194,10 +178,10 @@ BATON_CHECKED baton_status_t baton_partial_test(baton_partial_t *partial,
 
 typedef struct baton_partial_result {
     uint64_t epoch;     /* whose result this is */
-    const void *data;   /* `count` elements, or result_count, owned by the
-                           partial, unchanged until this rank's next wait,
-                           before which work in streams that reads it has been
-                           done; NULL when cost-only */
+    const void *data;   /* `count` elements, owned by the partial, unchanged
+                           until this rank's next wait, before which work in
+                           streams that reads it has been done; NULL when
+                           cost-only */
     bool included;      /* whether all that this rank contributed for this step
                            is in it. False where an epoch began between two
                            contributions for one step: each is in a result, but
@@ -244,7 +228,7 @@ BATON_CHECKED baton_status_t baton_partial_start_on(baton_partial_t *partial,
 /* What is put into the stream from now on is done when the epoch of the step
    that was started last has ended, and its result has been copied to `target`:
    with BATON_KEEP_LATEST the newest one that there is by then. `count` elements
-   of device memory, or result_count; NULL: nothing is copied. If the epoch has
+   of device memory; NULL: nothing is copied. If the epoch has
    failed the target is as it was, and the stream goes on: test tells; so does
    wait, which also has the rest of what is known of the result, but with
    BATON_KEEP_ALL either of wait and wait_on is called once a step.

@@ -363,7 +363,6 @@ TEST(test_partial_wrong_options_are_refused)
 {
     const baton_op_t half = {.name = "half", .reduce = BATON_SUM->reduce};
     const baton_op_t empty = {.name = "empty", .identity = BATON_SUM->identity};
-    int nobody = 7;
     const refusal_t all[] = {
         {"size is 0", {.size = 0}},
         {"mode is 6, must be one of baton_partial_mode_t, 0 to 5",
@@ -390,15 +389,6 @@ TEST(test_partial_wrong_options_are_refused)
          BAD(.count = SIZE_MAX)},
         {"\"half\" lacks its identity", BAD(.op = &half)},
         {"\"empty\" lacks its function", BAD(.op = &empty)},
-        {"result_count is 2", BAD(.result_count = 2)},
-        {"inner_arg is NULL",
-         BAD(.count = 2, .result_count = 2, .inner = baton_partial_broadcast)},
-        {"root is 7",
-         BAD(.count = 2, .result_count = 2, .inner = baton_partial_broadcast,
-             .inner_arg = &nobody)},
-        {"result_count must be count",
-         BAD(.count = 2, .result_count = 3, .inner = baton_partial_broadcast,
-             .inner_arg = &nobody)},
     };
     baton_group_t *group = support_cluster_of(2)->groups[0];
     baton_partial_t *untouched = (baton_partial_t *)&untouched;

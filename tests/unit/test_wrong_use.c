@@ -297,10 +297,6 @@ TEST(test_builders_refuse_nothing)
             expect_refusals(builder);
         }
     }
-    const dense_builder_t partial = {
-        .algorithm = {.collective = BATON_COLLECTIVE_ALLREDUCE,
-                      .build.allreduce = baton_partial_broadcast}};
-    expect_refusals(&partial);
     baton_barrier(NULL);
     support_says("barrier by dissemination: schedule is NULL");
     forget_message();

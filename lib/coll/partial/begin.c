@@ -156,7 +156,7 @@ static baton_status_t refuse_peer(const baton__begin_t *self,
         their_mode,
         modes
             ? ": must be the same on all ranks"
-            : ", but with another count, result_count, dtype, seed, "
+            : ", but with another count, dtype, seed, "
               "sync_every, max_staleness, keep, history or memory: must be the "
               "same on all ranks");
 }

@@ -176,9 +176,6 @@ static baton_status_t init(baton__partial_device_t *self,
 {
     const baton__contribution_t *c = &self->partial->contribution;
     size_t bytes = c->count * c->element_bytes;
-    size_t result = options->result_count == 0
-                        ? bytes
-                        : options->result_count * c->element_bytes;
     baton_status_t status =
         baton_engine_device(self->engine, &self->port, &self->device);
     if (status == BATON_OK &&
@@ -200,7 +197,7 @@ static baton_status_t init(baton__partial_device_t *self,
     }
     if (status == BATON_OK) {
         status = init_mover(self->partial, &self->results, "result of",
-                            options->name, result);
+                            options->name, bytes);
     }
     return status == BATON_OK ? fill_nothing(self) : status;
 }

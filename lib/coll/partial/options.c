@@ -19,20 +19,6 @@ static baton_status_t refuse(const baton_partial_options_t *options,
         options->name, what, (long long)actual, allowed, (long long)most);
 }
 
-/* Of a vector: one whose bytes could not be counted, or added to. */
-static baton_status_t check_count(const baton_partial_options_t *options,
-                                  const char *what, size_t count,
-                                  size_t element)
-{
-    size_t most = SIZE_MAX / 2 / element;
-    return count <= most
-               ? BATON_OK
-               : baton__error(BATON_ERR_INVALID,
-                              "partial \"%s\": %s is %zu, must be at most %zu "
-                              "elements of %zu bytes",
-                              options->name, what, count, most, element);
-}
-
 static baton_status_t refuse_epochs(const baton_partial_options_t *options,
                                     const char *what, uint32_t actual,
                                     const char *zero)
@@ -73,19 +59,12 @@ static baton_status_t check(const baton_partial_options_t *options)
                             options->name, options->max_staleness,
                             options->history);
     }
-    if (options->result_count != 0 && options->inner == NULL) {
+    size_t most = SIZE_MAX / 2 / element; /* bytes can be counted */
+    if (options->count > most) {
         return baton__error(BATON_ERR_INVALID,
-                            "partial \"%s\": result_count is %zu, must be 0 "
-                            "without an inner collective",
-                            options->name, options->result_count);
-    }
-    baton_status_t status =
-        check_count(options, "result_count", options->result_count, element);
-    if (status == BATON_OK) {
-        status = check_count(options, "count", options->count, element);
-    }
-    if (status != BATON_OK) {
-        return status;
+                            "partial \"%s\": count is %zu, must be at most %zu "
+                            "elements of %zu bytes",
+                            options->name, options->count, most, element);
     }
     if (options->op->reduce == NULL || options->op->identity == NULL) {
         return baton__error(

@@ -189,26 +189,23 @@ static void build(baton_partial_t *partial,
 {
     baton_schedule_t *s = partial->schedule;
     size_t element = baton_op_element_bytes(options->op, options->dtype);
-    bool reduces = options->result_count == 0; /* on all ranks */
     size_t bytes = (options->count + (partial->rides ? 1 : 0)) * element;
-    size_t result_bytes = reduces ? bytes : options->result_count * element;
     baton_node_t begin = baton__begin_add(&partial->begin);
     baton_node_t taken = baton_add_call(s, prepare, partial);
     baton_node_t published = baton_add_call(s, publish, partial);
     baton_set_no_scratch(s, taken);
     baton_set_no_scratch(s, published);
     partial->source = baton_buffer_bind(s, NULL, bytes);
-    partial->target = baton_buffer_bind(s, NULL, result_bytes);
+    partial->target = baton_buffer_bind(s, NULL, bytes);
     baton_buffer_set_memory(s, partial->source, options->memory);
     baton_buffer_set_memory(s, partial->target, options->memory);
     baton_allreduce_t args = {.size = sizeof args,
                               .source = baton_view(partial->source, 0, bytes),
-                              .target =
-                                  baton_view(partial->target, 0, result_bytes),
+                              .target = baton_view(partial->target, 0, bytes),
                               .dtype = options->dtype,
                               .op = options->op,
                               .arg = options->inner_arg,
-                              .given = reduces ? &partial->given : NULL};
+                              .given = &partial->given};
     partial->vector_bytes = bytes;
     add_nothing(partial, options, bytes);
     partial->given.source =
@@ -226,10 +223,10 @@ static void build(baton_partial_t *partial,
 /* Of what must be the same on all ranks and shows in no message's size. */
 static uint32_t digest(const baton_partial_options_t *options)
 {
-    const uint64_t values[] = {
-        options->count,      options->result_count, options->seed,
-        options->sync_every, options->dtype,        options->max_staleness,
-        options->keep,       options->history,      options->memory};
+    const uint64_t values[] = {options->count,         options->seed,
+                               options->sync_every,    options->dtype,
+                               options->max_staleness, options->keep,
+                               options->history,       options->memory};
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         hash = baton__random(hash, i, values[i]);
@@ -251,9 +248,7 @@ static baton_status_t init_contribution(baton_partial_t *partial,
                                         const baton_partial_options_t *options)
 {
     size_t count = partial->payload ? options->count : 0;
-    size_t results = count > 0 ? options->result_count : 0;
-    size_t elements = (results > count ? results : count) +
-                      (partial->payload && partial->rides ? 1 : 0);
+    size_t elements = count + (partial->payload && partial->rides ? 1 : 0);
     partial->contribution = (baton__contribution_t){
         .count = count,
         .slot_bytes =
@@ -286,7 +281,7 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
     partial->max_staleness = options->max_staleness;
     partial->payload = baton_group_has_payload(group);
     partial->rides = options->memory == BATON_MEMORY_HOST &&
-                     options->op == BATON_SUM && options->result_count == 0 &&
+                     options->op == BATON_SUM &&
                      (uint64_t)baton_group_size(group) <=
                          baton__largest_count(options->dtype);
     (void)pthread_mutex_init(&partial->limit_lock, NULL);
