@@ -137,11 +137,6 @@ void baton__contribution_added(baton__contribution_t *self, uint64_t step)
     self->last_step = step;
 }
 
-static size_t vector_bytes(const baton__contribution_t *self)
-{
-    return self->count * self->element_bytes;
-}
-
 /* pending = left + right. */
 static void add_to_pending(baton__contribution_t *self, const void *left,
                            const void *right)
@@ -161,7 +156,7 @@ void baton__contribution_add(baton__contribution_t *self, const void *data,
     if (self->first_step != 0) {
         add_to_pending(self, self->pending, data);
     } else if (self->count > 0) {
-        memcpy(self->pending, data, vector_bytes(self));
+        memcpy(self->pending, data, baton__contribution_bytes(self));
     }
     baton__contribution_added(self, step);
     (void)pthread_mutex_unlock(&self->contribute_lock);
@@ -172,7 +167,7 @@ bool baton__contribution_pending(baton__contribution_t *self, void *data)
     (void)pthread_mutex_lock(&self->contribute_lock);
     bool any = self->first_step != 0;
     if (any && self->count > 0) {
-        memcpy(data, self->pending, vector_bytes(self));
+        memcpy(data, self->pending, baton__contribution_bytes(self));
     } else if (!any) {
         self->op->identity(self->op->arg, data, self->count, self->dtype);
     }

@@ -114,6 +114,12 @@ void baton__contribution_add(baton__contribution_t *self, const void *data,
    first_step is 0. The contribute lock is held. */
 void baton__contribution_added(baton__contribution_t *self, uint64_t step);
 
+static inline size_t
+baton__contribution_bytes(const baton__contribution_t *self)
+{
+    return self->count * self->element_bytes;
+}
+
 /* The address of a result's slot. */
 static inline char *
 baton__contribution_result(const baton__contribution_t *self, uint32_t slot)

@@ -78,12 +78,12 @@ static baton_status_t move_vector(void *arg, const void *request,
     const baton__partial_device_t *device = self->partial->device;
     const baton__contribution_t *c = &self->partial->contribution;
     (void)request;
-    if (self->right == NULL || self->bytes == 0) {
+    if (self->right == NULL || c->count == 0) {
         return BATON_OK;
     }
     return self->left == NULL
                ? device->port->copy(device->device, stream, self->target,
-                                    self->right, self->bytes)
+                                    self->right, baton__contribution_bytes(c))
                : device->port->reduce(device->device, stream, c->op, c->dtype,
                                       self->target, self->left, self->right,
                                       c->count);
@@ -137,11 +137,9 @@ bool baton__partial_device_may_take(const baton__partial_device_t *self)
 /* ---- life -------------------------------------------------------------- */
 
 static baton_status_t init_mover(baton_partial_t *partial, baton__mover_t *self,
-                                 const char *what, const char *name,
-                                 size_t bytes)
+                                 const char *what, const char *name)
 {
     *self = (baton__mover_t){.partial = partial,
-                             .bytes = bytes,
                              .requests = {.bytes = sizeof(move_t),
                                           .begin = begin_move,
                                           .serve = move_vector,
@@ -155,7 +153,7 @@ static baton_status_t init_mover(baton_partial_t *partial, baton__mover_t *self,
 static baton_status_t fill_nothing(baton__partial_device_t *self)
 {
     const baton__contribution_t *c = &self->partial->contribution;
-    size_t bytes = c->count * c->element_bytes;
+    size_t bytes = baton__contribution_bytes(c);
     char *identity = baton__alloc(bytes > 0 ? bytes : 1, 1);
     if (identity == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for %zu bytes",
@@ -174,8 +172,6 @@ static baton_status_t fill_nothing(baton__partial_device_t *self)
 static baton_status_t init(baton__partial_device_t *self,
                            const baton_partial_options_t *options)
 {
-    const baton__contribution_t *c = &self->partial->contribution;
-    size_t bytes = c->count * c->element_bytes;
     baton_status_t status =
         baton_engine_device(self->engine, &self->port, &self->device);
     if (status == BATON_OK &&
@@ -193,11 +189,11 @@ static baton_status_t init(baton__partial_device_t *self,
     }
     if (status == BATON_OK) {
         status = init_mover(self->partial, &self->additions, "contribution to",
-                            options->name, bytes);
+                            options->name);
     }
     if (status == BATON_OK) {
         status = init_mover(self->partial, &self->results, "result of",
-                            options->name, bytes);
+                            options->name);
     }
     return status == BATON_OK ? fill_nothing(self) : status;
 }
@@ -265,25 +261,24 @@ static baton_status_t check_partial(const baton_partial_t *partial,
                               function, name_of(partial));
 }
 
-/* Of a vector of the caller, that a mover reads or writes. */
+/* Of a vector of the caller. */
 static baton_status_t check_memory(const baton_partial_t *partial,
-                                   const void *memory,
-                                   const baton__mover_t *mover,
-                                   const char *function)
+                                   const void *memory, const char *function)
 {
-    if (mover->bytes == 0) {
+    size_t bytes = baton__contribution_bytes(&partial->contribution);
+    if (bytes == 0) {
         return BATON_OK;
     }
     baton_status_t status =
         memory == NULL ? baton__error(BATON_ERR_INVALID, "it is NULL")
                        : baton_device_check(partial->device->engine, memory,
-                                            mover->bytes, BATON_MEMORY_DEVICE);
+                                            bytes, BATON_MEMORY_DEVICE);
     return status == BATON_OK
                ? BATON_OK
                : baton__error(status,
                               "%s: vector of %zu bytes of \"%s\", must be "
                               "device memory: %s",
-                              function, mover->bytes, name_of(partial),
+                              function, bytes, name_of(partial),
                               baton_error_message());
 }
 
@@ -296,7 +291,7 @@ baton_status_t baton_partial_contribute_on(baton_partial_t *partial,
         return status;
     }
     baton__mover_t *additions = &partial->device->additions;
-    status = check_memory(partial, data, additions, __func__);
+    status = check_memory(partial, data, __func__);
     if (status != BATON_OK) {
         return status;
     }
@@ -344,7 +339,7 @@ baton_status_t baton_partial_wait_on(baton_partial_t *partial,
     baton__mover_t *results = &partial->device->results;
     status = baton__partial_check_step(partial);
     if (status == BATON_OK && target != NULL) {
-        status = check_memory(partial, target, results, __func__);
+        status = check_memory(partial, target, __func__);
     }
     if (status == BATON_OK) {
         status = baton_schedule_wait_on(partial->schedule, stream);
@@ -366,7 +361,7 @@ baton_status_t baton__partial_device_contribute(baton_partial_t *partial,
 {
     baton__mover_t *additions = &partial->device->additions;
     baton_status_t status =
-        check_memory(partial, data, additions, "baton_partial_contribute");
+        check_memory(partial, data, "baton_partial_contribute");
     if (status != BATON_OK) {
         return status;
     }
@@ -385,7 +380,7 @@ baton_status_t baton__partial_device_pending(baton_partial_t *partial,
     baton__contribution_t *c = &partial->contribution;
     baton__mover_t *additions = &partial->device->additions;
     baton_status_t status =
-        check_memory(partial, data, additions, "baton_partial_pending");
+        check_memory(partial, data, "baton_partial_pending");
     if (status != BATON_OK) {
         return status;
     }

@@ -19,7 +19,6 @@
 typedef struct baton__mover {
     baton_partial_t *partial;
     baton__requests_t requests;
-    size_t bytes;
     /* The driver's, of the one that is served: target = left (op) right; where
        left is NULL it is copied, and where right is, nothing is done. */
     void *target, *left, *right;

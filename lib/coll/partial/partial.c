@@ -28,11 +28,6 @@
 
 /* ---- the two ends of an epoch ----------------------------------------- */
 
-static char *behind_elements(const baton__contribution_t *c, char *slot)
-{
-    return slot + c->count * c->element_bytes;
-}
-
 static bool try_take(baton_partial_t *partial)
 {
     if (partial->device != NULL &&
@@ -97,7 +92,8 @@ static baton_status_t prepare(void *arg, baton_call_t *call)
         /* The identities of product and sum are one and zero (-0 of floats,
            which is 0 as a count). */
         const baton_op_t *one_or_zero = active ? BATON_PROD : BATON_SUM;
-        one_or_zero->identity(one_or_zero->arg, behind_elements(c, source), 1,
+        one_or_zero->identity(one_or_zero->arg,
+                              source + baton__contribution_bytes(c), 1,
                               c->dtype);
     }
     /* A slot of the last target may be the source by now. */
@@ -123,7 +119,7 @@ static baton_status_t publish(void *arg, baton_call_t *call)
     }
     if (partial->payload && partial->rides) {
         char *slot = baton__contribution_result(c, c->result);
-        active = baton__count_of(c->dtype, behind_elements(c, slot));
+        active = baton__count_of(c->dtype, slot + baton__contribution_bytes(c));
     }
     baton__contribution_publish(c, baton_call_epoch(call), active);
     return BATON_OK;
