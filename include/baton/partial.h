@@ -127,7 +127,7 @@ typedef struct baton_partial_options {
     uint64_t seed; /* of the elections; the same on all ranks */
     size_t count;  /* elements */
     baton_dtype_t dtype;
-    const baton_op_t *op; /* needs its identity; NULL means BATON_SUM */
+    const baton_op_t *op;     /* needs its identity; NULL means BATON_SUM */
     baton_allreduce_fn inner; /* any; NULL: see below */
     void *inner_arg;          /* its args->arg */
     /* Where contributions and results are; the same on all ranks. With
