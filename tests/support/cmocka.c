@@ -1,4 +1,7 @@
 #include "support/cmocka.h"
+#include "base/config.h"
+
+#include <stdlib.h>
 
 enum { MOST = 100 };
 
@@ -20,4 +23,11 @@ int support_run_tests(CMFixtureFunction setup, CMFixtureFunction teardown)
         return 1;
     }
     return _cmocka_run_group_tests("tests", tests, count, setup, teardown);
+}
+
+void support_set_variable(const char *name, const char *value)
+{
+    assert_int_equal(value != NULL ? setenv(name, value, 1) : unsetenv(name),
+                     0);
+    baton__config_forget();
 }

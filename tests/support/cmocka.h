@@ -46,4 +46,8 @@ void support_add(struct CMUnitTest test);
     }
 int support_run_tests(CMFixtureFunction setup, CMFixtureFunction teardown);
 
+/* Sets a variable, or removes it where the value is NULL, and has the library
+   read its variables anew. */
+void support_set_variable(const char *name, const char *value);
+
 #endif

@@ -38,8 +38,7 @@ static int clean(void **state)
     for (size_t i = 0; baton_variable_get(i, &variable); i++) {
         unsetenv(variable.name);
     }
-    unsetenv("BATON_SPNI");
-    baton__config_forget();
+    support_set_variable("BATON_SPNI", NULL);
     baton__alloc_fail_nth(0);
     baton_log_set(NULL, NULL);
     return 0;
@@ -96,12 +95,10 @@ TEST_BETWEEN(test_log_level_holds_for_handler, clean, NULL)
 {
     record_t record = {0};
     baton_log_set(keep_message, &record);
-    setenv("BATON_LOG", "trace", 1);
-    baton__config_forget();
+    support_set_variable("BATON_LOG", "trace");
     baton__log(BATON_LOG_TRACE, "yes");
     assert_int_equal(record.messages, 1);
-    setenv("BATON_LOG", "none", 1);
-    baton__config_forget();
+    support_set_variable("BATON_LOG", "none");
     baton__log(BATON_LOG_ERROR, "no");
     assert_int_equal(record.messages, 1);
 }
@@ -120,12 +117,11 @@ TEST_BETWEEN(test_config_has_defaults, clean, NULL)
 
 TEST_BETWEEN(test_config_reads_values, clean, NULL)
 {
-    setenv("BATON_SPIN", "0", 1);
-    setenv("BATON_STALL_MS", "86400000", 1);
-    setenv("BATON_PROGRESS", "manual", 1);
-    setenv("BATON_PLACEMENT", "core:3", 1);
-    setenv("BATON_VERIFY", "", 1);
-    baton__config_forget();
+    support_set_variable("BATON_SPIN", "0");
+    support_set_variable("BATON_STALL_MS", "86400000");
+    support_set_variable("BATON_PROGRESS", "manual");
+    support_set_variable("BATON_PLACEMENT", "core:3");
+    support_set_variable("BATON_VERIFY", "");
     assert_int_equal(baton__config_check(), BATON_OK);
     assert_int_equal(baton__config_number(BATON__CONFIG_SPIN), 0);
     assert_int_equal(baton__config_number(BATON__CONFIG_STALL_MS), 86400000);
@@ -141,8 +137,7 @@ TEST_BETWEEN(test_config_names_wrong_numbers, clean, NULL)
     static const char *const wrong[] = {
         "-1", "1000001", "12x", "x", "1.5", "99999999999999999999999"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        setenv("BATON_SPIN", wrong[i], 1);
-        baton__config_forget();
+        support_set_variable("BATON_SPIN", wrong[i]);
         for (int again = 0; again < 2; again++) {
             assert_int_equal(baton__config_check(), BATON_ERR_INVALID);
             assert_contains(baton_error_message(), "BATON_SPIN");
@@ -157,8 +152,7 @@ TEST_BETWEEN(test_config_names_wrong_words, clean, NULL)
 {
     static const char *const wrong[] = {"avx", "avx2 avx512", "avx5122", "2"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        setenv("BATON_ISA", wrong[i], 1);
-        baton__config_forget();
+        support_set_variable("BATON_ISA", wrong[i]);
         assert_int_equal(baton__config_check(), BATON_ERR_INVALID);
         assert_contains(baton_error_message(), "auto baseline avx2 avx512");
         assert_string_equal(baton__config_text(BATON__CONFIG_ISA), "auto");
@@ -170,8 +164,7 @@ TEST_BETWEEN(test_config_refuses_long_texts, clean, NULL)
     char text[500];
     memset(text, 'p', sizeof text);
     text[sizeof text - 1] = '\0';
-    setenv("BATON_PLACEMENT", text, 1);
-    baton__config_forget();
+    support_set_variable("BATON_PLACEMENT", text);
     assert_int_equal(baton__config_check(), BATON_ERR_INVALID);
     assert_contains(baton_error_message(), "BATON_PLACEMENT");
     assert_string_equal(baton__config_text(BATON__CONFIG_PLACEMENT), "none");
@@ -183,8 +176,7 @@ TEST_BETWEEN(test_config_warns_with_nearest_name, clean, NULL)
     char name[200] = "BATON_";
     memset(name + 6, 'X', sizeof name - 7);
     baton_log_set(keep_message, &record);
-    setenv("BATON_SPNI", "1", 1);
-    baton__config_forget();
+    support_set_variable("BATON_SPNI", "1");
     assert_int_equal(baton__config_check(), BATON_OK);
     assert_int_equal(record.messages, 1);
     assert_int_equal(record.level, BATON_LOG_WARN);
@@ -193,8 +185,7 @@ TEST_BETWEEN(test_config_warns_with_nearest_name, clean, NULL)
     assert_int_equal(baton__config_check(), BATON_OK);
     assert_int_equal(record.messages, 1);
     setenv(name, "1", 1); /* longer than what is compared */
-    unsetenv("BATON_SPNI");
-    baton__config_forget();
+    support_set_variable("BATON_SPNI", NULL);
     assert_int_equal(baton__config_check(), BATON_OK);
     unsetenv(name);
     assert_int_equal(record.messages, 2);
@@ -208,8 +199,7 @@ static void *load_in_thread(void *arg)
 
 TEST_BETWEEN(test_config_loads_from_many_threads, clean, NULL)
 {
-    setenv("BATON_SPIN", "77", 1);
-    baton__config_forget();
+    support_set_variable("BATON_SPIN", "77");
     pthread_t threads[8];
     int64_t seen[8] = {0};
     for (int i = 0; i < 8; i++) {
@@ -224,8 +214,7 @@ TEST_BETWEEN(test_config_loads_from_many_threads, clean, NULL)
 
 TEST_BETWEEN(test_config_lists_variables, clean, NULL)
 {
-    setenv("BATON_SLEEP_US", "20", 1);
-    baton__config_forget();
+    support_set_variable("BATON_SLEEP_US", "20");
     baton_variable_t variable;
     size_t count = 0;
     bool found = false;
@@ -399,8 +388,7 @@ TEST_BETWEEN(test_error_is_logged_once, clean, NULL)
     baton_log_set(keep_message, &record);
     (void)baton__error(BATON_ERR_LIMIT, "returned");
     assert_int_equal(record.messages, 0);
-    setenv("BATON_LOG", "info", 1);
-    baton__config_forget();
+    support_set_variable("BATON_LOG", "info");
     (void)baton__error(BATON_ERR_LIMIT, "oops");
     (void)baton__error_forward(BATON_ERR_LIMIT, "oops");
     assert_int_equal(record.messages, 1);

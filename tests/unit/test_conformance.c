@@ -5,7 +5,6 @@
    inproc, with messages of device memory; and MPI's endpoints over a fake MPI.
 
    test_conformance [PATTERN]: those that match, such as "*_sim". */
-#include "base/config.h"
 #include "sim/model.h"
 #include "sim/net.h"
 #include "support/cmocka.h"
@@ -151,10 +150,9 @@ static void stage(conformance_rank_t *rank, const staging_t *staging)
                                         .delay_us = 5,
                                         .workers = 1,
                                         .no_handles = staging->no_handles};
-    setenv("BATON_DEVICE_BLOCK", staging->block, 1);
-    setenv("BATON_DEVICE_BUFFERS", staging->buffers, 1);
-    setenv("BATON_DEVICE_DIRECT", staging->direct, 1);
-    baton__config_forget();
+    support_set_variable("BATON_DEVICE_BLOCK", staging->block);
+    support_set_variable("BATON_DEVICE_BUFFERS", staging->buffers);
+    support_set_variable("BATON_DEVICE_DIRECT", staging->direct);
     rank->device = emulated_open(&options);
     rank->device_share = staging->share;
     rank->allocates = rank->allocates || staging->share % 4 != 0;

@@ -3,7 +3,6 @@
    is copied, the order of streams, and failures that are a device's alone. What
    holds on the host, too, is in sim/test_properties.c. */
 #include "base/alloc.h"
-#include "base/config.h"
 #include "support/cmocka.h"
 #include "support/device_cluster.h"
 #include "support/random.h"
@@ -723,8 +722,7 @@ TEST(test_destroy_in_flight)
 /* What a stream does not get to within BATON_DESTROY_MS is cancelled. */
 TEST(test_destroy_behind_gate)
 {
-    assert_int_equal(setenv("BATON_DESTROY_MS", "40", 1), 0);
-    baton__config_forget();
+    support_set_variable("BATON_DESTROY_MS", "40");
     world_t *world = world_open(1, SUPPORT_OWN_ENGINES);
     emulated_t *device = world->ranks->devices[0];
     const baton_device_port_t *port = emulated_port(device);
@@ -741,8 +739,7 @@ TEST(test_destroy_behind_gate)
     device_cluster_synchronise(world->ranks, 0);
     emulated_free_gate(device, gate);
     world_close(world);
-    assert_int_equal(unsetenv("BATON_DESTROY_MS"), 0);
-    baton__config_forget();
+    support_set_variable("BATON_DESTROY_MS", NULL);
 }
 
 /* ---- failures ---------------------------------------------------------- */

@@ -1,13 +1,11 @@
 /* Epochs that begin and end in the order of a user's stream, on ranks with an
    emulated device. */
-#include "base/config.h"
 #include "support/cmocka.h"
 #include "support/device_cluster.h"
 #include "support/random.h"
 
 #include <sched.h>
 #include <semaphore.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { COUNT = 500, BYTES = COUNT * sizeof(int32_t), FLIGHT = 8, ROUNDS = 30 };
@@ -298,8 +296,7 @@ TEST(test_flight)
 TEST(test_destroy_gives_up)
 {
     user_t user = user_open(SUPPORT_OWN_ENGINES);
-    assert_int_equal(setenv("BATON_DESTROY_MS", "40", 1), 0);
-    baton__config_forget();
+    support_set_variable("BATON_DESTROY_MS", "40");
     baton_schedule_t *s = doubling(&user);
     user_close_gate(&user);
     support_ok(baton_schedule_start_on(s, user.stream));
@@ -321,8 +318,7 @@ TEST(test_destroy_gives_up)
     }
     user_close(&user);
     assert_int_equal(sem_destroy(&late.latch), 0);
-    assert_int_equal(unsetenv("BATON_DESTROY_MS"), 0);
-    baton__config_forget();
+    support_set_variable("BATON_DESTROY_MS", NULL);
 }
 
 /* ---- two ranks --------------------------------------------------------- */

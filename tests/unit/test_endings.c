@@ -1,5 +1,4 @@
 /* Epochs that are cancelled, or whose schedule is destroyed while they run. */
-#include "base/config.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
@@ -10,8 +9,7 @@
 /* For this test and those behind it. */
 static void set_timeout(const char *ms)
 {
-    setenv("BATON_DESTROY_MS", ms, 1);
-    baton__config_forget();
+    support_set_variable("BATON_DESTROY_MS", ms);
 }
 
 static baton_node_t activation(baton_schedule_t *s)

@@ -1,5 +1,4 @@
 /* Opening and closing engines and groups, and idle engines. */
-#include "base/config.h"
 #include "progress/engine.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
@@ -7,7 +6,6 @@
 
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -33,11 +31,9 @@ TEST(test_engine_wrong_options_are_refused)
     baton_engine_options_t options = BATON_ENGINE_OPTIONS;
     refuses((baton_engine_options_t){.size = 0}, "BATON_ENGINE_OPTIONS");
     refuses((baton_engine_options_t){.size = 1}, "BATON_ENGINE_OPTIONS");
-    setenv("BATON_STALL_MS", "-3", 1);
-    baton__config_forget();
+    support_set_variable("BATON_STALL_MS", "-3");
     refuses(options, "BATON_STALL_MS is \"-3\"");
-    unsetenv("BATON_STALL_MS");
-    baton__config_forget();
+    support_set_variable("BATON_STALL_MS", NULL);
     options.progress = (baton_progress_t)7;
     refuses(options, "progress is 7");
 }
@@ -45,8 +41,7 @@ TEST(test_engine_wrong_options_are_refused)
 TEST(test_engine_variable_chooses_the_mode)
 {
     baton_engine_t *engine;
-    setenv("BATON_PROGRESS", "manual", 1);
-    baton__config_forget();
+    support_set_variable("BATON_PROGRESS", "manual");
     support_ok(baton_engine_open(NULL, &engine));
     assert_false(engine->threaded);
     support_ok(baton_engine_close(engine));
@@ -56,8 +51,7 @@ TEST(test_engine_variable_chooses_the_mode)
     support_ok(baton_engine_open(&options, &engine));
     assert_true(engine->threaded);
     support_ok(baton_engine_close(engine));
-    unsetenv("BATON_PROGRESS");
-    baton__config_forget();
+    support_set_variable("BATON_PROGRESS", NULL);
 }
 
 TEST(test_engine_wrong_placement_is_refused)

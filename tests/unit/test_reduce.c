@@ -1,12 +1,10 @@
 /* The built-in reductions: every operation, type and instruction set of this
    processor against an independent reference. */
-#include "base/config.h"
 #include "support/cmocka.h"
 #include "support/reduce_cases.h"
 #include "support/reference.h"
 
 #include <baton/baton.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const baton_op_t *const ops[BATON__OP_COUNT] = {
@@ -75,14 +73,12 @@ TEST(test_kernels_follow_baton_isa)
     const char *best = NULL;
     for (int isa = 0; isa < BATON__ISA_COUNT; isa++) {
         const baton__kernels_t *kernels = baton__kernels_of((baton__isa_t)isa);
-        setenv("BATON_ISA", names[isa], 1);
-        baton__config_forget();
+        support_set_variable("BATON_ISA", names[isa]);
         baton__kernels_forget();
         best = kernels != NULL ? names[isa] : best;
         assert_string_equal(baton_kernels_name(), best);
     }
-    unsetenv("BATON_ISA");
-    baton__config_forget();
+    support_set_variable("BATON_ISA", NULL);
     baton__kernels_forget();
     assert_string_equal(baton_kernels_name(), best);
 }

@@ -1,6 +1,5 @@
 /* Selection against a sort, for every element type and instruction set; lists
    of entries against dense arithmetic. */
-#include "base/config.h"
 #include "base/random.h"
 #include "ops/kernels.h"
 #include "support/cmocka.h"
@@ -29,13 +28,11 @@ static void for_each_isa(void (*run)(void))
 {
     static const char *const isas[] = {"baseline", "avx2", "avx512"};
     for (size_t isa = 0; isa < 3; isa++) {
-        (void)setenv("BATON_ISA", isas[isa], 1);
-        baton__config_forget();
+        support_set_variable("BATON_ISA", isas[isa]);
         baton__kernels_forget();
         run();
     }
-    (void)unsetenv("BATON_ISA");
-    baton__config_forget();
+    support_set_variable("BATON_ISA", NULL);
     baton__kernels_forget();
 }
 

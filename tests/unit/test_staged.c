@@ -2,7 +2,6 @@
    what happens when devices, peers or the inner transport fail. Two ranks of
    inproc, polled in turns. */
 #include "base/alloc.h"
-#include "base/config.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/emulated.h"
@@ -42,10 +41,9 @@ typedef struct pair {
 
 static void set_variables(const char *direct)
 {
-    setenv("BATON_DEVICE_BLOCK", "4096", 1);
-    setenv("BATON_DEVICE_BUFFERS", "3", 1);
-    setenv("BATON_DEVICE_DIRECT", direct, 1);
-    baton__config_forget();
+    support_set_variable("BATON_DEVICE_BLOCK", "4096");
+    support_set_variable("BATON_DEVICE_BUFFERS", "3");
+    support_set_variable("BATON_DEVICE_DIRECT", direct);
 }
 
 static void forget(end_t *end)

@@ -1,12 +1,10 @@
 /* Reports of a hang: the timeout of a wait, and the stall report. */
-#include "base/config.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -207,8 +205,7 @@ TEST(test_stall_is_reported_to_the_log)
 {
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
     baton_log_set(note, &journal);
-    setenv("BATON_STALL_MS", "5", 1);
-    baton__config_forget();
+    support_set_variable("BATON_STALL_MS", "5");
     for (int threaded = 0; threaded < 2; threaded++) {
         support_cluster_t *cluster = support_cluster_open(2, threaded);
         char memory[2][BYTES] = {{0}};

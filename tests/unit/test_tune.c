@@ -1,27 +1,15 @@
 /* Choices that are measured: by baton_group_tune, by BATON_TUNE=measure, and in
    files. Times are injected; no test depends on how fast anything is. */
 #include "base/alloc.h"
-#include "base/config.h"
 #include "coll/tune/tune.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { RANKS = 3, TRIED = 4, BYTES = 1024, BUDGET_MS = 60000 };
-
-static void set_variable(const char *name, const char *value)
-{
-    if (value != NULL) {
-        assert_int_equal(setenv(name, value, 1), 0);
-    } else {
-        assert_int_equal(unsetenv(name), 0);
-    }
-    baton__config_forget();
-}
 
 /* ---- what is injected ---------------------------------------------------- */
 
@@ -385,7 +373,7 @@ TEST_WITH(test_what_was_learned_is_written, RANKS, SUPPORT_OWN_ENGINES)
     learn(cluster, BYTES, false, 1, BATON_OK);
     learn(cluster, in_place.bytes, true, 2, BATON_OK);
     learn(cluster, BYTES, false, 3, BATON_OK);
-    set_variable("BATON_CALIBRATION", path);
+    support_set_variable("BATON_CALIBRATION", path);
     assert_string_equal(model_of(case_of(BYTES)), names[3]);
     assert_string_equal(model_of(in_place), names[2]);
     support_ok(baton_costs_get(&costs));
@@ -395,7 +383,7 @@ TEST_WITH(test_what_was_learned_is_written, RANKS, SUPPORT_OWN_ENGINES)
     baton_choice_case_t other = case_of(BYTES);
     other.ranks = RANKS + 1;
     const char *model = model_of(other);
-    set_variable("BATON_CALIBRATION", NULL);
+    support_set_variable("BATON_CALIBRATION", NULL);
     assert_string_equal(model_of(other), model);
     (void)snprintf(path, sizeof path, "/nonexistent/file");
     learn(cluster, BYTES, false, 2, BATON_ERR_SYSTEM);
@@ -433,11 +421,11 @@ TEST(test_wrong_lines_are_refused)
         assert_non_null(file);
         assert_true(fprintf(file, "%s \n", wrong[i]) > 0);
         assert_int_equal(fclose(file), 0);
-        set_variable("BATON_CALIBRATION", path);
+        support_set_variable("BATON_CALIBRATION", path);
         support_expect(baton_choose(&of, &choice), BATON_ERR_INVALID);
         support_says("line 8 of");
         support_says("must be \"choice COLLECTIVE BYTES RANKS HOSTS");
-        set_variable("BATON_CALIBRATION", NULL);
+        support_set_variable("BATON_CALIBRATION", NULL);
         (void)remove(path);
     }
 }
@@ -447,11 +435,11 @@ TEST(test_wrong_lines_are_refused)
 TEST_WITH(test_builders_measure, RANKS, SUPPORT_OWN_ENGINES)
 {
     let_win(2);
-    set_variable("BATON_TUNE", "measure");
+    support_set_variable("BATON_TUNE", "measure");
     support_cluster_run(cluster, run_allreduce, NULL);
     int taken = samples;
     support_cluster_run(cluster, run_allreduce, NULL);
-    set_variable("BATON_TUNE", NULL);
+    support_set_variable("BATON_TUNE", NULL);
     assert_true(taken > 0);
     assert_int_equal(samples, taken);
     all_choose(cluster, case_of(BYTES), names[2]);
@@ -476,13 +464,13 @@ static void choose(support_worker_t *worker)
 TEST_WITH(test_a_rank_that_does_not_measure, RANKS, SUPPORT_OWN_ENGINES)
 {
     let_win(2);
-    set_variable("BATON_TUNE", "measure");
+    support_set_variable("BATON_TUNE", "measure");
     for (int late = 0; late < 2; late++) {
         support_cluster_run(cluster, choose, &(bool){late != 0});
     }
     /* The group does not try again. */
     support_cluster_run(cluster, run_allreduce, NULL);
-    set_variable("BATON_TUNE", NULL);
+    support_set_variable("BATON_TUNE", NULL);
     assert_int_equal(samples, 0);
     all_choose(cluster, case_of(BYTES), names[0]);
 }
@@ -499,9 +487,9 @@ TEST(test_simulated_ranks_do_not_measure)
     support_expect(baton_group_tune(baton_sim_group(sim, 0), NULL),
                    BATON_ERR_UNSUPPORTED);
     support_says("simulated");
-    set_variable("BATON_TUNE", "measure");
+    support_set_variable("BATON_TUNE", "measure");
     support_ok(baton__choose_for(baton_sim_group(sim, 0), &of, &choice));
-    set_variable("BATON_TUNE", NULL);
+    support_set_variable("BATON_TUNE", NULL);
     assert_string_equal(choice.algorithm.name, names[0]);
     assert_int_equal(samples, 0);
     support_ok(baton_sim_destroy(sim));

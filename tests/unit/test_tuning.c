@@ -1,24 +1,12 @@
 /* The choice of algorithms, its table, and calibration files. */
-#include "base/config.h"
 #include "coll/tune/cost.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static void set_variable(const char *name, const char *value)
-{
-    if (value != NULL) {
-        assert_int_equal(setenv(name, value, 1), 0);
-    } else {
-        assert_int_equal(unsetenv(name), 0);
-    }
-    baton__config_forget();
-}
 
 static baton_choice_case_t case_of(baton_collective_t collective, int ranks,
                                    size_t bytes)
@@ -300,7 +288,7 @@ TEST(test_a_name_overrides_the_variable_and_that_the_costs)
 {
     baton_choice_t choice;
     baton_choice_case_t of = case_of(BATON_COLLECTIVE_ALLREDUCE, 8, 8);
-    set_variable("BATON_ALLREDUCE", "ring");
+    support_set_variable("BATON_ALLREDUCE", "ring");
     support_ok(baton_choose(&of, &choice));
     assert_string_equal(choice.algorithm.name, "ring");
     of.algorithm = "linear_pipeline";
@@ -308,10 +296,10 @@ TEST(test_a_name_overrides_the_variable_and_that_the_costs)
     assert_string_equal(choice.algorithm.name, "linear_pipeline");
     assert_true(choice.segment_bytes > 0);
     of.algorithm = NULL;
-    set_variable("BATON_ALLREDUCE", "recursive_dubling");
+    support_set_variable("BATON_ALLREDUCE", "recursive_dubling");
     support_expect(baton_choose(&of, &choice), BATON_ERR_INVALID);
     support_says("the nearest is recursive_doubling");
-    set_variable("BATON_ALLREDUCE", NULL);
+    support_set_variable("BATON_ALLREDUCE", NULL);
 }
 
 TEST(test_a_wrong_variable_is_the_schedules_error)
@@ -321,9 +309,9 @@ TEST(test_a_wrong_variable_is_the_schedules_error)
                                      &schedule));
     baton_view_t data = baton_view(baton_buffer_scratch(schedule, 64), 0, 64);
     baton_broadcast_t args = {.size = sizeof args, .data = data};
-    set_variable("BATON_BROADCAST", "tree");
+    support_set_variable("BATON_BROADCAST", "tree");
     baton_broadcast(schedule, &args);
-    set_variable("BATON_BROADCAST", NULL);
+    support_set_variable("BATON_BROADCAST", NULL);
     support_expect(baton_schedule_commit(schedule), BATON_ERR_INVALID);
     support_says("no algorithm of broadcast is called \"tree\"");
     support_ok(baton_schedule_destroy(schedule));
@@ -408,16 +396,16 @@ TEST(test_the_variable_names_the_file_in_force)
     baton_costs_t estimates = BATON_COSTS;
     support_ok(baton_costs_get(&estimates));
     support_ok(baton_costs_write(path, &measured));
-    set_variable("BATON_CALIBRATION", path);
+    support_set_variable("BATON_CALIBRATION", path);
     support_ok(baton_costs_get(&costs));
     assert_true(costs.inside.alpha_us == 3.5);
-    set_variable("BATON_CALIBRATION", "/nonexistent/file");
+    support_set_variable("BATON_CALIBRATION", "/nonexistent/file");
     support_expect(baton_costs_get(&costs), BATON_ERR_SYSTEM);
     support_says("can't open \"/nonexistent/file\"");
     baton_choice_t choice;
     baton_choice_case_t of = case_of(BATON_COLLECTIVE_SCAN, 2, 8);
     support_expect(baton_choose(&of, &choice), BATON_ERR_SYSTEM);
-    set_variable("BATON_CALIBRATION", NULL);
+    support_set_variable("BATON_CALIBRATION", NULL);
     support_ok(baton_costs_get(&costs));
     assert_true(costs.inside.alpha_us == estimates.inside.alpha_us);
 }
