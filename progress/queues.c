@@ -116,14 +116,7 @@ static baton_status_t put(const baton__context_t *context,
         return status;
     }
     append(schedule, queue, node);
-    if (offload->events[node] != NULL) {
-        status =
-            device->port.record(device->device, stream, offload->events[node]);
-        if (status == BATON_OK && queue->due == BATON__NO_NODE) {
-            queue->due = node;
-        }
-    }
-    return status;
+    return baton__queues_record(offload, queue);
 }
 
 /* True if something that the node comes after is still in a stream. */
@@ -170,25 +163,6 @@ bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
 
 /* ---- the end of a turn ------------------------------------------------ */
 
-static bool is_unmarked(const baton__offload_t *offload,
-                        const baton__queue_t *queue)
-{
-    return queue->last != BATON__NO_NODE && queue->marked != queue->last &&
-           offload->events[queue->last] == NULL;
-}
-
-static baton_status_t mark_all(const baton_schedule_t *schedule)
-{
-    baton__offload_t *offload = schedule->offload;
-    baton_status_t status = BATON_OK;
-    for (int i = 0; i < BATON_DEVICE_STREAMS && status == BATON_OK; i++) {
-        if (is_unmarked(offload, &offload->queues[i])) {
-            status = baton__queues_mark(offload, &offload->queues[i]);
-        }
-    }
-    return status;
-}
-
 /* True if the host has something to do behind a node in the queue, or has done
    it: queues are asked one after the other, so the host may know that a
    successor in another one is done before it knows of the node. */
@@ -231,25 +205,20 @@ static bool is_all_queued(const baton_schedule_t *schedule)
 }
 
 /* Joins the streams in that of the last queue that has nodes, and has this one
-   raise the flag. Nothing is behind that event: so the flag has been raised
-   when the epoch is seen to have ended. */
-static baton_status_t seal(baton_schedule_t *schedule)
+   raise the flag. Its last event is recorded again behind that: so the flag has
+   been raised when the epoch is seen to have ended. */
+static baton_status_t seal(baton_schedule_t *schedule,
+                           const baton__queue_t *joint)
 {
     baton__offload_t *offload = schedule->offload;
     const baton__device_t *device = offload->device;
-    int last = BATON_DEVICE_STREAMS - 1;
-    while (offload->queues[last].first == BATON__NO_NODE) {
-        last--;
-    }
-    baton__queue_t *joint = &offload->queues[last];
     baton_stream_t stream = baton__queues_stream_of(offload, joint);
     baton_status_t status = BATON_OK;
-    for (int i = 0; i < last && status == BATON_OK; i++) {
-        const baton__queue_t *queue = &offload->queues[i];
+    for (const baton__queue_t *queue = offload->queues;
+         queue < joint && status == BATON_OK; queue++) {
         if (queue->first != BATON__NO_NODE) {
-            status = device->port.follow(
-                device->device, stream,
-                baton__queues_event_of(offload, queue, queue->last));
+            status = device->port.follow(device->device, stream,
+                                         offload->events[queue->last]);
         }
     }
     if (status == BATON_OK) {
@@ -259,28 +228,24 @@ static baton_status_t seal(baton_schedule_t *schedule)
                 schedule->run.epoch);
     }
     offload->sealed = status == BATON_OK;
-    return status == BATON_OK ? baton__queues_mark(offload, joint) : status;
+    return status == BATON_OK ? baton__queues_record(offload, joint) : status;
 }
 
 void baton__queues_end_turn(baton__stepper_t *stepper,
                             baton_schedule_t *schedule)
 {
-    baton__offload_t *offload = schedule->offload;
-    if (schedule->turn.queued == 0) {
+    const baton__offload_t *offload = schedule->offload;
+    if (!atomic_load_explicit(&offload->awaited, memory_order_relaxed) ||
+        offload->sealed || !is_all_queued(schedule)) {
         return;
     }
-    baton_status_t status = mark_all(schedule);
-    bool asked = atomic_load_explicit(&offload->awaited, memory_order_relaxed);
-    if (status == BATON_OK && asked && !offload->sealed &&
-        schedule->run.phase == BATON__RUN_RUNNING && is_all_queued(schedule)) {
-        status = seal(schedule);
+    const baton__queue_t *joint = &offload->queues[BATON_DEVICE_STREAMS - 1];
+    while (joint->first == BATON__NO_NODE) {
+        joint--;
     }
-    if (status != BATON_OK && schedule->run.phase == BATON__RUN_RUNNING) {
-        uint32_t node = offload->queues[BATON_DEVICE_WORK].last;
-        for (int i = 0; node == BATON__NO_NODE; i++) {
-            node = offload->queues[i].last;
-        }
-        baton__epoch_fail_at(stepper, schedule, node, status);
+    baton_status_t status = seal(schedule, joint);
+    if (status != BATON_OK) {
+        baton__epoch_fail_at(stepper, schedule, joint->last, status);
     }
 }
 
@@ -320,29 +285,17 @@ static bool poll_start(baton__stepper_t *stepper, baton_schedule_t *schedule)
 
 /* ---- what has been done ----------------------------------------------- */
 
-static baton_status_t query(const baton__offload_t *offload, void *event)
+/* Asks for the oldest node in the queue. */
+static baton_status_t query(const baton__offload_t *offload,
+                            const baton__queue_t *queue)
 {
     const baton__device_t *device = offload->device;
-    return device->port.query(device->device, event);
+    return device->port.query(device->device, offload->events[queue->first]);
 }
 
 static bool has_failed(baton_status_t status)
 {
     return status != BATON_OK && status != BATON_AGAIN;
-}
-
-/* Work in the queue's stream has failed, or in one that it follows. */
-static void fail_queued(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                        const baton__queue_t *queue, baton_status_t status)
-{
-    if (queue->first != queue->due) {
-        (void)baton__error(status,
-                           "it or a node before it in its stream, from %s on: "
-                           "%s",
-                           baton__node_name(schedule, queue->first),
-                           baton_error_message());
-    }
-    baton__epoch_fail_at(stepper, schedule, queue->due, status);
 }
 
 /* Takes the oldest node from the queue, which is done. True if the schedule has
@@ -355,7 +308,6 @@ static bool take_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
     queue->first = offload->behind[node];
     if (queue->first == BATON__NO_NODE) {
         queue->last = BATON__NO_NODE;
-        queue->marked = BATON__NO_NODE;
     }
     schedule->turn.queued--;
     offload->required -=
@@ -376,9 +328,7 @@ static const baton__queue_t *find_cause(const baton__offload_t *offload,
 {
     for (const baton__queue_t *at = offload->queues; at < failed; at++) {
         baton_status_t now =
-            at->due == BATON__NO_NODE
-                ? BATON_OK
-                : query(offload, baton__queues_event_of(offload, at, at->due));
+            at->first == BATON__NO_NODE ? BATON_OK : query(offload, at);
         if (has_failed(now)) {
             *status = now;
             return at;
@@ -387,26 +337,18 @@ static const baton__queue_t *find_cause(const baton__offload_t *offload,
     return failed;
 }
 
-/* Whether what is in the stream up to `due` has been done. In an epoch that has
-   failed, a device that does not tell any more has done all that it will. */
+/* Whether the oldest node in the queue is done. In an epoch that has failed, a
+   device that does not tell any more has done all that it will. */
 static bool is_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
                     const baton__queue_t *queue)
 {
     const baton__offload_t *offload = schedule->offload;
-    bool draining = schedule->run.phase == BATON__RUN_DRAINING;
-    if (queue->due == BATON__NO_NODE) {
-        return draining && queue->first != BATON__NO_NODE;
-    }
-    baton_status_t status =
-        query(offload, baton__queues_event_of(offload, queue, queue->due));
-    if (!has_failed(status)) {
-        return status == BATON_OK;
-    }
-    if (!draining) {
+    baton_status_t status = query(offload, queue);
+    if (has_failed(status) && schedule->run.phase != BATON__RUN_DRAINING) {
         const baton__queue_t *cause = find_cause(offload, queue, &status);
-        fail_queued(stepper, schedule, cause, status);
+        baton__epoch_fail_at(stepper, schedule, cause->first, status);
     }
-    return true;
+    return status != BATON_AGAIN;
 }
 
 /* Ends what the device has done of one queue. True if the schedule has been
@@ -414,18 +356,12 @@ static bool is_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
 static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule,
                     baton__queue_t *queue, bool *moved)
 {
-    const baton__offload_t *offload = schedule->offload;
     while (queue->first != BATON__NO_NODE &&
            is_done(stepper, schedule, queue)) {
-        uint32_t due = queue->due;
-        uint32_t end = due == BATON__NO_NODE ? due : offload->behind[due];
         *moved = true;
-        while (queue->first != end) {
-            if (take_done(stepper, schedule, queue)) {
-                return true;
-            }
+        if (take_done(stepper, schedule, queue)) {
+            return true;
         }
-        queue->due = baton__queues_find_due(offload, queue, queue->first);
     }
     return false;
 }

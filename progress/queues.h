@@ -13,10 +13,9 @@
 bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
                          uint32_t node, const baton__context_t *context);
 
-/* The end of a turn: has the last nodes in each stream tell when they are done;
-   and if nothing else is left of the epoch, has a stream raise the flag:
-   never where all nodes lead to one on the host, so that whatever follows the
-   flag begins when the driver has retired the epoch. */
+/* The end of a turn: if all that is left of the epoch is in streams, has one of
+   them raise the flag. Never where a node leads to one on the host, so that
+   whatever follows the flag begins when the driver has retired the epoch. */
 void baton__queues_end_turn(baton__stepper_t *stepper,
                             baton_schedule_t *schedule);
 
@@ -48,19 +47,12 @@ void baton__queues_forget(baton__stepper_t *stepper, const baton_group_t *group,
    be asked for. */
 void baton__queues_list(baton__stepper_t *stepper, baton_schedule_t *schedule);
 
-/* The queue's stream; the event behind a node in it, or NULL; and from a node
-   on, the first that has one. */
+/* The queue's stream; and records the event of its last node there, behind all
+   that is in it now. */
 baton_stream_t baton__queues_stream_of(const baton__offload_t *offload,
                                        const baton__queue_t *queue);
-void *baton__queues_event_of(const baton__offload_t *offload,
-                             const baton__queue_t *queue, uint32_t node);
-uint32_t baton__queues_find_due(const baton__offload_t *offload,
-                                const baton__queue_t *queue, uint32_t node);
-
-/* Has the last node of the queue tell when it is done, and what else is in the
-   stream now. */
-baton_status_t baton__queues_mark(const baton__offload_t *offload,
-                                  baton__queue_t *queue);
+baton_status_t baton__queues_record(const baton__offload_t *offload,
+                                    const baton__queue_t *queue);
 
 /* The start is no longer waited for. */
 void baton__queues_forget_start(baton_schedule_t *schedule);

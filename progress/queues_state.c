@@ -21,37 +21,13 @@ baton_stream_t baton__queues_stream_of(const baton__offload_t *offload,
     return offload->device->port.streams[queue - offload->queues];
 }
 
-/* ---- events ------------------------------------------------------------ */
-
-void *baton__queues_event_of(const baton__offload_t *offload,
-                             const baton__queue_t *queue, uint32_t node)
-{
-    return node == queue->marked ? queue->mark : offload->events[node];
-}
-
-uint32_t baton__queues_find_due(const baton__offload_t *offload,
-                                const baton__queue_t *queue, uint32_t node)
-{
-    while (node != BATON__NO_NODE &&
-           baton__queues_event_of(offload, queue, node) == NULL) {
-        node = offload->behind[node];
-    }
-    return node;
-}
-
-baton_status_t baton__queues_mark(const baton__offload_t *offload,
-                                  baton__queue_t *queue)
+baton_status_t baton__queues_record(const baton__offload_t *offload,
+                                    const baton__queue_t *queue)
 {
     const baton__device_t *device = offload->device;
-    baton_status_t status = device->port.record(
-        device->device, baton__queues_stream_of(offload, queue), queue->mark);
-    if (status != BATON_OK) {
-        return status;
-    }
-    uint32_t from = queue->due != BATON__NO_NODE ? queue->due : queue->first;
-    queue->marked = queue->last;
-    queue->due = baton__queues_find_due(offload, queue, from);
-    return BATON_OK;
+    return device->port.record(device->device,
+                               baton__queues_stream_of(offload, queue),
+                               offload->events[queue->last]);
 }
 
 /* ---- starts in the order of a stream ---------------------------------- */
@@ -96,8 +72,8 @@ void baton__queues_stop(baton_schedule_t *schedule)
     offload->sealed = false;
     for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
         if (offload->queues[i].last != BATON__NO_NODE) {
-            (void)baton__queues_mark(offload,
-                                     &offload->queues[i]); /* see is_done() */
+            /* Recording it may be what has failed. */
+            (void)baton__queues_record(offload, &offload->queues[i]);
         }
     }
 }

@@ -35,35 +35,15 @@ static void destroy_event(const baton__device_t *device, void *event)
     }
 }
 
-/* Whether somebody asks for the end of this node alone. */
-static bool needs_event(const baton_schedule_t *schedule, const baton__op_t *op)
-{
-    const baton__plan_t *plan = &schedule->plan;
-    int queue = baton__offload_queue(schedule, op);
-    for (uint32_t i = op->first_successor; i < op[1].first_successor; i++) {
-        const baton__op_t *next = &schedule->ops[plan->successors[i]];
-        if (!baton__op_offloaded(next) ||
-            baton__offload_queue(schedule, next) != queue) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool create_events(baton_schedule_t *schedule)
 {
     baton__offload_t *offload = schedule->offload;
     bool enough = true;
     for (uint32_t i = 0; i < schedule->count && offload->events != NULL; i++) {
-        const baton__op_t *op = &schedule->ops[i];
-        if (baton__op_offloaded(op) && needs_event(schedule, op)) {
+        if (baton__op_offloaded(&schedule->ops[i])) {
             enough =
                 enough && create_event(offload->device, &offload->events[i]);
         }
-    }
-    for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
-        enough =
-            enough && create_event(offload->device, &offload->queues[i].mark);
     }
     for (int i = 0; i < BATON__STARTS; i++) {
         enough = enough && create_event(offload->device, &offload->starts[i]);
@@ -156,10 +136,8 @@ static bool create_lists(baton_schedule_t *schedule,
 static void init_queues(baton__offload_t *offload)
 {
     for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
-        offload->queues[i] = (baton__queue_t){.first = BATON__NO_NODE,
-                                              .last = BATON__NO_NODE,
-                                              .due = BATON__NO_NODE,
-                                              .marked = BATON__NO_NODE};
+        offload->queues[i] =
+            (baton__queue_t){.first = BATON__NO_NODE, .last = BATON__NO_NODE};
     }
 }
 
@@ -199,9 +177,6 @@ void baton__offload_destroy(baton_schedule_t *schedule)
     give_flag(schedule);
     for (uint32_t i = 0; i < schedule->count && offload->events != NULL; i++) {
         destroy_event(offload->device, offload->events[i]);
-    }
-    for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
-        destroy_event(offload->device, offload->queues[i].mark);
     }
     for (int i = 0; i < BATON__STARTS; i++) {
         destroy_event(offload->device, offload->starts[i]);

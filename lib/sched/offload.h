@@ -12,8 +12,8 @@
                 +--> reduce#2 --> ..  stream for the rest
        reduce#1-+                         reduce#1, follow copy#0, reduce#2
 
-   Which queue a node is put into is known at commit, so it is known which nodes
-   need an event: those with a successor in another queue, or on the host. */
+   Behind each node an event is recorded, which other streams follow, and for
+   which the driver asks. */
 #ifndef BATON_SCHED_OFFLOAD_H
 #define BATON_SCHED_OFFLOAD_H
 
@@ -23,9 +23,6 @@
    Nodes are BATON__NO_NODE where there is none. */
 typedef struct baton__queue {
     uint32_t first, last;
-    uint32_t due;    /* the first one that has an event to query */
-    uint32_t marked; /* `mark` was recorded behind this one */
-    void *mark;      /* an event; for last nodes without one of their own */
 } baton__queue_t;
 
 /* Epochs that may be in flight when they were started on streams. */
@@ -46,7 +43,7 @@ typedef struct baton__offload {
 
     /* By node; NULL in a schedule without nodes for the device. */
     uint32_t *behind;     /* the next one in its queue */
-    void **events;        /* or NULL where no event is needed */
+    void **events;        /* or NULL where the host does the node */
     uint32_t *first_pred; /* predecessors on the device: from here up to the */
     uint32_t *preds;      /* next node's first */
 

@@ -4,6 +4,7 @@
 #include "support/cmocka.h"
 #include "support/device_cluster.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { COUNT = 1000, BYTES = COUNT * sizeof(int32_t) };
@@ -69,8 +70,7 @@ static void check_doubled(int times)
     }
 }
 
-/* A chain is put into its streams at once: one record for each change of the
-   stream, and one behind the last node. */
+/* A chain is put into its streams at once, with a record behind each node. */
 TEST(test_chain_without_visits)
 {
     enum { LENGTH = 20 };
@@ -92,7 +92,7 @@ TEST(test_chain_without_visits)
     /* LENGTH reduces, two copies, two changes of the stream */
     assert_int_equal(after.submissions - before.submissions, LENGTH + 4);
     assert_int_equal(after.follows - before.follows, 2);
-    assert_int_equal(after.records - before.records, 3);
+    assert_int_equal(after.records - before.records, LENGTH + 2);
     assert_int_equal(after.queries - before.queries, 0);
     support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
     assert_int_equal(emulated_counters(device).submissions, after.submissions);
@@ -429,10 +429,10 @@ static void fail_kth(int k, void (*plant)(emulated_t *device, int k),
 TEST(test_failures)
 {
     for (int k = 1; k <= 12; k++) {
-        fail_kth(k, emulated_fail_work,
-                 k == 1    ? "copy#0"
-                 : k == 12 ? "copy#11"
-                           : "reduce#10");
+        char at[32];
+        (void)snprintf(at, sizeof at, "%s#%d on rank",
+                       k == 1 || k == 12 ? "copy" : "reduce", k - 1);
+        fail_kth(k, emulated_fail_work, at);
     }
     for (int k = 1; k <= 14; k++) {
         fail_kth(k, emulated_fail_submit, "");
