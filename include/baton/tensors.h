@@ -31,7 +31,10 @@
        dense  = 2 lg P alpha + (P - 1) / P M b (2 beta + gamma)             (2)
 
    (papers: redsync, equations 1 and 2.) lg is rounded up; w is the bytes of an
-   index and a value, or of an index alone where values are quantised. For
+   index and a value, or of an index alone where values are quantised. alpha,
+   beta and gamma are those in force (tuning.h); select, an element that is
+   selected from, costs b gamma, and entry, an entry that is added, 16 b gamma.
+   For
    SPARDL equation 1 is M select + 2 lg P alpha + 2 (P - 1) / P k (w beta +
    entry).
 
@@ -110,12 +113,6 @@ typedef struct baton_tensors_options {
     bool paper_selections;
     size_t small_bytes; /* 0: 131072 */
     bool always_sparse; /* above small_bytes: whatever the cost model says */
-    /* Of the cost model. alpha, beta and gamma are those in force (tuning.h);
-       select_ns an element that is selected from, entry_ns an entry that is
-       added to a vector. 0: what a reduction of the element costs, and of 16
-       elements. */
-    double select_ns;
-    double entry_ns;
 } baton_tensors_options_t;
 
 #define BATON_TENSORS_OPTIONS BATON_INITIALIZER(baton_tensors_options_t)
@@ -183,7 +180,6 @@ typedef struct baton_tensor_plan {
     size_t k;         /* entries selected after the warm-up; 0: not SPARSE */
     double sparse_us; /* by equation 1, */
     double dense_us;  /* and 2; 0 for PACKED ones */
-    char reason[160]; /* why, as a sentence */
 } baton_tensor_plan_t;
 
 BATON_CHECKED baton_status_t baton_tensors_plan(const baton_tensors_t *set,

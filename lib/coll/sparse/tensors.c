@@ -322,13 +322,12 @@ static baton_status_t check_tensor(const baton_tensors_t *set, size_t tensor,
 /* The next gradients may come. */
 static void reset(baton_tensors_t *set, baton__unit_t *unit)
 {
-    for (size_t i = 0; i < set->count; i++) {
+    for (size_t i = 0; unit->ready > 0 && i < set->count; i++) {
         if (&set->units[set->members[i].unit] == unit) {
             set->members[i].ready = false;
         }
     }
     unit->ready = 0;
-    unit->running = false;
 }
 
 /* In the warm-up each density has its share of the steps. */
@@ -361,12 +360,11 @@ static baton_status_t start_unit(baton_tensors_t *set, baton__unit_t *unit,
         status =
             baton__sparse_start_scaled(unit->sparse, unit->gradient, factor);
     }
+    unit->started = status == BATON_OK;
     if (status != BATON_OK) {
         reset(set, unit);
-        return status;
     }
-    unit->running = true;
-    return BATON_OK;
+    return status;
 }
 
 /* Local clipping, by the norm of all gradients. */
@@ -417,7 +415,7 @@ baton_status_t baton_tensors_ready(baton_tensors_t *set, size_t tensor,
                             member->tensor.name, set->name);
     }
     member->ready = true;
-    unit->has_result = false;
+    unit->started = false;
     if (unit->pack == NULL) {
         unit->gradient = gradient;
     } else if (gradient != NULL) {
@@ -447,8 +445,8 @@ baton_status_t baton_tensors_test(baton_tensors_t *set, size_t tensor,
                             set->name);
     }
     baton__unit_t *unit = &set->units[set->members[tensor].unit];
-    if (!unit->running) {
-        *done_out = unit->has_result;
+    if (!unit->started) {
+        *done_out = false;
         return BATON_OK;
     }
     status = baton_sparse_test(unit->sparse, done_out);
@@ -479,20 +477,6 @@ static baton_status_t not_started(const baton_tensors_t *set, size_t tensor)
                           : ", which is packed with it,");
 }
 
-static baton_status_t wait_for_unit(baton_tensors_t *set, baton__unit_t *unit,
-                                    int timeout_ms)
-{
-    baton_status_t status =
-        baton_sparse_wait(unit->sparse, timeout_ms, &unit->result);
-    if (status == BATON_OK) {
-        unit->has_result = true;
-        reset(set, unit);
-    } else if (unit->sparse->phase != BATON__SPARSE_RUNNING) { /* it failed */
-        reset(set, unit);
-    }
-    return status;
-}
-
 baton_status_t baton_tensors_wait(baton_tensors_t *set, size_t tensor,
                                   int timeout_ms, baton_sparse_result_t *out)
 {
@@ -506,20 +490,23 @@ baton_status_t baton_tensors_wait(baton_tensors_t *set, size_t tensor,
     }
     const baton__member_t *member = &set->members[tensor];
     baton__unit_t *unit = &set->units[member->unit];
-    if (unit->running) {
-        status = wait_for_unit(set, unit, timeout_ms);
-    } else if (!unit->has_result) {
-        status = not_started(set, tensor);
+    if (!unit->started) {
+        return not_started(set, tensor);
+    }
+    baton_sparse_result_t result;
+    status = baton_sparse_wait(unit->sparse, timeout_ms, &result);
+    if (unit->sparse->phase != BATON__SPARSE_RUNNING) {
+        reset(set, unit);
     }
     if (status != BATON_OK) {
         return status;
     }
-    *out = unit->result;
     if (unit->pack != NULL) {
-        out->count = member->tensor.count;
-        out->values = (const char *)unit->result.values +
-                      member->offset * set->element_bytes;
+        result.count = member->tensor.count;
+        result.values =
+            (const char *)result.values + member->offset * set->element_bytes;
     }
+    *out = result;
     return BATON_OK;
 }
 

@@ -24,10 +24,8 @@ typedef struct baton__unit {
     size_t members; /* tensors */
     size_t ready;   /* of these, in this step */
     const char *gradient;
-    char *pack; /* where that is a copy; or NULL */
-    bool running;
-    bool has_result;
-    baton_sparse_result_t result;
+    char *pack;     /* where that is a copy; or NULL */
+    bool started;   /* with the gradients that came last */
     double density; /* in force; 0: of the options */
 } baton__unit_t;
 

@@ -1,14 +1,14 @@
 /* Options of a set of tensors; see tensors.h. */
+#include "coll/sparse/sparse.h"
 #include "coll/sparse/tensors.h"
 
 #include "base/error.h"
 #include "base/random.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { SMALL_BYTES = 128 * 1024, ENTRY_REDUCTIONS = 16 };
+enum { SMALL_BYTES = 128 * 1024 };
 static const double default_density = 0.001;
 
 /* ---- checks ------------------------------------------------------------ */
@@ -21,36 +21,25 @@ static bool is_density(double density)
     return density > 0 && density <= 1;
 }
 
-static bool check_numbers(baton_tensors_t *set)
+/* What every all-reduce of the set has is checked as sparse.h's options. */
+static bool check_training(baton_tensors_t *set)
 {
     const baton_tensors_options_t *o = &set->options;
-    const struct {
-        const char *name;
-        double value;
-    } positive[] = {{"clip", o->clip},
-                    {"select_ns", o->select_ns},
-                    {"entry_ns", o->entry_ns}};
-    for (size_t i = 0; i < sizeof positive / sizeof positive[0]; i++) {
-        if (!(positive[i].value >= 0) || isinf(positive[i].value)) {
-            return REFUSE(set, "%s is %g; allowed: 0 and above, finite",
-                          positive[i].name, positive[i].value);
-        }
-    }
-    if (!(o->momentum >= 0 && o->momentum < 1)) {
-        return REFUSE(set, "momentum is %g; allowed: 0 to below 1",
-                      o->momentum);
-    }
-    if (o->nesterov && o->momentum == 0) {
-        return REFUSE(set, "nesterov is set and momentum is 0; allowed: with a "
-                           "momentum above 0");
-    }
-    if (!is_density(o->density)) {
-        return REFUSE(set, "density is %g; allowed: above 0 and at most 1",
-                      o->density);
-    }
-    return baton_select_supports(o->dtype) ||
-           REFUSE(set, "dtype is %s; allowed: f32, f64, f16, bf16",
-                  baton_dtype_name(o->dtype));
+    const baton_sparse_options_t given = {.size = sizeof given,
+                                          .dtype = o->dtype,
+                                          .count = 1,
+                                          .k = 1,
+                                          .momentum = o->momentum,
+                                          .nesterov = o->nesterov,
+                                          .clip = o->clip};
+    baton_sparse_options_t resolved;
+    bool ok = baton__sparse_resolve(
+                  &given, set->ranks, baton_schedule_hosts(set->comparison),
+                  &resolved, set->wrong, sizeof set->wrong) == BATON_OK;
+    set->options.dtype = resolved.dtype;
+    set->element_bytes = baton_dtype_size(resolved.dtype);
+    set->link = resolved.link;
+    return ok;
 }
 
 static bool check_algorithm(baton_tensors_t *set)
@@ -71,9 +60,13 @@ static bool check_algorithm(baton_tensors_t *set)
     return true;
 }
 
-static bool check_warmup(baton_tensors_t *set)
+static bool check_densities(baton_tensors_t *set)
 {
     const baton_tensors_options_t *o = &set->options;
+    if (!is_density(o->density)) {
+        return REFUSE(set, "density is %g; allowed: above 0 and at most 1",
+                      o->density);
+    }
     if (o->density_count > o->warmup) {
         return REFUSE(set, "density_count is %zu; allowed: 0 to warmup, %llu",
                       o->density_count, (unsigned long long)o->warmup);
@@ -107,27 +100,13 @@ static bool check_tensors(baton_tensors_t *set)
     return true;
 }
 
-static void set_costs(baton_tensors_t *set)
-{
-    baton_tensors_options_t *o = &set->options;
-    double reduce_ns = set->costs.gamma_ns * (double)set->element_bytes;
-    set->link = baton_schedule_hosts(set->comparison) > 1 ? set->costs.between
-                                                          : set->costs.inside;
-    o->select_ns = o->select_ns > 0 ? o->select_ns : reduce_ns;
-    o->entry_ns = o->entry_ns > 0 ? o->entry_ns : ENTRY_REDUCTIONS * reduce_ns;
-}
-
 void baton__tensors_resolve(baton_tensors_t *set)
 {
     baton_tensors_options_t *o = &set->options;
-    o->dtype = o->dtype == BATON_DTYPE_NONE ? BATON_F32 : o->dtype;
     o->density = o->density == 0 ? default_density : o->density;
     o->small_bytes = o->small_bytes == 0 ? SMALL_BYTES : o->small_bytes;
-    set->element_bytes = baton_dtype_size(o->dtype);
-    if (check_numbers(set) && check_algorithm(set) && check_warmup(set) &&
-        check_tensors(set)) {
-        set_costs(set);
-    }
+    (void)(check_training(set) && check_algorithm(set) &&
+           check_densities(set) && check_tensors(set));
 }
 
 /* ---- comparison -------------------------------------------------------- */
@@ -171,8 +150,6 @@ baton_status_t baton__tensors_compare_start(baton_tensors_t *set)
         BATON__COMPARED(o, paper_selections),
         BATON__COMPARED(o, small_bytes),
         BATON__COMPARED(o, always_sparse),
-        BATON__COMPARED_REAL("select_ns", o->select_ns),
-        BATON__COMPARED_REAL("entry_ns", o->entry_ns),
         BATON__COMPARED_REAL("the calibration's alpha", set->link.alpha_us),
         BATON__COMPARED_REAL("the calibration's beta", set->link.beta_ns),
         BATON__COMPARED_REAL("the calibration's gamma", set->costs.gamma_ns),

@@ -5,9 +5,11 @@
 #include "coll/kit/pattern.h"
 #include "coll/sparse/sparse.h"
 
-#include <stdio.h>
-
 /* ---- the cost model ---------------------------------------------------- */
+
+/* An element that is selected from costs what a reduction of it does, and an
+   entry that is added to a vector as much as so many. */
+enum { ENTRY_REDUCTIONS = 16 };
 
 static double entry_bytes(const baton_tensors_t *set,
                           const baton_tensor_plan_t *plan)
@@ -21,8 +23,9 @@ static double sparse_us(const baton_tensors_t *set,
                         const baton_tensor_plan_t *plan, size_t count)
 {
     const double ranks = set->ranks, k = (double)plan->k;
-    const double select_ns = (double)count * set->options.select_ns;
-    const double entry_ns = set->options.entry_ns;
+    const double reduce_ns = set->costs.gamma_ns * (double)set->element_bytes;
+    const double select_ns = (double)count * reduce_ns;
+    const double entry_ns = ENTRY_REDUCTIONS * reduce_ns;
     const double sent_ns = entry_bytes(set, plan) * set->link.beta_ns;
     double rounds = baton__log2_ceil(set->ranks);
     double data_ns = (ranks - 1) * k * sent_ns + ranks * k * entry_ns;
@@ -81,56 +84,24 @@ static void plan_sparse(const baton_tensors_t *set, const baton_tensor_t *of,
     }
 }
 
-static void pack(const baton_tensors_t *set, const baton_tensor_t *of,
-                 baton_tensor_plan_t *plan)
+static void decide(const baton_tensors_t *set, baton__member_t *member)
 {
-    *plan = (baton_tensor_plan_t){.form = BATON_TENSOR_PACKED,
-                                  .algorithm = BATON_SPARSE_DENSE};
-    if (of->role == BATON_ROLE_BIAS_OR_NORM) {
-        (void)snprintf(plan->reason, sizeof plan->reason,
-                       "It is a bias or norm.");
-    } else {
-        (void)snprintf(plan->reason, sizeof plan->reason,
-                       "It has %zu bytes, which is at most %zu.",
-                       of->count * set->element_bytes,
-                       set->options.small_bytes);
+    const baton_tensor_t *of = &member->tensor;
+    baton_tensor_plan_t *plan = &member->plan;
+    if (of->role == BATON_ROLE_BIAS_OR_NORM ||
+        of->count * set->element_bytes <= set->options.small_bytes) {
+        *plan = (baton_tensor_plan_t){.form = BATON_TENSOR_PACKED,
+                                      .algorithm = BATON_SPARSE_DENSE};
+        return;
     }
-}
-
-/* Whole, where that is cheaper. */
-static void choose(const baton_tensors_t *set, const baton_tensor_t *of,
-                   baton_tensor_plan_t *plan)
-{
-    const char *name = baton_sparse_algorithm_name(plan->algorithm);
+    plan_sparse(set, of, plan);
     plan->dense_us = dense_us(set, of->count);
-    if (set->options.always_sparse) {
-        (void)snprintf(plan->reason, sizeof plan->reason,
-                       "It has more than %zu bytes.", set->options.small_bytes);
-    } else if (plan->sparse_us < plan->dense_us) {
-        (void)snprintf(plan->reason, sizeof plan->reason,
-                       "%s is expected to take %.4g us, dense %.4g us.", name,
-                       plan->sparse_us, plan->dense_us);
-    } else {
-        (void)snprintf(plan->reason, sizeof plan->reason,
-                       "Dense is expected to take %.4g us, %s %.4g us.",
-                       plan->dense_us, name, plan->sparse_us);
+    if (!set->options.always_sparse && plan->sparse_us >= plan->dense_us) {
         plan->form = BATON_TENSOR_DENSE;
         plan->algorithm = BATON_SPARSE_DENSE;
         plan->quantise = false;
         plan->k = 0;
     }
-}
-
-static void decide(const baton_tensors_t *set, baton__member_t *member)
-{
-    const baton_tensor_t *of = &member->tensor;
-    if (of->role == BATON_ROLE_BIAS_OR_NORM ||
-        of->count * set->element_bytes <= set->options.small_bytes) {
-        pack(set, of, &member->plan);
-        return;
-    }
-    plan_sparse(set, of, &member->plan);
-    choose(set, of, &member->plan);
 }
 
 /* The packed ones are the last unit. */
