@@ -841,6 +841,36 @@ TEST(test_staged_next_of_a_failed_send_is_withdrawn)
     close_pair(pair);
 }
 
+static int notices_refused; /* before the others find room */
+
+static baton_status_t notify_late(void *endpoint, int peer,
+                                  const baton_header_t *of, const void *data,
+                                  size_t bytes)
+{
+    return notices_refused-- > 0
+               ? BATON_AGAIN
+               : inner_notify(endpoint, peer, of, data, bytes);
+}
+
+/* An end that closes declines the offer that it has not read yet, as soon as
+   there is room to say so: its sender would wait for ever. */
+TEST(test_staged_close_declines_offers)
+{
+    for (int late = 0; late < 2; late++) {
+        pair_t *pair = open_pair("1");
+        end_t *end = &pair->ends[1];
+        inner_notify = end->inner.notify;
+        end->inner.notify = notify_late;
+        notices_refused = late * 100;
+        post(pair, 1, DEVICE, 100);
+        close_end(end);
+        poll_end(&pair->ends[0]);
+        poll_end(&pair->ends[0]);
+        assert_int_equal(pair->ends[0].sent[1], BATON_OK);
+        close_pair(pair);
+    }
+}
+
 /* ---- memory ------------------------------------------------------------ */
 
 TEST(test_staged_every_allocation_may_fail)
