@@ -94,19 +94,19 @@ static bool issue_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
     return baton__epoch_take_result(stepper, schedule, node, result);
 }
 
-/* The part of a lent message from `begin` on, for an operand; NULL: it could
-   not be read. */
-static const char *part_of(const baton_group_t *group,
-                           const baton_message_t *message, int operand,
-                           size_t begin, size_t bytes, baton_status_t *status)
+/* Where an operand is read that is lent and not in memory: in the target, where
+   the reduction allows that, as what is read then is written once; else in the
+   group's room. */
+static char *room_of(const baton_group_t *group, const baton__op_t *op,
+                     const baton__context_t *borrowing, int operand,
+                     size_t begin)
 {
-    if (message->data != NULL) {
-        return (const char *)message->data + begin;
-    }
-    char *part = group->parts + (size_t)operand * BATON__PART_BYTES;
-    *status =
-        group->transport->read(group->endpoint, message, begin, bytes, part);
-    return *status == BATON_OK ? part : NULL;
+    int other = BATON__LEFT + BATON__RIGHT - operand;
+    char *target = baton__operand(op, BATON__TARGET, borrowing->address);
+    return borrowing->lent[other] == NULL &&
+                   baton__operand(op, other, borrowing->address) != target
+               ? target + begin
+               : group->parts + (size_t)operand * BATON__PART_BYTES;
 }
 
 /* Reduces a part of what was lent; false when that failed the epoch. */
@@ -116,6 +116,7 @@ static bool issue_borrower(baton__stepper_t *stepper,
                            size_t bytes)
 {
     const baton__op_t *op = &schedule->ops[node];
+    const baton_group_t *group = schedule->group;
     const baton__plan_t *plan = &schedule->plan;
     baton__context_t borrowing = *context;
     baton_status_t status = BATON_OK;
@@ -126,8 +127,14 @@ static bool issue_borrower(baton__stepper_t *stepper,
         const baton_message_t *message = schedule->run.lent[i];
         int operand = plan->loans[i].operand;
         if (message != NULL) {
-            borrowing.lent[operand] = part_of(schedule->group, message, operand,
-                                              begin, bytes, &status);
+            char *room = NULL;
+            if (message->data == NULL) {
+                room = room_of(group, op, &borrowing, operand, begin);
+                status = group->transport->read(group->endpoint, message, begin,
+                                                bytes, room);
+            }
+            borrowing.lent[operand] =
+                room != NULL ? room : (const char *)message->data + begin;
         }
     }
     if (status != BATON_OK) {
