@@ -1,10 +1,13 @@
 /* Loans: which receives have one, and what the engine does with a message that
    a reduce reads in place. Ranks are turns of one thread, so a rank does
    nothing until the test drives it. */
+#include "base/alloc.h"
 #include "progress/engine.h"
 #include "sched/loans.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
+
+#include <string.h>
 
 enum { COUNT = 1024, BYTES = COUNT * sizeof(float) };
 
@@ -311,6 +314,66 @@ TEST(test_loans_are_read_where_they_lie)
         }
         sum_end(&sum);
     }
+}
+
+/* ---- what is lent without being in memory -------------------------------- */
+
+static const baton_transport_t *inproc;
+static const char *lent_from;
+
+static baton_status_t lend_unread(void *endpoint, baton_message_t *message)
+{
+    baton_status_t status = inproc->lend(endpoint, message);
+    lent_from = message->data;
+    message->data = NULL;
+    return status;
+}
+
+static baton_status_t read_lent(void *endpoint, const baton_message_t *message,
+                                size_t offset, size_t bytes, void *target)
+{
+    memcpy(target, lent_from + offset, bytes);
+    return BATON_OK;
+}
+
+static void drop_unread(void *endpoint, baton_message_t *message)
+{
+    message->data = lent_from;
+    inproc->drop(endpoint, message);
+}
+
+/* It is read into the target, unless that is an operand, too. */
+TEST(test_loans_are_read_into_a_target_that_is_free)
+{
+    static float result[LARGEST];
+    baton_group_t *group = pair->groups[1];
+    inproc = group->transport;
+    baton_transport_t reading = *inproc;
+    reading.lend = lend_unread;
+    reading.read = read_lent;
+    reading.drop = drop_unread;
+    group->transport = &reading;
+    group->parts = baton__alloc(BATON__OPERANDS, BATON__PART_BYTES);
+    assert_non_null(group->parts);
+    for (int in_place = 0; in_place < 2; in_place++) {
+        sum_begin(&sum, LARGEST, NULL);
+        if (!in_place) {
+            sum.receiver->ops[sum.reduce.index].buffer[BATON__TARGET] =
+                support_view(sum.receiver, result, sizeof result).buffer.index;
+        }
+        sum_commit(&sum);
+        sum_run(&sum);
+        assert_ptr_equal(sum.witness.right,
+                         in_place
+                             ? group->parts + BATON__RIGHT * BATON__PART_BYTES
+                             : (char *)result);
+        if (!in_place) {
+            memcpy(sum.sum, result, sizeof result);
+        }
+        sum_is(&sum, LARGEST, 1);
+        sum_end(&sum);
+    }
+    group->transport = inproc;
 }
 
 TEST(test_loans_not_of_short_messages)
