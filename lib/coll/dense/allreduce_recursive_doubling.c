@@ -19,6 +19,10 @@
    epoch begins. Long ones take turns in three slots, where a receive waits for
    the send and the reduction that read its slot last.
 
+   In place the last reduction waits for the first send. Where that is in the
+   same step, on two ranks, each would wait until the other one has its vector,
+   and none could read the other's where it lies: they send a copy.
+
    The lower rank's partial sum is the left operand on both sides of a pair, and
    partial sums are of neighbouring ranks: all ranks compute the same thing in
    the same order, bit for bit. */
@@ -28,11 +32,17 @@ enum { LONG_SLOTS = 3 };
 typedef struct doubling {
     baton__flow_t flow;
     baton_view_t target;
+    bool in_place;
     int steps; /* that receive and reduce: the fold, if any, and the rounds */
     int step;
     baton__slots_t slots;
     baton_view_t partial; /* the sum so far */
 } doubling_t;
+
+static bool copies(const doubling_t *doubling)
+{
+    return doubling->in_place && doubling->steps == 1;
+}
 
 /* One step with a peer, which sends its partial sum, and gets ours when
    `mutual`. */
@@ -47,7 +57,12 @@ static void add_step(doubling_t *doubling, int peer, bool mutual)
     bool lower = flow->rank < peer;
     baton__flow_recv(flow, peer, slot);
     if (mutual) {
-        baton__flow_send(flow, peer, partial);
+        baton_view_t sent = partial;
+        if (copies(doubling)) {
+            sent = baton__slot_of(&doubling->slots, 1, partial.bytes);
+            baton__flow_copy(flow, sent, partial);
+        }
+        baton__flow_send(flow, peer, sent);
     }
     doubling->partial = last ? doubling->target : slot;
     baton__flow_reduce(flow, doubling->partial, lower ? partial : slot,
@@ -61,7 +76,8 @@ static void add_core(doubling_t *doubling, const baton__fold_t *fold)
     int rounds = baton__log2_ceil(fold->core);
     doubling->steps = rounds + (paired ? 1 : 0);
     doubling->slots = baton__slots_for_rounds(
-        flow->schedule, doubling->steps, doubling->target.bytes, LONG_SLOTS);
+        flow->schedule, doubling->steps + (copies(doubling) ? 1 : 0),
+        doubling->target.bytes, LONG_SLOTS);
     if (paired) {
         add_step(doubling, fold->partner, false);
     }
@@ -88,6 +104,7 @@ void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
     doubling_t doubling = {
         .flow = baton__flow_open(schedule, args->dtype, args->op),
         .target = args->target,
+        .in_place = in_place,
         .partial = in_place ? args->target : args->source,
     };
     baton__flow_t *flow = &doubling.flow;
