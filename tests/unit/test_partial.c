@@ -302,50 +302,6 @@ TEST(test_partial_costs_the_same_without_payload)
     assert_true(simulate(true, &options).bytes > (uint64_t)1 << 40);
 }
 
-/* ---- failures ---------------------------------------------------------- */
-
-/* target = source, unless the epoch is to fail. */
-static baton_status_t fail_once(void *arg, baton_call_t *call)
-{
-    static bool failed;
-    bool fails = !failed && baton_call_epoch(call) == 2;
-    failed |= fails;
-    return fails ? BATON_ERR_LIMIT : BATON_OK;
-}
-
-static void copy_or_fail(baton_schedule_t *s, const baton_allreduce_t *args)
-{
-    baton_node_t call = baton_add_call(s, fail_once, NULL);
-    baton_before(s, call, baton_add_copy(s, args->target, args->source));
-}
-
-/* A rank that is alone has no messages: its failed epochs retire. */
-TEST(test_partial_of_one_rank_keeps_what_failed)
-{
-    support_cluster_t *ranks = support_cluster_of(1);
-    baton_partial_options_t options = solo_of_one(BATON_KEEP_LATEST, 0);
-    baton_partial_t *p;
-    baton_partial_result_t seen;
-    int64_t pending = 0;
-    bool any = false;
-    options.inner = copy_or_fail;
-    open_partials(ranks, &p, &options);
-    for (int64_t step = 1; step <= 2; step++) {
-        contribute_and_start(p, step);
-        support_expect(baton_partial_wait(p, SUPPORT_WAIT_MS, &seen),
-                       step == 1 ? BATON_OK : BATON_ERR_LIMIT);
-    }
-    support_ok(baton_group_recover(ranks->groups[0], SUPPORT_WAIT_MS));
-    support_ok(baton_partial_pending(p, &pending, &any));
-    assert_true(any);
-    assert_int_equal(pending, 2);
-    support_ok(baton_partial_start(p));
-    support_ok(baton_partial_wait(p, SUPPORT_WAIT_MS, &seen));
-    assert_int_equal(seen.epoch, 1);
-    assert_int_equal(value_of(&seen), 2);
-    close_partials(ranks, &p);
-}
-
 /* ---- wrong use --------------------------------------------------------- */
 
 typedef struct refusal {
