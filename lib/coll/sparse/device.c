@@ -63,7 +63,6 @@ typedef struct backend {
     char *staged; /* n elements that the device copies at full speed, which
                      dense steps work in */
     side_t sides[2];
-    uint64_t planned; /* steps completed, when all that were started are */
 
     pthread_mutex_t lock;
     /* Under the lock: the last step that has begun, until it is completed. */
@@ -353,7 +352,6 @@ static void recover(void *arg, uint64_t epoch)
     (void)pthread_mutex_lock(&self->lock);
     side->started = 0;
     baton__sparse_recover(side->sparse, side->dense, epoch);
-    self->planned = side->sparse->steps;
     (void)pthread_mutex_unlock(&self->lock);
 }
 
@@ -518,8 +516,10 @@ static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
 {
     backend_t *self = backend_of(sparse);
     bool running = sparse->phase == BATON__SPARSE_RUNNING;
-    self->planned = running ? self->planned : sparse->steps;
-    bool dense = baton__sparse_is_dense(sparse, flush, self->planned);
+    /* Completed, when all that were started are. */
+    uint64_t steps = sparse->sparse_base + sparse->dense_base +
+                     self->sides[false].started + self->sides[true].started;
+    bool dense = baton__sparse_is_dense(sparse, flush, steps);
     side_t *side = &self->sides[dense];
     baton_schedule_t *schedule = schedule_of(side);
     uint64_t epoch = side->started + 1;
@@ -542,7 +542,6 @@ static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
                         : baton_schedule_start(schedule);
     if (status == BATON_OK) {
         side->started = epoch;
-        self->planned++;
         baton__sparse_started(sparse, dense);
     }
     return status;

@@ -244,9 +244,6 @@ baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
 baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
 {
     baton_status_t status = baton__sparse_check_full(sparse, "flush");
-    if (status == BATON_OK) {
-        status = baton__sparse_check_idle(sparse, "flush");
-    }
     return status == BATON_OK ? sparse->backend->start(sparse, true, NULL, 1)
                               : status;
 }
@@ -382,7 +379,7 @@ baton_status_t baton__sparse_check_full(const baton_sparse_t *sparse,
                                         const char *doing)
 {
     return sparse == NULL || !sparse->options.partial
-               ? BATON_OK
+               ? baton__sparse_check_idle(sparse, doing)
                : baton__error(BATON_ERR_UNSUPPORTED,
                               "%s \"%s\": it was created with options.partial",
                               doing, sparse->name);
@@ -391,9 +388,6 @@ baton_status_t baton__sparse_check_full(const baton_sparse_t *sparse,
 baton_status_t baton_sparse_set_k(baton_sparse_t *sparse, size_t k)
 {
     baton_status_t status = baton__sparse_check_full(sparse, "set k of");
-    if (status == BATON_OK) {
-        status = baton__sparse_check_idle(sparse, "set k of");
-    }
     if (status != BATON_OK) {
         return status;
     }

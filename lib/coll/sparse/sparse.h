@@ -253,7 +253,7 @@ baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
 baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
                                         const char *doing);
 
-/* BATON_ERR_UNSUPPORTED where it is partial. */
+/* The same, and BATON_ERR_UNSUPPORTED where it is partial. */
 baton_status_t baton__sparse_check_full(const baton_sparse_t *sparse,
                                         const char *doing);
 

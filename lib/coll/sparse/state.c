@@ -76,9 +76,6 @@ baton_status_t baton__sparse_check_state(const baton_sparse_t *sparse,
                                          const char *doing)
 {
     baton_status_t status = baton__sparse_check_full(sparse, doing);
-    if (status == BATON_OK) {
-        status = baton__sparse_check_idle(sparse, doing);
-    }
     return status != BATON_OK || sparse->payload
                ? status
                : baton__error(BATON_ERR_UNSUPPORTED,
