@@ -280,7 +280,15 @@ baton_status_t baton_schedule_commit(baton_schedule_t *schedule)
 
 baton_status_t baton__commit_unverified(baton_schedule_t *schedule)
 {
-    return commit(schedule, false);
+    baton_engine_t *engine = engine_of(schedule);
+    baton_status_t status = commit(schedule, false);
+    if (status == BATON_OK) {
+        engine->driver->enter(engine);
+        schedule->verifies = true;
+        schedule->group->schedules--;
+        engine->driver->leave(engine);
+    }
+    return status;
 }
 
 /* ---- destroy ---------------------------------------------------------- */
@@ -418,13 +426,14 @@ baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
     char name[BATON__SENTENCE_BYTES];
     (void)snprintf(name, sizeof name, "%s", schedule->name);
     bool committed = schedule->committed;
+    bool counted = !schedule->verifies;
     detached_t detached = committed ? detach(schedule) : DETACHED;
     engine->driver->enter(engine);
     if (!committed) {
         retract(schedule);
         baton__step_detach(group->stepper, schedule);
     }
-    group->schedules--;
+    group->schedules -= counted;
     engine->driver->leave(engine);
     if (detached == DETACHED_ABANDONED) {
         return baton__error(

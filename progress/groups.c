@@ -205,19 +205,15 @@ baton_status_t baton_group_create(baton_engine_t *engine,
     return BATON_OK;
 }
 
-/* BATON_ERR_BUSY names a schedule that is not the verifier's; or counts what
-   was allocated and not freed. */
+/* BATON_ERR_BUSY names a schedule, or counts what was allocated and not freed.
+ */
 static baton_status_t check_empty(const baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;
-    const baton__verifier_t *verifier = group->verifier;
     engine->driver->enter(engine);
-    uint32_t own = verifier != NULL ? engine->verification->schedules : 0;
-    uint32_t schedules = group->schedules - own;
+    uint32_t schedules = group->schedules;
     const baton_schedule_t *left = engine->stepper.schedules;
-    while (left != NULL &&
-           (left->group != group ||
-            (verifier != NULL && engine->verification->owns(verifier, left)))) {
+    while (left != NULL && (left->group != group || left->verifies)) {
         left = left->notices.next;
     }
     uint32_t blocks = 0;
@@ -280,13 +276,12 @@ baton_status_t baton_group_destroy(baton_group_t *group)
     }
     watched_group_t *watched = (watched_group_t *)group;
     baton_status_t status = check_empty(group);
-    if (status == BATON_OK && group->verifier != NULL) {
-        group->engine->verification->destroy(group->verifier);
-        group->verifier = NULL;
-        status = check_empty(group); /* one of its own may still exist */
-    }
     if (status != BATON_OK) {
         return status;
+    }
+    if (group->verifier != NULL) {
+        group->engine->verification->destroy(group->verifier);
+        group->verifier = NULL;
     }
     tell_peers(group);
     unlink_group(group);

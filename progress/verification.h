@@ -12,12 +12,6 @@ typedef struct baton__verification {
     baton_status_t (*create)(baton_group_t *group, baton__verifier_t **out);
     void (*destroy)(baton__verifier_t *verifier);
 
-    /* The number of schedules that a verifier itself has in its group; and
-       whether this is one of them. */
-    uint32_t schedules;
-    bool (*owns)(const baton__verifier_t *verifier,
-                 const baton_schedule_t *schedule);
-
     /* Verifies the commit of a schedule; `local` is the status of this rank's
        own checks. Collective, also with an error. BATON_OK if all ranks may
        commit. */
@@ -26,8 +20,8 @@ typedef struct baton__verification {
                              baton_status_t local);
 } baton__verification_t;
 
-/* Commits a schedule of the verifier's own, which is not verified (commit.c).
- */
+/* Commits a schedule of the verifier's own, which is not verified, nor counted
+   as one that the group must not have when it is destroyed (commit.c). */
 baton_status_t baton__commit_unverified(baton_schedule_t *schedule);
 
 #endif

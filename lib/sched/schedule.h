@@ -152,6 +152,7 @@ struct baton_schedule {
     uint32_t *needs;  /* as asked for; after the commit, edges to wait for */
     uint32_t count;   /* nodes */
     bool committed;
+    bool verifies; /* it is the verifier's */
     uint32_t capacity;
     baton__edge_t *edges; /* until the commit */
     uint32_t edge_count;

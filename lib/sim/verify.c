@@ -101,12 +101,6 @@ static baton_status_t create(baton_group_t *group, baton__verifier_t **out)
     return BATON_OK;
 }
 
-static bool owns(const baton__verifier_t *verifier,
-                 const baton_schedule_t *schedule)
-{
-    return schedule == verifier->gather || schedule == verifier->spread;
-}
-
 static baton_status_t run(baton_schedule_t *schedule)
 {
     baton_status_t status = baton_schedule_start(schedule);
@@ -352,8 +346,6 @@ static baton_status_t verify(baton__verifier_t *verifier,
 const baton__verification_t baton__verification = {
     .create = create,
     .destroy = destroy,
-    .schedules = 2,
-    .owns = owns,
     .verify = verify,
 };
 

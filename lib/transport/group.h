@@ -105,7 +105,7 @@ struct baton_group {
     baton__table_t table; /* committed schedules; the driver's */
 
     /* Under the engine's driver lock. */
-    uint32_t schedules;      /* that exist */
+    uint32_t schedules;      /* that exist, without the verifier's */
     baton__memory_t *memory; /* that the user has */
     baton__table_t names;
     int *lost; /* peers that are lost */
