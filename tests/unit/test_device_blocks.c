@@ -1,13 +1,11 @@
 /* Blocks of the pipeline between devices: the closed form is what the stages
    take, one behind the other, and the block that is chosen is the best, but for
    rounding. */
-#include "base/config.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "transport/staged/block.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* What the pipeline takes: a block begins in a stage when it has left the one
    before, and the block before it has left this one. */
@@ -98,13 +96,11 @@ TEST(test_block_of_the_variable_or_the_costs)
     } fixed[] = {{"12345", 12345}, {"1", BATON__BLOCK_LEAST}};
     baton__block_model_t model, between;
     for (int i = 0; i < 2; i++) {
-        setenv("BATON_DEVICE_BLOCK", fixed[i].variable, 1);
-        baton__config_forget();
+        support_set_variable("BATON_DEVICE_BLOCK", fixed[i].variable);
         support_ok(baton__block_model(2, &model));
         assert_int_equal(baton__block_for(&model, 1 << 20), fixed[i].block);
     }
-    unsetenv("BATON_DEVICE_BLOCK");
-    baton__config_forget();
+    support_set_variable("BATON_DEVICE_BLOCK", NULL);
     support_ok(baton__block_model(1, &model));
     support_ok(baton__block_model(2, &between));
     assert_true(baton__block_for(&model, 1 << 20) <

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -121,7 +122,7 @@ static bool open_host(baton__mpi_t *mpi, const host_t *host)
     }
     bool all = all_of(host->comm, open);
     if (host->index == 0) {
-        baton__share_unlink(plan.name); /* also what could only be begun */
+        (void)shm_unlink(plan.name); /* also what could only be begun */
     }
     return all;
 }

@@ -38,8 +38,9 @@ static uint32_t growth(uint32_t count, int64_t wanted)
 static baton_status_t grow(baton__mpi_t *mpi, uint32_t sends, uint32_t records)
 {
     baton__slab_t *slab = baton__alloc(1, sizeof *slab);
-    baton__send_t **table =
-        baton__alloc(mpi->send_count + sends, sizeof *table);
+    baton__send_t **table = baton__grow(mpi->sends, mpi->send_count,
+                                        mpi->send_count + sends, sizeof *table);
+    mpi->sends = table != NULL ? table : mpi->sends;
     if (slab != NULL) {
         slab->sends = baton__alloc(sends, sizeof *slab->sends);
         slab->records = baton__alloc(records, sizeof *slab->records);
@@ -54,7 +55,6 @@ static baton_status_t grow(baton__mpi_t *mpi, uint32_t sends, uint32_t records)
             baton__free(slab->records);
         }
         baton__free(slab);
-        baton__free(table);
         return baton__error(BATON_ERR_NO_MEMORY,
                             "mpi: no memory for %u more sends and %u more "
                             "receives in flight",
@@ -62,25 +62,17 @@ static baton_status_t grow(baton__mpi_t *mpi, uint32_t sends, uint32_t records)
     }
     slab->next = mpi->slabs;
     mpi->slabs = slab;
-    for (uint32_t i = 0; i < mpi->send_count; i++) {
-        table[i] = mpi->sends[i];
-    }
-    baton__free(mpi->sends);
-    mpi->sends = table;
     /* Behind those that are free: only low numbers are among the offers. */
-    baton__send_t *older = mpi->free_sends;
-    mpi->free_sends = NULL;
-    for (uint32_t i = sends; i-- > 0;) {
-        slab->sends[i].id = mpi->send_count + i;
-        table[slab->sends[i].id] = &slab->sends[i];
-        baton__mpi_give_send(mpi, &slab->sends[i]);
-    }
-    baton__send_t **end = &older;
+    baton__send_t **end = &mpi->free_sends;
     while (*end != NULL) {
         end = &(*end)->next;
     }
-    *end = mpi->free_sends;
-    mpi->free_sends = older;
+    for (uint32_t i = 0; i < sends; i++) {
+        slab->sends[i].id = mpi->send_count + i;
+        table[slab->sends[i].id] = &slab->sends[i];
+        *end = &slab->sends[i];
+        end = &slab->sends[i].next;
+    }
     for (uint32_t i = records; i-- > 0;) {
         baton__mpi_give_record(mpi, &slab->records[i]);
     }

@@ -121,7 +121,7 @@ void baton__host_close(baton__host_t *host)
     baton__segments_fini(&host->segments);
     baton__liveness_close(&host->liveness);
     baton__doorbell_close(&host->doorbell);
-    baton__share_unmap(host->memory, host->bytes);
+    (void)munmap(host->memory, host->bytes);
     host->memory = NULL;
 }
 

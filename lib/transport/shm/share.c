@@ -69,16 +69,6 @@ size_t baton__share_room(void)
                : 0;
 }
 
-void baton__share_unlink(const char *name)
-{
-    shm_unlink(name);
-}
-
-void baton__share_unmap(void *memory, size_t bytes)
-{
-    munmap(memory, bytes);
-}
-
 /* ---- descriptors ------------------------------------------------------- */
 
 typedef union control {

@@ -3,8 +3,9 @@
 
        one rank:   name, map(create)
        the others: map                after the first has returned
-       one rank:   unlink             after all have returned, also on failure
-*/
+       one rank:   shm_unlink         after all have returned, also on failure
+
+   The memory stays until all have unmapped it. */
 #ifndef BATON_TRANSPORT_SHM_SHARE_H
 #define BATON_TRANSPORT_SHM_SHARE_H
 
@@ -27,11 +28,6 @@ baton_status_t baton__share_map(const char *name, size_t bytes, bool create,
 
 /* How many bytes can still be shared. */
 size_t baton__share_room(void);
-
-/* Removes the name; the memory stays until all have unmapped it. */
-void baton__share_unlink(const char *name);
-
-void baton__share_unmap(void *memory, size_t bytes);
 
 uint64_t baton__share_random(void);
 

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { REQUESTS = 16384 };
 
@@ -344,7 +345,7 @@ static void open_rank(int rank, const fake_mpi_options_t *options, char *name)
     support_ok(baton__host_open(&mpi->host, name, count, rank - first,
                                 options->buffers, rank == first));
     if (rank == first + count - 1 && count > 1) {
-        baton__share_unlink(name);
+        (void)shm_unlink(name);
     }
     mpi->reads = options->reads || count == 1;
     mpi->buffered_bytes = options->buffers > 0 ? BATON__HOST_BUFFER_BYTES : 0;
