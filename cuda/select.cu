@@ -103,7 +103,7 @@ template <baton_dtype_t D> struct row {
         double *sums = (double *)work.tally;
         put(measure<D, false>, measure_blocks(from.count), THREADS, from.values,
             from.count, work.state, sums);
-        put(join, 1, WARP, sums, from.count, work.state, from.count,
+        put(join, 1, TILE_LANES, sums, from.count, work.state, from.count,
             &work.state->mean);
     }
 
@@ -208,6 +208,6 @@ cudaError_t baton__cuda_square_sum(cudaStream_t stream, baton_dtype_t dtype,
         });
     }
     return error != cudaSuccess ? error
-                                : launch(join, 1, WARP, stream, sums,
+                                : launch(join, 1, TILE_LANES, stream, sums,
                                          (uint64_t)count, NULL, 1, sum_out);
 }

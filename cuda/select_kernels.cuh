@@ -40,8 +40,10 @@ enum {
     DIGITS = 1 << DIGIT_BITS,
     MOST_BLOCKS = 512, /* of kernels that have histograms */
     WIDE = 1024,       /* threads of kernels that are one block */
-    LANES = 16,        /* of measure, as lib/ops/select_kernels.c */
-    MEASURE_TILE = 4096
+    /* Of measure and join, as lib/ops/select_kernels.c. */
+    LANES = 16,
+    MEASURE_TILE = 4096,
+    TILE_LANES = 256
 };
 
 #define ALL_TIES UINT32_MAX
@@ -627,7 +629,7 @@ template <baton_dtype_t D> __device__ void finish(state_t *state)
    the keys that have the upper digits; the last block finds the digit. Zeros do
    not count. */
 template <baton_dtype_t D>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 3)
     radix(vector<D> from, workspace<D> work, unsigned bits, unsigned shift)
 {
     typedef typename element<D>::key_t key_t;
@@ -680,7 +682,7 @@ __device__ double square_of(typename element<D>::key_t key)
                                      : UINT64_C(0x7ff0000000000000));
     }
     const double magnitude = magnitude_value<D>(key);
-    return times(magnitude, magnitude);
+    return magnitude * magnitude;
 }
 
 /* Sums of magnitudes or of their squares, by 16 lanes for each tile of 4096
@@ -708,11 +710,11 @@ __global__ void __launch_bounds__(THREADS)
     for (uint64_t i = begin + lane; i < end; i += LANES) {
         const key_t key = key_of<D>(values[i], both);
         largest = key > largest ? key : largest;
-        sum = plus(sum, SQUARED ? square_of<D>(key) : magnitude_value<D>(key));
+        sum += SQUARED ? square_of<D>(key) : magnitude_value<D>(key);
     }
     double all = 0;
     for (unsigned j = 0; j < LANES; j++) {
-        all = plus(all, __shfl_sync(EVERY_LANE, sum, j, LANES));
+        all += __shfl_sync(EVERY_LANE, sum, j, LANES);
     }
     if (lane == 0 && begin < count) {
         sums[number] = all;
@@ -730,27 +732,31 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* One warp: the sum of the tiles' sums of `count` elements, in an order that
+/* One block: the sum of the tiles' sums of `count` elements, in an order that
    depends on that alone, divided; unless there is a selection that is done. */
-static __global__ void join(const double *sums, uint64_t count,
-                            const state_t *state, uint64_t divisor, double *out)
+static __global__ void __launch_bounds__(TILE_LANES)
+    join(const double *sums, uint64_t count, const state_t *state,
+         uint64_t divisor, double *out)
 {
+    __shared__ double lanes[TILE_LANES];
     const uint64_t tiles = measure_tiles(count);
     if (state != NULL && state->done) {
         return;
     }
     double sum = 0;
 #pragma unroll 8
-    for (uint64_t i = threadIdx.x; threadIdx.x < LANES && i < tiles;
-         i += LANES) {
-        sum = plus(sum, sums[i]);
+    for (uint64_t i = threadIdx.x; i < tiles; i += TILE_LANES) {
+        sum += sums[i];
     }
-    double all = 0;
-    for (unsigned j = 0; j < LANES; j++) {
-        all = plus(all, __shfl_sync(EVERY_LANE, sum, j));
+    lanes[threadIdx.x] = sum;
+    for (unsigned half = TILE_LANES / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) {
+            lanes[threadIdx.x] += lanes[threadIdx.x + half];
+        }
     }
     if (threadIdx.x == 0) {
-        *out = all / (double)divisor;
+        *out = lanes[0] / (double)divisor;
     }
 }
 

@@ -11,11 +11,12 @@
 #endif
 
 enum {
-    BLOCK = 64,         /* elements that are compared at a time */
-    PIECE = 4096,       /* and before the keys of some are read */
-    AHEAD_BYTES = 2048, /* how far ahead the filter fetches */
-    LANES = 16,         /* of sums, so that all machines add in one order */
-    MEASURE_TILE = 4096 /* elements whose sums are added up first */
+    BLOCK = 64,          /* elements that are compared at a time */
+    PIECE = 4096,        /* and before the keys of some are read */
+    AHEAD_BYTES = 2048,  /* how far ahead the filter fetches */
+    LANES = 16,          /* of sums, so that all machines add in one order */
+    MEASURE_TILE = 4096, /* elements whose sums are added up first */
+    TILE_LANES = 256     /* of the sums of tiles */
 };
 
 /* One bit for each of BLOCK flags, the first the lowest. */
@@ -198,9 +199,10 @@ COUNT(count_64, int64_t)
 /* ---- sums of magnitudes ------------------------------------------------ */
 
 /* The order of additions: element i of a tile is added to lane i % LANES, which
-   serves vectors of any width; a tile's lanes are added up, then tile t is
-   added to lane t % LANES of the whole. A GPU adds in the same order, many
-   tiles at a time (cuda/select_kernels.cuh). */
+   serves vectors of any width; a tile's lanes are added up; then tile t is
+   added to lane t % TILE_LANES of the whole, whose halves are added until one
+   lane is left. A GPU adds in the same order, many tiles at a time
+   (cuda/select_kernels.cuh). */
 static double sum_of_lanes(const double *lanes)
 {
     double sum = 0;
@@ -208,6 +210,16 @@ static double sum_of_lanes(const double *lanes)
         sum += lanes[j];
     }
     return sum;
+}
+
+static double sum_of_tiles(double *lanes)
+{
+    for (size_t half = TILE_LANES / 2; half > 0; half /= 2) {
+        for (size_t j = 0; j < half; j++) {
+            lanes[j] += lanes[j + half];
+        }
+    }
+    return lanes[0];
 }
 
 #define MEASURE(name, bits_type, value_of, infinity)                           \
@@ -225,7 +237,7 @@ static double sum_of_lanes(const double *lanes)
     {                                                                          \
         typedef bits_type FOREIGN element_t;                                   \
         const element_t *v = values;                                           \
-        double all_sums[LANES] = {0}, all_squares[LANES] = {0};                \
+        double all_sums[TILE_LANES] = {0}, all_squares[TILE_LANES] = {0};      \
         bits_type largest[LANES] = {0};                                        \
         for (size_t begin = 0, tile = 0; begin < count; tile++) {              \
             size_t left = count - begin, i = begin;                            \
@@ -240,12 +252,12 @@ static double sum_of_lanes(const double *lanes)
             for (size_t j = 0; i + j < end; j++) {                             \
                 name##_element(v[i + j], &sums[j], &squares[j], &largest[j]);  \
             }                                                                  \
-            all_sums[tile % LANES] += sum_of_lanes(sums);                      \
-            all_squares[tile % LANES] += sum_of_lanes(squares);                \
+            all_sums[tile % TILE_LANES] += sum_of_lanes(sums);                 \
+            all_squares[tile % TILE_LANES] += sum_of_lanes(squares);           \
             begin = end;                                                       \
         }                                                                      \
-        *out = (baton_magnitudes_t){.sum = sum_of_lanes(all_sums),             \
-                                    .square_sum = sum_of_lanes(all_squares)};  \
+        *out = (baton_magnitudes_t){.sum = sum_of_tiles(all_sums),             \
+                                    .square_sum = sum_of_tiles(all_squares)};  \
         for (size_t j = 0; j < LANES; j++) {                                   \
             out->largest =                                                     \
                 largest[j] > out->largest ? largest[j] : out->largest;         \

@@ -273,10 +273,15 @@ static void test_lists(void **)
 static void test_scale(void **)
 {
     for (baton_dtype_t dtype : select_types) {
-        for (size_t n = 1; n < 9000; n = n * 7 + 3) {
+        const size_t size = baton_dtype_size(dtype);
+        for (size_t n : {(size_t)1, (size_t)3601, (size_t)65536}) {
             lists_t l = lists_of(dtype, n, 0);
-            for (double factor : {0.5, 1.0, -0.3, 1e-30, 0.0}) {
-                const size_t bytes = n * baton_dtype_size(dtype);
+            for (size_t i = 0; i < n && n == 65536 && size == 2; i++) {
+                ((uint16_t *)(void *)l.dense)[i] =
+                    (uint16_t)i; /* all there are */
+            }
+            for (double factor : {3.14159265, 1.0, -0.3, 1e-30, 0.0}) {
+                const size_t bytes = n * size;
                 there from(l.dense, bytes), to(NULL, bytes);
                 succeed(
                     baton__cuda_scale(NULL, dtype, to.at, from.at, n, factor));
@@ -291,12 +296,98 @@ static void test_scale(void **)
     }
 }
 
+#if defined(BATON_CUDA_ON_CPU)
+/* More tiles than lanes that add their sums up. */
+static void test_square_sum_of_many_tiles(void **)
+{
+    const size_t count = 300 * MEASURE_TILE + 5;
+    lists_t l = lists_of(BATON_F32, count, 0);
+    select_fill(SELECT_NORMAL, BATON_F32, l.dense, count, position, &numbers);
+    const baton_selection_t from = {BATON_F32, BATON_SIDE_BOTH, l.dense, count,
+                                    0};
+    there scratch(NULL, baton__cuda_select_bytes(BATON_F32, count, 1));
+    check_square_sum(&from, l.dense, scratch.at);
+    lists_end(&l);
+}
+
+/* ---- one element or number ---------------------------------------------- */
+
+/* Any double, and those half-way between two values, and next to them. */
+template <baton_dtype_t D> static void check_rounding(void)
+{
+    support_random_t random = support_random(support_seed(), 20 + D);
+    for (unsigned i = 0; i < 60000; i++) {
+        const double any = same_bits<double>(support_random_next(&random));
+        uint64_t key = support_random_next(&random) % infinity_key<D>();
+        if (i % 4 == 0) {
+            key %= (uint64_t)4 << element<D>::fraction;
+        }
+        const double middle = baton_magnitude_value(D, key) / 2 +
+                              baton_magnitude_value(D, key + 1) / 2;
+        for (double value :
+             {any, middle, nextafter(middle, 0), nextafter(middle, HUGE_VAL)}) {
+            assert_int_equal(magnitude_of<D>(value),
+                             baton_magnitude_of(D, value));
+        }
+    }
+}
+
+static void test_thresholds_are_rounded_as_on_the_host(void **)
+{
+    check_rounding<BATON_F16>();
+    check_rounding<BATON_BF16>();
+    check_rounding<BATON_F32>();
+    check_rounding<BATON_F64>();
+}
+
+static void test_sample_has_one_of_each_stratum(void **)
+{
+    const uint64_t counts[] = {4097, 100000, 1234567, UINT32_MAX};
+    for (unsigned c = 0; c < 4; c++) {
+        uint64_t count = counts[c], size = sample_of(count), begin = 0;
+        for (uint64_t i = 0; i < size; i++) {
+            uint64_t at = position_of(count, size, i);
+            uint64_t end = begin + count / size + (i < count % size);
+            assert_true(at >= begin && at < end);
+            begin = end;
+        }
+        assert_true(begin == count);
+    }
+}
+
+static void test_candidates_grow_with_count_and_need(void **)
+{
+    size_t before = 0;
+    for (size_t count = 1; count < UINT32_MAX; count += 1 + count / 50) {
+        size_t now = candidates_of(count, 1000 < count ? 1000 : count);
+        assert_true(now >= before && now <= count);
+        before = now;
+        assert_true(candidates_of(count, count / 2) >=
+                    candidates_of(count, count / 3));
+        assert_true(candidates_of(count, count / 2) >= count / 2);
+    }
+}
+
+/* From mean 0 to maximum 1 the i-th threshold on the way down is 2^-i. */
+static void test_search_ends_after_20_steps(void **)
+{
+    const uint64_t last = magnitude_of<BATON_F64>(0x1p-20);
+    assert_int_equal(search<BATON_F64>(0, 1, last, last - 1), last);
+    assert_int_equal(search<BATON_F64>(0, 1, last - 1, last - 2), 0);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_selections_are_those_of_a_sort),
 #if defined(BATON_CUDA_ON_CPU)
         cmocka_unit_test(test_zeros_are_no_ties),
+        cmocka_unit_test(test_square_sum_of_many_tiles),
+        cmocka_unit_test(test_thresholds_are_rounded_as_on_the_host),
+        cmocka_unit_test(test_sample_has_one_of_each_stratum),
+        cmocka_unit_test(test_candidates_grow_with_count_and_need),
+        cmocka_unit_test(test_search_ends_after_20_steps),
 #endif
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_scale),
@@ -307,6 +398,10 @@ int main(void)
         printf("skipped: %s\n", error != cudaSuccess ? cudaGetErrorString(error)
                                                      : "there is no GPU");
         return 77;
+    }
+    if (baton__cuda_select_load() != cudaSuccess ||
+        baton__cuda_entries_load() != cudaSuccess) {
+        return 1;
     }
     numbers = support_random(support_seed(), 2);
     return cmocka_run_group_tests(tests, NULL, NULL);
