@@ -1,6 +1,6 @@
-/* Reductions of one element, on the GPU with the bits of lib/ops/kernels.c. For
-   the host too, so that a test on a machine without a GPU compares the two.
- */
+/* Sums, products and the like of one element, on the GPU with the bits of
+   lib/ops. For the host too, so that tests on a machine without a GPU compare
+   the two. */
 #ifndef BATON_CUDA_ELEMENT_CUH
 #define BATON_CUDA_ELEMENT_CUH
 
@@ -29,6 +29,37 @@ struct bf16 {
 #define BATON_ELEMENT static __host__ __device__ __forceinline__
 
 using baton_cuda::same_bits;
+
+/* ---- NaNs -------------------------------------------------------------- */
+
+/* Bits of a float or double; `nan` is the one that has no sign and payload. */
+template <typename Float> struct float_traits;
+template <> struct float_traits<float> {
+    typedef uint32_t bits;
+    static constexpr bits sign = UINT32_C(0x80000000);
+    static constexpr bits nan = UINT32_C(0x7fc00000);
+};
+template <> struct float_traits<double> {
+    typedef uint64_t bits;
+    static constexpr bits sign = UINT64_C(0x8000000000000000);
+    static constexpr bits nan = UINT64_C(0x7ff8000000000000);
+};
+
+/* The NaN that the host makes of two operands whose sum or product is one: the
+   first that is a NaN, made quiet, or, for inf - inf, one of its processor's
+   own. A GPU has one NaN for all. */
+template <typename Float> BATON_ELEMENT Float nan_of(Float a, Float b)
+{
+    typedef float_traits<Float> traits;
+    typedef typename traits::bits bits;
+#if defined(__x86_64__) || defined(__i386__)
+    const bits none = traits::nan | traits::sign;
+#else
+    const bits none = traits::nan;
+#endif
+    const bits first = a != a ? same_bits<bits>(a) : same_bits<bits>(b);
+    return same_bits<Float>(a != a || b != b ? first | traits::nan : none);
+}
 
 /* ---- f16, bf16: to f32 and back --------------------------------------- */
 
@@ -87,18 +118,6 @@ template <bool LEAST> BATON_ELEMENT bf16 extreme(bf16 a, bf16 b)
 
 /* ---- f32, f64 --------------------------------------------------------- */
 
-template <typename Float> struct float_traits;
-template <> struct float_traits<float> {
-    typedef uint32_t bits;
-    static constexpr bits sign = UINT32_C(0x80000000);
-    static constexpr bits nan = UINT32_C(0x7fc00000);
-};
-template <> struct float_traits<double> {
-    typedef uint64_t bits;
-    static constexpr bits sign = UINT64_C(0x8000000000000000);
-    static constexpr bits nan = UINT64_C(0x7ff8000000000000);
-};
-
 /* One of the operands, or the NaN. */
 template <bool LEAST, typename Float>
 BATON_ELEMENT Float float_extreme(Float a, Float b)
@@ -149,7 +168,7 @@ template <baton__cuda_op OP, typename T> BATON_ELEMENT T combine(T a, T b)
         return narrow(OP == BATON__CUDA_SUM ? left + right : left * right, T{});
     } else if constexpr (std::is_floating_point<T>::value) {
         T result = OP == BATON__CUDA_SUM ? a + b : a * b;
-        return result != result ? baton_cuda::nan_of(a, b) : result;
+        return result != result ? nan_of(a, b) : result;
     } else {
         static_assert(std::is_unsigned<T>::value, "signed overflow");
         /* 1u: a product of short types must not be one of ints. */
@@ -157,58 +176,55 @@ template <baton__cuda_op OP, typename T> BATON_ELEMENT T combine(T a, T b)
     }
 }
 
-/* ---- by operation and type -------------------------------------------- */
+/* ---- elements times a factor ------------------------------------------- */
 
-/* Gives FAMILY<operation, type>::value for each pair: 40 instances of 48, as
-   sums and products of signed integers have the bits of the unsigned ones. */
-template <template <baton__cuda_op, typename> class Family> struct table {
-    typedef decltype(Family<BATON__CUDA_SUM, float>::value()) entry_t;
-    entry_t entries[BATON__CUDA_OPS][BATON_DTYPE_COUNT];
+/* The product in double, rounded to the operand's type. A NaN keeps the sign
+   and as much of its payload as a conversion does. */
+BATON_ELEMENT double product_of(double a, double factor)
+{
+    double product = a * factor;
+    return product == product ? product : nan_of(a, factor);
+}
 
-    table()
-    {
-        add_signless<BATON__CUDA_SUM>();
-        add_signless<BATON__CUDA_PROD>();
-        add_ordered<BATON__CUDA_MIN>();
-        add_ordered<BATON__CUDA_MAX>();
+BATON_ELEMENT float narrowed(double wide)
+{
+    if (wide == wide) {
+        return (float)wide;
     }
+    uint64_t bits = same_bits<uint64_t>(wide);
+    uint32_t sign = (uint32_t)(bits >> 63) << 31;
+    return same_bits<float>(sign | 0x7fc00000u |
+                            ((uint32_t)(bits >> 29) & 0x3fffffu));
+}
 
-  private:
-    template <baton__cuda_op OP> void add_floats()
-    {
-        entries[OP][BATON_F16] = Family<OP, f16>::value();
-        entries[OP][BATON_BF16] = Family<OP, bf16>::value();
-        entries[OP][BATON_F32] = Family<OP, float>::value();
-        entries[OP][BATON_F64] = Family<OP, double>::value();
+BATON_ELEMENT double widened(float narrow)
+{
+    if (narrow == narrow) {
+        return (double)narrow;
     }
+    uint32_t bits = same_bits<uint32_t>(narrow);
+    uint64_t sign = (uint64_t)(bits >> 31) << 63;
+    return same_bits<double>(sign | UINT64_C(0x7ff8) << 48 |
+                             (uint64_t)(bits & 0x3fffffu) << 29);
+}
 
-    template <baton__cuda_op OP> void add_unsigned()
-    {
-        entries[OP][BATON_U8] = Family<OP, uint8_t>::value();
-        entries[OP][BATON_U16] = Family<OP, uint16_t>::value();
-        entries[OP][BATON_U32] = Family<OP, uint32_t>::value();
-        entries[OP][BATON_U64] = Family<OP, uint64_t>::value();
-        add_floats<OP>();
+template <typename T> BATON_ELEMENT T scaled(T value, double factor)
+{
+    if constexpr (is_half<T>) { /* which have one NaN */
+        return narrow((float)product_of(widen(value), factor), T{});
+    } else if constexpr (std::is_same<T, float>::value) {
+        return narrowed(product_of(widened(value), factor));
+    } else {
+        return product_of(value, factor);
     }
+}
 
-    template <baton__cuda_op OP> void add_signless()
-    {
-        add_unsigned<OP>();
-        entries[OP][BATON_I8] = entries[OP][BATON_U8];
-        entries[OP][BATON_I16] = entries[OP][BATON_U16];
-        entries[OP][BATON_I32] = entries[OP][BATON_U32];
-        entries[OP][BATON_I64] = entries[OP][BATON_U64];
-    }
-
-    template <baton__cuda_op OP> void add_ordered()
-    {
-        add_unsigned<OP>();
-        entries[OP][BATON_I8] = Family<OP, int8_t>::value();
-        entries[OP][BATON_I16] = Family<OP, int16_t>::value();
-        entries[OP][BATON_I32] = Family<OP, int32_t>::value();
-        entries[OP][BATON_I64] = Family<OP, int64_t>::value();
-    }
-};
+/* The type of elements that can be selected from. */
+template <baton_dtype_t D>
+using value = std::conditional_t<
+    D == BATON_F16, f16,
+    std::conditional_t<D == BATON_BF16, bf16,
+                       std::conditional_t<D == BATON_F32, float, double>>>;
 
 } // namespace baton_element
 

@@ -1,11 +1,15 @@
 /* Lists of entries, and elements times a factor, in stream order. One thread
    for each entry, or element; a list has no index twice, so threads do not
    meet. */
+#include "cuda/element.cuh"
 #include "cuda/launch.h"
-#include "cuda/select_element.h"
 
 namespace baton_cuda
 {
+
+using baton_element::combine;
+using baton_element::scaled;
+using baton_element::value;
 
 enum { ENTRY_THREADS = 256, INDEX_BYTES = 4 };
 
@@ -116,24 +120,24 @@ __global__ void add(entries<D> list, double factor,
     visit_entries<D>(list, [&](uint64_t, entry<D> one) {
         const uint32_t index = one.index();
         const bits_t before = dense[index];
-        bits_t value = one.value();
+        value<D> more = same_bits<value<D>>(one.value());
         if (factor != 1) {
-            value = arithmetic<D>::scaled(value, factor);
+            more = scaled(more, factor);
         }
-        dense[index] = arithmetic<D>::sum(before, value);
+        dense[index] = same_bits<bits_t>(
+            combine<BATON__CUDA_SUM>(same_bits<value<D>>(before), more));
         one.set_value(before);
     });
 }
 
 template <baton_dtype_t D>
-__global__ void scale(typename element<D>::bits_t *target,
-                      const typename element<D>::bits_t *source, uint64_t count,
+__global__ void scale(value<D> *target, const value<D> *source, uint64_t count,
                       double factor)
 {
     const uint64_t stride = (uint64_t)gridDim.x * blockDim.x;
     uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     for (; i < count; i += stride) {
-        target[i] = arithmetic<D>::scaled(source[i], factor);
+        target[i] = scaled(source[i], factor);
     }
 }
 
@@ -200,9 +204,8 @@ cudaError_t baton__cuda_scale(cudaStream_t stream, baton_dtype_t dtype,
     }
     return by_type(dtype, [&](auto type) {
         constexpr baton_dtype_t D = type;
-        typedef typename element<D>::bits_t bits_t;
         return launch(scale<D>, entry_blocks(count), ENTRY_THREADS, stream,
-                      (bits_t *)target, (const bits_t *)source, (uint64_t)count,
-                      factor);
+                      (value<D> *)target, (const value<D> *)source,
+                      (uint64_t)count, factor);
     });
 }

@@ -17,7 +17,9 @@
 namespace
 {
 
+using baton_element::bf16;
 using baton_element::combine;
+using baton_element::f16;
 
 constexpr unsigned threads = 256; /* of a block */
 constexpr unsigned depth = 4;     /* vectors that a thread asks for at once */
@@ -145,22 +147,54 @@ struct kernels_t {
     void (*elements)(void *, const void *, const void *, size_t, bool);
 };
 
-template <baton__cuda_op OP, typename T> struct kernels {
-    static kernels_t value()
+/* The kernels of each operation and type: 40 of 48, as sums and products of
+   signed integers have the bits of the unsigned ones. */
+struct table_t {
+    kernels_t entries[BATON__CUDA_OPS][BATON_DTYPE_COUNT];
+
+    table_t()
     {
-        return {reduce_vectors<OP, T>, reduce_elements<OP, T>};
+        add_all<BATON__CUDA_SUM>();
+        add_all<BATON__CUDA_PROD>();
+        add_all<BATON__CUDA_MIN>();
+        add_all<BATON__CUDA_MAX>();
+    }
+
+  private:
+    template <baton__cuda_op OP, typename T> void add(baton_dtype_t dtype)
+    {
+        entries[OP][dtype] = {reduce_vectors<OP, T>, reduce_elements<OP, T>};
+    }
+
+    template <baton__cuda_op OP> void add_all()
+    {
+        constexpr bool ordered = OP == BATON__CUDA_MIN || OP == BATON__CUDA_MAX;
+        add<OP, f16>(BATON_F16);
+        add<OP, bf16>(BATON_BF16);
+        add<OP, float>(BATON_F32);
+        add<OP, double>(BATON_F64);
+        add<OP, uint8_t>(BATON_U8);
+        add<OP, uint16_t>(BATON_U16);
+        add<OP, uint32_t>(BATON_U32);
+        add<OP, uint64_t>(BATON_U64);
+        add<OP, std::conditional_t<ordered, int8_t, uint8_t>>(BATON_I8);
+        add<OP, std::conditional_t<ordered, int16_t, uint16_t>>(BATON_I16);
+        add<OP, std::conditional_t<ordered, int32_t, uint32_t>>(BATON_I32);
+        add<OP, std::conditional_t<ordered, int64_t, uint64_t>>(BATON_I64);
     }
 };
 
-const baton_element::table<kernels> table;
+const table_t table;
 
-/* Asking for a kernel's occupancy loads it. */
 template <typename Kernel>
 cudaError_t load_kernel(Kernel kernel, unsigned *least)
 {
     int blocks = 0;
-    cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-        &blocks, reinterpret_cast<const void *>(kernel), threads, 0);
+    cudaError_t error = baton_cuda::load(kernel);
+    if (error == cudaSuccess) {
+        error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+            &blocks, reinterpret_cast<const void *>(kernel), threads, 0);
+    }
     if (error == cudaSuccess && (unsigned)blocks < *least) {
         *least = (unsigned)blocks;
     }

@@ -1,7 +1,6 @@
 /* What the selection kernels do with one element or one number: keys of
-   magnitudes, sums, thresholds, and the decisions between two passes over a
-   vector. Functions of their arguments for host and device alike, so that tests
-   compare them with lib/ops on a machine without a GPU. */
+   magnitudes, samples, thresholds, and the decisions between two passes over a
+   vector. */
 #ifndef BATON_CUDA_SELECT_ELEMENT_H
 #define BATON_CUDA_SELECT_ELEMENT_H
 
@@ -155,152 +154,6 @@ BATON__BOTH double magnitude_value(typename element<D>::key_t key)
     return (double)(same_bits<float>((uint32_t)key << 13) * 0x1p112f);
 }
 
-/* ---- arithmetic -------------------------------------------------------- */
-
-/* Not contracted, in device code neither. */
-BATON__BOTH double plus(double a, double b)
-{
-#if defined(__CUDA_ARCH__)
-    return __dadd_rn(a, b);
-#else
-    return a + b;
-#endif
-}
-
-BATON__BOTH double times(double a, double b)
-{
-#if defined(__CUDA_ARCH__)
-    return __dmul_rn(a, b);
-#else
-    return a * b;
-#endif
-}
-
-/* A float or double and its bits. */
-template <class> struct real;
-template <> struct real<float> {
-    typedef uint32_t bits_t;
-    enum { fraction = 23 };
-};
-template <> struct real<double> {
-    typedef uint64_t bits_t;
-    enum { fraction = 52 };
-};
-
-/* The NaN that the host makes of two operands whose sum or product is one: the
-   first that is a NaN, made quiet, or, for inf - inf, one of its processor's
-   own. A GPU has one NaN for all. */
-template <class real_t> BATON__BOTH real_t nan_of(real_t a, real_t b)
-{
-    typedef typename real<real_t>::bits_t bits_t;
-    const bits_t quiet = (bits_t)1 << (real<real_t>::fraction - 1);
-    bits_t none = (~(bits_t)0 >> real<real_t>::fraction)
-                  << real<real_t>::fraction;
-#if !defined(__x86_64__) && !defined(__i386__)
-    none &= ~(bits_t)0 >> 1;
-#endif
-    bits_t bits = a != a ? same_bits<bits_t>(a) : same_bits<bits_t>(b);
-    return same_bits<real_t>(a != a || b != b ? bits | quiet : none | quiet);
-}
-
-template <class real_t> BATON__BOTH real_t sum_of(real_t a, real_t b)
-{
-    real_t sum = a + b;
-    return sum == sum ? sum : nan_of(a, b);
-}
-
-/* The product in double, rounded to the operand's type. A NaN keeps the sign
-   and as much of its payload as a conversion does. */
-BATON__BOTH double product_of(double a, double factor)
-{
-    double product = times(a, factor);
-    return product == product ? product : nan_of(a, factor);
-}
-
-BATON__BOTH float narrowed(double wide)
-{
-    if (wide == wide) {
-        return (float)wide;
-    }
-    uint64_t bits = same_bits<uint64_t>(wide);
-    uint32_t sign = (uint32_t)(bits >> 63) << 31;
-    return same_bits<float>(sign | 0x7fc00000u |
-                            ((uint32_t)(bits >> 29) & 0x3fffffu));
-}
-
-BATON__BOTH double widened(float narrow)
-{
-    if (narrow == narrow) {
-        return (double)narrow;
-    }
-    uint32_t bits = same_bits<uint32_t>(narrow);
-    uint64_t sign = (uint64_t)(bits >> 31) << 63;
-    return same_bits<double>(sign | UINT64_C(0x7ff8) << 48 |
-                             (uint64_t)(bits & 0x3fffffu) << 29);
-}
-
-/* f16 and bf16 to and from f32, as lib/ops/half.h. */
-template <baton_dtype_t D> BATON__BOTH float f32_of(uint16_t half)
-{
-    if (D == BATON_BF16) {
-        return same_bits<float>((uint32_t)half << 16);
-    }
-    uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
-    uint32_t size = (uint32_t)(half & 0x7fffu);
-    uint32_t bits =
-        same_bits<uint32_t>(same_bits<float>(size << 13) * 0x1p112f);
-    bits = size >= 0x7c00u ? 0x7f800000u | (size & 0x3ffu) << 13 : bits;
-    return same_bits<float>(sign | bits);
-}
-
-template <baton_dtype_t D> BATON__BOTH uint16_t half_of(float value)
-{
-    if (value != value) { /* the one canonical NaN */
-        return D == BATON_BF16 ? 0x7fc0u : 0x7e00u;
-    }
-    uint32_t sign = same_bits<uint32_t>(value) >> 31 << 15;
-    return (uint16_t)(sign | magnitude_of<D>((double)value));
-}
-
-/* What baton_entries_add does with one element: before + factor * value. */
-template <baton_dtype_t D> struct arithmetic { /* f16, bf16 */
-    static BATON__BOTH uint16_t scaled(uint16_t value, double factor)
-    {
-        double wide = widened(f32_of<D>(value));
-        return half_of<D>(narrowed(product_of(wide, factor)));
-    }
-    static BATON__BOTH uint16_t sum(uint16_t a, uint16_t b)
-    {
-        return half_of<D>(sum_of(f32_of<D>(a), f32_of<D>(b)));
-    }
-};
-
-template <> struct arithmetic<BATON_F32> {
-    static BATON__BOTH uint32_t scaled(uint32_t value, double factor)
-    {
-        double wide = widened(same_bits<float>(value));
-        return same_bits<uint32_t>(narrowed(product_of(wide, factor)));
-    }
-    static BATON__BOTH uint32_t sum(uint32_t a, uint32_t b)
-    {
-        return same_bits<uint32_t>(
-            sum_of(same_bits<float>(a), same_bits<float>(b)));
-    }
-};
-
-template <> struct arithmetic<BATON_F64> {
-    static BATON__BOTH uint64_t scaled(uint64_t value, double factor)
-    {
-        return same_bits<uint64_t>(
-            product_of(same_bits<double>(value), factor));
-    }
-    static BATON__BOTH uint64_t sum(uint64_t a, uint64_t b)
-    {
-        return same_bits<uint64_t>(
-            sum_of(same_bits<double>(a), same_bits<double>(b)));
-    }
-};
-
 /* ---- samples ----------------------------------------------------------- */
 
 enum {
@@ -366,7 +219,7 @@ template <baton_dtype_t D>
 BATON__BOTH typename element<D>::key_t between(double mean, double largest,
                                                double ratio)
 {
-    double value = plus(mean, times(ratio, plus(largest, -mean)));
+    double value = mean + ratio * (largest - mean);
     typename element<D>::key_t key = magnitude_of<D>(value);
     return key > 0 ? key : 1;
 }
@@ -391,7 +244,8 @@ BATON__BOTH typename element<D>::key_t search(double mean, double largest,
         if (key <= kth && key > beyond) {
             return key;
         }
-        *(key > kth ? &high : &low) = middle;
+        high = key > kth ? middle : high;
+        low = key > kth ? low : middle;
     }
     /* `low` leaves at least k, and too many only where values are tied. */
     const key_t key = between<D>(mean, largest, low);

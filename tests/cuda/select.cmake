@@ -1,11 +1,10 @@
 # Tests of selection on the device, which are in C++ as the kernels are:
 #
-#   test_select_element.cpp  what kernels do with one element, on the host
-#   test_select.cpp          selections against a sort (select_cases.c); as
-#                            test_select_on_cpu the kernels are run by the
-#                            processor, as gpu_select by a GPU
-#   test_reduce.cpp          reductions against a reference (reduce_cases.c),
-#                            likewise: test_reduce_on_cpu and gpu_reduce
+#   test_select.cpp   selections against a sort (select_cases.c); as
+#                     test_select_on_cpu the kernels are run by the processor,
+#                     as gpu_select by a GPU
+#   test_reduce.cpp   reductions against a reference (reduce_cases.c), likewise:
+#                     test_reduce_on_cpu and gpu_reduce
 #
 # What the processor runs needs no CUDA toolkit.
 enable_language(CXX)
@@ -30,10 +29,6 @@ function(select_program name)
 endfunction()
 
 set(reduce_cases support/reduce_cases.c support/reference.c)
-
-select_program(test_select_element cuda/test_select_element.cpp
-    support/select_cases.c)
-cuda_test(test_select_element unit)
 
 # The kernels as C++. Only here: elsewhere these files are compiled by nvcc.
 # Not under the thread sanitizer, which follows no fibers.
