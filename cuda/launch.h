@@ -28,7 +28,8 @@ cudaError_t launch(void (*kernel)(parameters...), unsigned blocks,
 {
 #if defined(BATON_CUDA_ON_CPU)
     (void)stream;
-    cpu_launch(blocks, threads, [&]() { kernel(arguments...); });
+    cpu_launch((const void *)kernel, blocks, threads,
+               [&]() { kernel(arguments...); });
     return cudaSuccess;
 #else
     void *addresses[] = {(void *)&arguments...};
@@ -41,13 +42,11 @@ cudaError_t launch(void (*kernel)(parameters...), unsigned blocks,
 template <class... kernels> cudaError_t load(kernels... all)
 {
     cudaError_t error = cudaSuccess;
-#if !defined(BATON_CUDA_ON_CPU)
     cudaFuncAttributes attributes;
     const void *each[] = {(const void *)all...};
     for (size_t i = 0; i < sizeof...(all) && error == cudaSuccess; i++) {
         error = cudaFuncGetAttributes(&attributes, each[i]);
     }
-#endif
     return error;
 }
 

@@ -10,6 +10,7 @@ extern "C" {
 #include "support/random.h"
 }
 
+#include <set>
 #include <setjmp.h>
 #include <stdio.h>
 #include <ucontext.h>
@@ -232,14 +233,24 @@ static void run_block(unsigned threads, support_random_t *random)
     }
 }
 
-void cpu_launch(unsigned blocks, unsigned threads, void (*run)(void *),
-                void *arg)
+static std::set<const void *> loaded;
+
+void cpu_load(const void *kernel)
+{
+    loaded.insert(kernel);
+}
+
+void cpu_launch(const void *kernel, unsigned blocks, unsigned threads,
+                void (*run)(void *), void *arg)
 {
     static uint64_t launches;
     support_random_t random = support_random(support_seed(), launches++);
     const order_t order = order_of(blocks, &random);
     if (blocks == 0 || threads == 0 || threads > MOST_THREADS) {
         fail("a launch of no or too many threads");
+    }
+    if (loaded.count(kernel) == 0) {
+        fail("a launch of a kernel that was not loaded");
     }
     body = run;
     body_arg = arg;

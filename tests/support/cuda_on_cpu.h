@@ -204,6 +204,19 @@ inline cudaError_t cudaMemset(void *to, int byte, size_t bytes)
     return cudaSuccess;
 }
 
+/* A kernel must be loaded before it is launched: baton_cuda_attach does. */
+void cpu_load(const void *kernel);
+
+struct cudaFuncAttributes {
+};
+
+inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *,
+                                         const void *kernel)
+{
+    cpu_load(kernel);
+    return cudaSuccess;
+}
+
 inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
                                                                  const void *,
                                                                  int, size_t)
@@ -212,15 +225,17 @@ inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
     return cudaSuccess;
 }
 
-/* Runs run(arg) in every thread of every block. */
-void cpu_launch(unsigned blocks, unsigned threads, void (*run)(void *),
-                void *arg);
+/* Runs run(arg), which calls the kernel, in every thread of every block. */
+void cpu_launch(const void *kernel, unsigned blocks, unsigned threads,
+                void (*run)(void *), void *arg);
 
 template <class function>
-void cpu_launch(unsigned blocks, unsigned threads, function call)
+void cpu_launch(const void *kernel, unsigned blocks, unsigned threads,
+                function call)
 {
     cpu_launch(
-        blocks, threads, [](void *arg) { (*(function *)arg)(); }, &call);
+        kernel, blocks, threads, [](void *arg) { (*(function *)arg)(); },
+        &call);
 }
 
 #endif
