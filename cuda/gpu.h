@@ -4,7 +4,7 @@
    driver.c    the driver's functions, found at run time
    error.c     what CUDA said, as a status and a message
    memory.c    allocation, what a pointer points to, copies
-   streams.c   streams, events, and words that streams wait for
+   streams.c   streams, which engines share; events; words to wait for
    wake.c      a descriptor that becomes readable when work has been done
    peers.c     memory of other engines and processes
    port.c      the table of all these, as <baton/device.h> wants it

@@ -1,42 +1,86 @@
 /* Streams, events, and words that streams wait for. */
 #include "cuda/gpu.h"
 
+#include <string.h>
+
+/* The streams of each GPU, which all engines of the process have in common: the
+   driver has few queues for them. What is in them ends by itself, so no engine
+   holds up another for good. */
+enum { GPUS = 128 }; /* more than a driver has */
+static struct {
+    int users;
+    cudaStream_t streams[BATON_DEVICE_STREAMS];
+} shared[GPUS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* CUDA takes the highest priority that there is. */
+enum { HIGHEST = -1000 };
+
+static void destroy_streams(const baton__gpu_t *gpu)
+{
+    for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
+        cudaStream_t *stream = &shared[gpu->ordinal].streams[k];
+        if (*stream != NULL) {
+            (void)baton__gpu_report(gpu, cudaStreamDestroy(*stream),
+                                    "cudaStreamDestroy");
+        }
+        *stream = NULL;
+    }
+}
+
 /* Streams that do not wait for the default stream, nor it for them. They have
    the highest priority: what they do is short, and others wait for it; and they
    share no queue of the driver's with the streams of the application, which may
    be waiting for a flag that these have to raise. */
+static cudaError_t create_streams(const baton__gpu_t *gpu)
+{
+    cudaError_t error = cudaSuccess;
+    for (int k = 0; k < BATON_DEVICE_STREAMS && error == cudaSuccess; k++) {
+        cudaStream_t stream = NULL;
+        error = cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                             HIGHEST);
+        shared[gpu->ordinal].streams[k] = error == cudaSuccess ? stream : NULL;
+    }
+    if (error != cudaSuccess) {
+        destroy_streams(gpu);
+    }
+    return error;
+}
+
 baton_status_t baton__gpu_streams_open(baton__gpu_t *gpu)
 {
-    int least = 0, greatest = 0;
-    cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
-    if (error != cudaSuccess) {
-        return baton__gpu_report(gpu, error,
-                                 "cudaDeviceGetStreamPriorityRange");
+    cudaError_t error = cudaSuccess;
+    if (gpu->ordinal >= GPUS) {
+        return baton_error_set(BATON_ERR_LIMIT, "%s: its number is above %d",
+                               gpu->name, GPUS - 1);
     }
-    for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
-        error = cudaStreamCreateWithPriority(&gpu->streams[k],
-                                             cudaStreamNonBlocking, greatest);
-        if (error != cudaSuccess) {
-            gpu->streams[k] = NULL;
-            return baton__gpu_report(gpu, error,
-                                     "cudaStreamCreateWithPriority");
-        }
+    (void)pthread_mutex_lock(&lock);
+    if (shared[gpu->ordinal].users == 0) {
+        error = create_streams(gpu);
     }
-    return BATON_OK;
+    if (error == cudaSuccess) {
+        shared[gpu->ordinal].users++;
+        memcpy(gpu->streams, shared[gpu->ordinal].streams, sizeof gpu->streams);
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return baton__gpu_report(gpu, error, "cudaStreamCreateWithPriority");
 }
 
 /* Waits for what is under way: callbacks use the GPU's struct. */
 void baton__gpu_streams_close(baton__gpu_t *gpu)
 {
-    for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
-        cudaStream_t stream = gpu->streams[k];
-        if (stream != NULL) {
-            (void)baton__gpu_report(gpu, cudaStreamSynchronize(stream),
-                                    "cudaStreamSynchronize");
-            (void)baton__gpu_report(gpu, cudaStreamDestroy(stream),
-                                    "cudaStreamDestroy");
-        }
+    if (gpu->streams[0] == NULL) {
+        return; /* they were not opened */
     }
+    for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
+        (void)baton__gpu_report(gpu, cudaStreamSynchronize(gpu->streams[k]),
+                                "cudaStreamSynchronize");
+    }
+    (void)pthread_mutex_lock(&lock);
+    if (--shared[gpu->ordinal].users == 0) {
+        destroy_streams(gpu);
+    }
+    (void)pthread_mutex_unlock(&lock);
 }
 
 /* Enters, unless the program captures this stream of its own:

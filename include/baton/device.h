@@ -84,7 +84,8 @@ BATON_CHECKED baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
    node's predecessors, and successors come after it. Returns BATON_OK or an
    error, which fails the epoch. The function is called on the driving thread,
    as a call node's; baton_call_address gives it device addresses. All schedules
-   share the stream: work that waits for something there holds up the others. */
+   of the process share the stream: work that waits for something there holds up
+   the others. */
 typedef baton_status_t (*baton_device_call_fn)(void *arg, baton_call_t *call,
                                                baton_stream_t stream);
 baton_node_t baton_add_device_call(baton_schedule_t *schedule,
@@ -213,8 +214,8 @@ typedef struct baton_device_port {
     baton_status_t (*check)(void *device, const void *memory, size_t bytes,
                             baton_memory_t kind);
 
-    /* The device's own streams. The engine has none of them wait for a stream
-       of a user. */
+    /* The device's own streams, which other engines may have in common with
+       this one. The engine has none of them wait for a stream of a user. */
     baton_stream_t streams[BATON_DEVICE_STREAMS];
 
     /* Puts a copy into the stream. Either end may be device memory, this

@@ -1,5 +1,6 @@
 /* baton_cuda_attach: on this machine, whatever it has; or with an argument, the
-   reason that it must give: see cuda.cmake. */
+   reason that it must give: see cuda.cmake. And the streams that engines
+   share. */
 #include "cuda/gpu.h"
 #include "support/cmocka.h"
 
@@ -93,6 +94,73 @@ static void test_vectors_have_to_be_aligned(void **state)
     assert_says("not aligned to its elements");
 }
 
+/* ---- streams ----------------------------------------------------------- */
+
+/* cuda.cmake has these called in place of CUDA's, which they call themselves
+   outside of the test. */
+cudaError_t __real_cudaStreamCreateWithPriority(cudaStream_t *out,
+                                                unsigned flags, int priority);
+cudaError_t __real_cudaStreamDestroy(cudaStream_t stream);
+cudaError_t __real_cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t __wrap_cudaStreamCreateWithPriority(cudaStream_t *out,
+                                                unsigned flags, int priority);
+cudaError_t __wrap_cudaStreamDestroy(cudaStream_t stream);
+cudaError_t __wrap_cudaStreamSynchronize(cudaStream_t stream);
+
+static char made[100]; /* a stream is the address of its number */
+static bool faked;
+static int created, destroyed, fails_at;
+
+cudaError_t __wrap_cudaStreamCreateWithPriority(cudaStream_t *out,
+                                                unsigned flags, int priority)
+{
+    if (!faked) {
+        return __real_cudaStreamCreateWithPriority(out, flags, priority);
+    }
+    if (created + 1 == fails_at) {
+        return cudaErrorMemoryAllocation;
+    }
+    *out = (cudaStream_t)(void *)&made[created++];
+    return cudaSuccess;
+}
+
+cudaError_t __wrap_cudaStreamDestroy(cudaStream_t stream)
+{
+    destroyed++;
+    return faked ? cudaSuccess : __real_cudaStreamDestroy(stream);
+}
+
+cudaError_t __wrap_cudaStreamSynchronize(cudaStream_t stream)
+{
+    return faked ? cudaSuccess : __real_cudaStreamSynchronize(stream);
+}
+
+/* Engines of a process share a GPU's streams, of which the last one destroys
+   them. */
+static void test_streams_are_shared(void **state)
+{
+    baton__gpu_t first = {.ordinal = 0}, second = {.ordinal = 0},
+                 other = {.ordinal = 1};
+    faked = true;
+    fails_at = 2;
+    assert_int_equal(baton__gpu_streams_open(&first), BATON_ERR_NO_MEMORY);
+    assert_int_equal(destroyed, 1);
+    created = destroyed = fails_at = 0;
+    assert_int_equal(baton__gpu_streams_open(&first), BATON_OK);
+    assert_int_equal(baton__gpu_streams_open(&other), BATON_OK);
+    assert_int_equal(baton__gpu_streams_open(&second), BATON_OK);
+    assert_int_equal(created, 2 * BATON_DEVICE_STREAMS);
+    assert_memory_equal(second.streams, first.streams, sizeof first.streams);
+    assert_ptr_not_equal(other.streams[0], first.streams[0]);
+    baton__gpu_streams_close(&first);
+    assert_int_equal(destroyed, 0);
+    baton__gpu_streams_close(&second);
+    assert_int_equal(destroyed, BATON_DEVICE_STREAMS);
+    baton__gpu_streams_close(&other);
+    assert_int_equal(destroyed, created);
+    faked = false;
+}
+
 int main(int argc, char **argv)
 {
     expected = argc > 1 ? argv[1] : NULL;
@@ -101,6 +169,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_attach_says_why_not),
         cmocka_unit_test(test_attach_refuses_other_numbers),
         cmocka_unit_test(test_vectors_have_to_be_aligned),
+        cmocka_unit_test(test_streams_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
