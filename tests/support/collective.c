@@ -261,8 +261,8 @@ static void get(support_collective_t *self, double *vector, const void *from)
     }
 }
 
-static void dense_of(const baton_sparse_result_t *result, size_t count,
-                     double *vector)
+void support_dense_of(const baton_sparse_result_t *result, size_t count,
+                      double *vector)
 {
     const double *values = result->values;
     memset(vector, 0, count * sizeof *vector);
@@ -287,7 +287,8 @@ static baton_status_t wait_for(support_collective_t *self, int part,
              : baton_tensors_wait(self->tensors, (size_t)part, -1,
                                   &self->entries);
     if (status == BATON_OK) {
-        dense_of(&self->entries, set ? self->parts[part] : self->count, result);
+        support_dense_of(&self->entries, set ? self->parts[part] : self->count,
+                         result);
         self->included = self->entries.included;
     }
     return status;

@@ -94,6 +94,10 @@ baton_status_t support_collective_wait(support_collective_t *self,
    waits until a later one was. */
 void support_collective_settle(support_collective_t *self);
 
+/* Writes out the f64 entries of a result. */
+void support_dense_of(const baton_sparse_result_t *result, size_t count,
+                      double *vector);
+
 /* What was given and is in no result yet. */
 void support_collective_rest(support_collective_t *self, double *rest);
 

@@ -2,6 +2,7 @@
    every feature of the trainer's side beside a plain implementation of it.
    Values are integers and binary fractions, so sums are exact. */
 #include "support/cmocka.h"
+#include "support/collective.h"
 #include "support/random.h"
 #include "support/sim.h"
 
@@ -116,16 +117,6 @@ static void make_ready(world_t *world)
             support_ok(
                 baton_tensors_ready(world->sets[r], t, world->gradients[r][t]));
         }
-    }
-}
-
-static void dense_of(const baton_sparse_result_t *result, size_t count,
-                     double *vector)
-{
-    const double *values = result->values;
-    memset(vector, 0, count * sizeof *vector);
-    for (size_t i = 0; i < result->count; i++) {
-        vector[result->indices != NULL ? result->indices[i] : i] = values[i];
     }
 }
 
@@ -268,7 +259,7 @@ static void expect_step(world_t *world, plain_t *plain, int step)
             baton_sparse_result_t result;
             support_ok(
                 baton_tensors_wait(world->sets[r], (size_t)t, -1, &result));
-            dense_of(&result, model[t].count, actual);
+            support_dense_of(&result, model[t].count, actual);
             for (size_t i = 0; i < model[t].count; i++) {
                 if (!(actual[i] == expected[i])) {
                     fail_msg("step %d, rank %d of %d, %s[%zu]: %.17g, expected "
