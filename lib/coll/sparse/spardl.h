@@ -69,7 +69,7 @@ struct spardl {
         candidates;         /* of a block that is selected from at once */
     baton_entries_t *terms; /* candidates and lists of a block, to sum */
     spardl_list_t own;      /* what this rank selected of its own block */
-    spardl_list_t sum;      /* and the teams' sum of it */
+    spardl_list_t sum;      /* and the teams' sum of it; not of one team */
     spardl_list_t other;    /* to sum into */
     char *common;           /* what a list and the result share; of one block */
     int exchange_count;

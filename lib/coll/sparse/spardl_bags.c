@@ -171,8 +171,9 @@ static size_t extent(void *arg, int member, const char *data, size_t left)
 static baton_status_t begin_gather(void *arg, baton_call_t *call)
 {
     spardl_t *spardl = arg;
-    return baton__gather_put(spardl->result, call, spardl->sum.data,
-                             spardl->sum.count * spardl->sparse->entry_bytes);
+    const spardl_list_t *sum = spardl->teams > 1 ? &spardl->sum : &spardl->own;
+    return baton__gather_put(spardl->result, call, sum->data,
+                             sum->count * spardl->sparse->entry_bytes);
 }
 
 baton_node_t baton__spardl_add_gather(spardl_t *spardl, baton_node_t ready,

@@ -18,7 +18,7 @@
    residual as a whole. h is adjusted by how many entries the sum had (algorithm
    2 of the paper).
 
-   With one team `sum` is `own`. */
+   With one team there is no exchange, and no `sum`: it is `own`. */
 #include "coll/sparse/spardl.h"
 
 #include <stdlib.h>
@@ -288,25 +288,10 @@ static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready, bool *ok)
 
 /* ---- both -------------------------------------------------------------- */
 
-/* One team: what was selected is the sum. */
-static baton_status_t copy_own(void *arg, baton_call_t *call)
-{
-    spardl_t *spardl = arg;
-    (void)call;
-    spardl->sum.count = spardl->own.count;
-    if (spardl->sparse->payload && spardl->own.count > 0) {
-        memcpy(spardl->sum.data, spardl->own.data,
-               spardl->own.count * spardl->sparse->entry_bytes);
-    }
-    return BATON_OK;
-}
-
 /* The largest union of the lists of one addition. */
 static size_t union_room(const spardl_t *spardl)
 {
-    size_t lists = gathers(spardl)     ? (size_t)spardl->teams
-                   : spardl->teams > 1 ? 2
-                                       : 1;
+    size_t lists = gathers(spardl) ? (size_t)spardl->teams : 2;
     return lists * largest_quota(spardl);
 }
 
@@ -322,11 +307,11 @@ baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready,
 {
     baton_sparse_t *sparse = spardl->sparse;
     size_t entries = union_room(spardl);
+    if (spardl->teams == 1) {
+        return ready;
+    }
     spardl->sum.data =
         baton__sparse_room(sparse, entries, sparse->entry_bytes, ok);
-    if (spardl->teams == 1) {
-        return baton__sparse_call_after(sparse, ready, copy_own, spardl);
-    }
     if (gathers(spardl)) {
         return add_bsag(spardl, ready, ok);
     }
