@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "base/config.h"
-#include "base/config_check.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "progress/placement.h"

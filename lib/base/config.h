@@ -105,8 +105,13 @@ const char *baton__config_text(baton__config_id_t id);
 const char *baton__config_error(void);
 
 /* True once after each time that the environment was read: that caller reports
-   what is wrong with it (config_check.h). */
+   what is wrong with it. */
 bool baton__config_is_unchecked(void);
+
+/* BATON_ERR_INVALID names the first variable that is out of its range, with the
+   range. The first call also logs that, and a warning for each BATON_* variable
+   that is unknown, with the nearest name. In config_check.c. Any thread. */
+baton_status_t baton__config_check(void);
 
 /* For tests: makes the next use read the environment again. Not while another
    thread uses the library. */

@@ -1,7 +1,6 @@
-/* The check of the environment; see config_check.h. */
-#include "base/config_check.h"
-
+/* Reports what is wrong with the BATON_* variables in the environment. */
 #include "base/config.h"
+
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"

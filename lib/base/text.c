@@ -41,19 +41,6 @@ void baton__text_add(baton__text_t *text, const char *format, ...)
     va_end(values);
 }
 
-size_t baton__text_append(char *text, size_t room, size_t length,
-                          const char *format, ...)
-{
-    char none[1];
-    bool fits = length < room;
-    va_list values;
-    va_start(values, format);
-    int more = vsnprintf(fits ? text + length : none, fits ? room - length : 0,
-                         format, values);
-    va_end(values);
-    return length + (more > 0 ? (size_t)more : 0);
-}
-
 const char *baton__read_number(const char *text, double *out)
 {
     /* strtod also accepts blanks, names and hexadecimal. */

@@ -26,11 +26,6 @@ void baton__text_add(baton__text_t *text, const char *format, ...)
 void baton__text_add_list(baton__text_t *text, const char *format,
                           va_list values) BATON_PRINTF(2, 0);
 
-/* The same of a caller's memory, which may end before the text does: returns
-   the length so far, of which what fits is written. */
-size_t baton__text_append(char *text, size_t room, size_t length,
-                          const char *format, ...) BATON_PRINTF(4, 5);
-
 /* Replaces the last characters of a message that was cut by "...". */
 void baton__text_mark_cut(char *data, size_t size);
 

@@ -1,7 +1,6 @@
 /* lib/base: the log, the table of variables, allocation and error messages. */
 #include "base/alloc.h"
 #include "base/config.h"
-#include "base/config_check.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "support/cmocka.h"
