@@ -458,8 +458,7 @@ static void expect_entries_alone(world_t *world,
     destroy(world);
 }
 
-/* RedSync in each way to select, with values and quantised, with the error kept
-   or not. */
+/* RedSync in each way to select, with values and quantised. */
 TEST(test_entries_alone_are_copied)
 {
     world_t *world = world_open(2, SUPPORT_OWN_ENGINES);

@@ -151,21 +151,15 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     return BATON_OK;
 }
 
-static baton_status_t check_sparse(const baton_sparse_t *sparse,
-                                   const char *doing)
-{
-    return sparse != NULL
-               ? BATON_OK
-               : baton__error(BATON_ERR_INVALID, "%s: sparse is NULL", doing);
-}
-
 baton_status_t baton_sparse_connect(baton_sparse_t *sparse, int timeout_ms)
 {
-    baton_status_t status = check_sparse(sparse, "connect");
-    if (status != BATON_OK || sparse->connected) {
-        return status;
+    if (sparse == NULL) {
+        return baton__error(BATON_ERR_INVALID, "connect: sparse is NULL");
     }
-    status = baton_schedule_wait(sparse->comparison, timeout_ms);
+    if (sparse->connected) {
+        return BATON_OK;
+    }
+    baton_status_t status = baton_schedule_wait(sparse->comparison, timeout_ms);
     if (status == BATON_OK) {
         status = baton__sparse_compare_end(sparse);
     }
@@ -436,15 +430,11 @@ baton_status_t baton_sparse_residual(baton_sparse_t *sparse, void *vector)
 baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
                                   baton_sparse_stats_t *out)
 {
-    baton_status_t status = check_sparse(sparse, "statistics of");
-    if (sparse == NULL || status != BATON_OK) {
-        return status;
+    if (sparse == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            sparse == NULL ? "sparse" : "out");
     }
-    if (out == NULL) {
-        return baton__error(BATON_ERR_INVALID,
-                            "statistics of \"%s\": out is NULL", sparse->name);
-    }
-    status = hold(sparse, "statistics of");
+    baton_status_t status = hold(sparse, "statistics of");
     if (status != BATON_OK) {
         return status;
     }
