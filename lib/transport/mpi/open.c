@@ -82,9 +82,8 @@ static void log_lack(const host_t *host, lack_t lack)
         [LACK_SOCKETS] = "ranks of one host are in different network "
                          "namespaces: they send all messages over MPI",
         [LACK_LIVENESS] = "ranks of one host can't watch each other "
-                          "(pidfd_open, before Linux 5.3, or PID namespaces?): "
-                          "one that is killed is noticed only by what times "
-                          "out",
+                          "(pidfd_open, before Linux 5.3?): one that is killed "
+                          "is noticed only by what times out",
         [LACK_CMA] = "ranks of one host may not read each other's memory "
                      "(process_vm_readv): what is longer than 68 KiB, and not "
                      "in memory of baton_memory_alloc, is copied by MPI"};
@@ -137,6 +136,26 @@ static bool reach_all(const baton__mpi_t *mpi)
     return true;
 }
 
+/* The ranks of the host watch each other, in the rounds of liveness.h. */
+static void watch_each_other(baton__mpi_t *mpi, const host_t *host)
+{
+    baton__liveness_t *liveness = &mpi->host.liveness;
+    const baton__doorbell_t *doorbell = &mpi->host.doorbell;
+    for (int k = 1; k < host->size; k++) {
+        baton__liveness_send(liveness, doorbell,
+                             (host->index + k) % host->size);
+        if (k % BATON__LIVENESS_ROUND == 0 || k == host->size - 1) {
+            (void)MPI_Barrier(host->comm);
+            baton__liveness_take(liveness, doorbell);
+            (void)MPI_Barrier(host->comm);
+        }
+    }
+    bool complete = baton__liveness_is_complete(liveness, host->index);
+    if (!all_of(host->comm, complete)) {
+        log_lack(host, LACK_LIVENESS);
+    }
+}
+
 /* Stores the number of each of the host's ranks on it: there they have the
    order of the communicator. */
 static void number(baton__mpi_t *mpi)
@@ -170,11 +189,7 @@ static bool share(baton__mpi_t *mpi, const host_t *host)
         baton__host_close(&mpi->host);
         return false;
     }
-    bool watched = baton__liveness_watch(
-        &mpi->host.liveness, mpi->host.doorbell.states, host->index);
-    if (!all_of(host->comm, watched)) {
-        log_lack(host, LACK_LIVENESS);
-    }
+    watch_each_other(mpi, host);
     bool permitted = all_of(host->comm, baton__host_probe(&mpi->host));
     mpi->reads = all_of(host->comm, reads) && permitted;
     if (!permitted) {

@@ -34,16 +34,10 @@ socklen_t baton__peer_address(const baton__peer_state_t *state,
     return (socklen_t)(name - (char *)address);
 }
 
-static socklen_t address_of(const baton__peer_state_t *state,
-                            struct sockaddr_un *address)
+socklen_t baton__doorbell_address(const baton__peer_state_t *state,
+                                  struct sockaddr_un *address)
 {
     return baton__peer_address(state, "baton-", address);
-}
-
-static uint64_t inode_of(const char *path)
-{
-    struct stat of;
-    return stat(path, &of) == 0 ? (uint64_t)of.st_ino : 0;
 }
 
 static baton_status_t system_error(baton__doorbell_t *doorbell,
@@ -68,10 +62,12 @@ baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,
     baton__peer_state_t *own = &states[index];
     own->process = (uint32_t)getpid();
     own->nonce = baton__share_random();
-    own->network_namespace = inode_of("/proc/self/ns/net");
-    own->pid_namespace = inode_of("/proc/self/ns/pid");
+    struct stat network;
+    if (stat("/proc/self/ns/net", &network) == 0) {
+        own->network = (uint64_t)network.st_ino;
+    }
     struct sockaddr_un address;
-    socklen_t bytes = address_of(own, &address);
+    socklen_t bytes = baton__doorbell_address(own, &address);
     if (bind(doorbell->socket, (struct sockaddr *)&address, bytes) != 0) {
         return system_error(doorbell, "bind");
     }
@@ -88,8 +84,8 @@ void baton__doorbell_close(baton__doorbell_t *doorbell)
 
 bool baton__doorbell_reaches(const baton__doorbell_t *doorbell, int index)
 {
-    return doorbell->states[index].network_namespace ==
-           doorbell->states[doorbell->index].network_namespace;
+    return doorbell->states[index].network ==
+           doorbell->states[doorbell->index].network;
 }
 
 /* Orders this rank's stores before its next load. The thread sanitizer knows no
@@ -112,7 +108,7 @@ static void ring(const baton__doorbell_t *doorbell, int index, uint32_t armed)
     if (atomic_compare_exchange_strong_explicit(
             &state->armed, &armed, armed & ~BELL, memory_order_relaxed,
             memory_order_relaxed)) {
-        socklen_t bytes = address_of(state, &address);
+        socklen_t bytes = baton__doorbell_address(state, &address);
         /* After EAGAIN the socket is readable already. */
         (void)!sendto(doorbell->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
                       (struct sockaddr *)&address, bytes);

@@ -34,8 +34,7 @@ typedef struct baton__peer_state {
     /* Written before the processes meet in open, constant from then on. */
     uint32_t process;
     uint64_t nonce;
-    /* Inodes of its namespaces; 0 if unknown. */
-    uint64_t network_namespace, pid_namespace;
+    uint64_t network; /* inode of its network namespace; 0 if unknown */
 } baton__peer_state_t;
 static_assert(sizeof(baton__peer_state_t) == 64, "one cache line a process");
 
@@ -61,6 +60,10 @@ typedef struct baton__doorbell {
    process. */
 socklen_t baton__peer_address(const baton__peer_state_t *state,
                               const char *prefix, struct sockaddr_un *address);
+
+/* That of its doorbell. */
+socklen_t baton__doorbell_address(const baton__peer_state_t *state,
+                                  struct sockaddr_un *address);
 
 /* Opens the socket of process `index`. BATON_ERR_SYSTEM. */
 baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,

@@ -98,7 +98,7 @@ baton_status_t baton__host_open(baton__host_t *host, const char *name,
                             .index = index,
                             .buffers = buffers,
                             .doorbell.socket = -1,
-                            .liveness.epoll = -1,
+                            .liveness = {.epoll = -1, .own = -1},
                             .mappings.socket = -1};
     host->bytes = lay_out(host, NULL);
     baton_status_t status =

@@ -3,17 +3,24 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "transport/shm/share.h"
 
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int open_process(uint32_t process)
+/* What is sent with a descriptor. The number is in shared memory, so that a
+   stranger does not know it. */
+typedef struct introduction {
+    uint64_t nonce;
+    uint32_t index;
+} introduction_t;
+
+static int open_own(void)
 {
 #ifdef SYS_pidfd_open
-    return (int)syscall(SYS_pidfd_open, process, 0); /* closed by exec */
+    return (int)syscall(SYS_pidfd_open, getpid(), 0); /* closed by exec */
 #else
-    (void)process;
     return -1;
 #endif
 }
@@ -31,6 +38,7 @@ baton_status_t baton__liveness_open(baton__liveness_t *self, int count)
     size_t size = (size_t)count;
     *self = (baton__liveness_t){
         .epoll = epoll_create1(EPOLL_CLOEXEC),
+        .own = open_own(),
         .count = count,
         .descriptors = baton__alloc(size, sizeof *self->descriptors),
         .ended = baton__alloc(size, sizeof *self->ended),
@@ -51,35 +59,57 @@ void baton__liveness_close(baton__liveness_t *self)
     for (int i = 0; self->descriptors != NULL && i < self->count; i++) {
         close_descriptor(&self->descriptors[i]);
     }
+    close_descriptor(&self->own);
     close_descriptor(&self->epoll);
     baton__free(self->descriptors);
     baton__free(self->ended);
-    *self = (baton__liveness_t){.epoll = -1};
+    *self = (baton__liveness_t){.epoll = -1, .own = -1};
 }
 
-/* Watches one process; false if that can't be done. */
-static bool watch(baton__liveness_t *self, const baton__peer_state_t *states,
-                  int index, int other)
+/* ---- introductions ----------------------------------------------------- */
+
+void baton__liveness_send(baton__liveness_t *self,
+                          const baton__doorbell_t *doorbell, int to)
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET,
-                                .data.u32 = (uint32_t)other};
-    int *fd = &self->descriptors[other];
-    if (states[index].pid_namespace == 0 ||
-        states[index].pid_namespace != states[other].pid_namespace) {
-        return false;
+    const baton__peer_state_t *states = doorbell->states;
+    const introduction_t introduction = {.nonce = states[doorbell->index].nonce,
+                                         .index = (uint32_t)doorbell->index};
+    struct sockaddr_un address;
+    socklen_t bytes = baton__doorbell_address(&states[to], &address);
+    if (self->own >= 0) {
+        /* What is lost here is missed by is_complete. */
+        (void)baton__share_send(doorbell->socket, &address, bytes,
+                                &introduction, sizeof introduction, self->own);
     }
-    *fd = open_process(states[other].process);
-    return *fd >= 0 && epoll_ctl(self->epoll, EPOLL_CTL_ADD, *fd, &event) == 0;
 }
 
-bool baton__liveness_watch(baton__liveness_t *self,
-                           const baton__peer_state_t *states, int index)
+void baton__liveness_take(baton__liveness_t *self,
+                          const baton__doorbell_t *doorbell)
 {
-    bool all = true;
+    introduction_t from;
+    int fd = -1;
+    while (baton__share_receive(doorbell->socket, &from, sizeof from, &fd)) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET,
+                                    .data.u32 = from.index};
+        if (fd >= 0 && from.index < (uint32_t)self->count &&
+            from.nonce == doorbell->states[from.index].nonce &&
+            self->descriptors[from.index] < 0 &&
+            epoll_ctl(self->epoll, EPOLL_CTL_ADD, fd, &event) == 0) {
+            self->descriptors[from.index] = fd;
+        } else {
+            close_descriptor(&fd);
+        }
+    }
+}
+
+bool baton__liveness_is_complete(baton__liveness_t *self, int index)
+{
+    bool complete = true;
     for (int i = 0; i < self->count; i++) {
-        all = (i == index || watch(self, states, index, i)) && all;
+        complete = complete && (i == index || self->descriptors[i] >= 0);
     }
-    return all;
+    close_descriptor(&self->own);
+    return complete;
 }
 
 /* ---- ends -------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* Whether the other processes of this host still live. Each opens a descriptor
-   of every other one (pidfd), which the kernel makes readable when that process
-   has ended, however it ended and whatever children it leaves behind.
+   of itself (pidfd) and sends it to the others: the kernel makes it readable
+   when the process has ended, however it ended and whatever children it leaves
+   behind. Passed on like this it is good between PID namespaces, too.
 
    A process that is stopped, or busy for long, lives. */
 #ifndef BATON_TRANSPORT_SHM_LIVENESS_H
@@ -8,8 +9,13 @@
 
 #include "transport/shm/doorbell.h"
 
+/* Sends to one socket that no receive is needed for: the least that
+   net.unix.max_dgram_qlen is known to be. */
+enum { BATON__LIVENESS_ROUND = 8 };
+
 typedef struct baton__liveness {
     int epoll; /* readable when one has ended; -1: none is watched */
+    int own;   /* this process's, while it is sent; -1: can't be had */
     int count;
     int *descriptors; /* of each process; -1: unknown, or it has ended */
     /* Set by drain, from any thread; the release store of `any_ended` comes
@@ -18,17 +24,22 @@ typedef struct baton__liveness {
     _Atomic bool any_ended;
 } baton__liveness_t;
 
-/* Opens what watches `count` processes, of which none is watched yet.
+/* Opens what watches `count` processes, of which none is watched yet. Without
+   pidfds (Linux before 5.3, or forbidden) all of this does nothing.
    BATON_ERR_NO_MEMORY. */
 baton_status_t baton__liveness_open(baton__liveness_t *self, int count);
 void baton__liveness_close(baton__liveness_t *self);
 
-/* Watches all processes but this one, `index`, when all have opened their
-   doorbells. False if some can't be watched: without pidfds (Linux before 5.3,
-   or forbidden), or in another PID namespace, where their numbers mean other
-   processes. */
-bool baton__liveness_watch(baton__liveness_t *self,
-                           const baton__peer_state_t *states, int index);
+/* The processes watch each other, in rounds: each sends to up to
+   BATON__LIVENESS_ROUND others; when all have sent, each takes what was sent to
+   it; when all have taken, the next round begins. Nobody rings meanwhile. */
+void baton__liveness_send(baton__liveness_t *self,
+                          const baton__doorbell_t *doorbell, int to);
+void baton__liveness_take(baton__liveness_t *self,
+                          const baton__doorbell_t *doorbell);
+
+/* After the last round: true if all others are watched. */
+bool baton__liveness_is_complete(baton__liveness_t *self, int index);
 
 /* Takes what has made the descriptor readable, for the next poll. Any thread.
  */
