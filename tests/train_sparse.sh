@@ -4,20 +4,10 @@
 # refusals.
 #
 #   train_sparse.sh TRAIN MPIRUN...
-set -u
+. "$(dirname "$0")/support/command.sh"
 train=$1
 shift
 mpirun=$*
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fail=0
-
-complain() {
-    echo "train: $1"
-    cat out err
-    fail=1
-}
 
 # With so many ranks.
 try() {

@@ -3,19 +3,9 @@
 # rows of their files; with 2 ranks also ways, layers and places, and what is refused.
 #
 #   bench_command.sh BATON_BENCH CMAKE RANKS MPIRUN...     (cmake reads JSON)
-set -u
+. "$(dirname "$0")/../support/command.sh"
 bench=$1 cmake=$2 ranks=$3
 shift 3
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fail=0
-
-complain() {
-    echo "bench_command: $1"
-    cat out err
-    fail=1
-}
 
 # rows FILE COUNT PATTERN: JSON of so many rows, each of which matches.
 cat >rows.cmake <<'SCRIPT'

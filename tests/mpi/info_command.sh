@@ -3,19 +3,9 @@
 # back, its refusals.
 #
 #   info_command.sh BATON_INFO MPIRUN...
-set -u
+. "$(dirname "$0")/../support/command.sh"
 info=$1
 shift
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fail=0
-
-complain() {
-    echo "info_command: $1"
-    cat out err
-    fail=1
-}
 
 # says PATTERN COMMAND...: succeeds, and a line of what it prints matches.
 says() {

@@ -2,18 +2,8 @@
 # baton-sim as a user has it: each command once, its files, its refusals.
 #
 #   sim_command.sh BATON_SIM CMAKE      (cmake reads JSON)
-set -u
+. "$(dirname "$0")/../support/command.sh"
 sim=$1 cmake=$2
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fail=0
-
-complain() {
-    echo "sim_command: $1"
-    cat out err
-    fail=1
-}
 
 # runs ARGUMENT...: succeeds, and prints nothing but the table.
 runs() {
