@@ -199,9 +199,9 @@ TEST(test_choices_by_length_and_place)
         {OF(ALLREDUCE, .ranks = 16, .bytes = 8), "recursive_doubling"},
         /* Rounds count more than messages where ranks take turns on a
            processor. */
-        {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 15), "rabenseifner"},
-        {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 15, .processors = 2),
-         "pairwise"},
+        {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 16), "rabenseifner"},
+        {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 16, .processors = 2),
+         "binomial"},
         {OF(ALLREDUCE, .ranks = 8, .bytes = 8, .processors = 2),
          "recursive_doubling"},
         /* On hosts of several ranks long vectors move between hosts once: by

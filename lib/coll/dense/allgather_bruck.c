@@ -1,5 +1,7 @@
 #include "coll/dense/allgather.h"
 
+#include <math.h>
+
 void baton_allgather_bruck(baton_schedule_t *schedule,
                            const baton_allgather_t *args)
 {
@@ -17,9 +19,19 @@ static double cost(const baton__terms_t *t)
     return t->log * t->alpha + t->part * t->beta;
 }
 
+/* Ranges that go round the end of the vector are copied before they are sent,
+   and when they have come: in a round of `more` blocks more - 1 on either side.
+ */
 static baton__works_t work(const baton__terms_t *t)
 {
-    return baton__evenly(t, (baton__work_t){t->p * t->log, t->others, 0}, 0);
+    double copied = 0;
+    for (double have = 1; have < t->p; have *= 2) {
+        double more = fmin(have, t->p - have);
+        copied += 2 * (more - 1) * more * t->block;
+    }
+    return baton__evenly(t,
+                         (baton__work_t){t->p * t->log, t->others + copied, 0},
+                         baton__passed_on(t));
 }
 
 const baton_algorithm_t baton__allgather_bruck_algorithm = {

@@ -15,6 +15,7 @@ static baton__works_t work(const baton__terms_t *t)
 {
     baton__works_t works = baton__allgather_ring_algorithm.work(t);
     works.direct = true;
+    works.passed = 0;
     return works;
 }
 

@@ -46,7 +46,7 @@ static baton__works_t work(const baton__terms_t *t)
     return baton__evenly(t,
                          (baton__work_t){t->core * t->core_log + 2 * t->extra,
                                          t->others + t->extra * t->block, 0},
-                         0);
+                         baton__passed_on(t));
 }
 
 const baton_algorithm_t baton__allgather_recursive_doubling_algorithm = {

@@ -20,7 +20,7 @@ static double cost(const baton__terms_t *t)
 static baton__works_t work(const baton__terms_t *t)
 {
     return baton__evenly(t, (baton__work_t){t->p * (t->p - 1), t->others, 0},
-                         0);
+                         baton__passed_on(t));
 }
 
 const baton_algorithm_t baton__allgather_ring_algorithm = {

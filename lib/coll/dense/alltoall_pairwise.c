@@ -29,6 +29,6 @@ const baton_algorithm_t baton__alltoall_pairwise_algorithm = {
     .collective = BATON_COLLECTIVE_ALLTOALL,
     .name = "pairwise",
     .build.alltoall = baton_alltoall_pairwise,
-    .phases = {&baton__allgather_ring_algorithm},
+    .phases = {&baton__allgather_pairwise_algorithm},
     .exact = baton__exact_flat,
 };

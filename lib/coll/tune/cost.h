@@ -77,9 +77,8 @@ typedef struct baton__works {
     baton__work_t most; /* that one rank has */
     baton__work_t all;
     bool direct; /* nothing is passed on: the longest path is `most` */
-    /* Bytes of sums that were reduced on one rank, and again on another:
-       written by one processor and read by another, they cost as much as a
-       copy. */
+    /* Bytes that one rank has received or reduced, and another reads: written
+       by one processor and read by another, they cost as much as a copy. */
     double passed;
 } baton__works_t;
 
@@ -90,9 +89,8 @@ baton__works_t baton__evenly(const baton__terms_t *t, baton__work_t all,
 /* One phase after another. */
 baton__works_t baton__both(baton__works_t first, baton__works_t second);
 
-/* Bytes of sums that are passed on where each block goes through all ranks, by
-   a ring, a tree of its own or a chain; and where they go up one binomial tree.
- */
+/* Bytes that are passed on where each block goes through all ranks, by a ring,
+   a tree of its own or a chain; and where sums go up one binomial tree. */
 double baton__passed_on(const baton__terms_t *t);
 double baton__passed_up(const baton__terms_t *t);
 
