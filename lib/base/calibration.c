@@ -29,15 +29,15 @@
 #define PATH_BYTES 1024
 enum { FORM = 1 };
 
-/* 10 Gbit/s between hosts; 16 lanes of PCIe 4.0 to a device. On one host, for
-   a beta of 0.1, of 5 or 6 values of each other cost those with which the
-   choices came closest to the best algorithms that were measured: six
+/* TCP over 10 Gbit/s between hosts; 16 lanes of PCIe 4.0 to a device. On one
+   host, for a beta of 0.1, of 5 or 6 values of each other cost those with which
+   the choices came closest to the best algorithms that were measured: six
    collectives on 2, 3, 4 and 8 ranks of 2 processors, 1 KiB to 4 MiB, malloc'ed
    and shared vectors, all-reduces in place, too. */
 static const baton_costs_t estimates = {
     .size = sizeof(baton_costs_t),
     .inside = {.alpha_us = 4, .beta_ns = 0.1},
-    .between = {.alpha_us = 20, .beta_ns = 0.8},
+    .between = {.alpha_us = 12, .beta_ns = 0.8},
     .gamma_ns = 0.03,
     .device = {.alpha_us = 10, .beta_ns = 0.05},
     .turn_us = 0.5,
