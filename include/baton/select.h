@@ -224,8 +224,6 @@ typedef struct baton_magnitudes {
     double sum;                /* of |x| */
     double square_sum;         /* of x^2 */
     baton_magnitude_t largest; /* key */
-    uint64_t infinities;
-    uint64_t nans;
 } baton_magnitudes_t;
 baton_magnitudes_t baton_elements_measure(baton_dtype_t dtype,
                                           const void *values, size_t count);

@@ -3,7 +3,7 @@
    processors they take more passes than baton_select_topk. */
 #include "ops/select.h"
 
-#include <string.h>
+#include <math.h>
 
 /* Where the trimming begins, between mean (0) and maximum (1), and by how much
    it goes down. */
@@ -25,7 +25,8 @@ static bool spread_of(const baton_selection_t *from, spread_t *out)
 {
     baton_magnitudes_t all =
         baton_elements_measure(from->dtype, from->values, from->count);
-    if (all.nans + all.infinities > 0 || from->count == 0) {
+    if (from->count == 0 ||
+        all.largest >= baton_magnitude_of(from->dtype, INFINITY)) {
         return false;
     }
     out->mean = all.sum / (double)from->count;

@@ -172,7 +172,7 @@ static uint64_t searched(const ranking_t *all, size_t k)
     const double mean = about.sum / (double)from->count;
     double largest = baton_magnitude_value(from->dtype, about.largest);
     double low = 0, high = 1;
-    if (from->count == 0 || about.nans + about.infinities > 0) {
+    if (from->count == 0 || !isfinite(largest)) {
         return key_of_rank(all, k);
     }
     for (bool first = true;; first = false) {
