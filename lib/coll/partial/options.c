@@ -1,10 +1,7 @@
-/* Defaults and checks; see options.h. */
-#include "coll/partial/options.h"
-
-#include "base/error.h"
+/* Options: defaults, checks, and the choice of the inner collective. */
 #include "base/options.h"
-#include "coll/partial/given.h"
-#include "coll/partial/rule.h"
+#include "base/error.h"
+#include "coll/partial/parts.h"
 
 #include <baton/sim.h>
 

@@ -21,7 +21,6 @@
 #include "base/random.h"
 #include "coll/kit/count.h"
 #include "coll/partial/device.h"
-#include "coll/partial/options.h"
 #include "coll/partial/parts.h"
 
 #include <baton/sim.h>
