@@ -153,7 +153,7 @@ static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
     baton__run_t *run = &schedule->run;
     const baton__op_t *op = &schedule->ops[node];
     baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
-    if (issue == NULL) { /* see lib/sim/simulate_graphs.c */
+    if (issue == NULL) { /* in a simulation; see lib/sim/create.c */
         (void)baton__run_pop(run);
         baton__run_complete(&schedule->run, node);
         return true;

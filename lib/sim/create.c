@@ -34,18 +34,6 @@ static int issue_reduce(const baton__op_t *op, uint32_t node,
     return BATON_OK;
 }
 
-static int issue_nothing(const baton__op_t *op, uint32_t node,
-                         const baton__context_t *context, size_t begin,
-                         size_t bytes)
-{
-    (void)op;
-    (void)node;
-    (void)context;
-    (void)begin;
-    (void)bytes;
-    return BATON_OK;
-}
-
 static void fill_kinds(baton_sim_t *sim)
 {
     for (int kind = 0; kind < BATON__KIND_COUNT; kind++) {
@@ -53,7 +41,7 @@ static void fill_kinds(baton_sim_t *sim)
     }
     sim->kinds[BATON__REDUCE].issue = issue_reduce;
     if (sim->options.cost_only) {
-        sim->kinds[BATON__COPY].issue = issue_nothing;
+        sim->kinds[BATON__COPY].issue = NULL;
     }
 }
 

@@ -108,20 +108,12 @@ double baton__distribution_sample(const baton_distribution_t *distribution,
 
 bool baton__distribution_is_zero(const baton_distribution_t *distribution)
 {
-    double a = distribution->a, b = distribution->b;
-    switch (distribution->kind) {
-    case BATON_DISTRIBUTION_UNIFORM:
-        return b <= 0;
-    case BATON_DISTRIBUTION_NORMAL:
-        return a <= 0 && b <= 0;
-    case BATON_DISTRIBUTION_CONSTANT:
-    case BATON_DISTRIBUTION_EXPONENTIAL:
-    case BATON_DISTRIBUTION_LOGNORMAL:
-    case BATON_DISTRIBUTION_PARETO:
-    case BATON_DISTRIBUTION_COUNT:
-        break;
+    if (distribution->kind == BATON_DISTRIBUTION_UNIFORM) {
+        return distribution->b <= 0;
     }
-    return a <= 0;
+    bool spread =
+        distribution->kind == BATON_DISTRIBUTION_NORMAL && distribution->b > 0;
+    return distribution->a <= 0 && !spread;
 }
 
 double baton_distribution_sample(const baton_distribution_t *distribution,

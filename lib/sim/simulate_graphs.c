@@ -47,7 +47,6 @@ static baton_status_t simulate(baton__sim_packed_graph_t *graphs, int ranks,
         return status;
     }
     sim->kinds[BATON__REDUCE].issue = NULL;
-    sim->kinds[BATON__COPY].issue = NULL;
     sim->kinds[BATON__CALL].issue = NULL;
     sim->kinds[BATON__ASYNC].issue = NULL;
     status = baton_sim_build(sim, graphs[0].name, fill, graphs);
