@@ -56,8 +56,8 @@ baton_status_t baton__compare_start(baton__compare_t *self,
     return status == BATON_OK ? baton_schedule_start(schedule) : status;
 }
 
-void baton__compare_describe(baton__text_t *text,
-                             const baton__compared_t *option, uint64_t word)
+static void describe(baton__text_t *text, const baton__compared_t *option,
+                     uint64_t word)
 {
     double value;
     memcpy(&value, &word, sizeof value);
@@ -70,22 +70,28 @@ void baton__compare_describe(baton__text_t *text,
     }
 }
 
+void baton__compare_add(baton__text_t *text, const baton__compared_t *option,
+                        uint64_t first, const char *between, uint64_t second,
+                        const char *behind)
+{
+    if (first != second) {
+        baton__text_add(text, "%s%s is ", text->used > 0 ? "; " : "",
+                        option->name);
+        describe(text, option, first);
+        baton__text_add(text, "%s", between);
+        describe(text, option, second);
+        baton__text_add(text, "%s", behind);
+    }
+}
+
 uint64_t baton__compare_end(const baton__compare_t *self, baton__text_t *text)
 {
-    const char *between = "";
     for (size_t i = 1; i < self->count; i++) {
         uint64_t smallest = self->words[i];
         /* A complement's minimum is that of the largest value. */
         uint64_t largest = ~self->words[self->count + i];
-        if (smallest == largest) {
-            continue;
-        }
-        baton__text_add(text, "%s%s is ", between, self->list[i].name);
-        baton__compare_describe(text, &self->list[i], smallest);
-        baton__text_add(text, " on one rank and ");
-        baton__compare_describe(text, &self->list[i], largest);
-        baton__text_add(text, " on another");
-        between = "; ";
+        baton__compare_add(text, &self->list[i], smallest, " on one rank and ",
+                           largest, " on another");
     }
     return ~self->words[self->count];
 }

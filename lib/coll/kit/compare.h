@@ -43,12 +43,13 @@ baton_status_t baton__compare_start(baton__compare_t *self,
                                     uint64_t wrong);
 
 /* When the epoch has ended: returns the largest `wrong` of all ranks; appends
-   what differs to the text, "k is 7 on one rank and 8 on another". */
+   what differs to the text. */
 uint64_t baton__compare_end(const baton__compare_t *self, baton__text_t *text);
 
-/* Appends a value of an option. */
-void baton__compare_describe(baton__text_t *text,
-                             const baton__compared_t *option, uint64_t word);
+/* Appends "k is 7 BETWEEN 8 BEHIND" where an option's two values differ. */
+void baton__compare_add(baton__text_t *text, const baton__compared_t *option,
+                        uint64_t first, const char *between, uint64_t second,
+                        const char *behind);
 
 /* After the schedule's destruction. */
 void baton__compare_fini(baton__compare_t *self);

@@ -175,16 +175,25 @@ static baton_status_t split(void *arg, baton_call_t *call)
     return baton__regions_send(&self->regions, call);
 }
 
+/* The values of a list, in scratch memory; *positions_out: room behind them. */
+static baton_selection_t values_of(const oktopk_t *self, const char *list,
+                                   size_t count, uint32_t **positions_out)
+{
+    baton_dtype_t dtype = self->sparse->options.dtype;
+    char *values = self->scratch;
+    *positions_out = (uint32_t *)(void *)(values + count * sizeof(double));
+    baton_entries_split(dtype, list, count, NULL, values);
+    return (baton_selection_t){
+        .dtype = dtype, .values = values, .count = count};
+}
+
 /* Keeps what reaches the global threshold, of a list in place. */
 static size_t filter(oktopk_t *self, char *list, size_t count)
 {
     const baton_sparse_t *sparse = self->sparse;
     size_t bytes = sparse->entry_bytes;
-    char *values = self->scratch;
-    uint32_t *positions = (uint32_t *)(void *)(values + count * sizeof(double));
-    baton_entries_split(sparse->options.dtype, list, count, NULL, values);
-    baton_selection_t from = {
-        .dtype = sparse->options.dtype, .values = values, .count = count};
+    uint32_t *positions;
+    const baton_selection_t from = values_of(self, list, count, &positions);
     size_t kept = baton_select_at_least(&from, sparse->learned.global_threshold,
                                         positions, count);
     for (size_t i = 0; i < kept; i++) {
@@ -240,12 +249,10 @@ static size_t collect(oktopk_t *self)
 static void set_global(oktopk_t *self, size_t count)
 {
     baton_sparse_t *sparse = self->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
     size_t k = count < sparse->k ? count : sparse->k;
-    char *values = self->scratch;
-    uint32_t *positions = (uint32_t *)(void *)(values + count * sizeof(double));
-    baton_entries_split(dtype, self->all, count, NULL, values);
-    baton_selection_t from = {.dtype = dtype, .values = values, .count = count};
+    uint32_t *positions;
+    const baton_selection_t from =
+        values_of(self, self->all, count, &positions);
     (void)baton_select_topk(&from, k, positions, positions + (k + 2) / 2 * 2,
                             &sparse->next.global_threshold);
 }
@@ -372,13 +379,9 @@ static bool allocate(oktopk_t *self)
     size_t largest = sums > published ? sums : published;
     size_t dense = baton_select_scratch_bytes(n, k);
     size_t list = baton_entries_scratch_bytes(largest, largest);
-    size_t global = published * sizeof(double) +
-                    (k + 2) / 2 * 2 * sizeof(uint32_t) +
-                    baton_select_scratch_bytes(published, k);
-    size_t scratch = dense > list ? dense : list;
     bool ok = baton__regions_init(&self->regions, sparse, room, false);
     self->scratch =
-        baton__sparse_room(sparse, 1, scratch > global ? scratch : global, &ok);
+        baton__sparse_room(sparse, 1, dense > list ? dense : list, &ok);
     self->sum = baton__sparse_room(sparse, sums, entry, &ok);
     self->all = baton__sparse_room(sparse, published, entry, &ok);
     return ok && baton__sparse_result_room(sparse, published);

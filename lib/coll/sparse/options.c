@@ -440,14 +440,8 @@ baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
     baton__compared_t own[COMPARED];
     list_options(&sparse->options, own);
     for (int i = 0; i < BATON__SPARSE_STATE_OPTIONS; i++) {
-        if (own[i].word != stored[i]) {
-            baton__text_add(&text, "%s%s is ", text.used > 0 ? "; " : "",
-                            own[i].name);
-            baton__compare_describe(&text, &own[i], own[i].word);
-            baton__text_add(&text, ", and ");
-            baton__compare_describe(&text, &own[i], stored[i]);
-            baton__text_add(&text, " in the state");
-        }
+        baton__compare_add(&text, &own[i], own[i].word, ", and ", stored[i],
+                           " in the state");
     }
     return text.used == 0 ? BATON_OK
                           : baton__error(BATON_ERR_INVALID,

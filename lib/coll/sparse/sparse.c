@@ -74,18 +74,6 @@ static void build(baton_sparse_t *sparse)
 
 /* ---- life -------------------------------------------------------------- */
 
-/* Options are not among these: a rank whose options are wrong takes part in the
-   comparison, so that all fail. */
-static baton_status_t check_arguments(baton_group_t *group,
-                                      baton_sparse_t **out)
-{
-    if (group == NULL || out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "create a sparse: %s is NULL",
-                            group == NULL ? "group" : "out");
-    }
-    return BATON_OK;
-}
-
 static void free_sparse(baton_sparse_t *sparse)
 {
     if (sparse->backend->free != NULL) {
@@ -97,14 +85,16 @@ static void free_sparse(baton_sparse_t *sparse)
     baton__free(sparse);
 }
 
+/* A rank whose options are wrong takes part in the comparison, so that all
+   fail. */
 baton_status_t baton_sparse_prepare(baton_group_t *group,
                                     const baton_sparse_options_t *given,
                                     baton_sparse_t **out)
 {
     baton_sparse_options_t options;
-    baton_status_t status = check_arguments(group, out);
-    if (status != BATON_OK) {
-        return status;
+    if (group == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "create a sparse: %s is NULL",
+                            group == NULL ? "group" : "out");
     }
     baton_sparse_t *sparse = baton__alloc(1, sizeof *sparse);
     if (sparse == NULL) {
@@ -125,7 +115,7 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     }
     sparse->options = options;
     sparse->asked = options;
-    status = create_schedules(sparse);
+    baton_status_t status = create_schedules(sparse);
     if (status == BATON_OK && sparse->wrong == BATON_OK) {
         sparse->wrong = baton__sparse_resolve(
             &options, sparse->size, baton_schedule_hosts(sparse->schedule),
@@ -172,10 +162,8 @@ baton_status_t baton_sparse_create(baton_group_t *group,
                                    int timeout_ms, baton_sparse_t **out)
 {
     baton_sparse_t *sparse = NULL;
-    baton_status_t status = check_arguments(group, out);
-    if (status == BATON_OK) {
-        status = baton_sparse_prepare(group, options, &sparse);
-    }
+    baton_status_t status =
+        baton_sparse_prepare(group, options, out != NULL ? &sparse : NULL);
     if (status != BATON_OK || sparse == NULL) {
         return status;
     }
