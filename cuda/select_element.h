@@ -71,7 +71,7 @@ template <baton_dtype_t D> BATON__BOTH unsigned key_bits()
 /* ---- keys -------------------------------------------------------------- */
 
 /* How elements of a side become keys: (bits ^ flip) & mask, or 0 where that has
-   a sign (lib/ops/select_kernels.h). */
+   a sign (lib/ops/select.h). */
 template <baton_dtype_t D> struct filter {
     typename element<D>::key_t flip, mask;
 };

@@ -3,7 +3,7 @@
 #ifndef BATON_OPS_KERNELS_H
 #define BATON_OPS_KERNELS_H
 
-#include "ops/select_kernels.h"
+#include "ops/select.h"
 
 /* In the order of BATON_ISA's words, and of preference. */
 #define BATON__ISA_LIST(X)                                                     \

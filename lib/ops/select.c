@@ -64,7 +64,7 @@ static size_t sample_of(size_t count)
 
 /* As many as nearly every sample's estimate leaves. It grows with both, so that
    memory for a long vector does for a short one. */
-static size_t candidates_of(size_t count, size_t k)
+size_t baton_candidates_room(size_t count, size_t k)
 {
     if (count <= SMALL_COUNT) {
         return count;
@@ -82,7 +82,7 @@ static size_t candidates_of(size_t count, size_t k)
 
 size_t baton_select_scratch_bytes(size_t count, size_t k)
 {
-    size_t candidates = candidates_of(count, k);
+    size_t candidates = baton_candidates_room(count, k);
     size_t sample = count > SMALL_COUNT ? sample_of(count) : 0;
     size_t entries = candidates > sample ? candidates : sample;
     return entries * CANDIDATE_BYTES + sizeof(uint64_t);
@@ -457,7 +457,7 @@ static size_t select_from(const baton_selection_t *from, const addends_t *of,
                           estimate_t where, uint32_t *indices, void *scratch,
                           uint64_t *threshold)
 {
-    size_t capacity = candidates_of(from->count, k);
+    size_t capacity = baton_candidates_room(from->count, k);
     uint64_t *keys = scratch;
     uint32_t *candidates = (uint32_t *)(keys + capacity);
     baton__filter_fn pass = baton__select_kernels()->filter[from->dtype];
@@ -603,11 +603,6 @@ size_t baton_accumulate_at_least(const baton_accumulation_t *of,
 }
 
 /* ---- candidates -------------------------------------------------------- */
-
-size_t baton_candidates_room(size_t count, size_t k)
-{
-    return candidates_of(count, k);
-}
 
 /* Entries of elements of a tile; indices begin with `first` there. */
 static void put_candidates(baton_dtype_t dtype, const char *tile,

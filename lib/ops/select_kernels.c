@@ -1,7 +1,7 @@
 /* The selection kernels of ONE instruction set; compiled as kernels.c is. They
    read elements as integers, in blocks whose inner loops compilers vectorise.
  */
-#include "ops/select_kernels.h"
+#include "ops/select.h"
 
 #include "ops/bits.h"
 #include "ops/half.h"
