@@ -1,5 +1,5 @@
 /* The activation tree, on the inproc transport: P ranks in one thread. */
-#include "coll/partial/activation.h"
+#include "coll/partial/begin.h"
 #include "sched/schedule.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"

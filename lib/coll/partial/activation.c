@@ -1,4 +1,4 @@
-#include "coll/partial/activation.h"
+#include "coll/partial/begin.h"
 
 #include "coll/kit/check.h"
 #include "coll/kit/pattern.h"

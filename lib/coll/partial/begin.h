@@ -9,9 +9,54 @@
 #ifndef BATON_COLL_PARTIAL_BEGIN_H
 #define BATON_COLL_PARTIAL_BEGIN_H
 
-#include "coll/partial/activation.h"
-#include "coll/partial/quorum.h"
 #include "coll/partial/rule.h"
+
+#include <baton/coll.h>
+
+/* ---- activation.c: the nodes of its tree ------------------------------- */
+
+enum { BATON__ACTIVATION_STEPS = 64 };
+
+typedef struct baton__wave {
+    int steps;
+    int distance[BATON__ACTIVATION_STEPS];          /* in ranks */
+    baton_node_t armed[BATON__ACTIVATION_STEPS];    /* from rank - distance */
+    baton_node_t activate[BATON__ACTIVATION_STEPS]; /* to rank + distance */
+} baton__wave_t;
+
+/* As baton_add_activation. `group` of 0: along the union of binomial trees.
+   Else along trees of two levels: the initiator sends to each group-th rank
+   from itself on, and these to the group - 1 ranks that follow them; P or more
+   means that it sends to all. At most BATON__ACTIVATION_STEPS distances:
+   group - 1 + (P - 1) / group. */
+baton_node_t baton__add_activation(baton_schedule_t *schedule,
+                                   baton_node_t initiate, int group,
+                                   baton__wave_t *out);
+
+/* ---- quorum.c: one rank learns that enough ranks have arrived ----------- */
+
+typedef struct baton__quorum baton__quorum_t;
+
+/* NULL: no memory. Outlives the schedule. */
+baton__quorum_t *baton__quorum_create(int rank, int size,
+                                      const baton__modes_t *modes);
+void baton__quorum_destroy(baton__quorum_t *quorum); /* NULL is allowed */
+
+/* Epochs begin with number 1 again. */
+void baton__quorum_recover(baton__quorum_t *quorum);
+
+/* Adds the counting tree behind `arrived`, an on_start. Returns `reached`, an
+   optional nop that fires on the epoch's root once as many of the counting
+   ranks have arrived as the rule needs; in epochs where it needs all, nothing
+   is counted. Before any other activate or armed receive of the
+   schedule. */
+baton_node_t baton__add_quorum(baton_schedule_t *schedule,
+                               baton__quorum_t *quorum, baton_node_t arrived);
+
+/* The node behind which no arrival is worth a message any more. */
+void baton__quorum_until(baton__quorum_t *quorum, baton_node_t begun);
+
+/* ---- begin.c ----------------------------------------------------------- */
 
 /* The driver's, once the schedule is committed. */
 typedef struct baton__begin {

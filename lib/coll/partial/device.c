@@ -1,6 +1,13 @@
-/* Contributions and results of a partial collective in device memory. */
-#include "coll/partial/device.h"
+/* A partial collective in device memory, whose contributions and results are in
+   the order of streams: schedules of this rank alone around the collective's.
 
+       contribute_on --> [additions: to what is pending] --+
+                                                           |
+       start_on --------------------------------> the collective's epoch
+                                                           |
+       wait_on ---> [results: result to the target] <------+
+
+   Each request is served when the stream gets there, by the engine's driver. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/float_mode.h"

@@ -20,7 +20,6 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "coll/kit/count.h"
-#include "coll/partial/device.h"
 #include "coll/partial/parts.h"
 
 #include <baton/sim.h>

@@ -5,6 +5,7 @@
 #include "coll/partial/begin.h"
 #include "coll/partial/contribution.h"
 #include "coll/partial/given.h"
+#include "coll/stream/requests.h"
 
 struct baton_partial {
     baton_schedule_t *schedule;
@@ -64,5 +65,48 @@ void baton__partial_saw(baton_partial_t *partial, uint64_t step);
 /* The schedule, which is being destroyed, has no limit any more. On a device
    what is still in streams sees results after that. */
 void baton__partial_set_closing(baton_partial_t *partial, bool closing);
+
+/* ---- device.c ---------------------------------------------------------- */
+
+/* Requests to copy a vector in device memory, or to add two. */
+typedef struct baton__mover {
+    baton_partial_t *partial;
+    baton__requests_t requests;
+    /* The driver's, of the one that is served: target = left (op) right; where
+       left is NULL it is copied, and where right is, nothing is done. */
+    void *target, *left, *right;
+} baton__mover_t;
+
+typedef struct baton__partial_device {
+    baton_partial_t *partial;
+    baton_engine_t *engine;
+    const baton_device_port_t *port;
+    void *device;
+    baton_group_t *own_group; /* a group of this rank */
+    baton__mover_t additions, results;
+    bool any; /* whether anything was pending when it was copied last */
+} baton__partial_device_t;
+
+/* Makes partial->device, also where it fails, and fills the slot of null
+   contributions; the contribution has been made. destroy: behind the
+   destruction of the collective's schedule; NULL is allowed. BATON_ERR_TIMEOUT:
+   slots are still in use. */
+baton_status_t
+baton__partial_device_create(baton_partial_t *partial, baton_group_t *group,
+                             const baton_partial_options_t *options);
+baton_status_t baton__partial_device_destroy(baton__partial_device_t *self);
+
+/* On the driver: false while the device adds to what is pending, or copies it,
+   which takes no longer than that. */
+bool baton__partial_device_may_take(const baton__partial_device_t *self);
+
+/* As the public functions, which block on the device. */
+baton_status_t baton__partial_device_contribute(baton_partial_t *partial,
+                                                const void *data);
+baton_status_t baton__partial_device_pending(baton_partial_t *partial,
+                                             void *data, bool *any_out);
+
+/* The error of the contribution that was added last, if the device failed. */
+baton_status_t baton__partial_device_check(baton_partial_t *partial);
 
 #endif

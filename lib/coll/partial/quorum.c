@@ -49,7 +49,7 @@
    and the root waits for so many less. With needed = P - 1 a leader sends two
    reports at most. It is exact: without those arrivals the other ranks together
    could not reach the quorum. */
-#include "coll/partial/quorum.h"
+#include "coll/partial/begin.h"
 
 #include "base/alloc.h"
 #include "coll/kit/pattern.h"
