@@ -49,13 +49,10 @@ typedef struct result_request {
 /* What is copied: the step may have failed, and have no result. */
 typedef enum result_form { NOTHING, WHOLE, ENTRIES } result_form_t;
 
-/* A vector to be cleared or copied between steps. */
-typedef enum vector_work { CLEAR, READ, WRITE } vector_work_t;
-
+/* A vector to be copied between steps, from or to device memory. */
 typedef struct vector_request {
-    vector_work_t work;
-    char *vector; /* in device memory */
-    char *other;  /* of the host */
+    char *target;
+    const char *source; /* NULL: zeros */
 } vector_request_t;
 
 typedef struct backend {
@@ -276,17 +273,11 @@ static baton_status_t use_vector(void *arg, const void *of,
 {
     const vector_request_t *request = of;
     baton__enqueue_t queue = {.sparse = arg, .stream = stream};
-    size_t bytes = vector_bytes(queue.sparse);
-    switch (request->work) {
-    case CLEAR:
-        baton__enqueue_scale(&queue, request->vector, NULL, 0);
-        break;
-    case READ:
-        baton__enqueue_copy(&queue, request->other, request->vector, bytes);
-        break;
-    case WRITE:
-        baton__enqueue_copy(&queue, request->vector, request->other, bytes);
-        break;
+    if (request->source != NULL) {
+        baton__enqueue_copy(&queue, request->target, request->source,
+                            vector_bytes(queue.sparse));
+    } else {
+        baton__enqueue_scale(&queue, request->target, NULL, 0);
     }
     return queue.status;
 }
@@ -308,10 +299,10 @@ static baton_status_t build_results(baton_sparse_t *sparse)
               : baton__sparse_no_memory(sparse);
 }
 
-static baton_status_t run_vector(baton_sparse_t *sparse, vector_work_t work,
-                                 char *vector, const void *other)
+static baton_status_t copy_vector(baton_sparse_t *sparse, char *target,
+                                  const void *source)
 {
-    const vector_request_t request = {work, vector, (char *)(uintptr_t)other};
+    const vector_request_t request = {target, source};
     baton_status_t status =
         baton__requests_run(&backend_of(sparse)->vectors, &request);
     return status == BATON_OK
@@ -329,10 +320,10 @@ static baton_status_t build_vectors(baton_sparse_t *sparse)
     baton_status_t status = baton__requests_init(&self->vectors, self->self,
                                                  "vectors of", sparse->name);
     if (status == BATON_OK) {
-        status = run_vector(sparse, CLEAR, self->device.residual, NULL);
+        status = copy_vector(sparse, self->device.residual, NULL);
     }
     return status == BATON_OK && self->device.velocity != NULL
-               ? run_vector(sparse, CLEAR, self->device.velocity, NULL)
+               ? copy_vector(sparse, self->device.velocity, NULL)
                : status;
 }
 
@@ -651,17 +642,17 @@ static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
                                   void *to)
 {
     const baton__sparse_device_t *device = sparse->device;
-    return run_vector(sparse, READ,
-                      velocity ? device->velocity : device->residual, to);
+    return copy_vector(sparse, to,
+                       velocity ? device->velocity : device->residual);
 }
 
 static baton_status_t write_vectors(baton_sparse_t *sparse,
                                     const void *residual, const void *velocity)
 {
     baton__sparse_device_t *device = sparse->device;
-    baton_status_t status = run_vector(sparse, WRITE, device->work, residual);
+    baton_status_t status = copy_vector(sparse, device->work, residual);
     if (status == BATON_OK && velocity != NULL) {
-        status = run_vector(sparse, WRITE, device->new_velocity, velocity);
+        status = copy_vector(sparse, device->new_velocity, velocity);
     }
     if (status == BATON_OK) {
         baton__sparse_exchange(&device->residual, &device->work);

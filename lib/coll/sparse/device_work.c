@@ -272,11 +272,12 @@ void baton__enqueue_take(baton__enqueue_t *queue,
         .indices = self->indices,
         .selected = head,
         .scratch = self->scratch};
+    size_t most = selecting->sampled ? 2 * selecting->k : selecting->k;
     sparse->counting.block_selections++;
     change->list = (baton_device_entries_t){
         .dtype = sparse->options.dtype,
         .data = head + 1,
-        .capacity = baton__selected_most(selecting),
+        .capacity = most < selecting->count ? most : selecting->count,
         .count = &head->count,
     };
     if (queue->status == BATON_OK) {

@@ -130,13 +130,6 @@ typedef struct baton__selecting {
     baton_magnitude_t earlier; /* a threshold to be used again, or 0 */
 } baton__selecting_t;
 
-/* How many entries that are at most. */
-static inline size_t baton__selected_most(const baton__selecting_t *selecting)
-{
-    size_t most = selecting->sampled ? 2 * selecting->k : selecting->k;
-    return most < selecting->count ? most : selecting->count;
-}
-
 /* Takes what is selected out of `work`, into device memory of
    baton__selected_bytes of so many. An earlier threshold is there already, in
    the selection's head. */
