@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/random.h"
 #include "sim/model.h"
 
 #include <math.h>
@@ -117,11 +116,10 @@ static baton_status_t start_all(baton_sim_t *sim, double *first_us)
             status = baton_schedule_start(schedule);
             continue;
         }
-        uint64_t random = baton__random(
-            options->seed, BATON__STREAM_SKEW + baton_schedule_epoch(schedule),
-            (uint64_t)rank);
+        uint64_t stream = BATON__STREAM_SKEW + baton_schedule_epoch(schedule);
         double at_us =
-            now_us + baton__distribution_sample(&options->skew, random);
+            now_us + baton_distribution_sample(&options->skew, options->seed,
+                                               stream, (uint64_t)rank);
         least_us = at_us < least_us ? at_us : least_us;
         status = baton_sim_at(sim, at_us, start, schedule);
     }

@@ -2,7 +2,6 @@
 #include "sim/net.h"
 
 #include "base/alloc.h"
-#include "base/random.h"
 #include "sim/model.h"
 
 #include <assert.h>
@@ -135,9 +134,9 @@ static void begin_transfer(baton__sim_port_t *port, uint32_t index)
     net->totals.messages++;
     net->totals.bytes += item->message.bytes;
     if (net->has_lag) {
-        delivery_us += baton__distribution_sample(
-            &net->lag, baton__random(net->options->seed, BATON__STREAM_LAG,
-                                     net->totals.messages));
+        delivery_us +=
+            baton_distribution_sample(&net->lag, net->options->seed,
+                                      BATON__STREAM_LAG, net->totals.messages);
     }
     item->delivery_us = delivery_us;
     if (net->report != NULL && item->owner != NULL) {
@@ -455,9 +454,9 @@ static void init_port(baton__sim_net_t *net, uint32_t rank)
     baton__sim_port_t *port = &net->ports[rank];
     double speed = 1.0;
     if (!baton__distribution_is_zero(&net->options->speed)) {
-        speed = baton__distribution_sample(
-            &net->options->speed,
-            baton__random(net->options->seed, BATON__STREAM_SPEED, rank));
+        speed =
+            baton_distribution_sample(&net->options->speed, net->options->seed,
+                                      BATON__STREAM_SPEED, rank);
         speed = speed < BATON__SIM_LEAST_SPEED ? BATON__SIM_LEAST_SPEED : speed;
     }
     *port = (baton__sim_port_t){

@@ -4,19 +4,6 @@
 #include "base/error.h"
 #include "sim/sim.h"
 
-#include <stdio.h>
-#include <string.h>
-
-baton_status_t baton__sim_check_graphs(double bytes, int ranks)
-{
-    /* A packed node takes 24 bytes, and ten times that in a simulator. */
-    enum { TIMES = 11 };
-    char consumer[64];
-    (void)snprintf(consumer, sizeof consumer, "the graphs of %d ranks", ranks);
-    return baton__sim_check_memory(TIMES * bytes, consumer,
-                                   "commit without BATON_VERIFY");
-}
-
 static void fill(void *arg, baton_schedule_t *schedule)
 {
     const baton__sim_packed_graph_t *graph = arg;

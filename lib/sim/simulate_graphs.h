@@ -30,10 +30,6 @@ typedef struct baton__sim_packed_graph {
     char *data; /* see baton__pack */
 } baton__sim_packed_graph_t;
 
-/* BATON_ERR_NO_MEMORY when the machine has no memory for graphs of this total
-   size and for their simulation. */
-baton_status_t baton__sim_check_graphs(double bytes, int ranks);
-
 /* The graphs are ordered by rank. BATON_ERR_MISMATCH and BATON_ERR_DEADLOCK
    come with an explanation; BATON_ERR_NO_MEMORY. */
 baton_status_t baton__sim_simulate_graphs(baton__sim_packed_graph_t *graphs,

@@ -16,7 +16,7 @@
    the result a transport fails to post an armed receive on one rank. */
 #include "base/alloc.h"
 #include "base/error.h"
-#include "progress/engine.h"
+#include "sim/sim.h"
 #include "sim/simulate_graphs.h"
 
 #include <stdio.h>
@@ -212,16 +212,22 @@ static void free_graphs(baton__sim_packed_graph_t *graphs, int ranks)
     baton__free(graphs);
 }
 
-/* Allocates memory for the graphs that were reported. */
+/* Allocates memory for the graphs that were reported, if there is enough of it
+   to simulate them, too. */
 static baton_status_t alloc_graphs(const baton__verifier_t *verifier, char *own,
                                    baton__sim_packed_graph_t **out)
 {
+    /* A packed node takes 24 bytes, and ten times that in a simulator. */
+    enum { TIMES = 11 };
+    char consumer[64];
     int ranks = verifier->group->size;
     double bytes = 0.0;
     for (int rank = 0; rank < ranks; rank++) {
         bytes += (double)report_of(verifier, rank)->bytes;
     }
-    baton_status_t status = baton__sim_check_graphs(bytes, ranks);
+    (void)snprintf(consumer, sizeof consumer, "the graphs of %d ranks", ranks);
+    baton_status_t status = baton__sim_check_memory(
+        TIMES * bytes, consumer, "commit without BATON_VERIFY");
     if (status != BATON_OK) {
         return status;
     }
