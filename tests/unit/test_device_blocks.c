@@ -87,7 +87,7 @@ TEST(test_long_messages_have_long_blocks)
     }
 }
 
-/* The variable, else the costs: messages between hosts begin later. */
+/* The variable, else the costs, of messages inside a host or between hosts. */
 TEST(test_block_of_the_variable_or_the_costs)
 {
     static const struct {
@@ -103,8 +103,11 @@ TEST(test_block_of_the_variable_or_the_costs)
     support_set_variable("BATON_DEVICE_BLOCK", NULL);
     support_ok(baton__block_model(1, &model));
     support_ok(baton__block_model(2, &between));
-    assert_true(baton__block_for(&model, 1 << 20) <
-                baton__block_for(&between, 1 << 20));
+    baton_costs_t costs = BATON_COSTS;
+    support_ok(baton_costs_get(&costs));
+    assert_true(model.send.alpha_us == costs.inside.alpha_us);
+    assert_true(between.send.alpha_us == costs.between.alpha_us);
+    assert_true(baton__block_for(&model, 1 << 20) > BATON__BLOCK_LEAST);
 }
 
 RUN_TESTS()

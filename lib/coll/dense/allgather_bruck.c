@@ -25,8 +25,8 @@ static double cost(const baton__terms_t *t)
 static baton__works_t work(const baton__terms_t *t)
 {
     double copied = 0;
-    for (double have = 1; have < t->p; have *= 2) {
-        double more = fmin(have, t->p - have);
+    for (int64_t have = 1; have < t->of.ranks; have *= 2) {
+        double more = fmin((double)have, t->p - (double)have);
         copied += 2 * (more - 1) * more * t->block;
     }
     return baton__evenly(t,
