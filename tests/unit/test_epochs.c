@@ -291,4 +291,46 @@ TEST_EACH(test_call_node_is_refused_what_would_wait, 2)
     support_pair_close(&pair);
 }
 
+/* ---- limit ------------------------------------------------------------ */
+
+/* Rank 0 activates; rank 1 never starts. */
+TEST_MANUALLY(test_limit_holds_external_epochs_back, 2)
+{
+    baton_schedule_t **s = support_schedules_create(cluster, "limited");
+    uint64_t calls[2] = {0, 0};
+    for (int rank = 0; rank < 2; rank++) {
+        baton_node_t begin =
+            baton_add_activation(s[rank], baton_add_on_start(s[rank]));
+        baton_node_t call =
+            baton_add_call(s[rank], support_count, &calls[rank]);
+        baton_before(s[rank], begin, call);
+    }
+    support_schedules_commit(cluster, s);
+    baton_schedule_limit(s[1], 0);
+    for (int epoch = 1; epoch <= 5; epoch++) {
+        support_run(s[0]);
+    }
+    support_drain(cluster);
+    assert_int_equal(calls[1], 0);
+    baton_schedule_limit(s[1], 1);
+    support_drain(cluster);
+    assert_int_equal(calls[0], 5);
+    assert_int_equal(calls[1], 1); /* the messages of the others are kept */
+    baton_schedule_limit(s[1], 3);
+    support_drain(cluster);
+    assert_int_equal(calls[1], 3);
+    baton_schedule_limit(s[1], 2); /* never lowered */
+    support_drain(cluster);
+    for (int epoch = 1; epoch <= 4; epoch++) {
+        support_run(
+            s[1]); /* epochs 1 to 3 have run; its own start begins the 4th */
+    }
+    assert_int_equal(calls[1], 4);
+    assert_int_equal(baton_schedule_epoch(s[1]), 4);
+    baton_schedule_limit(s[1], 100);
+    support_drain(cluster);
+    assert_int_equal(calls[1], 5);
+    support_schedules_destroy(cluster, s);
+}
+
 RUN_TESTS()
