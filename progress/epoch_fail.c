@@ -207,6 +207,14 @@ void baton__epoch_fail_from(baton__stepper_t *stepper,
     if (run->phase == BATON__RUN_RECOVERING && failure->final) {
         set_failure(schedule, failure, message); /* it can't be recovered */
     }
+    if (run->phase == BATON__RUN_RECOVERING && !failure->final &&
+        (schedule->next.failing_from == 0 ||
+         epoch < schedule->next.failing_from)) {
+        schedule->next.failure = *failure;
+        schedule->next.failing_from = epoch;
+        (void)snprintf(schedule->next.sentence, sizeof schedule->next.sentence,
+                       "%s", message);
+    }
     if (run->phase != BATON__RUN_IDLE && run->phase != BATON__RUN_RUNNING) {
         baton__failure_t same = schedule->failure;
         same.final |= failure->final;

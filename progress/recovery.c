@@ -157,6 +157,13 @@ static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule)
     reset(schedule);
     schedule->on_recover(schedule->on_recover_arg, epoch);
     end_part(stepper, schedule->group);
+    uint64_t failing_from = schedule->next.failing_from;
+    if (failing_from != 0) {
+        schedule->next.failing_from = 0;
+        baton__epoch_fail_from(stepper, schedule, failing_from,
+                               &schedule->next.failure,
+                               schedule->next.sentence);
+    }
     baton__epoch_begin_if_due(stepper, schedule);
     return true;
 }

@@ -172,6 +172,13 @@ struct baton_schedule {
     /* The first error that an adder met; later, how an epoch failed. */
     baton_status_t sticky;
     char sentence[BATON__SENTENCE_BYTES];
+    /* Of the next incarnation: a peer that has recovered told of it while this
+       rank still did; failing_from 0: none. In force once it has. */
+    struct {
+        baton__failure_t failure;
+        uint64_t failing_from;
+        char sentence[BATON__SENTENCE_BYTES];
+    } next;
     const char *misused; /* an adder that was called after the commit */
 };
 

@@ -247,6 +247,57 @@ TEST_MANUALLY(test_recovery_tells_the_last_completed_epoch, 3)
     support_schedules_destroy(cluster, s);
 }
 
+/* Calls recover on ranks in turn, as far as they get. */
+static void recover_in_part(support_cluster_t *ranks, const char *order)
+{
+    for (; *order != '\0'; order++) {
+        (void)!baton_group_recover(ranks->groups[*order - '0'], 0);
+    }
+}
+
+/* Rank 0 has recovered, and recovers again, before the others have: they know
+   when they have. */
+TEST_WITH(test_recovery_twice_in_a_row_is_told_of, 3, SUPPORT_OWN_MANUAL)
+{
+    keeper_t keepers[3] = {{0, 0}};
+    baton_schedule_t **s = support_schedules_create(cluster, "twice");
+    for (int rank = 0; rank < 3; rank++) {
+        baton_barrier(s[rank]);
+        baton_schedule_on_recover(s[rank], keep, &keepers[rank]);
+    }
+    support_schedules_commit(cluster, s);
+    recover_in_part(cluster, "222111000111");
+    support_ok(baton_group_recover(cluster->groups[0], 10000));
+    recover_in_part(cluster, "000111");
+    support_ok(baton_group_recover(cluster->groups[2], 10000));
+    support_ok(baton_group_recover(cluster->groups[1], 10000));
+    for (int rank = 1; rank < 3; rank++) {
+        support_expect(baton_schedule_start(s[rank]), BATON_ERR_FAILED);
+        support_says("rank 0 recovers its group");
+    }
+    bool done[3] = {false};
+    while (!done[0] || !done[1] || !done[2]) {
+        for (int rank = 0; rank < 3; rank++) {
+            done[rank] =
+                done[rank] ||
+                baton_group_recover(cluster->groups[rank], 0) == BATON_OK;
+        }
+    }
+    for (int rank = 0; rank < 3; rank++) {
+        assert_int_equal(keepers[rank].told, 2);
+    }
+    for (int rank = 0; rank < 3; rank++) {
+        done[rank] = false;
+        support_ok(baton_schedule_start(s[rank]));
+    }
+    while (!done[0] || !done[1] || !done[2]) {
+        for (int rank = 0; rank < 3; rank++) {
+            support_ok(baton_schedule_test(s[rank], &done[rank]));
+        }
+    }
+    support_schedules_destroy(cluster, s);
+}
+
 /* ---- who waits meanwhile ---------------------------------------------- */
 
 typedef struct waiting {
