@@ -103,7 +103,9 @@ static baton_status_t send_hello(const baton_schedule_t *schedule, int peer,
                                     sizeof hello);
 }
 
-static baton_status_t send_failure(const baton_schedule_t *schedule, int peer)
+/* The failure, which is in force at the peer from epoch `from` on. */
+static baton_status_t send_failure(const baton_schedule_t *schedule, int peer,
+                                   uint64_t from)
 {
     const baton_group_t *group = schedule->group;
     failure_t failure = {.status = schedule->failure.status,
@@ -112,7 +114,8 @@ static baton_status_t send_failure(const baton_schedule_t *schedule, int peer)
                          .final = schedule->failure.final};
     baton__text_t text = {failure.sentence, sizeof failure.sentence, 0};
     baton__text_add(&text, "%s", schedule->sentence);
-    const baton_header_t header = header_of(schedule, BATON__MESSAGE_FAILURE);
+    baton_header_t header = header_of(schedule, BATON__MESSAGE_FAILURE);
+    header.epoch = from;
     return group->transport->notify(group->endpoint, peer, &header, &failure,
                                     sizeof failure);
 }
@@ -165,9 +168,10 @@ static bool tell(baton_schedule_t *schedule, uint32_t index)
         if ((*due & all[i].due) == 0) {
             continue;
         }
-        baton_status_t status = all[i].kind == BATON__MESSAGE_FAILURE
-                                    ? send_failure(schedule, peer)
-                                    : send_hello(schedule, peer, all[i].kind);
+        baton_status_t status =
+            all[i].kind == BATON__MESSAGE_FAILURE
+                ? send_failure(schedule, peer, schedule->failing_from)
+                : send_hello(schedule, peer, all[i].kind);
         if (status == BATON_AGAIN) {
             return false;
         }
@@ -467,7 +471,8 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
     }
     uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (index == schedule->plan.peer_count) {
-        (void)send_failure(schedule, peer); /* it is not one of its peers */
+        /* It is not one of its peers, and no epoch there can end. */
+        (void)send_failure(schedule, peer, 1);
         return;
     }
     if ((int16_t)(header.incarnation - group->incarnation) > 0) {

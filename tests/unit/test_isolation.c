@@ -193,6 +193,25 @@ TEST_EACH(test_mismatch_fails_both_and_names_them, RANKS)
     close_exchanges(good);
 }
 
+/* Rank 0 commits late, and waits for a rank that knows nothing of it and has
+   ended an epoch. */
+TEST_MANUALLY(test_mismatch_reaches_a_late_rank, 3)
+{
+    uint64_t numbers[3] = {1, 0, 0};
+    baton_schedule_t **s = support_schedules_create(cluster, "late");
+    support_message(s, 1, 2, &numbers[0], &numbers[1], 8);
+    (void)baton_add_recv(s[0], 1, support_view(s[0], &numbers[2], 8));
+    for (int rank = 1; rank < 3; rank++) {
+        support_ok(baton_schedule_commit(s[rank]));
+        support_ok(baton_schedule_start(s[rank]));
+    }
+    support_ok(baton_schedule_wait(s[2], SUPPORT_WAIT_MS));
+    support_ok(baton_schedule_commit(s[0]));
+    support_ok(baton_schedule_start(s[0]));
+    support_expect(baton_schedule_wait(s[0], 1000), BATON_ERR_MISMATCH);
+    support_schedules_destroy(cluster, s);
+}
+
 /* The second schedule of a name matches the other rank's second one, also when
    the first ones are destroyed. */
 TEST_EACH(test_attempts_of_a_name_belong_together, RANKS)
