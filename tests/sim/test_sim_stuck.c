@@ -428,25 +428,4 @@ TEST(test_deadlock_blames_the_rank_that_is_absent)
     RUN_ALL(all);
 }
 
-/* With introductions a send is not held back for a rank that will never commit
-   its receive. */
-TEST(test_a_send_to_a_rank_that_died_before_its_commit_fails)
-{
-    baton_sim_options_t options = BATON_SIM_OPTIONS;
-    options.ranks = 2;
-    options.link.alpha_us = 1.0;
-    options.introductions = true;
-    baton_sim_t *sim;
-    support_ok(baton_sim_create(&options, &sim));
-    support_ok(baton_sim_kill(sim, 0));
-    support_ok(baton_sim_run(sim, -1.0));
-    baton_schedule_t *one = commit(sim, 1, "x", "s0");
-    support_ok(baton_schedule_start(one));
-    stuck_says(baton_schedule_wait(one, -1), BATON_ERR_TRANSPORT,
-               "\"x\" epoch 1 failed at send#0 on rank 1: rank 0 is gone: the "
-               "transport failed");
-    support_ok(baton_schedule_destroy(one));
-    support_ok(baton_sim_destroy(sim));
-}
-
 RUN_TESTS()

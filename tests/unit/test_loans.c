@@ -316,8 +316,6 @@ TEST(test_loans_are_read_where_they_lie)
     }
 }
 
-/* ---- what is lent without being in memory -------------------------------- */
-
 static const baton_transport_t *inproc;
 static const char *lent_from;
 
