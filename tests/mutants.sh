@@ -156,7 +156,7 @@ mutant() {
     caught=false
     patience=$(cat "$work/patience.$(name_of "$spec")")
     # Where threads race, one run may miss what the next one meets.
-    for _ in 1 2 3 4 5; do
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
         if ! try "$own" "$spec" "$own/output"; then
             caught=true
             break
@@ -258,7 +258,7 @@ for step in plain one; do
         printf "$work/records/%s\0" "$@"
     fi | xargs -0 -n 1 -P "$jobs" "$0" --$step "$root" "$work"
     if [ -f "$work/failed" ]; then
-        echo "$(wc -l <"$work/failed") failed"
+        echo "failed: $(sed 's#.*/##' "$work/failed" | tr '\n' ' ')"
         exit 1
     fi
 done
