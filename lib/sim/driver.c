@@ -115,6 +115,7 @@ BATON__PREFETCHES void prefetch_node(subject_t *subject, int pass)
         __builtin_prefetch(&run->ready[run->tail]);
     } else if (pass == EDGES) {
         __builtin_prefetch(&plan->successors[op->first_successor]);
+        __builtin_prefetch(&schedule->addresses[op->buffer[BATON__TARGET]]);
     } else if (op->first_successor < op[1].first_successor) {
         uint32_t next = plan->successors[op->first_successor];
         __builtin_prefetch(&run->left[next]);
