@@ -24,12 +24,13 @@ typedef struct summary {
     uint32_t device_sends; /* of device memory, which needs a device there */
 } summary_t;
 
-enum { NAME_BYTES = 192 };
+enum { NAME_BYTES = BATON__UNKNOWN_BYTES, TERMS_BYTES = 136 };
 
 typedef struct hello {
     summary_t summary;
-    uint32_t attempt;
+    uint64_t terms_hash;
     char name[NAME_BYTES];
+    char terms[TERMS_BYTES]; /* the first ones */
 } hello_t;
 static_assert(sizeof(hello_t) <= BATON_NOTICE_BYTES, "a hello is a notice");
 
@@ -97,8 +98,11 @@ static baton_status_t send_hello(const baton_schedule_t *schedule, int peer,
     const baton_group_t *group = schedule->group;
     const baton_header_t header = header_of(schedule, kind);
     hello_t hello = {.summary = summarise(schedule, peer),
-                     .attempt = schedule->attempt};
+                     .terms_hash = schedule->terms_hash};
     (void)snprintf(hello.name, sizeof hello.name, "%s", schedule->name);
+    if (schedule->terms != NULL) {
+        (void)snprintf(hello.terms, sizeof hello.terms, "%s", schedule->terms);
+    }
     return group->transport->notify(group->endpoint, peer, &header, &hello,
                                     sizeof hello);
 }
@@ -387,14 +391,16 @@ static void fail_disagreement(baton__stepper_t *stepper,
     char memory[BATON__SENTENCE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
     const summary_t *sum = &theirs->summary;
-    baton__text_add(&text, "\"%s\" on rank %d ", schedule->name,
-                    schedule->group->rank);
-    if (strncmp(schedule->name, theirs->name, NAME_BYTES - 1) != 0 ||
-        schedule->attempt != theirs->attempt) {
+    int rank = schedule->group->rank;
+    baton__text_add(&text, "\"%s\" on rank %d ", schedule->name, rank);
+    if (strncmp(schedule->name, theirs->name, NAME_BYTES - 1) != 0) {
         baton__text_add(&text,
-                        "(attempt %u) meets \"%s\" (attempt %u) on rank "
-                        "%d: the names have one hash, choose another",
-                        schedule->attempt, theirs->name, theirs->attempt, peer);
+                        "meets \"%s\" on rank %d: the names have one hash, "
+                        "choose another",
+                        theirs->name, peer);
+    } else if (schedule->terms_hash != theirs->terms_hash) {
+        baton__text_add(&text, "and on rank %d differ: ", peer);
+        baton__terms_compare(&text, schedule, theirs->terms, peer);
     } else if (agree(ours, sum)) {
         baton__text_add(&text,
                         "is to receive device memory of rank %d, but its "
@@ -406,8 +412,8 @@ static void fail_disagreement(baton__stepper_t *stepper,
             "and on rank %d differ: rank %d has %u sends and %u receives with "
             "rank %d, which has %u receives and %u sends with it%s "
             "(BATON_VERIFY=1 finds where)",
-            peer, schedule->group->rank, ours->sends.count,
-            ours->receives.count, peer, sum->receives.count, sum->sends.count,
+            peer, rank, ours->sends.count, ours->receives.count, peer,
+            sum->receives.count, sum->sends.count,
             ours->sends.count == sum->receives.count &&
                     ours->receives.count == sum->sends.count
                 ? ", of other kinds or sizes"
@@ -415,7 +421,7 @@ static void fail_disagreement(baton__stepper_t *stepper,
     }
     const baton__failure_t failure = {
         .status = baton__error(BATON_ERR_MISMATCH, "%s", memory),
-        .rank = schedule->group->rank,
+        .rank = rank,
         .epoch = schedule->run.epoch + 1,
         .final = true};
     baton__epoch_fail(stepper, schedule, &failure, memory);
@@ -455,17 +461,16 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
         }
     }
     take_content(group, message, &hello, sizeof hello);
-    hello.name[NAME_BYTES - 1] = '\0';
+    hello.name[NAME_BYTES - 1] = hello.terms[TERMS_BYTES - 1] = '\0';
     if (schedule == NULL) {
         group->unknown_peer = peer;
-        (void)snprintf(group->unknown_name, sizeof group->unknown_name, "%.*s",
-                       (int)sizeof group->unknown_name - 1, hello.name);
+        memcpy(group->unknown_name, hello.name, sizeof group->unknown_name);
         return;
     }
     const summary_t ours = summarise(schedule, peer);
     bool no_device = hello.summary.device_sends > 0 && group->device == NULL;
     if (!agree(&ours, &hello.summary) || no_device ||
-        hello.attempt != schedule->attempt ||
+        hello.terms_hash != schedule->terms_hash ||
         strncmp(schedule->name, hello.name, NAME_BYTES - 1) != 0) {
         fail_disagreement(stepper, schedule, peer, &ours, &hello);
     }

@@ -1,11 +1,11 @@
 /* Notices, which ranks send each other about a schedule besides its messages:
 
-   - HELLO announces a committed schedule to each peer, with the numbers and
-   sizes of their messages. A rank without the schedule ignores it, and sends
-   its own HELLO after its commit.
+   - HELLO announces a committed schedule to each peer: its terms, and the
+   numbers and sizes of their messages. A rank without the schedule ignores it,
+   and sends its own HELLO after its commit.
    - WELCOME is the reply, with the same content. So two ranks know each other
      when both have committed, in whatever order. Until then nothing is sent to
-   a peer; if the two do not agree on their messages the schedule fails on both.
+   a peer; if the two do not agree the schedule fails on both.
    - FAILURE reports a failed epoch to each peer, with the first cause and the
      rank where it occurred. The peer's epoch fails then, too, and it notifies
    its own peers. It is also sent when the schedule is destroyed or its group

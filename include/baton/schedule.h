@@ -127,6 +127,14 @@ const char *baton_schedule_name(const baton_schedule_t *schedule);
 void baton_schedule_fail(baton_schedule_t *schedule, baton_status_t status,
                          const char *format, ...) BATON_PRINTF(3, 4);
 
+/* For builders: states something that must be the same on all ranks and shows
+   in no message's size, such as the type and the reduction. Where ranks have
+   stated different things, or in another order, the schedule fails with
+   BATON_ERR_MISMATCH as above, and the error names the first that differs. A
+   call may state several, with ", " between them. */
+void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
+    BATON_PRINTF(2, 3);
+
 /* ---- buffers ---------------------------------------------------------- */
 
 /* User memory of `bytes` bytes, which must stay valid while an epoch runs. NULL

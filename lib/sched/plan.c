@@ -391,6 +391,7 @@ void baton__schedule_free(baton_schedule_t *schedule)
     baton__free(schedule->ranges);
     baton__free(schedule->notices.early);
     baton__free(schedule->name);
+    baton__free(schedule->terms);
     baton__free(schedule);
 }
 

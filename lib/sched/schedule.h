@@ -7,6 +7,7 @@
 #ifndef BATON_SCHED_SCHEDULE_H
 #define BATON_SCHED_SCHEDULE_H
 
+#include "base/text.h"
 #include "ops/op.h"
 #include "sched/run.h"
 #include "transport/group.h"
@@ -146,6 +147,8 @@ struct baton_schedule {
     } shared;
 
     char *name;
+    char *terms; /* see terms.c; NULL where there are none */
+    uint64_t terms_hash;
 
     /* The rest of the graph. */
     uint32_t attempt; /* of the name */
@@ -209,6 +212,11 @@ bool baton__is_schedule(const baton_schedule_t *schedule, const char *function);
    one is reported; nor after the commit, which the next start reports. `adder`
    names the calling function, or is NULL if the caller adds nothing. */
 bool baton__graph_open(baton_schedule_t *schedule, const char *adder);
+
+/* Adds which of the terms of this schedule and of another rank's differ; those
+   may be NULL for none. */
+void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,
+                          const char *others, int other_rank);
 
 /* Room for `room` of what the pointer at `items` points to; false, and the
    error sticks, without memory. */

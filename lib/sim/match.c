@@ -1,10 +1,10 @@
-/* A send and its receive have the same key {schedule, from, to, tag, kind,
-   bytes}, and no two messages share one. So the hashes of the keys of all sends
-   and of all receives have the same sum if everything matches. Only if they do
-   not is the mismatch searched for: in each schedule the k-th message from one
-   rank to another, plain messages and activations apart. The search may find
-   none: a receive whose length is set in the epoch takes any send that is not
-   larger. */
+/* A send and its receive have the same key {schedule, its terms, from, to, tag,
+   kind, bytes}, and no two messages share one. So the hashes of the keys of all
+   sends and of all receives have the same sum if everything matches. Only if
+   they do not is the mismatch searched for: in each schedule the k-th message
+   from one rank to another, plain messages and activations apart. The search
+   may find none: a receive whose length is set in the epoch takes any send that
+   is not larger. */
 #include "sim/sim.h"
 
 #include "base/error.h"
@@ -19,7 +19,8 @@ static uint64_t hash(const baton_schedule_t *schedule, const baton__op_t *op)
     uint64_t peer = (uint64_t)op->peer;
     uint64_t pair = baton__op_sends(op) ? own << 32 | peer : peer << 32 | own;
     uint64_t tag = (uint64_t)op->message.tag << 1 | baton__op_activates(op);
-    uint64_t key = baton__mix(baton__mix(pair + 1) ^ schedule->identity);
+    uint64_t whose = schedule->identity + schedule->terms_hash;
+    uint64_t key = baton__mix(baton__mix(pair + 1) ^ whose);
     return baton__mix(baton__mix(key ^ tag) + op->bytes);
 }
 
@@ -169,6 +170,16 @@ static bool sizes_match(const baton__op_t *send, const baton__op_t *receive)
                  : send->bytes == receive->bytes;
 }
 
+static baton_status_t fail_terms(const baton_schedule_t *schedule,
+                                 const baton_schedule_t *peer)
+{
+    char memory[BATON__SENTENCE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    baton__terms_compare(&text, schedule, peer->terms, peer->group->rank);
+    return baton__error(BATON_ERR_MISMATCH, "\"%s\": %s", schedule->name,
+                        memory);
+}
+
 static baton_status_t search_schedule(const baton_sim_t *sim,
                                       const baton_schedule_t *schedule)
 {
@@ -180,7 +191,9 @@ static baton_status_t search_schedule(const baton_sim_t *sim,
         }
         const baton_schedule_t *peer;
         uint32_t other = baton__sim_find_match(sim, schedule, op, &peer);
-        if (other == BATON__NO_NODE) {
+        if (peer != NULL && peer->terms_hash != schedule->terms_hash) {
+            status = fail_terms(schedule, peer);
+        } else if (other == BATON__NO_NODE) {
             status = fail_unmatched(schedule, op, peer);
         } else if (baton__op_sends(op) && !sizes_match(op, &peer->ops[other])) {
             status = fail_sizes(schedule, op, peer, &peer->ops[other]);

@@ -10,6 +10,8 @@ typedef struct head {
     uint32_t edges;
     uint32_t lengths;
     uint32_t attempt; /* of the schedule's name */
+    uint64_t terms_hash;
+    uint64_t terms_bytes; /* at the end, with the final zero; 0: none */
 } head_t;
 
 /* A node. Behind all of them come the edges. */
@@ -22,16 +24,22 @@ typedef struct record {
     uint32_t length;
 } record_t;
 
+static size_t terms_bytes(const baton_schedule_t *schedule)
+{
+    return schedule->terms != NULL ? strlen(schedule->terms) + 1 : 0;
+}
+
 size_t baton__pack_bytes(const baton_schedule_t *schedule)
 {
     return sizeof(head_t) + schedule->count * sizeof(record_t) +
-           schedule->edge_count * sizeof(baton__edge_t);
+           schedule->edge_count * sizeof(baton__edge_t) + terms_bytes(schedule);
 }
 
 void baton__pack(const baton_schedule_t *schedule, char *out)
 {
-    const head_t head = {schedule->count, schedule->edge_count,
-                         schedule->length_count, schedule->attempt};
+    const head_t head = {schedule->count,        schedule->edge_count,
+                         schedule->length_count, schedule->attempt,
+                         schedule->terms_hash,   terms_bytes(schedule)};
     memcpy(out, &head, sizeof head);
     out += sizeof head;
     for (uint32_t i = 0; i < head.nodes; i++) {
@@ -51,6 +59,10 @@ void baton__pack(const baton_schedule_t *schedule, char *out)
     }
     if (head.edges > 0) {
         memcpy(out, schedule->edges, head.edges * sizeof *schedule->edges);
+        out += head.edges * sizeof *schedule->edges;
+    }
+    if (head.terms_bytes > 0) {
+        memcpy(out, schedule->terms, head.terms_bytes);
     }
 }
 
@@ -88,6 +100,7 @@ void baton__unpack(baton_schedule_t *schedule, const char *data)
     memcpy(&head, data, sizeof head);
     const char *records = data + sizeof head;
     const char *edges = records + head.nodes * sizeof(record_t);
+    const char *terms = edges + head.edges * sizeof(baton__edge_t);
     size_t total = 0;
     for (uint32_t i = 0; i < head.nodes; i++) {
         record_t record;
@@ -97,6 +110,12 @@ void baton__unpack(baton_schedule_t *schedule, const char *data)
     baton_buffer_t buffer = baton_buffer_scratch(schedule, total);
     schedule->length_count = head.lengths;
     schedule->attempt = head.attempt;
+    schedule->terms_hash = head.terms_hash;
+    if (head.terms_bytes > 0 &&
+        baton__graph_grow(schedule, &schedule->terms, 0,
+                          (uint32_t)head.terms_bytes, 1)) {
+        memcpy(schedule->terms, terms, head.terms_bytes);
+    }
     size_t offset = 0;
     for (uint32_t i = 0; i < head.nodes; i++) {
         record_t record;

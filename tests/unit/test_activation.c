@@ -41,11 +41,10 @@ static baton_status_t count_message(void *arg, baton_call_t *call)
    each activate counts the messages. */
 static void build(baton_schedule_t *schedule, int group, tally_t *tally)
 {
-    baton__wave_t wave;
     baton_node_t initiate = baton_add_on_start(schedule);
-    baton_node_t begin =
-        group == 0 ? baton_add_activation(schedule, initiate)
-                   : baton__add_activation(schedule, initiate, group, &wave);
+    baton_node_t begin = group == 0
+                             ? baton_add_activation(schedule, initiate)
+                             : baton__add_activation(schedule, initiate, group);
     uint32_t end = baton_enclose_begin(schedule).node;
     baton_node_t call = baton_add_call(schedule, count_begin, tally);
     baton_before(schedule, begin, call);
@@ -192,19 +191,22 @@ TEST(test_activation_of_two_levels_begins_with_leaders)
     enum { SIZE = 23, GROUP = 5 };
     support_cluster_t *ranks = support_cluster_manual(SIZE);
     baton_schedule_t **s = support_schedules_create(ranks, "levels");
-    baton__wave_t waves[SIZE];
     for (int rank = 0; rank < SIZE; rank++) {
-        (void)baton__add_activation(s[rank], baton_add_on_start(s[rank]), GROUP,
-                                    &waves[rank]);
+        (void)baton__add_activation(s[rank], baton_add_on_start(s[rank]),
+                                    GROUP);
     }
     support_schedules_commit(ranks, s);
     for (int rank = 0; rank < SIZE; rank++) {
-        const baton__wave_t *wave = &waves[rank];
-        assert_int_equal(wave->steps, (SIZE - 1) / GROUP + GROUP - 1);
-        for (int i = 0; i < wave->steps; i++) {
-            assert_int_equal(wave->distance[i],
-                             i < 4 ? (i + 1) * GROUP : i - 3);
+        int steps = 0;
+        for (uint32_t i = 0; i < s[rank]->count; i++) {
+            const baton__op_t *op = &s[rank]->ops[i];
+            if (op->kind == BATON__ACTIVATE) {
+                int distance = steps < 4 ? (steps + 1) * GROUP : steps - 3;
+                assert_int_equal(op->peer, (rank + distance) % SIZE);
+                steps++;
+            }
         }
+        assert_int_equal(steps, (SIZE - 1) / GROUP + GROUP - 1);
     }
     support_schedules_destroy(ranks, s);
     support_cluster_close(ranks);

@@ -103,22 +103,20 @@ TEST_EACH(test_unmatched_receive_takes_no_other_message, RANKS)
 
 /* ---- schedules that differ --------------------------------------------- */
 
-/* How many messages rank 0 sends and rank 1 receives, and of which size. */
+/* Messages from rank 0 to rank 1 on either side, and what builders state. */
 static const struct {
     int counts[RANKS];
     size_t bytes[RANKS];
     const char *says;
+    const char *terms[RANKS];
 } differences[] = {
-    {{2, 1}, {8, 8}, "rank"},
-    {{1, 2}, {8, 8}, "rank"},
-    {{1, 0}, {8, 8}, "rank"},
-    {{1, 1}, {8, 16}, ", of other kinds or sizes"},
-    {{1, 1}, {16, 8}, ", of other kinds or sizes"},
-    {{1, 1}, {0, 8}, ", of other kinds or sizes"},
-    {{1, 1}, {8, 0}, ", of other kinds or sizes"},
-    {{1, 1}, {100000, 8}, ", of other kinds or sizes"},
-    {{1, 1}, {8, 100000}, ", of other kinds or sizes"},
-    {{1, 1}, {100001, 100000}, ", of other kinds or sizes"},
+    {{2, 1}, {8, 8}, .says = "rank"},
+    {{1, 0}, {8, 8}, .says = "rank"},
+    {{1, 1}, {8, 16}, .says = ", of other kinds or sizes"},
+    {{1, 1}, {100001, 100000}, .says = ", of other kinds or sizes"},
+    {{1, 1}, {8, 8}, " has f32", {"tree, root 0, f32", "tree, root 0, f64"}},
+    {{1, 1}, {8, 8}, ", in \"sum\"; must be", {"sum, f32", "sum, f64"}},
+    {{1, 1}, {8, 16}, " has nothing", {"sum", "sum, f64"}},
 };
 
 static unsigned char sent[100001], received[2][100001];
@@ -127,6 +125,9 @@ static void build_different(baton_schedule_t *s, size_t which)
 {
     int rank = baton_schedule_rank(s);
     size_t bytes = differences[which].bytes[rank];
+    if (differences[which].terms[rank] != NULL) {
+        baton_schedule_agree(s, "%s", differences[which].terms[rank]);
+    }
     for (int k = 0; k < differences[which].counts[rank]; k++) {
         (void)(rank == 0
                    ? baton_add_send(s, 1, support_view(s, sent, bytes))

@@ -126,6 +126,13 @@ static void build_unarmed(void *arg, baton_schedule_t *s)
     }
 }
 
+static void build_terms(void *arg, baton_schedule_t *s)
+{
+    baton_barrier(s);
+    baton_schedule_agree(s, "sum of %s, root %d", (const char *)arg,
+                         baton_schedule_rank(s) / 2);
+}
+
 static void build_loop(void *arg, baton_schedule_t *s)
 {
     baton_node_t nop = baton_add_nop(s);
@@ -173,6 +180,9 @@ TEST(test_verify_refuses)
         {2, build_unarmed, NULL, BATON_ERR_MISMATCH,
          "activate#1 of rank 0 has no armed receive on rank 1, which has 0 "
          "from there"},
+        {3, build_terms, "f32", BATON_ERR_MISMATCH,
+         "rank 0 has root 0 where rank 2 has root 1, in \"sum of f32\"; must "
+         "be the same on all ranks"},
         {3, build_loop, &failing_rank, BATON_ERR_CYCLE,
          "rank 1: dependency cycle\n    nop#0 -> nop#0"}};
     for (size_t r = 0; r < sizeof refusals / sizeof *refusals; r++) {

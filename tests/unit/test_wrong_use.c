@@ -101,6 +101,7 @@ static const char *add(baton_schedule_t *s, int i)
         SETTER(18, baton_enclose_end, s, (baton_enclosure_t){0, 0}, first,
                first)
         SETTER(19, baton_schedule_on_recover, s, forget, NULL)
+        SETTER(20, baton_schedule_agree, s, "root %d", 0)
 #undef ADDER
 #undef SETTER
     default:
@@ -298,8 +299,6 @@ TEST(test_builders_refuse_nothing)
             expect_refusals(builder);
         }
     }
-    baton_barrier(NULL);
-    support_says("barrier by dissemination: schedule is NULL");
     forget_message();
     baton_barrier(NULL);
     support_says("barrier by dissemination: schedule is NULL");

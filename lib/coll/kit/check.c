@@ -33,6 +33,7 @@ const void *baton__read_args(baton_schedule_t *schedule, const char *builder,
                             builder);
         return NULL;
     }
+    baton_schedule_agree(schedule, "%s", builder);
     memcpy(&size, args, sizeof size);
     if (size == bytes) {
         return args;
@@ -55,6 +56,7 @@ bool baton__check_root(baton_schedule_t *schedule, const char *builder,
 {
     int size = baton_schedule_size(schedule);
     bool right = root >= 0 && root < size;
+    baton_schedule_agree(schedule, "root %d", root);
     if (!right) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
                             "%s: root is %d, must be a rank of the group, 0 to "
@@ -79,6 +81,8 @@ size_t baton__check_op(baton_schedule_t *schedule, const char *builder,
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
                             "%s: " BATON__WRONG_DTYPE, builder, (int)dtype);
     }
+    baton_schedule_agree(schedule, "%s, op %s", baton_dtype_name(dtype),
+                         op->name != NULL ? op->name : "?");
     return element;
 }
 
@@ -107,6 +111,7 @@ bool baton__check_bytes(baton_schedule_t *schedule, const char *builder,
 bool baton__check_multiple(baton_schedule_t *schedule, const char *builder,
                            const char *what, size_t bytes, size_t unit)
 {
+    baton_schedule_agree(schedule, "%s of %zu bytes", what, bytes);
     if (bytes % unit != 0) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
                             "%s: %s has %zu bytes, must be a multiple of %zu",

@@ -1,6 +1,7 @@
 /* What builders ask of their arguments. Each function returns true, or makes a
    sentence that names the builder, the argument, its value and what is allowed
-   the schedule's error. */
+   the schedule's error. What must be the same on all ranks is stated, too
+   (baton_schedule_agree): the builder, root, type, reduction and multiples. */
 #ifndef BATON_COLL_KIT_CHECK_H
 #define BATON_COLL_KIT_CHECK_H
 

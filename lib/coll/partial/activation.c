@@ -43,12 +43,17 @@
    engine's part: an activate counts an arrival only if its peer lies farther
    from the message's origin than this rank (o + distance < P). */
 
-static int set_distances(int size, int group, baton__wave_t *out)
+typedef struct steps {
+    int count;
+    int distance[BATON__ACTIVATION_STEPS]; /* in ranks */
+} steps_t;
+
+static int set_distances(int size, int group, steps_t *out)
 {
     int leaders = 0;
     if (group == 0) {
-        out->steps = baton__log2_ceil(size);
-        for (int step = 0; step < out->steps; step++) {
+        out->count = baton__log2_ceil(size);
+        for (int step = 0; step < out->count; step++) {
             out->distance[step] = 1 << step;
         }
         return 0;
@@ -56,9 +61,9 @@ static int set_distances(int size, int group, baton__wave_t *out)
     for (int distance = group; distance < size; distance += group) {
         out->distance[leaders++] = distance;
     }
-    out->steps = leaders;
+    out->count = leaders;
     for (int distance = 1; distance < group && distance < size; distance++) {
-        out->distance[out->steps++] = distance;
+        out->distance[out->count++] = distance;
     }
     return leaders;
 }
@@ -70,31 +75,31 @@ static int followed_by(int step, int group, int leaders)
 }
 
 baton_node_t baton__add_activation(baton_schedule_t *schedule,
-                                   baton_node_t initiate, int group,
-                                   baton__wave_t *out)
+                                   baton_node_t initiate, int group)
 {
+    steps_t steps;
+    baton_node_t armed[BATON__ACTIVATION_STEPS];
     int rank = baton_schedule_rank(schedule);
     int size = baton_schedule_size(schedule);
-    int leaders = set_distances(size, group, out);
+    int leaders = set_distances(size, group, &steps);
 
     baton_node_t begin = baton_add_nop(schedule);
     baton_set_need(schedule, begin, BATON_NEED_ANY);
     baton_before(schedule, initiate, begin);
 
-    for (int step = 0; step < out->steps; step++) {
-        int distance = out->distance[step];
+    for (int step = 0; step < steps.count; step++) {
+        int distance = steps.distance[step];
         int before = baton__rank_shift(rank, -(int64_t)distance, size);
         int after = baton__rank_shift(rank, distance, size);
-        out->armed[step] = baton_add_armed_recv(schedule, before);
-        baton_before(schedule, out->armed[step], begin);
+        armed[step] = baton_add_armed_recv(schedule, before);
+        baton_before(schedule, armed[step], begin);
 
         baton_node_t activate = baton_add_activate(schedule, after);
-        out->activate[step] = activate;
         baton_set_need(schedule, activate, BATON_NEED_ANY);
         baton_before(schedule, initiate, activate);
         for (int earlier = 0; earlier < followed_by(step, group, leaders);
              earlier++) {
-            baton_before(schedule, out->armed[earlier], activate);
+            baton_before(schedule, armed[earlier], activate);
         }
     }
     return begin;
@@ -103,9 +108,8 @@ baton_node_t baton__add_activation(baton_schedule_t *schedule,
 baton_node_t baton_add_activation(baton_schedule_t *schedule,
                                   baton_node_t initiate)
 {
-    baton__wave_t nodes;
     if (!baton__check_schedule(schedule, "activation")) {
         return (baton_node_t){UINT32_MAX};
     }
-    return baton__add_activation(schedule, initiate, 0, &nodes);
+    return baton__add_activation(schedule, initiate, 0);
 }

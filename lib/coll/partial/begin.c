@@ -17,14 +17,10 @@
    `activated`.
 
    A partial has the branches that its mode needs. In mode FULL nothing is
-   activated.
-
-   An activation carries a word that says what its sender was asked for: ranks
-   that were given different options learn it from the first activation. */
+   activated. */
 #include "coll/partial/begin.h"
 
 #include "base/error.h"
-#include "coll/kit/pattern.h"
 
 static int rank_of(const baton__begin_t *self)
 {
@@ -107,79 +103,6 @@ void baton__begin_recover(baton__begin_t *self)
     }
 }
 
-/* ---- comparing options ------------------------------------------------ */
-
-/* mode: 4 bits; its ranks: 28; the other options' digest: 32. */
-enum { MODE_BITS = 4, RANKS_BITS = 28 };
-
-static uint64_t word_of(const baton__begin_t *self, baton__choice_t choice)
-{
-    return (uint64_t)self->digest << (MODE_BITS + RANKS_BITS) |
-           (uint64_t)choice.mode_ranks << MODE_BITS | (uint64_t)choice.mode;
-}
-
-static baton__choice_t choice_of(uint64_t word)
-{
-    return (baton__choice_t){
-        .mode = (baton_partial_mode_t)(word & ((1u << MODE_BITS) - 1)),
-        .mode_ranks =
-            (uint32_t)(word >> MODE_BITS) & ((UINT32_C(1) << RANKS_BITS) - 1),
-    };
-}
-
-/* Fires as the epoch begins, ahead of the activates. */
-static baton_status_t stamp(void *arg, baton_call_t *call)
-{
-    const baton__begin_t *self = arg;
-    uint64_t word =
-        word_of(self, baton__choice_at(&self->modes, baton_call_epoch(call)));
-    baton_status_t status = BATON_OK;
-    for (int i = 0; i < self->wave.steps && status == BATON_OK; i++) {
-        status = baton_call_set_word(call, self->wave.activate[i], word);
-    }
-    return status;
-}
-
-static baton_status_t refuse_peer(const baton__begin_t *self,
-                                  baton_call_t *call, int peer, uint64_t mine,
-                                  uint64_t theirs)
-{
-    char my_mode[BATON__RULE_TEXT];
-    char their_mode[BATON__RULE_TEXT];
-    baton__rule_format(choice_of(mine), my_mode);
-    baton__rule_format(choice_of(theirs), their_mode);
-    bool modes = ((mine ^ theirs) & UINT32_MAX) != 0;
-    return baton_call_fail(
-        call, BATON_ERR_MISMATCH,
-        "partial \"%s\": rank %d was asked for %s and rank %d for %s%s",
-        baton_schedule_name(self->schedule), rank_of(self), my_mode, peer,
-        their_mode,
-        modes
-            ? ": must be the same on all ranks"
-            : ", but with another count, dtype, seed, "
-              "sync_every, max_staleness, keep, history or memory: must be the "
-              "same on all ranks");
-}
-
-baton_status_t baton__begin_check_peers(const baton__begin_t *self,
-                                        baton_call_t *call)
-{
-    uint64_t mine =
-        word_of(self, baton__choice_at(&self->modes, baton_call_epoch(call)));
-    for (int i = 0; i < self->wave.steps; i++) {
-        if (!baton_call_completed(call, self->wave.armed[i])) {
-            continue;
-        }
-        uint64_t theirs = baton_call_word(call, self->wave.armed[i]);
-        if (theirs != mine) {
-            int peer = baton__rank_shift(
-                rank_of(self), -(int64_t)self->wave.distance[i], size_of(self));
-            return refuse_peer(self, call, peer, mine, theirs);
-        }
-    }
-    return BATON_OK;
-}
-
 /* ---- building --------------------------------------------------------- */
 
 static void add_branch(baton__begin_t *self, baton_call_fn fn,
@@ -222,7 +145,6 @@ baton_node_t baton__begin_add(baton__begin_t *self)
         self->activated = begin;
         return begin;
     }
-    baton_set_no_scratch(s, baton_add_call(s, stamp, self));
     baton_node_t initiate = baton_add_nop(s);
     baton_set_optional(s, initiate);
     baton_set_need(s, initiate, BATON_NEED_ANY);
@@ -232,8 +154,7 @@ baton_node_t baton__begin_add(baton__begin_t *self)
     if (rule.needed == 1) {
         add_branch(self, may_initiate, start, initiate);
     }
-    self->reached =
-        baton__add_activation(s, initiate, group_of(s), &self->wave);
+    self->reached = baton__add_activation(s, initiate, group_of(s));
     if (self->quorum != NULL) {
         baton__quorum_until(self->quorum, self->reached);
     }

@@ -2,10 +2,10 @@
 
    A rank that has started an epoch works on it at once, as in a synchronous
    all-reduce: its contribution is with the peers by the time that the epoch is
-   activated. The epoch ends behind the activation, which compares the options
-   of ranks. Only with CANDIDATES_ANY does work begin with the activation: of
-   two trees of messages one may cut the other where a rank has ended the epoch,
-   so the epoch must end nowhere before all ranks were activated. */
+   activated. The epoch ends behind the activation. Only with CANDIDATES_ANY
+   does work begin with the activation: of two trees of messages one may cut the
+   other where a rank has ended the epoch, so the epoch must end nowhere before
+   all ranks were activated. */
 #ifndef BATON_COLL_PARTIAL_BEGIN_H
 #define BATON_COLL_PARTIAL_BEGIN_H
 
@@ -17,21 +17,13 @@
 
 enum { BATON__ACTIVATION_STEPS = 64 };
 
-typedef struct baton__wave {
-    int steps;
-    int distance[BATON__ACTIVATION_STEPS];          /* in ranks */
-    baton_node_t armed[BATON__ACTIVATION_STEPS];    /* from rank - distance */
-    baton_node_t activate[BATON__ACTIVATION_STEPS]; /* to rank + distance */
-} baton__wave_t;
-
 /* As baton_add_activation. `group` of 0: along the union of binomial trees.
    Else along trees of two levels: the initiator sends to each group-th rank
    from itself on, and these to the group - 1 ranks that follow them; P or more
    means that it sends to all. At most BATON__ACTIVATION_STEPS distances:
    group - 1 + (P - 1) / group. */
 baton_node_t baton__add_activation(baton_schedule_t *schedule,
-                                   baton_node_t initiate, int group,
-                                   baton__wave_t *out);
+                                   baton_node_t initiate, int group);
 
 /* ---- quorum.c: one rank learns that enough ranks have arrived ----------- */
 
@@ -61,13 +53,11 @@ void baton__quorum_until(baton__quorum_t *quorum, baton_node_t begun);
 /* The driver's, once the schedule is committed. */
 typedef struct baton__begin {
     baton_schedule_t *schedule;
-    uint32_t digest; /* of the options, to compare with peers */
     baton__modes_t modes;
 
     baton_node_t start;   /* the on_start */
     baton_node_t reached; /* the activation's begin; not where FULL alone is */
-    baton_node_t activated; /* behind which the epoch may end */
-    baton__wave_t wave;
+    baton_node_t activated;  /* behind which the epoch may end */
     baton__quorum_t *quorum; /* NULL where nothing is counted */
 } baton__begin_t;
 
@@ -84,10 +74,5 @@ void baton__begin_recover(baton__begin_t *self);
 /* Adds what begins an epoch; returns the node behind which it works. The node
    with which it ends goes behind self->activated, too. */
 baton_node_t baton__begin_add(baton__begin_t *self);
-
-/* Of the rank that another one has reached: BATON_ERR_MISMATCH, naming both,
-   where their options differ. In a call node behind the begin. */
-baton_status_t baton__begin_check_peers(const baton__begin_t *self,
-                                        baton_call_t *call);
 
 #endif

@@ -18,7 +18,6 @@
    an all-reduce of its own. */
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/random.h"
 #include "coll/kit/count.h"
 #include "coll/partial/parts.h"
 
@@ -63,10 +62,7 @@ static baton_status_t prepare(void *arg, baton_call_t *call)
 {
     baton_partial_t *partial = arg;
     baton__contribution_t *c = &partial->contribution;
-    baton_status_t status = baton__begin_check_peers(&partial->begin, call);
-    if (status != BATON_OK) {
-        return status;
-    }
+    baton_status_t status = BATON_OK;
     if (!takes_async(partial)) {
         partial->epoch = baton_call_epoch(call);
         (void)try_take(partial); /* which has nothing to wait for */
@@ -110,11 +106,6 @@ static baton_status_t publish(void *arg, baton_call_t *call)
     baton_partial_t *partial = arg;
     baton__contribution_t *c = &partial->contribution;
     uint32_t active = partial->active_count;
-    /* Where this rank began the epoch by itself they come meanwhile. */
-    baton_status_t status = baton__begin_check_peers(&partial->begin, call);
-    if (status != BATON_OK) {
-        return status;
-    }
     if (partial->payload && partial->rides) {
         char *slot = baton__contribution_result(c, c->result);
         active = baton__count_of(c->dtype, slot + baton__contribution_bytes(c));
@@ -215,18 +206,22 @@ static void build(baton_partial_t *partial,
     baton_enclose_end(s, inside, taken, published);
 }
 
-/* Of what must be the same on all ranks and shows in no message's size. */
-static uint32_t digest(const baton_partial_options_t *options)
+/* States what must be the same on all ranks. */
+static void agree(baton_schedule_t *schedule,
+                  const baton_partial_options_t *options)
 {
-    const uint64_t values[] = {options->count,         options->seed,
-                               options->sync_every,    options->dtype,
-                               options->max_staleness, options->keep,
-                               options->history,       options->memory};
-    uint64_t hash = 0;
-    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
-        hash = baton__random(hash, i, values[i]);
-    }
-    return (uint32_t)hash;
+    char mode[BATON__RULE_TEXT];
+    baton__rule_format((baton__choice_t){options->mode, options->mode_ranks},
+                       mode);
+    baton_schedule_agree(
+        schedule,
+        "partial %s, count %zu, dtype %s, seed %llu, sync_every %u, "
+        "max_staleness %u, keep %s, history %u, memory of the %s",
+        mode, options->count, baton_dtype_name(options->dtype),
+        (unsigned long long)options->seed, options->sync_every,
+        options->max_staleness,
+        options->keep == BATON_KEEP_ALL ? "all" : "latest", options->history,
+        options->memory == BATON_MEMORY_HOST ? "host" : "device");
 }
 
 /* The bound of KEEP_ALL is the history, which max_staleness does not exceed. */
@@ -267,7 +262,6 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
     bool device = options->memory == BATON_MEMORY_DEVICE;
     partial->begin = (baton__begin_t){
         .schedule = partial->schedule,
-        .digest = digest(options),
         .modes = {{options->mode, options->mode_ranks},
                   options->sync_every,
                   options->seed},
@@ -314,6 +308,7 @@ baton_status_t baton_partial_create(baton_group_t *group,
     status = init(partial, group, &options);
     if (status == BATON_OK) {
         baton__partial_limit(partial, 0, 0);
+        agree(partial->schedule, &options);
         build(partial, &options);
         baton_schedule_on_recover(partial->schedule, recover, partial);
         status = baton_schedule_commit(partial->schedule);

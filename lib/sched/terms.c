@@ -1,0 +1,61 @@
+/* What must be the same on all ranks of a schedule and shows in no message: the
+   terms, which builders state one behind the other. All of them are hashed; of
+   the text, by which a difference is named, the first TEXT_MOST bytes are kept.
+   Each term ends with ", ". Without payload there is nothing to compare. */
+#include "sched/schedule.h"
+
+#include "base/random.h"
+
+#include <string.h>
+
+enum { TERM_BYTES = 256, TEXT_MOST = 4096, BEHIND_MOST = 80 };
+
+void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
+{
+    char term[TERM_BYTES];
+    if (!baton__graph_open(schedule, __func__) || schedule->group->cost_only) {
+        return;
+    }
+    baton__text_t text = {term, sizeof term - 2, 0};
+    va_list args;
+    va_start(args, format);
+    baton__text_add_list(&text, format, args);
+    va_end(args);
+    memcpy(term + text.used, ", ", 3);
+    schedule->terms_hash = baton__mix(baton__mix(schedule->terms_hash + 1) ^
+                                      baton__identity(term, 1));
+    size_t used = schedule->terms == NULL ? 0 : strlen(schedule->terms);
+    size_t length = used + strlen(term);
+    if (length < TEXT_MOST &&
+        baton__graph_grow(schedule, &schedule->terms, (uint32_t)used,
+                          (uint32_t)length + 1, 1)) {
+        memcpy(schedule->terms + used, term, strlen(term) + 1);
+    }
+}
+
+static void add_term(baton__text_t *text, int rank, const char *term)
+{
+    int length = (int)strcspn(term, ",");
+    baton__text_add(text, "rank %d has %.*s", rank, length > 0 ? length : 7,
+                    length > 0 ? term : "nothing");
+}
+
+void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,
+                          const char *others, int other_rank)
+{
+    const char *terms = schedule->terms != NULL ? schedule->terms : "";
+    others = others != NULL ? others : "";
+    size_t same = 0; /* where the first term that differs begins */
+    for (size_t i = 0; terms[i] != '\0' && terms[i] == others[i]; i++) {
+        same = terms[i] == ' ' && terms[i - 1] == ',' ? i + 1 : same;
+    }
+    add_term(text, schedule->group->rank, terms + same);
+    baton__text_add(text, " where ");
+    add_term(text, other_rank, others + same);
+    if (same > 0) {
+        size_t from = same > BEHIND_MOST ? same - BEHIND_MOST : 0;
+        baton__text_add(text, ", in \"%s%.*s\"", from > 0 ? "..." : "",
+                        (int)(same - from - 2), terms + from);
+    }
+    baton__text_add(text, "; must be the same on all ranks");
+}
