@@ -82,8 +82,7 @@ static baton_status_t epoch_outcome(const baton_schedule_t *schedule,
 
 uint64_t baton_schedule_epoch(const baton_schedule_t *schedule)
 {
-    if (schedule == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", __func__);
+    if (!baton__is_schedule(schedule, __func__)) {
         return 0;
     }
     return atomic_load_explicit(&schedule->shared.retired,
@@ -92,8 +91,7 @@ uint64_t baton_schedule_epoch(const baton_schedule_t *schedule)
 
 baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule)
 {
-    if (schedule == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", __func__);
+    if (!baton__is_schedule(schedule, __func__)) {
         return (baton_traffic_t){0};
     }
     return (baton_traffic_t){
@@ -107,8 +105,7 @@ baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule)
 baton_status_t baton__check_committed(const baton_schedule_t *schedule,
                                       const char *function)
 {
-    if (schedule == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", function);
+    if (!baton__is_schedule(schedule, function)) {
         return BATON_ERR_INVALID;
     }
     return schedule->committed
@@ -472,8 +469,7 @@ baton_status_t baton_schedule_cancel(baton_schedule_t *schedule)
 
 void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch)
 {
-    if (schedule == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", __func__);
+    if (!baton__is_schedule(schedule, __func__)) {
         return;
     }
     uint64_t now =

@@ -184,7 +184,7 @@ void baton__config_forget(void)
 
 bool baton_variable_get(size_t i, baton_variable_t *out)
 {
-    if (i >= BATON__CONFIG_COUNT) {
+    if (i >= BATON__CONFIG_COUNT || out == NULL) {
         return false;
     }
     ensure_loaded();

@@ -3,7 +3,6 @@
 
 #include "base/log.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 static _Thread_local char last_message[BATON__MESSAGE_BYTES];
@@ -92,4 +91,14 @@ baton_status_t baton__error_forward(baton_status_t status, const char *message)
         baton__text_mark_cut(last_message, sizeof last_message);
     }
     return status;
+}
+
+bool baton__is_given(const void *pointer, bool needed, const char *function,
+                     const char *what)
+{
+    bool right = pointer != NULL || !needed;
+    if (!right) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: %s is NULL", function, what);
+    }
+    return right;
 }

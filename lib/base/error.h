@@ -4,6 +4,8 @@
 
 #include "base/text.h"
 
+#include <stdbool.h>
+
 /* Sets this thread's error message, logs it at level error, and returns
    `status`. Called where a failure is detected. */
 baton_status_t baton__error(baton_status_t status, const char *format, ...)
@@ -16,5 +18,10 @@ baton_status_t baton__error_forward(baton_status_t status, const char *message);
 /* The failure that `code` stands for, which a callback returned or a peer sent:
    BATON_ERR_INVALID when it stands for none. */
 baton_status_t baton__failure_of(int code);
+
+/* Whether a pointer is given where it is needed; if not, this thread's error
+   names the function and the argument. */
+bool baton__is_given(const void *pointer, bool needed, const char *function,
+                     const char *what);
 
 #endif

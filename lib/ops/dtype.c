@@ -11,7 +11,9 @@ size_t baton_dtype_size(baton_dtype_t dtype)
 size_t baton_op_element_bytes(const baton_op_t *op, baton_dtype_t dtype)
 {
     size_t bytes = baton_dtype_size(dtype);
-    return bytes == 0 || op->element_bytes == 0 ? bytes : op->element_bytes;
+    return bytes == 0 || op == NULL || op->element_bytes == 0
+               ? bytes
+               : op->element_bytes;
 }
 
 const char *baton_dtype_name(baton_dtype_t dtype)

@@ -1,6 +1,7 @@
 /* Lists of entries, and what else the sparse collectives do with elements. */
 #include "ops/select.h"
 
+#include "base/error.h"
 #include "ops/bits.h"
 #include "ops/half.h"
 

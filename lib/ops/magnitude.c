@@ -115,18 +115,6 @@ double baton_magnitude_value(baton_dtype_t dtype, baton_magnitude_t key)
                                        : baton__f32_of_bf16((uint16_t)key));
 }
 
-/* ---- arguments --------------------------------------------------------- */
-
-bool baton__is_given(const void *pointer, bool needed, const char *function,
-                     const char *what)
-{
-    bool right = pointer != NULL || !needed;
-    if (!right) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: %s is NULL", function, what);
-    }
-    return right;
-}
-
 bool baton__is_selectable(baton_dtype_t dtype, const char *function)
 {
     bool right = baton_select_supports(dtype);

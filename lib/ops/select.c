@@ -22,6 +22,7 @@
    that no cache will hold is added up elsewhere, and then stored past the
    caches, which spares reading what it overwrites. */
 #include "ops/select.h"
+#include "base/error.h"
 
 #include "base/random.h"
 #include "ops/bits.h"

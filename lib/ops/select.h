@@ -66,12 +66,7 @@ size_t baton__select_from(const baton_selection_t *from, size_t k,
                           baton_magnitude_t least, uint32_t *indices,
                           void *scratch);
 
-/* Whether a pointer is given where it is needed; if not, this thread's error
-   names the function and the argument. */
-bool baton__is_given(const void *pointer, bool needed, const char *function,
-                     const char *what);
-
-/* The same for an element type that has to support selection. */
+/* Whether an element type supports selection, with an error if not. */
 bool baton__is_selectable(baton_dtype_t dtype, const char *function);
 
 /* The same for the elements to select from. */

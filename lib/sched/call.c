@@ -8,11 +8,7 @@
 static const baton_schedule_t *schedule_of(const baton_call_t *call,
                                            const char *function)
 {
-    if (call == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: call is NULL", function);
-        return NULL;
-    }
-    return call->owner;
+    return baton__is_given(call, true, function, "call") ? call->owner : NULL;
 }
 
 uint64_t baton_call_epoch(const baton_call_t *call)

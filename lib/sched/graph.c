@@ -65,10 +65,7 @@ static bool reserve_node(baton_schedule_t *schedule)
 
 bool baton__is_schedule(const baton_schedule_t *schedule, const char *function)
 {
-    if (schedule == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", function);
-    }
-    return schedule != NULL;
+    return baton__is_given(schedule, true, function, "schedule");
 }
 
 bool baton__graph_open(baton_schedule_t *schedule, const char *adder)

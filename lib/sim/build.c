@@ -21,7 +21,8 @@ void baton__sim_destroy_built(baton_sim_t *sim)
 
 baton_schedule_t *baton_sim_schedule(baton_sim_t *sim, int rank)
 {
-    bool exists = sim->built != NULL && rank >= 0 && rank < sim->options.ranks;
+    bool exists = sim != NULL && sim->built != NULL && rank >= 0 &&
+                  rank < sim->options.ranks;
     return exists ? sim->built[rank] : NULL;
 }
 
@@ -129,12 +130,11 @@ static baton_status_t start_all(baton_sim_t *sim, double *first_us)
 
 baton_status_t baton_sim_epoch(baton_sim_t *sim, double *us_out)
 {
-    if (sim->built == NULL) {
-        return baton__error(BATON_ERR_STATE, "sim: nothing was built");
-    }
     baton_status_t status = baton__sim_check_outside(sim, "epoch");
-    if (status != BATON_OK) {
-        return status;
+    if (status != BATON_OK || sim->built == NULL) {
+        return status != BATON_OK
+                   ? status
+                   : baton__error(BATON_ERR_STATE, "sim: nothing was built");
     }
     double began_us;
     sim->start_status = BATON_OK;
@@ -155,7 +155,7 @@ baton_status_t baton_sim_epoch(baton_sim_t *sim, double *us_out)
             ended_us = schedule->notes.ended_us;
         }
     }
-    if (status == BATON_OK) {
+    if (status == BATON_OK && us_out != NULL) {
         *us_out = ended_us - began_us;
     }
     return status;

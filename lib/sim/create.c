@@ -90,6 +90,9 @@ static void on_end(baton_schedule_t *schedule)
 
 void baton_sim_trace(baton_sim_t *sim, baton_sim_trace_fn fn, void *arg)
 {
+    if (!baton__is_given(sim, true, __func__, "sim")) {
+        return;
+    }
     sim->trace = fn;
     sim->trace_arg = arg;
     sim->net.report = fn != NULL ? report : NULL;
@@ -100,7 +103,8 @@ void baton_sim_trace(baton_sim_t *sim, baton_sim_trace_fn fn, void *arg)
 
 static baton_status_t check_rank(const baton_sim_t *sim, int rank)
 {
-    return rank >= 0 && rank < sim->options.ranks
+    return sim == NULL ? baton__error(BATON_ERR_INVALID, "sim is NULL")
+           : rank >= 0 && rank < sim->options.ranks
                ? BATON_OK
                : baton__error(BATON_ERR_INVALID, "sim: rank %d is not in 0..%d",
                               rank, sim->options.ranks - 1);
@@ -108,7 +112,9 @@ static baton_status_t check_rank(const baton_sim_t *sim, int rank)
 
 baton_status_t baton_sim_set_lag(baton_sim_t *sim, baton_distribution_t lag)
 {
-    baton_status_t status = baton__distribution_check("sim: lag", &lag);
+    baton_status_t status = sim == NULL
+                                ? check_rank(sim, 0)
+                                : baton__distribution_check("sim: lag", &lag);
     if (status == BATON_OK) {
         sim->net.lag = lag;
         sim->net.has_lag = !baton__distribution_is_zero(&lag);

@@ -119,8 +119,10 @@ bool baton__distribution_is_zero(const baton_distribution_t *distribution)
 double baton_distribution_sample(const baton_distribution_t *distribution,
                                  uint64_t seed, uint64_t stream, uint64_t k)
 {
-    return baton__distribution_sample(distribution,
-                                      baton__random(seed, stream, k));
+    return distribution == NULL
+               ? 0
+               : baton__distribution_sample(distribution,
+                                            baton__random(seed, stream, k));
 }
 
 /* ---- text --------------------------------------------------------------- */
@@ -204,6 +206,10 @@ baton_status_t baton_distribution_parse(const char *text,
                                         baton_distribution_t *out)
 {
     char subject[128];
+    if (!baton__is_given(text, true, __func__, "text") ||
+        !baton__is_given(out, true, __func__, "out")) {
+        return BATON_ERR_INVALID;
+    }
     baton__text_t quoted = {subject, sizeof subject, 0};
     baton__text_add(&quoted, "distribution \"%s\"", text);
     int kind = BATON_DISTRIBUTION_CONSTANT;

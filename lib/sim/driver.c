@@ -18,18 +18,20 @@
 
 double baton_sim_now_us(const baton_sim_t *sim)
 {
-    return sim->stepping != NULL ? baton__sim_clock(sim->stepping)
-                                 : sim->net.now_us;
+    return sim == NULL             ? 0
+           : sim->stepping != NULL ? baton__sim_clock(sim->stepping)
+                                   : sim->net.now_us;
 }
 
 double baton_schedule_ended_us(const baton_schedule_t *schedule)
 {
-    return schedule->notes.ended_us;
+    return baton__is_schedule(schedule, __func__) ? schedule->notes.ended_us
+                                                  : 0;
 }
 
 baton_sim_totals_t baton_sim_totals(const baton_sim_t *sim)
 {
-    return sim->net.totals;
+    return sim != NULL ? sim->net.totals : (baton_sim_totals_t){0};
 }
 
 static bool is_inside(const baton_sim_t *sim)
@@ -278,7 +280,8 @@ static progress_t advance(baton_sim_t *sim, double until_us)
 baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
                                         const char *operation)
 {
-    return is_inside(sim)
+    return !baton__is_given(sim, true, operation, "sim") ? BATON_ERR_INVALID
+           : is_inside(sim)
                ? baton__error(BATON_ERR_STATE, "sim: %s is not for callbacks",
                               operation)
                : BATON_OK;
@@ -468,8 +471,9 @@ baton_status_t baton_sim_at(baton_sim_t *sim, double at_us, baton_sim_fn fn,
         return baton__error(BATON_ERR_INVALID,
                             "sim: %g us is no time to call at", at_us);
     }
-    if (fn == NULL) {
-        return baton__error(BATON_ERR_INVALID, "sim: there is nothing to call");
+    if (fn == NULL || sim == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
+                            sim == NULL ? "sim" : "fn");
     }
     if (sim->free_call == BATON__SIM_NONE) {
         if (sim->call_count == sim->call_capacity) {

@@ -252,6 +252,9 @@ static baton_status_t no_memory(const char *what)
 
 baton_status_t baton_proof_create(int ranks, baton_proof_t **out)
 {
+    if (!baton__is_given(out, true, __func__, "out")) {
+        return BATON_ERR_INVALID;
+    }
     if (ranks < 1) {
         return baton__error(BATON_ERR_INVALID,
                             "proof: ranks is %d; allowed: 1 or more", ranks);
@@ -294,12 +297,16 @@ baton_status_t baton_proof_destroy(baton_proof_t *proof)
 
 const baton_op_t *baton_proof_op(baton_proof_t *proof)
 {
-    return &proof->op;
+    return baton__is_given(proof, true, __func__, "proof") ? &proof->op : NULL;
 }
 
 baton_status_t baton_proof_fill(baton_proof_t *proof, int rank, size_t first,
                                 size_t count, uint32_t *elements)
 {
+    if (!baton__is_given(proof, true, __func__, "proof") ||
+        !baton__is_given(elements, count > 0, __func__, "elements")) {
+        return BATON_ERR_INVALID;
+    }
     if (rank < 0 || rank >= proof->ranks) {
         return baton__error(BATON_ERR_INVALID,
                             "proof: rank is %d; allowed: 0 to %d", rank,
@@ -363,6 +370,10 @@ baton_status_t baton_proof_check(const baton_proof_t *proof,
                                  const bool *contributors, size_t first,
                                  size_t count, const uint32_t *elements)
 {
+    if (!baton__is_given(proof, true, __func__, "proof") ||
+        !baton__is_given(elements, count > 0, __func__, "elements")) {
+        return BATON_ERR_INVALID;
+    }
     if (proof->misused) {
         return baton__error(BATON_ERR_INVALID,
                             "proof: its reduction was used for %s; its "

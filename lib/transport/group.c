@@ -13,11 +13,7 @@
 
 int baton_group_rank(const baton_group_t *group)
 {
-    if (group == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: group is NULL", __func__);
-        return -1;
-    }
-    return group->rank;
+    return baton__is_given(group, true, __func__, "group") ? group->rank : -1;
 }
 
 bool baton_group_has_payload(const baton_group_t *group)
@@ -27,11 +23,7 @@ bool baton_group_has_payload(const baton_group_t *group)
 
 int baton_group_size(const baton_group_t *group)
 {
-    if (group == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: group is NULL", __func__);
-        return -1;
-    }
-    return group->size;
+    return baton__is_given(group, true, __func__, "group") ? group->size : -1;
 }
 
 baton_engine_t *baton_group_engine(const baton_group_t *group)

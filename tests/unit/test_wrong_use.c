@@ -1,10 +1,12 @@
 /* Calls with NULL or in the wrong state fail at once: schedule.h and engine.h;
-   with NULL, coll.h, tuning.h, partial.h and select.h. */
+   with NULL, coll.h, tuning.h, partial.h, select.h, sim.h and proof.h. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/dense.h"
 
+#include <baton/proof.h>
 #include <baton/select.h>
+#include <baton/sim.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -317,6 +319,45 @@ TEST(test_tuning_refuses_nothing)
             &algorithm);
     refuses(baton_costs_get(NULL), "out: NULL");
     refuses(baton_choose(NULL, &choice), "case: NULL");
+    assert_true(baton_algorithm_get(0, &algorithm));
+    assert_true(baton_algorithm_cost_us(&algorithm, NULL) == 0);
+    assert_true(baton_algorithm_host_us(&algorithm, NULL) == 0);
+    assert_true(baton_algorithm_host_us(NULL, &(baton_cost_case_t){0}) == 0);
+    assert_true(baton_algorithm_is_exact(&algorithm, NULL));
+    assert_int_equal(baton_op_element_bytes(NULL, BATON_F64), 8);
+    assert_false(baton_variable_get(0, NULL));
+}
+
+TEST(test_simulators_and_proofs_refuse_nothing)
+{
+    baton_distribution_t none = {0};
+    baton_proof_t *proof;
+    uint32_t element;
+    refuses(baton_sim_epoch(NULL, NULL), "sim is NULL");
+    refuses(baton_sim_run(NULL, -1), "sim is NULL");
+    refuses(baton_sim_at(NULL, 0, NULL, NULL), "sim is NULL");
+    refuses(baton_sim_set_lag(NULL, none), "sim is NULL");
+    refuses(baton_sim_set_speed(NULL, 0, 1), "sim is NULL");
+    refuses(baton_sim_kill(NULL, 0), "sim is NULL");
+    refuses(baton_sim_fail_send(NULL, 0, 1), "sim is NULL");
+    IGNORES("sim", baton_sim_trace, NULL, NULL, NULL);
+    assert_null(baton_sim_group(NULL, 0));
+    assert_null(baton_sim_schedule(NULL, 0));
+    assert_true(baton_sim_now_us(NULL) == 0);
+    assert_int_equal(baton_sim_totals(NULL).messages, 0);
+    GIVES(0, "schedule", baton_schedule_ended_us, NULL);
+    REFUSES("text", baton_distribution_parse, NULL, &none);
+    REFUSES("out", baton_distribution_parse, "0", NULL);
+    assert_true(baton_distribution_sample(NULL, 1, 1, 1) == 0);
+    REFUSES("out", baton_proof_create, 1, NULL);
+    GIVES(NULL, "proof", baton_proof_op, NULL);
+    REFUSES("proof", baton_proof_fill, NULL, 0, 0, 1, &element);
+    REFUSES("proof", baton_proof_check, NULL, NULL, 0, 1, &element);
+    support_ok(baton_proof_create(1, &proof));
+    REFUSES("elements", baton_proof_fill, proof, 0, 0, 1, NULL);
+    REFUSES("elements", baton_proof_check, proof, NULL, 0, 1, NULL);
+    support_ok(baton_proof_destroy(proof));
+    assert_int_equal(baton_partial_elect(1, 1, 0), 0);
 }
 
 TEST(test_partials_refuse_nothing)

@@ -13,10 +13,7 @@ enum { ARGS_MOST = 256 }; /* bytes of any builder's arguments */
 bool baton__check_schedule(const baton_schedule_t *schedule,
                            const char *builder)
 {
-    if (schedule == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: schedule is NULL", builder);
-    }
-    return schedule != NULL;
+    return baton__is_given(schedule, true, builder, "schedule");
 }
 
 const void *baton__read_args(baton_schedule_t *schedule, const char *builder,

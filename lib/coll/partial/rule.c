@@ -105,7 +105,7 @@ static uint64_t swap_or_not(uint64_t seed, uint64_t block, uint64_t round,
 
 int baton_partial_elect(uint64_t seed, uint64_t epoch, int size)
 {
-    uint64_t n = (uint64_t)size;
+    uint64_t n = size > 0 ? (uint64_t)size : 1;
     uint64_t block = (epoch - 1) / n; /* epochs are numbered from 1 */
     uint64_t x = (epoch - 1) % n;
     for (uint64_t round = 0; round < ELECTION_ROUNDS; round++) {

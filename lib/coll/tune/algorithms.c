@@ -26,11 +26,7 @@ const char *baton_collective_name(baton_collective_t collective)
 
 bool baton_algorithm_get(size_t i, baton_algorithm_t *out)
 {
-    if (out == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
-        return false;
-    }
-    if (i >= COUNT) {
+    if (!baton__is_given(out, true, __func__, "out") || i >= COUNT) {
         return false;
     }
     *out = *table[i];

@@ -13,6 +13,8 @@ double baton__segments(double bytes, double segment_bytes)
 
 baton__terms_t baton__terms_of(const baton_cost_case_t *of)
 {
+    static const baton_cost_case_t alone = {.ranks = 1};
+    of = of != NULL ? of : &alone;
     int core_log = baton__log2_ceil(of->ranks / 2 + 1);
     double p = of->ranks;
     double core = (double)((int64_t)1 << core_log);
@@ -157,8 +159,9 @@ double baton__scattered(const baton__terms_t *t)
 static bool is_still(const baton_algorithm_t *algorithm,
                      const baton_cost_case_t *of)
 {
-    return of->ranks <= 1 || (of->bytes <= 0 && algorithm->collective !=
-                                                    BATON_COLLECTIVE_BARRIER);
+    return algorithm == NULL || of == NULL || of->ranks <= 1 ||
+           (of->bytes <= 0 &&
+            algorithm->collective != BATON_COLLECTIVE_BARRIER);
 }
 
 double baton__cost_of(const baton_algorithm_t *algorithm,
