@@ -112,9 +112,10 @@ static baton_status_t check_rank(const baton_sim_t *sim, int rank)
 
 baton_status_t baton_sim_set_lag(baton_sim_t *sim, baton_distribution_t lag)
 {
-    baton_status_t status = sim == NULL
-                                ? check_rank(sim, 0)
-                                : baton__distribution_check("sim: lag", &lag);
+    if (sim == NULL) {
+        return check_rank(sim, 0);
+    }
+    baton_status_t status = baton__distribution_check("sim: lag", &lag);
     if (status == BATON_OK) {
         sim->net.lag = lag;
         sim->net.has_lag = !baton__distribution_is_zero(&lag);
