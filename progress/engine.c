@@ -667,10 +667,6 @@ static void drive_in_thread(baton_engine_t *engine, bool woken)
     if (woken) {
         baton__idle_reset(&engine->idle);
     }
-    if (stepper->awaited_bytes >= LONG_BYTES &&
-        baton__idle_gives_way(&engine->idle) && !yield_lock(engine)) {
-        return;
-    }
     for (;;) {
         baton__pause_t pause = BATON__PAUSE_NONE;
         if (baton__step(stepper, BATON__STEP_BYTES)) {

@@ -10,8 +10,7 @@ enum {
                                 longer than what is awaited may */
     ALONE_YIELD_NS = 1500,   /* a yield in which no other thread ran */
     SLOW_POLLS = 400,        /* that do not yield, after a slow yield, */
-    SLOW_POLL_BYTES = 8192,  /* or one for so much data that is awaited; */
-    SLOW_WAKES = 16,         /* and wake-ups */
+    SLOW_POLL_BYTES = 8192,  /* or one for so much data that is awaited */
     WAIT_YIELDS = 5,         /* times as long as without a waiting thread */
     WAKES = 10,              /* wake-ups that yields to others may cost */
     NOMINAL_WAKE_NS = 20000,
@@ -91,17 +90,6 @@ baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry,
                : BATON__PAUSE_SLEEP;
 }
 
-bool baton__idle_gives_way(baton__idle_t *idle)
-{
-    idle->now_ns = baton__clock_ns();
-    idle->patience_ns = 0;
-    if (idle->wakes_left > 0) {
-        idle->wakes_left--;
-        return false;
-    }
-    return idle->yield_ns > 0 && !idle->scarce;
-}
-
 void baton__idle_yield(baton__idle_t *idle)
 {
     (void)sched_yield();
@@ -116,7 +104,6 @@ void baton__idle_yielded(baton__idle_t *idle)
     idle->shared_ns += idle->crowded ? took : 0;
     if (took > SLOW_YIELD_NS && took > idle->patience_ns) {
         idle->slow_left = SLOW_POLLS;
-        idle->wakes_left = SLOW_WAKES;
     }
     idle->now_ns = now;
 }

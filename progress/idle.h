@@ -22,12 +22,6 @@
    kernel balances threads that run, not those that sleep and wake, so that with
    sleeps a processor was idle for up to half of a long all-reduce.
 
-   The progress thread, woken while epochs with long vectors run, yields first:
-   it may have woken on the processor of the thread that woke it, which would
-   then go to sleep only when they are copied. If that thread computes instead,
-   the yield is slow, and the next ones are left out. If there are more ranks
-   than processors, these have enough to do, and another rank would go first.
-
    While something is awaited that can't wake the driver, it polls after sleeps
    of an eighth of the time waited so far. So a wait lasts at most that much
    longer, and a long one costs next to no processor time. */
@@ -46,9 +40,8 @@ typedef struct baton__idle {
     uint32_t polls;     /* since something moved */
     uint64_t shared_ns; /* since then, of yields in which others may have run */
     uint32_t slow_left; /* polls for which not to yield */
-    uint32_t wakes_left;  /* wake-ups after which not to yield first */
-    bool scarce;          /* there are more ranks than processors */
-    bool crowded;         /* that, or another thread ran in the last yield */
+    bool scarce;        /* there are more ranks than processors */
+    bool crowded;       /* that, or another thread ran in the last yield */
     uint64_t patience_ns; /* for which a wait yields for what is awaited */
     uint64_t since_ns;    /* since when nothing has moved; 0 if not known yet */
     uint64_t now_ns;      /* the last look at the clock */
@@ -89,10 +82,6 @@ typedef enum baton__hurry {
    application thread waits for, if they take long; else 0. */
 baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry,
                                 uint64_t awaited_bytes);
-
-/* A driver was woken while epochs with long vectors run: true if it should
-   yield first, and note how long that took. */
-bool baton__idle_gives_way(baton__idle_t *idle);
 
 /* Yields, and notes how long that took. yielded: only notes it, for a caller
    that releases this state while it yields. */

@@ -12,18 +12,6 @@ static baton__idle_t crowded(void)
     return idle;
 }
 
-/* Polls that sleep before the first one that yields. */
-static int sleeps_before_a_yield(baton__idle_t *idle, uint64_t awaited_bytes)
-{
-    int sleeps = 0;
-    while (baton__idle_next(idle, BATON__HURRY_WAIT, awaited_bytes) !=
-           BATON__PAUSE_YIELD) {
-        baton__idle_reset(idle);
-        sleeps++;
-    }
-    return sleeps;
-}
-
 static const uint64_t long_vectors = UINT64_C(1) << 40;
 
 /* A wait sleeps, unless it is for long vectors, which are yielded for at first.
@@ -57,17 +45,6 @@ TEST(test_idle_crowded_wait_sleeps_or_yields)
     }
 }
 
-/* A yield that gave a time slice away is remembered for less long the more data
-   there is to wait for. */
-TEST(test_idle_slow_yield_deters)
-{
-    baton__idle_t idle = crowded();
-    idle.slow_left = 400;
-    assert_int_equal(sleeps_before_a_yield(&idle, 0), 400);
-    idle.slow_left = 400;
-    assert_int_equal(sleeps_before_a_yield(&idle, 1 << 21), 2);
-}
-
 /* Polls, and yields for 10 ms. */
 static void yield_slowly(baton__idle_t *idle, uint64_t awaited_bytes)
 {
@@ -76,33 +53,21 @@ static void yield_slowly(baton__idle_t *idle, uint64_t awaited_bytes)
     baton__idle_yielded(idle);
 }
 
-/* Ranks that copy long vectors take as long, and are what is waited for. */
-TEST(test_idle_slow_yield_is_expected_of_long_vectors)
+/* Ranks that copy long vectors take as long, and are what is waited for. Else
+   polls sleep for a while, a shorter one if more data are awaited. */
+TEST(test_idle_slow_yield_deters)
 {
     baton__idle_t idle = crowded();
     yield_slowly(&idle, long_vectors);
     assert_int_equal(idle.slow_left, 0);
     yield_slowly(&idle, 1 << 20);
-    assert_int_not_equal(idle.slow_left, 0);
-}
-
-/* Woken for long vectors it lets others go on first, but not soon after that
-   was slow, and not where ranks share processors. */
-TEST(test_idle_woken_for_long_vectors_gives_way)
-{
-    baton__idle_t idle;
-    baton__idle_init(&idle, true);
-    assert_true(baton__idle_gives_way(&idle));
-    idle.now_ns -= 10000000;
-    baton__idle_yielded(&idle);
-    for (int wakes = 0; wakes < 16; wakes++) {
-        assert_false(baton__idle_gives_way(&idle));
+    idle.shared_ns = 0;
+    assert_int_equal(idle.slow_left, 400);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(baton__idle_next(&idle, BATON__HURRY_WAIT, 1 << 21),
+                         BATON__PAUSE_SLEEP);
     }
-    assert_true(baton__idle_gives_way(&idle));
-    idle.yield_ns = 0;
-    assert_false(baton__idle_gives_way(&idle));
-    idle = crowded();
-    assert_false(baton__idle_gives_way(&idle));
+    assert_int_equal(idle.slow_left, 0);
 }
 
 RUN_TESTS()

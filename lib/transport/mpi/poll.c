@@ -24,7 +24,8 @@ enum {
     AFTER_RING_NS = 1000000, /* that while */
     AFTER_RING_US = 50,      /* such a sleep */
     MOVING_US = 1000,        /* MPI moves data only while it is called */
-    LIVENESS_POLLS = 1024
+    LIVENESS_POLLS = 1024,
+    SPREAD_POLLS = 64
 };
 
 /* ---- what comes over MPI ----------------------------------------------- */
@@ -237,6 +238,9 @@ static void look_for_ended(baton__mpi_t *mpi)
     int ended;
     if (++mpi->polls % LIVENESS_POLLS == 0) {
         baton__liveness_drain(&mpi->host.liveness);
+    }
+    if (mpi->polls % SPREAD_POLLS == 0 && mpi->host.count > 1) {
+        baton__host_spread(&mpi->host);
     }
     while ((ended = baton__liveness_next(&mpi->host.liveness)) >= 0) {
         for (int i = 0; i < mpi->size; i++) {

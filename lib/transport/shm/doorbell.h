@@ -35,6 +35,7 @@ typedef struct baton__peer_state {
     uint32_t process;
     uint64_t nonce;
     uint64_t network; /* inode of its network namespace; 0 if unknown */
+    _Atomic int32_t processor; /* that it last polled on; see host.h */
 } baton__peer_state_t;
 static_assert(sizeof(baton__peer_state_t) == 64, "one cache line a process");
 

@@ -1,10 +1,12 @@
 /* The processes of a host; see host.h. */
 #include "transport/shm/host.h"
 
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/error.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -14,6 +16,9 @@
    left of it: others need room there, too. */
 #define MOST_BYTES ((size_t)64 << 20)
 #define MOST_PART  8
+
+/* The least time between two looks for another processor. */
+#define SPREAD_NS UINT64_C(10000000)
 
 int baton__host_afford(int count, int wanted)
 {
@@ -123,6 +128,50 @@ void baton__host_close(baton__host_t *host)
     baton__doorbell_close(&host->doorbell);
     (void)munmap(host->memory, host->bytes);
     host->memory = NULL;
+}
+
+/* ---- processors -------------------------------------------------------- */
+
+/* Of the processes on a processor only the last one moves. */
+void baton__host_spread(baton__host_t *host)
+{
+    uint16_t on[CPU_SETSIZE] = {0}; /* processes, by processor */
+    baton__peer_state_t *states = host->doorbell.states;
+    int at = sched_getcpu() % CPU_SETSIZE;
+    bool last = at >= 0;
+    if (last && atomic_load_explicit(&states[host->index].processor,
+                                     memory_order_relaxed) != at) {
+        atomic_store_explicit(&states[host->index].processor, at,
+                              memory_order_relaxed);
+    }
+    for (int i = 0; i < host->count && last; i++) {
+        int other =
+            atomic_load_explicit(&states[i].processor, memory_order_relaxed);
+        last = i <= host->index || other != at;
+        on[other]++;
+    }
+    cpu_set_t allowed;
+    uint64_t now = last && on[at] > 1 ? baton__clock_ns() : 0;
+    if (now == 0 || now - host->spread_ns < SPREAD_NS ||
+        sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
+        return;
+    }
+    host->spread_ns = now;
+    int to = at;
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        if (CPU_ISSET((size_t)i, &allowed) && on[i] + (to == at) < on[to]) {
+            to = i;
+        }
+    }
+    if (to != at) {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        CPU_SET((size_t)to, &set);
+        (void)sched_setaffinity(0, sizeof set, &set);
+        (void)sched_setaffinity(0, sizeof allowed, &allowed);
+        atomic_store_explicit(&states[host->index].processor, to,
+                              memory_order_relaxed);
+    }
 }
 
 /* ---- reading other processes' memory ---------------------------------- */

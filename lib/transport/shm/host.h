@@ -50,6 +50,7 @@ typedef struct baton__host {
     uint64_t probe; /* others try to read this */
     void *memory;
     size_t bytes;
+    uint64_t spread_ns; /* when it last moved a thread, or tried to */
     baton__doorbell_t doorbell;
     baton__liveness_t liveness; /* of the others */
     baton__segments_t segments; /* of this process */
@@ -104,6 +105,12 @@ static inline baton__credit_t *baton__host_credit(const baton__host_t *host,
     return &host->credits[(size_t)receiver * (size_t)host->count +
                           (size_t)sender];
 }
+
+/* Moves the calling thread, which polls, to another processor if processes poll
+   on its own while they poll on fewer there. Linux alone may leave two ranks
+   that yield to each other on one processor for good, beside one that is idle:
+   what has just run it does not move, and each runs in turn. */
+void baton__host_spread(baton__host_t *host);
 
 /* Copies from the memory of process `index`. BATON_ERR_TRANSPORT. */
 baton_status_t baton__host_read(const baton__host_t *host, int index,

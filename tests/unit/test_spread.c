@@ -1,0 +1,34 @@
+/* Where ranks poll: no processor has more than it must. */
+#include "support/cmocka.h"
+#include "transport/shm/host.h"
+
+#include <sched.h>
+
+/* Two processes poll on each processor but one: wherever this thread runs it
+   goes there, if it is the last one. */
+TEST(test_spread_moves_where_fewest_poll)
+{
+    static baton__peer_state_t states[2 * CPU_SETSIZE];
+    baton__host_t host = {.doorbell.states = states};
+    cpu_set_t allowed, after;
+    int left = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    while (!CPU_ISSET((size_t)left, &allowed)) {
+        left++;
+    }
+    for (int i = 0; i < 2 * CPU_SETSIZE; i++) {
+        states[host.count].processor = i / 2;
+        host.count += i / 2 != left;
+    }
+    host.index = host.count++;
+    baton__host_spread(&host);
+    assert_int_equal(states[host.index].processor, left);
+    assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+    assert_true(CPU_EQUAL(&allowed, &after));
+    host.index = 0;
+    host.spread_ns = 0;
+    baton__host_spread(&host);
+    assert_int_equal(host.spread_ns, 0);
+}
+
+RUN_TESTS()
