@@ -275,13 +275,6 @@ static bool is_copying(const baton_engine_t *engine)
     return false;
 }
 
-/* True if a thread sleeps at the descriptors, or may. */
-static bool has_sleeper(const baton_engine_t *engine)
-{
-    return engine->threaded ||
-           atomic_load_explicit(&engine->asleep, memory_order_relaxed);
-}
-
 /* Prepares to leave. False: who sleeps must be kicked. */
 static bool hand_over(baton_engine_t *engine, bool soon)
 {
@@ -322,7 +315,9 @@ static void stop_driving(baton_engine_t *engine, bool soon)
 {
     bool kick = false;
     for (int steps = 0;; steps++) {
-        if (has_sleeper(engine)) {
+        /* A thread sleeps at the descriptors, or may. */
+        if (engine->threaded ||
+            atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
             kick = !hand_over(engine, soon);
         } else {
             baton__stepper_flush(&engine->stepper);
@@ -786,11 +781,6 @@ static void enter(baton_engine_t *engine)
     atomic_fetch_sub_explicit(&engine->wanted, 1, memory_order_seq_cst);
 }
 
-static bool try_enter(baton_engine_t *engine)
-{
-    return try_drive(engine);
-}
-
 static void leave(baton_engine_t *engine)
 {
     if (engine->nested > 0) {
@@ -834,7 +824,7 @@ static baton_status_t test(baton_engine_t *engine)
 const baton__driver_t baton__real_driver = {
     .is_inside = is_inside,
     .enter = enter,
-    .try_enter = try_enter,
+    .try_enter = try_drive,
     .leave = leave,
     .start = start,
     .test = test,
@@ -861,15 +851,12 @@ bool baton_engine_step(baton_engine_t *engine)
 static baton_status_t choose_mode(const baton_engine_options_t *options,
                                   bool *threaded)
 {
-    switch (options->progress) {
-    case BATON_PROGRESS_THREAD:
-        *threaded = true;
-        return BATON_OK;
-    case BATON_PROGRESS_MANUAL:
-        *threaded = false;
-        return BATON_OK;
-    case BATON_PROGRESS_DEFAULT:
-        *threaded = baton__config_number(BATON__CONFIG_PROGRESS) == 0;
+    baton_progress_t mode = options->progress;
+    if (mode == BATON_PROGRESS_THREAD || mode == BATON_PROGRESS_MANUAL ||
+        mode == BATON_PROGRESS_DEFAULT) {
+        *threaded = mode == BATON_PROGRESS_DEFAULT
+                        ? baton__config_number(BATON__CONFIG_PROGRESS) == 0
+                        : mode == BATON_PROGRESS_THREAD;
         return BATON_OK;
     }
     return baton__error(BATON_ERR_INVALID,

@@ -523,19 +523,9 @@ static void receive_failure(baton__stepper_t *stepper, baton_group_t *group,
 void baton__notice_receive(baton__stepper_t *stepper, baton_group_t *group,
                            baton_message_t *message)
 {
-    switch ((baton__message_kind_t)message->header.kind) {
-    case BATON__MESSAGE_HELLO:
-    case BATON__MESSAGE_WELCOME:
-        receive_hello(stepper, group, message);
-        return;
-    case BATON__MESSAGE_FAILURE:
+    if (message->header.kind == BATON__MESSAGE_FAILURE) {
         receive_failure(stepper, group, message);
-        return;
-    case BATON__MESSAGE_DATA:
-    case BATON__MESSAGE_ACTIVATION:
-    case BATON__MESSAGE_RECOVERY:
-    case BATON__MESSAGE_KIND_COUNT:
-        break;
+    } else {
+        receive_hello(stepper, group, message);
     }
-    group->transport->drop(group->endpoint, message);
 }

@@ -121,8 +121,9 @@ static void arrive(baton__stepper_t *stepper, baton_group_t *group,
     case BATON__MESSAGE_HELLO:
     case BATON__MESSAGE_WELCOME:
     case BATON__MESSAGE_FAILURE:
-    case BATON__MESSAGE_KIND_COUNT:
         baton__notice_receive(stepper, group, message);
+        break;
+    case BATON__MESSAGE_KIND_COUNT:
         break;
     }
 }

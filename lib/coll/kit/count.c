@@ -6,31 +6,12 @@
 
 uint64_t baton__largest_count(baton_dtype_t dtype)
 {
-    switch (dtype) {
-    case BATON_I8:
-        return INT8_MAX;
-    case BATON_U8:
-        return UINT8_MAX;
-    case BATON_I16:
-        return INT16_MAX;
-    case BATON_U16:
-        return UINT16_MAX;
-    case BATON_F16:
-        return 1u << 11;
-    case BATON_BF16:
-        return 1u << 8;
-    case BATON_F32:
-        return 1u << 24;
-    case BATON_I32:
-    case BATON_I64:
-    case BATON_U32:
-    case BATON_U64:
-    case BATON_F64:
-    case BATON_DTYPE_NONE:
-    case BATON_DTYPE_COUNT:
-        break;
-    }
-    return INT32_MAX;
+    static const uint32_t less[BATON_DTYPE_COUNT] = {
+        [BATON_I8] = INT8_MAX,   [BATON_U8] = UINT8_MAX,
+        [BATON_I16] = INT16_MAX, [BATON_U16] = UINT16_MAX,
+        [BATON_F16] = 1u << 11,  [BATON_BF16] = 1u << 8,
+        [BATON_F32] = 1u << 24};
+    return less[dtype] > 0 ? less[dtype] : INT32_MAX;
 }
 
 #define COUNT_OF(type, at)                                                     \

@@ -29,23 +29,17 @@
 /* The variable that names an algorithm; "" for collectives with only one. */
 static const char *variable_of(baton_collective_t collective)
 {
-    static const struct {
-        baton_collective_t collective;
-        baton__config_id_t variable;
-    } all[] = {
-        {BATON_COLLECTIVE_BROADCAST, BATON__CONFIG_BROADCAST},
-        {BATON_COLLECTIVE_REDUCE, BATON__CONFIG_REDUCE},
-        {BATON_COLLECTIVE_ALLREDUCE, BATON__CONFIG_ALLREDUCE},
-        {BATON_COLLECTIVE_REDUCE_SCATTER, BATON__CONFIG_REDUCE_SCATTER},
-        {BATON_COLLECTIVE_ALLGATHER, BATON__CONFIG_ALLGATHER},
-        {BATON_COLLECTIVE_ALLTOALL, BATON__CONFIG_ALLTOALL},
+    static const baton__config_id_t variables[BATON_COLLECTIVE_COUNT] = {
+        [BATON_COLLECTIVE_BROADCAST] = BATON__CONFIG_BROADCAST,
+        [BATON_COLLECTIVE_REDUCE] = BATON__CONFIG_REDUCE,
+        [BATON_COLLECTIVE_ALLREDUCE] = BATON__CONFIG_ALLREDUCE,
+        [BATON_COLLECTIVE_REDUCE_SCATTER] = BATON__CONFIG_REDUCE_SCATTER,
+        [BATON_COLLECTIVE_ALLGATHER] = BATON__CONFIG_ALLGATHER,
+        [BATON_COLLECTIVE_ALLTOALL] = BATON__CONFIG_ALLTOALL,
     };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (all[i].collective == collective) {
-            return baton__config_text(all[i].variable);
-        }
-    }
-    return "";
+    /* The first variable, 0, names none. */
+    baton__config_id_t variable = variables[collective];
+    return variable != 0 ? baton__config_text(variable) : "";
 }
 
 bool baton__choice_can(const baton_algorithm_t *algorithm,

@@ -15,23 +15,15 @@ enum { OFFER_MADE = 1, OFFER_TAKEN };
 static const void *data_of(const baton__mpi_t *mpi,
                            const baton__record_t *record)
 {
-    switch ((baton__packet_kind_t)record->kind) {
-    case BATON__PACKET_SHORT:
+    if (record->kind == BATON__PACKET_SHORT) {
         return record->data;
-    case BATON__PACKET_BUFFER:
-        return baton__host_buffer(&mpi->host,
-                                  mpi->peers[record->message.peer].near,
-                                  record->place)
-            ->data;
-    case BATON__PACKET_OFFER:
-    case BATON__PACKET_BODY:
-    case BATON__PACKET_RTS:
-    case BATON__PACKET_FIN:
-    case BATON__PACKET_CTS:
-    case BATON__PACKET_CREDIT:
-        break;
     }
-    return NULL;
+    return record->kind == BATON__PACKET_BUFFER
+               ? baton__host_buffer(&mpi->host,
+                                    mpi->peers[record->message.peer].near,
+                                    record->place)
+                     ->data
+               : NULL;
 }
 
 static bool arrive(baton__mpi_t *mpi, const baton__packet_t *packet,
@@ -245,9 +237,9 @@ void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record,
 
 /* ---- the port's functions --------------------------------------------- */
 
-static baton__record_t *record_of(baton_message_t *message)
+static baton__record_t *record_of(const baton_message_t *message)
 {
-    return (baton__record_t *)((char *)message -
+    return (baton__record_t *)((char *)(uintptr_t)message -
                                offsetof(baton__record_t, message));
 }
 
@@ -310,9 +302,7 @@ baton_status_t baton__mpi_read(void *endpoint, const baton_message_t *message,
                                size_t offset, size_t bytes, void *target)
 {
     const baton__mpi_t *mpi = endpoint;
-    const baton__record_t *record =
-        (const baton__record_t *)((const char *)message -
-                                  offsetof(baton__record_t, message));
+    const baton__record_t *record = record_of(message);
     return baton__host_read(&mpi->host, mpi->peers[message->peer].near, target,
                             record->address + offset, bytes);
 }
