@@ -93,6 +93,8 @@ TEST(test_ring_shows_what_was_committed)
     assert_null(baton__ring_front(&ring));
     memset((char *)first + sizeof(uint32_t), 1, 100 - sizeof(uint32_t));
     baton__ring_commit(first, 100);
+    assert_false(baton__ring_is_last(&ring, first, 100));
+    assert_true(baton__ring_is_last(&ring, first, 100 + 64));
     assert_true(take(100, 1));
     assert_true(take(50, 2));
 }

@@ -360,14 +360,10 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
         insist(mpi);
     }
     ring_due(mpi, BATON__DUE_WAIT);
-    /* A record may stand in the ring that its producer has not completed, and
-       behind it a notice, which has been rung for: then all will ring. */
-    const baton__ring_t *ring = baton__host_ring(&mpi->host, mpi->host.index);
     baton__doorbell_arm(&mpi->host.doorbell,
-                        how == BATON_ARM_NOTICES && baton__ring_is_empty(ring)
-                            ? BATON__BELL_URGENT
-                        : how == BATON_ARM_SOON ? BATON__BELL_SOON
-                                                : BATON__BELL_ALL);
+                        how == BATON_ARM_NOTICES ? BATON__BELL_URGENT
+                        : how == BATON_ARM_SOON  ? BATON__BELL_SOON
+                                                 : BATON__BELL_ALL);
     if (mpi->copying.head != NULL || mpi->unreported > 0 ||
         baton__ring_front(baton__host_ring(&mpi->host, mpi->host.index)) !=
             NULL ||

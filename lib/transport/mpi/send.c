@@ -64,8 +64,8 @@ static bool push_near(baton__mpi_t *mpi, baton__peer_t *peer,
                       size_t count)
 {
     size_t bytes = BATON__PACKET_HEAD + count;
-    char *record = baton__ring_claim(baton__host_ring(&mpi->host, peer->near),
-                                     bytes, &peer->ring_head);
+    baton__ring_t *ring = baton__host_ring(&mpi->host, peer->near);
+    char *record = baton__ring_claim(ring, bytes, &peer->ring_head);
     if (record == NULL) {
         return false;
     }
@@ -78,8 +78,13 @@ static bool push_near(baton__mpi_t *mpi, baton__peer_t *peer,
     }
     baton__ring_commit(record, bytes);
     if (peer->near != mpi->host.index) {
-        baton__doorbell_ring(&mpi->host.doorbell, peer->near,
-                             (packet->flags & BATON__PACKET_NOTICE) != 0);
+        bool urgent = (packet->flags & BATON__PACKET_NOTICE) != 0;
+        baton__doorbell_ring(&mpi->host.doorbell, peer->near, urgent);
+        /* A notice behind this record has been rung for, but can be taken only
+           now. This looks after the ring's fence. */
+        if (!urgent && !baton__ring_is_last(ring, record, bytes)) {
+            baton__doorbell_ring(&mpi->host.doorbell, peer->near, true);
+        }
     }
     return true;
 }

@@ -51,6 +51,17 @@ void baton__ring_commit(void *record, size_t bytes);
 void *baton__ring_front(baton__ring_t *ring);
 void baton__ring_pop(baton__ring_t *ring);
 
+/* Whether nobody has claimed room behind the record. Its producer. */
+static inline bool baton__ring_is_last(const baton__ring_t *ring,
+                                       const void *record, size_t bytes)
+{
+    const baton__cell_t *first = record;
+    size_t end = (size_t)(first - ring->cells) +
+                 (bytes + BATON__CELL_BYTES - 1) / BATON__CELL_BYTES;
+    return ((atomic_load_explicit(&ring->tail, memory_order_relaxed) - end) &
+            (BATON__RING_CELLS - 1)) == 0;
+}
+
 /* Whether all that was put in has been taken out. Any process. */
 static inline bool baton__ring_is_empty(const baton__ring_t *ring)
 {
