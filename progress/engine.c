@@ -25,6 +25,7 @@ enum {
     LONG_BYTES = 1 << 18,
     START_NODES = 64,      /* that start issues itself */
     START_BYTES = 1 << 16, /* that start and a driver that leaves compute */
+    START_POLLS = 32,      /* of a start that is probably followed by a wait */
     LEFT_US = 400, /* that what is left waits for who will probably be back */
     TEST_STEPS = 16,
     /* The longest sleep while armed: nothing is known to need it but a message
@@ -253,14 +254,15 @@ static void on_recovered(baton_group_t *group)
 
 /* A step of a driver that is about to leave, which computes and copies so many
    bytes at most. Calls that may take long are left to the progress thread.
-   Returns how many bytes are left; 0 if it should do no more. */
+   Returns how many bytes are left; 0 if it should do no more: what is left is
+   a call, or takes more bytes. */
 static size_t step_leaving(baton_engine_t *engine, size_t bytes)
 {
     baton__stepper_t *stepper = &engine->stepper;
     stepper->leaves_calls = engine->threaded;
-    (void)baton__step(stepper, bytes);
+    bool moved = baton__step(stepper, bytes);
     stepper->leaves_calls = false;
-    return stepper->left_calls ? 0 : stepper->bytes_left;
+    return moved && !stepper->left_calls ? stepper->bytes_left : 0;
 }
 
 /* True if each poll copies a part of a long message. */
@@ -790,6 +792,18 @@ static void leave(baton_engine_t *engine)
     stop_driving(engine, false);
 }
 
+/* Polls for what the wait that follows would poll for, so that this thread need
+   not leave, and have itself rung for, in between. */
+static void poll_soon(baton_engine_t *engine)
+{
+    for (uint32_t i = 0;
+         i < START_POLLS && i < engine->idle.spins && !engine->idle.scarce &&
+         engine->stepper.running == 1 && !baton__step_is_due(&engine->stepper);
+         i++) {
+        (void)step_leaving(engine, START_BYTES);
+    }
+}
+
 /* Mail reaches the driver: this thread steps, or the one that drives finds it.
  */
 static void start(baton_schedule_t *schedule, bool waits_soon)
@@ -803,6 +817,9 @@ static void start(baton_schedule_t *schedule, bool waits_soon)
         engine->stepper.leaves_calls = engine->threaded;
         baton__step_start(&engine->stepper, schedule, START_NODES, START_BYTES);
         engine->stepper.leaves_calls = false;
+        if (waits_soon) {
+            poll_soon(engine);
+        }
         stop_driving(engine, waits_soon);
     }
 }
@@ -851,12 +868,10 @@ bool baton_engine_step(baton_engine_t *engine)
 static baton_status_t choose_mode(const baton_engine_options_t *options,
                                   bool *threaded)
 {
-    baton_progress_t mode = options->progress;
-    if (mode == BATON_PROGRESS_THREAD || mode == BATON_PROGRESS_MANUAL ||
-        mode == BATON_PROGRESS_DEFAULT) {
-        *threaded = mode == BATON_PROGRESS_DEFAULT
-                        ? baton__config_number(BATON__CONFIG_PROGRESS) == 0
-                        : mode == BATON_PROGRESS_THREAD;
+    bool by_default = options->progress == BATON_PROGRESS_DEFAULT;
+    *threaded = by_default ? baton__config_number(BATON__CONFIG_PROGRESS) == 0
+                           : options->progress == BATON_PROGRESS_THREAD;
+    if (by_default || *threaded || options->progress == BATON_PROGRESS_MANUAL) {
         return BATON_OK;
     }
     return baton__error(BATON_ERR_INVALID,

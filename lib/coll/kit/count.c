@@ -25,11 +25,9 @@ uint32_t baton__count_of(baton_dtype_t dtype, const char *at)
 {
     switch (dtype) {
     case BATON_I8:
-        COUNT_OF(int8_t, at);
     case BATON_U8:
         COUNT_OF(uint8_t, at);
     case BATON_I16:
-        COUNT_OF(int16_t, at);
     case BATON_U16:
         COUNT_OF(uint16_t, at);
     case BATON_I32:

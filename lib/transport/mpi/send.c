@@ -80,8 +80,7 @@ static bool push_near(baton__mpi_t *mpi, baton__peer_t *peer,
     if (peer->near != mpi->host.index) {
         bool urgent = (packet->flags & BATON__PACKET_NOTICE) != 0;
         baton__doorbell_ring(&mpi->host.doorbell, peer->near, urgent);
-        /* A notice behind this record has been rung for, but can be taken only
-           now. This looks after the ring's fence. */
+        /* A notice behind this record can be taken only now. */
         if (!urgent && !baton__ring_is_last(ring, record, bytes)) {
             baton__doorbell_ring(&mpi->host.doorbell, peer->near, true);
         }
