@@ -2,9 +2,9 @@
 
    Builders add nodes and return nothing; what is wrong with their arguments is
    the schedule's sticky error, and commit reports it. All ranks of the group
-   call the same builder with the same sizes. Several builders may add to one
-   schedule (order them with baton_enclose), and users' own nodes mix with
-   theirs. Any number of ranks, any count, 0 included. */
+   call the same builder with the same sizes. Several may add to one schedule
+   (order them with baton_enclose), and users' own nodes mix with theirs. Any
+   count, 0 included; over MPI no message may have 2 GiB (BATON_ERR_LIMIT). */
 #ifndef BATON_COLL_H
 #define BATON_COLL_H
 
