@@ -313,8 +313,7 @@ static bool is_waited_for(const baton_schedule_t *schedule)
 }
 
 /* Steps, as the driver, until nothing of the schedule is in motion and no
-   thread waits for it; false if something is in motion at `deadline_ns`. Tells
-   its peers, as far as they take notices now. */
+   thread waits for it; false if something is in motion at `deadline_ns`. */
 static bool drain(const baton_schedule_t *schedule, uint64_t deadline_ns)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
@@ -326,9 +325,6 @@ static bool drain(const baton_schedule_t *schedule, uint64_t deadline_ns)
             }
             (void)sched_yield();
         }
-    }
-    while (schedule->notices.due_count > 0 &&
-           baton__step(stepper, BATON__STEP_BYTES)) {
     }
     return true;
 }
@@ -368,6 +364,7 @@ static detached_t detach(baton_schedule_t *schedule)
                                                        : (int)wait_ms);
     }
     engine->driver->enter(engine);
+    baton__epoch_begin_if_due(group->stepper, schedule); /* started just now */
     baton__recovery_leave(group->stepper, schedule);
     baton__notice_destroy(group->stepper, schedule);
     if (engine->driver->forget != NULL) {
@@ -384,6 +381,7 @@ static detached_t detach(baton_schedule_t *schedule)
     detached_t detached = !gone                       ? DETACHED_ABANDONED
                           : schedule->notices.leaving ? DETACHED_LEAVING
                                                       : DETACHED;
+    group->leaving += schedule->notices.leaving;
     baton__notice_depart(schedule);
     baton__step_detach(group->stepper, schedule);
     if (gone) {
@@ -391,21 +389,6 @@ static detached_t detach(baton_schedule_t *schedule)
     }
     engine->driver->leave(engine);
     return detached;
-}
-
-/* Tells peers that have committed it that this rank never will. */
-static void retract(baton_schedule_t *schedule)
-{
-    uint64_t patience_ms =
-        (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS);
-    uint64_t deadline_ns = baton__clock_ns() + patience_ms * 1000000u;
-    while (!baton__notice_retract(schedule) &&
-           !baton__engine_is_inside(schedule->group->engine) &&
-           baton__clock_ns() < deadline_ns) {
-        if (!baton__step(schedule->group->stepper, BATON__STEP_BYTES)) {
-            (void)sched_yield();
-        }
-    }
 }
 
 baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
@@ -430,7 +413,7 @@ baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
     detached_t detached = committed ? detach(schedule) : DETACHED;
     engine->driver->enter(engine);
     if (!committed) {
-        retract(schedule);
+        baton__notice_retract(schedule);
         baton__step_detach(group->stepper, schedule);
     }
     group->schedules -= counted;

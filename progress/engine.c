@@ -8,6 +8,7 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "progress/notice.h"
 #include "progress/placement.h"
 
 #include <errno.h>
@@ -322,6 +323,7 @@ static void stop_driving(baton_engine_t *engine, bool soon)
             atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
             kick = !hand_over(engine, soon);
         } else {
+            (void)baton__notice_send(&engine->stepper);
             baton__stepper_flush(&engine->stepper);
         }
         if (kick && soon && engine->threaded &&

@@ -38,8 +38,7 @@ void baton__epoch_introduce(baton__stepper_t *stepper,
 
 /* A peer is lost: epochs that need it fail. */
 void baton__epoch_lose_peer(baton__stepper_t *stepper, baton_group_t *group,
-                            int peer, baton_status_t status,
-                            const char *detail);
+                            int peer, const char *detail);
 
 /* ---- failure ---------------------------------------------------------- */
 

@@ -85,7 +85,7 @@ void baton__epoch_deliver(baton__stepper_t *stepper, baton_group_t *group,
 /* ---- the loss of a peer -------------------------------------------------- */
 
 static void lose_in(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                    int peer, baton_status_t status, const char *detail)
+                    int peer)
 {
     baton__run_t *run = &schedule->run;
     for (uint32_t node = 0;
@@ -99,7 +99,7 @@ static void lose_in(baton__stepper_t *stepper, baton_schedule_t *schedule,
         if ((op->flags & BATON__OPTIONAL) != 0) {
             baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
         } else {
-            baton__epoch_fail_lost(stepper, schedule, node, status, detail);
+            baton__epoch_fail_lost(stepper, schedule, node);
         }
     }
     if (run->phase == BATON__RUN_RUNNING) {
@@ -108,13 +108,13 @@ static void lose_in(baton__stepper_t *stepper, baton_schedule_t *schedule,
 }
 
 void baton__epoch_lose_peer(baton__stepper_t *stepper, baton_group_t *group,
-                            int peer, baton_status_t status, const char *detail)
+                            int peer, const char *detail)
 {
-    baton__group_lose(group, peer);
+    baton__group_lose(group, peer, detail);
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
         if (s->group == group) {
-            lose_in(stepper, s, peer, status, detail);
+            lose_in(stepper, s, peer);
         }
     }
 }

@@ -396,9 +396,8 @@ static void fail_if_unsendable(baton__stepper_t *stepper,
         const baton__op_t *op = &schedule->ops[node];
         if (op->kind == BATON__SEND && (op->flags & BATON__OPTIONAL) == 0 &&
             run->state[node] == BATON__NODE_IDLE &&
-            baton__group_has_lost(group, (int)op->peer)) {
-            baton__epoch_fail_lost(stepper, schedule, node, BATON_ERR_TRANSPORT,
-                                   NULL);
+            baton__group_loss(group, (int)op->peer) != NULL) {
+            baton__epoch_fail_lost(stepper, schedule, node);
             return;
         }
     }

@@ -50,8 +50,7 @@ void baton__epoch_fail_left_out(baton__stepper_t *stepper,
 
 /* Fails the epoch at a node whose peer is lost. */
 void baton__epoch_fail_lost(baton__stepper_t *stepper,
-                            baton_schedule_t *schedule, uint32_t node,
-                            baton_status_t status, const char *detail);
+                            baton_schedule_t *schedule, uint32_t node);
 
 /* ---- fail ------------------------------------------------------------- */
 

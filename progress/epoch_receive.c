@@ -152,13 +152,13 @@ void baton__epoch_fail_left_out(baton__stepper_t *stepper,
 }
 
 void baton__epoch_fail_lost(baton__stepper_t *stepper,
-                            baton_schedule_t *schedule, uint32_t node,
-                            baton_status_t status, const char *detail)
+                            baton_schedule_t *schedule, uint32_t node)
 {
     const baton__op_t *op = &schedule->ops[node];
-    (void)baton__error(status, "rank %d is gone: %s", (int)op->peer,
-                       detail != NULL ? detail : baton_status_text(status));
-    baton__epoch_fail_at(stepper, schedule, node, status);
+    (void)baton__error(BATON_ERR_TRANSPORT, "rank %d is gone: %s",
+                       (int)op->peer,
+                       baton__group_loss(schedule->group, (int)op->peer));
+    baton__epoch_fail_at(stepper, schedule, node, BATON_ERR_TRANSPORT);
 }
 
 bool baton__epoch_fire_receive(baton__stepper_t *stepper,
@@ -168,12 +168,11 @@ bool baton__epoch_fire_receive(baton__stepper_t *stepper,
     baton_message_t *message =
         baton__epoch_find_early(&schedule->run, op->message.ordinal);
     if (message == NULL &&
-        baton__group_has_lost(schedule->group, (int)op->peer)) {
+        baton__group_loss(schedule->group, (int)op->peer) != NULL) {
         if ((op->flags & BATON__OPTIONAL) != 0) {
             return true; /* as if the message never came */
         }
-        baton__epoch_fail_lost(stepper, schedule, node, BATON_ERR_TRANSPORT,
-                               NULL);
+        baton__epoch_fail_lost(stepper, schedule, node);
         return false;
     }
     baton__run_enter(&schedule->run, node, BATON__NODE_WAITING);
@@ -191,13 +190,13 @@ bool baton__epoch_hold_send(baton__stepper_t *stepper,
                             baton_schedule_t *schedule, uint32_t node)
 {
     const baton__op_t *op = &schedule->ops[node];
-    if (!baton__group_has_lost(schedule->group, (int)op->peer)) {
+    if (baton__group_loss(schedule->group, (int)op->peer) == NULL) {
         baton__run_enter(&schedule->run, node, BATON__NODE_HELD);
         return true;
     }
     if ((op->flags & BATON__OPTIONAL) != 0) {
         return true; /* as if it had not fired */
     }
-    baton__epoch_fail_lost(stepper, schedule, node, BATON_ERR_TRANSPORT, NULL);
+    baton__epoch_fail_lost(stepper, schedule, node);
     return false;
 }

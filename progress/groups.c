@@ -7,16 +7,10 @@
 #include "progress/recovery.h"
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/config.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "transport/staged/staged.h"
-
-#include <sched.h>
-
-/* For how long a group that is destroyed waits for a peer to take a notice. */
-static const uint64_t patience_ns = 1000000000;
 
 /* A group with its watch: the group itself belongs to lib/transport, which
    knows no event loop. */
@@ -52,19 +46,7 @@ static void unlink_group(baton_group_t *group)
     }
     *link = group->next;
     baton__queues_forget(&engine->stepper, group, NULL);
-    for (const baton_message_t *m = group->refused; m != NULL; m = m->next) {
-        engine->stepper.refusals--;
-    }
     engine->driver->leave(engine);
-}
-
-static void drop_all(const baton_group_t *group, baton_message_t **list)
-{
-    while (*list != NULL) {
-        baton_message_t *message = *list;
-        *list = message->next;
-        group->transport->drop(group->endpoint, message);
-    }
 }
 
 static void free_group(watched_group_t *watched)
@@ -238,22 +220,26 @@ static baton_status_t check_empty(const baton_group_t *group)
                               left != NULL ? left->name : "(uncommitted)");
 }
 
-/* Tells the peers of schedules that were destroyed, unless a peer has taken no
-   notice for a while: then it is not told. */
-static void tell_peers(baton_group_t *group)
+static bool is_recovered(const void *arg)
+{
+    const baton_group_t *group = arg;
+    return atomic_load_explicit(&group->recovery_left, memory_order_seq_cst) ==
+           0;
+}
+
+/* The group's last steps are ordinary ones; see recovery.h. */
+static void part(baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;
-    uint64_t moved_ns = baton__clock_ns();
+    int ms = (int)baton__config_number(BATON__CONFIG_DESTROY_MS);
     engine->driver->enter(engine);
-    while (baton__notice_is_left(group->stepper, group) &&
-           baton__clock_ns() - moved_ns < patience_ns) {
-        if (baton__step(group->stepper, BATON__STEP_BYTES)) {
-            moved_ns = baton__clock_ns();
-        } else {
-            (void)sched_yield();
-        }
-    }
+    baton__recovery_part(group->stepper, group);
+    engine->driver->leave(engine);
+    (void)engine->driver->wait(engine, is_recovered, group, NULL, ms);
+    engine->driver->enter(engine);
     baton__notice_give_up(group->stepper, group);
+    group->all_lost = true; /* nobody is waited for any more */
+    (void)baton__recovery_advance(group->stepper);
     engine->driver->leave(engine);
 }
 
@@ -283,11 +269,9 @@ baton_status_t baton_group_destroy(baton_group_t *group)
         group->engine->verification->destroy(group->verifier);
         group->verifier = NULL;
     }
-    tell_peers(group);
+    part(group);
     unlink_group(group);
     baton__event_loop_unwatch(watched->watch);
-    drop_all(group, &group->deferred);
-    drop_all(group, &group->refused);
     group->transport->close(group->endpoint);
     free_group(watched);
     return BATON_OK;
@@ -328,13 +312,6 @@ void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
     }
 }
 
-static bool is_recovered(const void *arg)
-{
-    const baton_group_t *group = arg;
-    return atomic_load_explicit(&group->recovery_left, memory_order_seq_cst) ==
-           0;
-}
-
 /* A schedule that could not be recovered, or NULL. The driver's. (One that was
    recovered may have failed again, if a peer returned sooner.) */
 static const baton_schedule_t *find_failed(const baton_group_t *group)
@@ -362,7 +339,7 @@ static baton_status_t recovered(baton_group_t *group)
         status = baton__error(BATON_ERR_TRANSPORT,
                               "recovery on rank %d of %d: rank %d is gone",
                               group->rank, group->size,
-                              group->lost_count > 0 ? group->lost[0] : 0);
+                              group->lost_count > 0 ? group->lost[0].peer : 0);
     } else if (failed != NULL) {
         status = baton__error(BATON_ERR_FAILED,
                               "recovery on rank %d of %d: \"%s\" can't be "

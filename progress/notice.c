@@ -124,36 +124,40 @@ static baton_status_t send_failure(const baton_schedule_t *schedule, int peer,
                                     sizeof failure);
 }
 
-/* Tells a peer that the schedule of its message was destroyed here. */
-static baton_status_t send_refusal(const baton_group_t *group,
-                                   const baton_header_t *header, int peer)
+/* Tells a peer that the schedule of its notice fails here, or was destroyed. */
+static baton_status_t send_answer(const baton_group_t *group,
+                                  const baton__answer_t *answer)
 {
+    baton_header_t header = answer->header;
+    const baton_schedule_t *schedule =
+        baton__group_find(group, header.schedule);
+    if (schedule != NULL) {
+        return send_failure(schedule, answer->peer, header.epoch);
+    }
     failure_t failure = {.status = BATON_ERR_STATE,
                          .rank = group->rank,
-                         .epoch = header->epoch,
+                         .epoch = header.epoch,
                          .final = true};
     (void)snprintf(failure.sentence, sizeof failure.sentence,
                    "the schedule was destroyed on rank %d", group->rank);
-    baton_header_t answer = *header;
-    answer.kind = BATON__MESSAGE_FAILURE;
-    return group->transport->notify(group->endpoint, peer, &answer, &failure,
-                                    sizeof failure);
+    header.kind = BATON__MESSAGE_FAILURE;
+    return group->transport->notify(group->endpoint, answer->peer, &header,
+                                    &failure, sizeof failure);
 }
 
-/* Sends refusals until there is no room. */
-static bool send_refusals(baton__stepper_t *stepper, baton_group_t *group)
+/* Sends the answers that there is room for. The others stay in order. */
+static bool send_answers(baton__stepper_t *stepper, baton_group_t *group)
 {
-    bool moved = false;
-    while (group->refused != NULL &&
-           send_refusal(group, &group->refused->header, group->refused->peer) !=
-               BATON_AGAIN) {
-        baton_message_t *message = group->refused;
-        group->refused = message->next;
-        group->transport->drop(group->endpoint, message);
-        stepper->refusals--;
-        moved = true;
+    uint32_t count = group->answer_count;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (send_answer(group, &group->answers[i]) == BATON_AGAIN) {
+            group->answers[kept++] = group->answers[i];
+        }
     }
-    return moved;
+    group->answer_count = kept;
+    stepper->answers -= count - kept;
+    return kept < count;
 }
 
 /* Sends one peer what it is to be told; false if there is no room. Any other
@@ -188,8 +192,8 @@ bool baton__notice_send(baton__stepper_t *stepper)
 {
     bool moved = false;
     for (baton_group_t *group = stepper->groups;
-         group != NULL && stepper->refusals > 0; group = group->next) {
-        moved |= send_refusals(stepper, group);
+         group != NULL && stepper->answers > 0; group = group->next) {
+        moved |= send_answers(stepper, group);
     }
     baton_schedule_t **link = &stepper->notices;
     while (*link != NULL) {
@@ -206,6 +210,7 @@ bool baton__notice_send(baton__stepper_t *stepper)
             schedule->notices.listed = false;
             *link = schedule->notices.next_notice;
             if (schedule->notices.leaving) {
+                schedule->group->leaving--;
                 baton__schedule_free(schedule);
             }
         } else {
@@ -215,19 +220,10 @@ bool baton__notice_send(baton__stepper_t *stepper)
     return moved;
 }
 
-bool baton__notice_is_left(const baton__stepper_t *stepper,
-                           const baton_group_t *group)
+void baton__notice_give_up(baton__stepper_t *stepper, baton_group_t *group)
 {
-    const baton_schedule_t *s = stepper->notices;
-    while (s != NULL && (s->group != group || !s->notices.leaving)) {
-        s = s->notices.next_notice;
-    }
-    return s != NULL;
-}
-
-void baton__notice_give_up(baton__stepper_t *stepper,
-                           const baton_group_t *group)
-{
+    stepper->answers -= group->answer_count;
+    group->answer_count = group->leaving = 0;
     baton_schedule_t **link = &stepper->notices;
     while (*link != NULL) {
         baton_schedule_t *schedule = *link;
@@ -324,11 +320,19 @@ void baton__notice_depart(baton_schedule_t *schedule)
     }
 }
 
-void baton__notice_refuse(baton_group_t *group, baton_message_t *message)
+void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
+                          uint64_t epoch, int peer)
 {
-    message->next = group->refused;
-    group->refused = message;
-    group->stepper->refusals++;
+    uint32_t count = group->answer_count;
+    baton__answer_t *answers =
+        baton__grow(group->answers, count, count + 1, sizeof *answers);
+    if (answers != NULL) {
+        answers[count] = (baton__answer_t){*header, peer};
+        answers[count].header.epoch = epoch;
+        group->answers = answers;
+        group->answer_count++;
+        group->stepper->answers++;
+    }
 }
 
 /* ---- receiving -------------------------------------------------------- */
@@ -358,19 +362,14 @@ static void remember(baton_schedule_t *schedule, int peer)
     }
 }
 
-bool baton__notice_retract(baton_schedule_t *schedule)
+void baton__notice_retract(const baton_schedule_t *schedule)
 {
-    const baton_group_t *group = schedule->group;
     const baton_header_t header = {.schedule = schedule->identity,
-                                   .incarnation = group->incarnation};
-    while (schedule->notices.early_count > 0 &&
-           send_refusal(
-               group, &header,
-               schedule->notices.early[schedule->notices.early_count - 1]) !=
-               BATON_AGAIN) {
-        schedule->notices.early_count--;
+                                   .incarnation = schedule->group->incarnation};
+    for (uint32_t i = 0; i < schedule->notices.early_count; i++) {
+        baton__notice_answer(schedule->group, &header, 0,
+                             schedule->notices.early[i]);
     }
-    return schedule->notices.early_count == 0;
 }
 
 static bool meet(const direction_t *a, const direction_t *b)
@@ -454,10 +453,10 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
         if (uncommitted != NULL) {
             remember(uncommitted, peer);
         } else if (baton__group_has_made(group, header.schedule)) {
-            message->header.epoch = baton__group_departed(
-                group, header.schedule, header.incarnation);
-            baton__notice_refuse(group, message);
-            return;
+            baton__notice_answer(group, &header,
+                                 baton__group_departed(group, header.schedule,
+                                                       header.incarnation),
+                                 peer);
         }
     }
     take_content(group, message, &hello, sizeof hello);
@@ -477,7 +476,7 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
     uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (index == schedule->plan.peer_count) {
         /* It is not one of its peers, and no epoch there can end. */
-        (void)send_failure(schedule, peer, 1);
+        baton__notice_answer(group, &header, 1, peer);
         return;
     }
     if ((int16_t)(header.incarnation - group->incarnation) > 0) {

@@ -13,7 +13,9 @@
    that has destroyed the schedule takes no more messages of earlier epochs, and
    drops them.
 
-   A notice that a transport has no room for is sent in a later step. */
+   A notice that a transport has no room for is sent in a later step: of a
+   schedule's own its bits say what is due; answers to peers stand in a queue of
+   their group, and keep no message of the peer, which could send no other. */
 #ifndef BATON_PROGRESS_NOTICE_H
 #define BATON_PROGRESS_NOTICE_H
 
@@ -32,9 +34,8 @@ void baton__notice_destroy(baton__stepper_t *stepper,
    that have not committed theirs yet. */
 void baton__notice_depart(baton_schedule_t *schedule);
 
-/* Before a schedule is destroyed that was never committed: tells the peers that
-   have committed it. False if there was not room for all. */
-bool baton__notice_retract(baton_schedule_t *schedule);
+/* A schedule is destroyed that was never committed: tells peers that have. */
+void baton__notice_retract(const baton_schedule_t *schedule);
 
 /* Sends the notices that are due; true if one was sent. */
 bool baton__notice_send(baton__stepper_t *stepper);
@@ -43,16 +44,13 @@ bool baton__notice_send(baton__stepper_t *stepper);
 void baton__notice_receive(baton__stepper_t *stepper, baton_group_t *group,
                            baton_message_t *message);
 
-/* The message's schedule was destroyed here: its sender is told, and then the
-   message is dropped. */
-void baton__notice_refuse(baton_group_t *group, baton_message_t *message);
+/* Tells the peer that has sent a header that from `epoch` on its schedule fails
+   here, or was destroyed. (Without memory to remember that, it is not told.) */
+void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
+                          uint64_t epoch, int peer);
 
-/* Whether there are notices of schedules that were destroyed; and frees those,
-   whose peers are then not told. */
-bool baton__notice_is_left(const baton__stepper_t *stepper,
-                           const baton_group_t *group);
-void baton__notice_give_up(baton__stepper_t *stepper,
-                           const baton_group_t *group);
+/* Forgets what peers were to be told of schedules that were destroyed. */
+void baton__notice_give_up(baton__stepper_t *stepper, baton_group_t *group);
 
 /* Removes the schedule from those with notices to send. */
 void baton__notice_forget(baton__stepper_t *stepper,

@@ -44,7 +44,9 @@ static bool send_rounds(const baton_group_t *group, uint64_t identity,
                                        .epoch = rounds->highest,
                                        .tag = rounds->sent,
                                        .incarnation = group->incarnation,
-                                       .kind = BATON__MESSAGE_RECOVERY};
+                                       .kind = rounds == &group->farewell
+                                                   ? BATON__MESSAGE_FAREWELL
+                                                   : BATON__MESSAGE_RECOVERY};
         if (group->transport->notify(group->endpoint, peer, &header, NULL, 0) ==
             BATON_AGAIN) {
             break;
@@ -123,6 +125,7 @@ static void join(baton__stepper_t *stepper, baton_schedule_t *schedule)
     uint64_t retired =
         atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
     baton__epoch_drop_early(schedule);
+    schedule->next.failing_from = 0; /* of a recovery that was given up */
     baton__run_set_phase(&schedule->run, BATON__RUN_RECOVERING);
     atomic_store_explicit(&schedule->shared.limit, UINT64_MAX,
                           memory_order_relaxed);
@@ -247,6 +250,31 @@ static bool advance_group(baton__stepper_t *stepper, baton_group_t *group)
     return moved;
 }
 
+void baton__recovery_part(baton__stepper_t *stepper, baton_group_t *group)
+{
+    baton__recovery_give_up(stepper, group);
+    baton__group_set_recovery(group, BATON__RECOVERY_PARTING);
+    begin_part(stepper, group);
+}
+
+/* Says farewell once the peers have been told all that they are to know, and
+   answers them until all have come to that. (A lost rank never does, and keeps
+   those waiting that wait for it.) */
+static bool advance_farewell(baton__stepper_t *stepper, baton_group_t *group)
+{
+    if (group->answer_count + group->leaving > 0) {
+        return false;
+    }
+    bool alone = !group->collective || group->all_lost || group->lost_count > 0;
+    bool moved = !alone && send_rounds(group, 0, &group->farewell);
+    if (alone || are_over(group, &group->farewell)) {
+        baton__group_set_recovery(group, BATON__RECOVERY_OVER);
+        end_part(stepper, group);
+        moved = true;
+    }
+    return moved;
+}
+
 bool baton__recovery_advance(baton__stepper_t *stepper)
 {
     bool moved = false;
@@ -254,6 +282,8 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
          group = group->next) {
         if (baton__group_recovers(group)) {
             moved |= advance_group(stepper, group);
+        } else if (group->recovery == BATON__RECOVERY_PARTING) {
+            moved |= advance_farewell(stepper, group);
         }
     }
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
@@ -291,14 +321,17 @@ void baton__recovery_receive(baton_group_t *group, baton_message_t *message)
             return;
         }
         if (schedule == NULL) {
-            baton__notice_refuse(group, message);
+            baton__notice_answer(group, &header, header.epoch, message->peer);
+            group->transport->drop(group->endpoint, message);
             return;
         }
         rounds = schedule->rounds;
     }
     group->transport->drop(group->endpoint, message);
     /* A peer is ahead by one at most, since it waits for this rank. */
-    rounds += header.incarnation & 1;
+    rounds = header.kind == BATON__MESSAGE_FAREWELL
+                 ? &group->farewell
+                 : rounds + (header.incarnation & 1);
     rounds->seen |= UINT32_C(1) << (header.tag & 31);
     if (header.epoch > rounds->highest) {
         rounds->highest = header.epoch;

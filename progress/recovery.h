@@ -24,7 +24,11 @@ void baton__recovery_give_up(baton__stepper_t *stepper, baton_group_t *group);
 /* Advances groups that recover; true if anything happened. */
 bool baton__recovery_advance(baton__stepper_t *stepper);
 
-/* A message of a recovery has arrived. */
+/* The group, which has no schedules any more, is being destroyed: is in parting
+   until all ranks have come to that, or this one parts alone. */
+void baton__recovery_part(baton__stepper_t *stepper, baton_group_t *group);
+
+/* A message of a recovery, or a farewell, has arrived. */
 void baton__recovery_receive(baton_group_t *group, baton_message_t *message);
 
 /* The schedule is about to be destroyed: the recovery goes on without it. */

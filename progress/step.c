@@ -116,6 +116,7 @@ static void arrive(baton__stepper_t *stepper, baton_group_t *group,
         baton__epoch_deliver(stepper, group, message);
         break;
     case BATON__MESSAGE_RECOVERY:
+    case BATON__MESSAGE_FAREWELL:
         baton__recovery_receive(group, message);
         break;
     case BATON__MESSAGE_HELLO:
@@ -140,8 +141,7 @@ static void happen(baton__stepper_t *stepper, baton_group_t *group,
         baton__epoch_complete_transfer(stepper, event);
         break;
     case BATON_EVENT_LOST:
-        baton__epoch_lose_peer(stepper, group, event->peer, event->status,
-                               event->detail);
+        baton__epoch_lose_peer(stepper, group, event->peer, event->detail);
         baton__recovery_give_up(stepper, group);
         break;
     }

@@ -16,7 +16,7 @@ typedef struct baton__stepper {
     baton_schedule_t *schedules;   /* that are committed */
     baton_schedule_t *uncommitted; /* and that are not */
     baton_schedule_t *notices;     /* with notices to send */
-    uint32_t refusals;             /* notices of destroyed schedules */
+    uint32_t answers;              /* of all groups, to notices of peers */
     baton_schedule_t *offloads;    /* with something to ask a device for */
     uint32_t waited;      /* nodes that running epochs wait for: in motion, or
                              receives without their message */
@@ -82,7 +82,7 @@ enum {
 
 static inline bool baton__stepper_has_notices(const baton__stepper_t *stepper)
 {
-    return stepper->notices != NULL || stepper->refusals > 0;
+    return stepper->notices != NULL || stepper->answers > 0;
 }
 
 /* `peer` is an index of plan.peers. */

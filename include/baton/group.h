@@ -62,9 +62,9 @@ BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
 
 /* Destroys the group. NULL is allowed. Its schedules must have been destroyed
    before, and its memory (memory.h) freed: BATON_ERR_BUSY says what was not.
-   Waits until peers that still have such schedules have been told, but for no
-   more than a second in which none of them makes progress. Collective for a
-   group over MPI. */
+   Waits until peers that still have such schedules have been told; collective
+   for a group over MPI, whose ranks answer each other until all have come to
+   that. At most BATON_DESTROY_MS. */
 BATON_CHECKED baton_status_t baton_group_destroy(baton_group_t *group);
 
 #ifdef __cplusplus

@@ -10,10 +10,8 @@ extern "C" {
 #endif
 
 /* Collective over `comm` (an intracommunicator), which is duplicated, so that
-   user traffic can't collide; blocks in MPI while the group is made, and again
-   while it is destroyed, until all ranks have come to that (at most
-   BATON_DESTROY_MS). Destroy it before MPI_Finalize; if that comes first, it is
-   logged as an error and the peers on other hosts are lost.
+   user traffic can't collide; blocks in MPI meanwhile. Destroy the group before
+   MPI_Finalize: else that is logged, and the peers on other hosts are lost.
 
    Threads: with a progress thread MPI must have been initialised with
    MPI_THREAD_MULTIPLE. In manual mode MPI_THREAD_FUNNELED will do if the thread

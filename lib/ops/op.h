@@ -114,6 +114,7 @@ typedef enum baton__message_kind {
     BATON__MESSAGE_WELCOME, /* likewise; the answer */
     BATON__MESSAGE_FAILURE,
     BATON__MESSAGE_RECOVERY,
+    BATON__MESSAGE_FAREWELL, /* the group is being destroyed */
     BATON__MESSAGE_KIND_COUNT
 } baton__message_kind_t;
 

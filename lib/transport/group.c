@@ -231,24 +231,25 @@ baton_schedule_t *baton__group_find(const baton_group_t *group,
 void baton__group_set_recovery(baton_group_t *group,
                                baton__recovery_state_t state)
 {
-    /* From (row) to (column): none, stopping, joined, over. */
+    /* From (row) to (column): none, stopping, joined, parting, over. */
     static const bool
         legal[BATON__RECOVERY_STATE_COUNT][BATON__RECOVERY_STATE_COUNT] = {
-            [BATON__RECOVERY_NONE] = {false, true, false, false},
-            [BATON__RECOVERY_STOPPING] = {false, false, true, true},
-            [BATON__RECOVERY_JOINED] = {false, false, false, true},
-            [BATON__RECOVERY_OVER] = {true, false, false, false},
+            [BATON__RECOVERY_NONE] = {false, true, false, true, false},
+            [BATON__RECOVERY_STOPPING] = {false, false, true, true, true},
+            [BATON__RECOVERY_JOINED] = {false, false, false, true, true},
+            [BATON__RECOVERY_PARTING] = {false, false, false, false, true},
+            [BATON__RECOVERY_OVER] = {true, false, false, true, false},
         };
     assert(legal[group->recovery][state]);
     (void)legal; /* without assertions */
     group->recovery = state;
 }
 
-void baton__group_lose(baton_group_t *group, int peer)
+void baton__group_lose(baton_group_t *group, int peer, const char *detail)
 {
     if (group->lost_count == group->lost_capacity) {
         uint32_t room = group->lost_capacity * 2 + 4;
-        int *lost =
+        baton__loss_t *lost =
             baton__grow(group->lost, group->lost_count, room, sizeof *lost);
         if (lost == NULL) {
             group->all_lost = true;
@@ -257,17 +258,18 @@ void baton__group_lose(baton_group_t *group, int peer)
         group->lost = lost;
         group->lost_capacity = room;
     }
-    group->lost[group->lost_count++] = peer;
+    group->lost[group->lost_count++] = (baton__loss_t){
+        peer, detail != NULL ? detail : baton_status_text(BATON_ERR_TRANSPORT)};
 }
 
-bool baton__group_has_lost(const baton_group_t *group, int peer)
+const char *baton__group_loss(const baton_group_t *group, int peer)
 {
     for (uint32_t i = 0; i < group->lost_count; i++) {
-        if (group->lost[i] == peer) {
-            return true;
+        if (group->lost[i].peer == peer) {
+            return group->lost[i].detail;
         }
     }
-    return group->all_lost;
+    return group->all_lost ? baton_status_text(BATON_ERR_TRANSPORT) : NULL;
 }
 
 void baton__group_fini(baton_group_t *group)
@@ -294,4 +296,5 @@ void baton__group_fini(baton_group_t *group)
     baton__free(group->table.places);
     baton__free(group->names.places);
     baton__free(group->lost);
+    baton__free(group->answers);
 }

@@ -53,6 +53,17 @@ typedef struct baton__rounds {
     uint64_t highest; /* number so far */
 } baton__rounds_t;
 
+/* A notice that answers one of a peer; see progress/notice.h. */
+typedef struct baton__answer {
+    baton_header_t header; /* the peer's, with the epoch for the answer's */
+    int peer;
+} baton__answer_t;
+
+typedef struct baton__loss {
+    int peer;
+    const char *detail; /* the transport's sentence that says why */
+} baton__loss_t;
+
 /* A schedule that was destroyed here before all its peers had committed theirs.
    When they do they are told from which epoch on this rank has no part in it.
  */
@@ -75,12 +86,14 @@ enum { BATON__UNKNOWN_BYTES = 64 };
        none --recover--> stopping --nothing moves--> joined --all have--> over
        over --recover returns--> none
 
-   A rank that gives up, because a peer is lost, is over at once. */
+   A rank that gives up, because a peer is lost, is over at once. One that
+   destroys the group is parting until all have come to that, or one is lost. */
 typedef enum baton__recovery_state {
     BATON__RECOVERY_NONE,
     BATON__RECOVERY_STOPPING, /* epochs fail, and what moves ends */
     BATON__RECOVERY_JOINED, /* in the next incarnation, before all ranks are */
-    BATON__RECOVERY_OVER,   /* recover has not returned yet */
+    BATON__RECOVERY_PARTING,
+    BATON__RECOVERY_OVER, /* recover or destroy has not returned yet */
     BATON__RECOVERY_STATE_COUNT
 } baton__recovery_state_t;
 
@@ -97,6 +110,7 @@ struct baton_group {
     int size;
     bool cost_only;  /* simulated: buffers have no memory */
     bool borrowed;   /* owned by a simulator */
+    bool collective; /* its ranks destroy it together */
     bool introduces; /* sends wait until the peer has committed the schedule;
                         without it that is known */
     baton_engine_t *engine;
@@ -108,17 +122,19 @@ struct baton_group {
     uint32_t schedules;      /* that exist, without the verifier's */
     baton__memory_t *memory; /* that the user has */
     baton__table_t names;
-    int *lost; /* peers that are lost */
+    baton__loss_t *lost; /* peers */
     uint32_t lost_count;
     uint32_t lost_capacity;
     bool all_lost; /* there was no memory to remember which */
     /* Rounds of the recovery to an incarnation, by its lowest bit: peers may be
        one ahead. */
     baton__rounds_t rounds[2];
+    baton__rounds_t farewell;
     _Atomic uint32_t recovery_left; /* disseminations that are not over: the
                                        group's, and those of schedules */
-    baton_message_t *refused; /* messages of schedules that are gone here; their
-                                 peers are to be told */
+    baton__answer_t *answers;       /* that are due, in order */
+    uint32_t answer_count;
+    uint32_t leaving; /* schedules that were destroyed, with notices due */
     baton__departed_t *departed; /* schedules of which peers may still ask */
     baton_message_t *deferred;   /* recovery messages of schedules unknown here,
                                     until this rank joins the recovery */
@@ -174,9 +190,10 @@ static inline bool baton__group_recovers(const baton_group_t *group)
            group->recovery == BATON__RECOVERY_JOINED;
 }
 
-/* Peers that are lost. Without memory to remember one, all of them are. */
-void baton__group_lose(baton_group_t *group, int peer);
-bool baton__group_has_lost(const baton_group_t *group, int peer);
+/* Peers that are lost, and why; NULL if they are not. Without memory to
+   remember one, all of them are. */
+void baton__group_lose(baton_group_t *group, int peer, const char *detail);
+const char *baton__group_loss(const baton_group_t *group, int peer);
 
 void baton__group_fini(baton_group_t *group);
 

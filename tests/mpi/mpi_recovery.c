@@ -219,6 +219,36 @@ static void test_letters(uint64_t seed, bool together)
     free(letters.in);
 }
 
+/* Each of many schedules is committed by one rank, and the others destroy it:
+   all are told, also by ranks that wait in baton_group_destroy. */
+static void test_farewells(void)
+{
+    enum { LEFT = 100 }; /* more than there is room for notices */
+    baton_group_t *of = NULL;
+    baton_schedule_t *all[LEFT];
+    support_mpi_ok(baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &of));
+    for (int i = 0; i < LEFT; i++) {
+        support_mpi_ok(baton_schedule_create(of, "left", &all[i]));
+        if (i % world.size != world.rank) {
+            support_mpi_ok(baton_schedule_destroy(all[i]));
+        }
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = world.rank; i < LEFT; i += world.size) {
+        (void)baton_add_send(all[i], (world.rank + 1) % world.size,
+                             baton_view(baton_buffer_scratch(all[i], 1), 0, 1));
+        support_mpi_ok(baton_schedule_commit(all[i]));
+    }
+    for (int i = world.rank; i < LEFT; i += world.size) {
+        if (baton_schedule_start(all[i]) == BATON_OK) {
+            (void)!baton_schedule_wait(all[i], SUPPORT_MPI_WAIT_MS);
+        }
+        support_mpi_says("was destroyed on rank");
+        support_mpi_ok(baton_schedule_destroy(all[i]));
+    }
+    support_mpi_ok(baton_group_destroy(of));
+}
+
 int main(int argc, char **argv)
 {
     support_mpi_begin(argc, argv);
@@ -232,6 +262,7 @@ int main(int argc, char **argv)
     test_letters(world.seed, true);
     support_mpi_running = "letters, apart";
     test_letters(world.seed + 1, false);
+    test_farewells();
     support_mpi_end();
     return 0;
 }

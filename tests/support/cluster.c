@@ -140,8 +140,8 @@ support_cluster_t *support_cluster_of(int size)
 void support_drain(support_cluster_t *cluster)
 {
     for (int quiet = 0; quiet < QUIET_STEPS; quiet++) {
-        if (baton_engine_step(cluster->engines[0])) {
-            quiet = 0;
+        for (int i = 0; i < cluster->engine_count; i++) {
+            quiet = baton_engine_step(cluster->engines[i]) ? 0 : quiet;
         }
     }
 }

@@ -85,18 +85,19 @@ TEST(test_group_remembers_lost_peers)
 {
     baton_group_t group = {0};
     for (int peer = 0; peer < 20; peer += 2) {
-        baton__group_lose(&group, peer);
+        baton__group_lose(&group, peer, "why");
     }
     for (int peer = 0; peer < 20; peer++) {
-        assert_int_equal(baton__group_has_lost(&group, peer), peer % 2 == 0);
+        assert_int_equal(baton__group_loss(&group, peer) != NULL,
+                         peer % 2 == 0);
     }
     baton__group_fini(&group);
     group = (baton_group_t){0};
     baton__alloc_fail_nth(1);
-    baton__group_lose(&group, 5);
+    baton__group_lose(&group, 5, NULL);
     baton__alloc_fail_nth(0);
-    assert_true(baton__group_has_lost(&group, 5));
-    assert_true(baton__group_has_lost(&group, 6)); /* which is unknown */
+    assert_non_null(baton__group_loss(&group, 5));
+    assert_non_null(baton__group_loss(&group, 6)); /* which is unknown */
     baton__group_fini(&group);
 }
 

@@ -3,6 +3,7 @@
 #include <baton/mpi.h>
 
 #include "base/error.h"
+#include "transport/group.h"
 #include "transport/mpi/endpoint.h"
 
 static baton_status_t check_engine(const baton_engine_t *engine,
@@ -55,6 +56,7 @@ baton_status_t baton_group_create_mpi(baton_engine_t *engine, MPI_Comm comm,
         transport->close(endpoint);
         return all;
     }
+    group->collective = true;
     *out = group;
     return BATON_OK;
 }

@@ -20,8 +20,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { DRAIN_YIELDS = 64 }; /* before a drain sleeps between polls */
-
 /* The ranks of this host, while the endpoint is opened. */
 typedef struct host {
     MPI_Comm comm;
@@ -446,16 +444,6 @@ static bool is_drained(const baton__mpi_t *mpi, const uint32_t *expected)
     return mpi->far.count == 0 && mpi->far.packets_unsent == 0;
 }
 
-static void pause_a_little(uint32_t *pauses)
-{
-    const struct timespec pause = {.tv_nsec = 50000};
-    if (++*pauses < DRAIN_YIELDS) {
-        (void)sched_yield();
-    } else {
-        (void)nanosleep(&pause, NULL);
-    }
-}
-
 /* All ranks tell each other how many packets they have sent; from then on none
    sends any. Each takes what the others have sent, so that nothing is left of
    it when the communicator is freed. */
@@ -469,7 +457,6 @@ static void drain(baton__mpi_t *mpi, uint64_t deadline_ns)
     }
     MPI_Request request;
     int told = 0;
-    uint32_t pauses = 0;
     mpi->far.closing = true;
     for (size_t i = 0; i < size; i++) {
         counts[i] = mpi->peers[i].packets_sent;
@@ -484,7 +471,7 @@ static void drain(baton__mpi_t *mpi, uint64_t deadline_ns)
         if (told && is_drained(mpi, counts + size)) {
             break;
         }
-        pause_a_little(&pauses);
+        (void)sched_yield();
     }
     baton__far_leave(mpi);
     if (told) {
@@ -501,7 +488,7 @@ static void close_endpoint(void *endpoint)
         atomic_load_explicit(&mpi->far.finalized, memory_order_relaxed);
     if (!finalized) {
         uint64_t ms = (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS);
-        if (mpi->size > 1 && !mpi->lost_any) {
+        if (mpi->far.peers > 0 && !mpi->lost_any) {
             drain(mpi, baton__clock_ns() + ms * 1000000);
         }
         mpi->far.closing = true;
