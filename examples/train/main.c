@@ -29,8 +29,8 @@
 
    sparse: bytes are counted, and the network's time is that of the closed form
    (baton_sparse_cost), so both are the same on any machine. A run that was
-   saved goes on with the same bits: what baton_sparse_state_export writes,
-   residuals and what the algorithm has learned, lies beside the weights.
+   saved goes on with the same bits: weights are the program's to save, and
+   baton_sparse_save writes residuals and what the algorithm has learned.
 
    All systems train the same network from the same weights with the same
    batches, one system after another. */
@@ -103,12 +103,15 @@ static void take_step(trainer_t *trainer, uint64_t step)
 
 /* ---- files ------------------------------------------------------------ */
 
+/* Opens a file of weights; `state` is that of what the sparse all-reduce keeps
+   beside them. */
 static FILE *open_file(const trainer_t *trainer, const char *prefix,
-                       const char *mode)
+                       const char *mode, char state[PATH_BYTES])
 {
-    char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%s-%s-rank%d", prefix,
+    char path[PATH_BYTES + 16];
+    snprintf(state, PATH_BYTES, "%s-%s-rank%d", prefix,
              trainer->run->system.name, rank);
+    snprintf(path, sizeof path, "%s-weights", state);
     FILE *file = fopen(path, mode);
     if (file == NULL) {
         perror(path);
@@ -117,39 +120,38 @@ static FILE *open_file(const trainer_t *trainer, const char *prefix,
     return file;
 }
 
-static void transfer(FILE *file, bool saves, void *data, size_t bytes)
+static void save(const trainer_t *trainer, uint64_t step)
 {
-    if ((saves ? fwrite(data, 1, bytes, file) : fread(data, 1, bytes, file)) !=
-        bytes) {
-        die(saves ? "weights can't be written"
-                  : "the file is not of these weights");
+    char state[PATH_BYTES];
+    const net_t *net = &trainer->net;
+    size_t count = net->parameter_count;
+    FILE *file = open_file(trainer, settings.save, "wb", state);
+    if (fwrite(&step, sizeof step, 1, file) != 1 ||
+        fwrite(net->weights, sizeof(float), count, file) != count ||
+        fwrite(net->velocity, sizeof(float), count, file) != count ||
+        fclose(file) != 0) {
+        die("weights can't be written");
+    }
+    if (trainer->exchange.sparse != NULL) {
+        must(baton_sparse_save(trainer->exchange.sparse, state));
     }
 }
 
-/* The step behind it, the weights, and the state of the sparse all-reduce. */
-static void checkpoint(const trainer_t *trainer, bool saves, uint64_t *step)
+static void load(trainer_t *trainer)
 {
-    const net_t *net = &trainer->net;
-    baton_sparse_t *sparse = trainer->exchange.sparse;
-    size_t weights = net->parameter_count * sizeof(float);
-    size_t bytes = baton_sparse_state_size(sparse);
-    void *state = calloc(1, bytes + 1);
-    FILE *file = open_file(trainer, saves ? settings.save : settings.load,
-                           saves ? "wb" : "rb");
-    if (saves && bytes > 0) {
-        must(baton_sparse_state_export(sparse, state, bytes));
+    char state[PATH_BYTES];
+    net_t *net = &trainer->net;
+    size_t count = net->parameter_count;
+    FILE *file = open_file(trainer, settings.load, "rb", state);
+    if (fread(&trainer->first_step, sizeof(uint64_t), 1, file) != 1 ||
+        fread(net->weights, sizeof(float), count, file) != count ||
+        fread(net->velocity, sizeof(float), count, file) != count) {
+        die("the file is not of these weights");
     }
-    transfer(file, saves, step, sizeof *step);
-    transfer(file, saves, net->weights, weights);
-    transfer(file, saves, net->velocity, weights);
-    transfer(file, saves, state, bytes);
-    if (fclose(file) != 0) {
-        die("weights can't be written");
+    fclose(file);
+    if (trainer->exchange.sparse != NULL) {
+        must(baton_sparse_load(trainer->exchange.sparse, state));
     }
-    if (!saves && bytes > 0) {
-        must(baton_sparse_state_import(sparse, state, bytes));
-    }
-    free(state);
 }
 
 /* ---- training --------------------------------------------------------- */
@@ -278,12 +280,11 @@ static void run_system(baton_group_t *group, const task_t *task, run_t *run)
     trainer_t trainer;
     open_trainer(&trainer, group, task, run);
     if (settings.load != NULL) {
-        checkpoint(&trainer, false, &trainer.first_step);
+        load(&trainer);
     }
     train(&trainer);
     if (settings.save != NULL) {
-        uint64_t step = settings.epochs * task->steps;
-        checkpoint(&trainer, true, &step);
+        save(&trainer, settings.epochs * task->steps);
     }
     summarise(&trainer);
     check(&trainer);

@@ -564,18 +564,24 @@ static void fill_with(world_t *world, int step, size_t every, float value)
     }
 }
 
-/* A state replaces what the device has: a step later it is undone;
+static void path_of(char path[64], int rank)
+{
+    snprintf(path, 64, "/tmp/baton-selection-%d-%d", (int)getpid(), rank);
+}
+
+/* What is in a file replaces what the device has: a step later it is undone;
    and what a device has that has made no step. Step 2 has a threshold of its
    own, where there are thresholds: more elements reach an earlier one than
    there is room for. */
 static void go_back(const baton_sparse_options_t *options)
 {
     alone_t self = open_alone(SUPPORT_OWN_ENGINES, options);
-    static char before[BYTES], after[BYTES], saved[3 * BYTES];
-    const size_t bytes = baton_sparse_state_size(self.sparse);
+    static char before[BYTES], after[BYTES];
+    char path[64];
     fill_with(self.world, 2, 2, 32);
+    path_of(path, 0);
     run_step(self.world, 0);
-    support_ok(baton_sparse_state_export(self.sparse, saved, sizeof saved));
+    support_ok(baton_sparse_save(self.sparse, path));
     run_step(self.world, 1);
     support_ok(baton_sparse_residual(self.sparse, before));
     run_step(self.world, 2);
@@ -584,11 +590,12 @@ static void go_back(const baton_sparse_options_t *options)
             destroy(self.world);
             create_alone(&self, options);
         }
-        support_ok(baton_sparse_state_import(self.sparse, saved, bytes));
+        support_ok(baton_sparse_load(self.sparse, path));
         run_step(self.world, 1);
         support_ok(baton_sparse_residual(self.sparse, after));
         assert_memory_equal(before, after, self.bytes);
     }
+    assert_int_equal(remove(path), 0);
     close_alone(&self);
 }
 
@@ -606,25 +613,26 @@ TEST(test_load_goes_back)
 TEST(test_failed_copy)
 {
     baton_sparse_options_t options = sized(BATON_SPARSE_TOPKA, 300, 20);
-    static char before[BYTES], after[BYTES], saved[3 * BYTES];
+    static char before[BYTES], after[BYTES];
+    char path[64];
     options.momentum = 0.5;
     alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
-    const size_t bytes = baton_sparse_state_size(self.sparse);
+    path_of(path, 0);
     run_step(self.world, 0);
-    support_ok(baton_sparse_state_export(self.sparse, saved, sizeof saved));
+    support_ok(baton_sparse_save(self.sparse, path));
     run_step(self.world, 1);
     support_ok(baton_sparse_residual(self.sparse, before));
     for (int k = 1; k <= 3; k++) {
         emulated_fail_work(self.device, k < 3 ? k : 1);
-        support_expect(
-            k < 3 ? baton_sparse_state_import(self.sparse, saved, bytes)
-                  : baton_sparse_residual(self.sparse, after),
-            BATON_ERR_SYSTEM);
+        support_expect(k < 3 ? baton_sparse_load(self.sparse, path)
+                             : baton_sparse_residual(self.sparse, after),
+                       BATON_ERR_SYSTEM);
         support_says("a vector of the device");
         emulated_repair(self.device);
         support_ok(baton_sparse_residual(self.sparse, after));
         assert_memory_equal(before, after, self.bytes);
     }
+    assert_int_equal(remove(path), 0);
     close_alone(&self);
 }
 

@@ -207,6 +207,9 @@ typedef enum call {
     FLUSH,
     RESIDUAL,
     SET_K,
+    SET_DENSITY,
+    SAVE,
+    LOAD,
     EXPORT,
     IMPORT,
     CALLS
@@ -236,6 +239,12 @@ static baton_status_t make(call_t call, baton_sparse_t *sparse)
         return baton_sparse_residual(sparse, vector);
     case SET_K:
         return baton_sparse_set_k(sparse, 3);
+    case SET_DENSITY:
+        return baton_sparse_set_density(sparse, 0.1);
+    case SAVE:
+        return baton_sparse_save(sparse, "/tmp/never");
+    case LOAD:
+        return baton_sparse_load(sparse, "/tmp/never");
     case EXPORT:
         return baton_sparse_state_export(sparse, room, sizeof room);
     case IMPORT:
@@ -278,7 +287,8 @@ TEST(test_calls_out_of_turn_are_refused)
 
 TEST(test_partial_ones_refuse_what_they_cannot_do)
 {
-    static const call_t calls[] = {FLUSH, SET_K, EXPORT, IMPORT};
+    static const call_t calls[] = {FLUSH, SET_K,  SET_DENSITY, SAVE,
+                                   LOAD,  EXPORT, IMPORT};
     baton_sparse_options_t options = some_options();
     options.partial = true;
     support_sparse_t *group = support_sparse_open(1, &options);
@@ -301,6 +311,7 @@ TEST(test_wrong_arguments_are_refused)
     support_expect(baton_sparse_start(sparse, NULL), BATON_ERR_INVALID);
     support_expect(baton_sparse_set_k(sparse, 13), BATON_ERR_INVALID);
     support_says("k is 13; allowed: 1 to max_k, 12");
+    support_expect(baton_sparse_set_density(sparse, -1), BATON_ERR_INVALID);
     support_expect(baton_sparse_stats(sparse, NULL), BATON_ERR_INVALID);
     support_ok(make(START, sparse));
     for (int i = 0; i < 2; i++) { /* as often as one likes */

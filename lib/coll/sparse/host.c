@@ -26,14 +26,14 @@ static baton_status_t accumulate_all(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-static bool recover_sparse(void *arg, uint64_t epoch)
+static void recover_sparse(void *arg, uint64_t epoch)
 {
-    return baton__sparse_recover(arg, false, epoch);
+    baton__sparse_recover(arg, false, epoch);
 }
 
-static bool recover_dense(void *arg, uint64_t epoch)
+static void recover_dense(void *arg, uint64_t epoch)
 {
-    return baton__sparse_recover(arg, true, epoch);
+    baton__sparse_recover(arg, true, epoch);
 }
 
 static baton_status_t build(baton_sparse_t *sparse)

@@ -289,11 +289,6 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
         if (status != BATON_OK) {
             return status;
         }
-    } else if (sparse->missed > 0) {
-        sparse->missed--;
-        complete(sparse, BATON_OK);
-    } else if (sparse->options.partial && sparse->recovered) {
-        sparse->phase = BATON__SPARSE_NO_RESULT; /* all were returned */
     }
     if (sparse->phase != BATON__SPARSE_RESULT) {
         return baton__error(BATON_ERR_STATE,
@@ -385,6 +380,22 @@ baton_status_t baton_sparse_set_k(baton_sparse_t *sparse, size_t k)
     }
     sparse->k = k;
     return BATON_OK;
+}
+
+baton_status_t baton_sparse_set_density(baton_sparse_t *sparse, double density)
+{
+    baton_status_t status = baton__sparse_check_idle(sparse, "set density of");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (!(density > 0 && density <= 1)) {
+        return baton__error(BATON_ERR_INVALID,
+                            "sparse \"%s\": density is %g; allowed: above 0 "
+                            "and at most 1",
+                            sparse->name, density);
+    }
+    return baton_sparse_set_k(
+        sparse, baton__entries_of(sparse->options.count, density));
 }
 
 baton_status_t baton_sparse_residual(baton_sparse_t *sparse, void *vector)

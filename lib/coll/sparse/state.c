@@ -72,8 +72,8 @@ static uint64_t checksum(const char *at, size_t bytes)
     return sum;
 }
 
-static baton_status_t check_state(const baton_sparse_t *sparse,
-                                  const char *doing)
+baton_status_t baton__sparse_check_state(const baton_sparse_t *sparse,
+                                         const char *doing)
 {
     baton_status_t status = baton__sparse_check_full(sparse, doing);
     return status != BATON_OK || sparse->payload
@@ -105,7 +105,7 @@ static baton_status_t read_vectors(baton_sparse_t *sparse, char *residual,
 baton_status_t baton_sparse_state_export(baton_sparse_t *sparse, void *state,
                                          size_t bytes)
 {
-    baton_status_t status = check_state(sparse, "export");
+    baton_status_t status = baton__sparse_check_state(sparse, "export");
     if (status != BATON_OK) {
         return status;
     }
@@ -192,7 +192,7 @@ static baton_status_t check(const baton_sparse_t *sparse, const char *from,
 baton_status_t baton_sparse_state_import(baton_sparse_t *sparse,
                                          const void *state, size_t bytes)
 {
-    baton_status_t status = check_state(sparse, "import");
+    baton_status_t status = baton__sparse_check_state(sparse, "import");
     if (status != BATON_OK) {
         return status;
     }

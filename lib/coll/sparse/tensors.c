@@ -349,8 +349,7 @@ static baton_status_t set_density(const baton_tensors_t *set,
         return BATON_OK;
     }
     unit->density = density;
-    return baton_sparse_set_k(unit->sparse,
-                              baton__entries_of(unit->count, density));
+    return baton_sparse_set_density(unit->sparse, density);
 }
 
 static baton_status_t start_unit(baton_tensors_t *set, baton__unit_t *unit,
