@@ -286,11 +286,10 @@ static bool poll_start(baton__stepper_t *stepper, baton_schedule_t *schedule)
 /* ---- what has been done ----------------------------------------------- */
 
 /* Asks for the oldest node in the queue. */
-static baton_status_t query(const baton__offload_t *offload,
-                            const baton__queue_t *queue)
+static baton_status_t query(const baton__offload_t *offload, uint32_t node)
 {
     const baton__device_t *device = offload->device;
-    return device->port.query(device->device, offload->events[queue->first]);
+    return device->port.query(device->device, offload->events[node]);
 }
 
 static bool has_failed(baton_status_t status)
@@ -320,21 +319,22 @@ static bool take_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
     return false;
 }
 
-/* The queue whose failure is the cause: the streams before this one, whose work
-   it follows, may have failed since they were asked. */
-static const baton__queue_t *find_cause(const baton__offload_t *offload,
-                                        const baton__queue_t *failed,
-                                        baton_status_t *status)
+/* The node whose failure is the cause: in the streams before this one, whose
+   work it follows, some may have ended and one failed since they were asked. */
+static uint32_t find_cause(const baton__offload_t *offload,
+                           const baton__queue_t *failed, baton_status_t *status)
 {
     for (const baton__queue_t *at = offload->queues; at < failed; at++) {
-        baton_status_t now =
-            at->first == BATON__NO_NODE ? BATON_OK : query(offload, at);
-        if (has_failed(now)) {
-            *status = now;
-            return at;
+        for (uint32_t node = at->first; node != BATON__NO_NODE;
+             node = offload->behind[node]) {
+            baton_status_t now = query(offload, node);
+            if (has_failed(now)) {
+                *status = now;
+                return node;
+            }
         }
     }
-    return failed;
+    return failed->first;
 }
 
 /* Whether the oldest node in the queue is done. In an epoch that has failed, a
@@ -343,10 +343,10 @@ static bool is_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
                     const baton__queue_t *queue)
 {
     const baton__offload_t *offload = schedule->offload;
-    baton_status_t status = query(offload, queue);
+    baton_status_t status = query(offload, queue->first);
     if (has_failed(status) && schedule->run.phase != BATON__RUN_DRAINING) {
-        const baton__queue_t *cause = find_cause(offload, queue, &status);
-        baton__epoch_fail_at(stepper, schedule, cause->first, status);
+        uint32_t cause = find_cause(offload, queue, &status);
+        baton__epoch_fail_at(stepper, schedule, cause, status);
     }
     return status != BATON_AGAIN;
 }
