@@ -48,8 +48,7 @@ ending='exit|_exit|_Exit|quick_exit|abort|signal|sigaction|raise|kill|atexit'
 nm -A -u "$static" 2>/dev/null |
     sed -E 's/^[^:]*:([^:]*):.* ([^ @]*)(@.*)?$/\1 \2/' |
     grep -E "^[^ ]* ($output|$ending)\$" |
-    grep -vE '^log\.c\.o (fprintf|__fprintf_chk|fputs|fputc|fwrite|stderr)$' |
-    grep -vE '^state_file\.c\.o fwrite$' \
+    grep -vE '^log\.c\.o (fprintf|__fprintf_chk|fputs|fputc|fwrite|stderr)$' \
         >"$work/calls" || true
 if [ -s "$work/calls" ]; then
     echo "a library neither prints nor ends the process:"

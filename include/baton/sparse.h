@@ -347,11 +347,9 @@ BATON_CHECKED baton_status_t baton_sparse_state_import(baton_sparse_t *sparse,
                                                        size_t bytes);
 
 /* Exports to a file, and imports from it. Save writes path.new, synchronises it
-   with the disk, and renames it: a crash leaves the old file or the new one. It
-   replaces regular files alone, whose permissions the new one gets; of a
-   symbolic link it replaces the target, which exists. Both allocate memory for
-   a copy of the state. BATON_ERR_SYSTEM: the file cannot be read, or written.
- */
+   with the disk, and renames it: a crash leaves the old file or the new one.
+   Both allocate memory for a copy. BATON_ERR_SYSTEM: the file or its folder
+   can't be read, written or synchronised. */
 BATON_CHECKED baton_status_t baton_sparse_save(baton_sparse_t *sparse,
                                                const char *path);
 BATON_CHECKED baton_status_t baton_sparse_load(baton_sparse_t *sparse,

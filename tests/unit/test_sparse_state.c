@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { RANKS = 4, COUNT = 100 };
@@ -261,137 +260,36 @@ TEST(test_wrong_memory_is_refused)
     support_sparse_close(group);
 }
 
-/* ---- files ------------------------------------------------------------- */
-
-enum { PATH_BYTES = 200 };
-
-typedef struct folder {
-    char name[32];
-    support_sparse_t *group;
-    baton_sparse_t *sparse;
-} folder_t;
-
-/* An empty folder, and a sparse all-reduce that has something to save. */
-static folder_t folder_open(void)
+TEST(test_save_and_load)
 {
-    folder_t folder = {.name = "/tmp/baton_sparse_XXXXXX"};
+    char folder[] = "/tmp/baton_sparse_XXXXXX", path[64], text[64];
     baton_sparse_options_t options = some_options();
-    assert_non_null(mkdtemp(folder.name));
-    folder.group = support_sparse_open(1, &options);
-    folder.sparse = folder.group->ranks[0];
-    run(folder.group, 1);
-    return folder;
-}
-
-static const char *in(const folder_t *folder, const char *name)
-{
-    static char paths[4][PATH_BYTES];
-    static int next;
-    char *path = paths[next++ % 4];
-    (void)snprintf(path, PATH_BYTES, "%s/%s", folder->name, name);
-    return path;
-}
-
-/* Nothing but these is there. */
-static void folder_close(const folder_t *folder, const char *const *names)
-{
-    for (; *names != NULL; names++) {
-        assert_int_equal(remove(in(folder, *names)), 0);
-    }
-    assert_int_equal(rmdir(folder->name), 0);
-    support_sparse_close(folder->group);
-}
-
-static mode_t mode_of(const char *path)
-{
-    struct stat status;
-    return path != NULL && lstat(path, &status) == 0 ? status.st_mode : 0;
-}
-
-static void write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
-
-TEST(test_load_brings_back_what_was_saved)
-{
-    folder_t folder = folder_open();
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof path, "%s/state", folder);
+    (void)snprintf(text, sizeof text, "%s/state: import", folder);
+    support_sparse_t *group = support_sparse_open(1, &options);
+    baton_sparse_t *sparse = group->ranks[0];
     size_t bytes;
-    char *before = export(folder.sparse, &bytes);
-    write_file(in(&folder, "state.new"), "left by a crash");
-    support_ok(baton_sparse_save(folder.sparse, in(&folder, "state")));
-    run(folder.group, 2);
-    support_ok(baton_sparse_load(folder.sparse, in(&folder, "state")));
-    char *after = export(folder.sparse, &bytes);
+    run(group, 1);
+    char *before = export(sparse, &bytes);
+    support_expect(baton_sparse_load(sparse, path), BATON_ERR_SYSTEM);
+    support_expect(baton_sparse_save(sparse, folder), BATON_ERR_SYSTEM);
+    support_expect(baton_sparse_save(sparse, ""), BATON_ERR_INVALID);
+    support_ok(baton_sparse_save(sparse, path));
+    run(group, 2);
+    support_ok(baton_sparse_load(sparse, path));
+    char *after = export(sparse, &bytes);
     assert_memory_equal(after + 1, before + 1, bytes);
     free(before);
     free(after);
-    write_file(in(&folder, "other"), "not a state");
-    support_expect(baton_sparse_load(folder.sparse, in(&folder, "other")),
-                   BATON_ERR_INVALID);
-    support_says("/other: import");
-    folder_close(&folder, (const char *const[]){"state", "other", NULL});
-}
-
-static void expect_refused(const folder_t *folder, const char *path,
-                           baton_status_t expected, const char *says)
-{
-    mode_t before = mode_of(path);
-    support_expect(baton_sparse_save(folder->sparse, path), expected);
-    support_says(says);
-    support_expect(baton_sparse_load(folder->sparse, path), expected);
-    support_says(says);
-    assert_int_equal(mode_of(path), before);
-}
-
-TEST(test_save_replaces_only_files)
-{
-    folder_t folder = folder_open();
-    char name[5000];
-    assert_int_equal(mkfifo(in(&folder, "fifo"), 0600), 0);
-    assert_int_equal(mkdir(in(&folder, "folder"), 0700), 0);
-    assert_int_equal(symlink("fifo", in(&folder, "to_fifo")), 0);
-    assert_int_equal(symlink("nothing", in(&folder, "dangling")), 0);
-    expect_refused(&folder, NULL, BATON_ERR_INVALID, "path is NULL");
-    expect_refused(&folder, "", BATON_ERR_INVALID, "with 0 bytes");
-    expect_refused(&folder, in(&folder, "fifo"), BATON_ERR_INVALID,
-                   "fifo is not a regular file");
-    expect_refused(&folder, in(&folder, "folder"), BATON_ERR_INVALID,
-                   "folder is not a regular file");
-    expect_refused(&folder, in(&folder, "to_fifo"), BATON_ERR_INVALID,
-                   "to_fifo is not a regular file");
-    expect_refused(&folder, in(&folder, "dangling"), BATON_ERR_SYSTEM,
-                   "No such file");
-    expect_refused(&folder, "/nowhere/at/all", BATON_ERR_SYSTEM,
-                   "No such file");
-    memset(name, 'a', sizeof name);
-    name[sizeof name - 1] = '\0';
-    expect_refused(&folder, name, BATON_ERR_INVALID,
-                   "4999 bytes; allowed: 1 to 4095");
-    name[300] = '\0';
-    expect_refused(&folder, name, BATON_ERR_SYSTEM, "File name too long");
-    folder_close(&folder, (const char *const[]){"fifo", "folder", "to_fifo",
-                                                "dangling", NULL});
-}
-
-TEST(test_save_keeps_links_and_permissions)
-{
-    folder_t folder = folder_open();
-    assert_int_equal(mkdir(in(&folder, "other"), 0700), 0);
-    write_file(in(&folder, "other/old"), "hello");
-    assert_int_equal(chmod(in(&folder, "other/old"), 0640), 0);
-    assert_int_equal(symlink("other/second", in(&folder, "first")), 0);
-    assert_int_equal(symlink("old", in(&folder, "other/second")), 0);
-    support_ok(baton_sparse_save(folder.sparse, in(&folder, "first")));
-    assert_true(S_ISLNK(mode_of(in(&folder, "first"))));
-    assert_true(S_ISLNK(mode_of(in(&folder, "other/second"))));
-    assert_int_equal(mode_of(in(&folder, "other/old")), S_IFREG | 0640);
-    support_ok(baton_sparse_load(folder.sparse, in(&folder, "other/old")));
-    folder_close(&folder, (const char *const[]){"first", "other/second",
-                                                "other/old", "other", NULL});
+    assert_int_equal(truncate(path, (off_t)bytes - 1), 0);
+    support_expect(baton_sparse_load(sparse, path), BATON_ERR_INVALID);
+    support_says(text);
+    assert_int_equal(remove(path), 0);
+    (void)snprintf(path, sizeof path, "%s.new", folder);
+    assert_int_equal(remove(path), 0); /* what was to replace the folder */
+    assert_int_equal(rmdir(folder), 0);
+    support_sparse_close(group);
 }
 
 RUN_TESTS()
