@@ -819,7 +819,7 @@ static void start(baton_schedule_t *schedule, bool waits_soon)
         engine->stepper.leaves_calls = engine->threaded;
         baton__step_start(&engine->stepper, schedule, START_NODES, START_BYTES);
         engine->stepper.leaves_calls = false;
-        if (waits_soon) {
+        if (waits_soon && schedule->plan.awaited_bytes < START_BYTES) {
             poll_soon(engine);
         }
         stop_driving(engine, waits_soon);
