@@ -323,7 +323,8 @@ static void stop_driving(baton_engine_t *engine, bool soon)
             atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
             kick = !hand_over(engine, soon);
         } else {
-            (void)baton__notice_send(&engine->stepper);
+            /* Many may be due to a peer that does not come. */
+            (void)baton__notice_send(&engine->stepper, false);
             baton__stepper_flush(&engine->stepper);
         }
         if (kick && soon && engine->threaded &&

@@ -188,7 +188,7 @@ static bool tell(baton_schedule_t *schedule, uint32_t index)
     return true;
 }
 
-bool baton__notice_send(baton__stepper_t *stepper)
+bool baton__notice_send(baton__stepper_t *stepper, bool all)
 {
     bool moved = false;
     for (baton_group_t *group = stepper->groups;
@@ -213,8 +213,10 @@ bool baton__notice_send(baton__stepper_t *stepper)
                 schedule->group->leaving--;
                 baton__schedule_free(schedule);
             }
-        } else {
+        } else if (all) {
             link = &schedule->notices.next_notice;
+        } else {
+            break;
         }
     }
     return moved;

@@ -37,8 +37,9 @@ void baton__notice_depart(baton_schedule_t *schedule);
 /* A schedule is destroyed that was never committed: tells peers that have. */
 void baton__notice_retract(const baton_schedule_t *schedule);
 
-/* Sends the notices that are due; true if one was sent. */
-bool baton__notice_send(baton__stepper_t *stepper);
+/* Sends the notices that are due, all, or the latest until there is no room;
+   true if one was sent. */
+bool baton__notice_send(baton__stepper_t *stepper, bool all);
 
 /* A notice has arrived. */
 void baton__notice_receive(baton__stepper_t *stepper, baton_group_t *group,

@@ -182,7 +182,7 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
         moved |= baton__recovery_advance(stepper);
     }
     if (baton__stepper_has_notices(stepper)) {
-        moved |= baton__notice_send(stepper);
+        moved |= baton__notice_send(stepper, true);
     }
     moved |= poll_groups(stepper);
     baton__float_mode_leave(mode);

@@ -393,7 +393,7 @@ static void driver_forget(baton_schedule_t *schedule)
     if (sim->ending) {
         return; /* the network is destroyed too, or nothing was sent */
     }
-    (void)baton__notice_send(group->stepper); /* there is always room */
+    (void)baton__notice_send(group->stepper, true); /* there is always room */
     wake(group);
     baton__sim_net_forget(group->endpoint, schedule);
     schedule->turn.moving = 0;
