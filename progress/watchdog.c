@@ -109,8 +109,11 @@ static void describe_draining(const baton_schedule_t *schedule,
 void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
 {
     uint64_t since = schedule->notes.seen_at_ns;
+    /* An idle schedule's run is of the epoch before. */
+    uint64_t epoch =
+        schedule->run.epoch + (schedule->run.phase == BATON__RUN_IDLE);
     baton__text_add(text, "\"%s\" epoch %llu has made no progress",
-                    schedule->name, (unsigned long long)schedule->run.epoch);
+                    schedule->name, (unsigned long long)epoch);
     if (since != 0) { /* else the watchdog has not looked, or time is virtual */
         baton__text_add(text, " for %.1f s",
                         (double)(baton__clock_ns() - since) / 1e9);
