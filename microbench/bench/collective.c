@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 enum {
-    MAX_CALLS = 100,
+    MAX_CALLS = 10000,
     MAX_OVERLAPPED = 20, /* calls of a turn that is not waited for at once */
     TRUSTED_FOR = 4,
     UNIT_STEPS = 64,
@@ -187,12 +187,15 @@ static void take(void *arg, size_t place, size_t turn, double *us)
 /* ---- life --------------------------------------------------------------- */
 
 /* Sets the number of calls that a turn has, a whole number for each root.
-   Returns the time of one. The first calls take several times as long as later
-   ones, so what a few say is trusted for a few more only. */
+   Returns the time of one. The very first call may take longer than a turn,
+   and the next ones several times as long as later ones, so what a few say is
+   trusted for a few more only. */
 static double rehearse(const contest_t *contest, contestant_t *system)
 {
     double turn_us = (double)contest->run->options.turn_ms * 1e3;
     size_t roots = (size_t)contest->operations->roots;
+    system->calls = roots;
+    (void)time_way(contest, system, 0);
     for (double calls = 1;; calls *= TRUSTED_FOR) {
         system->calls = ((size_t)calls + roots - 1) / roots * roots;
         double us = time_way(contest, system, 0);
