@@ -115,8 +115,6 @@ static void reset(baton_schedule_t *schedule)
         atomic_store_explicit(&schedule->shared.failures[i], 0,
                               memory_order_relaxed);
     }
-    atomic_store_explicit(&schedule->shared.limit, UINT64_MAX,
-                          memory_order_relaxed);
     atomic_store_explicit(&schedule->shared.retired, 0, memory_order_seq_cst);
     baton__run_set_phase(&schedule->run, BATON__RUN_IDLE);
 }
@@ -129,6 +127,8 @@ static void join(baton__stepper_t *stepper, baton_schedule_t *schedule)
     baton__epoch_drop_early(schedule);
     schedule->next.failing_from = 0; /* of a recovery that was given up */
     baton__run_set_phase(&schedule->run, BATON__RUN_RECOVERING);
+    atomic_store_explicit(&schedule->shared.limit, UINT64_MAX,
+                          memory_order_relaxed);
     if (schedule->on_recover == NULL) {
         reset(schedule);
         return;
@@ -155,10 +155,11 @@ static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule)
     if (!are_over(group, rounds)) {
         return moved;
     }
-    uint64_t epoch = rounds->highest;
+    if (!schedule->on_recover(schedule->on_recover_arg, rounds->highest)) {
+        return moved; /* it waits for an epoch of another schedule */
+    }
     *rounds = (baton__rounds_t){0};
     reset(schedule);
-    schedule->on_recover(schedule->on_recover_arg, epoch);
     end_part(stepper, schedule->group);
     uint64_t failing_from = schedule->next.failing_from;
     if (failing_from != 0) {

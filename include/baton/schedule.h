@@ -453,13 +453,17 @@ typedef struct baton_failure {
 BATON_CHECKED baton_status_t
 baton_schedule_failure(const baton_schedule_t *schedule, baton_failure_t *out);
 
-/* Sets a function that is called when the schedule has been recovered, before
+/* Sets a function that is called when the schedule is being recovered, before
    its next epoch, for builders that keep state across epochs. `epoch` is the
    last one that any rank completed before the failure: what that epoch took is
-   in a result somewhere. All ranks of the group must have such a schedule. The
-   function runs on the driving thread, as a call node's does. Call this before
-   the commit, at most once. */
-typedef void (*baton_recover_fn)(void *arg, uint64_t epoch);
+   in a result somewhere. This rank has completed it if baton_schedule_epoch
+   says so, which is set back behind the function. It returns true when it has
+   done; until then it is called again and again, and the group's recovery is
+   not over: so it may start another schedule, without such a function, by which
+   ranks tell each other more, and wait for its epoch to retire. All ranks of
+   the group must have such a schedule. The function runs on the driving thread,
+   as a call node's does. Call this before the commit, at most once. */
+typedef bool (*baton_recover_fn)(void *arg, uint64_t epoch);
 void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
                                void *arg);
 

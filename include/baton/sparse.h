@@ -20,10 +20,11 @@
    baton_sparse_create.
 
    When a step has failed, the residual is that of before the step, and the
-   group is recovered (baton_group_recover). A step that failed on one rank may
-   have been completed on another; that rank has the step's result then, while
-   the others still have its gradient ahead of them. After a recovery, what an
-   algorithm has learned from earlier steps (h, thresholds) begins anew.
+   group is recovered (baton_group_recover). Without options.partial, a step
+   that failed on one rank may have been completed on another; that rank has the
+   step's result then, while the others still have its gradient ahead of them.
+   After a recovery, what an algorithm has learned from earlier steps (h,
+   thresholds) begins anew.
 
    With options.partial a step does not wait for every rank (after Li et al.
    2020, papers: eager-sgd, and partial.h, which has the modes):
@@ -50,9 +51,16 @@
    Entries that are dropped on their way on a rank of which nothing was taken
    (SPARDL, GTOPK) go to its residual. So whenever no epoch runs, the sum of all
    gradients that were started equals the sum of all results plus that of the
-   residuals, among which pending gradients are, up to rounding. A step that
-   failed leaves its gradient pending: a later epoch takes it, so it is not
-   started again, though a rank on which the step was completed has its result.
+   residuals, among which pending gradients are, up to rounding. That is so
+   across failures, too: an epoch that any rank has completed when the group is
+   recovered is completed on all, and its result handed to those that failed in
+   it; what others have taken is pending again, and goes out with a later epoch,
+   so no gradient is started again. Behind a recovery, before the next start, a
+   rank gets the results that it has not got yet, one by one, so that all ranks
+   have had the same ones:
+
+       while (baton_sparse_wait(sparse, -1, &result) == BATON_OK)
+           update(&result);        // then BATON_ERR_STATE: that was the last
 
    A cost-only simulation (sim.h) has no vectors: gradients may be NULL, results
    have no entries, and messages are as long as full blocks make them.
@@ -261,10 +269,10 @@ typedef struct baton_sparse_result {
                       late, and a later epoch takes it */
 } baton_sparse_result_t;
 
-/* Waits for the last step, as baton_schedule_wait. An error of the step: the
-   residual is that of before it. BATON_ERR_STATE: no step was started, or it is
-   not connected. BATON_ERR_SYSTEM, once: the device has failed when it copied
-   a result. */
+/* Waits for the last step, as baton_schedule_wait; with options.partial and
+   behind a recovery, see above. An error of the step: the residual is that of
+   before it. BATON_ERR_STATE: no step was started, or it is not connected.
+   BATON_ERR_SYSTEM, once: the device has failed when it copied a result. */
 BATON_CHECKED baton_status_t baton_sparse_wait(baton_sparse_t *sparse,
                                                int timeout_ms,
                                                baton_sparse_result_t *out);

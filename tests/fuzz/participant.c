@@ -41,7 +41,7 @@ static bool watches(const fuzz_task_t *task)
            task->rules->on_recover != NULL;
 }
 
-static void on_recover(void *arg, uint64_t epoch)
+static bool on_recover(void *arg, uint64_t epoch)
 {
     fuzz_participant_t *participant = arg;
     /* The rank has called recover, so it is in its next incarnation already. */
@@ -58,6 +58,7 @@ static void on_recover(void *arg, uint64_t epoch)
     if (participant->task->rules->on_recover != NULL) {
         participant->task->rules->on_recover(participant);
     }
+    return true;
 }
 
 /* Without introductions all ranks create their schedules in one order, and

@@ -54,7 +54,7 @@ TEST(test_contribution_of_a_failed_epoch_is_pending_again)
         if (since) {
             add(&c, 4, 3);
         }
-        baton__contribution_recover(&c, 1);
+        baton__contribution_recover(&c, 1, 1);
         assert_true(baton__contribution_pending(&c, &pending));
         assert_int_equal(pending, since ? 34 : 3);
         expect_taken(&c, 1, since ? 34 : 3);
@@ -81,7 +81,7 @@ TEST(test_contribution_given_back_leaves_no_age)
     baton__contribution_end_add(&c, 1);
     assert_int_equal(baton__contribution_take(&c, 1), BATON__TAKE_ALL);
     baton__contribution_begin_add(&c, &pending, &sum);
-    baton__contribution_recover(&c, 0);
+    baton__contribution_recover(&c, 0, 1);
     baton__contribution_end_use(&c);
     assert_int_equal(baton__contribution_take(&c, 1), BATON__TAKE_ALL);
     baton__contribution_publish(&c, 1, 1);

@@ -208,11 +208,12 @@ typedef struct keeper {
     uint64_t told, epoch;
 } keeper_t;
 
-static void keep(void *arg, uint64_t epoch)
+static bool keep(void *arg, uint64_t epoch)
 {
     keeper_t *keeper = arg;
     keeper->told++;
     keeper->epoch = epoch;
+    return true;
 }
 
 /* All ranks learn the last epoch that any of them has completed. */

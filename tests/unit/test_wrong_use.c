@@ -33,8 +33,9 @@ static baton_status_t complete(void *arg, baton_call_t *call,
 
 static const baton_async_ops_t completes = {.start = complete};
 
-static void forget(void *arg, uint64_t epoch)
+static bool forget(void *arg, uint64_t epoch)
 {
+    return true;
 }
 
 /* The last error says that this is NULL. */

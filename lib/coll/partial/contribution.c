@@ -307,18 +307,19 @@ static void give_back(baton__contribution_t *self)
                           memory_order_release);
 }
 
-/* Steps are numbered from 1 again: what is pending is from before the first. */
-static void renumber(baton__contribution_t *self)
+/* What is pending is from before the next step: it becomes that one's. */
+static void renumber(baton__contribution_t *self, uint64_t next)
 {
     self->newest_taken = 0;
     if (self->first_step != 0) {
-        self->first_step = 1;
-        self->last_step = 1;
-        atomic_store_explicit(&self->oldest, 1, memory_order_release);
+        self->first_step = next;
+        self->last_step = next;
+        atomic_store_explicit(&self->oldest, next, memory_order_release);
     }
 }
 
-void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch)
+void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,
+                                 uint64_t next)
 {
     (void)pthread_mutex_lock(&self->contribute_lock);
     if (self->steps.first != 0 && self->taken_for > epoch) {
@@ -326,7 +327,7 @@ void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch)
     }
     self->steps = (baton__steps_t){0};
     self->taken_for = 0;
-    renumber(self);
+    renumber(self, next);
     (void)pthread_mutex_lock(&self->history_lock);
     atomic_store_explicit(&self->oldest_taken, 0, memory_order_relaxed);
     if (self->result != NO_SLOT) {
@@ -335,12 +336,15 @@ void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch)
     }
     for (uint32_t i = 0; i < self->history; i++) {
         baton__outcome_t *outcome = &self->outcomes[i];
-        if (outcome->epoch != 0 && !is_read(self, outcome->slot)) {
+        if (outcome->epoch < next) {
+            continue;
+        }
+        if (!is_read(self, outcome->slot)) {
             push_free(self, outcome->slot);
         }
         outcome->epoch = 0;
     }
-    self->newest = 0;
+    self->newest = next - 1;
     (void)pthread_mutex_unlock(&self->history_lock);
     (void)pthread_mutex_unlock(&self->contribute_lock);
 }

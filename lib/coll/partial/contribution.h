@@ -175,9 +175,11 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
                                  uint32_t active);
 
 /* The epochs so far have failed after `epoch`, the last that any rank has
-   completed, and the next is number 1: what a later one has taken is pending
-   again, what that one has taken is in a result of another rank. */
-void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch);
+   completed: what a later one has taken is pending again, what that one has
+   taken is in a result of another rank. `next` is the number of the next step
+   and epoch, from which on results are gone. */
+void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,
+                                 uint64_t next);
 
 /* Pins the result of `epoch`, or the newest for 0, until the next call; false
    when it is not there. */

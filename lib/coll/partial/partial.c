@@ -115,15 +115,16 @@ static baton_status_t publish(void *arg, baton_call_t *call)
 }
 
 /* The application is in baton_group_recover. */
-static void recover(void *arg, uint64_t epoch)
+static bool recover(void *arg, uint64_t epoch)
 {
     baton_partial_t *partial = arg;
-    baton__contribution_recover(&partial->contribution, epoch);
+    baton__contribution_recover(&partial->contribution, epoch, 1);
     atomic_store_explicit(&partial->steps, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&partial->generation, 1, memory_order_relaxed);
     partial->claimed = 0;
     baton__begin_recover(&partial->begin);
     baton__partial_limit(partial, 0, 0);
+    return true;
 }
 
 /* ---- building --------------------------------------------------------- */

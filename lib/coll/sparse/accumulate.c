@@ -45,6 +45,8 @@ void baton__sparse_begin(baton_sparse_t *sparse)
 {
     sparse->counting = (baton_sparse_stats_t){0};
     sparse->next = sparse->learned;
+    sparse->settled = false;
+    sparse->merged = 0;
     sparse->clip_factor =
         sparse->backend->accumulates
             ? sparse->given_factor * clip_factor(sparse, sparse->gradient)

@@ -336,7 +336,7 @@ static bool add_dense_nodes(baton_sparse_t *sparse)
 }
 
 /* The driver completes no step meanwhile. */
-static void recover(void *arg, uint64_t epoch)
+static bool recover(void *arg, uint64_t epoch)
 {
     side_t *side = arg;
     backend_t *self = backend_of(side->sparse);
@@ -344,6 +344,7 @@ static void recover(void *arg, uint64_t epoch)
     side->started = 0;
     baton__sparse_recover(side->sparse, side->dense, epoch);
     (void)pthread_mutex_unlock(&self->lock);
+    return true;
 }
 
 /* Adds nodes behind the load of one of the schedules. */

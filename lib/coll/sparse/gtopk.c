@@ -128,8 +128,9 @@ static void undo(gtopk_t *gtopk)
 }
 
 /* `work` becomes the new residual. */
-static void keep(gtopk_t *gtopk, size_t count)
+static void keep(void *state, size_t count)
 {
+    gtopk_t *gtopk = state;
     const baton_sparse_t *sparse = gtopk->sparse;
     baton_dtype_t dtype = sparse->options.dtype;
     baton_entries_gather(dtype, gtopk->kept, sparse->result_indices, count,
@@ -153,7 +154,6 @@ static baton_status_t finish(void *arg, baton_call_t *call)
     size_t count = baton__message_entries(from);
     if (sparse->payload) {
         baton__sparse_result_put(sparse, 0, from->data, count);
-        keep(gtopk, count);
     }
     baton__sparse_publish(sparse, count);
     return BATON_OK;
@@ -244,6 +244,8 @@ bool baton__gtopk_build(baton_sparse_t *sparse)
         return false;
     }
     gtopk->sparse = sparse;
+    sparse->settle = keep;
+    sparse->algorithm_state = gtopk;
     ok = allocate(gtopk);
     if (ok) {
         add_broadcast(gtopk, add_reduce(gtopk, &ok));

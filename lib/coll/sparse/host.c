@@ -26,14 +26,14 @@ static baton_status_t accumulate_all(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-static void recover_sparse(void *arg, uint64_t epoch)
+static bool recover_sparse(void *arg, uint64_t epoch)
 {
-    baton__sparse_recover(arg, false, epoch);
+    return baton__sparse_recover(arg, false, epoch);
 }
 
-static void recover_dense(void *arg, uint64_t epoch)
+static bool recover_dense(void *arg, uint64_t epoch)
 {
-    baton__sparse_recover(arg, true, epoch);
+    return baton__sparse_recover(arg, true, epoch);
 }
 
 static baton_status_t build(baton_sparse_t *sparse)

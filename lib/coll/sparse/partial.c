@@ -37,12 +37,20 @@ struct baton__sparse_partial {
     baton__contribution_t contribution;
     uint32_t max_staleness; /* 0: unbounded */
     result_t *results;      /* by the contribution's slot */
+    result_t *latest;       /* of the last epoch that was completed */
+    uint64_t base;          /* epochs before the last recovery */
     uint64_t epoch;         /* the last that has begun; the driver's */
 
     uint64_t steps; /* that this rank has started; the application's */
     /* Under the lock: steps whose results the application has got, or does not
        ask for any more. */
     uint64_t seen;
+
+    /* In a recovery. */
+    char *piece;     /* that is handed over */
+    uint64_t handed; /* so many, or 0 */
+    uint8_t *news;   /* whether any rank lacks the result; and how far each
+                        rank has come: its `merged` */
 };
 
 static pthread_mutex_t *lock_of(baton__sparse_partial_t *self)
@@ -79,7 +87,7 @@ static baton_status_t take(void *arg, baton_call_t *call, baton_async_t async)
 {
     baton__sparse_partial_t *self = arg;
     (void)async; /* only poll completes it */
-    self->epoch = baton_call_epoch(call);
+    self->epoch = self->base + baton_call_epoch(call);
     return try_take(self) ? BATON_DONE : BATON_OK;
 }
 
@@ -90,11 +98,11 @@ static baton_status_t poll_take(void *arg)
 
 static const baton_async_ops_t take_ops = {.start = take, .poll = poll_take};
 
-static baton_status_t publish(void *arg, baton_call_t *call)
+/* The epoch has its result, and ends. */
+static void end_epoch(baton__sparse_partial_t *self)
 {
-    baton__sparse_partial_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
-    (void)call;
+    result_t *result = &self->results[self->contribution.result];
     if (sparse->absent && sparse->payload) {
         add_to(sparse, sparse->work, sparse->residual, sparse->work);
     }
@@ -102,10 +110,16 @@ static baton_status_t publish(void *arg, baton_call_t *call)
     sparse->learned = sparse->next;
     sparse->counting.algorithm = sparse->options.algorithm;
     sparse->counting.rounds = sparse->rounds;
-    result_t *result = &self->results[self->contribution.result];
     result->count = sparse->payload ? sparse->result_count : 0;
     result->stats = sparse->counting;
+    self->latest = result;
     baton__contribution_publish(&self->contribution, self->epoch, 0);
+}
+
+static baton_status_t publish(void *arg, baton_call_t *call)
+{
+    (void)call;
+    end_epoch(arg);
     return BATON_OK;
 }
 
@@ -121,7 +135,7 @@ static void set_limit(const baton__sparse_partial_t *self)
     if (self->max_staleness != 0 && self->steps + self->max_staleness < limit) {
         limit = self->steps + self->max_staleness;
     }
-    baton_schedule_limit(self->sparse->schedule, limit);
+    baton_schedule_limit(self->sparse->schedule, limit - self->base);
 }
 
 /* Pins the result of a step, which becomes `last`, until the next one is. */
@@ -143,27 +157,119 @@ static void show_result(baton__sparse_partial_t *self, uint64_t step)
     sparse->stats = result->stats;
 }
 
-/* The application is in baton_group_recover, and may not have got the result of
-   its last step yet. What the last epoch has taken is pending again, unless it
-   stands: `epoch` is the last that any rank has completed. */
-static void recover(void *arg, uint64_t epoch)
+/* ---- recovery ---------------------------------------------------------- */
+
+enum { PIECE = 8192 };
+
+/* What one rank at least has is handed over to those that lack it: piece by
+   piece, an all-reduce of the piece and of zeros. This is the k-th piece of the
+   news, and if they say so, of the result. */
+static char *piece_of(const baton__sparse_partial_t *self, result_t *result,
+                      uint64_t k, size_t *bytes_out)
+{
+    const baton_sparse_t *sparse = self->sparse;
+    const size_t entries = sparse->result_capacity;
+    const struct {
+        void *data;
+        size_t bytes;
+    } all[] = {{self->news, 1 + (size_t)sparse->size},
+               {&result->count, sizeof result->count},
+               {result->indices, entries * sizeof *result->indices},
+               {result->values, entries * sparse->element_bytes}};
+    for (int i = 0; i < (self->news[0] != 0 ? 4 : 1); i++) {
+        size_t pieces = (all[i].bytes + PIECE - 1) / PIECE;
+        if (k < pieces) {
+            size_t left = all[i].bytes - k * PIECE;
+            *bytes_out = left < PIECE ? left : PIECE;
+            return (char *)all[i].data + k * PIECE;
+        }
+        k -= pieces;
+    }
+    return NULL;
+}
+
+/* True once the result has been handed over. */
+static bool hand_over(baton__sparse_partial_t *self, result_t *result,
+                      bool lacks)
+{
+    const baton_sparse_t *sparse = self->sparse;
+    size_t bytes = 0;
+    if (self->handed == 0) {
+        memset(self->news, 0, 1 + (size_t)sparse->size);
+        self->news[0] = lacks;
+        self->news[1 + sparse->rank] = lacks ? sparse->merged : UINT8_MAX;
+    } else if (baton_schedule_epoch(sparse->dense) < self->handed) {
+        return false;
+    } else if (lacks || self->handed == 1) {
+        char *to = piece_of(self, result, self->handed - 1, &bytes);
+        memcpy(to, self->piece, bytes);
+    }
+    const char *from = piece_of(self, result, self->handed, &bytes);
+    if (from == NULL) {
+        self->handed = 0;
+        return true;
+    }
+    memset(self->piece, 0, PIECE);
+    if (!lacks || self->handed == 0) {
+        memcpy(self->piece, from, bytes);
+    }
+    self->handed++;
+    (void)!baton_schedule_start(sparse->dense); /* it is idle */
+    return false;
+}
+
+/* True once this rank has completed `last`, as some rank has. All ranks have
+   selected then, and all have completed it where one has taken for a later
+   one. */
+static bool mend(baton__sparse_partial_t *self, uint64_t last)
+{
+    baton_sparse_t *sparse = self->sparse;
+    baton__contribution_t *c = &self->contribution;
+    bool lacks = baton__contribution_is_working(c) && c->taken_for == last;
+    result_t *result = lacks ? &self->results[c->result] : self->latest;
+    if (self->piece != NULL && !hand_over(self, result, lacks)) {
+        return false;
+    }
+    if (lacks) {
+        if (!sparse->settled) {
+            baton__sparse_settle(sparse, result->count);
+        }
+        end_epoch(self);
+    }
+    if (sparse->make_up != NULL && self->piece != NULL && self->news[0] != 0) {
+        sparse->result_indices = result->indices;
+        baton__sparse_exchange(&sparse->work, &sparse->residual);
+        sparse->make_up(sparse->algorithm_state, self->news + 1, result->count);
+        baton__sparse_exchange(&sparse->work, &sparse->residual);
+    }
+    return true;
+}
+
+/* The application is in baton_group_recover, and gets the results that it has
+   not got yet behind it. What an epoch has taken that no rank has completed is
+   pending again. */
+static bool recover(void *arg, uint64_t epoch)
 {
     baton__sparse_partial_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
     baton__contribution_t *c = &self->contribution;
-    bool published = c->taken_for != 0 && !baton__contribution_is_working(c);
-    if (published && c->taken_for > epoch) {
+    uint64_t last = self->base + epoch;
+    if (epoch > 0 && !mend(self, last)) {
+        return false;
+    }
+    if (c->newest > last) {
         baton__sparse_exchange(&sparse->work, &sparse->residual);
     }
-    if (self->steps != 0) {
-        show_result(self, self->steps);
-    }
-    baton__contribution_recover(c, published ? epoch : 0);
-    self->steps = 0;
-    self->seen = 0;
-    baton__sparse_recover(sparse, false, epoch);
+    baton__contribution_recover(c, last, last + 1);
+    if (self->steps <= last || sparse->phase != BATON__SPARSE_RUNNING) {
+        sparse->phase = BATON__SPARSE_NO_RESULT;
+    } /* else a wait tells of the failure */
+    sparse->missed = last - self->seen;
+    self->base = last;
+    self->steps = last;
     baton__begin_recover(&self->begin);
     set_limit(self);
+    return baton__sparse_recover(sparse, false, epoch);
 }
 
 /* ---- life -------------------------------------------------------------- */
@@ -177,6 +283,7 @@ static bool init(baton__sparse_partial_t *self)
     sparse->result_sets = (size_t)o->history + BATON__CONTRIBUTION_RESULTS;
     self->results = baton__sparse_alloc(sparse, sparse->result_sets,
                                         sizeof *self->results, &ok);
+    self->news = baton__sparse_alloc(sparse, 1 + (size_t)sparse->size, 1, &ok);
     self->begin = (baton__begin_t){
         .schedule = sparse->schedule,
         .modes = {{o->mode, o->mode_ranks}, o->sync_every, o->seed},
@@ -207,6 +314,27 @@ static bool add_nodes(baton__sparse_partial_t *self)
     return ok;
 }
 
+/* In the schedule of dense steps, of which there are none. */
+static bool add_handover(baton__sparse_partial_t *self)
+{
+    const baton_sparse_t *sparse = self->sparse;
+    baton_schedule_t *s = sparse->dense;
+    bool ok = true;
+    if (!sparse->payload || sparse->size == 1) {
+        return true;
+    }
+    self->piece = baton__sparse_alloc(self->sparse, PIECE, 1, &ok);
+    baton_view_t view =
+        baton_view(baton_buffer_bind(s, self->piece, PIECE), 0, PIECE);
+    baton_allreduce_t args = {.size = sizeof args,
+                              .source = view,
+                              .target = view,
+                              .dtype = BATON_U8,
+                              .op = BATON_MAX};
+    baton_allreduce_binomial(s, &args);
+    return ok;
+}
+
 static baton__contribution_t contribution_of(const baton_sparse_t *sparse)
 {
     size_t count = sparse->payload ? sparse->options.count : 0;
@@ -230,7 +358,7 @@ static baton_status_t build(baton_sparse_t *sparse)
         sparse->partial = self;
         self->contribution = contribution_of(sparse);
         bool begun = baton__contribution_init(&self->contribution) == BATON_OK;
-        ok = init(self) && begun && add_nodes(self);
+        ok = init(self) && begun && add_nodes(self) && add_handover(self);
     }
     return ok ? BATON_OK : baton__sparse_no_memory(sparse);
 }
@@ -250,8 +378,8 @@ static void free_partial(baton_sparse_t *sparse)
    lock is held. */
 static void see(baton__sparse_partial_t *self, uint64_t step)
 {
-    bool failed = baton_schedule_epoch(self->sparse->schedule) < step;
-    if (!failed) {
+    uint64_t ended = self->base + baton_schedule_epoch(self->sparse->schedule);
+    if (ended >= step) {
         self->seen = step;
     }
 }
@@ -296,23 +424,24 @@ static baton_status_t start(baton_sparse_t *sparse, bool flush,
     }
     unlock(self);
     if (status == BATON_OK) {
+        sparse->recovered = false;
+        sparse->missed = 0;
         baton__sparse_started(sparse, false);
     }
     return status;
 }
 
+/* Shows the last step's result, or the next that was missed. */
 static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
 {
     baton__sparse_partial_t *self = sparse->partial;
-    uint64_t step = self->steps;
+    uint64_t step = self->steps - sparse->missed;
     (void)dense; /* it is not */
     if (status != BATON_OK) {
         return;
     }
-    if (step != 0) { /* else it is shown since the recovery */
-        show_result(self, step);
-    }
-    sparse->steps = sparse->sparse_base + step;
+    show_result(self, step);
+    sparse->steps = self->steps;
     (void)pthread_mutex_lock(lock_of(self));
     see(self, step);
     /* The place of the result before this one is free: one more epoch may run.

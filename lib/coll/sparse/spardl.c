@@ -194,15 +194,14 @@ static void keep(spardl_t *spardl, const spardl_list_t *list,
 }
 
 /* Block by block `work` becomes the new residual. */
-static void keep_xi(spardl_t *spardl)
+static void keep_xi(void *state, size_t left)
 {
+    spardl_t *spardl = state;
     const baton_sparse_t *sparse = spardl->sparse;
     const uint32_t *indices = sparse->result_indices;
-    size_t bytes;
     for (int i = 0; i < spardl->members; i++) {
         const spardl_block_t *block = &spardl->blocks[i];
-        (void)baton__gather_part(spardl->result, i, &bytes);
-        size_t count = bytes / sparse->entry_bytes;
+        size_t count = baton__spardl_within(spardl, i, indices, left);
         if (block->steps > 0) {
             keep(spardl, &block->sums, indices, count, false);
         }
@@ -211,6 +210,7 @@ static void keep_xi(spardl_t *spardl)
             baton__spardl_keep_dropped(spardl, indices, count);
         }
         indices += count;
+        left -= count;
     }
 }
 
@@ -219,9 +219,6 @@ static baton_status_t finish(void *arg, baton_call_t *call)
     spardl_t *spardl = arg;
     size_t count = baton__gather_put_result(spardl->result);
     (void)call;
-    if (spardl->sparse->payload) {
-        keep_xi(spardl);
-    }
     baton__sparse_publish(spardl->sparse, count);
     return BATON_OK;
 }
@@ -363,6 +360,8 @@ bool baton__spardl_build(baton_sparse_t *sparse)
     spardl_t *spardl = baton__spardl_open(sparse);
     bool ok = spardl != NULL && allocate(spardl);
     if (ok) {
+        sparse->settle = keep_xi;
+        sparse->algorithm_state = spardl;
         baton_node_t own = add_reduce_scatter(spardl);
         baton_node_t sum = baton__spardl_add_teams(spardl, own, &ok);
         baton__spardl_add_gather(spardl, sum, finish, &ok);

@@ -102,6 +102,10 @@ baton_status_t baton__spardl_begin(void *arg, baton_call_t *call);
 baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready,
                                      bool *ok);
 
+/* How many of these indices, of which the first are of a block, are of it. */
+size_t baton__spardl_within(const spardl_t *spardl, int block,
+                            const uint32_t *indices, size_t count);
+
 /* Adds this rank's share of what the exchange has dropped to `work`, at the
    result's indices of its block. */
 void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,

@@ -147,6 +147,7 @@ static baton_status_t merge(void *arg, baton_call_t *call)
     baton_sparse_t *sparse = spardl->sparse;
     baton_dtype_t dtype = sparse->options.dtype;
     baton__message_take(&exchange->recv, call);
+    sparse->merged++;
     if (!sparse->payload) {
         spardl->sum.count = quota(spardl);
         return BATON_OK;
@@ -190,6 +191,76 @@ static baton_node_t add_exchange(spardl_t *spardl, int step, baton_node_t ready,
     return merged;
 }
 
+double baton__spardl_residual_share(const spardl_exchange_t *exchange)
+{
+    return 1.0 / (double)(UINT64_C(2) << exchange->step);
+}
+
+size_t baton__spardl_within(const spardl_t *spardl, int block,
+                            const uint32_t *indices, size_t count)
+{
+    baton__block_t of = baton__spardl_block(spardl, block);
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        bool inside = indices[middle] < of.first + of.count;
+        low = inside ? middle + 1 : low;
+        high = inside ? high : middle;
+    }
+    return low;
+}
+
+/* At indices of the result, of this rank's block. */
+static void add_dropped(spardl_t *spardl, const spardl_exchange_t *exchange,
+                        const uint32_t *indices, size_t count, double share)
+{
+    baton_sparse_t *sparse = spardl->sparse;
+    baton_dtype_t dtype = sparse->options.dtype;
+    const spardl_list_t *dropped = &exchange->dropped;
+    size_t common = baton_entries_common(dtype, dropped->data, dropped->count,
+                                         indices, count, false, spardl->common);
+    baton_entries_add(dtype, spardl->common, common, share, sparse->work);
+}
+
+void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
+                                size_t count)
+{
+    for (int i = 0; i < spardl->sparse->merged; i++) {
+        const spardl_exchange_t *exchange = &spardl->exchanges[i];
+        add_dropped(spardl, exchange, indices, count,
+                    baton__spardl_residual_share(exchange));
+    }
+}
+
+/* The shares of what ranks would have dropped who failed before: the first of
+   those who have dropped it keeps them. */
+static void make_up(void *state, const uint8_t *merged, size_t count)
+{
+    spardl_t *spardl = state;
+    const baton_sparse_t *sparse = spardl->sparse;
+    const uint32_t *indices = sparse->result_indices;
+    for (int i = 0; i < spardl->position; i++) {
+        size_t before = baton__spardl_within(spardl, i, indices, count);
+        indices += before;
+        count -= before;
+    }
+    count = baton__spardl_within(spardl, spardl->position, indices, count);
+    for (int i = 0; i < spardl->exchange_count; i++) {
+        int teams = 2 << i, begin = spardl->team & -teams, first = -1;
+        int missing = 0;
+        for (int team = begin; team < begin + teams; team++) {
+            bool made = merged[team * spardl->members + spardl->position] > i;
+            first = made && first < 0 ? team : first;
+            missing += !made;
+        }
+        if (missing > 0 && first == spardl->team) {
+            const spardl_exchange_t *exchange = &spardl->exchanges[i];
+            add_dropped(spardl, exchange, indices, count,
+                        missing * baton__spardl_residual_share(exchange));
+        }
+    }
+}
+
 static baton_node_t add_rsag(spardl_t *spardl, baton_node_t ready, bool *ok)
 {
     spardl->exchange_count = baton__log2_ceil(spardl->teams);
@@ -200,6 +271,7 @@ static baton_node_t add_rsag(spardl_t *spardl, baton_node_t ready, bool *ok)
         ready = add_exchange(spardl, step, ready, ok);
     }
     spardl->sparse->rounds += (uint32_t)spardl->exchange_count;
+    spardl->sparse->make_up = make_up;
     return ready;
 }
 
@@ -318,24 +390,4 @@ baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready,
     spardl->other.data =
         baton__sparse_room(sparse, entries, sparse->entry_bytes, ok);
     return add_rsag(spardl, ready, ok);
-}
-
-double baton__spardl_residual_share(const spardl_exchange_t *exchange)
-{
-    return 1.0 / (double)(UINT64_C(2) << exchange->step);
-}
-
-void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
-                                size_t count)
-{
-    baton_sparse_t *sparse = spardl->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
-    for (int i = 0; i < spardl->exchange_count; i++) {
-        const spardl_list_t *dropped = &spardl->exchanges[i].dropped;
-        double share = baton__spardl_residual_share(&spardl->exchanges[i]);
-        size_t common =
-            baton_entries_common(dtype, dropped->data, dropped->count, indices,
-                                 count, false, spardl->common);
-        baton_entries_add(dtype, spardl->common, common, share, sparse->work);
-    }
 }

@@ -289,6 +289,11 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
         if (status != BATON_OK) {
             return status;
         }
+    } else if (sparse->missed > 0) {
+        sparse->missed--;
+        complete(sparse, BATON_OK);
+    } else if (sparse->options.partial && sparse->recovered) {
+        sparse->phase = BATON__SPARSE_NO_RESULT; /* all were returned */
     }
     if (sparse->phase != BATON__SPARSE_RESULT) {
         return baton__error(BATON_ERR_STATE,

@@ -99,12 +99,23 @@ struct baton_sparse {
 
     bool recovered; /* the group was, since the last step began */
     bool absent;    /* the running epoch takes nothing of this rank */
+    bool settled;   /* the running step is; */
+    uint8_t merged; /* and in R-SAG, additions of teams that it has made */
     baton_sparse_result_t last; /* where there is one */
+    uint64_t missed; /* results that waits return behind a recovery */
     /* What the running step writes; without options.partial it is `last`. */
     size_t result_count, result_capacity;
     size_t result_sets; /* that there is room for, one behind another */
     uint32_t *result_indices;
     char *result_values;
+    /* The algorithm's, where it is for partial ones; or NULL. settle: `work` is
+       as this rank's selections have left it, and becomes the new residual, by
+       a result of so many entries; which may have been handed over, since no
+       rank has one before all have selected. make_up: adds to `work` what is
+       missing in that of ranks where it was. */
+    void (*settle)(void *algorithm, size_t count);
+    void (*make_up)(void *algorithm, const uint8_t *merged, size_t count);
+    void *algorithm_state;
     /* The entries to which momentum masking applies, by index; mostly those of
        the result. */
     const uint32_t *masked;
@@ -126,7 +137,8 @@ struct baton__sparse_backend {
        among them. */
     baton_status_t (*build)(baton_sparse_t *sparse);
     /* Starts a step of a gradient times a factor, or a flush; ends in
-       baton__sparse_started. complete: the application has found its end. */
+       baton__sparse_started. complete: the application has found its end, or
+       gets a result that it had missed. */
     baton_status_t (*start)(baton_sparse_t *sparse, bool flush,
                             const void *gradient, double factor);
     void (*complete)(baton_sparse_t *sparse, bool dense, baton_status_t status);
@@ -201,8 +213,9 @@ bool baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
 void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
                               const char *entries, size_t count);
 
-/* Behind the last of them: how many there are. Averages. */
+/* Behind the last of them: how many there are. Averages, and settles. */
 void baton__sparse_publish(baton_sparse_t *sparse, size_t count);
+void baton__sparse_settle(baton_sparse_t *sparse, size_t count);
 
 /* The dense schedule:
 
@@ -239,7 +252,7 @@ static inline void baton__sparse_exchange(char **left, char **right)
 }
 
 /* The group was recovered; `epoch`: as baton_schedule_on_recover tells it. */
-void baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
+bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
 
 /* ---- checks ------------------------------------------------------------ */
 

@@ -112,16 +112,25 @@ void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
                         sparse->result_values + at * sparse->element_bytes);
 }
 
-void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
+void baton__sparse_settle(baton_sparse_t *sparse, size_t count)
 {
     sparse->result_count = count;
     sparse->counting.nnz = count;
     sparse->masked = sparse->result_indices;
     sparse->masked_count = count;
+    sparse->settled = true;
+    if (sparse->payload && sparse->settle != NULL) {
+        sparse->settle(sparse->algorithm_state, count);
+    }
+}
+
+void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
+{
     if (sparse->payload && sparse->options.average) {
         baton_elements_scale(sparse->options.dtype, sparse->result_values,
                              count, 1.0 / sparse->size);
     }
+    baton__sparse_settle(sparse, count);
 }
 
 /* ---- steps ------------------------------------------------------------- */
@@ -180,7 +189,7 @@ void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
 }
 
 /* All ranks are told the same epoch, so they agree on the number of steps. */
-void baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
+bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
 {
     *(dense ? &sparse->dense_base : &sparse->sparse_base) += epoch;
     sparse->steps = sparse->sparse_base + sparse->dense_base;
@@ -188,6 +197,7 @@ void baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
         sparse->learned = (baton__learned_t){0};
     }
     sparse->recovered = true;
+    return true;
 }
 
 /* ---- checks ------------------------------------------------------------ */
