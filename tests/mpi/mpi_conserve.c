@@ -9,14 +9,15 @@
 #include <stdio.h>
 
 static void conserve(support_row_t row, const baton_sparse_options_t *sparse,
-                     uint64_t steps)
+                     uint64_t steps, uint64_t failures)
 {
     const conserve_options_t options = {.row = row,
                                         .options = *sparse,
                                         .seed = world.seed + 10 * sparse->mode +
                                                 row,
                                         .steps = SUPPORT_REPEAT(steps),
-                                        .sleep_us = 200};
+                                        .sleep_us = 200,
+                                        .failures = SUPPORT_REPEAT(failures)};
     static char running[100];
     conserve_totals_t mine, all[CONSERVE_RANKS];
     double began = MPI_Wtime();
@@ -50,7 +51,7 @@ static void conserve_partial(support_row_t row, baton_partial_mode_t mode)
     options.mode = mode;
     options.mode_ranks =
         mode == BATON_QUORUM ? (uint32_t)world.size / 2 + 1 : 0;
-    conserve(row, &options, steps / (mode >= BATON_FULL ? 4 : 1));
+    conserve(row, &options, steps / (mode >= BATON_FULL ? 4 : 1), 0);
 }
 
 /* Of each algorithm, and of SparDL with any teams. Vectors are so long that
@@ -62,7 +63,7 @@ static void conserve_sparse(void)
     options.k = 300;
     for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
         options.algorithm = (baton_sparse_algorithm_t)i;
-        conserve(SUPPORT_SPARSE, &options, 20);
+        conserve(SUPPORT_SPARSE, &options, 20, 0);
     }
     options.algorithm = BATON_SPARSE_SPARDL;
     for (options.teams = 2; options.teams <= world.size; options.teams++) {
@@ -70,9 +71,27 @@ static void conserve_sparse(void)
             options.exchange =
                 shares == 0 ? BATON_TEAMS_AUTO : BATON_TEAMS_BSAG;
             if (world.size % options.teams == 0) {
-                conserve(SUPPORT_SPARSE, &options, 20);
+                conserve(SUPPORT_SPARSE, &options, 20, 0);
             }
         }
+    }
+}
+
+/* With ranks that fail in epochs which others have completed. */
+static void conserve_failures(void)
+{
+    static const baton_sparse_algorithm_t algorithms[] = {
+        BATON_SPARSE_SPARDL, BATON_SPARSE_TOPKA, BATON_SPARSE_TOPKDSA,
+        BATON_SPARSE_GTOPK};
+    baton_sparse_options_t options =
+        support_collective_options(SUPPORT_PARTIAL_SPARSE);
+    options.count = CONSERVE_MOST;
+    options.k = 300;
+    for (int i = 0; i < 4; i++) {
+        options.algorithm = algorithms[i];
+        options.teams = i == 0 && world.size % 2 == 0 ? 2 : 1;
+        options.mode = i % 2 == 0 ? BATON_SOLO : BATON_MAJORITY;
+        conserve(SUPPORT_PARTIAL_SPARSE, &options, 20, 400);
     }
 }
 
@@ -86,6 +105,7 @@ int main(int argc, char **argv)
         conserve_partial(SUPPORT_PARTIAL_LATEST, (baton_partial_mode_t)mode);
     }
     conserve_partial(SUPPORT_PARTIAL_SPARSE, BATON_SOLO);
+    conserve_failures();
     support_mpi_end();
     return 0;
 }

@@ -162,6 +162,7 @@ typedef struct run {
     support_random_t random;
     conserve_totals_t totals;
     conserve_account_t account;
+    uint64_t results; /* that it has got */
     double vector[CONSERVE_MOST], residual[CONSERVE_MOST];
 } run_t;
 
@@ -197,8 +198,17 @@ static baton_status_t start(run_t *run, uint64_t step)
     if (partial) {
         conserve_give(&run->account, step, vector);
     }
-    run->totals.given += weigh(vector, run->sparse.count);
-    return support_collective_start(&run->own, vector, &given);
+    double sum = weigh(vector, run->sparse.count);
+    baton_status_t status = support_collective_start(&run->own, vector, &given);
+    run->totals.given += status == BATON_OK ? sum : 0;
+    return status;
+}
+
+static void count_result(run_t *run)
+{
+    double sum = weigh(run->vector, run->sparse.count);
+    run->totals.results += sum;
+    run->totals.hash += sum * (double)(++run->results % 1000);
 }
 
 static baton_status_t run_step(run_t *run, uint64_t step)
@@ -218,9 +228,7 @@ static baton_status_t run_step(run_t *run, uint64_t step)
     if (status != BATON_OK) {
         return status;
     }
-    double sum = weigh(vector, run->sparse.count);
-    run->totals.results += sum;
-    run->totals.hash += sum * (double)(step % 1000);
+    count_result(run);
     if (support_is_partial(run->options->row)) {
         const char *what =
             conserve_check(&run->account, step, &run->own, vector);
@@ -261,12 +269,42 @@ static baton_status_t take_stock(run_t *run)
     return status;
 }
 
+/* One rank, after a few steps, recovers in the middle of the next one, which
+   the others may end, or fail in. Each gets all results that any rank has got.
+ */
+static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
+                                       uint64_t ordinal)
+{
+    support_random_t common = support_random(run->options->seed, ordinal);
+    uint64_t ranks = (uint64_t)run->account.size;
+    bool leaves =
+        support_random_below(&common, ranks) == (uint64_t)run->account.rank;
+    uint64_t last = support_random_below(&common, 12);
+    baton_status_t status = BATON_OK;
+    for (uint64_t s = 1; status == BATON_OK && (!leaves || s <= last); s++) {
+        status = run_step(run, s);
+    }
+    if (status == BATON_OK && start(run, last + 1) == BATON_OK) {
+        sleep_sometimes(run);
+    }
+    status = baton_group_recover(group, -1);
+    while (status == BATON_OK &&
+           support_collective_wait(&run->own, run->vector, NULL) == BATON_OK) {
+        count_result(run);
+    }
+    return status;
+}
+
 static baton_status_t run_all(run_t *run, baton_group_t *group)
 {
     baton_status_t status = support_collective_prepare(
         &run->own, run->options->row, group, &run->sparse);
     if (status == BATON_OK) {
         status = support_collective_connect(&run->own, 0);
+    }
+    for (uint64_t i = 0; i < run->options->failures && status == BATON_OK;
+         i++) {
+        status = fail_and_recover(run, group, i);
     }
     for (uint64_t s = 1; s <= run->options->steps && status == BATON_OK; s++) {
         status = run_step(run, s);
