@@ -192,6 +192,9 @@ void baton__doorbell_arm(const baton__doorbell_t *doorbell, baton__bell_t bell)
 {
     baton__peer_state_t *own = &doorbell->states[doorbell->index];
     uint32_t armed = atomic_load_explicit(&own->armed, memory_order_relaxed);
+    if (bell == BATON__BELL_URGENT && (armed & BELL) == bell) {
+        return; /* see disarm: no ring for what is urgent was missed */
+    }
     atomic_store_explicit(&own->armed, (armed | BELL) + 1 + bell,
                           memory_order_relaxed);
     fence(own);
@@ -200,10 +203,11 @@ void baton__doorbell_arm(const baton__doorbell_t *doorbell, baton__bell_t bell)
 void baton__doorbell_disarm(const baton__doorbell_t *doorbell)
 {
     baton__peer_state_t *own = &doorbell->states[doorbell->index];
-    /* Read first, since peers have it cached. A ring that comes too late is
-       only a spurious wake-up. */
+    /* Read first, since peers have it cached, and what is urgent is seldom: it
+       may ring all the time, so that a loop of short epochs writes nothing
+       here. A ring that comes too late is only a spurious wake-up. */
     uint32_t armed = atomic_load_explicit(&own->armed, memory_order_relaxed);
-    if ((armed & BELL) != BATON__BELL_OFF) {
+    if ((armed & BELL) > BATON__BELL_URGENT) {
         atomic_store_explicit(&own->armed, armed & ~BELL, memory_order_relaxed);
     }
 }

@@ -93,8 +93,9 @@ typedef enum baton__due_ring {
 void baton__doorbell_ring_due(baton__doorbell_t *doorbell,
                               baton__due_ring_t when);
 
-/* From arm to disarm the first ring makes the socket readable. The caller polls
-   once more between arm and its sleep. */
+/* From arm to disarm the first ring makes the socket readable; that for what is
+   urgent may also do so later. The caller polls once more between arm and its
+   sleep. */
 void baton__doorbell_arm(const baton__doorbell_t *doorbell, baton__bell_t bell);
 void baton__doorbell_disarm(const baton__doorbell_t *doorbell);
 
