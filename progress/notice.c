@@ -124,6 +124,17 @@ static baton_status_t send_failure(const baton_schedule_t *schedule, int peer,
                                     sizeof failure);
 }
 
+/* Appends that the schedule was destroyed here; and what is likely to be why,
+   as the peer may have no other way to know. */
+static void add_destroyed(baton__text_t *text, const baton_group_t *group)
+{
+    baton__text_add(text, " was destroyed on rank %d", group->rank);
+    if (group->lost_count > 0) {
+        baton__text_add(text, ", which had lost rank %d: %s",
+                        group->lost[0].peer, group->lost[0].detail);
+    }
+}
+
 /* Tells a peer that the schedule of its notice fails here, or was destroyed. */
 static baton_status_t send_answer(const baton_group_t *group,
                                   const baton__answer_t *answer)
@@ -138,8 +149,9 @@ static baton_status_t send_answer(const baton_group_t *group,
                          .rank = group->rank,
                          .epoch = header.epoch,
                          .final = true};
-    (void)snprintf(failure.sentence, sizeof failure.sentence,
-                   "the schedule was destroyed on rank %d", group->rank);
+    baton__text_t text = {failure.sentence, sizeof failure.sentence, 0};
+    baton__text_add(&text, "the schedule");
+    add_destroyed(&text, group);
     header.kind = BATON__MESSAGE_FAILURE;
     return group->transport->notify(group->endpoint, answer->peer, &header,
                                     &failure, sizeof failure);
@@ -288,8 +300,8 @@ void baton__notice_destroy(baton__stepper_t *stepper,
         .rank = schedule->group->rank,
         .epoch = running ? run->epoch : run->epoch + 1,
         .final = true};
-    baton__text_add(&text, "\"%.128s\" was destroyed on rank %d",
-                    schedule->name, failure.rank);
+    baton__text_add(&text, "\"%.128s\"", schedule->name);
+    add_destroyed(&text, schedule->group);
     if (running) {
         baton__text_add(&text, " while epoch %llu ran",
                         (unsigned long long)run->epoch);
