@@ -8,9 +8,6 @@
 #   cable.sh never PROGRAM MPIRUN...  out for good: each rank fails, and names
 #                                     one on the other host
 #   cable.sh one PROGRAM MPIRUN...    one rank is killed; needs no hosts
-#   cable.sh asleep PROGRAM MPIRUN... one that sleeps and has a child is killed,
-#                                     and mpirun lets the others go on: each of
-#                                     them fails, and names it
 set -u
 how=$1
 program=$2
@@ -54,16 +51,9 @@ all_have() {
         [ -e "$dir/$1.3" ]
 }
 
-# others_have NAME: every rank but 1 has.
-others_have() {
-    [ -e "$dir/$1.0" ] && [ -e "$dir/$1.2" ] && [ -e "$dir/$1.3" ]
-}
-
 export BATON_PEER_TIMEOUT_MS=3000
 [ "$how" = never ] || export BATON_PEER_TIMEOUT_MS=30000
-mode=
-[ "$how" != asleep ] || mode=asleep
-"$@" "$program" "$dir" $mode >"$dir/output" 2>&1 &
+"$@" "$program" "$dir" >"$dir/output" 2>&1 &
 job=$!
 until_true 60 all_have process || fail "the job did not come under way"
 case $how in
@@ -85,17 +75,6 @@ never)
     names_peer 3 '[01]'
     cat "$dir"/error.?
     kill -KILL $job
-    ;;
-asleep)
-    sleep 0.5 # so that the others wait
-    kill -KILL "$(cat "$dir/process.1")"
-    until_true 5 others_have error || fail "not every other rank failed"
-    for rank in 0 2 3; do
-        grep -q "rank 1[ ,:].*its process has ended" "$dir/error.$rank" ||
-            fail "rank $rank does not name rank 1"
-    done
-    kill -TERM $job
-    until_true 10 ended || fail "mpirun did not end its job"
     ;;
 one)
     kill -KILL "$(cat "$dir/process.1")" || fail "rank 1 was gone"

@@ -11,6 +11,7 @@ set(mpi_dense_ranks 2 5 8)
 set(mpi_staged_ranks 3)
 set(mpi_forbidden_ranks "") # it has an argument, see below; as has mpi_cable
 set(mpi_cable_ranks "")
+set(mpi_soak_ranks "") # scripts/soak.sh
 if(BATON_SANITIZE)
     foreach(name mpi_memory mpi_dense mpi_conserve)
         set(${name}_ranks 3)
@@ -91,14 +92,16 @@ foreach(ban cma shm memfd)
     describe_test(mpi_forbidden.${ban} mpi_forbidden mpi)
     set_tests_properties(mpi_forbidden.${ban} PROPERTIES SKIP_RETURN_CODE 125)
 endforeach()
-set(mpi_run_asleep --enable-recovery) # else mpirun ends the job
-foreach(how one asleep)
-    add_test(NAME mpi_kill.${how}
-        COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/cable.sh ${how}
-                $<TARGET_FILE:mpi_cable> ${mpi_run} ${mpi_run_${how}} -np 4)
-    describe_test(mpi_kill.${how} mpi_kill mpi)
-    set_tests_properties(mpi_kill.${how} PROPERTIES RUN_SERIAL ON)
-endforeach()
+add_test(NAME mpi_kill.one
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/cable.sh one
+            $<TARGET_FILE:mpi_cable> ${mpi_run} -np 4)
+describe_test(mpi_kill.one mpi_kill mpi)
+# A short pass, with seeds that cover much, and without limits of time.
+add_test(NAME soak COMMAND ${PROJECT_SOURCE_DIR}/scripts/soak.sh 60 24)
+set(soak_env SOAK=$<TARGET_FILE:mpi_soak> SOAK_WORLDS=7 SOAK_HOSTS=1
+    SOAK_SETTING=A=A SOAK_BOUND_MS=200000 SOAK_STALL_MS=200000)
+describe_test(soak soak mpi)
+set_tests_properties(mpi_kill.one soak PROPERTIES RUN_SERIAL ON)
 
 if(BATON_BUILD_MICROBENCH)
     add_test(NAME info_command

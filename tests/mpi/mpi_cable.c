@@ -5,17 +5,15 @@
    kills ranks.
 
      mpi_cable                200 epochs
-     mpi_cable DIR
-     mpi_cable DIR asleep     rank 1 sleeps after 200 epochs, with a child    */
+     mpi_cable DIR    */
 #include "support/mpi.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { COUNT = 4096, FEW = 200, CHILD_S = 15 };
+enum { COUNT = 4096, FEW = 200 };
 
 static const char *dir;
-static bool falls_asleep;
 
 /* Renamed when it is whole, so that a reader finds all of it or nothing. */
 static void touch(const char *name, int number, const char *text)
@@ -71,20 +69,10 @@ static void loop(baton_schedule_t *schedule, uint64_t *data)
         }
         check(data, epoch);
         stop = data[0];
-        bool sleeps = falls_asleep && world.rank == 1 && epoch == FEW;
-        if (sleeps && fork() == 0) {
-            (void)sleep(CHILD_S); /* it has all descriptors, too */
-            _exit(0);
-        }
         if (epoch == FEW && dir != NULL) {
             char process[32];
             snprintf(process, sizeof(process), "%ld", (long)getpid());
             touch("process", world.rank, process);
-        }
-        if (sleeps) {
-            for (;;) { /* until it is killed */
-                (void)pause();
-            }
         }
     }
 }
@@ -93,7 +81,6 @@ int main(int argc, char **argv)
 {
     static uint64_t data[COUNT];
     dir = argc > 1 ? argv[1] : NULL;
-    falls_asleep = argc > 2;
     support_mpi_begin(argc, argv);
     support_mpi_open();
     baton_schedule_t *schedule = support_mpi_sum(

@@ -1,0 +1,256 @@
+#!/bin/bash
+# Kills ranks at random, over real MPI, until the time is up: the survivors must
+# get an error that names the dead rank, soon; nobody may hang; results must be
+# right; and nothing may be left behind. Prints a table of what was covered, and
+# the log of each world in which something was wrong. Exit code 1: one was.
+#
+#   scripts/soak.sh [MINUTES [SEED]]     default: 30, and one from the clock
+#
+# Half of the time all ranks are on one host, the other half (root only) on two
+# that hosts.sh pretends.
+#
+#   SOAK=build/tests/mpi_soak   the program
+#   SOAK_WORLDS=N               at most so many worlds, on each number of hosts
+#   SOAK_HOSTS=1                on one host only; 2 is for the use of hosts.sh
+#   SOAK_BOUND_MS=1000          how long a survivor may take; between hosts
+#                               BATON_PEER_TIMEOUT_MS more, which is 3000 here.
+#                               In which this script could not run is not counted
+#   SOAK_MOMENT, SOAK_WORK, SOAK_SETTING   always this one: see below
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+program=${SOAK:-$root/build/tests/mpi_soak}
+minutes=${1:-30}
+seed=${2:-$((${EPOCHREALTIME/[.,]/} % 1000000000))}
+worlds=${SOAK_WORLDS:-1000000}
+hosts=${SOAK_HOSTS:-1}
+bound=${SOAK_BOUND_MS:-1000}
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export BATON_PEER_TIMEOUT_MS=3000
+[ "$hosts" = 1 ] || bound=$((bound + BATON_PEER_TIMEOUT_MS))
+dir=$(mktemp -d /tmp/soak.XXXXXX) || exit 1
+trap 'rm -rf "$dir"' EXIT
+
+moments=(awake awake asleep call reduce copy commit leave stop everyone
+         orders)
+works=(dense dense small small partial partial "partial sparse" sparse)
+algorithms=("" recursive_doubling ring rabenseifner binomial linear_pipeline
+            double_tree pairwise)
+settings=(A=A A=A A=A A=A BATON_SHM=0 BATON_CMA=0 BATON_SHM_BUFFERS=0
+          BATON_PROGRESS=manual)
+delays=(0 50 300 3000 30000)
+
+now() {
+    microseconds=${EPOCHREALTIME/[.,]/}
+}
+
+processes() {
+    awk '$1 == "process" { print $4 }' "$log" 2>/dev/null
+}
+
+# Waits until all ranks have died or are done, and ends the job then. It looks
+# every 20 ms, and notes when it could not. Only such looks are counted, so that
+# a machine that stands still is no fault.
+watch() {
+    local before looks=0
+    now
+    while kill -0 $job 2>/dev/null; do
+        before=$microseconds
+        sleep 0.02
+        now
+        [ $((microseconds - before)) -lt 60000 ] ||
+            echo "pause - $microseconds $((microseconds - before))" >>"$log"
+        [ "$moment" = everyone ] ||
+            [ "$(grep -cE '^(done|died)' "$log" 2>/dev/null)" != $ranks ] ||
+            break
+        if [ $((looks += 1)) -eq 1500 ]; then
+            echo "FAULT - $microseconds hangs" >>"$log"
+            for process in $(processes); do
+                gdb -p "$process" -batch -ex 'thread apply all bt' 2>/dev/null |
+                    grep -E '^(Thread|#)' >>"$dir/output"
+            done
+            break
+        fi
+    done
+    kill -KILL $job $(processes) 2>/dev/null
+    wait $job 2>/dev/null
+}
+
+# What must be true of a log, whose lines are "WORD RANK MICROSECONDS ...".
+# Prints what is wrong, and "slowest MS".
+check() {
+    awk -v victim="$victim" -v bound="$bound" -v moment="$moment" \
+        -v stall="${SOAK_STALL_MS:-100}" '
+    function fault(text) { print "FAULT " text }
+    # milliseconds of running time between two instants
+    function between(from, to,   us, p, begin) {
+        us = to - from
+        for (p = 0; p < pauses; p++) {
+            begin = stop[p] - pause[p] > from ? stop[p] - pause[p] : from
+            if (begin < stop[p] && begin < to) {
+                us -= (stop[p] < to ? stop[p] : to) - begin
+            }
+        }
+        return us / 1000
+    }
+    $1 == "FAULT" { fault($0) }
+    $1 == "pause" { stop[pauses] = $3; pause[pauses++] = $4 }
+    $1 == "died" { died = $3 + $4 }
+    $1 == "result" && moment != "orders" {
+        if (($4 in result) && result[$4] != $5) {
+            fault("epoch " $4 " has another result on rank " $2)
+        }
+        result[$4] = $5
+    }
+    $1 == "before" { descriptors[$2] = $4 }
+    $1 == "after" && ($4 > descriptors[$2] || $5 > 0) {
+        fault("descriptors before: " descriptors[$2] ", after, and maps: " $0)
+    }
+    # Of orders of destroying.
+    $1 == "begin" { begin[$2] = $3 }
+    $1 == "end" && between(begin[$2], $3) > stall {
+        fault(between(begin[$2], $3) " ms: " $0)
+    }
+    $1 == "leave" && moment == "orders" && $3 > last[$4] { last[$4] = $3 }
+    $1 == "left" && moment == "orders" {
+        ms = between(last[$4], $3)
+        slowest = ms > slowest ? ms : slowest
+        if (ms > stall) {
+            fault("stall of " ms " ms: " $0)
+        }
+    }
+    { line[NR] = $0 }
+    END {
+        kills = moment !~ /^(leave|stop|orders)$/
+        for (i = 1; i <= NR; i++) {
+            $0 = line[i]
+            if ($1 == "error") {
+                ms = between(died, $3)
+                slowest = ms > slowest ? ms : slowest
+                if (!kills) {
+                    fault("nobody was to fail: " $0)
+                } else if (ms > bound) {
+                    fault("after " ms " ms: " $0)
+                }
+                if ($0 !~ "rank " victim "[^0-9]") {
+                    fault("does not name rank " victim ": " $0)
+                }
+                failed[$2] = 1
+            }
+            begin[$2] = $1 == "leave" ? $3 : begin[$2]
+            if ($1 == "left" && $2 != victim && died) {
+                ms = between(died > begin[$2] ? died : begin[$2], $3)
+                if (ms > bound) {
+                    fault("rank " $2 " took " ms " ms to destroy")
+                }
+            }
+        }
+        print "slowest", int(slowest)
+    }' "$log"
+}
+
+# Nothing of it may run on, or be left.
+check_rest() {
+    local tries=200 left
+    while [ $((tries -= 1)) -gt 0 ]; do
+        left=$(awk '$1 == "process" { print $4 }' "$log" |
+            while read -r process; do
+                [ ! -e "/proc/$process" ] || echo "process $process"
+            done
+            ls /dev/shm | grep '^baton' | grep -vxFf "$dir/before"
+            [ "$hosts" = 1 ] || on h1 ls /dev/shm | grep '^baton')
+        [ -n "$left" ] || return 0
+        sleep 0.05
+    done
+    echo "FAULT left: $left"
+}
+
+# One world: prints nothing if all is well.
+world() {
+    RANDOM=$((seed % 32768))
+    local i
+    for ((i = 0; i < 3 + seed / 32768 % 7; i++)); do : $RANDOM; done
+    ranks=$((2 + RANDOM % 7))
+    victim=$((RANDOM % ranks))
+    moment=${SOAK_MOMENT:-${moments[RANDOM % ${#moments[@]}]}}
+    work=${works[RANDOM % ${#works[@]}]}
+    epoch=$((1 + RANDOM % (RANDOM % 4 ? 8 : 300)))
+    delay=$((${delays[RANDOM % 5]} * (1 + RANDOM % 100) / 100))
+    child=$((RANDOM % 3))
+    count=$((1 << RANDOM % 18))
+    case $moment in
+    copy) count=$((1 << (18 + RANDOM % 3))) work=dense delay=$((delay / 10)) ;;
+    call | reduce) work=dense ;;
+    stop) count=$((1 + RANDOM % 2500)) child=0 ;;
+    orders) epoch=20 work=partial child=0 ;;
+    esac
+    work=${SOAK_WORK:-$work}
+    algorithm=${algorithms[RANDOM % 8]}
+    setting=${SOAK_SETTING:-${settings[RANDOM % ${#settings[@]}]}}
+    log=$dir/log
+    rm -f "$log"
+    ls /dev/shm | grep '^baton' >"$dir/before"
+    set -- "$moment" $victim $epoch $delay $child "$work" $count \
+        $((RANDOM % 4)) "$algorithm"
+    BATON_SEED=$seed env "$setting" mpirun -np $ranks --oversubscribe \
+        --bind-to none --enable-recovery "$program" "$log" "$@" \
+        >"$dir/output" 2>&1 </dev/null &
+    job=$!
+    watch
+    { check; check_rest; } >"$dir/checked"
+    kind=$moment
+    [ "$work" != small ] || kind="$kind, small messages"
+    [ $child != 1 ] || [ "$moment" = stop ] || kind="$kind, with a child"
+    echo "$hosts $(awk '$1 == "slowest" { print $2 }' "$dir/checked") $kind" \
+        >>"$table"
+    grep -q FAULT "$dir/checked" || return 0
+    echo "soak: WRONG: seed $seed, hosts $hosts: $setting, $ranks ranks, $*"
+    grep -a FAULT "$dir/checked"
+    grep -av '^result' "$log" | tail -60
+    grep -av '^\[' "$dir/output" | tail -${SOAK_TAIL:-40}
+    echo
+    return 1
+}
+
+# Runs worlds for so many seconds.
+run_for() {
+    local wrong=0 end
+    now
+    end=$((microseconds + $1 * 1000000))
+    while [ $((worlds -= 1)) -ge 0 ]; do
+        world || wrong=1
+        seed=$((seed + 1))
+        now
+        [ $microseconds -lt $end ] || break
+    done
+    return $wrong
+}
+
+seconds=$(awk "BEGIN { print int($minutes * 60) }")
+if [ "$hosts" != 1 ]; then
+    table=${SOAK_TABLE:-$dir/table}
+    run_for "$seconds"
+    exit
+fi
+echo "soak: $minutes minutes, seed $seed"
+table=$dir/table
+both=0
+[ -n "${SOAK_HOSTS-}" ] || ! "$root/scripts/hosts.sh" 2 true 2>/dev/null || both=1
+wrong=0
+run_for $((seconds / (1 + both))) || wrong=1
+if [ $both = 1 ]; then
+    SOAK_HOSTS=2 SOAK_TABLE=$table "$root/scripts/hosts.sh" 2 "$0" \
+        "$(awk "BEGIN { print $minutes / 2 }")" $seed || wrong=1
+fi
+sort "$table" | awk '
+    { key = $1 " " substr($0, length($1 $2) + 3) }
+    !(key in number) { order[rows++] = key }
+    { number[key]++; slowest[key] = $2 > slowest[key] ? $2 : slowest[key] }
+    END {
+        print "hosts  worlds  slowest notice  what"
+        for (i = 0; i < rows; i++) {
+            key = order[i]
+            printf "%5s  %6d  %11d ms  %s\n", substr(key, 1, 1), number[key],
+                slowest[key], substr(key, 3)
+        }
+    }'
+exit $wrong
