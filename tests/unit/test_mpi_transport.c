@@ -6,6 +6,8 @@
 #include "support/cmocka.h"
 #include "support/fake_mpi/fake_mpi.h"
 
+#include "base/clock.h"
+
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,8 +237,8 @@ TEST(test_mpi_far_ways_have_exact_limits)
     assert_int_equal(way_of(0), BATON__PACKET_SHORT);
     assert_int_equal(way_of(BATON__SHORT_BYTES), BATON__PACKET_SHORT);
     assert_int_equal(way_of(BATON__SHORT_BYTES + 1), BATON__PACKET_BODY);
-    assert_int_equal(way_of(BATON__MPI_BODY_BYTES), BATON__PACKET_BODY);
-    assert_int_equal(way_of(BATON__MPI_BODY_BYTES + 1), BATON__PACKET_RTS);
+    assert_int_equal(way_of(BATON__BODY_BYTES), BATON__PACKET_BODY);
+    assert_int_equal(way_of(BATON__BODY_BYTES + 1), BATON__PACKET_RTS);
     assert_int_equal(way_of(LONGEST), BATON__PACKET_RTS);
     assert_int_equal(fake_mpi_unreceived(), 0);
 }
@@ -434,61 +436,48 @@ TEST(test_mpi_far_credits_wrap)
         (void)poll_some(1, 64);
         (void)poll_some(0, 64);
     }
-    assert_int_equal(peer_of(0, 1)->bodies, ROUNDS / 3);
+    assert_int_equal(peer_of(0, 1)->bodies.sent, ROUNDS / 3);
 }
 
-/* No body is sent while one 512 places before it is not done with. */
-TEST(test_mpi_far_bodies_have_so_many_tags)
+/* No more bodies are sent than the peer keeps: what is in use of its buffers
+   comes back in any order, and a packet tells of it. */
+TEST(test_mpi_far_bodies_are_kept)
 {
-    enum { BYTES = 300 };
-    open_far(2, 2048);
-    for (uint32_t i = 0; i < BATON__MPI_TAGS; i++) {
-        assert_int_equal(post(0, 1, i, BYTES), BATON_DONE);
-        settle(1);
-    }
-    assert_int_equal(post(0, 1, 1000, BYTES), BATON_OK); /* is pulled */
-    settle(1);
-    assert_int_equal(kind_at(1, BATON__MPI_TAGS), BATON__PACKET_RTS);
-    for (int i = BATON__MPI_TAGS - 1; i > 0; i--) { /* all but the first */
-        drop(1, i);
-        settle(1);
-    }
-    assert_int_equal(notify(1, 0), BATON_DONE); /* carries what is done */
-    settle(0);
-    assert_int_equal(peer_of(0, 1)->bodies_done, 0);
-    drop(1, 0);
-    settle(1);
-    assert_int_equal(notify(1, 0), BATON_DONE);
-    settle(0);
-    assert_int_equal(peer_of(0, 1)->bodies_done, BATON__MPI_TAGS);
-    assert_int_equal(post(0, 1, 1001, BYTES), BATON_DONE);
-    settle(1);
-    assert_int_equal(kind_at(1, BATON__MPI_TAGS + 1), BATON__PACKET_BODY);
-    assert_int_equal(take(1, BATON__MPI_TAGS + 1), BATON_OK);
-    settle(1);
-    assert_int_equal(seen[1].receives, 1);
-    assert_true(came_whole(BYTES));
-}
-
-/* Bodies that are not wanted are received one at a time, beside others. */
-TEST(test_mpi_far_bodies_are_discarded)
-{
-    open_far(2, 0);
-    for (uint32_t i = 0; i < 4; i++) {
+    enum { BYTES = 300, MORE = BATON__MPI_BODIES };
+    open_far(2, 64);
+    for (uint32_t i = 0; i < BATON__MPI_BODIES; i++) {
         out[0] = (unsigned char)i;
-        assert_int_equal(post(0, 1, i, 5000), BATON_DONE);
+        assert_int_equal(post(0, 1, i, BYTES), BATON_DONE);
     }
+    assert_int_equal(post(0, 1, MORE, BYTES), BATON_OK); /* is pulled */
     settle(1);
-    drop(1, 0);
-    drop(1, 2);
-    drop(1, 3);
-    assert_int_equal(take(1, 1), BATON_OK);
+    assert_int_equal(kind_at(1, MORE), BATON__PACKET_RTS);
+    out[0] = 99;
+    for (int i = BATON__MPI_BODIES - 1; i > 0; i -= 2) {
+        drop(1, i);
+    }
+    settle_all(2); /* half of them are told at once */
+    for (uint32_t i = 0; i < BATON__MPI_BODIES / 2; i++) {
+        assert_int_equal(post(0, 1, 100 + i, BYTES), BATON_DONE);
+    }
+    assert_int_equal(post(0, 1, 200, BYTES), BATON_OK);
     settle(1);
-    assert_int_equal(seen[1].receives, 1);
-    assert_int_equal(in[0], 1);
-    assert_int_equal(rank_of(1)->far.count, 0);
-    assert_int_equal(fake_mpi_unreceived(), 0);
-    assert_int_equal(peer_of(1, 0)->taken.done, 4);
+    for (int i = 0; i < BATON__MPI_BODIES; i += 2) {
+        assert_int_equal(take(1, i), BATON_DONE);
+        assert_int_equal(in[0], i);
+    }
+    for (int i = MORE + 1; i <= MORE + BATON__MPI_BODIES / 2; i++) {
+        assert_int_equal(kind_at(1, i), BATON__PACKET_BODY);
+        assert_int_equal(take(1, i), BATON_DONE);
+        assert_int_equal(in[0], 99);
+    }
+    drop(1, MORE);
+    drop(1, MORE + BATON__MPI_BODIES / 2 + 1);
+    settle_all(2);
+    assert_int_equal(peer_of(0, 1)->bodies.limit,
+                     BATON__MPI_BODIES + peer_of(0, 1)->bodies.sent);
+    expect_all_free(0);
+    expect_all_free(1);
 }
 
 /* Four messages are pulled from a peer at a time. */
@@ -515,7 +504,7 @@ TEST(test_mpi_far_pulls_are_bounded)
 TEST(test_mpi_far_packets_wait_for_room)
 {
     enum { COUNT = BATON__MPI_PACKETS + 5 };
-    enum { WINDOW = 100 };
+    enum { WINDOW = 2 * COUNT };
     uint32_t us = 0;
     open_far(2, WINDOW);
     fake_mpi_stop(true);
@@ -718,8 +707,6 @@ TEST(test_mpi_far_withdraws_what_is_pulled)
     assert_int_equal(seen[0].ends, 1);
     assert_int_equal(seen[0].ended[0].token.node, 2);
     assert_true(withdraw(0, 3));
-    assert_int_equal(post(0, 1, 4, 5000), BATON_OK);
-    assert_false(withdraw(0, 4)); /* MPI has it */
 }
 
 /* ---- sleeping ---------------------------------------------------------- */
@@ -807,11 +794,11 @@ static uint32_t sleep_of(int rank)
    which is asleep by then: so whoever waits for it wakes that rank. */
 TEST(test_mpi_far_late_messages_wake_their_sender)
 {
-    enum { BODY = 5000, LATE_MS = 5 };
+    enum { LONG = 100000, LATE_MS = 5 };
     open_quiet();
     fake_mpi_stop(true);
     assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
-    assert_int_equal(post(0, 1, 2, BODY), BATON_OK); /* too soon to ring */
+    assert_int_equal(post(0, 1, 2, LONG), BATON_OK); /* too soon to ring */
     pass_time(0);
     pass_time(1);
     for (int i = 0; i < 3; i++) {
@@ -843,6 +830,37 @@ TEST(test_mpi_far_late_messages_wake_their_sender)
     assert_int_equal(sleep_of(0), BATON_SLEEP_FOREVER);
     assert_int_equal(sleep_of(1), BATON_SLEEP_FOREVER);
     assert_false(is_rung(0, 0) || is_rung(1, 0));
+}
+
+/* A peer that answers is awake: nothing is owed to it on the link. */
+TEST(test_mpi_far_answers_ring_for_their_sender)
+{
+    uint64_t before = 0;
+    open_quiet();
+    for (int round = 0; round < 2; round++) { /* the first tells of old ones */
+        before = baton__clock_ns();
+        assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
+        assert_int_equal(post(0, 1, 2, 8), BATON_DONE); /* too soon to ring */
+        settle(1);
+        assert_int_equal(post(1, 0, 3, 8), BATON_DONE);
+        peer_of(0, 1)->rang_ns = 0;
+        settle(0);
+    }
+    assert_true(peer_of(0, 1)->rang_ns >= before);
+    assert_int_equal(link_of(0, 1)->reported, peer_of(0, 1)->packets_sent);
+    /* Without an answer the link tells, even what was too soon for a ring. */
+    pass_time(0);
+    pass_time(1);
+    pass_time(0);
+    assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
+    assert_int_equal(post(0, 1, 2, 8), BATON_DONE);
+    for (int i = 0;
+         i < 1000 && link_of(1, 0)->announced != peer_of(0, 1)->packets_sent;
+         i++) {
+        pass_time(0);
+        pass_time(1);
+    }
+    assert_int_equal(link_of(1, 0)->announced, peer_of(0, 1)->packets_sent);
 }
 
 TEST(test_mpi_far_sleeps_as_its_links_allow)
@@ -882,16 +900,21 @@ TEST(test_mpi_far_sleeps_as_its_links_allow)
     settle_all(2);
     drop(1, 1);
     settle_all(2);
-    fake_mpi_eager_bytes = 0;
-    assert_int_equal(post(0, 1, 2, 5000), BATON_OK);
+    assert_int_equal(post(0, 1, 2, 100000), BATON_OK);
+    settle(1);
+    assert_int_equal(take(1, 2), BATON_OK);
+    assert_int_equal(notify(1, 0), BATON_DONE);
+    (void)poll_some(0, 64); /* is pulled, and the notice comes with that */
+    fake_mpi_stop(true);
+    settle(0);
+    assert_false(withdraw(0, 2)); /* MPI has it */
     (void)poll(NULL, 0, 5);
     assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
     assert_true(us <= 1000);
-    /* Without a link it looks now and then. */
-    settle(1);
-    drop(1, 2);
+    fake_mpi_stop(false);
     settle_all(2);
     assert_int_equal(seen[0].ends, 1);
+    /* Without a link it looks now and then. */
     link_of(1, 0)->state = BATON__LINK_ENDED;
     (void)poll(NULL, 0, 5);
     (void)baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us);
@@ -954,26 +977,32 @@ TEST(test_mpi_near_peer_is_lost)
     assert_int_equal(seen[0].ended[3].token.node, 1);
 }
 
-/* With everything in motion: sends announced, moving and queued; a message that
-   is received, four that are pulled, more that wait for it, one that is
-   discarded, one that was not accepted; and answers in the outbox. */
+/* With everything in motion: sends announced, moving and queued; four messages
+   that are pulled, more that wait for it, one that was not accepted; and
+   answers in the outbox. */
 TEST(test_mpi_far_peer_is_lost_in_motion)
 {
     enum { LONG = 100000, MIDDLE = 5000, PULLED = 6 };
     open_far(3, 16);
-    fake_mpi_eager_bytes = 100; /* packets alone */
-    for (uint32_t i = 0; i < PULLED + 1; i++) {
+    fake_mpi_eager_bytes = MIDDLE + 100; /* packets alone */
+    assert_int_equal(post(1, 0, 201, LONG), BATON_OK);
+    assert_int_equal(post(1, 2, 202, LONG), BATON_OK);
+    settle(0);
+    settle(2);
+    assert_int_equal(take(0, 0), BATON_OK);
+    assert_int_equal(take(2, 0), BATON_OK);
+    for (uint32_t i = 0; i < PULLED + 2; i++) {
         assert_int_equal(post(0, 1, i, LONG), BATON_OK);
     }
     for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(post(0, 1, 50 + i, MIDDLE), BATON_OK);
+        assert_int_equal(post(0, 1, 50 + i, MIDDLE), BATON_DONE);
     }
-    settle(1);
-    assert_int_equal(seen[1].arrivals, PULLED + 4);
+    (void)poll_some(1, 64); /* what is pulled by both waits for the next poll */
+    assert_int_equal(seen[1].arrivals, PULLED + 5);
     fake_mpi_stop(true);
+    settle(1);
+    assert_int_equal(rank_of(1)->far.count, 2);
     assert_int_equal(post(1, 0, 200, LONG), BATON_OK);
-    assert_int_equal(post(1, 0, 201, MIDDLE), BATON_OK);
-    assert_int_equal(post(1, 2, 202, MIDDLE), BATON_OK);
     int failing = 2;
     for (uint32_t i = 0; i < 100 && seen[1].losses == 0; i++) {
         failing += post(1, 0, 300 + i, 8) == BATON_OK;
@@ -983,32 +1012,61 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
         assert_int_equal(take(1, i), BATON_OK);
     }
     drop(1, PULLED); /* its answer waits in the outbox */
-    assert_int_equal(take(1, PULLED + 1), BATON_OK);
-    drop(1, PULLED + 2);
+    assert_int_equal(take(1, PULLED + 2), BATON_DONE);
+    drop(1, PULLED + 3);
     baton__far_fail(rank_of(1), 0, MPI_ERR_OTHER);
     baton__far_fail(rank_of(1), 0, MPI_ERR_OTHER);
     settle_loss(1, 0);
     expect_failed_ends(1, failing);
-    assert_int_equal(seen[1].receives, PULLED + 1);
-    for (int i = 0; i < PULLED + 1; i++) {
+    assert_int_equal(seen[1].receives, PULLED);
+    for (int i = 0; i < PULLED; i++) {
         assert_int_equal(seen[1].received[i].status, BATON_ERR_TRANSPORT);
     }
-    assert_int_equal(take(1, PULLED + 3), BATON_ERR_TRANSPORT);
+    assert_int_equal(take(1, PULLED + 1), BATON_ERR_TRANSPORT);
+    drop(1, PULLED + 4);
     assert_null(rank_of(1)->peers[0].outbox.head);
-    assert_null(rank_of(1)->far.discarding.head);
-    assert_false(rank_of(1)->far.discard_active);
     assert_int_equal(rank_of(1)->unreported, 0);
     /* The other peer's goes on; what was sent ends for MPI, but only once. */
     fake_mpi_eager_bytes = 65536;
     fake_mpi_stop(false);
-    settle(2);
-    drop(2, 0);
     settle(2);
     settle(1);
     assert_int_equal(seen[1].ends, failing + 1);
     assert_int_equal(seen[1].ended[failing].token.node, 202);
     assert_int_equal(seen[1].ended[failing].status, BATON_OK);
     expect_all_free(1);
+}
+
+/* What is pulled goes behind the answers to what arrives with that: until then
+   it can be withdrawn, or ends with its peer. */
+TEST(test_mpi_far_pulled_data_go_last)
+{
+    for (int lost = 0; lost < 2; lost++) {
+        uint32_t us = 0;
+        open_far(2, 0);
+        for (uint32_t i = 1; i < 4; i++) {
+            assert_int_equal(post(0, 1, i, 100000), BATON_OK);
+        }
+        settle(1);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(take(1, i), BATON_OK);
+        }
+        assert_int_equal(post(1, 0, 7, 100000), BATON_OK);
+        (void)poll_some(0, 64);
+        assert_int_equal(seen[0].arrivals, 1);
+        assert_false(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
+        assert_true(withdraw(0, 2));
+        if (lost) {
+            baton__far_fail(rank_of(0), 1, MPI_ERR_OTHER);
+            settle_loss(0, 1);
+            expect_failed_ends(0, 2);
+        }
+        drop(0, 0);
+        settle_all(2);
+        assert_int_equal(seen[0].ends, 2);
+        assert_int_equal(seen[1].receives, lost ? 1 : 3);
+        expect_all_free(0);
+    }
 }
 
 /* MPI refuses a packet, a body, an answer. */

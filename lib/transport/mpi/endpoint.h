@@ -7,7 +7,7 @@
 
        bytes          to a near rank                  to a far one
        up to 256      in the packet                   in the packet
-       up to 64 KiB   in a shm buffer                 an MPI message beside it
+       up to 64 KiB   in a shm buffer                 behind the packet
        more           read by the receiver (CMA)      an MPI message, pulled
 
    From 16 KiB on what lies in a segment (shm/segments.h) is read there by a
@@ -58,10 +58,9 @@ enum {
        these, one more is announced every BATON__MPI_PATIENCE_NS. */
     BATON__MPI_ANNOUNCED = 8,
     BATON__MPI_PATIENCE_NS = 20000,
-    BATON__MPI_TAGS = 512,   /* of bodies, and as many of pulled messages */
-    BATON__MPI_PACKETS = 64, /* receives posted, and sends at a time */
-    /* Over TCP Open MPI 4.1.4 sends up to 64 KiB eagerly, header included. */
-    BATON__MPI_BODY_BYTES = 64 * 1024 - 256,
+    BATON__MPI_BODIES = 8,   /* kept for a peer that is behind */
+    BATON__MPI_TAGS = 512,   /* of pulled messages */
+    BATON__MPI_PACKETS = 16, /* receives posted, and sends at a time */
     /* A copy up to this long is made when the message is accepted, which may be
        in start; of a longer one each poll makes a slice. */
     BATON__MPI_AT_ONCE_BYTES = 64 * 1024,
@@ -87,6 +86,7 @@ typedef enum baton__send_state {
     BATON__SEND_FREE,
     BATON__SEND_QUEUED,    /* in the outbox */
     BATON__SEND_ANNOUNCED, /* until its receiver answers */
+    BATON__SEND_PULLED,    /* it has, and MPI gets it in a moment */
     BATON__SEND_MOVING     /* MPI has it */
 } baton__send_state_t;
 
@@ -102,8 +102,11 @@ typedef struct baton__send {
     uint32_t generation;
     uint16_t kind; /* announced as: baton__packet_kind_t */
     bool counted;  /* among its peer's announced ones */
+    uint32_t tag;  /* while it is pulled */
     baton__send_state_t state;
 } baton__send_t;
+
+BATON__LIST(baton__sends, baton__send_t)
 
 /* A message that has arrived. */
 typedef struct baton__record {
@@ -121,6 +124,7 @@ typedef struct baton__record {
     baton_token_t token;
     char *target;
     const char *source; /* of an offer: where it can be read; NULL: by CMA */
+    baton__far_buffer_t *body;
     size_t copied;
     unsigned char data[BATON__SHORT_BYTES];
 } baton__record_t;
@@ -145,43 +149,29 @@ typedef struct baton__flow {
     uint32_t reported; /* and what it was told of that */
 } baton__flow_t;
 
-/* Which of a peer's bodies this rank is done with. It may take them in any
-   order, but one that is not done keeps its tag. So the sender has to know the
-   first of these, and sends no body that is BATON__MPI_TAGS ahead of it. */
-typedef struct baton__taken_bodies {
-    uint32_t done;                        /* all below this number, */
-    uint64_t later[BATON__MPI_TAGS / 64]; /* and those, by place */
-} baton__taken_bodies_t;
-
-/* The tag of a body by its place: its number modulo BATON__MPI_TAGS. */
-static inline uint32_t baton__mpi_body_tag(uint32_t place)
-{
-    return 1 + 2 * place;
-}
-
 typedef struct baton__peer {
     int near;           /* its number among the near ranks; -1 if far */
     uint32_t ring_head; /* this rank's copy; see ring.h */
     bool contacted;     /* something was reserved */
     bool listed;        /* among those with an outbox */
     bool lost;
-    bool reported; /* and the engine knows */
-    baton__flow_t messages, notices;
+    bool reported;                           /* and the engine knows */
+    baton__flow_t messages, notices, bodies; /* the last only if it is far */
     uint32_t announced;   /* sends that wait for its answer */
     uint64_t exceeded_ns; /* when the limit was last exceeded by one */
     baton__outbox_t outbox;
     struct baton__peer *next_listed;
-    uint32_t bodies;      /* sent to it so far */
-    uint32_t bodies_done; /* it is done with all bodies below this number */
-    baton__taken_bodies_t taken;
     uint32_t next_pull;      /* tags */
     uint32_t pulling;        /* messages */
     baton__records_t pulled; /* accepted, to be pulled */
     const char *detail;      /* why it is lost */
     /* If it is on another host: */
-    uint64_t rang_ns;       /* when this rank last rang it */
-    uint32_t packets_sent;  /* over MPI, so far */
-    uint32_t packets_taken; /* of those that it has sent */
+    uint64_t rang_ns;      /* when this rank last rang it, or it was awake */
+    uint32_t packets_sent; /* over MPI, so far */
+    uint32_t probe;        /* one of these, sent at probe_ns; 0: it is taken */
+    uint64_t probe_ns;
+    baton__far_buffer_t *kept; /* its share of the buffers */
+    uint32_t packets_taken;    /* of those that it has sent */
 } baton__peer_t;
 
 /* Data that MPI moves: those of a send or of a record. */
@@ -203,14 +193,16 @@ typedef struct baton__far {
     baton__transfer_t *transfers;
     int count;
     int capacity;
-    /* Bodies that are not wanted, received one at a time. */
-    baton__records_t discarding;
-    bool discard_active;
-    char *discard_buffer;
+    /* Pulled by peers. What this rank answers or announces meanwhile goes
+       first: behind their data it would wait until those have been received,
+       and the data of the other direction with it. */
+    baton__sends_t pulled;
     /* Packets: receives that are posted, in the order posted, and sends. */
     MPI_Request arrivals[BATON__MPI_PACKETS];
     MPI_Request departures[BATON__MPI_PACKETS];
-    baton__far_packet_t *arrived, *departed;
+    baton__far_buffer_t *buffers; /* those of both */
+    baton__far_buffer_t *arrived[BATON__MPI_PACKETS], *departed;
+    baton__far_buffer_t *free;            /* to take a body's place */
     int destinations[BATON__MPI_PACKETS]; /* of those sends */
     uint32_t arrival, departure;          /* the oldest */
     uint32_t packets_unsent; /* sends of packets that are not complete */
@@ -318,12 +310,16 @@ void baton__far_credit(baton__mpi_t *mpi, baton__peer_t *peer);
 /* Sends a send's data; false if that is complete already. */
 bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send, uint32_t tag);
 
-/* Receives a record's data; or a body that is not wanted. */
+/* Receives a record's data. */
 void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record,
                         void *target, uint32_t tag);
-void baton__far_discard(baton__mpi_t *mpi, baton__record_t *record);
 
-/* Sends an empty body, to a peer that pulls what was withdrawn. */
+/* The record keeps the body that the oldest packet has brought; and gives it
+   back. */
+void baton__far_keep(baton__mpi_t *mpi, baton__record_t *record);
+void baton__far_give_body(baton__mpi_t *mpi, const baton__record_t *record);
+
+/* Sends nothing to a peer that pulls what was withdrawn. */
 void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag);
 
 /* Tests the sends of packets that MPI could not complete at once. */
@@ -332,9 +328,8 @@ void baton__far_test_packets(baton__mpi_t *mpi);
 /* Posts a receive for a packet; returns MPI's code. */
 int baton__far_post_arrival(baton__mpi_t *mpi, uint32_t slot);
 
-/* The body that was being discarded has been received; false if the record is
-   none. */
-bool baton__far_end_discard(baton__mpi_t *mpi, const baton__record_t *record);
+/* The peer has taken so many of this rank's packets. */
+void baton__far_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken);
 
 /* Rings each peer that does not know of all packets, but none too often. */
 void baton__far_ring_due(baton__mpi_t *mpi);
@@ -354,7 +349,10 @@ bool baton__far_end(baton__mpi_t *mpi, const baton__peer_t *peer,
 /* Makes room for so many transfers. */
 baton_status_t baton__far_reserve(baton__mpi_t *mpi, int capacity);
 
-/* Called when something is reserved for the peer for the first time. */
+/* Called when something is reserved for the peer for the first time: before
+   that, makes room for its bodies; and after it. */
+baton_status_t baton__far_reserve_bodies(baton__mpi_t *mpi,
+                                         baton__peer_t *peer);
 void baton__far_contact(baton__mpi_t *mpi, baton__peer_t *peer);
 
 baton_status_t baton__far_open(baton__mpi_t *mpi);
@@ -387,13 +385,15 @@ void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
 /* A peer has answered: by FIN, it is done with a send; by CTS, it pulls it. */
 void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet,
                          baton__events_t *events);
-void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet,
-                         baton__events_t *events);
+void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet);
 
 /* A send has ended: reports that, and gives its record back. */
 void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
                          baton_status_t status, const char *detail,
                          baton__events_t *events);
+
+/* Hands MPI what peers pull. */
+void baton__mpi_send_pulled(baton__mpi_t *mpi, baton__events_t *events);
 
 /* Sends what is in outboxes, as far as there is room for it and its events. */
 void baton__mpi_flush(baton__mpi_t *mpi, baton__events_t *events);

@@ -5,6 +5,11 @@
    one rank sends in the order in which it was sent, with receives in the order
    in which they were posted; so only the oldest receive is tested.
 
+   A message that is not too long lies behind its packet: two MPI messages take
+   two system calls on either side, and up to twice as long. What has arrived
+   stays where MPI has put it until the engine is done with it, and another
+   buffer takes its place; a peer sends no more bodies than there are buffers.
+
    Sends are tested as they are posted: Open MPI has nearly always copied short
    ones by then, and they are complete.
 
@@ -51,7 +56,7 @@ static bool is_gpu_aware(void)
 bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes)
 {
     const baton__mpi_t *mpi = endpoint;
-    return bytes > BATON__MPI_BODY_BYTES && peer >= 0 && peer < mpi->size &&
+    return bytes > BATON__BODY_BYTES && peer >= 0 && peer < mpi->size &&
            mpi->peers[peer].near < 0 && is_gpu_aware();
 }
 
@@ -122,11 +127,29 @@ static void ring_after(baton__mpi_t *mpi, int rank, uint64_t now,
 }
 
 /* Something goes to the peer: wakes it, if it may be asleep. */
-static void ring(baton__mpi_t *mpi, int peer)
+static void ring(baton__mpi_t *mpi, int rank)
 {
     mpi->far.now_ns = baton__clock_ns();
     mpi->far.quiet = 0;
-    ring_after(mpi, peer, mpi->far.now_ns, RANG_NS);
+    ring_after(mpi, rank, mpi->far.now_ns, RANG_NS);
+}
+
+/* A peer that has taken a packet was awake after that was sent: as if it had
+   been rung then. So ranks that answer each other ring no bells, each of which
+   would wake the peer's progress thread beside the thread that waits. */
+void baton__far_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken)
+{
+    int rank = (int)(peer - mpi->peers);
+    baton__link_t *links = mpi->far.links.at;
+    if (peer->probe != 0 && (int32_t)(taken - peer->probe) >= 0) {
+        if (peer->probe_ns > peer->rang_ns) {
+            peer->rang_ns = peer->probe_ns;
+        }
+        peer->probe = 0;
+    }
+    if (links != NULL && (int32_t)(taken - links[rank].reported) > 0) {
+        links[rank].reported = taken;
+    }
 }
 
 void baton__far_ring_due(baton__mpi_t *mpi)
@@ -194,7 +217,7 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
 {
     baton__far_t *far = &mpi->far;
     uint32_t slot = far->departure % BATON__MPI_PACKETS;
-    baton__far_packet_t *memory = &far->departed[slot];
+    baton__far_packet_t *memory = &far->departed[slot].head;
     int to = (int)(peer - mpi->peers);
     if (!baton__far_enter(mpi)) {
         return true; /* as sent: the peer is lost */
@@ -203,10 +226,12 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
     if (room) {
         memory->messages = peer->messages.reported = peer->messages.granted;
         memory->notices = peer->notices.reported = peer->notices.granted;
-        memory->bodies = peer->taken.done;
+        memory->bodies = peer->bodies.reported = peer->bodies.granted;
+        memory->taken = peer->packets_taken;
         memcpy(&memory->packet, packet, BATON__PACKET_HEAD);
         if (count > 0) {
-            memcpy(memory->packet.data, data, count);
+            memcpy(far->departed[slot].bytes + BATON__FAR_PACKET_HEAD, data,
+                   count);
         }
         far->destinations[slot] = to;
         int code =
@@ -216,10 +241,15 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
             far->departures[slot] = MPI_REQUEST_NULL;
             baton__far_fail(mpi, to, code);
         } else {
-            far->packets_unsent += !is_sent(mpi, slot);
+            bool unsent = !is_sent(mpi, slot);
+            far->packets_unsent += unsent;
+            far->departure += unsent; /* else it is in cache for the next */
         }
-        far->departure++;
         peer->packets_sent++;
+        if (peer->probe == 0) {
+            peer->probe = peer->packets_sent;
+            peer->probe_ns = baton__clock_ns();
+        }
         ring(mpi, to);
     }
     baton__far_leave(mpi);
@@ -248,8 +278,10 @@ void baton__far_credit(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     uint32_t messages = peer->messages.granted - peer->messages.reported;
     uint32_t notices = peer->notices.granted - peer->notices.reported;
+    uint32_t bodies = peer->bodies.granted - peer->bodies.reported;
     if (peer->lost || mpi->far.closing ||
-        (2 * messages < mpi->window && 2 * notices < BATON__MPI_NOTICES)) {
+        (2 * messages < mpi->window && 2 * notices < BATON__MPI_NOTICES &&
+         2 * bodies < BATON__MPI_BODIES)) {
         return;
     }
     baton__packet_t packet = {.kind = BATON__PACKET_CREDIT,
@@ -263,9 +295,31 @@ void baton__far_credit(baton__mpi_t *mpi, baton__peer_t *peer)
 
 int baton__far_post_arrival(baton__mpi_t *mpi, uint32_t slot)
 {
-    return MPI_Irecv(&mpi->far.arrived[slot], sizeof(baton__far_packet_t),
-                     MPI_BYTE, MPI_ANY_SOURCE, PACKET_TAG, mpi->comm,
+    baton__far_buffer_t *buffer = mpi->far.arrived[slot];
+    return MPI_Irecv(buffer->bytes, sizeof buffer->bytes, MPI_BYTE,
+                     MPI_ANY_SOURCE, PACKET_TAG, mpi->comm,
                      &mpi->far.arrivals[slot]);
+}
+
+static void give_buffer(baton__far_t *far, baton__far_buffer_t *buffer)
+{
+    buffer->next = far->free;
+    far->free = buffer;
+}
+
+void baton__far_keep(baton__mpi_t *mpi, baton__record_t *record)
+{
+    baton__far_t *far = &mpi->far;
+    uint32_t slot = far->arrival % BATON__MPI_PACKETS;
+    record->body = far->arrived[slot];
+    far->arrived[slot] = far->free;
+    far->free = far->free->next;
+}
+
+void baton__far_give_body(baton__mpi_t *mpi, const baton__record_t *record)
+{
+    give_buffer(&mpi->far, record->body);
+    mpi->peers[record->message.peer].bodies.granted++;
 }
 
 /* ---- transfers of data ------------------------------------------------- */
@@ -358,35 +412,6 @@ void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record,
     baton__far_leave(mpi);
 }
 
-static void discard_next(baton__mpi_t *mpi)
-{
-    baton__far_t *far = &mpi->far;
-    if (!far->discard_active && far->discarding.head != NULL) {
-        far->discard_active = true;
-        baton__record_t *record = far->discarding.head;
-        baton__far_receive(mpi, record, far->discard_buffer,
-                           baton__mpi_body_tag(record->place));
-    }
-}
-
-void baton__far_discard(baton__mpi_t *mpi, baton__record_t *record)
-{
-    baton__records_append(&mpi->far.discarding, record);
-    discard_next(mpi);
-}
-
-bool baton__far_end_discard(baton__mpi_t *mpi, const baton__record_t *record)
-{
-    baton__far_t *far = &mpi->far;
-    if (!far->discard_active || record != far->discarding.head) {
-        return false;
-    }
-    far->discard_active = false;
-    (void)baton__records_take(&far->discarding);
-    discard_next(mpi);
-    return true;
-}
-
 /* What is in motion stays so for MPI, but its end is no longer reported. */
 bool baton__far_end(baton__mpi_t *mpi, const baton__peer_t *peer,
                     baton__events_t *events)
@@ -402,18 +427,37 @@ bool baton__far_end(baton__mpi_t *mpi, const baton__peer_t *peer,
         if (record == NULL || record->message.peer != rank) {
             continue;
         }
-        if (baton__far_end_discard(mpi, record)) {
-            baton__mpi_give_record(mpi, record);
-        } else if (baton__events_are_full(events)) {
+        if (baton__events_are_full(events)) {
             return false;
-        } else {
-            baton__events_received(events, record->token, BATON_ERR_TRANSPORT,
-                                   peer->detail);
-            baton__mpi_give_record(mpi, record);
         }
+        baton__events_received(events, record->token, BATON_ERR_TRANSPORT,
+                               peer->detail);
+        baton__mpi_give_record(mpi, record);
         far->transfers[i].record = NULL;
     }
     return true;
+}
+
+static baton_status_t no_memory(void)
+{
+    return baton__error(BATON_ERR_NO_MEMORY,
+                        "mpi: no memory for messages between hosts");
+}
+
+baton_status_t baton__far_reserve_bodies(baton__mpi_t *mpi, baton__peer_t *peer)
+{
+    if (peer->near >= 0 || peer->kept != NULL) {
+        return BATON_OK;
+    }
+    peer->kept = baton__alloc(BATON__MPI_BODIES, sizeof *peer->kept);
+    if (peer->kept == NULL) {
+        return no_memory();
+    }
+    for (int i = 0; i < BATON__MPI_BODIES; i++) {
+        give_buffer(&mpi->far, &peer->kept[i]);
+    }
+    peer->bodies.granted = BATON__MPI_BODIES;
+    return BATON_OK;
 }
 
 void baton__far_contact(baton__mpi_t *mpi, baton__peer_t *peer)
@@ -432,15 +476,14 @@ baton_status_t baton__far_open(baton__mpi_t *mpi)
     if (far->peers == 0) {
         return BATON_OK;
     }
-    far->arrived = baton__alloc(BATON__MPI_PACKETS, sizeof *far->arrived);
-    far->departed = baton__alloc(BATON__MPI_PACKETS, sizeof *far->departed);
-    far->discard_buffer = baton__alloc(BATON__MPI_BODY_BYTES, 1);
-    if (far->arrived == NULL || far->departed == NULL ||
-        far->discard_buffer == NULL) {
-        return baton__error(BATON_ERR_NO_MEMORY,
-                            "mpi: no memory for messages between hosts");
+    far->buffers =
+        baton__alloc((size_t)2 * BATON__MPI_PACKETS, sizeof *far->buffers);
+    if (far->buffers == NULL) {
+        return no_memory();
     }
+    far->departed = &far->buffers[BATON__MPI_PACKETS];
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
+        far->arrived[slot] = &far->buffers[slot];
         int code = baton__far_post_arrival(mpi, slot);
         if (code != MPI_SUCCESS) {
             return baton__mpi_error("MPI_Irecv", code);
@@ -471,7 +514,8 @@ void baton__far_close(baton__mpi_t *mpi)
     baton__links_close(&far->links);
     baton__free(far->requests);
     baton__free(far->transfers);
-    baton__free(far->arrived);
-    baton__free(far->departed);
-    baton__free(far->discard_buffer);
+    baton__free(far->buffers);
+    for (int i = 0; i < mpi->size; i++) {
+        baton__free(mpi->peers[i].kept);
+    }
 }

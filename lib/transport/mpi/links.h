@@ -38,7 +38,7 @@ typedef struct baton__link {
     baton__link_state_t state;
     bool farewell;      /* the peer has announced that it closes */
     const char *lost;   /* why the peer is lost; NULL: it is not */
-    uint32_t reported;  /* packets sent to the peer, as it was told */
+    uint32_t reported;  /* packets sent to the peer, as it knows */
     uint32_t announced; /* packets that the peer has sent, as it told */
     /* The beginning of a word that has come, the rest of one to be written. */
     unsigned char in[BATON__LINK_WORD], out[BATON__LINK_WORD];

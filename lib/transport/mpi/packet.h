@@ -6,7 +6,7 @@
        BUFFER  data in a shm buffer     it reads the buffer, and clears it
        OFFER   data to be read, in a    it takes the offer, reads, answers FIN
                segment or by CMA        (or pulls it, as if it were RTS)
-       BODY    data in an MPI message   it receives that
+       BODY    data behind the packet   it keeps that, and gives it back
        RTS     data with the sender     it answers CTS, and they come as an MPI
                                         message; or FIN
 
@@ -46,8 +46,8 @@ typedef struct baton__packet {
     uint32_t id;
     uint64_t bytes; /* of the message */
     baton_header_t header;
-    uint32_t place; /* BUFFER: its number. BODY: its place among the tags. CTS:
-                       the tag. OFFER: the id of the segment, or 0 */
+    uint32_t place; /* BUFFER: its number. CTS: the tag. OFFER: the id of the
+                       segment, or 0 */
     uint32_t generation;
     union {
         uint64_t address; /* OFFER */
@@ -59,13 +59,26 @@ typedef struct baton__packet {
 #define BATON__PACKET_HEAD offsetof(baton__packet_t, data)
 static_assert(BATON__PACKET_HEAD == 56, "a packet's head");
 
-/* Over MPI a packet carries how many messages and notices its receiver may have
-   sent in all, and below which number it may forget its bodies. */
+/* Over MPI a packet carries how many messages, notices and bodies its receiver
+   may have sent in all, and how many of its packets were taken. A body goes on
+   behind `packet.data`. */
 typedef struct baton__far_packet {
-    uint32_t messages, notices, bodies;
+    uint32_t messages, notices, bodies, taken;
     baton__packet_t packet;
 } baton__far_packet_t;
 
 #define BATON__FAR_PACKET_HEAD offsetof(baton__far_packet_t, packet.data)
+
+/* Open MPI 4.1.4 sends up to 64 KiB eagerly over TCP, its header included. */
+enum { BATON__BODY_BYTES = 64 * 1024 - 256 };
+
+/* Room for any packet. */
+typedef struct baton__far_buffer {
+    union {
+        baton__far_packet_t head;
+        unsigned char bytes[BATON__FAR_PACKET_HEAD + BATON__BODY_BYTES];
+    };
+    struct baton__far_buffer *next;
+} baton__far_buffer_t;
 
 #endif

@@ -45,7 +45,7 @@ static const baton__far_packet_t *oldest_packet(baton__mpi_t *mpi)
         }
         far->waiting = come != 0;
     }
-    return come ? &far->arrived[slot] : NULL;
+    return come ? &far->arrived[slot]->head : NULL;
 }
 
 static bool take_far_packet(baton__mpi_t *mpi, baton__events_t *events)
@@ -59,11 +59,12 @@ static bool take_far_packet(baton__mpi_t *mpi, baton__events_t *events)
     baton__peer_t *peer = &mpi->peers[come->packet.source];
     peer->messages.limit = come->messages;
     peer->notices.limit = come->notices;
-    peer->bodies_done = come->bodies;
+    peer->bodies.limit = come->bodies;
     if (!baton__mpi_take_packet(mpi, &come->packet, events)) {
         return false;
     }
     peer->packets_taken++;
+    baton__far_taken(mpi, peer, come->taken);
     far->waiting = false;
     int code =
         baton__far_post_arrival(mpi, far->arrival++ % BATON__MPI_PACKETS);
@@ -98,8 +99,6 @@ static bool complete_transfer(baton__mpi_t *mpi, baton__events_t *events)
         baton__mpi_end_send(mpi, transfer.send, result, detail, events);
     } else if (transfer.record == NULL) {
         return true; /* it ended with its peer */
-    } else if (baton__far_end_discard(mpi, transfer.record)) {
-        baton__mpi_release(mpi, transfer.record);
     } else {
         if (ok) {
             MPI_Get_count(&status, MPI_BYTE, &bytes);
@@ -278,6 +277,9 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     if (mpi->unreported > 0) {
         report_lost(mpi, &events);
     }
+    if (mpi->far.pulled.head != NULL && events.count == 0) {
+        baton__mpi_send_pulled(mpi, &events);
+    }
     return events.count;
 }
 
@@ -364,7 +366,8 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
                         how == BATON_ARM_NOTICES ? BATON__BELL_URGENT
                         : how == BATON_ARM_SOON  ? BATON__BELL_SOON
                                                  : BATON__BELL_ALL);
-    if (mpi->copying.head != NULL || mpi->unreported > 0 ||
+    if (mpi->copying.head != NULL || mpi->far.pulled.head != NULL ||
+        mpi->unreported > 0 ||
         baton__ring_front(baton__host_ring(&mpi->host, mpi->host.index)) !=
             NULL ||
         atomic_load_explicit(&mpi->host.liveness.any_ended,

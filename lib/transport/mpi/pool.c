@@ -120,6 +120,9 @@ baton_status_t baton__mpi_reserve(void *endpoint, int peer, int64_t sends,
     int64_t all_records = mpi->reserved_records + receives +
                           (other->contacted ? 0 : (int64_t)mpi->window);
     baton_status_t status = make_room(mpi, all_sends, all_records);
+    if (status == BATON_OK) {
+        status = baton__far_reserve_bodies(mpi, other);
+    }
     if (status != BATON_OK) {
         return status;
     }

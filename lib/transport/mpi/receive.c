@@ -18,6 +18,9 @@ static const void *data_of(const baton__mpi_t *mpi,
     if (record->kind == BATON__PACKET_SHORT) {
         return record->data;
     }
+    if (record->kind == BATON__PACKET_BODY) {
+        return record->body->bytes + BATON__FAR_PACKET_HEAD;
+    }
     return record->kind == BATON__PACKET_BUFFER
                ? baton__host_buffer(&mpi->host,
                                     mpi->peers[record->message.peer].near,
@@ -40,6 +43,8 @@ static bool arrive(baton__mpi_t *mpi, const baton__packet_t *packet,
     record->place = packet->place;
     if (packet->kind == BATON__PACKET_SHORT) {
         memcpy(record->data, packet->data, packet->bytes);
+    } else if (packet->kind == BATON__PACKET_BODY) {
+        baton__far_keep(mpi, record);
     } else if (packet->kind == BATON__PACKET_OFFER) {
         record->address = packet->address;
     }
@@ -66,7 +71,7 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
         baton__mpi_take_fin(mpi, packet, events);
         break;
     case BATON__PACKET_CTS:
-        baton__mpi_take_cts(mpi, packet, events);
+        baton__mpi_take_cts(mpi, packet);
         break;
     case BATON__PACKET_CREDIT:
         break;
@@ -96,20 +101,6 @@ static void give_credit(baton__mpi_t *mpi, baton__peer_t *peer, bool notice)
     baton__far_credit(mpi, peer);
 }
 
-static void end_body(baton__taken_bodies_t *taken, uint32_t place)
-{
-    taken->later[place / 64] |= UINT64_C(1) << place % 64;
-    for (;;) {
-        uint32_t next = taken->done % BATON__MPI_TAGS;
-        uint64_t bit = UINT64_C(1) << next % 64;
-        if ((taken->later[next / 64] & bit) == 0) {
-            return;
-        }
-        taken->later[next / 64] &= ~bit;
-        taken->done++;
-    }
-}
-
 void baton__mpi_release(baton__mpi_t *mpi, baton__record_t *record)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
@@ -119,7 +110,7 @@ void baton__mpi_release(baton__mpi_t *mpi, baton__record_t *record)
             &baton__host_buffer(&mpi->host, peer->near, record->place)->full, 0,
             memory_order_release);
     } else if (record->kind == BATON__PACKET_BODY) {
-        end_body(&peer->taken, record->place);
+        baton__far_give_body(mpi, record);
     }
     if ((record->flags & (BATON__PACKET_CREDITED | BATON__PACKET_NOTICE)) !=
         0) {
@@ -211,7 +202,7 @@ static void pull_next(baton__mpi_t *mpi, baton__peer_t *peer)
     while (peer->pulling < BATON__MPI_PULLS && peer->pulled.head != NULL) {
         baton__record_t *record = baton__records_take(&peer->pulled);
         peer->pulling++;
-        record->place = 2 + 2 * (peer->next_pull++ % BATON__MPI_TAGS);
+        record->place = 1 + peer->next_pull++ % BATON__MPI_TAGS;
         baton__far_receive(mpi, record, record->target, record->place);
         baton__mpi_answer(mpi, record, BATON__PACKET_CTS);
     }
@@ -226,13 +217,9 @@ void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record,
         status = BATON_ERR_CANCELLED; /* withdrawn before it was pulled */
     }
     baton__events_received(events, record->token, status, detail);
-    if (record->kind == BATON__PACKET_RTS) {
-        baton__mpi_give_record(mpi, record);
-        peer->pulling--;
-        pull_next(mpi, peer);
-    } else {
-        baton__mpi_release(mpi, record);
-    }
+    baton__mpi_give_record(mpi, record);
+    peer->pulling--;
+    pull_next(mpi, peer);
 }
 
 /* ---- the port's functions --------------------------------------------- */
@@ -268,11 +255,6 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
             return accept_offer(mpi, record);
         }
         record->kind = BATON__PACKET_RTS; /* its segment can't be mapped */
-    }
-    if (record->kind == BATON__PACKET_BODY) {
-        baton__far_receive(mpi, record, target,
-                           baton__mpi_body_tag(record->place));
-        return BATON_OK;
     }
     baton__peer_t *peer = &mpi->peers[message->peer];
     baton__records_append(&peer->pulled, record);
@@ -321,13 +303,7 @@ void baton__mpi_deallocate(void *endpoint, void *memory)
 
 void baton__mpi_drop(void *endpoint, baton_message_t *message)
 {
-    baton__mpi_t *mpi = endpoint;
-    baton__record_t *record = record_of(message);
-    if (record->kind == BATON__PACKET_BODY && !mpi->peers[message->peer].lost) {
-        baton__far_discard(mpi, record);
-    } else {
-        baton__mpi_release(mpi, record);
-    }
+    baton__mpi_release(endpoint, record_of(message));
 }
 
 bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer,

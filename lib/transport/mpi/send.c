@@ -161,19 +161,16 @@ static outcome_t send_offer(baton__mpi_t *mpi, baton__peer_t *peer,
 }
 
 static outcome_t send_body(baton__mpi_t *mpi, baton__peer_t *peer,
-                           baton__send_t *send, baton__packet_t *packet)
+                           const baton__send_t *send, baton__packet_t *packet)
 {
-    uint32_t place = peer->bodies % BATON__MPI_TAGS;
     packet->kind = BATON__PACKET_BODY;
     packet->flags = BATON__PACKET_CREDITED;
-    packet->place = place;
-    if (!push(mpi, peer, packet, NULL, 0)) {
+    if (!push(mpi, peer, packet, send->data, send->bytes)) {
         return NO_ROOM;
     }
-    peer->bodies++;
+    peer->bodies.sent++;
     peer->messages.sent++;
-    return baton__far_send(mpi, send, baton__mpi_body_tag(place)) ? ANNOUNCED
-                                                                  : ENDED;
+    return ENDED;
 }
 
 /* The segment that the peer can read the data in; 0 if there is none, or a copy
@@ -201,8 +198,8 @@ static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
             return send_in_buffer(mpi, peer, packet, buffer);
         }
     }
-    if (!near && credited && send->bytes <= BATON__MPI_BODY_BYTES &&
-        peer->bodies - peer->bodies_done < BATON__MPI_TAGS) {
+    if (!near && credited && send->bytes <= BATON__BODY_BYTES &&
+        peer->bodies.sent != peer->bodies.limit) {
         return send_body(mpi, peer, send, packet);
     }
     if (is_behind(peer)) {
@@ -233,8 +230,6 @@ static outcome_t announce(baton__mpi_t *mpi, baton__send_t *send)
                             : send_long(mpi, peer, send, &packet, credited);
     if (outcome == ANNOUNCED) {
         send->kind = packet.kind;
-    }
-    if (outcome == ANNOUNCED && packet.kind != BATON__PACKET_BODY) {
         send->state = BATON__SEND_ANNOUNCED;
         send->counted = true;
         peer->announced++;
@@ -435,6 +430,10 @@ bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
         if (send->state == BATON__SEND_QUEUED) {
             baton__outbox_remove(&mpi->peers[send->peer].outbox, &send->out);
         }
+        if (send->state == BATON__SEND_PULLED) {
+            baton__sends_remove(&mpi->far.pulled, send);
+            baton__far_send_nothing(mpi, send->peer, send->tag);
+        }
         baton__mpi_give_send(mpi, send);
         return true;
     }
@@ -475,14 +474,25 @@ void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet,
     }
 }
 
-void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet,
-                         baton__events_t *events)
+void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
     baton__send_t *send = find(mpi, packet);
     if (send == NULL) {
         baton__far_send_nothing(mpi, (int)packet->source, packet->place);
-    } else if (!baton__far_send(mpi, send, packet->place)) {
-        baton__mpi_end_send(mpi, send, BATON_OK, NULL, events);
+    } else {
+        send->state = BATON__SEND_PULLED;
+        send->tag = packet->place;
+        baton__sends_append(&mpi->far.pulled, send);
+    }
+}
+
+void baton__mpi_send_pulled(baton__mpi_t *mpi, baton__events_t *events)
+{
+    while (mpi->far.pulled.head != NULL && !baton__events_are_full(events)) {
+        baton__send_t *send = baton__sends_take(&mpi->far.pulled);
+        if (!baton__far_send(mpi, send, send->tag)) {
+            baton__mpi_end_send(mpi, send, BATON_OK, NULL, events);
+        }
     }
 }
 
@@ -500,6 +510,9 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer,
         }
         if (send->state == BATON__SEND_QUEUED) {
             baton__outbox_remove(&peer->outbox, &send->out);
+        }
+        if (send->state == BATON__SEND_PULLED) {
+            baton__sends_remove(&mpi->far.pulled, send);
         }
         baton__mpi_end_send(mpi, send, BATON_ERR_TRANSPORT, peer->detail,
                             events);
