@@ -413,7 +413,7 @@ baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
     detached_t detached = committed ? detach(schedule) : DETACHED;
     engine->driver->enter(engine);
     if (!committed) {
-        baton__notice_retract(schedule);
+        baton__notice_retract(group, schedule->identity);
         baton__step_detach(group->stepper, schedule);
     }
     group->schedules -= counted;

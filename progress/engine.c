@@ -40,8 +40,12 @@ enum {
     /* The longest sleep while something is awaited that no descriptor tells of.
      */
     POLL_US = 1000,
-    MEASURED = 5,         /* wake-ups, */
-    WAKE_NS = 200000,     /* each for as long at most */
+    MEASURED = 5,     /* wake-ups, */
+    WAKE_NS = 200000, /* each for as long at most */
+    /* A wait of at least ASKS_MS asks, when half of its time is over or
+       INQUIRE_MS are left, which ranks it waits for at the end of the chain. */
+    ASKS_MS = 100,
+    INQUIRE_MS = 1000,
     INSIST_US = 1000,     /* asleep, after which peers are rung that need not */
     PARK_NS = 10000000,   /* after which a parked thread looks itself */
     TAKE_OVER_YIELDS = 64 /* tries to become the driver before parking */
@@ -595,6 +599,14 @@ static bool may_lead(baton_engine_t *engine)
                                      memory_order_seq_cst);
 }
 
+/* How many ms before its end a wait asks; 0: it does not. */
+static int inquire_ms(const baton_schedule_t *schedule, int timeout_ms)
+{
+    return schedule == NULL || timeout_ms < ASKS_MS ? 0
+           : timeout_ms < 2 * INQUIRE_MS            ? timeout_ms / 2
+                                                    : INQUIRE_MS;
+}
+
 static baton_status_t wait_until(baton_engine_t *engine,
                                  baton__condition_fn condition, const void *arg,
                                  const baton_schedule_t *schedule,
@@ -609,6 +621,8 @@ static baton_status_t wait_until(baton_engine_t *engine,
                                           : baton__clock_ns() +
                                                 (uint64_t)timeout_ms * 1000000u,
                        .slept_at = UINT64_MAX};
+    const uint64_t deadline_ns = waiter.deadline_ns;
+    waiter.deadline_ns -= (uint64_t)inquire_ms(schedule, timeout_ms) * 1000000u;
     while (!is_true(&waiter)) {
         uint32_t reigns =
             atomic_load_explicit(&engine->reigns, memory_order_seq_cst);
@@ -618,7 +632,14 @@ static baton_status_t wait_until(baton_engine_t *engine,
         }
         if (!is_true(&waiter)) {
             if (is_late(&waiter)) {
-                return BATON_ERR_TIMEOUT;
+                if (waiter.deadline_ns == deadline_ns) {
+                    return BATON_ERR_TIMEOUT;
+                }
+                waiter.deadline_ns = deadline_ns;
+                if (take_over(&waiter)) {
+                    baton__notice_inquire(schedule->group, schedule->identity);
+                    stop_driving(engine, false);
+                }
             }
             uint64_t look_ns =
                 baton__engine_rechecks ? baton__clock_ns() + PARK_NS : NEVER_NS;

@@ -12,6 +12,8 @@
 #include "base/options.h"
 #include "transport/staged/staged.h"
 
+enum { EARLY = 32 }; /* hellos that are kept without an allocation */
+
 /* A group with its watch: the group itself belongs to lib/transport, which
    knows no event loop. */
 typedef struct watched_group {
@@ -105,13 +107,15 @@ static void disclose(const watched_group_t *watched)
     }
 }
 
-static baton_status_t reserve_parts(baton_group_t *group)
+static baton_status_t reserve(baton_group_t *group)
 {
-    if (group->transport->read == NULL) {
-        return BATON_OK;
+    bool reads = group->transport->read != NULL;
+    if (reads) {
+        group->parts = baton__alloc(BATON__OPERANDS, BATON__PART_BYTES);
     }
-    group->parts = baton__alloc(BATON__OPERANDS, BATON__PART_BYTES);
-    return group->parts != NULL
+    group->early = baton__alloc(EARLY, sizeof *group->early);
+    group->early_room = EARLY;
+    return group->early != NULL && (group->parts != NULL || !reads)
                ? BATON_OK
                : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
 }
@@ -159,7 +163,7 @@ baton_status_t baton_group_create(baton_engine_t *engine,
                                           .descriptor =
                                               watched->transport.descriptor,
                                           .drain = watched->transport.drain};
-    status = reserve_parts(&watched->group);
+    status = reserve(&watched->group);
     if (status == BATON_OK) {
         status = baton__event_loop_watch(engine->event_loop, &descriptors,
                                          &watched->watch);
@@ -233,6 +237,7 @@ static void part(baton_group_t *group)
     baton_engine_t *engine = group->engine;
     int ms = (int)baton__config_number(BATON__CONFIG_DESTROY_MS);
     engine->driver->enter(engine);
+    baton__notice_retract(group, 0);
     baton__recovery_part(group->stepper, group);
     engine->driver->leave(engine);
     (void)engine->driver->wait(engine, is_recovered, group, NULL, ms);

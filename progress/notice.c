@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "progress/epoch.h"
+#include "progress/inquiry.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,7 +35,7 @@ typedef struct hello {
 } hello_t;
 static_assert(sizeof(hello_t) <= BATON_NOTICE_BYTES, "a hello is a notice");
 
-enum { SENTENCE_BYTES = 232 };
+enum { SENTENCE_BYTES = 232, ALL_PEERS = -1, ALL_SCHEDULES = 0 };
 
 typedef struct failure {
     int32_t status;
@@ -135,13 +136,52 @@ static void add_destroyed(baton__text_t *text, const baton_group_t *group)
     }
 }
 
-/* Tells a peer that the schedule of its notice fails here, or was destroyed. */
+/* True if the schedule is not committed here, and may still be. */
+static bool is_uncommitted(const baton_group_t *group, uint64_t identity)
+{
+    const baton_schedule_t *s = group->stepper->uncommitted;
+    while (s != NULL && (s->group != group || s->identity != identity)) {
+        s = s->notices.next;
+    }
+    return s != NULL || (!baton__group_has_made(group, identity) &&
+                         group->recovery != BATON__RECOVERY_PARTING);
+}
+
+static baton_status_t send_state(const baton_group_t *group, int peer,
+                                 const baton_header_t *header)
+{
+    baton__rank_state_t state = {0};
+    const baton_schedule_t *schedule =
+        baton__group_find(group, header->schedule);
+    if (schedule != NULL) {
+        baton__inquiry_answer(schedule, &state);
+    } else {
+        (void)snprintf(
+            state.text, sizeof state.text, "%s",
+            !baton__group_has_made(group, header->schedule) ? "not created it"
+            : is_uncommitted(group, header->schedule)       ? "not committed it"
+                                                            : "destroyed it");
+    }
+    state.first = group->asked_by == peer;
+    return group->transport->notify(group->endpoint, peer, header, &state,
+                                    sizeof state);
+}
+
+/* Sends an inquiry, what answers one, or that the schedule of a peer's notice
+   fails here, or was destroyed. */
 static baton_status_t send_answer(const baton_group_t *group,
                                   const baton__answer_t *answer)
 {
-    baton_header_t header = answer->header;
+    const baton_header_t header = answer->header;
     const baton_schedule_t *schedule =
         baton__group_find(group, header.schedule);
+    if (header.kind == BATON__MESSAGE_INQUIRY) {
+        return group->transport->notify(group->endpoint, answer->peer, &header,
+                                        NULL, 0);
+    }
+    if (header.kind == BATON__MESSAGE_STATE) {
+        return send_state(group, answer->peer, &header);
+    }
     if (schedule != NULL) {
         return send_failure(schedule, answer->peer, header.epoch);
     }
@@ -150,9 +190,10 @@ static baton_status_t send_answer(const baton_group_t *group,
                          .epoch = header.epoch,
                          .final = true};
     baton__text_t text = {failure.sentence, sizeof failure.sentence, 0};
-    baton__text_add(&text, "the schedule");
+    bool made = baton__group_has_made(group, header.schedule);
+    baton__text_add(&text,
+                    made ? "the schedule" : "the group, without the schedule,");
     add_destroyed(&text, group);
-    header.kind = BATON__MESSAGE_FAILURE;
     return group->transport->notify(group->endpoint, answer->peer, &header,
                                     &failure, sizeof failure);
 }
@@ -263,6 +304,91 @@ void baton__notice_forget(baton__stepper_t *stepper, baton_schedule_t *schedule)
     schedule->notices.listed = false;
 }
 
+static void queue_answer(baton_group_t *group, baton_header_t header,
+                         baton__message_kind_t kind, int peer)
+{
+    uint32_t count = group->answer_count;
+    baton__answer_t *answers =
+        baton__grow(group->answers, count, count + 1, sizeof *answers);
+    if (answers != NULL) {
+        header.kind = (uint16_t)kind;
+        answers[count] = (baton__answer_t){header, peer};
+        group->answers = answers;
+        group->answer_count++;
+        group->stepper->answers++;
+    }
+}
+
+void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
+                          uint64_t epoch, int peer)
+{
+    baton_header_t answer = *header;
+    answer.epoch = epoch;
+    queue_answer(group, answer, BATON__MESSAGE_FAILURE, peer);
+}
+
+/* A peer has committed a schedule that this rank has not: it is told if this
+   rank never will. (Without memory to remember it, it is not.) */
+static void remember(baton_group_t *group, const baton_header_t *header,
+                     int peer)
+{
+    uint32_t room = group->early_room;
+    if (group->early_count == room) {
+        baton__answer_t *early =
+            baton__grow(group->early, room, 2 * room + 1, sizeof *early);
+        if (early == NULL) {
+            return;
+        }
+        group->early = early;
+        group->early_room = 2 * room + 1;
+    }
+    group->early[group->early_count++] = (baton__answer_t){*header, peer};
+}
+
+/* Forgets what was remembered of a schedule and a peer, which is answered or
+   not; or of all of them. */
+static void forget(baton_group_t *group, uint64_t identity, int peer,
+                   bool answers)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < group->early_count; i++) {
+        baton__answer_t each = group->early[i];
+        if ((identity != ALL_SCHEDULES && each.header.schedule != identity) ||
+            (peer != ALL_PEERS && each.peer != peer)) {
+            group->early[kept++] = each;
+        } else if (answers) {
+            each.header.incarnation = group->incarnation;
+            baton__notice_answer(group, &each.header, 0, each.peer);
+        }
+    }
+    group->early_count = kept;
+}
+
+void baton__notice_retract(baton_group_t *group, uint64_t identity)
+{
+    forget(group, identity, ALL_PEERS, true);
+}
+
+/* Asks the ranks of which the inquiry has learned. */
+static void ask_next(const baton_schedule_t *schedule)
+{
+    int rank;
+    while ((rank = baton__inquiry_next(schedule)) >= 0) {
+        baton_header_t header = header_of(schedule, BATON__MESSAGE_INQUIRY);
+        header.epoch = schedule->run.epoch;
+        queue_answer(schedule->group, header, BATON__MESSAGE_INQUIRY, rank);
+    }
+}
+
+void baton__notice_inquire(const baton_group_t *group, uint64_t identity)
+{
+    baton_schedule_t *schedule = baton__group_find(group, identity);
+    if (schedule != NULL && schedule->run.phase == BATON__RUN_RUNNING) {
+        baton__inquiry_begin(schedule);
+        ask_next(schedule);
+    }
+}
+
 /* From here on this rank's messages may go to the peer. */
 static void introduce(baton__stepper_t *stepper, baton_schedule_t *schedule,
                       uint32_t index)
@@ -273,7 +399,8 @@ static void introduce(baton__stepper_t *stepper, baton_schedule_t *schedule,
 
 void baton__notice_hello(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
-    const baton_group_t *group = schedule->group;
+    baton_group_t *group = schedule->group;
+    forget(group, schedule->identity, ALL_PEERS, false);
     for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
         int peer = (int)schedule->plan.peers[i];
         if (!group->introduces || peer == group->rank) {
@@ -334,57 +461,7 @@ void baton__notice_depart(baton_schedule_t *schedule)
     }
 }
 
-void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
-                          uint64_t epoch, int peer)
-{
-    uint32_t count = group->answer_count;
-    baton__answer_t *answers =
-        baton__grow(group->answers, count, count + 1, sizeof *answers);
-    if (answers != NULL) {
-        answers[count] = (baton__answer_t){*header, peer};
-        answers[count].header.epoch = epoch;
-        group->answers = answers;
-        group->answer_count++;
-        group->stepper->answers++;
-    }
-}
-
 /* ---- receiving -------------------------------------------------------- */
-
-static baton_schedule_t *find_uncommitted(const baton__stepper_t *stepper,
-                                          const baton_group_t *group,
-                                          uint64_t identity)
-{
-    baton_schedule_t *s = stepper->uncommitted;
-    while (s != NULL && (s->group != group || s->identity != identity)) {
-        s = s->notices.next;
-    }
-    return s;
-}
-
-/* A peer has committed a schedule that this rank has not: it is told if this
-   rank never will. (Without memory to remember it, it is not.) */
-static void remember(baton_schedule_t *schedule, int peer)
-{
-    uint32_t count = schedule->notices.early_count;
-    int *early =
-        baton__grow(schedule->notices.early, count, count + 1, sizeof *early);
-    if (early != NULL) {
-        early[count] = peer;
-        schedule->notices.early = early;
-        schedule->notices.early_count++;
-    }
-}
-
-void baton__notice_retract(const baton_schedule_t *schedule)
-{
-    const baton_header_t header = {.schedule = schedule->identity,
-                                   .incarnation = schedule->group->incarnation};
-    for (uint32_t i = 0; i < schedule->notices.early_count; i++) {
-        baton__notice_answer(schedule->group, &header, 0,
-                             schedule->notices.early[i]);
-    }
-}
 
 static bool meet(const direction_t *a, const direction_t *b)
 {
@@ -462,11 +539,9 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
     hello_t hello;
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL && header.kind == BATON__MESSAGE_HELLO) {
-        baton_schedule_t *uncommitted =
-            find_uncommitted(stepper, group, header.schedule);
-        if (uncommitted != NULL) {
-            remember(uncommitted, peer);
-        } else if (baton__group_has_made(group, header.schedule)) {
+        if (is_uncommitted(group, header.schedule)) {
+            remember(group, &header, peer);
+        } else {
             baton__notice_answer(group, &header,
                                  baton__group_departed(group, header.schedule,
                                                        header.incarnation),
@@ -516,6 +591,9 @@ static void receive_failure(baton__stepper_t *stepper, baton_group_t *group,
     take_content(group, message, &received, sizeof received);
     received.sentence[SENTENCE_BYTES - 1] = '\0';
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
+    if (schedule == NULL && received.final != 0) {
+        forget(group, header.schedule, peer, false); /* it has ended there */
+    }
     if (schedule == NULL || header.incarnation != group->incarnation) {
         return;
     }
@@ -533,12 +611,41 @@ static void receive_failure(baton__stepper_t *stepper, baton_group_t *group,
     }
 }
 
+static void receive_state(baton_group_t *group, baton_message_t *message)
+{
+    const int peer = message->peer;
+    const baton_schedule_t *schedule =
+        baton__group_find(group, message->header.schedule);
+    baton__rank_state_t state;
+    take_content(group, message, &state, sizeof state);
+    if (schedule != NULL) {
+        baton__inquiry_take(schedule, peer, &state);
+        ask_next(schedule);
+    }
+}
+
 void baton__notice_receive(baton__stepper_t *stepper, baton_group_t *group,
                            baton_message_t *message)
 {
-    if (message->header.kind == BATON__MESSAGE_FAILURE) {
+    const baton_header_t header = message->header;
+    const int peer = message->peer;
+    switch ((int)header.kind) {
+    case BATON__MESSAGE_FAILURE:
         receive_failure(stepper, group, message);
-    } else {
+        break;
+    case BATON__MESSAGE_INQUIRY:
+        group->transport->drop(group->endpoint, message);
+        if (group->asked.schedule != header.schedule ||
+            group->asked.epoch != header.epoch) {
+            group->asked = header;
+            group->asked_by = peer;
+        }
+        queue_answer(group, header, BATON__MESSAGE_STATE, peer);
+        break;
+    case BATON__MESSAGE_STATE:
+        receive_state(group, message);
+        break;
+    default:
         receive_hello(stepper, group, message);
     }
 }

@@ -13,6 +13,9 @@
    that has destroyed the schedule takes no more messages of earlier epochs, and
    drops them.
 
+   - INQUIRY asks what the schedule waits for there, and STATE is the answer:
+   see inquiry.h. They are the only ones between ranks that may be no peers.
+
    A notice that a transport has no room for is sent in a later step: of a
    schedule's own its bits say what is due; answers to peers stand in a queue of
    their group, and keep no message of the peer, which could send no other. */
@@ -34,8 +37,9 @@ void baton__notice_destroy(baton__stepper_t *stepper,
    that have not committed theirs yet. */
 void baton__notice_depart(baton_schedule_t *schedule);
 
-/* A schedule is destroyed that was never committed: tells peers that have. */
-void baton__notice_retract(const baton_schedule_t *schedule);
+/* A schedule is destroyed that was never committed, or its group, and all that
+   were not (0): tells peers that have committed it. */
+void baton__notice_retract(baton_group_t *group, uint64_t identity);
 
 /* Sends the notices that are due, all, or the latest until there is no room;
    true if one was sent. */
@@ -49,6 +53,9 @@ void baton__notice_receive(baton__stepper_t *stepper, baton_group_t *group,
    here, or was destroyed. (Without memory to remember that, it is not told.) */
 void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
                           uint64_t epoch, int peer);
+
+/* Asks the ranks that the running epoch waits for what they wait for. */
+void baton__notice_inquire(const baton_group_t *group, uint64_t identity);
 
 /* Forgets what peers were to be told of schedules that were destroyed. */
 void baton__notice_give_up(baton__stepper_t *stepper, baton_group_t *group);

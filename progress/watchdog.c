@@ -4,7 +4,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "sched/offload.h"
+#include "progress/inquiry.h"
+#include "progress/notice.h"
 
 enum {
     NODES_NAMED = 8,
@@ -40,13 +41,9 @@ static void describe_node(const baton_schedule_t *schedule, uint32_t node,
     const baton__op_t *op = &schedule->ops[node];
     if (baton__kinds[op->kind].message) {
         describe_message(schedule, node, text);
-    } else if (schedule->run.state[node] == BATON__NODE_QUEUED) {
-        baton__text_add(text, "\n    waiting: %s, which is queued on %s",
-                        baton__node_name(schedule, node),
-                        schedule->group->device->port.name);
     } else {
-        baton__text_add(text, "\n    waiting: %s, which was begun",
-                        baton__node_name(schedule, node));
+        baton__text_add(text, "\n    waiting: ");
+        baton__describe_own(schedule, node, text);
     }
     uint32_t end = op[1].first_successor;
     for (uint32_t i = op->first_successor; i < end; i++) {
@@ -69,8 +66,7 @@ static bool is_awaited(const baton_schedule_t *schedule, uint32_t node,
         return state == BATON__NODE_IDLE &&
                schedule->ops[node].kind == BATON__ARMED_RECV;
     }
-    return state != BATON__NODE_IDLE && state != BATON__NODE_SKIPPED &&
-           state != BATON__NODE_COMPLETED;
+    return baton__node_is_awaited(schedule, node);
 }
 
 /* Describes the nodes that are awaited; or, if there are none, the armed
@@ -120,6 +116,7 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
     }
     baton__text_add(text, " on rank %d of %d", schedule->group->rank,
                     schedule->group->size);
+    baton__inquiry_describe(schedule, text);
     if (schedule->run.phase == BATON__RUN_DRAINING) {
         describe_draining(schedule, text);
     } else if (schedule->run.phase != BATON__RUN_RUNNING) {
@@ -141,7 +138,9 @@ static void report(baton_schedule_t *schedule)
     char memory[BATON__MESSAGE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
     baton__describe_wait(schedule, &text);
-    baton__log(BATON_LOG_WARN, "%s", memory);
+    baton__log(baton__inquiry_leaves_report(schedule) ? BATON_LOG_INFO
+                                                      : BATON_LOG_WARN,
+               "%s", memory);
 }
 
 void baton__watchdog_look(baton__watchdog_t *watchdog,
@@ -156,6 +155,7 @@ void baton__watchdog_look(baton__watchdog_t *watchdog,
         return;
     }
     watchdog->looked_ns = now;
+    bool asks = true;
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
         uint64_t progress = s->run.progress_count + s->run.epoch;
@@ -163,11 +163,17 @@ void baton__watchdog_look(baton__watchdog_t *watchdog,
             progress != s->notes.seen_progress) {
             s->notes.seen_progress = progress;
             s->notes.seen_at_ns = now;
+            s->notes.inquired = false;
             s->notes.reported = false;
-        } else if (!s->notes.reported &&
-                   now - s->notes.seen_at_ns >= stall_ns) {
+        } else if (s->notes.reported || now - s->notes.seen_at_ns < stall_ns) {
+            continue;
+        } else if (s->notes.inquired) {
             s->notes.reported = true;
             report(s);
+        } else if (asks) {
+            asks = false;
+            s->notes.inquired = true;
+            baton__notice_inquire(s->group, s->identity);
         }
     }
 }

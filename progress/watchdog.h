@@ -10,8 +10,10 @@ typedef struct baton__watchdog {
     uint64_t looked_ns; /* when it last looked */
 } baton__watchdog_t;
 
-/* Looks at running epochs, if it is time to, and logs those that stall. The
-   driver's. */
+/* Looks at running epochs, if it is time to. The ranks that one waits for which
+   stalls are asked what they wait for; at the next look it is logged, with what
+   they have answered. One is asked about in each look, which bounds the
+   messages and the log where many stall. The driver's. */
 void baton__watchdog_look(baton__watchdog_t *watchdog,
                           const baton__stepper_t *stepper);
 

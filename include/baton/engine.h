@@ -41,7 +41,9 @@ typedef struct baton_engine_options {
        "numanode:1"). */
     const char *placement;
     /* An epoch that makes no progress for this long is logged as a warning,
-       with what it waits for. Default: BATON_STALL_MS (5000). */
+       with what it waits for, and which rank all others wait for: the ranks ask
+       each other. Of those that find the same one of them warns, and the others
+       log it at level info. Default: BATON_STALL_MS (5000). */
     uint32_t stall_ms;
 } baton_engine_options_t;
 

@@ -404,8 +404,9 @@ BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
    an epoch that failed, also after a recovery that came first; the bound memory
    is the caller's again then, as after a success. After BATON_ERR_TIMEOUT the
    epoch goes on, and may be waited for again; baton_error_message() names the
-   nodes, peers and tags that it waits for. BATON_ERR_STATE in a call node, and
-   before this rank's first start, even if a peer has begun an epoch. */
+   nodes, peers and tags that it waits for, and from a timeout_ms of 100 on the
+   rank that all others wait for. BATON_ERR_STATE in a call node, and before
+   this rank's first start, even if a peer has begun an epoch. */
 BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
                                                  int timeout_ms);
 

@@ -115,6 +115,8 @@ typedef enum baton__message_kind {
     BATON__MESSAGE_FAILURE,
     BATON__MESSAGE_RECOVERY,
     BATON__MESSAGE_FAREWELL, /* the group is being destroyed */
+    BATON__MESSAGE_INQUIRY,  /* what does the schedule wait for there? */
+    BATON__MESSAGE_STATE,    /* the answer; see progress/inquiry.h */
     BATON__MESSAGE_KIND_COUNT
 } baton__message_kind_t;
 

@@ -389,7 +389,7 @@ void baton__schedule_free(baton_schedule_t *schedule)
     baton__free(schedule->ops);
     baton__free(schedule->buffers);
     baton__free(schedule->ranges);
-    baton__free(schedule->notices.early);
+    baton__free(schedule->notes.inquiry);
     baton__free(schedule->name);
     baton__free(schedule->terms);
     baton__free(schedule);

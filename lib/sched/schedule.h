@@ -88,9 +88,6 @@ struct baton_schedule {
                            have left */
         bool listed;
         bool leaving; /* destroyed: it is freed when its peers have been told */
-        /* Until the commit: peers that have said hello already. */
-        uint32_t early_count;
-        int *early;
     } notices;
 
     /* The callback of a builder that keeps state across epochs, called after a
@@ -107,7 +104,9 @@ struct baton_schedule {
     struct {
         uint64_t seen_progress;
         uint64_t seen_at_ns;
-        bool reported;   /* this stall was */
+        bool inquired;                  /* about this stall */
+        bool reported;                  /* it was */
+        struct baton__inquiry *inquiry; /* the last one, or NULL */
         bool matched;    /* simulated: compared with the other ranks */
         bool timed;      /* an epoch has begun and not ended */
         double began_us; /* of the last epoch, in virtual time */

@@ -297,4 +297,5 @@ void baton__group_fini(baton_group_t *group)
     baton__free(group->names.places);
     baton__free(group->lost);
     baton__free(group->answers);
+    baton__free(group->early);
 }

@@ -53,9 +53,10 @@ typedef struct baton__rounds {
     uint64_t highest; /* number so far */
 } baton__rounds_t;
 
-/* A notice that answers one of a peer; see progress/notice.h. */
+/* A notice to one rank, which answers one of it or asks; see progress/notice.h.
+ */
 typedef struct baton__answer {
-    baton_header_t header; /* the peer's, with the epoch for the answer's */
+    baton_header_t header; /* the answer's; of the peer's it has the schedule */
     int peer;
 } baton__answer_t;
 
@@ -134,7 +135,14 @@ struct baton_group {
                                        group's, and those of schedules */
     baton__answer_t *answers;       /* that are due, in order */
     uint32_t answer_count;
-    uint32_t leaving; /* schedules that were destroyed, with notices due */
+    baton__answer_t *early; /* hellos for schedules not committed here; one for
+                               each that a peer has */
+    uint32_t early_count;
+    uint32_t early_room;
+    baton_header_t asked; /* of the first inquiry about an epoch, the last one
+                             that any was about, */
+    int asked_by;         /* and its rank */
+    uint32_t leaving;     /* schedules that were destroyed, with notices due */
     baton__departed_t *departed; /* schedules of which peers may still ask */
     baton_message_t *deferred;   /* recovery messages of schedules unknown here,
                                     until this rank joins the recovery */

@@ -241,20 +241,37 @@ TEST_EACH(test_attempts_of_a_name_belong_together, RANKS)
     close_exchanges(second);
 }
 
-/* Rank 0 destroys a schedule that it has not committed, but that rank 1 waits
-   for. Rank 1 gets an error. */
+/* Rank 1 waits for a schedule that rank 0 does not commit: it destroys it, or
+   creates it only later, or destroys its group without it. Rank 1 gets an
+   error. */
 TEST_EACH(test_peer_of_one_never_committed_is_told, RANKS)
 {
-    exchange_t exchange = {0};
-    baton_schedule_t *never = support_schedule(cluster->groups[0], "never");
-    support_ok(open_exchange(&exchange, cluster->groups[1], "never"));
-    support_ok(baton_schedule_start(exchange.schedule));
-    support_expect(baton_schedule_wait(exchange.schedule, 50),
-                   BATON_ERR_TIMEOUT);
-    support_ok(baton_schedule_destroy(never));
-    support_ends(exchange.schedule, BATON_ERR_STATE);
-    assert_non_null(strstr(baton_error_message(), "was destroyed on rank 0"));
-    support_ok(baton_schedule_destroy(exchange.schedule));
+    enum { CREATED, CREATED_LATER, NOT_CREATED, CASES };
+    support_set_variable("BATON_DESTROY_MS", "100");
+    for (int i = 0; i < CASES; i++) {
+        exchange_t exchange = {0};
+        baton_schedule_t *never = NULL;
+        if (i == CREATED) {
+            never = support_schedule(cluster->groups[0], "never");
+        }
+        support_ok(open_exchange(&exchange, cluster->groups[1], "never"));
+        support_ok(baton_schedule_start(exchange.schedule));
+        support_expect(baton_schedule_wait(exchange.schedule, 50),
+                       BATON_ERR_TIMEOUT);
+        if (i == CREATED_LATER) {
+            never = support_schedule(cluster->groups[0], "never");
+        }
+        support_ok(baton_schedule_destroy(never));
+        if (i == NOT_CREATED) {
+            support_ok(baton_group_destroy(cluster->groups[0]));
+            cluster->groups[0] = NULL;
+        }
+        support_ends(exchange.schedule, BATON_ERR_STATE);
+        support_says(i == NOT_CREATED ? "the group, without the schedule, was "
+                                        "destroyed on rank 0"
+                                      : "the schedule was destroyed on rank 0");
+        support_ok(baton_schedule_destroy(exchange.schedule));
+    }
 }
 
 RUN_TESTS()

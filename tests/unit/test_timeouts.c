@@ -177,6 +177,116 @@ TEST(test_timeout_of_a_wait_that_drives_up_to_a_long_call)
     }
 }
 
+/* ---- the end of the chain --------------------------------------------- */
+
+enum { CHAIN = 4 };
+
+/* Rank 0 waits for rank 3, rank 1 for rank 0, rank 2 for rank 1; where it is a
+   circle, rank 3 for rank 2. */
+static void add_chain(baton_schedule_t **s, bool circle)
+{
+    for (int from = 3; from < 3 + CHAIN - !circle; from++) {
+        support_message(s, from % CHAIN, (from + 1) % CHAIN, NULL, NULL, 0);
+    }
+    for (int rank = 0; rank < CHAIN - !circle; rank++) {
+        /* The receive of rank 0, and of rank 3, was added behind its send. */
+        bool behind = circle && rank == 3;
+        baton_before(s[rank], (baton_node_t){behind},
+                     rank < 2 || circle ? (baton_node_t){!behind}
+                                        : baton_add_nop(s[rank]));
+    }
+}
+
+/* Waits for an epoch that can't end until the error says this. */
+static void expect_chain(baton_schedule_t *schedule, const char *text)
+{
+    do {
+        support_expect(baton_schedule_wait(schedule, 100), BATON_ERR_TIMEOUT);
+    } while (strstr(baton_error_message(), text) == NULL);
+}
+
+static baton_status_t begin_late(void *arg, baton_call_t *call,
+                                 baton_async_t async)
+{
+    *(baton_async_t *)arg = async;
+    return BATON_OK;
+}
+
+TEST(test_timeout_names_the_rank_at_the_end_of_the_chain)
+{
+    static const baton_async_ops_t late = {.start = begin_late};
+    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
+        support_cluster_t *cluster = support_cluster_open(CHAIN, i);
+        baton_async_t async;
+        baton_schedule_t *s[CHAIN];
+        for (int rank = 0; rank < CHAIN - 1; rank++) {
+            s[rank] = support_schedule(cluster->groups[rank], "chain");
+        }
+        s[3] = support_schedule(cluster->groups[3], "other");
+        add_chain(s, false);
+        for (int rank = 0; rank < CHAIN - 1; rank++) {
+            support_ok(baton_schedule_commit(s[rank]));
+            support_ok(baton_schedule_start(s[rank]));
+        }
+        expect_chain(s[2], "\n    rank 3 has not created it; ranks 0, 1, 2 "
+                           "have");
+        support_ok(baton_schedule_destroy(s[3]));
+        s[3] = support_schedule(cluster->groups[3], "chain");
+        baton_node_t begun = baton_add_async(s[3], &late, &async);
+        baton_before(s[3], begun,
+                     baton_add_send(s[3], 0, support_view(s[3], NULL, 0)));
+        expect_chain(s[2], "\n    rank 3 has not committed it; ranks 0, 1, 2 "
+                           "have");
+        support_ok(baton_schedule_commit(s[3]));
+        expect_chain(s[1], "\n    rank 3 has not started epoch 1 of \"chain\"; "
+                           "ranks 0, 1 have");
+        support_ok(baton_schedule_start(s[3]));
+        expect_chain(s[0], "\n    rank 3 has not ended async#0, which was "
+                           "begun; rank 0 has");
+        support_ok(baton_async_complete(async, BATON_OK));
+        for (int rank = 0; rank < CHAIN; rank++) {
+            support_ends(s[rank], BATON_OK);
+        }
+        support_ok(baton_schedule_start(s[1]));
+        support_ok(baton_schedule_start(s[0]));
+        expect_chain(s[1], "\n    rank 3 has not started epoch 2 of \"chain\"; "
+                           "ranks 0, 1 have");
+        support_ok(baton_schedule_cancel(s[0]));
+        for (int rank = 0; rank < CHAIN; rank++) {
+            support_ok(baton_schedule_destroy(s[rank]));
+        }
+        support_cluster_close(cluster);
+    }
+}
+
+TEST_EACH(test_timeout_names_ranks_that_wait_for_each_other, CHAIN)
+{
+    baton_schedule_t **s = support_schedules_create(cluster, "circle");
+    add_chain(s, true);
+    support_schedules_commit(cluster, s);
+    for (int rank = 0; rank < CHAIN; rank++) {
+        support_ok(baton_schedule_start(s[rank]));
+    }
+    expect_chain(s[2], "ranks wait for each other: 0 for 3 for 2 for 1 for 0 ");
+    support_ok(baton_schedule_cancel(s[0]));
+    support_schedules_destroy(cluster, s);
+}
+
+/* A rank without a progress thread that is in no call does not answer. */
+TEST_WITH(test_timeout_names_a_rank_that_does_not_answer, 2, SUPPORT_OWN_MANUAL)
+{
+    char memory[2][BYTES];
+    baton_schedule_t **s = open_waiting(cluster, memory);
+    support_ok(baton_schedule_start(s[0]));
+    expect_chain(s[0],
+                 "\n    rank 1 has not answered: it is stopped, in a long "
+                 "call node, or without a progress thread and in no "
+                 "call; rank 0 has");
+    support_run(s[1]);
+    support_ends(s[0], BATON_OK);
+    support_schedules_destroy(cluster, s);
+}
+
 /* ---- the stall report ------------------------------------------------- */
 
 typedef struct journal {
@@ -245,6 +355,40 @@ TEST(test_stall_is_reported_to_the_log)
         support_cluster_close(cluster);
     }
     baton_log_set(NULL, NULL);
+}
+
+/* Many ranks wait for one, in a chain: one of them reports it. The last rank
+   of a chain asks all others. */
+TEST(test_stall_of_many_ranks_is_reported_by_one)
+{
+    enum { MANY = 32 };
+    journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    support_set_variable("BATON_STALL_MS", "5");
+    support_cluster_t *cluster = support_cluster_open(MANY, SUPPORT_MANUAL);
+    baton_schedule_t **s = support_schedules_create(cluster, "many");
+    for (int rank = 1; rank < MANY; rank++) {
+        support_message(s, rank - 1, rank, NULL, NULL, 0);
+        if (rank > 1) {
+            baton_before(s[rank - 1], (baton_node_t){0}, (baton_node_t){1});
+        }
+    }
+    support_schedules_commit(cluster, s);
+    baton_log_set(note, &journal);
+    for (int rank = 1; rank < MANY; rank++) {
+        support_ok(baton_schedule_start(s[rank]));
+    }
+    expect_chain(s[MANY - 1], "\n    rank 0 has not started epoch 1 of "
+                              "\"many\"; ranks 1, 2, 3, 4, 5, ");
+    baton_schedule_t *last = s[1];       /* the last that was created */
+    for (int i = 0; i < 2 * MANY; i++) { /* each look is about one of them */
+        support_expect(baton_schedule_wait(last, 10), BATON_ERR_TIMEOUT);
+    }
+    assert_int_equal(warnings(&journal), 1);
+    baton_log_set(NULL, NULL);
+    support_run(s[0]);
+    support_ends(s[MANY - 1], BATON_OK);
+    support_schedules_destroy(cluster, s);
+    support_cluster_close(cluster);
 }
 
 RUN_TESTS()

@@ -1,0 +1,273 @@
+/* Inquiries; see inquiry.h. */
+#include "progress/inquiry.h"
+
+#include "base/alloc.h"
+#include "sched/offload.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct asked {
+    int rank;
+    bool sent; /* it was asked, or is this rank */
+    bool told; /* while the text is composed */
+    baton__rank_state_t state;
+} asked_t;
+
+typedef struct baton__inquiry {
+    uint64_t progress; /* the schedule's, when it began */
+    uint32_t count;
+    asked_t ranks[BATON__ASKED_MOST + 1]; /* ascending */
+} baton__inquiry_t;
+
+/* ---- the answer ------------------------------------------------------- */
+
+static uint64_t progress_of(const baton_schedule_t *schedule)
+{
+    return schedule->run.progress_count + schedule->run.epoch;
+}
+
+bool baton__node_is_awaited(const baton_schedule_t *schedule, uint32_t node)
+{
+    uint8_t state = schedule->run.state[node];
+    return state != BATON__NODE_IDLE && state != BATON__NODE_SKIPPED &&
+           state != BATON__NODE_COMPLETED;
+}
+
+void baton__describe_own(const baton_schedule_t *schedule, uint32_t node,
+                         baton__text_t *text)
+{
+    bool queued = schedule->run.state[node] == BATON__NODE_QUEUED;
+    baton__text_add(text, "%s, which %s%s", baton__node_name(schedule, node),
+                    queued ? "is queued on " : "was begun",
+                    queued ? schedule->group->device->port.name : "");
+}
+
+static void await(baton__rank_state_t *out, int peer)
+{
+    uint32_t i = 0;
+    while (i < out->await_count && out->awaits[i] != peer) {
+        i++;
+    }
+    if (i == out->await_count && i < BATON__AWAITS_MOST) {
+        out->awaits[out->await_count++] = peer;
+    }
+}
+
+/* What the running epoch waits for; if nothing was begun, for an activation. */
+static void answer_running(const baton_schedule_t *schedule,
+                           baton__rank_state_t *out, baton__text_t *text)
+{
+    const baton__plan_t *plan = &schedule->plan;
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        const baton__op_t *op = &schedule->ops[node];
+        if ((op->flags & BATON__OPTIONAL) != 0 ||
+            !baton__node_is_awaited(schedule, node)) {
+            continue;
+        }
+        if (baton__kinds[op->kind].message) {
+            await(out, (int)op->peer);
+        } else if (text->used == 0) {
+            baton__text_add(text, "not ended ");
+            baton__describe_own(schedule, node, text);
+        }
+    }
+    bool begun = out->await_count > 0 || text->used > 0;
+    for (uint32_t i = 0; !begun && i < plan->armed_count; i++) {
+        await(out, (int)plan->ops[plan->armed[i]].peer);
+    }
+}
+
+void baton__inquiry_answer(const baton_schedule_t *schedule,
+                           baton__rank_state_t *out)
+{
+    const baton__run_t *run = &schedule->run;
+    baton__text_t text = {out->text, sizeof out->text, 0};
+    bool idle = run->phase == BATON__RUN_IDLE;
+    *out = (baton__rank_state_t){.epoch = run->epoch + idle, .first = 1};
+    if (run->phase == BATON__RUN_RUNNING && !schedule->turn.held) {
+        answer_running(schedule, out, &text);
+    }
+    if (out->await_count > 0 || text.used > 0) {
+        return;
+    }
+    baton__text_add(&text,
+                    idle || !run->started ? "not started epoch %llu of \"%s\""
+                    : run->phase == BATON__RUN_RUNNING
+                        ? "not computed all of epoch %llu of \"%s\""
+                        : "not recovered epoch %llu of \"%s\"",
+                    (unsigned long long)out->epoch, schedule->name);
+}
+
+/* ---- the inquiry ------------------------------------------------------ */
+
+/* The place of a rank in it, or where it would be. */
+static asked_t *find(baton__inquiry_t *inquiry, int rank)
+{
+    asked_t *at = inquiry->ranks;
+    while (at < inquiry->ranks + inquiry->count && at->rank < rank) {
+        at++;
+    }
+    return at;
+}
+
+static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,
+                     int rank)
+{
+    asked_t *at = find(inquiry, rank);
+    size_t behind = (size_t)(inquiry->ranks + inquiry->count - at);
+    if ((behind > 0 && at->rank == rank) || rank < 0 || rank >= group->size ||
+        inquiry->count == BATON__ASKED_MOST) {
+        return;
+    }
+    memmove(at + 1, at, behind * sizeof *at);
+    *at = (asked_t){.rank = rank, .state = {.first = 1}};
+    (void)snprintf(at->state.text, sizeof at->state.text, "%s",
+                   baton__group_loss(group, rank) != NULL
+                       ? "been lost"
+                       : "not answered: it is stopped, in a long call node, or "
+                         "without a progress thread and in no call");
+    inquiry->count++;
+}
+
+void baton__inquiry_begin(baton_schedule_t *schedule)
+{
+    const baton_group_t *group = schedule->group;
+    if (schedule->notes.inquiry == NULL) {
+        schedule->notes.inquiry = baton__alloc(1, sizeof(baton__inquiry_t));
+    }
+    baton__inquiry_t *inquiry = schedule->notes.inquiry;
+    if (inquiry == NULL) {
+        return;
+    }
+    baton__rank_state_t own;
+    inquiry->progress = progress_of(schedule);
+    inquiry->count = 0;
+    add_rank(group, inquiry, group->rank);
+    inquiry->ranks[0].sent = true;
+    baton__inquiry_answer(schedule, &own);
+    baton__inquiry_take(schedule, group->rank, &own);
+}
+
+int baton__inquiry_next(const baton_schedule_t *schedule)
+{
+    baton__inquiry_t *inquiry = schedule->notes.inquiry;
+    for (uint32_t i = 0; inquiry != NULL && i < inquiry->count; i++) {
+        if (!inquiry->ranks[i].sent) {
+            inquiry->ranks[i].sent = true;
+            return inquiry->ranks[i].rank;
+        }
+    }
+    return -1;
+}
+
+void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
+                         const baton__rank_state_t *state)
+{
+    baton__inquiry_t *inquiry = schedule->notes.inquiry;
+    if (inquiry == NULL) {
+        return;
+    }
+    asked_t *asked = find(inquiry, rank);
+    if (asked == inquiry->ranks + inquiry->count || asked->rank != rank) {
+        return;
+    }
+    asked->state = *state;
+    asked->state.text[sizeof state->text - 1] = '\0';
+    if (state->epoch > schedule->run.epoch) {
+        (void)snprintf(asked->state.text, sizeof state->text,
+                       "ended epoch %llu of \"%.64s\"",
+                       (unsigned long long)schedule->run.epoch, schedule->name);
+        return;
+    }
+    for (uint32_t i = 0; i < state->await_count && i < BATON__AWAITS_MOST;
+         i++) {
+        add_rank(schedule->group, inquiry, state->awaits[i]);
+    }
+}
+
+/* ---- what was found out ----------------------------------------------- */
+
+/* Appends "rank 3 has" or "ranks 0, 1, 2 have": those from the given one on
+   that say the same, which are told then. */
+static void describe_ranks(baton__inquiry_t *inquiry, asked_t *first,
+                           baton__text_t *text)
+{
+    asked_t *end = inquiry->ranks + inquiry->count;
+    uint32_t count = 0;
+    for (asked_t *at = first; at < end; at++) {
+        count += strcmp(at->state.text, first->state.text) == 0;
+    }
+    baton__text_add(text, count > 1 ? "ranks" : "rank");
+    for (asked_t *at = first; at < end; at++) {
+        if (strcmp(at->state.text, first->state.text) == 0) {
+            at->told = true;
+            baton__text_add(text, at == first ? " %d" : ", %d", at->rank);
+        }
+    }
+    baton__text_add(text, count > 1 ? " have" : " has");
+}
+
+/* All that were asked wait: so some of them wait for each other. Follows the
+   first rank that each waits for, into a circle and around it. */
+static void describe_circle(baton__inquiry_t *inquiry, baton__text_t *text)
+{
+    const asked_t *at = inquiry->ranks;
+    for (uint32_t i = 0; i < inquiry->count; i++) {
+        at = find(inquiry, at->state.awaits[0]);
+    }
+    const asked_t *first = at;
+    baton__text_add(text, "\n    ranks wait for each other: %d", at->rank);
+    do {
+        at = find(inquiry, at->state.awaits[0]);
+        baton__text_add(text, " for %d", at->rank);
+    } while (at != first && at < inquiry->ranks + inquiry->count);
+    baton__text_add(text, " (BATON_VERIFY=1 finds what can't meet)");
+}
+
+void baton__inquiry_describe(const baton_schedule_t *schedule,
+                             baton__text_t *text)
+{
+    baton__inquiry_t *inquiry = schedule->notes.inquiry;
+    if (inquiry == NULL || inquiry->progress != progress_of(schedule)) {
+        return;
+    }
+    asked_t *waiting = NULL;
+    const asked_t *end = NULL;
+    for (uint32_t i = 0; i < inquiry->count; i++) {
+        inquiry->ranks[i].told = false;
+    }
+    for (uint32_t i = 0; i < inquiry->count; i++) {
+        asked_t *at = &inquiry->ranks[i];
+        if (at->state.text[0] == '\0') {
+            waiting = waiting == NULL ? at : waiting;
+        } else if (!at->told) {
+            baton__text_add(text, "\n    ");
+            describe_ranks(inquiry, at, text);
+            baton__text_add(text, " %s", at->state.text);
+            end = at;
+        }
+    }
+    if (end == NULL && inquiry->count < BATON__ASKED_MOST) {
+        describe_circle(inquiry, text);
+    } else if (end != NULL && waiting != NULL &&
+               strncmp(end->state.text, "not ", 4) == 0) {
+        baton__text_add(text, "; ");
+        describe_ranks(inquiry, waiting, text);
+    }
+}
+
+bool baton__inquiry_leaves_report(const baton_schedule_t *schedule)
+{
+    const baton__inquiry_t *inquiry = schedule->notes.inquiry;
+    bool ends = false;
+    for (uint32_t i = 0; inquiry != NULL && i < inquiry->count; i++) {
+        const baton__rank_state_t *state = &inquiry->ranks[i].state;
+        if (state->text[0] != '\0' && state->first != 0) {
+            return false;
+        }
+        ends |= state->text[0] != '\0';
+    }
+    return ends ||
+           (inquiry != NULL && inquiry->ranks[0].rank != schedule->group->rank);
+}
