@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { RANKS = 3, NONCE = 12345, PATIENCE_MS = 5000 };
@@ -213,6 +214,33 @@ TEST(test_links_end_with_and_without_farewell)
 }
 
 /* A process that ends with unread bytes resets its connections. */
+/* A child that lives on does not keep the link open. */
+TEST(test_links_end_though_a_child_lives)
+{
+    int gate[2];
+    open_ends();
+    connect_ends(0, 1);
+    assert_int_equal(pipe(gate), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char byte;
+        (void)close(gate[1]);
+        _exit((int)read(gate[0], &byte, 1)); /* until the test is over */
+    }
+    settle(1);
+    (void)close(link_of(0, 1)->fd); /* as the kernel does when a process ends */
+    link_of(0, 1)->fd = -1;
+    link_of(0, 1)->state = BATON__LINK_ENDED;
+    if (is_woken(1, PATIENCE_MS)) {
+        look(1);
+    }
+    assert_non_null(link_of(1, 0)->lost);
+    (void)close(gate[1]);
+    (void)close(gate[0]);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    close_ends();
+}
+
 TEST(test_links_reset_is_a_loss)
 {
     open_ends();

@@ -14,6 +14,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -125,6 +126,74 @@ choose_address(const baton__link_place_t *mine, const baton__link_place_t *his)
     return his->addresses[0].family != 0 ? &his->addresses[0] : NULL;
 }
 
+/* ---- processes that fork ---------------------------------------------- */
+
+/* A child that lives on, such as a data loader, would keep its parent's
+   connections open: no peer would notice that the parent has ended. So it
+   closes them at once. (One of exec does, as they are closed by that.) */
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static baton__links_t *all_open;
+
+static void before_fork(void)
+{
+    (void)pthread_mutex_lock(&open_lock);
+}
+
+static void after_fork(void)
+{
+    (void)pthread_mutex_unlock(&open_lock);
+}
+
+static void close_open(int *fd)
+{
+    if (*fd >= 0) {
+        (void)close(*fd);
+    }
+    *fd = -1;
+}
+
+static void close_in_child(void)
+{
+    for (baton__links_t *links = all_open; links != NULL; links = links->next) {
+        for (int i = 0; i < links->size; i++) {
+            close_open(&links->at[i].fd);
+        }
+        for (int i = 0; i < BATON__LINK_PENDING; i++) {
+            close_open(&links->pending[i]);
+        }
+        close_open(&links->listener);
+    }
+    after_fork();
+}
+
+static void handle_forks(void)
+{
+    (void)pthread_atfork(before_fork, after_fork, close_in_child);
+}
+
+static void list(baton__links_t *links)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, handle_forks);
+    (void)pthread_mutex_lock(&open_lock);
+    links->next = all_open;
+    all_open = links;
+    (void)pthread_mutex_unlock(&open_lock);
+}
+
+static void unlist(const baton__links_t *links)
+{
+    (void)pthread_mutex_lock(&open_lock);
+    baton__links_t **at = &all_open;
+    while (*at != NULL && *at != links) {
+        at = &(*at)->next;
+    }
+    if (*at != NULL) {
+        *at = links->next;
+    }
+    (void)pthread_mutex_unlock(&open_lock);
+}
+
 /* ---- open, close ------------------------------------------------------ */
 
 static bool watch(const baton__links_t *links, int fd, int peer)
@@ -134,14 +203,6 @@ static bool watch(const baton__links_t *links, int fd, int peer)
     return epoll_ctl(links->epoll, EPOLL_CTL_ADD, fd, &event) == 0 ||
            (errno == EEXIST &&
             epoll_ctl(links->epoll, EPOLL_CTL_MOD, fd, &event) == 0);
-}
-
-static void close_open(int *fd)
-{
-    if (*fd >= 0) {
-        (void)close(*fd);
-    }
-    *fd = -1;
 }
 
 static bool listen_on(baton__links_t *links, baton__link_place_t *place)
@@ -195,6 +256,10 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
         return baton__error(BATON_ERR_NO_MEMORY,
                             "mpi: no memory for links to %d ranks", size);
     }
+    for (int i = 0; i < size; i++) {
+        links->at[i].fd = -1;
+    }
+    list(links);
     baton__link_place_t *own = &links->places[rank];
     find_addresses(own, false);
     if (alone && own->addresses[0].family == 0) {
@@ -253,8 +318,9 @@ static socklen_t socket_address(const baton__link_address_t *address,
 
 static void end(baton__link_t *link)
 {
-    (void)close(link->fd); /* which also removes it from the epoll */
-    link->fd = -1;
+    int fd = link->fd;
+    link->fd = -1;   /* first: a fork may come between */
+    (void)close(fd); /* which also removes it from the epoll */
     link->state = BATON__LINK_ENDED;
 }
 
@@ -508,6 +574,7 @@ static void leave(baton__link_t *link)
 
 void baton__links_close(baton__links_t *links)
 {
+    unlist(links);
     for (int peer = 0; links->at != NULL && peer < links->size; peer++) {
         leave(&links->at[peer]);
     }

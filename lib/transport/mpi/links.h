@@ -7,7 +7,8 @@
    so that the rank does not sleep for good before it has them all. While there
    is no link the rank polls now and then instead.
 
-   The end of a link tells that the peer's process has ended; TCP's keepalive
+   The end of a link tells that the peer's process has ended, as its children
+   close their copies; TCP's keepalive
    tells that its host does not answer any more. So a peer that is busy for
    long, or stopped in a debugger, is not lost. */
 #ifndef BATON_TRANSPORT_MPI_LINKS_H
@@ -69,7 +70,8 @@ typedef struct baton__links {
     baton__link_t *at;           /* of each rank */
     baton__link_place_t *places; /* of each rank, once they were exchanged */
     int pending[BATON__LINK_PENDING];
-    _Atomic bool rang; /* some link was touched; stored with release */
+    _Atomic bool rang;         /* some link was touched; stored with release */
+    struct baton__links *next; /* of all that are open */
 } baton__links_t;
 
 /* No links, so far. */
