@@ -19,12 +19,14 @@
    Where it says "the same on all ranks" nothing checks it, except options: see
    baton_sparse_create.
 
-   When a step has failed, the residual is that of before the step, and the
-   group is recovered (baton_group_recover). Without options.partial, a step
-   that failed on one rank may have been completed on another; that rank has the
-   step's result then, while the others still have its gradient ahead of them.
-   After a recovery, what an algorithm has learned from earlier steps (h,
-   thresholds) begins anew.
+   When a step has failed, the residual is that of before the step, its gradient
+   stays as it is, and the group is recovered (baton_group_recover). A step that
+   any rank has completed is completed on all ranks then. So after a recovery
+   wait for the step that was not known to have ended: it returns the result, or
+   BATON_ERR_STATE, on all ranks that have not got it: start the step again.
+   (With BATON_MEMORY_DEVICE only ranks that have completed it before have the
+   result.) After a recovery, what an algorithm has learned from earlier steps
+   (h, thresholds) begins anew.
 
    With options.partial a step does not wait for every rank (after Li et al.
    2020, papers: eager-sgd, and partial.h, which has the modes):
@@ -269,9 +271,9 @@ typedef struct baton_sparse_result {
                       late, and a later epoch takes it */
 } baton_sparse_result_t;
 
-/* Waits for the last step, as baton_schedule_wait; with options.partial and
-   behind a recovery, see above. An error of the step: the residual is that of
-   before it. BATON_ERR_STATE: no step was started, or it is not connected.
+/* Waits for the last step, as baton_schedule_wait; behind a recovery, see
+   above. An error of the step: the residual is that of before it.
+   BATON_ERR_STATE: no step was started, or it is not connected.
    BATON_ERR_SYSTEM, once: the device has failed when it copied a result. */
 BATON_CHECKED baton_status_t baton_sparse_wait(baton_sparse_t *sparse,
                                                int timeout_ms,

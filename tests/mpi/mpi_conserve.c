@@ -85,13 +85,20 @@ static void conserve_failures(void)
         BATON_SPARSE_GTOPK};
     baton_sparse_options_t options =
         support_collective_options(SUPPORT_PARTIAL_SPARSE);
-    options.count = CONSERVE_MOST;
-    options.k = 300;
+    baton_sparse_options_t plain = support_collective_options(SUPPORT_SPARSE);
+    plain.count = options.count = CONSERVE_MOST;
+    plain.k = options.k = 300;
+    for (int i = 0; i < 5; i++) {
+        plain.algorithm = i < 4 ? algorithms[i] : BATON_SPARSE_OKTOPK;
+        plain.teams = i == 0 && world.size % 2 == 0 ? 2 : 1;
+        plain.warmup = 200; /* dense steps first */
+        conserve(SUPPORT_SPARSE, &plain, 20, 200);
+    }
     for (int i = 0; i < 4; i++) {
         options.algorithm = algorithms[i];
         options.teams = i == 0 && world.size % 2 == 0 ? 2 : 1;
         options.mode = i % 2 == 0 ? BATON_SOLO : BATON_MAJORITY;
-        conserve(SUPPORT_PARTIAL_SPARSE, &options, 20, 400);
+        conserve(SUPPORT_PARTIAL_SPARSE, &options, 20, 200);
     }
 }
 

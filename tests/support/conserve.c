@@ -163,6 +163,7 @@ typedef struct run {
     conserve_totals_t totals;
     conserve_account_t account;
     uint64_t results; /* that it has got */
+    double open;      /* what it has started without getting a result */
     double vector[CONSERVE_MOST], residual[CONSERVE_MOST];
 } run_t;
 
@@ -200,13 +201,15 @@ static baton_status_t start(run_t *run, uint64_t step)
     }
     double sum = weigh(vector, run->sparse.count);
     baton_status_t status = support_collective_start(&run->own, vector, &given);
-    run->totals.given += status == BATON_OK ? sum : 0;
+    run->open = status == BATON_OK ? sum : 0;
+    run->totals.given += run->open;
     return status;
 }
 
 static void count_result(run_t *run)
 {
     double sum = weigh(run->vector, run->sparse.count);
+    run->open = 0;
     run->totals.results += sum;
     run->totals.hash += sum * (double)(++run->results % 1000);
 }
@@ -271,7 +274,8 @@ static baton_status_t take_stock(run_t *run)
 
 /* One rank, after a few steps, recovers in the middle of the next one, which
    the others may end, or fail in. Each gets all results that any rank has got.
- */
+   (Where steps wait for every rank that is one at most, or the gradient is not
+   in any.) */
 static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
                                        uint64_t ordinal)
 {
@@ -288,10 +292,12 @@ static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
         sleep_sometimes(run);
     }
     status = baton_group_recover(group, -1);
-    while (status == BATON_OK &&
+    bool partial = run->options->row == SUPPORT_PARTIAL_SPARSE;
+    while (status == BATON_OK && (partial || run->open != 0) &&
            support_collective_wait(&run->own, run->vector, NULL) == BATON_OK) {
         count_result(run);
     }
+    run->totals.given -= partial ? 0 : run->open;
     return status;
 }
 

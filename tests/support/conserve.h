@@ -51,8 +51,8 @@ typedef struct conserve_options {
     baton_sparse_options_t options; /* count is set where it has to be */
     uint64_t seed, steps;
     uint64_t sleep_us; /* longest; a quarter of the steps sleep */
-    uint64_t failures; /* of a partial sparse one, each followed by a recovery,
-                          ahead of the steps */
+    uint64_t failures; /* of a sparse one, each followed by a recovery, ahead
+                          of the steps */
 } conserve_options_t;
 
 /* A rank's totals, exact sums over weighted elements. */

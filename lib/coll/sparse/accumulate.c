@@ -102,7 +102,9 @@ static void accumulate_tile(baton_sparse_t *sparse, size_t first, size_t count)
         adds =
             with_momentum(sparse, first, count, adds, velocity_tile, sum_tile);
     }
-    add(sparse, sparse->work + offset, sparse->residual + offset, adds, count);
+    static _Alignas(64) const char zeros[TILE_BYTES];
+    add(sparse, sparse->work + offset,
+        sparse->no_residual ? zeros : sparse->residual + offset, adds, count);
 }
 
 void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
@@ -117,12 +119,17 @@ void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
         return;
     }
     if (sparse->gradient == NULL) {
-        memcpy(sparse->work + first * sparse->element_bytes,
-               sparse->residual + first * sparse->element_bytes,
-               count * sparse->element_bytes);
+        size_t offset = first * sparse->element_bytes;
+        size_t bytes = count * sparse->element_bytes;
+        if (sparse->no_residual) {
+            memset(sparse->work + offset, 0, bytes);
+        } else {
+            memcpy(sparse->work + offset, sparse->residual + offset, bytes);
+        }
         return;
     }
-    bool plain = sparse->velocity == NULL && sparse->clip_factor == 1;
+    bool plain = sparse->velocity == NULL && sparse->clip_factor == 1 &&
+                 !sparse->no_residual;
     size_t tile = plain ? count : TILE_BYTES / sparse->element_bytes;
     for (size_t done = 0; done < count; done += tile) {
         size_t left = count - done;
@@ -180,7 +187,8 @@ static bool fused(baton_sparse_t *sparse, size_t first, size_t count,
 {
     size_t offset = first * sparse->element_bytes;
     if (!sparse->payload || sparse->absent || sparse->gradient == NULL ||
-        sparse->velocity != NULL || sparse->clip_factor != 1) {
+        sparse->velocity != NULL || sparse->clip_factor != 1 ||
+        sparse->no_residual) {
         baton__sparse_accumulate(sparse, first, count);
         return false;
     }

@@ -245,7 +245,7 @@ bool baton__gtopk_build(baton_sparse_t *sparse)
     }
     gtopk->sparse = sparse;
     sparse->settle = keep;
-    sparse->algorithm_state = gtopk;
+    sparse->settling = gtopk;
     ok = allocate(gtopk);
     if (ok) {
         add_broadcast(gtopk, add_reduce(gtopk, &ok));

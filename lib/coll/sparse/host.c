@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- building ---------------------------------------------------------- */
+/* ---- steps' vectors ----------------------------------------------------- */
 
 bool baton__sparse_host_vectors(baton_sparse_t *sparse)
 {
@@ -26,15 +26,117 @@ static baton_status_t accumulate_all(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
+/* ---- steps ------------------------------------------------------------- */
+
+static baton_status_t start(baton_sparse_t *sparse, bool flush,
+                            const void *gradient, double factor)
+{
+    bool dense = baton__sparse_is_dense(sparse, flush, sparse->steps);
+    baton_status_t status = BATON_OK;
+    sparse->gradient = gradient;
+    sparse->given_factor = factor;
+    if (!dense) {
+        baton__sparse_use_room(sparse, 1 - sparse->shown);
+    }
+    if (dense && sparse->payload) {
+        status = baton_buffer_rebind(sparse->dense, sparse->dense_buffer,
+                                     sparse->work);
+    }
+    if (status == BATON_OK) {
+        status = baton_schedule_start(dense ? sparse->dense : sparse->schedule);
+    }
+    if (status != BATON_OK) {
+        sparse->phase = BATON__SPARSE_NO_RESULT; /* also behind a recovery */
+        return status;
+    }
+    sparse->recovered = false;
+    baton__sparse_started(sparse, dense);
+    return BATON_OK;
+}
+
+/* A dense step leaves no residual, and its result in the other vector: there
+   the next step leaves it, in which peers may fail that still need it. */
+static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
+{
+    if (status != BATON_OK) {
+        return;
+    }
+    baton__sparse_complete_step(sparse, dense);
+    baton__sparse_advance(sparse);
+    baton__sparse_exchange(&sparse->work, &sparse->residual);
+    sparse->no_residual = dense;
+}
+
+/* ---- recovery ---------------------------------------------------------- */
+
+/* True once each step has been completed on all ranks, or on none. The last
+   one that was has its result in the residual's memory, or in a room. */
+static bool mend(baton_sparse_t *sparse)
+{
+    bool dense = sparse->latest == sparse->dense, lacks = sparse->lacks;
+    bool stands = sparse->open != 0 && sparse->open <= sparse->steps;
+    if (stands && !lacks) {
+        complete(sparse, dense, BATON_OK);
+        sparse->phase = BATON__SPARSE_RESULT;
+    }
+    bool vector =
+        sparse->algorithm == NULL || (lacks ? dense : sparse->no_residual);
+    if (!baton__sparse_hand_over(sparse, lacks,
+                                 lacks ? sparse->room : sparse->shown,
+                                 !vector ? NULL
+                                 : lacks ? sparse->work
+                                         : sparse->residual)) {
+        return false;
+    }
+    if (lacks && !dense) {
+        baton__sparse_settle(sparse, sparse->room);
+    }
+    if (lacks) {
+        complete(sparse, dense, BATON_OK);
+        sparse->phase = BATON__SPARSE_RESULT;
+    }
+    baton__sparse_make_up(sparse);
+    if (sparse->open != 0) {
+        sparse->phase = BATON__SPARSE_NO_RESULT;
+    }
+    sparse->open = 0;
+    sparse->lacks = false;
+    return true;
+}
+
+/* The application is in baton_group_recover. All ranks are told the same
+   epochs, so they agree on which steps stand. Neither schedule is set back
+   before that is so of both, so no rank begins alone. */
+static bool recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
+{
+    const uint8_t bit = dense ? 2 : 1, all = sparse->algorithm != NULL ? 3 : 2;
+    if (!sparse->mended && (sparse->told & bit) == 0) {
+        sparse->told |= bit;
+        sparse->lacks = sparse->lacks ||
+                        baton_schedule_epoch(dense ? sparse->dense
+                                                   : sparse->schedule) < epoch;
+        baton__sparse_recover(sparse, dense, epoch);
+    }
+    sparse->mended = sparse->mended || (sparse->told == all && mend(sparse));
+    if (!sparse->mended) {
+        return false;
+    }
+    sparse->told ^= bit;
+    sparse->mended = sparse->told != 0;
+    return true;
+}
+
 static bool recover_sparse(void *arg, uint64_t epoch)
 {
-    return baton__sparse_recover(arg, false, epoch);
+    return recover(arg, false, epoch);
 }
 
 static bool recover_dense(void *arg, uint64_t epoch)
 {
-    return baton__sparse_recover(arg, true, epoch);
+    return recover(arg, true, epoch);
 }
+
+/* ---- building ---------------------------------------------------------- */
 
 static baton_status_t build(baton_sparse_t *sparse)
 {
@@ -54,51 +156,17 @@ static baton_status_t build(baton_sparse_t *sparse)
                                             : baton__sparse_no_memory(sparse);
 }
 
-/* ---- steps ------------------------------------------------------------- */
-
-static baton_status_t start(baton_sparse_t *sparse, bool flush,
-                            const void *gradient, double factor)
-{
-    bool dense = baton__sparse_is_dense(sparse, flush, sparse->steps);
-    baton_status_t status = BATON_OK;
-    sparse->gradient = gradient;
-    sparse->given_factor = factor;
-    sparse->recovered = false;
-    if (dense && sparse->payload) {
-        status = baton_buffer_rebind(sparse->dense, sparse->dense_buffer,
-                                     sparse->work);
-    }
-    if (status == BATON_OK) {
-        status = baton_schedule_start(dense ? sparse->dense : sparse->schedule);
-    }
-    if (status == BATON_OK) {
-        baton__sparse_started(sparse, dense);
-    }
-    return status;
-}
-
-static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
-{
-    if (status != BATON_OK) {
-        return;
-    }
-    baton__sparse_complete_step(sparse, dense);
-    baton__sparse_advance(sparse);
-    if (!dense) {
-        baton__sparse_exchange(&sparse->work, &sparse->residual);
-    } else if (sparse->payload) {
-        memset(sparse->residual, 0,
-               sparse->options.count * sparse->element_bytes);
-    }
-}
-
 /* ---- between steps ----------------------------------------------------- */
 
 static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
                                   void *to)
 {
-    memcpy(to, velocity ? sparse->velocity : sparse->residual,
-           sparse->options.count * sparse->element_bytes);
+    size_t bytes = sparse->options.count * sparse->element_bytes;
+    if (sparse->no_residual && !velocity) {
+        memset(to, 0, bytes);
+    } else {
+        memcpy(to, velocity ? sparse->velocity : sparse->residual, bytes);
+    }
     return BATON_OK;
 }
 
@@ -107,6 +175,7 @@ static baton_status_t write_vectors(baton_sparse_t *sparse,
 {
     size_t bytes = sparse->options.count * sparse->element_bytes;
     memcpy(sparse->residual, residual, bytes);
+    sparse->no_residual = false;
     if (velocity != NULL) {
         memcpy(sparse->velocity, velocity, bytes);
     }

@@ -284,8 +284,9 @@ static size_t search_global(oktopk_t *self, size_t count)
 
 /* Entries of this rank that are not in the result come back; of the others the
    indices are kept, for masking. */
-static void restore(oktopk_t *self, size_t count)
+static void restore(void *state, size_t count)
 {
+    oktopk_t *self = state;
     baton_sparse_t *sparse = self->sparse;
     size_t j = 0, sent = 0;
     for (size_t i = 0; i < self->regions.count; i++) {
@@ -322,7 +323,6 @@ static baton_status_t finish(void *arg, baton_call_t *call)
     }
     baton__sparse_result_put(sparse, 0, self->all, count);
     baton__sparse_publish(sparse, count);
-    restore(self, count);
     return BATON_OK;
 }
 
@@ -395,6 +395,8 @@ bool baton__oktopk_build(baton_sparse_t *sparse)
         return false;
     }
     self->sparse = sparse;
+    sparse->settle = restore;
+    sparse->settling = self;
     if (!allocate(self)) {
         return false;
     }

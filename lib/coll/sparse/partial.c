@@ -23,21 +23,11 @@
 
 #include <string.h>
 
-/* The result of an epoch, for the application. */
-typedef struct result {
-    uint32_t *indices;
-    char *values;
-    size_t count;
-    baton_sparse_stats_t stats;
-} result_t;
-
 struct baton__sparse_partial {
     baton_sparse_t *sparse;
     baton__begin_t begin;
     baton__contribution_t contribution;
     uint32_t max_staleness; /* 0: unbounded */
-    result_t *results;      /* by the contribution's slot */
-    result_t *latest;       /* of the last epoch that was completed */
     uint64_t base;          /* epochs before the last recovery */
     uint64_t epoch;         /* the last that has begun; the driver's */
 
@@ -45,12 +35,6 @@ struct baton__sparse_partial {
     /* Under the lock: steps whose results the application has got, or does not
        ask for any more. */
     uint64_t seen;
-
-    /* In a recovery. */
-    char *piece;     /* that is handed over */
-    uint64_t handed; /* so many, or 0 */
-    uint8_t *news;   /* whether any rank lacks the result; and how far each
-                        rank has come: its `merged` */
 };
 
 static pthread_mutex_t *lock_of(baton__sparse_partial_t *self)
@@ -78,8 +62,7 @@ static bool try_take(baton__sparse_partial_t *self)
     }
     sparse->absent = took == BATON__TAKE_NOTHING;
     sparse->gradient = c->source;
-    sparse->result_indices = self->results[c->result].indices;
-    sparse->result_values = self->results[c->result].values;
+    baton__sparse_use_room(sparse, c->result);
     return true;
 }
 
@@ -102,7 +85,6 @@ static const baton_async_ops_t take_ops = {.start = take, .poll = poll_take};
 static void end_epoch(baton__sparse_partial_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
-    result_t *result = &self->results[self->contribution.result];
     if (sparse->absent && sparse->payload) {
         add_to(sparse, sparse->work, sparse->residual, sparse->work);
     }
@@ -110,9 +92,8 @@ static void end_epoch(baton__sparse_partial_t *self)
     sparse->learned = sparse->next;
     sparse->counting.algorithm = sparse->options.algorithm;
     sparse->counting.rounds = sparse->rounds;
-    result->count = sparse->payload ? sparse->result_count : 0;
-    result->stats = sparse->counting;
-    self->latest = result;
+    sparse->rooms[sparse->room].stats = sparse->counting;
+    sparse->shown = sparse->room;
     baton__contribution_publish(&self->contribution, self->epoch, 0);
 }
 
@@ -147,101 +128,34 @@ static void show_result(baton__sparse_partial_t *self, uint64_t step)
     if (!baton__contribution_pin(c, step, step, &pinned)) {
         return;
     }
-    const result_t *result = &self->results[c->pinned];
+    const baton__sparse_room_t *room = &sparse->rooms[c->pinned];
     sparse->last = (baton_sparse_result_t){
-        .count = result->count,
-        .indices = result->indices,
-        .values = result->values,
+        .count = room->count,
+        .indices = room->indices,
+        .values = room->values,
         .included = pinned.included,
     };
-    sparse->stats = result->stats;
+    sparse->stats = room->stats;
 }
 
 /* ---- recovery ---------------------------------------------------------- */
 
-enum { PIECE = 8192 };
-
-/* What one rank at least has is handed over to those that lack it: piece by
-   piece, an all-reduce of the piece and of zeros. This is the k-th piece of the
-   news, and if they say so, of the result. */
-static char *piece_of(const baton__sparse_partial_t *self, result_t *result,
-                      uint64_t k, size_t *bytes_out)
-{
-    const baton_sparse_t *sparse = self->sparse;
-    const size_t entries = sparse->result_capacity;
-    const struct {
-        void *data;
-        size_t bytes;
-    } all[] = {{self->news, 1 + (size_t)sparse->size},
-               {&result->count, sizeof result->count},
-               {result->indices, entries * sizeof *result->indices},
-               {result->values, entries * sparse->element_bytes}};
-    for (int i = 0; i < (self->news[0] != 0 ? 4 : 1); i++) {
-        size_t pieces = (all[i].bytes + PIECE - 1) / PIECE;
-        if (k < pieces) {
-            size_t left = all[i].bytes - k * PIECE;
-            *bytes_out = left < PIECE ? left : PIECE;
-            return (char *)all[i].data + k * PIECE;
-        }
-        k -= pieces;
-    }
-    return NULL;
-}
-
-/* True once the result has been handed over. */
-static bool hand_over(baton__sparse_partial_t *self, result_t *result,
-                      bool lacks)
-{
-    const baton_sparse_t *sparse = self->sparse;
-    size_t bytes = 0;
-    if (self->handed == 0) {
-        memset(self->news, 0, 1 + (size_t)sparse->size);
-        self->news[0] = lacks;
-        self->news[1 + sparse->rank] = lacks ? sparse->merged : UINT8_MAX;
-    } else if (baton_schedule_epoch(sparse->dense) < self->handed) {
-        return false;
-    } else if (lacks || self->handed == 1) {
-        char *to = piece_of(self, result, self->handed - 1, &bytes);
-        memcpy(to, self->piece, bytes);
-    }
-    const char *from = piece_of(self, result, self->handed, &bytes);
-    if (from == NULL) {
-        self->handed = 0;
-        return true;
-    }
-    memset(self->piece, 0, PIECE);
-    if (!lacks || self->handed == 0) {
-        memcpy(self->piece, from, bytes);
-    }
-    self->handed++;
-    (void)!baton_schedule_start(sparse->dense); /* it is idle */
-    return false;
-}
-
-/* True once this rank has completed `last`, as some rank has. All ranks have
-   selected then, and all have completed it where one has taken for a later
-   one. */
+/* True once this rank has completed `last`, as some rank has. All have
+   completed it where one has taken for a later one. */
 static bool mend(baton__sparse_partial_t *self, uint64_t last)
 {
     baton_sparse_t *sparse = self->sparse;
     baton__contribution_t *c = &self->contribution;
     bool lacks = baton__contribution_is_working(c) && c->taken_for == last;
-    result_t *result = lacks ? &self->results[c->result] : self->latest;
-    if (self->piece != NULL && !hand_over(self, result, lacks)) {
+    size_t room = lacks ? c->result : sparse->shown;
+    if (!baton__sparse_hand_over(sparse, lacks, room, NULL)) {
         return false;
     }
     if (lacks) {
-        if (!sparse->settled) {
-            baton__sparse_settle(sparse, result->count);
-        }
+        baton__sparse_settle(sparse, room);
         end_epoch(self);
     }
-    if (sparse->make_up != NULL && self->piece != NULL && self->news[0] != 0) {
-        sparse->result_indices = result->indices;
-        baton__sparse_exchange(&sparse->work, &sparse->residual);
-        sparse->make_up(sparse->algorithm_state, self->news + 1, result->count);
-        baton__sparse_exchange(&sparse->work, &sparse->residual);
-    }
+    baton__sparse_make_up(sparse);
     return true;
 }
 
@@ -280,10 +194,7 @@ static bool init(baton__sparse_partial_t *self)
     const baton_sparse_options_t *o = &sparse->options;
     bool ok = baton__sparse_host_vectors(sparse);
     self->max_staleness = o->max_staleness;
-    sparse->result_sets = (size_t)o->history + BATON__CONTRIBUTION_RESULTS;
-    self->results = baton__sparse_alloc(sparse, sparse->result_sets,
-                                        sizeof *self->results, &ok);
-    self->news = baton__sparse_alloc(sparse, 1 + (size_t)sparse->size, 1, &ok);
+    sparse->room_count = (size_t)o->history + BATON__CONTRIBUTION_RESULTS;
     self->begin = (baton__begin_t){
         .schedule = sparse->schedule,
         .modes = {{o->mode, o->mode_ranks}, o->sync_every, o->seed},
@@ -305,33 +216,6 @@ static bool add_nodes(baton__sparse_partial_t *self)
     baton_enclose_end(s, inside, taken, published);
     baton_schedule_on_recover(s, recover, self);
     set_limit(self);
-    for (size_t i = 0; ok && sparse->payload && i < sparse->result_sets; i++) {
-        size_t first = i * sparse->result_capacity;
-        self->results[i].indices = sparse->result_indices + first;
-        self->results[i].values =
-            sparse->result_values + first * sparse->element_bytes;
-    }
-    return ok;
-}
-
-/* In the schedule of dense steps, of which there are none. */
-static bool add_handover(baton__sparse_partial_t *self)
-{
-    const baton_sparse_t *sparse = self->sparse;
-    baton_schedule_t *s = sparse->dense;
-    bool ok = true;
-    if (!sparse->payload || sparse->size == 1) {
-        return true;
-    }
-    self->piece = baton__sparse_alloc(self->sparse, PIECE, 1, &ok);
-    baton_view_t view =
-        baton_view(baton_buffer_bind(s, self->piece, PIECE), 0, PIECE);
-    baton_allreduce_t args = {.size = sizeof args,
-                              .source = view,
-                              .target = view,
-                              .dtype = BATON_U8,
-                              .op = BATON_MAX};
-    baton_allreduce_binomial(s, &args);
     return ok;
 }
 
@@ -358,7 +242,7 @@ static baton_status_t build(baton_sparse_t *sparse)
         sparse->partial = self;
         self->contribution = contribution_of(sparse);
         bool begun = baton__contribution_init(&self->contribution) == BATON_OK;
-        ok = init(self) && begun && add_nodes(self) && add_handover(self);
+        ok = init(self) && begun && add_nodes(self);
     }
     return ok ? BATON_OK : baton__sparse_no_memory(sparse);
 }

@@ -361,7 +361,7 @@ bool baton__spardl_build(baton_sparse_t *sparse)
     bool ok = spardl != NULL && allocate(spardl);
     if (ok) {
         sparse->settle = keep_xi;
-        sparse->algorithm_state = spardl;
+        sparse->settling = spardl;
         baton_node_t own = add_reduce_scatter(spardl);
         baton_node_t sum = baton__spardl_add_teams(spardl, own, &ok);
         baton__spardl_add_gather(spardl, sum, finish, &ok);

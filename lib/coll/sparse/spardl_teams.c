@@ -234,7 +234,7 @@ void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
 
 /* The shares of what ranks would have dropped who failed before: the first of
    those who have dropped it keeps them. */
-static void make_up(void *state, const uint8_t *merged, size_t count)
+static void make_up(void *state, size_t count)
 {
     spardl_t *spardl = state;
     const baton_sparse_t *sparse = spardl->sparse;
@@ -249,7 +249,8 @@ static void make_up(void *state, const uint8_t *merged, size_t count)
         int teams = 2 << i, begin = spardl->team & -teams, first = -1;
         int missing = 0;
         for (int team = begin; team < begin + teams; team++) {
-            bool made = merged[team * spardl->members + spardl->position] > i;
+            bool made =
+                sparse->news[team * spardl->members + spardl->position] > i;
             first = made && first < 0 ? team : first;
             missing += !made;
         }

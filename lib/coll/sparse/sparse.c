@@ -35,14 +35,14 @@ backend_of(const baton_sparse_options_t *options)
 
 /* ---- schedules --------------------------------------------------------- */
 
-/* All three on every rank, whatever its options: a schedule's peers are found
+/* All four on every rank, whatever its options: a schedule's peers are found
    by its name and how many of that name were made before. */
 static baton_status_t create_schedules(baton_sparse_t *sparse)
 {
     baton_schedule_t **schedules[] = {&sparse->comparison, &sparse->dense,
-                                      &sparse->schedule};
+                                      &sparse->schedule, &sparse->handover};
     baton_status_t status = BATON_OK;
-    for (int i = 0; i < 3 && status == BATON_OK; i++) {
+    for (int i = 0; i < 4 && status == BATON_OK; i++) {
         status =
             baton_schedule_create(sparse->group, sparse->name, schedules[i]);
     }
@@ -59,17 +59,25 @@ static void keep_error(baton_sparse_t *sparse, baton_status_t status)
 }
 
 /* What fails here fails on this rank alone; so it is kept, and told to the
-   others by the comparison. Both are committed in any case: where commits are
+   others by the comparison. All are committed in any case: where commits are
    verified, all ranks take part in each. */
 static void build(baton_sparse_t *sparse)
 {
     if (sparse->wrong == BATON_OK) {
         sparse->algorithm = algorithm_of(sparse->options.algorithm);
         sparse->backend = backend_of(&sparse->options);
+        /* A rank that failed may need the result before the running step's. */
+        sparse->room_count =
+            sparse->options.memory == BATON_MEMORY_HOST ? 2 : 1;
+        sparse->shown = 1;
         keep_error(sparse, sparse->backend->build(sparse));
+    }
+    if (sparse->wrong == BATON_OK && !baton__sparse_build_handover(sparse)) {
+        keep_error(sparse, baton__sparse_no_memory(sparse));
     }
     keep_error(sparse, baton_schedule_commit(sparse->dense));
     keep_error(sparse, baton_schedule_commit(sparse->schedule));
+    keep_error(sparse, baton_schedule_commit(sparse->handover));
 }
 
 /* ---- life -------------------------------------------------------------- */
@@ -102,7 +110,6 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     }
     sparse->group = group;
     sparse->backend = &baton__sparse_host; /* until options are known */
-    sparse->result_sets = 1;
     sparse->rank = baton_group_rank(group);
     sparse->size = baton_group_size(group);
     sparse->payload = baton_group_has_payload(group);
@@ -182,14 +189,14 @@ baton_status_t baton_sparse_destroy(baton_sparse_t *sparse)
         return BATON_OK;
     }
     baton_schedule_t **schedules[] = {&sparse->schedule, &sparse->dense,
-                                      &sparse->comparison};
+                                      &sparse->handover, &sparse->comparison};
     baton_status_t closed = sparse->backend->close != NULL
                                 ? sparse->backend->close(sparse)
                                 : BATON_OK;
     if (closed != BATON_OK) {
         return closed; /* as below */
     }
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         baton_status_t status = baton_schedule_destroy(*schedules[i]);
         if (status == BATON_ERR_STATE) {
             return status;

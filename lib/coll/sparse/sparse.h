@@ -41,6 +41,14 @@ typedef struct baton__sparse_partial baton__sparse_partial_t;
 typedef struct baton__sparse_device baton__sparse_device_t;
 typedef struct baton__sparse_memory baton__sparse_memory_t;
 
+/* Room for a sparse result. */
+typedef struct baton__sparse_room {
+    uint32_t *indices;
+    char *values;
+    size_t count;
+    baton_sparse_stats_t stats; /* of the step */
+} baton__sparse_room_t;
+
 /* What an algorithm has learned from earlier steps; saved and loaded. Equal on
    all ranks, or on those that must agree on it. */
 typedef struct baton__learned {
@@ -97,27 +105,43 @@ struct baton_sparse {
     uint64_t steps;                   /* completed */
     uint64_t sparse_base, dense_base; /* of steps, at the last recovery */
 
-    bool recovered; /* the group was, since the last step began */
-    bool absent;    /* the running epoch takes nothing of this rank */
-    bool settled;   /* the running step is; */
-    uint8_t merged; /* and in R-SAG, additions of teams that it has made */
+    uint64_t open;    /* the step that was started and not completed, or 0 */
+    bool recovered;   /* the group was, since the last step began */
+    bool absent;      /* the running epoch takes nothing of this rank */
+    bool settled;     /* the running step is; */
+    uint8_t merged;   /* and in R-SAG, additions of teams that it has made */
+    bool no_residual; /* it is zero: its memory has the dense result */
+    /* In a recovery. */
+    bool lacks;    /* this rank: the result of the last step */
+    bool mended;   /* all steps are completed on all ranks, or on none */
+    uint8_t told;  /* the schedules of which this rank was: their bits */
+    uint8_t *news; /* of each rank: `merged` if it lacks a sparse result, or one
+                      of the values below */
+    baton_schedule_t *handover;
+    char *piece;     /* that is handed over */
+    uint64_t handed; /* so many, or 0 */
+
     baton_sparse_result_t last; /* where there is one */
     uint64_t missed; /* results that waits return behind a recovery */
-    /* What the running step writes; without options.partial it is `last`. */
+    /* What the running step writes, in one of the rooms. */
     size_t result_count, result_capacity;
-    size_t result_sets; /* that there is room for, one behind another */
     uint32_t *result_indices;
     char *result_values;
-    /* The algorithm's, where it is for partial ones; or NULL. settle: `work` is
-       as this rank's selections have left it, and becomes the new residual, by
-       a result of so many entries; which may have been handed over, since no
-       rank has one before all have selected. make_up: adds to `work` what is
-       missing in that of ranks where it was. */
+    baton__sparse_room_t *rooms;
+    size_t room_count;
+    size_t room, shown; /* the running step's; of the last completed one */
+    /* The algorithm's. settle: `work` is as this rank's selections have left
+       it, and becomes the new residual, by a result of so many entries; that
+       may have been handed over, since no rank has one before all have
+       selected. make_up: adds to `work` what ranks have not dropped that
+       failed. */
     void (*settle)(void *algorithm, size_t count);
-    void (*make_up)(void *algorithm, const uint8_t *merged, size_t count);
-    void *algorithm_state;
-    /* The entries to which momentum masking applies, by index; mostly those of
-       the result. */
+    void (*make_up)(void *algorithm, size_t count); /* or NULL */
+    void *settling;
+    /* The entries to which momentum masking applies, by index: this rank's
+       selection where the algorithm has it here, else those of the result. */
+    const uint32_t *selected; /* or NULL */
+    size_t selected_count;
     const uint32_t *masked;
     size_t masked_count;
 
@@ -206,8 +230,10 @@ void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
                                 size_t bytes, bool *ok);
 void baton__sparse_free_memory(baton_sparse_t *sparse);
 
-/* Allocates room for a result of up to so many entries. False: no memory. */
+/* Allocates rooms for results of up to so many entries. False: no memory. use:
+   the step that begins writes into one. */
 bool baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
+void baton__sparse_use_room(baton_sparse_t *sparse, size_t room);
 
 /* The result's entries from `at` on become those of a list. */
 void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
@@ -215,7 +241,6 @@ void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
 
 /* Behind the last of them: how many there are. Averages, and settles. */
 void baton__sparse_publish(baton_sparse_t *sparse, size_t count);
-void baton__sparse_settle(baton_sparse_t *sparse, size_t count);
 
 /* The dense schedule:
 
@@ -253,6 +278,18 @@ static inline void baton__sparse_exchange(char **left, char **right)
 
 /* The group was recovered; `epoch`: as baton_schedule_on_recover tells it. */
 bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
+
+/* In a recovery: the result of the last step that any rank has completed is
+   handed over to those that lack it, piece by piece, by a schedule; true once
+   all have it. It is dense, in this vector, or NULL: sparse, in this room. Then
+   settle completes a step of which it was handed over, and make_up adds to the
+   residual what ranks have not dropped that failed. */
+enum { BATON__HAS = UINT8_MAX, BATON__LACKS_DENSE = UINT8_MAX - 1 };
+bool baton__sparse_build_handover(baton_sparse_t *sparse);
+bool baton__sparse_hand_over(baton_sparse_t *sparse, bool lacks, size_t room,
+                             char *dense);
+void baton__sparse_settle(baton_sparse_t *sparse, size_t room);
+void baton__sparse_make_up(baton_sparse_t *sparse);
 
 /* ---- checks ------------------------------------------------------------ */
 

@@ -8,6 +8,8 @@
 #include <baton/coll.h>
 #include <baton/partial.h>
 
+#include <string.h>
+
 /* ---- call nodes -------------------------------------------------------- */
 
 typedef struct timed_call {
@@ -94,14 +96,30 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t work,
 
 bool baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
 {
-    size_t all = sparse->result_sets * capacity;
+    size_t rooms = sparse->room_count, all = rooms * capacity;
     bool ok = true;
     sparse->result_capacity = capacity;
-    sparse->result_indices = baton__sparse_copied_room(
-        sparse, all, sizeof *sparse->result_indices, &ok);
-    sparse->result_values =
+    uint32_t *indices =
+        baton__sparse_copied_room(sparse, all, sizeof *indices, &ok);
+    char *values =
         baton__sparse_copied_room(sparse, all, sparse->element_bytes, &ok);
+    sparse->rooms =
+        baton__sparse_alloc(sparse, rooms, sizeof *sparse->rooms, &ok);
+    for (size_t i = 0; ok && sparse->payload && i < rooms; i++) {
+        sparse->rooms[i].indices = indices + i * capacity;
+        sparse->rooms[i].values = values + i * capacity * sparse->element_bytes;
+    }
+    if (ok) {
+        baton__sparse_use_room(sparse, 0);
+    }
     return ok;
+}
+
+void baton__sparse_use_room(baton_sparse_t *sparse, size_t room)
+{
+    sparse->room = room;
+    sparse->result_indices = sparse->rooms[room].indices;
+    sparse->result_values = sparse->rooms[room].values;
 }
 
 void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
@@ -112,15 +130,17 @@ void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
                         sparse->result_values + at * sparse->element_bytes);
 }
 
-void baton__sparse_settle(baton_sparse_t *sparse, size_t count)
+static void settle(baton_sparse_t *sparse, size_t count)
 {
-    sparse->result_count = count;
+    bool selected = sparse->selected != NULL;
+    sparse->result_count = sparse->payload ? count : 0;
+    sparse->rooms[sparse->room].count = sparse->result_count;
     sparse->counting.nnz = count;
-    sparse->masked = sparse->result_indices;
-    sparse->masked_count = count;
+    sparse->masked = selected ? sparse->selected : sparse->result_indices;
+    sparse->masked_count = selected ? sparse->selected_count : count;
     sparse->settled = true;
     if (sparse->payload && sparse->settle != NULL) {
-        sparse->settle(sparse->algorithm_state, count);
+        sparse->settle(sparse->settling, count);
     }
 }
 
@@ -130,7 +150,126 @@ void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
         baton_elements_scale(sparse->options.dtype, sparse->result_values,
                              count, 1.0 / sparse->size);
     }
-    baton__sparse_settle(sparse, count);
+    settle(sparse, count);
+}
+
+/* ---- recovery ---------------------------------------------------------- */
+
+enum { PIECE = 8192 };
+
+/* An all-reduce of a piece that ranks have, and zeros of the others. */
+bool baton__sparse_build_handover(baton_sparse_t *sparse)
+{
+    bool ok = true;
+    baton_schedule_t *s = sparse->handover;
+    if (!sparse->payload || sparse->size == 1 || sparse->device != NULL) {
+        return true;
+    }
+    sparse->news = baton__sparse_alloc(sparse, (size_t)sparse->size, 1, &ok);
+    sparse->piece = baton__sparse_alloc(sparse, PIECE, 1, &ok);
+    baton_view_t view =
+        baton_view(baton_buffer_bind(s, sparse->piece, PIECE), 0, PIECE);
+    baton_allreduce_t args = {.size = sizeof args,
+                              .source = view,
+                              .target = view,
+                              .dtype = BATON_U8,
+                              .op = BATON_MAX};
+    baton_allreduce_binomial(s, &args);
+    return ok;
+}
+
+static bool any_lacks(const baton_sparse_t *sparse)
+{
+    int r = 0;
+    while (r < sparse->size && sparse->news[r] == BATON__HAS) {
+        r++;
+    }
+    return r < sparse->size;
+}
+
+typedef struct piece {
+    void *data;
+    size_t bytes;
+} piece_t;
+
+/* The news come first, and say whether the rest is wanted. Behind the last
+   piece its data is NULL. */
+static piece_t piece_at(const baton_sparse_t *sparse, size_t room, char *dense,
+                        uint64_t index)
+{
+    const size_t size = sparse->element_bytes;
+    const size_t entries = sparse->result_capacity;
+    piece_t all[4] = {{sparse->news, (size_t)sparse->size}};
+    if (dense != NULL) {
+        all[1] = (piece_t){dense, sparse->options.count * size};
+    } else {
+        baton__sparse_room_t *of = &sparse->rooms[room];
+        all[1] = (piece_t){&of->count, sizeof of->count};
+        all[2] = (piece_t){of->indices, entries * sizeof *of->indices};
+        all[3] = (piece_t){of->values, entries * size};
+    }
+    for (int i = 0; i == 0 || (i < 4 && any_lacks(sparse)); i++) {
+        size_t begin = index * PIECE;
+        if (begin < all[i].bytes) {
+            size_t left = all[i].bytes - begin;
+            return (piece_t){(char *)all[i].data + begin,
+                             left < PIECE ? left : PIECE};
+        }
+        index -= (all[i].bytes + PIECE - 1) / PIECE;
+    }
+    return (piece_t){NULL, 0};
+}
+
+bool baton__sparse_hand_over(baton_sparse_t *sparse, bool lacks, size_t room,
+                             char *dense)
+{
+    const size_t news = ((size_t)sparse->size + PIECE - 1) / PIECE;
+    if (sparse->news == NULL) {
+        return true;
+    }
+    if (sparse->handed == 0) {
+        memset(sparse->news, 0, (size_t)sparse->size);
+        sparse->news[sparse->rank] = !lacks          ? BATON__HAS
+                                     : dense != NULL ? BATON__LACKS_DENSE
+                                                     : sparse->merged;
+    } else if (baton_schedule_epoch(sparse->handover) < sparse->handed) {
+        return false;
+    } else {
+        piece_t to = piece_at(sparse, room, dense, sparse->handed - 1);
+        if (to.data != NULL && (lacks || sparse->handed <= news)) {
+            memcpy(to.data, sparse->piece, to.bytes);
+        }
+    }
+    const piece_t from = piece_at(sparse, room, dense, sparse->handed);
+    if (from.data == NULL) {
+        sparse->handed = 0;
+        return true;
+    }
+    memset(sparse->piece, 0, PIECE);
+    if (!lacks || sparse->handed < news) {
+        memcpy(sparse->piece, from.data, from.bytes);
+    }
+    sparse->handed++;
+    (void)!baton_schedule_start(sparse->handover); /* it is idle */
+    return false;
+}
+
+void baton__sparse_settle(baton_sparse_t *sparse, size_t room)
+{
+    if (!sparse->settled) {
+        baton__sparse_use_room(sparse, room);
+        settle(sparse, sparse->rooms[room].count);
+    }
+}
+
+void baton__sparse_make_up(baton_sparse_t *sparse)
+{
+    if (sparse->make_up != NULL && sparse->news != NULL) {
+        baton__sparse_use_room(sparse, sparse->shown);
+        baton__sparse_exchange(&sparse->work, &sparse->residual);
+        sparse->make_up(sparse->settling, sparse->rooms[sparse->shown].count);
+        baton__sparse_exchange(&sparse->work, &sparse->residual);
+    }
 }
 
 /* ---- steps ------------------------------------------------------------- */
@@ -144,6 +283,7 @@ bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
 void baton__sparse_started(baton_sparse_t *sparse, bool dense)
 {
     sparse->latest = dense ? sparse->dense : sparse->schedule;
+    sparse->open = sparse->steps + 1;
     sparse->phase = BATON__SPARSE_RUNNING;
 }
 
@@ -164,6 +304,7 @@ static void complete_sparse(baton_sparse_t *sparse)
 {
     sparse->counting.algorithm = sparse->options.algorithm;
     sparse->counting.rounds = sparse->rounds;
+    sparse->shown = sparse->room;
     sparse->last = (baton_sparse_result_t){
         .count = sparse->payload ? sparse->result_count : 0,
         .indices = sparse->result_indices,
@@ -182,6 +323,7 @@ void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
         complete_sparse(sparse);
     }
     sparse->stats = sparse->counting;
+    sparse->open = 0;
     if (!sparse->recovered) {
         sparse->learned = dense ? sparse->learned : sparse->next;
         sparse->steps++;

@@ -167,6 +167,7 @@ static baton_status_t end_part(topka_t *topka, baton_call_t *call,
 {
     baton_sparse_t *sparse = topka->sparse;
     size_t count = sparse->k;
+    sparse->selected_count = topka->count;
     if (to != NULL && redsync(sparse)) {
         write_redsync(topka, taken, to);
         sparse->next.steps++;
@@ -331,8 +332,6 @@ static baton_status_t sum(void *arg, baton_call_t *call)
         baton__sparse_result_put(sparse, 0, topka->sum, count);
     }
     baton__sparse_publish(sparse, count);
-    sparse->masked = topka->indices;
-    sparse->masked_count = topka->count;
     return BATON_OK;
 }
 
@@ -387,6 +386,7 @@ static topka_t *open(baton_sparse_t *sparse)
     if (topka != NULL) {
         topka->sparse = sparse;
         ok = allocate(topka);
+        sparse->selected = topka->indices;
     }
     return ok ? topka : NULL;
 }

@@ -47,6 +47,7 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
     sparse->counting.block_selections++;
     regions->count = baton__sparse_accumulate_topk(
         sparse, BATON_SIDE_BOTH, regions->indices, self->scratch, NULL);
+    sparse->selected_count = regions->count;
     if (sparse->payload) {
         baton_entries_take(sparse->options.dtype, regions->own,
                            regions->indices, regions->count, sparse->work);
@@ -183,8 +184,6 @@ static baton_status_t finish(void *arg, baton_call_t *call)
                             : baton__gather_put_result(self->sums);
     }
     baton__sparse_publish(sparse, count);
-    sparse->masked = self->regions.indices;
-    sparse->masked_count = self->regions.count;
     return BATON_OK;
 }
 
@@ -239,6 +238,7 @@ bool baton__topkdsa_build(baton_sparse_t *sparse)
     if (!allocate(self)) {
         return false;
     }
+    sparse->selected = self->regions.indices;
     baton_node_t select =
         baton__sparse_add_call(sparse, sparse->schedule, select_own, self);
     baton_node_t sum =
