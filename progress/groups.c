@@ -5,12 +5,14 @@
 #include "progress/notice.h"
 #include "progress/queues.h"
 #include "progress/recovery.h"
+#include "progress/shrink.h"
 
 #include "base/alloc.h"
 #include "base/config.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "transport/staged/staged.h"
+#include "transport/subset.h"
 
 enum { EARLY = 32 }; /* hellos that are kept without an allocation */
 
@@ -24,13 +26,43 @@ typedef struct watched_group {
                                     carry messages of device memory */
 } watched_group_t;
 
+/* What its root knows of a new group: which ranks are lost, and what peers have
+   sent that have made theirs before. The driver's. */
+static void take_from_root(const baton_group_t *group)
+{
+    baton_group_t *root = group->root;
+    for (int rank = 0; rank < root->size; rank++) {
+        const char *lost = baton__group_loss(root, rank);
+        if (lost != NULL) {
+            baton__subset_lose(group->endpoint, rank, lost);
+        }
+    }
+    baton_message_t **link = &root->strays;
+    while (*link != NULL) {
+        baton_message_t *message = *link;
+        if (baton__subset_channel_of(&message->header) == group->channel) {
+            *link = message->next;
+            baton__subset_deliver(group->endpoint, message);
+        } else {
+            link = &message->next;
+        }
+    }
+    group->parent->children++;
+}
+
 static void link_group(baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;
     const baton_transport_t *transport = group->transport;
     engine->driver->enter(engine);
-    group->next = engine->stepper.groups;
-    engine->stepper.groups = group;
+    /* Behind its root, whose poll finds what is for it. */
+    baton_group_t **link =
+        group->root != NULL ? &group->root->next : &engine->stepper.groups;
+    group->next = *link;
+    *link = group;
+    if (group->root != NULL) {
+        take_from_root(group);
+    }
     if (transport->host_processors > 0 &&
         transport->host_ranks > transport->host_processors) {
         baton__idle_share(&engine->idle);
@@ -38,9 +70,12 @@ static void link_group(baton_group_t *group)
     engine->driver->leave(engine);
 }
 
-static void unlink_group(baton_group_t *group)
+/* Returns its parent if that was destroyed before, and is not needed any more.
+ */
+static baton_group_t *unlink_group(baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;
+    baton_group_t *parent = group->parent;
     engine->driver->enter(engine);
     baton_group_t **link = &engine->stepper.groups;
     while (*link != group) {
@@ -48,7 +83,9 @@ static void unlink_group(baton_group_t *group)
     }
     *link = group->next;
     baton__queues_forget(&engine->stepper, group, NULL);
+    bool last = parent != NULL && --parent->children == 0 && parent->retired;
     engine->driver->leave(engine);
+    return last ? parent : NULL;
 }
 
 static void free_group(watched_group_t *watched)
@@ -102,7 +139,7 @@ static baton_status_t enclose(const baton__device_t *device,
 
 static void disclose(const watched_group_t *watched)
 {
-    if (watched->group.device != NULL) {
+    if (watched->group.device != NULL && watched->group.root == NULL) {
         baton__staged_undo(watched->group.endpoint);
     }
 }
@@ -120,29 +157,23 @@ static baton_status_t reserve(baton_group_t *group)
                : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
 }
 
-baton_status_t baton_group_create(baton_engine_t *engine,
-                                  const baton_transport_t *transport,
-                                  void *endpoint, int rank, int size,
-                                  baton_group_t **out)
+/* A group that is made of another has a channel of its own. Its messages of
+   device memory are carried by the root's endpoint. */
+static baton_status_t create(baton_engine_t *engine, baton_group_t *parent,
+                             uint32_t channel,
+                             const baton_transport_t *transport, void *endpoint,
+                             int rank, int size, baton_group_t **out)
 {
-    if (engine == NULL || transport == NULL || out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "baton_group_create: %s is NULL",
-                            engine == NULL      ? "engine"
-                            : transport == NULL ? "transport"
-                                                : "out");
-    }
-    if (size < 1 || rank < 0 || rank >= size) {
-        return baton__error(BATON_ERR_INVALID,
-                            "group: rank %d of %d ranks is no rank", rank,
-                            size);
-    }
+    baton_group_t *root =
+        parent != NULL && parent->root != NULL ? parent->root : parent;
     watched_group_t *watched = baton__alloc(1, sizeof *watched);
     if (watched == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
     baton_status_t status = read_transport(transport, &watched->given);
     if (status == BATON_OK) {
-        status = enclose(engine->device, watched, &endpoint, rank, size);
+        status = enclose(parent == NULL ? engine->device : NULL, watched,
+                         &endpoint, rank, size);
     }
     if (status != BATON_OK) {
         baton__free(watched);
@@ -154,6 +185,9 @@ baton_status_t baton_group_create(baton_engine_t *engine,
                                      .device = engine->device,
                                      .transport = &watched->transport,
                                      .endpoint = endpoint,
+                                     .parent = parent,
+                                     .root = root,
+                                     .channel = channel,
                                      .introduces = true,
                                      .unknown_peer = -1,
                                      .rank = rank,
@@ -181,13 +215,69 @@ baton_status_t baton_group_create(baton_engine_t *engine,
                                               &watched->group.verifier);
     }
     if (status != BATON_OK) {
-        unlink_group(&watched->group);
+        (void)unlink_group(&watched->group);
         baton__event_loop_unwatch(watched->watch);
         disclose(watched);
         free_group(watched);
         return status;
     }
     *out = &watched->group;
+    return BATON_OK;
+}
+
+baton_status_t baton_group_create(baton_engine_t *engine,
+                                  const baton_transport_t *transport,
+                                  void *endpoint, int rank, int size,
+                                  baton_group_t **out)
+{
+    if (engine == NULL || transport == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "baton_group_create: %s is NULL",
+                            engine == NULL      ? "engine"
+                            : transport == NULL ? "transport"
+                                                : "out");
+    }
+    if (size < 1 || rank < 0 || rank >= size) {
+        return baton__error(BATON_ERR_INVALID,
+                            "group: rank %d of %d ranks is no rank", rank,
+                            size);
+    }
+    return create(engine, NULL, 0, transport, endpoint, rank, size, out);
+}
+
+/* Makes a group of `size` ranks of another, the `nth` one that is made of it;
+   this rank is one of them. Local. On success the array is the group's. */
+static baton_status_t create_subset(baton_group_t *of, uint64_t nth, int *ranks,
+                                    int size, baton_group_t **out)
+{
+    baton_group_t *root = of->root != NULL ? of->root : of;
+    uint32_t channel = baton__subset_channel(of->channel, nth);
+    const baton_transport_t *transport = NULL;
+    void *endpoint = NULL;
+    int rank = 0;
+    int *root_ranks = baton__alloc((size_t)size, sizeof *root_ranks);
+    if (root_ranks == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
+    }
+    for (int i = 0; i < size; i++) {
+        rank = ranks[i] == of->rank ? i : rank;
+        root_ranks[i] = of == root
+                            ? ranks[i]
+                            : baton__subset_root_rank(of->endpoint, ranks[i]);
+    }
+    baton_status_t status = baton__subset_open(root, channel, root_ranks, size,
+                                               &transport, &endpoint);
+    baton__free(root_ranks);
+    if (status != BATON_OK || transport == NULL) {
+        return status;
+    }
+    status =
+        create(of->engine, of, channel, transport, endpoint, rank, size, out);
+    if (status != BATON_OK) {
+        transport->close(endpoint);
+        return status;
+    }
+    (*out)->origins = ranks;
+    (*out)->collective = root->collective;
     return BATON_OK;
 }
 
@@ -231,6 +321,15 @@ static bool is_recovered(const void *arg)
            0;
 }
 
+static void drop_all(const baton_group_t *group, baton_message_t **messages)
+{
+    while (*messages != NULL) {
+        baton_message_t *message = *messages;
+        *messages = message->next;
+        group->transport->drop(group->endpoint, message);
+    }
+}
+
 /* The group's last steps are ordinary ones; see recovery.h. */
 static void part(baton_group_t *group)
 {
@@ -238,6 +337,7 @@ static void part(baton_group_t *group)
     int ms = (int)baton__config_number(BATON__CONFIG_DESTROY_MS);
     engine->driver->enter(engine);
     baton__notice_retract(group, 0);
+    baton__shrink_give_up(group->stepper, group);
     baton__recovery_part(group->stepper, group);
     engine->driver->leave(engine);
     (void)engine->driver->wait(engine, is_recovered, group, NULL, ms);
@@ -245,7 +345,44 @@ static void part(baton_group_t *group)
     baton__notice_give_up(group->stepper, group);
     group->all_lost = true; /* nobody is waited for any more */
     (void)baton__recovery_advance(group->stepper);
+    drop_all(group, &group->deferred);
+    drop_all(group, &group->strays);
     engine->driver->leave(engine);
+}
+
+static void close_group(baton_group_t *group)
+{
+    watched_group_t *watched = (watched_group_t *)group;
+    baton_engine_t *engine = group->engine;
+    bool shares = group->root != NULL;
+    part(group);
+    baton_group_t *parent = unlink_group(group);
+    baton__event_loop_unwatch(watched->watch);
+    if (shares) {
+        engine->driver->enter(engine);
+    }
+    group->transport->close(group->endpoint);
+    if (shares) {
+        engine->driver->leave(engine);
+    }
+    free_group(watched);
+    if (parent != NULL) {
+        close_group(parent);
+    }
+}
+
+/* While groups that were made of it exist it goes on answering its peers, which
+   may not have made theirs, and is closed with the last of them. */
+static bool retire(baton_group_t *group)
+{
+    baton_engine_t *engine = group->engine;
+    engine->driver->enter(engine);
+    group->retired = group->children > 0;
+    engine->driver->leave(engine);
+    if (group->retired) {
+        baton__group_drop_attributes(group);
+    }
+    return group->retired;
 }
 
 baton_status_t baton_group_destroy(baton_group_t *group)
@@ -265,7 +402,6 @@ baton_status_t baton_group_destroy(baton_group_t *group)
                             "destroy it",
                             group->rank, group->size, group->transport->name);
     }
-    watched_group_t *watched = (watched_group_t *)group;
     baton_status_t status = check_empty(group);
     if (status != BATON_OK) {
         return status;
@@ -274,11 +410,9 @@ baton_status_t baton_group_destroy(baton_group_t *group)
         group->engine->verification->destroy(group->verifier);
         group->verifier = NULL;
     }
-    part(group);
-    unlink_group(group);
-    baton__event_loop_unwatch(watched->watch);
-    group->transport->close(group->endpoint);
-    free_group(watched);
+    if (!retire(group)) {
+        close_group(group);
+    }
     return BATON_OK;
 }
 
@@ -342,7 +476,8 @@ static baton_status_t recovered(baton_group_t *group)
     const baton_schedule_t *failed = find_failed(group);
     if (group->all_lost || group->lost_count > 0) {
         status = baton__error(BATON_ERR_TRANSPORT,
-                              "recovery on rank %d of %d: rank %d is gone",
+                              "recovery on rank %d of %d: rank %d is gone "
+                              "(baton_group_shrink goes on without it)",
                               group->rank, group->size,
                               group->lost_count > 0 ? group->lost[0].peer : 0);
     } else if (failed != NULL) {
@@ -400,4 +535,93 @@ baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
     return status == BATON_OK            ? recovered(group)
            : status == BATON_ERR_TIMEOUT ? not_recovered(group, timeout_ms)
                                          : status;
+}
+
+/* ---- survivors ---------------------------------------------------------- */
+
+static bool is_agreed(const void *arg)
+{
+    return baton__shrink_state(arg) != BATON__SHRINK_ASKING;
+}
+
+/* Of a shrink that is not over, or has left this rank out. */
+static baton_status_t not_agreed(baton_group_t *group, int timeout_ms)
+{
+    baton_engine_t *engine = group->engine;
+    engine->driver->enter(engine);
+    bool excluded = baton__shrink_state(group) == BATON__SHRINK_EXCLUDED;
+    int rank = excluded ? -1 : baton__shrink_awaits(group);
+    engine->driver->leave(engine);
+    if (excluded) {
+        return baton__error(BATON_ERR_TRANSPORT,
+                            "shrink on rank %d of %d: other ranks have lost "
+                            "this one, and go on without it",
+                            group->rank, group->size);
+    }
+    return baton_error_set(BATON_ERR_TIMEOUT,
+                           "shrink on rank %d of %d: rank %d has not come "
+                           "within %d ms, or waits for another",
+                           group->rank, group->size, rank, timeout_ms);
+}
+
+static baton_status_t make_survivors(baton_group_t *group, baton_group_t **out)
+{
+    int *ranks = baton__alloc((size_t)group->size, sizeof *ranks);
+    if (ranks == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
+    }
+    int count = baton__shrink_survivors(group, ranks);
+    baton_status_t status =
+        create_subset(group, baton__shrink_number(group), ranks, count, out);
+    if (status != BATON_OK) {
+        baton__free(ranks);
+        return status;
+    }
+    group->engine->driver->enter(group->engine);
+    baton__shrink_end(group);
+    group->engine->driver->leave(group->engine);
+    return BATON_OK;
+}
+
+static baton_status_t check_shrink(const baton_group_t *group,
+                                   baton_group_t **out)
+{
+    if (group == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "baton_group_shrink: %s is NULL",
+                            group == NULL ? "group" : "survivors_out");
+    }
+    if (group->borrowed) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "shrink on rank %d of %d: a group of the simulator "
+                            "can't shrink; make a simulator of fewer ranks",
+                            group->rank, group->size);
+    }
+    return baton__engine_is_inside(group->engine)
+               ? baton__error(BATON_ERR_STATE,
+                              "shrink on rank %d of %d: not in a call node",
+                              group->rank, group->size)
+               : BATON_OK;
+}
+
+baton_status_t baton_group_shrink(baton_group_t *group, int timeout_ms,
+                                  baton_group_t **survivors_out)
+{
+    baton_status_t status = check_shrink(group, survivors_out);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton_engine_t *engine = group->engine;
+    engine->driver->enter(engine);
+    status = baton__shrink_begin(group->stepper, group);
+    engine->driver->leave(engine);
+    if (status == BATON_OK) {
+        status =
+            engine->driver->wait(engine, is_agreed, group, NULL, timeout_ms);
+    }
+    if (status != BATON_OK && status != BATON_ERR_TIMEOUT) {
+        return status;
+    }
+    return baton__shrink_state(group) == BATON__SHRINK_AGREED
+               ? make_survivors(group, survivors_out)
+               : not_agreed(group, timeout_ms);
 }

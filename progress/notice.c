@@ -66,10 +66,8 @@ static summary_t summarise(const baton_schedule_t *schedule, int peer)
     return sum;
 }
 
-/* Copies the content of a notice, which is then the transport's again; what is
-   missing is 0. */
-static void take_content(baton_group_t *group, baton_message_t *message,
-                         void *content, size_t bytes)
+void baton__notice_take(const baton_group_t *group, baton_message_t *message,
+                        void *content, size_t bytes)
 {
     char memory[BATON_NOTICE_BYTES] = {0};
     const baton_token_t no_token = {NULL, 0, BATON_MEMORY_HOST};
@@ -548,7 +546,7 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
                                  peer);
         }
     }
-    take_content(group, message, &hello, sizeof hello);
+    baton__notice_take(group, message, &hello, sizeof hello);
     hello.name[NAME_BYTES - 1] = hello.terms[TERMS_BYTES - 1] = '\0';
     if (schedule == NULL) {
         group->unknown_peer = peer;
@@ -588,7 +586,7 @@ static void receive_failure(baton__stepper_t *stepper, baton_group_t *group,
     const baton_header_t header = message->header;
     const int peer = message->peer;
     failure_t received;
-    take_content(group, message, &received, sizeof received);
+    baton__notice_take(group, message, &received, sizeof received);
     received.sentence[SENTENCE_BYTES - 1] = '\0';
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL && received.final != 0) {
@@ -617,7 +615,7 @@ static void receive_state(baton_group_t *group, baton_message_t *message)
     const baton_schedule_t *schedule =
         baton__group_find(group, message->header.schedule);
     baton__rank_state_t state;
-    take_content(group, message, &state, sizeof state);
+    baton__notice_take(group, message, &state, sizeof state);
     if (schedule != NULL) {
         baton__inquiry_take(schedule, peer, &state);
         ask_next(schedule);

@@ -49,6 +49,11 @@ bool baton__notice_send(baton__stepper_t *stepper, bool all);
 void baton__notice_receive(baton__stepper_t *stepper, baton_group_t *group,
                            baton_message_t *message);
 
+/* Copies the content of any notice, which is then the transport's again; what
+   is missing is 0. */
+void baton__notice_take(const baton_group_t *group, baton_message_t *message,
+                        void *content, size_t bytes);
+
 /* Tells the peer that has sent a header that from `epoch` on its schedule fails
    here, or was destroyed. (Without memory to remember that, it is not told.) */
 void baton__notice_answer(baton_group_t *group, const baton_header_t *header,

@@ -6,6 +6,7 @@
 #include "progress/notice.h"
 #include "progress/queues.h"
 #include "sched/offload.h"
+#include "transport/subset.h"
 
 /* The number of rounds in which a rank hears from all others. */
 static uint32_t count_rounds(const baton_group_t *group)
@@ -250,11 +251,40 @@ static bool advance_group(baton__stepper_t *stepper, baton_group_t *group)
     return moved;
 }
 
+/* A rank is lost, and will not join. */
+static void give_up(baton__stepper_t *stepper, baton_group_t *group)
+{
+    if (baton__group_recovers(group)) {
+        baton__group_set_recovery(group, BATON__RECOVERY_OVER);
+        end_part(stepper, group);
+    }
+    for (baton_schedule_t *s = stepper->schedules; s != NULL;
+         s = s->notices.next) {
+        if (s->group == group) {
+            baton__recovery_leave(stepper, s);
+        }
+    }
+}
+
 void baton__recovery_part(baton__stepper_t *stepper, baton_group_t *group)
 {
-    baton__recovery_give_up(stepper, group);
+    give_up(stepper, group);
     baton__group_set_recovery(group, BATON__RECOVERY_PARTING);
     begin_part(stepper, group);
+}
+
+/* This rank answers no more. Others that live may wait for it, and are told so
+   if there is room. */
+static void tell_left(const baton_group_t *group)
+{
+    const baton_header_t header = {.incarnation = group->incarnation,
+                                   .kind = BATON__MESSAGE_LEFT};
+    for (int peer = 0; peer < group->size; peer++) {
+        if (peer != group->rank && baton__group_loss(group, peer) == NULL) {
+            (void)group->transport->notify(group->endpoint, peer, &header, NULL,
+                                           0);
+        }
+    }
 }
 
 /* Says farewell once the peers have been told all that they are to know, and
@@ -267,6 +297,9 @@ static bool advance_farewell(baton__stepper_t *stepper, baton_group_t *group)
     }
     bool alone = !group->collective || group->all_lost || group->lost_count > 0;
     bool moved = !alone && send_rounds(group, 0, &group->farewell);
+    if (alone && group->collective && !group->all_lost) {
+        tell_left(group);
+    }
     if (alone || are_over(group, &group->farewell)) {
         baton__group_set_recovery(group, BATON__RECOVERY_OVER);
         end_part(stepper, group);
@@ -295,16 +328,15 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
     return moved;
 }
 
-void baton__recovery_give_up(baton__stepper_t *stepper, baton_group_t *group)
+void baton__recovery_lose(baton__stepper_t *stepper, baton_group_t *group,
+                          int peer, const char *detail)
 {
-    if (baton__group_recovers(group)) {
-        baton__group_set_recovery(group, BATON__RECOVERY_OVER);
-        end_part(stepper, group);
-    }
-    for (baton_schedule_t *s = stepper->schedules; s != NULL;
-         s = s->notices.next) {
-        if (s->group == group) {
-            baton__recovery_leave(stepper, s);
+    baton__epoch_lose_peer(stepper, group, peer, detail);
+    give_up(stepper, group);
+    for (baton_group_t *g = stepper->groups; g != NULL; g = g->next) {
+        if (g->root == group) {
+            baton__subset_lose(g->endpoint, peer,
+                               baton__group_loss(group, peer));
         }
     }
 }

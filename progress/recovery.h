@@ -18,8 +18,10 @@
    another recovery goes on. */
 void baton__recovery_begin(baton__stepper_t *stepper, baton_group_t *group);
 
-/* A rank is lost, and will not join the recovery. */
-void baton__recovery_give_up(baton__stepper_t *stepper, baton_group_t *group);
+/* A rank of the group is lost: what waits for it fails, also in the groups that
+   share its endpoint. */
+void baton__recovery_lose(baton__stepper_t *stepper, baton_group_t *group,
+                          int peer, const char *detail);
 
 /* Advances groups that recover; true if anything happened. */
 bool baton__recovery_advance(baton__stepper_t *stepper);

@@ -11,6 +11,8 @@
 #include "progress/notice.h"
 #include "progress/queues.h"
 #include "progress/recovery.h"
+#include "progress/shrink.h"
+#include "transport/subset.h"
 
 /* Nodes of one schedule that are issued before other schedules get their turn.
  */
@@ -119,6 +121,14 @@ static void arrive(baton__stepper_t *stepper, baton_group_t *group,
     case BATON__MESSAGE_FAREWELL:
         baton__recovery_receive(group, message);
         break;
+    case BATON__MESSAGE_LEFT:
+        baton__recovery_lose(stepper, group, message->peer,
+                             "it has destroyed the group after a loss");
+        group->transport->drop(group->endpoint, message);
+        break;
+    case BATON__MESSAGE_VIEW:
+        baton__shrink_receive(stepper, group, message);
+        break;
     case BATON__MESSAGE_HELLO:
     case BATON__MESSAGE_WELCOME:
     case BATON__MESSAGE_FAILURE:
@@ -131,20 +141,63 @@ static void arrive(baton__stepper_t *stepper, baton_group_t *group,
     }
 }
 
+/* Whether a group of this channel is going to be made of the root, or of one of
+   its children. */
+static bool expects(const baton__stepper_t *stepper, const baton_group_t *root,
+                    uint32_t channel)
+{
+    const baton_group_t *g = stepper->groups;
+    while (g != NULL && ((g != root && g->root != root) ||
+                         baton__subset_channel(
+                             g->channel, baton__shrink_number(g)) != channel)) {
+        g = g->next;
+    }
+    return g != NULL;
+}
+
+/* A message of a group that shares this one's endpoint. If that has not been
+   made here yet what its ranks agree on is kept; of its schedules this rank
+   asks when it commits its own. */
+static void pass_on(const baton__stepper_t *stepper, baton_group_t *root,
+                    baton_message_t *message)
+{
+    const baton_header_t *header = &message->header;
+    uint32_t channel = baton__subset_channel_of(header);
+    unsigned kind = header->kind & ((1U << BATON__CHANNEL_SHIFT) - 1);
+    baton_group_t *g = stepper->groups;
+    while (g != NULL && (g->root != root || g->channel != channel)) {
+        g = g->next;
+    }
+    if (g != NULL) {
+        baton__subset_deliver(g->endpoint, message);
+    } else if ((kind == BATON__MESSAGE_RECOVERY ||
+                kind == BATON__MESSAGE_FAREWELL ||
+                kind == BATON__MESSAGE_LEFT) &&
+               expects(stepper, root, channel)) {
+        message->next = root->strays;
+        root->strays = message;
+    } else {
+        root->transport->drop(root->endpoint, message);
+    }
+}
+
 static void happen(baton__stepper_t *stepper, baton_group_t *group,
                    const baton_event_t *event)
 {
     switch (event->kind) {
     case BATON_EVENT_ARRIVED:
-        arrive(stepper, group, event->message);
+        if (baton__subset_channel_of(&event->message->header) != 0) {
+            pass_on(stepper, group, event->message);
+        } else {
+            arrive(stepper, group, event->message);
+        }
         break;
     case BATON_EVENT_SENT:
     case BATON_EVENT_RECEIVED:
         baton__epoch_complete_transfer(stepper, event);
         break;
     case BATON_EVENT_LOST:
-        baton__epoch_lose_peer(stepper, group, event->peer, event->detail);
-        baton__recovery_give_up(stepper, group);
+        baton__recovery_lose(stepper, group, event->peer, event->detail);
         break;
     }
 }
@@ -182,6 +235,7 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
     }
     if (stepper->recovering > 0) {
         moved |= baton__recovery_advance(stepper);
+        moved |= baton__shrink_advance(stepper);
     }
     if (baton__stepper_has_notices(stepper)) {
         moved |= baton__notice_send(stepper, true);

@@ -60,6 +60,41 @@ void *baton_group_attribute(baton_group_t *group, const void *key, void *value,
 BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
                                                  int timeout_ms);
 
+/* Makes a group of the ranks of `group` that live, after some are lost: their
+   processes have been killed, their hosts do not answer, or they have destroyed
+   the group after a loss. Collective over those that live: all call it, whether
+   they have noticed the loss or not. They get new ranks, in the order of the
+   old ones (baton_group_origin), and the survivors' group sends its messages
+   over what the old one has opened: the dead have no part in it, and no MPI
+   collective is called. Schedules are made anew on it, partial and sparse
+   collectives, too; what those have kept for later can be exported and imported
+   (sparse.h). Without a loss this gives a copy of the group. It can be shrunk
+   again, and so can the survivors' group.
+
+   Whoever knows of a loss tells the others, who may not have noticed it. What
+   is agreed on: the ranks that return BATON_OK, and are alive when the last of
+   them does, have the same members in their groups, also if more ranks die
+   meanwhile. One that dies late may still be a member: the new group loses it
+   at once, and is shrunk in turn. No rank that lives is left out, unless
+   another one believes it dead: then it gets BATON_ERR_TRANSPORT. A rank is
+   told as soon as all that live have come, whatever the dead did.
+
+   Waits for at most timeout_ms milliseconds, or without a limit when that is
+   negative. BATON_ERR_TIMEOUT names a rank that has not come: call it again to
+   go on. BATON_ERR_UNSUPPORTED: a group of the simulator. BATON_ERR_LIMIT: more
+   than 1984 ranks. BATON_ERR_STATE in a call node. BATON_ERR_NO_MEMORY: call it
+   again.
+
+   The old group stays as it is: schedules that need a lost rank fail. The two
+   are destroyed in any order, and neither waits for the dead. */
+BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
+                                                int timeout_ms,
+                                                baton_group_t **survivors_out);
+
+/* The rank that `rank` has in the group that this one was made of by
+   baton_group_shrink: the same one for other groups, -1 for no rank. */
+int baton_group_origin(const baton_group_t *group, int rank);
+
 /* Destroys the group. NULL is allowed. Its schedules must have been destroyed
    before, and its memory (memory.h) freed: BATON_ERR_BUSY says what was not.
    Waits until peers that still have such schedules have been told; collective

@@ -35,6 +35,13 @@ extern "C" {
    at most BATON_SLEEP_US (10000) late, and only MPI finds out that a peer is
    gone.
 
+   After a loss baton_group_shrink gives the survivors a group. With Open MPI
+   4.1.4 mpirun must have been given --enable-recovery: else it ends the job
+   when a rank dies. It then prints PMIX errors that mean nothing. MPI's own
+   collectives must not be called any more. MPI_Finalize returns if all ranks
+   are on one host, and hangs if the dead were on another: survivors end by
+   _exit. So does mpirun itself in that case, until it is killed.
+
    BATON_ERR_STATE: MPI not initialised, or finalised, or its thread level too
    low. BATON_ERR_INVALID, _NO_MEMORY, _SYSTEM, _TRANSPORT. */
 BATON_CHECKED baton_status_t baton_group_create_mpi(baton_engine_t *engine,

@@ -237,6 +237,11 @@ typedef struct baton_transport {
        host that a rank is on, counted from 0 in the order of their first ranks.
      */
     int (*host_of)(const void *endpoint, int rank);
+
+    /* Optional. Other ranks have found that this peer is gone: goes on as if
+       the transport had found out itself, and reports LOST. `detail` is static.
+     */
+    void (*lose)(void *endpoint, int peer, const char *detail);
 } baton_transport_t;
 
 #define BATON_TRANSPORT BATON_INITIALIZER(baton_transport_t)

@@ -117,6 +117,8 @@ typedef enum baton__message_kind {
     BATON__MESSAGE_FAREWELL, /* the group is being destroyed */
     BATON__MESSAGE_INQUIRY,  /* what does the schedule wait for there? */
     BATON__MESSAGE_STATE,    /* the answer; see progress/inquiry.h */
+    BATON__MESSAGE_LEFT,     /* it was, after a loss, by this rank alone */
+    BATON__MESSAGE_VIEW,     /* who is lost; see progress/shrink.h */
     BATON__MESSAGE_KIND_COUNT
 } baton__message_kind_t;
 

@@ -26,6 +26,15 @@ int baton_group_size(const baton_group_t *group)
     return baton__is_given(group, true, __func__, "group") ? group->size : -1;
 }
 
+int baton_group_origin(const baton_group_t *group, int rank)
+{
+    return !baton__is_given(group, true, __func__, "group") || rank < 0 ||
+                   rank >= group->size
+               ? -1
+           : group->origins != NULL ? group->origins[rank]
+                                    : rank;
+}
+
 baton_engine_t *baton_group_engine(const baton_group_t *group)
 {
     return group != NULL ? group->engine : NULL;
@@ -272,7 +281,25 @@ const char *baton__group_loss(const baton_group_t *group, int peer)
     return group->all_lost ? baton_status_text(BATON_ERR_TRANSPORT) : NULL;
 }
 
-void baton__group_fini(baton_group_t *group)
+void baton__group_number_hosts(baton_transport_t *transport, int *host_of,
+                               int size)
+{
+    int hosts = 0;
+    int block = 0;
+    for (int rank = 0; rank < size; rank++) {
+        bool leads = host_of[rank] == rank;
+        host_of[rank] = leads ? hosts : host_of[host_of[rank]];
+        hosts += leads;
+        block += host_of[rank] == 0;
+    }
+    for (int rank = 0; rank < size && block > 0; rank++) {
+        block = host_of[rank] == rank / block ? block : 0;
+    }
+    transport->hosts = hosts;
+    transport->host_block = block;
+}
+
+void baton__group_drop_attributes(baton_group_t *group)
 {
     while (group->attributes != NULL) {
         baton__attribute_t *kept = group->attributes;
@@ -282,6 +309,11 @@ void baton__group_fini(baton_group_t *group)
         }
         baton__free(kept);
     }
+}
+
+void baton__group_fini(baton_group_t *group)
+{
+    baton__group_drop_attributes(group);
     while (group->memory != NULL) { /* a simulated group's, with the rest */
         baton__memory_t *block = group->memory;
         group->memory = block->next;
@@ -298,4 +330,6 @@ void baton__group_fini(baton_group_t *group)
     baton__free(group->lost);
     baton__free(group->answers);
     baton__free(group->early);
+    baton__free(group->origins);
+    baton__free(group->shrink);
 }

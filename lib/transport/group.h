@@ -151,6 +151,17 @@ struct baton_group {
     struct baton__verifier *verifier; /* with BATON_VERIFY=1 */
     baton__attribute_t *attributes;   /* under a lock of group.c */
 
+    /* A group of some ranks of another shares the endpoint of its root, which
+       was made of none; see subset.h. */
+    baton_group_t *root;   /* or NULL */
+    baton_group_t *parent; /* that it was made of */
+    int *origins;          /* of each rank: the one in the parent; or NULL */
+    uint32_t channel;      /* by which its messages are known; 0 for a root's */
+    uint32_t children;     /* that were made of it, and exist */
+    bool retired; /* destroyed before them: it only answers its peers */
+    baton_message_t *strays; /* of children that have not been made here yet */
+    struct baton__shrink *shrink; /* once it was shrunk: progress/shrink.c */
+
     /* For error messages: the last schedule that a peer has committed and this
        rank does not know. */
     int unknown_peer; /* or -1 */
@@ -202,6 +213,15 @@ static inline bool baton__group_recovers(const baton_group_t *group)
    remember one, all of them are. */
 void baton__group_lose(baton_group_t *group, int peer, const char *detail);
 const char *baton__group_loss(const baton_group_t *group, int peer);
+
+/* Numbers hosts in the order of their first ranks: `host_of`, which has the
+   lowest rank on the host of each, gets the numbers, and `transport` their
+   count and, if ranks follow one another on each, how many. */
+void baton__group_number_hosts(baton_transport_t *transport, int *host_of,
+                               int size);
+
+/* Destroys what is kept with the group. */
+void baton__group_drop_attributes(baton_group_t *group);
 
 void baton__group_fini(baton_group_t *group);
 

@@ -9,9 +9,10 @@ set(mpi_memory_ranks 2 4)
 set(mpi_conformance_ranks 1 3 8)
 set(mpi_dense_ranks 2 5 8)
 set(mpi_staged_ranks 3)
-set(mpi_forbidden_ranks "") # it has an argument, see below; as has mpi_cable
+set(mpi_forbidden_ranks "") # it has an argument, see below; as have the next three
 set(mpi_cable_ranks "")
 set(mpi_soak_ranks "") # scripts/soak.sh
+set(mpi_survivors_ranks "")
 if(BATON_SANITIZE)
     foreach(name mpi_memory mpi_dense mpi_conserve)
         set(${name}_ranks 3)
@@ -102,6 +103,21 @@ set(soak_env SOAK=$<TARGET_FILE:mpi_soak> SOAK_WORLDS=7 SOAK_HOSTS=1
     SOAK_SETTING=A=A SOAK_BOUND_MS=200000 SOAK_STALL_MS=200000)
 describe_test(soak soak mpi)
 set_tests_properties(mpi_kill.one soak PROPERTIES RUN_SERIAL ON)
+
+# Ranks are killed, and the others go on; see mpi_survivors.c.
+set(survivors ${CMAKE_CURRENT_SOURCE_DIR}/mpi/survivors.sh)
+foreach(rounds "all_but_one 6 1 none 1 d0,3 none 5 d4" "first 4 3 0"
+        "at_once 5 2 1,0,3" "twice 4 2 2 d1" "no_loss 3 3 none none")
+    separate_arguments(rounds)
+    list(POP_FRONT rounds name ranks left)
+    add_test(NAME mpi_survivors.${name}
+        COMMAND ${survivors} ${left} ${mpi_run} --enable-recovery -np ${ranks}
+                $<TARGET_FILE:mpi_survivors> ${rounds})
+    describe_test(mpi_survivors.${name} mpi_survivors mpi)
+    set_tests_properties(mpi_survivors.${name} PROPERTIES RUN_SERIAL ON)
+endforeach()
+hosts_entry(mpi_survivors.hosts2 ${hosts} 2 ${survivors} 2 ${MPIEXEC_EXECUTABLE}
+    --enable-recovery -np 5 $<TARGET_FILE:mpi_survivors> none 1,3 d0)
 
 if(BATON_BUILD_MICROBENCH)
     add_test(NAME info_command

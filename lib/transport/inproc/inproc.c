@@ -437,6 +437,12 @@ static void inproc_disarm(void *endpoint)
     pthread_mutex_unlock(&self->mutex);
 }
 
+static void inproc_lose(void *endpoint, int peer, const char *detail)
+{
+    (void)detail; /* it reports none */
+    note_lost(endpoint, peer);
+}
+
 void baton__inproc_close(void *endpoint)
 {
     rank_t *self = endpoint;
@@ -483,4 +489,5 @@ const baton_transport_t baton__inproc_transport = {
     .copy_bytes = BATON__INPROC_COPY_BYTES,
     .lend = inproc_lend,
     .is_copying = inproc_is_copying,
+    .lose = inproc_lose,
 };

@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/group.h"
 
 #include <limits.h>
 #include <sched.h>
@@ -297,26 +298,6 @@ static void agree_on_settings(baton__mpi_t *mpi)
     mpi->transport.verify = any != 0;
 }
 
-/* Numbers the hosts by their lowest ranks, of which host_of has each rank's,
-   and sees whether ranks are placed in blocks. */
-static void number_hosts(baton__mpi_t *mpi)
-{
-    int *host_of = mpi->host_of;
-    int hosts = 0;
-    int block = 0;
-    for (int rank = 0; rank < mpi->size; rank++) {
-        bool leads = host_of[rank] == rank;
-        host_of[rank] = leads ? hosts : host_of[host_of[rank]];
-        hosts += leads;
-        block += host_of[rank] == 0;
-    }
-    for (int rank = 0; rank < mpi->size && block > 0; rank++) {
-        block = host_of[rank] == rank / block ? block : 0;
-    }
-    mpi->transport.hosts = hosts;
-    mpi->transport.host_block = block;
-}
-
 /* Finds out which rank is on which host. */
 static baton_status_t find_hosts(baton__mpi_t *mpi, const host_t *host)
 {
@@ -329,7 +310,7 @@ static baton_status_t find_hosts(baton__mpi_t *mpi, const host_t *host)
     if (code != MPI_SUCCESS) {
         return baton__mpi_error("MPI_Allgather", code);
     }
-    number_hosts(mpi);
+    baton__group_number_hosts(&mpi->transport, mpi->host_of, mpi->size);
     return BATON_OK;
 }
 
@@ -337,6 +318,12 @@ static int host_of(const void *endpoint, int rank)
 {
     const baton__mpi_t *mpi = endpoint;
     return mpi->host_of[rank];
+}
+
+static void lose(void *endpoint, int peer, const char *detail)
+{
+    baton__mpi_t *mpi = endpoint;
+    baton__mpi_lose(mpi, &mpi->peers[peer], detail);
 }
 
 /* Finds the ranks of this host, and opens what they share. */
@@ -526,6 +513,7 @@ static const baton_transport_t mpi_transport = {
     .takes_device = baton__mpi_takes_device,
     .is_copying = baton__mpi_is_copying,
     .host_of = host_of,
+    .lose = lose,
 };
 
 static void init_far(baton__far_t *far)

@@ -122,8 +122,13 @@ static void poll_links(baton__mpi_t *mpi)
     far->quiet = 0;
     baton__far_ring_due(mpi); /* what was sent before there was a link */
     for (int i = 0; i < mpi->size; i++) {
-        if (far->links.at[i].lost != NULL) {
-            baton__mpi_lose(mpi, &mpi->peers[i], far->links.at[i].lost);
+        const baton__link_t *link = &far->links.at[i];
+        if (link->lost != NULL) {
+            baton__mpi_lose(mpi, &mpi->peers[i], link->lost);
+        } else if (link->farewell && !far->closing) {
+            /* After a loss it does not wait for this rank, and its last packets
+               may not come. */
+            baton__mpi_lose(mpi, &mpi->peers[i], "it has closed its group");
         }
     }
 }

@@ -306,6 +306,12 @@ static bool staged_is_copying(const void *endpoint)
     return self->inner->is_copying(self->endpoint);
 }
 
+static void staged_lose(void *endpoint, int peer, const char *detail)
+{
+    staged_t *self = endpoint;
+    self->inner->lose(self->endpoint, peer, detail);
+}
+
 static int staged_host_of(const void *endpoint, int rank)
 {
     const staged_t *self = endpoint;
@@ -545,6 +551,7 @@ static baton_transport_t table_around(const baton_transport_t *inner)
     table.allocate = inner->allocate != NULL ? staged_allocate : NULL;
     table.release = inner->allocate != NULL ? staged_release : NULL;
     table.host_of = inner->host_of != NULL ? staged_host_of : NULL;
+    table.lose = inner->lose != NULL ? staged_lose : NULL;
     table.flush = inner->flush != NULL ? staged_flush : NULL;
     table.is_copying = inner->is_copying != NULL ? staged_is_copying : NULL;
     table.takes_device = NULL;

@@ -1,0 +1,334 @@
+/* Subsets; see subset.h. */
+#include "transport/subset.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/list.h"
+#include "base/random.h"
+
+BATON__LIST(messages, baton_message_t)
+
+typedef struct member {
+    int root_rank;
+    int host;         /* its number in the subset */
+    const char *lost; /* why, until that is reported */
+} member_t;
+
+typedef struct subset {
+    baton_transport_t transport;
+    const baton_transport_t *inner; /* the root's */
+    void *endpoint;
+    uint32_t channel;
+    int size;
+    int lost; /* members to be reported */
+    messages_t arrived;
+    member_t *members;
+    int *ranks; /* of each rank of the root: the one here, or -1 */
+} subset_t;
+
+/* ---- channels ---------------------------------------------------------- */
+
+uint32_t baton__subset_channel(uint32_t channel, uint64_t nth)
+{
+    uint64_t mixed = baton__mix(baton__mix(channel) + nth);
+    uint32_t low = (uint32_t)(mixed & BATON__CHANNEL_MASK);
+    uint32_t high = (uint32_t)(mixed >> BATON__CHANNEL_EPOCH_SHIFT);
+    return high << BATON__CHANNEL_BITS | (low != 0 ? low : 1);
+}
+
+static void mark(const subset_t *self, baton_header_t *header)
+{
+    uint32_t low = self->channel & BATON__CHANNEL_MASK;
+    uint64_t high = self->channel >> BATON__CHANNEL_BITS;
+    header->kind |= (uint16_t)(low << BATON__CHANNEL_SHIFT);
+    header->epoch |= high << BATON__CHANNEL_EPOCH_SHIFT;
+}
+
+void baton__subset_deliver(void *endpoint, baton_message_t *message)
+{
+    subset_t *self = endpoint;
+    baton_header_t *header = &message->header;
+    header->kind &= (uint16_t) ~(BATON__CHANNEL_MASK << BATON__CHANNEL_SHIFT);
+    header->epoch &= (UINT64_C(1) << BATON__CHANNEL_EPOCH_SHIFT) - 1;
+    message->peer = self->ranks[message->peer];
+    messages_append(&self->arrived, message);
+}
+
+/* Makes a message what the root has delivered, if it is not yet. */
+static baton_message_t *restored(const subset_t *self, baton_message_t *message)
+{
+    if (baton__subset_channel_of(&message->header) == 0) {
+        mark(self, &message->header);
+        message->peer = self->members[message->peer].root_rank;
+    }
+    return message;
+}
+
+/* ---- the root's functions ---------------------------------------------- */
+
+static baton_status_t subset_reserve(void *endpoint, int peer, int64_t sends,
+                                     int64_t receives)
+{
+    const subset_t *self = endpoint;
+    return self->inner->reserve(self->endpoint, self->members[peer].root_rank,
+                                sends, receives);
+}
+
+static baton_status_t subset_send(void *endpoint, baton_token_t token, int peer,
+                                  const baton_header_t *header,
+                                  const void *data, size_t bytes)
+{
+    const subset_t *self = endpoint;
+    baton_header_t marked = *header;
+    mark(self, &marked);
+    return self->inner->send(self->endpoint, token,
+                             self->members[peer].root_rank, &marked, data,
+                             bytes);
+}
+
+static baton_status_t subset_notify(void *endpoint, int peer,
+                                    const baton_header_t *header,
+                                    const void *data, size_t bytes)
+{
+    const subset_t *self = endpoint;
+    baton_header_t marked = *header;
+    mark(self, &marked);
+    return self->inner->notify(self->endpoint, self->members[peer].root_rank,
+                               &marked, data, bytes);
+}
+
+static bool subset_withdraw(void *endpoint, baton_token_t token)
+{
+    const subset_t *self = endpoint;
+    return self->inner->withdraw(self->endpoint, token);
+}
+
+static baton_status_t subset_accept(void *endpoint, baton_message_t *message,
+                                    baton_token_t token, void *target)
+{
+    const subset_t *self = endpoint;
+    return self->inner->accept(self->endpoint, restored(self, message), token,
+                               target);
+}
+
+static void subset_drop(void *endpoint, baton_message_t *message)
+{
+    const subset_t *self = endpoint;
+    self->inner->drop(self->endpoint, restored(self, message));
+}
+
+/* What is lent is not looked at any more, but read and dropped. */
+static baton_status_t subset_lend(void *endpoint, baton_message_t *message)
+{
+    const subset_t *self = endpoint;
+    return self->inner->lend(self->endpoint, restored(self, message));
+}
+
+static baton_status_t subset_read(void *endpoint,
+                                  const baton_message_t *message, size_t offset,
+                                  size_t bytes, void *target)
+{
+    const subset_t *self = endpoint;
+    return self->inner->read(self->endpoint, message, offset, bytes, target);
+}
+
+static void *subset_allocate(void *endpoint, size_t bytes)
+{
+    const subset_t *self = endpoint;
+    return self->inner->allocate(self->endpoint, bytes);
+}
+
+static void subset_release(void *endpoint, void *memory)
+{
+    const subset_t *self = endpoint;
+    self->inner->release(self->endpoint, memory);
+}
+
+static bool subset_takes_device(void *endpoint, int peer, size_t bytes)
+{
+    const subset_t *self = endpoint;
+    return self->inner->takes_device(self->endpoint,
+                                     self->members[peer].root_rank, bytes);
+}
+
+static void subset_inner_lose(void *endpoint, int peer, const char *detail)
+{
+    const subset_t *self = endpoint;
+    self->inner->lose(self->endpoint, self->members[peer].root_rank, detail);
+}
+
+static int subset_host_of(const void *endpoint, int rank)
+{
+    const subset_t *self = endpoint;
+    return self->members[rank].host;
+}
+
+/* ---- its own ----------------------------------------------------------- */
+
+void baton__subset_lose(void *endpoint, int root_rank, const char *detail)
+{
+    subset_t *self = endpoint;
+    int rank = self->ranks[root_rank];
+    if (rank >= 0 && self->members[rank].lost == NULL) {
+        self->members[rank].lost = detail;
+        self->lost++;
+    }
+}
+
+int baton__subset_root_rank(const void *endpoint, int rank)
+{
+    const subset_t *self = endpoint;
+    return self->members[rank].root_rank;
+}
+
+static size_t subset_poll(void *endpoint, baton_event_t *out, size_t max)
+{
+    subset_t *self = endpoint;
+    size_t count = 0;
+    while (count < max && self->arrived.head != NULL) {
+        out[count++] =
+            (baton_event_t){.kind = BATON_EVENT_ARRIVED,
+                            .message = messages_take(&self->arrived)};
+    }
+    for (int i = 0; count < max && self->lost > 0; i++) {
+        member_t *member = &self->members[i];
+        if (member->lost != NULL) {
+            out[count++] = (baton_event_t){.kind = BATON_EVENT_LOST,
+                                           .status = BATON_ERR_TRANSPORT,
+                                           .peer = i,
+                                           .detail = member->lost};
+            member->lost = NULL;
+            self->lost--;
+        }
+    }
+    return count;
+}
+
+static int subset_descriptor(void *endpoint, int k)
+{
+    (void)endpoint;
+    (void)k;
+    return -1; /* the root's are watched */
+}
+
+static void subset_drain(void *endpoint)
+{
+    (void)endpoint;
+}
+
+static bool subset_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
+{
+    const subset_t *self = endpoint;
+    (void)how;
+    *sleep_us_out = BATON_SLEEP_FOREVER;
+    return self->arrived.head == NULL && self->lost == 0;
+}
+
+static void free_subset(subset_t *self)
+{
+    baton__free(self->members);
+    baton__free(self->ranks);
+    baton__free(self);
+}
+
+static void subset_close(void *endpoint)
+{
+    subset_t *self = endpoint;
+    while (self->arrived.head != NULL) {
+        subset_drop(self, messages_take(&self->arrived));
+    }
+    free_subset(self);
+}
+
+/* ---- opening ----------------------------------------------------------- */
+
+static baton_transport_t table_around(const baton_transport_t *inner)
+{
+    baton_transport_t table = *inner;
+    table.size = sizeof table;
+    table.reserve = subset_reserve;
+    table.send = subset_send;
+    table.notify = subset_notify;
+    table.withdraw = subset_withdraw;
+    table.poll = subset_poll;
+    table.accept = subset_accept;
+    table.drop = subset_drop;
+    table.descriptor = subset_descriptor;
+    table.drain = table.disarm = subset_drain;
+    table.arm = subset_arm;
+    table.close = subset_close;
+    table.lend = inner->lend != NULL ? subset_lend : NULL;
+    table.read = inner->read != NULL ? subset_read : NULL;
+    table.allocate = inner->allocate != NULL ? subset_allocate : NULL;
+    table.release = inner->allocate != NULL ? subset_release : NULL;
+    table.takes_device =
+        inner->takes_device != NULL ? subset_takes_device : NULL;
+    table.host_of = subset_host_of;
+    table.lose = inner->lose != NULL ? subset_inner_lose : NULL;
+    table.flush = NULL; /* the root's are called */
+    table.is_copying = NULL;
+    return table;
+}
+
+static int root_host(const subset_t *self, int rank)
+{
+    const baton_transport_t *inner = self->inner;
+    int root_rank = self->members[rank].root_rank;
+    return inner->host_block > 0    ? root_rank / inner->host_block
+           : inner->host_of != NULL ? inner->host_of(self->endpoint, root_rank)
+                                    : 0;
+}
+
+/* False if there is no memory. */
+static bool find_hosts(subset_t *self)
+{
+    int *hosts = baton__alloc((size_t)self->size, sizeof *hosts);
+    if (hosts == NULL) {
+        return false;
+    }
+    for (int i = 0; i < self->size; i++) {
+        int host = root_host(self, i);
+        for (hosts[i] = 0; root_host(self, hosts[i]) != host;) {
+            hosts[i]++;
+        }
+    }
+    baton__group_number_hosts(&self->transport, hosts, self->size);
+    for (int i = 0; i < self->size; i++) {
+        self->members[i].host = hosts[i];
+    }
+    baton__free(hosts);
+    return true;
+}
+
+baton_status_t baton__subset_open(const baton_group_t *root, uint32_t channel,
+                                  const int *ranks, int size,
+                                  const baton_transport_t **transport_out,
+                                  void **endpoint_out)
+{
+    subset_t *self = baton__alloc(1, sizeof *self);
+    if (self == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
+    }
+    *self = (subset_t){.transport = table_around(root->transport),
+                       .inner = root->transport,
+                       .endpoint = root->endpoint,
+                       .channel = channel,
+                       .size = size};
+    self->members = baton__alloc((size_t)size, sizeof *self->members);
+    self->ranks = baton__alloc((size_t)root->size, sizeof *self->ranks);
+    bool made = self->members != NULL && self->ranks != NULL;
+    for (int i = 0; made && i < root->size; i++) {
+        self->ranks[i] = -1;
+    }
+    for (int i = 0; made && i < size; i++) {
+        self->members[i].root_rank = ranks[i];
+        self->ranks[ranks[i]] = i;
+    }
+    if (!made || !find_hosts(self)) {
+        free_subset(self);
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
+    }
+    *transport_out = &self->transport;
+    *endpoint_out = self;
+    return BATON_OK;
+}

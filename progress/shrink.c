@@ -1,0 +1,354 @@
+/* How survivors agree; see shrink.h. */
+#include "progress/shrink.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "progress/epoch.h"
+#include "progress/notice.h"
+#include "progress/recovery.h"
+
+#include <string.h>
+
+enum { VIEW_BYTES = 248, MOST_RANKS = 8 * VIEW_BYTES };
+static_assert(VIEW_BYTES <= BATON_NOTICE_BYTES, "a view is a notice");
+
+/* Bits of a view's tag. */
+enum {
+    ASKS = 1,  /* the sender's first one: it has dropped all before that */
+    AGREED = 2 /* an answer: what was agreed, to be taken over */
+};
+
+typedef struct view {
+    unsigned char lost[VIEW_BYTES]; /* bits, by rank */
+} view_t;
+
+typedef struct member {
+    /* 1 and how many were lost in the view that it was told, or has told, last;
+       0 for none. Its view is a part of this rank's, so the number says whether
+       they are equal. */
+    uint32_t told, heard;
+    bool asked;
+    bool owed; /* what was agreed */
+} member_t;
+
+struct baton__shrink {
+    _Atomic int state; /* baton__shrinking_t */
+    uint64_t number;
+    uint64_t agreed_number; /* which `agreed` is of */
+    uint32_t lost;          /* in the view */
+    view_t view, agreed;
+    member_t members[];
+};
+typedef struct baton__shrink shrink_t;
+
+/* ---- views ------------------------------------------------------------- */
+
+static bool is_lost(const view_t *view, int rank)
+{
+    return (view->lost[rank / 8] >> rank % 8 & 1) != 0;
+}
+
+static uint32_t count_lost(const view_t *view)
+{
+    uint32_t count = 0;
+    for (int rank = 0; rank < MOST_RANKS; rank++) {
+        count += is_lost(view, rank);
+    }
+    return count;
+}
+
+/* The number by which a member is known to have this rank's view. */
+static uint32_t version_of(const shrink_t *shrink)
+{
+    return shrink->lost + 1;
+}
+
+/* Adds what the transport, or a LEFT, has told since. */
+static void look_for_lost(const baton_group_t *group, shrink_t *shrink)
+{
+    for (int rank = 0; rank < group->size; rank++) {
+        if (rank != group->rank && baton__group_loss(group, rank) != NULL) {
+            shrink->view.lost[rank / 8] |= (unsigned char)(1 << rank % 8);
+        }
+    }
+    shrink->lost = count_lost(&shrink->view);
+}
+
+/* ---- states ------------------------------------------------------------ */
+
+static baton__shrinking_t state_of(const shrink_t *shrink)
+{
+    /* Pairs with the store in set_state(). */
+    return (baton__shrinking_t)atomic_load_explicit(&shrink->state,
+                                                    memory_order_acquire);
+}
+
+baton__shrinking_t baton__shrink_state(const baton_group_t *group)
+{
+    return group->shrink != NULL ? state_of(group->shrink) : BATON__SHRINK_NONE;
+}
+
+static void set_state(shrink_t *shrink, baton__shrinking_t state)
+{
+    atomic_store_explicit(&shrink->state, state, memory_order_seq_cst);
+}
+
+uint64_t baton__shrink_number(const baton_group_t *group)
+{
+    const shrink_t *shrink = group->shrink;
+    return shrink == NULL
+               ? 1
+               : shrink->number + (state_of(shrink) == BATON__SHRINK_NONE);
+}
+
+void baton__shrink_end(baton_group_t *group)
+{
+    set_state(group->shrink, BATON__SHRINK_NONE);
+}
+
+/* Asks no longer. */
+static void stop_asking(baton__stepper_t *stepper, baton_group_t *group,
+                        baton__shrinking_t state)
+{
+    stepper->recovering--;
+    set_state(group->shrink, state);
+    if (stepper->on_recovered != NULL) {
+        stepper->on_recovered(group);
+    }
+}
+
+static baton_status_t make(baton_group_t *group)
+{
+    size_t size = (size_t)group->size;
+    if (size > MOST_RANKS) {
+        return baton__error(BATON_ERR_LIMIT,
+                            "shrink on rank %d of %zu: a group of more than %d "
+                            "ranks can't shrink",
+                            group->rank, size, MOST_RANKS);
+    }
+    shrink_t *shrink =
+        baton__alloc(1, sizeof *shrink + size * sizeof(member_t));
+    if (shrink == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory to shrink a group");
+    }
+    atomic_init(&shrink->state, BATON__SHRINK_NONE);
+    group->shrink = shrink;
+    return BATON_OK;
+}
+
+/* So that the death of any of them is noticed, also of one that this rank had
+   no messages with. */
+static baton_status_t contact_all(const baton_group_t *group)
+{
+    baton_status_t status = BATON_OK;
+    for (int peer = 0; peer < group->size && status == BATON_OK; peer++) {
+        if (peer != group->rank && baton__group_loss(group, peer) == NULL) {
+            status = group->transport->reserve(group->endpoint, peer, 0, 0);
+        }
+    }
+    return status;
+}
+
+baton_status_t baton__shrink_begin(baton__stepper_t *stepper,
+                                   baton_group_t *group)
+{
+    baton_status_t status = group->shrink == NULL ? make(group) : BATON_OK;
+    if (status != BATON_OK || state_of(group->shrink) != BATON__SHRINK_NONE) {
+        return status;
+    }
+    status = contact_all(group);
+    if (status != BATON_OK) {
+        return status;
+    }
+    shrink_t *shrink = group->shrink;
+    for (int peer = 0; peer < group->size; peer++) {
+        member_t *member = &shrink->members[peer];
+        *member = (member_t){.owed = member->owed};
+    }
+    shrink->number++;
+    shrink->view = (view_t){{0}};
+    set_state(shrink, BATON__SHRINK_ASKING);
+    stepper->recovering++;
+    return BATON_OK;
+}
+
+int baton__shrink_survivors(const baton_group_t *group, int *ranks_out)
+{
+    int count = 0;
+    for (int rank = 0; rank < group->size; rank++) {
+        if (!is_lost(&group->shrink->agreed, rank)) {
+            ranks_out[count++] = rank;
+        }
+    }
+    return count;
+}
+
+/* ---- agreement --------------------------------------------------------- */
+
+/* The first rank that has not got this rank's view, or has not told that it is
+   its own; -1 if there is none. */
+static int first_missing(const baton_group_t *group)
+{
+    const shrink_t *shrink = group->shrink;
+    for (int peer = 0; peer < group->size; peer++) {
+        const member_t *member = &shrink->members[peer];
+        if (peer != group->rank && !is_lost(&shrink->view, peer) &&
+            (member->told != version_of(shrink) ||
+             member->heard != version_of(shrink))) {
+            return peer;
+        }
+    }
+    return -1;
+}
+
+int baton__shrink_awaits(const baton_group_t *group)
+{
+    return first_missing(group);
+}
+
+/* From here on those that are lost to others are lost to this rank, too. */
+static void agree(baton__stepper_t *stepper, baton_group_t *group,
+                  const view_t *view)
+{
+    static const char why[] = "other ranks have lost it";
+    shrink_t *shrink = group->shrink;
+    if (is_lost(view, group->rank)) {
+        stop_asking(stepper, group, BATON__SHRINK_EXCLUDED);
+        return;
+    }
+    shrink->agreed = *view;
+    shrink->agreed_number = shrink->number;
+    for (int peer = 0; peer < group->size; peer++) {
+        if (!is_lost(view, peer) || baton__group_loss(group, peer) != NULL) {
+            continue;
+        }
+        if (group->transport->lose != NULL) {
+            group->transport->lose(group->endpoint, peer, why);
+        } else {
+            baton__recovery_lose(stepper, group, peer, why);
+        }
+    }
+    stop_asking(stepper, group, BATON__SHRINK_AGREED);
+}
+
+void baton__shrink_receive(baton__stepper_t *stepper, baton_group_t *group,
+                           baton_message_t *message)
+{
+    const baton_header_t header = message->header;
+    int peer = message->peer;
+    shrink_t *shrink = group->shrink;
+    view_t view;
+    baton__notice_take(group, message, &view, sizeof view);
+    if (shrink == NULL) {
+        return; /* it will ask */
+    }
+    member_t *member = &shrink->members[peer];
+    if (header.epoch == shrink->agreed_number) {
+        if (is_lost(&view, group->rank)) {
+            baton__recovery_lose(stepper, group, peer, "it has lost this rank");
+            return;
+        }
+        bool other = memcmp(&view, &shrink->agreed, sizeof view) != 0;
+        if ((header.tag & AGREED) == 0 && !member->owed &&
+            ((header.tag & ASKS) != 0 || other)) {
+            member->owed = true;
+            stepper->recovering++;
+        }
+        return;
+    }
+    if (header.epoch != shrink->number ||
+        state_of(shrink) != BATON__SHRINK_ASKING) {
+        return;
+    }
+    if ((header.tag & AGREED) != 0) {
+        agree(stepper, group, &view);
+        return;
+    }
+    for (int i = 0; i < VIEW_BYTES; i++) {
+        shrink->view.lost[i] |= view.lost[i];
+    }
+    member->heard = count_lost(&view) + 1;
+    member->told = (header.tag & ASKS) != 0 ? 0 : member->told;
+    if (is_lost(&shrink->view, group->rank)) {
+        stop_asking(stepper, group, BATON__SHRINK_EXCLUDED);
+    }
+}
+
+/* ---- sending ----------------------------------------------------------- */
+
+/* False if there is no room. Any other error means that the peer is lost. */
+static bool send_view(const baton_group_t *group, int peer, uint64_t number,
+                      uint32_t tag, const view_t *view)
+{
+    const baton_header_t header = {.epoch = number,
+                                   .tag = tag,
+                                   .incarnation = group->incarnation,
+                                   .kind = BATON__MESSAGE_VIEW};
+    return group->transport->notify(group->endpoint, peer, &header, view,
+                                    sizeof *view) != BATON_AGAIN;
+}
+
+/* Also to a rank that others believe lost: so it learns that it is excluded. */
+static bool tell(baton__stepper_t *stepper, const baton_group_t *group,
+                 int peer)
+{
+    shrink_t *shrink = group->shrink;
+    member_t *member = &shrink->members[peer];
+    bool gone = baton__group_loss(group, peer) != NULL;
+    bool moved = false;
+    if (member->owed && (gone || send_view(group, peer, shrink->agreed_number,
+                                           AGREED, &shrink->agreed))) {
+        member->owed = false;
+        stepper->recovering--;
+        moved = true;
+    }
+    if (state_of(shrink) == BATON__SHRINK_ASKING && !gone &&
+        member->told != version_of(shrink) &&
+        send_view(group, peer, shrink->number, member->asked ? 0 : ASKS,
+                  &shrink->view)) {
+        member->told = version_of(shrink);
+        member->asked = true;
+        moved = true;
+    }
+    return moved;
+}
+
+static bool advance(baton__stepper_t *stepper, baton_group_t *group)
+{
+    shrink_t *shrink = group->shrink;
+    bool asks = state_of(shrink) == BATON__SHRINK_ASKING;
+    bool moved = false;
+    if (asks) {
+        look_for_lost(group, shrink);
+    }
+    for (int peer = 0; peer < group->size; peer++) {
+        moved |= peer != group->rank && tell(stepper, group, peer);
+    }
+    if (asks && first_missing(group) < 0) {
+        agree(stepper, group, &shrink->view);
+        moved = true;
+    }
+    return moved;
+}
+
+bool baton__shrink_advance(baton__stepper_t *stepper)
+{
+    bool moved = false;
+    for (baton_group_t *group = stepper->groups; group != NULL;
+         group = group->next) {
+        moved |= group->shrink != NULL && advance(stepper, group);
+    }
+    return moved;
+}
+
+void baton__shrink_give_up(baton__stepper_t *stepper, baton_group_t *group)
+{
+    shrink_t *shrink = group->shrink;
+    for (int peer = 0; shrink != NULL && peer < group->size; peer++) {
+        stepper->recovering -= shrink->members[peer].owed;
+        shrink->members[peer].owed = false;
+    }
+    if (baton__shrink_state(group) == BATON__SHRINK_ASKING) {
+        stop_asking(stepper, group, BATON__SHRINK_EXCLUDED);
+    }
+}

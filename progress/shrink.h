@@ -1,0 +1,59 @@
+/* How the ranks of a group that live agree on who they are.
+
+   Each tells each other one who is lost, as far as it knows: its view, and once
+   more whenever that has grown, by its transport or by the view of another. A
+   rank that is not shrinking the group yet drops views, and asks for them when
+   it begins. A rank has agreed when it has told its view to all that live in
+   it, and has heard the same one from all of them.
+
+   From then on its view is fixed, and it answers any other one, or a question,
+   with what was agreed, which the other one takes over. So two that live never
+   agree on different views: of two that agree by themselves each has heard the
+   other's last one; and if a rank that lives has agreed nobody else can without
+   hearing its view once more. A rank that finds itself in another's view is
+   excluded.
+
+   A view grows at most once for each rank, so this ends when deaths do. It uses
+   notices alone, and answers until the group is closed. */
+#ifndef BATON_PROGRESS_SHRINK_H
+#define BATON_PROGRESS_SHRINK_H
+
+#include "progress/stepper.h"
+
+typedef enum baton__shrinking {
+    BATON__SHRINK_NONE,
+    BATON__SHRINK_ASKING,
+    BATON__SHRINK_AGREED,  /* until the survivors' group is made */
+    BATON__SHRINK_EXCLUDED /* for good */
+} baton__shrinking_t;
+
+/* How far it is; any thread. */
+baton__shrinking_t baton__shrink_state(const baton_group_t *group);
+
+/* Begins to ask, unless this goes on already, or the survivors' group is still
+   to be made. BATON_ERR_LIMIT, _NO_MEMORY. */
+baton_status_t baton__shrink_begin(baton__stepper_t *stepper,
+                                   baton_group_t *group);
+
+/* Which of the group's shrinks goes on, or comes next; counted from 1. */
+uint64_t baton__shrink_number(const baton_group_t *group);
+
+/* What was agreed: writes the ranks that live, in order, and returns how many.
+   end: their group was made. */
+int baton__shrink_survivors(const baton_group_t *group, int *ranks_out);
+void baton__shrink_end(baton_group_t *group);
+
+/* A rank that has not come, or waits for another. */
+int baton__shrink_awaits(const baton_group_t *group);
+
+/* Sends what is due; true if anything happened. */
+bool baton__shrink_advance(baton__stepper_t *stepper);
+
+/* A view has arrived. */
+void baton__shrink_receive(baton__stepper_t *stepper, baton_group_t *group,
+                           baton_message_t *message);
+
+/* The group is being destroyed: answers nobody any more. */
+void baton__shrink_give_up(baton__stepper_t *stepper, baton_group_t *group);
+
+#endif

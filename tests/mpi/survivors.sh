@@ -1,0 +1,26 @@
+#!/bin/sh
+# Runs ranks of which some are killed, and expects that so many others say that
+# they go on: mpirun's exit code tells nothing, and between hosts it does not end.
+#
+#   survivors.sh COUNT MPIRUN... PROGRAM ARGS...
+set -u
+count=$1
+shift
+output=$(mktemp /tmp/survivors.XXXXXX) || exit 1 # TMPDIR is of one host
+trap 'rm -f "$output"' EXIT
+
+# have_come COUNT: so many have said so.
+have_come() {
+    [ "$(grep -c 'goes on' "$output")" -ge "$1" ]
+}
+
+"$@" >"$output" 2>&1 &
+job=$!
+tries=1200
+while ! have_come "$count" && kill -0 $job 2>/dev/null && [ $tries -gt 0 ]; do
+    sleep 0.1
+    tries=$((tries - 1))
+done
+kill -TERM $job 2>/dev/null
+cat "$output"
+have_come "$count" && ! have_come $((count + 1))

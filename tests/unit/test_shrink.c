@@ -1,0 +1,238 @@
+/* baton_group_shrink with ranks that die at any moment, also in the middle of
+   telling the others, and of whose deaths not every rank learns by itself. All
+   ranks take turns in one thread. Over MPI: mpi/mpi_survivors.c. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
+#include "support/random.h"
+#include "transport/group.h"
+#include <string.h>
+
+enum { MOST = 8, TRIALS = 400, TURNS = 100000 };
+
+typedef struct rank {
+    baton_engine_t *engine;
+    baton_group_t *group, *survivors;
+    baton_transport_t port; /* the group's, which sends nothing once it died */
+    const baton_transport_t *given;
+    bool dead;
+    int notices; /* that it still sends before it dies; -1: it lives */
+} rank_t;
+
+static rank_t ranks[MOST];
+static baton_inproc_t *medium;
+static int size;
+static support_random_t dice;
+
+static int below(int n)
+{
+    return (int)support_random_below(&dice, (uint64_t)n);
+}
+
+static rank_t *rank_of(const void *endpoint)
+{
+    int r = 0;
+    while (ranks[r].group->endpoint != endpoint) {
+        r++;
+    }
+    return &ranks[r];
+}
+
+/* The rank dies behind one of its notices, and the next are not sent. */
+static baton_status_t notify(void *endpoint, int peer,
+                             const baton_header_t *header, const void *data,
+                             size_t bytes)
+{
+    rank_t *rank = rank_of(endpoint);
+    if (rank->notices == 0) {
+        rank->dead = true;
+    }
+    if (rank->dead) {
+        return BATON_AGAIN;
+    }
+    rank->notices -= rank->notices > 0;
+    return rank->given->notify(endpoint, peer, header, data, bytes);
+}
+
+static void open_ranks(int count)
+{
+    baton_engine_options_t manual = BATON_ENGINE_OPTIONS;
+    manual.progress = BATON_PROGRESS_MANUAL;
+    size = count;
+    support_ok(baton_inproc_create(size, &medium));
+    for (int r = 0; r < size; r++) {
+        ranks[r] = (rank_t){.notices = -1};
+        support_ok(baton_engine_open(&manual, &ranks[r].engine));
+        support_ok(baton_group_create_inproc(ranks[r].engine, medium, r,
+                                             &ranks[r].group));
+        ranks[r].given = ranks[r].group->transport;
+        ranks[r].port = *ranks[r].given;
+        ranks[r].port.notify = notify;
+        ranks[r].group->transport = &ranks[r].port;
+    }
+}
+
+static void close_ranks(void)
+{
+    for (int r = 0; r < size; r++) {
+        rank_t *rank = &ranks[r];
+        bool old_first = below(2) == 0;
+        baton_group_t *both[] = {old_first ? rank->group : rank->survivors,
+                                 old_first ? rank->survivors : rank->group};
+        rank->group->transport = rank->given;
+        support_ok(baton_group_destroy(both[0]));
+        support_ok(baton_group_destroy(both[1]));
+        support_ok(baton_engine_close(rank->engine));
+    }
+    support_ok(baton_inproc_destroy(medium));
+}
+
+/* One that lives learns by itself that the victim is dead. */
+static void learn(int r, int victim)
+{
+    const rank_t *rank = &ranks[r];
+    if (!rank->dead && baton__group_loss(rank->group, victim) == NULL) {
+        rank->given->lose(rank->group->endpoint, victim, "it is dead");
+    }
+}
+
+static int count_living(void)
+{
+    int count = 0;
+    for (int r = 0; r < size; r++) {
+        count += !ranks[r].dead;
+    }
+    return count;
+}
+
+/* A random one that lives goes on to shrink its group; true if all have. */
+static bool take_turn(void)
+{
+    rank_t *rank = &ranks[below(size)];
+    if (!rank->dead && rank->survivors == NULL) {
+        baton_status_t status =
+            baton_group_shrink(rank->group, 0, &rank->survivors);
+        if (status != BATON_ERR_TIMEOUT) {
+            support_expect(status, BATON_OK);
+        }
+    } else if (!rank->dead) {
+        (void)baton_engine_step(rank->engine); /* it answers */
+    }
+    int done = 0;
+    for (int r = 0; r < size; r++) {
+        done += !ranks[r].dead && ranks[r].survivors != NULL;
+    }
+    return done == count_living();
+}
+
+/* All that live have the same members, and each of these is one. */
+static void check_survivors(void)
+{
+    const baton_group_t *first = NULL;
+    for (int r = 0; r < size; r++) {
+        const baton_group_t *mine = ranks[r].survivors;
+        if (ranks[r].dead) {
+            continue;
+        }
+        first = first == NULL ? mine : first;
+        assert_int_equal(mine->channel, first->channel);
+        assert_int_equal(baton_group_size(mine), baton_group_size(first));
+        for (int i = 0; i < baton_group_size(mine); i++) {
+            assert_int_equal(baton_group_origin(mine, i),
+                             baton_group_origin(first, i));
+        }
+        assert_int_equal(baton_group_origin(mine, baton_group_rank(mine)), r);
+        assert_true(baton_group_size(mine) >= count_living());
+    }
+}
+
+static void kill_some_meanwhile(void)
+{
+    bool learned[MOST] = {false};
+    for (int victims = below(size); victims > 0; victims--) {
+        ranks[below(size)].notices = below(3 * size);
+    }
+    for (int turn = 0; turn < TURNS; turn++) {
+        bool done = take_turn();
+        bool all_learned = true;
+        for (int victim = 0; victim < size; victim++) {
+            if (ranks[victim].dead && !learned[victim]) {
+                int who = below(size);
+                learned[victim] = !ranks[who].dead && below(4) == 0;
+                if (learned[victim]) {
+                    learn(who, victim);
+                }
+                all_learned &= learned[victim];
+            }
+            if (ranks[victim].dead && learned[victim] && below(50) == 0) {
+                learn(below(size), victim); /* so that no death is unknown */
+            }
+        }
+        if (done && all_learned) {
+            return;
+        }
+    }
+    fail_msg("the ranks that live have not agreed");
+}
+
+TEST(test_shrink_agrees_whoever_dies_when)
+{
+    int died = 0;
+    dice = support_random(support_seed(), 22);
+    for (int trial = 0; trial < TRIALS; trial++) {
+        open_ranks(2 + below(MOST - 1));
+        kill_some_meanwhile();
+        check_survivors();
+        died += size - count_living();
+        close_ranks();
+    }
+    print_message("%d ranks died\n", died);
+    assert_true(died > TRIALS / 2);
+}
+
+TEST(test_shrink_without_a_loss_copies_the_group)
+{
+    open_ranks(3);
+    while (!take_turn()) {
+    }
+    check_survivors();
+    assert_int_equal(baton_group_size(ranks[2].survivors), 3);
+    assert_int_equal(baton_group_origin(ranks[2].survivors, 3), -1);
+    assert_int_equal(baton_group_origin(ranks[2].group, 1), 1);
+    close_ranks();
+}
+
+TEST(test_shrink_names_who_has_not_come)
+{
+    baton_group_t *none = NULL;
+    open_ranks(2);
+    support_expect(baton_group_shrink(ranks[0].group, 0, &none),
+                   BATON_ERR_TIMEOUT);
+    assert_non_null(strstr(baton_error_message(), "rank 1 has not come"));
+    support_expect(baton_group_shrink(NULL, 0, &none), BATON_ERR_INVALID);
+    support_expect(baton_group_shrink(ranks[0].group, 0, NULL),
+                   BATON_ERR_INVALID);
+    close_ranks();
+}
+
+TEST(test_shrink_tells_a_rank_that_is_left_out)
+{
+    open_ranks(3);
+    learn(0, 2); /* which lives */
+    (void)baton_engine_step(ranks[0].engine);
+    baton_status_t status = BATON_ERR_TIMEOUT;
+    for (int turn = 0; turn < TURNS && status == BATON_ERR_TIMEOUT; turn++) {
+        for (int r = 0; r < 2; r++) {
+            if (ranks[r].survivors == NULL) {
+                (void)!baton_group_shrink(ranks[r].group, 0,
+                                          &ranks[r].survivors);
+            }
+        }
+        status = baton_group_shrink(ranks[2].group, 0, &ranks[2].survivors);
+    }
+    support_expect(status, BATON_ERR_TRANSPORT);
+    assert_non_null(strstr(baton_error_message(), "go on without it"));
+    assert_int_equal(baton_group_size(ranks[1].survivors), 2);
+    close_ranks();
+}
+
+RUN_TESTS()
