@@ -274,11 +274,13 @@ void baton__recovery_part(baton__stepper_t *stepper, baton_group_t *group)
 }
 
 /* This rank answers no more. Others that live may wait for it, and are told so
-   if there is room. */
+   if there is room, and whom it has lost: `epoch` is that rank + 1. */
 static void tell_left(const baton_group_t *group)
 {
-    const baton_header_t header = {.incarnation = group->incarnation,
-                                   .kind = BATON__MESSAGE_LEFT};
+    const baton_header_t header = {
+        .incarnation = group->incarnation,
+        .kind = BATON__MESSAGE_LEFT,
+        .epoch = group->lost_count > 0 ? (uint64_t)group->lost[0].peer + 1 : 0};
     for (int peer = 0; peer < group->size; peer++) {
         if (peer != group->rank && baton__group_loss(group, peer) == NULL) {
             (void)group->transport->notify(group->endpoint, peer, &header, NULL,

@@ -14,6 +14,8 @@
 #include "progress/shrink.h"
 #include "transport/subset.h"
 
+#include <stdio.h>
+
 /* Nodes of one schedule that are issued before other schedules get their turn.
  */
 enum { NODES_A_TURN = 1024, EVENTS_A_POLL = 64 };
@@ -109,6 +111,22 @@ static bool ask_asyncs(baton__stepper_t *stepper)
 
 /* ---- events ----------------------------------------------------------- */
 
+/* First the loss, so that it is what errors name. */
+static void receive_left(baton__stepper_t *stepper, baton_group_t *group,
+                         baton_message_t *message)
+{
+    uint64_t lost = message->header.epoch; /* + 1 */
+    if (lost > 0 && lost <= (uint64_t)group->size &&
+        (int)lost - 1 != group->rank) {
+        char why[64];
+        (void)snprintf(why, sizeof why, "rank %d has lost it", message->peer);
+        baton__recovery_lose(stepper, group, (int)lost - 1, why);
+    }
+    baton__recovery_lose(stepper, group, message->peer,
+                         "it has destroyed the group after a loss");
+    group->transport->drop(group->endpoint, message);
+}
+
 static void arrive(baton__stepper_t *stepper, baton_group_t *group,
                    baton_message_t *message)
 {
@@ -122,9 +140,7 @@ static void arrive(baton__stepper_t *stepper, baton_group_t *group,
         baton__recovery_receive(group, message);
         break;
     case BATON__MESSAGE_LEFT:
-        baton__recovery_lose(stepper, group, message->peer,
-                             "it has destroyed the group after a loss");
-        group->transport->drop(group->endpoint, message);
+        receive_left(stepper, group, message);
         break;
     case BATON__MESSAGE_VIEW:
         baton__shrink_receive(stepper, group, message);
