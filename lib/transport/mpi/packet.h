@@ -69,8 +69,9 @@ typedef struct baton__far_packet {
 
 #define BATON__FAR_PACKET_HEAD offsetof(baton__far_packet_t, packet.data)
 
-/* Open MPI 4.1.4 sends up to 64 KiB eagerly over TCP, its header included. */
-enum { BATON__BODY_BYTES = 64 * 1024 - 256 };
+/* Open MPI 4.1.4 sends up to 64 KiB eagerly over TCP, headers included. With
+   just 64 KiB it asks the receiver, as for a pull; but then Baton need not. */
+enum { BATON__BODY_BYTES = 64 * 1024 };
 
 /* Room for any packet. */
 typedef struct baton__far_buffer {
