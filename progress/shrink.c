@@ -153,7 +153,8 @@ baton_status_t baton__shrink_begin(baton__stepper_t *stepper,
                                    baton_group_t *group)
 {
     baton_status_t status = group->shrink == NULL ? make(group) : BATON_OK;
-    if (status != BATON_OK || state_of(group->shrink) != BATON__SHRINK_NONE) {
+    if (group->shrink == NULL ||
+        state_of(group->shrink) != BATON__SHRINK_NONE) {
         return status;
     }
     status = contact_all(group);

@@ -107,6 +107,8 @@ struct baton_group {
     baton__device_t *device; /* the engine's, or NULL */
     baton_group_t *next;     /* of the engine's groups */
     uint16_t incarnation;    /* how often it has been recovered */
+    bool all_lost; /* there was no memory to remember which peers are lost */
+    bool retired; /* destroyed before its children: it only answers its peers */
     int rank;
     int size;
     bool cost_only;  /* simulated: buffers have no memory */
@@ -126,15 +128,14 @@ struct baton_group {
     baton__loss_t *lost; /* peers */
     uint32_t lost_count;
     uint32_t lost_capacity;
-    bool all_lost; /* there was no memory to remember which */
     /* Rounds of the recovery to an incarnation, by its lowest bit: peers may be
        one ahead. */
     baton__rounds_t rounds[2];
     baton__rounds_t farewell;
     _Atomic uint32_t recovery_left; /* disseminations that are not over: the
                                        group's, and those of schedules */
-    baton__answer_t *answers;       /* that are due, in order */
     uint32_t answer_count;
+    baton__answer_t *answers; /* that are due, in order */
     baton__answer_t *early; /* hellos for schedules not committed here; one for
                                each that a peer has */
     uint32_t early_count;
@@ -158,7 +159,6 @@ struct baton_group {
     int *origins;          /* of each rank: the one in the parent; or NULL */
     uint32_t channel;      /* by which its messages are known; 0 for a root's */
     uint32_t children;     /* that were made of it, and exist */
-    bool retired; /* destroyed before them: it only answers its peers */
     baton_message_t *strays; /* of children that have not been made here yet */
     struct baton__shrink *shrink; /* once it was shrunk: progress/shrink.c */
 
