@@ -1092,8 +1092,8 @@ TEST(test_mpi_far_errors_lose_the_peer)
     }
 }
 
-/* A link that ends without a farewell loses its peer; one that ends with it
-   does not. */
+/* A link that ends loses its peer, as does a farewell that comes before this
+   rank closes; it says which. */
 TEST(test_mpi_far_link_ends)
 {
     for (int farewell = 0; farewell < 2; farewell++) {
@@ -1110,7 +1110,10 @@ TEST(test_mpi_far_link_ends)
             baton__mpi_drain(rank_of(0));
             settle(0);
         }
-        assert_int_equal(seen[0].losses, !farewell);
+        assert_int_equal(seen[0].losses, 1);
+        assert_string_equal(seen[0].lost[0].detail,
+                            farewell ? "it has closed its group"
+                                     : "its process has ended");
     }
 }
 

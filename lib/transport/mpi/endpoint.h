@@ -27,8 +27,9 @@
    Nothing is polled for that is not awaited: with near ranks alone and no data
    in motion MPI is not called at all.
 
-   A peer is lost when its process has ended (shm/liveness.h), its link ends
-   without a farewell, MPI refuses to send to it, or MPI_Finalize is called.
+   A peer is lost when its process has ended (shm/liveness.h), its link ends or
+   says farewell before this rank closes, MPI refuses to send to it, or
+   MPI_Finalize is called.
    What was in flight with it ends first, with errors, over as many polls as
    that takes.
 
