@@ -29,7 +29,9 @@
         return first;                                                          \
     }                                                                          \
                                                                                \
-    static inline void name##_remove(name##_t *list, const record_t *record)   \
+    /* Not every file removes. */                                              \
+    __attribute__((unused)) static inline void name##_remove(                  \
+        name##_t *list, const record_t *record)                                \
     {                                                                          \
         record_t *before = NULL;                                               \
         record_t *at = list->head;                                             \
