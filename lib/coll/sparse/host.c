@@ -50,6 +50,7 @@ static baton_status_t start(baton_sparse_t *sparse, bool flush,
         return status;
     }
     sparse->recovered = false;
+    sparse->open = sparse->steps + 1;
     baton__sparse_started(sparse, dense);
     return BATON_OK;
 }
@@ -62,6 +63,7 @@ static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
         return;
     }
     baton__sparse_complete_step(sparse, dense);
+    sparse->open = 0;
     baton__sparse_advance(sparse);
     baton__sparse_exchange(&sparse->work, &sparse->residual);
     sparse->no_residual = dense;

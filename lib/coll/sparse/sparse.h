@@ -105,7 +105,8 @@ struct baton_sparse {
     uint64_t steps;                   /* completed */
     uint64_t sparse_base, dense_base; /* of steps, at the last recovery */
 
-    uint64_t open;    /* the step that was started and not completed, or 0 */
+    uint64_t open;    /* on the host: the step that was started and not
+                         completed, or 0 */
     bool recovered;   /* the group was, since the last step began */
     bool absent;      /* the running epoch takes nothing of this rank */
     bool settled;     /* the running step is; */

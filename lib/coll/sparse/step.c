@@ -283,7 +283,6 @@ bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
 void baton__sparse_started(baton_sparse_t *sparse, bool dense)
 {
     sparse->latest = dense ? sparse->dense : sparse->schedule;
-    sparse->open = sparse->steps + 1;
     sparse->phase = BATON__SPARSE_RUNNING;
 }
 
@@ -323,7 +322,6 @@ void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
         complete_sparse(sparse);
     }
     sparse->stats = sparse->counting;
-    sparse->open = 0;
     if (!sparse->recovered) {
         sparse->learned = dense ? sparse->learned : sparse->next;
         sparse->steps++;
