@@ -163,7 +163,8 @@ typedef struct run {
     conserve_totals_t totals;
     conserve_account_t account;
     uint64_t results; /* that it has got */
-    double open;      /* what it has started without getting a result */
+    bool open;        /* it has started a step, and not got its result */
+    double started;   /* what it has given to that */
     double vector[CONSERVE_MOST], residual[CONSERVE_MOST];
 } run_t;
 
@@ -201,15 +202,16 @@ static baton_status_t start(run_t *run, uint64_t step)
     }
     double sum = weigh(vector, run->sparse.count);
     baton_status_t status = support_collective_start(&run->own, vector, &given);
-    run->open = status == BATON_OK ? sum : 0;
-    run->totals.given += run->open;
+    run->open = status == BATON_OK;
+    run->started = sum;
+    run->totals.given += run->open ? sum : 0;
     return status;
 }
 
 static void count_result(run_t *run)
 {
     double sum = weigh(run->vector, run->sparse.count);
-    run->open = 0;
+    run->open = false;
     run->totals.results += sum;
     run->totals.hash += sum * (double)(++run->results % 1000);
 }
@@ -293,11 +295,11 @@ static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
     }
     status = baton_group_recover(group, -1);
     bool partial = run->options->row == SUPPORT_PARTIAL_SPARSE;
-    while (status == BATON_OK && (partial || run->open != 0) &&
+    while (status == BATON_OK && (partial || run->open) &&
            support_collective_wait(&run->own, run->vector, NULL) == BATON_OK) {
         count_result(run);
     }
-    run->totals.given -= partial ? 0 : run->open;
+    run->totals.given -= run->open && !partial ? run->started : 0;
     return status;
 }
 
