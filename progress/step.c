@@ -14,8 +14,6 @@
 #include "progress/shrink.h"
 #include "transport/subset.h"
 
-#include <stdio.h>
-
 /* Nodes of one schedule that are issued before other schedules get their turn.
  */
 enum { NODES_A_TURN = 1024, EVENTS_A_POLL = 64 };
@@ -118,9 +116,8 @@ static void receive_left(baton__stepper_t *stepper, baton_group_t *group,
     uint64_t lost = message->header.epoch; /* + 1 */
     if (lost > 0 && lost <= (uint64_t)group->size &&
         (int)lost - 1 != group->rank) {
-        char why[64];
-        (void)snprintf(why, sizeof why, "rank %d has lost it", message->peer);
-        baton__recovery_lose(stepper, group, (int)lost - 1, why);
+        baton__recovery_lose(stepper, group, (int)lost - 1,
+                             "another rank has lost it, and left");
     }
     baton__recovery_lose(stepper, group, message->peer,
                          "it has destroyed the group after a loss");

@@ -78,7 +78,9 @@ static void close_ranks(void)
         bool old_first = below(2) == 0;
         baton_group_t *both[] = {old_first ? rank->group : rank->survivors,
                                  old_first ? rank->survivors : rank->group};
-        rank->group->transport = rank->given;
+        if (rank->group != NULL) {
+            rank->group->transport = rank->given;
+        }
         support_ok(baton_group_destroy(both[0]));
         support_ok(baton_group_destroy(both[1]));
         support_ok(baton_engine_close(rank->engine));
@@ -232,6 +234,27 @@ TEST(test_shrink_tells_a_rank_that_is_left_out)
     support_expect(status, BATON_ERR_TRANSPORT);
     assert_non_null(strstr(baton_error_message(), "go on without it"));
     assert_int_equal(baton_group_size(ranks[1].survivors), 2);
+    close_ranks();
+}
+
+/* Rank 1 hears that rank 0 has left, before it notices why. */
+TEST(test_who_leaves_says_whom_it_has_lost)
+{
+    open_ranks(3);
+    for (int r = 0; r < size; r++) {
+        ranks[r].group->transport = ranks[r].given;
+    }
+    learn(0, 2);
+    (void)baton_engine_step(ranks[0].engine);
+    ranks[0].group->collective = true; /* as a group over MPI */
+    support_ok(baton_group_destroy(ranks[0].group));
+    ranks[0].group = NULL;
+    (void)baton_engine_step(ranks[1].engine);
+    assert_string_equal(baton__group_loss(ranks[1].group, 2),
+                        "another rank has lost it, and left");
+    support_expect(baton_group_recover(ranks[1].group, -1),
+                   BATON_ERR_TRANSPORT);
+    assert_non_null(strstr(baton_error_message(), "rank 2 is gone"));
     close_ranks();
 }
 
