@@ -14,6 +14,9 @@
 #include "progress/shrink.h"
 #include "transport/subset.h"
 
+static_assert(BATON__MESSAGE_KIND_COUNT <= 1 << BATON__CHANNEL_SHIFT,
+              "a message's kind lies below its channel");
+
 /* Nodes of one schedule that are issued before other schedules get their turn.
  */
 enum { NODES_A_TURN = 1024, EVENTS_A_POLL = 64 };

@@ -8,9 +8,9 @@
    is no link the rank polls now and then instead.
 
    The end of a link tells that the peer's process has ended, as its children
-   close their copies; TCP's keepalive
-   tells that its host does not answer any more. So a peer that is busy for
-   long, or stopped in a debugger, is not lost. */
+   close their copies; TCP's keepalive tells that its host does not answer any
+   more. So a peer that is busy for long, or stopped in a debugger, is not lost.
+ */
 #ifndef BATON_TRANSPORT_MPI_LINKS_H
 #define BATON_TRANSPORT_MPI_LINKS_H
 
