@@ -29,9 +29,8 @@
 
    A peer is lost when its process has ended (shm/liveness.h), its link ends or
    says farewell before this rank closes, MPI refuses to send to it, or
-   MPI_Finalize is called.
-   What was in flight with it ends first, with errors, over as many polls as
-   that takes.
+   MPI_Finalize is called. What was in flight with it ends first, with errors,
+   over as many polls as that takes.
 
    From the bottom up, each file using those before it:
 
