@@ -49,11 +49,11 @@ int main(void)
     baton_view_t right = baton_view(scratch, n, n);
 
     baton_node_t twice =
-        baton_add_reduce(dag, BATON_F32, BATON_SUM, left, in_x, in_x);
+        baton_add_reduce_local(dag, BATON_F32, BATON_SUM, left, in_x, in_x);
     baton_node_t square =
-        baton_add_reduce(dag, BATON_F32, BATON_PROD, right, in_y, in_y);
+        baton_add_reduce_local(dag, BATON_F32, BATON_PROD, right, in_y, in_y);
     baton_node_t add =
-        baton_add_reduce(dag, BATON_F32, BATON_SUM, out, left, right);
+        baton_add_reduce_local(dag, BATON_F32, BATON_SUM, out, left, right);
     baton_node_t show = baton_add_call(dag, print, z);
     baton_before(dag, twice, add);
     baton_before(dag, square, add);

@@ -62,8 +62,8 @@ int main(int argc, char **argv)
 
     baton_node_t recv = baton_add_recv(exchange, peer, theirs);
     baton_add_send(exchange, peer, my_view);
-    baton_node_t add = baton_add_reduce(exchange, BATON_F64, BATON_SUM,
-                                        sum_view, my_view, theirs);
+    baton_node_t add = baton_add_reduce_local(exchange, BATON_F64, BATON_SUM,
+                                              sum_view, my_view, theirs);
     baton_before(exchange, recv, add);
     must(baton_schedule_commit(exchange));
 

@@ -30,7 +30,8 @@
 
 #define COUNT 1000
 
-static void chain_allreduce(baton_schedule_t *s, const baton_allreduce_t *args)
+static void chain_allreduce(baton_schedule_t *s,
+                            const baton_allreduce_args_t *args)
 {
     int rank = baton_schedule_rank(s);
     int last = baton_schedule_size(s) - 1;
@@ -43,8 +44,8 @@ static void chain_allreduce(baton_schedule_t *s, const baton_allreduce_t *args)
     if (rank > 0) {
         baton_view_t incoming = baton_view(baton_buffer_scratch(s, n), 0, n);
         baton_node_t recv = baton_add_recv(s, rank - 1, incoming);
-        baton_node_t sum = baton_add_reduce(s, args->dtype, args->op,
-                                            args->target, incoming, partial);
+        baton_node_t sum = baton_add_reduce_local(
+            s, args->dtype, args->op, args->target, incoming, partial);
         baton_before(s, recv, sum);
         partial = args->target;
         ready = sum;
@@ -94,11 +95,11 @@ int main(int argc, char **argv)
     size_t n = sizeof(mine);
     baton_buffer_t source = baton_buffer_bind_input(chain, mine, n);
     baton_buffer_t target = baton_buffer_bind(chain, total, n);
-    baton_allreduce_t args = {.size = sizeof(args),
-                              .source = baton_view(source, 0, n),
-                              .target = baton_view(target, 0, n),
-                              .dtype = BATON_I64,
-                              .op = BATON_SUM};
+    baton_allreduce_args_t args = {.size = sizeof(args),
+                                   .source = baton_view(source, 0, n),
+                                   .target = baton_view(target, 0, n),
+                                   .dtype = BATON_I64,
+                                   .op = BATON_SUM};
     chain_allreduce(chain, &args);
     must(baton_schedule_commit(chain));
 

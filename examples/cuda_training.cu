@@ -82,11 +82,11 @@ static baton_schedule_t *commit_sum(const rank_t &rank, int layer)
     baton_buffer_t gradient =
         baton_buffer_bind(sum, rank.gradient + layer, sizeof(float));
     baton_buffer_set_memory(sum, gradient, BATON_MEMORY_DEVICE);
-    baton_allreduce_t args = BATON_ALLREDUCE;
+    baton_allreduce_args_t args = BATON_ALLREDUCE_ARGS;
     args.source = args.target = baton_view(gradient, 0, sizeof(float));
     args.dtype = BATON_F32;
     args.op = BATON_SUM;
-    baton_allreduce(sum, &args);
+    baton_add_allreduce(sum, &args);
     must(baton_schedule_commit(sum));
     return sum;
 }

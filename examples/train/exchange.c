@@ -17,11 +17,11 @@ static void add_allreduce(baton_group_t *group, net_t *net, bucket_t *bucket)
     must(baton_schedule_create(group, "gradients", &bucket->sum));
     baton_buffer_t gradient =
         baton_buffer_bind(bucket->sum, &net->gradient[bucket->first], bytes);
-    baton_allreduce_t args = BATON_ALLREDUCE;
+    baton_allreduce_args_t args = BATON_ALLREDUCE_ARGS;
     args.source = args.target = baton_view(gradient, 0, bytes);
     args.dtype = BATON_F32;
     args.op = BATON_SUM;
-    baton_allreduce(bucket->sum, &args);
+    baton_add_allreduce(bucket->sum, &args);
     must(baton_schedule_commit(bucket->sum));
 }
 

@@ -16,46 +16,46 @@ extern "C" {
 
 /* Dissemination barrier: ceil(log2 P) rounds of empty messages; it completes on
    no rank before all have begun it. (Hensgen, Finkel, Manber 1988.) */
-void baton_barrier(baton_schedule_t *schedule);
+void baton_add_barrier(baton_schedule_t *schedule);
 
 /* Binomial-tree broadcast of `data` from `root`: ceil(log2 P) rounds. */
-void baton_broadcast_binomial(baton_schedule_t *schedule, int root,
-                              baton_view_t data);
+void baton_add_broadcast_binomial(baton_schedule_t *schedule, int root,
+                                  baton_view_t data);
 
 /* What the other broadcasts work on: `data` of `root` goes to all ranks. */
-typedef struct baton_broadcast {
-    size_t size; /* set by BATON_BROADCAST */
+typedef struct baton_broadcast_args {
+    size_t size; /* set by BATON_BROADCAST_ARGS */
     int root;
     baton_view_t data;
     size_t chunk_bytes;    /* pipelining grain, where the algorithm has one; 0
                               means its default */
-    const char *algorithm; /* of baton_broadcast (tuning.h) alone */
-} baton_broadcast_t;
+    const char *algorithm; /* of baton_add_broadcast (tuning.h) alone */
+} baton_broadcast_args_t;
 
-#define BATON_BROADCAST BATON_INITIALIZER(baton_broadcast_t)
+#define BATON_BROADCAST_ARGS BATON_INITIALIZER(baton_broadcast_args_t)
 
 /* Linear pipeline: blocks of chunk_bytes (default 64 KiB) go down the chain
    root, root + 1, ... (mod P), each passed on while the next one comes:
    P - 2 + n / b steps, whatever P, for long data. (Papers: linear-pipeline.) */
-void baton_broadcast_linear_pipeline(baton_schedule_t *schedule,
-                                     const baton_broadcast_t *args);
+void baton_add_broadcast_linear_pipeline(baton_schedule_t *schedule,
+                                         const baton_broadcast_args_t *args);
 
 /* Binomial scatter of P blocks, then their all-gather round a ring:
    ceil(log2 P) + P - 1 messages of 2(P-1)/P of the data. (Van de Geijn 1994;
    papers: linear-pipeline, "BE".) */
-void baton_broadcast_scatter_allgather(baton_schedule_t *schedule,
-                                       const baton_broadcast_t *args);
+void baton_add_broadcast_scatter_allgather(baton_schedule_t *schedule,
+                                           const baton_broadcast_args_t *args);
 
 /* Double binary tree: each half of the data goes down a tree of its own in
    segments of chunk_bytes (default 64 KiB). An inner rank of one tree is a leaf
    of the other, so all ports are busy. (Sanders, Speck, Traff 2009.) */
-void baton_broadcast_double_tree(baton_schedule_t *schedule,
-                                 const baton_broadcast_t *args);
+void baton_add_broadcast_double_tree(baton_schedule_t *schedule,
+                                     const baton_broadcast_args_t *args);
 
 /* Flat tree: the root sends the data to each rank. For ranks of one host, each
    of which makes its own copy. */
-void baton_broadcast_flat(baton_schedule_t *schedule,
-                          const baton_broadcast_t *args);
+void baton_add_broadcast_flat(baton_schedule_t *schedule,
+                              const baton_broadcast_args_t *args);
 
 /* ---- reduce ------------------------------------------------------------ */
 
@@ -63,42 +63,42 @@ void baton_broadcast_flat(baton_schedule_t *schedule,
    other ranks it is ignored, and may be {0}. In place, at the root: source and
    target are the same memory, by view or by address. Otherwise they must not
    overlap. Source is not written. */
-typedef struct baton_reduce {
-    size_t size; /* set by BATON_REDUCE */
+typedef struct baton_reduce_args {
+    size_t size; /* set by BATON_REDUCE_ARGS */
     int root;
     baton_view_t source;
     baton_view_t target;
     baton_dtype_t dtype;
     const baton_op_t *op;
     size_t chunk_bytes;    /* as above */
-    const char *algorithm; /* of baton_reduce (tuning.h) alone */
-} baton_reduce_t;
+    const char *algorithm; /* of baton_add_reduce (tuning.h) alone */
+} baton_reduce_args_t;
 
-#define BATON_REDUCE BATON_INITIALIZER(baton_reduce_t)
+#define BATON_REDUCE_ARGS BATON_INITIALIZER(baton_reduce_args_t)
 
 /* Binomial tree, ceil(log2 P) rounds. A reduction that is not commutative goes
    up the tree of rank 0, which sends the result to the root. */
-void baton_reduce_binomial(baton_schedule_t *schedule,
-                           const baton_reduce_t *args);
+void baton_add_reduce_binomial(baton_schedule_t *schedule,
+                               const baton_reduce_args_t *args);
 
 /* Linear pipeline: partial sums of blocks of chunk_bytes (default 64 KiB) go up
    a chain that ends at the root; a block is received while the one before is
    reduced and the one before that is sent. A reduction that is not commutative
    needs root 0 or P - 1. (Papers: linear-pipeline.) */
-void baton_reduce_linear_pipeline(baton_schedule_t *schedule,
-                                  const baton_reduce_t *args);
+void baton_add_reduce_linear_pipeline(baton_schedule_t *schedule,
+                                      const baton_reduce_args_t *args);
 
 /* Reduce-scatter on the circulant graph, then a binomial gather of the P
    blocks: 2 ceil(log2 P) rounds, 2(P-1)/P of the vector. For commutative
    reductions. (Papers: linear-pipeline, "BE".) */
-void baton_reduce_scatter_gather(baton_schedule_t *schedule,
-                                 const baton_reduce_t *args);
+void baton_add_reduce_scatter_gather(baton_schedule_t *schedule,
+                                     const baton_reduce_args_t *args);
 
 /* Reduce-scatter by pairwise exchange, in segments of chunk_bytes (default 256
    KiB); each rank sends its block to the root. For long vectors, ranks of one
    host, and commutative reductions. */
-void baton_reduce_pairwise(baton_schedule_t *schedule,
-                           const baton_reduce_t *args);
+void baton_add_reduce_pairwise(baton_schedule_t *schedule,
+                               const baton_reduce_args_t *args);
 
 /* ---- all-reduce -------------------------------------------------------- */
 
@@ -107,8 +107,8 @@ void baton_reduce_pairwise(baton_schedule_t *schedule,
    bytes, a multiple of the element's. In place: source and target are the same
    memory, by view or by address. Otherwise they must not overlap, and source is
    not written. */
-typedef struct baton_allreduce {
-    size_t size; /* set by BATON_ALLREDUCE */
+typedef struct baton_allreduce_args {
+    size_t size; /* set by BATON_ALLREDUCE_ARGS */
     baton_view_t source;
     baton_view_t target;
     baton_dtype_t dtype;
@@ -116,32 +116,32 @@ typedef struct baton_allreduce {
     size_t chunk_bytes;    /* pipelining grain, where the algorithm has one; 0
                               means its default */
     void *arg;             /* for builders of your own; others ignore it */
-    const char *algorithm; /* of baton_allreduce (tuning.h) alone */
+    const char *algorithm; /* of baton_add_allreduce (tuning.h) alone */
     /* NULL, or set by a partial collective in which ranks may have nothing to
        give in an epoch. Their source is then the neutral element, so a builder
        may ignore this; the binomial tree sends and reduces nothing in its
        stead. */
     struct baton_given *given;
-} baton_allreduce_t;
+} baton_allreduce_args_t;
 
-#define BATON_ALLREDUCE BATON_INITIALIZER(baton_allreduce_t)
+#define BATON_ALLREDUCE_ARGS BATON_INITIALIZER(baton_allreduce_args_t)
 
 /* Any all-reduce: what the partial collectives take as their inner one. */
 typedef void (*baton_allreduce_fn)(baton_schedule_t *schedule,
-                                   const baton_allreduce_t *args);
+                                   const baton_allreduce_args_t *args);
 
 /* Recursive doubling: each of log2 P rounds exchanges the whole vector. When P
    is not a power of two the first 2(P - 2^k) ranks fold in pairs before, and
    unfold after: two more rounds. For short vectors. (Thakur, Rabenseifner,
    Gropp 2005.) */
-void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
-                                        const baton_allreduce_t *args);
+void baton_add_allreduce_recursive_doubling(baton_schedule_t *schedule,
+                                            const baton_allreduce_args_t *args);
 
 /* Binomial tree: reduce to rank 0, then broadcast; 2 ceil(log2 P) rounds, but
    only 2(P - 1) messages in all. For vectors that are not long where there are
    more ranks than processors, each message costing a turn on one. */
-void baton_allreduce_binomial(baton_schedule_t *schedule,
-                              const baton_allreduce_t *args);
+void baton_add_allreduce_binomial(baton_schedule_t *schedule,
+                                  const baton_allreduce_args_t *args);
 
 /* Ring: reduce-scatter and all-gather of P blocks around a ring, 2(P-1) rounds,
    each rank sending 2(P-1)/P of the vector. Block b is reduced in the order of
@@ -149,43 +149,43 @@ void baton_allreduce_binomial(baton_schedule_t *schedule,
    differ by at most one element and are cut in chunks: one is received while
    the one before is reduced. For long vectors. (Patarasuk, Yuan 2009; papers:
    ring-allreduce.) */
-void baton_allreduce_ring(baton_schedule_t *schedule,
-                          const baton_allreduce_t *args);
+void baton_add_allreduce_ring(baton_schedule_t *schedule,
+                              const baton_allreduce_args_t *args);
 
 /* Rabenseifner: reduce-scatter by recursive halving, all-gather by recursive
    doubling, of blocks that differ by at most one element: 2 log2 P rounds,
    2(P-1)/P of the vector. Folded as recursive doubling is when P is not a power
    of two. Keeps the order of ranks. (Rabenseifner 2004; Thakur et al. 2005.) */
-void baton_allreduce_rabenseifner(baton_schedule_t *schedule,
-                                  const baton_allreduce_t *args);
+void baton_add_allreduce_rabenseifner(baton_schedule_t *schedule,
+                                      const baton_allreduce_args_t *args);
 
 /* Linear pipeline, reduce and broadcast overlapped: partial sums of blocks of
    chunk_bytes (default 64 KiB) go from rank 0 to rank P - 1, which sends the
    sums on to rank 0, so that the pipe is filled once. Keeps the order of ranks.
    (Papers: linear-pipeline.) */
-void baton_allreduce_linear_pipeline(baton_schedule_t *schedule,
-                                     const baton_allreduce_t *args);
+void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
+                                         const baton_allreduce_args_t *args);
 
 /* Reduce-scatter and all-gather on the circulant graph of the skips
    ceil(P/2), ceil(P/4), ..., 1: 2 ceil(log2 P) rounds and 2(P-1)/P of the
    vector for any P, without a fold. For commutative reductions. (Traff 2023,
    "Optimal, non-pipelined reduce-scatter and allreduce algorithms".) */
-void baton_allreduce_circulant(baton_schedule_t *schedule,
-                               const baton_allreduce_t *args);
+void baton_add_allreduce_circulant(baton_schedule_t *schedule,
+                                   const baton_allreduce_args_t *args);
 
 /* Pairwise exchange: each rank receives its block of the vector from all
    others, reduces it, and sends it to them: 2(P-1) messages a rank, which wait
    for nobody else's. Received in segments of chunk_bytes (default 256 KiB),
    each of which stays in a cache until it is complete. For long vectors, ranks
    of one host, and commutative reductions. */
-void baton_allreduce_pairwise(baton_schedule_t *schedule,
-                              const baton_allreduce_t *args);
+void baton_add_allreduce_pairwise(baton_schedule_t *schedule,
+                                  const baton_allreduce_args_t *args);
 
 /* Double binary tree: each half of the vector is reduced up a tree of its own
    and broadcast down again, in segments of chunk_bytes (default 64 KiB). Keeps
    the order of ranks. (Sanders, Speck, Traff 2009.) */
-void baton_allreduce_double_tree(baton_schedule_t *schedule,
-                                 const baton_allreduce_t *args);
+void baton_add_allreduce_double_tree(baton_schedule_t *schedule,
+                                     const baton_allreduce_args_t *args);
 
 /* Where the ranks are, for the hierarchical all-reduce: the same on all ranks,
    and read while it is built only. */
@@ -203,8 +203,8 @@ typedef struct baton_hosts {
    baton_hosts_t; NULL: as the group's ranks are placed. The vector is cut in as
    many blocks as the smallest host has ranks, so that hosts may differ. All
    three are the circulant graph's. For commutative reductions. */
-void baton_allreduce_hierarchical(baton_schedule_t *schedule,
-                                  const baton_allreduce_t *args);
+void baton_add_allreduce_hierarchical(baton_schedule_t *schedule,
+                                      const baton_allreduce_args_t *args);
 
 /* ---- reduce-scatter, all-gather ---------------------------------------- */
 
@@ -212,69 +212,69 @@ void baton_allreduce_hierarchical(baton_schedule_t *schedule,
    Blocks are counts[r] elements, in rank order; if counts is NULL they differ
    by at most one element, the larger ones first. In place: target is this
    rank's block of the source, whose other blocks are then overwritten. */
-typedef struct baton_reduce_scatter {
-    size_t size; /* set by BATON_REDUCE_SCATTER */
+typedef struct baton_reduce_scatter_args {
+    size_t size; /* set by BATON_REDUCE_SCATTER_ARGS */
     baton_view_t source;
     baton_view_t target;
     const size_t *counts; /* by rank, the same on all; read while it is built */
     baton_dtype_t dtype;
     const baton_op_t *op;
     size_t chunk_bytes;    /* as above */
-    const char *algorithm; /* of baton_reduce_scatter (tuning.h) alone */
-} baton_reduce_scatter_t;
+    const char *algorithm; /* of baton_add_reduce_scatter (tuning.h) alone */
+} baton_reduce_scatter_args_t;
 
-#define BATON_REDUCE_SCATTER BATON_INITIALIZER(baton_reduce_scatter_t)
+#define BATON_REDUCE_SCATTER_ARGS BATON_INITIALIZER(baton_reduce_scatter_args_t)
 
 /* Ring: P - 1 hops of a block, in chunks of chunk_bytes (default 512 KiB). For
    commutative reductions. */
-void baton_reduce_scatter_ring(baton_schedule_t *schedule,
-                               const baton_reduce_scatter_t *args);
+void baton_add_reduce_scatter_ring(baton_schedule_t *schedule,
+                                   const baton_reduce_scatter_args_t *args);
 
 /* Recursive halving, folded when P is not a power of two. For commutative
    reductions. */
-void baton_reduce_scatter_recursive_halving(baton_schedule_t *schedule,
-                                            const baton_reduce_scatter_t *args);
+void baton_add_reduce_scatter_recursive_halving(
+    baton_schedule_t *schedule, const baton_reduce_scatter_args_t *args);
 
 /* Circulant graph: ceil(log2 P) rounds and (P-1)/P of the vector for any P. For
    commutative reductions. (Traff 2023.) */
-void baton_reduce_scatter_circulant(baton_schedule_t *schedule,
-                                    const baton_reduce_scatter_t *args);
+void baton_add_reduce_scatter_circulant(
+    baton_schedule_t *schedule, const baton_reduce_scatter_args_t *args);
 
 /* Pairwise exchange: each rank receives its block from all others, in segments
    of chunk_bytes (default 256 KiB). For commutative reductions. */
-void baton_reduce_scatter_pairwise(baton_schedule_t *schedule,
-                                   const baton_reduce_scatter_t *args);
+void baton_add_reduce_scatter_pairwise(baton_schedule_t *schedule,
+                                       const baton_reduce_scatter_args_t *args);
 
 /* `source` of rank r goes to block r of `target` on all ranks. Blocks are
    block_bytes[r] bytes, in rank order; NULL means P equal ones. In place:
    source is this rank's block of the target. */
-typedef struct baton_allgather {
-    size_t size; /* set by BATON_ALLGATHER */
+typedef struct baton_allgather_args {
+    size_t size; /* set by BATON_ALLGATHER_ARGS */
     baton_view_t source;
     baton_view_t target;
     const size_t *block_bytes; /* by rank, the same on all; read while it is
                                   built */
     size_t chunk_bytes;        /* as above */
-    const char *algorithm;     /* of baton_allgather (tuning.h) alone */
-} baton_allgather_t;
+    const char *algorithm;     /* of baton_add_allgather (tuning.h) alone */
+} baton_allgather_args_t;
 
-#define BATON_ALLGATHER BATON_INITIALIZER(baton_allgather_t)
+#define BATON_ALLGATHER_ARGS BATON_INITIALIZER(baton_allgather_args_t)
 
 /* Ring: P - 1 hops of a block, in chunks of chunk_bytes (default 512 KiB). */
-void baton_allgather_ring(baton_schedule_t *schedule,
-                          const baton_allgather_t *args);
+void baton_add_allgather_ring(baton_schedule_t *schedule,
+                              const baton_allgather_args_t *args);
 
 /* Recursive doubling, folded when P is not a power of two. */
-void baton_allgather_recursive_doubling(baton_schedule_t *schedule,
-                                        const baton_allgather_t *args);
+void baton_add_allgather_recursive_doubling(baton_schedule_t *schedule,
+                                            const baton_allgather_args_t *args);
 
 /* Bruck: ceil(log2 P) rounds for any P. (Bruck et al. 1997.) */
-void baton_allgather_bruck(baton_schedule_t *schedule,
-                           const baton_allgather_t *args);
+void baton_add_allgather_bruck(baton_schedule_t *schedule,
+                               const baton_allgather_args_t *args);
 
 /* Pairwise exchange: each rank sends its block to all others. */
-void baton_allgather_pairwise(baton_schedule_t *schedule,
-                              const baton_allgather_t *args);
+void baton_add_allgather_pairwise(baton_schedule_t *schedule,
+                                  const baton_allgather_args_t *args);
 
 /* ---- scatter, gather --------------------------------------------------- */
 
@@ -283,20 +283,22 @@ void baton_allgather_pairwise(baton_schedule_t *schedule,
    block r of `target` of the root; on other ranks target is ignored. Blocks as
    of an all-gather. In place, at the root: the smaller view is the root's block
    of the larger one. */
-typedef struct baton_rooted {
-    size_t size; /* set by BATON_ROOTED */
+typedef struct baton_rooted_args {
+    size_t size; /* set by BATON_ROOTED_ARGS */
     int root;
     baton_view_t source;
     baton_view_t target;
     const size_t *block_bytes; /* as above */
-} baton_rooted_t;
+} baton_rooted_args_t;
 
-#define BATON_ROOTED BATON_INITIALIZER(baton_rooted_t)
+#define BATON_ROOTED_ARGS BATON_INITIALIZER(baton_rooted_args_t)
 
 /* Binomial trees: ceil(log2 P) rounds, (P-1)/P of the vector at the root. Inner
    ranks of the tree have scratch for the blocks behind them. */
-void baton_scatter(baton_schedule_t *schedule, const baton_rooted_t *args);
-void baton_gather(baton_schedule_t *schedule, const baton_rooted_t *args);
+void baton_add_scatter(baton_schedule_t *schedule,
+                       const baton_rooted_args_t *args);
+void baton_add_gather(baton_schedule_t *schedule,
+                      const baton_rooted_args_t *args);
 
 /* ---- all-to-all -------------------------------------------------------- */
 
@@ -304,45 +306,46 @@ void baton_gather(baton_schedule_t *schedule, const baton_rooted_t *args);
    is this rank. send_bytes[q] and recv_bytes[q] are the blocks' bytes, in rank
    order; both NULL: all blocks are equal. In place: source and target are the
    same memory; then what goes to a rank is as long as what comes from it. */
-typedef struct baton_alltoall {
-    size_t size; /* set by BATON_ALLTOALL */
+typedef struct baton_alltoall_args {
+    size_t size; /* set by BATON_ALLTOALL_ARGS */
     baton_view_t source;
     baton_view_t target;
     const size_t *send_bytes; /* by peer; read while it is built */
     const size_t *recv_bytes;
-    const char *algorithm; /* of baton_alltoall (tuning.h) alone */
-} baton_alltoall_t;
+    const char *algorithm; /* of baton_add_alltoall (tuning.h) alone */
+} baton_alltoall_args_t;
 
-#define BATON_ALLTOALL BATON_INITIALIZER(baton_alltoall_t)
+#define BATON_ALLTOALL_ARGS BATON_INITIALIZER(baton_alltoall_args_t)
 
 /* Pairwise: P - 1 messages of a block, the k-th to rank + k. */
-void baton_alltoall_pairwise(baton_schedule_t *schedule,
-                             const baton_alltoall_t *args);
+void baton_add_alltoall_pairwise(baton_schedule_t *schedule,
+                                 const baton_alltoall_args_t *args);
 
 /* Bruck: ceil(log2 P) messages of about half of all blocks. For short, equal
    blocks. (Bruck et al. 1997.) */
-void baton_alltoall_bruck(baton_schedule_t *schedule,
-                          const baton_alltoall_t *args);
+void baton_add_alltoall_bruck(baton_schedule_t *schedule,
+                              const baton_alltoall_args_t *args);
 
 /* ---- prefix reductions ------------------------------------------------- */
 
 /* `target` of rank r gets the reduction of the sources of ranks 0 to r (scan),
    0 to r - 1 (exscan; rank 0's target is not written), in rank order. In place:
    source and target are the same memory. */
-typedef struct baton_scan {
-    size_t size; /* set by BATON_SCAN */
+typedef struct baton_scan_args {
+    size_t size; /* set by BATON_SCAN_ARGS */
     baton_view_t source;
     baton_view_t target;
     baton_dtype_t dtype;
     const baton_op_t *op;
-} baton_scan_t;
+} baton_scan_args_t;
 
-#define BATON_SCAN BATON_INITIALIZER(baton_scan_t)
+#define BATON_SCAN_ARGS BATON_INITIALIZER(baton_scan_args_t)
 
 /* ceil(log2 P) rounds of the whole vector, each from 2^k ranks before. (Hillis,
    Steele 1986.) */
-void baton_scan(baton_schedule_t *schedule, const baton_scan_t *args);
-void baton_exscan(baton_schedule_t *schedule, const baton_scan_t *args);
+void baton_add_scan(baton_schedule_t *schedule, const baton_scan_args_t *args);
+void baton_add_exscan(baton_schedule_t *schedule,
+                      const baton_scan_args_t *args);
 
 /* ---- activation -------------------------------------------------------- */
 

@@ -16,7 +16,7 @@
 
        baton_node_t recv = baton_add_recv(s, left, incoming);
        baton_node_t copy = baton_add_copy(s, sum, input);
-       baton_node_t add = baton_add_reduce(s, BATON_F32, BATON_SUM,
+       baton_node_t add = baton_add_reduce_local(s, BATON_F32, BATON_SUM,
                                            sum, sum, incoming);
        baton_node_t send = baton_add_send(s, right, sum);
        baton_before(s, recv, add);
@@ -197,9 +197,10 @@ baton_node_t baton_add_recv(baton_schedule_t *schedule, int peer,
 
 /* target = left (op) right, elementwise; three views of one size, a multiple of
    the element's. target may be the same view as left or right. */
-baton_node_t baton_add_reduce(baton_schedule_t *schedule, baton_dtype_t dtype,
-                              const baton_op_t *op, baton_view_t target,
-                              baton_view_t left, baton_view_t right);
+baton_node_t baton_add_reduce_local(baton_schedule_t *schedule,
+                                    baton_dtype_t dtype, const baton_op_t *op,
+                                    baton_view_t target, baton_view_t left,
+                                    baton_view_t right);
 baton_node_t baton_add_copy(baton_schedule_t *schedule, baton_view_t target,
                             baton_view_t source);
 baton_node_t baton_add_nop(baton_schedule_t *schedule);

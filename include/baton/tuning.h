@@ -79,18 +79,19 @@ typedef struct baton_cost_case {
 typedef union baton_builder {
     void (*barrier)(baton_schedule_t *schedule);
     void (*broadcast)(baton_schedule_t *schedule,
-                      const baton_broadcast_t *args);
-    void (*reduce)(baton_schedule_t *schedule, const baton_reduce_t *args);
+                      const baton_broadcast_args_t *args);
+    void (*reduce)(baton_schedule_t *schedule, const baton_reduce_args_t *args);
     baton_allreduce_fn allreduce;
     void (*reduce_scatter)(baton_schedule_t *schedule,
-                           const baton_reduce_scatter_t *args);
+                           const baton_reduce_scatter_args_t *args);
     void (*allgather)(baton_schedule_t *schedule,
-                      const baton_allgather_t *args);
+                      const baton_allgather_args_t *args);
     void (*rooted)(baton_schedule_t *schedule,
-                   const baton_rooted_t *args); /* scatter, gather */
-    void (*alltoall)(baton_schedule_t *schedule, const baton_alltoall_t *args);
+                   const baton_rooted_args_t *args); /* scatter, gather */
+    void (*alltoall)(baton_schedule_t *schedule,
+                     const baton_alltoall_args_t *args);
     void (*scan)(baton_schedule_t *schedule,
-                 const baton_scan_t *args); /* scan, exscan */
+                 const baton_scan_args_t *args); /* scan, exscan */
 } baton_builder_t;
 
 struct baton__terms;
@@ -190,7 +191,7 @@ BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
        if (baton_group_tune(group, &options) != BATON_OK) {
            fprintf(stderr, "%s\n", baton_error_message());
        }
-       baton_allreduce(schedule, &args); // as it was measured
+       baton_add_allreduce(schedule, &args); // as it was measured
 
    What is learned holds for this group until it is destroyed. From the file,
    which later programs name by BATON_CALIBRATION, it holds for all groups of as
@@ -241,15 +242,20 @@ baton_group_tune(baton_group_t *group, const baton_tune_options_t *options);
 
 /* Builders that choose; otherwise as any in coll.h. args->algorithm names one;
    a chunk_bytes of 0 is what the choice says. What can't be chosen is the
-   schedule's error. baton_allreduce may be the inner one of a partial
+   schedule's error. baton_add_allreduce may be the inner one of a partial
    collective. */
-void baton_broadcast(baton_schedule_t *schedule, const baton_broadcast_t *args);
-void baton_reduce(baton_schedule_t *schedule, const baton_reduce_t *args);
-void baton_allreduce(baton_schedule_t *schedule, const baton_allreduce_t *args);
-void baton_reduce_scatter(baton_schedule_t *schedule,
-                          const baton_reduce_scatter_t *args);
-void baton_allgather(baton_schedule_t *schedule, const baton_allgather_t *args);
-void baton_alltoall(baton_schedule_t *schedule, const baton_alltoall_t *args);
+void baton_add_broadcast(baton_schedule_t *schedule,
+                         const baton_broadcast_args_t *args);
+void baton_add_reduce(baton_schedule_t *schedule,
+                      const baton_reduce_args_t *args);
+void baton_add_allreduce(baton_schedule_t *schedule,
+                         const baton_allreduce_args_t *args);
+void baton_add_reduce_scatter(baton_schedule_t *schedule,
+                              const baton_reduce_scatter_args_t *args);
+void baton_add_allgather(baton_schedule_t *schedule,
+                         const baton_allgather_args_t *args);
+void baton_add_alltoall(baton_schedule_t *schedule,
+                        const baton_alltoall_args_t *args);
 
 #ifdef __cplusplus
 }

@@ -65,16 +65,13 @@
         GPU_AWARE_MPI, "auto", "0 1 auto",                                     \
         "Whether MPI takes device memory of messages between hosts; auto: as " \
         "MPI says")                                                            \
-    TEXT(BROADCAST, "",                                                        \
-         "Algorithm of baton_broadcast; if unset, the cheapest")               \
-    TEXT(REDUCE, "", "Algorithm of baton_reduce; if unset, the cheapest")      \
-    TEXT(ALLREDUCE, "",                                                        \
-         "Algorithm of baton_allreduce; if unset, the cheapest")               \
+    TEXT(BROADCAST, "", "Algorithm of broadcasts; if unset, the cheapest")     \
+    TEXT(REDUCE, "", "Algorithm of reduces; if unset, the cheapest")           \
+    TEXT(ALLREDUCE, "", "Algorithm of all-reduces; if unset, the cheapest")    \
     TEXT(REDUCE_SCATTER, "",                                                   \
-         "Algorithm of baton_reduce_scatter; if unset, the cheapest")          \
-    TEXT(ALLGATHER, "",                                                        \
-         "Algorithm of baton_allgather; if unset, the cheapest")               \
-    TEXT(ALLTOALL, "", "Algorithm of baton_alltoall; if unset, the cheapest")  \
+         "Algorithm of reduce-scatters; if unset, the cheapest")               \
+    TEXT(ALLGATHER, "", "Algorithm of all-gathers; if unset, the cheapest")    \
+    TEXT(ALLTOALL, "", "Algorithm of all-to-alls; if unset, the cheapest")     \
     WORD(LOG, "warn", "none error warn info debug trace",                      \
          "Log level; info: also the errors that calls return")                 \
     WORD(ISA, "auto", "auto baseline avx2 avx512",                             \

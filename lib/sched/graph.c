@@ -264,9 +264,10 @@ static bool set_reduction(baton_schedule_t *schedule, baton__op_t *op,
     return false;
 }
 
-baton_node_t baton_add_reduce(baton_schedule_t *schedule, baton_dtype_t dtype,
-                              const baton_op_t *op, baton_view_t target,
-                              baton_view_t left, baton_view_t right)
+baton_node_t baton_add_reduce_local(baton_schedule_t *schedule,
+                                    baton_dtype_t dtype, const baton_op_t *op,
+                                    baton_view_t target, baton_view_t left,
+                                    baton_view_t right)
 {
     baton__op_t record = {.kind = BATON__REDUCE, .bytes = target.bytes};
     bool valid = baton__graph_open(schedule, __func__) &&

@@ -130,10 +130,10 @@ static void commit_chain(const bench_run_t *run, const chain_t *of,
     baton_view_t source = view_of(s, work->source, work->bytes);
     baton_node_t last = baton_add_nop(s);
     for (int i = 0; i < CHAIN; i++) {
-        baton_node_t node = of->copies
-                                ? baton_add_copy(s, target, source)
-                                : baton_add_reduce(s, of->dtype, BATON_SUM,
-                                                   target, target, source);
+        baton_node_t node =
+            of->copies ? baton_add_copy(s, target, source)
+                       : baton_add_reduce_local(s, of->dtype, BATON_SUM, target,
+                                                target, source);
         baton_before(s, last, node);
         last = node;
     }

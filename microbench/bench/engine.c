@@ -92,8 +92,8 @@ static void build_reduces(baton_schedule_t *schedule, size_t count)
     baton_view_t part = baton_view(memory, BYTES, BYTES);
     baton_node_t last = baton_add_nop(schedule);
     for (size_t i = 1; i < count; i++) {
-        baton_node_t next =
-            baton_add_reduce(schedule, BATON_F32, BATON_SUM, sum, sum, part);
+        baton_node_t next = baton_add_reduce_local(schedule, BATON_F32,
+                                                   BATON_SUM, sum, sum, part);
         baton_before(schedule, last, next);
         last = next;
     }
@@ -103,13 +103,13 @@ static void build_ring(baton_schedule_t *schedule, size_t count)
 {
     size_t bytes = (size_t)RING_RANKS * RING_CHUNKS * RING_CHUNK_BYTES;
     (void)count;
-    baton_allreduce_t args = BATON_ALLREDUCE;
+    baton_allreduce_args_t args = BATON_ALLREDUCE_ARGS;
     args.source = args.target =
         baton_view(baton_buffer_scratch(schedule, bytes), 0, bytes);
     args.dtype = BATON_F32;
     args.op = BATON_SUM;
     args.chunk_bytes = RING_CHUNK_BYTES;
-    baton_allreduce_ring(schedule, &args);
+    baton_add_allreduce_ring(schedule, &args);
 }
 
 typedef struct shape {

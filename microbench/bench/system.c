@@ -264,18 +264,22 @@ static void build(const bench_operation_t *of, const char *algorithm,
 #define DATA  .source = from, .target = to
 #define NAMED DATA, .algorithm = algorithm
 #define SUM   NAMED, .dtype = BATON_F32, .op = BATON_SUM
-        BUILD(BROADCAST, baton_broadcast, baton_broadcast_t, .data = to,
-              .root = of->root, .algorithm = algorithm)
-        BUILD(REDUCE, baton_reduce, baton_reduce_t, SUM, .root = of->root)
-        BUILD(ALLREDUCE, baton_allreduce, baton_allreduce_t, SUM)
-        BUILD(REDUCE_SCATTER, baton_reduce_scatter, baton_reduce_scatter_t, SUM)
-        BUILD(ALLGATHER, baton_allgather, baton_allgather_t, NAMED)
-        BUILD(ALLTOALL, baton_alltoall, baton_alltoall_t, NAMED)
-        BUILD(SCATTER, baton_scatter, baton_rooted_t, DATA, .root = of->root)
-        BUILD(GATHER, baton_gather, baton_rooted_t, DATA, .root = of->root)
+        BUILD(BROADCAST, baton_add_broadcast, baton_broadcast_args_t,
+              .data = to, .root = of->root, .algorithm = algorithm)
+        BUILD(REDUCE, baton_add_reduce, baton_reduce_args_t, SUM,
+              .root = of->root)
+        BUILD(ALLREDUCE, baton_add_allreduce, baton_allreduce_args_t, SUM)
+        BUILD(REDUCE_SCATTER, baton_add_reduce_scatter,
+              baton_reduce_scatter_args_t, SUM)
+        BUILD(ALLGATHER, baton_add_allgather, baton_allgather_args_t, NAMED)
+        BUILD(ALLTOALL, baton_add_alltoall, baton_alltoall_args_t, NAMED)
+        BUILD(SCATTER, baton_add_scatter, baton_rooted_args_t, DATA,
+              .root = of->root)
+        BUILD(GATHER, baton_add_gather, baton_rooted_args_t, DATA,
+              .root = of->root)
 #undef BUILD
     default:
-        baton_barrier(schedule);
+        baton_add_barrier(schedule);
     }
 }
 

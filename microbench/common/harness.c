@@ -73,7 +73,7 @@ void harness_open(harness_t *out, harness_attach_fn attach)
     open_side(BATON_PROGRESS_MANUAL, NULL, &out->own);
     out->group = out->measured.group;
     out->barrier = harness_schedule(out->own.group, "harness/barrier");
-    baton_barrier(out->barrier);
+    baton_add_barrier(out->barrier);
     harness_require(baton_schedule_commit(out->barrier), "commit the barrier");
 }
 

@@ -69,7 +69,8 @@ static double reduction_us(const harness_t *harness)
         baton_buffer_bind(schedule, memory, (size_t)2 * REDUCED_BYTES);
     baton_view_t left = baton_view(buffer, 0, REDUCED_BYTES);
     baton_view_t right = baton_view(buffer, REDUCED_BYTES, REDUCED_BYTES);
-    (void)baton_add_reduce(schedule, BATON_F32, BATON_SUM, left, left, right);
+    (void)baton_add_reduce_local(schedule, BATON_F32, BATON_SUM, left, left,
+                                 right);
     double us = run_and_destroy(harness, schedule);
     free(memory);
     return us;
@@ -93,13 +94,13 @@ static double turn_us(const harness_t *harness, const baton_costs_t *costs)
     char *memory = harness_alloc(SHORT_BYTES, 1);
     baton_view_t data = baton_view(
         baton_buffer_bind(schedule, memory, SHORT_BYTES), 0, SHORT_BYTES);
-    baton_allreduce_t args = {.size = sizeof(args),
-                              .source = data,
-                              .target = data,
-                              .dtype = BATON_F32,
-                              .op = BATON_SUM,
-                              .algorithm = "recursive_doubling"};
-    baton_allreduce(schedule, &args);
+    baton_allreduce_args_t args = {.size = sizeof(args),
+                                   .source = data,
+                                   .target = data,
+                                   .dtype = BATON_F32,
+                                   .op = BATON_SUM,
+                                   .algorithm = "recursive_doubling"};
+    baton_add_allreduce(schedule, &args);
     double us = run_and_destroy(harness, schedule);
     free(memory);
     baton_algorithm_t algorithm;

@@ -52,14 +52,14 @@ static void build_algorithm(const run_t *run, baton_schedule_t *schedule,
                             baton_view_t data)
 {
     if (run->algorithm.collective == BATON_COLLECTIVE_ALLREDUCE) {
-        baton_allreduce_t args = BATON_ALLREDUCE;
+        baton_allreduce_args_t args = BATON_ALLREDUCE_ARGS;
         args.source = args.target = data;
         args.dtype = run->data.dtype;
         args.op = run->data.op;
         args.chunk_bytes = (size_t)run->of->options->chunk_bytes;
         run->algorithm.build.allreduce(schedule, &args);
     } else if (run->algorithm.collective == BATON_COLLECTIVE_BROADCAST) {
-        baton_broadcast_t args = BATON_BROADCAST;
+        baton_broadcast_args_t args = BATON_BROADCAST_ARGS;
         args.root = (int)run->of->options->root;
         args.data = data;
         run->algorithm.build.broadcast(schedule, &args);

@@ -31,9 +31,9 @@ int main(void)
     baton_buffer_t a = baton_buffer_bind_input(s, left, sizeof left);
     baton_buffer_t b = baton_buffer_bind_input(s, right, sizeof right);
     baton_buffer_t sum = baton_buffer_bind(s, total, sizeof total);
-    baton_add_reduce(s, BATON_I32, BATON_SUM, baton_view(sum, 0, sizeof total),
-                     baton_view(a, 0, sizeof left),
-                     baton_view(b, 0, sizeof right));
+    baton_add_reduce_local(
+        s, BATON_I32, BATON_SUM, baton_view(sum, 0, sizeof total),
+        baton_view(a, 0, sizeof left), baton_view(b, 0, sizeof right));
     CHECK(baton_schedule_commit(s));
     CHECK(baton_schedule_start(s));
     CHECK(baton_schedule_wait(s, -1));

@@ -47,9 +47,9 @@ static single_t open_sum(void)
 {
     single_t self = open_single();
     baton_schedule_t *s = self.schedule;
-    baton_add_reduce(s, BATON_F32, BATON_SUM, device_view(s, self.sum, BYTES),
-                     device_view(s, self.a, BYTES),
-                     device_view(s, self.b, BYTES));
+    baton_add_reduce_local(
+        s, BATON_F32, BATON_SUM, device_view(s, self.sum, BYTES),
+        device_view(s, self.a, BYTES), device_view(s, self.b, BYTES));
     support_ok(baton_schedule_commit(s));
     return self;
 }
@@ -203,14 +203,14 @@ static int64_t element(int rank, size_t i)
 static void add_allreduce(baton_schedule_t *s, const char *algorithm,
                           int64_t *in, int64_t *out, size_t count)
 {
-    baton_allreduce_t args = BATON_ALLREDUCE;
+    baton_allreduce_args_t args = BATON_ALLREDUCE_ARGS;
     args.algorithm = algorithm;
     args.dtype = BATON_I64;
     args.op = BATON_SUM;
     args.chunk_bytes = 4096;
     args.source = device_view(s, in, count * sizeof *in);
     args.target = device_view(s, out, count * sizeof *out);
-    baton_allreduce(s, &args);
+    baton_add_allreduce(s, &args);
 }
 
 static void check_sums(const char *algorithm, int size, const int64_t *device,

@@ -174,7 +174,7 @@ static void build_alarm(fuzz_participant_t *participant)
     baton_before(schedule, baton_add_activation(schedule, initiator), received);
     baton_enclosure_t inside = baton_enclose_begin(schedule);
     if (plan->need > 1) {
-        baton_barrier(schedule);
+        baton_add_barrier(schedule);
     }
     baton_enclose_end(schedule, inside, received, end);
     baton_schedule_limit(schedule, plan->limit);

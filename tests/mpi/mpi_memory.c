@@ -43,13 +43,13 @@ static void sum_elements(const char *algorithm, const baton_op_t *op,
         source == target
             ? out
             : baton_view(baton_buffer_bind_input(s, source, bytes), 0, bytes);
-    baton_allreduce_t args = {.size = sizeof args,
-                              .source = in,
-                              .target = out,
-                              .dtype = BATON_U8,
-                              .op = op,
-                              .algorithm = algorithm};
-    baton_allreduce(s, &args);
+    baton_allreduce_args_t args = {.size = sizeof args,
+                                   .source = in,
+                                   .target = out,
+                                   .dtype = BATON_U8,
+                                   .op = op,
+                                   .algorithm = algorithm};
+    baton_add_allreduce(s, &args);
     support_mpi_ok(baton_schedule_commit(s));
     for (int epoch = 0; epoch < 2; epoch++) {
         for (size_t i = 0; i < bytes; i++) {

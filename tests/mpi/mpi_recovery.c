@@ -189,7 +189,7 @@ static baton_schedule_t *create_letters(letters_t *letters, bool together)
         baton_set_optional(schedule, read);
     }
     if (together) {
-        baton_barrier(schedule);
+        baton_add_barrier(schedule);
     }
     support_mpi_ok(baton_schedule_commit(schedule));
     return schedule;

@@ -174,14 +174,14 @@ static void add_dense(baton_schedule_t *s, baton_buffer_t in,
     baton_node_t end = baton_add_nop(s);
     baton_before(s, call, copy);
     baton_enclosure_t begun = baton_enclose_begin(s);
-    const baton_allreduce_t args = {
+    const baton_allreduce_args_t args = {
         .size = sizeof args,
         .source = target,
         .target = target,
         .dtype = BATON_U64,
         .op = &adding,
         .algorithm = plan.algorithm[0] != '\0' ? plan.algorithm : NULL};
-    baton_allreduce(s, &args);
+    baton_add_allreduce(s, &args);
     baton_enclose_end(s, begun, copy, end);
 }
 

@@ -115,7 +115,8 @@ TEST(test_sim_wait_goes_on_after_a_deadlock)
 static void add_sum(void *arg, baton_schedule_t *schedule)
 {
     baton_view_t view = support_view(schedule, arg, 8);
-    (void)baton_add_reduce(schedule, BATON_U32, BATON_SUM, view, view, view);
+    (void)baton_add_reduce_local(schedule, BATON_U32, BATON_SUM, view, view,
+                                 view);
 }
 
 static baton_sim_t *working_sim(int ranks)

@@ -128,8 +128,8 @@ static void build_relay(void *arg, baton_schedule_t *s)
         (void)baton_add_send(s, 0, small);
     } else {
         baton_node_t recv = baton_add_recv(s, 1, large);
-        baton_node_t sum =
-            baton_add_reduce(s, BATON_U32, BATON_SUM, large, large, large);
+        baton_node_t sum = baton_add_reduce_local(s, BATON_U32, BATON_SUM,
+                                                  large, large, large);
         baton_node_t send = baton_add_send(s, 2, large);
         (void)baton_add_recv(s, 2, small);
         baton_before(s, recv, sum);
@@ -209,7 +209,7 @@ TEST(test_sim_cost_busy_rank_sees_messages_later)
     baton_view_t view = support_view(s, data, 100);
     baton_node_t call = baton_add_call(s, note_time, &notes);
     baton_node_t sum =
-        baton_add_reduce(s, BATON_U32, BATON_SUM, view, view, view);
+        baton_add_reduce_local(s, BATON_U32, BATON_SUM, view, view, view);
     baton_node_t nop = baton_add_nop(s);
     baton_node_t end = baton_add_call(s, note_time, &notes);
     baton_before(s, call, sum);

@@ -236,7 +236,7 @@ TEST(test_sim_destroy_of_what_its_rank_has_not_seen)
     uint32_t data[25] = {0};
     baton_schedule_t *work = support_sim_schedule(words.sim, 1, "work");
     baton_view_t view = support_view(work, data, sizeof data);
-    (void)baton_add_reduce(work, BATON_U32, BATON_SUM, view, view, view);
+    (void)baton_add_reduce_local(work, BATON_U32, BATON_SUM, view, view, view);
     support_ok(baton_schedule_commit(work));
     support_ok(baton_schedule_start(work));
     support_words_start(&words);

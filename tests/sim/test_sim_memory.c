@@ -151,7 +151,8 @@ static void add_tebibyte(void *arg, baton_schedule_t *schedule)
 {
     size_t bytes = (size_t)1 << 40;
     baton_view_t view = support_scratch(schedule, bytes);
-    (void)baton_add_reduce(schedule, BATON_U8, BATON_SUM, view, view, view);
+    (void)baton_add_reduce_local(schedule, BATON_U8, BATON_SUM, view, view,
+                                 view);
 }
 
 TEST(test_sim_memory_is_asked_for_before)

@@ -18,7 +18,7 @@ static void build_sum(void *arg, baton_schedule_t *s)
     } else {
         baton_node_t recv = baton_add_recv(s, 0, view);
         baton_node_t sum =
-            baton_add_reduce(s, BATON_U32, BATON_SUM, view, view, view);
+            baton_add_reduce_local(s, BATON_U32, BATON_SUM, view, view, view);
         baton_before(s, recv, sum);
     }
 }
@@ -139,13 +139,13 @@ enum { BYTES = 12000 };
 static void build_ring(void *arg, baton_schedule_t *s)
 {
     baton_view_t view = support_scratch(s, BYTES);
-    const baton_allreduce_t args = {.size = sizeof args,
-                                    .source = view,
-                                    .target = view,
-                                    .dtype = BATON_U32,
-                                    .op = BATON_SUM,
-                                    .chunk_bytes = 512};
-    baton_allreduce_ring(s, &args);
+    const baton_allreduce_args_t args = {.size = sizeof args,
+                                         .source = view,
+                                         .target = view,
+                                         .dtype = BATON_U32,
+                                         .op = BATON_SUM,
+                                         .chunk_bytes = 512};
+    baton_add_allreduce_ring(s, &args);
 }
 
 /* All random options, all costs, and a fault. */

@@ -9,7 +9,7 @@
     {                                                                          \
         .name = #builder, .chooses = true, .algorithm = {                      \
             .collective = BATON_COLLECTIVE_##COLLECTIVE,                       \
-            .build.member = baton_##builder,                                   \
+            .build.member = baton_add_##builder,                                   \
             .ordered = (ordered_)                                              \
         }                                                                      \
     }
@@ -276,27 +276,29 @@ static void call(const dense_case_t *c, baton_schedule_t *schedule,
     case BATON_COLLECTIVE_COUNT:
         abort();
     case BATON_COLLECTIVE_BROADCAST:
-        CALL(broadcast, baton_broadcast_t, .root = c->root, .data = target,
+        CALL(broadcast, baton_broadcast_args_t, .root = c->root, .data = target,
              CHUNKED);
     case BATON_COLLECTIVE_REDUCE:
-        CALL(reduce, baton_reduce_t, REDUCED, .root = c->root, CHUNKED);
+        CALL(reduce, baton_reduce_args_t, REDUCED, .root = c->root, CHUNKED);
     case BATON_COLLECTIVE_ALLREDUCE:
-        CALL(allreduce, baton_allreduce_t, REDUCED, CHUNKED, .arg = c->arg);
+        CALL(allreduce, baton_allreduce_args_t, REDUCED, CHUNKED,
+             .arg = c->arg);
     case BATON_COLLECTIVE_REDUCE_SCATTER:
-        CALL(reduce_scatter, baton_reduce_scatter_t, REDUCED, .counts = first,
-             CHUNKED);
+        CALL(reduce_scatter, baton_reduce_scatter_args_t, REDUCED,
+             .counts = first, CHUNKED);
     case BATON_COLLECTIVE_ALLGATHER:
-        CALL(allgather, baton_allgather_t, DATA, .block_bytes = first, CHUNKED);
+        CALL(allgather, baton_allgather_args_t, DATA, .block_bytes = first,
+             CHUNKED);
     case BATON_COLLECTIVE_SCATTER:
     case BATON_COLLECTIVE_GATHER:
-        CALL(rooted, baton_rooted_t, DATA, .root = c->root,
+        CALL(rooted, baton_rooted_args_t, DATA, .root = c->root,
              .block_bytes = first);
     case BATON_COLLECTIVE_ALLTOALL:
-        CALL(alltoall, baton_alltoall_t, DATA, .send_bytes = first,
+        CALL(alltoall, baton_alltoall_args_t, DATA, .send_bytes = first,
              .recv_bytes = second);
     case BATON_COLLECTIVE_SCAN:
     case BATON_COLLECTIVE_EXSCAN:
-        CALL(scan, baton_scan_t, REDUCED);
+        CALL(scan, baton_scan_args_t, REDUCED);
 #undef CALL
     }
 }

@@ -90,13 +90,13 @@ baton_schedule_t *support_mpi_sum(baton_group_t *group, void *memory,
     baton_schedule_t *s;
     support_mpi_ok(baton_schedule_create(group, "sum", &s));
     baton_view_t view = support_view(s, memory, bytes);
-    const baton_allreduce_t args = {.size = sizeof(args),
-                                    .source = view,
-                                    .target = view,
-                                    .dtype = dtype,
-                                    .op = BATON_SUM,
-                                    .algorithm = algorithm};
-    baton_allreduce(s, &args);
+    const baton_allreduce_args_t args = {.size = sizeof(args),
+                                         .source = view,
+                                         .target = view,
+                                         .dtype = dtype,
+                                         .op = BATON_SUM,
+                                         .algorithm = algorithm};
+    baton_add_allreduce(s, &args);
     support_mpi_ok(baton_schedule_commit(s));
     return s;
 }

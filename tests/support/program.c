@@ -467,9 +467,9 @@ static void add_local(program_part_t *part, program_site_t *site)
         node = baton_add_copy(s, site->view, left);
         break;
     case PROGRAM_REDUCE:
-        node = baton_add_reduce(s, part->program->dtype, part->program->op,
-                                site->view, left,
-                                view_of(part, step->right, step));
+        node = baton_add_reduce_local(s, part->program->dtype,
+                                      part->program->op, site->view, left,
+                                      view_of(part, step->right, step));
         touch(part, node, step->right, step, false);
         break;
     case PROGRAM_ASYNC:

@@ -92,8 +92,8 @@ TEST(test_readers_may_share_memory)
     bench_t b;
     begin(&b);
     baton_view_t sum = half(&b, b.other);
-    (void)baton_add_reduce(b.s, BATON_F32, BATON_SUM, sum, half(&b, b.memory),
-                           half(&b, b.memory + 1));
+    (void)baton_add_reduce_local(b.s, BATON_F32, BATON_SUM, sum,
+                                 half(&b, b.memory), half(&b, b.memory + 1));
     support_ok(baton_schedule_commit(b.s));
     for (int i = 0; i < FLOATS; i++) {
         b.memory[i] = (float)i;
@@ -111,8 +111,8 @@ TEST(test_readers_may_share_memory)
 TEST(test_allreduce_in_place_by_address)
 {
     static const baton_allreduce_fn builders[] = {
-        baton_allreduce_recursive_doubling, baton_allreduce_binomial,
-        baton_allreduce_ring};
+        baton_add_allreduce_recursive_doubling, baton_add_allreduce_binomial,
+        baton_add_allreduce_ring};
     enum { RANKS = 3, COUNT = 7, BYTES = COUNT * sizeof(float) };
     for (size_t k = 0; k < 3; k++) {
         support_cluster_t *ranks = support_cluster_manual(RANKS);
@@ -122,7 +122,7 @@ TEST(test_allreduce_in_place_by_address)
             for (int i = 0; i < COUNT; i++) {
                 data[rank][i] = (float)(i + 1);
             }
-            const baton_allreduce_t args = {
+            const baton_allreduce_args_t args = {
                 .size = sizeof args,
                 .source = support_view(s[rank], data[rank], BYTES),
                 .target = support_view(s[rank], data[rank], BYTES),
@@ -146,12 +146,12 @@ TEST(test_allreduce_overlap_in_part_by_address)
 {
     bench_t b;
     begin(&b);
-    const baton_allreduce_t args = {.size = sizeof args,
-                                    .source = half(&b, b.memory),
-                                    .target = half(&b, b.memory + 1),
-                                    .dtype = BATON_F32,
-                                    .op = BATON_SUM};
-    baton_allreduce_ring(b.s, &args);
+    const baton_allreduce_args_t args = {.size = sizeof args,
+                                         .source = half(&b, b.memory),
+                                         .target = half(&b, b.memory + 1),
+                                         .dtype = BATON_F32,
+                                         .op = BATON_SUM};
+    baton_add_allreduce_ring(b.s, &args);
     expect_refused(&b, BATON_ERR_INVALID, "must be the same (in place)");
 }
 

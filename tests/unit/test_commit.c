@@ -78,10 +78,10 @@ TEST(test_commit_refuses_to_write_inputs)
         baton_view_t part = refusal_part(0, 8);
         baton_view_t in =
             baton_view(baton_buffer_bind_input(s, "1234567", 8), 0, 8);
-        (void)(kind == 0 ? baton_add_recv(s, 1, in)
-               : kind == 1
-                   ? baton_add_copy(s, in, part)
-                   : baton_add_reduce(s, BATON_F32, BATON_SUM, in, in, part));
+        (void)(kind == 0   ? baton_add_recv(s, 1, in)
+               : kind == 1 ? baton_add_copy(s, in, part)
+                           : baton_add_reduce_local(s, BATON_F32, BATON_SUM, in,
+                                                    in, part));
         refuses(s, BATON_ERR_INVALID, "writes buffer 1, which was");
         refused(s, BATON_ERR_INVALID, names[kind]);
     }

@@ -348,75 +348,76 @@ static baton_schedule_t *schedule_of(int size)
 TEST(test_wrong_arguments_are_named)
 {
     baton_schedule_t *s = schedule_of(3);
-    baton_reduce_linear_pipeline(s, NULL);
+    baton_add_reduce_linear_pipeline(s, NULL);
     refused(s, "reduce by linear pipeline: args is NULL");
 
     s = schedule_of(3);
-    baton_broadcast_double_tree(s, &(baton_broadcast_t){.size = 1});
+    baton_add_broadcast_double_tree(s, &(baton_broadcast_args_t){.size = 1});
     refused(s, "broadcast by double tree: args: size is 1, must be ");
 
     s = schedule_of(3);
-    baton_broadcast_t broadcast = {.size = sizeof broadcast, .root = 3};
-    baton_broadcast_linear_pipeline(s, &broadcast);
+    baton_broadcast_args_t broadcast = {.size = sizeof broadcast, .root = 3};
+    baton_add_broadcast_linear_pipeline(s, &broadcast);
     refused(s, "root is 3, must be a rank of the group, 0 to 2");
 
     s = schedule_of(3);
-    baton_reduce_t reduce = {.size = sizeof reduce,
-                             .root = 2,
-                             .source = support_scratch(s, 16),
-                             .target = support_scratch(s, 8),
-                             .dtype = BATON_F64,
-                             .op = BATON_SUM};
-    baton_reduce_scatter_gather(s, &reduce);
+    baton_reduce_args_t reduce = {.size = sizeof reduce,
+                                  .root = 2,
+                                  .source = support_scratch(s, 16),
+                                  .target = support_scratch(s, 8),
+                                  .dtype = BATON_F64,
+                                  .op = BATON_SUM};
+    baton_add_reduce_scatter_gather(s, &reduce);
     refused(s, "target has 8 bytes, must have 16");
 
     s = schedule_of(3);
     reduce.source = support_scratch(s, 12);
-    baton_reduce_binomial(s, &reduce);
+    baton_add_reduce_binomial(s, &reduce);
     refused(s, "source has 12 bytes, must be a multiple of 8");
 
     s = schedule_of(3);
     const size_t counts[] = {1, 2, 3};
-    baton_reduce_scatter_t scattered = {.size = sizeof scattered,
-                                        .source = support_scratch(s, 6),
-                                        .target = support_scratch(s, 2),
-                                        .counts = counts,
-                                        .dtype = BATON_U8,
-                                        .op = BATON_SUM};
-    baton_reduce_scatter_circulant(s, &scattered);
+    baton_reduce_scatter_args_t scattered = {.size = sizeof scattered,
+                                             .source = support_scratch(s, 6),
+                                             .target = support_scratch(s, 2),
+                                             .counts = counts,
+                                             .dtype = BATON_U8,
+                                             .op = BATON_SUM};
+    baton_add_reduce_scatter_circulant(s, &scattered);
     refused(s, "target has 2 bytes, must have 3");
 
     s = schedule_of(3);
-    baton_allgather_t gathered = {.size = sizeof gathered,
-                                  .source = support_scratch(s, 3),
-                                  .target = support_scratch(s, 10)};
-    baton_allgather_bruck(s, &gathered);
+    baton_allgather_args_t gathered = {.size = sizeof gathered,
+                                       .source = support_scratch(s, 3),
+                                       .target = support_scratch(s, 10)};
+    baton_add_allgather_bruck(s, &gathered);
     refused(s, "target has 10 bytes, must be a multiple of 3");
 
     s = schedule_of(3);
     const size_t most[] = {SIZE_MAX, 2, 3};
     gathered.block_bytes = most;
-    baton_allgather_ring(s, &gathered);
+    baton_add_allgather_ring(s, &gathered);
     refused(s, "all-gather by ring: rank 1 has 2 elements of 1 bytes: with "
                "those before it");
 
     s = schedule_of(3);
     baton_view_t all = support_scratch(s, 30);
-    baton_alltoall_t exchanged = {.size = sizeof exchanged,
-                                  .source = baton_view(all.buffer, 0, 18),
-                                  .target = baton_view(all.buffer, 12, 18)};
-    baton_alltoall_bruck(s, &exchanged);
+    baton_alltoall_args_t exchanged = {.size = sizeof exchanged,
+                                       .source = baton_view(all.buffer, 0, 18),
+                                       .target =
+                                           baton_view(all.buffer, 12, 18)};
+    baton_add_alltoall_bruck(s, &exchanged);
     refused(s, "they overlap, must be the same (in place) or apart");
 
     s = schedule_of(3);
-    baton_allreduce_t args = {.size = sizeof args,
-                              .source = support_scratch(s, 8),
-                              .target = support_scratch(s, 8),
-                              .dtype = BATON_F32,
-                              .op = BATON_SUM};
+    baton_allreduce_args_t args = {.size = sizeof args,
+                                   .source = support_scratch(s, 8),
+                                   .target = support_scratch(s, 8),
+                                   .dtype = BATON_F32,
+                                   .op = BATON_SUM};
     baton_hosts_t hosts = {.size = 1, .host_ranks = 2};
     args.arg = &hosts;
-    baton_allreduce_hierarchical(s, &args);
+    baton_add_allreduce_hierarchical(s, &args);
     refused(s, "args.arg must point to a baton_hosts_t");
 }
 
@@ -438,7 +439,7 @@ static void check_wrong(const wrong_t *wrong, baton_allreduce_fn build)
     baton_schedule_t *s = schedule_of(4);
     baton_buffer_t first = baton_buffer_bind(s, memory, 128);
     baton_buffer_t second = baton_buffer_bind(s, memory + 128, 128);
-    const baton_allreduce_t args = {
+    const baton_allreduce_args_t args = {
         .size = wrong->size,
         .source = baton_view(first, wrong->source_at, wrong->source_bytes),
         .target = baton_view(wrong->apart ? second : first, wrong->target_at,
@@ -462,10 +463,10 @@ TEST(test_wrong_arguments_of_an_allreduce_are_named)
     static const baton_op_t hollow = {.name = "hollow"};
     baton_op_t pairs = *BATON_SUM;
     pairs.element_bytes = 8;
-    const size_t right = sizeof(baton_allreduce_t);
+    const size_t right = sizeof(baton_allreduce_args_t);
     const wrong_t wrongs[] = {
-        {"size is 1", "sizeof(baton_allreduce_t)", 1, BATON_I32, BATON_SUM, 0,
-         64, false, 64, 64},
+        {"size is 1", "sizeof(baton_allreduce_args_t)", 1, BATON_I32, BATON_SUM,
+         0, 64, false, 64, 64},
         {"dtype is 0, none of the types", "set BATON_F32", right,
          BATON_DTYPE_NONE, BATON_SUM, 0, 64, false, 64, 64},
         {"dtype is 0, none of the types", "set BATON_F32", right,
@@ -492,8 +493,8 @@ TEST(test_wrong_arguments_of_an_allreduce_are_named)
          SIZE_MAX - 7, 16, true, 0, 16},
     };
     for (size_t i = 0; i < sizeof wrongs / sizeof wrongs[0]; i++) {
-        check_wrong(&wrongs[i], baton_allreduce_recursive_doubling);
-        check_wrong(&wrongs[i], baton_allreduce_ring);
+        check_wrong(&wrongs[i], baton_add_allreduce_recursive_doubling);
+        check_wrong(&wrongs[i], baton_add_allreduce_ring);
     }
 }
 
@@ -501,21 +502,21 @@ TEST(test_wrong_arguments_of_an_allreduce_are_named)
 TEST(test_the_vector_of_a_root_is_named)
 {
     baton_schedule_t *s = schedule_of(3);
-    baton_rooted_t args = {
+    baton_rooted_args_t args = {
         .size = sizeof args, .root = 2, .target = support_scratch(s, 16)};
-    baton_scatter(s, &args);
+    baton_add_scatter(s, &args);
     refused(s, "scatter by binomial tree: source has 0 bytes, must have 48");
     const size_t blocks[] = {4, 4, 16};
     s = schedule_of(3);
     args.target = support_scratch(s, 16);
     args.block_bytes = blocks;
-    baton_scatter(s, &args);
+    baton_add_scatter(s, &args);
     refused(s, "source has 0 bytes, must have 24");
     args.block_bytes = NULL;
     s = schedule_of(3);
     args.source = support_scratch(s, 16);
     args.target = (baton_view_t){0};
-    baton_gather(s, &args);
+    baton_add_gather(s, &args);
     refused(s, "gather by binomial tree: target has 0 bytes, must have 48");
 }
 
@@ -527,15 +528,15 @@ TEST(test_allreduce_takes_views_beside_each_other)
         int32_t values[8] = {1, 2, 3, 4, 1, 2, 3, 4};
         baton_schedule_t *s = schedule_of(1);
         baton_buffer_t buffer = baton_buffer_bind(s, values, 32);
-        baton_allreduce_t args = {
-            .size = offsetof(baton_allreduce_t, algorithm),
+        baton_allreduce_args_t args = {
+            .size = offsetof(baton_allreduce_args_t, algorithm),
             .source = baton_view(buffer, 16 * behind, 16),
             .target = baton_view(buffer, 16 * (1 - behind), 16),
             .dtype = BATON_I32,
             .op = BATON_MAX,
             .algorithm = "no such algorithm"};
         values[behind == 0 ? 7 : 3] = 0;
-        baton_allreduce(s, &args);
+        baton_add_allreduce(s, &args);
         support_ok(baton_schedule_commit(s));
         support_run(s);
         assert_int_equal(values[behind == 0 ? 7 : 3], 4);
@@ -552,7 +553,7 @@ TEST(test_barrier_waits_for_the_last_rank)
         support_cluster_t *ranks = support_cluster_of(support_sizes[i]);
         baton_schedule_t **all = support_schedules_create(ranks, "barrier");
         for (int rank = 0; rank < ranks->size; rank++) {
-            baton_barrier(all[rank]);
+            baton_add_barrier(all[rank]);
         }
         support_schedules_commit(ranks, all);
         for (int last = 0; last < ranks->size; last++) {

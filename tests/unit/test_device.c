@@ -57,8 +57,8 @@ static void add_chain(baton_schedule_t *s, int length)
     baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
     baton_node_t node = baton_add_copy(s, a, support_view(s, in, BYTES));
     for (int i = 0; i < length; i++) {
-        node =
-            behind(s, node, baton_add_reduce(s, BATON_I32, BATON_SUM, a, a, a));
+        node = behind(s, node,
+                      baton_add_reduce_local(s, BATON_I32, BATON_SUM, a, a, a));
     }
     (void)behind(s, node, baton_add_copy(s, support_view(s, out, BYTES), a));
 }
@@ -147,8 +147,8 @@ TEST(test_lengths)
     baton_node_t call = baton_add_call(s, set_length, &lengths);
     baton_node_t copy =
         behind(s, call, baton_add_copy(s, a, support_view(s, in, BYTES)));
-    baton_node_t sum =
-        behind(s, copy, baton_add_reduce(s, BATON_I32, BATON_SUM, a, a, a));
+    baton_node_t sum = behind(
+        s, copy, baton_add_reduce_local(s, BATON_I32, BATON_SUM, a, a, a));
     (void)behind(s, sum, baton_add_copy(s, support_view(s, out, BYTES), a));
     baton_set_length(s, sum, lengths.length); /* 0, too: back is behind copy */
     support_ok(baton_schedule_commit(s));
@@ -182,7 +182,7 @@ TEST(test_scratch_follows_device_memory)
     baton_buffer_set_memory(s, said.buffer, BATON_MEMORY_HOST);
     emulated_write(device, memory, in, BYTES);
     baton_node_t node =
-        baton_add_reduce(s, BATON_I32, BATON_SUM, near, bound, bound);
+        baton_add_reduce_local(s, BATON_I32, BATON_SUM, near, bound, bound);
     node = behind(s, node, baton_add_copy(s, far, near));
     (void)behind(s, node, baton_add_copy(s, said, far));
     (void)baton_add_copy(s, other, support_view(s, in, BYTES));
@@ -212,7 +212,7 @@ TEST(test_refuses_mixed_reduce)
     baton_view_t host = support_view(s, in, BYTES);
     baton_view_t a = scratch(s, BYTES);
     baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
-    (void)baton_add_reduce(s, BATON_I32, BATON_SUM, a, a, host);
+    (void)baton_add_reduce_local(s, BATON_I32, BATON_SUM, a, a, host);
     refuses_commit(s, BATON_ERR_INVALID,
                    "reduce#0 has buffer 1 in device memory and buffer 0 in "
                    "host memory");
@@ -233,7 +233,7 @@ TEST(test_refuses_unknown_reduction)
     baton_schedule_t *s = support_schedule(self->cluster->groups[0], "wrong");
     baton_view_t a = scratch(s, BYTES);
     baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
-    (void)baton_add_reduce(s, BATON_I32, &own, a, a, a);
+    (void)baton_add_reduce_local(s, BATON_I32, &own, a, a, a);
     refuses_commit(s, BATON_ERR_UNSUPPORTED, "has no reduction \"own\" of i32");
     device_cluster_close(self);
 }

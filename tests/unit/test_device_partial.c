@@ -130,8 +130,8 @@ static void reduce_twice(world_t *world, const baton_partial_options_t *options,
 TEST(test_every_type_and_reduction)
 {
     static const baton_allreduce_fn inner[] = {
-        NULL, baton_allreduce_ring, baton_allreduce_recursive_doubling,
-        baton_allreduce_linear_pipeline};
+        NULL, baton_add_allreduce_ring, baton_add_allreduce_recursive_doubling,
+        baton_add_allreduce_linear_pipeline};
     for (int size = 1; size <= 5; size += 2) {
         world_t world = world_open(size, size > 1);
         int turn = size;

@@ -91,7 +91,7 @@ static baton_schedule_t *doubling(user_t *user)
     baton_schedule_t *s = begin(user, "doubling");
     baton_view_t a = device_view(s, user->a, BYTES);
     baton_view_t b = device_view(s, user->b, BYTES);
-    (void)baton_add_reduce(s, BATON_I32, BATON_SUM, b, a, a);
+    (void)baton_add_reduce_local(s, BATON_I32, BATON_SUM, b, a, a);
     support_ok(baton_schedule_commit(s));
     return s;
 }
@@ -154,8 +154,9 @@ TEST(test_ends_by_itself)
     baton_view_t a = device_view(s, user.a, BYTES);
     baton_view_t b = device_view(s, user.b, BYTES);
     baton_view_t c = support_scratch(s, BYTES);
-    (void)baton_add_reduce(s, BATON_I32, BATON_SUM, b, a, a);
-    baton_set_optional(s, baton_add_reduce(s, BATON_I32, BATON_SUM, c, a, a));
+    (void)baton_add_reduce_local(s, BATON_I32, BATON_SUM, b, a, a);
+    baton_set_optional(
+        s, baton_add_reduce_local(s, BATON_I32, BATON_SUM, c, a, a));
     support_ok(baton_schedule_commit(s));
     static int32_t in[COUNT], out[COUNT];
     for (int round = 0; round < ROUNDS; round++) {
@@ -237,7 +238,7 @@ TEST(test_ends_on_the_host)
     baton_schedule_t *s = support_schedule(cluster->groups[0], "end");
     baton_view_t a = device_view(s, memory, BYTES);
     baton_node_t copied = baton_add_copy(s, a, support_view(s, data, BYTES));
-    baton_node_t sum = baton_add_reduce(s, BATON_I32, BATON_SUM, a, a, a);
+    baton_node_t sum = baton_add_reduce_local(s, BATON_I32, BATON_SUM, a, a, a);
     baton_node_t end = baton_add_call(s, support_count, &calls);
     baton_before(s, copied, sum);
     baton_before(s, sum, end);
@@ -391,7 +392,8 @@ static activated_t activated_open(uint32_t need)
     baton_before(s[1], start, any);
     baton_set_need(s[1], any, need);
     baton_view_t v = device_view(s[1], self.data, SMALL);
-    baton_node_t sum = baton_add_reduce(s[1], BATON_I32, BATON_SUM, v, v, v);
+    baton_node_t sum =
+        baton_add_reduce_local(s[1], BATON_I32, BATON_SUM, v, v, v);
     baton_before(s[1], any, sum);
     baton_before(s[1], sum, baton_add_send(s[1], 0, v));
     return self;
@@ -453,7 +455,7 @@ TEST(test_stream_waits_for_all)
     baton_schedule_t **s = world.schedules;
     baton_view_t root = support_scratch(s[1], BYTES);
     baton_buffer_set_memory(s[1], root.buffer, BATON_MEMORY_DEVICE);
-    (void)baton_add_reduce(s[1], BATON_I32, BATON_SUM, root, root, root);
+    (void)baton_add_reduce_local(s[1], BATON_I32, BATON_SUM, root, root, root);
     support_schedules_commit(world.ranks->cluster, s);
     uint64_t raises = emulated_counters(world.device).raises;
     bool done[2] = {false, false};

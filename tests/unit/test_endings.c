@@ -94,7 +94,7 @@ TEST_MANUALLY(test_cancel_leaves_no_half_of_a_reduction, 1)
     baton_schedule_t *s = support_schedule(cluster->groups[0], "half");
     baton_view_t from = support_view(s, one, COUNT * sizeof *one);
     baton_view_t to = support_view(s, sum, COUNT * sizeof *sum);
-    (void)baton_add_reduce(s, BATON_U64, BATON_SUM, to, to, from);
+    (void)baton_add_reduce_local(s, BATON_U64, BATON_SUM, to, to, from);
     support_ok(baton_schedule_commit(s));
     support_ok(baton_schedule_start(s));
     (void)baton_engine_step(cluster->engines[0]);

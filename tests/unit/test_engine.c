@@ -341,10 +341,10 @@ TEST_MANUALLY(test_driving_threads_float_mode_changes_no_result, 1)
     float sums[2] = {0};
     float halved = tiny;
     baton_schedule_t *schedule = support_schedule(cluster->groups[0], "floats");
-    (void)baton_add_reduce(schedule, BATON_F32, BATON_SUM,
-                           support_view(schedule, sums, sizeof sums),
-                           support_view(schedule, operands, sizeof sums),
-                           support_view(schedule, others, sizeof sums));
+    (void)baton_add_reduce_local(schedule, BATON_F32, BATON_SUM,
+                                 support_view(schedule, sums, sizeof sums),
+                                 support_view(schedule, operands, sizeof sums),
+                                 support_view(schedule, others, sizeof sums));
     (void)baton_add_call(schedule, halve, &halved);
     support_ok(baton_schedule_commit(schedule));
 

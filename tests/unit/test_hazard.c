@@ -162,7 +162,8 @@ static void draw_node(graph_t *graph, baton_schedule_t *s,
         baton_view_t target = draw_view(graph, node, random, bytes, true);
         baton_view_t left = draw_view(graph, node, random, bytes, false);
         baton_view_t right = draw_view(graph, node, random, bytes, false);
-        (void)baton_add_reduce(s, BATON_I8, BATON_SUM, target, left, right);
+        (void)baton_add_reduce_local(s, BATON_I8, BATON_SUM, target, left,
+                                     right);
     }
     }
 }

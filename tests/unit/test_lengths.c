@@ -69,7 +69,7 @@ static void build_echo(baton_schedule_t *s, echo_t *echo)
     baton_view_t kept = support_view(s, echo->kept, BYTES);
     baton_node_t nodes[] = {
         baton_add_recv(s, 0, in),
-        baton_add_reduce(s, BATON_U64, BATON_SUM, in, in, in),
+        baton_add_reduce_local(s, BATON_U64, BATON_SUM, in, in, in),
         baton_add_copy(s, kept, in),
         baton_add_send(s, 0, kept),
     };

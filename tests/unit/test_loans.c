@@ -38,8 +38,8 @@ static float sum_memory[COUNT + 1];
 
 static baton_node_t add_sum(graph_t *g, baton_view_t from)
 {
-    return baton_add_reduce(g->schedule, BATON_F32, BATON_SUM, g->sum, g->sum,
-                            from);
+    return baton_add_reduce_local(g->schedule, BATON_F32, BATON_SUM, g->sum,
+                                  g->sum, from);
 }
 
 static graph_t begin_apart(void)
@@ -86,8 +86,8 @@ TEST(test_loans_of_a_receive_and_its_reduce)
 TEST(test_loans_to_a_reduce_into_the_scratch)
 {
     graph_t g = begin_apart();
-    g.reduce = baton_add_reduce(g.schedule, BATON_F32, BATON_SUM, g.scratch,
-                                g.scratch, g.sum);
+    g.reduce = baton_add_reduce_local(g.schedule, BATON_F32, BATON_SUM,
+                                      g.scratch, g.scratch, g.sum);
     baton_before(g.schedule, g.receive, g.reduce);
     baton_before(g.schedule, g.reduce,
                  baton_add_send(g.schedule, 0, g.scratch));
@@ -99,8 +99,8 @@ TEST(test_loans_of_two_receives_to_one_reduce)
     graph_t g = begin_apart();
     baton_view_t other = support_scratch(g.schedule, BYTES);
     baton_node_t second = baton_add_recv(g.schedule, 0, other);
-    g.reduce = baton_add_reduce(g.schedule, BATON_F32, BATON_SUM, g.sum,
-                                g.scratch, other);
+    g.reduce = baton_add_reduce_local(g.schedule, BATON_F32, BATON_SUM, g.sum,
+                                      g.scratch, other);
     baton_before(g.schedule, g.receive, g.reduce);
     baton_before(g.schedule, second, g.reduce);
     end(&g, 2);
@@ -127,8 +127,8 @@ TEST(test_loans_not_where_another_node_reads)
 TEST(test_loans_not_of_both_operands)
 {
     graph_t g = begin_apart();
-    g.reduce = baton_add_reduce(g.schedule, BATON_F32, BATON_SUM, g.sum,
-                                g.scratch, g.scratch);
+    g.reduce = baton_add_reduce_local(g.schedule, BATON_F32, BATON_SUM, g.sum,
+                                      g.scratch, g.scratch);
     baton_before(g.schedule, g.receive, g.reduce);
     end(&g, 0);
 }
@@ -138,7 +138,8 @@ TEST(test_loans_not_of_a_part)
     graph_t g = begin_apart();
     baton_view_t half = baton_view(g.scratch.buffer, 0, BYTES / 2);
     baton_view_t to = baton_view(g.sum.buffer, 0, BYTES / 2);
-    g.reduce = baton_add_reduce(g.schedule, BATON_F32, BATON_SUM, to, to, half);
+    g.reduce =
+        baton_add_reduce_local(g.schedule, BATON_F32, BATON_SUM, to, to, half);
     baton_before(g.schedule, g.receive, g.reduce);
     end(&g, 0);
 }
@@ -177,7 +178,7 @@ TEST(test_loans_of_a_slot_that_is_used_again)
     baton_view_t to = baton_view(g.sum.buffer, 0, BYTES - 4);
     baton_node_t second = baton_add_recv(g.schedule, 0, less);
     baton_node_t sum =
-        baton_add_reduce(g.schedule, BATON_F32, BATON_SUM, to, less, to);
+        baton_add_reduce_local(g.schedule, BATON_F32, BATON_SUM, to, less, to);
     baton_before(g.schedule, g.reduce, second);
     baton_before(g.schedule, second, sum);
     end(&g, 2);
@@ -264,8 +265,8 @@ static void sum_begin(sum_t *s, size_t count, baton_call_fn between)
         baton_set_no_scratch(s->receiver, call);
         baton_before(s->receiver, s->receive, call);
     }
-    s->reduce =
-        baton_add_reduce(s->receiver, BATON_F32, &s->op, sum, sum, s->scratch);
+    s->reduce = baton_add_reduce_local(s->receiver, BATON_F32, &s->op, sum, sum,
+                                       s->scratch);
     baton_before(s->receiver, s->receive, s->reduce);
 }
 

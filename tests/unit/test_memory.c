@@ -90,12 +90,12 @@ static void build(baton_schedule_t *schedule, int rank)
 {
     baton_view_t all =
         support_view(schedule, vectors[rank], sizeof vectors[rank]);
-    const baton_allreduce_t args = {.size = sizeof args,
-                                    .source = all,
-                                    .target = all,
-                                    .dtype = BATON_F32,
-                                    .op = BATON_SUM,
-                                    .chunk_bytes = 64};
+    const baton_allreduce_args_t args = {.size = sizeof args,
+                                         .source = all,
+                                         .target = all,
+                                         .dtype = BATON_F32,
+                                         .op = BATON_SUM,
+                                         .chunk_bytes = 64};
     baton_node_t begin =
         baton_add_activation(schedule, baton_add_on_start(schedule));
     baton_node_t end = baton_add_nop(schedule);
@@ -111,7 +111,7 @@ static void build(baton_schedule_t *schedule, int rank)
     }
     baton_set_need(schedule, end, 50);
     baton_enclosure_t mark = baton_enclose_begin(schedule);
-    baton_allreduce_ring(schedule, &args);
+    baton_add_allreduce_ring(schedule, &args);
     baton_enclose_end(schedule, mark, end, last);
 }
 

@@ -39,11 +39,11 @@ static void build(baton_schedule_t *s, float *data)
     baton_buffer_t user = baton_buffer_bind(s, data, bytes);
     baton_buffer_t scratch = baton_buffer_scratch(s, bytes);
     baton_view_t all = baton_view(user, 0, bytes);
-    baton_allreduce_t args = {.size = sizeof args,
-                              .source = all,
-                              .target = all,
-                              .dtype = BATON_F32,
-                              .op = BATON_MAX};
+    baton_allreduce_args_t args = {.size = sizeof args,
+                                   .source = all,
+                                   .target = all,
+                                   .dtype = BATON_F32,
+                                   .op = BATON_MAX};
     int peer = 1 - baton_schedule_rank(s);
     baton_set_optional(s,
                        baton_add_recv(s, peer, baton_view(scratch, 0, bytes)));
@@ -52,7 +52,7 @@ static void build(baton_schedule_t *s, float *data)
     baton_node_t end = baton_add_nop(s);
     baton_before(s, send, begin);
     baton_enclosure_t mark = baton_enclose_begin(s);
-    baton_allreduce_recursive_doubling(s, &args);
+    baton_add_allreduce_recursive_doubling(s, &args);
     baton_enclose_end(s, mark, begin, end);
 }
 

@@ -298,7 +298,7 @@ TEST(test_partial_costs_the_same_without_payload)
     assert_memory_equal(&with, &without, sizeof with);
     options.mode = BATON_SOLO;
     options.count = (size_t)1 << 38;
-    options.inner = baton_allreduce_binomial;
+    options.inner = baton_add_allreduce_binomial;
     assert_true(simulate(true, &options).bytes > (uint64_t)1 << 40);
 }
 

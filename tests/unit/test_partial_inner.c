@@ -152,7 +152,7 @@ TEST(test_every_type_and_reduction)
 {
     baton_algorithm_t inner;
     for (int size = 1; size <= LARGEST; size += size < 9 ? 1 : 4) {
-        run_types(size, baton_allreduce_binomial);
+        run_types(size, baton_add_allreduce_binomial);
         run_types(size, NULL);
     }
     for (size_t i = 0; baton_algorithm_get(i, &inner); i++) {
@@ -230,7 +230,7 @@ static uint64_t bytes_of(size_t count, baton_allreduce_fn inner, int one)
 TEST(test_null_contributions_save_bytes)
 {
     static const size_t counts[] = {1024, 262144}; /* 4 KiB, 1 MiB */
-    baton_allreduce_fn binomial = baton_allreduce_binomial;
+    baton_allreduce_fn binomial = baton_add_allreduce_binomial;
     for (size_t i = 0; i < 2; i++) {
         uint64_t n = (counts[i] + 1) * 4; /* the count of active ranks rides */
         assert_int_equal(bytes_of(counts[i], binomial, -1), 14 * n);

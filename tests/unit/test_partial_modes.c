@@ -387,7 +387,7 @@ TEST(test_contributions_are_lent)
     enum { SIZE = sizeof children / sizeof children[0] };
     support_cluster_t *cluster = support_cluster_manual(SIZE);
     baton_partial_options_t options = options_of(BATON_FULL, 0);
-    options.inner = baton_allreduce_binomial;
+    options.inner = baton_add_allreduce_binomial;
     baton_partial_t *partials[SIZE];
     for (int r = 0; r < SIZE; r++) {
         support_ok(

@@ -114,8 +114,9 @@ static void run_ring(support_worker_t *worker)
     (void)baton_add_send(s, next, out);
     (void)baton_add_send(s, next, out);
     (void)baton_add_recv(s, before, support_view(s, own->in, BYTES));
-    baton_before(s, baton_add_recv(s, before, lent),
-                 baton_add_reduce(s, BATON_I32, BATON_SUM, sum, sum, lent));
+    baton_before(
+        s, baton_add_recv(s, before, lent),
+        baton_add_reduce_local(s, BATON_I32, BATON_SUM, sum, sum, lent));
     bool going = support_worker_ok(worker, baton_schedule_commit(s));
     for (uint64_t round = 1; round <= trial->rounds && going; round++) {
         run_given_up(worker, s, own, round, trial);
@@ -263,7 +264,7 @@ TEST_WITH(test_recovery_twice_in_a_row_is_told_of, 3, SUPPORT_OWN_MANUAL)
     keeper_t keepers[3] = {{0, 0}};
     baton_schedule_t **s = support_schedules_create(cluster, "twice");
     for (int rank = 0; rank < 3; rank++) {
-        baton_barrier(s[rank]);
+        baton_add_barrier(s[rank]);
         baton_schedule_on_recover(s[rank], keep, &keepers[rank]);
     }
     support_schedules_commit(cluster, s);
@@ -311,8 +312,8 @@ static void recover_there(void *arg)
 TEST_WITH(test_recovery_leaves_no_waiter_behind, 2, SUPPORT_OWN_ENGINES)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "barrier");
-    baton_barrier(s[0]);
-    baton_barrier(s[1]);
+    baton_add_barrier(s[0]);
+    baton_add_barrier(s[1]);
     support_schedules_commit(cluster, s);
     for (int round = 0; round < 50; round++) {
         waiting_t waiting = {s[0], BATON_OK};

@@ -30,13 +30,13 @@ TEST(test_schedule_refuses_wrong_views)
             baton_add_send, 1, part(4, SIZE_MAX));
     REFUSED("copy#0: its views have 8 and 4 bytes", baton_add_copy, part(0, 8),
             part(8, 4));
-    REFUSED("reduce#0: its views have 8 and 4 bytes", baton_add_reduce,
+    REFUSED("reduce#0: its views have 8 and 4 bytes", baton_add_reduce_local,
             BATON_F32, BATON_SUM, part(0, 8), part(0, 8), part(8, 4));
     REFUSED("copy#0 writes 12 bytes at 0 of buffer 0 and reads 12 at 4",
             baton_add_copy, part(0, 12), part(4, 12));
     REFUSED("reduce#0 writes 8 bytes at 8 of buffer 0 and reads 8 at 4",
-            baton_add_reduce, BATON_F32, BATON_SUM, part(8, 8), part(8, 8),
-            part(4, 8));
+            baton_add_reduce_local, BATON_F32, BATON_SUM, part(8, 8),
+            part(8, 8), part(4, 8));
 }
 
 TEST(test_schedule_takes_views_that_are_one)
@@ -45,8 +45,8 @@ TEST(test_schedule_takes_views_that_are_one)
     refusal_memory[0] = 1;
     refusal_memory[1] = 2;
     baton_node_t copy = baton_add_copy(s, part(0, 8), part(0, 8));
-    baton_node_t reduce = baton_add_reduce(s, BATON_F32, BATON_SUM, part(0, 8),
-                                           part(0, 8), part(0, 8));
+    baton_node_t reduce = baton_add_reduce_local(
+        s, BATON_F32, BATON_SUM, part(0, 8), part(0, 8), part(0, 8));
     baton_before(s, copy, reduce);
     support_ok(baton_schedule_commit(s));
     support_run(s);
@@ -64,17 +64,17 @@ TEST(test_schedule_refuses_wrong_arguments)
     REFUSED("armed_recv#0: peer 3 is not in 0..2", baton_add_armed_recv, 3);
     REFUSED("activate#0: peer -2147483648 is not in 0..2", baton_add_activate,
             INT_MIN);
-    REFUSED("reduce#0: dtype is 99, none of the types", baton_add_reduce,
+    REFUSED("reduce#0: dtype is 99, none of the types", baton_add_reduce_local,
             (baton_dtype_t)99, BATON_SUM, part(0, 4), part(0, 4), part(4, 4));
     REFUSED("reduce#0: dtype is 0, none of the types; set BATON_F32",
-            baton_add_reduce, BATON_DTYPE_NONE, BATON_SUM, part(0, 4),
+            baton_add_reduce_local, BATON_DTYPE_NONE, BATON_SUM, part(0, 4),
             part(0, 4), part(4, 4));
     REFUSED("reduce#0: 6 bytes are no whole number of elements of 4 bytes",
-            baton_add_reduce, BATON_F32, BATON_SUM, part(0, 6), part(0, 6),
-            part(8, 6));
-    REFUSED("reduce#0: it has no reduction", baton_add_reduce, BATON_F32, NULL,
-            part(0, 4), part(0, 4), part(4, 4));
-    REFUSED("reduce#0: it has no reduction", baton_add_reduce, BATON_F32,
+            baton_add_reduce_local, BATON_F32, BATON_SUM, part(0, 6),
+            part(0, 6), part(8, 6));
+    REFUSED("reduce#0: it has no reduction", baton_add_reduce_local, BATON_F32,
+            NULL, part(0, 4), part(0, 4), part(4, 4));
+    REFUSED("reduce#0: it has no reduction", baton_add_reduce_local, BATON_F32,
             &hollow, part(0, 4), part(0, 4), part(4, 4));
     REFUSED("call#0: it has no function", baton_add_call, NULL, NULL);
     REFUSED("async#0: it has no start", baton_add_async, &nothing, NULL);

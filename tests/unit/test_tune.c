@@ -182,12 +182,13 @@ static void run_allreduce(support_worker_t *worker)
             worker, baton_schedule_create(worker->group, "sum", &schedule))) {
         return;
     }
-    baton_allreduce_t args = {.size = sizeof args,
-                              .source = support_view(schedule, data, BYTES),
-                              .target = support_view(schedule, sum, BYTES),
-                              .dtype = BATON_F32,
-                              .op = BATON_SUM};
-    baton_allreduce(schedule, &args);
+    baton_allreduce_args_t args = {.size = sizeof args,
+                                   .source =
+                                       support_view(schedule, data, BYTES),
+                                   .target = support_view(schedule, sum, BYTES),
+                                   .dtype = BATON_F32,
+                                   .op = BATON_SUM};
+    baton_add_allreduce(schedule, &args);
     (void)(support_worker_ok(worker, baton_schedule_commit(schedule)) &&
            support_worker_run(worker, schedule) &&
            support_worker_check(worker, sum[7] == 3, "sum is %g",

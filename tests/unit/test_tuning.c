@@ -308,9 +308,9 @@ TEST(test_a_wrong_variable_is_the_schedules_error)
     support_ok(baton_schedule_create(support_cluster_of(3)->groups[1], "choice",
                                      &schedule));
     baton_view_t data = baton_view(baton_buffer_scratch(schedule, 64), 0, 64);
-    baton_broadcast_t args = {.size = sizeof args, .data = data};
+    baton_broadcast_args_t args = {.size = sizeof args, .data = data};
     support_set_variable("BATON_BROADCAST", "tree");
-    baton_broadcast(schedule, &args);
+    baton_add_broadcast(schedule, &args);
     support_set_variable("BATON_BROADCAST", NULL);
     support_expect(baton_schedule_commit(schedule), BATON_ERR_INVALID);
     support_says("no algorithm of broadcast is called \"tree\"");
@@ -333,11 +333,11 @@ TEST(test_the_builder_gets_the_segments_of_the_choice)
         for (int rank = 0; rank < 3; rank++) {
             baton_view_t data =
                 baton_view(baton_buffer_scratch(all[rank], BYTES), 0, BYTES);
-            baton_broadcast_t args = {.size = sizeof args,
-                                      .data = data,
-                                      .chunk_bytes = i == 0 ? 0 : GIVEN,
-                                      .algorithm = of.algorithm};
-            baton_broadcast(all[rank], &args);
+            baton_broadcast_args_t args = {.size = sizeof args,
+                                           .data = data,
+                                           .chunk_bytes = i == 0 ? 0 : GIVEN,
+                                           .algorithm = of.algorithm};
+            baton_add_broadcast(all[rank], &args);
         }
         support_schedules_commit(ranks, all);
         support_schedules_run(ranks, all);

@@ -26,12 +26,12 @@ static void check_health(support_worker_t *worker)
         return;
     }
     baton_view_t view = support_view(s, &sum, sizeof sum);
-    baton_allreduce_t args = {.size = sizeof args,
-                              .source = view,
-                              .target = view,
-                              .dtype = BATON_I32,
-                              .op = BATON_SUM};
-    baton_allreduce_ring(s, &args);
+    baton_allreduce_args_t args = {.size = sizeof args,
+                                   .source = view,
+                                   .target = view,
+                                   .dtype = BATON_I32,
+                                   .op = BATON_SUM};
+    baton_add_allreduce_ring(s, &args);
     if (support_worker_ok(worker, baton_schedule_commit(s)) &&
         support_worker_run(worker, s)) {
         (void)support_worker_check(worker, sum == worker->cluster->size, "%d",
@@ -94,7 +94,7 @@ static void build_behind_nodes(void *arg, baton_schedule_t *s)
     baton_view_t other = support_scratch(s, 8);
     baton_node_t nodes[] = {
         stuck_recv(s, peer),
-        baton_add_reduce(s, BATON_F32, BATON_SUM, view, view, view),
+        baton_add_reduce_local(s, BATON_F32, BATON_SUM, view, view, view),
         baton_add_copy(s, other, view),
         baton_add_call(s, support_skip, NULL),
         baton_add_async(s, &completes_at_once, NULL),
@@ -128,7 +128,7 @@ static void build_unarmed(void *arg, baton_schedule_t *s)
 
 static void build_terms(void *arg, baton_schedule_t *s)
 {
-    baton_barrier(s);
+    baton_add_barrier(s);
     baton_schedule_agree(s, "sum of %s, root %d", (const char *)arg,
                          baton_schedule_rank(s) / 2);
 }
@@ -226,7 +226,7 @@ static void build_all_kinds(baton_schedule_t *s)
     (void)stuck_send(s, (rank + 1) % size);
     baton_node_t nodes[] = {
         baton_add_recv(s, (rank + size - 1) % size, in),
-        baton_add_reduce(s, BATON_I8, BATON_SUM, in, in, in),
+        baton_add_reduce_local(s, BATON_I8, BATON_SUM, in, in, in),
         baton_add_copy(s, out, in),
         baton_add_call(s, support_succeed, NULL),
         baton_add_async(s, &completes_at_once, NULL),

@@ -87,7 +87,8 @@ static const char *add(baton_schedule_t *s, int i)
         ADDER(2, baton_buffer_scratch, s, 8)
         ADDER(3, baton_add_send, s, 1, whole)
         ADDER(4, baton_add_recv, s, 1, whole)
-        ADDER(5, baton_add_reduce, s, BATON_I64, BATON_SUM, whole, whole, whole)
+        ADDER(5, baton_add_reduce_local, s, BATON_I64, BATON_SUM, whole, whole,
+              whole)
         ADDER(6, baton_add_copy, s, whole, whole)
         ADDER(7, baton_add_nop, s)
         ADDER(8, baton_add_call, s, support_succeed, NULL)
@@ -250,30 +251,30 @@ static void call(const dense_builder_t *builder, baton_schedule_t *s,
     build->member(s, given ? &(const type){.size = sizeof(type)} : NULL)
     switch (builder->algorithm.collective) {
     case BATON_COLLECTIVE_BROADCAST:
-        CALL(broadcast, baton_broadcast_t);
+        CALL(broadcast, baton_broadcast_args_t);
         break;
     case BATON_COLLECTIVE_REDUCE:
-        CALL(reduce, baton_reduce_t);
+        CALL(reduce, baton_reduce_args_t);
         break;
     case BATON_COLLECTIVE_ALLREDUCE:
-        CALL(allreduce, baton_allreduce_t);
+        CALL(allreduce, baton_allreduce_args_t);
         break;
     case BATON_COLLECTIVE_REDUCE_SCATTER:
-        CALL(reduce_scatter, baton_reduce_scatter_t);
+        CALL(reduce_scatter, baton_reduce_scatter_args_t);
         break;
     case BATON_COLLECTIVE_ALLGATHER:
-        CALL(allgather, baton_allgather_t);
+        CALL(allgather, baton_allgather_args_t);
         break;
     case BATON_COLLECTIVE_SCATTER:
     case BATON_COLLECTIVE_GATHER:
-        CALL(rooted, baton_rooted_t);
+        CALL(rooted, baton_rooted_args_t);
         break;
     case BATON_COLLECTIVE_ALLTOALL:
-        CALL(alltoall, baton_alltoall_t);
+        CALL(alltoall, baton_alltoall_args_t);
         break;
     case BATON_COLLECTIVE_SCAN:
     case BATON_COLLECTIVE_EXSCAN:
-        CALL(scan, baton_scan_t);
+        CALL(scan, baton_scan_args_t);
         break;
     case BATON_COLLECTIVE_BARRIER:
     case BATON_COLLECTIVE_COUNT:
@@ -302,9 +303,9 @@ TEST(test_builders_refuse_nothing)
         }
     }
     forget_message();
-    baton_barrier(NULL);
+    baton_add_barrier(NULL);
     support_says("barrier by dissemination: schedule is NULL");
-    baton_broadcast_binomial(NULL, 0, whole);
+    baton_add_broadcast_binomial(NULL, 0, whole);
     support_says("binomial broadcast: schedule is NULL");
     assert_int_equal(baton_add_activation(NULL, first).index, UINT32_MAX);
     support_says("activation: schedule is NULL");

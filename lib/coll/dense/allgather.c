@@ -4,11 +4,11 @@
 #include "coll/kit/check.h"
 
 bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
-                            const baton_allgather_t **given,
+                            const baton_allgather_args_t **given,
                             baton__allgather_t *out)
 {
-    const baton_allgather_t *args = baton__read_args(
-        schedule, builder, *given, sizeof *args, "baton_allgather_t");
+    const baton_allgather_args_t *args = baton__read_args(
+        schedule, builder, *given, sizeof *args, "baton_allgather_args_t");
     if (args == NULL) {
         return false;
     }

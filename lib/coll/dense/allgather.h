@@ -18,7 +18,7 @@ typedef struct baton__allgather {
 
 /* False: an error of the schedule. True: call end. */
 bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
-                            const baton_allgather_t **args,
+                            const baton_allgather_args_t **args,
                             baton__allgather_t *out);
 void baton__allgather_end(baton__allgather_t *gather);
 

@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-void baton_allgather_bruck(baton_schedule_t *schedule,
-                           const baton_allgather_t *args)
+void baton_add_allgather_bruck(baton_schedule_t *schedule,
+                               const baton_allgather_args_t *args)
 {
     baton__allgather_t gather;
     if (baton__allgather_begin(schedule, "all-gather by Bruck", &args,
@@ -37,7 +37,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__allgather_bruck_algorithm = {
     .collective = BATON_COLLECTIVE_ALLGATHER,
     .name = "bruck",
-    .build.allgather = baton_allgather_bruck,
+    .build.allgather = baton_add_allgather_bruck,
     .cost = cost,
     .exact = baton__exact_flat,
     .work = work,

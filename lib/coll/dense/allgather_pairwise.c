@@ -1,7 +1,7 @@
 #include "coll/dense/allgather.h"
 
-void baton_allgather_pairwise(baton_schedule_t *schedule,
-                              const baton_allgather_t *args)
+void baton_add_allgather_pairwise(baton_schedule_t *schedule,
+                                  const baton_allgather_args_t *args)
 {
     baton__allgather_t gather;
     if (baton__allgather_begin(schedule, "all-gather by pairwise exchange",
@@ -22,7 +22,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__allgather_pairwise_algorithm = {
     .collective = BATON_COLLECTIVE_ALLGATHER,
     .name = "pairwise",
-    .build.allgather = baton_allgather_pairwise,
+    .build.allgather = baton_add_allgather_pairwise,
     .phases = {&baton__allgather_ring_algorithm},
     .one_host = true,
     .exact = baton__exact_flat,

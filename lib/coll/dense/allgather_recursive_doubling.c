@@ -1,7 +1,7 @@
 #include "coll/dense/allgather.h"
 
-void baton_allgather_recursive_doubling(baton_schedule_t *schedule,
-                                        const baton_allgather_t *args)
+void baton_add_allgather_recursive_doubling(baton_schedule_t *schedule,
+                                            const baton_allgather_args_t *args)
 {
     baton__allgather_t gather;
     if (!baton__allgather_begin(schedule, "all-gather by recursive doubling",
@@ -52,7 +52,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__allgather_recursive_doubling_algorithm = {
     .collective = BATON_COLLECTIVE_ALLGATHER,
     .name = "recursive_doubling",
-    .build.allgather = baton_allgather_recursive_doubling,
+    .build.allgather = baton_add_allgather_recursive_doubling,
     .cost = cost,
     .exact = baton__exact_powers,
     .work = work,

@@ -4,16 +4,16 @@
 #include "coll/kit/check.h"
 
 bool baton__allreduce_in_place(const baton_schedule_t *schedule,
-                               const baton_allreduce_t *args)
+                               const baton_allreduce_args_t *args)
 {
     return baton__same_place(schedule, args->source, args->target);
 }
 
 bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
-                            const baton_allreduce_t **given)
+                            const baton_allreduce_args_t **given)
 {
-    const baton_allreduce_t *args = baton__read_args(
-        schedule, builder, *given, sizeof *args, "baton_allreduce_t");
+    const baton_allreduce_args_t *args = baton__read_args(
+        schedule, builder, *given, sizeof *args, "baton_allreduce_args_t");
     bool in_place;
     if (args == NULL ||
         baton__check_reduction(schedule, builder, args->op, args->dtype,
@@ -29,7 +29,7 @@ bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
 }
 
 void baton__allreduce_in_blocks(baton_schedule_t *schedule, const char *builder,
-                                const baton_allreduce_t *args,
+                                const baton_allreduce_args_t *args,
                                 baton__in_blocks_fn add)
 {
     if (!baton__allreduce_begin(schedule, builder, &args) ||

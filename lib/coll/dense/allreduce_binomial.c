@@ -49,7 +49,7 @@ static int child_of(children_t of, int rank, int k)
 /* While the children are added. */
 typedef struct sum {
     baton_schedule_t *schedule;
-    const baton_allreduce_t *args;
+    const baton_allreduce_args_t *args;
     baton__gathered_t *gathered; /* NULL: all ranks give */
     baton__slots_t slots;        /* for what children send */
     baton_node_t measured;       /* the call that looks whether there is any */
@@ -79,8 +79,8 @@ static baton_status_t set_sum(void *arg, baton_call_t *call)
 /* The source, where the first child has nothing to add to it. Returns the node
    behind which the target has a sum. */
 static baton_node_t add_alone(baton_schedule_t *schedule,
-                              const baton_allreduce_t *args, baton_node_t recv,
-                              baton_node_t reduce)
+                              const baton_allreduce_args_t *args,
+                              baton_node_t recv, baton_node_t reduce)
 {
     struct baton_given *given = args->given;
     given->gathered.own_alone = baton_add_length(schedule);
@@ -128,15 +128,15 @@ static void add_maybe_child(sum_t *sum, int k, baton_length_t length,
 static void add_child(sum_t *sum, int k, int peer, baton_length_t other)
 {
     baton_schedule_t *schedule = sum->schedule;
-    const baton_allreduce_t *args = sum->args;
+    const baton_allreduce_args_t *args = sum->args;
     int slots = (int)sum->slots.count;
     baton__maybe_vector_t slot = {
         baton__slot_of(&sum->slots, (size_t)k, args->target.bytes),
         baton__length_like(schedule, other)};
     baton_node_t recv = baton__add_maybe_recv(schedule, peer, slot);
     baton_node_t reduce =
-        baton_add_reduce(schedule, args->dtype, args->op, args->target,
-                         k > 0 ? args->target : args->source, slot.view);
+        baton_add_reduce_local(schedule, args->dtype, args->op, args->target,
+                               k > 0 ? args->target : args->source, slot.view);
     baton__limit_node(schedule, reduce, slot.length);
     baton_before(schedule, recv, reduce);
     if (k >= slots) {
@@ -150,7 +150,7 @@ static void add_child(sum_t *sum, int k, int peer, baton_length_t other)
 }
 
 static baton__maybe_vector_t add_children(baton_schedule_t *schedule,
-                                          const baton_allreduce_t *args,
+                                          const baton_allreduce_args_t *args,
                                           children_t of, baton_node_t *last)
 {
     baton__maybe_vector_t own = baton__given_source(args);
@@ -184,8 +184,9 @@ static baton__maybe_vector_t add_children(baton_schedule_t *schedule,
 /* Up a tree to rank 0, and down a binomial one. Not in place the target is free
    before the broadcast, so partial sums are made there; in place it is where
    the source is. */
-static void add_tree(baton_schedule_t *schedule, const baton_allreduce_t *args,
-                     children_t children, int parent)
+static void add_tree(baton_schedule_t *schedule,
+                     const baton_allreduce_args_t *args, children_t children,
+                     int parent)
 {
     baton_node_t last = {0};
     baton__maybe_vector_t partial =
@@ -209,8 +210,8 @@ static void add_tree(baton_schedule_t *schedule, const baton_allreduce_t *args,
     baton__add_result(schedule, args, result.length, finished);
 }
 
-void baton_allreduce_binomial(baton_schedule_t *schedule,
-                              const baton_allreduce_t *args)
+void baton_add_allreduce_binomial(baton_schedule_t *schedule,
+                                  const baton_allreduce_args_t *args)
 {
     if (!baton__allreduce_begin(schedule, "all-reduce by binomial tree",
                                 &args)) {
@@ -224,7 +225,7 @@ void baton_allreduce_binomial(baton_schedule_t *schedule,
 }
 
 void baton__allreduce_flat(baton_schedule_t *schedule,
-                           const baton_allreduce_t *args)
+                           const baton_allreduce_args_t *args)
 {
     if (!baton__allreduce_begin(schedule, "all-reduce by flat tree", &args)) {
         return;
@@ -256,7 +257,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__allreduce_binomial_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "binomial",
-    .build.allreduce = baton_allreduce_binomial,
+    .build.allreduce = baton_add_allreduce_binomial,
     .phases = {&baton__reduce_binomial_algorithm,
                &baton__broadcast_binomial_algorithm},
     .ordered = true,

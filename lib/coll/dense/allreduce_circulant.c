@@ -15,8 +15,8 @@ static void add(baton__flow_t *flow, const baton__blocks_t *target,
     baton__circulant_allgather(flow, target, BATON__SKIPS_HALVED);
 }
 
-void baton_allreduce_circulant(baton_schedule_t *schedule,
-                               const baton_allreduce_t *args)
+void baton_add_allreduce_circulant(baton_schedule_t *schedule,
+                                   const baton_allreduce_args_t *args)
 {
     baton__allreduce_in_blocks(schedule, "all-reduce by circulant graph", args,
                                add);
@@ -25,7 +25,7 @@ void baton_allreduce_circulant(baton_schedule_t *schedule,
 const baton_algorithm_t baton__allreduce_circulant_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "circulant",
-    .build.allreduce = baton_allreduce_circulant,
+    .build.allreduce = baton_add_allreduce_circulant,
     .phases = {&baton__reduce_scatter_circulant_algorithm,
                &baton__allgather_bruck_algorithm},
     .exact = baton__exact_flat,

@@ -28,7 +28,7 @@ typedef struct half {
     baton__slots_t slots[2]; /* of what comes from the children */
 } half_t;
 
-static half_t half_of(baton__flow_t *flow, const baton_allreduce_t *args,
+static half_t half_of(baton__flow_t *flow, const baton_allreduce_args_t *args,
                       bool in_place, int twin)
 {
     size_t element = baton_op_element_bytes(args->op, args->dtype);
@@ -84,8 +84,8 @@ static void add_segment(baton__flow_t *flow, const half_t *half, size_t element,
     }
 }
 
-void baton_allreduce_double_tree(baton_schedule_t *schedule,
-                                 const baton_allreduce_t *args)
+void baton_add_allreduce_double_tree(baton_schedule_t *schedule,
+                                     const baton_allreduce_args_t *args)
 {
     if (!baton__allreduce_begin(schedule, "all-reduce by double tree", &args)) {
         return;
@@ -114,7 +114,7 @@ static double cost(const baton__terms_t *t)
 const baton_algorithm_t baton__allreduce_double_tree_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "double_tree",
-    .build.allreduce = baton_allreduce_double_tree,
+    .build.allreduce = baton_add_allreduce_double_tree,
     .phases = {&baton__allreduce_linear_pipeline_algorithm},
     .ordered = true,
     .segmented = true,

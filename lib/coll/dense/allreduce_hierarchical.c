@@ -114,7 +114,7 @@ static void reduce_between(baton__flow_t *flow, const place_t *place,
 }
 
 static void add_phases(baton__flow_t *flow, const place_t *place,
-                       const baton_allreduce_t *args, bool in_place)
+                       const baton_allreduce_args_t *args, bool in_place)
 {
     size_t element = baton_op_element_bytes(args->op, args->dtype);
     size_t *at =
@@ -191,8 +191,8 @@ static int *find_place(baton_schedule_t *schedule, const char *builder,
     return memory;
 }
 
-void baton_allreduce_hierarchical(baton_schedule_t *schedule,
-                                  const baton_allreduce_t *args)
+void baton_add_allreduce_hierarchical(baton_schedule_t *schedule,
+                                      const baton_allreduce_args_t *args)
 {
     static const char name[] = "hierarchical all-reduce";
     if (!baton__allreduce_begin(schedule, name, &args) ||
@@ -248,7 +248,7 @@ static bool is_exact(const baton__terms_t *t)
 const baton_algorithm_t baton__allreduce_hierarchical_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "hierarchical",
-    .build.allreduce = baton_allreduce_hierarchical,
+    .build.allreduce = baton_add_allreduce_hierarchical,
     .phases = {&baton__reduce_scatter_circulant_algorithm,
                &baton__allgather_bruck_algorithm},
     .cost = cost,

@@ -22,8 +22,8 @@
    order of ranks is kept, and each sum is made once. */
 enum { SLOTS = 4 };
 
-void baton_allreduce_linear_pipeline(baton_schedule_t *schedule,
-                                     const baton_allreduce_t *args)
+void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
+                                         const baton_allreduce_args_t *args)
 {
     if (!baton__allreduce_begin(schedule, "all-reduce by linear pipeline",
                                 &args)) {
@@ -96,7 +96,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__allreduce_linear_pipeline_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "linear_pipeline",
-    .build.allreduce = baton_allreduce_linear_pipeline,
+    .build.allreduce = baton_add_allreduce_linear_pipeline,
     .ordered = true,
     .segmented = true,
     .cost = cost,

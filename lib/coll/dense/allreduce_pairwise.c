@@ -14,8 +14,8 @@ static void add(baton__flow_t *flow, const baton__blocks_t *target,
     baton__pairwise_allgather(flow, target);
 }
 
-void baton_allreduce_pairwise(baton_schedule_t *schedule,
-                              const baton_allreduce_t *args)
+void baton_add_allreduce_pairwise(baton_schedule_t *schedule,
+                                  const baton_allreduce_args_t *args)
 {
     baton__allreduce_in_blocks(schedule, "all-reduce by pairwise exchange",
                                args, add);
@@ -24,7 +24,7 @@ void baton_allreduce_pairwise(baton_schedule_t *schedule,
 const baton_algorithm_t baton__allreduce_pairwise_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "pairwise",
-    .build.allreduce = baton_allreduce_pairwise,
+    .build.allreduce = baton_add_allreduce_pairwise,
     .phases = {&baton__reduce_scatter_pairwise_algorithm,
                &baton__allgather_pairwise_algorithm},
     .one_host = true,

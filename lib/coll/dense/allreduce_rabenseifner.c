@@ -46,8 +46,8 @@ static void add_phases(baton__flow_t *flow, baton_view_t target,
     }
 }
 
-void baton_allreduce_rabenseifner(baton_schedule_t *schedule,
-                                  const baton_allreduce_t *args)
+void baton_add_allreduce_rabenseifner(baton_schedule_t *schedule,
+                                      const baton_allreduce_args_t *args)
 {
     if (!baton__allreduce_begin(schedule, "all-reduce by rabenseifner",
                                 &args)) {
@@ -88,7 +88,7 @@ static bool is_exact(const baton__terms_t *t)
 const baton_algorithm_t baton__allreduce_rabenseifner_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "rabenseifner",
-    .build.allreduce = baton_allreduce_rabenseifner,
+    .build.allreduce = baton_add_allreduce_rabenseifner,
     .ordered = true,
     .cost = cost,
     .exact = is_exact,

@@ -93,8 +93,8 @@ static void add_core(doubling_t *doubling, const baton__fold_t *fold)
 /* A rank outside the core has its pair's other rank do the work:
 
        source --> send          recv --> target                              */
-void baton_allreduce_recursive_doubling(baton_schedule_t *schedule,
-                                        const baton_allreduce_t *args)
+void baton_add_allreduce_recursive_doubling(baton_schedule_t *schedule,
+                                            const baton_allreduce_args_t *args)
 {
     if (!baton__allreduce_begin(schedule, "all-reduce by recursive doubling",
                                 &args)) {
@@ -160,7 +160,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__allreduce_recursive_doubling_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "recursive_doubling",
-    .build.allreduce = baton_allreduce_recursive_doubling,
+    .build.allreduce = baton_add_allreduce_recursive_doubling,
     .ordered = true,
     .cost = cost,
     .exact = baton__exact_paired,

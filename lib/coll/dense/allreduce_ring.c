@@ -134,8 +134,8 @@ static void add(baton__flow_t *flow, const baton__blocks_t *target,
     }
 }
 
-void baton_allreduce_ring(baton_schedule_t *schedule,
-                          const baton_allreduce_t *args)
+void baton_add_allreduce_ring(baton_schedule_t *schedule,
+                              const baton_allreduce_args_t *args)
 {
     baton__allreduce_in_blocks(schedule, "all-reduce by ring", args, add);
 }
@@ -143,7 +143,7 @@ void baton_allreduce_ring(baton_schedule_t *schedule,
 const baton_algorithm_t baton__allreduce_ring_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "ring",
-    .build.allreduce = baton_allreduce_ring,
+    .build.allreduce = baton_add_allreduce_ring,
     .phases = {&baton__reduce_scatter_ring_algorithm,
                &baton__allgather_ring_algorithm},
     .exact = baton__exact_flat,

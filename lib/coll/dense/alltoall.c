@@ -28,11 +28,11 @@ static bool check_in_place(baton_schedule_t *schedule, const char *builder,
 }
 
 bool baton__alltoall_begin(baton_schedule_t *schedule, const char *builder,
-                           const baton_alltoall_t **given,
+                           const baton_alltoall_args_t **given,
                            baton__alltoall_t *out)
 {
-    const baton_alltoall_t *args = baton__read_args(
-        schedule, builder, *given, sizeof *args, "baton_alltoall_t");
+    const baton_alltoall_args_t *args = baton__read_args(
+        schedule, builder, *given, sizeof *args, "baton_alltoall_args_t");
     if (args == NULL) {
         return false;
     }

@@ -15,7 +15,7 @@ typedef struct baton__alltoall {
 /* This rank's own block is copied. False: an error of the schedule. True: call
    end. */
 bool baton__alltoall_begin(baton_schedule_t *schedule, const char *builder,
-                           const baton_alltoall_t **args,
+                           const baton_alltoall_args_t **args,
                            baton__alltoall_t *out);
 void baton__alltoall_end(baton__alltoall_t *exchange);
 

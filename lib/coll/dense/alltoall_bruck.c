@@ -54,8 +54,8 @@ static void add_bruck(baton__alltoall_t *exchange, baton_view_t *places)
     }
 }
 
-void baton_alltoall_bruck(baton_schedule_t *schedule,
-                          const baton_alltoall_t *args)
+void baton_add_alltoall_bruck(baton_schedule_t *schedule,
+                              const baton_alltoall_args_t *args)
 {
     static const char name[] = "all-to-all by Bruck";
     baton__alltoall_t exchange;
@@ -102,7 +102,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__alltoall_bruck_algorithm = {
     .collective = BATON_COLLECTIVE_ALLTOALL,
     .name = "bruck",
-    .build.alltoall = baton_alltoall_bruck,
+    .build.alltoall = baton_add_alltoall_bruck,
     .equal_blocks = true,
     .cost = cost,
     .exact = baton__exact_flat,

@@ -7,8 +7,8 @@
                 +--> send to +1          recv from -1 --> target
                 +--> send to +2          recv from -2 --> target
                 :                        :                                  */
-void baton_alltoall_pairwise(baton_schedule_t *schedule,
-                             const baton_alltoall_t *args)
+void baton_add_alltoall_pairwise(baton_schedule_t *schedule,
+                                 const baton_alltoall_args_t *args)
 {
     baton__alltoall_t exchange;
     if (!baton__alltoall_begin(schedule, "all-to-all by pairwise exchange",
@@ -28,7 +28,7 @@ void baton_alltoall_pairwise(baton_schedule_t *schedule,
 const baton_algorithm_t baton__alltoall_pairwise_algorithm = {
     .collective = BATON_COLLECTIVE_ALLTOALL,
     .name = "pairwise",
-    .build.alltoall = baton_alltoall_pairwise,
+    .build.alltoall = baton_add_alltoall_pairwise,
     .phases = {&baton__allgather_pairwise_algorithm},
     .exact = baton__exact_flat,
 };

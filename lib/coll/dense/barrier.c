@@ -17,7 +17,7 @@
                   recv -4
 
    Receives wait for nothing, so they are posted when the epoch begins. */
-void baton_barrier(baton_schedule_t *schedule)
+void baton_add_barrier(baton_schedule_t *schedule)
 {
     if (!baton__check_schedule(schedule, "barrier by dissemination")) {
         return;
@@ -58,7 +58,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__barrier_dissemination_algorithm = {
     .collective = BATON_COLLECTIVE_BARRIER,
     .name = "dissemination",
-    .build.barrier = baton_barrier,
+    .build.barrier = baton_add_barrier,
     .cost = cost,
     .exact = baton__exact_flat,
     .work = work,

@@ -6,6 +6,6 @@
 
 /* Checks the arguments. True: there are ranks to send to, and data. */
 bool baton__broadcast_begin(baton_schedule_t *schedule, const char *builder,
-                            const baton_broadcast_t **args);
+                            const baton_broadcast_args_t **args);
 
 #endif

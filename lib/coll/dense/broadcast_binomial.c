@@ -39,8 +39,8 @@ void baton__broadcast_binomial(baton_schedule_t *schedule, int root,
     }
 }
 
-void baton_broadcast_binomial(baton_schedule_t *schedule, int root,
-                              baton_view_t data)
+void baton_add_broadcast_binomial(baton_schedule_t *schedule, int root,
+                                  baton_view_t data)
 {
     if (baton__check_schedule(schedule, name) &&
         baton__check_root(schedule, name, root) && data.bytes > 0) {
@@ -49,12 +49,13 @@ void baton_broadcast_binomial(baton_schedule_t *schedule, int root,
     }
 }
 
-static void build(baton_schedule_t *schedule, const baton_broadcast_t *args)
+static void build(baton_schedule_t *schedule,
+                  const baton_broadcast_args_t *args)
 {
     args = baton__read_args(schedule, name, args, sizeof *args,
-                            "baton_broadcast_t");
+                            "baton_broadcast_args_t");
     if (args != NULL) {
-        baton_broadcast_binomial(schedule, args->root, args->data);
+        baton_add_broadcast_binomial(schedule, args->root, args->data);
     }
 }
 

@@ -25,8 +25,8 @@ static int rank_at(const baton__flow_t *flow, int root, int position, int twin)
                              flow->size);
 }
 
-static half_t half_of(const baton__flow_t *flow, const baton_broadcast_t *args,
-                      int twin)
+static half_t half_of(const baton__flow_t *flow,
+                      const baton_broadcast_args_t *args, int twin)
 {
     int last = flow->size - 1;
     int id = baton__rank_shift(flow->rank, -(int64_t)args->root, flow->size);
@@ -66,8 +66,8 @@ static void add_segment(baton__flow_t *flow, const half_t *half, size_t index)
     }
 }
 
-void baton_broadcast_double_tree(baton_schedule_t *schedule,
-                                 const baton_broadcast_t *args)
+void baton_add_broadcast_double_tree(baton_schedule_t *schedule,
+                                     const baton_broadcast_args_t *args)
 {
     if (!baton__broadcast_begin(schedule, "broadcast by double tree", &args)) {
         return;
@@ -94,7 +94,7 @@ static double cost(const baton__terms_t *t)
 const baton_algorithm_t baton__broadcast_double_tree_algorithm = {
     .collective = BATON_COLLECTIVE_BROADCAST,
     .name = "double_tree",
-    .build.broadcast = baton_broadcast_double_tree,
+    .build.broadcast = baton_add_broadcast_double_tree,
     .phases = {&baton__broadcast_linear_pipeline_algorithm},
     .segmented = true,
     .cost = cost,

@@ -7,8 +7,8 @@
 
        root:  send to +1,  send to +2,  ..., send to +(P - 1)
        rank:  recv                                                          */
-void baton_broadcast_flat(baton_schedule_t *schedule,
-                          const baton_broadcast_t *args)
+void baton_add_broadcast_flat(baton_schedule_t *schedule,
+                              const baton_broadcast_args_t *args)
 {
     if (!baton__broadcast_begin(schedule, "broadcast by flat tree", &args)) {
         return;
@@ -40,7 +40,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__broadcast_flat_algorithm = {
     .collective = BATON_COLLECTIVE_BROADCAST,
     .name = "flat",
-    .build.broadcast = baton_broadcast_flat,
+    .build.broadcast = baton_add_broadcast_flat,
     .one_host = true,
     .cost = cost,
     .exact = baton__exact_flat,

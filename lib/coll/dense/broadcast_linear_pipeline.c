@@ -11,8 +11,8 @@
        :
 
    The root only sends, the last rank only receives. */
-void baton_broadcast_linear_pipeline(baton_schedule_t *schedule,
-                                     const baton_broadcast_t *args)
+void baton_add_broadcast_linear_pipeline(baton_schedule_t *schedule,
+                                         const baton_broadcast_args_t *args)
 {
     if (!baton__broadcast_begin(schedule, "broadcast by linear pipeline",
                                 &args)) {
@@ -49,7 +49,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__broadcast_linear_pipeline_algorithm = {
     .collective = BATON_COLLECTIVE_BROADCAST,
     .name = "linear_pipeline",
-    .build.broadcast = baton_broadcast_linear_pipeline,
+    .build.broadcast = baton_add_broadcast_linear_pipeline,
     .segmented = true,
     .cost = cost,
     .exact = baton__exact_flat,

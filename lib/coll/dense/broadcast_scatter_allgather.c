@@ -13,8 +13,8 @@
 
    The first block of the data is the root's, so that what is behind a rank of
    the tree is one piece of it. */
-void baton_broadcast_scatter_allgather(baton_schedule_t *schedule,
-                                       const baton_broadcast_t *args)
+void baton_add_broadcast_scatter_allgather(baton_schedule_t *schedule,
+                                           const baton_broadcast_args_t *args)
 {
     if (!baton__broadcast_begin(schedule, "broadcast by scatter + all-gather",
                                 &args)) {
@@ -49,7 +49,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__broadcast_scatter_allgather_algorithm = {
     .collective = BATON_COLLECTIVE_BROADCAST,
     .name = "scatter_allgather",
-    .build.broadcast = baton_broadcast_scatter_allgather,
+    .build.broadcast = baton_add_broadcast_scatter_allgather,
     .cost = cost,
     .exact = baton__exact_flat,
     .work = work,

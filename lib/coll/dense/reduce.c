@@ -3,10 +3,10 @@
 #include "coll/kit/check.h"
 
 static bool check(baton_schedule_t *schedule, const char *builder,
-                  const baton_reduce_t **given, baton__reduce_t *out)
+                  const baton_reduce_args_t **given, baton__reduce_t *out)
 {
-    const baton_reduce_t *args = baton__read_args(
-        schedule, builder, *given, sizeof *args, "baton_reduce_t");
+    const baton_reduce_args_t *args = baton__read_args(
+        schedule, builder, *given, sizeof *args, "baton_reduce_args_t");
     if (args == NULL || !baton__check_root(schedule, builder, args->root)) {
         return false;
     }
@@ -29,13 +29,14 @@ static bool check(baton_schedule_t *schedule, const char *builder,
 }
 
 bool baton__reduce_begin(baton_schedule_t *schedule, const char *builder,
-                         const baton_reduce_t **given, baton__reduce_t *out)
+                         const baton_reduce_args_t **given,
+                         baton__reduce_t *out)
 {
     *out = (baton__reduce_t){.at_root = false};
     if (!check(schedule, builder, given, out)) {
         return false;
     }
-    const baton_reduce_t *args = *given;
+    const baton_reduce_args_t *args = *given;
     out->target = args->target;
     out->source = out->in_place ? args->target : args->source;
     if (baton_schedule_size(schedule) == 1 && !out->in_place) {

@@ -18,6 +18,7 @@ typedef struct baton__reduce {
 /* True: there is something to reduce between ranks. Otherwise it has been done,
    or is an error of the schedule. */
 bool baton__reduce_begin(baton_schedule_t *schedule, const char *builder,
-                         const baton_reduce_t **args, baton__reduce_t *out);
+                         const baton_reduce_args_t **args,
+                         baton__reduce_t *out);
 
 #endif

@@ -42,8 +42,8 @@ static baton_view_t add_tree(baton__flow_t *flow, int root, baton_view_t source,
     return partial;
 }
 
-void baton_reduce_binomial(baton_schedule_t *schedule,
-                           const baton_reduce_t *args)
+void baton_add_reduce_binomial(baton_schedule_t *schedule,
+                               const baton_reduce_args_t *args)
 {
     baton__reduce_t reduce;
     if (!baton__reduce_begin(schedule, "reduce by binomial tree", &args,
@@ -97,7 +97,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__reduce_binomial_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE,
     .name = "binomial",
-    .build.reduce = baton_reduce_binomial,
+    .build.reduce = baton_add_reduce_binomial,
     .ordered = true,
     .cost = cost,
     .exact = baton__exact_paired,

@@ -17,8 +17,8 @@
    A rank reduces in the slot that a segment came to; the root in its target. */
 enum { SLOTS = 4 };
 
-void baton_reduce_linear_pipeline(baton_schedule_t *schedule,
-                                  const baton_reduce_t *args)
+void baton_add_reduce_linear_pipeline(baton_schedule_t *schedule,
+                                      const baton_reduce_args_t *args)
 {
     static const char name[] = "reduce by linear pipeline";
     baton__reduce_t reduce;
@@ -90,7 +90,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__reduce_linear_pipeline_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE,
     .name = "linear_pipeline",
-    .build.reduce = baton_reduce_linear_pipeline,
+    .build.reduce = baton_add_reduce_linear_pipeline,
     .segmented = true,
     .ordered_at_ends = true,
     .cost = cost,

@@ -24,8 +24,8 @@ static void add_gather(baton__flow_t *flow, const baton__reduce_t *reduce,
     }
 }
 
-void baton_reduce_pairwise(baton_schedule_t *schedule,
-                           const baton_reduce_t *args)
+void baton_add_reduce_pairwise(baton_schedule_t *schedule,
+                               const baton_reduce_args_t *args)
 {
     static const char name[] = "reduce by pairwise exchange";
     baton__reduce_t reduce;
@@ -69,7 +69,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__reduce_pairwise_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE,
     .name = "pairwise",
-    .build.reduce = baton_reduce_pairwise,
+    .build.reduce = baton_add_reduce_pairwise,
     .phases = {&baton__reduce_scatter_pairwise_algorithm,
                &baton__allgather_pairwise_algorithm},
     .one_host = true,

@@ -4,11 +4,11 @@
 #include "coll/kit/check.h"
 
 static bool check(baton_schedule_t *schedule, const char *builder,
-                  const baton_reduce_scatter_t **given,
+                  const baton_reduce_scatter_args_t **given,
                   baton__reduce_scatter_t *out)
 {
-    const baton_reduce_scatter_t *args = baton__read_args(
-        schedule, builder, *given, sizeof *args, "baton_reduce_scatter_t");
+    const baton_reduce_scatter_args_t *args = baton__read_args(
+        schedule, builder, *given, sizeof *args, "baton_reduce_scatter_args_t");
     if (args == NULL) {
         return false;
     }
@@ -23,13 +23,13 @@ static bool check(baton_schedule_t *schedule, const char *builder,
 
 bool baton__reduce_scatter_begin(baton_schedule_t *schedule,
                                  const char *builder,
-                                 const baton_reduce_scatter_t **given,
+                                 const baton_reduce_scatter_args_t **given,
                                  baton__reduce_scatter_t *out)
 {
     if (!check(schedule, builder, given, out)) {
         return false;
     }
-    const baton_reduce_scatter_t *args = *given;
+    const baton_reduce_scatter_args_t *args = *given;
     int size = baton_schedule_size(schedule);
     int rank = baton_schedule_rank(schedule);
     out->at =

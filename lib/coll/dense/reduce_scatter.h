@@ -23,7 +23,7 @@ typedef struct baton__reduce_scatter {
 /* False: an error of the schedule. True: call end. */
 bool baton__reduce_scatter_begin(baton_schedule_t *schedule,
                                  const char *builder,
-                                 const baton_reduce_scatter_t **args,
+                                 const baton_reduce_scatter_args_t **args,
                                  baton__reduce_scatter_t *out);
 void baton__reduce_scatter_end(baton__reduce_scatter_t *scatter);
 

@@ -11,8 +11,8 @@
                   recv children's blocks ----------+
 
    The root makes its partial sums in the target, others in scratch. */
-void baton_reduce_scatter_gather(baton_schedule_t *schedule,
-                                 const baton_reduce_t *args)
+void baton_add_reduce_scatter_gather(baton_schedule_t *schedule,
+                                     const baton_reduce_args_t *args)
 {
     static const char name[] = "reduce by reduce-scatter + gather";
     baton__reduce_t reduce;
@@ -56,7 +56,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__reduce_scatter_gather_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE,
     .name = "scatter_gather",
-    .build.reduce = baton_reduce_scatter_gather,
+    .build.reduce = baton_add_reduce_scatter_gather,
     .phases = {&baton__reduce_scatter_circulant_algorithm,
                &baton__gather_binomial_algorithm},
     .exact = baton__exact_flat,

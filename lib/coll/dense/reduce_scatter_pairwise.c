@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-void baton_reduce_scatter_pairwise(baton_schedule_t *schedule,
-                                   const baton_reduce_scatter_t *args)
+void baton_add_reduce_scatter_pairwise(baton_schedule_t *schedule,
+                                       const baton_reduce_scatter_args_t *args)
 {
     baton__reduce_scatter_t scatter;
     if (baton__reduce_scatter_begin(
@@ -38,7 +38,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__reduce_scatter_pairwise_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE_SCATTER,
     .name = "pairwise",
-    .build.reduce_scatter = baton_reduce_scatter_pairwise,
+    .build.reduce_scatter = baton_add_reduce_scatter_pairwise,
     .one_host = true,
     .cost = cost,
     .exact = baton__exact_flat,

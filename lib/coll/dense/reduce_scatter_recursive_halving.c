@@ -29,8 +29,8 @@ static void add_halving(baton__reduce_scatter_t *scatter,
     }
 }
 
-void baton_reduce_scatter_recursive_halving(baton_schedule_t *schedule,
-                                            const baton_reduce_scatter_t *args)
+void baton_add_reduce_scatter_recursive_halving(
+    baton_schedule_t *schedule, const baton_reduce_scatter_args_t *args)
 {
     baton__reduce_scatter_t scatter;
     if (!baton__reduce_scatter_begin(
@@ -69,7 +69,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__reduce_scatter_recursive_halving_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE_SCATTER,
     .name = "recursive_halving",
-    .build.reduce_scatter = baton_reduce_scatter_recursive_halving,
+    .build.reduce_scatter = baton_add_reduce_scatter_recursive_halving,
     .cost = cost,
     .exact = baton__exact_powers,
     .work = work,

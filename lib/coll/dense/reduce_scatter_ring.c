@@ -1,7 +1,7 @@
 #include "coll/dense/reduce_scatter.h"
 
-void baton_reduce_scatter_ring(baton_schedule_t *schedule,
-                               const baton_reduce_scatter_t *args)
+void baton_add_reduce_scatter_ring(baton_schedule_t *schedule,
+                                   const baton_reduce_scatter_args_t *args)
 {
     baton__reduce_scatter_t scatter;
     if (baton__reduce_scatter_begin(schedule, "reduce-scatter by ring", &args,
@@ -32,7 +32,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__reduce_scatter_ring_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE_SCATTER,
     .name = "ring",
-    .build.reduce_scatter = baton_reduce_scatter_ring,
+    .build.reduce_scatter = baton_add_reduce_scatter_ring,
     .cost = cost,
     .exact = baton__exact_flat,
     .work = work,

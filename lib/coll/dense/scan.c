@@ -31,10 +31,10 @@ enum { LONG_SLOTS = 3 };
 
 /* False: nothing to do, or an error. True: there are other ranks. */
 static bool begin(baton_schedule_t *schedule, const char *builder,
-                  const baton_scan_t *args, bool inclusive, scan_t *out)
+                  const baton_scan_args_t *args, bool inclusive, scan_t *out)
 {
-    args =
-        baton__read_args(schedule, builder, args, sizeof *args, "baton_scan_t");
+    args = baton__read_args(schedule, builder, args, sizeof *args,
+                            "baton_scan_args_t");
     bool in_place;
     if (args == NULL ||
         baton__check_reduction(schedule, builder, args->op, args->dtype,
@@ -107,7 +107,7 @@ static void add_steps(scan_t *scan)
 }
 
 static void build(baton_schedule_t *schedule, const char *builder,
-                  const baton_scan_t *args, bool inclusive)
+                  const baton_scan_args_t *args, bool inclusive)
 {
     scan_t scan;
     if (begin(schedule, builder, args, inclusive, &scan)) {
@@ -116,12 +116,12 @@ static void build(baton_schedule_t *schedule, const char *builder,
     }
 }
 
-void baton_scan(baton_schedule_t *schedule, const baton_scan_t *args)
+void baton_add_scan(baton_schedule_t *schedule, const baton_scan_args_t *args)
 {
     build(schedule, "scan by recursive doubling", args, true);
 }
 
-void baton_exscan(baton_schedule_t *schedule, const baton_scan_t *args)
+void baton_add_exscan(baton_schedule_t *schedule, const baton_scan_args_t *args)
 {
     build(schedule, "exscan by recursive doubling", args, false);
 }
@@ -151,7 +151,7 @@ static double exscan_cost(const baton__terms_t *t)
 const baton_algorithm_t baton__scan_recursive_doubling_algorithm = {
     .collective = BATON_COLLECTIVE_SCAN,
     .name = "recursive_doubling",
-    .build.scan = baton_scan,
+    .build.scan = baton_add_scan,
     .ordered = true,
     .cost = scan_cost,
     .exact = baton__exact_free,
@@ -161,7 +161,7 @@ const baton_algorithm_t baton__scan_recursive_doubling_algorithm = {
 const baton_algorithm_t baton__exscan_recursive_doubling_algorithm = {
     .collective = BATON_COLLECTIVE_EXSCAN,
     .name = "recursive_doubling",
-    .build.scan = baton_exscan,
+    .build.scan = baton_add_exscan,
     .ordered = true,
     .cost = exscan_cost,
     .exact = baton__exact_free,

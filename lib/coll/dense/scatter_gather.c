@@ -31,7 +31,7 @@ typedef struct operands {
 
 /* Offsets of the blocks; what the root's vector has is known on other ranks,
    too. */
-static size_t *cut(baton_schedule_t *schedule, const baton_rooted_t *args,
+static size_t *cut(baton_schedule_t *schedule, const baton_rooted_args_t *args,
                    const operands_t *operands)
 {
     int size = baton_schedule_size(schedule);
@@ -73,7 +73,7 @@ static bool check(baton_schedule_t *schedule, const operands_t *operands,
 }
 
 /* False: an error. True: the flow is to be closed, and `at` to be freed. */
-static bool begin(baton_schedule_t *schedule, const baton_rooted_t *args,
+static bool begin(baton_schedule_t *schedule, const baton_rooted_args_t *args,
                   const operands_t *operands, rooted_t *out)
 {
     *out = (rooted_t){.at = cut(schedule, args, operands)};
@@ -105,12 +105,12 @@ static bool begin(baton_schedule_t *schedule, const baton_rooted_t *args,
     return true;
 }
 
-static void build(baton_schedule_t *schedule, const baton_rooted_t *args,
+static void build(baton_schedule_t *schedule, const baton_rooted_args_t *args,
                   const char *name, bool scatters)
 {
     rooted_t rooted;
-    args =
-        baton__read_args(schedule, name, args, sizeof *args, "baton_rooted_t");
+    args = baton__read_args(schedule, name, args, sizeof *args,
+                            "baton_rooted_args_t");
     if (args == NULL || !baton__check_root(schedule, name, args->root)) {
         return;
     }
@@ -136,12 +136,14 @@ static void build(baton_schedule_t *schedule, const baton_rooted_t *args,
     baton__free(rooted.at);
 }
 
-void baton_scatter(baton_schedule_t *schedule, const baton_rooted_t *args)
+void baton_add_scatter(baton_schedule_t *schedule,
+                       const baton_rooted_args_t *args)
 {
     build(schedule, args, "scatter by binomial tree", true);
 }
 
-void baton_gather(baton_schedule_t *schedule, const baton_rooted_t *args)
+void baton_add_gather(baton_schedule_t *schedule,
+                      const baton_rooted_args_t *args)
 {
     build(schedule, args, "gather by binomial tree", false);
 }
@@ -162,7 +164,7 @@ static baton__works_t gather_work(const baton__terms_t *t)
 const baton_algorithm_t baton__scatter_binomial_algorithm = {
     .collective = BATON_COLLECTIVE_SCATTER,
     .name = "binomial",
-    .build.rooted = baton_scatter,
+    .build.rooted = baton_add_scatter,
     .phases = {&baton__allgather_bruck_algorithm},
     .exact = baton__exact_flat,
     .work = scatter_work,
@@ -171,7 +173,7 @@ const baton_algorithm_t baton__scatter_binomial_algorithm = {
 const baton_algorithm_t baton__gather_binomial_algorithm = {
     .collective = BATON_COLLECTIVE_GATHER,
     .name = "binomial",
-    .build.rooted = baton_gather,
+    .build.rooted = baton_add_gather,
     .phases = {&baton__allgather_bruck_algorithm},
     .exact = baton__exact_flat,
     .work = gather_work,

@@ -46,12 +46,12 @@ baton_status_t baton__compare_start(baton__compare_t *self,
     const size_t bytes = 2 * self->count * sizeof *self->words;
     baton_view_t view =
         baton_view(baton_buffer_bind(schedule, self->words, bytes), 0, bytes);
-    baton_allreduce_t args = {.size = sizeof args,
-                              .source = view,
-                              .target = view,
-                              .dtype = BATON_U64,
-                              .op = BATON_MIN};
-    baton_allreduce_recursive_doubling(schedule, &args);
+    baton_allreduce_args_t args = {.size = sizeof args,
+                                   .source = view,
+                                   .target = view,
+                                   .dtype = BATON_U64,
+                                   .op = BATON_MIN};
+    baton_add_allreduce_recursive_doubling(schedule, &args);
     baton_status_t status = baton_schedule_commit(schedule);
     return status == BATON_OK ? baton_schedule_start(schedule) : status;
 }

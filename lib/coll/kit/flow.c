@@ -251,8 +251,8 @@ void baton__flow_reduce(baton__flow_t *flow, baton_view_t target,
                         baton_view_t left, baton_view_t right)
 {
     if (target.bytes > 0 && !flow->failed) {
-        baton_node_t node = baton_add_reduce(flow->schedule, flow->dtype,
-                                             flow->op, target, left, right);
+        baton_node_t node = baton_add_reduce_local(
+            flow->schedule, flow->dtype, flow->op, target, left, right);
         note_read(flow, node, left);
         note_read(flow, node, right);
         note_write(flow, node, target);

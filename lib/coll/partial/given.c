@@ -3,7 +3,7 @@
 
 #include "base/float_mode.h"
 
-baton__maybe_vector_t baton__given_source(const baton_allreduce_t *args)
+baton__maybe_vector_t baton__given_source(const baton_allreduce_args_t *args)
 {
     const struct baton_given *given = args->given;
     bool applies =
@@ -83,8 +83,8 @@ static baton_status_t fill(void *arg, baton_call_t *call)
 }
 
 void baton__add_result(baton_schedule_t *schedule,
-                       const baton_allreduce_t *args, baton_length_t length,
-                       baton_node_t last)
+                       const baton_allreduce_args_t *args,
+                       baton_length_t length, baton_node_t last)
 {
     struct baton_given *given = args->given;
     if (baton__is_whole(length)) {

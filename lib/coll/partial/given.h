@@ -31,8 +31,8 @@ typedef struct baton__gathered {
     baton_length_t children[BATON__FLAT_RANKS];
 } baton__gathered_t;
 
-/* What baton_allreduce_t.given points to. The partial collective owns it, and
-   keeps it as long as the schedule. */
+/* What baton_allreduce_args_t.given points to. The partial collective owns it,
+   and keeps it as long as the schedule. */
 struct baton_given {
     /* A call node before the builder's nodes sets its length. Where that is 0
        the vector has the neutral element. */
@@ -53,7 +53,7 @@ struct baton_given {
 /* The source of an all-reduce by a builder that supports `given`. It is whole
    unless `given` has it, and no other builder has taken that. (A composed
    builder passes its arguments on, perhaps with another source.) */
-baton__maybe_vector_t baton__given_source(const baton_allreduce_t *args);
+baton__maybe_vector_t baton__given_source(const baton_allreduce_args_t *args);
 
 /* A new length, where `other` is no whole vector's. */
 baton_length_t baton__length_like(baton_schedule_t *schedule,
@@ -70,8 +70,8 @@ baton_node_t baton__add_maybe_send(baton_schedule_t *schedule, int peer,
 /* Adds the end of a builder, after `last`: where no rank contributed, the
    target gets the neutral element. Nothing, where the result is whole. */
 void baton__add_result(baton_schedule_t *schedule,
-                       const baton_allreduce_t *args, baton_length_t length,
-                       baton_node_t last);
+                       const baton_allreduce_args_t *args,
+                       baton_length_t length, baton_node_t last);
 
 /* Flat tree: all ranks send their vectors to rank 0, which reduces them in the
    order of ranks, and broadcasts the result along a binomial tree. No rank
@@ -80,9 +80,9 @@ void baton__add_result(baton_schedule_t *schedule,
    inner ones; but the root alone reduces. So it is for few vectors, and for at
    most BATON__FLAT_RANKS ranks. (allreduce_binomial.c) */
 void baton__allreduce_flat(baton_schedule_t *schedule,
-                           const baton_allreduce_t *args);
+                           const baton_allreduce_args_t *args);
 
-/* As baton_broadcast_binomial, of the bytes that data.length says. The root
+/* As baton_add_broadcast_binomial, of the bytes that data.length says. The root
    sets it before. */
 void baton__broadcast_binomial(baton_schedule_t *schedule, int root,
                                baton__maybe_vector_t data);

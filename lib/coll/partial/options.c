@@ -139,10 +139,11 @@ baton__partial_choose_inner(const baton_partial_options_t *options,
         return options->inner;
     }
     if (bytes > BATON_PARTIAL_TREE_BYTES && options->op->commutative) {
-        return baton_allreduce_ring;
+        return baton_add_allreduce_ring;
     }
-    return takes_flat_tree(options, schedule, bytes) ? baton__allreduce_flat
-                                                     : baton_allreduce_binomial;
+    return takes_flat_tree(options, schedule, bytes)
+               ? baton__allreduce_flat
+               : baton_add_allreduce_binomial;
 }
 
 baton_status_t

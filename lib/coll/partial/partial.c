@@ -135,12 +135,12 @@ static void add_active_count(baton_partial_t *partial)
     const size_t bytes = sizeof partial->active_count;
     baton_view_t view = baton_view(
         baton_buffer_bind(s, &partial->active_count, bytes), 0, bytes);
-    baton_allreduce_t args = {.size = sizeof args,
-                              .source = view,
-                              .target = view,
-                              .dtype = BATON_U32,
-                              .op = BATON_SUM};
-    baton_allreduce_binomial(s, &args);
+    baton_allreduce_args_t args = {.size = sizeof args,
+                                   .source = view,
+                                   .target = view,
+                                   .dtype = BATON_U32,
+                                   .op = BATON_SUM};
+    baton_add_allreduce_binomial(s, &args);
 }
 
 /* Adds what takes the contribution, or returns `begin` where prepare() does. */
@@ -185,13 +185,14 @@ static void build(baton_partial_t *partial,
     partial->target = baton_buffer_bind(s, NULL, bytes);
     baton_buffer_set_memory(s, partial->source, options->memory);
     baton_buffer_set_memory(s, partial->target, options->memory);
-    baton_allreduce_t args = {.size = sizeof args,
-                              .source = baton_view(partial->source, 0, bytes),
-                              .target = baton_view(partial->target, 0, bytes),
-                              .dtype = options->dtype,
-                              .op = options->op,
-                              .arg = options->inner_arg,
-                              .given = &partial->given};
+    baton_allreduce_args_t args = {
+        .size = sizeof args,
+        .source = baton_view(partial->source, 0, bytes),
+        .target = baton_view(partial->target, 0, bytes),
+        .dtype = options->dtype,
+        .op = options->op,
+        .arg = options->inner_arg,
+        .given = &partial->given};
     partial->vector_bytes = bytes;
     add_nothing(partial, options, bytes);
     partial->given.source =

@@ -80,15 +80,15 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t work,
 {
     baton_schedule_t *s = sparse->dense;
     baton_node_t publish = baton_add_call(s, publish_dense, sparse);
-    baton_allreduce_t args = {.size = sizeof args,
-                              .source = work,
-                              .target = work,
-                              .dtype = sparse->options.dtype,
-                              .op = BATON_SUM};
+    baton_allreduce_args_t args = {.size = sizeof args,
+                                   .source = work,
+                                   .target = work,
+                                   .dtype = sparse->options.dtype,
+                                   .op = BATON_SUM};
     baton_enclosure_t inside = baton_enclose_begin(s);
     (work.bytes <= BATON_PARTIAL_TREE_BYTES
-         ? baton_allreduce_binomial
-         : baton_allreduce_circulant)(s, &args);
+         ? baton_add_allreduce_binomial
+         : baton_add_allreduce_circulant)(s, &args);
     baton_enclose_end(s, inside, accumulated, publish);
 }
 
@@ -169,12 +169,12 @@ bool baton__sparse_build_handover(baton_sparse_t *sparse)
     sparse->piece = baton__sparse_alloc(sparse, PIECE, 1, &ok);
     baton_view_t view =
         baton_view(baton_buffer_bind(s, sparse->piece, PIECE), 0, PIECE);
-    baton_allreduce_t args = {.size = sizeof args,
-                              .source = view,
-                              .target = view,
-                              .dtype = BATON_U8,
-                              .op = BATON_MAX};
-    baton_allreduce_binomial(s, &args);
+    baton_allreduce_args_t args = {.size = sizeof args,
+                                   .source = view,
+                                   .target = view,
+                                   .dtype = BATON_U8,
+                                   .op = BATON_MAX};
+    baton_add_allreduce_binomial(s, &args);
     return ok;
 }
 

@@ -42,8 +42,8 @@ static size_t chunk_of(size_t given, const baton_choice_t *choice)
    `chosen`. What is chosen by besides the ranks are the fields of a case at the
    end. */
 #define BY_NAME(noun, title, COLLECTIVE, take, ...)                            \
-    void baton_##noun(baton_schedule_t *schedule,                              \
-                      const baton_##noun##_t *args)                            \
+    void baton_add_##noun(baton_schedule_t *schedule,                          \
+                          const baton_##noun##_args_t *args)                   \
     {                                                                          \
         baton_choice_t choice;                                                 \
         args = baton__read_args(schedule, title, args, sizeof *args,           \
@@ -55,7 +55,7 @@ static size_t chunk_of(size_t given, const baton_choice_t *choice)
                                          .algorithm = args->algorithm,         \
                                          __VA_ARGS__},                         \
                    &choice)) {                                                 \
-            baton_##noun##_t chosen = *args;                                   \
+            baton_##noun##_args_t chosen = *args;                              \
             take;                                                              \
             choice.algorithm.build.noun(schedule, &chosen);                    \
         }                                                                      \

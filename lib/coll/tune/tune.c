@@ -174,8 +174,9 @@ static void build(const trial_t *trial, const baton_choice_t *choice,
 #define BUILD(id, noun, ...)                                                   \
     case BATON_COLLECTIVE_##id:                                                \
         choice->algorithm.build.noun(                                          \
-            schedule, &(const baton_##noun##_t){                               \
-                          .size = sizeof(baton_##noun##_t), __VA_ARGS__});     \
+            schedule,                                                          \
+            &(const baton_##noun##_args_t){                                    \
+                .size = sizeof(baton_##noun##_args_t), __VA_ARGS__});          \
         break;
 #define CHUNKED .chunk_bytes = choice->segment_bytes
 #define SUM     .dtype = BATON_F32, .op = BATON_SUM, CHUNKED
@@ -350,7 +351,7 @@ static baton_status_t begin(tuning_t *tuning)
         return status;
     }
     tuning->votes = schedule;
-    baton_allreduce_t args = {
+    baton_allreduce_args_t args = {
         .size = sizeof args,
         .source = baton_view(
             baton_buffer_bind_input(schedule, tuning->mine, BYTES), 0, BYTES),
@@ -358,7 +359,7 @@ static baton_status_t begin(tuning_t *tuning)
                              BYTES),
         .dtype = BATON_F64,
         .op = BATON_MAX};
-    baton_allreduce_recursive_doubling(schedule, &args);
+    baton_add_allreduce_recursive_doubling(schedule, &args);
     status = baton_schedule_commit(schedule);
     if (status != BATON_OK) {
         return status;
