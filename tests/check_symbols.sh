@@ -1,6 +1,7 @@
 #!/bin/sh
 # libbaton.so exports what the public headers declare, no more and no less, and
-# the library neither prints nor ends the process (log.c may write to stderr).
+# the library neither prints nor ends the process (log.c may write to stderr),
+# and calls MPI by its PMPI_ names.
 #
 #   check_symbols.sh ROOT libbaton.so libbaton.a CC [flag of mpi.h ...]
 set -eu
@@ -53,6 +54,12 @@ nm -A -u "$static" 2>/dev/null |
 if [ -s "$work/calls" ]; then
     echo "a library neither prints nor ends the process:"
     cat "$work/calls"
+    fail=1
+fi
+
+if nm -D -u "$shared" | grep -E ' MPI_[A-Z][a-z]'; then
+    echo "by the names above programs that stand between an application and MPI"
+    echo "see its calls; the library's own are PMPI_"
     fail=1
 fi
 exit $fail

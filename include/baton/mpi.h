@@ -9,9 +9,12 @@
 extern "C" {
 #endif
 
-/* Collective over `comm` (an intracommunicator), which is duplicated, so that
-   user traffic can't collide; blocks in MPI meanwhile. Destroy the group before
-   MPI_Finalize: else that is logged, and the peers on other hosts are lost.
+/* Collective over `comm` (an intracommunicator); blocks in MPI meanwhile. The
+   group gets a communicator of its own, so that user traffic can't collide, and
+   leaves the attributes of `comm` alone. The library calls MPI by its PMPI_
+   names: programs that stand between an application and MPI see none of its
+   calls. Destroy the group before MPI_Finalize: else that is logged, and the
+   peers on other hosts are lost.
 
    Threads: with a progress thread MPI must have been initialised with
    MPI_THREAD_MULTIPLE. In manual mode MPI_THREAD_FUNNELED will do if the thread

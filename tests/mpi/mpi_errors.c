@@ -1,7 +1,8 @@
 /* Wrong use over MPI. By argument, since a process initialises MPI once:
 
      (none)      MPI that is not there yet, or no longer; wrong communicators;
-                 and a commit that fails on one rank with BATON_VERIFY=1
+                 their attributes; and a commit that fails on one rank with
+                 BATON_VERIFY=1
      serialized  MPI at a thread level that is too low for a progress thread
 
    The exit code is the result. */
@@ -44,6 +45,33 @@ static void use_wrong_communicators(baton_engine_t *engine)
     }
 }
 
+static int count_copies(MPI_Comm comm, int keyval, void *count, void *in,
+                        void *out, int *copies)
+{
+    (void)comm;
+    (void)keyval;
+    (void)in;
+    (void)out;
+    *copies = 0;
+    ++*(int *)count;
+    return MPI_SUCCESS;
+}
+
+/* A group runs no function of the application's attributes. */
+static void leave_attributes_alone(baton_engine_t *engine)
+{
+    int keyval, count = 0;
+    baton_group_t *group;
+    MPI_Comm_create_keyval(count_copies, MPI_COMM_NULL_DELETE_FN, &keyval,
+                           &count);
+    MPI_Comm_set_attr(MPI_COMM_WORLD, keyval, &count);
+    support_mpi_ok(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
+    support_mpi_ok(baton_group_destroy(group));
+    MPI_Comm_delete_attr(MPI_COMM_WORLD, keyval);
+    MPI_Comm_free_keyval(&keyval);
+    support_mpi_check(count == 0, "an attribute was copied");
+}
+
 /* All ranks get one rank's error, and the group works. */
 static void verify_wrong_commit(baton_engine_t *engine)
 {
@@ -80,6 +108,7 @@ static void use_wrongly(int argc, char **argv)
                    "MPI_Init has not been called");
     support_mpi_begin(argc, argv);
     use_wrong_communicators(engine);
+    leave_attributes_alone(engine);
     verify_wrong_commit(engine);
     support_mpi_end();
     expect_refused(engine, MPI_COMM_WORLD, BATON_ERR_STATE,

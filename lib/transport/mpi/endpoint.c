@@ -58,7 +58,7 @@ baton_status_t baton__mpi_error(const char *call, int code)
 {
     char text[MPI_MAX_ERROR_STRING];
     int length = 0;
-    if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) {
+    if (PMPI_Error_string(code, text, &length) != MPI_SUCCESS) {
         length = 0;
     }
     return baton__error(BATON_ERR_TRANSPORT, "mpi: %s: %.*s", call, length,

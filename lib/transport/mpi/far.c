@@ -93,7 +93,7 @@ void baton__far_leave(baton__mpi_t *mpi)
 const char *baton__far_text(baton__mpi_t *mpi, int code)
 {
     int length = 0;
-    if (MPI_Error_string(code, mpi->far.detail, &length) != MPI_SUCCESS) {
+    if (PMPI_Error_string(code, mpi->far.detail, &length) != MPI_SUCCESS) {
         mpi->far.detail[0] = '\0';
     }
     return mpi->far.detail;
@@ -203,7 +203,7 @@ static bool is_sent(baton__mpi_t *mpi, uint32_t slot)
     if (far->departures[slot] == MPI_REQUEST_NULL) {
         return true;
     }
-    int code = MPI_Test(&far->departures[slot], &complete, MPI_STATUS_IGNORE);
+    int code = PMPI_Test(&far->departures[slot], &complete, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS) {
         far->departures[slot] = MPI_REQUEST_NULL;
         baton__far_fail(mpi, far->destinations[slot], code);
@@ -235,8 +235,8 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
         }
         far->destinations[slot] = to;
         int code =
-            MPI_Isend(memory, (int)(BATON__FAR_PACKET_HEAD + count), MPI_BYTE,
-                      to, PACKET_TAG, mpi->comm, &far->departures[slot]);
+            PMPI_Isend(memory, (int)(BATON__FAR_PACKET_HEAD + count), MPI_BYTE,
+                       to, PACKET_TAG, mpi->comm, &far->departures[slot]);
         if (code != MPI_SUCCESS) {
             far->departures[slot] = MPI_REQUEST_NULL;
             baton__far_fail(mpi, to, code);
@@ -296,9 +296,9 @@ void baton__far_credit(baton__mpi_t *mpi, baton__peer_t *peer)
 int baton__far_post_arrival(baton__mpi_t *mpi, uint32_t slot)
 {
     baton__far_buffer_t *buffer = mpi->far.arrived[slot];
-    return MPI_Irecv(buffer->bytes, sizeof buffer->bytes, MPI_BYTE,
-                     MPI_ANY_SOURCE, PACKET_TAG, mpi->comm,
-                     &mpi->far.arrivals[slot]);
+    return PMPI_Irecv(buffer->bytes, sizeof buffer->bytes, MPI_BYTE,
+                      MPI_ANY_SOURCE, PACKET_TAG, mpi->comm,
+                      &mpi->far.arrivals[slot]);
 }
 
 static void give_buffer(baton__far_t *far, baton__far_buffer_t *buffer)
@@ -364,10 +364,10 @@ bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send, uint32_t tag)
     if (!baton__far_enter(mpi)) {
         return true; /* it ends with its peer */
     }
-    int code = MPI_Isend(send->data, (int)send->bytes, MPI_BYTE, send->peer,
-                         (int)tag, mpi->comm, &request);
+    int code = PMPI_Isend(send->data, (int)send->bytes, MPI_BYTE, send->peer,
+                          (int)tag, mpi->comm, &request);
     if (code == MPI_SUCCESS) {
-        code = MPI_Test(&request, &complete, MPI_STATUS_IGNORE);
+        code = PMPI_Test(&request, &complete, MPI_STATUS_IGNORE);
     }
     if (code != MPI_SUCCESS) {
         baton__far_fail(mpi, send->peer, code);
@@ -385,9 +385,9 @@ void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag)
         return;
     }
     int code =
-        MPI_Isend(NULL, 0, MPI_BYTE, peer, (int)tag, mpi->comm, &request);
+        PMPI_Isend(NULL, 0, MPI_BYTE, peer, (int)tag, mpi->comm, &request);
     if (code == MPI_SUCCESS) {
-        code = MPI_Request_free(&request); /* it completes by itself */
+        code = PMPI_Request_free(&request); /* it completes by itself */
     }
     if (code != MPI_SUCCESS) {
         baton__far_fail(mpi, peer, code);
@@ -403,8 +403,8 @@ void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record,
     if (!baton__far_enter(mpi)) {
         return;
     }
-    int code = MPI_Irecv(target, (int)record->message.bytes, MPI_BYTE, peer,
-                         (int)tag, mpi->comm, request);
+    int code = PMPI_Irecv(target, (int)record->message.bytes, MPI_BYTE, peer,
+                          (int)tag, mpi->comm, request);
     if (code != MPI_SUCCESS) {
         *request = MPI_REQUEST_NULL;
         baton__far_fail(mpi, peer, code);
@@ -495,8 +495,8 @@ baton_status_t baton__far_open(baton__mpi_t *mpi)
 static void cancel(MPI_Request *request)
 {
     if (*request != MPI_REQUEST_NULL) {
-        (void)MPI_Cancel(request);
-        (void)MPI_Request_free(request);
+        (void)PMPI_Cancel(request);
+        (void)PMPI_Request_free(request);
     }
 }
 

@@ -15,13 +15,13 @@ static baton_status_t check_engine(const baton_engine_t *engine,
                             engine == NULL ? "engine" : "out");
     }
     int initialized = 0, finalized = 0;
-    MPI_Initialized(&initialized);
-    MPI_Finalized(&finalized);
+    PMPI_Initialized(&initialized);
+    PMPI_Finalized(&finalized);
     if (!initialized || finalized) {
         return BATON_OK; /* baton__mpi_open reports that */
     }
     int level = MPI_THREAD_SINGLE;
-    MPI_Query_thread(&level);
+    PMPI_Query_thread(&level);
     if (baton_engine_progress(engine) != BATON_PROGRESS_MANUAL &&
         level < MPI_THREAD_MULTIPLE) {
         return baton__error(

@@ -32,7 +32,7 @@ baton_status_t baton__mpi_agree(MPI_Comm comm, baton_status_t local)
 {
     int mine = local;
     int worst = local;
-    int code = MPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MIN, comm);
+    int code = PMPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MIN, comm);
     if (code != MPI_SUCCESS) {
         return baton__mpi_error("MPI_Allreduce", code);
     }
@@ -50,7 +50,7 @@ static bool all_of(MPI_Comm comm, bool mine)
 {
     int here = mine;
     int all = 0;
-    return MPI_Allreduce(&here, &all, 1, MPI_INT, MPI_MIN, comm) ==
+    return PMPI_Allreduce(&here, &all, 1, MPI_INT, MPI_MIN, comm) ==
                MPI_SUCCESS &&
            all != 0;
 }
@@ -111,7 +111,8 @@ static bool open_host(baton__mpi_t *mpi, const host_t *host)
                                      plan.buffers, true) == BATON_OK;
     }
     bool open = plan.made != 0;
-    if (MPI_Bcast(&plan, sizeof plan, MPI_BYTE, 0, host->comm) != MPI_SUCCESS) {
+    if (PMPI_Bcast(&plan, sizeof plan, MPI_BYTE, 0, host->comm) !=
+        MPI_SUCCESS) {
         plan.made = 0;
     }
     if (host->index != 0 && plan.made != 0) {
@@ -144,9 +145,9 @@ static void watch_each_other(baton__mpi_t *mpi, const host_t *host)
         baton__liveness_send(liveness, doorbell,
                              (host->index + k) % host->size);
         if (k % BATON__LIVENESS_ROUND == 0 || k == host->size - 1) {
-            (void)MPI_Barrier(host->comm);
+            (void)PMPI_Barrier(host->comm);
             baton__liveness_take(liveness, doorbell);
-            (void)MPI_Barrier(host->comm);
+            (void)PMPI_Barrier(host->comm);
         }
     }
     bool complete = baton__liveness_is_complete(liveness, host->index);
@@ -243,14 +244,14 @@ static void count_processors(baton__mpi_t *mpi, const host_t *host)
         CPU_ZERO(
             &mine); /* unknown; the others wait for this rank all the same */
     }
-    if (MPI_Allreduce(&mine, &all, sizeof mine, MPI_BYTE, MPI_BOR,
-                      host->comm) != MPI_SUCCESS) {
+    if (PMPI_Allreduce(&mine, &all, sizeof mine, MPI_BYTE, MPI_BOR,
+                       host->comm) != MPI_SUCCESS) {
         return;
     }
     int count = CPU_COUNT(&all);
     int most = quota();
     int least = most > 0 && most < count ? most : count;
-    if (MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT, MPI_MIN, host->comm) ==
+    if (PMPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT, MPI_MIN, host->comm) ==
         MPI_SUCCESS) {
         mpi->transport.host_processors = least;
     }
@@ -280,10 +281,10 @@ static baton_status_t exchange_places(baton__mpi_t *mpi, const host_t *host)
         return status;
     }
     links->nonce = mpi->rank == 0 ? baton__share_random() : 0;
-    int code = MPI_Bcast(&links->nonce, 1, MPI_UINT64_T, 0, mpi->comm);
+    int code = PMPI_Bcast(&links->nonce, 1, MPI_UINT64_T, 0, mpi->comm);
     if (code == MPI_SUCCESS) {
-        code = MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, links->places,
-                             sizeof *links->places, MPI_BYTE, mpi->comm);
+        code = PMPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, links->places,
+                              sizeof *links->places, MPI_BYTE, mpi->comm);
     }
     return code == MPI_SUCCESS ? BATON_OK
                                : baton__mpi_error("MPI_Allgather", code);
@@ -294,7 +295,7 @@ static void agree_on_settings(baton__mpi_t *mpi)
 {
     int mine = baton__config_number(BATON__CONFIG_VERIFY) != 0;
     int any = mine;
-    (void)MPI_Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, mpi->comm);
+    (void)PMPI_Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, mpi->comm);
     mpi->transport.verify = any != 0;
 }
 
@@ -302,10 +303,10 @@ static void agree_on_settings(baton__mpi_t *mpi)
 static baton_status_t find_hosts(baton__mpi_t *mpi, const host_t *host)
 {
     int lowest = mpi->rank;
-    int code = MPI_Bcast(&lowest, 1, MPI_INT, 0, host->comm);
+    int code = PMPI_Bcast(&lowest, 1, MPI_INT, 0, host->comm);
     if (code == MPI_SUCCESS) {
-        code = MPI_Allgather(&lowest, 1, MPI_INT, mpi->host_of, 1, MPI_INT,
-                             mpi->comm);
+        code = PMPI_Allgather(&lowest, 1, MPI_INT, mpi->host_of, 1, MPI_INT,
+                              mpi->comm);
     }
     if (code != MPI_SUCCESS) {
         return baton__mpi_error("MPI_Allgather", code);
@@ -330,13 +331,13 @@ static void lose(void *endpoint, int peer, const char *detail)
 static baton_status_t meet(baton__mpi_t *mpi)
 {
     host_t host;
-    int code = MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank,
-                                   MPI_INFO_NULL, &host.comm);
+    int code = PMPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank,
+                                    MPI_INFO_NULL, &host.comm);
     if (code != MPI_SUCCESS) {
         return baton__mpi_error("MPI_Comm_split_type", code);
     }
-    MPI_Comm_size(host.comm, &host.size);
-    MPI_Comm_rank(host.comm, &host.index);
+    PMPI_Comm_size(host.comm, &host.size);
+    PMPI_Comm_rank(host.comm, &host.index);
     mpi->transport.host_ranks = count_ranks(&host);
     count_processors(mpi, &host);
     baton_status_t status = find_hosts(mpi, &host);
@@ -349,7 +350,7 @@ static baton_status_t meet(baton__mpi_t *mpi)
         agree_on_settings(mpi);
         status = exchange_places(mpi, &host);
     }
-    (void)MPI_Comm_free(&host.comm);
+    (void)PMPI_Comm_free(&host.comm);
     return status;
 }
 
@@ -379,10 +380,10 @@ static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
 
 static baton_status_t watch_finalize(baton__mpi_t *mpi)
 {
-    int code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize,
-                                      &mpi->far.keyval, NULL);
+    int code = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize,
+                                       &mpi->far.keyval, NULL);
     if (code == MPI_SUCCESS) {
-        code = MPI_Comm_set_attr(MPI_COMM_SELF, mpi->far.keyval, mpi);
+        code = PMPI_Comm_set_attr(MPI_COMM_SELF, mpi->far.keyval, mpi);
     }
     return code == MPI_SUCCESS ? BATON_OK
                                : baton__mpi_error("MPI_Comm_set_attr", code);
@@ -391,8 +392,8 @@ static baton_status_t watch_finalize(baton__mpi_t *mpi)
 static void unwatch_finalize(baton__mpi_t *mpi)
 {
     if (mpi->far.keyval != MPI_KEYVAL_INVALID) {
-        (void)MPI_Comm_delete_attr(MPI_COMM_SELF, mpi->far.keyval);
-        (void)MPI_Comm_free_keyval(&mpi->far.keyval);
+        (void)PMPI_Comm_delete_attr(MPI_COMM_SELF, mpi->far.keyval);
+        (void)PMPI_Comm_free_keyval(&mpi->far.keyval);
     }
 }
 
@@ -448,12 +449,12 @@ static void drain(baton__mpi_t *mpi, uint64_t deadline_ns)
     for (size_t i = 0; i < size; i++) {
         counts[i] = mpi->peers[i].packets_sent;
     }
-    int code = MPI_Ialltoall(counts, 1, MPI_UINT32_T, counts + size, 1,
-                             MPI_UINT32_T, mpi->comm, &request);
+    int code = PMPI_Ialltoall(counts, 1, MPI_UINT32_T, counts + size, 1,
+                              MPI_UINT32_T, mpi->comm, &request);
     while (code == MPI_SUCCESS && mpi->unreported == 0 &&
            baton__clock_ns() < deadline_ns) {
         code =
-            told ? MPI_SUCCESS : MPI_Test(&request, &told, MPI_STATUS_IGNORE);
+            told ? MPI_SUCCESS : PMPI_Test(&request, &told, MPI_STATUS_IGNORE);
         drop_arrivals(mpi);
         if (told && is_drained(mpi, counts + size)) {
             break;
@@ -483,7 +484,7 @@ static void close_endpoint(void *endpoint)
     }
     baton__mpi_free(mpi);
     if (!finalized) {
-        (void)MPI_Comm_free(&comm);
+        (void)PMPI_Comm_free(&comm);
     }
 }
 
@@ -530,8 +531,8 @@ baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
 {
     int size = 0;
     int rank = 0;
-    MPI_Comm_size(comm, &size);
-    MPI_Comm_rank(comm, &rank);
+    PMPI_Comm_size(comm, &size);
+    PMPI_Comm_rank(comm, &rank);
     baton__mpi_t *mpi = baton__alloc(1, sizeof *mpi);
     baton__peer_t *peers = baton__alloc((size_t)size, sizeof *peers);
     int *hosts = baton__alloc((size_t)size, sizeof *hosts);
@@ -564,12 +565,12 @@ baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
 static baton_status_t check_comm(MPI_Comm comm)
 {
     int yes = 0;
-    MPI_Initialized(&yes);
+    PMPI_Initialized(&yes);
     if (!yes) {
         return baton__error(BATON_ERR_STATE,
                             "mpi: MPI_Init has not been called");
     }
-    MPI_Finalized(&yes);
+    PMPI_Finalized(&yes);
     if (yes) {
         return baton__error(BATON_ERR_STATE,
                             "mpi: MPI_Finalize has been called already");
@@ -578,7 +579,7 @@ static baton_status_t check_comm(MPI_Comm comm)
         return baton__error(BATON_ERR_INVALID,
                             "mpi: the communicator is MPI_COMM_NULL");
     }
-    int code = MPI_Comm_test_inter(comm, &yes);
+    int code = PMPI_Comm_test_inter(comm, &yes);
     if (code != MPI_SUCCESS) {
         return baton__mpi_error("MPI_Comm_test_inter", code);
     }
@@ -600,6 +601,20 @@ static baton_status_t complete(baton__mpi_t *mpi)
     return status == BATON_OK ? watch_finalize(mpi) : status;
 }
 
+/* A communicator of the same ranks. A duplicate would be one, too, but run the
+   functions by which the application copies its attributes. */
+static baton_status_t separate(MPI_Comm comm, MPI_Comm *out)
+{
+    MPI_Group all;
+    int code = PMPI_Comm_group(comm, &all);
+    if (code == MPI_SUCCESS) {
+        code = PMPI_Comm_create(comm, all, out);
+        (void)PMPI_Group_free(&all);
+    }
+    return code == MPI_SUCCESS ? BATON_OK
+                               : baton__mpi_error("MPI_Comm_create", code);
+}
+
 baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,
                                const baton_transport_t **transport_out,
                                void **endpoint_out)
@@ -609,11 +624,11 @@ baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,
         return status;
     }
     MPI_Comm own;
-    int code = MPI_Comm_dup(comm, &own);
-    if (code != MPI_SUCCESS) {
-        return baton__mpi_error("MPI_Comm_dup", code);
+    status = separate(comm, &own);
+    if (status != BATON_OK) {
+        return status;
     }
-    (void)MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+    (void)PMPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
     baton__mpi_t *mpi = NULL;
     status = local != BATON_OK ? local : baton__mpi_make(own, &mpi);
     status = baton__mpi_agree(own, status);
@@ -629,7 +644,7 @@ baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,
             unwatch_finalize(mpi);
             baton__mpi_free(mpi);
         }
-        (void)MPI_Comm_free(&own);
+        (void)PMPI_Comm_free(&own);
         return status;
     }
     *transport_out = &mpi->transport;

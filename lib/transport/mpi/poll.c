@@ -38,7 +38,7 @@ static const baton__far_packet_t *oldest_packet(baton__mpi_t *mpi)
     int come = far->waiting;
     if (!come) {
         MPI_Status status;
-        int code = MPI_Test(&far->arrivals[slot], &come, &status);
+        int code = PMPI_Test(&far->arrivals[slot], &come, &status);
         if (code != MPI_SUCCESS) {
             baton__far_lose_all(mpi, baton__far_text(mpi, code));
             come = 0;
@@ -84,7 +84,7 @@ static bool complete_transfer(baton__mpi_t *mpi, baton__events_t *events)
     if (far->count == 0 || baton__events_are_full(events)) {
         return false;
     }
-    int code = MPI_Testany(far->count, far->requests, &at, &done, &status);
+    int code = PMPI_Testany(far->count, far->requests, &at, &done, &status);
     if (at == MPI_UNDEFINED) {
         return false; /* none is complete, or all requests are null */
     }
@@ -101,7 +101,7 @@ static bool complete_transfer(baton__mpi_t *mpi, baton__events_t *events)
         return true; /* it ended with its peer */
     } else {
         if (ok) {
-            MPI_Get_count(&status, MPI_BYTE, &bytes);
+            PMPI_Get_count(&status, MPI_BYTE, &bytes);
         }
         baton__mpi_received(mpi, transfer.record, (size_t)bytes, result, detail,
                             events);

@@ -158,25 +158,25 @@ static void forget(operation_t *operation)
 
 /* ---- the functions of MPI ---------------------------------------------- */
 
-int MPI_Comm_size(MPI_Comm comm, int *size)
+int PMPI_Comm_size(MPI_Comm comm, int *size)
 {
     (void)comm;
     *size = rank_count;
     return MPI_SUCCESS;
 }
 
-int MPI_Comm_rank(MPI_Comm comm, int *rank)
+int PMPI_Comm_rank(MPI_Comm comm, int *rank)
 {
     *rank = (int)(uintptr_t)comm - 1;
     return MPI_SUCCESS;
 }
 
-int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag,
-              MPI_Comm comm, MPI_Request *request)
+int PMPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag,
+               MPI_Comm comm, MPI_Request *request)
 {
     int from;
     (void)type;
-    (void)MPI_Comm_rank(comm, &from);
+    (void)PMPI_Comm_rank(comm, &from);
     pthread_mutex_lock(&lock);
     int code = MPI_SUCCESS;
     if (fake_mpi_failing_sends > 0) {
@@ -196,12 +196,12 @@ int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag,
     return code;
 }
 
-int MPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag,
-              MPI_Comm comm, MPI_Request *request)
+int PMPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag,
+               MPI_Comm comm, MPI_Request *request)
 {
     int to;
     (void)type;
-    (void)MPI_Comm_rank(comm, &to);
+    (void)PMPI_Comm_rank(comm, &to);
     pthread_mutex_lock(&lock);
     add(&receives,
         (operation_t){.from = from,
@@ -229,7 +229,7 @@ static bool test(MPI_Request *request, MPI_Status *status)
     return true;
 }
 
-int MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
+int PMPI_Test(MPI_Request *request, int *done, MPI_Status *status)
 {
     pthread_mutex_lock(&lock);
     *done = *request == MPI_REQUEST_NULL || test(request, status);
@@ -237,8 +237,8 @@ int MPI_Test(MPI_Request *request, int *done, MPI_Status *status)
     return MPI_SUCCESS;
 }
 
-int MPI_Testany(int count, MPI_Request requests[], int *at, int *done,
-                MPI_Status *status)
+int PMPI_Testany(int count, MPI_Request requests[], int *at, int *done,
+                 MPI_Status *status)
 {
     pthread_mutex_lock(&lock);
     *at = MPI_UNDEFINED;
@@ -257,21 +257,21 @@ int MPI_Testany(int count, MPI_Request requests[], int *at, int *done,
     return MPI_SUCCESS;
 }
 
-int MPI_Get_count(const MPI_Status *status, MPI_Datatype type, int *count)
+int PMPI_Get_count(const MPI_Status *status, MPI_Datatype type, int *count)
 {
     (void)type;
     *count = status->MPI_ERROR;
     return MPI_SUCCESS;
 }
 
-int MPI_Cancel(MPI_Request *request)
+int PMPI_Cancel(MPI_Request *request)
 {
     (void)request;
     return MPI_SUCCESS;
 }
 
 /* Of a receive: it was cancelled before. */
-int MPI_Request_free(MPI_Request *request)
+int PMPI_Request_free(MPI_Request *request)
 {
     pthread_mutex_lock(&lock);
     operation_t *operation = operation_of(*request);
@@ -288,7 +288,7 @@ int MPI_Request_free(MPI_Request *request)
     return MPI_SUCCESS;
 }
 
-int MPI_Error_string(int code, char *text, int *length)
+int PMPI_Error_string(int code, char *text, int *length)
 {
     (void)code;
     static const char why[] = "MPI was told to fail";
