@@ -6,6 +6,7 @@
 #include <math.h>
 #include <mpi.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST_STEAL_PERCENT = 2 };
 
@@ -91,6 +92,20 @@ static void print_table(const skew_options_t *options, table_t *table,
                      : "");
 }
 
+/* The plot's key says how many ranks a result is of: `active`, [system_count],
+   are sums over the sizes. */
+static void name_active(const skew_options_t *options, table_t *table,
+                        const double *active)
+{
+    for (size_t i = 0; i < table->plot.series_count; i++) {
+        char *name = table->plot.series[i];
+        size_t length = strlen(name);
+        (void)snprintf(name + length, PLOT_TEXT_BYTES - length,
+                       ": %.1f of %d ranks",
+                       active[i] / (double)options->size_count, options->ranks);
+    }
+}
+
 /* ---- the command ------------------------------------------------------- */
 
 static bool measure_and_report(const skew_options_t *options, bool speak)
@@ -109,14 +124,19 @@ static bool measure_and_report(const skew_options_t *options, bool speak)
     if (speak) {
         print_heading(options);
     }
+    double active[SKEW_MAX_SYSTEMS] = {0};
     for (size_t i = 0; i < options->size_count; i++) {
         skew_result_t results[SKEW_MAX_SYSTEMS];
         skew_run(&harness, options, options->bytes[i], results);
+        for (size_t k = 0; k < options->system_count; k++) {
+            active[k] += results[k].active_mean;
+        }
         if (speak) {
             print_table(options, &table, results);
         }
     }
     harness_close(&harness);
+    name_active(options, &table, active);
     return harness_agree(!speak || table_close(&table, true));
 }
 
