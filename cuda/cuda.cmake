@@ -3,9 +3,10 @@
 #
 #   BATON_CUDA=AUTO   if nvcc is there       ON   an error without      OFF   not
 #
-# BATON_CUDA_ARCHITECTURES, as CMAKE_CUDA_ARCHITECTURES, e.g. "90": code for
-# these GPUs alone compiles faster. By default code for all from 70 to 100 that
-# this nvcc knows, and PTX of the last for those that come later.
+# BATON_CUDA_ARCHITECTURES, as CMAKE_CUDA_ARCHITECTURES, e.g. "90". By default the
+# GPUs of this machine; where there is none, PTX of the oldest that this nvcc
+# knows, from 70 on, which the driver of any later GPU compiles when it is first
+# used. "all": code for each from 70 to 100, and PTX of the last.
 
 if(NOT BATON_CUDA MATCHES "^(AUTO|ON|OFF)$")
     message(FATAL_ERROR
@@ -40,29 +41,44 @@ endif()
 
 # ---- for which GPUs ----------------------------------------------------------
 
-function(baton_cuda_architectures out)
+# baton_cuda_known(OUT): those of 70 to 100 that nvcc knows.
+function(baton_cuda_known out)
     execute_process(COMMAND ${nvcc} --list-gpu-code
         OUTPUT_VARIABLE known OUTPUT_STRIP_TRAILING_WHITESPACE)
     string(REGEX MATCHALL "sm_[0-9]+" known "${known}")
     list(TRANSFORM known REPLACE "^sm_" "")
     list(SORT known COMPARE NATURAL)
-    set(architectures "")
+    set(numbers "")
     foreach(number ${known})
         if(number GREATER_EQUAL 70 AND number LESS_EQUAL 100)
-            list(APPEND architectures ${number}-real)
+            list(APPEND numbers ${number})
         endif()
     endforeach()
-    # The last one without -real: code and PTX.
-    list(POP_BACK architectures last)
-    string(REPLACE "-real" "" last "${last}")
-    set(${out} ${architectures} ${last} PARENT_SCOPE)
+    set(${out} ${numbers} PARENT_SCOPE)
 endfunction()
 
-set(BATON_CUDA_ARCHITECTURES "" CACHE STRING
-    "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES; empty: 70 to 100")
+set(BATON_CUDA_ARCHITECTURES "" CACHE STRING "GPUs to compile for, as \
+CMAKE_CUDA_ARCHITECTURES; empty: this machine's; all: 70 to 100")
 set(CMAKE_CUDA_ARCHITECTURES "${BATON_CUDA_ARCHITECTURES}")
 if(NOT CMAKE_CUDA_ARCHITECTURES)
-    baton_cuda_architectures(CMAKE_CUDA_ARCHITECTURES)
+    execute_process(
+        COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+        OUTPUT_VARIABLE gpus ERROR_QUIET RESULT_VARIABLE failed)
+    string(REGEX MATCHALL "[0-9]+[.][0-9]" gpus "${gpus}")
+    list(TRANSFORM gpus REPLACE "[.]" "")
+    list(REMOVE_DUPLICATES gpus)
+    if(failed OR NOT gpus)
+        baton_cuda_known(gpus)
+        list(GET gpus 0 oldest)
+        set(gpus ${oldest}-virtual)
+    endif()
+    set(CMAKE_CUDA_ARCHITECTURES ${gpus})
+elseif(CMAKE_CUDA_ARCHITECTURES STREQUAL "all")
+    # The last one without -real: code and PTX.
+    baton_cuda_known(gpus)
+    list(POP_BACK gpus last)
+    list(TRANSFORM gpus APPEND "-real")
+    set(CMAKE_CUDA_ARCHITECTURES ${gpus} ${last})
 endif()
 
 if(NOT CMAKE_CUDA_COMPILER)

@@ -6,7 +6,7 @@
 #   scripts/deps.sh --ci      and to lint and to build with sanitizers
 set -eu
 
-packages="gcc g++ libc6-dev make cmake pkg-config libevent-dev libhwloc-dev
+packages="gcc g++ libc6-dev make cmake pkg-config help2man libevent-dev libhwloc-dev
     libopenmpi-dev openmpi-bin libcmocka-dev libmimalloc-dev zlib1g-dev
     libopenblas-dev"
 for option in "$@"; do

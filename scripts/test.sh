@@ -10,7 +10,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$root/build}
 
 "$root/scripts/deps.sh"
-cmake -S "$root" -B "$build" "$@"
+cmake -S "$root" -B "$build" -DBATON_BUILD_TESTS=ON -DBATON_BUILD_EXAMPLES=ON "$@"
 cmake --build "$build" -j "$(nproc)"
 cd "$build"
 # shellcheck disable=SC2086

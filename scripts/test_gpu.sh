@@ -48,6 +48,7 @@ fi
 # ---- the folder ----------------------------------------------------------------
 
 cmake -S "$root" -B "$build" -DBATON_MPI=OFF -DBATON_CUDA=ON \
+    -DBATON_BUILD_TESTS=ON -DBATON_BUILD_EXAMPLES=ON \
     -DBATON_CUDA_ARCHITECTURES="$gpus" "$@" || exit 1
 # make lists "... NAME", and Ninja "NAME: phony".
 programs=$(cmake --build "$build" --target help |

@@ -20,6 +20,12 @@ for command in skew bench info sim; do
     fi
 done
 prefix/bin/baton-info >info.txt
+for file in man/man1/baton-sim.1 doc/baton/LICENSE doc/baton/docs/modes.md; do
+    if [ ! -s "prefix/share/$file" ]; then
+        echo "share/$file is not installed"
+        exit 1
+    fi
+done
 
 echo "find_package:"
 "$cmake" -S source -B build -DCMAKE_C_COMPILER="$cc" \

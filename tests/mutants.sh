@@ -243,7 +243,7 @@ fi
 # Optimised as little as is quick in all.
 # shellcheck disable=SC2086
 cmake -S "$root" -B "$build" $generator $launcher -DCMAKE_BUILD_TYPE=Release \
-    -DCMAKE_C_FLAGS_RELEASE="-O1 -DNDEBUG" -DBATON_BUILD_EXAMPLES=OFF \
+    -DCMAKE_C_FLAGS_RELEASE="-O1 -DNDEBUG" -DBATON_BUILD_TESTS=ON \
     -DBATON_BUILD_MICROBENCH=OFF -DBATON_CUDA=OFF >/dev/null
 # shellcheck disable=SC2086
 cmake --build "$build" -j "$jobs" --target baton_static test_run $programs \
