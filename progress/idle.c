@@ -9,7 +9,7 @@ enum {
     SLOW_YIELD_NS = 2500000, /* a yield that gave a time slice away, and took
                                 longer than what is awaited may */
     ALONE_YIELD_NS = 1500,   /* a yield in which no other thread ran */
-    SLOW_POLLS = 400,        /* that do not yield, after a slow yield, */
+    SLOW_POLLS = 400,        /* that do not yield after slow yields, at most, */
     SLOW_POLL_BYTES = 8192,  /* or one for so much data that is awaited */
     WAIT_YIELDS = 5,         /* times as long as without a waiting thread */
     WAKES = 10,              /* wake-ups that yields to others may cost */
@@ -103,7 +103,11 @@ void baton__idle_yielded(baton__idle_t *idle)
     idle->crowded = idle->scarce || took > ALONE_YIELD_NS;
     idle->shared_ns += idle->crowded ? took : 0;
     if (took > SLOW_YIELD_NS && took > idle->patience_ns) {
-        idle->slow_left = SLOW_POLLS;
+        uint32_t polls = idle->slow_polls > 0 ? 2 * idle->slow_polls : 1;
+        idle->slow_polls = polls < SLOW_POLLS ? polls : SLOW_POLLS;
+        idle->slow_left = idle->slow_polls;
+    } else {
+        idle->slow_polls = 0;
     }
     idle->now_ns = now;
 }

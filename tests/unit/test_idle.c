@@ -60,7 +60,11 @@ TEST(test_idle_slow_yield_deters)
     baton__idle_t idle = crowded();
     yield_slowly(&idle, long_vectors);
     assert_int_equal(idle.slow_left, 0);
-    yield_slowly(&idle, 1 << 20);
+    for (int i = 0; i < 10; i++) {
+        idle.slow_left = 0;
+        idle.shared_ns = 0;
+        yield_slowly(&idle, 1 << 20);
+    }
     idle.shared_ns = 0;
     assert_int_equal(idle.slow_left, 400);
     for (int i = 0; i < 2; i++) {
@@ -68,6 +72,23 @@ TEST(test_idle_slow_yield_deters)
                          BATON__PAUSE_SLEEP);
     }
     assert_int_equal(idle.slow_left, 0);
+}
+
+/* One slow yield, such as that of the first rank which has computed, deters a
+   single poll; so does the next one after a quick yield. */
+TEST(test_idle_slow_yield_is_forgotten)
+{
+    baton__idle_t idle = crowded();
+    idle.shared_ns = 0;
+    for (int i = 0; i < 2; i++) {
+        yield_slowly(&idle, 0);
+        idle.shared_ns = 0;
+        assert_int_equal(baton__idle_next(&idle, BATON__HURRY_WAIT, 0),
+                         BATON__PAUSE_SLEEP);
+        assert_int_equal(baton__idle_next(&idle, BATON__HURRY_WAIT, 0),
+                         BATON__PAUSE_YIELD);
+        baton__idle_yield(&idle);
+    }
 }
 
 RUN_TESTS()
