@@ -63,6 +63,13 @@ void baton__epoch_fail_from(baton__stepper_t *stepper,
                             const baton__failure_t *failure,
                             const char *message);
 
+/* Calls what is called when epochs end, for those that have: from epoch
+   `failed` on (0: none) they have failed. Last: it may start the next one. */
+void baton__epoch_tell_ended(baton_schedule_t *schedule, uint64_t failed);
+
+/* The last epoch that has ended, or, in a failed schedule, will not begin. */
+uint64_t baton__epoch_last_ended(const baton_schedule_t *schedule);
+
 /* The schedule is destroyed while something of it is in motion: waiting threads
    get its failure, and it is freed when that has ended. */
 void baton__epoch_abandon(baton__stepper_t *stepper,

@@ -120,8 +120,11 @@ void baton__epoch_begin_if_due(baton__stepper_t *stepper,
         }
         release_if_activated(schedule); /* the limit may have been raised */
         baton__stepper_add_runnable(stepper, schedule);
-    } else if (run->phase == BATON__RUN_FAILED && schedule->offload != NULL) {
+    } else if (run->phase == BATON__RUN_FAILED) {
         /* What was started while it failed will not begin. */
-        baton__queues_raise(schedule, requested);
+        if (schedule->offload != NULL) {
+            baton__queues_raise(schedule, requested);
+        }
+        baton__epoch_tell_ended(schedule, schedule->failing_from);
     }
 }

@@ -283,6 +283,32 @@ void baton__epoch_publish(baton__stepper_t *stepper, baton_schedule_t *schedule,
     }
 }
 
+uint64_t baton__epoch_last_ended(const baton_schedule_t *schedule)
+{
+    uint64_t last =
+        atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
+    if (schedule->run.phase != BATON__RUN_FAILED && !schedule->turn.abandoned) {
+        return last;
+    }
+    uint64_t requested =
+        atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
+    last = schedule->run.epoch > last ? schedule->run.epoch : last;
+    return requested > last ? requested : last;
+}
+
+void baton__epoch_tell_ended(baton_schedule_t *schedule, uint64_t failed)
+{
+    uint64_t last =
+        schedule->on_end != NULL ? baton__epoch_last_ended(schedule) : 0;
+    while (schedule->on_end != NULL && schedule->ended < last) {
+        uint64_t epoch = ++schedule->ended;
+        schedule->on_end(schedule->on_end_arg, epoch,
+                         failed != 0 && epoch >= failed
+                             ? schedule->failure.status
+                             : BATON_OK);
+    }
+}
+
 /* Epochs that were started on streams behind one that has failed fail with it.
    Returns the last one. */
 static uint64_t fail_started(baton_schedule_t *schedule)
@@ -308,7 +334,8 @@ static void end_if_drained(baton__stepper_t *stepper,
         return;
     }
     stepper->draining--;
-    uint64_t failed = schedule->failing_from;
+    const uint64_t first = schedule->failing_from;
+    uint64_t failed = first;
     uint64_t retired =
         atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
     if (baton__schedule_stays_failed(schedule)) {
@@ -323,6 +350,7 @@ static void end_if_drained(baton__stepper_t *stepper,
         retired = run->epoch;
     }
     baton__epoch_publish(stepper, schedule, failed, retired);
+    baton__epoch_tell_ended(schedule, first);
 }
 
 bool baton__epoch_end_in_draining(baton__stepper_t *stepper,
@@ -351,6 +379,7 @@ void baton__epoch_abandon(baton__stepper_t *stepper, baton_schedule_t *schedule)
     baton__epoch_publish(
         stepper, schedule, schedule->failing_from,
         atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed));
+    baton__epoch_tell_ended(schedule, schedule->failing_from);
 }
 
 /* ---- what other threads ask ---------------------------------------------- */

@@ -415,6 +415,7 @@ static void retire(baton__stepper_t *stepper, baton_schedule_t *schedule)
         baton__epoch_drop_up_to(schedule, schedule->run.epoch);
     }
     baton__epoch_publish(stepper, schedule, 0, schedule->run.epoch);
+    baton__epoch_tell_ended(schedule, 0);
     baton__epoch_fail_if_due(stepper, schedule);
     baton__epoch_begin_if_due(stepper, schedule);
 }

@@ -451,6 +451,20 @@ void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
     }
 }
 
+void baton_schedule_on_end(baton_schedule_t *schedule, baton_end_fn fn,
+                           void *arg)
+{
+    if (!baton__is_schedule(schedule, __func__)) {
+        return;
+    }
+    const baton__driver_t *driver = schedule->group->engine->driver;
+    driver->enter(schedule->group->engine);
+    schedule->on_end = fn;
+    schedule->on_end_arg = arg;
+    schedule->ended = baton__epoch_last_ended(schedule);
+    driver->leave(schedule->group->engine);
+}
+
 /* A schedule that could not be recovered, or NULL. The driver's. (One that was
    recovered may have failed again, if a peer returned sooner.) */
 static const baton_schedule_t *find_failed(const baton_group_t *group)

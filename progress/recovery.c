@@ -118,6 +118,12 @@ static void reset(baton_schedule_t *schedule)
     }
     atomic_store_explicit(&schedule->shared.retired, 0, memory_order_seq_cst);
     baton__run_set_phase(&schedule->run, BATON__RUN_IDLE);
+    /* One that was started just before, and not begun. */
+    while (schedule->on_end != NULL && schedule->ended < requested) {
+        schedule->on_end(schedule->on_end_arg, ++schedule->ended,
+                         schedule->shared.last_status);
+    }
+    schedule->ended = 0;
 }
 
 /* This rank joins with a schedule of which nothing is in motion. */

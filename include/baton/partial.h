@@ -200,6 +200,10 @@ BATON_CHECKED baton_status_t baton_partial_wait(baton_partial_t *partial,
                                                 int timeout_ms,
                                                 baton_partial_result_t *out);
 
+/* Sets a function that is called when an epoch has ended on this rank: as
+   baton_schedule_on_end. It may contribute and start. */
+void baton_partial_on_end(baton_partial_t *partial, baton_end_fn fn, void *arg);
+
 /* ---- in the order of a stream ------------------------------------------
 
    For partials in device memory. None of these blocks the host, or synchronises

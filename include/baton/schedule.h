@@ -434,6 +434,21 @@ baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule);
    One thread at a time may call this for a schedule. */
 void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch);
 
+/* Sets a function that is called once for each epoch of this rank that ends:
+   after it has retired, or failed, with its number and outcome; also for one
+   that peers have begun, and for one that was started and can't begin any more.
+   NULL sets none. Any thread, any time: it is called for what ends from then
+   on, and not any more when a later call returns, or destroy does.
+
+   It runs on the driving thread, as a call node's function does, and should be
+   as short. It may start schedules, this one, too, rebind buffers of this one,
+   create schedules, test and cancel; wait, commit, recover and destroy return
+   BATON_ERR_STATE. Threads that wait for the epoch may go on before it has
+   returned. */
+typedef void (*baton_end_fn)(void *arg, uint64_t epoch, baton_status_t status);
+void baton_schedule_on_end(baton_schedule_t *schedule, baton_end_fn fn,
+                           void *arg);
+
 /* ---- failure and recovery --------------------------------------------- */
 
 /* An epoch fails once, for the first cause that this rank learns of: a node

@@ -279,6 +279,11 @@ BATON_CHECKED baton_status_t baton_sparse_wait(baton_sparse_t *sparse,
                                                int timeout_ms,
                                                baton_sparse_result_t *out);
 
+/* Sets a function that is called when a step has ended on this rank (with
+   options.partial an epoch), as baton_schedule_on_end; `epoch` counts its calls
+   from 1. A wait that follows has the result at once. Between steps. */
+void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg);
+
 /* Writes the last step's result as n elements. BATON_ERR_STATE while a step
    runs, and before the first. */
 BATON_CHECKED baton_status_t baton_sparse_dense(baton_sparse_t *sparse,

@@ -96,6 +96,11 @@ struct baton_schedule {
     void *on_recover_arg;
     baton__rounds_t rounds[2]; /* as the group's */
 
+    /* What is called when epochs end; or NULL. */
+    baton_end_fn on_end;
+    void *on_end_arg;
+    uint64_t ended; /* the last epoch that it was called for */
+
     baton__failure_t failure;
     uint64_t failing_from; /* the epoch that the failure is in force from; 0:
                               none */

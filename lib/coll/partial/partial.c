@@ -344,6 +344,11 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
     return status;
 }
 
+void baton_partial_on_end(baton_partial_t *partial, baton_end_fn fn, void *arg)
+{
+    baton_schedule_on_end(partial != NULL ? partial->schedule : NULL, fn, arg);
+}
+
 const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial)
 {
     return partial != NULL ? partial->schedule : NULL;

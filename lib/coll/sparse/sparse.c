@@ -317,6 +317,29 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
     return status;
 }
 
+static void end_step(void *arg, uint64_t epoch, baton_status_t status)
+{
+    baton_sparse_t *sparse = arg;
+    (void)epoch; /* dense steps have a schedule of their own */
+    sparse->on_end(sparse->on_end_arg, ++sparse->ended, status);
+}
+
+void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg)
+{
+    if (sparse == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: sparse is NULL", __func__);
+        return;
+    }
+    baton_schedule_on_end(sparse->schedule, NULL, NULL);
+    baton_schedule_on_end(sparse->dense, NULL, NULL);
+    sparse->on_end = fn;
+    sparse->on_end_arg = arg;
+    sparse->ended = 0;
+    baton_schedule_on_end(sparse->schedule, fn != NULL ? end_step : NULL,
+                          sparse);
+    baton_schedule_on_end(sparse->dense, fn != NULL ? end_step : NULL, sparse);
+}
+
 static void write_dense(const baton_sparse_t *sparse, void *vector)
 {
     const baton_sparse_result_t *result = &sparse->last;

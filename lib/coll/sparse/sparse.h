@@ -85,6 +85,9 @@ struct baton_sparse {
     baton_schedule_t *schedule;                 /* of sparse steps */
     baton_schedule_t *dense;
     baton_buffer_t dense_buffer;
+    baton_end_fn on_end; /* of the user; or NULL */
+    void *on_end_arg;
+    uint64_t ended;           /* calls of it so far */
     baton_schedule_t *latest; /* of the step that was started last, or NULL */
     baton__sparse_phase_t phase;
     const baton__sparse_backend_t *backend;

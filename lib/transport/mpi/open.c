@@ -623,7 +623,7 @@ baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,
     if (status != BATON_OK) {
         return status;
     }
-    MPI_Comm own;
+    MPI_Comm own = MPI_COMM_NULL;
     status = separate(comm, &own);
     if (status != BATON_OK) {
         return status;
