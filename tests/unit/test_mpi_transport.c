@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { RESERVED = 1000, LONGEST = 3 * BATON__MPI_SLICE_BYTES, LOG = 8192 };
@@ -975,6 +976,50 @@ TEST(test_mpi_near_peer_is_lost)
     settle(0);
     assert_int_equal(seen[0].ends, 4);
     assert_int_equal(seen[0].ended[3].token.node, 1);
+}
+
+/* Whoever finds by reading its memory that a process has ended: of a message
+   that is copied in slices, at once, and lent. */
+TEST(test_mpi_near_peer_ends_while_it_is_read)
+{
+    enum { AT_ONCE = BATON__MPI_AT_ONCE_BYTES };
+    for (int how = 0; how < 3; how++) {
+        open_near(2, 0);
+        rank_of(0)->buffered_bytes = 0; /* so that all is offered */
+        assert_int_equal(post(0, 1, 1, how == 0 ? 2 * AT_ONCE : AT_ONCE),
+                         BATON_OK);
+        settle(1);
+        assert_int_equal(kind_at(1, 0), BATON__PACKET_OFFER);
+        pid_t ended = fork();
+        if (ended == 0) {
+            _exit(0);
+        }
+        assert_int_equal(waitpid(ended, NULL, 0), ended);
+        rank_of(0)->host.doorbell.states[0].process = (uint32_t)ended;
+        if (how == 0) {
+            assert_int_equal(take(1, 0), BATON_OK);
+        } else if (how == 1) {
+            assert_int_equal(take(1, 0), BATON_ERR_TRANSPORT);
+        } else {
+            baton_message_t *message = seen[1].arrived[0];
+            assert_int_equal(baton__mpi_lend(rank_of(1), message), BATON_DONE);
+            assert_int_equal(
+                baton__mpi_read(rank_of(1), message, 0, AT_ONCE, in),
+                BATON_ERR_TRANSPORT);
+            baton__mpi_drop(rank_of(1), message);
+        }
+        if (how > 0) {
+            support_says("rank 0: its process has ended");
+        }
+        settle(1);
+        assert_int_equal(seen[1].receives, how == 0);
+        if (how == 0) {
+            assert_string_equal(seen[1].received[0].detail,
+                                "its process has ended");
+        }
+        assert_int_equal(seen[1].losses, 1);
+        assert_int_equal(seen[1].lost[0].peer, 0);
+    }
 }
 
 /* With everything in motion: sends announced, moving and queued; four messages

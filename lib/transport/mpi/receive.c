@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* The states of an offer, see send.c. One that was taken has to be answered. */
@@ -148,34 +149,55 @@ static const char *source_of(baton__mpi_t *mpi, const baton__record_t *record)
                                       record->address, record->message.bytes);
 }
 
-static baton_status_t copy_slice(const baton__mpi_t *mpi,
-                                 baton__record_t *record)
+/* Reads a part of a message in its sender's memory, which is lost if it has
+   ended. Returns what is wrong, or NULL. */
+static const char *read_source(baton__mpi_t *mpi, const baton__record_t *record,
+                               size_t offset, size_t bytes, void *target)
+{
+    baton__peer_t *peer = &mpi->peers[record->message.peer];
+    int error = baton__host_read(&mpi->host, peer->near, target,
+                                 record->address + offset, bytes);
+    if (error == ESRCH) {
+        baton__mpi_lose(mpi, peer, "its process has ended");
+    }
+    return error == 0 ? NULL
+           : peer->lost
+               ? peer->detail
+               : "its memory can't be read (is the message's memory freed?)";
+}
+
+static const char *copy_slice(baton__mpi_t *mpi, baton__record_t *record)
 {
     size_t bytes = record->message.bytes - record->copied;
     char *target = record->target + record->copied;
-    baton_status_t status = BATON_OK;
+    const char *wrong = NULL;
     bytes = bytes < BATON__MPI_SLICE_BYTES ? bytes : BATON__MPI_SLICE_BYTES;
     if (record->source != NULL) {
         memcpy(target, record->source + record->copied, bytes);
     } else {
-        status =
-            baton__host_read(&mpi->host, mpi->peers[record->message.peer].near,
-                             target, record->address + record->copied, bytes);
+        wrong = read_source(mpi, record, record->copied, bytes, target);
     }
     record->copied += bytes;
-    return status;
+    return wrong;
 }
 
 void baton__mpi_copy(baton__mpi_t *mpi, baton__events_t *events)
 {
     baton__record_t *record = mpi->copying.head;
-    baton_status_t status = copy_slice(mpi, record);
-    if (status == BATON_OK && record->copied < record->message.bytes) {
+    const char *wrong = copy_slice(mpi, record);
+    if (wrong == NULL && record->copied < record->message.bytes) {
         return;
     }
     (void)baton__records_take(&mpi->copying);
-    baton__events_received(events, record->token, status, NULL);
+    baton__events_received(events, record->token,
+                           wrong == NULL ? BATON_OK : BATON_ERR_TRANSPORT,
+                           wrong);
     baton__mpi_release(mpi, record);
+}
+
+static baton_status_t unread(int peer, const char *wrong)
+{
+    return baton__error(BATON_ERR_TRANSPORT, "mpi: rank %d: %s", peer, wrong);
 }
 
 static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record)
@@ -189,9 +211,10 @@ static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record)
         baton__records_append(&mpi->copying, record);
         return BATON_OK;
     }
-    baton_status_t status = copy_slice(mpi, record);
+    int peer = record->message.peer;
+    const char *wrong = copy_slice(mpi, record);
     baton__mpi_release(mpi, record);
-    return status == BATON_OK ? BATON_DONE : status;
+    return wrong == NULL ? BATON_DONE : unread(peer, wrong);
 }
 
 /* ---- data in MPI messages ------------------------------------- */
@@ -283,10 +306,9 @@ baton_status_t baton__mpi_lend(void *endpoint, baton_message_t *message)
 baton_status_t baton__mpi_read(void *endpoint, const baton_message_t *message,
                                size_t offset, size_t bytes, void *target)
 {
-    const baton__mpi_t *mpi = endpoint;
-    const baton__record_t *record = record_of(message);
-    return baton__host_read(&mpi->host, mpi->peers[message->peer].near, target,
-                            record->address + offset, bytes);
+    const char *wrong =
+        read_source(endpoint, record_of(message), offset, bytes, target);
+    return wrong == NULL ? BATON_OK : unread(message->peer, wrong);
 }
 
 void *baton__mpi_allocate(void *endpoint, size_t bytes)

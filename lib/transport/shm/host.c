@@ -199,26 +199,22 @@ bool baton__host_probe(const baton__host_t *host)
     return all;
 }
 
-baton_status_t baton__host_read(const baton__host_t *host, int index,
-                                void *target, uint64_t address, size_t bytes)
+int baton__host_read(const baton__host_t *host, int index, void *target,
+                     uint64_t address, size_t bytes)
 {
     char *at = target;
     if (index == host->index) {
         memcpy(target, (const void *)(uintptr_t)address, bytes);
-        return BATON_OK;
+        return 0;
     }
     while (bytes > 0) {
         ssize_t got = read_once(host, index, at, address, bytes);
         if (got <= 0) {
-            return baton__error(BATON_ERR_TRANSPORT,
-                                "process_vm_readv of %zu bytes of process %u: "
-                                "%s",
-                                bytes, host->doorbell.states[index].process,
-                                got < 0 ? strerror(errno) : "nothing was read");
+            return got < 0 ? errno : EFAULT;
         }
         at += got;
         address += (uint64_t)got;
         bytes -= (size_t)got;
     }
-    return BATON_OK;
+    return 0;
 }

@@ -112,8 +112,9 @@ static inline baton__credit_t *baton__host_credit(const baton__host_t *host,
    what has just run it does not move, and each runs in turn. */
 void baton__host_spread(baton__host_t *host);
 
-/* Copies from the memory of process `index`. BATON_ERR_TRANSPORT. */
-baton_status_t baton__host_read(const baton__host_t *host, int index,
-                                void *target, uint64_t address, size_t bytes);
+/* Copies from the memory of process `index`. 0, or an errno: ESRCH if it has
+   ended. */
+int baton__host_read(const baton__host_t *host, int index, void *target,
+                     uint64_t address, size_t bytes);
 
 #endif
