@@ -198,7 +198,7 @@ static bool share(baton__mpi_t *mpi, const host_t *host)
     number(mpi);
     if (mpi->host.buffers > 0) {
         mpi->buffered_bytes = mpi->reads && has_processor_each(mpi)
-                                  ? BATON__MPI_DIRECT_BYTES
+                                  ? BATON__MPI_OWN_BYTES
                                   : BATON__HOST_BUFFER_BYTES;
         mpi->transport.copy_bytes = mpi->buffered_bytes;
     }
