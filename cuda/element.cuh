@@ -172,7 +172,11 @@ template <baton__cuda_op OP, typename T> BATON_ELEMENT T combine(T a, T b)
     } else {
         static_assert(std::is_unsigned<T>::value, "signed overflow");
         /* 1u: a product of short types must not be one of ints. */
-        return (T)(OP == BATON__CUDA_SUM ? 1u * a + b : 1u * a * b);
+        return (T)(OP == BATON__CUDA_SUM    ? 1u * a + b
+                   : OP == BATON__CUDA_PROD ? 1u * a * b
+                   : OP == BATON__CUDA_BAND ? a & b
+                   : OP == BATON__CUDA_BOR  ? a | b
+                                            : a ^ b);
     }
 }
 

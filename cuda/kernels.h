@@ -21,6 +21,9 @@ typedef enum baton__cuda_op {
     BATON__CUDA_PROD,
     BATON__CUDA_MIN,
     BATON__CUDA_MAX,
+    BATON__CUDA_BAND,
+    BATON__CUDA_BOR,
+    BATON__CUDA_BXOR,
     BATON__CUDA_OPS
 } baton__cuda_op_t;
 
@@ -30,6 +33,9 @@ typedef enum baton__cuda_op {
 cudaError_t baton__cuda_reduce_load(unsigned *blocks_out);
 cudaError_t baton__cuda_select_load(void);
 cudaError_t baton__cuda_entries_load(void);
+
+/* Whether there are kernels for it. */
+bool baton__cuda_reduces(baton__cuda_op_t op, baton_dtype_t dtype);
 
 /* target[i] = left[i] (op) right[i], in at most `blocks` blocks. Any alignment;
    target may equal left or right. */

@@ -6,10 +6,10 @@
 static baton__cuda_op_t find(const baton_op_t *op)
 {
     static const baton_op_t *const built_in[BATON__CUDA_OPS] = {
-        [BATON__CUDA_SUM] = BATON_SUM,
-        [BATON__CUDA_PROD] = BATON_PROD,
-        [BATON__CUDA_MIN] = BATON_MIN,
-        [BATON__CUDA_MAX] = BATON_MAX,
+        [BATON__CUDA_SUM] = BATON_SUM,   [BATON__CUDA_PROD] = BATON_PROD,
+        [BATON__CUDA_MIN] = BATON_MIN,   [BATON__CUDA_MAX] = BATON_MAX,
+        [BATON__CUDA_BAND] = BATON_BAND, [BATON__CUDA_BOR] = BATON_BOR,
+        [BATON__CUDA_BXOR] = BATON_BXOR,
     };
     int found = 0;
     while (found < BATON__CUDA_OPS && op->reduce != built_in[found]->reduce) {
@@ -21,9 +21,10 @@ static baton__cuda_op_t find(const baton_op_t *op)
 static bool can_reduce(void *device, const baton_op_t *op, baton_dtype_t dtype)
 {
     (void)device;
-    size_t bytes = baton_dtype_size(dtype);
-    return bytes != 0 && baton_op_element_bytes(op, dtype) == bytes &&
-           find(op) != BATON__CUDA_OPS;
+    baton__cuda_op_t found = find(op);
+    return found != BATON__CUDA_OPS &&
+           baton_op_element_bytes(op, dtype) == baton_dtype_size(dtype) &&
+           baton__cuda_reduces(found, dtype);
 }
 
 baton_status_t baton__gpu_reduce(void *device, baton_stream_t stream,

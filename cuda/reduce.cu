@@ -147,10 +147,11 @@ struct kernels_t {
     void (*elements)(void *, const void *, const void *, size_t, bool);
 };
 
-/* The kernels of each operation and type: 40 of 48, as sums and products of
-   signed integers have the bits of the unsigned ones. */
+/* The kernels of each operation and type. All but the least and the largest of
+   signed integers have the bits of the unsigned ones, and the sum of complex
+   numbers that of their parts. */
 struct table_t {
-    kernels_t entries[BATON__CUDA_OPS][BATON_DTYPE_COUNT];
+    kernels_t entries[BATON__CUDA_OPS][BATON_DTYPE_COUNT] = {};
 
     table_t()
     {
@@ -158,6 +159,9 @@ struct table_t {
         add_all<BATON__CUDA_PROD>();
         add_all<BATON__CUDA_MIN>();
         add_all<BATON__CUDA_MAX>();
+        add_bitwise<BATON__CUDA_BAND>();
+        add_bitwise<BATON__CUDA_BOR>();
+        add_bitwise<BATON__CUDA_BXOR>();
     }
 
   private:
@@ -173,14 +177,29 @@ struct table_t {
         add<OP, bf16>(BATON_BF16);
         add<OP, float>(BATON_F32);
         add<OP, double>(BATON_F64);
+        add_integers<OP, ordered>();
+        if (OP == BATON__CUDA_SUM) {
+            add<OP, float>(BATON_C64);
+            add<OP, double>(BATON_C128);
+        }
+    }
+
+    template <baton__cuda_op OP> void add_bitwise()
+    {
+        add_integers<OP, false>();
+        add<OP, uint8_t>(BATON_BOOL);
+    }
+
+    template <baton__cuda_op OP, bool ORDERED> void add_integers()
+    {
         add<OP, uint8_t>(BATON_U8);
         add<OP, uint16_t>(BATON_U16);
         add<OP, uint32_t>(BATON_U32);
         add<OP, uint64_t>(BATON_U64);
-        add<OP, std::conditional_t<ordered, int8_t, uint8_t>>(BATON_I8);
-        add<OP, std::conditional_t<ordered, int16_t, uint16_t>>(BATON_I16);
-        add<OP, std::conditional_t<ordered, int32_t, uint32_t>>(BATON_I32);
-        add<OP, std::conditional_t<ordered, int64_t, uint64_t>>(BATON_I64);
+        add<OP, std::conditional_t<ORDERED, int8_t, uint8_t>>(BATON_I8);
+        add<OP, std::conditional_t<ORDERED, int16_t, uint16_t>>(BATON_I16);
+        add<OP, std::conditional_t<ORDERED, int32_t, uint32_t>>(BATON_I32);
+        add<OP, std::conditional_t<ORDERED, int64_t, uint64_t>>(BATON_I64);
     }
 };
 
@@ -217,8 +236,11 @@ cudaError_t baton__cuda_reduce_load(unsigned *blocks_out)
     for (int op = 0; op < BATON__CUDA_OPS; op++) {
         for (int dtype = 1; dtype < BATON_DTYPE_COUNT; dtype++) {
             const kernels_t &entry = table.entries[op][dtype];
-            cudaError_t error = load_kernel(entry.vectors, &least);
-            if (error == cudaSuccess) {
+            cudaError_t error = cudaSuccess;
+            if (entry.vectors != nullptr) {
+                error = load_kernel(entry.vectors, &least);
+            }
+            if (entry.vectors != nullptr && error == cudaSuccess) {
                 error = load_kernel(entry.elements, &least);
             }
             if (error != cudaSuccess) {
@@ -230,6 +252,11 @@ cudaError_t baton__cuda_reduce_load(unsigned *blocks_out)
     return cudaSuccess;
 }
 
+bool baton__cuda_reduces(baton__cuda_op_t op, baton_dtype_t dtype)
+{
+    return table.entries[op][dtype].vectors != nullptr;
+}
+
 cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
                                baton_dtype_t dtype, void *target,
                                const void *left, const void *right,
@@ -237,6 +264,10 @@ cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
 {
     const kernels_t &entry = table.entries[op][dtype];
     size_t bytes = baton_dtype_size(dtype);
+    if (dtype == BATON_C64 || dtype == BATON_C128) { /* of two parts */
+        bytes /= 2;
+        count *= 2;
+    }
     uintptr_t t = (uintptr_t)target, l = (uintptr_t)left, r = (uintptr_t)right;
     uintptr_t differ = (t ^ l) | (t ^ r);
     bool aligned = (t | l | r) % bytes == 0;

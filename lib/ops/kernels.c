@@ -160,17 +160,18 @@ F16_BLOCK(prod, mul)
 
 /* ---- the loops -------------------------------------------------------- */
 
-#define LOOP(name, type, value)                                                \
+#define LOOP(name, type, value) LOOP_OF(name, type, type FOREIGN, value)
+#define LOOP_OF(name, type, foreign, value)                                    \
     static void name(void *target, const void *left, const void *right,        \
                      size_t count)                                             \
     {                                                                          \
-        typedef type FOREIGN element_t;                                        \
+        typedef foreign element_t;                                             \
         element_t *t = target;                                                 \
         const element_t *l = left, *r = right;                                 \
         INDEPENDENT                                                            \
         for (size_t i = 0; i < count; i++) {                                   \
-            type a = l[i], b = r[i];                                           \
-            t[i] = (value);                                                    \
+            const type a = l[i], b = r[i], result = (value);                   \
+            t[i] = result;                                                     \
         }                                                                      \
     }
 
@@ -186,6 +187,84 @@ F16_BLOCK(prod, mul)
     LOOP(prod_##name, type, prod)                                              \
     LOOP(min_##name, type, name##_min(a, b))                                   \
     LOOP(max_##name, type, name##_max(a, b))
+
+/* Elements of `parts` parts, each of which is reduced by itself. */
+#define OF_PARTS(name, of_part, parts)                                         \
+    static void name(void *target, const void *left, const void *right,        \
+                     size_t count)                                             \
+    {                                                                          \
+        of_part(target, left, right, (parts)*count);                           \
+    }
+
+/* By the bytes of an element. */
+#define BITWISE_LOOPS(size)                                                    \
+    OF_PARTS(band_##size, band_1, size)                                        \
+    OF_PARTS(bor_##size, bor_1, size)                                          \
+    OF_PARTS(bxor_##size, bxor_1, size)
+#define LOGICAL_LOOPS(size, type)                                              \
+    LOOP(land_##size, type, (type)(a != 0 && b != 0))                          \
+    LOOP(lor_##size, type, (type)(a != 0 || b != 0))                           \
+    LOOP(lxor_##size, type, (type)((a != 0) != (b != 0)))
+
+#define STRUCT __attribute__((may_alias, packed))
+
+/* In two loops: gcc 12 makes fused multiply-adds of a product's alternating
+   difference and sum, whatever the flag says. */
+#define COMPLEX_BLOCK ((size_t)64)
+#define COMPLEX_LOOPS(name, part, type)                                        \
+    typedef struct STRUCT name {                                               \
+        type real, imaginary;                                                  \
+    } name##_t;                                                                \
+    OF_PARTS(sum_##name, sum_##part, 2)                                        \
+    static void prod_##name(void *target, const void *left, const void *right, \
+                            size_t count)                                      \
+    {                                                                          \
+        name##_t *t = target;                                                  \
+        const name##_t *l = left, *r = right;                                  \
+        type ac[COMPLEX_BLOCK], bd[COMPLEX_BLOCK], ad[COMPLEX_BLOCK],          \
+            bc[COMPLEX_BLOCK];                                                 \
+        for (size_t block; count > 0; count -= block) {                        \
+            block = count < COMPLEX_BLOCK ? count : COMPLEX_BLOCK;             \
+            for (size_t i = 0; i < block; i++) {                               \
+                ac[i] = l[i].real * r[i].real;                                 \
+                bd[i] = l[i].imaginary * r[i].imaginary;                       \
+                ad[i] = l[i].real * r[i].imaginary;                            \
+                bc[i] = l[i].imaginary * r[i].real;                            \
+            }                                                                  \
+            for (size_t i = 0; i < block; i++) {                               \
+                t[i] = (name##_t){ac[i] - bd[i], ad[i] + bc[i]};               \
+            }                                                                  \
+            t += block, l += block, r += block;                                \
+        }                                                                      \
+    }
+
+/* Pairs of a value and an index; `between` and `behind` are the padding. */
+#define PAIR_LOOPS(name, type, between, behind, is_nan, least, greatest)       \
+    typedef struct STRUCT name {                                               \
+        type value;                                                            \
+        between int32_t index;                                                 \
+        behind                                                                 \
+    } name##_t;                                                                \
+    static inline name##_t name##_of(name##_t a, name##_t b, int a_first,      \
+                                     int b_first, type value)                  \
+    {                                                                          \
+        int32_t lower = a.index < b.index ? a.index : b.index;                 \
+        int32_t index = b_first ? b.index : lower;                             \
+        index = a_first ? a.index : index;                                     \
+        return (name##_t){.value = value, .index = index};                     \
+    }                                                                          \
+    LOOP_OF(minloc_##name, name##_t, name##_t,                                 \
+            name##_of(a, b, FIRST(is_nan, a, <, b), FIRST(is_nan, b, <, a),    \
+                      least(a.value, b.value)))                                \
+    LOOP_OF(maxloc_##name, name##_t, name##_t,                                 \
+            name##_of(a, b, FIRST(is_nan, a, >, b), FIRST(is_nan, b, >, a),    \
+                      greatest(a.value, b.value)))
+#define FIRST(is_nan, a, precedes, b)                                          \
+    ((a.value precedes b.value) | (is_nan(a.value) & !is_nan(b.value)))
+#define IS_NAN(value)    ((value) != (value))
+#define IS_NO_NAN(value) 0
+#define LEAST(a, b)      ((a) < (b) ? (a) : (b))
+#define GREATEST(a, b)   ((a) > (b) ? (a) : (b))
 
 /* The elements behind the whole vectors, or all where there are none. */
 #define F16_LOOP(name)                                                         \
@@ -219,20 +298,59 @@ LOOP(max_f16, uint16_t, f16_max(a, b))
 FLOAT_LOOPS(bf16, uint16_t, bf16_sum(a, b), bf16_prod(a, b))
 FLOAT_LOOPS(f32, float, a + b, a *b)
 FLOAT_LOOPS(f64, double, a + b, a *b)
+LOOP(band_1, uint8_t, a &b)
+LOOP(bor_1, uint8_t, a | b)
+LOOP(bxor_1, uint8_t, a ^ b)
+BITWISE_LOOPS(2)
+BITWISE_LOOPS(4)
+BITWISE_LOOPS(8)
+LOGICAL_LOOPS(1, uint8_t)
+LOGICAL_LOOPS(2, uint16_t)
+LOGICAL_LOOPS(4, uint32_t)
+LOGICAL_LOOPS(8, uint64_t)
+COMPLEX_LOOPS(c64, f32, float)
+COMPLEX_LOOPS(c128, f64, double)
+PAIR_LOOPS(i16_i32, int16_t, int16_t padding;, , IS_NO_NAN, LEAST, GREATEST)
+PAIR_LOOPS(i32_i32, int32_t, , , IS_NO_NAN, LEAST, GREATEST)
+PAIR_LOOPS(i64_i32, int64_t, , int32_t padding;, IS_NO_NAN, LEAST, GREATEST)
+PAIR_LOOPS(f32_i32, float, , , IS_NAN, f32_min, f32_max)
+PAIR_LOOPS(f64_i32, double, , int32_t padding;, IS_NAN, f64_min, f64_max)
 
 /* ---- the table -------------------------------------------------------- */
 
+#define FLOATS(op)                                                             \
+    [BATON_F16] = op##_f16, [BATON_BF16] = op##_bf16, [BATON_F32] = op##_f32,  \
+    [BATON_F64] = op##_f64
+#define UNSIGNED(op)                                                           \
+    [BATON_U8] = op##_u8, [BATON_U16] = op##_u16, [BATON_U32] = op##_u32,      \
+    [BATON_U64] = op##_u64
+
 /* Sums and products of signed integers have the bits of the unsigned ones. */
-#define SIGNLESS(op)                                                           \
+#define ARITHMETIC(op)                                                         \
     {                                                                          \
-        [BATON_I8] = op##_u8, [BATON_I16] = op##_u16, [BATON_I32] = op##_u32,  \
-        [BATON_I64] = op##_u64, [BATON_U8] = op##_u8, [BATON_U16] = op##_u16,  \
-        [BATON_U32] = op##_u32, [BATON_U64] = op##_u64,                        \
-        [BATON_F16] = op##_f16, [BATON_BF16] = op##_bf16,                      \
-        [BATON_F32] = op##_f32, [BATON_F64] = op##_f64                         \
+        UNSIGNED(op), [BATON_I8] = op##_u8, [BATON_I16] = op##_u16,            \
+                      [BATON_I32] = op##_u32, [BATON_I64] = op##_u64,          \
+                      [BATON_C64] = op##_c64, [BATON_C128] = op##_c128,        \
+                      FLOATS(op)                                               \
     }
-#define MIN_ENTRY(NAME, name, bytes) [BATON_##NAME] = min_##name,
-#define MAX_ENTRY(NAME, name, bytes) [BATON_##NAME] = max_##name,
+#define ORDERED(op)                                                            \
+    {                                                                          \
+        UNSIGNED(op), [BATON_I8] = op##_i8, [BATON_I16] = op##_i16,            \
+                      [BATON_I32] = op##_i32, [BATON_I64] = op##_i64,          \
+                      FLOATS(op)                                               \
+    }
+#define BY_SIZE(op)                                                            \
+    {                                                                          \
+        [BATON_I8] = op##_1, [BATON_I16] = op##_2, [BATON_I32] = op##_4,       \
+        [BATON_I64] = op##_8, [BATON_U8] = op##_1, [BATON_U16] = op##_2,       \
+        [BATON_U32] = op##_4, [BATON_U64] = op##_8, [BATON_BOOL] = op##_1      \
+    }
+#define PAIRS(op)                                                              \
+    {                                                                          \
+        [BATON_I16_I32] = op##_i16_i32, [BATON_I32_I32] = op##_i32_i32,        \
+        [BATON_I64_I32] = op##_i64_i32, [BATON_F32_I32] = op##_f32_i32,        \
+        [BATON_F64_I32] = op##_f64_i32                                         \
+    }
 
 #define TEXT_(a) #a
 #define TEXT(a)  TEXT_(a)
@@ -242,9 +360,17 @@ extern const baton__select_kernels_t JOIN(baton__select_kernels_,
 extern const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA);
 const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA) = {
     .name = TEXT(BATON__KERNELS_ISA),
-    .reduce = {[BATON__OP_SUM] = SIGNLESS(sum),
-               [BATON__OP_PROD] = SIGNLESS(prod),
-               [BATON__OP_MIN] = {BATON_DTYPE_LIST(MIN_ENTRY)},
-               [BATON__OP_MAX] = {BATON_DTYPE_LIST(MAX_ENTRY)}},
+    .reduce = {[BATON__OP_SUM] = ARITHMETIC(sum),
+               [BATON__OP_PROD] = ARITHMETIC(prod),
+               [BATON__OP_MIN] = ORDERED(min),
+               [BATON__OP_MAX] = ORDERED(max),
+               [BATON__OP_BAND] = BY_SIZE(band),
+               [BATON__OP_BOR] = BY_SIZE(bor),
+               [BATON__OP_BXOR] = BY_SIZE(bxor),
+               [BATON__OP_LAND] = BY_SIZE(land),
+               [BATON__OP_LOR] = BY_SIZE(lor),
+               [BATON__OP_LXOR] = BY_SIZE(lxor),
+               [BATON__OP_MINLOC] = PAIRS(minloc),
+               [BATON__OP_MAXLOC] = PAIRS(maxloc)},
     .select = &JOIN(baton__select_kernels_, BATON__KERNELS_ISA),
 };

@@ -19,11 +19,10 @@ typedef enum baton__isa {
 } baton__isa_t;
 
 typedef enum baton__op_kind {
-    BATON__OP_SUM,
-    BATON__OP_PROD,
-    BATON__OP_MIN,
-    BATON__OP_MAX,
-    BATON__OP_COUNT
+#define BATON__OP_ENUM(NAME, name) BATON__OP_##NAME,
+    BATON_OP_LIST(BATON__OP_ENUM)
+#undef BATON__OP_ENUM
+        BATON__OP_COUNT
 } baton__op_kind_t;
 
 /* target[i] = left[i] (op) right[i]; aliasing as in types.h, no alignment is
@@ -33,6 +32,7 @@ typedef void (*baton__kernel_fn)(void *target, const void *left,
 
 typedef struct baton__kernels {
     const char *name;
+    /* NULL where an operation does not take the type. */
     baton__kernel_fn reduce[BATON__OP_COUNT][BATON_DTYPE_COUNT];
     const baton__select_kernels_t *select;
 } baton__kernels_t;

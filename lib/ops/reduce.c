@@ -110,8 +110,8 @@ const char *baton_kernels_name(void)
 
 /* ---- identities ------------------------------------------------------- */
 
-/* Bits of the neutral elements. That of a float sum is -0, as +0 would make +0
-   of a contributed -0. */
+/* Bits of the neutral elements, where they are not 0. That of a float sum is
+   -0, as +0 would make +0 of a contributed -0. */
 static const uint64_t identities[BATON__OP_COUNT][BATON_DTYPE_COUNT] = {
     [BATON__OP_SUM] = {[BATON_F16] = 0x8000,
                        [BATON_BF16] = 0x8000,
@@ -151,35 +151,77 @@ static const uint64_t identities[BATON__OP_COUNT][BATON_DTYPE_COUNT] = {
                        [BATON_F64] = 0xfff0000000000000},
 };
 
+/* The neutral element of a scalar type, in this processor's order of bytes. */
+static void put_identity(baton__op_kind_t kind, baton_dtype_t dtype, void *at)
+{
+    bool all = kind == BATON__OP_BAND && dtype != BATON_BOOL;
+    bool one = kind == BATON__OP_BAND || kind == BATON__OP_LAND;
+    uint64_t bits = all ? UINT64_MAX : one ? 1 : identities[kind][dtype];
+    size_t size = baton_dtype_size(dtype);
+    uint8_t bits8 = (uint8_t)bits;
+    uint16_t bits16 = (uint16_t)bits;
+    uint32_t bits32 = (uint32_t)bits;
+    memcpy(at,
+           size == 1   ? (const void *)&bits8
+           : size == 2 ? (const void *)&bits16
+           : size == 4 ? (const void *)&bits32
+                       : (const void *)&bits,
+           size);
+}
+
+/* The types of a complex number's two parts, and of a pair's value. */
+static const baton_dtype_t parts[BATON_DTYPE_COUNT] = {
+    [BATON_C64] = BATON_F32,     [BATON_C128] = BATON_F64,
+    [BATON_I16_I32] = BATON_I16, [BATON_I32_I32] = BATON_I32,
+    [BATON_I64_I32] = BATON_I64, [BATON_F32_I32] = BATON_F32,
+    [BATON_F64_I32] = BATON_F64};
+
 static void fill_identity(baton__op_kind_t kind, void *target, size_t count,
                           baton_dtype_t dtype)
 {
     assert(dtype > BATON_DTYPE_NONE && dtype < BATON_DTYPE_COUNT);
-    uint64_t bits = identities[kind][dtype];
+    const int32_t last = INT32_MAX;
     size_t size = baton_dtype_size(dtype);
-    /* The element, in this processor's order of bytes. */
-    uint8_t bits8 = (uint8_t)bits;
-    uint16_t bits16 = (uint16_t)bits;
-    uint32_t bits32 = (uint32_t)bits;
-    const void *from = size == 1   ? (const void *)&bits8
-                       : size == 2 ? (const void *)&bits16
-                       : size == 4 ? (const void *)&bits32
-                                   : (const void *)&bits;
+    baton_dtype_t part = parts[dtype];
+    unsigned char element[16] = {0};
+    if (part == BATON_DTYPE_NONE) {
+        put_identity(kind, dtype, element);
+    } else if (kind == BATON__OP_MINLOC || kind == BATON__OP_MAXLOC) {
+        put_identity(kind == BATON__OP_MINLOC ? BATON__OP_MIN : BATON__OP_MAX,
+                     part, element);
+        size_t at = baton_dtype_size(part);
+        memcpy(element + (at < sizeof last ? sizeof last : at), &last,
+               sizeof last);
+    } else { /* 1 is 1 + 0i */
+        put_identity(kind, part, element);
+        put_identity(kind == BATON__OP_SUM ? kind : BATON__OP_BOR, part,
+                     element + size / 2);
+    }
     for (size_t i = 0; i < count; i++) {
-        memcpy((unsigned char *)target + i * size, from, size);
+        memcpy((unsigned char *)target + i * size, element, size);
     }
 }
 
 /* ---- the operations --------------------------------------------------- */
 
+static_assert(BATON_DTYPE_COUNT <= 32, "a type is a bit");
+#define BIT(NAME) (1u << BATON_##NAME)
+#define INTEGERS                                                               \
+    (BIT(I8) | BIT(I16) | BIT(I32) | BIT(I64) | BIT(U8) | BIT(U16) |           \
+     BIT(U32) | BIT(U64))
+#define FLOATS  (BIT(F16) | BIT(BF16) | BIT(F32) | BIT(F64))
+#define COMPLEX (BIT(C64) | BIT(C128))
+#define PAIRS                                                                  \
+    (BIT(I16_I32) | BIT(I32_I32) | BIT(I64_I32) | BIT(F32_I32) | BIT(F64_I32))
+
 /* The kind is in the function, not in `arg`: then a caller may pass any. */
-#define DEFINE_OP(KIND, op)                                                    \
+#define DEFINE_OP(KIND, op, types)                                             \
     static void reduce_##op(void *arg, void *target, const void *left,         \
                             const void *right, size_t count,                   \
                             baton_dtype_t dtype)                               \
     {                                                                          \
         (void)arg;                                                             \
-        assert(dtype > BATON_DTYPE_NONE && dtype < BATON_DTYPE_COUNT);         \
+        assert(baton_op_takes(&baton_op_##op, dtype));                         \
         baton__kernels()->reduce[KIND][dtype](target, left, right, count);     \
     }                                                                          \
     static void identity_##op(void *arg, void *target, size_t count,           \
@@ -193,9 +235,19 @@ static void fill_identity(baton__op_kind_t kind, void *target, size_t count,
         .reduce = reduce_##op,                                                 \
         .identity = identity_##op,                                             \
         .commutative = true,                                                   \
+        .dtypes = (types),                                                     \
     };
 
-DEFINE_OP(BATON__OP_SUM, sum)
-DEFINE_OP(BATON__OP_PROD, prod)
-DEFINE_OP(BATON__OP_MIN, min)
-DEFINE_OP(BATON__OP_MAX, max)
+/* Which operation takes which types; the kernels have all of these. */
+DEFINE_OP(BATON__OP_SUM, sum, INTEGERS | FLOATS | COMPLEX)
+DEFINE_OP(BATON__OP_PROD, prod, INTEGERS | FLOATS | COMPLEX)
+DEFINE_OP(BATON__OP_MIN, min, INTEGERS | FLOATS)
+DEFINE_OP(BATON__OP_MAX, max, INTEGERS | FLOATS)
+DEFINE_OP(BATON__OP_BAND, band, INTEGERS | BIT(BOOL))
+DEFINE_OP(BATON__OP_BOR, bor, INTEGERS | BIT(BOOL))
+DEFINE_OP(BATON__OP_BXOR, bxor, INTEGERS | BIT(BOOL))
+DEFINE_OP(BATON__OP_LAND, land, INTEGERS | BIT(BOOL))
+DEFINE_OP(BATON__OP_LOR, lor, INTEGERS | BIT(BOOL))
+DEFINE_OP(BATON__OP_LXOR, lxor, INTEGERS | BIT(BOOL))
+DEFINE_OP(BATON__OP_MINLOC, minloc, PAIRS)
+DEFINE_OP(BATON__OP_MAXLOC, maxloc, PAIRS)

@@ -241,27 +241,23 @@ baton_node_t baton_add_recv(baton_schedule_t *schedule, int peer,
 static bool set_reduction(baton_schedule_t *schedule, baton__op_t *op,
                           baton_dtype_t dtype, const baton_op_t *reduction)
 {
-    if (reduction == NULL || reduction->reduce == NULL) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "reduce#%u: it has no reduction", schedule->count);
+    baton_status_t status = baton_op_check(reduction, dtype);
+    if (status != BATON_OK) {
+        baton_schedule_fail(schedule, status, "reduce#%u: %s", schedule->count,
+                            baton_error_message());
         return false;
     }
     size_t element = baton_op_element_bytes(reduction, dtype);
-    if (element == 0) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "reduce#%u: " BATON__WRONG_DTYPE, schedule->count,
-                            (int)dtype);
-    } else if (op->bytes % element != 0) {
+    if (op->bytes % element != 0) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
                             "reduce#%u: %zu bytes are no whole number of "
                             "elements of %zu bytes",
                             schedule->count, op->bytes, element);
-    } else {
-        op->dtype = (uint8_t)dtype;
-        op->reduction = reduction;
-        return true;
+        return false;
     }
-    return false;
+    op->dtype = (uint8_t)dtype;
+    op->reduction = reduction;
+    return true;
 }
 
 baton_node_t baton_add_reduce_local(baton_schedule_t *schedule,

@@ -35,8 +35,8 @@ awk '
     }
 }
 END {
-    if (kernels < 132) {
-        print "ptxas said something about " kernels + 0 " kernels, not 132"
+    if (kernels < 156) {
+        print "ptxas said something about " kernels + 0 " kernels, not 156"
         bad = 1
     }
     exit bad

@@ -15,7 +15,10 @@ extern "C" {
 static_assert((int)BATON__CUDA_SUM == BATON__OP_SUM &&
                   (int)BATON__CUDA_PROD == BATON__OP_PROD &&
                   (int)BATON__CUDA_MIN == BATON__OP_MIN &&
-                  (int)BATON__CUDA_MAX == BATON__OP_MAX,
+                  (int)BATON__CUDA_MAX == BATON__OP_MAX &&
+                  (int)BATON__CUDA_BAND == BATON__OP_BAND &&
+                  (int)BATON__CUDA_BOR == BATON__OP_BOR &&
+                  (int)BATON__CUDA_BXOR == BATON__OP_BXOR,
               "the same order");
 
 /* In turn few blocks, in which each thread has several vectors, and many. */
@@ -32,13 +35,19 @@ static void reduce(const reduce_subject_t *, baton__op_kind_t kind,
     assert_int_equal(cudaDeviceSynchronize(), cudaSuccess);
 }
 
+static bool has(baton__op_kind_t kind, baton_dtype_t dtype)
+{
+    return (int)kind < BATON__CUDA_OPS &&
+           baton__cuda_reduces((baton__cuda_op_t)kind, dtype);
+}
+
 static void test_reduce_matches_reference(void **)
 {
     void *memory = nullptr;
     unsigned blocks = 0;
     assert_int_equal(baton__cuda_reduce_load(&blocks), cudaSuccess);
     assert_int_equal(cudaMallocHost(&memory, REDUCE_BYTES), cudaSuccess);
-    const reduce_subject_t subject = {"cuda", reduce, nullptr,
+    const reduce_subject_t subject = {"cuda", reduce, has, nullptr,
                                       static_cast<unsigned char *>(memory)};
     reduce_cases_run(&subject);
     assert_int_equal(cudaFreeHost(memory), cudaSuccess);

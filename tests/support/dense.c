@@ -9,7 +9,7 @@
     {                                                                          \
         .name = #builder, .chooses = true, .algorithm = {                      \
             .collective = BATON_COLLECTIVE_##COLLECTIVE,                       \
-            .build.member = baton_add_##builder,                                   \
+            .build.member = baton_add_##builder,                               \
             .ordered = (ordered_)                                              \
         }                                                                      \
     }

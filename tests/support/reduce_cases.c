@@ -7,8 +7,8 @@
 #include <baton/baton.h>
 #include <string.h>
 
-static const baton_op_t *const ops[BATON__OP_COUNT] = {BATON_SUM, BATON_PROD,
-                                                       BATON_MIN, BATON_MAX};
+#define OP_ADDRESS(NAME, name) BATON_##NAME,
+static const baton_op_t *const ops[] = {BATON_OP_LIST(OP_ADDRESS)};
 
 /* ---- one comparison ---------------------------------------------------- */
 
@@ -49,17 +49,24 @@ typedef struct trial {
     const shift_t *shift;
 } trial_t;
 
-/* Only the payload of the sum or product of two NaNs is unspecified. */
-static bool is_right(const trial_t *trial, uint64_t left, uint64_t right,
-                     uint64_t actual)
+/* Only the payload of a NaN that a sum or product makes of NaNs is unspecified:
+   whether elements are the same but for that, where `open`. */
+static bool is_same(const trial_t *trial, const void *a, const void *b,
+                    bool open)
 {
-    uint64_t expected =
-        reference_reduce(trial->kind, trial->dtype, left, right);
-    bool open =
-        (trial->dtype == BATON_F32 || trial->dtype == BATON_F64) &&
-        (trial->kind == BATON__OP_SUM || trial->kind == BATON__OP_PROD) &&
-        reference_is_nan(trial->dtype, expected);
-    return open ? reference_is_nan(trial->dtype, actual) : actual == expected;
+    baton_dtype_t part = reference_part(trial->dtype);
+    bool same = memcmp(a, b, baton_dtype_size(trial->dtype)) == 0;
+    if (same || !open || trial->kind > BATON__OP_PROD ||
+        (part != BATON_F32 && part != BATON_F64)) {
+        return same;
+    }
+    same = true;
+    for (size_t i = 0; i < (part != trial->dtype ? 2 : 1); i++) {
+        uint64_t x = reference_load(a, i, part), y = reference_load(b, i, part);
+        same = same && (x == y || (reference_is_nan(part, x) &&
+                                   reference_is_nan(part, y)));
+    }
+    return same;
 }
 
 static unsigned char *vector_at(const trial_t *trial, int i)
@@ -106,35 +113,61 @@ static void check(const trial_t *trial, const void *left, const void *right)
 {
     const unsigned char *target = run_kernel(trial, left, right);
     bool same = trial->alias == ALIAS_OPERANDS || trial->alias == ALIAS_ALL;
+    size_t size = baton_dtype_size(trial->dtype);
     for (size_t i = 0; i < trial->count; i++) {
-        uint64_t a = reference_load(left, i, trial->dtype);
-        uint64_t b = same ? a : reference_load(right, i, trial->dtype);
-        uint64_t actual = reference_load(target, i, trial->dtype);
-        if (!is_right(trial, a, b, actual)) {
-            fail_msg("%s %s of %s, alias %d, shift %d, element %zu of %zu: "
-                     "%llx and %llx gave %llx",
-                     trial->subject->name, ops[trial->kind]->name,
-                     baton_dtype_name(trial->dtype), (int)trial->alias,
-                     (int)(trial->shift - shifts), i, trial->count,
-                     (unsigned long long)a, (unsigned long long)b,
-                     (unsigned long long)actual);
+        const unsigned char *a = (const unsigned char *)left + i * size;
+        const unsigned char *b =
+            same ? a : (const unsigned char *)right + i * size;
+        unsigned char expected[16];
+        reference_combine(trial->kind, trial->dtype, expected, a, b);
+        if (!is_same(trial, target + i * size, expected, true)) {
+            fail_msg(
+                "%s %s of %s, alias %d, shift %d, element %zu of %zu: "
+                "%llx and %llx gave %llx",
+                trial->subject->name, ops[trial->kind]->name,
+                baton_dtype_name(trial->dtype), (int)trial->alias,
+                (int)(trial->shift - shifts), i, trial->count,
+                (unsigned long long)reference_load(a, 0, trial->dtype),
+                (unsigned long long)reference_load(b, 0, trial->dtype),
+                (unsigned long long)reference_load(target, i, trial->dtype));
         }
     }
 }
 
 /* ---- cases ------------------------------------------------------------- */
 
-static unsigned char left_data[REDUCE_MOST * 8];
-static unsigned char right_data[REDUCE_MOST * 8];
+static unsigned char left_data[REDUCE_MOST * 16];
+static unsigned char right_data[REDUCE_MOST * 16];
 
-static void fill(void *data, baton_dtype_t dtype, support_random_t *random)
+/* One of few indices, so that there are ties, and padding that is not 0. */
+static void store_special(unsigned char *data, size_t i, baton_dtype_t dtype,
+                          uint64_t which)
 {
+    baton_dtype_t part = reference_part(dtype);
+    size_t size = baton_dtype_size(dtype);
+    unsigned char *at = data + i * size;
+    int32_t index = (int32_t)(which / 2 % 3) - 1;
+    memset(at, GUARD, size);
+    if (size > baton_dtype_size(part)) {
+        memcpy(at + reference_index_at(dtype), &index, sizeof index);
+    }
+    reference_store(at, 0, part, reference_special(part, which));
+    if (reference_is_complex(dtype)) {
+        reference_store(at, 1, part, reference_special(part, which / 7));
+    }
+}
+
+static void fill(unsigned char *data, baton_dtype_t dtype,
+                 support_random_t *random)
+{
+    for (size_t i = 0; i < REDUCE_MOST * baton_dtype_size(dtype); i++) {
+        data[i] = (unsigned char)support_random_next(random);
+    }
     for (size_t i = 0; i < REDUCE_MOST; i++) {
         uint64_t bits = support_random_next(random);
         if (support_random_below(random, 3) == 0) {
-            bits = reference_special(dtype, bits);
+            store_special(data, i, dtype, bits);
         }
-        reference_store(data, i, dtype, bits);
     }
 }
 
@@ -167,10 +200,8 @@ static void run_counts(trial_t trial)
 static void run_specials(trial_t trial)
 {
     for (size_t i = 0; i < REFERENCE_SPECIALS * REFERENCE_SPECIALS; i++) {
-        reference_store(left_data, i, trial.dtype,
-                        reference_special(trial.dtype, i % REFERENCE_SPECIALS));
-        reference_store(right_data, i, trial.dtype,
-                        reference_special(trial.dtype, i / REFERENCE_SPECIALS));
+        store_special(left_data, i, trial.dtype, i % REFERENCE_SPECIALS);
+        store_special(right_data, i, trial.dtype, i / REFERENCE_SPECIALS);
     }
     trial.count = REFERENCE_SPECIALS * REFERENCE_SPECIALS;
     check(&trial, left_data, right_data);
@@ -209,21 +240,26 @@ static void run_all_values(trial_t trial)
    operands are NaNs. */
 static void run_same_bits(trial_t trial)
 {
-    static unsigned char in_use[REDUCE_MOST * 8];
+    static unsigned char in_use[REDUCE_MOST * 16];
     fill_both(&trial);
     trial.count = REDUCE_MOST - 1;
     ops[trial.kind]->reduce(NULL, in_use, left_data, right_data, trial.count,
                             trial.dtype);
     const unsigned char *target = run_kernel(&trial, left_data, right_data);
+    size_t size = baton_dtype_size(trial.dtype);
     for (size_t i = 0; i < trial.count; i++) {
         uint64_t a = reference_load(left_data, i, trial.dtype);
         uint64_t b = reference_load(right_data, i, trial.dtype);
-        bool open = reference_is_float(trial.dtype) &&
-                    reference_is_nan(trial.dtype, a) &&
-                    reference_is_nan(trial.dtype, b);
-        if (!open) {
-            assert_int_equal(reference_load(target, i, trial.dtype),
-                             reference_load(in_use, i, trial.dtype));
+        bool open = reference_is_complex(trial.dtype) ||
+                    (reference_is_nan(trial.dtype, a) &&
+                     reference_is_nan(trial.dtype, b));
+        if (!is_same(&trial, target + i * size, in_use + i * size, open)) {
+            fail_msg(
+                "%s %s of %s, element %zu: %llx, and %llx in use",
+                trial.subject->name, ops[trial.kind]->name,
+                baton_dtype_name(trial.dtype), i,
+                (unsigned long long)reference_load(target, i, trial.dtype),
+                (unsigned long long)reference_load(in_use, i, trial.dtype));
         }
     }
 }
@@ -236,6 +272,11 @@ void reduce_cases_run(const reduce_subject_t *subject)
                                    .kind = (baton__op_kind_t)kind,
                                    .dtype = (baton_dtype_t)dtype,
                                    .shift = &shifts[0]};
+            if (!baton_op_takes(ops[kind], trial.dtype) ||
+                (subject->has != NULL &&
+                 !subject->has(trial.kind, trial.dtype))) {
+                continue;
+            }
             run_counts(trial);
             run_specials(trial);
             run_all_values(trial);

@@ -129,6 +129,18 @@ static bool is_signed(baton_dtype_t dtype)
            dtype == BATON_I64;
 }
 
+static uint64_t reduce_bits(baton__op_kind_t kind, uint64_t left,
+                            uint64_t right)
+{
+    bool both = left != 0 && right != 0, any = left != 0 || right != 0;
+    return kind == BATON__OP_BAND   ? left & right
+           : kind == BATON__OP_BOR  ? left | right
+           : kind == BATON__OP_BXOR ? left ^ right
+           : kind == BATON__OP_LAND ? both
+           : kind == BATON__OP_LOR  ? any
+                                    : any && !both;
+}
+
 uint64_t reference_reduce(baton__op_kind_t kind, baton_dtype_t dtype,
                           uint64_t left, uint64_t right)
 {
@@ -143,10 +155,108 @@ uint64_t reference_reduce(baton__op_kind_t kind, baton_dtype_t dtype,
     if (kind == BATON__OP_PROD) {
         return (left * right) & mask;
     }
+    if (kind >= BATON__OP_BAND) {
+        return reduce_bits(kind, left, right);
+    }
     /* Moves the order of signed numbers to that of unsigned ones. */
     uint64_t flip = is_signed(dtype) ? UINT64_C(1) << (bits - 1) : 0;
     bool left_is_smaller = (left ^ flip) < (right ^ flip);
     return left_is_smaller == (kind == BATON__OP_MIN) ? left : right;
+}
+
+baton_dtype_t reference_part(baton_dtype_t dtype)
+{
+    static const baton_dtype_t parts[BATON_DTYPE_COUNT] = {
+        [BATON_C64] = BATON_F32,     [BATON_C128] = BATON_F64,
+        [BATON_I16_I32] = BATON_I16, [BATON_I32_I32] = BATON_I32,
+        [BATON_I64_I32] = BATON_I64, [BATON_F32_I32] = BATON_F32,
+        [BATON_F64_I32] = BATON_F64};
+    return parts[dtype] != BATON_DTYPE_NONE ? parts[dtype] : dtype;
+}
+
+bool reference_is_complex(baton_dtype_t dtype)
+{
+    return dtype == BATON_C64 || dtype == BATON_C128;
+}
+
+size_t reference_index_at(baton_dtype_t dtype)
+{
+    return baton_dtype_size(dtype) == 16 ? 8 : 4;
+}
+
+static void combine_complex(baton__op_kind_t kind, baton_dtype_t part,
+                            void *target, const void *left, const void *right)
+{
+    uint64_t a = reference_load(left, 0, part),
+             b = reference_load(left, 1, part);
+    uint64_t c = reference_load(right, 0, part),
+             d = reference_load(right, 1, part);
+    uint64_t sign = UINT64_C(1) << (8 * baton_dtype_size(part) - 1);
+    uint64_t real = reduce_float(BATON__OP_SUM, part, a, c);
+    uint64_t imaginary = reduce_float(BATON__OP_SUM, part, b, d);
+    if (kind == BATON__OP_PROD) {
+        real = reduce_float(BATON__OP_SUM, part, reduce_float(kind, part, a, c),
+                            reduce_float(kind, part, b, d) ^ sign);
+        imaginary =
+            reduce_float(BATON__OP_SUM, part, reduce_float(kind, part, a, d),
+                         reduce_float(kind, part, b, c));
+    }
+    reference_store(target, 0, part, real);
+    reference_store(target, 1, part, imaginary);
+}
+
+/* Below 0: left comes first in a MINLOC or MAXLOC; 0: they are equal. */
+static int order_of(baton__op_kind_t kind, baton_dtype_t part, uint64_t left,
+                    uint64_t right)
+{
+    bool less = left != right &&
+                reference_reduce(BATON__OP_MIN, part, left, right) == left;
+    bool equal = left == right;
+    if (reference_is_float(part)) {
+        double a = reference_value(part, left),
+               b = reference_value(part, right);
+        if (isnan(a) || isnan(b)) {
+            return (isnan(b) ? 1 : 0) - (isnan(a) ? 1 : 0);
+        }
+        equal = a == b;
+    }
+    return equal ? 0 : less == (kind == BATON__OP_MINLOC) ? -1 : 1;
+}
+
+static void combine_pairs(baton__op_kind_t kind, baton_dtype_t dtype,
+                          unsigned char *target, const unsigned char *left,
+                          const unsigned char *right)
+{
+    baton_dtype_t part = reference_part(dtype);
+    size_t at = reference_index_at(dtype);
+    uint64_t a = reference_load(left, 0, part);
+    uint64_t b = reference_load(right, 0, part);
+    int order = order_of(kind, part, a, b);
+    int32_t i, j;
+    memcpy(&i, left + at, sizeof i);
+    memcpy(&j, right + at, sizeof j);
+    i = order < 0 || (order == 0 && i < j) ? i : j;
+    memset(target, 0, baton_dtype_size(dtype));
+    memcpy(target + at, &i, sizeof i);
+    reference_store(target, 0, part,
+                    reference_reduce(kind == BATON__OP_MINLOC ? BATON__OP_MIN
+                                                              : BATON__OP_MAX,
+                                     part, a, b));
+}
+
+void reference_combine(baton__op_kind_t kind, baton_dtype_t dtype, void *target,
+                       const void *left, const void *right)
+{
+    if (reference_is_complex(dtype)) {
+        combine_complex(kind, reference_part(dtype), target, left, right);
+    } else if (kind == BATON__OP_MINLOC || kind == BATON__OP_MAXLOC) {
+        combine_pairs(kind, dtype, target, left, right);
+    } else {
+        reference_store(target, 0, dtype,
+                        reference_reduce(kind, dtype,
+                                         reference_load(left, 0, dtype),
+                                         reference_load(right, 0, dtype)));
+    }
 }
 
 /* Little-endian. */
@@ -154,7 +264,8 @@ uint64_t reference_load(const void *data, size_t index, baton_dtype_t dtype)
 {
     size_t size = baton_dtype_size(dtype);
     uint64_t bits = 0;
-    memcpy(&bits, (const unsigned char *)data + index * size, size);
+    memcpy(&bits, (const unsigned char *)data + index * size,
+           size < sizeof bits ? size : sizeof bits);
     return bits;
 }
 

@@ -7,7 +7,18 @@
 
 #include <stdbool.h>
 
-/* Elements are bit patterns, in the low bits. */
+/* The type of an element's two parts if it is complex, of its value if it is a
+   pair; else its own. Where the index of a pair lies. */
+baton_dtype_t reference_part(baton_dtype_t dtype);
+bool reference_is_complex(baton_dtype_t dtype);
+size_t reference_index_at(baton_dtype_t dtype);
+
+/* One element of any type, in memory. */
+void reference_combine(baton__op_kind_t kind, baton_dtype_t dtype, void *target,
+                       const void *left, const void *right);
+
+/* What follows is of types that have no parts. Elements are bit patterns, in
+   the low bits. */
 uint64_t reference_reduce(baton__op_kind_t kind, baton_dtype_t dtype,
                           uint64_t left, uint64_t right);
 
@@ -20,6 +31,7 @@ double reference_value(baton_dtype_t dtype, uint64_t bits);
 /* The f16 or bf16 that is nearest to a value, ties to even. */
 uint64_t reference_half(baton_dtype_t dtype, double value);
 
+/* The first 8 bytes of an element, if it has more. */
 uint64_t reference_load(const void *data, size_t index, baton_dtype_t dtype);
 void reference_store(void *data, size_t index, baton_dtype_t dtype,
                      uint64_t bits);

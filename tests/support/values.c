@@ -17,21 +17,18 @@ const baton_op_t *support_op(support_op_t op)
 {
     static const baton_op_t exclusive_or = {
         .name = "xor", .reduce = xor_reduce, .commutative = true};
-    switch (op) {
-    case SUPPORT_SUM:
-        return BATON_SUM;
-    case SUPPORT_PROD:
-        return BATON_PROD;
-    case SUPPORT_MIN:
-        return BATON_MIN;
-    case SUPPORT_MAX:
-        return BATON_MAX;
-    case SUPPORT_XOR:
-        return &exclusive_or;
-    case SUPPORT_OP_COUNT:
-        break;
+#define OP_ADDRESS(NAME, name) BATON_##NAME,
+    static const baton_op_t *const all[] = {BATON_OP_LIST(OP_ADDRESS)};
+    return op == SUPPORT_XOR ? &exclusive_or : all[op];
+}
+
+support_op_t support_op_for(baton_dtype_t dtype, size_t turn)
+{
+    int op = (int)(turn % SUPPORT_OP_COUNT);
+    while (!baton_op_takes(support_op((support_op_t)op), dtype)) {
+        op = (op + 1) % SUPPORT_OP_COUNT;
     }
-    abort();
+    return (support_op_t)op;
 }
 
 /* A small integer as any type: its two's complement, or its float. */
@@ -52,18 +49,53 @@ static uint64_t bits_of(baton_dtype_t dtype, int64_t value)
     return bits;
 }
 
+/* Of the integer or float `dtype`, which may be a part of an element. */
+static uint64_t exact_bits(baton_dtype_t dtype, support_op_t op, int rank,
+                           uint64_t random)
+{
+    int64_t value = (int64_t)random;
+    if (op == SUPPORT_LAND || op == SUPPORT_LOR || dtype == BATON_BOOL) {
+        value = (random % 16 == 0) == (op == SUPPORT_LOR);
+    } else if (op == SUPPORT_LXOR) {
+        value = random % 2 == 0;
+    } else if (reference_is_float(dtype) && op == SUPPORT_PROD) {
+        value = ((random & 1) != 0 ? -1 : 1) * (rank < 4 ? 2 : 1);
+    } else if (reference_is_float(dtype) || op >= SUPPORT_MINLOC) {
+        value = (int64_t)(random % 15) - 7;
+    }
+    return bits_of(dtype, value);
+}
+
+static void fill_element(unsigned char *at, baton_dtype_t dtype,
+                         support_op_t op, int rank, support_random_t *random)
+{
+    static const int64_t primes[][2] = {{1, 2}, {2, 3}, {1, 4}, {2, 5}, {1, 0}};
+    uint64_t any = support_random_next(random);
+    size_t size = baton_dtype_size(dtype);
+    baton_dtype_t part = reference_part(dtype);
+    memset(at, 0, size);
+    if (reference_is_complex(dtype) && op == SUPPORT_PROD) {
+        const int64_t *prime = primes[rank < 4 ? rank : 4];
+        int64_t sign = rank < 4 && (any & 1) != 0 ? -1 : 1;
+        reference_store(at, 0, part, bits_of(part, sign * prime[0]));
+        reference_store(at, 1, part, bits_of(part, sign * prime[1]));
+        return;
+    }
+    reference_store(at, 0, part, exact_bits(part, op, rank, any));
+    if (reference_is_complex(dtype)) {
+        reference_store(at, 1, part, exact_bits(part, op, rank, any >> 32));
+    } else if (part != dtype) {
+        int32_t index = (int32_t)(any >> 32);
+        memcpy(at + reference_index_at(dtype), &index, sizeof index);
+    }
+}
+
 void support_fill_exact(void *data, size_t count, baton_dtype_t dtype,
                         support_op_t op, int rank, support_random_t *random)
 {
+    size_t size = baton_dtype_size(dtype);
     for (size_t i = 0; i < count; i++) {
-        uint64_t bits = support_random_next(random);
-        int64_t value = (int64_t)bits;
-        if (reference_is_float(dtype) && op == SUPPORT_PROD) {
-            value = ((bits & 1) != 0 ? -1 : 1) * (rank < 4 ? 2 : 1);
-        } else if (reference_is_float(dtype)) {
-            value = (int64_t)(bits % 15) - 7;
-        }
-        reference_store(data, i, dtype, bits_of(dtype, value));
+        fill_element((unsigned char *)data + i * size, dtype, op, rank, random);
     }
 }
 
@@ -78,20 +110,14 @@ void support_fill_bits(void *data, size_t bytes, support_random_t *random)
 void support_reduce(void *target, const void *right, size_t count,
                     baton_dtype_t dtype, support_op_t op)
 {
-    static const baton__op_kind_t kinds[] = {
-        [SUPPORT_SUM] = BATON__OP_SUM,
-        [SUPPORT_PROD] = BATON__OP_PROD,
-        [SUPPORT_MIN] = BATON__OP_MIN,
-        [SUPPORT_MAX] = BATON__OP_MAX,
-    };
+    size_t size = baton_dtype_size(dtype);
     if (op == SUPPORT_XOR) {
         xor_reduce(NULL, target, target, right, count, dtype);
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        reference_store(target, i, dtype,
-                        reference_reduce(kinds[op], dtype,
-                                         reference_load(target, i, dtype),
-                                         reference_load(right, i, dtype)));
+        unsigned char *at = (unsigned char *)target + i * size;
+        reference_combine((baton__op_kind_t)op, dtype, at, at,
+                          (const unsigned char *)right + i * size);
     }
 }

@@ -169,10 +169,10 @@ TEST(test_every_type_and_operation)
             c.element = baton_dtype_size(c.dtype);
             c.count = 37;
             c.chunk_bytes = 24;
-            int op = (type + (int)i) % (int)SUPPORT_OP_COUNT;
-            c.op = support_op((support_op_t)op);
+            support_op_t op = support_op_for(c.dtype, i / 4 + i % 4);
+            c.op = support_op(op);
             c.in_place = (type + (int)i / 4) % 2 == 0;
-            run_case(&c, (support_op_t)op);
+            run_case(&c, op);
         }
     }
 }
@@ -471,12 +471,14 @@ TEST(test_wrong_arguments_of_an_allreduce_are_named)
          BATON_DTYPE_NONE, BATON_SUM, 0, 64, false, 64, 64},
         {"dtype is 0, none of the types", "set BATON_F32", right,
          BATON_DTYPE_NONE, &pairs, 0, 64, false, 64, 64},
-        {"dtype is 13, none of the types", "set BATON_F32", right,
+        {"dtype is 21, none of the types", "set BATON_F32", right,
          BATON_DTYPE_COUNT, BATON_SUM, 0, 64, false, 64, 64},
         {"op is NULL", "BATON_SUM", right, BATON_I32, NULL, 0, 64, false, 64,
          64},
         {"op->reduce is NULL", "BATON_SUM", right, BATON_I32, &hollow, 0, 64,
          false, 64, 64},
+        {"op is sum, which does not reduce bool", "allowed: band, bor", right,
+         BATON_BOOL, BATON_SUM, 0, 64, false, 64, 64},
         {"target has 32 bytes", "must have 64", right, BATON_I32, BATON_SUM, 0,
          64, false, 64, 32},
         {"63 bytes", "multiple of 4", right, BATON_I32, BATON_SUM, 0, 63, false,

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { LARGEST = 8, EPOCHS = 2, COUNT = 5003, MOST = LARGEST * COUNT * 8 + 1 };
+enum { LARGEST = 8, EPOCHS = 2, COUNT = 5003, MOST = LARGEST * COUNT * 16 + 1 };
 
 /* What is copied to each rank's memory and from it. */
 static char copies[LARGEST][2 * MOST];
@@ -159,19 +159,21 @@ static void run_builders(trial_t *trial, int size)
             if (turn % 2 == 1) {
                 continue;
             }
-            support_op_t op = (support_op_t)(turn % SUPPORT_OP_COUNT);
-            dense_case_t c = {
-                .builder = dense_builder_at(i),
-                .size = size,
-                .root = size / 2,
-                .count = counts[k],
-                .dtype = (baton_dtype_t)(1 + turn % (BATON_DTYPE_COUNT - 1)),
-                .op = support_op(op),
-                .varied = turn % 3 == 0 &&
-                          !dense_builder_at(i)->algorithm.equal_blocks,
-                .in_place = turn / 2 % 2 == 0,
-                .chunk_bytes = k % 2 == 0 ? 0 : 256,
-                .arg = &hosts};
+            baton_dtype_t dtype =
+                (baton_dtype_t)(1 + turn % (BATON_DTYPE_COUNT - 1));
+            support_op_t op = support_op_for(dtype, turn);
+            dense_case_t c = {.builder = dense_builder_at(i),
+                              .size = size,
+                              .root = size / 2,
+                              .count = counts[k],
+                              .dtype = dtype,
+                              .op = support_op(op),
+                              .varied =
+                                  turn % 3 == 0 &&
+                                  !dense_builder_at(i)->algorithm.equal_blocks,
+                              .in_place = turn / 2 % 2 == 0,
+                              .chunk_bytes = k % 2 == 0 ? 0 : 256,
+                              .arg = &hosts};
             c.element = baton_dtype_size(c.dtype);
             run_case(trial, &c, op);
         }

@@ -1,17 +1,19 @@
 /* The built-in reductions: every operation, type and instruction set of this
    processor against an independent reference; and the types themselves. */
 #include "ops/half.h"
+#include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
 #include "support/reduce_cases.h"
 #include "support/reference.h"
+#include "support/values.h"
 
 #include <baton/baton.h>
 #include <math.h>
 #include <string.h>
 
-static const baton_op_t *const ops[BATON__OP_COUNT] = {
-    &baton_op_sum, &baton_op_prod, &baton_op_min, &baton_op_max};
+#define OP_ADDRESS(NAME, name) BATON_##NAME,
+static const baton_op_t *const ops[] = {BATON_OP_LIST(OP_ADDRESS)};
 
 static void reduce_by_table(const reduce_subject_t *self, baton__op_kind_t kind,
                             baton_dtype_t dtype, void *target, const void *left,
@@ -39,11 +41,11 @@ TEST(test_reduce_matches_reference_on_all_isas)
 TEST(test_op_reduces_by_type)
 {
     const float left[3] = {1.5f, -2.0f, 4.0f}, right[3] = {2.0f, 3.0f, -1.0f};
-    const float expected[BATON__OP_COUNT][3] = {{3.5f, 1.0f, 3.0f},
-                                                {3.0f, -6.0f, -4.0f},
-                                                {1.5f, -2.0f, -1.0f},
-                                                {2.0f, 3.0f, 4.0f}};
-    for (size_t kind = 0; kind < BATON__OP_COUNT; kind++) {
+    const float expected[4][3] = {{3.5f, 1.0f, 3.0f},
+                                  {3.0f, -6.0f, -4.0f},
+                                  {1.5f, -2.0f, -1.0f},
+                                  {2.0f, 3.0f, 4.0f}};
+    for (size_t kind = 0; kind < 4; kind++) {
         float target[3] = {0};
         ops[kind]->reduce(ops[kind]->arg, target, left, right, 3, BATON_F32);
         assert_memory_equal(target, expected[kind], sizeof target);
@@ -53,21 +55,54 @@ TEST(test_op_reduces_by_type)
 
 TEST(test_op_identity_is_neutral)
 {
-    for (size_t kind = 0; kind < BATON__OP_COUNT; kind++) {
+    for (int kind = 0; kind < BATON__OP_COUNT; kind++) {
         for (int d = 1; d < BATON_DTYPE_COUNT; d++) {
             baton_dtype_t dtype = (baton_dtype_t)d;
-            uint64_t neutral[5] = {0};
+            size_t size = baton_dtype_size(dtype);
+            unsigned char neutral[5 * 16] = {0}, bits[16], result[16];
+            if (!baton_op_takes(ops[kind], dtype)) {
+                continue;
+            }
+            support_random_t random = support_random(support_seed(), 1);
             ops[kind]->identity(ops[kind]->arg, neutral, 5, dtype);
             for (size_t i = 0; i < REFERENCE_SPECIALS; i++) {
-                uint64_t bits = reference_special(dtype, i);
-                uint64_t result = reference_reduce(
-                    (baton__op_kind_t)kind, dtype,
-                    reference_load(neutral, i % 5, dtype), bits);
-                assert_true(result == bits || (reference_is_float(dtype) &&
-                                               reference_is_nan(dtype, bits)));
+                support_fill_exact(bits, 1, dtype, (support_op_t)kind, 9,
+                                   &random);
+                if (dtype < BATON_BOOL && kind < BATON__OP_LAND) {
+                    reference_store(bits, 0, dtype,
+                                    reference_special(dtype, i));
+                }
+                reference_combine((baton__op_kind_t)kind, dtype, result,
+                                  neutral + i % 5 * size, bits);
+                assert_true(
+                    memcmp(result, bits, size) == 0 ||
+                    (reference_is_float(dtype) &&
+                     reference_is_nan(dtype, reference_load(bits, 0, dtype))));
             }
         }
     }
+}
+
+/* What an operation takes has a kernel, and nothing else does; an error names
+   both and says what the type is reduced with. */
+TEST(test_op_says_what_it_takes)
+{
+    for (int kind = 0; kind < BATON__OP_COUNT; kind++) {
+        for (int d = 1; d < BATON_DTYPE_COUNT; d++) {
+            baton_dtype_t dtype = (baton_dtype_t)d;
+            bool takes = baton_op_takes(ops[kind], dtype);
+            assert_int_equal(baton__kernels()->reduce[kind][d] != NULL, takes);
+            support_expect(baton_op_check(ops[kind], dtype),
+                           takes ? BATON_OK : BATON_ERR_INVALID);
+        }
+    }
+    support_expect(baton_op_check(BATON_SUM, BATON_F64_I32), BATON_ERR_INVALID);
+    support_says("op is sum, which does not reduce f64_i32; allowed: minloc, "
+                 "maxloc");
+    support_expect(baton_op_check(BATON_LXOR, BATON_C64), BATON_ERR_INVALID);
+    support_says("op is lxor, which does not reduce c64; allowed: sum, prod");
+    support_expect(baton_op_check(BATON_MAX, BATON_BOOL), BATON_ERR_INVALID);
+    support_says("allowed: band, bor, bxor, land, lor, lxor");
 }
 
 TEST(test_kernels_follow_baton_isa)

@@ -72,10 +72,14 @@ TEST(test_schedule_refuses_wrong_arguments)
     REFUSED("reduce#0: 6 bytes are no whole number of elements of 4 bytes",
             baton_add_reduce_local, BATON_F32, BATON_SUM, part(0, 6),
             part(0, 6), part(8, 6));
-    REFUSED("reduce#0: it has no reduction", baton_add_reduce_local, BATON_F32,
-            NULL, part(0, 4), part(0, 4), part(4, 4));
-    REFUSED("reduce#0: it has no reduction", baton_add_reduce_local, BATON_F32,
+    REFUSED("reduce#0: op is NULL", baton_add_reduce_local, BATON_F32, NULL,
+            part(0, 4), part(0, 4), part(4, 4));
+    REFUSED("reduce#0: op->reduce is NULL", baton_add_reduce_local, BATON_F32,
             &hollow, part(0, 4), part(0, 4), part(4, 4));
+    REFUSED("reduce#0: op is minloc, which does not reduce f32; allowed: sum, "
+            "prod, min, max",
+            baton_add_reduce_local, BATON_F32, BATON_MINLOC, part(0, 4),
+            part(0, 4), part(4, 4));
     REFUSED("call#0: it has no function", baton_add_call, NULL, NULL);
     REFUSED("async#0: it has no start", baton_add_async, &nothing, NULL);
     REFUSED("async#0: it has no functions", baton_add_async, NULL, NULL);

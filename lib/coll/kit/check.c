@@ -66,21 +66,15 @@ bool baton__check_root(baton_schedule_t *schedule, const char *builder,
 size_t baton__check_op(baton_schedule_t *schedule, const char *builder,
                        const baton_op_t *op, baton_dtype_t dtype)
 {
-    if (op == NULL || op->reduce == NULL) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s: op%s is NULL, must be BATON_SUM, BATON_PROD, "
-                            "BATON_MIN, BATON_MAX or a reduction of yours",
-                            builder, op == NULL ? "" : "->reduce");
+    baton_status_t status = baton_op_check(op, dtype);
+    if (status != BATON_OK) {
+        baton_schedule_fail(schedule, status, "%s: %s", builder,
+                            baton_error_message());
         return 0;
-    }
-    size_t element = baton_op_element_bytes(op, dtype);
-    if (element == 0) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s: " BATON__WRONG_DTYPE, builder, (int)dtype);
     }
     baton_schedule_agree(schedule, "%s, op %s", baton_dtype_name(dtype),
                          op->name != NULL ? op->name : "?");
-    return element;
+    return baton_op_element_bytes(op, dtype);
 }
 
 bool baton__check_commutative(baton_schedule_t *schedule, const char *builder,

@@ -10,7 +10,7 @@ uint64_t baton__largest_count(baton_dtype_t dtype)
         [BATON_I8] = INT8_MAX,   [BATON_U8] = UINT8_MAX,
         [BATON_I16] = INT16_MAX, [BATON_U16] = UINT16_MAX,
         [BATON_F16] = 1u << 11,  [BATON_BF16] = 1u << 8,
-        [BATON_F32] = 1u << 24};
+        [BATON_F32] = 1u << 24,  [BATON_C64] = 1u << 24};
     return less[dtype] > 0 ? less[dtype] : INT32_MAX;
 }
 
@@ -42,6 +42,16 @@ uint32_t baton__count_of(baton_dtype_t dtype, const char *at)
     case BATON_BF16:
         /* The sum of no ranks is -0. */
         return (uint32_t)baton_elements_measure(dtype, at, 1).sum;
+    case BATON_C64: /* the real part */
+        return baton__count_of(BATON_F32, at);
+    case BATON_C128:
+        return baton__count_of(BATON_F64, at);
+    case BATON_BOOL: /* which have no sum */
+    case BATON_I16_I32:
+    case BATON_I32_I32:
+    case BATON_I64_I32:
+    case BATON_F32_I32:
+    case BATON_F64_I32:
     case BATON_DTYPE_NONE:
     case BATON_DTYPE_COUNT:
         break;

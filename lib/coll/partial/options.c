@@ -28,11 +28,10 @@ static baton_status_t refuse_epochs(const baton_partial_options_t *options,
 
 static baton_status_t check(const baton_partial_options_t *options)
 {
-    size_t element = baton_op_element_bytes(options->op, options->dtype);
-    if (element == 0) {
-        return baton__error(BATON_ERR_INVALID,
-                            "partial \"%s\": " BATON__WRONG_DTYPE,
-                            options->name, (int)options->dtype);
+    baton_status_t status = baton_op_check(options->op, options->dtype);
+    if (status != BATON_OK) {
+        return baton__error(status, "partial \"%s\": %s", options->name,
+                            baton_error_message());
     }
     if ((unsigned)options->keep > BATON_KEEP_LATEST) {
         return refuse(options, "keep", (int)options->keep,
@@ -56,6 +55,7 @@ static baton_status_t check(const baton_partial_options_t *options)
                             options->name, options->max_staleness,
                             options->history);
     }
+    size_t element = baton_op_element_bytes(options->op, options->dtype);
     size_t most = SIZE_MAX / 2 / element; /* bytes can be counted */
     if (options->count > most) {
         return baton__error(BATON_ERR_INVALID,
@@ -63,13 +63,12 @@ static baton_status_t check(const baton_partial_options_t *options)
                             "elements of %zu bytes",
                             options->name, options->count, most, element);
     }
-    if (options->op->reduce == NULL || options->op->identity == NULL) {
+    if (options->op->identity == NULL) {
         return baton__error(
             BATON_ERR_INVALID,
-            "partial \"%s\": reduction \"%s\" lacks its %s, "
-            "which null contributions need",
-            options->name, options->op->name != NULL ? options->op->name : "?",
-            options->op->reduce == NULL ? "function" : "identity");
+            "partial \"%s\": reduction \"%s\" lacks its identity, which null "
+            "contributions need",
+            options->name, options->op->name != NULL ? options->op->name : "?");
     }
     return BATON_OK;
 }
