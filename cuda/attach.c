@@ -2,6 +2,7 @@
 #include "cuda/gpu.h"
 #include "cuda/kernels.h"
 
+#include <baton/cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

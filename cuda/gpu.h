@@ -31,7 +31,7 @@
 #ifndef BATON_CUDA_GPU_H
 #define BATON_CUDA_GPU_H
 
-#include <baton/cuda.h>
+#include <baton/device.h>
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>

@@ -7,7 +7,8 @@
    Nodes without edges between them run in any order; the edges say what must
    not. The schedule is built and checked once: from then on an epoch (one
    execution) is a start and a wait. */
-#include <baton/baton.h>
+#include <baton/build.h>
+#include <baton/inproc.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

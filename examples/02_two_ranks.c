@@ -17,7 +17,7 @@
    the first send from 0 to 1 meets the first receive of 1 from 0. Send and
    receive have no edge between them, so both go on at once; the sum has one,
    from what it needs. */
-#include <baton/baton.h>
+#include <baton/build.h>
 #include <baton/mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -23,7 +23,7 @@
    That is what chain_allreduce() builds for one rank. It has the signature of
    the library's own builders, so it can do what they can: it may be the inner
    one of a partial all-reduce (04_solo_training.c), for instance. */
-#include <baton/baton.h>
+#include <baton/coll.h>
 #include <baton/mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -20,8 +20,8 @@
    has a price: no rank gets more than `history` epochs ahead of another. So a
    rank that is late now and then delays nobody, but one that is always slow, as
    the one here, sets the pace of all once it is `history` epochs behind. */
-#include <baton/baton.h>
 #include <baton/mpi.h>
+#include <baton/partial.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

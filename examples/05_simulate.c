@@ -11,7 +11,7 @@
    block i + 1 is on its way to the rank before. That is what pipeline() builds
    for one rank, as it would for a group over MPI. The simulator runs it on all
    of them, in one process and in virtual time. */
-#include <baton/baton.h>
+#include <baton/sim.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

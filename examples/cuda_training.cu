@@ -9,8 +9,9 @@
    start_on: the all-reduce of a layer begins when its gradient is there, while
    the next layer's is computed. wait_on: the update waits for both sums. The
    host only queues, a few steps ahead of the GPU, and synchronises to print. */
-#include <baton/baton.h>
+#include <baton/coll.h>
 #include <baton/cuda.h>
+#include <baton/inproc.h>
 #include <cstdio>
 #include <cstdlib>
 #include <cuda_runtime.h>

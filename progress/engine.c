@@ -11,6 +11,7 @@
 #include "progress/notice.h"
 #include "progress/placement.h"
 
+#include <baton/engine.h>
 #include <errno.h>
 #include <sched.h>
 #include <string.h>

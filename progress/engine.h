@@ -18,6 +18,7 @@
 #include "progress/verification.h"
 #include "progress/watchdog.h"
 
+#include <baton/engine.h>
 #include <pthread.h>
 
 /* ---- who waits, who wakes --------------------------------------------------

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
+#include <baton/transport.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <poll.h>

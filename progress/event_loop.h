@@ -6,7 +6,7 @@
 #ifndef BATON_PROGRESS_EVENT_LOOP_H
 #define BATON_PROGRESS_EVENT_LOOP_H
 
-#include <baton/transport.h>
+#include <baton/types.h>
 
 typedef struct baton__event_loop baton__event_loop_t;
 typedef struct baton__watch baton__watch_t; /* descriptors in the loop */

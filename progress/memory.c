@@ -7,6 +7,7 @@
 #include "base/error.h"
 
 #include <baton/memory.h>
+#include <baton/transport.h>
 
 /* Ordinary memory where the transport has none to share. */
 static bool allocate(const baton_group_t *group, size_t bytes,

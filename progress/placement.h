@@ -2,7 +2,7 @@
 #ifndef BATON_PROGRESS_PLACEMENT_H
 #define BATON_PROGRESS_PLACEMENT_H
 
-#include <baton/status.h>
+#include <baton/types.h>
 #include <pthread.h>
 
 /* Binds a thread as `placement` says ("core:3"). BATON_ERR_INVALID names what

@@ -3,7 +3,7 @@
 #ifndef BATON_PROGRESS_VERIFICATION_H
 #define BATON_PROGRESS_VERIFICATION_H
 
-#include <baton/schedule.h>
+#include <baton/baton.h>
 
 typedef struct baton__verifier baton__verifier_t; /* a group's */
 

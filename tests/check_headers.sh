@@ -32,11 +32,22 @@ for language in c c++; do
     *) compiler=$cxx standard=c++17 ;;
     esac
     {
-        echo '#include <baton/baton.h>'
+        for header in "$root"/include/baton/*.h; do
+            if [ "${header##*/}" != mpi.h ]; then
+                echo "#include <baton/${header##*/}>"
+            fi
+        done
         sed -nE 's/^#define (BATON_[A-Z_]+)[ \\]+BATON_INITIALIZER\((.*)\)$/void f_\2(void); void f_\2(void) { \2 o = \1; (void)o; }/p' \
             "$root"/include/baton/*.h
     } | "$compiler" -std=$standard -x $language -fsyntax-only \
         -Wall -Wextra -Wpedantic -Werror -I"$root/include" "$@" - ||
         { echo "an initialiser does not compile as $standard"; fail=1; }
 done
+
+# A newcomer reads baton.h from top to bottom.
+lines=$(cat "$root"/include/baton/baton.h "$root"/include/baton/types.h | wc -l)
+if [ "$lines" -gt 500 ]; then
+    echo "baton.h and types.h have $lines lines together; at most 500 are allowed"
+    fail=1
+fi
 exit $fail

@@ -132,7 +132,7 @@ check() (
             return "^progress/event_loop[.]c$"
         if (header ~ /^(cuda|cub\/|cooperative_groups)/)
             return "^(cuda/|examples/cuda_[a-z]+[.]cu$|microbench/bench/device[.]c$)"
-        if (header ~ /^baton\/(coll|partial|sparse|tuning)[.]h$/)
+        if (header ~ /^baton\/(coll|partial|sparse|tensors|tuning)[.]h$/)
             return "^(lib/coll/|include/|examples/|microbench/)"
         return ""
     }
@@ -218,7 +218,7 @@ cuda/streams.c "base/alloc.h"
 examples/01_dag.c <cuda_runtime.h>
 examples/01_dag.c "progress/step.h"
 include/baton/coll.h "base/alloc.h"
-include/baton/coll.h "schedule.h"
+include/baton/coll.h "build.h"
 LIST
     mkdir -p "$tree/objects/lib/sched" "$tree/objects/progress"
     echo 'void baton__step(void); void baton__step(void) {}' |

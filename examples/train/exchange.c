@@ -1,5 +1,7 @@
 #include "exchange.h"
 
+#include <baton/coll.h>
+#include <baton/sparse.h>
 #include <math.h>
 #include <mpi.h>
 #include <stdlib.h>

@@ -7,7 +7,6 @@
 #include "train.h"
 
 #include <baton/baton.h>
-#include <baton/partial.h>
 
 /* Consecutive layers, from the last down to `first_layer`, that are reduced at
    once. */

@@ -14,10 +14,10 @@
            weights -= rate * sum of the gradients
 
    full: all-reduces of layers are in flight while earlier layers compute
-   (papers: linear-pipeline, algorithms 1 to 3), against the same ones behind
-   the backward pass. Communication is the time that a step spends in the calls
-   that start all-reduces and wait for them; hidden is the share of it that an
-   overlapped step does not spend there.
+   (Wang et al. 2017, see baton/coll.h; algorithms 1 to 3), against the same
+   ones behind the backward pass. Communication is the time that a step spends
+   in the calls that start all-reduces and wait for them; hidden is the share of
+   it that an overlapped step does not spend there.
 
    partial: in each step one rank, at random, is delayed; with --severe all of
    them are, by 50 to 400 ms, shifted by one rank each step (Li et al. 2020,
@@ -39,8 +39,8 @@
 #include "task.h"
 #include "train.h"
 
-#include <baton/baton.h>
 #include <baton/mpi.h>
+#include <baton/sparse.h>
 #include <cblas.h>
 #include <inttypes.h>
 #include <math.h>

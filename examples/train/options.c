@@ -1,6 +1,7 @@
 #include "net.h"
 #include "train.h"
 
+#include <baton/sparse.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,6 @@
 #define EXAMPLES_TRAIN_H
 
 #include <baton/baton.h>
-#include <baton/partial.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,45 +1,40 @@
-/* Baton: collective communication as persistent schedules. The library's map:
+/* Baton: the collectives of MPI and NCCL as objects that run again and again,
+   in the background; and all-reduces that do not wait for the slowest rank, or
+   send only the largest entries of a gradient.
 
-     status.h     what calls report; error messages; the log handler
-     types.h      element types, reductions, kinds of memory
-     engine.h     what runs schedules: its progress thread, or manual progress
-     group.h      P ranks that can send each other messages; recovery
-     schedule.h   build a DAG of nodes for this rank, commit it, run it
-     coll.h       builders: every dense collective, by algorithm; activation
-     costs.h      what messages and copies cost on this machine
-     tuning.h     the costs of algorithms, and the choice between them
-     partial.h    solo, majority and full all-reduce over any inner builder
-     select.h     the largest elements of a vector; sparse lists of entries
-     sparse.h     sparse all-reduce with a residual: SparDL and others
-     memory.h     buffers that peers on the same host read in place
-     inproc.h     groups inside one process
-     sim.h        all ranks in virtual time: costs, faults, traces
-     proof.h      whose data is in a result, symbolically
-     device.h     buffers on an accelerator, epochs in stream order; its port
-     transport.h  the port, to bring a transport of your own
-     mpi.h        groups over MPI: include it yourself, it needs mpi.h
+   Read from top to bottom, this header is all that a training loop needs:
 
-   Examples are in examples/, the architecture is in lib/README.md. */
+       baton_engine_open(NULL, &engine);
+       baton_group_create_mpi(engine, MPI_COMM_WORLD, &group); // baton/mpi.h
+       for (step = 0; step < steps; step++) {
+           backward(gradient);
+           baton_schedule_start(sum);
+           ...                              // computes meanwhile
+           baton_schedule_wait(sum, -1);
+           update(weights, gradient);
+       }
+
+   Words. An ENGINE makes progress; a process has one. A GROUP is a
+   communicator: P ranks, numbered from 0. A SCHEDULE is a collective that was
+   prepared, as by MPI_Allreduce_init. An EPOCH is one execution of a schedule,
+   from start to wait, and no pass over the data: the k-th start is epoch k.
+
+   Calls return a status, and results by their last argument. Any thread may
+   make any call, but one at a time starts and destroys a schedule. What is NULL
+   is destroyed without an error. Other headers, for whom they concern:
+
+     mpi.h, inproc.h                 groups over MPI; inside one process
+     partial.h, sparse.h, tensors.h  more of what ends this header
+     memory.h                        vectors that peers read in place
+     device.h, cuda.h                vectors in the memory of a GPU
+     engine.h                        options of an engine; the log; the version
+     build.h, coll.h, select.h       to write collectives, from nodes
+     tuning.h, costs.h               which algorithm is taken, and why
+     sim.h, proof.h                  a million ranks in virtual time
+     transport.h                     a transport of your own */
 #ifndef BATON_BATON_H
 #define BATON_BATON_H
 
-#include <baton/coll.h>
-#include <baton/costs.h>
-#include <baton/device.h>
-#include <baton/engine.h>
-#include <baton/group.h>
-#include <baton/inproc.h>
-#include <baton/memory.h>
-#include <baton/partial.h>
-#include <baton/proof.h>
-#include <baton/schedule.h>
-#include <baton/select.h>
-#include <baton/sim.h>
-#include <baton/sparse.h>
-#include <baton/status.h>
-#include <baton/tensors.h>
-#include <baton/transport.h>
-#include <baton/tuning.h>
 #include <baton/types.h>
 
 #ifdef __cplusplus
@@ -50,26 +45,258 @@ extern "C" {
 #define BATON_VERSION_MINOR 1
 #define BATON_VERSION_PATCH 0
 
-/* "0.1.0", of the library that is linked. */
-const char *baton_version(void);
+/* ---- the engine ---------------------------------------------------------
 
-/* ---- what baton-info prints ------------------------------------------- */
+   A thread that calls start, test or wait makes progress itself; the engine's
+   own thread takes over what is in flight while the program computes, and
+   sleeps when nothing is. `options` may be NULL. All groups are destroyed
+   before close, or BATON_ERR_BUSY names one that was not, and nothing has
+   happened. */
+typedef struct baton_engine baton_engine_t;
+struct baton_engine_options; /* engine.h */
+BATON_CHECKED baton_status_t baton_engine_open(
+    const struct baton_engine_options *options, baton_engine_t **out);
+BATON_CHECKED baton_status_t baton_engine_close(baton_engine_t *engine);
 
-/* One BATON_* variable: static strings, and the value in force. */
-typedef struct baton_variable {
+/* ---- groups ------------------------------------------------------------- */
+
+typedef struct baton_group baton_group_t;
+
+int baton_group_rank(const baton_group_t *group);
+int baton_group_size(const baton_group_t *group); /* P */
+
+/* What was made in the group has been destroyed before: BATON_ERR_BUSY says
+   what was not. Collective over MPI. Takes at most BATON_DESTROY_MS. */
+BATON_CHECKED baton_status_t baton_group_destroy(baton_group_t *group);
+
+/* Makes a group usable again after a failure. Collective: all ranks call it,
+   whether an epoch failed there or not; what still runs is cancelled. Then all
+   schedules are as after their creation, and their next epoch is number 1.
+   Waits for timeout_ms milliseconds at most, and a negative number, here and
+   below, for ever. BATON_ERR_TIMEOUT: call it again to go on. BATON_ERR_FAILED:
+   some schedules stay failed, as a peer has destroyed its own.
+   BATON_ERR_TRANSPORT: a rank is gone. */
+BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
+                                                 int timeout_ms);
+
+/* Makes a group of the ranks that live, in their order, after some are lost:
+   killed, or on a host that does not answer. Collective over those that live.
+   Schedules are created anew in it; both groups are destroyed, in any order.
+   All that return BATON_OK, and live until the last of them does, have the same
+   members; one that dies later is lost to the new group, which is shrunk in
+   turn. BATON_ERR_TIMEOUT: as of recover. BATON_ERR_TRANSPORT: another rank
+   believes this one dead. */
+BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
+                                                int timeout_ms,
+                                                baton_group_t **survivors_out);
+
+/* The rank in the group that this one was made of by shrink; -1: no rank. */
+int baton_group_origin(const baton_group_t *group, int rank);
+
+typedef struct baton_schedule baton_schedule_t; /* build.h, coll.h */
+
+/* ---- running ------------------------------------------------------------ */
+
+/* Starts the next epoch, and returns within microseconds. Its vectors are in
+   use until it has ended. BATON_ERR_BUSY while the last one runs.
+   BATON_ERR_FAILED after a failure, until the group was recovered. */
+BATON_CHECKED baton_status_t baton_schedule_start(baton_schedule_t *schedule);
+
+/* Sets *done_out to whether the last started epoch has ended, or returns its
+   error. Makes a little progress; does not block. */
+BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
+                                                 bool *done_out);
+
+/* Waits until it has ended. An error of the epoch is that of all ranks, and the
+   vectors are the caller's again. After BATON_ERR_TIMEOUT the epoch goes on,
+   and may be waited for again: baton_error_message() says which messages it
+   waits for, and which rank all others wait for. */
+BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
+                                                 int timeout_ms);
+
+/* Gives up the epoch that was started last: it fails with BATON_ERR_CANCELLED,
+   here and on the peers. BATON_ERR_STATE when that epoch has ended. */
+BATON_CHECKED baton_status_t baton_schedule_cancel(baton_schedule_t *schedule);
+
+/* Waits until an epoch that runs has ended, for at most BATON_DESTROY_MS, and
+   cancels it then. A BATON_ERR_TIMEOUT names vectors that a peer still uses. */
+BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
+
+/* ---- partial: without the slow ranks ------------------------------------
+
+   An all-reduce of gradients whose epoch does not wait for all contributions.
+   Every step, a rank contributes, starts and waits; the sum is in result.data:
+
+       baton_partial_contribute(partial, gradient);
+       baton_partial_start(partial);
+       baton_partial_wait(partial, -1, &result);
+
+   Contribute adds to what is pending on this rank. An epoch begins as the mode
+   says, and takes what is pending, or nothing from a rank that is late: that
+   goes into the next one. Each contribution is in exactly one result; results
+   have the same bits on all ranks, which all start as many steps. Partial.h has
+   the guarantees, and what a recovery does. (Li et al., "Taming Unbalanced
+   Training Workloads in Deep Learning with Partial Collective Operations",
+   2020, sections 4 and 5.) */
+typedef struct baton_partial baton_partial_t;
+
+/* When an epoch begins. */
+typedef enum baton_partial_mode {
+    BATON_SOLO,     /* at the first start of any rank; about 1 contributes */
+    BATON_MAJORITY, /* at the start of ONE rank that is elected for the epoch,
+                       by lot: (P + 1) / 2 contribute on average */
+    BATON_FULL,     /* on each rank at its own start: all contribute */
+    BATON_QUORUM,   /* when mode_ranks ranks have started: at least so many */
+    BATON_CANDIDATES_ANY, /* when any of mode_ranks elected ones has started */
+    BATON_CANDIDATES_ALL  /* when all of them have */
+} baton_partial_mode_t;
+
+/* What becomes of results that a slow rank has not seen yet. */
+typedef enum baton_keep {
+    BATON_KEEP_ALL,   /* it gets each, in order: weights stay equal. A rank that
+                         is `history` epochs behind holds up the others */
+    BATON_KEEP_LATEST /* it misses some: weights run apart */
+} baton_keep_t;
+
+struct baton_allreduce_args;
+typedef struct baton_partial_options {
+    size_t size;      /* set by BATON_PARTIAL_OPTIONS */
+    const char *name; /* for messages; NULL: "partial" */
+    baton_partial_mode_t mode;
+    uint32_t mode_ranks; /* of QUORUM and CANDIDATES, 1 to P; else 0 */
+    baton_keep_t keep;
+    uint32_t history;       /* epochs of results that are kept; 0: 4, or 1 with
+                               KEEP_LATEST */
+    uint32_t sync_every;    /* N: epochs N, 2 N ... are FULL; 0: none */
+    uint32_t max_staleness; /* S: an epoch waits for a rank whose contribution
+                               would be more than S epochs old; 0: no bound */
+    uint64_t seed;          /* of elections; the same on all ranks */
+    size_t count;           /* elements */
+    baton_dtype_t dtype;
+    const baton_op_t *op; /* NULL: BATON_SUM */
+    void (*inner)(baton_schedule_t *schedule,
+                  const struct baton_allreduce_args *args); /* NULL: chosen */
+    void *inner_arg;
+    baton_memory_t memory;
+} baton_partial_options_t;
+
+#define BATON_PARTIAL_OPTIONS BATON_INITIALIZER(baton_partial_options_t)
+
+typedef struct baton_partial_result {
+    uint64_t epoch;     /* whose result this is */
+    const void *data;   /* until this rank's next wait */
+    bool included;      /* whether this step's contribution is in it */
+    uint32_t active;    /* how many ranks contributed to it */
+    uint64_t staleness; /* age, in epochs, of the oldest that this rank did */
+} baton_partial_result_t;
+
+/* All ranks create it with the same options. Destroy, start, test and wait are
+   as those of a schedule. Contribute copies: `data` is the caller's again. */
+BATON_CHECKED baton_status_t baton_partial_create(
+    baton_group_t *group, const baton_partial_options_t *options,
+    baton_partial_t **out);
+BATON_CHECKED baton_status_t baton_partial_destroy(baton_partial_t *partial);
+BATON_CHECKED baton_status_t baton_partial_contribute(baton_partial_t *partial,
+                                                      const void *data);
+BATON_CHECKED baton_status_t baton_partial_start(baton_partial_t *partial);
+BATON_CHECKED baton_status_t baton_partial_test(baton_partial_t *partial,
+                                                bool *done_out);
+BATON_CHECKED baton_status_t baton_partial_wait(baton_partial_t *partial,
+                                                int timeout_ms,
+                                                baton_partial_result_t *out);
+
+/* ---- sparse: the largest entries alone ----------------------------------
+
+   An all-reduce of the k largest entries of each rank's gradient. The others
+   wait in a residual, which the collective owns, for a later step:
+
+       baton_sparse_start(sparse, gradient);
+       baton_sparse_wait(sparse, -1, &result);
+
+   The result is the same on all ranks, bit for bit. Sparse.h compares the
+   algorithms, names their papers, and has residual, checkpoints, statistics and
+   the fields below without a comment. */
+typedef struct baton_sparse baton_sparse_t;
+
+typedef enum baton_sparse_algorithm {
+    BATON_SPARSE_AUTO, /* the one that costs least, for k, P and machine */
+    BATON_SPARSE_SPARDL,
+    BATON_SPARSE_TOPKA,
+    BATON_SPARSE_TOPKDSA,
+    BATON_SPARSE_GTOPK,
+    BATON_SPARSE_OKTOPK,
+    BATON_SPARSE_REDSYNC,
+    BATON_SPARSE_DENSE,
+    BATON_SPARSE_COUNT
+} baton_sparse_algorithm_t;
+
+enum baton_teams { BATON_TEAMS_AUTO, BATON_TEAMS_RSAG, BATON_TEAMS_BSAG };
+typedef enum baton_teams baton_teams_t;
+
+typedef enum baton_redsync {
+    BATON_REDSYNC_EXACT,
+    BATON_REDSYNC_TRIMMED,
+    BATON_REDSYNC_SEARCH,
+    BATON_REDSYNC_SAMPLED
+} baton_redsync_t;
+
+typedef struct baton_link_cost {
+    double alpha_us; /* a message */
+    double beta_ns;  /* a byte */
+} baton_link_cost_t;
+
+/* Zero means default, but for `count` and one of k and density. */
+typedef struct baton_sparse_options {
+    size_t size; /* set by BATON_SPARSE_OPTIONS */
     const char *name;
-    const char *unit;
-    const char *summary;
-    const char *default_value;
-    const char *value;
-} baton_variable_t;
+    baton_sparse_algorithm_t algorithm;
+    baton_dtype_t dtype; /* f32, f64, f16, bf16; 0: f32 */
+    size_t count;        /* n, elements of the gradient */
+    size_t k;            /* entries that are sent, 1 to n; 0: by density */
+    double density;      /* k / n */
+    size_t max_k;
+    int teams;
+    baton_teams_t exchange;
+    bool average;    /* the result is divided by P */
+    double momentum; /* of what is accumulated, 0 to below 1 */
+    bool nesterov;
+    double clip;     /* a gradient's norm is at most clip / sqrt(P) */
+    uint64_t warmup; /* the first so many steps are dense */
+    baton_redsync_t redsync;
+    bool quantise;
+    baton_link_cost_t link;
+    bool partial; /* late gradients go out later: as in baton_partial_options */
+    baton_partial_mode_t mode;
+    uint32_t mode_ranks;
+    uint32_t history;
+    uint32_t sync_every;
+    uint32_t max_staleness;
+    uint64_t seed;
+    baton_memory_t memory;
+} baton_sparse_options_t;
 
-/* The i-th variable of the table; false past its end. */
-bool baton_variable_get(size_t i, baton_variable_t *out);
+#define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
 
-/* The instruction set that the reduction kernels use here: "avx512", "avx2",
-   "baseline". */
-const char *baton_kernels_name(void);
+typedef struct baton_sparse_result {
+    size_t count;            /* entries */
+    const uint32_t *indices; /* ascending; NULL after a dense step: all */
+    const void *values;      /* until the next start */
+    bool included;           /* false if partial, and this rank was late */
+} baton_sparse_result_t;
+
+/* Create waits until all ranks have: options that differ, or are wrong, fail on
+   all of them. The gradient stays as it is until the step has ended. */
+BATON_CHECKED baton_status_t
+baton_sparse_create(baton_group_t *group, const baton_sparse_options_t *options,
+                    int timeout_ms, baton_sparse_t **out);
+BATON_CHECKED baton_status_t baton_sparse_destroy(baton_sparse_t *sparse);
+BATON_CHECKED baton_status_t baton_sparse_start(baton_sparse_t *sparse,
+                                                const void *gradient);
+BATON_CHECKED baton_status_t baton_sparse_test(baton_sparse_t *sparse,
+                                               bool *done_out);
+BATON_CHECKED baton_status_t baton_sparse_wait(baton_sparse_t *sparse,
+                                               int timeout_ms,
+                                               baton_sparse_result_t *out);
 
 #ifdef __cplusplus
 }

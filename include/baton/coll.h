@@ -8,7 +8,7 @@
 #ifndef BATON_COLL_H
 #define BATON_COLL_H
 
-#include <baton/schedule.h>
+#include <baton/build.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -18,31 +18,33 @@ extern "C" {
    no rank before all have begun it. (Hensgen, Finkel, Manber 1988.) */
 void baton_add_barrier(baton_schedule_t *schedule);
 
-/* Binomial-tree broadcast of `data` from `root`: ceil(log2 P) rounds. */
-void baton_add_broadcast_binomial(baton_schedule_t *schedule, int root,
-                                  baton_view_t data);
-
-/* What the other broadcasts work on: `data` of `root` goes to all ranks. */
+/* What a broadcast works on: `data` of `root` goes to all ranks. */
 typedef struct baton_broadcast_args {
     size_t size; /* set by BATON_BROADCAST_ARGS */
     int root;
     baton_view_t data;
     size_t chunk_bytes;    /* pipelining grain, where the algorithm has one; 0
                               means its default */
-    const char *algorithm; /* of baton_add_broadcast (tuning.h) alone */
+    const char *algorithm; /* of baton_add_broadcast alone */
 } baton_broadcast_args_t;
 
 #define BATON_BROADCAST_ARGS BATON_INITIALIZER(baton_broadcast_args_t)
 
+/* Binomial tree: ceil(log2 P) rounds. */
+void baton_add_broadcast_binomial(baton_schedule_t *schedule,
+                                  const baton_broadcast_args_t *args);
+
 /* Linear pipeline: blocks of chunk_bytes (default 64 KiB) go down the chain
    root, root + 1, ... (mod P), each passed on while the next one comes:
-   P - 2 + n / b steps, whatever P, for long data. (Papers: linear-pipeline.) */
+   P - 2 + n / b steps, whatever P, for long data. (Wang et al. 2017, "Efficient
+   Communications in Training Large Scale Neural Networks", section 3.) */
 void baton_add_broadcast_linear_pipeline(baton_schedule_t *schedule,
                                          const baton_broadcast_args_t *args);
 
 /* Binomial scatter of P blocks, then their all-gather round a ring:
-   ceil(log2 P) + P - 1 messages of 2(P-1)/P of the data. (Van de Geijn 1994;
-   papers: linear-pipeline, "BE".) */
+   ceil(log2 P) + P - 1 messages of 2(P-1)/P of the data. (Van de Geijn 1994,
+   "On Global Combine Operations"; the "BE" that Wang et al. 2017 compare with.)
+ */
 void baton_add_broadcast_scatter_allgather(baton_schedule_t *schedule,
                                            const baton_broadcast_args_t *args);
 
@@ -71,7 +73,7 @@ typedef struct baton_reduce_args {
     baton_dtype_t dtype;
     const baton_op_t *op;
     size_t chunk_bytes;    /* as above */
-    const char *algorithm; /* of baton_add_reduce (tuning.h) alone */
+    const char *algorithm; /* of baton_add_reduce alone */
 } baton_reduce_args_t;
 
 #define BATON_REDUCE_ARGS BATON_INITIALIZER(baton_reduce_args_t)
@@ -84,13 +86,13 @@ void baton_add_reduce_binomial(baton_schedule_t *schedule,
 /* Linear pipeline: partial sums of blocks of chunk_bytes (default 64 KiB) go up
    a chain that ends at the root; a block is received while the one before is
    reduced and the one before that is sent. A reduction that is not commutative
-   needs root 0 or P - 1. (Papers: linear-pipeline.) */
+   needs root 0 or P - 1. (Wang et al. 2017, section 3.) */
 void baton_add_reduce_linear_pipeline(baton_schedule_t *schedule,
                                       const baton_reduce_args_t *args);
 
 /* Reduce-scatter on the circulant graph, then a binomial gather of the P
    blocks: 2 ceil(log2 P) rounds, 2(P-1)/P of the vector. For commutative
-   reductions. (Papers: linear-pipeline, "BE".) */
+   reductions. (The "BE" of Wang et al. 2017.) */
 void baton_add_reduce_scatter_gather(baton_schedule_t *schedule,
                                      const baton_reduce_args_t *args);
 
@@ -116,7 +118,7 @@ typedef struct baton_allreduce_args {
     size_t chunk_bytes;    /* pipelining grain, where the algorithm has one; 0
                               means its default */
     void *arg;             /* for builders of your own; others ignore it */
-    const char *algorithm; /* of baton_add_allreduce (tuning.h) alone */
+    const char *algorithm; /* of baton_add_allreduce alone */
     /* NULL, or set by a partial collective in which ranks may have nothing to
        give in an epoch. Their source is then the neutral element, so a builder
        may ignore this; the binomial tree sends and reduces nothing in its
@@ -147,8 +149,9 @@ void baton_add_allreduce_binomial(baton_schedule_t *schedule,
    each rank sending 2(P-1)/P of the vector. Block b is reduced in the order of
    ranks b, b + 1, ... (mod P), so the reduction must be commutative. Blocks
    differ by at most one element and are cut in chunks: one is received while
-   the one before is reduced. For long vectors. (Patarasuk, Yuan 2009; papers:
-   ring-allreduce.) */
+   the one before is reduced. For long vectors. (Patarasuk, Yuan 2009,
+   "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations";
+   Gibiansky 2017, "Bringing HPC Techniques to Deep Learning".) */
 void baton_add_allreduce_ring(baton_schedule_t *schedule,
                               const baton_allreduce_args_t *args);
 
@@ -162,7 +165,7 @@ void baton_add_allreduce_rabenseifner(baton_schedule_t *schedule,
 /* Linear pipeline, reduce and broadcast overlapped: partial sums of blocks of
    chunk_bytes (default 64 KiB) go from rank 0 to rank P - 1, which sends the
    sums on to rank 0, so that the pipe is filled once. Keeps the order of ranks.
-   (Papers: linear-pipeline.) */
+   (Wang et al. 2017, section 3.) */
 void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
                                          const baton_allreduce_args_t *args);
 
@@ -220,7 +223,7 @@ typedef struct baton_reduce_scatter_args {
     baton_dtype_t dtype;
     const baton_op_t *op;
     size_t chunk_bytes;    /* as above */
-    const char *algorithm; /* of baton_add_reduce_scatter (tuning.h) alone */
+    const char *algorithm; /* of baton_add_reduce_scatter alone */
 } baton_reduce_scatter_args_t;
 
 #define BATON_REDUCE_SCATTER_ARGS BATON_INITIALIZER(baton_reduce_scatter_args_t)
@@ -255,7 +258,7 @@ typedef struct baton_allgather_args {
     const size_t *block_bytes; /* by rank, the same on all; read while it is
                                   built */
     size_t chunk_bytes;        /* as above */
-    const char *algorithm;     /* of baton_add_allgather (tuning.h) alone */
+    const char *algorithm;     /* of baton_add_allgather alone */
 } baton_allgather_args_t;
 
 #define BATON_ALLGATHER_ARGS BATON_INITIALIZER(baton_allgather_args_t)
@@ -312,7 +315,7 @@ typedef struct baton_alltoall_args {
     baton_view_t target;
     const size_t *send_bytes; /* by peer; read while it is built */
     const size_t *recv_bytes;
-    const char *algorithm; /* of baton_add_alltoall (tuning.h) alone */
+    const char *algorithm; /* of baton_add_alltoall alone */
 } baton_alltoall_args_t;
 
 #define BATON_ALLTOALL_ARGS BATON_INITIALIZER(baton_alltoall_args_t)
@@ -346,6 +349,25 @@ typedef struct baton_scan_args {
 void baton_add_scan(baton_schedule_t *schedule, const baton_scan_args_t *args);
 void baton_add_exscan(baton_schedule_t *schedule,
                       const baton_scan_args_t *args);
+
+/* ---- collectives by one name ------------------------------------------- */
+
+/* Builders that choose (tuning.h says how). args->algorithm names an algorithm;
+   a chunk_bytes of 0 is what the choice says. What can't be chosen is the
+   schedule's error. baton_add_allreduce may be the inner one of a partial
+   collective. */
+void baton_add_broadcast(baton_schedule_t *schedule,
+                         const baton_broadcast_args_t *args);
+void baton_add_reduce(baton_schedule_t *schedule,
+                      const baton_reduce_args_t *args);
+void baton_add_allreduce(baton_schedule_t *schedule,
+                         const baton_allreduce_args_t *args);
+void baton_add_reduce_scatter(baton_schedule_t *schedule,
+                              const baton_reduce_scatter_args_t *args);
+void baton_add_allgather(baton_schedule_t *schedule,
+                         const baton_allgather_args_t *args);
+void baton_add_alltoall(baton_schedule_t *schedule,
+                        const baton_alltoall_args_t *args);
 
 /* ---- activation -------------------------------------------------------- */
 

@@ -6,17 +6,11 @@
 #ifndef BATON_COSTS_H
 #define BATON_COSTS_H
 
-#include <baton/status.h>
-#include <stddef.h>
+#include <baton/baton.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct baton_link_cost {
-    double alpha_us; /* a message */
-    double beta_ns;  /* a byte */
-} baton_link_cost_t;
 
 typedef struct baton_costs {
     size_t size;               /* set by BATON_COSTS */

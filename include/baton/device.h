@@ -8,7 +8,7 @@
        ...
        baton_buffer_t grad = baton_buffer_bind(s, gradient, bytes);
        baton_buffer_set_memory(s, grad, BATON_MEMORY_DEVICE);
-       baton_schedule_add_allreduce(s, ...);           // any builder, unchanged
+       baton_add_allreduce(s, &args);                  // any builder, unchanged
        baton_schedule_commit(s);
        ...
        backward<<<grid, block, 0, stream>>>(gradient);
@@ -46,8 +46,7 @@
 #ifndef BATON_DEVICE_H
 #define BATON_DEVICE_H
 
-#include <baton/engine.h>
-#include <baton/schedule.h>
+#include <baton/build.h>
 #include <baton/select.h>
 
 #ifdef __cplusplus

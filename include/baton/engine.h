@@ -1,28 +1,21 @@
-/* An engine owns the progress thread and everything that runs on it. A process
-   normally has one; several engines are independent of each other.
+/* An engine's options; the log; and what baton-info prints of the library.
 
-   Progress. The caller of wait drives: an application thread inside start, test
-   or wait steps the engine itself when it can, so that a blocking collective
-   pays for no hand-over between threads. The progress thread takes over what is
-   still in flight when the application leaves. It sleeps while nothing is in
-   flight, and uses no processor time then. In manual mode there is no thread:
-   schedules progress only inside start, test, wait and baton_engine_step.
+   The caller of wait drives: an application thread inside start, test or wait
+   steps the engine itself when it can, so that a blocking collective pays for
+   no hand-over between threads. The progress thread takes over what is still in
+   flight when the application leaves. It sleeps while nothing is in flight, and
+   uses no processor time then. In manual mode there is no thread: schedules
+   progress only inside start, test, wait and baton_engine_step.
 
-   Threads: any thread may make any call of this library at any time, unless a
-   header says otherwise. No call is async-signal-safe. */
+   No call of the library is async-signal-safe. */
 #ifndef BATON_ENGINE_H
 #define BATON_ENGINE_H
 
-#include <baton/status.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <baton/baton.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct baton_engine baton_engine_t;
 
 typedef enum baton_progress {
     BATON_PROGRESS_DEFAULT, /* as the variable BATON_PROGRESS says: thread, if
@@ -49,17 +42,6 @@ typedef struct baton_engine_options {
 
 #define BATON_ENGINE_OPTIONS BATON_INITIALIZER(baton_engine_options_t)
 
-/* Opens an engine. `options` may be NULL for all defaults. Does not block.
-   BATON_ERR_INVALID (options, or a BATON_* variable out of its range),
-   _NO_MEMORY, _SYSTEM (no thread, no event loop). */
-BATON_CHECKED baton_status_t
-baton_engine_open(const baton_engine_options_t *options, baton_engine_t **out);
-
-/* Closes the engine and joins its thread. NULL is allowed. All groups must have
-   been destroyed before: BATON_ERR_BUSY names one that was not, and then
-   nothing has happened. BATON_ERR_STATE in a call node. */
-BATON_CHECKED baton_status_t baton_engine_close(baton_engine_t *engine);
-
 /* The mode of progress in force: thread or manual. */
 baton_progress_t baton_engine_progress(const baton_engine_t *engine);
 
@@ -68,6 +50,53 @@ baton_progress_t baton_engine_progress(const baton_engine_t *engine);
 /* Makes one round of progress on the calling thread. True when anything
    happened. Does not block; false at once while another thread drives. */
 bool baton_engine_step(baton_engine_t *engine);
+
+/* ---- the log ---------------------------------------------------------- */
+
+/* Log levels. A message is logged when its level is at most the one in force
+   (BATON_LOG, default warn). error and warn are what no call returns: a stalled
+   epoch, an unknown BATON_* variable, MPI_Finalize before the end of a group.
+   info has the errors that calls return, too. */
+typedef enum baton_log_level {
+    BATON_LOG_NONE,
+    BATON_LOG_ERROR,
+    BATON_LOG_WARN,
+    BATON_LOG_INFO,
+    BATON_LOG_DEBUG,
+    BATON_LOG_TRACE
+} baton_log_level_t;
+
+/* Receives one message without a trailing newline. May be called from the
+   progress thread; no lock of the library is held. */
+typedef void (*baton_log_fn)(void *arg, baton_log_level_t level,
+                             const char *message);
+
+/* Installs the process's log handler (NULL removes it). Without one, messages
+   go to standard error. Call before engines are opened; not thread-safe. */
+void baton_log_set(baton_log_fn handler, void *arg);
+
+/* ---- the library ------------------------------------------------------ */
+
+/* "0.1.0", of the library that is linked. */
+const char *baton_version(void);
+
+/* ---- what baton-info prints ------------------------------------------- */
+
+/* One BATON_* variable: static strings, and the value in force. */
+typedef struct baton_variable {
+    const char *name;
+    const char *unit;
+    const char *summary;
+    const char *default_value;
+    const char *value;
+} baton_variable_t;
+
+/* The i-th variable of the table; false past its end. */
+bool baton_variable_get(size_t i, baton_variable_t *out);
+
+/* The instruction set that the reduction kernels use here: "avx512", "avx2",
+   "baseline". */
+const char *baton_kernels_name(void);
 
 #ifdef __cplusplus
 }

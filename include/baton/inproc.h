@@ -4,11 +4,15 @@
 #ifndef BATON_INPROC_H
 #define BATON_INPROC_H
 
-#include <baton/group.h>
+#include <baton/baton.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Makes a group of one rank, for schedules without peers. */
+BATON_CHECKED baton_status_t baton_group_create_self(baton_engine_t *engine,
+                                                     baton_group_t **out);
 
 /* The medium that `size` ranks share. It is destroyed after all groups on it.
  */

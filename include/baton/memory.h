@@ -16,7 +16,7 @@
 #ifndef BATON_MEMORY_H
 #define BATON_MEMORY_H
 
-#include <baton/group.h>
+#include <baton/baton.h>
 
 #ifdef __cplusplus
 extern "C" {

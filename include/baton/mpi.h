@@ -2,7 +2,16 @@
 #ifndef BATON_MPI_H
 #define BATON_MPI_H
 
-#include <baton/group.h>
+#include <baton/baton.h>
+
+/* Without the bindings for C++ of older MPIs, which need a library of theirs.
+ */
+#ifndef OMPI_SKIP_MPICXX
+#define OMPI_SKIP_MPICXX 1
+#endif
+#ifndef MPICH_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX 1
+#endif
 #include <mpi.h>
 
 #ifdef __cplusplus

@@ -1,15 +1,11 @@
-/* Partial all-reduce: an epoch does not wait for every rank's contribution.
-   (Li et al. 2020, eager-SGD; papers: eager-sgd, sections 4 and 5.)
+/* Partial all-reduce in full: what an epoch takes, what a failure does, what
+   the options of baton.h mean in detail, and steps in the order of a stream.
+   (Li et al. 2020, "Taming Unbalanced Training Workloads in Deep Learning with
+   Partial Collective Operations", sections 4 and 5: eager-SGD.)
 
        contribute --> [pending]                       [history] --> wait
                           |                               ^
        activation ---> take ---> any inner builder ---> publish
-
-   Every step, a rank contributes, starts, waits:
-
-       baton_partial_contribute(partial, gradient);
-       baton_partial_start(partial);
-       baton_partial_wait(partial, -1, &result);
 
    contribute() adds into the rank's pending contribution. An epoch takes the
    whole of it, atomically, or nothing (a null contribution) while the
@@ -58,85 +54,71 @@
 #ifndef BATON_PARTIAL_H
 #define BATON_PARTIAL_H
 
-#include <baton/coll.h>
 #include <baton/device.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct baton_partial baton_partial_t;
+/* ---- modes and options --------------------------------------------------
 
-/* When an epoch begins. Expected active ranks: where ranks arrive one after
-   another, in random order, and each contributes before it starts. */
-typedef enum baton_partial_mode {
-    BATON_SOLO,     /* at the first start of any rank; 1 active */
-    BATON_MAJORITY, /* at the start of the one rank elected for the epoch;
-                       (P + 1) / 2 active on average, 1 at least */
-    BATON_FULL,     /* on each rank at its own start: synchronous */
-    BATON_QUORUM,   /* as soon as q ranks have started it: q active, and those
-                       that start while they are counted; along a tree whose
-                       root is rank e mod P in epoch e, by less than 2 P
-                       messages (3 P beyond 144 ranks), and then P - 1 more */
-    BATON_CANDIDATES_ANY, /* at the first start of m ranks elected for the
-                             epoch; (P + 1) / (m + 1) active on average */
-    BATON_CANDIDATES_ALL  /* when all m ranks elected for the epoch have started
-                             it; m (P + 1) / (m + 1) active on average */
-} baton_partial_mode_t;
+   How many ranks are active is expected where ranks arrive one after another,
+   in random order, and each contributes before it starts.
 
-/* What becomes of a result that a slow rank has not seen yet. */
-typedef enum baton_keep {
-    BATON_KEEP_ALL,   /* kept: wait returns epoch k's at the k-th step, so each
-                         rank sees every epoch in order, and weights that get
-                         each result once stay the same on all ranks. A rank
-                         that is `history` epochs behind holds the others:
-                         staleness is at most that, and a rank that is always
-                         slow sets the pace of all after `history` epochs */
-    BATON_KEEP_LATEST /* overwritten, as in the paper: wait returns the latest
-                         epoch's. A late rank misses results, and may get one
-                         again that it has seen (look at result.epoch): weights
-                         run apart unless the ranks bring them together now and
-                         then */
-} baton_keep_t;
+   SOLO            1.
+   MAJORITY        (P + 1) / 2 on average, 1 at least: those that arrive before
+                   the one rank that is elected for the epoch. Nothing is
+                   counted, and fewer than half may be in an epoch. The name is
+                   the paper's.
+   QUORUM          q, which are counted, and those that start meanwhile; along a
+                   tree whose root is rank e mod P in epoch e, by less than 2 P
+                   messages (3 P beyond 144 ranks), and then P - 1 more.
+                   QUORUM(1) is SOLO, QUORUM(P) is FULL.
+   CANDIDATES_ANY  (P + 1) / (m + 1) on average.
+   CANDIDATES_ALL  m (P + 1) / (m + 1) on average. With m = 1 both are MAJORITY,
+                   at its cost.
 
-typedef struct baton_partial_options {
-    size_t size;      /* set by BATON_PARTIAL_OPTIONS */
-    const char *name; /* for messages; NULL means "partial" */
-    baton_partial_mode_t mode;
-    /* q of QUORUM, m of CANDIDATES: 1 to P; else 0. QUORUM(1) is SOLO,
-       QUORUM(P) is FULL, and CANDIDATES with m = 1 are MAJORITY, at their cost.
-     */
-    uint32_t mode_ranks;
-    baton_keep_t keep;
-    /* W, epochs of results that are kept, 1 to 2^20. 0 means 4 for ALL, as with
-       partial sparse ones: a delay of a few steps is ridden out, contributions
-       stay young, and memory small. A larger W rides out longer ones, for
-       `count` elements and one epoch of age more each. 0 means 1 for LATEST.
-       There is no W = 0: a rank that may not fall behind at all is what
-       BATON_FULL is for. */
-    uint32_t history;
-    /* N: epochs N, 2 N, ... are FULL, whatever the mode. 0 means that none is.
-     */
-    uint32_t sync_every;
-    /* S, 1 to 2^20: no contribution is taken more than S epochs after its step.
-       An epoch that would exceed that for some rank waits until this rank has
-       started step epoch - S, however late it is; so every mode can keep every
-       S. With KEEP_ALL 1 to W, since none gets older than that. 0 means no
-       bound but that of KEEP_ALL; no staleness at all is BATON_FULL. */
-    uint32_t max_staleness;
-    uint64_t seed; /* of the elections; the same on all ranks */
-    size_t count;  /* elements */
-    baton_dtype_t dtype;
-    const baton_op_t *op;     /* needs its identity; NULL means BATON_SUM */
-    baton_allreduce_fn inner; /* any; NULL: see below */
-    void *inner_arg;          /* its args->arg */
-    /* Where contributions and results are; the same on all ranks. With
-       BATON_MEMORY_DEVICE the device has the reduction, and the group payload
-       (sim.h). */
-    baton_memory_t memory;
-} baton_partial_options_t;
+   keep            With KEEP_ALL wait returns epoch k's result at the k-th step,
+                   so weights that get each result once stay the same on all
+                   ranks. Staleness is at most `history`, and a rank that is
+                   always slow sets the pace of all after `history` epochs. With
+                   KEEP_LATEST, as in the paper, a late rank misses results, and
+                   may get one again that it has seen (look at result.epoch):
+                   the ranks bring their weights together now and then.
+   history         W, 1 to 2^20. With 4, a delay of a few steps is ridden out,
+                   contributions stay young, and memory small. A larger W rides
+                   out longer ones, for `count` elements and one epoch of age
+                   more each. There is no W = 0: that is BATON_FULL.
+   max_staleness   S, 1 to 2^20; with KEEP_ALL 1 to W, since none gets older
+                   than that. An epoch that would exceed it for some rank waits
+                   until this rank has started step epoch - S, however late it
+                   is; so every mode can keep every S.
+   op              needs its identity.
+   inner           any all-reduce of coll.h, or your own; args->arg is
+   inner_arg. memory          the same on all ranks. With BATON_MEMORY_DEVICE
+   the device has the reduction, and the group payload (sim.h).
 
-#define BATON_PARTIAL_OPTIONS BATON_INITIALIZER(baton_partial_options_t)
+   result.included is false where an epoch began between two contributions for
+   one step: each is in a result, but not in the same one. result.staleness is
+   the age of this rank's oldest contribution that no earlier epoch took, its
+   epoch less its step, and 0 where there is none. result.data is unchanged
+   until this rank's next wait, before which work in streams that reads it has
+   been done.
+
+   Create builds and commits the schedule, in the same order of commits on all
+   ranks. Memory: (history + 5) * count elements, plus the inner builder's; on a
+   device (history + 8) * count, and create blocks there until the device has
+   filled one of them. Without payload (baton_group_has_payload) none of it.
+   BATON_ERR_INVALID, and commit's; with BATON_MEMORY_DEVICE
+   BATON_ERR_UNSUPPORTED (the engine has no device, the group no payload) and
+   baton_device_alloc's. Destroy frees results and pending contributions; not
+   with an error, as an epoch may still use them.
+
+   Contribute does not block on the engine; concurrent contributors take turns.
+   In device memory it blocks until the device has added the data, behind those
+   of contribute_on, one thread at a time contributes and starts, and a call
+   node can't. With KEEP_LATEST wait returns the latest epoch's result; with
+   KEEP_ALL it is called once a step. BATON_ERR_STATE before the first start. */
 
 /* The inner all-reduce that NULL stands for. A vector of up to so many bytes,
    or any where the reduction does not commute, goes up a tree to rank 0 and
@@ -146,59 +128,6 @@ typedef struct baton_partial_options {
    that is more than one rank, only where there are more ranks than processors.
    Longer vectors go round a ring, with the fewest bytes. */
 #define BATON_PARTIAL_TREE_BYTES ((size_t)1 << 20)
-
-/* Builds and commits the schedule: the same options on all ranks, in the same
-   order of commits. Memory: (history + 5) * count elements, plus the inner
-   builder's; on a device (history + 8) * count, and create blocks there until
-   the device has filled one of them. Without payload (baton_group_has_payload)
-   none of it: then data is not read, results have none, and their `active` is
-   0. BATON_ERR_INVALID, and
-   commit's; with BATON_MEMORY_DEVICE BATON_ERR_UNSUPPORTED (the engine has no
-   device, the group no payload) and baton_device_alloc's. */
-BATON_CHECKED baton_status_t baton_partial_create(
-    baton_group_t *group, const baton_partial_options_t *options,
-    baton_partial_t **out);
-
-/* As baton_schedule_destroy. Results and pending contributions are freed; not
-   with an error, as an epoch may still use them. NULL is allowed. */
-BATON_CHECKED baton_status_t baton_partial_destroy(baton_partial_t *partial);
-
-/* Adds `count` elements to the pending contribution; `data` is the caller's
-   again on return. Does not block on the engine; concurrent contributors take
-   turns. In device memory it blocks until the device has added them, behind
-   those of contribute_on, one thread at a time contributes and starts, and a
-   call node can't. */
-BATON_CHECKED baton_status_t baton_partial_contribute(baton_partial_t *partial,
-                                                      const void *data);
-
-/* As baton_schedule_start, _test (of the last started step). */
-BATON_CHECKED baton_status_t baton_partial_start(baton_partial_t *partial);
-BATON_CHECKED baton_status_t baton_partial_test(baton_partial_t *partial,
-                                                bool *done_out);
-
-typedef struct baton_partial_result {
-    uint64_t epoch;     /* whose result this is */
-    const void *data;   /* `count` elements, owned by the partial, unchanged
-                           until this rank's next wait, before which work in
-                           streams that reads it has been done; NULL when
-                           cost-only */
-    bool included;      /* whether all that this rank contributed for this step
-                           is in it. False where an epoch began between two
-                           contributions for one step: each is in a result, but
-                           not in the same one */
-    uint32_t active;    /* how many ranks had a contribution in it; 0 when
-                           cost-only */
-    uint64_t staleness; /* age in epochs of this rank's oldest contribution that
-                           no earlier epoch took: epoch - its step; 0 when there
-                           is none */
-} baton_partial_result_t;
-
-/* Waits for the last started step's epoch (as baton_schedule_wait) and returns
-   its result, or the latest epoch's with BATON_KEEP_LATEST. BATON_ERR_STATE
-   before the first start; once a step with BATON_KEEP_ALL. */
-BATON_CHECKED baton_status_t baton_partial_wait(baton_partial_t *partial,
-                                                int timeout_ms,
-                                                baton_partial_result_t *out);
 
 /* Sets a function that is called when an epoch has ended on this rank: as
    baton_schedule_on_end. It may contribute and start. */

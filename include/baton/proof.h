@@ -12,9 +12,7 @@
 #ifndef BATON_PROOF_H
 #define BATON_PROOF_H
 
-#include <baton/status.h>
 #include <baton/types.h>
-#include <stdbool.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -124,16 +124,16 @@ size_t baton_select_count(const baton_selection_t *from,
 
 /* RedSync's trimmed top-k: elements below a threshold between mean and maximum,
    lowered until at least k are left, are trimmed first. The result is that of
-   baton_select_topk. (Fang et al. 2019; papers: redsync, algorithm 2.) */
+   baton_select_topk. (Fang et al. 2019, "Accelerating Distributed Deep
+   Learning Training with Gradient Compression", algorithm 2.) */
 size_t baton_select_trimmed(const baton_selection_t *from, size_t k,
                             uint32_t *indices, void *scratch);
 
 /* RedSync's binary search for a threshold, k at least 1: that of a selection of
    k to 2k elements where the search finds one, else of the exact k-th. 0 where
    the vector has no k elements that are not zero. The threshold may be used
-   again on later vectors (sampled threshold search). (papers: redsync,
-   algorithm 3.)
- */
+   again on later vectors (sampled threshold search). (Their
+   algorithm 3.) */
 baton_magnitude_t baton_select_search(const baton_selection_t *from, size_t k,
                                       uint32_t *indices, void *scratch);
 

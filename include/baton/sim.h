@@ -35,7 +35,7 @@
 #ifndef BATON_SIM_H
 #define BATON_SIM_H
 
-#include <baton/schedule.h>
+#include <baton/build.h>
 
 #ifdef __cplusplus
 extern "C" {

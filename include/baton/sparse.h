@@ -1,20 +1,18 @@
-/* Sparse all-reduce: gradients are communicated as their largest entries, and
-   what is left out waits in a residual for a later step.
+/* Sparse all-reduce in full: gradients are communicated as their largest
+   entries, and what is left out waits in a residual for a later step. What the
+   options of baton.h mean, steps in the order of a stream, residuals,
+   checkpoints, costs and statistics.
 
        gradient --+--> accumulate --> select, exchange, sum --> result
                   |        ^                      |
                   |        +------ residual <-----+
 
    The collective owns the residual, since only it knows what was left out on
-   the way. Every step, all ranks
-
-       baton_sparse_start(sparse, gradient);
-       baton_sparse_wait(sparse, -1, &result);
-
-   and the result is the sum of the ranks' entries that were selected, the same
-   on every rank, bit for bit. For all algorithms the sum over ranks of gradient
-   and old residual equals the result plus the sum of the new residuals, up to
-   rounding, unless values are quantised: what their mean lacks is dropped.
+   the way. The result of a step is the sum of the ranks' entries that were
+   selected, the same on every rank, bit for bit. For all algorithms the sum
+   over ranks of gradient and old residual equals the result plus the sum of the
+   new residuals, up to rounding, unless values are quantised: what their mean
+   lacks is dropped.
 
    Where it says "the same on all ranks" nothing checks it, except options: see
    baton_sparse_create.
@@ -28,8 +26,8 @@
    result.) After a recovery, what an algorithm has learned from earlier steps
    (h, thresholds) begins anew.
 
-   With options.partial a step does not wait for every rank (after Li et al.
-   2020, papers: eager-sgd, and partial.h, which has the modes):
+   With options.partial a step does not wait for every rank (partial.h
+   has the modes, and names the paper):
 
        start --> [pending] ---+          all of it, or nothing
                               v
@@ -84,22 +82,17 @@
 
    Threads: one at a time uses a sparse all-reduce.
 
-   SparDL: Zhao et al. 2023 (papers: spardl). RedSync: Fang et al. 2019 (papers:
-   redsync). */
+   SparDL: Zhao et al. 2024, "SparDL: Distributed Deep Learning Training with
+   Efficient Sparse Communication". RedSync: Fang et al. 2019, "Accelerating
+   Distributed Deep Learning Training with Gradient Compression". */
 #ifndef BATON_SPARSE_H
 #define BATON_SPARSE_H
 
 #include <baton/device.h>
-#include <baton/partial.h>
-#include <baton/schedule.h>
-#include <baton/select.h>
-#include <baton/tuning.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef struct baton_sparse baton_sparse_t;
 
 /* Algorithms: enumerator, name. Words a rank sends and receives in one step, of
    P ranks; a word is an index or a value.
@@ -127,111 +120,66 @@ typedef struct baton_sparse baton_sparse_t;
     X(REDSYNC, "redsync")                                                      \
     X(DENSE, "dense")
 
-typedef enum baton_sparse_algorithm {
-    BATON_SPARSE_AUTO, /* the one that costs least: baton_sparse_cost */
-#define BATON_SPARSE_ENUM(NAME, name) BATON_SPARSE_##NAME,
-    BATON_SPARSE_ALGORITHM_LIST(BATON_SPARSE_ENUM)
-#undef BATON_SPARSE_ENUM
-        BATON_SPARSE_COUNT
-} baton_sparse_algorithm_t;
-
 /* "auto", "spardl" ...; "?" for a value that is none. */
 const char *baton_sparse_algorithm_name(baton_sparse_algorithm_t algorithm);
 
 /* For options.teams: as many as cost least. */
 enum { BATON_SPARSE_TEAMS_AUTO = -1 };
 
-/* How the teams of SparDL exchange their sums. */
-typedef enum baton_teams {
-    BATON_TEAMS_AUTO, /* RSAG where d is a power of two, else BSAG */
-    BATON_TEAMS_RSAG, /* recursive doubling; d is a power of two */
-    BATON_TEAMS_BSAG  /* Bruck all-gather of each team's h largest; any d */
-} baton_teams_t;
+/* ---- options -------------------------------------------------------------
 
-/* How RedSync selects. */
-typedef enum baton_redsync {
-    BATON_REDSYNC_EXACT,   /* the fastest here */
-    BATON_REDSYNC_TRIMMED, /* the same k, by the paper's trimming */
-    BATON_REDSYNC_SEARCH,  /* k to 2k, by a threshold that is searched */
-    BATON_REDSYNC_SAMPLED  /* that threshold, searched every fifth step only */
-} baton_redsync_t;
-
-/* Zero means default, for each field but `count` and one of k and density. */
-typedef struct baton_sparse_options {
-    size_t size; /* set by BATON_SPARSE_OPTIONS */
-    /* In messages, and what pairs the ranks: the same on all, even where other
-       options differ. NULL means "sparse". */
-    const char *name;
-    baton_sparse_algorithm_t algorithm;
-    baton_dtype_t dtype; /* f32, f64, f16, bf16; 0: f32 */
-    size_t count;        /* n, elements of the gradient; 1 to UINT32_MAX */
-    size_t k;            /* entries selected, 1 to n; 0 means by density */
-    double density;      /* k / n, above 0 and at most 1; when k is 0 */
-    size_t max_k;        /* the largest k that will be set; 0 means k */
-    int teams;           /* SPARDL: d, a divisor of P; 0 means 1, which selects
-                            best; BATON_SPARSE_TEAMS_AUTO: the cheapest. Above 1
-                            with SPARDL and AUTO only */
-    baton_teams_t exchange;
-    bool average;    /* the result is divided by P */
-    double momentum; /* m: u = m u + g, and u is accumulated; u is 0 where an
-                        entry was sent. 0 to below 1 */
-    bool nesterov; /* with momentum only: u = m (u + g), u + g is accumulated */
-    double clip;   /* c: a gradient of a norm above c / sqrt(P) is scaled to
-                      that, before it is accumulated; 0 means never */
-    uint64_t warmup; /* the first so many steps are dense */
-    baton_redsync_t redsync;
-    bool quantise; /* REDSYNC: even steps send the largest positive entries,
-                      odd ones the smallest negative, and of their values the
-                      mean alone. Not with SAMPLED. */
-    baton_link_cost_t link; /* what the choices by cost go by; zeros mean the
-                               costs of this machine (tuning.h) */
-    /* See above. With SPARDL, which AUTO is then, TOPKA (which always sends k
-       entries), TOPKDSA and GTOPK; without warmup and momentum, and with
-       gradients in host memory.
-       Memory: two vectors of n elements more, and history + 2 results. */
-    bool partial;
-    baton_partial_mode_t mode; /* as in baton_partial_options_t */
-    uint32_t mode_ranks;
-    uint32_t history;    /* W, epochs whose results are kept for a rank that is
-                            behind, 1 to 2^20; 0 means 4 */
-    uint32_t sync_every; /* N: epochs N, 2 N, ... are FULL; 0 means that none
-                            is */
-    uint32_t max_staleness; /* S, up to 2^20: no gradient is taken more than S
-                               epochs after its step; 0 means that W is the
-                               bound */
-    uint64_t seed;          /* of the elections */
-    /* Where gradients are. Ranks may differ, but for AUTO. With
-       BATON_MEMORY_DEVICE, n elements of memory that the device copies at full
-       speed, as that of results is, and 2n elements there, or 4n with momentum,
-       instead of those on the host. */
-    baton_memory_t memory;
-} baton_sparse_options_t;
-
-#define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
+   name            in messages, and what pairs the ranks: the same on all, even
+                   where other options differ. NULL means "sparse".
+   algorithm       AUTO is the one that costs least by baton_sparse_cost, which
+                   need not be SPARDL.
+   count           1 to UINT32_MAX.
+   k, density      1 to n; above 0 and at most 1, when k is 0.
+   max_k           the largest k that will be set; 0 means k.
+   teams           SPARDL: d, a divisor of P; 0 means 1, which selects best;
+                   BATON_SPARSE_TEAMS_AUTO: the cheapest. Above 1 with SPARDL
+   and AUTO only. exchange        how the teams of SparDL exchange their sums.
+   RSAG: recursive doubling, d is a power of two. BSAG: Bruck all-gather of each
+                   team's h largest, any d. AUTO: RSAG where d is a power of
+   two, else BSAG. momentum        m: u = m u + g, and u is accumulated; u is 0
+   where an entry was sent. With nesterov u = m (u + g), and u + g is. clip c: a
+   gradient of a norm above c / sqrt(P) is scaled to that, before it is
+   accumulated; 0 means never. redsync         how RedSync selects. EXACT: the
+   fastest here. TRIMMED: the same k, by the paper's trimming. SEARCH: k to 2k,
+   by a threshold that is searched. SAMPLED: that threshold, searched every
+   fifth step only. quantise        REDSYNC: even steps send the largest
+   positive entries, odd ones the smallest negative, and of their values the
+   mean alone. Not with SAMPLED. link            what the choices by cost go by;
+   zeros mean the costs of this machine (costs.h). partial         see above;
+   mode to seed are as in baton_partial_options_t, but `history` 0 means 4, and
+   a max_staleness of 0 that W is the bound. With SPARDL, which AUTO is then,
+   TOPKA (which always sends k entries), TOPKDSA and GTOPK; without warmup and
+                   momentum, and with gradients in host memory. Memory: two
+                   vectors of n elements more, and history + 2 results.
+   memory          where gradients are. Ranks may differ, but for AUTO. With
+                   BATON_MEMORY_DEVICE, n elements of memory that the device
+                   copies at full speed, as that of results is, and 2n elements
+                   there, or 4n with momentum, instead of those on the host. */
 
 /* ---- life -------------------------------------------------------------- */
 
-/* Collective: all ranks create with the same options, in the same order. Blocks
-   until all have, at most timeout_ms (negative: for ever). Options that are
-   wrong, or differ, fail on all ranks alike, with a message that names the
-   option, its smallest and its largest value. Where one rank's options are
-   wrong the others name that rank. A rank whose options cannot be read (NULL,
-   or of a size that no version has) takes part under the name in them, if the
-   size is 0, else as "sparse". A group or an out that is NULL is an error of
-   this rank alone. Memory: residual and a vector to work in, i.e. 2n elements,
-   n more with momentum, and the entries of messages and results. SPARDL: two
-   more lists for each block that is selected from after a receive, about half
-   of them, with as many entries as its selection may have candidates
-   (baton_select_scratch_bytes), and with what comes for it besides.
+/* baton_sparse_create is collective: all ranks create with the same options, in
+   the same order. Blocks until all have, at most timeout_ms (negative: for
+   ever). Options that are wrong, or differ, fail on all ranks alike, with a
+   message that names the option, its smallest and its largest value. Where one
+   rank's options are wrong the others name that rank. A rank whose options
+   cannot be read (NULL, or of a size that no version has) takes part under the
+   name in them, if the size is 0, else as "sparse". A group or an out that is
+   NULL is an error of this rank alone. Memory: residual and a vector to work
+   in, i.e. 2n elements, n more with momentum, and the entries of messages and
+   results. SPARDL: two more lists for each block that is selected from after a
+   receive, about half of them, with as many entries as its selection may have
+   candidates (baton_select_scratch_bytes), and with what comes for it besides.
    BATON_ERR_INVALID, BATON_ERR_MISMATCH, BATON_ERR_TIMEOUT,
    BATON_ERR_NO_MEMORY, BATON_ERR_UNSUPPORTED (options.memory, without a device
    that has selection, without payload, with options.partial, or with an
-   algorithm of the host), and commit's. */
-BATON_CHECKED baton_status_t
-baton_sparse_create(baton_group_t *group, const baton_sparse_options_t *options,
-                    int timeout_ms, baton_sparse_t **out);
+   algorithm of the host), and commit's.
 
-/* The same in two halves, for one thread that plays several ranks (sim.h,
+   The same in two halves, for one thread that plays several ranks (sim.h,
    inproc.h): prepare waits for no other rank, and begins the comparison of
    options; connect waits for it, and says what create would. Between the two
    only connect and destroy are allowed, others are BATON_ERR_STATE. */
@@ -241,43 +189,22 @@ BATON_CHECKED baton_status_t baton_sparse_prepare(
 BATON_CHECKED baton_status_t baton_sparse_connect(baton_sparse_t *sparse,
                                                   int timeout_ms);
 
-/* As baton_schedule_destroy; NULL is allowed. */
-BATON_CHECKED baton_status_t baton_sparse_destroy(baton_sparse_t *sparse);
-
 /* ---- steps ------------------------------------------------------------- */
 
-/* Starts a step. The gradient, n elements, stays as it is until the step has
+/* In baton.h. The gradient, n elements, stays as it is until the step has
    ended; with options.partial, until start returns. BATON_ERR_BUSY while one
-   runs; as baton_schedule_start. */
-BATON_CHECKED baton_status_t baton_sparse_start(baton_sparse_t *sparse,
-                                                const void *gradient);
+   runs; as baton_schedule_start. Test: as baton_schedule_test; BATON_ERR_STATE
+   before connect. Wait: as baton_schedule_wait; behind a recovery, see above.
+   After an error of the step the residual is that of before it.
+   BATON_ERR_STATE: no step was started, or it is not connected.
+   BATON_ERR_SYSTEM, once: the device has failed when it copied a result. A
+   result is the library's until the next start; with options.partial a late
+   gradient is not `included`: a later epoch takes it. */
 
 /* Starts a dense step without a gradient: its result is the sum of the
    residuals, which are zero then. The same on all ranks. BATON_ERR_UNSUPPORTED
    with options.partial: sum what baton_sparse_residual copies. */
 BATON_CHECKED baton_status_t baton_sparse_flush(baton_sparse_t *sparse);
-
-/* *done_out: whether the last step has ended. As baton_schedule_test;
-   BATON_ERR_STATE before connect. */
-BATON_CHECKED baton_status_t baton_sparse_test(baton_sparse_t *sparse,
-                                               bool *done_out);
-
-/* A step's result; owned by the library until the next start. */
-typedef struct baton_sparse_result {
-    size_t count;            /* entries */
-    const uint32_t *indices; /* ascending; NULL after a dense step: all */
-    const void *values;      /* of these elements */
-    bool included; /* false only with options.partial: this step's gradient was
-                      late, and a later epoch takes it */
-} baton_sparse_result_t;
-
-/* Waits for the last step, as baton_schedule_wait; behind a recovery, see
-   above. An error of the step: the residual is that of before it.
-   BATON_ERR_STATE: no step was started, or it is not connected.
-   BATON_ERR_SYSTEM, once: the device has failed when it copied a result. */
-BATON_CHECKED baton_status_t baton_sparse_wait(baton_sparse_t *sparse,
-                                               int timeout_ms,
-                                               baton_sparse_result_t *out);
 
 /* Sets a function that is called when a step has ended on this rank (with
    options.partial an epoch), as baton_schedule_on_end; `epoch` counts its calls

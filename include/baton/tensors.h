@@ -1,6 +1,7 @@
 /* A model's gradients as a set of tensors: which of them are sent whole and
    which by their largest entries, and when. The trainer's side of RedSync (Fang
-   et al. 2019; papers: redsync, sections 2 and 3) on top of sparse.h.
+   et al. 2019, "Accelerating Distributed Deep Learning Training with Gradient
+   Compression", section 2) on top of sparse.h.
 
        ready(0) --> [copied] --+
        ready(1) --> [copied] --+--> one dense all-reduce --> wait(0), wait(1)
@@ -30,8 +31,8 @@
        sparse = M select + lg P alpha + (P - 1) k w beta + P k entry        (1)
        dense  = 2 lg P alpha + (P - 1) / P M b (2 beta + gamma)             (2)
 
-   (papers: redsync, equations 1 and 2.) lg is rounded up; w is the bytes of an
-   index and a value, or of an index alone where values are quantised. alpha,
+   (Equations 1 and 2 of its section 2.3.) lg is rounded up; w is the bytes of
+   an index and a value, or of an index alone where values are quantised. alpha,
    beta and gamma are those in force (tuning.h); select, an element that is
    selected from, costs b gamma, and entry, an entry that is added, 16 b gamma.
    For
@@ -49,7 +50,6 @@
 #define BATON_TENSORS_H
 
 #include <baton/sparse.h>
-#include <baton/tuning.h>
 
 #ifdef __cplusplus
 extern "C" {

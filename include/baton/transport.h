@@ -38,8 +38,7 @@
 #ifndef BATON_TRANSPORT_H
 #define BATON_TRANSPORT_H
 
-#include <baton/group.h>
-#include <baton/types.h>
+#include <baton/baton.h>
 
 #ifdef __cplusplus
 extern "C" {

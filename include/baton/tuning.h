@@ -238,25 +238,6 @@ typedef struct baton_tune_options {
 BATON_CHECKED baton_status_t
 baton_group_tune(baton_group_t *group, const baton_tune_options_t *options);
 
-/* ---- collectives by one name ------------------------------------------- */
-
-/* Builders that choose; otherwise as any in coll.h. args->algorithm names one;
-   a chunk_bytes of 0 is what the choice says. What can't be chosen is the
-   schedule's error. baton_add_allreduce may be the inner one of a partial
-   collective. */
-void baton_add_broadcast(baton_schedule_t *schedule,
-                         const baton_broadcast_args_t *args);
-void baton_add_reduce(baton_schedule_t *schedule,
-                      const baton_reduce_args_t *args);
-void baton_add_allreduce(baton_schedule_t *schedule,
-                         const baton_allreduce_args_t *args);
-void baton_add_reduce_scatter(baton_schedule_t *schedule,
-                              const baton_reduce_scatter_args_t *args);
-void baton_add_allgather(baton_schedule_t *schedule,
-                         const baton_allgather_args_t *args);
-void baton_add_alltoall(baton_schedule_t *schedule,
-                        const baton_alltoall_args_t *args);
-
 #ifdef __cplusplus
 }
 #endif

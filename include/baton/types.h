@@ -1,8 +1,7 @@
-/* Element types, reductions, kinds of memory: what a node can compute on. */
+/* Statuses, element types and reductions: what all other headers use. */
 #ifndef BATON_TYPES_H
 #define BATON_TYPES_H
 
-#include <baton/status.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,35 +10,82 @@
 extern "C" {
 #endif
 
-/* Element types: enumerator suffix, bytes. f16 is IEEE binary16, bf16 the upper
-   half of a binary32; both compute in f32 and round to nearest even after each
-   reduction. bool is C's, of one byte. c64 and c128 are complex: two f32 or
-   f64, the real part first. The others are a value and its i32 index, as C lays
-   out a struct of the two, and MPI MPI_2INT, MPI_SHORT_INT, MPI_LONG_INT,
-   MPI_FLOAT_INT and MPI_DOUBLE_INT. */
-#define BATON_DTYPE_LIST(X)                                                    \
-    X(I8, i8, 1)                                                               \
-    X(I16, i16, 2)                                                             \
-    X(I32, i32, 4)                                                             \
-    X(I64, i64, 8)                                                             \
-    X(U8, u8, 1)                                                               \
-    X(U16, u16, 2)                                                             \
-    X(U32, u32, 4)                                                             \
-    X(U64, u64, 8)                                                             \
-    X(F16, f16, 2)                                                             \
-    X(BF16, bf16, 2)                                                           \
-    X(F32, f32, 4)                                                             \
-    X(F64, f64, 8)                                                             \
-    X(BOOL, bool, 1)                                                           \
-    X(C64, c64, 8)                                                             \
-    X(C128, c128, 16)                                                          \
-    X(I16_I32, i16_i32, 8)                                                     \
-    X(I32_I32, i32_i32, 8)                                                     \
-    X(I64_I32, i64_i32, 16)                                                    \
-    X(F32_I32, f32_i32, 8)                                                     \
-    X(F64_I32, f64_i32, 16)
+#if defined(__GNUC__)
+#define BATON_CHECKED __attribute__((warn_unused_result))
+#else
+#define BATON_CHECKED
+#endif
 
-/* 0 is no type: where a type is needed, one that was forgotten is an error. */
+/* Initialises a struct that has a size: zero means default for the rest. So a
+   program may have an older header than its library, or a newer one if what the
+   library doesn't know is zero. */
+#ifdef __cplusplus
+#define BATON_INITIALIZER(type)                                                \
+    ([](type o) { return o.size = sizeof o, o; }(type()))
+#else
+#define BATON_INITIALIZER(type)                                                \
+    {                                                                          \
+        .size = sizeof(type)                                                   \
+    }
+#endif
+
+/* ---- what calls report -------------------------------------------------- */
+
+/* Every status: name, value, text. Zero is success, negative values are
+   failures; SKIP, DONE and AGAIN are for those who include build.h. */
+#define BATON_STATUS_LIST(X)                                                   \
+    X(BATON_OK, 0, "success")                                                  \
+    X(BATON_SKIP, 1, "the branch behind this call node is not taken")          \
+    X(BATON_DONE, 2, "done at once")                                           \
+    X(BATON_AGAIN, 3, "not now: try again later")                              \
+    X(BATON_ERR_INVALID, -1, "invalid argument")                               \
+    X(BATON_ERR_STATE, -2, "the object is not in a state that allows this")    \
+    X(BATON_ERR_BUSY, -3, "an epoch is still running")                         \
+    X(BATON_ERR_NO_MEMORY, -4, "out of memory")                                \
+    X(BATON_ERR_LIMIT, -5, "a limit of the transport or the type is exceeded") \
+    X(BATON_ERR_UNSUPPORTED, -6, "not supported by this build or machine")     \
+    X(BATON_ERR_CYCLE, -7, "dependency cycle")                                 \
+    X(BATON_ERR_HAZARD, -8, "unordered conflicting accesses")                  \
+    X(BATON_ERR_UNREACHABLE, -9, "a node can never fire")                      \
+    X(BATON_ERR_MISMATCH, -10, "ranks disagree on a schedule or a message")    \
+    X(BATON_ERR_TIMEOUT, -11, "timed out")                                     \
+    X(BATON_ERR_CANCELLED, -12, "cancelled")                                   \
+    X(BATON_ERR_FAILED, -13, "a node of the epoch failed")                     \
+    X(BATON_ERR_TRANSPORT, -14, "the transport failed")                        \
+    X(BATON_ERR_SYSTEM, -15, "a system call failed")                           \
+    X(BATON_ERR_DEADLOCK, -16, "ranks wait for each other")
+
+typedef enum baton_status {
+#define BATON_STATUS_ENUM(name, value, text) name = (value),
+    BATON_STATUS_LIST(BATON_STATUS_ENUM)
+#undef BATON_STATUS_ENUM
+} baton_status_t;
+
+/* The status's identifier ("BATON_ERR_BUSY") and its text; for any value. */
+const char *baton_status_name(baton_status_t status);
+const char *baton_status_text(baton_status_t status);
+
+/* The full sentence about the last failed call of THIS thread: the object's
+   name, actual against allowed, what to do. Owned by the library, valid until
+   this thread's next failing call; "" when none failed yet. Never blocks. */
+const char *baton_error_message(void);
+
+/* ---- what is computed on ------------------------------------------------ */
+
+/* Element types: enumerator suffix, name, bytes. f16 is IEEE binary16, bf16 the
+   upper half of a binary32; both compute in f32. c64 and c128 are complex. The
+   last five are a value and its i32 index, as MPI_FLOAT_INT and so on. */
+/* clang-format off */
+#define BATON_DTYPE_LIST(X)                                                    \
+    X(I8, i8, 1) X(I16, i16, 2) X(I32, i32, 4) X(I64, i64, 8)                  \
+    X(U8, u8, 1) X(U16, u16, 2) X(U32, u32, 4) X(U64, u64, 8)                  \
+    X(F16, f16, 2) X(BF16, bf16, 2) X(F32, f32, 4) X(F64, f64, 8)              \
+    X(BOOL, bool, 1) X(C64, c64, 8) X(C128, c128, 16)                          \
+    X(I16_I32, i16_i32, 8) X(I32_I32, i32_i32, 8) X(I64_I32, i64_i32, 16)      \
+    X(F32_I32, f32_i32, 8) X(F64_I32, f64_i32, 16)
+/* clang-format on */
+
+/* BATON_I8 and so on. 0 is no type: one that was forgotten is an error. */
 typedef enum baton_dtype {
     BATON_DTYPE_NONE = 0,
 #define BATON_DTYPE_ENUM(NAME, name, bytes) BATON_##NAME,
@@ -48,100 +94,18 @@ typedef enum baton_dtype {
         BATON_DTYPE_COUNT
 } baton_dtype_t;
 
-/* Bytes of one element; 0 for a value that is no type. */
+/* Bytes of one element; 0 for a value that is no type. And "i8" and so on. */
 size_t baton_dtype_size(baton_dtype_t dtype);
-
-/* "i8" ... "f64_i32"; "none" for 0, and "?" for another value that is no type.
- */
 const char *baton_dtype_name(baton_dtype_t dtype);
 
-/* target[i] = left[i] (op) right[i] for count elements. target may equal left
-   or right; it never overlaps them in another way. Runs on the engine's driving
-   thread, in the default floating-point mode (round to nearest, subnormals
-   kept); it must not call into Baton and should not block. */
-typedef void (*baton_reduce_fn)(void *arg, void *target, const void *left,
-                                const void *right, size_t count,
-                                baton_dtype_t dtype);
-
-/* Fills count elements with the reduction's neutral element. */
-typedef void (*baton_identity_fn)(void *arg, void *target, size_t count,
-                                  baton_dtype_t dtype);
-
-/* A reduction: associative up to rounding. Builders keep one order of operands
-   on all ranks, so that results are bit-identical. Users fill one of their own
-   (usually static const); it must outlive every schedule that uses it. */
-typedef struct baton_op {
-    const char *name;
-    baton_reduce_fn reduce;
-    baton_identity_fn identity; /* NULL where no partial collective uses it */
-    void *arg;
-    /* Whether left (op) right = right (op) left. If not, builders reduce in the
-       order of ranks, and those that can't (the ring) refuse. */
-    bool commutative;
-    /* The size of an element, if it is not the element type's: of a pair of
-       value and index, for example. 0 means the type's. The functions get the
-       type in any case. */
-    size_t element_bytes;
-    /* The types that it takes, a bit 1u << dtype for each. 0 means all. */
-    uint32_t dtypes;
-} baton_op_t;
-
-/* Bytes of an element that `op` reduces. 0 when `dtype` is not a type. */
-size_t baton_op_element_bytes(const baton_op_t *op, baton_dtype_t dtype);
-
-static inline bool baton_op_takes(const baton_op_t *op, baton_dtype_t dtype)
-{
-    return op->dtypes == 0 ||
-           ((unsigned)dtype < 32 && (op->dtypes >> (unsigned)dtype & 1) != 0);
-}
-
-/* Whether op and dtype can be reduced with: BATON_ERR_INVALID for an op that is
-   NULL or has no function, for what is no type, and for an op that does not
-   take the type; the message says which built-in ones do. All that is given an
-   op and a dtype checks this. */
-BATON_CHECKED baton_status_t baton_op_check(const baton_op_t *op,
-                                            baton_dtype_t dtype);
-
-/* The built-in reductions, and what they take:
-
-       SUM, PROD          integers, floats, complex
-       MIN, MAX           integers, floats
-       BAND, BOR, BXOR    integers, bool: bitwise
-       LAND, LOR, LXOR    integers, bool: logical
-       MINLOC, MAXLOC     pairs
-
-   Integer sums and products wrap modulo 2^bits. The neutral element of a float
-   sum is -0, as x + -0 is x for every x: a sum that nobody contributed to is
-   -0, which equals 0. MIN and MAX of floats: a NaN operand gives a NaN; of a
-   zero and a negative zero, MIN is the negative one and MAX the positive.
-
-   For LAND, LOR and LXOR 0 is false and all else is true; of two elements they
-   make 0 or 1. MINLOC and MAXLOC of pairs: the value is MIN or MAX of the two
-   values, and the index that of the operand whose value is less or greater, or
-   the lower one where the values are equal, as zeros of either sign are. A NaN
-   comes before all other values in both. Padding becomes 0.
-
-   A complex product is (ac - bd) + (ad + bc)i, as computed: infinite factors
-   may give NaNs. Its neutral element, 1, keeps finite numbers, but not the sign
-   of every zero. */
-#define BATON_OP_LIST(X)                                                       \
-    X(SUM, sum)                                                                \
-    X(PROD, prod)                                                              \
-    X(MIN, min)                                                                \
-    X(MAX, max)                                                                \
-    X(BAND, band)                                                              \
-    X(BOR, bor)                                                                \
-    X(BXOR, bxor)                                                              \
-    X(LAND, land)                                                              \
-    X(LOR, lor)                                                                \
-    X(LXOR, lxor)                                                              \
-    X(MINLOC, minloc)                                                          \
-    X(MAXLOC, maxloc)
-
-#define BATON_OP_DECLARATION(NAME, name)                                       \
-    extern const baton_op_t baton_op_##name;
-BATON_OP_LIST(BATON_OP_DECLARATION)
-#undef BATON_OP_DECLARATION
+/* Reductions: SUM, PROD of integers (which wrap), floats and complex; MIN, MAX
+   of integers and floats (a NaN gives a NaN); BAND to LXOR, bitwise and
+   logical, of integers and bool; MINLOC, MAXLOC of pairs. Build.h: how to make
+   others. */
+typedef struct baton_op baton_op_t;
+extern const baton_op_t baton_op_sum, baton_op_prod, baton_op_min, baton_op_max,
+    baton_op_band, baton_op_bor, baton_op_bxor, baton_op_land, baton_op_lor,
+    baton_op_lxor, baton_op_minloc, baton_op_maxloc;
 #define BATON_SUM    (&baton_op_sum)
 #define BATON_PROD   (&baton_op_prod)
 #define BATON_MIN    (&baton_op_min)
@@ -155,7 +119,7 @@ BATON_OP_LIST(BATON_OP_DECLARATION)
 #define BATON_MINLOC (&baton_op_minloc)
 #define BATON_MAXLOC (&baton_op_maxloc)
 
-/* Where a buffer's bytes are: see device.h. */
+/* Where a buffer's bytes are; an accelerator's memory is for device.h. */
 typedef enum baton_memory {
     BATON_MEMORY_HOST,
     BATON_MEMORY_DEVICE

@@ -8,7 +8,7 @@
 #include "base/text.h"
 
 #include <assert.h>
-#include <baton/baton.h>
+#include <baton/engine.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

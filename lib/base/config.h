@@ -2,7 +2,7 @@
 #ifndef BATON_BASE_CONFIG_H
 #define BATON_BASE_CONFIG_H
 
-#include <baton/status.h>
+#include <baton/memory.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

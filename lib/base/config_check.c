@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/text.h"
 
-#include <baton/baton.h>
+#include <baton/engine.h>
 #include <string.h>
 
 enum { NAME_BYTES = 48 }; /* of an unknown name, as far as it is compared */

@@ -3,7 +3,8 @@
 #ifndef BATON_BASE_LOG_H
 #define BATON_BASE_LOG_H
 
-#include <baton/status.h>
+#include <baton/build.h>
+#include <baton/engine.h>
 
 /* Logs a message of at most BATON__MESSAGE_BYTES, without a trailing newline.
    Preserves errno. */

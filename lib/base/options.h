@@ -2,7 +2,7 @@
 #ifndef BATON_BASE_OPTIONS_H
 #define BATON_BASE_OPTIONS_H
 
-#include <baton/status.h>
+#include <baton/types.h>
 #include <stddef.h>
 
 /* Bytes of a struct; a size beyond that was not initialised. */

@@ -2,7 +2,7 @@
 #ifndef BATON_BASE_TEXT_H
 #define BATON_BASE_TEXT_H
 
-#include <baton/status.h>
+#include <baton/build.h>
 #include <stdarg.h>
 #include <stddef.h>
 

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-#include <baton/types.h>
+#include <baton/build.h>
 
 size_t baton_dtype_size(baton_dtype_t dtype)
 {

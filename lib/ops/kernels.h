@@ -5,6 +5,8 @@
 
 #include "ops/select.h"
 
+#include <baton/build.h>
+
 /* In the order of BATON_ISA's words, and of preference. */
 #define BATON__ISA_LIST(X)                                                     \
     X(BASELINE, baseline)                                                      \
@@ -25,7 +27,7 @@ typedef enum baton__op_kind {
         BATON__OP_COUNT
 } baton__op_kind_t;
 
-/* target[i] = left[i] (op) right[i]; aliasing as in types.h, no alignment is
+/* target[i] = left[i] (op) right[i]; aliasing as in build.h, no alignment is
    needed. */
 typedef void (*baton__kernel_fn)(void *target, const void *left,
                                  const void *right, size_t count);

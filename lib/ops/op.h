@@ -8,7 +8,6 @@
 
 #include <assert.h>
 #include <baton/device.h>
-#include <baton/schedule.h>
 #include <baton/transport.h>
 #include <stdatomic.h>
 

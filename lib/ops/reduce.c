@@ -5,7 +5,8 @@
 #include "base/log.h"
 
 #include <assert.h>
-#include <baton/baton.h>
+#include <baton/build.h>
+#include <baton/engine.h>
 #include <stdatomic.h>
 #include <string.h>
 

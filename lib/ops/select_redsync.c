@@ -1,5 +1,5 @@
-/* RedSync's ways to select (Fang et al. 2019; papers: redsync, algorithms 2 and
-   3), as the paper has them; what it leaves open is said at the place. On
+/* RedSync's ways to select (Fang et al. 2019, see baton/select.h; algorithms 2
+   and 3), as the paper has them; what it leaves open is said at the place. On
    processors they take more passes than baton_select_topk. */
 #include "ops/select.h"
 

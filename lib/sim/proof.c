@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/random.h"
 
+#include <baton/build.h>
 #include <baton/proof.h>
 #include <string.h>
 

@@ -5,7 +5,8 @@
 #include "base/error.h"
 #include "base/random.h"
 
-#include <baton/sim.h>
+#include <baton/build.h>
+#include <baton/transport.h>
 
 #include <assert.h>
 #include <pthread.h>

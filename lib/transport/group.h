@@ -9,7 +9,7 @@
 
 #include "transport/device.h"
 
-#include <baton/schedule.h>
+#include <baton/build.h>
 #include <baton/transport.h>
 #include <stdatomic.h>
 

@@ -1,8 +1,9 @@
 /* baton-bench engine: first rank 0 measures alone, while the other ranks sleep
    in a barrier, then all ranks measure together. */
 #include "bench/bench.h"
+#include <baton/coll.h>
+#include <baton/engine.h>
 #include <baton/inproc.h>
-#include <baton/partial.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
    is compared takes turns, so that all see the same clock rate and load. */
 #include "bench/bench.h"
 #include "common/sparse_check.h"
+#include <baton/engine.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

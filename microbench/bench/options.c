@@ -1,4 +1,5 @@
 #include "bench/bench.h"
+#include <baton/memory.h>
 #include <string.h>
 
 /* ---- commands ----------------------------------------------------------- */

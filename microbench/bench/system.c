@@ -1,6 +1,7 @@
 /* The systems that baton-bench compares: Open MPI's ways to a collective, and
    Baton's; and the memory of what they run. */
 #include "bench/bench.h"
+#include <baton/memory.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>

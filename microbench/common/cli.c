@@ -1,6 +1,6 @@
 #include "common/cli.h"
 #include <assert.h>
-#include <baton/baton.h>
+#include <baton/engine.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>

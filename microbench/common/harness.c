@@ -1,4 +1,6 @@
 #include "common/harness.h"
+#include <baton/coll.h>
+#include <baton/engine.h>
 #include <baton/mpi.h>
 #include <stdarg.h>
 #include <stdio.h>

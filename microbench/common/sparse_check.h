@@ -3,7 +3,7 @@
 #ifndef MICROBENCH_SPARSE_CHECK_H
 #define MICROBENCH_SPARSE_CHECK_H
 
-#include <baton/sparse.h>
+#include <baton/baton.h>
 
 /* Determines the gradient of `rank` in `step`. */
 uint64_t gradient_key(uint64_t seed, uint64_t step, int rank);

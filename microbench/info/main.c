@@ -2,7 +2,8 @@
 #include "common/cli.h"
 #include "common/table.h"
 #include "info/calibrate.h"
-#include <baton/baton.h>
+#include <baton/engine.h>
+#include <baton/tuning.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

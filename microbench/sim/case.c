@@ -1,6 +1,7 @@
 /* One simulation: messages, memory, data. */
 #include "common/measure.h"
 #include "sim/sim.h"
+#include <baton/proof.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>

@@ -2,6 +2,7 @@
    on all ranks at once, delayed by their skew. */
 #include "common/measure.h"
 #include "sim/sim.h"
+#include <baton/tuning.h>
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,4 +1,6 @@
 #include "sim/sim.h"
+#include <baton/sparse.h>
+#include <baton/tuning.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -4,6 +4,8 @@
    even when buffers have no memory. */
 #include "common/measure.h"
 #include "sim/sim.h"
+#include <baton/partial.h>
+#include <baton/tuning.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

@@ -6,7 +6,6 @@
 
 #include "common/cli.h"
 #include "common/table.h"
-#include <baton/partial.h>
 #include <baton/proof.h>
 #include <baton/sim.h>
 #include <baton/sparse.h>

@@ -7,6 +7,7 @@
 #include "common/measure.h"
 #include "common/sparse_check.h"
 #include "sim/sim.h"
+#include <baton/sparse.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

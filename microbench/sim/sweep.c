@@ -1,6 +1,7 @@
 /* A simulation for each value of the sweep and for each variant: a row of the
    table for each, and the plot. */
 #include "sim/sim.h"
+#include <baton/sparse.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

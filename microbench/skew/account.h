@@ -20,7 +20,7 @@
 #define MICROBENCH_SKEW_ACCOUNT_H
 
 #include "skew/linear_model.h"
-#include <baton/partial.h>
+#include <baton/baton.h>
 #include <stdbool.h>
 
 typedef struct skew_entry {

@@ -2,7 +2,9 @@
    array into another, alone, and says which MPI it is linked with.
 
        start --> reduce: total = left + right                            */
-#include <baton/baton.h>
+#include <baton/build.h>
+#include <baton/engine.h>
+#include <baton/inproc.h>
 #include <baton/mpi.h>
 #include <stdio.h>
 

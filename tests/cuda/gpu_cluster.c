@@ -1,4 +1,5 @@
 #include "cuda/gpu_cluster.h"
+#include <baton/cuda.h>
 
 static void attach(void *arg, int rank, baton_engine_t *engine)
 {

@@ -4,6 +4,7 @@
 #include "cuda/gpu_cluster.h"
 #include "support/cmocka.h"
 
+#include <baton/coll.h>
 #include <semaphore.h>
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
 #include "cuda/on_gpu.h"
 
+#include <baton/cuda.h>
 #include <baton/engine.h>
 #include <cstdio>
 #include <cstdlib>

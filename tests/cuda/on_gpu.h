@@ -2,7 +2,6 @@
 #ifndef TESTS_CUDA_ON_GPU_H
 #define TESTS_CUDA_ON_GPU_H
 
-#include <baton/cuda.h>
 #include <cuda_runtime_api.h>
 
 #ifdef __cplusplus

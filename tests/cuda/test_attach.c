@@ -5,6 +5,7 @@
 #include "support/cmocka.h"
 
 #include <baton/cuda.h>
+#include <baton/engine.h>
 #include <dlfcn.h>
 #include <string.h>
 

@@ -8,6 +8,8 @@
    The exit code is the result. */
 #include "base/config.h"
 #include "support/mpi.h"
+#include <baton/build.h>
+#include <baton/engine.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

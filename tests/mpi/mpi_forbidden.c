@@ -8,6 +8,8 @@
 
    Skipped where there is no seccomp. The exit code is the result. */
 #include "support/mpi.h"
+#include <baton/engine.h>
+#include <baton/memory.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

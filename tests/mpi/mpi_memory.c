@@ -5,6 +5,7 @@
 #include "sched/schedule.h"
 #include "support/mpi.h"
 #include "transport/mpi/endpoint.h"
+#include <baton/coll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,6 +8,7 @@
 #include "support/mpi.h"
 #include "support/random.h"
 #include "support/sanitized.h"
+#include <baton/coll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

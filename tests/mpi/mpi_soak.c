@@ -17,6 +17,7 @@
 #include "support/mpi.h"
 #include "support/random.h"
 
+#include <baton/coll.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>

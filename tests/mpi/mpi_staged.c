@@ -8,6 +8,7 @@
 #include "support/values.h"
 #include "transport/mpi/endpoint.h"
 
+#include <baton/engine.h>
 #include <stdlib.h>
 
 enum { TRIALS = 40, EPOCHS = 4, PART_BYTES = 30000 };

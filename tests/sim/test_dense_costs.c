@@ -5,6 +5,7 @@
 #include "support/cmocka.h"
 #include "support/dense.h"
 
+#include <baton/sim.h>
 #include <math.h>
 #include <string.h>
 

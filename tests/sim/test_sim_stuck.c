@@ -5,6 +5,7 @@
 #include "support/cmocka.h"
 #include "support/stuck.h"
 
+#include <baton/sim.h>
 #include <stdlib.h>
 #include <string.h>
 

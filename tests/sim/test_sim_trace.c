@@ -3,6 +3,7 @@
 #include "support/sim.h"
 
 #include <baton/coll.h>
+#include <baton/sim.h>
 #include <inttypes.h>
 #include <string.h>
 

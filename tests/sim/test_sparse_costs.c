@@ -6,6 +6,7 @@
 #include "support/cmocka.h"
 #include "support/sparse.h"
 
+#include <baton/sparse.h>
 #include <math.h>
 
 #define ALPHA_US 50.0

@@ -6,7 +6,9 @@
 #ifndef TESTS_SUPPORT_CLUSTER_H
 #define TESTS_SUPPORT_CLUSTER_H
 
-#include <baton/baton.h>
+#include <baton/build.h>
+#include <baton/inproc.h>
+#include <baton/transport.h>
 #include <stdatomic.h>
 
 #define SUPPORT_WAIT_MS 60000

@@ -2,6 +2,7 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
+#include <baton/partial.h>
 #include <stdlib.h>
 #include <string.h>
 

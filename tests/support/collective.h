@@ -7,7 +7,7 @@
 
 #include "support/emulated.h"
 
-#include <baton/baton.h>
+#include <baton/tensors.h>
 
 typedef enum support_row {
     SUPPORT_SPARSE,

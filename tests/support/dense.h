@@ -4,7 +4,7 @@
 #ifndef TESTS_SUPPORT_DENSE_H
 #define TESTS_SUPPORT_DENSE_H
 
-#include <baton/baton.h>
+#include <baton/tuning.h>
 
 /* An algorithm of the library's table, or one of the names that choose. */
 typedef struct dense_builder {

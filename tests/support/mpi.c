@@ -1,6 +1,7 @@
 #include "support/mpi.h"
 #include "support/cluster.h"
 #include "support/random.h"
+#include <baton/coll.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 #ifndef TESTS_SUPPORT_MPI_H
 #define TESTS_SUPPORT_MPI_H
 
-#include <baton/baton.h>
 #include <baton/mpi.h>
 
 enum { SUPPORT_MPI_WAIT_MS = 100000 };

@@ -11,7 +11,7 @@
 #define TESTS_SUPPORT_PROGRAM_H
 
 #include "support/random.h"
-#include <baton/baton.h>
+#include <baton/device.h>
 
 enum {
     PROGRAM_RANKS = 32,

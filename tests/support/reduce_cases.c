@@ -4,7 +4,7 @@
 #include "support/random.h"
 #include "support/reference.h"
 
-#include <baton/baton.h>
+#include <baton/build.h>
 #include <string.h>
 
 #define OP_ADDRESS(NAME, name) BATON_##NAME,

@@ -5,6 +5,7 @@
 #include "support/random.h"
 #include "support/select_cases.h"
 
+#include <baton/sparse.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef TESTS_SUPPORT_SPARSE_H
 #define TESTS_SUPPORT_SPARSE_H
 
-#include <baton/baton.h>
+#include <baton/sim.h>
 
 typedef struct support_sparse {
     baton_sim_t *sim;

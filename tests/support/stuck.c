@@ -3,6 +3,7 @@
 
 #include "base/config.h"
 
+#include <baton/sim.h>
 #include <stdlib.h>
 
 baton_sim_t *stuck_open(int ranks, size_t sync)

@@ -3,6 +3,7 @@
 #define TESTS_SUPPORT_STUCK_H
 
 #include "support/cluster.h"
+#include <baton/sim.h>
 
 #define STUCK_BYTES 8
 

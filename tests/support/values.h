@@ -3,7 +3,7 @@
 #define TESTS_SUPPORT_VALUES_H
 
 #include "support/random.h"
-#include <baton/types.h>
+#include <baton/build.h>
 #include <stdbool.h>
 
 /* The reductions of the library, and one of a user (exclusive or), which takes

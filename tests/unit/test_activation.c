@@ -3,6 +3,7 @@
 #include "sched/schedule.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
+#include <baton/coll.h>
 #include <stdlib.h>
 #include <string.h>
 

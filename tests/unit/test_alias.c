@@ -2,6 +2,7 @@
    addresses, not buffers. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
+#include <baton/coll.h>
 
 enum { FLOATS = 8, HALF_BYTES = FLOATS / 2 * sizeof(float) };
 

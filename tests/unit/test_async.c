@@ -3,6 +3,7 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
+#include <baton/engine.h>
 #include <limits.h>
 #include <sched.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "support/cmocka.h"
 
-#include <baton/baton.h>
+#include <baton/engine.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>

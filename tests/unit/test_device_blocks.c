@@ -5,6 +5,7 @@
 #include "support/cmocka.h"
 #include "transport/staged/block.h"
 
+#include <baton/costs.h>
 #include <math.h>
 
 /* What the pipeline takes: a block begins in a stage when it has left the one

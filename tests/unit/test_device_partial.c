@@ -7,6 +7,7 @@
 #include "support/device_cluster.h"
 #include "support/values.h"
 
+#include <baton/partial.h>
 #include <string.h>
 
 enum { LARGEST = 8, MOST = 600 * 16 };

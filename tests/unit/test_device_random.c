@@ -12,6 +12,7 @@
 #include "support/sanitized.h"
 #include "support/values.h"
 
+#include <baton/engine.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

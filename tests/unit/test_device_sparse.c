@@ -7,6 +7,7 @@
 #include "support/device_cluster.h"
 #include "support/random.h"
 
+#include <baton/engine.h>
 #include <baton/sparse.h>
 #include <math.h>
 #include <stdatomic.h>

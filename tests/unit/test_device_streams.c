@@ -4,6 +4,7 @@
 #include "support/device_cluster.h"
 #include "support/random.h"
 
+#include <baton/engine.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <string.h>

@@ -2,6 +2,8 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
+#include <baton/coll.h>
+#include <baton/engine.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>

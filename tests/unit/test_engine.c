@@ -4,6 +4,7 @@
 #include "support/cmocka.h"
 #include "transport/inproc/rank.h"
 
+#include <baton/coll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>

@@ -6,6 +6,8 @@
 #include "support/cmocka.h"
 #include "support/sanitized.h"
 
+#include <baton/coll.h>
+#include <baton/engine.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

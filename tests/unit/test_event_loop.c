@@ -2,6 +2,7 @@
    wrong time hangs. */
 #include "progress/event_loop.h"
 #include "support/cmocka.h"
+#include <baton/transport.h>
 
 enum { SOON_US = 100000, NEVER_US = 2000000000 };
 

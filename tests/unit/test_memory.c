@@ -4,6 +4,9 @@
 #include "support/cmocka.h"
 #include "support/stuck.h"
 #include "support/trial.h"
+#include <baton/coll.h>
+#include <baton/engine.h>
+#include <baton/proof.h>
 
 enum { RANKS = 3, COUNT = 100 };
 

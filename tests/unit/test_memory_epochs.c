@@ -6,6 +6,7 @@
 #include "support/cmocka.h"
 #include "support/malloc.h"
 #include "support/sanitized.h"
+#include <baton/coll.h>
 #include <sched.h>
 
 enum { RANKS = 2, WARM_UP = 100, EPOCHS = SUPPORT_REPEAT(100000), COUNT = 50 };

@@ -5,6 +5,7 @@
 #include "support/sparse.h"
 
 #include <baton/partial.h>
+#include <baton/sparse.h>
 #include <string.h>
 
 enum { EPOCHS = 200 };

@@ -7,6 +7,8 @@
 #include "support/cmocka.h"
 #include "support/sim.h"
 
+#include <baton/coll.h>
+#include <baton/partial.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,9 @@
 #include "support/sim.h"
 #include "support/values.h"
 
-#include <baton/coll.h>
 #include <baton/partial.h>
+#include <baton/sim.h>
+#include <baton/tuning.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,7 +7,9 @@
 #include "support/random.h"
 #include "support/sim.h"
 
+#include <baton/coll.h>
 #include <baton/partial.h>
+#include <baton/sim.h>
 #include <string.h>
 
 enum { MOST_RANKS = 400 };

@@ -3,6 +3,7 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
+#include <baton/proof.h>
 #include <stdio.h>
 #include <string.h>
 

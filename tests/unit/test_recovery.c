@@ -6,6 +6,7 @@
 #include "support/random.h"
 #include "support/sanitized.h"
 
+#include <baton/coll.h>
 #include <sched.h>
 #include <stdlib.h>
 

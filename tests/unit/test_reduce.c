@@ -8,7 +8,8 @@
 #include "support/reference.h"
 #include "support/values.h"
 
-#include <baton/baton.h>
+#include <baton/build.h>
+#include <baton/engine.h>
 #include <math.h>
 #include <string.h>
 

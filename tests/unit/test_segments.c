@@ -7,6 +7,7 @@
 #include "transport/shm/mappings.h"
 
 #include <baton/memory.h>
+#include <baton/sim.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

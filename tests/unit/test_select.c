@@ -5,7 +5,7 @@
 #include "support/cmocka.h"
 #include "support/select_cases.h"
 
-#include <baton/baton.h>
+#include <baton/device.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include "support/cmocka.h"
 #include "support/random.h"
 #include "transport/group.h"
+#include <baton/engine.h>
 #include <string.h>
 
 enum { MOST = 8, TRIALS = 400, TURNS = 100000 };

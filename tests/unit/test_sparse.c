@@ -6,6 +6,7 @@
 #include "support/random.h"
 #include "support/sparse.h"
 
+#include <baton/sparse.h>
 #include <math.h>
 #include <string.h>
 

@@ -4,6 +4,7 @@
 #include "support/random.h"
 #include "support/sparse.h"
 
+#include <baton/sparse.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

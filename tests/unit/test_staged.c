@@ -9,7 +9,9 @@
 #include "transport/inproc/rank.h"
 #include "transport/staged/staged.h"
 
-#include <baton/baton.h>
+#include <baton/device.h>
+#include <baton/inproc.h>
+#include <baton/transport.h>
 
 #include <sched.h>
 #include <stdlib.h>

@@ -6,6 +6,8 @@
 #include "support/random.h"
 #include "support/sim.h"
 
+#include <baton/costs.h>
+#include <baton/sim.h>
 #include <baton/tensors.h>
 #include <math.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
+#include <baton/engine.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>

@@ -5,6 +5,7 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
+#include <baton/sim.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -5,6 +5,7 @@
 #include "support/cmocka.h"
 #include "support/stuck.h"
 
+#include <baton/coll.h>
 #include <stdio.h>
 #include <string.h>
 

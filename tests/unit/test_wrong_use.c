@@ -1,12 +1,14 @@
-/* Calls with NULL or in the wrong state fail at once: schedule.h and engine.h;
+/* Calls with NULL or in the wrong state fail at once: build.h and engine.h;
    with NULL, coll.h, tuning.h, partial.h, select.h, sim.h and proof.h. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/dense.h"
 
+#include <baton/engine.h>
+#include <baton/partial.h>
 #include <baton/proof.h>
-#include <baton/select.h>
 #include <baton/sim.h>
+#include <baton/tuning.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -305,7 +307,7 @@ TEST(test_builders_refuse_nothing)
     forget_message();
     baton_add_barrier(NULL);
     support_says("barrier by dissemination: schedule is NULL");
-    baton_add_broadcast_binomial(NULL, 0, whole);
+    baton_add_broadcast_binomial(NULL, NULL);
     support_says("binomial broadcast: schedule is NULL");
     assert_int_equal(baton_add_activation(NULL, first).index, UINT32_MAX);
     support_says("activation: schedule is NULL");

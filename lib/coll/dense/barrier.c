@@ -2,7 +2,7 @@
 #include "coll/kit/pattern.h"
 #include "coll/tune/algorithms.h"
 
-#include <baton/coll.h>
+#include <baton/tuning.h>
 
 /* Dissemination. After round t a rank knows that the 2^(t+1) - 1 ranks before
    it have begun, so round t's message waits for all the rounds before. A send

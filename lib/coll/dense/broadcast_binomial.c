@@ -1,9 +1,7 @@
-#include "coll/kit/check.h"
+#include "coll/dense/broadcast.h"
 #include "coll/kit/pattern.h"
 #include "coll/partial/given.h"
 #include "coll/tune/algorithms.h"
-
-static const char name[] = "binomial broadcast";
 
 /* Binomial tree. Ranks are counted from the root: id = rank - root (mod P). The
    parent of an id is the id without its lowest bit; its children are the id
@@ -39,23 +37,12 @@ void baton__broadcast_binomial(baton_schedule_t *schedule, int root,
     }
 }
 
-void baton_add_broadcast_binomial(baton_schedule_t *schedule, int root,
-                                  baton_view_t data)
+void baton_add_broadcast_binomial(baton_schedule_t *schedule,
+                                  const baton_broadcast_args_t *args)
 {
-    if (baton__check_schedule(schedule, name) &&
-        baton__check_root(schedule, name, root) && data.bytes > 0) {
-        const baton__maybe_vector_t whole = {data, BATON__WHOLE};
-        baton__broadcast_binomial(schedule, root, whole);
-    }
-}
-
-static void build(baton_schedule_t *schedule,
-                  const baton_broadcast_args_t *args)
-{
-    args = baton__read_args(schedule, name, args, sizeof *args,
-                            "baton_broadcast_args_t");
-    if (args != NULL) {
-        baton_add_broadcast_binomial(schedule, args->root, args->data);
+    if (baton__broadcast_begin(schedule, "binomial broadcast", &args)) {
+        const baton__maybe_vector_t whole = {args->data, BATON__WHOLE};
+        baton__broadcast_binomial(schedule, args->root, whole);
     }
 }
 
@@ -73,7 +60,7 @@ static baton__works_t work(const baton__terms_t *t)
 const baton_algorithm_t baton__broadcast_binomial_algorithm = {
     .collective = BATON_COLLECTIVE_BROADCAST,
     .name = "binomial",
-    .build.broadcast = build,
+    .build.broadcast = baton_add_broadcast_binomial,
     .cost = cost,
     .exact = baton__exact_paired,
     .work = work,

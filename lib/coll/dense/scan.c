@@ -2,7 +2,7 @@
 #include "coll/kit/check.h"
 #include "coll/tune/algorithms.h"
 
-#include <baton/coll.h>
+#include <baton/tuning.h>
 
 /* Prefix reductions by recursive doubling. After step k a rank has the partial
    sum of the 2^(k+1) ranks up to itself; it sends the one before to rank + 2^k

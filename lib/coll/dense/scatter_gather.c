@@ -3,7 +3,7 @@
 #include "coll/kit/phases.h"
 #include "coll/tune/algorithms.h"
 
-#include <baton/coll.h>
+#include <baton/tuning.h>
 
 /* Scatter and gather along a binomial tree (binomial.c). The root has all
    blocks in its vector; an inner rank has those of the ranks behind it in

@@ -5,7 +5,7 @@
 #ifndef BATON_COLL_KIT_CHECK_H
 #define BATON_COLL_KIT_CHECK_H
 
-#include <baton/coll.h>
+#include <baton/build.h>
 
 /* False, with this thread's error, where the schedule is NULL. */
 bool baton__check_schedule(const baton_schedule_t *schedule,

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-#include <baton/schedule.h>
+#include <baton/baton.h>
 
 /* An option that must be the same on all ranks. */
 typedef struct baton__compared {

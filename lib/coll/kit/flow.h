@@ -18,7 +18,7 @@
 #ifndef BATON_COLL_KIT_FLOW_H
 #define BATON_COLL_KIT_FLOW_H
 
-#include <baton/schedule.h>
+#include <baton/build.h>
 
 /* Bytes of one buffer that were written, and read, by the same nodes. */
 typedef struct baton__span {

@@ -1,4 +1,5 @@
 #include "coll/partial/begin.h"
+#include <baton/coll.h>
 
 #include "coll/kit/check.h"
 #include "coll/kit/pattern.h"

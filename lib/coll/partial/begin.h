@@ -11,7 +11,7 @@
 
 #include "coll/partial/rule.h"
 
-#include <baton/coll.h>
+#include <baton/build.h>
 
 /* ---- activation.c: the nodes of its tree ------------------------------- */
 

@@ -29,7 +29,7 @@
 #ifndef BATON_COLL_PARTIAL_CONTRIBUTION_H
 #define BATON_COLL_PARTIAL_CONTRIBUTION_H
 
-#include <baton/partial.h>
+#include <baton/baton.h>
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "base/float_mode.h"
 #include "coll/partial/parts.h"
+#include <baton/inproc.h>
+#include <baton/partial.h>
 
 enum { AHEAD = 8 }; /* steps that may be in flight: baton_schedule_start_on */
 

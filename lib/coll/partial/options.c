@@ -3,7 +3,8 @@
 #include "base/error.h"
 #include "coll/partial/parts.h"
 
-#include <baton/sim.h>
+#include <baton/coll.h>
+#include <baton/partial.h>
 
 enum { LATEST_HISTORY = 1, ALL_HISTORY = 4, MOST_EPOCHS = 1 << 20 };
 

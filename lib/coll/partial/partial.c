@@ -21,7 +21,8 @@
 #include "coll/kit/count.h"
 #include "coll/partial/parts.h"
 
-#include <baton/sim.h>
+#include <baton/coll.h>
+#include <baton/partial.h>
 
 /* ---- the two ends of an epoch ----------------------------------------- */
 

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/random.h"
 
+#include <baton/partial.h>
 #include <stdio.h>
 
 static const struct {

@@ -12,7 +12,7 @@
 #ifndef BATON_COLL_PARTIAL_RULE_H
 #define BATON_COLL_PARTIAL_RULE_H
 
-#include <baton/partial.h>
+#include <baton/baton.h>
 
 /* A mode with its number of ranks, as in baton_partial_options_t. */
 typedef struct baton__choice {

@@ -1,7 +1,7 @@
 /* What a step adds to the residual: the gradient, clipped, with momentum
-   (papers: redsync, section on momentum correction). Velocity is written when
-   the step has been completed, so here it is computed in a tile, and once more
-   then. */
+   (Fang et al. 2019, section 2.5: momentum correction). Velocity is written
+   when the step has been completed, so here it is computed in a tile, and once
+   more then. */
 #include "coll/sparse/sparse.h"
 
 #include <math.h>

@@ -15,6 +15,7 @@
 #include "coll/tune/cost.h"
 
 #include <baton/partial.h>
+#include <baton/sparse.h>
 #include <math.h>
 
 /* A case, with what is derived from it. */

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "coll/stream/requests.h"
 
+#include <baton/inproc.h>
 #include <pthread.h>
 #include <stdio.h>
 

@@ -11,6 +11,7 @@
 #include "coll/partial/rule.h"
 
 #include <assert.h>
+#include <baton/costs.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>

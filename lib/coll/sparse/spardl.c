@@ -1,5 +1,6 @@
-/* SparDL (Zhao et al. 2023; papers: spardl). P ranks are d teams of m; a rank
-   has position p in its team, and is responsible for block p of m.
+/* SparDL (Zhao et al. 2024, see baton/sparse.h; section III). P ranks are d
+   teams of m; a rank has position p in its team, and is responsible for block p
+   of m.
 
    Spar-Reduce-Scatter takes l = ceil(log2 m) steps. In step i a rank sends the
    bag of blocks p + gap to p + gap + s - 1, gap = 2^(l-i), the top-L of each,

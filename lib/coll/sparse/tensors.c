@@ -12,7 +12,8 @@
 #include "base/options.h"
 #include "coll/sparse/sparse.h"
 
-#include <baton/sim.h>
+#include <baton/costs.h>
+#include <baton/tensors.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -6,6 +6,7 @@
 
 #include "coll/kit/compare.h"
 
+#include <baton/costs.h>
 #include <baton/tensors.h>
 
 /* A tensor of a set. */

@@ -1,5 +1,5 @@
 /* What becomes of each tensor of a set: by its role and size, and then by the
-   cost model (papers: redsync, sections 2.1 and 2.3). */
+   cost model (Fang et al. 2019, see baton/tensors.h; sections 2.1 and 2.3). */
 #include "coll/sparse/tensors.h"
 
 #include "coll/kit/pattern.h"

@@ -6,7 +6,7 @@
    TopkA sends the k largest, as entries; where fewer are not zero the list is
    filled up, so all have one length.
 
-   RedSync (Fang et al. 2019; papers: redsync) has selections of its own, and
+   RedSync (Fang et al. 2019, see baton/sparse.h) has selections of its own, and
    messages [count | indices | values]. Quantised (ASQ), even steps select from
    the positive elements, odd ones from the negative, and values are replaced by
    their mean: [count | indices | mean].

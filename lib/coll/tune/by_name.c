@@ -47,7 +47,7 @@ static size_t chunk_of(size_t given, const baton_choice_t *choice)
     {                                                                          \
         baton_choice_t choice;                                                 \
         args = baton__read_args(schedule, title, args, sizeof *args,           \
-                                "baton_" #noun "_t");                          \
+                                "baton_" #noun "_args_t");                     \
         if (args != NULL &&                                                    \
             choose(schedule,                                                   \
                    (baton_choice_case_t){.collective =                         \

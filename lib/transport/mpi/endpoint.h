@@ -51,6 +51,7 @@
 #include "transport/shm/host.h"
 
 #include <baton/mpi.h>
+#include <baton/transport.h>
 
 enum {
     BATON__MPI_NOTICES = 4, /* in flight to one peer */

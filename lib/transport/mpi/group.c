@@ -1,6 +1,7 @@
 /* Groups of an MPI communicator's processes. */
 #include <baton/engine.h>
 #include <baton/mpi.h>
+#include <baton/transport.h>
 
 #include "base/error.h"
 #include "transport/group.h"

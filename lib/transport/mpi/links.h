@@ -14,7 +14,7 @@
 #ifndef BATON_TRANSPORT_MPI_LINKS_H
 #define BATON_TRANSPORT_MPI_LINKS_H
 
-#include <baton/status.h>
+#include <baton/types.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdbool.h>

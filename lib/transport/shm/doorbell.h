@@ -12,7 +12,7 @@
 #define BATON_TRANSPORT_SHM_DOORBELL_H
 
 #include <assert.h>
-#include <baton/status.h>
+#include <baton/types.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -9,6 +9,7 @@
 #include "transport/shm/mappings.h"
 #include "transport/shm/share.h"
 
+#include <baton/memory.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

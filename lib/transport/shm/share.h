@@ -9,7 +9,7 @@
 #ifndef BATON_TRANSPORT_SHM_SHARE_H
 #define BATON_TRANSPORT_SHM_SHARE_H
 
-#include <baton/status.h>
+#include <baton/types.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

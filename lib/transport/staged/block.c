@@ -3,6 +3,7 @@
 
 #include "base/config.h"
 
+#include <baton/costs.h>
 #include <math.h>
 
 /* Pinned memory is allocated for blocks of messages of so many bytes. */

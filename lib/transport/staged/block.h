@@ -8,13 +8,14 @@
 
        T(b) = 2 c(b) + s(b) + (k - 1) max(c(b), s(b))
 
-   as in a linear pipeline (papers: linear-pipeline, section 3): short blocks
-   pay c(0) and s(0) often, long ones wait long for the first. T is flat around
-   its least value, so the best power of two is within a few percent of it. */
+   as in a linear pipeline (Wang et al. 2017, see baton/coll.h; section 3):
+   short blocks pay c(0) and s(0) often, long ones wait long for the first. T is
+   flat around its least value, so the best power of two is within a few percent
+   of it. */
 #ifndef BATON_TRANSPORT_STAGED_BLOCK_H
 #define BATON_TRANSPORT_STAGED_BLOCK_H
 
-#include <baton/costs.h>
+#include <baton/baton.h>
 
 enum { BATON__BLOCK_LEAST = 4096, BATON__BLOCK_MOST = 1 << 20 };
 

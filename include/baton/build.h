@@ -1,4 +1,5 @@
-/* A schedule: the DAG of one rank, built once and run any number of times.
+/* For those who write collectives: a schedule is the DAG of one rank, built
+   once and run any number of times.
 
        building --commit--> idle --start--> running --> idle ...
                              ^                  |
@@ -27,17 +28,20 @@
    any threads may test, wait and cancel. Ids belong to the schedule that
    returned them. (The names of the adders begin with the verb, unlike all
    others, because a builder consists of them.) */
-#ifndef BATON_SCHEDULE_H
-#define BATON_SCHEDULE_H
+#ifndef BATON_BUILD_H
+#define BATON_BUILD_H
 
-#include <baton/group.h>
-#include <baton/types.h>
+#include <baton/baton.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct baton_schedule baton_schedule_t; /* owned by its creator */
+#if defined(__GNUC__)
+#define BATON_PRINTF(text, first) __attribute__((format(printf, text, first)))
+#else
+#define BATON_PRINTF(text, first)
+#endif
 
 typedef struct baton_node {
     uint32_t index;
@@ -89,22 +93,6 @@ BATON_CHECKED baton_status_t baton_schedule_create(baton_group_t *group,
    _NO_MEMORY, or whatever an adder met; BATON_ERR_STATE when committed already.
  */
 BATON_CHECKED baton_status_t baton_schedule_commit(baton_schedule_t *schedule);
-
-/* Destroys the schedule. NULL is allowed. Blocks until an epoch that runs here
-   has ended, whether or not this rank started it, but at most for
-   BATON_DESTROY_MS; then the epoch is cancelled, and threads that wait for it
-   get BATON_ERR_CANCELLED. Peers that begin a later epoch fail, and learn why;
-   destroy does not wait until they have. In epochs that have ended here they
-   may still be, or may not have committed the schedule yet: what they send this
-   rank then is dropped. Not allowed in a call node.
-
-   BATON_OK, also when the epoch was cancelled. BATON_ERR_TIMEOUT: a message
-   was moving and its peer has not ended it, or an async node has not
-   completed, within BATON_DESTROY_MS. The schedule is destroyed all the same,
-   and its group and engine can be; but the memory that the message names is
-   still in use, and scratch is freed later, when that has ended.
-   BATON_ERR_STATE (in a call node): nothing has happened. */
-BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
 
 /* The group that it was created in; NULL for NULL. */
 baton_group_t *baton_schedule_group(const baton_schedule_t *schedule);
@@ -322,9 +310,9 @@ BATON_CHECKED baton_status_t baton_call_set_word(baton_call_t *call,
 
 /* A schedule with armed receives can be started by its peers: an epoch begins
    when this rank starts it or when an armed receive gets a message that names
-   it, whichever comes first (after Di Girolamo et al. 2015; papers: eager-SGD,
-   section 4.1). Nodes without predecessors fire when the epoch begins, however
-   it began, except these:
+   it, whichever comes first (after Di Girolamo et al. 2015, "Exploiting Offload
+   Enabled Network Interfaces"). Nodes without predecessors fire when the epoch
+   begins, however it began, except these:
 
    on_start   fires when this rank calls start for the epoch, if it does.
    armed_recv stays posted across epochs, for messages of `peer`'s activate. A
@@ -383,38 +371,27 @@ baton_enclosure_t baton_enclose_begin(const baton_schedule_t *schedule);
 void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t begun,
                        baton_node_t entry, baton_node_t exit);
 
-/* ---- epochs ----------------------------------------------------------- */
+/* ---- epochs -----------------------------------------------------------
 
-/* Starts this rank's next epoch and returns within microseconds, whatever the
-   size of its messages: most of the work is left to the progress thread, or to
-   wait. The k-th start of a rank belongs to epoch k. With armed receives that
-   epoch may be running already, or may have retired: then start only fires its
-   on_start nodes, or has nothing to do. BATON_ERR_STATE before the commit, and
-   when an adder was called after it. BATON_ERR_BUSY while the last started
-   epoch is running. BATON_ERR_FAILED after a failure. */
-BATON_CHECKED baton_status_t baton_schedule_start(baton_schedule_t *schedule);
+   Start, test, wait and cancel are in baton.h. Where a schedule has armed
+   receives, the epoch that is started may be running already, or may have
+   retired: then start only fires its on_start nodes, or has nothing to do; and
+   wait is BATON_ERR_STATE before this rank's first start, even if a peer has
+   begun an epoch. Start is BATON_ERR_STATE before the commit, and when an adder
+   was called after it. A call node may cancel its epoch; wait is
+   BATON_ERR_STATE there. Wait returns the error of an epoch that failed also
+   after a recovery that came first; from a timeout_ms of 100 on a
+   BATON_ERR_TIMEOUT names the rank that all others wait for.
 
-/* Sets *done_out to whether the last started epoch has ended (true before the
-   first start). Makes a little progress; does not block. Returns the error of
-   an epoch that failed. */
-BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
-                                                 bool *done_out);
-
-/* Waits until the last started epoch has ended, for at most timeout_ms
-   milliseconds, or without a limit when that is negative. Returns the error of
-   an epoch that failed, also after a recovery that came first; the bound memory
-   is the caller's again then, as after a success. After BATON_ERR_TIMEOUT the
-   epoch goes on, and may be waited for again; baton_error_message() names the
-   nodes, peers and tags that it waits for, and from a timeout_ms of 100 on the
-   rank that all others wait for. BATON_ERR_STATE in a call node, and before
-   this rank's first start, even if a peer has begun an epoch. */
-BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
-                                                 int timeout_ms);
-
-/* Gives up the epoch that was started last: it fails with BATON_ERR_CANCELLED,
-   here and on the peers. A call node of the epoch may do that, too.
-   BATON_ERR_STATE when that epoch has ended. */
-BATON_CHECKED baton_status_t baton_schedule_cancel(baton_schedule_t *schedule);
+   Destroy waits for an epoch that runs here, whether or not this rank started
+   it. Peers that begin a later epoch fail, and learn why; destroy does not wait
+   until they have. In epochs that have ended here they may still be, or may not
+   have committed the schedule yet: what they send this rank then is dropped.
+   BATON_ERR_TIMEOUT: a message was moving and its peer has not ended it, or an
+   async node has not completed, within BATON_DESTROY_MS. The schedule is
+   destroyed all the same, and its group and engine can be; but the memory that
+   the message names is still in use, and scratch is freed later, when that has
+   ended. BATON_ERR_STATE (in a call node): nothing has happened. */
 
 /* The number of the last epoch that has retired here since the commit, or the
    last recovery. */
@@ -483,6 +460,119 @@ baton_schedule_failure(const baton_schedule_t *schedule, baton_failure_t *out);
 typedef bool (*baton_recover_fn)(void *arg, uint64_t epoch);
 void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
                                void *arg);
+
+/* ---- reductions of your own ------------------------------------------- */
+
+/* target[i] = left[i] (op) right[i] for count elements. target may equal left
+   or right; it never overlaps them in another way. Runs on the engine's driving
+   thread, in the default floating-point mode (round to nearest, subnormals
+   kept); it must not call into Baton and should not block. */
+typedef void (*baton_reduce_fn)(void *arg, void *target, const void *left,
+                                const void *right, size_t count,
+                                baton_dtype_t dtype);
+
+/* Fills count elements with the reduction's neutral element. */
+typedef void (*baton_identity_fn)(void *arg, void *target, size_t count,
+                                  baton_dtype_t dtype);
+
+/* A reduction: associative up to rounding. Builders keep one order of operands
+   on all ranks, so that results are bit-identical. Users fill one of their own
+   (usually static const); it must outlive every schedule that uses it. */
+struct baton_op {
+    const char *name;
+    baton_reduce_fn reduce;
+    baton_identity_fn identity; /* NULL where no partial collective uses it */
+    void *arg;
+    /* Whether left (op) right = right (op) left. If not, builders reduce in the
+       order of ranks, and those that can't (the ring) refuse. */
+    bool commutative;
+    /* The size of an element, if it is not the element type's: of a pair of
+       value and index, for example. 0 means the type's. The functions get the
+       type in any case. */
+    size_t element_bytes;
+    /* The types that it takes, a bit 1u << dtype for each. 0 means all. */
+    uint32_t dtypes;
+};
+
+/* Bytes of an element that `op` reduces. 0 when `dtype` is not a type. */
+size_t baton_op_element_bytes(const baton_op_t *op, baton_dtype_t dtype);
+
+static inline bool baton_op_takes(const baton_op_t *op, baton_dtype_t dtype)
+{
+    return op->dtypes == 0 ||
+           ((unsigned)dtype < 32 && (op->dtypes >> (unsigned)dtype & 1) != 0);
+}
+
+/* Whether op and dtype can be reduced with: BATON_ERR_INVALID for an op that is
+   NULL or has no function, for what is no type, and for an op that does not
+   take the type; the message says which built-in ones do. All that is given an
+   op and a dtype checks this. */
+BATON_CHECKED baton_status_t baton_op_check(const baton_op_t *op,
+                                            baton_dtype_t dtype);
+
+/* The built-in reductions, and what they take:
+
+       SUM, PROD          integers, floats, complex
+       MIN, MAX           integers, floats
+       BAND, BOR, BXOR    integers, bool: bitwise
+       LAND, LOR, LXOR    integers, bool: logical
+       MINLOC, MAXLOC     pairs
+
+   Integer sums and products wrap modulo 2^bits. The neutral element of a float
+   sum is -0, as x + -0 is x for every x: a sum that nobody contributed to is
+   -0, which equals 0. MIN and MAX of floats: a NaN operand gives a NaN; of a
+   zero and a negative zero, MIN is the negative one and MAX the positive.
+
+   For LAND, LOR and LXOR 0 is false and all else is true; of two elements they
+   make 0 or 1. MINLOC and MAXLOC of pairs: the value is MIN or MAX of the two
+   values, and the index that of the operand whose value is less or greater, or
+   the lower one where the values are equal, as zeros of either sign are. A NaN
+   comes before all other values in both. Padding becomes 0.
+
+   A complex product is (ac - bd) + (ad + bc)i, as computed: infinite factors
+   may give NaNs. Its neutral element, 1, keeps finite numbers, but not the sign
+   of every zero. */
+#define BATON_OP_LIST(X)                                                       \
+    X(SUM, sum)                                                                \
+    X(PROD, prod)                                                              \
+    X(MIN, min)                                                                \
+    X(MAX, max)                                                                \
+    X(BAND, band)                                                              \
+    X(BOR, bor)                                                                \
+    X(BXOR, bxor)                                                              \
+    X(LAND, land)                                                              \
+    X(LOR, lor)                                                                \
+    X(LXOR, lxor)                                                              \
+    X(MINLOC, minloc)                                                          \
+    X(MAXLOC, maxloc)
+
+/* ---- what a builder asks a group, and says of errors ------------------ */
+
+/* The engine that the group was made in; NULL for NULL. */
+baton_engine_t *baton_group_engine(const baton_group_t *group);
+
+/* Whether the buffers of this group have memory. False in a cost-only
+   simulation (sim.h), where call nodes must not touch data. */
+bool baton_group_has_payload(const baton_group_t *group);
+
+/* True for a group of the simulator: one thread builds the schedules of all its
+   ranks, so none of them can wait for another meanwhile. */
+bool baton_group_is_simulated(const baton_group_t *group);
+
+/* Keeps a pointer with the group, as an attribute of an MPI communicator: one
+   for each `key`, which is an address of the caller's choice. The first that is
+   set stays; a value of NULL only asks. Returns what is kept: `value`, or what
+   was set before; NULL if nothing is, or if there is no memory. `destroy`
+   (NULL: nothing) gets the value when the group is destroyed. */
+typedef void (*baton_attribute_destroy_fn)(void *value);
+void *baton_group_attribute(baton_group_t *group, const void *key, void *value,
+                            baton_attribute_destroy_fn destroy);
+
+/* For transports, devices and builders of your own: makes a sentence this
+   thread's error message, and returns `status`. The library says around it
+   which object met the error. */
+baton_status_t baton_error_set(baton_status_t status, const char *format, ...)
+    BATON_PRINTF(2, 3);
 
 #ifdef __cplusplus
 }
