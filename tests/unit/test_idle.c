@@ -79,7 +79,7 @@ TEST(test_idle_slow_yield_deters)
 TEST(test_idle_slow_yield_is_forgotten)
 {
     baton__idle_t idle = crowded();
-    idle.shared_ns = 0;
+    idle.yield_ns = UINT64_MAX;
     for (int i = 0; i < 2; i++) {
         yield_slowly(&idle, 0);
         idle.shared_ns = 0;
@@ -87,6 +87,7 @@ TEST(test_idle_slow_yield_is_forgotten)
                          BATON__PAUSE_SLEEP);
         assert_int_equal(baton__idle_next(&idle, BATON__HURRY_WAIT, 0),
                          BATON__PAUSE_YIELD);
+        idle.patience_ns = UINT64_MAX; /* no yield is slow */
         baton__idle_yield(&idle);
     }
 }
