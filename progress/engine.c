@@ -38,6 +38,8 @@ enum {
     /* The longest sleep while armed: nothing is known to need it but a message
        that another thread in MPI keeps back. */
     CHECK_US = 1000000,
+    /* The same while an epoch runs: whether those live that it waits for. */
+    ASK_US = 500000,
     /* The longest sleep while something is awaited that no descriptor tells of.
      */
     POLL_US = 1000,
@@ -199,7 +201,9 @@ static uint32_t watch_us(const baton_engine_t *engine)
 static uint32_t sleep_us(const baton_engine_t *engine)
 {
     const baton__stepper_t *stepper = &engine->stepper;
-    uint32_t most = baton__engine_rechecks ? CHECK_US : BATON_SLEEP_FOREVER;
+    uint32_t most = !baton__engine_rechecks ? BATON_SLEEP_FOREVER
+                    : stepper->running + stepper->draining > 0 ? ASK_US
+                                                               : CHECK_US;
     uint32_t us = engine->armed_us < most ? engine->armed_us : most;
     uint64_t still = still_us(engine);
     bool asks = stepper->polled > 0 || baton__stepper_has_notices(stepper) ||

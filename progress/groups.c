@@ -564,7 +564,7 @@ static baton_status_t not_agreed(baton_group_t *group, int timeout_ms)
     baton_engine_t *engine = group->engine;
     engine->driver->enter(engine);
     bool excluded = baton__shrink_state(group) == BATON__SHRINK_EXCLUDED;
-    int rank = excluded ? -1 : baton__shrink_awaits(group);
+    int rank = excluded ? -1 : baton__shrink_awaits(group, 0);
     engine->driver->leave(engine);
     if (excluded) {
         return baton__error(BATON_ERR_TRANSPORT,

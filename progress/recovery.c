@@ -392,7 +392,9 @@ int baton__recovery_awaits(const baton__stepper_t *stepper,
 {
     uint16_t parity = group->incarnation & 1;
     const baton__rounds_t *waits =
-        baton__group_recovers(group) ? &group->rounds[parity] : NULL;
+        group->recovery == BATON__RECOVERY_PARTING ? &group->farewell
+        : baton__group_recovers(group)             ? &group->rounds[parity]
+                                                   : NULL;
     if (group->recovery == BATON__RECOVERY_STOPPING) {
         return -1;
     }
@@ -406,6 +408,9 @@ int baton__recovery_awaits(const baton__stepper_t *stepper,
         return -1;
     }
     uint32_t round = first_unheard(waits, count_rounds(group));
+    if (round == count_rounds(group)) {
+        return -1;
+    }
     int64_t distance = (int64_t)1 << round;
     return (int)((group->rank - distance % group->size + group->size) %
                  group->size);

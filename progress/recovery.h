@@ -37,8 +37,8 @@ void baton__recovery_receive(baton_group_t *group, baton_message_t *message);
 void baton__recovery_leave(baton__stepper_t *stepper,
                            baton_schedule_t *schedule);
 
-/* The rank that the recovery waits for, which may itself wait for another; -1
-   if something of this rank is still in motion. */
+/* The rank that the recovery, or the farewell, waits for, which may itself wait
+   for another; -1 if that is none, as with something of this rank in motion. */
 int baton__recovery_awaits(const baton__stepper_t *stepper,
                            const baton_group_t *group);
 

@@ -63,15 +63,20 @@ static uint32_t version_of(const shrink_t *shrink)
     return shrink->lost + 1;
 }
 
-/* Adds what the transport, or a LEFT, has told since. */
-static void look_for_lost(const baton_group_t *group, shrink_t *shrink)
+/* Adds what the transport, or a LEFT, has told since. False if a peer has lost
+   this rank. */
+static bool look_for_lost(const baton_group_t *group, shrink_t *shrink)
 {
+    bool owned = true;
     for (int rank = 0; rank < group->size; rank++) {
-        if (rank != group->rank && baton__group_loss(group, rank) != NULL) {
+        const char *loss = baton__group_loss(group, rank);
+        if (rank != group->rank && loss != NULL) {
             shrink->view.lost[rank / 8] |= (unsigned char)(1 << rank % 8);
+            owned = owned && loss != baton__disowned;
         }
     }
     shrink->lost = count_lost(&shrink->view);
+    return owned;
 }
 
 /* ---- states ------------------------------------------------------------ */
@@ -186,12 +191,11 @@ int baton__shrink_survivors(const baton_group_t *group, int *ranks_out)
 
 /* ---- agreement --------------------------------------------------------- */
 
-/* The first rank that has not got this rank's view, or has not told that it is
-   its own; -1 if there is none. */
-static int first_missing(const baton_group_t *group)
+/* One that has not got this rank's view, or has not told that it is its own. */
+int baton__shrink_awaits(const baton_group_t *group, int from)
 {
     const shrink_t *shrink = group->shrink;
-    for (int peer = 0; peer < group->size; peer++) {
+    for (int peer = from; peer < group->size; peer++) {
         const member_t *member = &shrink->members[peer];
         if (peer != group->rank && !is_lost(&shrink->view, peer) &&
             (member->told != version_of(shrink) ||
@@ -200,11 +204,6 @@ static int first_missing(const baton_group_t *group)
         }
     }
     return -1;
-}
-
-int baton__shrink_awaits(const baton_group_t *group)
-{
-    return first_missing(group);
 }
 
 /* From here on those that are lost to others are lost to this rank, too. */
@@ -246,7 +245,7 @@ void baton__shrink_receive(baton__stepper_t *stepper, baton_group_t *group,
     member_t *member = &shrink->members[peer];
     if (header.epoch == shrink->agreed_number) {
         if (is_lost(&view, group->rank)) {
-            baton__recovery_lose(stepper, group, peer, "it has lost this rank");
+            baton__recovery_lose(stepper, group, peer, baton__disowned);
             return;
         }
         bool other = memcmp(&view, &shrink->agreed, sizeof view) != 0;
@@ -319,13 +318,14 @@ static bool advance(baton__stepper_t *stepper, baton_group_t *group)
     shrink_t *shrink = group->shrink;
     bool asks = state_of(shrink) == BATON__SHRINK_ASKING;
     bool moved = false;
-    if (asks) {
-        look_for_lost(group, shrink);
+    if (asks && !look_for_lost(group, shrink)) {
+        stop_asking(stepper, group, BATON__SHRINK_EXCLUDED);
+        return true;
     }
     for (int peer = 0; peer < group->size; peer++) {
         moved |= peer != group->rank && tell(stepper, group, peer);
     }
-    if (asks && first_missing(group) < 0) {
+    if (asks && baton__shrink_awaits(group, 0) < 0) {
         agree(stepper, group, &shrink->view);
         moved = true;
     }

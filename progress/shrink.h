@@ -43,8 +43,9 @@ uint64_t baton__shrink_number(const baton_group_t *group);
 int baton__shrink_survivors(const baton_group_t *group, int *ranks_out);
 void baton__shrink_end(baton_group_t *group);
 
-/* A rank that has not come, or waits for another. */
-int baton__shrink_awaits(const baton_group_t *group);
+/* The first rank from `from` on that has not come, or waits for another; -1 if
+   there is none. */
+int baton__shrink_awaits(const baton_group_t *group, int from);
 
 /* Sends what is due; true if anything happened. */
 bool baton__shrink_advance(baton__stepper_t *stepper);

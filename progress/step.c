@@ -112,13 +112,15 @@ static bool ask_asyncs(baton__stepper_t *stepper)
 
 /* ---- events ----------------------------------------------------------- */
 
-/* First the loss, so that it is what errors name. */
+/* First the loss, so that it is what errors name. What a rank says that was
+   lost itself does not count: it may have been stopped, and be left out. */
 static void receive_left(baton__stepper_t *stepper, baton_group_t *group,
                          baton_message_t *message)
 {
     uint64_t lost = message->header.epoch; /* + 1 */
     if (lost > 0 && lost <= (uint64_t)group->size &&
-        (int)lost - 1 != group->rank) {
+        (int)lost - 1 != group->rank &&
+        baton__group_loss(group, message->peer) == NULL) {
         baton__recovery_lose(stepper, group, (int)lost - 1,
                              "another rank has lost it, and left");
     }

@@ -6,11 +6,14 @@
 #include "base/log.h"
 #include "progress/inquiry.h"
 #include "progress/notice.h"
+#include "progress/recovery.h"
+#include "progress/shrink.h"
 
 enum {
     NODES_NAMED = 8,
     BEHIND_NAMED = 4,
-    LOOKS = 8 /* before an epoch counts as stalled */
+    LOOKS = 8,   /* before an epoch counts as stalled */
+    ASK_MS = 500 /* the longest time between two of them */
 };
 
 static void describe_message(const baton_schedule_t *schedule, uint32_t node,
@@ -143,22 +146,75 @@ static void report(baton_schedule_t *schedule)
                "%s", memory);
 }
 
+/* ---- whether those that are awaited live -------------------------------- */
+
+static void ask(const baton_group_t *group, int peer)
+{
+    if (group->transport->ask != NULL &&
+        baton__group_loss(group, peer) == NULL) {
+        group->transport->ask(group->endpoint, peer);
+    }
+}
+
+/* Asks the peers that an epoch waits for, or of which it still has messages in
+   motion though it has failed. */
+static void ask_peers(const baton_schedule_t *schedule)
+{
+    baton__rank_state_t state = {0};
+    if (schedule->run.phase == BATON__RUN_RUNNING) {
+        baton__inquiry_answer(schedule, &state);
+    }
+    for (uint32_t i = 0; i < state.await_count; i++) {
+        ask(schedule->group, state.awaits[i]);
+    }
+    for (uint32_t node = 0;
+         schedule->run.phase == BATON__RUN_DRAINING && node < schedule->count;
+         node++) {
+        if (schedule->run.state[node] == BATON__NODE_MOVING) {
+            ask(schedule->group, (int)schedule->ops[node].peer);
+        }
+    }
+}
+
+/* And those that groups wait for that recover, shrink or part. */
+static void ask_members(const baton__stepper_t *stepper)
+{
+    for (const baton_group_t *g = stepper->groups; g != NULL; g = g->next) {
+        int peer = baton__recovery_awaits(stepper, g);
+        if (peer >= 0) {
+            ask(g, peer);
+        }
+        while (baton__shrink_state(g) == BATON__SHRINK_ASKING &&
+               (peer = baton__shrink_awaits(g, peer + 1)) >= 0) {
+            ask(g, peer);
+        }
+    }
+}
+
 void baton__watchdog_look(baton__watchdog_t *watchdog,
                           const baton__stepper_t *stepper)
 {
-    if (stepper->running == 0) {
+    if (stepper->running + stepper->draining + stepper->recovering == 0) {
         return;
     }
     uint64_t now = baton__clock_ns();
     uint64_t stall_ns = (uint64_t)watchdog->stall_ms * 1000000u;
-    if (now - watchdog->looked_ns < stall_ns / LOOKS) {
+    uint64_t ask_ns = (uint64_t)ASK_MS * 1000000u;
+    if (now - watchdog->looked_ns <
+        (stall_ns / LOOKS < ask_ns ? stall_ns / LOOKS : ask_ns)) {
         return;
     }
     watchdog->looked_ns = now;
+    if (stepper->recovering > 0) {
+        ask_members(stepper);
+    }
     bool asks = true;
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
         uint64_t progress = s->run.progress_count + s->run.epoch;
+        if (progress == s->notes.seen_progress) {
+            ask_peers(s);
+        }
         if (s->run.phase != BATON__RUN_RUNNING ||
             progress != s->notes.seen_progress) {
             s->notes.seen_progress = progress;

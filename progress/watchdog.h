@@ -13,7 +13,14 @@ typedef struct baton__watchdog {
 /* Looks at running epochs, if it is time to. The ranks that one waits for which
    stalls are asked what they wait for; at the next look it is logged, with what
    they have answered. One is asked about in each look, which bounds the
-   messages and the log where many stall. The driver's. */
+   messages and the log where many stall.
+
+   Long before that the transport is asked whether the ranks that an epoch waits
+   for live, from the first look on in which it has made no progress. So one
+   that does not answer is lost to a rank that waits for it, whose epoch fails
+   with its name, and with it the epochs of all that wait for that rank. It is
+   the same of ranks that a recovery, a shrink or a farewell waits for. The
+   driver's. */
 void baton__watchdog_look(baton__watchdog_t *watchdog,
                           const baton__stepper_t *stepper);
 

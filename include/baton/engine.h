@@ -4,7 +4,7 @@
    steps the engine itself when it can, so that a blocking collective pays for
    no hand-over between threads. The progress thread takes over what is still in
    flight when the application leaves. It sleeps while nothing is in flight, and
-   uses no processor time then. In manual mode there is no thread: schedules
+   uses no processor time then. In manual mode it does not exist: schedules
    progress only inside start, test, wait and baton_engine_step.
 
    No call of the library is async-signal-safe. */

@@ -41,11 +41,17 @@ extern "C" {
    does not permit is found out here, and done without.
 
    Ranks of different hosts talk over MPI, and each two that have messages keep
-   a TCP connection, by which one wakes the other; a rank whose process has
-   ended, or whose host has been silent for BATON_PEER_TIMEOUT_MS (30000), is
-   lost. Where no connection can be made ranks look for messages now and then,
-   at most BATON_SLEEP_US (10000) late, and only MPI finds out that a peer is
-   gone.
+   a TCP connection, by which one wakes the other. Where none can be made ranks
+   look for messages now and then, at most BATON_SLEEP_US (10000) late.
+
+   A rank whose process has ended is lost to the others at once; one that others
+   wait for is also lost when it has not answered them for BATON_PEER_TIMEOUT_MS
+   (30000; 0: never): because it is stopped, also in a debugger, or its host
+   can't be reached. What answers, on a TCP port, is a thread that each group of
+   several ranks has, also in manual mode; it calls neither MPI nor the
+   application. So a rank that computes, or is busy in a call node, is not lost.
+   One that was stopped for too long and goes on finds that the others have lost
+   it. Ranks on other hosts of which none could be reached are never lost so.
 
    After a loss baton_group_shrink gives the survivors a group. With Open MPI
    4.1.4 mpirun must have been given --enable-recovery: else it ends the job

@@ -241,6 +241,11 @@ typedef struct baton_transport {
        the transport had found out itself, and reports LOST. `detail` is static.
      */
     void (*lose)(void *endpoint, int peer, const char *detail);
+
+    /* Optional. This rank waits for the peer: finds out whether it still runs,
+       and reports LOST if it does not. Called about twice a second while that
+       lasts. */
+    void (*ask)(void *endpoint, int peer);
 } baton_transport_t;
 
 #define BATON_TRANSPORT BATON_INITIALIZER(baton_transport_t)

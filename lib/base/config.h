@@ -39,8 +39,8 @@
     NUMBER(CMA, 1, 0, 1, "",                                                   \
            "0: ranks do not read each other's memory, even where they may")    \
     NUMBER(PEER_TIMEOUT_MS, 30000, 0, 86400000, "ms",                          \
-           "A rank is lost when its host does not answer for so long; 0 "      \
-           "means never")                                                      \
+           "A rank that others wait for is lost when it does not answer for "  \
+           "so long: it is stopped, or its host can't be reached; 0: never")   \
     NUMBER(STALL_MS, 5000, 1, 86400000, "ms",                                  \
            "An epoch without progress for so long is reported to the log")     \
     NUMBER(DESTROY_MS, 10000, 0, 86400000, "ms",                               \

@@ -255,6 +255,8 @@ void baton__group_set_recovery(baton_group_t *group,
     group->recovery = state;
 }
 
+const char baton__disowned[] = "it has lost this rank";
+
 void baton__group_lose(baton_group_t *group, int peer, const char *detail)
 {
     if (group->lost_count == group->lost_capacity) {

@@ -212,6 +212,9 @@ static inline bool baton__group_recovers(const baton_group_t *group)
 /* Peers that are lost, and why; NULL if they are not. Without memory to
    remember one, all of them are. */
 void baton__group_lose(baton_group_t *group, int peer, const char *detail);
+
+/* Why a peer is lost that has lost this rank: the others go on without it. */
+extern const char baton__disowned[];
 const char *baton__group_loss(const baton_group_t *group, int peer);
 
 /* Numbers hosts in the order of their first ranks: `host_of`, which has the

@@ -157,6 +157,12 @@ static void subset_inner_lose(void *endpoint, int peer, const char *detail)
     self->inner->lose(self->endpoint, self->members[peer].root_rank, detail);
 }
 
+static void subset_ask(void *endpoint, int peer)
+{
+    const subset_t *self = endpoint;
+    self->inner->ask(self->endpoint, self->members[peer].root_rank);
+}
+
 static int subset_host_of(const void *endpoint, int rank)
 {
     const subset_t *self = endpoint;
@@ -265,6 +271,7 @@ static baton_transport_t table_around(const baton_transport_t *inner)
         inner->takes_device != NULL ? subset_takes_device : NULL;
     table.host_of = subset_host_of;
     table.lose = inner->lose != NULL ? subset_inner_lose : NULL;
+    table.ask = inner->ask != NULL ? subset_ask : NULL;
     table.flush = NULL; /* the root's are called */
     table.is_copying = NULL;
     return table;

@@ -8,6 +8,8 @@
 #   cable.sh never PROGRAM MPIRUN...  out for good: each rank fails, and names
 #                                     one on the other host
 #   cable.sh one PROGRAM MPIRUN...    one rank is killed; needs no hosts
+#   cable.sh stop PROGRAM MPIRUN...   one is stopped for too long: the others fail
+#                                     and name it; when it goes on it fails, too
 set -u
 how=$1
 program=$2
@@ -39,10 +41,10 @@ ended() {
 
 # names_peer RANK PEERS: its sentence names one of these as not answering: as a
 # peer that is gone, or as that of the transfer that failed first. It may be the
-# sentence of the other rank on its host, whose epoch failed before.
+# sentence of another rank, whose epoch failed before.
 names_peer() {
-    grep -q ": rank $2[ ,].*: its host has not answered" "$dir/error.$1" ||
-        fail "rank $1 names no peer on the other host"
+    grep -q ": rank $2[ ,].*: it has not answered for 3.0 s" "$dir/error.$1" ||
+        fail "rank $1 does not name rank $2"
 }
 
 # all_have NAME: every rank has written DIR/NAME.RANK.
@@ -52,7 +54,7 @@ all_have() {
 }
 
 export BATON_PEER_TIMEOUT_MS=3000
-[ "$how" = never ] || export BATON_PEER_TIMEOUT_MS=30000
+[ "$how" != soon ] || export BATON_PEER_TIMEOUT_MS=30000
 "$@" "$program" "$dir" >"$dir/output" 2>&1 &
 job=$!
 until_true 60 all_have process || fail "the job did not come under way"
@@ -73,6 +75,21 @@ never)
     names_peer 1 '[23]'
     names_peer 2 '[01]'
     names_peer 3 '[01]'
+    cat "$dir"/error.?
+    kill -KILL $job
+    ;;
+stop)
+    kill -STOP "$(cat "$dir/process.1")" || fail "rank 1 was gone"
+    touch "$dir/error.1"
+    until_true 30 all_have error || fail "not every rank failed within 30 s"
+    names_peer 0 1
+    names_peer 2 1
+    names_peer 3 1
+    rm "$dir/error.1"
+    kill -CONT "$(cat "$dir/process.1")"
+    until_true 30 all_have error || fail "rank 1 did not fail within 30 s"
+    grep -qE 'it has lost this rank|rank 1[ ,].* not answered' "$dir/error.1" ||
+        fail "rank 1 is not told"
     cat "$dir"/error.?
     kill -KILL $job
     ;;

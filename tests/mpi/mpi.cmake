@@ -76,7 +76,7 @@ hosts_entries(3 3 mpi_conformance)
 # BATON_VERIFY is set on the first host alone.
 hosts_entry(mpi_dense.hosts2.verified env HOSTS_BARE=1 BATON_VERIFY=1
     ${hosts} 2 ${MPIEXEC_EXECUTABLE} -np 3 $<TARGET_FILE:mpi_dense>)
-foreach(how soon never)
+foreach(how soon never stop)
     hosts_entry(hosts_cable.${how} ${hosts} 2
         ${CMAKE_CURRENT_SOURCE_DIR}/mpi/cable.sh ${how}
         $<TARGET_FILE:mpi_cable> ${MPIEXEC_EXECUTABLE} -np 4)
@@ -93,16 +93,18 @@ foreach(ban cma shm memfd)
     describe_test(mpi_forbidden.${ban} mpi_forbidden mpi)
     set_tests_properties(mpi_forbidden.${ban} PROPERTIES SKIP_RETURN_CODE 125)
 endforeach()
-add_test(NAME mpi_kill.one
-    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/cable.sh one
-            $<TARGET_FILE:mpi_cable> ${mpi_run} -np 4)
-describe_test(mpi_kill.one mpi_kill mpi)
+foreach(how one stop)
+    add_test(NAME mpi_kill.${how}
+        COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/cable.sh ${how}
+                $<TARGET_FILE:mpi_cable> ${mpi_run} -np 4)
+    describe_test(mpi_kill.${how} mpi_kill mpi)
+endforeach()
 # A short pass, with seeds that cover much, and without limits of time.
 add_test(NAME soak COMMAND ${PROJECT_SOURCE_DIR}/scripts/soak.sh 60 24)
 set(soak_env SOAK=$<TARGET_FILE:mpi_soak> SOAK_WORLDS=7 SOAK_HOSTS=1
     SOAK_SETTING=A=A SOAK_BOUND_MS=200000 SOAK_STALL_MS=200000)
 describe_test(soak soak mpi)
-set_tests_properties(mpi_kill.one soak PROPERTIES RUN_SERIAL ON)
+set_tests_properties(mpi_kill.one mpi_kill.stop soak PROPERTIES RUN_SERIAL ON)
 
 # Ranks are killed, and the others go on; see mpi_survivors.c.
 set(survivors ${CMAKE_CURRENT_SOURCE_DIR}/mpi/survivors.sh)

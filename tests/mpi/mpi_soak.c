@@ -13,6 +13,7 @@
    WORK: dense: all-reduces of COUNT elements by ALGORITHM ("": any); small:
    many messages; or a row of support/collective.h, with its algorithm or MODE.
    BATON_SEED: of the ranks' paces. */
+#include "progress/engine.h"
 #include "support/conserve.h"
 #include "support/mpi.h"
 #include "support/random.h"
@@ -446,6 +447,7 @@ int main(int argc, char **argv)
     plan.mode = (uint32_t)atoi(argv[9]);
     plan.algorithm = argv[10];
     support_mpi_begin(argc, argv);
+    baton__engine_rechecks = true; /* so that ranks are asked */
     pace = support_random(world.seed, (uint64_t)world.rank);
     say("process", "%d", getpid());
     if (is_at("everyone")) {

@@ -51,6 +51,7 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer, const char *detail)
         peer->detail = detail;
         mpi->unreported++;
         mpi->lost_any = true;
+        baton__answers_lose(&mpi->answers, (int)(peer - mpi->peers));
     }
 }
 

@@ -29,9 +29,9 @@
    in motion MPI is not called at all.
 
    A peer is lost when its process has ended (shm/liveness.h), its link ends or
-   says farewell before this rank closes, MPI refuses to send to it, or
-   MPI_Finalize is called. What was in flight with it ends first, with errors,
-   over as many polls as that takes.
+   says farewell before this rank closes, it is waited for and does not answer
+   (answers.h), MPI refuses to send to it, or MPI_Finalize is called. What was
+   in flight with it ends first, with errors, over as many polls as that takes.
 
    From the bottom up, each file using those before it:
 
@@ -46,6 +46,7 @@
 #define BATON_TRANSPORT_MPI_ENDPOINT_H
 
 #include "base/list.h"
+#include "transport/mpi/answers.h"
 #include "transport/mpi/links.h"
 #include "transport/mpi/packet.h"
 #include "transport/shm/host.h"
@@ -248,6 +249,7 @@ typedef struct baton__mpi {
     int64_t reserved_sends, reserved_records;
 
     baton__far_t far;
+    baton__answers_t answers;
 } baton__mpi_t;
 
 /* ---- endpoint.c: records, lists, peers --------------------------------- */
@@ -447,6 +449,7 @@ void baton__mpi_drain(void *endpoint);
 void baton__mpi_flush_bells(void *endpoint);
 bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out);
 bool baton__mpi_is_copying(const void *endpoint);
+void baton__mpi_ask(void *endpoint, int peer);
 void baton__mpi_disarm(void *endpoint);
 
 /* ---- open.c: opening and closing --------------------------------------- */

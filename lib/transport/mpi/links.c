@@ -6,7 +6,6 @@
 #include "transport/mpi/links.h"
 
 #include "base/alloc.h"
-#include "base/config.h"
 #include "base/error.h"
 
 #include <arpa/inet.h>
@@ -162,6 +161,7 @@ static void close_in_child(void)
             close_open(&links->pending[i]);
         }
         close_open(&links->listener);
+        close_open(&links->answers);
     }
     after_fork();
 }
@@ -205,39 +205,47 @@ static bool watch(const baton__links_t *links, int fd, int peer)
             epoll_ctl(links->epoll, EPOLL_CTL_MOD, fd, &event) == 0);
 }
 
-static bool listen_on(baton__links_t *links, baton__link_place_t *place)
+int baton__links_listen(const baton__link_place_t *place, int backlog,
+                        uint16_t *port_out)
 {
-    bool six = place->addresses[0].family == AF_INET6;
-    for (int i = 1; i < BATON__LINK_ADDRESSES; i++) {
+    bool six = false;
+    for (int i = 0; place != NULL && i < BATON__LINK_ADDRESSES; i++) {
         six = six || place->addresses[i].family == AF_INET6;
     }
     struct sockaddr_in6 any6 = {.sin6_family = AF_INET6};
-    struct sockaddr_in any4 = {.sin_family = AF_INET};
+    struct sockaddr_in any4 = {
+        .sin_family = AF_INET,
+        .sin_addr.s_addr = htonl(place == NULL ? INADDR_LOOPBACK : INADDR_ANY)};
     struct sockaddr *any =
         six ? (struct sockaddr *)&any6 : (struct sockaddr *)&any4;
     socklen_t bytes = six ? sizeof any6 : sizeof any4;
     int off = 0;
-    links->listener = socket(six ? AF_INET6 : AF_INET,
-                             SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (links->listener < 0) {
-        return false;
+    int listener = socket(six ? AF_INET6 : AF_INET,
+                          SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (listener < 0) {
+        return -1;
     }
     if (six) { /* accept IPv4, too */
-        (void)setsockopt(links->listener, IPPROTO_IPV6, IPV6_V6ONLY, &off,
-                         sizeof off);
+        (void)setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     }
-    if (bind(links->listener, any, bytes) != 0 ||
-        listen(links->listener, links->size) != 0 ||
-        getsockname(links->listener, any, &bytes) != 0) {
-        return false;
+    if (bind(listener, any, bytes) != 0 || listen(listener, backlog) != 0 ||
+        getsockname(listener, any, &bytes) != 0) {
+        (void)close(listener);
+        return -1;
     }
-    place->port = six ? any6.sin6_port : any4.sin_port;
-    return watch(links, links->listener, LISTENER);
+    *port_out = six ? any6.sin6_port : any4.sin_port;
+    return listener;
+}
+
+static bool listen_on(baton__links_t *links, baton__link_place_t *place)
+{
+    links->listener = baton__links_listen(place, links->size, &place->port);
+    return links->listener >= 0 && watch(links, links->listener, LISTENER);
 }
 
 void baton__links_init(baton__links_t *links)
 {
-    *links = (baton__links_t){.listener = -1, .epoll = -1};
+    *links = (baton__links_t){.listener = -1, .epoll = -1, .answers = -1};
     for (int i = 0; i < BATON__LINK_PENDING; i++) {
         links->pending[i] = -1;
     }
@@ -248,8 +256,6 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
 {
     links->rank = rank;
     links->size = size;
-    links->timeout_ms =
-        (int)baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS);
     links->at = baton__alloc((size_t)size, sizeof *links->at);
     links->places = baton__alloc((size_t)size, sizeof *links->places);
     if (links->at == NULL || links->places == NULL) {
@@ -277,25 +283,11 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
 
 /* ---- one link --------------------------------------------------------- */
 
-static void set_option(int fd, int level, int option, int value)
+/* Sends each byte at once. */
+static void set_options(int fd)
 {
-    (void)setsockopt(fd, level, option, &value, sizeof value);
-}
-
-/* Sends each byte at once; and detects a host that has not answered for the
-   timeout. */
-static void set_options(const baton__links_t *links, int fd)
-{
-    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    if (links->timeout_ms > 0) {
-        int third = links->timeout_ms / 3000; /* in seconds */
-        third = third > 0 ? third : 1;
-        set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-        set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, third);
-        set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, third);
-        set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 2);
-        set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, links->timeout_ms);
-    }
+    int on = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 static socklen_t socket_address(const baton__link_address_t *address,
@@ -324,6 +316,17 @@ static void end(baton__link_t *link)
     link->state = BATON__LINK_ENDED;
 }
 
+bool baton__links_address(const baton__links_t *links, int peer, uint16_t port,
+                          struct sockaddr_storage *out, socklen_t *bytes_out)
+{
+    const baton__link_address_t *address =
+        links->places == NULL
+            ? NULL
+            : choose_address(&links->places[links->rank], &links->places[peer]);
+    *bytes_out = address == NULL ? 0 : socket_address(address, port, out);
+    return address != NULL;
+}
+
 void baton__links_connect(baton__links_t *links, int peer)
 {
     if (links->listener < 0 || peer < links->rank ||
@@ -332,13 +335,12 @@ void baton__links_connect(baton__links_t *links, int peer)
         return;
     }
     baton__link_t *link = &links->at[peer];
-    const baton__link_address_t *address =
-        choose_address(&links->places[links->rank], &links->places[peer]);
-    if (address == NULL) {
+    struct sockaddr_storage to;
+    socklen_t bytes;
+    if (!baton__links_address(links, peer, links->places[peer].port, &to,
+                              &bytes)) {
         return;
     }
-    struct sockaddr_storage to;
-    socklen_t bytes = socket_address(address, links->places[peer].port, &to);
     link->fd =
         socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (link->fd < 0) {
@@ -346,7 +348,7 @@ void baton__links_connect(baton__links_t *links, int peer)
         return;
     }
     link->state = BATON__LINK_CONNECTING;
-    set_options(links, link->fd);
+    set_options(link->fd);
     if ((connect(link->fd, (const struct sockaddr *)&to, bytes) != 0 &&
          errno != EINPROGRESS) ||
         !watch(links, link->fd, peer)) {
@@ -412,6 +414,7 @@ static void finish_connecting(const baton__links_t *links, int peer,
         end(link);
     } else {
         link->state = BATON__LINK_OPEN;
+        link->opened = true;
     }
 }
 
@@ -431,7 +434,7 @@ static void accept_connections(baton__links_t *links)
             (void)close(fd);
             continue;
         }
-        set_options(links, fd);
+        set_options(fd);
         links->pending[i] = fd;
     }
 }
@@ -472,6 +475,7 @@ static bool identify_connections(baton__links_t *links, int *made)
         }
         link->fd = fd;
         link->state = BATON__LINK_OPEN;
+        link->opened = true;
         ++*made;
     }
     return room;
@@ -531,7 +535,7 @@ static bool look_at(const baton__links_t *links, int peer)
     }
     end(link);
     if (error != 0 && error != ECONNRESET && error != EPIPE) {
-        link->lost = "its host has not answered for BATON_PEER_TIMEOUT_MS";
+        link->lost = "its host can't be reached";
     } else if (!link->farewell) {
         link->lost = "its process has ended";
     }

@@ -1,6 +1,7 @@
 /* Links between ranks on different hosts: a TCP connection between each two
    that have messages with each other, over which one wakes the other, and by
-   which it notices that the other is gone. The messages themselves go over MPI.
+   which it notices that the other has ended. The messages themselves go over
+   MPI.
 
    A rank that waits for another host sleeps on its links. A peer that sends it
    something over MPI then rings: it writes how many packets it has sent so far,
@@ -8,9 +9,7 @@
    is no link the rank polls now and then instead.
 
    The end of a link tells that the peer's process has ended, as its children
-   close their copies; TCP's keepalive tells that its host does not answer any
-   more. So a peer that is busy for long, or stopped in a debugger, is not lost.
- */
+   close their copies. Whether it answers is answers.h's. */
 #ifndef BATON_TRANSPORT_MPI_LINKS_H
 #define BATON_TRANSPORT_MPI_LINKS_H
 
@@ -37,6 +36,7 @@ enum {
 typedef struct baton__link {
     int fd;
     baton__link_state_t state;
+    bool opened;        /* it was open once: the peer can be reached so */
     bool farewell;      /* the peer has announced that it closes */
     const char *lost;   /* why the peer is lost; NULL: it is not */
     uint32_t reported;  /* packets sent to the peer, as it knows */
@@ -65,14 +65,24 @@ typedef struct baton__links {
     int epoll;
     int rank;
     int size;
-    uint64_t nonce;              /* of the group */
-    int timeout_ms;              /* 0 for none */
-    baton__link_t *at;           /* of each rank */
+    uint64_t nonce;    /* of the group */
+    int answers;       /* another listener that children close; -1: none */
+    baton__link_t *at; /* of each rank */
     baton__link_place_t *places; /* of each rank, once they were exchanged */
     int pending[BATON__LINK_PENDING];
     _Atomic bool rang;         /* some link was touched; stored with release */
     struct baton__links *next; /* of all that are open */
 } baton__links_t;
+
+/* Opens a listener for where this rank is, or for this host alone (NULL), and
+   stores its port in network order; -1 if it can't be had. */
+int baton__links_listen(const baton__link_place_t *place, int backlog,
+                        uint16_t *port_out);
+
+/* The address at which a port of the peer can be reached; false if it has none.
+ */
+bool baton__links_address(const baton__links_t *links, int peer, uint16_t port,
+                          struct sockaddr_storage *out, socklen_t *bytes_out);
 
 /* No links, so far. */
 void baton__links_init(baton__links_t *links);

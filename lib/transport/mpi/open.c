@@ -290,6 +290,33 @@ static baton_status_t exchange_places(baton__mpi_t *mpi, const host_t *host)
                                : baton__mpi_error("MPI_Allgather", code);
 }
 
+/* From here on this rank answers; tells all where. */
+static baton_status_t exchange_answers(baton__mpi_t *mpi)
+{
+    baton__links_t *links = &mpi->far.links;
+    baton__answers_t *answers = &mpi->answers;
+    uint16_t port = 0;
+    if (mpi->size == 1) {
+        return BATON_OK;
+    }
+    const baton__link_place_t *place =
+        mpi->far.peers > 0 ? &links->places[mpi->rank] : NULL;
+    int listener = baton__links_listen(place, mpi->size, &port);
+    baton_status_t status =
+        baton__mpi_agree(mpi->comm, baton__answers_open(answers, listener,
+                                                        mpi->rank, mpi->size));
+    if (status != BATON_OK) {
+        return status;
+    }
+    links->answers = answers->listener;
+    answers->places[mpi->rank].port = port;
+    int code =
+        PMPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, answers->places,
+                       sizeof *answers->places, MPI_BYTE, mpi->comm);
+    return code == MPI_SUCCESS ? BATON_OK
+                               : baton__mpi_error("MPI_Allgather", code);
+}
+
 /* Settings that must be equal on all ranks: BATON_VERIFY on any is on all. */
 static void agree_on_settings(baton__mpi_t *mpi)
 {
@@ -350,6 +377,9 @@ static baton_status_t meet(baton__mpi_t *mpi)
         agree_on_settings(mpi);
         status = exchange_places(mpi, &host);
     }
+    if (status == BATON_OK) {
+        status = exchange_answers(mpi);
+    }
     (void)PMPI_Comm_free(&host.comm);
     return status;
 }
@@ -401,7 +431,8 @@ static void unwatch_finalize(baton__mpi_t *mpi)
 
 void baton__mpi_free(baton__mpi_t *mpi)
 {
-    baton__far_close(mpi);
+    baton__far_close(mpi); /* a child closes no descriptors from here on */
+    baton__answers_close(&mpi->answers);
     baton__host_close(&mpi->host);
     baton__mpi_free_pools(mpi);
     baton__free(mpi->host_of);
@@ -515,6 +546,7 @@ static const baton_transport_t mpi_transport = {
     .is_copying = baton__mpi_is_copying,
     .host_of = host_of,
     .lose = lose,
+    .ask = baton__mpi_ask,
 };
 
 static void init_far(baton__far_t *far)
@@ -550,6 +582,7 @@ baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
     mpi->peers = peers;
     mpi->host_of = hosts;
     mpi->window = (uint32_t)baton__config_number(BATON__CONFIG_WINDOW);
+    mpi->answers.listener = -1;
     for (int i = 0; i < size; i++) {
         peers[i].near = -1;
         peers[i].notices.limit = BATON__MPI_NOTICES;

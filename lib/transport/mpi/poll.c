@@ -15,6 +15,9 @@
 
 #include "base/clock.h"
 #include "base/config.h"
+#include "transport/group.h"
+
+#include <string.h>
 
 enum {
     /* After so many polls that find nothing only every eighth tests MPI; and
@@ -292,6 +295,52 @@ bool baton__mpi_is_copying(const void *endpoint)
 {
     const baton__mpi_t *mpi = endpoint;
     return mpi->copying.head != NULL;
+}
+
+/* ---- asking ------------------------------------------------------------ */
+
+/* True if the peer's address is known to lead to its host. */
+static bool is_reached(const baton__mpi_t *mpi, int peer)
+{
+    bool reached = mpi->host_of[peer] == mpi->host_of[mpi->rank];
+    for (int i = 0; i < mpi->size && !reached; i++) {
+        reached = mpi->far.links.at[i].opened &&
+                  mpi->host_of[i] == mpi->host_of[peer];
+    }
+    return reached;
+}
+
+void baton__mpi_ask(void *endpoint, int peer)
+{
+    baton__mpi_t *mpi = endpoint;
+    struct sockaddr_storage to = {0};
+    struct sockaddr_in near = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof near;
+    uint16_t port = mpi->answers.listener < 0
+                        ? 0
+                        : (uint16_t)mpi->answers.places[peer].port;
+    if (port == 0 || mpi->peers[peer].lost || peer == mpi->rank) {
+        return;
+    }
+    if (mpi->peers[peer].near >= 0) {
+        near.sin_port = port;
+        memcpy(&to, &near, sizeof near);
+    } else if (!baton__links_address(&mpi->far.links, peer, port, &to,
+                                     &bytes)) {
+        return;
+    }
+    static const char ended[] = "its process has ended, or it has closed its "
+                                "group";
+    baton__reply_t answer = baton__answers_ask(
+        &mpi->answers, peer, (const struct sockaddr *)&to, bytes);
+    if (answer != BATON__REPLY_NONE &&
+        (answer == BATON__REPLY_DISOWNED || is_reached(mpi, peer))) {
+        baton__mpi_lose(mpi, &mpi->peers[peer],
+                        answer == BATON__REPLY_DISOWNED ? baton__disowned
+                        : answer == BATON__REPLY_LATE   ? mpi->answers.silent
+                                                        : ended);
+    }
 }
 
 /* ---- sleeping ---------------------------------------------------------- */

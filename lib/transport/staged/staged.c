@@ -306,6 +306,12 @@ static bool staged_is_copying(const void *endpoint)
     return self->inner->is_copying(self->endpoint);
 }
 
+static void staged_ask(void *endpoint, int peer)
+{
+    const staged_t *self = endpoint;
+    self->inner->ask(self->endpoint, peer);
+}
+
 static void staged_lose(void *endpoint, int peer, const char *detail)
 {
     staged_t *self = endpoint;
@@ -552,6 +558,7 @@ static baton_transport_t table_around(const baton_transport_t *inner)
     table.release = inner->allocate != NULL ? staged_release : NULL;
     table.host_of = inner->host_of != NULL ? staged_host_of : NULL;
     table.lose = inner->lose != NULL ? staged_lose : NULL;
+    table.ask = inner->ask != NULL ? staged_ask : NULL;
     table.flush = inner->flush != NULL ? staged_flush : NULL;
     table.is_copying = inner->is_copying != NULL ? staged_is_copying : NULL;
     table.takes_device = NULL;

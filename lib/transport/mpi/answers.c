@@ -1,0 +1,208 @@
+/* Answers; see answers.h. */
+#include "transport/mpi/answers.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/error.h"
+#include "transport/shm/share.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A look counts as so long at most. One that has answered is asked again after
+   an eighth of the timeout, but not sooner than this. */
+#define LOOK_NS   UINT64_C(1000000000)
+#define AGAIN_NS  UINT64_C(300000000)
+#define PARTS     8
+#define KEY_BYTES sizeof(uint64_t)
+
+/* ---- answering --------------------------------------------------------- */
+
+static size_t answer_bytes(const baton__answers_t *self)
+{
+    return KEY_BYTES + (size_t)(self->size + 7) / 8;
+}
+
+static void *answer_all(void *arg)
+{
+    baton__answers_t *self = arg;
+    struct pollfd listener = {.fd = self->listener, .events = POLLIN};
+    (void)prctl(PR_SET_NAME, "baton answers", 0, 0, 0);
+    for (;;) {
+        (void)poll(&listener, 1, -1);
+        if ((listener.revents & POLLHUP) != 0) {
+            return NULL; /* close has shut it down */
+        }
+        int fd = accept4(self->listener, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0) { /* too many descriptors? */
+            (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+            continue;
+        }
+        (void)pthread_mutex_lock(&self->lock);
+        (void)!send(fd, self->answer, answer_bytes(self),
+                    MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)pthread_mutex_unlock(&self->lock);
+        (void)close(fd);
+    }
+}
+
+/* The application's signals are not for this thread. */
+static int start_thread(baton__answers_t *self)
+{
+    sigset_t all;
+    sigset_t before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&self->thread, NULL, answer_all, self);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+baton_status_t baton__answers_open(baton__answers_t *self, int listener,
+                                   int rank, int size)
+{
+    int64_t ms = baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS);
+    *self = (baton__answers_t){
+        .listener = -1,
+        .rank = rank,
+        .size = size,
+        .timeout_ns = (uint64_t)ms * 1000000,
+        .places = baton__alloc((size_t)size, sizeof *self->places),
+        .asked = baton__alloc((size_t)size, sizeof *self->asked),
+    };
+    self->answer = baton__alloc(1, answer_bytes(self));
+    (void)pthread_mutex_init(&self->lock, NULL);
+    if (self->places == NULL || self->asked == NULL || self->answer == NULL) {
+        (void)close(listener);
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "mpi: no memory for answers to %d ranks", size);
+    }
+    (void)snprintf(self->silent, sizeof self->silent,
+                   "it has not answered for %.1f s (BATON_PEER_TIMEOUT_MS)",
+                   (double)ms / 1e3);
+    for (int i = 0; i < size; i++) {
+        self->asked[i].fd = -1;
+    }
+    self->places[rank].key = baton__share_random();
+    memcpy(self->answer, &self->places[rank].key, KEY_BYTES);
+    self->listener = listener;
+    int error = start_thread(self);
+    if (error != 0) {
+        (void)close(listener);
+        self->listener = -1;
+        return baton__error(BATON_ERR_SYSTEM,
+                            "mpi: no thread to answer other ranks: %s",
+                            strerror(error));
+    }
+    return BATON_OK;
+}
+
+void baton__answers_close(baton__answers_t *self)
+{
+    if (self->listener >= 0) {
+        (void)shutdown(self->listener, SHUT_RD);
+        (void)pthread_join(self->thread, NULL);
+        (void)close(self->listener);
+    }
+    for (int i = 0; self->asked != NULL && i < self->size; i++) {
+        if (self->asked[i].fd >= 0) {
+            (void)close(self->asked[i].fd);
+        }
+    }
+    baton__free(self->places);
+    baton__free(self->asked);
+    baton__free(self->answer);
+    *self = (baton__answers_t){.listener = -1};
+}
+
+static unsigned char bit_of(int rank)
+{
+    return (unsigned char)(1 << rank % 8);
+}
+
+void baton__answers_lose(baton__answers_t *self, int peer)
+{
+    if (self->listener >= 0) {
+        (void)pthread_mutex_lock(&self->lock);
+        self->answer[KEY_BYTES + (size_t)peer / 8] |= bit_of(peer);
+        (void)pthread_mutex_unlock(&self->lock);
+    }
+}
+
+/* ---- asking ------------------------------------------------------------ */
+
+static void hang_up(baton__asked_t *asked)
+{
+    (void)close(asked->fd);
+    asked->fd = -1;
+}
+
+/* Looks for the answer, and hangs up if there is no more to come. */
+static baton__reply_t look(const baton__answers_t *self, int peer)
+{
+    unsigned char in[4096] = {0};
+    size_t at = KEY_BYTES + (size_t)self->rank / 8;
+    baton__asked_t *asked = &self->asked[peer];
+    ssize_t got = recv(asked->fd, in, sizeof in, MSG_DONTWAIT);
+    int error = got < 0 ? errno : 0;
+    if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR) {
+        return BATON__REPLY_NONE;
+    }
+    hang_up(asked);
+    if (got < (ssize_t)KEY_BYTES ||
+        memcmp(in, &self->places[peer].key, KEY_BYTES) != 0) {
+        return error == ECONNREFUSED ? BATON__REPLY_REFUSED : BATON__REPLY_NONE;
+    }
+    asked->silent_ns = 0;
+    return at < sizeof in && (in[at] & bit_of(self->rank)) != 0
+               ? BATON__REPLY_DISOWNED
+               : BATON__REPLY_NONE;
+}
+
+static baton__reply_t ask(baton__asked_t *asked, const struct sockaddr *to,
+                          socklen_t bytes)
+{
+    asked->silent_ns += 1; /* so that what fails at once is tried again */
+    asked->fd =
+        socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (asked->fd < 0 || connect(asked->fd, to, bytes) == 0 ||
+        errno == EINPROGRESS) {
+        return BATON__REPLY_NONE;
+    }
+    bool refused = errno == ECONNREFUSED;
+    hang_up(asked);
+    return refused ? BATON__REPLY_REFUSED : BATON__REPLY_NONE;
+}
+
+baton__reply_t baton__answers_ask(baton__answers_t *self, int peer,
+                                  const struct sockaddr *to, socklen_t bytes)
+{
+    baton__asked_t *asked = &self->asked[peer];
+    uint64_t now = baton__clock_ns();
+    uint64_t since = now - asked->looked_ns;
+    uint64_t again = self->timeout_ns / PARTS;
+    baton__reply_t answer = BATON__REPLY_NONE;
+    asked->looked_ns = now;
+    if (asked->silent_ns > 0) {
+        asked->silent_ns += since < LOOK_NS ? since : LOOK_NS;
+        answer = asked->fd >= 0 ? look(self, peer) : BATON__REPLY_NONE;
+    }
+    if (answer == BATON__REPLY_NONE && self->timeout_ns > 0 &&
+        asked->silent_ns >= self->timeout_ns) {
+        return BATON__REPLY_LATE;
+    }
+    again = again > AGAIN_NS ? again : AGAIN_NS;
+    if (answer == BATON__REPLY_NONE && asked->fd < 0 &&
+        (asked->silent_ns > 0 || now - asked->asked_ns >= again)) {
+        asked->asked_ns = now;
+        answer = ask(asked, to, bytes);
+    }
+    return answer;
+}

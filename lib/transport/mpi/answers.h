@@ -1,0 +1,70 @@
+/* Whether the processes of other ranks run. A rank that waits for another one
+   asks it, and loses it when it has not answered for BATON_PEER_TIMEOUT_MS:
+   because it is stopped, its cable is out, or its host is gone. That is one
+   rule for all ranks, on this host or not.
+
+   A thread of each process answers, so that a rank is not lost that computes,
+   is in a long call node, or has no progress thread. To ask is to connect to
+   its listener; the answer says which ranks it has lost. So a rank that was
+   stopped for too long learns that the others go on without it, when it waits
+   for one of them. A listener that refuses tells that the process has ended.
+
+   A rank asks only while it waits, and counts only time in which it looks: of
+   ranks that a batch system has stopped together nobody is lost. */
+#ifndef BATON_TRANSPORT_MPI_ANSWERS_H
+#define BATON_TRANSPORT_MPI_ANSWERS_H
+
+#include <baton/types.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+/* Where a rank answers; ranks exchange these when a group is made. */
+typedef struct baton__answers_place {
+    uint64_t key;  /* its answers begin with this */
+    uint32_t port; /* in network order; 0 if it does not answer */
+} baton__answers_place_t;
+
+typedef struct baton__asked {
+    int fd;             /* -1: it is not asked now */
+    uint64_t asked_ns;  /* when it was, last */
+    uint64_t looked_ns; /* and when this rank looked for its answer */
+    uint64_t silent_ns; /* for how long there was none, in all looks; 0: it is
+                           not asked, or has answered */
+} baton__asked_t;
+
+typedef struct baton__answers {
+    int listener; /* -1: this rank neither answers nor asks */
+    int rank, size;
+    uint64_t timeout_ns; /* 0: none is too long */
+    char silent[80];     /* a sentence: it has not answered for so long */
+    baton__answers_place_t *places; /* of all ranks, once they were exchanged */
+    baton__asked_t *asked;          /* of all ranks */
+    pthread_t thread;
+    pthread_mutex_t lock;  /* of the answer */
+    unsigned char *answer; /* the key, and a bit for each rank that is lost */
+} baton__answers_t;
+
+typedef enum baton__reply {
+    BATON__REPLY_NONE,    /* it has answered, or there is still time */
+    BATON__REPLY_LATE,    /* it has not answered for too long */
+    BATON__REPLY_REFUSED, /* nobody listens there any more */
+    BATON__REPLY_DISOWNED /* it has lost this rank */
+} baton__reply_t;
+
+/* Takes over a listener, and stores the rank's own place, but for the port.
+   BATON_ERR_NO_MEMORY, _SYSTEM: no thread. close also after an error. */
+baton_status_t baton__answers_open(baton__answers_t *self, int listener,
+                                   int rank, int size);
+void baton__answers_close(baton__answers_t *self);
+
+/* From now on that rank is told so. */
+void baton__answers_lose(baton__answers_t *self, int peer);
+
+/* Asks a rank at that address, or looks for its answer: to be called now and
+   then while it is awaited. */
+baton__reply_t baton__answers_ask(baton__answers_t *self, int peer,
+                                  const struct sockaddr *to, socklen_t bytes);
+
+#endif

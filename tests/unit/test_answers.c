@@ -1,0 +1,110 @@
+/* What a rank learns of one that it waits for: that it answers, does not, has
+   ended, or has lost this rank. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
+#include "transport/mpi/answers.h"
+#include "transport/mpi/links.h"
+
+#include "base/config.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RANKS = 20, ASKS = 3, ANSWERS = 17 };
+
+static baton__answers_t asks, answers;
+static uint16_t port;
+static int listener;
+
+/* Two of the ranks; `answering`: else nobody reads what comes to the second. */
+static void open_both(const char *timeout_ms, bool answering)
+{
+    uint16_t unused;
+    (void)setenv("BATON_PEER_TIMEOUT_MS", timeout_ms, 1);
+    baton__config_forget();
+    listener = baton__links_listen(NULL, RANKS, &port);
+    assert_true(listener >= 0);
+    support_ok(baton__answers_open(
+        &asks, baton__links_listen(NULL, RANKS, &unused), ASKS, RANKS));
+    if (answering) {
+        support_ok(baton__answers_open(&answers, listener, ANSWERS, RANKS));
+        asks.places[ANSWERS] = answers.places[ANSWERS];
+    }
+}
+
+static void close_both(void)
+{
+    baton__answers_close(&asks);
+    (void)unsetenv("BATON_PEER_TIMEOUT_MS");
+    baton__config_forget();
+}
+
+static baton__reply_t ask(void)
+{
+    const struct sockaddr_in to = {.sin_family = AF_INET,
+                                   .sin_port = port,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    return baton__answers_ask(&asks, ANSWERS, (const struct sockaddr *)&to,
+                              sizeof to);
+}
+
+/* Asks until this is the reply. */
+static void ask_until(baton__reply_t expected)
+{
+    while (ask() != expected) {
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+TEST(test_answers_of_a_rank_that_runs_and_ends)
+{
+    open_both("1000000", true);
+    for (int i = 0; i < 3; i++) { /* again and again */
+        asks.asked[ANSWERS].asked_ns = 0;
+        assert_int_equal(ask(), BATON__REPLY_NONE);
+        while (asks.asked[ANSWERS].silent_ns > 0) {
+            assert_int_equal(ask(), BATON__REPLY_NONE);
+        }
+    }
+    baton__answers_lose(&answers, ASKS + 1);
+    baton__answers_lose(&answers, ASKS);
+    asks.asked[ANSWERS].asked_ns = 0;
+    ask_until(BATON__REPLY_DISOWNED);
+    baton__answers_close(&answers);
+    asks.asked[ANSWERS].asked_ns = 0;
+    ask_until(BATON__REPLY_REFUSED);
+    close_both();
+}
+
+TEST(test_answers_of_a_rank_that_is_stopped)
+{
+    open_both("20", false);
+    ask_until(BATON__REPLY_LATE);
+    (void)close(listener);
+    close_both();
+}
+
+/* Another process has got the port: that is no answer. */
+TEST(test_answers_of_strangers_do_not_count)
+{
+    open_both("20", true);
+    asks.places[ANSWERS].key++;
+    ask_until(BATON__REPLY_LATE);
+    baton__answers_close(&answers);
+    close_both();
+}
+
+/* A rank that was stopped for longer than the timeout loses nobody at once. */
+TEST(test_answers_count_only_looks)
+{
+    open_both("100000", false);
+    assert_int_equal(ask(), BATON__REPLY_NONE);
+    asks.asked[ANSWERS].looked_ns -= UINT64_C(200000000000);
+    assert_int_equal(ask(), BATON__REPLY_NONE);
+    (void)close(listener);
+    close_both();
+}
+
+RUN_TESTS()
