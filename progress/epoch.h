@@ -36,6 +36,10 @@ bool baton__epoch_poll_asyncs(baton__stepper_t *stepper,
 void baton__epoch_introduce(baton__stepper_t *stepper,
                             baton_schedule_t *schedule, int peer);
 
+/* One that has on_failure fails if any rank of its group is lost. */
+void baton__epoch_fail_if_lost(baton__stepper_t *stepper,
+                               baton_schedule_t *schedule);
+
 /* A peer is lost: epochs that need it fail. */
 void baton__epoch_lose_peer(baton__stepper_t *stepper, baton_group_t *group,
                             int peer, const char *detail);

@@ -107,6 +107,20 @@ static void lose_in(baton__stepper_t *stepper, baton_schedule_t *schedule,
     }
 }
 
+void baton__epoch_fail_if_lost(baton__stepper_t *stepper,
+                               baton_schedule_t *schedule)
+{
+    const baton_group_t *group = schedule->group;
+    if (schedule->on_failure != NULL && group->lost_count > 0) {
+        baton__epoch_fail_here(
+            stepper, schedule,
+            baton__error(BATON_ERR_TRANSPORT,
+                         "\"%s\" failed on rank %d: rank %d is gone: %s",
+                         schedule->name, group->rank, group->lost[0].peer,
+                         group->lost[0].detail));
+    }
+}
+
 void baton__epoch_lose_peer(baton__stepper_t *stepper, baton_group_t *group,
                             int peer, const char *detail)
 {
@@ -114,6 +128,7 @@ void baton__epoch_lose_peer(baton__stepper_t *stepper, baton_group_t *group,
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
         if (s->group == group) {
+            baton__epoch_fail_if_lost(stepper, s);
             lose_in(stepper, s, peer);
         }
     }

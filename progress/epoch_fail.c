@@ -340,6 +340,10 @@ static void end_if_drained(baton__stepper_t *stepper,
         atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
     if (baton__schedule_stays_failed(schedule)) {
         baton__run_set_phase(run, BATON__RUN_FAILED);
+        if (schedule->on_failure != NULL) {
+            schedule->on_failure(schedule->on_failure_arg,
+                                 schedule->failure.status);
+        }
     } else {
         baton__run_set_phase(run, BATON__RUN_IDLE);
         schedule->failing_from = 0;

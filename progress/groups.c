@@ -465,6 +465,15 @@ void baton_schedule_on_end(baton_schedule_t *schedule, baton_end_fn fn,
     driver->leave(schedule->group->engine);
 }
 
+void baton_schedule_on_failure(baton_schedule_t *schedule, baton_failed_fn fn,
+                               void *arg)
+{
+    if (baton__graph_open(schedule, __func__)) {
+        schedule->on_failure = fn;
+        schedule->on_failure_arg = arg;
+    }
+}
+
 /* A schedule that could not be recovered, or NULL. The driver's. (One that was
    recovered may have failed again, if a peer returned sooner.) */
 static const baton_schedule_t *find_failed(const baton_group_t *group)
@@ -638,4 +647,35 @@ baton_status_t baton_group_shrink(baton_group_t *group, int timeout_ms,
     return baton__shrink_state(group) == BATON__SHRINK_AGREED
                ? make_survivors(group, survivors_out)
                : not_agreed(group, timeout_ms);
+}
+
+baton_status_t baton_group_copy(baton_group_t *group, baton_group_t **out)
+{
+    if (group == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "baton_group_copy: %s is NULL",
+                            group == NULL ? "group" : "out");
+    }
+    if (group->borrowed) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "copy on rank %d of %d: a group of the simulator "
+                            "has no copies",
+                            group->rank, group->size);
+    }
+    int *ranks = baton__alloc((size_t)group->size, sizeof *ranks);
+    if (ranks == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
+    }
+    for (int i = 0; i < group->size; i++) {
+        ranks[i] = i;
+    }
+    uint64_t nth = BATON__SUBSET_COPIES + group->copies + 1;
+    baton_status_t status = create_subset(group, nth, ranks, group->size, out);
+    if (status != BATON_OK) {
+        baton__free(ranks);
+        return status;
+    }
+    group->engine->driver->enter(group->engine);
+    group->copies++;
+    group->engine->driver->leave(group->engine);
+    return BATON_OK;
 }

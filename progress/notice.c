@@ -134,6 +134,13 @@ static void add_destroyed(baton__text_t *text, const baton_group_t *group)
     }
 }
 
+/* The cause is the loss, if there is one. */
+static baton_status_t destroyed_status(const baton_group_t *group,
+                                       baton_status_t other)
+{
+    return group->lost_count > 0 ? BATON_ERR_TRANSPORT : other;
+}
+
 /* True if the schedule is not committed here, and may still be. */
 static bool is_uncommitted(const baton_group_t *group, uint64_t identity)
 {
@@ -183,7 +190,7 @@ static baton_status_t send_answer(const baton_group_t *group,
     if (schedule != NULL) {
         return send_failure(schedule, answer->peer, header.epoch);
     }
-    failure_t failure = {.status = BATON_ERR_STATE,
+    failure_t failure = {.status = destroyed_status(group, BATON_ERR_STATE),
                          .rank = group->rank,
                          .epoch = header.epoch,
                          .final = true};
@@ -421,7 +428,8 @@ void baton__notice_destroy(baton__stepper_t *stepper,
         return;
     }
     const baton__failure_t failure = {
-        .status = running ? BATON_ERR_CANCELLED : BATON_ERR_STATE,
+        .status = destroyed_status(
+            schedule->group, running ? BATON_ERR_CANCELLED : BATON_ERR_STATE),
         .rank = schedule->group->rank,
         .epoch = running ? run->epoch : run->epoch + 1,
         .final = true};

@@ -159,15 +159,23 @@ static void arrive(baton__stepper_t *stepper, baton_group_t *group,
     }
 }
 
+/* Whether the next group that is made of this one has this channel. */
+static bool makes(const baton_group_t *group, uint32_t channel)
+{
+    uint64_t copy = BATON__SUBSET_COPIES + group->copies + 1;
+    return channel == baton__subset_channel(group->channel,
+                                            baton__shrink_number(group)) ||
+           channel == baton__subset_channel(group->channel, copy);
+}
+
 /* Whether a group of this channel is going to be made of the root, or of one of
    its children. */
 static bool expects(const baton__stepper_t *stepper, const baton_group_t *root,
                     uint32_t channel)
 {
     const baton_group_t *g = stepper->groups;
-    while (g != NULL && ((g != root && g->root != root) ||
-                         baton__subset_channel(
-                             g->channel, baton__shrink_number(g)) != channel)) {
+    while (g != NULL &&
+           ((g != root && g->root != root) || !makes(g, channel))) {
         g = g->next;
     }
     return g != NULL;
@@ -324,6 +332,7 @@ void baton__step_commit(baton__stepper_t *stepper, baton_schedule_t *schedule)
     schedule->run.waited_by_all = &stepper->waited;
     baton__group_enter(group, schedule->identity, schedule);
     baton__notice_hello(stepper, schedule);
+    baton__epoch_fail_if_lost(stepper, schedule);
     stepper->activatable += schedule->plan.armed_count > 0;
 }
 

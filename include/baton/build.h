@@ -461,6 +461,17 @@ typedef bool (*baton_recover_fn)(void *arg, uint64_t epoch);
 void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
                                void *arg);
 
+/* Sets a function that is called when the schedule has failed and stays so.
+   Nothing of it is in motion any more then, and threads that wait for it are
+   told behind the function, which runs on the driving thread, as a call node's
+   does. `status` is that of the first cause. Such a schedule fails, with
+   BATON_ERR_TRANSPORT, as soon as a rank of its group is lost, in an epoch or
+   between two, whether it needs that rank or not. Call this before the commit,
+   at most once. */
+typedef void (*baton_failed_fn)(void *arg, baton_status_t status);
+void baton_schedule_on_failure(baton_schedule_t *schedule, baton_failed_fn fn,
+                               void *arg);
+
 /* ---- reductions of your own ------------------------------------------- */
 
 /* target[i] = left[i] (op) right[i] for count elements. target may equal left
@@ -550,6 +561,14 @@ BATON_CHECKED baton_status_t baton_op_check(const baton_op_t *op,
 
 /* The engine that the group was made in; NULL for NULL. */
 baton_engine_t *baton_group_engine(const baton_group_t *group);
+
+/* Makes a group of the same ranks, whose schedules are told apart from those of
+   `group`, and which is recovered and shrunk on its own. Local: all ranks make
+   the same copies of a group, in the same order. As with the survivors' group,
+   the two are destroyed in any order. BATON_ERR_UNSUPPORTED: a group of the
+   simulator. BATON_ERR_NO_MEMORY. */
+BATON_CHECKED baton_status_t baton_group_copy(baton_group_t *group,
+                                              baton_group_t **out);
 
 /* Whether the buffers of this group have memory. False in a cost-only
    simulation (sim.h), where call nodes must not touch data. */

@@ -94,6 +94,8 @@ struct baton_schedule {
        recovery; and how the ranks find out what it is told. */
     baton_recover_fn on_recover;
     void *on_recover_arg;
+    baton_failed_fn on_failure; /* or NULL */
+    void *on_failure_arg;
     baton__rounds_t rounds[2]; /* as the group's */
 
     /* What is called when epochs end; or NULL. */

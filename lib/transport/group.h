@@ -159,6 +159,7 @@ struct baton_group {
     int *origins;          /* of each rank: the one in the parent; or NULL */
     uint32_t channel;      /* by which its messages are known; 0 for a root's */
     uint32_t children;     /* that were made of it, and exist */
+    uint32_t copies;       /* that were made of it */
     baton_message_t *strays; /* of children that have not been made here yet */
     struct baton__shrink *shrink; /* once it was shrunk: progress/shrink.c */
 

@@ -21,7 +21,9 @@ enum {
     BATON__CHANNEL_EPOCH_SHIFT = 48 /* in epoch: 16 bits */
 };
 
-/* The channel of the `nth` group that is made of one with this channel. */
+/* The channel of the `nth` group that is made of one with this channel: from 1
+   by shrinks, from 1 + BATON__SUBSET_COPIES as copies. */
+#define BATON__SUBSET_COPIES (UINT64_C(1) << 32)
 uint32_t baton__subset_channel(uint32_t channel, uint64_t nth);
 
 /* The channel of a message; 0 for a root's. */
