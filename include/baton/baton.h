@@ -158,6 +158,12 @@ typedef enum baton_keep {
     BATON_KEEP_LATEST /* it misses some: weights run apart */
 } baton_keep_t;
 
+/* What becomes of the partial when ranks are lost. */
+typedef enum baton_on_loss {
+    BATON_ON_LOSS_FAIL,    /* its epochs fail */
+    BATON_ON_LOSS_CONTINUE /* it goes on among those that live */
+} baton_on_loss_t;
+
 struct baton_allreduce_args;
 typedef struct baton_partial_options {
     size_t size;      /* set by BATON_PARTIAL_OPTIONS */
@@ -178,6 +184,7 @@ typedef struct baton_partial_options {
                   const struct baton_allreduce_args *args); /* NULL: chosen */
     void *inner_arg;
     baton_memory_t memory;
+    baton_on_loss_t on_loss;
 } baton_partial_options_t;
 
 #define BATON_PARTIAL_OPTIONS BATON_INITIALIZER(baton_partial_options_t)
@@ -188,6 +195,7 @@ typedef struct baton_partial_result {
     bool included;      /* whether this step's contribution is in it */
     uint32_t active;    /* how many ranks contributed to it */
     uint64_t staleness; /* age, in epochs, of the oldest that this rank did */
+    uint32_t living;    /* ranks that took part: all but those that were lost */
 } baton_partial_result_t;
 
 /* All ranks create it with the same options. Destroy, start, test and wait are

@@ -31,6 +31,29 @@
    count from 1 again. In device memory the epoch after a recovery takes what
    was given back alone, and the one after that what was contributed since.
 
+   With on_loss BATON_ON_LOSS_CONTINUE a lost rank (baton_group_shrink) is one
+   that is never active. Those that live agree on who they are, and go on with
+   the next epoch, with the same calls:
+   - A thread of the library does that, so a rank that computes holds nobody up;
+     with manual progress start, test and wait do. Start does not block
+     meanwhile, and wait takes longer.
+   - Elections are among the living, an epoch that is FULL waits for them, and q
+     and m are at most their number. Results tell it (`living`), and
+     baton_partial_lives who they are.
+   - Each epoch has one result, the same on all that live: what one of them got
+     before the loss is handed to those that missed it. Steps, epochs, staleness
+     and its bounds go on. An epoch that only dead ranks had ended is run again.
+   - What a living rank contributed is in one result, or pending. What a dead
+     one did is lost, unless a result has it.
+   - Ranks may be lost at any time, also while the others agree, until one is
+     left. One that the others believe dead gets BATON_ERR_TRANSPORT for good.
+     After other failures the partial is destroyed: it can't be recovered.
+   - The partial has a group of its own, so the application may shrink `group`,
+     and use it for others. All ranks destroy the partial, which waits until
+     those that live have come to it, for BATON_DESTROY_MS at most.
+   BATON_ERR_UNSUPPORTED: device memory, a simulated group, inner_arg (`inner`
+   builds anew, in the library's thread). BATON_ERR_SYSTEM: no thread.
+
    In a cost-only simulation (sim.h) vectors have no memory: contribute and
    pending don't touch their `data`, which may be NULL, and a result has no data
    and no count of active ranks. Who takes part is right.
@@ -130,7 +153,8 @@ extern "C" {
 #define BATON_PARTIAL_TREE_BYTES ((size_t)1 << 20)
 
 /* Sets a function that is called when an epoch has ended on this rank: as
-   baton_schedule_on_end. It may contribute and start. */
+   baton_schedule_on_end. It may contribute and start. Without effect with
+   BATON_ON_LOSS_CONTINUE. */
 void baton_partial_on_end(baton_partial_t *partial, baton_end_fn fn, void *arg);
 
 /* ---- in the order of a stream ------------------------------------------
@@ -174,8 +198,13 @@ BATON_CHECKED baton_status_t baton_partial_wait_on(baton_partial_t *partial,
 
 /* The schedule behind it, to look at: its last epoch's number and time, and the
    messages and bytes that it has sent (baton_schedule_sent). Owned by the
-   partial; not to be started, waited for or destroyed. */
+   partial; not to be started, waited for or destroyed. NULL with
+   BATON_ON_LOSS_CONTINUE, where it changes. */
 const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial);
+
+/* Whether a rank of the group that create was given takes part: it does until
+   the others have agreed that it is lost. Any thread. */
+bool baton_partial_lives(baton_partial_t *partial, int rank);
 
 /* Copies what no epoch has taken yet to `data` (count elements; the identity
    when there is nothing) and returns whether there is anything in *any_out.

@@ -109,7 +109,8 @@ set_tests_properties(mpi_kill.one mpi_kill.stop soak PROPERTIES RUN_SERIAL ON)
 # Ranks are killed, and the others go on; see mpi_survivors.c.
 set(survivors ${CMAKE_CURRENT_SOURCE_DIR}/mpi/survivors.sh)
 foreach(rounds "all_but_one 6 1 none 1 d0,3 none 5 d4" "first 4 3 0"
-        "at_once 5 2 1,0,3" "twice 4 2 2 d1" "no_loss 3 3 none none")
+        "at_once 5 2 1,0,3" "twice 4 2 2 d1" "no_loss 3 3 none none"
+        "partial 5 2 p1,3 p0" "partial_most 6 1 p0,2,3,4,5")
     separate_arguments(rounds)
     list(POP_FRONT rounds name ranks left)
     add_test(NAME mpi_survivors.${name}
@@ -118,6 +119,12 @@ foreach(rounds "all_but_one 6 1 none 1 d0,3 none 5 d4" "first 4 3 0"
     describe_test(mpi_survivors.${name} mpi_survivors mpi)
     set_tests_properties(mpi_survivors.${name} PROPERTIES RUN_SERIAL ON)
 endforeach()
+if(BATON_BUILD_EXAMPLES)
+    add_test(NAME example_06
+        COMMAND ${survivors} 3 ${mpi_run} --enable-recovery -np 4
+                $<TARGET_FILE:example_06_survivors>)
+    describe_test(example_06 example_06 example)
+endif()
 # Not on pretended hosts: there one run in some 20 stands still for 100 s, and it
 # is not known yet why.
 

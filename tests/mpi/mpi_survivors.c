@@ -6,15 +6,20 @@
      d4     rank 4 is killed while it shrinks the group; the others may find it
             in their new one, and shrink that
      none   nobody is killed, and the last rank comes late
+     p0,2   ranks 0 and 2 die at random moments, of a timer, while all do steps
+            of a partial that goes on (on_loss)
 
    Old groups are destroyed before the new ones are used, or at the end. Those
    that are left say that they go on. MPI_Finalize is not called: it hangs if
    the dead were on another host. */
 #include "support/mpi.h"
+#include "support/random.h"
+#include <baton/partial.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,11 +29,12 @@ static baton_group_t *old[MOST]; /* to be destroyed at the end */
 static int old_count;
 static int members[MOST]; /* of the group: ranks of the world */
 static uint64_t data[COUNT];
+static uint64_t seed; /* the same on all ranks */
 
-/* True if this rank is among those of a round: "1,3", or "d4". */
+/* True if this rank is among those of a round: "1,3", "d4" or "p0". */
 static bool is_victim(const char *round, int rank)
 {
-    const char *at = round + (*round == 'd');
+    const char *at = round + (*round == 'd' || *round == 'p');
     bool found = false;
     while (*at >= '0' && *at <= '9') {
         char *end;
@@ -111,12 +117,94 @@ static void come_late(baton_group_t *group)
     }
 }
 
+/* ---- a partial ----------------------------------------------------------- */
+
+enum { STEPS = 60, LONG = 30000 };
+
+static void die_within(uint64_t us)
+{
+    const struct itimerval timer = {
+        .it_value = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000 + 1)}};
+    support_mpi_check(setitimer(ITIMER_REAL, &timer, NULL) == 0, "no timer");
+}
+
+/* Each contribution has a bit of its own, so each result tells what is in it.
+   Returns a hash of all results. */
+static uint64_t run_partial(baton_group_t *group, bool victim)
+{
+    support_random_t same = support_random(seed, 1);
+    support_random_t own = support_random(seed, 2 + (uint64_t)world.rank);
+    baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
+    uint64_t seen[MOST] = {0}, hash = 0, given = 0;
+    int size = baton_group_size(group), rank = baton_group_rank(group);
+    uint32_t living = (uint32_t)size;
+    options.mode = (baton_partial_mode_t)support_random_below(&same, 6);
+    options.mode_ranks =
+        options.mode < BATON_QUORUM
+            ? 0
+            : 1 + (uint32_t)support_random_below(&same, (uint64_t)size);
+    options.count = support_random_below(&same, 3) == 0 ? LONG : COUNT;
+    options.dtype = BATON_U64;
+    options.on_loss = BATON_ON_LOSS_CONTINUE;
+    static uint64_t vector[LONG];
+    baton_partial_t *partial;
+    support_mpi_ok(baton_partial_create(group, &options, &partial));
+    if (victim) {
+        die_within(support_random_below(&own, 80000));
+    }
+    for (uint64_t step = 1; step <= STEPS; step++) {
+        baton_partial_result_t result;
+        uint64_t bit = UINT64_C(1) << step;
+        (void)usleep((useconds_t)support_random_below(&own, 1500));
+        memset(vector, 0, options.count * sizeof *vector);
+        vector[rank] = vector[options.count - 1] = bit;
+        given |= bit;
+        support_mpi_ok(baton_partial_contribute(partial, vector));
+        support_mpi_ok(baton_partial_start(partial));
+        support_mpi_ok(
+            baton_partial_wait(partial, SUPPORT_MPI_WAIT_MS, &result));
+        const uint64_t *bits = result.data;
+        for (int r = 0; r < size; r++) {
+            support_mpi_check((seen[r] & bits[r]) == 0, "taken twice");
+            seen[r] |= bits[r];
+            hash = hash * 31 + bits[r];
+        }
+        support_mpi_check(result.living <= living, "a rank that rose");
+        living = result.living;
+        hash = hash * 31 + result.active + 1000 * living;
+    }
+    bool any = false;
+    support_mpi_ok(baton_partial_pending(partial, vector, &any));
+    support_mpi_check((seen[rank] ^ vector[rank]) == given, "not conserved");
+    if (victim) {
+        die();
+    }
+    support_mpi_ok(baton_partial_destroy(partial));
+    return hash;
+}
+
+/* All that live have got the same results: so has their sum. */
+static void check_same(baton_group_t *group, uint64_t hash)
+{
+    baton_schedule_t *sum = support_mpi_sum(group, data, sizeof *data,
+                                            BATON_U64, "recursive_doubling");
+    data[0] = hash;
+    support_mpi_ok(baton_schedule_start(sum));
+    support_mpi_ok(baton_schedule_wait(sum, SUPPORT_MPI_WAIT_MS));
+    support_mpi_check(data[0] == hash * (uint64_t)baton_group_size(group),
+                      "different results");
+    support_mpi_ok(baton_schedule_destroy(sum));
+}
+
+/* ---- rounds -------------------------------------------------------------- */
+
 static baton_group_t *play(baton_group_t *group, const char *round,
                            bool destroys)
 {
     bool victim = is_victim(round, world.rank);
-    bool during = *round == 'd';
+    bool during = *round == 'd' || *round == 'p';
     int before = baton_group_size(group);
+    uint64_t hash = *round == 'p' ? run_partial(group, victim) : 0;
     if (victim && during) {
         baton_group_t *none = NULL;
         (void)!baton_group_shrink(group, 0, &none);
@@ -141,6 +229,9 @@ static baton_group_t *play(baton_group_t *group, const char *round,
     }
     support_mpi_check(baton_group_size(group) == before - killed,
                       "the wrong number of survivors");
+    if (*round == 'p') {
+        check_same(group, hash);
+    }
     return group;
 }
 
@@ -152,6 +243,8 @@ int main(int argc, char **argv)
     for (int rank = 0; rank < world.size; rank++) {
         members[rank] = rank;
     }
+    seed = world.rank == 0 ? support_seed() : 0;
+    MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     support_mpi_check(can_sum(group), "the first group can't sum");
     MPI_Barrier(MPI_COMM_WORLD);
     for (int i = 1; i < argc; i++) {

@@ -44,7 +44,7 @@ static baton__rule_t rule_at(const baton__begin_t *self, uint64_t epoch)
 static baton_status_t may_initiate(void *arg, baton_call_t *call)
 {
     baton__begin_t *self = arg;
-    uint64_t epoch = baton_call_epoch(call);
+    uint64_t epoch = baton__epoch_of(&self->modes, call);
     baton__rule_t rule = rule_at(self, epoch);
     return rule.needed == 1 && !baton__rule_is_full(rule, size_of(self)) &&
                    !baton_call_completed(call, self->reached) &&
@@ -67,8 +67,8 @@ static bool begins_at_start(baton__rule_t rule, int size)
 static baton_status_t is_full(void *arg, baton_call_t *call)
 {
     baton__begin_t *self = arg;
-    return baton__rule_is_full(rule_at(self, baton_call_epoch(call)),
-                               size_of(self))
+    uint64_t epoch = baton__epoch_of(&self->modes, call);
+    return baton__rule_is_full(rule_at(self, epoch), size_of(self))
                ? BATON_OK
                : BATON_SKIP;
 }

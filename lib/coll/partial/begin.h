@@ -13,6 +13,13 @@
 
 #include <baton/build.h>
 
+/* The number of a call's epoch, by which it has its mode. */
+static inline uint64_t baton__epoch_of(const baton__modes_t *modes,
+                                       const baton_call_t *call)
+{
+    return modes->base + baton_call_epoch(call);
+}
+
 /* ---- activation.c: the nodes of its tree ------------------------------- */
 
 enum { BATON__ACTIVATION_STEPS = 64 };
@@ -29,7 +36,7 @@ baton_node_t baton__add_activation(baton_schedule_t *schedule,
 
 typedef struct baton__quorum baton__quorum_t;
 
-/* NULL: no memory. Outlives the schedule. */
+/* NULL: no memory. Outlives the schedule, and `modes` outlive it. */
 baton__quorum_t *baton__quorum_create(int rank, int size,
                                       const baton__modes_t *modes);
 void baton__quorum_destroy(baton__quorum_t *quorum); /* NULL is allowed */

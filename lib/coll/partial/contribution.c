@@ -279,7 +279,8 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
     if (outcome->epoch != 0 && !is_read(self, outcome->slot)) {
         push_free(self, outcome->slot);
     }
-    *outcome = (baton__outcome_t){epoch, self->result, active, self->steps};
+    *outcome = (baton__outcome_t){epoch, self->result, active, self->living,
+                                  self->steps};
     self->result = NO_SLOT;
     atomic_store_explicit(&self->oldest_taken, 0, memory_order_relaxed);
     self->newest = epoch;
@@ -324,17 +325,20 @@ void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,
     (void)pthread_mutex_lock(&self->contribute_lock);
     if (self->steps.first != 0 && self->taken_for > epoch) {
         give_back(self);
+        self->newest_taken = self->steps.in_parts ? self->steps.first : 0;
     }
     self->steps = (baton__steps_t){0};
     self->taken_for = 0;
-    renumber(self, next);
+    if (next != 0) {
+        renumber(self, next);
+    }
     (void)pthread_mutex_lock(&self->history_lock);
     atomic_store_explicit(&self->oldest_taken, 0, memory_order_relaxed);
     if (self->result != NO_SLOT) {
         push_free(self, self->result);
         self->result = NO_SLOT;
     }
-    for (uint32_t i = 0; i < self->history; i++) {
+    for (uint32_t i = 0; next != 0 && i < self->history; i++) {
         baton__outcome_t *outcome = &self->outcomes[i];
         if (outcome->epoch < next) {
             continue;
@@ -344,7 +348,7 @@ void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,
         }
         outcome->epoch = 0;
     }
-    self->newest = next - 1;
+    self->newest = next != 0 ? next - 1 : epoch;
     (void)pthread_mutex_unlock(&self->history_lock);
     (void)pthread_mutex_unlock(&self->contribute_lock);
 }
@@ -406,6 +410,7 @@ static void describe(const baton__contribution_t *self,
         .data = baton__contribution_result(self, outcome->slot),
         .included = includes(self, outcome, step),
         .active = outcome->active,
+        .living = outcome->living,
         .staleness = oldest != 0 && oldest < outcome->epoch
                          ? outcome->epoch - oldest
                          : 0,
@@ -420,6 +425,33 @@ static const baton__outcome_t *find(const baton__contribution_t *self,
     uint64_t wanted = epoch != 0 ? epoch : self->newest;
     const baton__outcome_t *outcome = &self->outcomes[wanted % self->history];
     return wanted != 0 && outcome->epoch == wanted ? outcome : NULL;
+}
+
+uint64_t baton__contribution_newest(baton__contribution_t *self)
+{
+    (void)pthread_mutex_lock(&self->history_lock);
+    uint64_t newest = self->newest;
+    (void)pthread_mutex_unlock(&self->history_lock);
+    return newest;
+}
+
+char *baton__contribution_hand_over(baton__contribution_t *self, bool has,
+                                    uint32_t *active_out)
+{
+    begin_result(self);
+    (void)pthread_mutex_lock(&self->history_lock);
+    const baton__outcome_t *newest = find(self, 0);
+    char *room = baton__contribution_result(self, self->result);
+    *active_out = 0;
+    if (has && newest != NULL) {
+        memcpy(room, baton__contribution_result(self, newest->slot),
+               self->slot_bytes);
+        *active_out = newest->active;
+    } else {
+        memset(room, 0, self->slot_bytes);
+    }
+    (void)pthread_mutex_unlock(&self->history_lock);
+    return room;
 }
 
 /* A reader goes on to another slot, or to none. The lock is held. */

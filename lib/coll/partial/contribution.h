@@ -46,6 +46,7 @@ typedef struct baton__outcome {
     uint64_t epoch; /* or 0 */
     uint32_t slot;
     uint32_t active;
+    uint32_t living;
     baton__steps_t taken;
 } baton__outcome_t;
 
@@ -60,6 +61,7 @@ typedef struct baton__contribution {
     baton_engine_t *engine; /* with the device of the slots; NULL: host memory
                              */
     bool sparse;
+    uint32_t living; /* ranks that take part */
 
     size_t element_bytes;
     char *memory; /* of all vectors and results */
@@ -177,9 +179,18 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
 /* The epochs so far have failed after `epoch`, the last that any rank has
    completed: what a later one has taken is pending again, what that one has
    taken is in a result of another rank. `next` is the number of the next step
-   and epoch, from which on results are gone. */
+   and epoch, from which on results are gone; 0: numbers go on, and this rank
+   has the result of `epoch`. */
 void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,
                                  uint64_t next);
+
+/* The newest epoch that was published. */
+uint64_t baton__contribution_newest(baton__contribution_t *self);
+
+/* The slot of the result that is made, with a copy of the newest one, and how
+   many were active in that; or with zeros, where `has` is false. */
+char *baton__contribution_hand_over(baton__contribution_t *self, bool has,
+                                    uint32_t *active_out);
 
 /* Pins the result of `epoch`, or the newest for 0, until the next call; false
    when it is not there. */

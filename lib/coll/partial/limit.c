@@ -8,6 +8,13 @@ uint64_t baton__partial_steps(const baton_partial_t *partial)
     return atomic_load_explicit(&partial->steps, memory_order_relaxed);
 }
 
+void baton__partial_count_step(baton_partial_t *partial, baton_status_t status)
+{
+    if (status == BATON_OK) {
+        atomic_fetch_add_explicit(&partial->steps, 1, memory_order_relaxed);
+    }
+}
+
 /* Epochs that peers may begin here: with KEEP_ALL the history has room for W
    results that were not seen; and in epoch e this rank's next contribution, of
    step arrived + 1, may come one epoch too late, so e may be arrived + S. The
@@ -22,8 +29,15 @@ static void set_limit(baton_partial_t *partial)
         partial->arrived + partial->max_staleness < limit) {
         limit = partial->arrived + partial->max_staleness;
     }
-    if (limit != UINT64_MAX && !partial->closing) {
-        baton_schedule_limit(partial->schedule, limit);
+    bool limited = limit != UINT64_MAX || partial->survival != NULL;
+    if (limited && !partial->closing &&
+        (partial->enter == NULL || partial->enter(partial))) {
+        baton_schedule_limit(
+            partial->schedule,
+            limit == UINT64_MAX ? limit : limit - partial->begin.modes.base);
+        if (partial->leave != NULL) {
+            partial->leave(partial);
+        }
     }
 }
 
@@ -53,6 +67,13 @@ void baton__partial_saw(baton_partial_t *partial, uint64_t step)
     (void)pthread_mutex_unlock(&partial->limit_lock);
 }
 
+void baton__partial_limit_again(baton_partial_t *partial)
+{
+    (void)pthread_mutex_lock(&partial->limit_lock);
+    set_limit(partial);
+    (void)pthread_mutex_unlock(&partial->limit_lock);
+}
+
 void baton__partial_set_closing(baton_partial_t *partial, bool closing)
 {
     (void)pthread_mutex_lock(&partial->limit_lock);
@@ -67,8 +88,7 @@ baton_status_t baton__partial_check_step(const baton_partial_t *partial)
         (partial->keep != BATON_KEEP_ALL || partial->claimed != step)) {
         return BATON_OK;
     }
-    return baton__error(BATON_ERR_STATE, "wait for \"%s\": %s",
-                        baton_schedule_name(partial->schedule),
+    return baton__error(BATON_ERR_STATE, "wait for \"%s\": %s", partial->name,
                         step == 0 ? "no step was started"
                                   : "the step's result was returned already");
 }

@@ -74,6 +74,29 @@ static baton_status_t check(const baton_partial_options_t *options)
     return BATON_OK;
 }
 
+/* What a partial that survives losses can't have. */
+static baton_status_t check_on_loss(const baton_partial_options_t *options,
+                                    const baton_group_t *group)
+{
+    const char *what = baton_group_is_simulated(group) ? "a simulated group"
+                       : options->memory != BATON_MEMORY_HOST
+                           ? "memory of the device"
+                       : options->inner_arg != NULL ? "inner_arg"
+                                                    : NULL;
+    if ((unsigned)options->on_loss > BATON_ON_LOSS_CONTINUE) {
+        return refuse(options, "on_loss", (int)options->on_loss,
+                      "BATON_ON_LOSS_FAIL or _CONTINUE, 0 to ",
+                      BATON_ON_LOSS_CONTINUE);
+    }
+    return options->on_loss == BATON_ON_LOSS_FAIL || what == NULL
+               ? BATON_OK
+               : baton__error(BATON_ERR_UNSUPPORTED,
+                              "partial \"%s\": on_loss is "
+                              "BATON_ON_LOSS_CONTINUE, which does not go with "
+                              "%s",
+                              options->name, what);
+}
+
 static baton_partial_options_t
 with_defaults(const baton_partial_options_t *given)
 {
@@ -175,6 +198,9 @@ baton__partial_resolve_options(const baton_partial_options_t *given,
                             out->name);
     }
     status = check(out);
+    if (status == BATON_OK) {
+        status = check_on_loss(out, group);
+    }
     return status == BATON_OK
                ? baton__rule_check(
                      out->name, (baton__choice_t){out->mode, out->mode_ranks},

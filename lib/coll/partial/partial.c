@@ -23,6 +23,7 @@
 
 #include <baton/coll.h>
 #include <baton/partial.h>
+#include <string.h>
 
 /* ---- the two ends of an epoch ----------------------------------------- */
 
@@ -42,7 +43,7 @@ static baton_status_t take(void *arg, baton_call_t *call, baton_async_t async)
 {
     baton_partial_t *partial = arg;
     (void)async; /* only poll completes it */
-    partial->epoch = baton_call_epoch(call);
+    partial->epoch = baton__epoch_of(&partial->begin.modes, call);
     return try_take(partial) ? BATON_DONE : BATON_OK;
 }
 
@@ -65,7 +66,7 @@ static baton_status_t prepare(void *arg, baton_call_t *call)
     baton__contribution_t *c = &partial->contribution;
     baton_status_t status = BATON_OK;
     if (!takes_async(partial)) {
-        partial->epoch = baton_call_epoch(call);
+        partial->epoch = baton__epoch_of(&partial->begin.modes, call);
         (void)try_take(partial); /* which has nothing to wait for */
     }
     bool active = partial->active;
@@ -111,7 +112,8 @@ static baton_status_t publish(void *arg, baton_call_t *call)
         char *slot = baton__contribution_result(c, c->result);
         active = baton__count_of(c->dtype, slot + baton__contribution_bytes(c));
     }
-    baton__contribution_publish(c, baton_call_epoch(call), active);
+    baton__contribution_publish(c, baton__epoch_of(&partial->begin.modes, call),
+                                active);
     return BATON_OK;
 }
 
@@ -236,7 +238,7 @@ static uint32_t bound_of(const baton_partial_options_t *options)
 
 /* Without payload vectors are empty; contributions are counted as ever. */
 static baton_status_t init_contribution(baton_partial_t *partial,
-                                        baton_engine_t *engine,
+                                        baton_engine_t *engine, int size,
                                         const baton_partial_options_t *options)
 {
     size_t count = partial->payload ? options->count : 0;
@@ -250,6 +252,7 @@ static baton_status_t init_contribution(baton_partial_t *partial,
         .history = options->history,
         .max_staleness = bound_of(options),
         .engine = engine,
+        .living = (uint32_t)size,
     };
     baton_status_t status = baton__contribution_init(&partial->contribution);
     return status == BATON_OK
@@ -262,26 +265,76 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
                            const baton_partial_options_t *options)
 {
     bool device = options->memory == BATON_MEMORY_DEVICE;
-    partial->begin = (baton__begin_t){
-        .schedule = partial->schedule,
-        .modes = {{options->mode, options->mode_ranks},
-                  options->sync_every,
-                  options->seed},
-    };
+    int size = baton_group_size(group);
     partial->keep = options->keep;
     partial->max_staleness = options->max_staleness;
     partial->payload = baton_group_has_payload(group);
     partial->rides = options->memory == BATON_MEMORY_HOST &&
                      options->op == BATON_SUM &&
-                     (uint64_t)baton_group_size(group) <=
-                         baton__largest_count(options->dtype);
+                     (uint64_t)size <= baton__largest_count(options->dtype);
     (void)pthread_mutex_init(&partial->limit_lock, NULL);
     baton_status_t status = init_contribution(
-        partial, device ? baton_group_engine(group) : NULL, options);
-    if (status == BATON_OK && device) {
-        status = baton__partial_device_create(partial, group, options);
+        partial, device ? baton_group_engine(group) : NULL, size, options);
+    return status == BATON_OK && device
+               ? baton__partial_device_create(partial, group, options)
+               : status;
+}
+
+static baton_status_t commit(baton_partial_t *partial,
+                             const baton_partial_options_t *options)
+{
+    partial->begin = (baton__begin_t){
+        .schedule = partial->schedule,
+        .modes = {{options->mode, options->mode_ranks},
+                  options->sync_every,
+                  options->seed,
+                  0},
+    };
+    partial->given = (struct baton_given){0};
+    baton_status_t status = baton__begin_init(&partial->begin);
+    if (status != BATON_OK) {
+        return status;
     }
-    return status == BATON_OK ? baton__begin_init(&partial->begin) : status;
+    agree(partial->schedule, options);
+    build(partial, options);
+    return baton_schedule_commit(partial->schedule);
+}
+
+static baton_status_t create_schedule(baton_partial_t *partial,
+                                      baton_group_t *group,
+                                      const baton_partial_options_t *options)
+{
+    if (options->on_loss == BATON_ON_LOSS_CONTINUE) {
+        baton_status_t status =
+            baton__survival_create(partial, group, options, commit);
+        baton__partial_limit(partial, 0, 0);
+        return status;
+    }
+    baton__partial_limit(partial, 0, 0);
+    baton_schedule_on_recover(partial->schedule, recover, partial);
+    return commit(partial, options);
+}
+
+/* The schedule is made first, so that also one that is given up counts. */
+static baton_status_t create(baton_partial_t *partial, baton_group_t *group,
+                             const baton_partial_options_t *options)
+{
+    baton_status_t status = BATON_OK;
+    partial->name = baton__alloc(strlen(options->name) + 1, 1);
+    if (partial->name == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for partial \"%s\"",
+                            options->name);
+    }
+    memcpy(partial->name, options->name, strlen(options->name));
+    if (options->on_loss == BATON_ON_LOSS_FAIL) {
+        status =
+            baton_schedule_create(group, options->name, &partial->schedule);
+    }
+    if (status == BATON_OK) {
+        status = init(partial, group, options);
+    }
+    return status == BATON_OK ? create_schedule(partial, group, options)
+                              : status;
 }
 
 baton_status_t baton_partial_create(baton_group_t *group,
@@ -302,19 +355,7 @@ baton_status_t baton_partial_create(baton_group_t *group,
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for partial \"%s\"",
                             options.name);
     }
-    status = baton_schedule_create(group, options.name, &partial->schedule);
-    if (status != BATON_OK) {
-        baton__free(partial);
-        return status;
-    }
-    status = init(partial, group, &options);
-    if (status == BATON_OK) {
-        baton__partial_limit(partial, 0, 0);
-        agree(partial->schedule, &options);
-        build(partial, &options);
-        baton_schedule_on_recover(partial->schedule, recover, partial);
-        status = baton_schedule_commit(partial->schedule);
-    }
+    status = create(partial, group, &options);
     if (status != BATON_OK) {
         (void)!baton_partial_destroy(partial);
         return status;
@@ -328,8 +369,12 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
     if (partial == NULL) {
         return BATON_OK;
     }
+    baton_status_t status = baton__survival_destroy(partial);
+    if (status != BATON_OK) {
+        return status;
+    }
     baton__partial_set_closing(partial, true);
-    baton_status_t status = baton_schedule_destroy(partial->schedule);
+    status = baton_schedule_destroy(partial->schedule);
     if (status == BATON_ERR_STATE) {
         baton__partial_set_closing(partial, false);
     }
@@ -340,6 +385,7 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
         baton__contribution_fini(&partial->contribution);
         baton__begin_fini(&partial->begin);
         (void)pthread_mutex_destroy(&partial->limit_lock);
+        baton__free(partial->name);
         baton__free(partial);
     }
     return status;
@@ -347,12 +393,16 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
 
 void baton_partial_on_end(baton_partial_t *partial, baton_end_fn fn, void *arg)
 {
-    baton_schedule_on_end(partial != NULL ? partial->schedule : NULL, fn, arg);
+    if (partial == NULL || partial->survival == NULL) {
+        baton_schedule_on_end(partial != NULL ? partial->schedule : NULL, fn,
+                              arg);
+    }
 }
 
 const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial)
 {
-    return partial != NULL ? partial->schedule : NULL;
+    return partial != NULL && partial->survival == NULL ? partial->schedule
+                                                        : NULL;
 }
 
 /* ---- steps ------------------------------------------------------------ */
@@ -367,7 +417,7 @@ static baton_status_t check_data(const baton_partial_t *partial,
     return data != NULL || partial->contribution.count == 0
                ? BATON_OK
                : baton__error(BATON_ERR_INVALID, "%s \"%s\": data is NULL",
-                              doing, baton_schedule_name(partial->schedule));
+                              doing, partial->name);
 }
 
 baton_status_t baton_partial_contribute(baton_partial_t *partial,
@@ -390,13 +440,15 @@ baton_status_t baton_partial_start(baton_partial_t *partial)
     if (partial == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
     }
-    baton_status_t status = baton_schedule_start(partial->schedule);
-    if (status == BATON_OK) {
-        uint64_t before =
-            atomic_fetch_add_explicit(&partial->steps, 1, memory_order_relaxed);
-        if (partial->max_staleness != 0) {
-            baton__partial_arrived(partial, before + 1);
-        }
+    baton_status_t status;
+    if (partial->survival != NULL) {
+        status = baton__survival_start(partial);
+    } else {
+        status = baton_schedule_start(partial->schedule);
+        baton__partial_count_step(partial, status);
+    }
+    if (status == BATON_OK && partial->max_staleness != 0) {
+        baton__partial_arrived(partial, baton__partial_steps(partial));
     }
     return status;
 }
@@ -405,6 +457,9 @@ baton_status_t baton_partial_test(baton_partial_t *partial, bool *done_out)
 {
     if (partial == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
+    }
+    if (partial->survival != NULL) {
+        return baton__survival_test(partial, done_out);
     }
     baton_status_t status = baton_schedule_test(partial->schedule, done_out);
     return status == BATON_OK ? baton__partial_device_check(partial) : status;
@@ -423,7 +478,9 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
     if (status != BATON_OK) {
         return status;
     }
-    status = baton_schedule_wait(partial->schedule, timeout_ms);
+    status = partial->survival != NULL
+                 ? baton__survival_wait(partial, timeout_ms)
+                 : baton_schedule_wait(partial->schedule, timeout_ms);
     if (status == BATON_OK) {
         status = baton__partial_device_check(partial);
     }
@@ -434,8 +491,7 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
                                  out)) {
         return baton__error(BATON_ERR_STATE,
                             "wait for \"%s\": the result of epoch %llu is gone",
-                            baton_schedule_name(partial->schedule),
-                            (unsigned long long)step);
+                            partial->name, (unsigned long long)step);
     }
     if (!partial->payload) {
         out->data = NULL;
@@ -457,7 +513,7 @@ baton_status_t baton_partial_pending(baton_partial_t *partial, void *data,
     }
     if (any_out == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s of \"%s\": any_out is NULL",
-                            __func__, baton_schedule_name(partial->schedule));
+                            __func__, partial->name);
     }
     if (partial->device != NULL) {
         return baton__partial_device_pending(partial, data, any_out);

@@ -7,8 +7,15 @@
 #include "coll/partial/given.h"
 #include "coll/stream/requests.h"
 
+typedef struct baton__survival baton__survival_t;
+
 struct baton_partial {
     baton_schedule_t *schedule;
+    char *name;
+    baton__survival_t *survival; /* NULL: a loss fails the schedule */
+    /* With it: from a true one until leave the schedule is not replaced. */
+    bool (*enter)(const baton_partial_t *partial);
+    void (*leave)(const baton_partial_t *partial);
     baton_keep_t keep;
     uint32_t max_staleness; /* 0: unbounded */
     baton_buffer_t source;  /* bound to the slots that the epoch works on */
@@ -48,8 +55,9 @@ baton_allreduce_fn
 baton__partial_choose_inner(const baton_partial_options_t *options,
                             const baton_schedule_t *schedule);
 
-/* Steps started so far. Any thread. */
+/* Steps started so far. Any thread. count: one more, if it was started. */
 uint64_t baton__partial_steps(const baton_partial_t *partial);
+void baton__partial_count_step(baton_partial_t *partial, baton_status_t status);
 
 /* BATON_ERR_STATE: there is no step whose result may be waited for. */
 baton_status_t baton__partial_check_step(const baton_partial_t *partial);
@@ -61,10 +69,30 @@ void baton__partial_limit(baton_partial_t *partial, uint64_t arrived,
                           uint64_t seen);
 void baton__partial_arrived(baton_partial_t *partial, uint64_t step);
 void baton__partial_saw(baton_partial_t *partial, uint64_t step);
+void baton__partial_limit_again(baton_partial_t *partial);
 
 /* The schedule, which is being destroyed, has no limit any more. On a device
    what is still in streams sees results after that. */
 void baton__partial_set_closing(baton_partial_t *partial, bool closing);
+
+/* ---- survive.c: ranks are lost ------------------------------------------ */
+
+/* Builds and commits partial->schedule, which was created. */
+typedef baton_status_t (*baton__partial_commit_fn)(
+    baton_partial_t *partial, const baton_partial_options_t *options);
+
+/* Makes partial->survival, also where it fails, and in a group of its own the
+   schedule. destroy: of both. */
+baton_status_t baton__survival_create(baton_partial_t *partial,
+                                      baton_group_t *group,
+                                      const baton_partial_options_t *options,
+                                      baton__partial_commit_fn commit);
+baton_status_t baton__survival_destroy(baton_partial_t *partial);
+
+/* As the public functions. */
+baton_status_t baton__survival_start(baton_partial_t *partial);
+baton_status_t baton__survival_test(baton_partial_t *partial, bool *done_out);
+baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms);
 
 /* ---- device.c ---------------------------------------------------------- */
 

@@ -81,7 +81,7 @@ typedef struct incoming {
 
 struct baton__quorum {
     int rank, size;
-    baton__modes_t modes;
+    const baton__modes_t *modes;
     int fan;
     int groups;
     gate_t *members;         /* [fan], by the offset in the group */
@@ -117,7 +117,7 @@ baton__quorum_t *baton__quorum_create(int rank, int size,
     *quorum = (baton__quorum_t){
         .rank = rank,
         .size = size,
-        .modes = *modes,
+        .modes = modes,
         .fan = fan,
         .groups = groups,
         .members = baton__alloc((size_t)fan, sizeof(gate_t)),
@@ -186,13 +186,13 @@ static uint32_t unreported_of(const baton__quorum_t *quorum, int offset)
 /* The state of the call's epoch, from its first call on. */
 static void enter(baton__quorum_t *quorum, const baton_call_t *call)
 {
-    uint64_t epoch = baton_call_epoch(call);
+    uint64_t epoch = baton__epoch_of(quorum->modes, call);
     if (quorum->epoch == epoch) {
         return;
     }
     quorum->epoch = epoch;
     quorum->rule =
-        baton__rule_of(baton__choice_at(&quorum->modes, epoch), quorum->size);
+        baton__rule_of(baton__choice_at(quorum->modes, epoch), quorum->size);
     int root = (int)(epoch % (uint64_t)quorum->size);
     quorum->offset =
         baton__rank_shift(quorum->rank, -(int64_t)root, quorum->size);
@@ -215,7 +215,7 @@ static baton_status_t arrive(void *arg, baton_call_t *call)
     enter(quorum, call);
     bool counts = !baton__rule_is_full(quorum->rule, quorum->size) &&
                   !baton_call_completed(call, quorum->begun) &&
-                  baton__rule_counts(quorum->rule, quorum->modes.seed,
+                  baton__rule_counts(quorum->rule, quorum->modes->seed,
                                      quorum->epoch, quorum->size, quorum->rank);
     return counts ? BATON_OK : BATON_SKIP;
 }

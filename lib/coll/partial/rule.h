@@ -25,6 +25,7 @@ typedef struct baton__modes {
     baton__choice_t choice;
     uint32_t sync_every; /* of so many epochs one is FULL; 0: none */
     uint64_t seed;
+    uint64_t base; /* epochs before the schedule's first */
 } baton__modes_t;
 
 static inline baton__choice_t baton__choice_at(const baton__modes_t *modes,

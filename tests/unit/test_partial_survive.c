@@ -1,0 +1,470 @@
+/* Partials with on_loss BATON_ON_LOSS_CONTINUE, whose ranks die at any moment:
+   between calls, or behind any message. All ranks take turns in one thread.
+   Every contribution has a bit of its own in its rank's element, so each result
+   tells what is in it. Over MPI: mpi/mpi_survivors.c. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
+#include "support/random.h"
+#include "transport/group.h"
+
+#include <baton/coll.h>
+#include <baton/engine.h>
+#include <baton/inproc.h>
+#include <baton/partial.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST = 8, STEPS = 24, TRIALS = 250, TURNS = 400000, LONG = 31 };
+
+typedef struct outcome {
+    bool known;
+    uint32_t active, living;
+    uint64_t bits[MOST];
+} outcome_t;
+
+typedef struct rank {
+    baton_engine_t *engine;
+    baton_group_t *group;
+    baton_transport_t port; /* the group's; silent once the rank is dead */
+    const baton_transport_t *given;
+    baton_partial_t *partial;
+    _Atomic bool dead;
+    bool idle;            /* makes no calls but the engine's */
+    _Atomic int messages; /* that it still sends before it dies; -1: it lives */
+    uint64_t step;
+    bool started;
+    uint64_t seen[MOST]; /* bits of each rank's contributions, in results */
+    uint64_t given_bits, living;
+    outcome_t outcomes[STEPS + 1]; /* by epoch */
+} rank_t;
+
+static rank_t ranks[MOST];
+static baton_inproc_t *medium;
+static baton_partial_options_t options;
+static int size;
+static baton_op_t own_sum;
+static support_random_t dice;
+static uint64_t vector[LONG];
+
+static int below(int n)
+{
+    return (int)support_random_below(&dice, (uint64_t)n);
+}
+
+/* ---- ranks that die ------------------------------------------------------ */
+
+static rank_t *rank_of(const void *endpoint)
+{
+    int r = 0;
+    while (ranks[r].group == NULL || ranks[r].group->endpoint != endpoint) {
+        r++;
+    }
+    return &ranks[r];
+}
+
+/* False if it is dead. It dies behind one of its messages. */
+static bool may_send(rank_t *rank)
+{
+    bool may = !rank->dead;
+    rank->dead |= rank->messages == 0;
+    rank->messages -= rank->messages > 0;
+    return may;
+}
+
+static baton_status_t notify(void *endpoint, int peer,
+                             const baton_header_t *header, const void *data,
+                             size_t bytes)
+{
+    rank_t *rank = rank_of(endpoint);
+    return may_send(rank)
+               ? rank->given->notify(endpoint, peer, header, data, bytes)
+               : BATON_AGAIN;
+}
+
+static baton_status_t send(void *endpoint, baton_token_t token, int peer,
+                           const baton_header_t *header, const void *data,
+                           size_t bytes)
+{
+    rank_t *rank = rank_of(endpoint);
+    return may_send(rank)
+               ? rank->given->send(endpoint, token, peer, header, data, bytes)
+               : BATON_ERR_TRANSPORT;
+}
+
+static void learn(const rank_t *rank, int victim)
+{
+    rank->given->lose(rank->group->endpoint, victim, "it is dead");
+}
+
+/* Of all others, or of the dead. */
+static void learn_all(const rank_t *rank, bool dead_alone)
+{
+    for (int peer = 0; peer < size; peer++) {
+        if (&ranks[peer] != rank && (ranks[peer].dead || !dead_alone)) {
+            learn(rank, peer);
+        }
+    }
+}
+
+static void open_ranks(int count, baton_progress_t progress)
+{
+    baton_engine_options_t own = BATON_ENGINE_OPTIONS;
+    own.progress = progress;
+    size = count;
+    memset(ranks, 0, sizeof ranks);
+    support_ok(baton_inproc_create(size, &medium));
+    for (int r = 0; r < size; r++) {
+        rank_t *rank = &ranks[r];
+        rank->messages = -1;
+        rank->living = (uint64_t)size;
+        support_ok(baton_engine_open(&own, &rank->engine));
+        support_ok(
+            baton_group_create_inproc(rank->engine, medium, r, &rank->group));
+        rank->given = rank->group->transport;
+        rank->port = *rank->given;
+        rank->port.notify = notify;
+        rank->port.send = send;
+        rank->group->transport = &rank->port;
+    }
+    for (int r = 0; r < size; r++) {
+        support_ok(
+            baton_partial_create(ranks[r].group, &options, &ranks[r].partial));
+    }
+}
+
+static void destroy_one(void *arg)
+{
+    rank_t *rank = arg;
+    baton_status_t status = baton_partial_destroy(rank->partial);
+    if (status != BATON_OK) {
+        print_error("destroy: %s\n", baton_error_message());
+        abort();
+    }
+}
+
+/* Those that live destroy theirs together; then each dead one, which comes to
+   think that all others are. */
+static void close_ranks(void)
+{
+    support_thread_t *threads[MOST] = {NULL};
+    for (int r = 0; r < size; r++) {
+        if (!ranks[r].dead) {
+            ranks[r].messages = -1;
+            learn_all(&ranks[r], true);
+            threads[r] = support_thread_start(destroy_one, &ranks[r]);
+        }
+    }
+    for (int r = 0; r < size; r++) {
+        if (threads[r] != NULL) {
+            support_thread_join(threads[r]);
+        }
+    }
+    for (int r = 0; r < size; r++) {
+        rank_t *rank = &ranks[r];
+        if (rank->dead) {
+            learn_all(rank, false);
+            rank->dead = false;
+            rank->messages = -1;
+            (void)baton_engine_step(rank->engine);
+            destroy_one(rank);
+        }
+        rank->group->transport = rank->given;
+    }
+    for (int r = 0; r < size; r++) {
+        support_ok(baton_group_destroy(ranks[r].group));
+        support_ok(baton_engine_close(ranks[r].engine));
+    }
+    support_ok(baton_inproc_destroy(medium));
+}
+
+/* ---- steps --------------------------------------------------------------- */
+
+static void contribute(rank_t *rank)
+{
+    memset(vector, 0, options.count * sizeof *vector);
+    vector[rank - ranks] = UINT64_C(1) << rank->step;
+    vector[options.count - 1] |= vector[rank - ranks];
+    rank->given_bits |= UINT64_C(1) << rank->step;
+    support_ok(baton_partial_contribute(rank->partial, vector));
+}
+
+static void check_outcome(const outcome_t *outcome, uint64_t epoch)
+{
+    uint32_t active = 0;
+    for (int r = 0; r < size; r++) {
+        active += outcome->bits[r] != 0;
+        assert_int_equal(outcome->bits[r] & ~ranks[r].given_bits, 0);
+        assert_int_equal(outcome->bits[r] >> (epoch + 1), 0);
+    }
+    assert_int_equal(outcome->active, active);
+    assert_true(outcome->living >= active);
+}
+
+/* Each contribution is in one result, and what is said of this rank's is so. */
+static void check_result(rank_t *rank, const baton_partial_result_t *result)
+{
+    const uint64_t *data = result->data;
+    uint64_t own = data[rank - ranks];
+    outcome_t *mine = &rank->outcomes[result->epoch];
+    *mine = (outcome_t){
+        .known = true, .active = result->active, .living = result->living};
+    memcpy(mine->bits, data, (size_t)size * sizeof *data);
+    check_outcome(mine, result->epoch);
+    assert_true(result->living <= rank->living);
+    rank->living = result->living;
+    if (options.keep == BATON_KEEP_ALL) {
+        assert_int_equal(result->epoch, rank->step);
+        for (int r = 0; r < size; r++) {
+            assert_int_equal(rank->seen[r] & data[r], 0);
+            rank->seen[r] |= data[r];
+        }
+        assert_int_equal(result->included, own >> rank->step & 1);
+        if (own != 0) {
+            assert_int_equal(result->staleness,
+                             result->epoch - (uint64_t)__builtin_ctzll(own));
+        }
+    }
+}
+
+/* Goes on with its step; false when it has done all. */
+static bool go_on(rank_t *rank)
+{
+    baton_partial_result_t result;
+    if (rank->step == STEPS && !rank->started) {
+        bool done = false;
+        support_ok(baton_partial_test(rank->partial, &done));
+        assert_true(done || rank->dead);
+        return false;
+    }
+    if (!rank->started) {
+        rank->step++;
+        if (below(8) > 0) {
+            contribute(rank);
+        }
+        baton_status_t status = baton_partial_start(rank->partial);
+        if (rank->dead) {
+            return true;
+        }
+        support_ok(status);
+        rank->started = true;
+        return true;
+    }
+    bool done = below(50) == 0; /* test is quicker: it does not yield */
+    baton_status_t status = BATON_OK;
+    if (!done) {
+        status = baton_partial_test(rank->partial, &done);
+    }
+    if (done) {
+        status = baton_partial_wait(rank->partial, 0, &result);
+    } else if (status == BATON_OK) {
+        return true;
+    }
+    if (status != BATON_ERR_TIMEOUT && !rank->dead) {
+        support_ok(status);
+        check_result(rank, &result);
+        rank->started = false;
+    }
+    return true;
+}
+
+/* One that lives and has not noticed it learns of a death, at last. */
+static void spread_losses(void)
+{
+    int victim = below(size), r = below(size);
+    if (ranks[victim].dead && !ranks[r].dead && below(20) == 0) {
+        learn(&ranks[r], victim);
+    }
+}
+
+static bool all_are_done(void)
+{
+    for (int r = 0; r < size; r++) {
+        if (!ranks[r].dead && (ranks[r].step < STEPS || ranks[r].started)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void take_turns(void)
+{
+    for (int turn = 0; turn < TURNS; turn++) {
+        rank_t *rank = &ranks[below(size)];
+        if (rank->dead) {
+            continue;
+        }
+        (void)baton_engine_step(rank->engine);
+        if (!rank->dead && !rank->idle) {
+            (void)go_on(rank);
+        }
+        rank->idle = below(4) == 0 ? !rank->idle : rank->idle;
+        spread_losses();
+        if (all_are_done()) {
+            return;
+        }
+    }
+    for (int r = 0; r < size; r++) {
+        print_error("rank %d: %s, step %d\n", r,
+                    ranks[r].dead ? "dead" : "lives", (int)ranks[r].step);
+    }
+    fail_msg("the ranks that live have not ended: %s", baton_error_message());
+}
+
+/* All that live have got the same results. */
+static void check_same(void)
+{
+    for (int epoch = 1; epoch <= STEPS; epoch++) {
+        const outcome_t *first = NULL;
+        for (int r = 0; r < size; r++) {
+            const outcome_t *mine = &ranks[r].outcomes[epoch];
+            if (!ranks[r].dead && mine->known) {
+                first = first == NULL ? mine : first;
+                assert_memory_equal(mine, first, sizeof *mine);
+            }
+        }
+    }
+}
+
+/* What a living rank contributed is in one result, or pending. */
+static void check_conserved(void)
+{
+    for (int r = 0; r < size && options.keep == BATON_KEEP_ALL; r++) {
+        bool any = false;
+        if (!ranks[r].dead) {
+            support_ok(baton_partial_pending(ranks[r].partial, vector, &any));
+            assert_int_equal(vector[r] & ranks[r].seen[r], 0);
+            assert_int_equal(vector[r] | ranks[r].seen[r], ranks[r].given_bits);
+        }
+    }
+}
+
+static void choose_options(void)
+{
+    bool is_long = below(4) == 0;
+    options = (baton_partial_options_t)BATON_PARTIAL_OPTIONS;
+    options.on_loss = BATON_ON_LOSS_CONTINUE;
+    options.mode = (baton_partial_mode_t)below(BATON_CANDIDATES_ALL + 1);
+    options.mode_ranks =
+        options.mode >= BATON_QUORUM ? (uint32_t)(1 + below(size)) : 0;
+    options.keep = below(4) == 0 ? BATON_KEEP_LATEST : BATON_KEEP_ALL;
+    options.history = (uint32_t)below(5);
+    options.max_staleness = below(3) == 0 && options.history > 0 ? 1 : 0;
+    options.sync_every = below(3) == 0 ? 5 : 0;
+    options.seed = (uint64_t)below(1000);
+    options.count = is_long ? LONG : (size_t)size + 1;
+    options.dtype = BATON_U64;
+    /* The count of active ranks has an element of the vector, or none. */
+    own_sum = *BATON_SUM;
+    options.op = below(3) == 0 ? &own_sum : BATON_SUM;
+    options.inner = below(4) == 0 ? baton_add_allreduce_ring : NULL;
+}
+
+TEST(test_partial_goes_on_whoever_dies_when)
+{
+    int died = 0;
+    dice = support_random(support_seed(), 8);
+    for (int trial = 0; trial < TRIALS; trial++) {
+        size = 2 + below(MOST - 1);
+        choose_options();
+        open_ranks(size, BATON_PROGRESS_MANUAL);
+        int victims = below(size);
+        for (int i = 0; i < victims; i++) {
+            ranks[below(size)].messages = below(60 * size);
+        }
+        take_turns();
+        check_same();
+        check_conserved();
+        for (int r = 0; r < size; r++) {
+            died += ranks[r].dead;
+        }
+        close_ranks();
+    }
+    print_message("%d ranks died\n", died);
+    assert_true(died > TRIALS / 4);
+}
+
+/* ---- with progress threads ------------------------------------------------
+ */
+
+static void do_steps(rank_t *rank, int count, uint32_t living)
+{
+    for (int i = 0; i < count; i++) {
+        baton_partial_result_t result;
+        rank->step++;
+        contribute(rank);
+        support_ok(baton_partial_start(rank->partial));
+        support_ok(baton_partial_wait(rank->partial, SUPPORT_WAIT_MS, &result));
+        check_result(rank, &result);
+        assert_int_equal(result.living, living);
+    }
+}
+
+/* Rank 1 makes no call from before the loss until rank 0 has done its steps. */
+TEST(test_partial_goes_on_without_a_rank_that_computes)
+{
+    options = (baton_partial_options_t){.size = sizeof options,
+                                        .mode = BATON_SOLO,
+                                        .history = 8,
+                                        .count = 4,
+                                        .dtype = BATON_U64,
+                                        .on_loss = BATON_ON_LOSS_CONTINUE};
+    open_ranks(3, BATON_PROGRESS_THREAD);
+    do_steps(&ranks[0], 3, 3);
+    assert_true(baton_partial_lives(ranks[0].partial, 2));
+    ranks[2].dead = true;
+    learn(&ranks[0], 2);
+    learn(&ranks[1], 2);
+    do_steps(&ranks[0], 5, 2);
+    do_steps(&ranks[1], 3, 3);
+    do_steps(&ranks[1], 5, 2);
+    check_same();
+    check_conserved();
+    assert_true(baton_partial_lives(ranks[1].partial, 1));
+    assert_false(baton_partial_lives(ranks[1].partial, 2));
+    assert_null(baton_partial_schedule(ranks[1].partial));
+    close_ranks();
+}
+
+/* Rank 1 believes rank 0 dead, which lives, and finds out. */
+TEST(test_partial_tells_a_rank_that_is_left_out)
+{
+    open_ranks(3, BATON_PROGRESS_THREAD);
+    learn(&ranks[1], 0);
+    do_steps(&ranks[1], 3, 2);
+    do_steps(&ranks[2], 3, 2);
+    baton_partial_result_t result;
+    baton_status_t status = baton_partial_start(ranks[0].partial);
+    if (status == BATON_OK) {
+        status = baton_partial_wait(ranks[0].partial, SUPPORT_WAIT_MS, &result);
+    }
+    support_expect(status, BATON_ERR_TRANSPORT);
+    support_says("go on without it");
+    support_expect(baton_partial_start(ranks[0].partial), BATON_ERR_TRANSPORT);
+    close_ranks();
+}
+
+TEST(test_partial_says_what_does_not_go_on)
+{
+    int arg = 0;
+    baton_partial_t *none = NULL;
+    open_ranks(2, BATON_PROGRESS_THREAD);
+    baton_partial_options_t wrong = options;
+    wrong.inner_arg = &arg;
+    support_expect(baton_partial_create(ranks[0].group, &wrong, &none),
+                   BATON_ERR_UNSUPPORTED);
+    support_says("which does not go with inner_arg");
+    wrong = options;
+    wrong.memory = BATON_MEMORY_DEVICE;
+    support_expect(baton_partial_create(ranks[0].group, &wrong, &none),
+                   BATON_ERR_UNSUPPORTED);
+    support_says("which does not go with memory of the device");
+    wrong = options;
+    wrong.on_loss = (baton_on_loss_t)2;
+    support_expect(baton_partial_create(ranks[0].group, &wrong, &none),
+                   BATON_ERR_INVALID);
+    support_says("on_loss is 2");
+    close_ranks();
+}
+
+RUN_TESTS()
