@@ -202,6 +202,8 @@ TEST(test_choices_by_length_and_place)
         {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 16), "rabenseifner"},
         {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 16, .processors = 2),
          "binomial"},
+        {OF(ALLREDUCE, .ranks = 32, .bytes = 1 << 14, .processors = 2),
+         "binomial"},
         {OF(ALLREDUCE, .ranks = 8, .bytes = 8, .processors = 2),
          "recursive_doubling"},
         /* On hosts of several ranks long vectors move between hosts once: by

@@ -226,7 +226,12 @@ static double time_of(const baton__terms_t *t, baton__work_t work)
    To that comes what no processor works at: in each round, that is for each
    message of the longest path, a rank waits until those that share its
    processor have had their turns, and what it awaits may have to wait for as
-   many: turn_us times the square of the ranks that share one. */
+   many: turn_us times the square of the ranks that share one. Of more than
+   MOST_SHARE ranks most have had theirs meanwhile, and the time grows with
+   their number alone: by the square 32 ranks on 2 processors would take
+   recursive doubling for 16 KiB, 470 us, and not a binomial tree, 340. */
+#define MOST_SHARE 4
+
 static double rounds_of(const baton_algorithm_t *algorithm,
                         const baton__works_t *works, baton__terms_t t)
 {
@@ -259,5 +264,6 @@ double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
     double all_us = time_of(&t, works.all) - waits_us + passed_us;
     double share = (double)of->ranks / of->processors;
     return all_us / of->processors + (1 - 1.0 / of->processors) * path_us +
-           rounds_of(algorithm, &works, t) * of->turn_us * share * share;
+           rounds_of(algorithm, &works, t) * of->turn_us * share *
+               fmin(share, MOST_SHARE);
 }
