@@ -157,7 +157,8 @@ constexpr bool is_half =
     std::is_same<T, f16>::value || std::is_same<T, bf16>::value;
 
 /* Sums and products of integers are of unsigned ones, which wrap. */
-template <baton__cuda_op OP, typename T> BATON_ELEMENT T combine(T a, T b)
+template <baton__cuda_op OP, typename T>
+BATON_ELEMENT T combine(T a, T b, double ranks = 1)
 {
     if constexpr (OP == BATON__CUDA_MIN) {
         return extreme<true>(a, b);
@@ -165,9 +166,14 @@ template <baton__cuda_op OP, typename T> BATON_ELEMENT T combine(T a, T b)
         return extreme<false>(a, b);
     } else if constexpr (is_half<T>) {
         float left = widen(a), right = widen(b);
-        return narrow(OP == BATON__CUDA_SUM ? left + right : left * right, T{});
+        return narrow(OP == BATON__CUDA_SUM   ? left + right
+                      : OP == BATON__CUDA_AVG ? (left + right) / (float)ranks
+                                              : left * right,
+                      T{});
     } else if constexpr (std::is_floating_point<T>::value) {
-        T result = OP == BATON__CUDA_SUM ? a + b : a * b;
+        T result = OP == BATON__CUDA_SUM   ? a + b
+                   : OP == BATON__CUDA_AVG ? (a + b) / (T)ranks
+                                           : a * b;
         return result != result ? nan_of(a, b) : result;
     } else {
         static_assert(std::is_unsigned<T>::value, "signed overflow");

@@ -24,6 +24,7 @@ typedef enum baton__cuda_op {
     BATON__CUDA_BAND,
     BATON__CUDA_BOR,
     BATON__CUDA_BXOR,
+    BATON__CUDA_AVG,
     BATON__CUDA_OPS
 } baton__cuda_op_t;
 
@@ -38,11 +39,11 @@ cudaError_t baton__cuda_entries_load(void);
 bool baton__cuda_reduces(baton__cuda_op_t op, baton_dtype_t dtype);
 
 /* target[i] = left[i] (op) right[i], in at most `blocks` blocks. Any alignment;
-   target may equal left or right. */
+   target may equal left or right. `ranks` divides an average. */
 cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
                                baton_dtype_t dtype, void *target,
                                const void *left, const void *right,
-                               size_t count, unsigned blocks);
+                               size_t count, double ranks, unsigned blocks);
 
 /* The port's functions of these names. A selection reads the vector once where
    a sample's threshold holds (SAMPLED: two or three times); where it does not,

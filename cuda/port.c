@@ -9,7 +9,7 @@ static baton__cuda_op_t find(const baton_op_t *op)
         [BATON__CUDA_SUM] = BATON_SUM,   [BATON__CUDA_PROD] = BATON_PROD,
         [BATON__CUDA_MIN] = BATON_MIN,   [BATON__CUDA_MAX] = BATON_MAX,
         [BATON__CUDA_BAND] = BATON_BAND, [BATON__CUDA_BOR] = BATON_BOR,
-        [BATON__CUDA_BXOR] = BATON_BXOR,
+        [BATON__CUDA_BXOR] = BATON_BXOR, [BATON__CUDA_AVG] = BATON_AVG,
     };
     int found = 0;
     while (found < BATON__CUDA_OPS && op->reduce != built_in[found]->reduce) {
@@ -39,6 +39,7 @@ baton_status_t baton__gpu_reduce(void *device, baton_stream_t stream,
                : baton__gpu_put(gpu, stream, "a reduction kernel",
                                 baton__cuda_reduce(stream, find(op), dtype,
                                                    target, left, right, count,
+                                                   (double)(uintptr_t)op->arg,
                                                    gpu->blocks));
 }
 

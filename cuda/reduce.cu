@@ -37,7 +37,7 @@ __device__ size_t stride()
 
 /* Of 16 bytes: in registers, once this has been unrolled. */
 template <baton__cuda_op OP, typename T>
-__device__ uint4 combine_vector(uint4 left, uint4 right)
+__device__ uint4 combine_vector(uint4 left, uint4 right, double ranks)
 {
     constexpr unsigned lanes = sizeof(uint4) / sizeof(T);
     T a[lanes], b[lanes];
@@ -45,7 +45,7 @@ __device__ uint4 combine_vector(uint4 left, uint4 right)
     memcpy(b, &right, sizeof right);
 #pragma unroll
     for (unsigned i = 0; i < lanes; i++) {
-        a[i] = combine<OP>(a[i], b[i]);
+        a[i] = combine<OP>(a[i], b[i], ranks);
     }
     uint4 result;
     memcpy(&result, a, sizeof result);
@@ -54,7 +54,7 @@ __device__ uint4 combine_vector(uint4 left, uint4 right)
 
 template <baton__cuda_op OP, typename T>
 __device__ void reduce_body(uint4 *target, const uint4 *left,
-                            const uint4 *right, size_t vectors)
+                            const uint4 *right, size_t vectors, double ranks)
 {
     for (size_t i = first(); i < vectors; i += depth * stride()) {
         uint4 a[depth], b[depth];
@@ -70,7 +70,7 @@ __device__ void reduce_body(uint4 *target, const uint4 *left,
         for (unsigned k = 0; k < depth; k++) {
             size_t at = i + k * stride();
             if (at < vectors) {
-                target[at] = combine_vector<OP, T>(a[k], b[k]);
+                target[at] = combine_vector<OP, T>(a[k], b[k], ranks);
             }
         }
     }
@@ -81,19 +81,20 @@ __device__ void reduce_body(uint4 *target, const uint4 *left,
 template <baton__cuda_op OP, typename T>
 __global__ void __launch_bounds__(threads)
     reduce_vectors(void *target, const void *left, const void *right,
-                   size_t head, size_t vectors, size_t count)
+                   size_t head, size_t vectors, size_t count, double ranks)
 {
     T *to = static_cast<T *>(target);
     const T *a = static_cast<const T *>(left);
     const T *b = static_cast<const T *>(right);
     reduce_body<OP, T>(reinterpret_cast<uint4 *>(to + head),
                        reinterpret_cast<const uint4 *>(a + head),
-                       reinterpret_cast<const uint4 *>(b + head), vectors);
+                       reinterpret_cast<const uint4 *>(b + head), vectors,
+                       ranks);
     size_t body = vectors * (sizeof(uint4) / sizeof(T));
     size_t i = first();
     if (i < count - body) {
         size_t at = i < head ? i : i + body;
-        to[at] = combine<OP>(a[at], b[at]);
+        to[at] = combine<OP>(a[at], b[at], ranks);
     }
 }
 
@@ -132,24 +133,25 @@ __device__ void store(void *to, size_t i, T value, bool aligned)
 template <baton__cuda_op OP, typename T>
 __global__ void __launch_bounds__(threads)
     reduce_elements(void *target, const void *left, const void *right,
-                    size_t count, bool aligned)
+                    size_t count, double ranks, bool aligned)
 {
     for (size_t i = first(); i < count; i += stride()) {
         T a = load<T>(left, i, aligned), b = load<T>(right, i, aligned);
-        store(target, i, combine<OP>(a, b), aligned);
+        store(target, i, combine<OP>(a, b, ranks), aligned);
     }
 }
 
 /* ---- the table -------------------------------------------------------- */
 
 struct kernels_t {
-    void (*vectors)(void *, const void *, const void *, size_t, size_t, size_t);
-    void (*elements)(void *, const void *, const void *, size_t, bool);
+    void (*vectors)(void *, const void *, const void *, size_t, size_t, size_t,
+                    double);
+    void (*elements)(void *, const void *, const void *, size_t, double, bool);
 };
 
 /* The kernels of each operation and type. All but the least and the largest of
-   signed integers have the bits of the unsigned ones, and the sum of complex
-   numbers that of their parts. */
+   signed integers have the bits of the unsigned ones, and what is made of
+   complex numbers that of their parts. */
 struct table_t {
     kernels_t entries[BATON__CUDA_OPS][BATON_DTYPE_COUNT] = {};
 
@@ -159,6 +161,9 @@ struct table_t {
         add_all<BATON__CUDA_PROD>();
         add_all<BATON__CUDA_MIN>();
         add_all<BATON__CUDA_MAX>();
+        add_floats<BATON__CUDA_AVG>();
+        add_complex<BATON__CUDA_SUM>();
+        add_complex<BATON__CUDA_AVG>();
         add_bitwise<BATON__CUDA_BAND>();
         add_bitwise<BATON__CUDA_BOR>();
         add_bitwise<BATON__CUDA_BXOR>();
@@ -173,15 +178,22 @@ struct table_t {
     template <baton__cuda_op OP> void add_all()
     {
         constexpr bool ordered = OP == BATON__CUDA_MIN || OP == BATON__CUDA_MAX;
+        add_floats<OP>();
+        add_integers<OP, ordered>();
+    }
+
+    template <baton__cuda_op OP> void add_floats()
+    {
         add<OP, f16>(BATON_F16);
         add<OP, bf16>(BATON_BF16);
         add<OP, float>(BATON_F32);
         add<OP, double>(BATON_F64);
-        add_integers<OP, ordered>();
-        if (OP == BATON__CUDA_SUM) {
-            add<OP, float>(BATON_C64);
-            add<OP, double>(BATON_C128);
-        }
+    }
+
+    template <baton__cuda_op OP> void add_complex()
+    {
+        add<OP, float>(BATON_C64);
+        add<OP, double>(BATON_C128);
     }
 
     template <baton__cuda_op OP> void add_bitwise()
@@ -260,7 +272,7 @@ bool baton__cuda_reduces(baton__cuda_op_t op, baton_dtype_t dtype)
 cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
                                baton_dtype_t dtype, void *target,
                                const void *left, const void *right,
-                               size_t count, unsigned blocks)
+                               size_t count, double ranks, unsigned blocks)
 {
     const kernels_t &entry = table.entries[op][dtype];
     size_t bytes = baton_dtype_size(dtype);
@@ -274,12 +286,12 @@ cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
     if (!aligned || differ % sizeof(uint4) != 0) {
         return baton_cuda::launch(entry.elements, blocks_for(count, blocks),
                                   threads, stream, target, left, right, count,
-                                  aligned);
+                                  ranks, aligned);
     }
     size_t head = (0 - t) % sizeof(uint4) / bytes;
     head = head < count ? head : count;
     size_t vectors = (count - head) * bytes / sizeof(uint4);
     return baton_cuda::launch(entry.vectors, blocks_for(vectors, blocks),
                               threads, stream, target, left, right, head,
-                              vectors, count);
+                              vectors, count, ranks);
 }

@@ -46,6 +46,8 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
     bool enough = schedule != NULL && copy != NULL && attempt > 0;
     if (enough) {
         schedule->group = group;
+        schedule->average = *BATON_AVG;
+        schedule->average.arg = (void *)(uintptr_t)group->size;
         schedule->name = copy;
         schedule->attempt = attempt;
         schedule->identity = baton__identity(name, attempt);
@@ -118,6 +120,11 @@ int baton_schedule_processors(const baton_schedule_t *schedule)
 int baton_schedule_size(const baton_schedule_t *schedule)
 {
     return baton__is_schedule(schedule, __func__) ? schedule->group->size : -1;
+}
+
+const baton_op_t *baton_schedule_average(const baton_schedule_t *schedule)
+{
+    return baton__is_schedule(schedule, __func__) ? &schedule->average : NULL;
 }
 
 const char *baton_schedule_name(const baton_schedule_t *schedule)

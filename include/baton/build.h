@@ -183,6 +183,9 @@ baton_node_t baton_add_send(baton_schedule_t *schedule, int peer,
 baton_node_t baton_add_recv(baton_schedule_t *schedule, int peer,
                             baton_view_t target);
 
+/* The last reduction of a BATON_AVG; it lives as long as the schedule. */
+const baton_op_t *baton_schedule_average(const baton_schedule_t *schedule);
+
 /* target = left (op) right, elementwise; three views of one size, a multiple of
    the element's. target may be the same view as left or right. */
 baton_node_t baton_add_reduce_local(baton_schedule_t *schedule,
@@ -528,6 +531,7 @@ BATON_CHECKED baton_status_t baton_op_check(const baton_op_t *op,
        BAND, BOR, BXOR    integers, bool: bitwise
        LAND, LOR, LXOR    integers, bool: logical
        MINLOC, MAXLOC     pairs
+       AVG                floats, complex
 
    Integer sums and products wrap modulo 2^bits. The neutral element of a float
    sum is -0, as x + -0 is x for every x: a sum that nobody contributed to is
@@ -539,6 +543,14 @@ BATON_CHECKED baton_status_t baton_op_check(const baton_op_t *op,
    values, and the index that of the operand whose value is less or greater, or
    the lower one where the values are equal, as zeros of either sign are. A NaN
    comes before all other values in both. Padding becomes 0.
+
+   AVG is for reduce, reduce-scatter, all-reduce and partial collectives. The
+   last reduction of an element is baton_schedule_average(): a copy of BATON_AVG
+   whose `arg` is the number of ranks, which makes (left + right) / ranks and
+   rounds f16 and bf16 once, from f32. Those before are BATON_SUM's. In a
+   partial collective, too, the divisor is all ranks that live, not those that
+   were active: what comes late counts as much. Integers would lose the
+   fraction.
 
    A complex product is (ac - bd) + (ad + bc)i, as computed: infinite factors
    may give NaNs. Its neutral element, 1, keeps finite numbers, but not the sign

@@ -29,11 +29,12 @@ extern "C" {
    no epoch has to.
 
    The device reduces integers and floats with BATON_SUM, _PROD, _MIN and _MAX,
-   integers and bool with BATON_BAND, _BOR and _BXOR, and complex numbers with
-   BATON_SUM, with the bits that the host gets (of the sum or product of two
-   NaNs of f32 or f64 the payload is that of either, as on the host). It can't
-   reduce otherwise (BATON_ERR_UNSUPPORTED at commit), nor with operations of
-   the program's own: there baton_add_device_call is the way.
+   integers and bool with BATON_BAND, _BOR and _BXOR, floats with BATON_AVG, and
+   complex numbers with BATON_SUM and _AVG, with the bits that the host gets (of
+   the sum or product of two NaNs of f32 or f64 the payload is that of either,
+   as on the host). It can't reduce otherwise (BATON_ERR_UNSUPPORTED at commit),
+   nor with operations of the program's own: there baton_add_device_call is the
+   way.
 
    BATON_ERR_UNSUPPORTED: there is no driver, it is older than the runtime that
    the library was built with, there is no GPU, or the GPU is older than what

@@ -100,12 +100,13 @@ const char *baton_dtype_name(baton_dtype_t dtype);
 
 /* Reductions: SUM, PROD of integers (which wrap), floats and complex; MIN, MAX
    of integers and floats (a NaN gives a NaN); BAND to LXOR, bitwise and
-   logical, of integers and bool; MINLOC, MAXLOC of pairs. Build.h: how to make
-   others. */
+   logical, of integers and bool; MINLOC, MAXLOC of pairs; AVG of floats and
+   complex: the sum of all ranks over their number. Build.h: how to make others.
+ */
 typedef struct baton_op baton_op_t;
 extern const baton_op_t baton_op_sum, baton_op_prod, baton_op_min, baton_op_max,
     baton_op_band, baton_op_bor, baton_op_bxor, baton_op_land, baton_op_lor,
-    baton_op_lxor, baton_op_minloc, baton_op_maxloc;
+    baton_op_lxor, baton_op_minloc, baton_op_maxloc, baton_op_avg;
 #define BATON_SUM    (&baton_op_sum)
 #define BATON_PROD   (&baton_op_prod)
 #define BATON_MIN    (&baton_op_min)
@@ -118,6 +119,7 @@ extern const baton_op_t baton_op_sum, baton_op_prod, baton_op_min, baton_op_max,
 #define BATON_LXOR   (&baton_op_lxor)
 #define BATON_MINLOC (&baton_op_minloc)
 #define BATON_MAXLOC (&baton_op_maxloc)
+#define BATON_AVG    (&baton_op_avg)
 
 /* Where a buffer's bytes are; an accelerator's memory is for device.h. */
 typedef enum baton_memory {

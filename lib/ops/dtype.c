@@ -30,7 +30,8 @@ const char *baton_dtype_name(baton_dtype_t dtype)
 baton_status_t baton_op_check(const baton_op_t *op, baton_dtype_t dtype)
 {
 #define OP_ADDRESS(NAME, name) BATON_##NAME,
-    static const baton_op_t *const all[] = {BATON_OP_LIST(OP_ADDRESS)};
+    static const baton_op_t *const all[] = {BATON_OP_LIST(OP_ADDRESS)
+                                                BATON_AVG};
     if (op == NULL || op->reduce == NULL) {
         return baton__error(BATON_ERR_INVALID,
                             "op%s is NULL, must be BATON_SUM, another of "

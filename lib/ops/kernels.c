@@ -163,7 +163,12 @@ F16_BLOCK(prod, mul)
 #define LOOP(name, type, value) LOOP_OF(name, type, type FOREIGN, value)
 #define LOOP_OF(name, type, foreign, value)                                    \
     static void name(void *target, const void *left, const void *right,        \
-                     size_t count)                                             \
+                     size_t count) LOOP_BODY(type, foreign, value)
+#define AVERAGE(name, type, value)                                             \
+    static void average_##name(void *target, const void *left,                 \
+                               const void *right, size_t count, double ranks)  \
+        LOOP_BODY(type, type FOREIGN, value)
+#define LOOP_BODY(type, foreign, value)                                        \
     {                                                                          \
         typedef foreign element_t;                                             \
         element_t *t = target;                                                 \
@@ -195,6 +200,10 @@ F16_BLOCK(prod, mul)
     {                                                                          \
         of_part(target, left, right, (parts)*count);                           \
     }
+
+#define HALF_AVERAGE(name)                                                     \
+    baton__##name##_of_f32(                                                    \
+        (baton__f32_of_##name(a) + baton__f32_of_##name(b)) / (float)ranks)
 
 /* By the bytes of an element. */
 #define BITWISE_LOOPS(size)                                                    \
@@ -298,6 +307,10 @@ LOOP(max_f16, uint16_t, f16_max(a, b))
 FLOAT_LOOPS(bf16, uint16_t, bf16_sum(a, b), bf16_prod(a, b))
 FLOAT_LOOPS(f32, float, a + b, a *b)
 FLOAT_LOOPS(f64, double, a + b, a *b)
+AVERAGE(f16, uint16_t, HALF_AVERAGE(f16))
+AVERAGE(bf16, uint16_t, HALF_AVERAGE(bf16))
+AVERAGE(f32, float, (a + b) / (float)ranks)
+AVERAGE(f64, double, (a + b) / ranks)
 LOOP(band_1, uint8_t, a &b)
 LOOP(bor_1, uint8_t, a | b)
 LOOP(bxor_1, uint8_t, a ^ b)
@@ -372,5 +385,6 @@ const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA) = {
                [BATON__OP_LXOR] = BY_SIZE(lxor),
                [BATON__OP_MINLOC] = PAIRS(minloc),
                [BATON__OP_MAXLOC] = PAIRS(maxloc)},
+    .average = {FLOATS(average)},
     .select = &JOIN(baton__select_kernels_, BATON__KERNELS_ISA),
 };

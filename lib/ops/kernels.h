@@ -36,6 +36,10 @@ typedef struct baton__kernels {
     const char *name;
     /* NULL where an operation does not take the type. */
     baton__kernel_fn reduce[BATON__OP_COUNT][BATON_DTYPE_COUNT];
+    /* (left + right) / ranks; of floats alone. */
+    void (*average[BATON_DTYPE_COUNT])(void *target, const void *left,
+                                       const void *right, size_t count,
+                                       double ranks);
     const baton__select_kernels_t *select;
 } baton__kernels_t;
 

@@ -252,3 +252,23 @@ DEFINE_OP(BATON__OP_LOR, lor, INTEGERS | BIT(BOOL))
 DEFINE_OP(BATON__OP_LXOR, lxor, INTEGERS | BIT(BOOL))
 DEFINE_OP(BATON__OP_MINLOC, minloc, PAIRS)
 DEFINE_OP(BATON__OP_MAXLOC, maxloc, PAIRS)
+
+/* A complex number is two floats. */
+static void reduce_avg(void *arg, void *target, const void *left,
+                       const void *right, size_t count, baton_dtype_t dtype)
+{
+    baton_dtype_t part =
+        parts[dtype] != BATON_DTYPE_NONE ? parts[dtype] : dtype;
+    assert(arg != NULL && baton_op_takes(BATON_AVG, dtype));
+    baton__kernels()->average[part](target, left, right,
+                                    part == dtype ? count : 2 * count,
+                                    (double)(uintptr_t)arg);
+}
+
+const baton_op_t baton_op_avg = {
+    .name = "avg",
+    .reduce = reduce_avg,
+    .identity = identity_sum,
+    .commutative = true,
+    .dtypes = FLOATS | COMPLEX,
+};

@@ -247,6 +247,14 @@ static bool set_reduction(baton_schedule_t *schedule, baton__op_t *op,
                             baton_error_message());
         return false;
     }
+    if (reduction == BATON_AVG) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "reduce#%u: op is avg, which is a collective's; a "
+                            "node's is sum, and at last "
+                            "baton_schedule_average()",
+                            schedule->count);
+        return false;
+    }
     size_t element = baton_op_element_bytes(reduction, dtype);
     if (op->bytes % element != 0) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,

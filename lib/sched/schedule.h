@@ -90,6 +90,8 @@ struct baton_schedule {
         bool leaving; /* destroyed: it is freed when its peers have been told */
     } notices;
 
+    baton_op_t average; /* baton_schedule_average */
+
     /* The callback of a builder that keeps state across epochs, called after a
        recovery; and how the ranks find out what it is told. */
     baton_recover_fn on_recover;

@@ -35,8 +35,8 @@ awk '
     }
 }
 END {
-    if (kernels < 156) {
-        print "ptxas said something about " kernels + 0 " kernels, not 156"
+    if (kernels < 164) {
+        print "ptxas said something about " kernels + 0 " kernels, not 164"
         bad = 1
     }
     exit bad

@@ -21,6 +21,17 @@ static_assert((int)BATON__CUDA_SUM == BATON__OP_SUM &&
                   (int)BATON__CUDA_BXOR == BATON__OP_BXOR,
               "the same order");
 
+static baton__cuda_op_t op_of(baton__op_kind_t kind)
+{
+    return kind == BATON__OP_COUNT ? BATON__CUDA_AVG : (baton__cuda_op_t)kind;
+}
+
+static bool has(baton__op_kind_t kind, baton_dtype_t dtype)
+{
+    bool is_here = kind == BATON__OP_COUNT || (int)kind < BATON__CUDA_AVG;
+    return is_here && baton__cuda_reduces(op_of(kind), dtype);
+}
+
 /* In turn few blocks, in which each thread has several vectors, and many. */
 static void reduce(const reduce_subject_t *, baton__op_kind_t kind,
                    baton_dtype_t dtype, void *target, const void *left,
@@ -28,17 +39,11 @@ static void reduce(const reduce_subject_t *, baton__op_kind_t kind,
 {
     static unsigned calls;
     const unsigned blocks[] = {1, 3, 1000};
-    assert_int_equal(baton__cuda_reduce(nullptr, (baton__cuda_op_t)kind, dtype,
-                                        target, left, right, count,
+    assert_int_equal(baton__cuda_reduce(nullptr, op_of(kind), dtype, target,
+                                        left, right, count, REDUCE_RANKS,
                                         blocks[calls++ % 3]),
                      cudaSuccess);
     assert_int_equal(cudaDeviceSynchronize(), cudaSuccess);
-}
-
-static bool has(baton__op_kind_t kind, baton_dtype_t dtype)
-{
-    return (int)kind < BATON__CUDA_OPS &&
-           baton__cuda_reduces((baton__cuda_op_t)kind, dtype);
 }
 
 static void test_reduce_matches_reference(void **)

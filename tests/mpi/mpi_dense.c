@@ -54,7 +54,7 @@ static void check_builder(const dense_builder_t *builder, baton_hosts_t *hosts)
 {
     static const size_t counts[] = {0, 1, 7, 1009, 30011};
     for (int i = 1; i < (int)BATON_DTYPE_COUNT; i++) {
-        support_op_t op = support_op_for((baton_dtype_t)i, (size_t)i);
+        support_op_t op = dense_op_for(builder, (baton_dtype_t)i, (size_t)i);
         dense_case_t c = {.builder = builder,
                           .size = world.size,
                           .root = i % world.size,

@@ -23,6 +23,17 @@ const baton_op_t dense_compose = {.name = "compose",
                                   .reduce = compose,
                                   .element_bytes = sizeof(dense_affine_t)};
 
+support_op_t dense_op_for(const dense_builder_t *builder, baton_dtype_t dtype,
+                          size_t turn)
+{
+    support_op_t op = support_op_for(dtype, turn);
+    baton_collective_t collective = builder->algorithm.collective;
+    bool divides = dense_reduces(builder) &&
+                   collective != BATON_COLLECTIVE_SCAN &&
+                   collective != BATON_COLLECTIVE_EXSCAN;
+    return op == SUPPORT_AVG && !divides ? SUPPORT_SUM : op;
+}
+
 static void *memory_of(size_t bytes)
 {
     void *memory = malloc(bytes + 1);
@@ -86,6 +97,7 @@ static void check_piece(void *arg, int low, int high, size_t first,
         }
         free(source);
     }
+    support_divide(total, count, data->c->dtype, data->op, data->c->size);
     if (memcmp(total, oracle->result + at * element, count * element) != 0) {
         oracle->right = false;
     }

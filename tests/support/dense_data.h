@@ -14,6 +14,10 @@ typedef struct dense_data {
     uint64_t epoch;
 } dense_data_t;
 
+/* An operation that the builder and the type take; as support_op_for. */
+support_op_t dense_op_for(const dense_builder_t *builder, baton_dtype_t dtype,
+                          size_t turn);
+
 /* A rank's source. */
 void dense_fill(const dense_data_t *data, int rank, void *source);
 

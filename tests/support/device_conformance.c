@@ -323,26 +323,29 @@ CASE(reduces_as_the_host)
         support_op_t op = (support_op_t)(i / (BATON_DTYPE_COUNT - 1));
         baton_dtype_t dtype = (baton_dtype_t)(1 + i % (BATON_DTYPE_COUNT - 1));
         size_t bytes = COUNT * baton_dtype_size(dtype);
+        baton_op_t reduction = *support_op(op);
+        reduction.arg = (void *)3; /* which only an average looks at */
         support_fill_exact(left, COUNT, dtype, op, 0, &random);
         support_fill_exact(right, COUNT, dtype, op, 1, &random);
         self->write(self, memory + BYTES, left, bytes);
         self->write(self, memory + 2 * BYTES, right, bytes);
-        if (!baton_op_takes(support_op(op), dtype) ||
-            !self->port->reduces(self->device, support_op(op), dtype)) {
+        if (!baton_op_takes(&reduction, dtype) ||
+            !self->port->reduces(self->device, &reduction, dtype)) {
             EXPECT(self, op > SUPPORT_MAX || dtype > BATON_F64);
             continue;
         }
         EXPECT(self,
-               self->port->reduce(self->device, stream(self, 2), support_op(op),
+               self->port->reduce(self->device, stream(self, 2), &reduction,
                                   dtype, memory, memory + BYTES,
                                   memory + 2 * BYTES, COUNT) == BATON_OK);
         EXPECT(self,
-               self->port->reduce(self->device, stream(self, 2), support_op(op),
+               self->port->reduce(self->device, stream(self, 2), &reduction,
                                   dtype, memory, memory + BYTES, memory + BYTES,
                                   0) == BATON_OK); /* takes nothing */
         synchronise(self, stream(self, 2));
         self->read(self, found, memory, bytes);
         support_reduce(left, right, COUNT, dtype, op);
+        support_divide(left, COUNT, dtype, op, 3);
         EXPECT(self, memcmp(found, left, bytes) == 0);
     }
     release(self, BATON_MEMORY_DEVICE, memory);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define OP_ADDRESS(NAME, name) BATON_##NAME,
-static const baton_op_t *const ops[] = {BATON_OP_LIST(OP_ADDRESS)};
+static const baton_op_t *const ops[] = {BATON_OP_LIST(OP_ADDRESS) BATON_AVG};
 
 /* ---- one comparison ---------------------------------------------------- */
 
@@ -56,7 +56,8 @@ static bool is_same(const trial_t *trial, const void *a, const void *b,
 {
     baton_dtype_t part = reference_part(trial->dtype);
     bool same = memcmp(a, b, baton_dtype_size(trial->dtype)) == 0;
-    if (same || !open || trial->kind > BATON__OP_PROD ||
+    if (same || !open ||
+        (trial->kind > BATON__OP_PROD && trial->kind != BATON__OP_COUNT) ||
         (part != BATON_F32 && part != BATON_F64)) {
         return same;
     }
@@ -119,7 +120,11 @@ static void check(const trial_t *trial, const void *left, const void *right)
         const unsigned char *b =
             same ? a : (const unsigned char *)right + i * size;
         unsigned char expected[16];
-        reference_combine(trial->kind, trial->dtype, expected, a, b);
+        if (trial->kind == BATON__OP_COUNT) {
+            reference_average(trial->dtype, expected, a, b, REDUCE_RANKS);
+        } else {
+            reference_combine(trial->kind, trial->dtype, expected, a, b);
+        }
         if (!is_same(trial, target + i * size, expected, true)) {
             fail_msg(
                 "%s %s of %s, alias %d, shift %d, element %zu of %zu: "
@@ -243,8 +248,8 @@ static void run_same_bits(trial_t trial)
     static unsigned char in_use[REDUCE_MOST * 16];
     fill_both(&trial);
     trial.count = REDUCE_MOST - 1;
-    ops[trial.kind]->reduce(NULL, in_use, left_data, right_data, trial.count,
-                            trial.dtype);
+    ops[trial.kind]->reduce((void *)REDUCE_RANKS, in_use, left_data, right_data,
+                            trial.count, trial.dtype);
     const unsigned char *target = run_kernel(&trial, left_data, right_data);
     size_t size = baton_dtype_size(trial.dtype);
     for (size_t i = 0; i < trial.count; i++) {
@@ -266,7 +271,7 @@ static void run_same_bits(trial_t trial)
 
 void reduce_cases_run(const reduce_subject_t *subject)
 {
-    for (int kind = 0; kind < BATON__OP_COUNT; kind++) {
+    for (int kind = 0; kind <= BATON__OP_COUNT; kind++) {
         for (int dtype = 1; dtype < BATON_DTYPE_COUNT; dtype++) {
             const trial_t trial = {.subject = subject,
                                    .kind = (baton__op_kind_t)kind,

@@ -10,6 +10,9 @@
 #define REDUCE_MOST  ((size_t)4200)
 #define REDUCE_BYTES (3 * (REDUCE_MOST * 16 + 256))
 
+/* What averages divide by; their kind is BATON__OP_COUNT. */
+#define REDUCE_RANKS 7
+
 /* What is tested. */
 typedef struct reduce_subject {
     const char *name;

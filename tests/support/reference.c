@@ -259,6 +259,22 @@ void reference_combine(baton__op_kind_t kind, baton_dtype_t dtype, void *target,
     }
 }
 
+void reference_average(baton_dtype_t dtype, void *target, const void *left,
+                       const void *right, int ranks)
+{
+    baton_dtype_t part = reference_part(dtype);
+    for (size_t i = 0; i < (part != dtype ? 2 : 1); i++) {
+        double a = reference_value(part, reference_load(left, i, part));
+        double b = reference_value(part, reference_load(right, i, part));
+        float narrow = ((float)a + (float)b) / (float)ranks;
+        reference_store(target, i, part,
+                        part == BATON_F64 ? double_bits((a + b) / ranks)
+                        : part == BATON_F32
+                            ? float_bits(narrow)
+                            : reference_half(part, (double)narrow));
+    }
+}
+
 /* Little-endian. */
 uint64_t reference_load(const void *data, size_t index, baton_dtype_t dtype)
 {

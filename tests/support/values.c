@@ -20,7 +20,9 @@ const baton_op_t *support_op(support_op_t op)
         .name = "xor", .reduce = xor_reduce, .commutative = true};
 #define OP_ADDRESS(NAME, name) BATON_##NAME,
     static const baton_op_t *const all[] = {BATON_OP_LIST(OP_ADDRESS)};
-    return op == SUPPORT_XOR ? &exclusive_or : all[op];
+    return op == SUPPORT_XOR   ? &exclusive_or
+           : op == SUPPORT_AVG ? BATON_AVG
+                               : all[op];
 }
 
 support_op_t support_op_for(baton_dtype_t dtype, size_t turn)
@@ -61,7 +63,8 @@ static uint64_t exact_bits(baton_dtype_t dtype, support_op_t op, int rank,
         value = random % 2 == 0;
     } else if (reference_is_float(dtype) && op == SUPPORT_PROD) {
         value = ((random & 1) != 0 ? -1 : 1) * (rank < 4 ? 2 : 1);
-    } else if (reference_is_float(dtype) || op >= SUPPORT_MINLOC) {
+    } else if (reference_is_float(dtype) || op == SUPPORT_MINLOC ||
+               op == SUPPORT_MAXLOC) {
         value = (int64_t)(random % 15) - 7;
     }
     return bits_of(dtype, value);
@@ -118,7 +121,20 @@ void support_reduce(void *target, const void *right, size_t count,
     }
     for (size_t i = 0; i < count; i++) {
         unsigned char *at = (unsigned char *)target + i * size;
-        reference_combine((baton__op_kind_t)op, dtype, at, at,
-                          (const unsigned char *)right + i * size);
+        reference_combine(
+            op == SUPPORT_AVG ? BATON__OP_SUM : (baton__op_kind_t)op, dtype, at,
+            at, (const unsigned char *)right + i * size);
+    }
+}
+
+void support_divide(void *target, size_t count, baton_dtype_t dtype,
+                    support_op_t op, int ranks)
+{
+    size_t size = baton_dtype_size(dtype);
+    for (size_t i = 0; i < count && op == SUPPORT_AVG; i++) {
+        unsigned char *at = (unsigned char *)target + i * size;
+        unsigned char nothing[16] = {0};
+        BATON_AVG->identity(NULL, nothing, 1, dtype);
+        reference_average(dtype, at, at, nothing, ranks);
     }
 }

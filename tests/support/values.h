@@ -12,7 +12,8 @@ typedef enum support_op {
 #define SUPPORT_OP_ENUM(NAME, name) SUPPORT_##NAME,
     BATON_OP_LIST(SUPPORT_OP_ENUM)
 #undef SUPPORT_OP_ENUM
-        SUPPORT_XOR,
+        SUPPORT_AVG,
+    SUPPORT_XOR,
     SUPPORT_OP_COUNT
 } support_op_t;
 
@@ -33,8 +34,11 @@ void support_fill_exact(void *data, size_t count, baton_dtype_t dtype,
 /* Any bits, among them NaNs with payloads, infinities and subnormals. */
 void support_fill_bits(void *data, size_t bytes, support_random_t *random);
 
-/* target = target (op) right, exactly, for values of support_fill_exact. */
+/* target = target (op) right, exactly, for values of support_fill_exact; of an
+   average the sum, which the next function divides. */
 void support_reduce(void *target, const void *right, size_t count,
                     baton_dtype_t dtype, support_op_t op);
+void support_divide(void *target, size_t count, baton_dtype_t dtype,
+                    support_op_t op, int ranks);
 
 #endif

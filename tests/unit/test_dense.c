@@ -169,10 +169,44 @@ TEST(test_every_type_and_operation)
             c.element = baton_dtype_size(c.dtype);
             c.count = 37;
             c.chunk_bytes = 24;
-            support_op_t op = support_op_for(c.dtype, i / 4 + i % 4);
+            support_op_t op = dense_op_for(c.builder, c.dtype, i / 4 + i % 4);
             c.op = support_op(op);
             c.in_place = (type + (int)i / 4) % 2 == 0;
             run_case(&c, op);
+        }
+    }
+}
+
+/* Every operation of every type by some builder, and averages by each. */
+TEST(test_every_operation_that_a_type_takes)
+{
+    static const int few[] = {1, 2, 3, 5, 8};
+    baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 2};
+    size_t builders = 0;
+    while (dense_builder_at(builders) != NULL) {
+        builders++;
+    }
+    size_t types = BATON_DTYPE_COUNT, turn = 0;
+    for (size_t i = 0; i < 5 * types * SUPPORT_OP_COUNT; i++) {
+        baton_dtype_t dtype = (baton_dtype_t)(i / 5 % types);
+        support_op_t op = (support_op_t)(i / 5 / types);
+        bool takes = baton_dtype_size(dtype) > 0 &&
+                     baton_op_takes(support_op(op), dtype);
+        size_t least = op == SUPPORT_AVG ? builders : 4;
+        for (size_t done = 0; takes && done < least; turn++) {
+            dense_case_t c =
+                case_of(dense_builder_at(turn % builders), few[i % 5], &hosts);
+            done++;
+            c.dtype = dtype;
+            c.element = baton_dtype_size(dtype);
+            c.count = 29;
+            c.chunk_bytes = 48;
+            c.op = support_op(op);
+            c.in_place = turn % 2 == 0;
+            if (dense_reduces(c.builder) &&
+                dense_op_for(c.builder, dtype, op) == op) {
+                run_case(&c, op);
+            }
         }
     }
 }
@@ -498,6 +532,24 @@ TEST(test_wrong_arguments_of_an_allreduce_are_named)
         check_wrong(&wrongs[i], baton_add_allreduce_recursive_doubling);
         check_wrong(&wrongs[i], baton_add_allreduce_ring);
     }
+}
+
+/* A node can't know which of its rounds is the last. */
+TEST(test_averages_are_of_collectives)
+{
+    baton_schedule_t *s = schedule_of(3);
+    baton_view_t view = support_scratch(s, 16);
+    (void)baton_add_reduce_local(s, BATON_F32, BATON_AVG, view, view, view);
+    refused(s, "reduce#0: op is avg, which is a collective's");
+    s = schedule_of(3);
+    view = support_scratch(s, 16);
+    const baton_scan_args_t args = {.size = sizeof args,
+                                    .source = view,
+                                    .target = view,
+                                    .dtype = BATON_F32,
+                                    .op = BATON_AVG};
+    baton_add_exscan(s, &args);
+    refused(s, "op is avg, which no scan has");
 }
 
 /* At the root, where the vector is shorter than its blocks. */

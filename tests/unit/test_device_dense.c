@@ -161,7 +161,7 @@ static void run_builders(trial_t *trial, int size)
             }
             baton_dtype_t dtype =
                 (baton_dtype_t)(1 + turn % (BATON_DTYPE_COUNT - 1));
-            support_op_t op = support_op_for(dtype, turn);
+            support_op_t op = dense_op_for(dense_builder_at(i), dtype, turn);
             dense_case_t c = {.builder = dense_builder_at(i),
                               .size = size,
                               .root = size / 2,

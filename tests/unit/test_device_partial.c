@@ -109,6 +109,7 @@ static void reduce_twice(world_t *world, const baton_partial_options_t *options,
         support_ok(baton_partial_contribute_on(world->partials[rank], data,
                                                world->ranks->streams[rank]));
     }
+    support_divide(expected, count, options->dtype, op, world->size);
     for (int rank = 0; rank < world->size; rank++) {
         baton_stream_t stream = world->ranks->streams[rank];
         support_ok(baton_partial_start_on(world->partials[rank], stream));

@@ -118,6 +118,7 @@ static void check_set(world_t *world, support_op_t op, support_random_t *random,
             support_reduce(expected, data[r], o->count, o->dtype, op);
         }
     }
+    support_divide(expected, o->count, o->dtype, op, world->size);
     run_epoch(world, active, data, BYTES);
     for (int r = 0; r < world->size; r++) {
         assert_int_equal(world->results[r].active, count);

@@ -20,7 +20,13 @@ static void reduce_by_table(const reduce_subject_t *self, baton__op_kind_t kind,
                             baton_dtype_t dtype, void *target, const void *left,
                             const void *right, size_t count)
 {
-    self->kernels->reduce[kind][dtype](target, left, right, count);
+    bool complex = reference_is_complex(dtype);
+    if (kind == BATON__OP_COUNT) {
+        self->kernels->average[reference_part(dtype)](
+            target, left, right, complex ? 2 * count : count, REDUCE_RANKS);
+    } else {
+        self->kernels->reduce[kind][dtype](target, left, right, count);
+    }
 }
 
 TEST(test_reduce_matches_reference_on_all_isas)

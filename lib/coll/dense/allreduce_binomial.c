@@ -52,6 +52,7 @@ typedef struct sum {
     const baton_allreduce_args_t *args;
     baton__gathered_t *gathered; /* NULL: all ranks give */
     baton__slots_t slots;        /* for what children send */
+    const baton_op_t *op;        /* of the last of them, or of the others */
     baton_node_t measured;       /* the call that looks whether there is any */
     baton_node_t ends[BATON__FLAT_RANKS]; /* of each child */
 } sum_t;
@@ -135,7 +136,7 @@ static void add_child(sum_t *sum, int k, int peer, baton_length_t other)
         baton__length_like(schedule, other)};
     baton_node_t recv = baton__add_maybe_recv(schedule, peer, slot);
     baton_node_t reduce =
-        baton_add_reduce_local(schedule, args->dtype, args->op, args->target,
+        baton_add_reduce_local(schedule, args->dtype, sum->op, args->target,
                                k > 0 ? args->target : args->source, slot.view);
     baton__limit_node(schedule, reduce, slot.length);
     baton_before(schedule, recv, reduce);
@@ -147,6 +148,20 @@ static void add_child(sum_t *sum, int k, int peer, baton_length_t other)
     }
     sum->ends[k] = reduce;
     add_maybe_child(sum, k, slot.length, recv);
+}
+
+/* Of an average, where any child may have had nothing, and none is the last: so
+   the neutral element is added. */
+static baton_node_t add_division(baton_schedule_t *schedule,
+                                 const baton_allreduce_args_t *args,
+                                 baton_length_t length, baton_node_t sum)
+{
+    baton_node_t node = baton_add_reduce_local(
+        schedule, args->dtype, baton_schedule_average(schedule), args->target,
+        args->target, args->given->identity);
+    baton_set_length(schedule, node, length);
+    baton_before(schedule, sum, node);
+    return node;
 }
 
 static baton__maybe_vector_t add_children(baton_schedule_t *schedule,
@@ -169,7 +184,12 @@ static baton__maybe_vector_t add_children(baton_schedule_t *schedule,
         baton_set_no_scratch(schedule, sum.measured);
     }
     int rank = baton_schedule_rank(schedule);
+    sum.op = args->op == BATON_AVG ? BATON_SUM : args->op;
+    bool divides = args->op == BATON_AVG && rank == 0;
     for (int k = 0; k < of.count; k++) {
+        if (divides && sum.gathered == NULL && k == of.count - 1) {
+            sum.op = baton_schedule_average(schedule);
+        }
         add_child(&sum, k, child_of(of, rank, k), length);
     }
     *last = sum.ends[of.count - 1];
@@ -177,6 +197,9 @@ static baton__maybe_vector_t add_children(baton_schedule_t *schedule,
         *last = baton_add_nop(schedule);
         baton_before(schedule, sum.ends[of.count - 1], *last);
         baton_before(schedule, sum.measured, *last);
+    }
+    if (divides && sum.gathered != NULL) {
+        *last = add_division(schedule, args, length, *last);
     }
     return (baton__maybe_vector_t){args->target, length};
 }

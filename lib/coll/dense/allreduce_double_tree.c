@@ -68,6 +68,8 @@ static void add_segment(baton__flow_t *flow, const half_t *half, size_t element,
             baton_view_t received =
                 baton__slot_of(&half->slots[i], index, target.bytes);
             baton__flow_recv(flow, half->children[i], received);
+            flow->is_total =
+                half->parent < 0 && (i == 1 || half->children[1] < 0);
             baton__flow_reduce(flow, target, i == 0 ? received : partial,
                                i == 0 ? partial : received);
             partial = target;

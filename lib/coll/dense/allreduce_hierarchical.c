@@ -131,8 +131,10 @@ static void add_phases(baton__flow_t *flow, const place_t *place,
     if (place->mate_count == 1 && !in_place) {
         baton__flow_copy(flow, args->target, args->source);
     }
+    flow->is_inner = place->hosts > 1;
     baton__circulant_reduce_scatter(flow, &sums, in_place ? &sums : &own,
                                     (baton_view_t){0});
+    flow->is_inner = false;
     baton_view_t block = baton__blocks_view(&sums, place->index, 1);
     if (place->index < place->blocks && place->hosts > 1 && block.bytes > 0) {
         reduce_between(flow, place, block, element);

@@ -51,6 +51,7 @@ void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
             baton_view_t received =
                 in_place ? baton__slot_of(&slots, i, sum.bytes) : sum;
             baton__flow_recv(&flow, previous, received);
+            flow.is_total = flow.rank == flow.size - 1;
             baton__flow_reduce(&flow, sum, received, own);
             own = sum;
         }

@@ -65,6 +65,7 @@ static void add_step(doubling_t *doubling, int peer, bool mutual)
         baton__flow_send(flow, peer, sent);
     }
     doubling->partial = last ? doubling->target : slot;
+    flow->is_total = last;
     baton__flow_reduce(flow, doubling->partial, lower ? partial : slot,
                        lower ? slot : partial);
 }

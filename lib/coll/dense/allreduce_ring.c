@@ -104,6 +104,7 @@ static void add_column(ring_t *ring, size_t index)
         size_t slot = index % LANES * SLOTS + (size_t)hop % SLOTS;
         baton_view_t received = baton__slot_of(&ring->slots, slot, chunk.bytes);
         baton__flow_recv(flow, previous, received);
+        flow->is_total = hop == last - 1;
         baton__flow_reduce(flow, chunk, received,
                            chunk_of(ring, ring->source, index, hop + 1));
         if (hop == 0) {

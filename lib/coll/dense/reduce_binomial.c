@@ -31,6 +31,7 @@ static baton_view_t add_tree(baton__flow_t *flow, int root, baton_view_t source,
         baton_view_t received = baton__slot_of(&slots, (size_t)k, source.bytes);
         int child = baton__rank_shift(flow->rank, (int64_t)1 << k, flow->size);
         baton__flow_recv(flow, child, received);
+        flow->is_total = id == 0 && k == steps - 1;
         baton__flow_reduce(flow, sum, partial, received);
         partial = sum;
     }

@@ -61,6 +61,7 @@ void baton_add_reduce_linear_pipeline(baton_schedule_t *schedule,
                 out = received;
             }
             baton__flow_recv(&flow, previous, received);
+            flow.is_total = reduce.at_root;
             baton__flow_reduce(&flow, out, down ? own : received,
                                down ? received : own);
         }

@@ -36,6 +36,11 @@ static bool begin(baton_schedule_t *schedule, const char *builder,
     args = baton__read_args(schedule, builder, args, sizeof *args,
                             "baton_scan_args_t");
     bool in_place;
+    if (args != NULL && args->op == BATON_AVG) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s: op is avg, which no scan has", builder);
+        return false;
+    }
     if (args == NULL ||
         baton__check_reduction(schedule, builder, args->op, args->dtype,
                                args->source, args->target, &in_place) == 0) {

@@ -35,6 +35,7 @@ void baton__circulant_reduce_scatter(baton__flow_t *flow,
                                 .parts = target->parts,
                                 .base = rank};
         bool ends = keep == 1 && result.bytes > 0;
+        flow->is_total = keep == 1;
         baton__blocks_reduce(flow, ends ? &last : target, received, source,
                              rank, give, true);
         if (source != target) {

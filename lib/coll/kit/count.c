@@ -21,7 +21,7 @@ uint64_t baton__largest_count(baton_dtype_t dtype)
         return (uint32_t)value;                                                \
     } while (0)
 
-uint32_t baton__count_of(baton_dtype_t dtype, const char *at)
+uint32_t baton__count_of(baton_dtype_t dtype, const char *at, double factor)
 {
     switch (dtype) {
     case BATON_I8:
@@ -41,11 +41,12 @@ uint32_t baton__count_of(baton_dtype_t dtype, const char *at)
     case BATON_F16:
     case BATON_BF16:
         /* The sum of no ranks is -0. */
-        return (uint32_t)baton_elements_measure(dtype, at, 1).sum;
+        return (uint32_t)(baton_elements_measure(dtype, at, 1).sum * factor +
+                          0.5);
     case BATON_C64: /* the real part */
-        return baton__count_of(BATON_F32, at);
+        return baton__count_of(BATON_F32, at, factor);
     case BATON_C128:
-        return baton__count_of(BATON_F64, at);
+        return baton__count_of(BATON_F64, at, factor);
     case BATON_BOOL: /* which have no sum */
     case BATON_I16_I32:
     case BATON_I32_I32:

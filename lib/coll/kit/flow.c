@@ -250,9 +250,15 @@ void baton__flow_copy(baton__flow_t *flow, baton_view_t target,
 void baton__flow_reduce(baton__flow_t *flow, baton_view_t target,
                         baton_view_t left, baton_view_t right)
 {
+    const baton_op_t *op = flow->op;
+    if (op == BATON_AVG) {
+        op = flow->is_total && !flow->is_inner
+                 ? baton_schedule_average(flow->schedule)
+                 : BATON_SUM;
+    }
     if (target.bytes > 0 && !flow->failed) {
-        baton_node_t node = baton_add_reduce_local(
-            flow->schedule, flow->dtype, flow->op, target, left, right);
+        baton_node_t node = baton_add_reduce_local(flow->schedule, flow->dtype,
+                                                   op, target, left, right);
         note_read(flow, node, left);
         note_read(flow, node, right);
         note_write(flow, node, target);

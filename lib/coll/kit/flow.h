@@ -46,7 +46,11 @@ typedef struct baton__flow {
     size_t reader_count, reader_room;
     uint32_t last_recv; /* node + 1; 0 means none yet */
     uint32_t round;     /* sends come behind this node; + 1 */
-    bool failed;        /* out of memory, which the schedule knows */
+    /* What is reduced next is of all ranks of the group: an average divides
+       there. Builders set it before each reduction. */
+    bool is_total;
+    bool is_inner; /* the team's totals are none of the group's */
+    bool failed;   /* out of memory, which the schedule knows */
 } baton__flow_t;
 
 /* A flow over all ranks of the schedule's group; dtype and op are those of its

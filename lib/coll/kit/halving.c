@@ -63,6 +63,7 @@ void baton__halving_reduce_scatter(baton__flow_t *flow,
                                 .parts = target->parts,
                                 .base = round.keep};
         bool ends = i == rounds - 1 && result.bytes > 0;
+        flow->is_total = i == rounds - 1;
         baton__blocks_reduce(flow, ends ? &last : target, received, source,
                              round.keep, round.count, round.left);
         source = target;

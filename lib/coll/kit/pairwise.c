@@ -50,6 +50,7 @@ void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                 baton__segment_of(baton__blocks_view(source, to, 1), element,
                                   chunks, i));
             baton__flow_recv(flow, from, received);
+            flow->is_total = k == flow->size - 1;
             baton__flow_reduce(flow, sum, received, before);
             before = sum;
         }

@@ -65,7 +65,8 @@ void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
         baton_view_t own =
             baton__blocks_view(source, block_of(flow, hop + 2), 1);
         baton_view_t in = baton__slot_of(&slots, (size_t)hop, own.bytes);
-        baton_view_t sum = hop == flow->size - 2 ? target : in;
+        flow->is_total = hop == flow->size - 2;
+        baton_view_t sum = flow->is_total ? target : in;
         for (size_t i = 0; i < chunks; i++) {
             baton_view_t received = baton__segment_of(in, element, chunks, i);
             baton__flow_send(flow, next,

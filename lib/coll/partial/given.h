@@ -42,8 +42,8 @@ struct baton_given {
     const baton_op_t *op;
     baton_dtype_t dtype;
     baton__maybe_vector_t result;
-    /* In device memory, which the host can't fill: as many bytes of it as this
-       length says are copied from here. */
+    /* The neutral element, for averages and in device memory. The host can't
+       fill that: as many bytes of it as `missing` says are copied. */
     bool on_device;
     baton_view_t identity;
     baton_length_t missing;

@@ -14,8 +14,8 @@
    adding to what is as old as may be. It is an async node then, that is polled.
 
    The count of active ranks rides as one more element at the end of the vector
-   where the reduction is a sum and the type holds P exactly. Elsewhere it needs
-   an all-reduce of its own. */
+   where the reduction is a sum or an average and the type holds P or 2P
+   exactly. Elsewhere it needs an all-reduce of its own. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "coll/kit/count.h"
@@ -110,7 +110,8 @@ static baton_status_t publish(void *arg, baton_call_t *call)
     uint32_t active = partial->active_count;
     if (partial->payload && partial->rides) {
         char *slot = baton__contribution_result(c, c->result);
-        active = baton__count_of(c->dtype, slot + baton__contribution_bytes(c));
+        active = baton__count_of(c->dtype, slot + baton__contribution_bytes(c),
+                                 partial->count_factor);
     }
     baton__contribution_publish(c, baton__epoch_of(&partial->begin.modes, call),
                                 active);
@@ -158,18 +159,18 @@ static baton_node_t add_take(baton_partial_t *partial, baton_node_t begin)
     return node;
 }
 
-/* On a device the neutral element is copied from where it lies. */
+/* Where the neutral element lies, if builders may need it. */
 static void add_nothing(baton_partial_t *partial,
                         const baton_partial_options_t *options, size_t bytes)
 {
     const baton__contribution_t *c = &partial->contribution;
-    if (options->memory == BATON_MEMORY_HOST) {
+    partial->given.on_device = options->memory == BATON_MEMORY_DEVICE;
+    if (!partial->given.on_device && options->op != BATON_AVG) {
         return;
     }
     baton_buffer_t nothing =
         baton_buffer_bind_input(partial->schedule, c->nothing, bytes);
-    baton_buffer_set_memory(partial->schedule, nothing, BATON_MEMORY_DEVICE);
-    partial->given.on_device = true;
+    baton_buffer_set_memory(partial->schedule, nothing, options->memory);
     partial->given.identity = baton_view(nothing, 0, bytes);
 }
 
@@ -248,7 +249,7 @@ static baton_status_t init_contribution(baton_partial_t *partial,
         .slot_bytes =
             elements * baton_op_element_bytes(options->op, options->dtype),
         .dtype = options->dtype,
-        .op = options->op,
+        .op = options->op == BATON_AVG ? BATON_SUM : options->op,
         .history = options->history,
         .max_staleness = bound_of(options),
         .engine = engine,
@@ -269,9 +270,13 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
     partial->keep = options->keep;
     partial->max_staleness = options->max_staleness;
     partial->payload = baton_group_has_payload(group);
+    /* A count over P, rounded, is the count again when multiplied by P, if the
+       type holds 2P exactly. */
+    bool averages = options->op == BATON_AVG;
     partial->rides = options->memory == BATON_MEMORY_HOST &&
-                     options->op == BATON_SUM &&
-                     (uint64_t)size <= baton__largest_count(options->dtype);
+                     (averages || options->op == BATON_SUM) &&
+                     (uint64_t)size <= baton__largest_count(options->dtype) /
+                                           (averages ? 2 : 1);
     (void)pthread_mutex_init(&partial->limit_lock, NULL);
     baton_status_t status = init_contribution(
         partial, device ? baton_group_engine(group) : NULL, size, options);
@@ -290,6 +295,8 @@ static baton_status_t commit(baton_partial_t *partial,
                   options->seed,
                   0},
     };
+    partial->count_factor =
+        options->op == BATON_AVG ? baton_schedule_size(partial->schedule) : 1;
     partial->given = (struct baton_given){0};
     baton_status_t status = baton__begin_init(&partial->begin);
     if (status != BATON_OK) {

@@ -22,6 +22,7 @@ struct baton_partial {
     baton_buffer_t target;
     bool payload;          /* vectors have memory */
     bool rides;            /* the count is in the vector */
+    double count_factor;   /* what it is to be multiplied by there */
     uint32_t active_count; /* else here: in, and out */
     size_t vector_bytes;   /* of source and target */
     uint64_t epoch;        /* that takes a contribution, or has taken it */
