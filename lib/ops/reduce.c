@@ -2,7 +2,9 @@
 #include "ops/kernels.h"
 
 #include "base/config.h"
+#include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 
 #include <assert.h>
 #include <baton/build.h>
@@ -272,3 +274,32 @@ const baton_op_t baton_op_avg = {
     .commutative = true,
     .dtypes = FLOATS | COMPLEX,
 };
+
+baton_status_t baton_op_check(const baton_op_t *op, baton_dtype_t dtype)
+{
+#define OP_ADDRESS(NAME, name) BATON_##NAME,
+    static const baton_op_t *const all[] = {BATON_OP_LIST(OP_ADDRESS)
+                                                BATON_AVG};
+    if (op == NULL || op->reduce == NULL) {
+        return baton__error(BATON_ERR_INVALID,
+                            "op%s is NULL, must be BATON_SUM, another of "
+                            "baton/types.h, or a reduction of yours",
+                            op == NULL ? "" : "->reduce");
+    }
+    if (baton_dtype_size(dtype) == 0) {
+        return baton__error(BATON_ERR_INVALID, BATON__WRONG_DTYPE, (int)dtype);
+    }
+    if (baton_op_takes(op, dtype)) {
+        return BATON_OK;
+    }
+    char list[256];
+    baton__text_t text = {.data = list, .size = sizeof list};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (baton_op_takes(all[i], dtype)) {
+            baton__text_add(&text, text.used > 0 ? ", %s" : "%s", all[i]->name);
+        }
+    }
+    return baton__error(
+        BATON_ERR_INVALID, "op is %s, which does not reduce %s; allowed: %s",
+        op->name != NULL ? op->name : "?", baton_dtype_name(dtype), list);
+}
