@@ -155,9 +155,15 @@ void baton__epoch_fail_lost(baton__stepper_t *stepper,
                             baton_schedule_t *schedule, uint32_t node)
 {
     const baton__op_t *op = &schedule->ops[node];
-    (void)baton__error(BATON_ERR_TRANSPORT, "rank %d is gone: %s",
-                       (int)op->peer,
-                       baton__group_loss(schedule->group, (int)op->peer));
+    const baton_group_t *group = schedule->group;
+    char memory[32] = "";
+    baton__text_t first = {memory, sizeof memory, 0};
+    if (group->lost_count > 0 && group->lost[0].peer != (int)op->peer) {
+        baton__text_add(&first, ", after rank %d", group->lost[0].peer);
+    }
+    (void)baton__error(BATON_ERR_TRANSPORT, "rank %d is gone: %s%s",
+                       (int)op->peer, baton__group_loss(group, (int)op->peer),
+                       memory);
     baton__epoch_fail_at(stepper, schedule, node, BATON_ERR_TRANSPORT);
 }
 

@@ -283,10 +283,12 @@ void baton__recovery_part(baton__stepper_t *stepper, baton_group_t *group)
    if there is room, and whom it has lost: `epoch` is that rank + 1. */
 static void tell_left(const baton_group_t *group)
 {
+    bool names =
+        group->lost_count > 0 && group->lost[0].detail != baton__disowned;
     const baton_header_t header = {
         .incarnation = group->incarnation,
         .kind = BATON__MESSAGE_LEFT,
-        .epoch = group->lost_count > 0 ? (uint64_t)group->lost[0].peer + 1 : 0};
+        .epoch = names ? (uint64_t)group->lost[0].peer + 1 : 0};
     for (int peer = 0; peer < group->size; peer++) {
         if (peer != group->rank && baton__group_loss(group, peer) == NULL) {
             (void)group->transport->notify(group->endpoint, peer, &header, NULL,

@@ -121,8 +121,11 @@ static void receive_left(baton__stepper_t *stepper, baton_group_t *group,
     if (lost > 0 && lost <= (uint64_t)group->size &&
         (int)lost - 1 != group->rank &&
         baton__group_loss(group, message->peer) == NULL) {
-        baton__recovery_lose(stepper, group, (int)lost - 1,
-                             "another rank has lost it, and left");
+        static const char why[] = "another rank has lost it, and left";
+        baton__recovery_lose(stepper, group, (int)lost - 1, why);
+        if (group->transport->lose != NULL) { /* or its close waits for it */
+            group->transport->lose(group->endpoint, (int)lost - 1, why);
+        }
     }
     baton__recovery_lose(stepper, group, message->peer,
                          "it has destroyed the group after a loss");

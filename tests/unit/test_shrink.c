@@ -238,13 +238,26 @@ TEST(test_shrink_tells_a_rank_that_is_left_out)
     close_ranks();
 }
 
-/* Rank 1 hears that rank 0 has left, before it notices why. */
+static int lost_to_port;
+
+static void note_lost(void *endpoint, int peer, const char *detail)
+{
+    (void)endpoint;
+    (void)detail;
+    lost_to_port = peer;
+}
+
+/* Rank 1 hears that rank 0 has left, before it notices why. Its transport hears
+   of it, too: else it would wait for rank 2 when it is closed. */
 TEST(test_who_leaves_says_whom_it_has_lost)
 {
     open_ranks(3);
     for (int r = 0; r < size; r++) {
         ranks[r].group->transport = ranks[r].given;
     }
+    ranks[1].port = *ranks[1].given;
+    ranks[1].port.lose = note_lost;
+    ranks[1].group->transport = &ranks[1].port;
     learn(0, 2);
     (void)baton_engine_step(ranks[0].engine);
     ranks[0].group->collective = true; /* as a group over MPI */
@@ -253,6 +266,7 @@ TEST(test_who_leaves_says_whom_it_has_lost)
     (void)baton_engine_step(ranks[1].engine);
     assert_string_equal(baton__group_loss(ranks[1].group, 2),
                         "another rank has lost it, and left");
+    assert_int_equal(lost_to_port, 2);
     support_expect(baton_group_recover(ranks[1].group, -1),
                    BATON_ERR_TRANSPORT);
     assert_non_null(strstr(baton_error_message(), "rank 2 is gone"));
