@@ -1,55 +1,104 @@
-/* The ring in shared memory, in one thread: its exact capacity, its end, and
-   several producers. What concurrent processes do is the conformance suite's.
- */
+/* The rings in shared memory: their exact capacity, their end, turns, and
+   producers that are killed or stopped in the middle of a record. */
 #include "support/cmocka.h"
 #include "transport/shm/ring.h"
 
-#include <stdbool.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-static baton__ring_t ring;
+enum { PRODUCERS = 3, CELLS = 64, MANY = 5000, PATIENCE_S = 60 };
+
+typedef struct memory {
+    baton__cell_t cells[PRODUCERS * BATON__RING_STRIDE(CELLS)];
+    baton__credit_t credits[PRODUCERS];
+    _Atomic uint8_t counts[PRODUCERS];
+} memory_t;
+
+static memory_t *shared;
+static uint8_t taken[PRODUCERS];
+static baton__inbox_t inbox;
+static baton__ring_t rings[PRODUCERS];
+
+static void set_up(void)
+{
+    void *memory = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    shared = memory;
+    memset(taken, 0, sizeof taken);
+    inbox = (baton__inbox_t){.cells = shared->cells,
+                             .credits = shared->credits,
+                             .counts = shared->counts,
+                             .taken = taken,
+                             .producers = PRODUCERS,
+                             .size = CELLS};
+    for (int i = 0; i < PRODUCERS; i++) {
+        rings[i] = (baton__ring_t){
+            .cells = &shared->cells[(size_t)i * BATON__RING_STRIDE(CELLS)],
+            .credit = &shared->credits[i],
+            .count = &shared->counts[i],
+            .size = CELLS};
+    }
+}
+
+static void tear_down(void)
+{
+    (void)munmap(shared, sizeof *shared);
+}
+
+static void fill(unsigned char *record, size_t bytes, unsigned char number)
+{
+    memset(record + sizeof(uint32_t), number, bytes - sizeof(uint32_t));
+}
 
 /* Puts a record in whose bytes all have a number. */
-static bool put(uint32_t *head, size_t bytes, unsigned char number)
+static bool put(int producer, size_t bytes, unsigned char number)
 {
-    unsigned char *record = baton__ring_claim(&ring, bytes, head);
+    unsigned char *record = baton__ring_claim(&rings[producer], bytes);
     if (record != NULL) {
-        memset(record + sizeof(uint32_t), number, bytes - sizeof(uint32_t));
-        baton__ring_commit(record, bytes);
+        fill(record, bytes, number);
+        baton__ring_commit(&rings[producer]);
     }
     return record != NULL;
 }
 
 static bool take(size_t bytes, unsigned char number)
 {
-    const unsigned char *record = baton__ring_front(&ring);
+    const unsigned char *record = baton__inbox_front(&inbox);
     bool whole = record != NULL;
     for (size_t i = sizeof(uint32_t); i < bytes && whole; i++) {
         whole = record[i] == number;
     }
     if (record != NULL) {
-        baton__ring_pop(&ring);
+        baton__inbox_pop(&inbox);
     }
     return whole;
 }
 
+/* All but one. */
 TEST(test_ring_holds_exactly_its_cells)
 {
-    uint32_t head = 0;
-    memset(&ring, 0, sizeof ring);
+    set_up();
     for (int round = 0; round < 3; round++) {
-        for (int i = 0; i < BATON__RING_CELLS / 2; i++) {
-            assert_true(put(&head, 2 * BATON__CELL_BYTES, (unsigned char)i));
+        for (int i = 0; i < CELLS - 1; i++) {
+            assert_true(put(0, BATON__CELL_BYTES, (unsigned char)i));
         }
-        assert_false(put(&head, 1 + sizeof(uint32_t), 1));
-        assert_true(take(2 * BATON__CELL_BYTES, 0));
-        assert_false(put(&head, 2 * BATON__CELL_BYTES + 1, 1));
-        assert_true(put(&head, 2 * BATON__CELL_BYTES, 0));
-        for (int i = 1; i <= BATON__RING_CELLS / 2; i++) {
-            assert_true(take(2 * BATON__CELL_BYTES, (unsigned char)i));
+        assert_false(put(0, 1 + sizeof(uint32_t), 1));
+        assert_false(baton__ring_is_empty(&rings[0]));
+        assert_true(take(BATON__CELL_BYTES, 0));
+        assert_false(put(0, BATON__CELL_BYTES + 1, 1));
+        assert_true(put(0, BATON__CELL_BYTES, CELLS - 1));
+        for (int i = 1; i < CELLS; i++) {
+            assert_true(take(BATON__CELL_BYTES, (unsigned char)i));
         }
-        assert_null(baton__ring_front(&ring));
+        assert_null(baton__inbox_front(&inbox));
+        assert_true(baton__ring_is_empty(&rings[0]));
     }
+    tear_down();
 }
 
 /* A record that does not fit the end goes to the beginning, if that is free:
@@ -57,46 +106,123 @@ TEST(test_ring_holds_exactly_its_cells)
 TEST(test_ring_skips_its_end)
 {
     enum { LARGE = 5 * BATON__CELL_BYTES };
-    uint32_t head = 0;
-    memset(&ring, 0, sizeof ring);
-    for (int i = 0; i < BATON__RING_CELLS - 3; i++) {
-        assert_true(put(&head, 16, 1));
+    set_up();
+    for (int i = 0; i < CELLS - 3; i++) {
+        assert_true(put(1, 16, 1));
     }
-    for (int i = 0; i < 7; i++) {
-        assert_true(i > 4 || !put(&head, LARGE, 2));
+    for (int i = 0; i < 6; i++) {
+        assert_false(put(1, LARGE, 2));
         assert_true(take(16, 1));
     }
-    assert_true(put(&head, LARGE, 2)); /* 3 skipped, and 5 */
-    assert_false(put(&head, 3 * BATON__CELL_BYTES, 3));
-    for (int i = 0; i < BATON__RING_CELLS - 10; i++) {
+    assert_true(put(1, LARGE, 2)); /* 3 skipped, and 5 */
+    assert_false(put(1, 16, 3));
+    for (int i = 0; i < CELLS - 9; i++) {
         assert_true(take(16, 1));
     }
     assert_true(take(LARGE, 2));
-    assert_null(baton__ring_front(&ring));
+    assert_null(baton__inbox_front(&inbox));
+    tear_down();
 }
 
-/* An empty ring looks empty wherever its front is, whatever was there; and a
-   record that was claimed, but not committed, holds up those behind it. */
+/* Whatever lies in cells, and however often a byte has wrapped. */
 TEST(test_ring_shows_what_was_committed)
 {
-    uint32_t heads[2] = {0, 0};
-    memset(&ring, 0, sizeof ring);
-    for (uint32_t i = 0; i < 5000; i++) {
+    set_up();
+    for (uint32_t i = 0; i < MANY; i++) {
         size_t bytes = 16 + i * 37 % 300;
-        assert_true(put(&heads[i % 2], bytes, 0xff));
+        assert_true(put((int)(i % 2), bytes, 0xff));
         assert_true(take(bytes, 0xff));
-        assert_null(baton__ring_front(&ring));
+        assert_null(baton__inbox_front(&inbox));
     }
-    void *first = baton__ring_claim(&ring, 100, &heads[0]);
+    unsigned char *first = baton__ring_claim(&rings[0], 100);
     assert_non_null(first);
-    assert_true(put(&heads[1], 50, 2));
-    assert_null(baton__ring_front(&ring));
-    memset((char *)first + sizeof(uint32_t), 1, 100 - sizeof(uint32_t));
-    baton__ring_commit(first, 100);
-    assert_false(baton__ring_is_last(&ring, first, 100));
-    assert_true(baton__ring_is_last(&ring, first, 100 + 64));
-    assert_true(take(100, 1));
+    assert_null(baton__inbox_front(&inbox));
+    assert_true(put(1, 50, 2));
     assert_true(take(50, 2));
+    fill(first, 100, 1);
+    baton__ring_commit(&rings[0]);
+    assert_true(take(100, 1));
+    tear_down();
+}
+
+TEST(test_ring_producers_take_turns)
+{
+    set_up();
+    for (unsigned char i = 0; i < 3; i++) {
+        assert_true(put(0, 16, i));
+        assert_true(put(2, 16, 100 + i));
+    }
+    for (unsigned char i = 0; i < 3; i++) {
+        assert_true(take(16, i));
+        assert_true(take(16, 100 + i));
+    }
+    tear_down();
+}
+
+/* ---- processes --------------------------------------------------------- */
+
+/* A process that puts one record in, and gets a signal in the middle of the
+   next one. */
+static pid_t fork_struck(int producer, int signal)
+{
+    pid_t pid = fork();
+    if (pid != 0) {
+        return pid;
+    }
+    (void)put(producer, 100, 7);
+    void *record = baton__ring_claim(&rings[producer], 300);
+    (void)kill(getpid(), signal);
+    fill(record, 300, 8);
+    baton__ring_commit(&rings[producer]);
+    _exit(0);
+}
+
+static pid_t fork_producer(int producer)
+{
+    pid_t pid = fork();
+    if (pid != 0) {
+        return pid;
+    }
+    for (int i = 0; i < MANY; i++) {
+        while (!put(producer, 16 + (size_t)i % 300, (unsigned char)i)) {
+            (void)usleep(10);
+        }
+    }
+    _exit(0);
+}
+
+/* As take(), when there is something. */
+static bool await(size_t bytes, unsigned char number)
+{
+    while (baton__inbox_front(&inbox) == NULL) {
+        (void)usleep(10);
+    }
+    return take(bytes, number);
+}
+
+TEST(test_ring_costs_a_struck_producer_its_own_records)
+{
+    int status;
+    set_up();
+    (void)alarm(PATIENCE_S);
+    pid_t killed = fork_struck(0, SIGKILL);
+    assert_int_equal(waitpid(killed, NULL, 0), killed);
+    pid_t stopped = fork_struck(1, SIGSTOP);
+    assert_int_equal(waitpid(stopped, &status, WUNTRACED), stopped);
+    assert_true(WIFSTOPPED(status));
+    assert_true(take(100, 7));
+    assert_true(take(100, 7));
+    pid_t other = fork_producer(2);
+    for (int i = 0; i < MANY; i++) {
+        assert_true(await(16 + (size_t)i % 300, (unsigned char)i));
+    }
+    assert_int_equal(waitpid(other, NULL, 0), other);
+    assert_null(baton__inbox_front(&inbox));
+    assert_int_equal(kill(stopped, SIGCONT), 0);
+    assert_true(await(300, 8));
+    assert_int_equal(waitpid(stopped, NULL, 0), stopped);
+    (void)alarm(0);
+    tear_down();
 }
 
 RUN_TESTS()

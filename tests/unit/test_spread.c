@@ -8,8 +8,8 @@
    goes there, if it is the last one. */
 TEST(test_spread_moves_where_fewest_poll)
 {
-    static baton__peer_state_t states[2 * CPU_SETSIZE];
-    baton__host_t host = {.doorbell.states = states};
+    static _Atomic int32_t processors[2 * CPU_SETSIZE];
+    baton__host_t host = {.processors = processors};
     cpu_set_t allowed, after;
     int left = 0;
     assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
@@ -17,12 +17,12 @@ TEST(test_spread_moves_where_fewest_poll)
         left++;
     }
     for (int i = 0; i < 2 * CPU_SETSIZE; i++) {
-        states[host.count].processor = i / 2;
+        processors[host.count] = i / 2;
         host.count += i / 2 != left;
     }
     host.index = host.count++;
     baton__host_spread(&host);
-    assert_int_equal(states[host.index].processor, left);
+    assert_int_equal(processors[host.index], left);
     assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
     assert_true(CPU_EQUAL(&allowed, &after));
     host.index = 0;

@@ -157,7 +157,7 @@ typedef struct baton__flow {
 
 typedef struct baton__peer {
     int near;           /* its number among the near ranks; -1 if far */
-    uint32_t ring_head; /* this rank's copy; see ring.h */
+    baton__ring_t ring; /* to it, if it is near */
     bool contacted;     /* something was reserved */
     bool listed;        /* among those with an outbox */
     bool lost;

@@ -156,14 +156,19 @@ static void watch_each_other(baton__mpi_t *mpi, const host_t *host)
     }
 }
 
-/* Stores the number of each of the host's ranks on it: there they have the
-   order of the communicator. */
+static void set_near(baton__mpi_t *mpi, int rank, int near)
+{
+    mpi->peers[rank].near = near;
+    mpi->peers[rank].ring = baton__host_ring(&mpi->host, near);
+}
+
+/* Numbers the host's ranks: there they have the order of the communicator. */
 static void number(baton__mpi_t *mpi)
 {
     int count = 0;
     for (int i = 0; i < mpi->size; i++) {
         if (mpi->host_of[i] == mpi->host_of[mpi->rank]) {
-            mpi->peers[i].near = count++;
+            set_near(mpi, i, count++);
         }
     }
 }
@@ -210,9 +215,12 @@ static baton_status_t share_or_open_alone(baton__mpi_t *mpi, const host_t *host)
     if (share(mpi, host)) {
         return BATON_OK;
     }
-    mpi->peers[mpi->rank].near = 0;
     mpi->reads = true;
-    return baton__host_open(&mpi->host, NULL, 1, 0, 0, false);
+    baton_status_t status = baton__host_open(&mpi->host, NULL, 1, 0, 0, false);
+    if (status == BATON_OK) {
+        set_near(mpi, mpi->rank, 0);
+    }
+    return status;
 }
 
 /* ---- processors -------------------------------------------------------- */

@@ -198,13 +198,13 @@ static bool has_come(baton__mpi_t *mpi)
 
 static void poll_near(baton__mpi_t *mpi, baton__events_t *events)
 {
-    baton__ring_t *ring = baton__host_ring(&mpi->host, mpi->host.index);
+    baton__inbox_t *inbox = &mpi->host.inbox;
     while (!baton__events_are_full(events)) {
-        const baton__packet_t *packet = baton__ring_front(ring);
+        const baton__packet_t *packet = baton__inbox_front(inbox);
         if (packet == NULL || !baton__mpi_take_packet(mpi, packet, events)) {
             return;
         }
-        baton__ring_pop(ring);
+        baton__inbox_pop(inbox);
     }
 }
 
@@ -403,7 +403,7 @@ static void insist(baton__mpi_t *mpi)
     for (int i = 0; i < mpi->size; i++) {
         const baton__peer_t *peer = &mpi->peers[i];
         if (peer->near >= 0 && peer->contacted && !peer->lost &&
-            !baton__ring_is_empty(baton__host_ring(&mpi->host, peer->near))) {
+            !baton__ring_is_empty(&peer->ring)) {
             baton__doorbell_ring(&mpi->host.doorbell, peer->near, true);
         }
     }
@@ -421,9 +421,7 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
                         : how == BATON_ARM_SOON  ? BATON__BELL_SOON
                                                  : BATON__BELL_ALL);
     if (mpi->copying.head != NULL || mpi->far.pulled.head != NULL ||
-        mpi->unreported > 0 ||
-        baton__ring_front(baton__host_ring(&mpi->host, mpi->host.index)) !=
-            NULL ||
+        mpi->unreported > 0 || baton__inbox_front(&mpi->host.inbox) != NULL ||
         atomic_load_explicit(&mpi->host.liveness.any_ended,
                              memory_order_relaxed) ||
         (mpi->far.peers > 0 && has_come(mpi))) {

@@ -18,13 +18,11 @@ static uint32_t offer_word(const baton__send_t *send, uint32_t state)
 
 /* ---- credits ---------------------------------------------------------- */
 
-static bool has_credit(const baton__mpi_t *mpi, baton__peer_t *peer,
-                       bool notice)
+static bool has_credit(baton__peer_t *peer, bool notice)
 {
     baton__flow_t *flow = notice ? &peer->notices : &peer->messages;
     if (flow->limit == flow->sent && peer->near >= 0) {
-        baton__credit_t *credit =
-            baton__host_credit(&mpi->host, peer->near, mpi->host.index);
+        const baton__credit_t *credit = peer->ring.credit;
         /* Pairs with the additions in release(), receive.c, and pool.c. */
         flow->limit = notice ? BATON__MPI_NOTICES +
                                    atomic_load_explicit(&credit->notices,
@@ -57,15 +55,14 @@ static bool is_behind(baton__peer_t *peer)
     return behind;
 }
 
-/* Puts the packet into the ring of a peer on this host, and rings its doorbell.
+/* Puts the packet into the ring to a peer on this host, and rings its doorbell.
  */
 static bool push_near(baton__mpi_t *mpi, baton__peer_t *peer,
                       const baton__packet_t *packet, const void *data,
                       size_t count)
 {
     size_t bytes = BATON__PACKET_HEAD + count;
-    baton__ring_t *ring = baton__host_ring(&mpi->host, peer->near);
-    char *record = baton__ring_claim(ring, bytes, &peer->ring_head);
+    char *record = baton__ring_claim(&peer->ring, bytes);
     if (record == NULL) {
         return false;
     }
@@ -76,14 +73,10 @@ static bool push_near(baton__mpi_t *mpi, baton__peer_t *peer,
     if (count > 0) {
         memcpy(record + BATON__PACKET_HEAD, data, count);
     }
-    baton__ring_commit(record, bytes);
+    baton__ring_commit(&peer->ring);
     if (peer->near != mpi->host.index) {
-        bool urgent = (packet->flags & BATON__PACKET_NOTICE) != 0;
-        baton__doorbell_ring(&mpi->host.doorbell, peer->near, urgent);
-        /* A notice behind this record can be taken only now. */
-        if (!urgent && !baton__ring_is_last(ring, record, bytes)) {
-            baton__doorbell_ring(&mpi->host.doorbell, peer->near, true);
-        }
+        baton__doorbell_ring(&mpi->host.doorbell, peer->near,
+                             (packet->flags & BATON__PACKET_NOTICE) != 0);
     }
     return true;
 }
@@ -224,7 +217,7 @@ static outcome_t announce(baton__mpi_t *mpi, baton__send_t *send)
     packet.header = send->header;
     packet.place = 0;
     packet.generation = send->generation;
-    bool credited = has_credit(mpi, peer, false);
+    bool credited = has_credit(peer, false);
     outcome_t outcome = send->bytes <= BATON__SHORT_BYTES
                             ? send_short(mpi, peer, send, &packet, credited)
                             : send_long(mpi, peer, send, &packet, credited);
@@ -391,7 +384,7 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
                               .source = (uint32_t)mpi->rank,
                               .bytes = bytes,
                               .header = *header};
-    if (other->outbox.head != NULL || !has_credit(mpi, other, true) ||
+    if (other->outbox.head != NULL || !has_credit(other, true) ||
         !push(mpi, other, &packet, data, bytes)) {
         if (other->near >= 0) { /* it may have to make room */
             baton__doorbell_ring_now(&mpi->host.doorbell, other->near);

@@ -26,8 +26,9 @@ typedef enum baton__bell {
     BATON__BELL_ALL
 } baton__bell_t;
 
-/* In shared memory. Peers read it whenever they send; it is written only when a
-   process arms or disarms. */
+enum { BATON__STATE_COUNTS = 40 };
+
+/* In shared memory. */
 typedef struct baton__peer_state {
     _Alignas(
         64) _Atomic uint32_t armed; /* how often before << 2 | baton__bell_t */
@@ -35,7 +36,9 @@ typedef struct baton__peer_state {
     uint32_t process;
     uint64_t nonce;
     uint64_t network; /* inode of its network namespace; 0 if unknown */
-    _Atomic int32_t processor; /* that it last polled on; see host.h */
+    /* Of its inbox (ring.h), unless there are more: a peer that counts a record
+       here looks whether it is armed, too. */
+    _Atomic uint8_t counts[BATON__STATE_COUNTS];
 } baton__peer_state_t;
 static_assert(sizeof(baton__peer_state_t) == 64, "one cache line a process");
 

@@ -1,6 +1,7 @@
 /* The processes of a host; see host.h. */
 #include "transport/shm/host.h"
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/error.h"
@@ -16,6 +17,9 @@
    left of it: others need room there, too. */
 #define MOST_BYTES ((size_t)64 << 20)
 #define MOST_PART  8
+
+/* That all rings to a process may have together, if there are not too many. */
+#define INBOX_CELLS 2048
 
 /* The least time between two looks for another processor. */
 #define SPREAD_NS UINT64_C(10000000)
@@ -39,22 +43,87 @@ static void *carve(char *memory, size_t *used, size_t count, size_t size)
     return at;
 }
 
+/* Cells of a ring: about as many for all rings to a process, however many there
+   are. */
+static uint32_t ring_cells(int count)
+{
+    uint32_t cells = BATON__RING_MOST_CELLS;
+    while (cells > BATON__RING_LEAST_CELLS &&
+           cells * (uint32_t)count > INBOX_CELLS) {
+        cells /= 2;
+    }
+    return cells;
+}
+
+/* Bytes of counts of an inbox that lie in no state: whole cache lines. */
+static size_t row_of_counts(const baton__host_t *host)
+{
+    return host->count <= BATON__STATE_COUNTS
+               ? 0
+               : ((size_t)host->count + 63) / 64 * 64;
+}
+
 static size_t lay_out(baton__host_t *host, char *memory)
 {
     size_t count = (size_t)host->count;
+    size_t cells = ring_cells(host->count);
     size_t used = 0;
     host->doorbell.states =
         carve(memory, &used, count, sizeof(baton__peer_state_t));
     host->tables = carve(memory, &used, count, sizeof(baton__segment_table_t));
     host->freed = carve(memory, &used, 1, sizeof(baton__freed_count_t));
     host->probes = carve(memory, &used, count, sizeof *host->probes);
-    host->credits = carve(memory, &used, count * count, sizeof *host->credits);
+    host->credits = carve(memory, &used, count * baton__host_row(host),
+                          sizeof *host->credits);
+    host->processors = carve(memory, &used, count, sizeof *host->processors);
+    host->counts =
+        carve(memory, &used, count * row_of_counts(host), sizeof *host->counts);
     host->offers =
         carve(memory, &used, count * BATON__HOST_OFFERS, sizeof *host->offers);
-    host->rings = carve(memory, &used, count, sizeof *host->rings);
+    host->cells =
+        carve(memory, &used, count * count * BATON__RING_STRIDE(cells),
+              sizeof *host->cells);
     host->buffer_memory = carve(memory, &used, count * (size_t)host->buffers,
                                 sizeof *host->buffer_memory);
     return used;
+}
+
+static _Atomic uint8_t *counts_of(const baton__host_t *host, int index)
+{
+    size_t row = row_of_counts(host);
+    return row == 0 ? host->doorbell.states[index].counts
+                    : &host->counts[(size_t)index * row];
+}
+
+static baton__cell_t *cells_of(const baton__host_t *host, int to, int from)
+{
+    size_t ring = (size_t)to * (size_t)host->count + (size_t)from;
+    return &host->cells[ring * BATON__RING_STRIDE(ring_cells(host->count))];
+}
+
+baton__ring_t baton__host_ring(const baton__host_t *host, int to)
+{
+    return (baton__ring_t){.cells = cells_of(host, to, host->index),
+                           .credit = baton__host_credit(host, to, host->index),
+                           .count = &counts_of(host, to)[host->index],
+                           .size = ring_cells(host->count)};
+}
+
+static baton_status_t open_inbox(baton__host_t *host)
+{
+    int index = host->index;
+    host->inbox = (baton__inbox_t){
+        .cells = cells_of(host, index, 0),
+        .credits = baton__host_credit(host, index, 0),
+        .counts = counts_of(host, index),
+        .taken = baton__alloc((size_t)host->count, sizeof *host->inbox.taken),
+        .producers = host->count,
+        .size = ring_cells(host->count)};
+    return host->inbox.taken != NULL
+               ? BATON_OK
+               : baton__error(BATON_ERR_NO_MEMORY,
+                              "no memory for an inbox of %d processes",
+                              host->count);
 }
 
 static baton_status_t map_alone(baton__host_t *host)
@@ -77,8 +146,11 @@ static baton_status_t open_own(baton__host_t *host)
     const baton__peer_state_t *state = &host->doorbell.states[index];
     baton__segments_init(&host->segments, &host->doorbell, &host->tables[index],
                          host->freed, host->count, limit);
-    baton_status_t status =
-        baton__doorbell_open(&host->doorbell, host->doorbell.states, index);
+    baton_status_t status = open_inbox(host);
+    if (status == BATON_OK) {
+        status =
+            baton__doorbell_open(&host->doorbell, host->doorbell.states, index);
+    }
     if (status == BATON_OK && host->count > 1) {
         status = baton__liveness_open(&host->liveness, host->count);
     }
@@ -126,6 +198,7 @@ void baton__host_close(baton__host_t *host)
     baton__segments_fini(&host->segments);
     baton__liveness_close(&host->liveness);
     baton__doorbell_close(&host->doorbell);
+    baton__free(host->inbox.taken);
     (void)munmap(host->memory, host->bytes);
     host->memory = NULL;
 }
@@ -136,17 +209,16 @@ void baton__host_close(baton__host_t *host)
 void baton__host_spread(baton__host_t *host)
 {
     uint16_t on[CPU_SETSIZE] = {0}; /* processes, by processor */
-    baton__peer_state_t *states = host->doorbell.states;
+    _Atomic int32_t *processors = host->processors;
     int at = sched_getcpu() % CPU_SETSIZE;
     bool last = at >= 0;
-    if (last && atomic_load_explicit(&states[host->index].processor,
+    if (last && atomic_load_explicit(&processors[host->index],
                                      memory_order_relaxed) != at) {
-        atomic_store_explicit(&states[host->index].processor, at,
+        atomic_store_explicit(&processors[host->index], at,
                               memory_order_relaxed);
     }
     for (int i = 0; i < host->count && last; i++) {
-        int other =
-            atomic_load_explicit(&states[i].processor, memory_order_relaxed);
+        int other = atomic_load_explicit(&processors[i], memory_order_relaxed);
         last = i <= host->index || other != at;
         on[other]++;
     }
@@ -169,7 +241,7 @@ void baton__host_spread(baton__host_t *host)
         CPU_SET((size_t)to, &set);
         (void)sched_setaffinity(0, sizeof set, &set);
         (void)sched_setaffinity(0, sizeof allowed, &allowed);
-        atomic_store_explicit(&states[host->index].processor, to,
+        atomic_store_explicit(&processors[host->index], to,
                               memory_order_relaxed);
     }
 }

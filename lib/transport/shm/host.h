@@ -1,8 +1,8 @@
 /* What the processes of one host share for messages between them: each has its
-   state, ring, buffers and offers; each two have credits.
+   state, buffers and offers; each two have a ring in each direction, and
+   credits.
 
-   - A record in a process's ring announces a message; a short one's data are in
-     it.
+   - A record in a ring announces a message; a short one's data are in it.
    - Buffers hold messages of medium size: the sender copies one in, and the
      receiver clears the buffer when it has read it. So such a send is complete
      as it is posted.
@@ -36,13 +36,6 @@ typedef struct baton__host_buffer {
 } baton__host_buffer_t;
 static_assert(sizeof(baton__host_buffer_t) % 4096 == 0, "whole pages");
 
-/* How many the receiver has granted so far, of ordinary messages and of
-   notices; both wrap. */
-typedef struct baton__credit {
-    _Atomic uint32_t messages;
-    _Atomic uint32_t notices;
-} baton__credit_t;
-
 typedef struct baton__host {
     int count;      /* processes */
     int index;      /* of this one */
@@ -55,13 +48,16 @@ typedef struct baton__host {
     baton__liveness_t liveness; /* of the others */
     baton__segments_t segments; /* of this process */
     baton__mappings_t mappings; /* of the others' */
+    baton__inbox_t inbox;       /* of this process */
     /* Into the shared memory. */
     baton__segment_table_t *tables; /* of each process */
     baton__freed_count_t *freed;
     uint64_t *probes; /* of each process: where its probe is */
     baton__credit_t *credits;
     _Atomic uint32_t *offers;
-    baton__ring_t *rings;
+    _Atomic int32_t *processors; /* that each last polled on */
+    _Atomic uint8_t *counts;     /* of inboxes */
+    baton__cell_t *cells;
     baton__host_buffer_t *buffer_memory;
 } baton__host_t;
 
@@ -80,12 +76,6 @@ void baton__host_close(baton__host_t *host);
 bool baton__host_probe(const baton__host_t *host);
 
 /* What belongs to process `index`. */
-static inline baton__ring_t *baton__host_ring(const baton__host_t *host,
-                                              int index)
-{
-    return &host->rings[index];
-}
-
 static inline baton__host_buffer_t *
 baton__host_buffer(const baton__host_t *host, int index, uint32_t buffer)
 {
@@ -98,11 +88,20 @@ static inline _Atomic uint32_t *baton__host_offer(const baton__host_t *host,
     return &host->offers[(size_t)index * BATON__HOST_OFFERS + offer];
 }
 
+/* This process's end of the ring to process `to`. */
+baton__ring_t baton__host_ring(const baton__host_t *host, int to);
+
+/* Credits of one receiver: whole cache lines. */
+static inline size_t baton__host_row(const baton__host_t *host)
+{
+    return ((size_t)host->count + 3) / 4 * 4;
+}
+
 /* What `receiver` has granted `sender`. */
 static inline baton__credit_t *baton__host_credit(const baton__host_t *host,
                                                   int receiver, int sender)
 {
-    return &host->credits[(size_t)receiver * (size_t)host->count +
+    return &host->credits[(size_t)receiver * baton__host_row(host) +
                           (size_t)sender];
 }
 

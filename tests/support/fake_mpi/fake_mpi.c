@@ -333,9 +333,6 @@ static void open_rank(int rank, const fake_mpi_options_t *options, char *name)
     int first = rank - rank % options->host_ranks;
     int left = options->size - first;
     int count = left < options->host_ranks ? left : options->host_ranks;
-    for (int i = 0; i < count; i++) {
-        mpi->peers[first + i].near = i;
-    }
     for (int i = 0; i < options->size; i++) {
         mpi->host_of[i] = i / options->host_ranks;
     }
@@ -344,6 +341,10 @@ static void open_rank(int rank, const fake_mpi_options_t *options, char *name)
     }
     support_ok(baton__host_open(&mpi->host, name, count, rank - first,
                                 options->buffers, rank == first));
+    for (int i = 0; i < count; i++) {
+        mpi->peers[first + i].near = i;
+        mpi->peers[first + i].ring = baton__host_ring(&mpi->host, i);
+    }
     if (rank == first + count - 1 && count > 1) {
         (void)shm_unlink(name);
     }
