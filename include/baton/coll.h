@@ -4,7 +4,7 @@
    the schedule's sticky error, and commit reports it. All ranks of the group
    call the same builder with the same sizes. Several may add to one schedule
    (order them with baton_enclose), and users' own nodes mix with theirs. Any
-   count, 0 included; over MPI no message may have 2 GiB (BATON_ERR_LIMIT). */
+   count, 0 included. */
 #ifndef BATON_COLL_H
 #define BATON_COLL_H
 

@@ -244,6 +244,20 @@ TEST(test_mpi_far_ways_have_exact_limits)
     assert_int_equal(fake_mpi_unreceived(), 0);
 }
 
+/* MPI counts in ints: what is longer is pulled in several messages. */
+TEST(test_mpi_pulls_in_parts)
+{
+    for (size_t eager = 0; eager <= LONGEST; eager += LONGEST) {
+        open_far(2, 0);
+        fake_mpi_eager_bytes = eager;
+        rank_of(0)->far.part_bytes = rank_of(1)->far.part_bytes = LONGEST / 3;
+        assert_int_equal(way_of(LONGEST / 3), BATON__PACKET_RTS);
+        assert_int_equal(way_of(LONGEST / 3 + 1), BATON__PACKET_RTS);
+        assert_int_equal(way_of(LONGEST), BATON__PACKET_RTS);
+        assert_int_equal(fake_mpi_unreceived(), 0);
+    }
+}
+
 /* From 16 KiB on a message out of a segment is read where it lies. */
 TEST(test_mpi_segments_are_read_in_place)
 {

@@ -9,7 +9,8 @@
        up to 256      in the packet                   in the packet
        up to 64 KiB   in a shm buffer (12 KiB if       behind the packet
                       each has a processor)
-       more           read by the receiver (CMA)      an MPI message, pulled
+       more           read by the receiver (CMA)      pulled: MPI messages of
+                                                      up to 1 GiB
 
    From 16 KiB on what lies in a segment (shm/segments.h) is read there by a
    near receiver, which can lend it, too.
@@ -109,6 +110,7 @@ typedef struct baton__send {
     uint16_t kind; /* announced as: baton__packet_kind_t */
     bool counted;  /* among its peer's announced ones */
     uint32_t tag;  /* while it is pulled */
+    size_t moved;  /* bytes that MPI has got so far */
     baton__send_state_t state;
 } baton__send_t;
 
@@ -197,6 +199,7 @@ typedef struct baton__far {
     /* Transfers in motion; there is room for all sends and records. */
     MPI_Request *requests;
     baton__transfer_t *transfers;
+    size_t part_bytes; /* the longest MPI message of data; tests make it less */
     int count;
     int capacity;
     /* Pulled by peers. What this rank answers or announces meanwhile goes
@@ -314,12 +317,11 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
 /* The peer was granted credits: tells it, if it may need to know. */
 void baton__far_credit(baton__mpi_t *mpi, baton__peer_t *peer);
 
-/* Sends a send's data; false if that is complete already. */
-bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send, uint32_t tag);
+/* Sends the next part of a send's data; false if all is complete already. */
+bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send);
 
-/* Receives a record's data. */
-void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record,
-                        void *target, uint32_t tag);
+/* Receives the next part of a record's data. */
+void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record);
 
 /* The record keeps the body that the oldest packet has brought; and gives it
    back. */
@@ -431,10 +433,10 @@ void baton__mpi_release(baton__mpi_t *mpi, baton__record_t *record);
 /* Copies a slice of the first long message of this host. */
 void baton__mpi_copy(baton__mpi_t *mpi, baton__events_t *events);
 
-/* MPI has received `bytes` of a record's data, or has failed to. */
+/* MPI has received what it will of a record's data, or has failed to. */
 void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record,
-                         size_t bytes, baton_status_t status,
-                         const char *detail, baton__events_t *events);
+                         baton_status_t status, const char *detail,
+                         baton__events_t *events);
 
 /* Ends what is to be pulled from a peer that is lost; false if there was no
    room for all events. */

@@ -356,18 +356,32 @@ baton_status_t baton__far_reserve(baton__mpi_t *mpi, int capacity)
     return BATON_OK;
 }
 
-bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send, uint32_t tag)
+/* MPI counts in ints, so what is longer goes in several messages of one tag.
+   The receiver knows all sizes, and MPI keeps their order. */
+static int next_part(const baton__far_t *far, size_t left)
+{
+    return (int)(left < far->part_bytes ? left : far->part_bytes);
+}
+
+bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send)
 {
     MPI_Request request = MPI_REQUEST_NULL;
-    int complete = 0;
+    int complete = 1;
+    int code = MPI_SUCCESS;
     send->state = BATON__SEND_MOVING;
     if (!baton__far_enter(mpi)) {
         return true; /* it ends with its peer */
     }
-    int code = PMPI_Isend(send->data, (int)send->bytes, MPI_BYTE, send->peer,
-                          (int)tag, mpi->comm, &request);
-    if (code == MPI_SUCCESS) {
-        code = PMPI_Test(&request, &complete, MPI_STATUS_IGNORE);
+    while (send->moved < send->bytes && complete && code == MPI_SUCCESS) {
+        int part = next_part(&mpi->far, send->bytes - send->moved);
+        complete = 0;
+        code =
+            PMPI_Isend((const char *)send->data + send->moved, part, MPI_BYTE,
+                       send->peer, (int)send->tag, mpi->comm, &request);
+        send->moved += (size_t)part;
+        if (code == MPI_SUCCESS) {
+            code = PMPI_Test(&request, &complete, MPI_STATUS_IGNORE);
+        }
     }
     if (code != MPI_SUCCESS) {
         baton__far_fail(mpi, send->peer, code);
@@ -395,16 +409,16 @@ void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag)
     baton__far_leave(mpi);
 }
 
-void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record,
-                        void *target, uint32_t tag)
+void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record)
 {
     MPI_Request *request = add_transfer(&mpi->far, NULL, record);
     int peer = record->message.peer;
     if (!baton__far_enter(mpi)) {
         return;
     }
-    int code = PMPI_Irecv(target, (int)record->message.bytes, MPI_BYTE, peer,
-                          (int)tag, mpi->comm, request);
+    int part = next_part(&mpi->far, record->message.bytes - record->copied);
+    int code = PMPI_Irecv(record->target + record->copied, part, MPI_BYTE, peer,
+                          (int)record->place, mpi->comm, request);
     if (code != MPI_SUCCESS) {
         *request = MPI_REQUEST_NULL;
         baton__far_fail(mpi, peer, code);

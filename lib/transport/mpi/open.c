@@ -545,7 +545,7 @@ static const baton_transport_t mpi_transport = {
     .arm = baton__mpi_arm,
     .disarm = baton__mpi_disarm,
     .close = close_endpoint,
-    .max_bytes = INT_MAX,
+    .max_bytes = PTRDIFF_MAX,
     .lend = baton__mpi_lend,
     .read = baton__mpi_read,
     .allocate = baton__mpi_allocate,
@@ -565,6 +565,7 @@ static void init_far(baton__far_t *far)
     }
     baton__links_init(&far->links);
     far->keyval = MPI_KEYVAL_INVALID;
+    far->part_bytes = (size_t)1 << 30;
 }
 
 baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)

@@ -98,16 +98,22 @@ static bool complete_transfer(baton__mpi_t *mpi, baton__events_t *events)
     bool ok = code == MPI_SUCCESS;
     baton_status_t result = ok ? BATON_OK : BATON_ERR_TRANSPORT;
     const char *detail = ok ? NULL : baton__far_text(mpi, code);
-    if (transfer.send != NULL) {
-        baton__mpi_end_send(mpi, transfer.send, result, detail, events);
-    } else if (transfer.record == NULL) {
-        return true; /* it ended with its peer */
-    } else {
+    baton__send_t *send = transfer.send;
+    baton__record_t *record = transfer.record;
+    if (send != NULL) {
+        if (!ok || !baton__far_send(mpi, send)) {
+            baton__mpi_end_send(mpi, send, result, detail, events);
+        }
+    } else if (record != NULL) { /* else it ended with its peer */
         if (ok) {
             PMPI_Get_count(&status, MPI_BYTE, &bytes);
         }
-        baton__mpi_received(mpi, transfer.record, (size_t)bytes, result, detail,
-                            events);
+        record->copied += (size_t)bytes;
+        if (bytes > 0 && record->copied < record->message.bytes) {
+            baton__far_receive(mpi, record);
+        } else {
+            baton__mpi_received(mpi, record, result, detail, events);
+        }
     }
     return true;
 }

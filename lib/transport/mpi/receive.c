@@ -206,7 +206,6 @@ static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record)
         baton__mpi_give_record(mpi, record);
         return BATON_ERR_CANCELLED;
     }
-    record->copied = 0;
     if (record->message.bytes > BATON__MPI_AT_ONCE_BYTES) {
         baton__records_append(&mpi->copying, record);
         return BATON_OK;
@@ -226,17 +225,17 @@ static void pull_next(baton__mpi_t *mpi, baton__peer_t *peer)
         baton__record_t *record = baton__records_take(&peer->pulled);
         peer->pulling++;
         record->place = 1 + peer->next_pull++ % BATON__MPI_TAGS;
-        baton__far_receive(mpi, record, record->target, record->place);
+        baton__far_receive(mpi, record);
         baton__mpi_answer(mpi, record, BATON__PACKET_CTS);
     }
 }
 
 void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record,
-                         size_t bytes, baton_status_t status,
-                         const char *detail, baton__events_t *events)
+                         baton_status_t status, const char *detail,
+                         baton__events_t *events)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
-    if (status == BATON_OK && bytes != record->message.bytes) {
+    if (status == BATON_OK && record->copied < record->message.bytes) {
         status = BATON_ERR_CANCELLED; /* withdrawn before it was pulled */
     }
     baton__events_received(events, record->token, status, detail);
@@ -267,6 +266,7 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
     }
     record->token = token;
     record->target = target;
+    record->copied = 0;
     if (mpi->peers[message->peer].lost) {
         baton__mpi_give_record(mpi, record);
         return baton__error(BATON_ERR_TRANSPORT, "mpi: rank %d is gone: %s",

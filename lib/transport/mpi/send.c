@@ -475,6 +475,7 @@ void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet)
     } else {
         send->state = BATON__SEND_PULLED;
         send->tag = packet->place;
+        send->moved = 0;
         baton__sends_append(&mpi->far.pulled, send);
     }
 }
@@ -483,7 +484,7 @@ void baton__mpi_send_pulled(baton__mpi_t *mpi, baton__events_t *events)
 {
     while (mpi->far.pulled.head != NULL && !baton__events_are_full(events)) {
         baton__send_t *send = baton__sends_take(&mpi->far.pulled);
-        if (!baton__far_send(mpi, send, send->tag)) {
+        if (!baton__far_send(mpi, send)) {
             baton__mpi_end_send(mpi, send, BATON_OK, NULL, events);
         }
     }
