@@ -12,6 +12,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 
 static baton_engine_t *engine_of(const baton_schedule_t *schedule)
 {
@@ -29,26 +30,24 @@ static baton_status_t no_memory(const char *name)
 baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
                                      baton_schedule_t **out)
 {
-    if (group == NULL || name == NULL || out == NULL) {
-        return baton__error(BATON_ERR_INVALID,
-                            "baton_schedule_create: %s is NULL",
-                            group == NULL  ? "group"
-                            : name == NULL ? "name"
-                                           : "out");
+    if (!baton__is_group(group, __func__) ||
+        !baton__is_given(name, true, __func__, "name") ||
+        !baton__is_given(out, true, __func__, "out")) {
+        return BATON_ERR_INVALID;
     }
     baton_engine_t *engine = group->engine;
-    baton_schedule_t *schedule = baton__alloc(1, sizeof *schedule);
-    char *copy = baton__copy_string(name);
+    size_t name_bytes = strlen(name) + 1;
+    baton_schedule_t *schedule = baton__alloc(1, sizeof *schedule + name_bytes);
     /* The attempt counts also when there is no memory for the rest: on other
        ranks there may be. */
     engine->driver->enter(engine);
     uint32_t attempt = baton__group_attempt(group, name);
-    bool enough = schedule != NULL && copy != NULL && attempt > 0;
+    bool enough = schedule != NULL && attempt > 0;
     if (enough) {
         schedule->group = group;
         schedule->average = *BATON_AVG;
         schedule->average.arg = (void *)(uintptr_t)group->size;
-        schedule->name = copy;
+        schedule->name = memcpy(schedule + 1, name, name_bytes);
         schedule->attempt = attempt;
         schedule->identity = baton__identity(name, attempt);
         atomic_init(&schedule->shared.limit, UINT64_MAX);
@@ -58,7 +57,6 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
     engine->driver->leave(engine);
     if (!enough) {
         baton__free(schedule);
-        baton__free(copy);
         return no_memory(name);
     }
     *out = schedule;
@@ -67,7 +65,7 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
 
 baton_group_t *baton_schedule_group(const baton_schedule_t *schedule)
 {
-    return schedule != NULL ? schedule->group : NULL;
+    return baton__is_schedule(schedule, __func__) ? schedule->group : NULL;
 }
 
 int baton_schedule_rank(const baton_schedule_t *schedule)
@@ -394,6 +392,8 @@ static detached_t detach(baton_schedule_t *schedule)
     if (gone) {
         give_back(schedule, schedule->plan.peer_count);
     }
+    schedule->committed = false; /* of one that is not freed yet */
+    schedule->destroyed = true;
     engine->driver->leave(engine);
     return detached;
 }
@@ -402,6 +402,9 @@ baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
 {
     if (schedule == NULL) {
         return BATON_OK;
+    }
+    if (!baton__is_schedule(schedule, __func__)) {
+        return BATON_ERR_INVALID;
     }
     baton_group_t *group = schedule->group;
     baton_engine_t *engine = group->engine;
@@ -494,13 +497,7 @@ baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
         return BATON_OK;
     }
     engine->driver->enter(engine);
-    /* One that was started may not have begun yet; a failed one runs until
-       nothing of it is in motion. */
-    uint64_t requested =
-        atomic_load_explicit(&schedule->shared.requested, memory_order_relaxed);
-    bool runs = schedule->run.phase == BATON__RUN_RUNNING ||
-                schedule->run.phase == BATON__RUN_DRAINING ||
-                !baton__epoch_ended(schedule, requested);
+    bool runs = baton__epoch_runs(schedule);
     if (!runs) {
         put_behind(schedule, buffer.index, memory);
         schedule->buffers[buffer.index].rebound = true;

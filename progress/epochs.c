@@ -105,13 +105,24 @@ baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule)
 baton_status_t baton__check_committed(const baton_schedule_t *schedule,
                                       const char *function)
 {
-    if (!baton__is_schedule(schedule, function)) {
-        return BATON_ERR_INVALID;
+    if (schedule != NULL && schedule->committed) {
+        return BATON_OK;
     }
-    return schedule->committed
-               ? BATON_OK
-               : baton__error(BATON_ERR_STATE, "%s: \"%s\" is not committed",
-                              function, schedule->name);
+    return baton__is_schedule(schedule, function)
+               ? baton__error(BATON_ERR_STATE,
+                              "%s: \"%s\" is not committed: call "
+                              "baton_schedule_commit first",
+                              function, schedule->name)
+               : BATON_ERR_INVALID;
+}
+
+/* One that was started may not have begun yet; a failed one runs until nothing
+   of it is in motion. */
+bool baton__epoch_runs(const baton_schedule_t *schedule)
+{
+    return schedule->run.phase == BATON__RUN_RUNNING ||
+           schedule->run.phase == BATON__RUN_DRAINING ||
+           !baton__epoch_ended(schedule, requested(schedule));
 }
 
 static baton_engine_t *engine_of(const baton_schedule_t *schedule)

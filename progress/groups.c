@@ -92,7 +92,8 @@ static void free_group(watched_group_t *watched)
 {
     baton__group_fini(&watched->group);
     baton__free(watched->group.parts);
-    baton__free(watched);
+    watched->group.retired = true;
+    baton__free_later(watched);
 }
 
 static baton_status_t read_transport(const baton_transport_t *given,
@@ -390,6 +391,9 @@ baton_status_t baton_group_destroy(baton_group_t *group)
     if (group == NULL) {
         return BATON_OK;
     }
+    if (!baton__is_group(group, __func__)) {
+        return BATON_ERR_INVALID;
+    }
     if (group->borrowed) {
         return baton__error(BATON_ERR_STATE,
                             "group (rank %d of %d, %s): it is the simulator's, "
@@ -535,8 +539,8 @@ static baton_status_t not_recovered(baton_group_t *group, int timeout_ms)
 
 baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
 {
-    if (group == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: group is NULL", __func__);
+    if (!baton__is_group(group, __func__)) {
+        return BATON_ERR_INVALID;
     }
     baton_engine_t *engine = group->engine;
     if (baton__engine_is_inside(engine)) {
@@ -609,9 +613,9 @@ static baton_status_t make_survivors(baton_group_t *group, baton_group_t **out)
 static baton_status_t check_shrink(const baton_group_t *group,
                                    baton_group_t **out)
 {
-    if (group == NULL || out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "baton_group_shrink: %s is NULL",
-                            group == NULL ? "group" : "survivors_out");
+    if (!baton__is_group(group, "baton_group_shrink") ||
+        !baton__is_given(out, true, "baton_group_shrink", "survivors_out")) {
+        return BATON_ERR_INVALID;
     }
     if (group->borrowed) {
         return baton__error(BATON_ERR_UNSUPPORTED,

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "progress/epochs.h"
 
 #include <baton/memory.h>
 #include <baton/transport.h>
@@ -27,11 +28,13 @@ static bool allocate(const baton_group_t *group, size_t bytes,
 baton_status_t baton_memory_alloc(baton_group_t *group, size_t bytes,
                                   void **out)
 {
-    if (group == NULL || out == NULL || bytes == 0) {
-        return baton__error(BATON_ERR_INVALID, "%s: %s", __func__,
-                            group == NULL ? "group is NULL"
-                            : out == NULL ? "out is NULL"
-                                          : "bytes is 0, must be at least 1");
+    if (!baton__is_group(group, __func__) ||
+        !baton__is_given(out, true, __func__, "out")) {
+        return BATON_ERR_INVALID;
+    }
+    if (bytes == 0) {
+        return baton__error(BATON_ERR_INVALID,
+                            "%s: bytes is 0, must be at least 1", __func__);
     }
     baton__memory_t *block = baton__alloc(1, sizeof *block);
     if (block == NULL || !allocate(group, bytes, block)) {
@@ -42,6 +45,7 @@ baton_status_t baton_memory_alloc(baton_group_t *group, size_t bytes,
     }
     baton_engine_t *engine = group->engine;
     engine->driver->enter(engine);
+    block->bytes = bytes;
     block->next = group->memory;
     group->memory = block;
     engine->driver->leave(engine);
@@ -49,8 +53,28 @@ baton_status_t baton_memory_alloc(baton_group_t *group, size_t bytes,
     return BATON_OK;
 }
 
-/* Takes the block off the group's list; NULL if it is not there. */
-static baton__memory_t *take(baton_group_t *group, const void *memory)
+/* A schedule of the engine whose running epoch works on the block; or NULL. */
+static const baton_schedule_t *find_user(const baton_group_t *group,
+                                         const baton__memory_t *block)
+{
+    const char *begin = block->address;
+    const baton_schedule_t *s = group->stepper->schedules;
+    for (; s != NULL; s = s->notices.next) {
+        for (uint32_t i = 0; baton__epoch_runs(s) && i < s->buffer_count; i++) {
+            const baton__buffer_t *bound = &s->buffers[i];
+            if (!bound->scratch && bound->bytes > 0 && bound->memory != NULL &&
+                bound->memory < begin + block->bytes &&
+                begin < bound->memory + bound->bytes) {
+                return s;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Takes the block off the group's list; NULL if it is not there, or in use. */
+static baton__memory_t *take(baton_group_t *group, const void *memory,
+                             baton_status_t *status)
 {
     baton_engine_t *engine = group->engine;
     engine->driver->enter(engine);
@@ -59,7 +83,22 @@ static baton__memory_t *take(baton_group_t *group, const void *memory)
         link = &(*link)->next;
     }
     baton__memory_t *block = *link;
-    if (block != NULL) {
+    const baton_schedule_t *user =
+        block != NULL ? find_user(group, block) : NULL;
+    if (block == NULL) {
+        *status = baton__error(
+            BATON_ERR_INVALID,
+            "baton_memory_free: %p is not memory of this group (rank %d of %d, "
+            "%s): baton_memory_alloc has not given it, or it was freed already",
+            memory, group->rank, group->size, group->transport->name);
+    } else if (user != NULL) {
+        *status = baton__error(
+            BATON_ERR_BUSY,
+            "baton_memory_free: %p is bound to a buffer of \"%s\", whose epoch "
+            "%llu is running: wait for it",
+            memory, user->name, (unsigned long long)user->run.epoch);
+        block = NULL;
+    } else {
         *link = block->next;
     }
     engine->driver->leave(engine);
@@ -71,17 +110,11 @@ baton_status_t baton_memory_free(baton_group_t *group, void *memory)
     if (memory == NULL) {
         return BATON_OK;
     }
-    if (group == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: group is NULL", __func__);
-    }
-    baton__memory_t *block = take(group, memory);
+    baton_status_t status = BATON_ERR_INVALID;
+    baton__memory_t *block =
+        baton__is_group(group, __func__) ? take(group, memory, &status) : NULL;
     if (block == NULL) {
-        return baton__error(BATON_ERR_INVALID,
-                            "%s: %p is not memory of this group (rank %d of "
-                            "%d, %s): baton_memory_alloc has not given it, or "
-                            "it was freed already",
-                            __func__, memory, group->rank, group->size,
-                            group->transport->name);
+        return status;
     }
     if (block->shared) {
         group->transport->release(group->endpoint, memory);

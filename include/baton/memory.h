@@ -38,6 +38,7 @@ BATON_CHECKED baton_status_t baton_memory_alloc(baton_group_t *group,
    that reports BATON_ERR_BUSY while there are some. What peers have mapped is
    returned to the host when they next make progress.
 
+   BATON_ERR_BUSY: an epoch that uses it is running in the group's engine.
    BATON_ERR_INVALID: group is NULL, or the memory is not what
    baton_memory_alloc gave for this group, or was freed already. */
 BATON_CHECKED baton_status_t baton_memory_free(baton_group_t *group,

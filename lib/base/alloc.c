@@ -64,6 +64,16 @@ void baton__free(void *memory)
     free(memory);
 }
 
+void baton__free_later(void *memory)
+{
+    static _Atomic(void *) kept[BATON__KEPT_OBJECTS];
+    static _Atomic unsigned next;
+    unsigned at = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
+    /* Acquire: the object that goes is another thread's. */
+    baton__free(atomic_exchange_explicit(&kept[at % BATON__KEPT_OBJECTS],
+                                         memory, memory_order_acq_rel));
+}
+
 char *baton__copy_string(const char *text)
 {
     size_t bytes = strlen(text) + 1;

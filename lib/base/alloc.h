@@ -16,6 +16,12 @@ void *baton__grow(void *old, size_t old_count, size_t count, size_t size);
 
 void baton__free(void *memory);
 
+/* Frees an object that callers have a handle of, when so many more objects were
+   given back here that nobody will use the handle by mistake: until then its
+   fields may be read, and say that it was destroyed. */
+enum { BATON__KEPT_OBJECTS = 64 };
+void baton__free_later(void *memory);
+
 /* A copy of a string, or NULL. */
 char *baton__copy_string(const char *text);
 

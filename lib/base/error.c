@@ -102,3 +102,15 @@ bool baton__is_given(const void *pointer, bool needed, const char *function,
     }
     return right;
 }
+
+bool baton__is_alive(const void *object, bool destroyed, const char *function,
+                     const char *what)
+{
+    if (object != NULL && destroyed) {
+        (void)baton__error(
+            BATON_ERR_INVALID,
+            "%s: %s was destroyed before: this is its old handle", function,
+            what);
+    }
+    return baton__is_given(object, true, function, what) && !destroyed;
+}

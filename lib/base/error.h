@@ -24,4 +24,8 @@ baton_status_t baton__failure_of(int code);
 bool baton__is_given(const void *pointer, bool needed, const char *function,
                      const char *what);
 
+/* The same of an object, which is not there either once it was destroyed. */
+bool baton__is_alive(const void *object, bool destroyed, const char *function,
+                     const char *what);
+
 #endif

@@ -65,7 +65,12 @@ static bool reserve_node(baton_schedule_t *schedule)
 
 bool baton__is_schedule(const baton_schedule_t *schedule, const char *function)
 {
-    return baton__is_given(schedule, true, function, "schedule");
+    char what[128] = "schedule";
+    bool destroyed = schedule != NULL && schedule->destroyed;
+    if (destroyed) {
+        (void)snprintf(what, sizeof what, "schedule \"%s\"", schedule->name);
+    }
+    return baton__is_alive(schedule, destroyed, function, what);
 }
 
 bool baton__graph_open(baton_schedule_t *schedule, const char *adder)

@@ -390,9 +390,10 @@ void baton__schedule_free(baton_schedule_t *schedule)
     baton__free(schedule->buffers);
     baton__free(schedule->ranges);
     baton__free(schedule->notes.inquiry);
-    baton__free(schedule->name);
     baton__free(schedule->terms);
-    baton__free(schedule);
+    schedule->committed = false;
+    schedule->destroyed = true;
+    baton__free_later(schedule);
 }
 
 baton_status_t baton__plan_create(baton_schedule_t *schedule,

@@ -154,16 +154,17 @@ struct baton_schedule {
         _Atomic bool orphaned; /* destroyed, though something of it moves */
     } shared;
 
-    char *name;
-    char *terms; /* see terms.c; NULL where there are none */
+    const char *name; /* behind the struct; a simulated rank's, elsewhere */
+    char *terms;      /* see terms.c; NULL where there are none */
     uint64_t terms_hash;
 
     /* The rest of the graph. */
     uint32_t attempt; /* of the name */
     uint32_t *needs;  /* as asked for; after the commit, edges to wait for */
     uint32_t count;   /* nodes */
-    bool committed;
-    bool verifies; /* it is the verifier's */
+    bool committed;   /* and not destroyed */
+    bool destroyed;   /* by its owner, who may still have a handle */
+    bool verifies;    /* it is the verifier's */
     uint32_t capacity;
     baton__edge_t *edges; /* until the commit */
     uint32_t edge_count;
@@ -213,7 +214,7 @@ static inline bool baton__schedule_in_motion(const baton_schedule_t *schedule)
    one message. */
 const char *baton__node_name(const baton_schedule_t *schedule, uint32_t node);
 
-/* False, with this thread's error, where the schedule is NULL. */
+/* False, with this thread's error, where the schedule is NULL or destroyed. */
 bool baton__is_schedule(const baton_schedule_t *schedule, const char *function);
 
 /* Whether the graph takes more: it does not after its first error, so that this

@@ -1,6 +1,5 @@
 #include "sim/simulate_graphs.h"
 
-#include "base/alloc.h"
 #include "base/error.h"
 #include "sim/sim.h"
 
@@ -8,16 +7,9 @@ static void fill(void *arg, baton_schedule_t *schedule)
 {
     const baton__sim_packed_graph_t *graph = arg;
     graph += schedule->group->rank;
-    char *name = baton__copy_string(graph->name);
-    if (name == NULL) {
-        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
-                            "no memory for a name");
-        return;
-    }
-    baton__free(schedule->name);
-    schedule->name = name;
+    schedule->name = graph->name;
     baton__unpack(schedule, graph->data);
-    schedule->identity = baton__identity(name, schedule->attempt);
+    schedule->identity = baton__identity(graph->name, schedule->attempt);
 }
 
 static baton_status_t simulate(baton__sim_packed_graph_t *graphs, int ranks,

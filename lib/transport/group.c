@@ -12,9 +12,15 @@
 #include <pthread.h>
 #include <string.h>
 
+bool baton__is_group(const baton_group_t *group, const char *function)
+{
+    return baton__is_alive(group, group != NULL && group->retired, function,
+                           "group");
+}
+
 int baton_group_rank(const baton_group_t *group)
 {
-    return baton__is_given(group, true, __func__, "group") ? group->rank : -1;
+    return baton__is_group(group, __func__) ? group->rank : -1;
 }
 
 bool baton_group_has_payload(const baton_group_t *group)
@@ -24,13 +30,12 @@ bool baton_group_has_payload(const baton_group_t *group)
 
 int baton_group_size(const baton_group_t *group)
 {
-    return baton__is_given(group, true, __func__, "group") ? group->size : -1;
+    return baton__is_group(group, __func__) ? group->size : -1;
 }
 
 int baton_group_origin(const baton_group_t *group, int rank)
 {
-    return !baton__is_given(group, true, __func__, "group") || rank < 0 ||
-                   rank >= group->size
+    return !baton__is_group(group, __func__) || rank < 0 || rank >= group->size
                ? -1
            : group->origins != NULL ? group->origins[rank]
                                     : rank;
@@ -72,9 +77,8 @@ static void *attribute(baton_group_t *group, const void *key, void *value,
 void *baton_group_attribute(baton_group_t *group, const void *key, void *value,
                             baton_attribute_destroy_fn destroy)
 {
-    if (group == NULL || key == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
-                           group == NULL ? "group" : "key");
+    if (!baton__is_group(group, __func__) ||
+        !baton__is_given(key, true, __func__, "key")) {
         return NULL;
     }
     pthread_mutex_lock(&attributes_lock);

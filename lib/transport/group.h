@@ -33,6 +33,7 @@ typedef struct baton__table {
 typedef struct baton__memory {
     struct baton__memory *next;
     void *address;
+    size_t bytes;
     bool shared; /* by the transport */
 } baton__memory_t;
 
@@ -168,6 +169,9 @@ struct baton_group {
     int unknown_peer; /* or -1 */
     char unknown_name[BATON__UNKNOWN_BYTES];
 };
+
+/* False, with this thread's error, where the group is NULL or destroyed. */
+bool baton__is_group(const baton_group_t *group, const char *function);
 
 /* The identity of the `attempt`-th schedule of a name. */
 uint64_t baton__identity(const char *name, uint32_t attempt);

@@ -376,12 +376,10 @@ TEST(test_partials_refuse_nothing)
             "partial options: NULL");
     REFUSES("out", baton_partial_create, ranks->groups[0], &options, NULL);
     support_ok(baton_partial_destroy(NULL));
-    refuses(baton_partial_contribute(NULL, memory),
-            "contribute to a partial: it is NULL");
+    REFUSES("partial", baton_partial_contribute, NULL, memory);
     REFUSES("partial", baton_partial_start, NULL);
     REFUSES("partial", baton_partial_wait, NULL, 0, &seen);
-    refuses(baton_partial_pending(NULL, memory, &flag),
-            "pending of a partial: it is NULL");
+    REFUSES("partial", baton_partial_pending, NULL, memory, &flag);
     support_ok(baton_partial_create(ranks->groups[0], &options, &p));
     refuses(baton_partial_contribute(p, NULL), "data is NULL");
     REFUSES("out", baton_partial_wait, p, 0, NULL);

@@ -259,8 +259,8 @@ static move_t move_of(const baton_partial_t *partial, purpose_t purpose,
 static baton_status_t check_partial(const baton_partial_t *partial,
                                     const char *function)
 {
-    if (partial == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", function);
+    if (!baton__partial_is_alive(partial, function)) {
+        return BATON_ERR_INVALID;
     }
     return partial->device != NULL
                ? BATON_OK

@@ -3,6 +3,13 @@
 #include "base/error.h"
 #include "coll/partial/parts.h"
 
+bool baton__partial_is_alive(const baton_partial_t *partial,
+                             const char *function)
+{
+    return baton__is_alive(partial, partial != NULL && partial->name == NULL,
+                           function, "partial");
+}
+
 uint64_t baton__partial_steps(const baton_partial_t *partial)
 {
     return atomic_load_explicit(&partial->steps, memory_order_relaxed);

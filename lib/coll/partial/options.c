@@ -181,9 +181,10 @@ baton__partial_resolve_options(const baton_partial_options_t *given,
     if (status != BATON_OK) {
         return status;
     }
-    if (group == NULL) {
-        return baton__error(BATON_ERR_INVALID, "create a partial: group is "
-                                               "NULL");
+    if (baton_group_size(group) < 0) {
+        return baton__error(
+            BATON_ERR_INVALID,
+            "create a partial: group is NULL, or was destroyed");
     }
     *out = with_defaults(&options);
     if ((unsigned)out->memory > BATON_MEMORY_DEVICE) {

@@ -376,6 +376,9 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
     if (partial == NULL) {
         return BATON_OK;
     }
+    if (!baton__partial_is_alive(partial, __func__)) {
+        return BATON_ERR_INVALID;
+    }
     baton_status_t status = baton__survival_destroy(partial);
     if (status != BATON_OK) {
         return status;
@@ -393,7 +396,8 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
         baton__begin_fini(&partial->begin);
         (void)pthread_mutex_destroy(&partial->limit_lock);
         baton__free(partial->name);
-        baton__free(partial);
+        memset(partial, 0, sizeof *partial);
+        baton__free_later(partial);
     }
     return status;
 }
@@ -415,22 +419,21 @@ const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial)
 /* ---- steps ------------------------------------------------------------ */
 
 static baton_status_t check_data(const baton_partial_t *partial,
-                                 const void *data, const char *doing)
+                                 const void *data, const char *function)
 {
-    if (partial == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s a partial: it is NULL",
-                            doing);
+    if (!baton__partial_is_alive(partial, function)) {
+        return BATON_ERR_INVALID;
     }
     return data != NULL || partial->contribution.count == 0
                ? BATON_OK
-               : baton__error(BATON_ERR_INVALID, "%s \"%s\": data is NULL",
-                              doing, partial->name);
+               : baton__error(BATON_ERR_INVALID, "%s: \"%s\": data is NULL",
+                              function, partial->name);
 }
 
 baton_status_t baton_partial_contribute(baton_partial_t *partial,
                                         const void *data)
 {
-    baton_status_t status = check_data(partial, data, "contribute to");
+    baton_status_t status = check_data(partial, data, __func__);
     if (status != BATON_OK) {
         return status;
     }
@@ -444,8 +447,8 @@ baton_status_t baton_partial_contribute(baton_partial_t *partial,
 
 baton_status_t baton_partial_start(baton_partial_t *partial)
 {
-    if (partial == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
+    if (!baton__partial_is_alive(partial, __func__)) {
+        return BATON_ERR_INVALID;
     }
     baton_status_t status;
     if (partial->survival != NULL) {
@@ -462,8 +465,8 @@ baton_status_t baton_partial_start(baton_partial_t *partial)
 
 baton_status_t baton_partial_test(baton_partial_t *partial, bool *done_out)
 {
-    if (partial == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: partial is NULL", __func__);
+    if (!baton__partial_is_alive(partial, __func__)) {
+        return BATON_ERR_INVALID;
     }
     if (partial->survival != NULL) {
         return baton__survival_test(partial, done_out);
@@ -475,9 +478,9 @@ baton_status_t baton_partial_test(baton_partial_t *partial, bool *done_out)
 baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
                                   baton_partial_result_t *out)
 {
-    if (partial == NULL || out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
-                            partial == NULL ? "partial" : "out");
+    if (!baton__partial_is_alive(partial, __func__) ||
+        !baton__is_given(out, true, __func__, "out")) {
+        return BATON_ERR_INVALID;
     }
     uint64_t step = baton__partial_steps(partial);
     bool all = partial->keep == BATON_KEEP_ALL;
@@ -514,7 +517,7 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
 baton_status_t baton_partial_pending(baton_partial_t *partial, void *data,
                                      bool *any_out)
 {
-    baton_status_t status = check_data(partial, data, "pending of");
+    baton_status_t status = check_data(partial, data, __func__);
     if (status != BATON_OK) {
         return status;
     }

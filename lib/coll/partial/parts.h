@@ -56,6 +56,10 @@ baton_allreduce_fn
 baton__partial_choose_inner(const baton_partial_options_t *options,
                             const baton_schedule_t *schedule);
 
+/* False, with this thread's error, where the partial is NULL or destroyed. */
+bool baton__partial_is_alive(const baton_partial_t *partial,
+                             const char *function);
+
 /* Steps started so far. Any thread. count: one more, if it was started. */
 uint64_t baton__partial_steps(const baton_partial_t *partial);
 void baton__partial_count_step(baton_partial_t *partial, baton_status_t status);

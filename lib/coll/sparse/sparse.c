@@ -90,7 +90,8 @@ static void free_sparse(baton_sparse_t *sparse)
     baton__sparse_free_memory(sparse);
     baton__free(sparse->name);
     baton__compare_fini(&sparse->compare);
-    baton__free(sparse);
+    memset(sparse, 0, sizeof *sparse);
+    baton__free_later(sparse);
 }
 
 /* A rank whose options are wrong takes part in the comparison, so that all
@@ -100,9 +101,10 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
                                     baton_sparse_t **out)
 {
     baton_sparse_options_t options;
-    if (group == NULL || out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "create a sparse: %s is NULL",
-                            group == NULL ? "group" : "out");
+    if (baton_group_size(group) < 0 || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "create a sparse: %s",
+                            out == NULL ? "out is NULL"
+                                        : "group is NULL, or was destroyed");
     }
     baton_sparse_t *sparse = baton__alloc(1, sizeof *sparse);
     if (sparse == NULL) {
@@ -150,8 +152,8 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
 
 baton_status_t baton_sparse_connect(baton_sparse_t *sparse, int timeout_ms)
 {
-    if (sparse == NULL) {
-        return baton__error(BATON_ERR_INVALID, "connect: sparse is NULL");
+    if (!baton__sparse_is_alive(sparse, "connect")) {
+        return BATON_ERR_INVALID;
     }
     if (sparse->connected) {
         return BATON_OK;
@@ -187,6 +189,9 @@ baton_status_t baton_sparse_destroy(baton_sparse_t *sparse)
 {
     if (sparse == NULL) {
         return BATON_OK;
+    }
+    if (!baton__sparse_is_alive(sparse, "destroy")) {
+        return BATON_ERR_INVALID;
     }
     baton_schedule_t **schedules[] = {&sparse->schedule, &sparse->dense,
                                       &sparse->handover, &sparse->comparison};
@@ -247,9 +252,9 @@ static void complete(baton_sparse_t *sparse, baton_status_t status)
 
 baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
 {
-    if (sparse == NULL || done_out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
-                            sparse == NULL ? "sparse" : "done_out");
+    if (!baton__sparse_is_alive(sparse, __func__) ||
+        !baton__is_given(done_out, true, __func__, "done_out")) {
+        return BATON_ERR_INVALID;
     }
     baton_status_t status = baton__sparse_check_connected(sparse, "test");
     if (status != BATON_OK) {
@@ -274,9 +279,9 @@ baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
 baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
                                  baton_sparse_result_t *out)
 {
-    if (sparse == NULL || out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
-                            sparse == NULL ? "sparse" : "out");
+    if (!baton__sparse_is_alive(sparse, __func__) ||
+        !baton__is_given(out, true, __func__, "out")) {
+        return BATON_ERR_INVALID;
     }
     baton_status_t status = baton__sparse_check_connected(sparse, "wait for");
     if (status != BATON_OK) {
@@ -453,9 +458,9 @@ baton_status_t baton_sparse_residual(baton_sparse_t *sparse, void *vector)
 baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
                                   baton_sparse_stats_t *out)
 {
-    if (sparse == NULL || out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
-                            sparse == NULL ? "sparse" : "out");
+    if (!baton__sparse_is_alive(sparse, __func__) ||
+        !baton__is_given(out, true, __func__, "out")) {
+        return BATON_ERR_INVALID;
     }
     baton_status_t status = hold(sparse, "statistics of");
     if (status != BATON_OK) {

@@ -299,6 +299,9 @@ void baton__sparse_make_up(baton_sparse_t *sparse);
 
 baton_status_t baton__sparse_no_memory(const baton_sparse_t *sparse);
 
+/* False, with this thread's error, where the sparse is NULL or destroyed. */
+bool baton__sparse_is_alive(const baton_sparse_t *sparse, const char *doing);
+
 /* BATON_ERR_STATE before connect. */
 baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
                                              const char *doing);

@@ -351,11 +351,17 @@ baton_status_t baton__sparse_no_memory(const baton_sparse_t *sparse)
                         sparse->element_bytes, sparse->options.max_k);
 }
 
+bool baton__sparse_is_alive(const baton_sparse_t *sparse, const char *doing)
+{
+    return baton__is_alive(sparse, sparse != NULL && sparse->group == NULL,
+                           doing, "sparse");
+}
+
 baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
                                              const char *doing)
 {
-    if (sparse == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: sparse is NULL", doing);
+    if (!baton__sparse_is_alive(sparse, doing)) {
+        return BATON_ERR_INVALID;
     }
     return sparse->connected
                ? BATON_OK

@@ -33,7 +33,8 @@ static void free_set(baton_tensors_t *set)
     baton__free(set->units);
     baton__free(set->densities);
     baton__free(set->name);
-    baton__free(set);
+    memset(set, 0, sizeof *set);
+    baton__free_later(set);
 }
 
 static bool copy_tensors(baton_tensors_t *set, const baton_tensor_t *tensors,
@@ -79,8 +80,9 @@ static baton_status_t check_arguments(baton_group_t *group,
                                       size_t count,
                                       const baton_tensors_options_t *options)
 {
-    if (group == NULL) {
-        return baton__error(BATON_ERR_INVALID, "create tensors: group is NULL");
+    if (baton_group_size(group) < 0) {
+        return baton__error(BATON_ERR_INVALID,
+                            "create tensors: group is NULL, or was destroyed");
     }
     if (count == 0 || tensors == NULL) {
         return baton__error(BATON_ERR_INVALID, "create tensors: %s",
@@ -216,9 +218,9 @@ static baton_status_t make_units(baton_tensors_t *set)
 
 static baton_status_t check_set(const baton_tensors_t *set, const char *doing)
 {
-    return set != NULL
+    return baton__is_alive(set, set != NULL && set->group == NULL, doing, "set")
                ? BATON_OK
-               : baton__error(BATON_ERR_INVALID, "%s: set is NULL", doing);
+               : BATON_ERR_INVALID;
 }
 
 baton_status_t baton_tensors_agree(baton_tensors_t *set, int timeout_ms)
@@ -284,7 +286,10 @@ baton_status_t baton_tensors_destroy(baton_tensors_t *set)
     if (set == NULL) {
         return BATON_OK;
     }
-    baton_status_t status = baton_schedule_destroy(set->comparison);
+    baton_status_t status = check_set(set, "destroy");
+    if (status == BATON_OK) {
+        status = baton_schedule_destroy(set->comparison);
+    }
     if (status == BATON_OK) {
         set->comparison = NULL;
     }

@@ -525,8 +525,9 @@ baton_status_t baton_group_tune(baton_group_t *group,
                                 const baton_tune_options_t *given)
 {
     baton_tune_options_t options;
-    if (group == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: group is NULL", __func__);
+    if (baton_group_size(group) < 0) {
+        return baton__error(BATON_ERR_INVALID,
+                            "%s: group is NULL, or was destroyed", __func__);
     }
     baton_status_t status = read_options(given, &options);
     if (status != BATON_OK) {
