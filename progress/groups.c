@@ -380,9 +380,6 @@ static bool retire(baton_group_t *group)
     engine->driver->enter(engine);
     group->retired = group->children > 0;
     engine->driver->leave(engine);
-    if (group->retired) {
-        baton__group_drop_attributes(group);
-    }
     return group->retired;
 }
 
@@ -406,6 +403,7 @@ baton_status_t baton_group_destroy(baton_group_t *group)
                             "destroy it",
                             group->rank, group->size, group->transport->name);
     }
+    baton__group_drop_attributes(group);
     baton_status_t status = check_empty(group);
     if (status != BATON_OK) {
         return status;

@@ -2,9 +2,9 @@
 # Installs Baton in a directory of its own and moves that, then builds a program
 # outside the tree against it, by find_package and by pkg-config, and runs it.
 #
-#   consumer.sh ROOT BUILD CMAKE CC
+#   consumer.sh ROOT BUILD CMAKE CC CXX
 set -eu
-root=$1 build=$2 cmake=$3 cc=$4
+root=$1 build=$2 cmake=$3 cc=$4 cxx=$5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -41,6 +41,18 @@ lib=$(pkg-config --variable=libdir baton)
 # shellcheck disable=SC2046
 "$cc" -std=c11 source/main.c $(pkg-config --cflags --libs baton) -o consumer
 LD_LIBRARY_PATH=$lib ./consumer
+for standard in c++17 c++20; do
+    # shellcheck disable=SC2046
+    "$cxx" -std=$standard -Wall -Werror source/main.cpp \
+        $(pkg-config --cflags --libs baton) -o consumer_cpp
+    LD_LIBRARY_PATH=$lib ./consumer_cpp
+done
+
+echo "find_package, a project of C++ alone:"
+"$cmake" -S source -B build_cpp -Dlanguage=CXX -DCMAKE_CXX_COMPILER="$cxx" \
+    -DCMAKE_PREFIX_PATH="$work/prefix" >log 2>&1 || { cat log; exit 1; }
+"$cmake" --build build_cpp >log 2>&1 || { cat log; exit 1; }
+build_cpp/consumer
 
 # With libevent and hwloc shared, as Debian has them; all static would need
 # their own dependencies too.

@@ -6,6 +6,12 @@
 
        baton_engine_open(NULL, &engine);
        baton_group_create_mpi(engine, MPI_COMM_WORLD, &group); // baton/mpi.h
+       baton_allreduce_create(group,
+                              &(baton_allreduce_t){.target = gradient,
+                                                   .count = n,
+                                                   .dtype = BATON_F32,
+                                                   .op = BATON_SUM},
+                              &sum);
        for (step = 0; step < steps; step++) {
            backward(gradient);
            baton_schedule_start(sum);
@@ -14,10 +20,10 @@
            update(weights, gradient);
        }
 
-   Words. An ENGINE makes progress; a process has one. A GROUP is a
-   communicator: P ranks, numbered from 0. A SCHEDULE is a collective that was
-   prepared, as by MPI_Allreduce_init. An EPOCH is one execution of a schedule,
-   from start to wait, and no pass over the data: the k-th start is epoch k.
+   Words. An ENGINE makes progress; a process has one. A GROUP is a communicator
+   of P ranks. A SCHEDULE is a collective that was prepared, as by
+   MPI_Allreduce_init. An EPOCH is one execution of a schedule, from start to
+   wait, and no pass over the data: the k-th start is epoch k.
 
    Calls return a status, and results by their last argument. Any thread may
    make any call, but one at a time starts and destroys a schedule. What is NULL
@@ -61,7 +67,6 @@ BATON_CHECKED baton_status_t baton_engine_close(baton_engine_t *engine);
 /* ---- groups ------------------------------------------------------------- */
 
 typedef struct baton_group baton_group_t;
-
 int baton_group_rank(const baton_group_t *group);
 int baton_group_size(const baton_group_t *group); /* P */
 
@@ -82,10 +87,9 @@ BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
 /* Makes a group of the ranks that live, in their order, after some are lost:
    killed, or on a host that does not answer. Collective over those that live.
    Schedules are created anew in it; both groups are destroyed, in any order.
-   All that return BATON_OK, and live until the last of them does, have the same
-   members; one that dies later is lost to the new group, which is shrunk in
-   turn. BATON_ERR_TIMEOUT: as of recover. BATON_ERR_TRANSPORT: another rank
-   believes this one dead. */
+   All that return BATON_OK have the same members; one that dies later is lost
+   to the new group. BATON_ERR_TRANSPORT: another rank believes this one dead.
+ */
 BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
                                                 int timeout_ms,
                                                 baton_group_t **survivors_out);
@@ -93,11 +97,78 @@ BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
 /* The rank in the group that this one was made of by shrink; -1: no rank. */
 int baton_group_origin(const baton_group_t *group, int rank);
 
-typedef struct baton_schedule baton_schedule_t; /* build.h, coll.h */
+/* ---- collectives --------------------------------------------------------
 
-/* ---- running ------------------------------------------------------------ */
+   One struct says what any of them works on: a field that a collective has no
+   use for stays zero. Create prepares it, and waits for no other rank. All
+   ranks create the same, with the same counts, type, op, root and name. The
+   vectors are used until the schedule is destroyed, the rest of the struct only
+   during the call. An error names the field. */
+typedef struct baton_schedule baton_schedule_t;
+typedef struct baton_operands {
+    const void *source; /* NULL: in place, as in MPI: target has the data */
+    void *target;
+    size_t count; /* elements of the vector; of one block, where each rank has
+                     a block of it, in rank order */
+    baton_dtype_t dtype;
+    const baton_op_t *op;
+    int root;
+    const size_t *counts; /* of reduce_scatter (or count) and those with a v:
+                             elements of each rank's block */
+    const size_t *target_counts; /* of alltoallv: of each block that comes;
+                                    counts are of those that go */
+    const char *algorithm; /* by name, as `baton-info --choices P` lists them;
+                              NULL: what is expected to be fastest */
+    const char *name;      /* in messages; and for ranks that create in another
+                              order: the k-th of a name belong together. NULL:
+                              "allreduce" and so on */
+    baton_memory_t memory; /* of source and target: device.h */
+    const void *reserved[3]; /* NULL */
+} baton_operands_t;
 
-/* Starts the next epoch, and returns within microseconds. Its vectors are in
+#define BATON_CREATES(noun)                                                    \
+    typedef baton_operands_t baton_##noun##_t;                                 \
+    BATON_CHECKED baton_status_t baton_##noun##_create(                        \
+        baton_group_t *group, const baton_##noun##_t *operands,                \
+        baton_schedule_t **out)
+
+BATON_CREATES(allreduce); /* target: op of all ranks' sources */
+BATON_CREATES(reduce);    /* the same, at the root alone */
+BATON_CREATES(scan);      /* of the sources of ranks 0 to this one */
+BATON_CREATES(exscan);    /* 0 to the one before; of rank 0: as it was */
+BATON_CREATES(broadcast); /* target: the root's; there is no source */
+BATON_CREATES(allgather); /* target: every rank's source, as a block */
+BATON_CREATES(allgatherv);
+BATON_CREATES(gather);   /* the same, at the root alone */
+BATON_CREATES(gatherv);  /* counts at the root; others give their count */
+BATON_CREATES(scatter);  /* target: this rank's block of the root's source;
+                            in place: at the root, target is NULL */
+BATON_CREATES(scatterv); /* counts as of gatherv */
+BATON_CREATES(alltoall); /* block r of source goes to rank r */
+BATON_CREATES(alltoallv);
+BATON_CREATES(reduce_scatter); /* target: this rank's block of an allreduce */
+BATON_CREATES(barrier); /* ends when all ranks have started it; NULL will do */
+
+/* The same in one call, which waits until it is done. All ranks make these
+   calls in the same order, and on one thread at a time. What was prepared for a
+   shape is kept in the group for the next call of that shape. */
+#define BATON_NOW(noun, ...)                                                   \
+    BATON_CHECKED baton_status_t baton_##noun##_now(baton_group_t *group,      \
+                                                    __VA_ARGS__)
+BATON_NOW(allreduce, const void *source, void *target, size_t count,
+          baton_dtype_t dtype, const baton_op_t *op);
+BATON_NOW(reduce, const void *source, void *target, size_t count,
+          baton_dtype_t dtype, const baton_op_t *op, int root);
+BATON_NOW(reduce_scatter, const void *source, void *target, size_t count,
+          baton_dtype_t dtype, const baton_op_t *op);
+BATON_NOW(broadcast, void *target, size_t count, baton_dtype_t dtype, int root);
+BATON_NOW(allgather, const void *source, void *target, size_t count,
+          baton_dtype_t dtype);
+BATON_CHECKED baton_status_t baton_barrier_now(baton_group_t *group);
+
+/* ---- running ------------------------------------------------------------
+
+   Starts the next epoch, and returns within microseconds. Its vectors are in
    use until it has ended. BATON_ERR_BUSY while the last one runs.
    BATON_ERR_FAILED after a failure, until the group was recovered. */
 BATON_CHECKED baton_status_t baton_schedule_start(baton_schedule_t *schedule);
@@ -139,7 +210,6 @@ BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
    Training Workloads in Deep Learning with Partial Collective Operations",
    2020, sections 4 and 5.) */
 typedef struct baton_partial baton_partial_t;
-
 /* When an epoch begins. */
 typedef enum baton_partial_mode {
     BATON_SOLO,     /* at the first start of any rank; about 1 contributes */
@@ -186,7 +256,6 @@ typedef struct baton_partial_options {
     baton_memory_t memory;
     baton_on_loss_t on_loss;
 } baton_partial_options_t;
-
 #define BATON_PARTIAL_OPTIONS BATON_INITIALIZER(baton_partial_options_t)
 
 typedef struct baton_partial_result {
@@ -221,11 +290,9 @@ BATON_CHECKED baton_status_t baton_partial_wait(baton_partial_t *partial,
        baton_sparse_start(sparse, gradient);
        baton_sparse_wait(sparse, -1, &result);
 
-   The result is the same on all ranks, bit for bit. Sparse.h compares the
-   algorithms, names their papers, and has residual, checkpoints, statistics and
-   the fields below without a comment. */
+   The result has the same bits on all ranks. Sparse.h compares the algorithms,
+   and has their papers, checkpoints, and the fields without a comment. */
 typedef struct baton_sparse baton_sparse_t;
-
 typedef enum baton_sparse_algorithm {
     BATON_SPARSE_AUTO, /* the one that costs least, for k, P and machine */
     BATON_SPARSE_SPARDL,
@@ -237,20 +304,16 @@ typedef enum baton_sparse_algorithm {
     BATON_SPARSE_DENSE,
     BATON_SPARSE_COUNT
 } baton_sparse_algorithm_t;
-
 enum baton_teams { BATON_TEAMS_AUTO, BATON_TEAMS_RSAG, BATON_TEAMS_BSAG };
 typedef enum baton_teams baton_teams_t;
-
 typedef enum baton_redsync {
     BATON_REDSYNC_EXACT,
     BATON_REDSYNC_TRIMMED,
     BATON_REDSYNC_SEARCH,
     BATON_REDSYNC_SAMPLED
 } baton_redsync_t;
-
 typedef struct baton_link_cost {
-    double alpha_us; /* a message */
-    double beta_ns;  /* a byte */
+    double alpha_us, beta_ns; /* a message, a byte */
 } baton_link_cost_t;
 
 /* Zero means default, but for `count` and one of k and density. */
@@ -282,7 +345,6 @@ typedef struct baton_sparse_options {
     uint64_t seed;
     baton_memory_t memory;
 } baton_sparse_options_t;
-
 #define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
 
 typedef struct baton_sparse_result {
@@ -300,8 +362,6 @@ baton_sparse_create(baton_group_t *group, const baton_sparse_options_t *options,
 BATON_CHECKED baton_status_t baton_sparse_destroy(baton_sparse_t *sparse);
 BATON_CHECKED baton_status_t baton_sparse_start(baton_sparse_t *sparse,
                                                 const void *gradient);
-BATON_CHECKED baton_status_t baton_sparse_test(baton_sparse_t *sparse,
-                                               bool *done_out);
 BATON_CHECKED baton_status_t baton_sparse_wait(baton_sparse_t *sparse,
                                                int timeout_ms,
                                                baton_sparse_result_t *out);

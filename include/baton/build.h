@@ -582,6 +582,9 @@ baton_engine_t *baton_group_engine(const baton_group_t *group);
 BATON_CHECKED baton_status_t baton_group_copy(baton_group_t *group,
                                               baton_group_t **out);
 
+/* How often the group has been recovered. */
+unsigned baton_group_recoveries(const baton_group_t *group);
+
 /* Whether the buffers of this group have memory. False in a cost-only
    simulation (sim.h), where call nodes must not touch data. */
 bool baton_group_has_payload(const baton_group_t *group);
@@ -594,7 +597,8 @@ bool baton_group_is_simulated(const baton_group_t *group);
    for each `key`, which is an address of the caller's choice. The first that is
    set stays; a value of NULL only asks. Returns what is kept: `value`, or what
    was set before; NULL if nothing is, or if there is no memory. `destroy`
-   (NULL: nothing) gets the value when the group is destroyed. */
+   (NULL: nothing) gets the value when the group is being destroyed, and may
+   destroy schedules then. */
 typedef void (*baton_attribute_destroy_fn)(void *value);
 void *baton_group_attribute(baton_group_t *group, const void *key, void *value,
                             baton_attribute_destroy_fn destroy);

@@ -200,6 +200,8 @@ BATON_CHECKED baton_status_t baton_sparse_connect(baton_sparse_t *sparse,
    BATON_ERR_SYSTEM, once: the device has failed when it copied a result. A
    result is the library's until the next start; with options.partial a late
    gradient is not `included`: a later epoch takes it. */
+BATON_CHECKED baton_status_t baton_sparse_test(baton_sparse_t *sparse,
+                                               bool *done_out);
 
 /* Starts a dense step without a gradient: its result is the sum of the
    residuals, which are zero then. The same on all ranks. BATON_ERR_UNSUPPORTED

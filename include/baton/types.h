@@ -29,8 +29,6 @@ extern "C" {
     }
 #endif
 
-/* ---- what calls report -------------------------------------------------- */
-
 /* Every status: name, value, text. Zero is success, negative values are
    failures; SKIP, DONE and AGAIN are for those who include build.h. */
 #define BATON_STATUS_LIST(X)                                                   \
@@ -66,11 +64,9 @@ const char *baton_status_name(baton_status_t status);
 const char *baton_status_text(baton_status_t status);
 
 /* The full sentence about the last failed call of THIS thread: the object's
-   name, actual against allowed, what to do. Owned by the library, valid until
-   this thread's next failing call; "" when none failed yet. Never blocks. */
+   name, actual against allowed, what to do. Valid until this thread's next
+   failing call; "" when none failed yet. Never blocks. */
 const char *baton_error_message(void);
-
-/* ---- what is computed on ------------------------------------------------ */
 
 /* Element types: enumerator suffix, name, bytes. f16 is IEEE binary16, bf16 the
    upper half of a binary32; both compute in f32. c64 and c128 are complex. The
@@ -99,10 +95,9 @@ size_t baton_dtype_size(baton_dtype_t dtype);
 const char *baton_dtype_name(baton_dtype_t dtype);
 
 /* Reductions: SUM, PROD of integers (which wrap), floats and complex; MIN, MAX
-   of integers and floats (a NaN gives a NaN); BAND to LXOR, bitwise and
-   logical, of integers and bool; MINLOC, MAXLOC of pairs; AVG of floats and
-   complex: the sum of all ranks over their number. Build.h: how to make others.
- */
+   of integers and floats (a NaN gives a NaN); BAND to LXOR of integers and
+   bool; MINLOC, MAXLOC of pairs; AVG of floats and complex. Build.h has the
+   details. */
 typedef struct baton_op baton_op_t;
 extern const baton_op_t baton_op_sum, baton_op_prod, baton_op_min, baton_op_max,
     baton_op_band, baton_op_bor, baton_op_bxor, baton_op_land, baton_op_lor,

@@ -51,6 +51,11 @@ bool baton_group_is_simulated(const baton_group_t *group)
     return group != NULL && group->borrowed;
 }
 
+unsigned baton_group_recoveries(const baton_group_t *group)
+{
+    return group != NULL ? group->incarnation : 0;
+}
+
 /* ---- attributes ------------------------------------------------------- */
 
 static pthread_mutex_t attributes_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,0 +1,241 @@
+/* One call that waits. The schedule of a shape is kept with the group, and each
+   call binds its vectors. Ranks must find, or not find, a shape alike: so it is
+   known by what is the same on all of them, the least recently used one goes,
+   and all go after a recovery, before which ranks may not have come as far; the
+   schedules of the time after it have another name. */
+#include "base/alloc.h"
+#include "base/error.h"
+#include "coll/create/create.h"
+
+#include <stdio.h>
+
+enum { SHAPES = 32 };
+
+typedef struct shape {
+    const baton__collective_t *collective; /* NULL: none */
+    size_t count;
+    baton_dtype_t dtype;
+    const baton_op_t *op;
+    int root;
+    bool in_place;
+} shape_t;
+
+typedef struct kept {
+    shape_t shape;
+    baton__created_t created;
+    const void *source; /* bound now */
+    void *target;
+    uint64_t used; /* at this call */
+} kept_t;
+
+typedef struct shapes {
+    uint64_t calls;
+    unsigned recoveries;
+    kept_t kept[SHAPES];
+} shapes_t;
+
+static const char shapes_key; /* its address */
+
+static void drop(kept_t *kept)
+{
+    if (kept->shape.collective != NULL) {
+        (void)!baton_schedule_destroy(kept->created.schedule);
+    }
+    *kept = (kept_t){.used = 0};
+}
+
+static void drop_all(void *value)
+{
+    shapes_t *shapes = value;
+    for (int i = 0; i < SHAPES; i++) {
+        drop(&shapes->kept[i]);
+    }
+}
+
+static void free_shapes(void *value)
+{
+    drop_all(value);
+    baton__free(value);
+}
+
+/* NULL: there is no memory. */
+static shapes_t *shapes_of(baton_group_t *group)
+{
+    shapes_t *shapes = baton_group_attribute(group, &shapes_key, NULL, NULL);
+    if (shapes == NULL) {
+        shapes_t *made = baton__alloc(1, sizeof *made);
+        shapes = made == NULL ? NULL
+                              : baton_group_attribute(group, &shapes_key, made,
+                                                      free_shapes);
+        if (shapes != made) {
+            baton__free(made);
+        }
+    }
+    if (shapes != NULL && shapes->recoveries != baton_group_recoveries(group)) {
+        drop_all(shapes);
+        shapes->recoveries = baton_group_recoveries(group);
+    }
+    return shapes;
+}
+
+static bool is_same(const shape_t *a, const shape_t *b)
+{
+    return a->collective == b->collective && a->count == b->count &&
+           a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
+           a->in_place == b->in_place;
+}
+
+/* The shape, or else the one that was used longest ago, if at all. */
+static kept_t *find(shapes_t *shapes, const shape_t *shape)
+{
+    kept_t *oldest = &shapes->kept[0];
+    for (int i = 0; i < SHAPES; i++) {
+        kept_t *kept = &shapes->kept[i];
+        if (is_same(&kept->shape, shape)) {
+            return kept;
+        }
+        oldest = kept->used < oldest->used ? kept : oldest;
+    }
+    return oldest;
+}
+
+static baton_status_t make(kept_t *kept, const shape_t *shape,
+                           baton_group_t *group, const shapes_t *shapes,
+                           baton_operands_t on)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "%s_now.%u", shape->collective->noun,
+                   shapes->recoveries);
+    on.name = name;
+    drop(kept);
+    baton_status_t status = baton__collective_create(
+        shape->collective, "now", group, &on, &kept->created);
+    if (status == BATON_OK) {
+        kept->shape = *shape;
+    }
+    return status;
+}
+
+static baton_status_t bind(kept_t *kept, const baton_operands_t *on)
+{
+    const baton__created_t *created = &kept->created;
+    const void *source = on->source != NULL ? on->source : on->target;
+    baton_status_t status = BATON_OK;
+    if (created->has_source && source != kept->source) {
+        status = baton_buffer_rebind(created->schedule, created->source,
+                                     (void *)source);
+    }
+    if (status == BATON_OK && created->has_target &&
+        on->target != kept->target) {
+        status =
+            baton_buffer_rebind(created->schedule, created->target, on->target);
+    }
+    if (status == BATON_OK) {
+        kept->source = source;
+        kept->target = on->target;
+    }
+    return status;
+}
+
+/* Whether the data is where a result goes: in a block of it, of an all-gather.
+   The same on all ranks. */
+static bool is_in_place(const baton__collective_t *collective,
+                        const baton_group_t *group, const baton_operands_t *on)
+{
+    const char *place = on->target;
+    if (place != NULL && collective->target == BATON__SPAN_BLOCKS) {
+        place += (size_t)baton_group_rank(group) * on->count *
+                 baton_dtype_size(on->dtype);
+    }
+    return on->source == NULL || on->source == place;
+}
+
+static baton_status_t run(const baton__collective_t *collective,
+                          baton_group_t *group, baton_operands_t on)
+{
+    baton_status_t status =
+        baton__operands_check(collective, "now", group, &on);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (baton_group_is_simulated(group)) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "baton_%s_now: the ranks are simulated, and can't "
+                            "wait: create a schedule",
+                            collective->noun);
+    }
+    shapes_t *shapes = shapes_of(group);
+    if (shapes == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "baton_%s_now: no memory for what is kept",
+                            collective->noun);
+    }
+    const shape_t shape = {collective, on.count,
+                           on.dtype,   on.op,
+                           on.root,    is_in_place(collective, group, &on)};
+    if (shape.in_place) {
+        on.source = NULL;
+    }
+    kept_t *kept = find(shapes, &shape);
+    if (kept->used == 0 || !is_same(&kept->shape, &shape)) {
+        status = make(kept, &shape, group, shapes, on);
+        kept->source = on.source != NULL ? on.source : on.target;
+        kept->target = on.target;
+    } else {
+        status = bind(kept, &on);
+    }
+    if (status == BATON_OK) {
+        kept->used = ++shapes->calls;
+        status = baton_schedule_start(kept->created.schedule);
+    }
+    return status == BATON_OK ? baton_schedule_wait(kept->created.schedule, -1)
+                              : status;
+}
+
+/* ---- the calls ---------------------------------------------------------- */
+
+#define RUN(noun, ...)                                                         \
+    return run(                                                                \
+        &baton__##noun, group,                                                 \
+        (baton_operands_t){                                                    \
+            .target = target, .count = count, .dtype = dtype, __VA_ARGS__})
+
+baton_status_t baton_allreduce_now(baton_group_t *group, const void *source,
+                                   void *target, size_t count,
+                                   baton_dtype_t dtype, const baton_op_t *op)
+{
+    RUN(allreduce, .source = source, .op = op);
+}
+
+baton_status_t baton_reduce_now(baton_group_t *group, const void *source,
+                                void *target, size_t count, baton_dtype_t dtype,
+                                const baton_op_t *op, int root)
+{
+    RUN(reduce, .source = source, .op = op, .root = root);
+}
+
+baton_status_t baton_reduce_scatter_now(baton_group_t *group,
+                                        const void *source, void *target,
+                                        size_t count, baton_dtype_t dtype,
+                                        const baton_op_t *op)
+{
+    RUN(reduce_scatter, .source = source, .op = op);
+}
+
+baton_status_t baton_broadcast_now(baton_group_t *group, void *target,
+                                   size_t count, baton_dtype_t dtype, int root)
+{
+    RUN(broadcast, .root = root);
+}
+
+baton_status_t baton_allgather_now(baton_group_t *group, const void *source,
+                                   void *target, size_t count,
+                                   baton_dtype_t dtype)
+{
+    RUN(allgather, .source = source);
+}
+
+baton_status_t baton_barrier_now(baton_group_t *group)
+{
+    return run(&baton__barrier, group, (baton_operands_t){.count = 0});
+}

@@ -1,0 +1,409 @@
+/* Collectives by one call: created and started, and at once; in place and not,
+   with blocks of one size and of several. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
+#include <baton/coll.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LARGEST = 8, MOST = 9 * LARGEST };
+
+typedef struct vectors {
+    int64_t source[MOST], target[MOST];
+} vectors_t;
+
+static int64_t value(int rank, size_t i)
+{
+    return 1000 * (int64_t)(rank + 1) + (int64_t)i;
+}
+
+static int64_t sum(int from, int to, size_t i)
+{
+    int64_t all = 0;
+    for (int r = from; r < to; r++) {
+        all += value(r, i);
+    }
+    return all;
+}
+
+static void fill(vectors_t *v, int rank, bool in_place)
+{
+    for (size_t i = 0; i < MOST; i++) {
+        v->source[i] = value(rank, i);
+        v->target[i] = in_place ? value(rank, i) : -1;
+    }
+}
+
+/* Rank r's uneven block, and where it begins. */
+static size_t uneven(int rank, size_t count)
+{
+    return rank % 3 == 0 ? count : rank % 3 == 1 ? 0 : count / 2 + 1;
+}
+
+static size_t begin_of(int rank, size_t count)
+{
+    size_t at = 0;
+    for (int r = 0; r < rank; r++) {
+        at += uneven(r, count);
+    }
+    return at;
+}
+
+/* One case on one rank: `create` is NULL where it is a call that waits. */
+typedef baton_status_t (*create_fn)(baton_group_t *group,
+                                    const baton_operands_t *operands,
+                                    baton_schedule_t **out);
+
+static void run(support_worker_t *w, create_fn create, baton_operands_t on)
+{
+    baton_schedule_t *s = NULL;
+    on.dtype = BATON_I64;
+    (void)(support_worker_ok(w, create(w->group, &on, &s)) &&
+           support_worker_run(w, s) && support_worker_run(w, s));
+    (void)support_worker_ok(w, baton_schedule_destroy(s));
+}
+
+static void check(support_worker_t *w, bool right, const char *what)
+{
+    (void)support_worker_check(w, right, what);
+}
+
+static void check_reductions(support_worker_t *w, size_t n, int size)
+{
+    vectors_t v;
+    int root = size / 2;
+    fill(&v, w->rank, false);
+    baton_operands_t on = {
+        .source = v.source, .target = v.target, .count = n, .op = BATON_SUM};
+    run(w, baton_allreduce_create, on);
+    for (size_t i = 0; i < n; i++) {
+        check(w, v.target[i] == sum(0, size, i), "allreduce");
+    }
+    run(w, baton_scan_create, on);
+    for (size_t i = 0; i < n; i++) {
+        check(w, v.target[i] == sum(0, w->rank + 1, i), "scan");
+    }
+    run(w, baton_exscan_create, on);
+    for (size_t i = 0; i < n && w->rank > 0; i++) {
+        check(w, v.target[i] == sum(0, w->rank, i), "exscan");
+    }
+    on.root = root;
+    run(w, baton_reduce_create, on);
+    for (size_t i = 0; i < n && w->rank == root; i++) {
+        check(w, v.target[i] == sum(0, size, i), "reduce");
+    }
+}
+
+static void check_reduce_scatter(support_worker_t *w, size_t n, int size)
+{
+    vectors_t v;
+    size_t counts[LARGEST];
+    for (int r = 0; r < size; r++) {
+        counts[r] = uneven(r, n);
+    }
+    for (int way = 0; way < 4; way++) {
+        bool in_place = way % 2 == 1;
+        bool by_counts = way >= 2;
+        size_t at = by_counts ? begin_of(w->rank, n) : n * (size_t)w->rank;
+        baton_schedule_t *s = NULL;
+        const baton_operands_t on = {.source = in_place ? NULL : v.source,
+                                     .target = v.target,
+                                     .count = by_counts ? 0 : n,
+                                     .dtype = BATON_I64,
+                                     .op = BATON_SUM,
+                                     .counts = by_counts ? counts : NULL};
+        fill(&v, w->rank, in_place);
+        (void)(support_worker_ok(
+                   w, baton_reduce_scatter_create(w->group, &on, &s)) &&
+               support_worker_run(w, s));
+        for (size_t i = 0; i < (by_counts ? counts[w->rank] : n); i++) {
+            check(w, v.target[i] == sum(0, size, at + i), "reduce_scatter");
+        }
+        (void)support_worker_ok(w, baton_schedule_destroy(s));
+    }
+}
+
+static void check_blocks(support_worker_t *w, size_t n, int size)
+{
+    vectors_t v;
+    int root = size - 1;
+    size_t counts[LARGEST];
+    size_t own = uneven(w->rank, n);
+    for (int r = 0; r < size; r++) {
+        counts[r] = uneven(r, n);
+    }
+    fill(&v, w->rank, false);
+    baton_operands_t on = {.source = v.source, .target = v.target, .count = n};
+    run(w, baton_allgather_create, on);
+    for (size_t i = 0; i < n * (size_t)size; i++) {
+        check(w, v.target[i] == value((int)(i / n), i % n), "allgather");
+    }
+    memmove(v.target + n * (size_t)w->rank, v.source, n * sizeof *v.source);
+    on.source = NULL;
+    run(w, baton_allgather_create, on);
+    for (size_t i = 0; i < n * (size_t)size; i++) {
+        check(w, v.target[i] == value((int)(i / n), i % n), "in place");
+    }
+    on.source = v.source;
+    run(w, baton_alltoall_create, on);
+    for (size_t i = 0; i < n * (size_t)size; i++) {
+        check(w,
+              v.target[i] == value((int)(i / n), n * (size_t)w->rank + i % n),
+              "alltoall");
+    }
+    on.root = root;
+    run(w, baton_gather_create, on);
+    for (size_t i = 0; i < n * (size_t)size && w->rank == root; i++) {
+        check(w, v.target[i] == value((int)(i / n), i % n), "gather");
+    }
+    run(w, baton_scatter_create, on);
+    for (size_t i = 0; i < n; i++) {
+        check(w, v.target[i] == value(root, n * (size_t)w->rank + i),
+              "scatter");
+    }
+    run(w, baton_broadcast_create,
+        (baton_operands_t){.target = v.source, .count = n, .root = root});
+    for (size_t i = 0; i < n; i++) {
+        check(w, v.source[i] == value(root, i), "broadcast");
+    }
+    fill(&v, w->rank, false);
+    run(w, baton_allgatherv_create,
+        (baton_operands_t){
+            .source = v.source, .target = v.target, .counts = counts});
+    for (int r = 0; r < size; r++) {
+        for (size_t i = 0; i < counts[r]; i++) {
+            check(w, v.target[begin_of(r, n) + i] == value(r, i), "allgatherv");
+        }
+    }
+    on.count = w->rank == root ? 0 : own;
+    on.counts = w->rank == root ? counts : NULL;
+    run(w, baton_gatherv_create, on);
+    for (int r = 0; r < size && w->rank == root; r++) {
+        for (size_t i = 0; i < counts[r]; i++) {
+            check(w, v.target[begin_of(r, n) + i] == value(r, i), "gatherv");
+        }
+    }
+    if (w->rank == root) { /* its own block stays where it is */
+        on.target = NULL;
+    }
+    run(w, baton_scatterv_create, on);
+    for (size_t i = 0; i < own && w->rank != root; i++) {
+        check(w, v.target[i] == value(root, begin_of(w->rank, n) + i),
+              "scatterv");
+    }
+    size_t mine[LARGEST];
+    for (int r = 0; r < size; r++) {
+        mine[r] = own;
+    }
+    fill(&v, w->rank, false);
+    run(w, baton_alltoallv_create,
+        (baton_operands_t){.source = v.source,
+                           .target = v.target,
+                           .counts = mine,
+                           .target_counts = counts});
+    for (int r = 0; r < size; r++) {
+        for (size_t i = 0; i < counts[r]; i++) {
+            check(w,
+                  v.target[begin_of(r, n) + i] ==
+                      value(r, counts[r] * (size_t)w->rank + i),
+                  "alltoallv");
+        }
+    }
+}
+
+static void check_now(support_worker_t *w, size_t n, int size)
+{
+    vectors_t v[2];
+    for (int call = 0; call < 4; call++) { /* other vectors of the same shape */
+        vectors_t *at = &v[call % 2];
+        bool in_place = call >= 2;
+        fill(at, w->rank, in_place);
+        const int64_t *source = in_place ? NULL : at->source;
+        (void)support_worker_ok(w, baton_allreduce_now(w->group, source,
+                                                       at->target, n, BATON_I64,
+                                                       BATON_SUM));
+        for (size_t i = 0; i < n; i++) {
+            check(w, at->target[i] == sum(0, size, i), "allreduce_now");
+        }
+        fill(at, w->rank, in_place);
+        (void)support_worker_ok(w, baton_reduce_now(w->group, source,
+                                                    at->target, n, BATON_I64,
+                                                    BATON_SUM, size - 1));
+        for (size_t i = 0; i < n && w->rank == size - 1; i++) {
+            check(w, at->target[i] == sum(0, size, i), "reduce_now");
+        }
+        fill(at, w->rank, in_place);
+        (void)support_worker_ok(
+            w, baton_reduce_scatter_now(w->group, source, at->target, n,
+                                        BATON_I64, BATON_SUM));
+        for (size_t i = 0; i < n; i++) {
+            check(w, at->target[i] == sum(0, size, n * (size_t)w->rank + i),
+                  "reduce_scatter_now");
+        }
+        fill(at, w->rank, false);
+        int64_t *own = at->target + n * (size_t)w->rank;
+        memcpy(own, at->source, n * sizeof *own);
+        (void)support_worker_ok(
+            w, baton_allgather_now(w->group, in_place ? own : at->source,
+                                   at->target, n, BATON_I64));
+        for (size_t i = 0; i < n * (size_t)size; i++) {
+            check(w, at->target[i] == value((int)(i / n), i % n),
+                  "allgather_now");
+        }
+        (void)support_worker_ok(
+            w, baton_broadcast_now(w->group, at->source, n, BATON_I64, 0));
+        for (size_t i = 0; i < n; i++) {
+            check(w, at->source[i] == value(0, i), "broadcast_now");
+        }
+        (void)support_worker_ok(w, baton_barrier_now(w->group));
+    }
+}
+
+/* More shapes than are kept. */
+static void check_many(support_worker_t *w, int size)
+{
+    vectors_t v;
+    for (size_t i = 0; i < 100; i++) {
+        size_t n = 1 + i % 50;
+        fill(&v, w->rank, false);
+        (void)support_worker_ok(w, baton_allreduce_now(w->group, v.source,
+                                                       v.target, n, BATON_I64,
+                                                       BATON_SUM));
+        check(w, v.target[n - 1] == sum(0, size, n - 1), "many shapes");
+    }
+}
+
+static void work(support_worker_t *w)
+{
+    static const size_t counts[] = {0, 1, 7};
+    int size = baton_group_size(w->group);
+    baton_schedule_t *s = NULL;
+    (void)(support_worker_ok(w, baton_barrier_create(w->group, NULL, &s)) &&
+           support_worker_run(w, s));
+    (void)support_worker_ok(w, baton_schedule_destroy(s));
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        check_reductions(w, counts[i], size);
+        check_reduce_scatter(w, counts[i], size);
+        check_blocks(w, counts[i], size);
+        check_now(w, counts[i], size);
+    }
+    check_many(w, size);
+}
+
+TEST(test_results)
+{
+    static const int sizes[] = {1, 2, 3, 5, 8};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        support_cluster_t *cluster =
+            support_cluster_open(sizes[i], SUPPORT_OWN_ENGINES);
+        support_cluster_run(cluster, work, NULL);
+        support_cluster_close(cluster);
+    }
+}
+
+static void sum_type(support_worker_t *w)
+{
+    char source[3 * 16] = {0};
+    char target[3 * 16];
+    for (int type = 1; type < BATON_DTYPE_COUNT; type++) {
+        const baton_op_t *op = type >= BATON_I16_I32 ? BATON_MAXLOC
+                               : type == BATON_BOOL  ? BATON_LOR
+                                                     : BATON_SUM;
+        memset(target, 1, sizeof target);
+        (void)support_worker_ok(w,
+                                baton_allreduce_now(w->group, source, target, 3,
+                                                    (baton_dtype_t)type, op));
+        check(w,
+              memcmp(source, target,
+                     3 * baton_dtype_size((baton_dtype_t)type)) == 0,
+              "a sum of zeros");
+    }
+}
+
+TEST_EACH(test_every_type, 2)
+{
+    if (cluster->engine_count == cluster->size) {
+        support_cluster_run(cluster, sum_type, NULL);
+    }
+}
+
+/* After a recovery ranks begin anew, whatever each had prepared before it. */
+static void recover(support_worker_t *w)
+{
+    int64_t x = 1;
+    int64_t y[3] = {0};
+    (void)support_worker_ok(
+        w, baton_allreduce_now(w->group, &x, y, 1, BATON_I64, BATON_SUM));
+    if (w->rank == 0) { /* one rank goes on alone, and fails */
+        baton_schedule_t *s = NULL;
+        (void)support_worker_ok(w, baton_barrier_create(w->group, NULL, &s));
+        (void)support_worker_ok(w, baton_schedule_start(s));
+        (void)support_worker_ok(w, baton_schedule_cancel(s));
+        (void)!baton_schedule_wait(s, -1);
+        (void)support_worker_ok(w, baton_schedule_destroy(s));
+    }
+    (void)support_worker_ok(w, baton_group_recover(w->group, SUPPORT_WAIT_MS));
+    (void)support_worker_ok(
+        w, baton_allreduce_now(w->group, &x, y, 1, BATON_I64, BATON_SUM));
+    check(w, y[0] == 3, "a sum after a recovery");
+}
+
+TEST_WITH(test_recovery, 3, SUPPORT_OWN_ENGINES)
+{
+    support_cluster_run(cluster, recover, NULL);
+}
+
+static void refused(baton_status_t status, const char *text)
+{
+    support_expect(status, BATON_ERR_INVALID);
+    support_says(text);
+}
+
+TEST_MANUALLY(test_wrong_arguments, 2)
+{
+    baton_group_t *group = cluster->groups[1];
+    baton_schedule_t *s = NULL;
+    int64_t x[4] = {0};
+    size_t counts[2] = {1, 1};
+    const baton_operands_t good = {
+        .target = x, .count = 1, .dtype = BATON_I64, .op = BATON_SUM};
+#define WRONG(call, text, ...)                                                 \
+    do {                                                                       \
+        baton_operands_t on = good;                                            \
+        __VA_ARGS__;                                                           \
+        refused(baton_##call##_create(group, &on, &s),                         \
+                "baton_" #call "_create: " text);                              \
+    } while (0)
+    refused(baton_allreduce_create(NULL, &good, &s), "group is NULL");
+    refused(baton_allreduce_create(group, NULL, &s), "operands is NULL");
+    refused(baton_allreduce_create(group, &good, NULL), "out is NULL");
+    WRONG(allreduce, "", on.op = NULL);
+    support_says("op is NULL");
+    WRONG(allreduce, "", on.dtype = BATON_DTYPE_NONE);
+    support_says("dtype is 0");
+    WRONG(allreduce, "target is NULL", on.target = NULL);
+    WRONG(allreduce, "root is set", on.root = 1);
+    WRONG(allreduce, "counts is set", on.counts = counts);
+    WRONG(allreduce, "reserved is set", on.reserved[2] = x);
+    WRONG(allreduce, "count is more", on.count = SIZE_MAX / 2);
+    WRONG(allgather, "op is set", on.source = x);
+    WRONG(allgatherv, "counts is NULL", on.op = NULL);
+    WRONG(alltoallv, "target_counts is NULL", on.counts = counts);
+    WRONG(broadcast, "source is set", on.op = NULL; on.source = x);
+    WRONG(gather, "source is NULL, which is in place and for the root",
+          on.op = NULL);
+    WRONG(gatherv, "counts is set, must be NULL but at the root", on.op = NULL;
+          on.counts = counts);
+    baton_operands_t on = good;
+    on.root = 2;
+    refused(baton_reduce_create(group, &on, &s), "root is 2");
+    on.root = 0;
+    on.algorithm = "rng";
+    refused(baton_reduce_create(group, &on, &s), "rng");
+    refused(baton_scan_create(group, &on, &s), "rng");
+    refused(baton_allreduce_now(group, x, NULL, 1, BATON_I64, BATON_SUM),
+            "baton_allreduce_now: target is NULL");
+    refused(baton_barrier_now(NULL), "baton_barrier_now: group is NULL");
+}
+
+RUN_TESTS()
