@@ -505,7 +505,8 @@ baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
     }
     engine->driver->leave(engine);
     return runs ? baton__error(
-                      BATON_ERR_BUSY, "rebind in \"%s\": epoch %llu is running",
+                      BATON_ERR_BUSY,
+                      "rebind in \"%s\": epoch %llu is running: wait for it",
                       schedule->name, (unsigned long long)schedule->run.epoch)
                 : BATON_OK;
 }

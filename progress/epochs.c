@@ -177,10 +177,11 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch,
                                   (unsigned long long)(epoch - retired - 1));
     }
     if (schedule->misused != NULL) {
-        return baton__error(BATON_ERR_STATE,
-                            "start of \"%s\": %s was called after its commit, "
-                            "to no effect",
-                            schedule->name, schedule->misused);
+        return baton__error(
+            BATON_ERR_STATE,
+            "start of \"%s\": nodes were to be added (%s) after "
+            "its commit, to no effect: build before it",
+            schedule->name, schedule->misused);
     }
     return atomic_load_explicit(&schedule->rebound, memory_order_relaxed)
                ? check_rebound(schedule)
@@ -254,7 +255,8 @@ static baton_status_t check_started(const awaited_t *awaited)
     return awaited->epoch != 0 || generation(awaited->schedule) != 0
                ? BATON_OK
                : baton__error(BATON_ERR_STATE,
-                              "wait for \"%s\": it has not been started",
+                              "wait for \"%s\": it has not been started: call "
+                              "baton_schedule_start first",
                               awaited->schedule->name);
 }
 

@@ -282,6 +282,16 @@ static baton_status_t create_subset(baton_group_t *of, uint64_t nth, int *ranks,
     return BATON_OK;
 }
 
+/* The first of a list that the group's user has made, or NULL. */
+static const baton_schedule_t *find_schedule(const baton_schedule_t *first,
+                                             const baton_group_t *group)
+{
+    while (first != NULL && (first->group != group || first->verifies)) {
+        first = first->notices.next;
+    }
+    return first;
+}
+
 /* BATON_ERR_BUSY names a schedule, or counts what was allocated and not freed.
  */
 static baton_status_t check_empty(const baton_group_t *group)
@@ -289,9 +299,10 @@ static baton_status_t check_empty(const baton_group_t *group)
     baton_engine_t *engine = group->engine;
     engine->driver->enter(engine);
     uint32_t schedules = group->schedules;
-    const baton_schedule_t *left = engine->stepper.schedules;
-    while (left != NULL && (left->group != group || left->verifies)) {
-        left = left->notices.next;
+    const baton_schedule_t *left =
+        find_schedule(engine->stepper.schedules, group);
+    if (left == NULL) {
+        left = find_schedule(engine->stepper.uncommitted, group);
     }
     uint32_t blocks = 0;
     for (const baton__memory_t *m = group->memory; m != NULL; m = m->next) {
@@ -311,8 +322,7 @@ static baton_status_t check_empty(const baton_group_t *group)
                               "group (rank %d of %d, %s): %u of its schedules "
                               "still exist, \"%s\" for one: destroy them first",
                               group->rank, group->size, group->transport->name,
-                              schedules,
-                              left != NULL ? left->name : "(uncommitted)");
+                              schedules, left != NULL ? left->name : "?");
 }
 
 static bool is_recovered(const void *arg)

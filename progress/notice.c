@@ -18,6 +18,7 @@ typedef struct direction {
     uint32_t count;
     uint32_t varying; /* whose lengths are set in the epoch */
     uint64_t sizes;   /* a hash, by kind, tag and size */
+    uint64_t bytes;   /* in all */
 } direction_t;
 
 typedef struct summary {
@@ -58,6 +59,7 @@ static summary_t summarise(const baton_schedule_t *schedule, int peer)
         uint64_t bytes = baton__op_activates(op) ? UINT64_MAX : op->bytes;
         direction_t *direction = sends ? &sum.sends : &sum.receives;
         direction->count++;
+        direction->bytes += op->bytes;
         direction->sizes += baton__mix(baton__mix(op->message.tag + 1) ^ bytes);
         direction->varying += op->length != BATON__NO_LENGTH;
         sum.device_sends += sends && op->bytes > 0 &&
@@ -177,9 +179,12 @@ static baton_status_t send_state(const baton_group_t *group, int peer,
 static baton_status_t send_answer(const baton_group_t *group,
                                   const baton__answer_t *answer)
 {
-    const baton_header_t header = answer->header;
+    baton_header_t header = answer->header;
     const baton_schedule_t *schedule =
         baton__group_find(group, header.schedule);
+    if (header.kind == BATON__MESSAGE_HELLO && schedule != NULL) {
+        return send_hello(schedule, answer->peer, BATON__MESSAGE_HELLO);
+    }
     if (header.kind == BATON__MESSAGE_INQUIRY) {
         return group->transport->notify(group->endpoint, answer->peer, &header,
                                         NULL, 0);
@@ -190,6 +195,7 @@ static baton_status_t send_answer(const baton_group_t *group,
     if (schedule != NULL) {
         return send_failure(schedule, answer->peer, header.epoch);
     }
+    header.kind = BATON__MESSAGE_FAILURE;
     failure_t failure = {.status = destroyed_status(group, BATON_ERR_STATE),
                          .rank = group->rank,
                          .epoch = header.epoch,
@@ -402,9 +408,25 @@ static void introduce(baton__stepper_t *stepper, baton_schedule_t *schedule,
     baton__epoch_introduce(stepper, schedule, (int)schedule->plan.peers[index]);
 }
 
+/* Peers have said hello before that this rank's schedule has no messages with:
+   they compare it with theirs, and fail. */
+static void meet_strangers(const baton_schedule_t *schedule)
+{
+    baton_group_t *group = schedule->group;
+    for (uint32_t i = 0; i < group->early_count; i++) {
+        const baton__answer_t early = group->early[i];
+        if (early.header.schedule == schedule->identity &&
+            baton__plan_peer(&schedule->plan, early.peer) ==
+                schedule->plan.peer_count) {
+            queue_answer(group, early.header, BATON__MESSAGE_HELLO, early.peer);
+        }
+    }
+}
+
 void baton__notice_hello(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;
+    meet_strangers(schedule);
     forget(group, schedule->identity, ALL_PEERS, false);
     for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
         int peer = (int)schedule->plan.peers[i];
@@ -480,6 +502,37 @@ static bool agree(const summary_t *a, const summary_t *b)
     return meet(&a->sends, &b->receives) && meet(&a->receives, &b->sends);
 }
 
+static void add_messages(baton__text_t *text, const direction_t *messages)
+{
+    unsigned long long bytes = messages->bytes;
+    if (messages->count == 0) {
+        baton__text_add(text, "no message");
+    } else if (messages->count == 1) {
+        baton__text_add(text, "1 message of %llu bytes", bytes);
+    } else {
+        baton__text_add(text, "%u messages of %llu bytes in all",
+                        messages->count, bytes);
+    }
+}
+
+/* Tells what one rank sends and the other receives, unless that agrees. */
+static bool tell_apart(baton__text_t *text, const direction_t *sends, int from,
+                       const direction_t *receives, int to)
+{
+    if (meet(sends, receives)) {
+        return false;
+    }
+    baton__text_add(text, "rank %d sends ", from);
+    add_messages(text, sends);
+    baton__text_add(text, " to rank %d, which receives ", to);
+    add_messages(text, receives);
+    baton__text_add(text, " from it");
+    if (sends->count == receives->count && sends->bytes == receives->bytes) {
+        baton__text_add(text, ", of other kinds or sizes");
+    }
+    return true;
+}
+
 static void fail_disagreement(baton__stepper_t *stepper,
                               baton_schedule_t *schedule, int peer,
                               const summary_t *ours, const hello_t *theirs)
@@ -503,17 +556,10 @@ static void fail_disagreement(baton__stepper_t *stepper,
                         "engine has no device",
                         peer);
     } else {
-        baton__text_add(
-            &text,
-            "and on rank %d differ: rank %d has %u sends and %u receives with "
-            "rank %d, which has %u receives and %u sends with it%s "
-            "(BATON_VERIFY=1 finds where)",
-            peer, rank, ours->sends.count, ours->receives.count, peer,
-            sum->receives.count, sum->sends.count,
-            ours->sends.count == sum->receives.count &&
-                    ours->receives.count == sum->sends.count
-                ? ", of other kinds or sizes"
-                : "");
+        baton__text_add(&text, "and on rank %d differ: ", peer);
+        (void)(tell_apart(&text, &ours->sends, rank, &sum->receives, peer) ||
+               tell_apart(&text, &sum->sends, peer, &ours->receives, rank));
+        baton__text_add(&text, " (BATON_VERIFY=1 finds where)");
     }
     const baton__failure_t failure = {
         .status = baton__error(BATON_ERR_MISMATCH, "%s", memory),

@@ -13,8 +13,9 @@ static bool valid_node(baton_schedule_t *schedule, baton_node_t node,
     }
     if (node.index >= schedule->count) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s names node %u, of %u", adder + 6, node.index,
-                            schedule->count);
+                            "%s names node %u, and \"%s\" has %u so far: an id "
+                            "belongs to the schedule that returned it",
+                            adder, node.index, schedule->name, schedule->count);
         return false;
     }
     return true;

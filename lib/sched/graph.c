@@ -178,15 +178,17 @@ static bool set_operand(baton_schedule_t *schedule, baton__op_t *op, int which,
     uint32_t node = schedule->count;
     if (view.buffer.index >= schedule->buffer_count) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s#%u: its view names buffer %u, of %u", kind,
-                            node, view.buffer.index, schedule->buffer_count);
+                            "%s#%u: its view names buffer %u, and \"%s\" has "
+                            "%u: baton_buffer_bind gives one",
+                            kind, node, view.buffer.index, schedule->name,
+                            schedule->buffer_count);
         return false;
     }
     size_t size = schedule->buffers[view.buffer.index].bytes;
     if (view.offset > size || view.bytes > size - view.offset) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
                             "%s#%u: its view is %zu bytes at %zu of buffer %u, "
-                            "which has %zu",
+                            "which has %zu bytes",
                             kind, node, view.bytes, view.offset,
                             view.buffer.index, size);
         return false;
@@ -207,7 +209,8 @@ static bool set_peer(baton_schedule_t *schedule, baton__op_t *op, int peer)
 {
     if (peer < 0 || peer >= schedule->group->size) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s#%u: peer %d is not in 0..%d",
+                            "%s#%u: peer is %d, must be a rank of the group, 0 "
+                            "to %d",
                             baton__kinds[op->kind].name, schedule->count, peer,
                             schedule->group->size - 1);
         return false;

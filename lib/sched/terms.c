@@ -1,7 +1,8 @@
 /* What must be the same on all ranks of a schedule and shows in no message: the
    terms, which builders state one behind the other. All of them are hashed; of
-   the text, by which a difference is named, the first TEXT_MOST bytes are kept.
-   Each term ends with ", ". Without payload there is nothing to compare. */
+   the text, by which a difference is named, the first TEXT_MOST bytes are kept,
+   and fewer are known of a peer. Each term ends with ", ". Without payload
+   there is nothing to compare. */
 #include "sched/schedule.h"
 
 #include "base/random.h"
@@ -33,11 +34,16 @@ void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
     }
 }
 
-static void add_term(baton__text_t *text, int rank, const char *term)
+/* The first of these terms; those of a peer may be cut, and the last one then
+   lacks its end. */
+static void add_term(baton__text_t *text, int rank, const char *terms)
 {
-    int length = (int)strcspn(term, ",");
-    baton__text_add(text, "rank %d has %.*s", rank, length > 0 ? length : 7,
-                    length > 0 ? term : "nothing");
+    int length = (int)strcspn(terms, ",");
+    const char *term = terms[0] == '\0'       ? "nothing"
+                       : terms[length] == ',' ? terms
+                                              : "something else";
+    baton__text_add(text, "rank %d has %.*s", rank,
+                    term == terms ? length : (int)strlen(term), term);
 }
 
 void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,

@@ -74,7 +74,8 @@ static baton_status_t check_node(const baton_schedule_t *schedule,
     if (kind->writes != 0 && schedule->buffers[target].input) {
         return baton__error(BATON_ERR_INVALID,
                             "commit of \"%s\" failed: %s writes buffer %u, "
-                            "which was bound as an input",
+                            "which was bound as an input: bind it with "
+                            "baton_buffer_bind",
                             schedule->name, baton__node_name(schedule, node),
                             target);
     }

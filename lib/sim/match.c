@@ -124,9 +124,13 @@ static baton_status_t fail_unmatched(const baton_schedule_t *schedule,
 {
     char there[64] = "not committed it";
     if (peer != NULL) {
-        (void)snprintf(there, sizeof there, "%u %s there",
-                       count_others(schedule, op, peer),
-                       baton__op_sends(op) ? "from" : "to");
+        uint32_t others = count_others(schedule, op, peer);
+        baton__text_t text = {there, sizeof there, 0};
+        if (others > 0) {
+            baton__text_add(&text, "%u", others);
+        }
+        baton__text_add(&text, "%s %s there", others > 0 ? "" : "none",
+                        baton__op_sends(op) ? "from" : "to");
     }
     return baton__error(
         BATON_ERR_MISMATCH,

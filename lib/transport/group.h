@@ -81,7 +81,7 @@ typedef struct baton__departed {
    group has room for a part of each operand. */
 enum { BATON__PART_BYTES = 128 * 1024 };
 
-enum { BATON__UNKNOWN_BYTES = 64 };
+enum { BATON__UNKNOWN_BYTES = 48 };
 
 /* A recovery of the group, on this rank:
 

@@ -180,23 +180,24 @@ TEST(test_mismatch_names_both_ends)
                "send#3 of rank 0 has no receive on rank 1, which has 2 from "
                "there"),
         DIFFER("s1", "",
-               "send#1 of rank 0 has no receive on rank 1, which has 0 from "
+               "send#1 of rank 0 has no receive on rank 1, which has none from "
                "there"),
         DIFFER("s1:8", "r0:8 r0:16",
                "recv#2 of rank 1 has no send on rank 0, which has 1 to there"),
         /* Activations are apart, though a message may be as long as one. */
         DIFFER("s1:16", "A0",
-               "send#1 of rank 0 has no receive on rank 1, which has 0 from "
+               "send#1 of rank 0 has no receive on rank 1, which has none from "
                "there"),
         DIFFER("a1", "r0:16",
                "activate#1 of rank 0 has no armed receive on rank 1, which has "
-               "0 from there"),
+               "none from there"),
         DIFFER("a1 s1:16", "r0:16 r0:16",
                "activate#1 of rank 0 has no armed receive on rank 1, which has "
-               "0 from there"),
-        DIFFER("s1:16", "A0 r0:16 r0:16",
-               "armed_recv#1 of rank 1 has no activate on rank 0, which has 0 "
-               "to there"),
+               "none from there"),
+        DIFFER(
+            "s1:16", "A0 r0:16 r0:16",
+            "armed_recv#1 of rank 1 has no activate on rank 0, which has none "
+            "to there"),
         DIFFER("a1 s1:16", "A0 r0:16 r0:16",
                "recv#3 of rank 1 has no send on rank 0, which has 1 to there"),
     };

@@ -402,7 +402,7 @@ TEST(test_wrong_arguments_are_named)
                                   .dtype = BATON_F64,
                                   .op = BATON_SUM};
     baton_add_reduce_scatter_gather(s, &reduce);
-    refused(s, "target has 8 bytes, must have 16");
+    refused(s, "source has 16 bytes and target has 8, must be the same");
 
     s = schedule_of(3);
     reduce.source = support_scratch(s, 12);
@@ -513,8 +513,8 @@ TEST(test_wrong_arguments_of_an_allreduce_are_named)
          false, 64, 64},
         {"op is sum, which does not reduce bool", "allowed: band, bor", right,
          BATON_BOOL, BATON_SUM, 0, 64, false, 64, 64},
-        {"target has 32 bytes", "must have 64", right, BATON_I32, BATON_SUM, 0,
-         64, false, 64, 32},
+        {"source has 64 bytes", "target has 32, must be the same", right,
+         BATON_I32, BATON_SUM, 0, 64, false, 64, 32},
         {"63 bytes", "multiple of 4", right, BATON_I32, BATON_SUM, 0, 63, false,
          64, 63},
         {"byte 0 of buffer 0 and target at byte 60", "or apart", right,

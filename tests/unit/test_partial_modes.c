@@ -420,7 +420,7 @@ TEST(test_options_that_differ_are_named)
         const char *says;
     } all[] = {
         {OPTIONS(I32, .mode = BATON_QUORUM, .mode_ranks = 3),
-         "partial SOLO where rank 3 has partial QUORUM(3)"},
+         "mode SOLO where rank 3 has mode QUORUM(3)"},
         {OPTIONS(I32, .history = 5), "history 4 where rank 3 has history 5"},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

@@ -20,8 +20,9 @@ static baton_view_t part(size_t offset, size_t bytes)
 
 TEST(test_schedule_refuses_wrong_views)
 {
-    REFUSED("send#0: its view names buffer 7, of 1", baton_add_send, 1,
-            baton_view((baton_buffer_t){7}, 0, 4));
+    REFUSED("send#0: its view names buffer 7, and \"wrong\" has 1: "
+            "baton_buffer_bind gives one",
+            baton_add_send, 1, baton_view((baton_buffer_t){7}, 0, 4));
     REFUSED("recv#0: its view is 16 bytes at 8 of buffer 0, which has 16",
             baton_add_recv, 1, part(8, 16));
     REFUSED("copy#0: its view is 0 bytes at 17 of buffer 0, which has 16",
@@ -59,11 +60,15 @@ TEST(test_schedule_refuses_wrong_arguments)
 {
     static const baton_op_t hollow = {.name = "hollow"};
     static const baton_async_ops_t nothing = {.start = NULL};
-    REFUSED("send#0: peer -1 is not in 0..2", baton_add_send, -1, part(0, 4));
-    REFUSED("recv#0: peer 3 is not in 0..2", baton_add_recv, 3, part(0, 4));
-    REFUSED("armed_recv#0: peer 3 is not in 0..2", baton_add_armed_recv, 3);
-    REFUSED("activate#0: peer -2147483648 is not in 0..2", baton_add_activate,
-            INT_MIN);
+    REFUSED("send#0: peer is -1, must be a rank of the group, 0 to 2",
+            baton_add_send, -1, part(0, 4));
+    REFUSED("recv#0: peer is 3, must be a rank of the group, 0 to 2",
+            baton_add_recv, 3, part(0, 4));
+    REFUSED("armed_recv#0: peer is 3, must be a rank of the group, 0 to 2",
+            baton_add_armed_recv, 3);
+    REFUSED(
+        "activate#0: peer is -2147483648, must be a rank of the group, 0 to 2",
+        baton_add_activate, INT_MIN);
     REFUSED("reduce#0: dtype is 99, none of the types", baton_add_reduce_local,
             (baton_dtype_t)99, BATON_SUM, part(0, 4), part(0, 4), part(4, 4));
     REFUSED("reduce#0: dtype is 0, none of the types; set BATON_F32",
@@ -88,15 +93,16 @@ TEST(test_schedule_refuses_wrong_arguments)
 TEST(test_schedule_refuses_unknown_nodes)
 {
     const baton_node_t other = refusal_foreign;
-    REFUSED("before names node 9, of 1", baton_before, baton_add_nop(s_),
-            other);
-    REFUSED("before names node 9, of 1", baton_before, other,
-            baton_add_nop(s_));
-    REFUSED("set_need names node 9, of 0", baton_set_need, other,
-            BATON_NEED_ANY);
-    REFUSED("set_optional names node 9, of 0", baton_set_optional, other);
-    REFUSED("enclose_end names node 9, of 0", baton_enclose_end,
-            baton_enclose_begin(s_), other, other);
+    REFUSED("baton_before names node 9, and \"wrong\" has 1", baton_before,
+            baton_add_nop(s_), other);
+    REFUSED("baton_before names node 9, and \"wrong\" has 1", baton_before,
+            other, baton_add_nop(s_));
+    REFUSED("baton_set_need names node 9, and \"wrong\" has 0", baton_set_need,
+            other, BATON_NEED_ANY);
+    REFUSED("baton_set_optional names node 9, and \"wrong\" has 0",
+            baton_set_optional, other);
+    REFUSED("baton_enclose_end names node 9, and \"wrong\" has 0",
+            baton_enclose_end, baton_enclose_begin(s_), other, other);
     REFUSED("length 3, of 0", baton_set_length,
             baton_add_recv(s_, 1, part(0, 8)), (baton_length_t){3});
     REFUSED("nop#0 has no operand", baton_set_length, baton_add_nop(s_),
@@ -110,8 +116,10 @@ TEST(test_schedule_first_error_sticks)
     baton_before(s, bad, baton_add_nop(s));
     (void)baton_add_call(s, NULL, NULL);
     baton_schedule_fail(s, BATON_ERR_LIMIT, "too late");
-    refuses(s, BATON_ERR_INVALID, "send#0: peer 5 is not in 0..2");
-    refused(s, BATON_ERR_INVALID, "send#0: peer 5 is not in 0..2");
+    refuses(s, BATON_ERR_INVALID,
+            "send#0: peer is 5, must be a rank of the group, 0 to 2");
+    refused(s, BATON_ERR_INVALID,
+            "send#0: peer is 5, must be a rank of the group, 0 to 2");
 }
 
 TEST(test_schedule_builders_error_sticks)

@@ -13,6 +13,8 @@ bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
         return false;
     }
     *given = args;
+    baton__agree_chunk(schedule, args->chunk_bytes);
+    baton__agree_counts(schedule, "block_bytes", args->block_bytes);
     int rank = baton_schedule_rank(schedule);
     out->at = baton__cut_bytes(schedule, builder, "target", args->target.bytes,
                                args->block_bytes);
@@ -26,8 +28,8 @@ bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
     bool in_place = baton__same_place(schedule, args->source, own);
     if (!baton__check_bytes(schedule, builder, "source", args->source.bytes,
                             own.bytes) ||
-        (!in_place &&
-         !baton__check_apart(schedule, builder, args->source, args->target))) {
+        !baton__check_places(schedule, builder, args->source, args->target,
+                             in_place)) {
         baton__free(out->at);
         return false;
     }

@@ -20,6 +20,7 @@ bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
                                args->source, args->target, &in_place) == 0) {
         return false;
     }
+    baton__agree_chunk(schedule, args->chunk_bytes);
     *given = args;
     if (args->source.bytes > 0 && baton_schedule_size(schedule) == 1 &&
         !in_place) {

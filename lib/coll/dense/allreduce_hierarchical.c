@@ -190,6 +190,10 @@ static int *find_place(baton_schedule_t *schedule, const char *builder,
     place->peers = memory + ranks;
     find_neighbours(numbers, baton_schedule_rank(schedule), size,
                     memory + 2 * ranks, memory + 3 * ranks, place);
+    for (int rank = 0; given != NULL && rank < size; rank++) {
+        baton_schedule_agree(schedule, "host[%d] %d", rank,
+                             memory[2 * size + rank]);
+    }
     return memory;
 }
 

@@ -51,13 +51,14 @@ bool baton__alltoall_begin(baton_schedule_t *schedule, const char *builder,
     bool right = out->send_at != NULL && out->recv_at != NULL;
     bool in_place = baton__same_place(schedule, args->source, args->target);
     if (right && in_place) {
-        right = check_in_place(schedule, builder, out);
+        right = check_in_place(schedule, builder, out) &&
+                baton__check_view(schedule, builder, "target", args->target);
         out->source.memory =
             baton__flow_scratch(&out->flow, args->source.bytes);
         baton__flow_copy(&out->flow, out->source.memory, args->target);
     } else if (right) {
-        right =
-            baton__check_apart(schedule, builder, args->source, args->target);
+        right = baton__check_places(schedule, builder, args->source,
+                                    args->target, false);
     }
     int rank = out->flow.rank;
     if (right) {

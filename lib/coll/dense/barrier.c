@@ -22,6 +22,7 @@ void baton_add_barrier(baton_schedule_t *schedule)
     if (!baton__check_schedule(schedule, "barrier by dissemination")) {
         return;
     }
+    baton_schedule_agree(schedule, "barrier");
     int rank = baton_schedule_rank(schedule);
     int size = baton_schedule_size(schedule);
     int rounds = baton__log2_ceil(size);

@@ -10,6 +10,11 @@ bool baton__broadcast_begin(baton_schedule_t *schedule, const char *builder,
         return false;
     }
     *given = args;
-    return baton__check_root(schedule, builder, args->root) &&
-           args->data.bytes > 0 && baton_schedule_size(schedule) > 1;
+    baton_view_t data = args->data;
+    bool right =
+        baton__check_root(schedule, builder, args->root) &&
+        baton__check_multiple(schedule, builder, "data", data.bytes, 1) &&
+        baton__check_view(schedule, builder, "data", data);
+    baton__agree_chunk(schedule, args->chunk_bytes);
+    return right && data.bytes > 0 && baton_schedule_size(schedule) > 1;
 }

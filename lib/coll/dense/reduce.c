@@ -17,15 +17,15 @@ static bool check(baton_schedule_t *schedule, const char *builder,
                                out->element)) {
         return false;
     }
+    baton__agree_chunk(schedule, args->chunk_bytes);
     out->at_root = baton_schedule_rank(schedule) == args->root;
     if (!out->at_root) {
-        return true;
+        return baton__check_view(schedule, builder, "source", args->source);
     }
     out->in_place = baton__same_place(schedule, args->source, args->target);
-    return baton__check_bytes(schedule, builder, "target", args->target.bytes,
-                              args->source.bytes) &&
-           (out->in_place ||
-            baton__check_apart(schedule, builder, args->source, args->target));
+    return baton__check_alike(schedule, builder, args->source, args->target) &&
+           baton__check_places(schedule, builder, args->source, args->target,
+                               out->in_place);
 }
 
 bool baton__reduce_begin(baton_schedule_t *schedule, const char *builder,

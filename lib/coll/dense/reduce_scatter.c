@@ -30,6 +30,8 @@ bool baton__reduce_scatter_begin(baton_schedule_t *schedule,
         return false;
     }
     const baton_reduce_scatter_args_t *args = *given;
+    baton__agree_chunk(schedule, args->chunk_bytes);
+    baton__agree_counts(schedule, "counts", args->counts);
     int size = baton_schedule_size(schedule);
     int rank = baton_schedule_rank(schedule);
     out->at =
@@ -46,13 +48,12 @@ bool baton__reduce_scatter_begin(baton_schedule_t *schedule,
     baton_view_t own = baton__blocks_view(&out->source, rank, 1);
     out->in_place = baton__same_place(schedule, args->target, own);
     out->target = out->in_place ? own : args->target;
-    bool right =
-        baton__check_bytes(schedule, builder, "source", args->source.bytes,
-                           out->at[size]) &&
-        baton__check_bytes(schedule, builder, "target", args->target.bytes,
-                           own.bytes) &&
-        (out->in_place ||
-         baton__check_apart(schedule, builder, args->source, args->target));
+    bool right = baton__check_bytes(schedule, builder, "source",
+                                    args->source.bytes, out->at[size]) &&
+                 baton__check_bytes(schedule, builder, "target",
+                                    args->target.bytes, own.bytes) &&
+                 baton__check_places(schedule, builder, args->source,
+                                     args->target, out->in_place);
     if (!right) {
         baton__free(out->at);
         return false;

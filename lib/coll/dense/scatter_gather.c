@@ -37,7 +37,10 @@ static size_t *cut(baton_schedule_t *schedule, const baton_rooted_args_t *args,
     int size = baton_schedule_size(schedule);
     bool at_root = baton_schedule_rank(schedule) == args->root;
     size_t part = operands->part.bytes;
+    baton__agree_counts(schedule, "block_bytes", args->block_bytes);
     if (args->block_bytes == NULL) {
+        baton_schedule_agree(schedule, "%s of %zu bytes", operands->part_name,
+                             part);
         return !at_root || baton__check_bytes(schedule, operands->builder,
                                               operands->whole_name,
                                               operands->whole.bytes,
@@ -52,8 +55,8 @@ static size_t *cut(baton_schedule_t *schedule, const baton_rooted_args_t *args,
                                           args->block_bytes, 1, size);
 }
 
-static bool check(baton_schedule_t *schedule, const operands_t *operands,
-                  bool at_root, rooted_t *rooted)
+static bool check(baton_schedule_t *schedule, const baton_rooted_args_t *args,
+                  const operands_t *operands, bool at_root, rooted_t *rooted)
 {
     int rank = baton_schedule_rank(schedule);
     baton__blocks_t *blocks = &rooted->blocks;
@@ -63,13 +66,13 @@ static bool check(baton_schedule_t *schedule, const operands_t *operands,
         return false;
     }
     if (!at_root) {
-        return true;
+        return baton__check_view(schedule, operands->builder,
+                                 operands->part_name, operands->part);
     }
     baton_view_t own = baton__blocks_view(blocks, rank, 1);
     rooted->is_there = baton__same_place(schedule, operands->part, own);
-    return rooted->is_there ||
-           baton__check_apart(schedule, operands->builder, operands->whole,
-                              operands->part);
+    return baton__check_places(schedule, operands->builder, args->source,
+                               args->target, rooted->is_there);
 }
 
 /* False: an error. True: the flow is to be closed, and `at` to be freed. */
@@ -85,7 +88,7 @@ static bool begin(baton_schedule_t *schedule, const baton_rooted_args_t *args,
     bool at_root = rank == args->root;
     out->blocks = (baton__blocks_t){
         .memory = operands->whole, .at = out->at, .parts = size};
-    if (!check(schedule, operands, at_root, out)) {
+    if (!check(schedule, args, operands, at_root, out)) {
         baton__free(out->at);
         return false;
     }

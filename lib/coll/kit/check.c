@@ -19,6 +19,15 @@ bool baton__check_schedule(const baton_schedule_t *schedule,
 const void *baton__read_args(baton_schedule_t *schedule, const char *builder,
                              const void *args, size_t bytes, const char *type)
 {
+    if (schedule != NULL && args != NULL) {
+        baton_schedule_agree(schedule, "%s", builder);
+    }
+    return baton__pass_args(schedule, builder, args, bytes, type);
+}
+
+const void *baton__pass_args(baton_schedule_t *schedule, const char *builder,
+                             const void *args, size_t bytes, const char *type)
+{
     static _Thread_local _Alignas(max_align_t) char whole[ARGS_MOST];
     size_t size = 0;
     if (!baton__check_schedule(schedule, builder)) {
@@ -30,7 +39,6 @@ const void *baton__read_args(baton_schedule_t *schedule, const char *builder,
                             builder);
         return NULL;
     }
-    baton_schedule_agree(schedule, "%s", builder);
     memcpy(&size, args, sizeof size);
     if (size == bytes) {
         return args;
@@ -74,7 +82,26 @@ size_t baton__check_op(baton_schedule_t *schedule, const char *builder,
     }
     baton_schedule_agree(schedule, "%s, op %s", baton_dtype_name(dtype),
                          op->name != NULL ? op->name : "?");
-    return baton_op_element_bytes(op, dtype);
+    size_t element = baton_op_element_bytes(op, dtype);
+    if (op->element_bytes != 0) {
+        baton_schedule_agree(schedule, "elements of %zu bytes", element);
+    }
+    return element;
+}
+
+void baton__agree_counts(baton_schedule_t *schedule, const char *what,
+                         const size_t *counts)
+{
+    for (int i = 0; counts != NULL && i < baton_schedule_size(schedule); i++) {
+        baton_schedule_agree(schedule, "%s[%d] %zu", what, i, counts[i]);
+    }
+}
+
+void baton__agree_chunk(baton_schedule_t *schedule, size_t chunk_bytes)
+{
+    if (chunk_bytes > 0) {
+        baton_schedule_agree(schedule, "chunk_bytes %zu", chunk_bytes);
+    }
 }
 
 bool baton__check_commutative(baton_schedule_t *schedule, const char *builder,
@@ -119,28 +146,34 @@ bool baton__same_place(const baton_schedule_t *schedule, baton_view_t a,
            (address != NULL && address == baton_view_address(schedule, b));
 }
 
-/* A view of no buffer is left to the node that uses it. */
-static bool check_range(baton_schedule_t *schedule, const char *builder,
-                        const char *what, baton_view_t view)
+bool baton__check_view(baton_schedule_t *schedule, const char *builder,
+                       const char *what, baton_view_t view)
 {
     size_t size = baton_buffer_bytes(schedule, view.buffer);
+    bool named = size != SIZE_MAX || view.bytes == 0;
     bool inside = size == SIZE_MAX ||
                   (view.offset <= size && view.bytes <= size - view.offset);
-    if (!inside) {
+    if (!named) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s: %s names buffer %u, which is not one of the "
+                            "schedule's: baton_buffer_bind gives one",
+                            builder, what, view.buffer.index);
+    } else if (!inside) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
                             "%s: %s is %zu bytes at %zu of buffer %u, which "
-                            "has %zu",
+                            "has %zu bytes",
                             builder, what, view.bytes, view.offset,
                             view.buffer.index, size);
     }
-    return inside;
+    return named && inside;
 }
 
-bool baton__check_apart(baton_schedule_t *schedule, const char *builder,
-                        baton_view_t source, baton_view_t target)
+bool baton__check_places(baton_schedule_t *schedule, const char *builder,
+                         baton_view_t source, baton_view_t target,
+                         bool in_place)
 {
-    if (!check_range(schedule, builder, "source", source) ||
-        !check_range(schedule, builder, "target", target)) {
+    if (!baton__check_view(schedule, builder, "source", source) ||
+        !baton__check_view(schedule, builder, "target", target)) {
         return false;
     }
     /* Without sums, which could overflow for views of no buffer. */
@@ -153,7 +186,7 @@ bool baton__check_apart(baton_schedule_t *schedule, const char *builder,
         known = from != 0 && to != 0;
     }
     bool overlap =
-        known && source.bytes > 0 && target.bytes > 0 &&
+        !in_place && known && source.bytes > 0 && target.bytes > 0 &&
         (from <= to ? to - from < source.bytes : from - to < target.bytes);
     if (overlap) {
         baton_schedule_fail(
@@ -167,6 +200,18 @@ bool baton__check_apart(baton_schedule_t *schedule, const char *builder,
     return !overlap;
 }
 
+bool baton__check_alike(baton_schedule_t *schedule, const char *builder,
+                        baton_view_t source, baton_view_t target)
+{
+    if (source.bytes != target.bytes) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "%s: source has %zu bytes and target has %zu, must "
+                            "be the same number (of bytes, not of elements)",
+                            builder, source.bytes, target.bytes);
+    }
+    return source.bytes == target.bytes;
+}
+
 size_t baton__check_reduction(baton_schedule_t *schedule, const char *builder,
                               const baton_op_t *op, baton_dtype_t dtype,
                               baton_view_t source, baton_view_t target,
@@ -177,10 +222,9 @@ size_t baton__check_reduction(baton_schedule_t *schedule, const char *builder,
     return element > 0 &&
                    baton__check_multiple(schedule, builder, "source",
                                          source.bytes, element) &&
-                   baton__check_bytes(schedule, builder, "target", target.bytes,
-                                      source.bytes) &&
-                   (*in_place_out ||
-                    baton__check_apart(schedule, builder, source, target))
+                   baton__check_alike(schedule, builder, source, target) &&
+                   baton__check_places(schedule, builder, source, target,
+                                       *in_place_out)
                ? element
                : 0;
 }

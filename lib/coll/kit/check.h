@@ -1,7 +1,8 @@
 /* What builders ask of their arguments. Each function returns true, or makes a
    sentence that names the builder, the argument, its value and what is allowed
    the schedule's error. What must be the same on all ranks is stated, too
-   (baton_schedule_agree): the builder, root, type, reduction and multiples. */
+   (baton_schedule_agree): the builder, root, type, reduction, multiples, counts
+   and chunks. */
 #ifndef BATON_COLL_KIT_CHECK_H
 #define BATON_COLL_KIT_CHECK_H
 
@@ -16,6 +17,10 @@ bool baton__check_schedule(const baton_schedule_t *schedule,
    this thread's next such call. NULL for an error. */
 const void *baton__read_args(baton_schedule_t *schedule, const char *builder,
                              const void *args, size_t bytes, const char *type);
+
+/* The same for a builder that calls another one, which states its name. */
+const void *baton__pass_args(baton_schedule_t *schedule, const char *builder,
+                             const void *args, size_t bytes, const char *type);
 bool baton__check_root(baton_schedule_t *schedule, const char *builder,
                        int root);
 
@@ -28,12 +33,24 @@ bool baton__check_commutative(baton_schedule_t *schedule, const char *builder,
 /* The view has `expected` bytes; `what` names it. */
 bool baton__check_bytes(baton_schedule_t *schedule, const char *builder,
                         const char *what, size_t bytes, size_t expected);
+bool baton__check_alike(baton_schedule_t *schedule, const char *builder,
+                        baton_view_t source, baton_view_t target);
 bool baton__check_multiple(baton_schedule_t *schedule, const char *builder,
                            const char *what, size_t bytes, size_t unit);
 
-/* Source and target lie in their buffers, and do not overlap. */
-bool baton__check_apart(baton_schedule_t *schedule, const char *builder,
-                        baton_view_t source, baton_view_t target);
+/* The view lies in its buffer; source and target do, and do not overlap, unless
+   they are in place. */
+bool baton__check_view(baton_schedule_t *schedule, const char *builder,
+                       const char *what, baton_view_t view);
+bool baton__check_places(baton_schedule_t *schedule, const char *builder,
+                         baton_view_t source, baton_view_t target,
+                         bool in_place);
+
+/* State an argument of each rank, if it is given; and a grain, unless it is 0.
+ */
+void baton__agree_counts(baton_schedule_t *schedule, const char *what,
+                         const size_t *counts);
+void baton__agree_chunk(baton_schedule_t *schedule, size_t chunk_bytes);
 
 /* Of a reduction of source to target, which are as long, and the same or apart:
    the element's size, 0 for an error. */

@@ -35,9 +35,9 @@ static bool allocate(baton__compare_t *self, const baton__compared_t *list,
 baton_status_t baton__compare_start(baton__compare_t *self,
                                     baton_schedule_t *schedule,
                                     const baton__compared_t *list, size_t count,
-                                    uint64_t wrong)
+                                    size_t causes, uint64_t wrong)
 {
-    *self = (baton__compare_t){.schedule = schedule};
+    *self = (baton__compare_t){.schedule = schedule, .causes = causes};
     if (!allocate(self, list, count, wrong)) {
         return baton__error(BATON_ERR_NO_MEMORY,
                             "\"%s\": no memory to compare options",
@@ -75,8 +75,9 @@ void baton__compare_add(baton__text_t *text, const baton__compared_t *option,
                         const char *behind)
 {
     if (first != second) {
-        baton__text_add(text, "%s%s is ", text->used > 0 ? "; " : "",
-                        option->name);
+        baton__text_add(text, "%s%s%s%s is ", text->used > 0 ? "; " : "",
+                        option->name, option->of != NULL ? " of " : "",
+                        option->of != NULL ? option->of : "");
         describe(text, option, first);
         baton__text_add(text, "%s", between);
         describe(text, option, second);
@@ -87,6 +88,9 @@ void baton__compare_add(baton__text_t *text, const baton__compared_t *option,
 uint64_t baton__compare_end(const baton__compare_t *self, baton__text_t *text)
 {
     for (size_t i = 1; i < self->count; i++) {
+        if (i == 1 + self->causes && text->used > 0) {
+            break;
+        }
         uint64_t smallest = self->words[i];
         /* A complement's minimum is that of the largest value. */
         uint64_t largest = ~self->words[self->count + i];

@@ -11,6 +11,7 @@
 /* An option that must be the same on all ranks. */
 typedef struct baton__compared {
     const char *name;
+    const char *of; /* NULL, or what has it */
     uint64_t word;
     bool real;                          /* it has the bits of a double */
     const char *(*text)(uint64_t word); /* or a name; or NULL */
@@ -29,18 +30,19 @@ typedef struct baton__compared {
 typedef struct baton__compare {
     baton_schedule_t *schedule; /* the owner's */
     baton__compared_t *list;    /* the first is how this rank is wrong */
-    size_t count;
+    size_t count, causes;
     uint64_t *words; /* 2 * count */
 } baton__compare_t;
 
 uint64_t baton__compare_bits(double value);
 
 /* Commits and starts the schedule, which is empty. `wrong`: how this rank's
-   options are, or 0. The list is copied. */
+   options are, or 0. The list is copied. From its first `causes` options others
+   may follow: where one of them differs, the others are not told. */
 baton_status_t baton__compare_start(baton__compare_t *self,
                                     baton_schedule_t *schedule,
                                     const baton__compared_t *list, size_t count,
-                                    uint64_t wrong);
+                                    size_t causes, uint64_t wrong);
 
 /* When the epoch has ended: returns the largest `wrong` of all ranks; appends
    what differs to the text. */

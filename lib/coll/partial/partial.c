@@ -220,13 +220,15 @@ static void agree(baton_schedule_t *schedule,
                        mode);
     baton_schedule_agree(
         schedule,
-        "partial %s, count %zu, dtype %s, seed %llu, sync_every %u, "
-        "max_staleness %u, keep %s, history %u, memory of the %s",
+        "mode %s, count %zu, %s, op %s, seed %llu, sync_every %u, "
+        "max_staleness %u, "
+        "keep %s, history %u%s",
         mode, options->count, baton_dtype_name(options->dtype),
+        options->op->name != NULL ? options->op->name : "?",
         (unsigned long long)options->seed, options->sync_every,
         options->max_staleness,
         options->keep == BATON_KEEP_ALL ? "all" : "latest", options->history,
-        options->memory == BATON_MEMORY_HOST ? "host" : "device");
+        options->memory == BATON_MEMORY_HOST ? "" : ", on the device");
 }
 
 /* The bound of KEEP_ALL is the history, which max_staleness does not exceed. */

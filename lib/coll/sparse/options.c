@@ -361,10 +361,15 @@ static uint64_t wrong_word(const baton_sparse_t *sparse)
 
 baton_status_t baton__sparse_compare_start(baton_sparse_t *sparse)
 {
-    baton__compared_t list[COMPARED];
-    list_options(&sparse->asked, list);
+    const baton_sparse_options_t *o = &sparse->asked;
+    enum { CAUSES = 2 };
+    baton__compared_t list[CAUSES + COMPARED] = {
+        BATON__COMPARED(o, count),
+        BATON__COMPARED_REAL("density", o->density),
+    };
+    list_options(o, list + CAUSES);
     return baton__compare_start(&sparse->compare, sparse->comparison, list,
-                                COMPARED, wrong_word(sparse));
+                                CAUSES + COMPARED, CAUSES, wrong_word(sparse));
 }
 
 static baton_status_t own_error(const baton_sparse_t *sparse)

@@ -365,7 +365,9 @@ baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
     }
     return sparse->connected
                ? BATON_OK
-               : baton__error(BATON_ERR_STATE, "%s \"%s\": it is not connected",
+               : baton__error(BATON_ERR_STATE,
+                              "%s \"%s\": it is not connected: call "
+                              "baton_sparse_connect first",
                               doing, sparse->name);
 }
 
@@ -375,6 +377,7 @@ baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
     baton_status_t status = baton__sparse_check_connected(sparse, doing);
     return status != BATON_OK || sparse->phase != BATON__SPARSE_RUNNING
                ? status
-               : baton__error(BATON_ERR_BUSY, "%s \"%s\": a step is running",
+               : baton__error(BATON_ERR_BUSY,
+                              "%s \"%s\": a step is running: wait for it",
                               doing, sparse->name);
 }

@@ -133,7 +133,7 @@ static uint64_t hash_of_densities(const baton_tensors_options_t *o)
 baton_status_t baton__tensors_compare_start(baton_tensors_t *set)
 {
     const baton_tensors_options_t *o = &set->options;
-    const baton__compared_t list[] = {
+    const baton__compared_t options[] = {
         {.name = "the number of tensors", .word = set->count},
         {.name = "a hash of the tensors' sizes and roles",
          .word = hash_of_tensors(set)},
@@ -154,8 +154,19 @@ baton_status_t baton__tensors_compare_start(baton_tensors_t *set)
         BATON__COMPARED_REAL("the calibration's beta", set->link.beta_ns),
         BATON__COMPARED_REAL("the calibration's gamma", set->costs.gamma_ns),
     };
+    enum { OPTIONS = sizeof options / sizeof options[0], NAMED = 64 };
+    baton__compared_t list[OPTIONS + 2 * NAMED] = {options[0]};
+    for (size_t i = 0; i < NAMED; i++) {
+        const baton_tensor_t *tensor =
+            i < set->count ? &set->members[i].tensor : &(baton_tensor_t){0};
+        list[1 + 2 * i] = (baton__compared_t){
+            .name = "count", .of = tensor->name, .word = tensor->count};
+        list[2 + 2 * i] = (baton__compared_t){
+            .name = "role", .of = tensor->name, .word = (uint64_t)tensor->role};
+    }
+    memcpy(list + 1 + 2 * NAMED, options + 1, sizeof options - sizeof *options);
     return baton__compare_start(&set->compare, set->comparison, list,
-                                sizeof list / sizeof list[0],
+                                OPTIONS + 2 * NAMED, 1 + 2 * NAMED,
                                 set->wrong[0] != '\0');
 }
 

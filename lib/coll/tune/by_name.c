@@ -46,7 +46,7 @@ static size_t chunk_of(size_t given, const baton_choice_t *choice)
                           const baton_##noun##_args_t *args)                   \
     {                                                                          \
         baton_choice_t choice;                                                 \
-        args = baton__read_args(schedule, title, args, sizeof *args,           \
+        args = baton__pass_args(schedule, title, args, sizeof *args,           \
                                 "baton_" #noun "_args_t");                     \
         if (args != NULL &&                                                    \
             choose(schedule,                                                   \

@@ -18,6 +18,8 @@
 #include "base/error.h"
 #include "base/options.h"
 
+#include <baton/engine.h>
+
 #define LEAST_SEGMENT ((size_t)1024)
 #define MOST_SEGMENT  ((size_t)16 * 1024 * 1024)
 /* On one host: what still is in a cache when it is reduced or passed on. */
@@ -26,8 +28,8 @@
 /* Costs that are the same may differ by how they were rounded. */
 #define LESS (1 - 1e-9)
 
-/* The variable that names an algorithm; "" for collectives with only one. */
-static const char *variable_of(baton_collective_t collective)
+/* The variable that names an algorithm; 0 for collectives with only one. */
+static baton__config_id_t variable_of(baton_collective_t collective)
 {
     static const baton__config_id_t variables[BATON_COLLECTIVE_COUNT] = {
         [BATON_COLLECTIVE_BROADCAST] = BATON__CONFIG_BROADCAST,
@@ -37,9 +39,7 @@ static const char *variable_of(baton_collective_t collective)
         [BATON_COLLECTIVE_ALLGATHER] = BATON__CONFIG_ALLGATHER,
         [BATON_COLLECTIVE_ALLTOALL] = BATON__CONFIG_ALLTOALL,
     };
-    /* The first variable, 0, names none. */
-    baton__config_id_t variable = variables[collective];
-    return variable != 0 ? baton__config_text(variable) : "";
+    return variables[collective]; /* the first variable, 0, names none */
 }
 
 bool baton__choice_can(const baton_algorithm_t *algorithm,
@@ -207,7 +207,10 @@ baton_status_t baton__choice_rank(const baton_choice_case_t *of, size_t most,
 
 const char *baton__choice_name(const baton_choice_case_t *of)
 {
-    return of->algorithm != NULL ? of->algorithm : variable_of(of->collective);
+    baton__config_id_t variable = variable_of(of->collective);
+    return of->algorithm != NULL ? of->algorithm
+           : variable != 0       ? baton__config_text(variable)
+                                 : "";
 }
 
 static baton_status_t choose_named(const baton_choice_case_t *of,
@@ -264,6 +267,12 @@ baton_status_t baton_choose(const baton_choice_case_t *given,
     const char *name = baton__choice_name(of);
     if (name[0] != '\0') {
         status = choose_named(of, name, &best);
+        baton_variable_t from;
+        if (status != BATON_OK && of->algorithm == NULL &&
+            baton_variable_get(variable_of(of->collective), &from)) {
+            status = baton__error(status, "%s: %s", from.name,
+                                  baton_error_message());
+        }
     } else {
         status = baton__choice_rank(of, 1, &best, &count);
         if (status == BATON_OK && count == 0) {

@@ -1,0 +1,571 @@
+/* Mistakes that users make, on 1 to 4 ranks: each ends in an error that names
+   the cause, the argument and the remedy, and none in a hang. On a row of the
+   table follows what is done wrong, by the last rank where only one does it.
+   What NULL gets is test_wrong_use.c's; wrong use of MPI, mpi_errors.c's. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
+
+#include <baton/coll.h>
+#include <baton/memory.h>
+#include <baton/tensors.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { COUNT = 8, BYTES = COUNT * 4, MOST_RANKS = 4, LATE_MS = 500 };
+
+/* One rank, in a thread of its own: what it has made, and its first error. */
+typedef struct rank {
+    support_worker_t *worker;
+    baton_group_t *group;
+    int rank;
+    bool odd; /* the last one */
+    baton_schedule_t *schedule;
+    baton_partial_t *partial;
+    baton_sparse_t *sparse;
+    baton_tensors_t *tensors;
+    void *memory; /* of COUNT floats, from baton_memory_alloc */
+    baton_status_t status;
+    char text[1024];
+} rank_t;
+
+typedef struct mistake {
+    int ranks;
+    baton_status_t status;
+    const char *words[5]; /* that the text of a rank has */
+    void (*make)(rank_t *me);
+    rank_t of[MOST_RANKS];
+} mistake_t;
+
+static bool ok(rank_t *me, baton_status_t status)
+{
+    if (status != BATON_OK && me->status == BATON_OK) {
+        me->status = status;
+        (void)snprintf(me->text, sizeof me->text, "%s", baton_error_message());
+    }
+    return status == BATON_OK;
+}
+
+static void run_rank(support_worker_t *worker)
+{
+    mistake_t *mistake = worker->arg;
+    rank_t *me = &mistake->of[worker->rank];
+    *me = (rank_t){.worker = worker,
+                   .group = worker->group,
+                   .rank = worker->rank,
+                   .odd = worker->rank == mistake->ranks - 1};
+    if (ok(me, baton_memory_alloc(me->group, BYTES, &me->memory))) {
+        memset(me->memory, 0, BYTES);
+        mistake->make(me);
+    }
+}
+
+static bool says(const rank_t *me, const mistake_t *mistake)
+{
+    bool all = me->status != BATON_OK;
+    for (int i = 0; i < 5 && mistake->words[i] != NULL; i++) {
+        all = all && strstr(me->text, mistake->words[i]) != NULL;
+    }
+    return all;
+}
+
+/* A rank that learns of another's failure before its own start gets
+   BATON_ERR_FAILED, with the same text. */
+static void check(const mistake_t *mistake)
+{
+    bool told = false;
+    for (int rank = 0; rank < mistake->ranks; rank++) {
+        const rank_t *me = &mistake->of[rank];
+        if (me->status != BATON_OK && me->status != mistake->status &&
+            me->status != BATON_ERR_FAILED) {
+            fail_msg("rank %d: %s: %s", rank, baton_status_name(me->status),
+                     me->text);
+        }
+        told = told || says(me, mistake);
+    }
+    if (!told) {
+        fail_msg("ranks 0 and %d: \"%s\", \"%s\"", mistake->ranks - 1,
+                 mistake->of[0].text, mistake->of[mistake->ranks - 1].text);
+    }
+}
+
+static void run_mistake(void **state)
+{
+    mistake_t *mistake = *state;
+    support_cluster_t *cluster =
+        support_cluster_open(mistake->ranks, SUPPORT_OWN_ENGINES);
+    support_cluster_run(cluster, run_rank, mistake);
+    for (int rank = 0; rank < mistake->ranks; rank++) {
+        rank_t *me = &mistake->of[rank];
+        (void)!baton_schedule_cancel(me->schedule);
+        (void)!baton_schedule_destroy(me->schedule);
+        (void)!baton_partial_destroy(me->partial);
+        (void)!baton_sparse_destroy(me->sparse);
+        (void)!baton_tensors_destroy(me->tensors);
+        support_ok(baton_memory_free(me->group, me->memory));
+    }
+    support_cluster_close(cluster);
+    check(mistake);
+}
+
+/* ---- the table's rows --------------------------------------------------- */
+
+#define MISTAKE(title, on, expected, ...)                                      \
+    static void title(rank_t *me);                                             \
+    static mistake_t of_##title = {.ranks = (on),                              \
+                                   .status = BATON_ERR_##expected,             \
+                                   .words = {__VA_ARGS__},                     \
+                                   .make = (title)};                           \
+    SUPPORT_ADD(title, run_mistake, NULL, NULL, &of_##title)                   \
+    static void title(rank_t *me)
+
+/* In what is done right otherwise: the statements behind the words edit it. */
+#define WORDS(...) __VA_ARGS__
+#define IN(with, type, title, on, expected, says, ...)                         \
+    static void edit_##title(rank_t *me, type *in)                             \
+    {                                                                          \
+        __VA_ARGS__;                                                           \
+    }                                                                          \
+    MISTAKE(title, on, expected, WORDS says)                                   \
+    {                                                                          \
+        with(me, edit_##title);                                                \
+    }
+#define IN_SUM(...)     IN(with_sum, baton_allreduce_args_t, __VA_ARGS__)
+#define IN_PARTIAL(...) IN(with_partial, baton_partial_options_t, __VA_ARGS__)
+#define IN_SPARSE(...)  IN(with_sparse, baton_sparse_options_t, __VA_ARGS__)
+
+static baton_schedule_t *create(rank_t *me, const char *name)
+{
+    (void)ok(me, baton_schedule_create(me->group, name, &me->schedule));
+    return me->schedule;
+}
+
+static void start(rank_t *me)
+{
+    (void)(ok(me, baton_schedule_commit(me->schedule)) &&
+           ok(me, baton_schedule_start(me->schedule)));
+}
+
+/* Ranks that may be missing are waited for twice: the machine may have been
+   busy when the others asked. */
+static void run(rank_t *me, int timeout_ms)
+{
+    start(me);
+    if (me->status == BATON_OK) {
+        baton_status_t status = baton_schedule_wait(me->schedule, timeout_ms);
+        if (status == BATON_ERR_TIMEOUT) {
+            status = baton_schedule_wait(me->schedule, timeout_ms);
+        }
+        (void)ok(me, status);
+    }
+}
+
+static void with_sum(rank_t *me,
+                     void (*edit)(rank_t *, baton_allreduce_args_t *))
+{
+    baton_allreduce_args_t args = BATON_ALLREDUCE_ARGS;
+    (void)create(me, "grad");
+    args.source = args.target = support_view(me->schedule, me->memory, BYTES);
+    args.dtype = BATON_F32;
+    args.op = BATON_SUM;
+    edit(me, &args);
+    baton_add_allreduce(me->schedule, &args);
+    run(me, SUPPORT_WAIT_MS);
+}
+
+static void with_partial(rank_t *me,
+                         void (*edit)(rank_t *, baton_partial_options_t *))
+{
+    baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
+    baton_partial_result_t result;
+    options.count = COUNT;
+    options.dtype = BATON_F32;
+    edit(me, &options);
+    (void)(ok(me, baton_partial_create(me->group, &options, &me->partial)) &&
+           ok(me, baton_partial_start(me->partial)) &&
+           ok(me, baton_partial_wait(me->partial, SUPPORT_WAIT_MS, &result)));
+}
+
+static void with_sparse(rank_t *me,
+                        void (*edit)(rank_t *, baton_sparse_options_t *))
+{
+    baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
+    options.count = COUNT;
+    options.density = 0.5;
+    edit(me, &options);
+    (void)(ok(me, baton_sparse_prepare(me->group, &options, &me->sparse)) &&
+           ok(me, baton_sparse_connect(me->sparse, SUPPORT_WAIT_MS)));
+}
+
+static baton_view_t vector(rank_t *me, size_t bytes)
+{
+    return support_view(me->schedule, me->memory, bytes);
+}
+
+static void broadcast(rank_t *me, int root, baton_view_t data)
+{
+    baton_broadcast_args_t args = BATON_BROADCAST_ARGS;
+    args.root = root;
+    args.data = data;
+    args.algorithm = "binomial";
+    baton_add_broadcast(me->schedule, &args);
+}
+
+static void keep(rank_t *me, baton_allreduce_args_t *in)
+{
+}
+
+/* ---- what differs on a rank --------------------------------------------- */
+
+IN_SUM(count_differs, 3, MISMATCH,
+       ("rank 2 has source of 28 bytes", "source of 32 bytes",
+        "must be the same on all ranks"),
+       in->source.bytes = in->target.bytes = BYTES - 4u * me->odd)
+IN_SUM(dtype_differs, 2, MISMATCH, ("rank 1 has i32", "rank 0 has f32"),
+       in->dtype = me->odd ? BATON_I32 : BATON_F32)
+IN_SUM(op_differs, 4, MISMATCH, ("rank 3 has op max", "has op sum"),
+       in->op = me->odd ? BATON_MAX : BATON_SUM)
+
+static void first(void *arg, void *target, const void *left, const void *right,
+                  size_t count, baton_dtype_t dtype)
+{
+}
+
+IN_SUM(algorithm_differs, 2, MISMATCH, ("by ring", "by recursive doubling"),
+       in->algorithm = me->odd ? "ring" : "recursive_doubling")
+IN_SUM(chunk_differs, 2, MISMATCH,
+       ("rank 1 has chunk_bytes 4", "chunk_bytes 8"),
+       in->algorithm = "linear_pipeline";
+       in->chunk_bytes = me->odd ? 4 : 8)
+
+MISTAKE(data_differ, 3, MISMATCH, "data of 32 bytes", "data of 28 bytes")
+{
+    (void)create(me, "grad");
+    broadcast(me, 0, vector(me, BYTES - 4u * me->odd));
+    run(me, SUPPORT_WAIT_MS);
+}
+
+MISTAKE(root_differs, 4, MISMATCH, "rank 3 has root 1", "root 0")
+{
+    (void)create(me, "grad");
+    broadcast(me, me->odd, vector(me, BYTES));
+    run(me, SUPPORT_WAIT_MS);
+}
+
+MISTAKE(counts_differ, 2, MISMATCH, "rank 1 has counts[0] 3", "counts[0] 4")
+{
+    baton_schedule_t *in = create(me, "grad");
+    const size_t counts[] = {me->odd ? 3 : 4, me->odd ? 5 : 4};
+    baton_reduce_scatter_args_t args = BATON_REDUCE_SCATTER_ARGS;
+    args.source = vector(me, BYTES);
+    args.target = support_scratch(in, counts[me->rank] * 4);
+    args.counts = counts;
+    args.dtype = BATON_F32;
+    args.op = BATON_SUM;
+    baton_add_reduce_scatter(in, &args);
+    run(me, SUPPORT_WAIT_MS);
+}
+
+MISTAKE(blocks_differ, 3, MISMATCH, "rank 2 has block_bytes[2] 12",
+        "block_bytes[2] 16")
+{
+    baton_schedule_t *in = create(me, "grad");
+    const size_t blocks[] = {8, 8, me->odd ? 12 : 16};
+    baton_rooted_args_t args = BATON_ROOTED_ARGS;
+    args.target = me->rank == 0 ? vector(me, BYTES) : args.target;
+    args.source = support_scratch(in, blocks[me->rank]);
+    args.block_bytes = blocks;
+    baton_add_gather(in, &args);
+    run(me, SUPPORT_WAIT_MS);
+}
+
+/* Whichever commits first. */
+MISTAKE(no_receive, 2, MISMATCH, "on rank 0", "on rank 1", "message")
+{
+    baton_schedule_t *in = create(me, "grad");
+    if (me->odd) {
+        (void)baton_add_send(in, 0, vector(me, BYTES));
+    }
+    run(me, SUPPORT_WAIT_MS);
+}
+
+MISTAKE(message_sizes_differ, 2, MISMATCH, "rank 1 sends 1 message of 32 bytes",
+        "rank 0, which receives 1 message of 16 bytes")
+{
+    baton_schedule_t *in = create(me, "grad");
+    if (me->odd) {
+        (void)baton_add_send(in, 0, vector(me, BYTES));
+    } else {
+        (void)baton_add_recv(in, 1, vector(me, 16));
+    }
+    run(me, SUPPORT_WAIT_MS);
+}
+
+MISTAKE(name_differs, 2, TIMEOUT, "\"gard\"", "\"grad\"", "not created it")
+{
+    (void)create(me, me->odd ? "gard" : "grad");
+    baton_add_barrier(me->schedule);
+    run(me, LATE_MS);
+}
+
+IN_PARTIAL(mode_differs, 2, MISMATCH, ("mode SOLO", "mode MAJORITY"),
+           in->mode = me->odd ? BATON_MAJORITY : BATON_SOLO)
+IN_PARTIAL(seed_differs, 2, MISMATCH, ("rank 1 has seed 2", "seed 1"),
+           in->seed = 1u + me->odd)
+IN_PARTIAL(partial_op_differs, 2, MISMATCH, ("rank 1 has op max", "op sum"),
+           in->op = me->odd ? BATON_MAX : BATON_SUM)
+IN_PARTIAL(inner_differs, 2, MISMATCH, ("by ring", "by recursive doubling"),
+           in->inner = me->odd ? baton_add_allreduce_ring
+                               : baton_add_allreduce_recursive_doubling)
+IN_SPARSE(density_differs, 3, MISMATCH,
+          ("ranks: density is 0.25 on one rank and 0.5 on another"),
+          in->density = me->odd ? 0.25 : 0.5)
+
+MISTAKE(tensors_differ, 2, MISMATCH,
+        "ranks: count of bias is 8 on one rank and 16 on another")
+{
+    const baton_tensor_t tensors[] = {
+        {.name = "weight", .count = 64},
+        {.name = "bias", .count = me->odd ? 8 : 16}};
+    const baton_tensors_options_t options = BATON_TENSORS_OPTIONS;
+    (void)ok(me, baton_tensors_create(me->group, tensors, 2, &options,
+                                      SUPPORT_WAIT_MS, &me->tensors));
+}
+
+/* ---- ranks that are missing --------------------------------------------- */
+
+MISTAKE(not_created, 4, TIMEOUT, "rank 3 has not created it")
+{
+    if (!me->odd) {
+        (void)create(me, "grad");
+        baton_add_barrier(me->schedule);
+        run(me, LATE_MS);
+    }
+}
+
+MISTAKE(not_committed, 4, TIMEOUT, "rank 3 has not committed it")
+{
+    (void)create(me, "grad");
+    baton_add_barrier(me->schedule);
+    if (!me->odd) {
+        run(me, LATE_MS);
+    }
+}
+
+MISTAKE(not_started, 4, TIMEOUT, "rank 3 has not started epoch 1 of \"grad\"")
+{
+    (void)create(me, "grad");
+    baton_add_barrier(me->schedule);
+    if (!me->odd) {
+        run(me, LATE_MS);
+    } else {
+        (void)ok(me, baton_schedule_commit(me->schedule));
+    }
+}
+
+MISTAKE(destroyed_on_one, 2, STATE, "\"grad\" was destroyed on rank 1")
+{
+    (void)create(me, "grad");
+    baton_add_barrier(me->schedule);
+    run(me, SUPPORT_WAIT_MS);
+    if (me->odd) {
+        (void)ok(me, baton_schedule_destroy(me->schedule));
+        me->schedule = NULL;
+    } else if (ok(me, baton_schedule_start(me->schedule))) {
+        (void)ok(me, baton_schedule_wait(me->schedule, SUPPORT_WAIT_MS));
+    }
+}
+
+MISTAKE(circular_waits, 3, TIMEOUT, "ranks wait for each other: 0 for 2 for 1")
+{
+    baton_schedule_t *in = create(me, "grad");
+    baton_node_t recv =
+        baton_add_recv(in, (me->rank + 2) % 3, vector(me, BYTES));
+    baton_before(
+        in, recv,
+        baton_add_send(in, (me->rank + 1) % 3, support_scratch(in, BYTES)));
+    run(me, LATE_MS);
+}
+
+/* ---- lifetimes ---------------------------------------------------------- */
+
+MISTAKE(freed_early, 2, BUSY, "baton_memory_free", "\"grad\", whose epoch 1",
+        "wait for it")
+{
+    (void)create(me, "grad");
+    broadcast(me, 0, vector(me, BYTES));
+    if (me->odd) {
+        start(me);
+        (void)ok(me, baton_memory_free(me->group, me->memory));
+    }
+}
+
+MISTAKE(used_after_destroy, 2, INVALID, "baton_schedule_start",
+        "schedule \"grad\" was destroyed")
+{
+    with_sum(me, keep);
+    baton_schedule_t *gone = me->schedule;
+    me->schedule = NULL;
+    if (ok(me, baton_schedule_destroy(gone))) {
+        (void)ok(me, baton_schedule_start(gone));
+        support_expect(baton_schedule_wait(gone, 0), BATON_ERR_INVALID);
+        support_expect(baton_schedule_destroy(gone), BATON_ERR_INVALID);
+        assert_int_equal(baton_add_nop(gone).index, UINT32_MAX);
+        assert_null(baton_schedule_group(gone));
+    }
+}
+
+static void keep_partial(rank_t *me, baton_partial_options_t *in)
+{
+}
+
+MISTAKE(partial_after_destroy, 1, INVALID, "baton_partial_contribute",
+        "partial was destroyed")
+{
+    with_partial(me, keep_partial);
+    if (ok(me, baton_partial_destroy(me->partial))) {
+        (void)ok(me, baton_partial_contribute(me->partial, me->memory));
+    }
+}
+
+static void keep_sparse(rank_t *me, baton_sparse_options_t *in)
+{
+}
+
+MISTAKE(sparse_after_destroy, 1, INVALID, "start", "sparse was destroyed")
+{
+    with_sparse(me, keep_sparse);
+    if (ok(me, baton_sparse_destroy(me->sparse))) {
+        (void)ok(me, baton_sparse_start(me->sparse, me->memory));
+    }
+}
+
+MISTAKE(group_after_destroy, 1, INVALID, "baton_schedule_create",
+        "group was destroyed")
+{
+    baton_group_t *alone = NULL;
+    (void)(ok(me,
+              baton_group_create_self(baton_group_engine(me->group), &alone)) &&
+           ok(me, baton_group_destroy(alone)) &&
+           ok(me, baton_schedule_create(alone, "grad", &me->schedule)));
+}
+
+MISTAKE(group_before_schedule, 2, BUSY, "\"grad\"", "destroy them first")
+{
+    (void)create(me, "grad");
+    (void)ok(me, baton_group_destroy(me->group));
+}
+
+/* ---- arguments ---------------------------------------------------------- */
+
+IN_SUM(elements_for_bytes, 2, INVALID,
+       ("source has 8 bytes and target has 32", "not of elements"),
+       in->source.bytes = COUNT)
+IN_SUM(past_the_buffer, 2, INVALID,
+       ("source is 64 bytes at 0 of buffer 0", "which has 32 bytes"),
+       in->source.bytes = in->target.bytes = 2 * BYTES)
+
+MISTAKE(data_past_the_buffer, 2, INVALID, "data is 64 bytes at 0 of buffer 0")
+{
+    (void)create(me, "grad");
+    baton_view_t view = vector(me, BYTES);
+    view.bytes = 2 * BYTES;
+    broadcast(me, 0, view);
+    run(me, SUPPORT_WAIT_MS);
+}
+
+IN_SUM(no_buffer, 2, INVALID, ("source names buffer 7", "baton_buffer_bind"),
+       in->source.buffer.index = in->target.buffer.index = 7)
+IN_SUM(not_commutative, 3, UNSUPPORTED,
+       ("ring can't do", "not commutative; these can: recursive_doubling"),
+       static const baton_op_t op = {.name = "first", .reduce = first};
+       in->op = &op; in->algorithm = "ring")
+IN_SUM(algorithm_misspelt, 2, INVALID, ("called \"rign\"", "nearest is ring"),
+       in->algorithm = "rign")
+
+MISTAKE(root_beyond, 3, INVALID, "root is 3", "a rank of the group, 0 to 2")
+{
+    (void)create(me, "grad");
+    broadcast(me, 3, vector(me, BYTES));
+    run(me, SUPPORT_WAIT_MS);
+}
+
+MISTAKE(peer_beyond, 3, INVALID, "peer is 3", "a rank of the group, 0 to 2")
+{
+    baton_schedule_t *in = create(me, "grad");
+    (void)baton_add_send(in, 3, vector(me, BYTES));
+    run(me, SUPPORT_WAIT_MS);
+}
+
+MISTAKE(foreign_node, 1, INVALID, "baton_before names node 7", "\"grad\" has 1")
+{
+    baton_schedule_t *in = create(me, "grad");
+    baton_before(in, baton_add_nop(in), (baton_node_t){7});
+    run(me, SUPPORT_WAIT_MS);
+}
+
+/* ---- the order of calls ------------------------------------------------- */
+
+MISTAKE(no_commit, 1, STATE, "\"grad\" is not committed",
+        "baton_schedule_commit first")
+{
+    (void)create(me, "grad");
+    (void)ok(me, baton_schedule_start(me->schedule));
+}
+
+MISTAKE(wait_before_start, 2, STATE, "\"grad\"", "baton_schedule_start first")
+{
+    (void)create(me, "grad");
+    (void)(ok(me, baton_schedule_commit(me->schedule)) &&
+           ok(me, baton_schedule_wait(me->schedule, LATE_MS)));
+}
+
+MISTAKE(start_twice, 2, BUSY, "epoch 1 is still running", "wait for it")
+{
+    (void)create(me, "grad");
+    baton_add_barrier(me->schedule);
+    if (me->odd) {
+        start(me);
+        (void)ok(me, baton_schedule_start(me->schedule));
+    }
+}
+
+MISTAKE(add_after_commit, 2, STATE, "after its commit", "build before it")
+{
+    with_sum(me, keep);
+    baton_add_barrier(me->schedule);
+    (void)ok(me, baton_schedule_start(me->schedule));
+}
+
+MISTAKE(step_twice, 2, BUSY, "\"sparse\": a step is running", "wait for it")
+{
+    with_sparse(me, keep_sparse);
+    (void)(me->odd && ok(me, baton_sparse_start(me->sparse, me->memory)) &&
+           ok(me, baton_sparse_start(me->sparse, me->memory)));
+}
+
+/* ---- variables ---------------------------------------------------------- */
+
+MISTAKE(variable_value, 1, INVALID, "BATON_STALL_MS is \"soon\"",
+        "a whole number from 1")
+{
+    baton_engine_t *engine;
+    support_set_variable("BATON_STALL_MS", "soon");
+    (void)ok(me, baton_engine_open(NULL, &engine));
+    support_set_variable("BATON_STALL_MS", NULL);
+}
+
+MISTAKE(variable_algorithm, 1, INVALID, "BATON_ALLREDUCE: no algorithm",
+        "\"rign\"", "nearest is ring")
+{
+    support_set_variable("BATON_ALLREDUCE", "rign");
+    with_sum(me, keep);
+    support_set_variable("BATON_ALLREDUCE", NULL);
+}
+
+static int hurry(void **state)
+{
+    support_set_variable("BATON_DESTROY_MS", "500");
+    return 0;
+}
+
+RUN_TESTS_BETWEEN(hurry, NULL)
