@@ -123,7 +123,8 @@ add_library(baton_cuda SHARED $<TARGET_OBJECTS:baton_cuda_objects>)
 add_library(baton::cuda ALIAS baton_cuda)
 target_link_libraries(baton_cuda
     PUBLIC baton
-    PRIVATE $<BUILD_INTERFACE:CUDA::cudart_static> Threads::Threads)
+    PRIVATE $<BUILD_INTERFACE:baton_flags>
+        $<BUILD_INTERFACE:CUDA::cudart_static> Threads::Threads)
 target_link_options(baton_cuda PRIVATE LINKER:--version-script=${exports}
     LINKER:--exclude-libs,ALL LINKER:--no-undefined)
 set_target_properties(baton_cuda PROPERTIES

@@ -288,18 +288,6 @@ MISTAKE(no_receive, 2, MISMATCH, "on rank 0", "on rank 1", "message")
     run(me, SUPPORT_WAIT_MS);
 }
 
-MISTAKE(message_sizes_differ, 2, MISMATCH, "rank 1 sends 1 message of 32 bytes",
-        "rank 0, which receives 1 message of 16 bytes")
-{
-    baton_schedule_t *in = create(me, "grad");
-    if (me->odd) {
-        (void)baton_add_send(in, 0, vector(me, BYTES));
-    } else {
-        (void)baton_add_recv(in, 1, vector(me, 16));
-    }
-    run(me, SUPPORT_WAIT_MS);
-}
-
 MISTAKE(name_differs, 2, TIMEOUT, "\"gard\"", "\"grad\"", "not created it")
 {
     (void)create(me, me->odd ? "gard" : "grad");
@@ -544,15 +532,6 @@ MISTAKE(step_twice, 2, BUSY, "\"sparse\": a step is running", "wait for it")
 }
 
 /* ---- variables ---------------------------------------------------------- */
-
-MISTAKE(variable_value, 1, INVALID, "BATON_STALL_MS is \"soon\"",
-        "a whole number from 1")
-{
-    baton_engine_t *engine;
-    support_set_variable("BATON_STALL_MS", "soon");
-    (void)ok(me, baton_engine_open(NULL, &engine));
-    support_set_variable("BATON_STALL_MS", NULL);
-}
 
 MISTAKE(variable_algorithm, 1, INVALID, "BATON_ALLREDUCE: no algorithm",
         "\"rign\"", "nearest is ring")
