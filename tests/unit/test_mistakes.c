@@ -220,8 +220,10 @@ IN_SUM(count_differs, 3, MISMATCH,
        ("rank 2 has source of 28 bytes", "source of 32 bytes",
         "must be the same on all ranks"),
        in->source.bytes = in->target.bytes = BYTES - 4u * me->odd)
+
 IN_SUM(dtype_differs, 2, MISMATCH, ("rank 1 has i32", "rank 0 has f32"),
        in->dtype = me->odd ? BATON_I32 : BATON_F32)
+
 IN_SUM(op_differs, 4, MISMATCH, ("rank 3 has op max", "has op sum"),
        in->op = me->odd ? BATON_MAX : BATON_SUM)
 
@@ -232,6 +234,7 @@ static void first(void *arg, void *target, const void *left, const void *right,
 
 IN_SUM(algorithm_differs, 2, MISMATCH, ("by ring", "by recursive doubling"),
        in->algorithm = me->odd ? "ring" : "recursive_doubling")
+
 IN_SUM(chunk_differs, 2, MISMATCH,
        ("rank 1 has chunk_bytes 4", "chunk_bytes 8"),
        in->algorithm = "linear_pipeline";
@@ -278,12 +281,46 @@ MISTAKE(blocks_differ, 3, MISMATCH, "rank 2 has block_bytes[2] 12",
     run(me, SUPPORT_WAIT_MS);
 }
 
+MISTAKE(collective_differs, 3, MISMATCH, "barrier", "binomial broadcast")
+{
+    baton_schedule_t *in = create(me, "grad");
+    if (me->odd) {
+        broadcast(me, 0, vector(me, BYTES));
+    } else {
+        baton_add_barrier(in);
+    }
+    run(me, SUPPORT_WAIT_MS);
+}
+
+MISTAKE(one_collective_more, 2, MISMATCH, "rank 1 has barrier",
+        "rank 0 has nothing")
+{
+    baton_schedule_t *in = create(me, "grad");
+    baton_add_barrier(in);
+    if (me->odd) {
+        baton_add_barrier(in);
+    }
+    run(me, SUPPORT_WAIT_MS);
+}
+
 /* Whichever commits first. */
 MISTAKE(no_receive, 2, MISMATCH, "on rank 0", "on rank 1", "message")
 {
     baton_schedule_t *in = create(me, "grad");
     if (me->odd) {
         (void)baton_add_send(in, 0, vector(me, BYTES));
+    }
+    run(me, SUPPORT_WAIT_MS);
+}
+
+MISTAKE(message_sizes_differ, 2, MISMATCH, "rank 1 sends 1 message of 32 bytes",
+        "rank 0, which receives 1 message of 16 bytes")
+{
+    baton_schedule_t *in = create(me, "grad");
+    if (me->odd) {
+        (void)baton_add_send(in, 0, vector(me, BYTES));
+    } else {
+        (void)baton_add_recv(in, 1, vector(me, 16));
     }
     run(me, SUPPORT_WAIT_MS);
 }
@@ -297,13 +334,17 @@ MISTAKE(name_differs, 2, TIMEOUT, "\"gard\"", "\"grad\"", "not created it")
 
 IN_PARTIAL(mode_differs, 2, MISMATCH, ("mode SOLO", "mode MAJORITY"),
            in->mode = me->odd ? BATON_MAJORITY : BATON_SOLO)
+
 IN_PARTIAL(seed_differs, 2, MISMATCH, ("rank 1 has seed 2", "seed 1"),
            in->seed = 1u + me->odd)
+
 IN_PARTIAL(partial_op_differs, 2, MISMATCH, ("rank 1 has op max", "op sum"),
            in->op = me->odd ? BATON_MAX : BATON_SUM)
+
 IN_PARTIAL(inner_differs, 2, MISMATCH, ("by ring", "by recursive doubling"),
            in->inner = me->odd ? baton_add_allreduce_ring
                                : baton_add_allreduce_recursive_doubling)
+
 IN_SPARSE(density_differs, 3, MISMATCH,
           ("ranks: density is 0.25 on one rank and 0.5 on another"),
           in->density = me->odd ? 0.25 : 0.5)
@@ -443,11 +484,25 @@ MISTAKE(group_before_schedule, 2, BUSY, "\"grad\"", "destroy them first")
     (void)ok(me, baton_group_destroy(me->group));
 }
 
+MISTAKE(engine_before_group, 2, BUSY, "a group", "destroy its groups first")
+{
+    (void)ok(me, baton_engine_close(baton_group_engine(me->group)));
+}
+
+MISTAKE(medium_before_group, 2, BUSY, "rank 0", "destroy it first")
+{
+    (void)ok(me, baton_inproc_destroy(me->worker->cluster->inproc));
+}
+
 /* ---- arguments ---------------------------------------------------------- */
 
 IN_SUM(elements_for_bytes, 2, INVALID,
        ("source has 8 bytes and target has 32", "not of elements"),
        in->source.bytes = COUNT)
+
+IN_SUM(half_an_element, 2, INVALID, ("source has 30 bytes", "multiple of 4"),
+       in->source.bytes = in->target.bytes = 30)
+
 IN_SUM(past_the_buffer, 2, INVALID,
        ("source is 64 bytes at 0 of buffer 0", "which has 32 bytes"),
        in->source.bytes = in->target.bytes = 2 * BYTES)
@@ -463,10 +518,31 @@ MISTAKE(data_past_the_buffer, 2, INVALID, "data is 64 bytes at 0 of buffer 0")
 
 IN_SUM(no_buffer, 2, INVALID, ("source names buffer 7", "baton_buffer_bind"),
        in->source.buffer.index = in->target.buffer.index = 7)
+
+IN_SUM(input_as_target, 2, INVALID, ("bound as an input", "baton_buffer_bind"),
+       in->source.buffer = in->target.buffer =
+           baton_buffer_bind_input(me->schedule, me->memory, BYTES))
+
+IN_SUM(no_memory_bound, 2, INVALID, ("no memory is bound to buffer 1"),
+       in->source = in->target = support_view(me->schedule, NULL, BYTES))
+
+IN_SUM(overlap, 2, INVALID,
+       ("source begins at byte 0", "target at byte 8",
+        "must be the same (in place) or apart"),
+       in->source.bytes = in->target.bytes = 16;
+       in->target.offset = 8)
+
+IN_SUM(not_initialised, 2, INVALID,
+       ("size is 0", "sizeof(baton_allreduce_args_t)"), in->size = 0)
+
+IN_SUM(no_dtype, 2, INVALID, ("dtype is 0", "set BATON_F32 or another"),
+       in->dtype = 0)
+
 IN_SUM(not_commutative, 3, UNSUPPORTED,
        ("ring can't do", "not commutative; these can: recursive_doubling"),
        static const baton_op_t op = {.name = "first", .reduce = first};
        in->op = &op; in->algorithm = "ring")
+
 IN_SUM(algorithm_misspelt, 2, INVALID, ("called \"rign\"", "nearest is ring"),
        in->algorithm = "rign")
 
@@ -490,6 +566,13 @@ MISTAKE(foreign_node, 1, INVALID, "baton_before names node 7", "\"grad\" has 1")
     baton_before(in, baton_add_nop(in), (baton_node_t){7});
     run(me, SUPPORT_WAIT_MS);
 }
+
+IN_PARTIAL(quorum_too_large, 2, INVALID, ("mode_ranks", "is 3", "1 to 2"),
+           in->mode = BATON_QUORUM;
+           in->mode_ranks = 3)
+
+IN_SPARSE(density_in_percent, 2, INVALID, ("density is 5", "at most 1"),
+          in->density = 5)
 
 /* ---- the order of calls ------------------------------------------------- */
 
@@ -532,6 +615,15 @@ MISTAKE(step_twice, 2, BUSY, "\"sparse\": a step is running", "wait for it")
 }
 
 /* ---- variables ---------------------------------------------------------- */
+
+MISTAKE(variable_value, 1, INVALID, "BATON_STALL_MS is \"soon\"",
+        "a whole number from 1")
+{
+    baton_engine_t *engine;
+    support_set_variable("BATON_STALL_MS", "soon");
+    (void)ok(me, baton_engine_open(NULL, &engine));
+    support_set_variable("BATON_STALL_MS", NULL);
+}
 
 MISTAKE(variable_algorithm, 1, INVALID, "BATON_ALLREDUCE: no algorithm",
         "\"rign\"", "nearest is ring")
