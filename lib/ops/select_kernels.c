@@ -198,16 +198,32 @@ COUNT(count_64, int64_t)
 
 /* ---- sums of magnitudes ------------------------------------------------ */
 
+/* Lanes are kept in vectors of the instruction set: compilers leave arrays of
+   so many sums in memory. */
+#if defined(__AVX512F__)
+#define WIDTH 8
+#elif defined(__AVX__)
+#define WIDTH 4
+#else
+#define WIDTH 2
+#endif
+#define VECTOR(type) __attribute__((vector_size(WIDTH * sizeof(type)))) type
+
+typedef VECTOR(double) doubles_t;
+typedef VECTOR(float) floats_t;
+typedef VECTOR(int32_t) keys_32_t;
+typedef VECTOR(int64_t) keys_64_t;
+
 /* The order of additions: element i of a tile is added to lane i % LANES, which
    serves vectors of any width; a tile's lanes are added up; then tile t is
    added to lane t % TILE_LANES of the whole, whose halves are added until one
    lane is left. A GPU adds in the same order, many tiles at a time
    (cuda/select_kernels.cuh). */
-static double sum_of_lanes(const double *lanes)
+static double sum_of_lanes(const doubles_t *lanes)
 {
     double sum = 0;
     for (size_t j = 0; j < LANES; j++) {
-        sum += lanes[j];
+        sum += lanes[j / WIDTH][j % WIDTH];
     }
     return sum;
 }
@@ -222,59 +238,113 @@ static double sum_of_tiles(double *lanes)
     return lanes[0];
 }
 
-#define MEASURE(name, bits_type, value_of)                                     \
-    static inline void name##_element(bits_type bits, double *sum,             \
-                                      double *square, bits_type *largest)      \
+static inline doubles_t value_32(keys_32_t keys)
+{
+    return __builtin_convertvector((floats_t)keys, doubles_t);
+}
+
+static inline doubles_t value_64(keys_64_t keys)
+{
+    return (doubles_t)keys;
+}
+
+/* Compilers do not vectorise the conversion of f16 to the processor's own
+   instruction. Returns how many are done. */
+static inline size_t widen_f16(const char *at, size_t count, float *room)
+{
+    size_t done = 0;
+#if defined(__F16C__)
+    for (; done + 8 <= count; done += 8) {
+        __m128i halves = _mm_loadu_si128((const void *)(at + 2 * done));
+        _mm256_storeu_ps(room + done, _mm256_cvtph_ps(halves));
+    }
+#else
+    (void)at, (void)count, (void)room;
+#endif
+    return done;
+}
+
+/* A tile's elements, halves as f32, for which there is room; and the key of a
+   half from that of its f32. */
+#define HALVES(name, done)                                                     \
+    static inline const char *tile_##name(const char *at, size_t count,        \
+                                          float *restrict room)                \
     {                                                                          \
-        bits_type key = (bits_type)(bits & ((bits_type) ~(bits_type)0 >> 1));  \
-        double x = (double)value_of(key);                                      \
-        *sum += x;                                                             \
-        *square += x * x;                                                      \
-        *largest = key > *largest ? key : *largest;                            \
+        typedef uint16_t FOREIGN element_t;                                    \
+        const element_t *v = (const void *)at;                                 \
+        for (size_t i = done; i < count; i++) {                                \
+            room[i] = baton__f32_of_##name(v[i]);                              \
+        }                                                                      \
+        return (const char *)room;                                             \
+    }                                                                          \
+    static inline uint64_t key_##name(uint64_t key)                            \
+    {                                                                          \
+        return baton__##name##_of_f32(baton__f32_of_bits((uint32_t)key));      \
+    }
+
+HALVES(f16, widen_f16(at, count, room))
+HALVES(bf16, 0)
+#define AS_THEY_ARE(at, count, room) at
+#define AS_IT_IS(key)                key
+
+/* Elements of so many bytes, added up as floats of so many bits. The last are
+   followed by zeros, which change no sum. */
+#define MEASURE(name, bytes, bits, tile_of, key_of)                            \
+    static inline void name##_block(const char *at, doubles_t *sums,           \
+                                    doubles_t *squares,                        \
+                                    keys_##bits##_t *largest)                  \
+    {                                                                          \
+        keys_##bits##_t keys[LANES / WIDTH];                                   \
+        memcpy(keys, at, sizeof keys);                                         \
+        for (size_t j = 0; j < LANES / WIDTH; j++) {                           \
+            keys_##bits##_t key = keys[j] & INT##bits##_MAX;                   \
+            keys_##bits##_t more = key > largest[j];                           \
+            doubles_t x = value_##bits(key);                                   \
+            sums[j] += x;                                                      \
+            squares[j] += x * x;                                               \
+            largest[j] = (key & more) | (largest[j] & ~more);                  \
+        }                                                                      \
     }                                                                          \
     static void name(const void *values, size_t count,                         \
                      baton_magnitudes_t *out)                                  \
     {                                                                          \
-        typedef bits_type FOREIGN element_t;                                   \
-        const element_t *v = values;                                           \
+        enum { BLOCK_BYTES = LANES * (bits) / 8 };                             \
+        const char *from = values;                                             \
         double all_sums[TILE_LANES] = {0}, all_squares[TILE_LANES] = {0};      \
-        bits_type largest[LANES] = {0};                                        \
-        for (size_t begin = 0, tile = 0; begin < count; tile++) {              \
-            size_t left = count - begin, i = begin;                            \
-            size_t end = begin + (left < MEASURE_TILE ? left : MEASURE_TILE);  \
-            double sums[LANES] = {0}, squares[LANES] = {0};                    \
-            for (; i + LANES <= end; i += LANES) {                             \
-                for (size_t j = 0; j < LANES; j++) {                           \
-                    name##_element(v[i + j], &sums[j], &squares[j],            \
-                                   &largest[j]);                               \
-                }                                                              \
+        keys_##bits##_t largest[LANES / WIDTH] = {0};                          \
+        float room[MEASURE_TILE];                                              \
+        (void)room;                                                            \
+        for (size_t tile = 0; count > 0; tile++) {                             \
+            size_t left = count < MEASURE_TILE ? count : MEASURE_TILE;         \
+            doubles_t sums[LANES / WIDTH] = {0}, squares[LANES / WIDTH] = {0}; \
+            const char *at = tile_of(from, left, room);                        \
+            from += left * (bytes);                                            \
+            count -= left;                                                     \
+            for (; left >= LANES; left -= LANES, at += BLOCK_BYTES) {          \
+                PREFETCH(at + AHEAD_BYTES);                                    \
+                name##_block(at, sums, squares, largest);                      \
             }                                                                  \
-            for (size_t j = 0; i + j < end; j++) {                             \
-                name##_element(v[i + j], &sums[j], &squares[j], &largest[j]);  \
+            if (left > 0) {                                                    \
+                char rest[BLOCK_BYTES] = {0};                                  \
+                memcpy(rest, at, left *(bits) / 8);                            \
+                name##_block(rest, sums, squares, largest);                    \
             }                                                                  \
             all_sums[tile % TILE_LANES] += sum_of_lanes(sums);                 \
             all_squares[tile % TILE_LANES] += sum_of_lanes(squares);           \
-            begin = end;                                                       \
         }                                                                      \
         *out = (baton_magnitudes_t){.sum = sum_of_tiles(all_sums),             \
                                     .square_sum = sum_of_tiles(all_squares)};  \
         for (size_t j = 0; j < LANES; j++) {                                   \
-            out->largest =                                                     \
-                largest[j] > out->largest ? largest[j] : out->largest;         \
+            uint64_t key = (uint64_t)largest[j / WIDTH][j % WIDTH];            \
+            out->largest = key > out->largest ? key : out->largest;            \
         }                                                                      \
+        out->largest = key_of(out->largest);                                   \
     }
 
-static inline double f64_of_bits(uint64_t bits)
-{
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-MEASURE(measure_f16, uint16_t, baton__f32_of_f16)
-MEASURE(measure_bf16, uint16_t, baton__f32_of_bf16)
-MEASURE(measure_f32, uint32_t, baton__f32_of_bits)
-MEASURE(measure_f64, uint64_t, f64_of_bits)
+MEASURE(measure_f16, 2, 32, tile_f16, key_f16)
+MEASURE(measure_bf16, 2, 32, tile_bf16, key_bf16)
+MEASURE(measure_f32, 4, 32, AS_THEY_ARE, AS_IT_IS)
+MEASURE(measure_f64, 8, 64, AS_THEY_ARE, AS_IT_IS)
 
 /* ---- copies past the caches -------------------------------------------- */
 

@@ -473,6 +473,72 @@ TEST(test_topk_of_a_list_splits_it)
     }
 }
 
+/* The order of additions that select_kernels.c states, one at a time. */
+static baton_magnitudes_t measured(baton_dtype_t dtype, const void *data,
+                                   size_t count)
+{
+    enum { LANES = 16, TILE = 4096, TILE_LANES = 256 };
+    double tiles[TILE_LANES] = {0}, squares[TILE_LANES] = {0};
+    baton_magnitudes_t all = {.sum = 0};
+    for (size_t tile = 0; tile * TILE < count; tile++) {
+        double sum = 0, square = 0;
+        for (size_t lane = 0; lane < LANES; lane++) {
+            double lane_sum = 0, lane_square = 0;
+            for (size_t i = lane; i < TILE && tile * TILE + i < count;
+                 i += LANES) {
+                double x = fabs(load(dtype, data, tile * TILE + i));
+                baton_magnitude_t key = baton_magnitude_of(dtype, x);
+                lane_sum += x;
+                lane_square += x * x;
+                all.largest = key > all.largest ? key : all.largest;
+            }
+            sum += lane_sum;
+            square += lane_square;
+        }
+        tiles[tile % TILE_LANES] += sum;
+        squares[tile % TILE_LANES] += square;
+    }
+    for (size_t half = TILE_LANES / 2; half > 0; half /= 2) {
+        for (size_t i = 0; i < half; i++) {
+            tiles[i] += tiles[i + half];
+            squares[i] += squares[i + half];
+        }
+    }
+    all.sum = tiles[0];
+    all.square_sum = squares[0];
+    return all;
+}
+
+static void measure_all(void)
+{
+    enum { MOST = 257 * 4096 + 21 };
+    static const size_t counts[] = {0,  1,    7,    8,    15,   16,
+                                    33, 4095, 4096, 4097, 8211, MOST};
+    static char data[(MOST + 1) * sizeof(double)];
+    for (size_t type = 0; type < TYPES; type++) {
+        support_random_t random = support_random(support_seed(), 60 + type);
+        size_t size = baton_dtype_size(types[type]);
+        char *at = data + size / 2; /* no alignment is needed */
+        for (size_t i = 0; i < MOST; i++) {
+            /* Small ones are subnormals of f16. */
+            double limit = i % 5 == 0 ? 4e-5 : 1;
+            select_store(types[type], at, i,
+                         support_random_real(&random, limit));
+        }
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            baton_magnitudes_t known = measured(types[type], at, counts[i]);
+            baton_magnitudes_t all =
+                baton_elements_measure(types[type], at, counts[i]);
+            assert_memory_equal(&all, &known, sizeof all);
+        }
+    }
+}
+
+TEST(test_measure_adds_in_one_order)
+{
+    for_each_isa(measure_all);
+}
+
 TEST(test_measure_sees_what_is_not_finite)
 {
     for (size_t type = 0; type < TYPES; type++) {
