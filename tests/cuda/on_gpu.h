@@ -3,6 +3,7 @@
 #define TESTS_CUDA_ON_GPU_H
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 
 #ifdef __cplusplus
 extern "C" {
