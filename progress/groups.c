@@ -11,6 +11,7 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/random.h"
 #include "transport/staged/staged.h"
 #include "transport/subset.h"
 
@@ -26,72 +27,52 @@ typedef struct watched_group {
                                     carry messages of device memory */
 } watched_group_t;
 
-/* What its root knows of a new group: which ranks are lost, and what peers have
-   sent that have made theirs before. The driver's. */
-static void take_from_root(const baton_group_t *group)
-{
-    baton_group_t *root = group->root;
-    for (int rank = 0; rank < root->size; rank++) {
-        const char *lost = baton__group_loss(root, rank);
-        if (lost != NULL) {
-            baton__subset_lose(group->endpoint, rank, lost);
-        }
-    }
-    baton_message_t **link = &root->strays;
-    while (*link != NULL) {
-        baton_message_t *message = *link;
-        if (baton__subset_channel_of(&message->header) == group->channel) {
-            *link = message->next;
-            baton__subset_deliver(group->endpoint, message);
-        } else {
-            link = &message->next;
-        }
-    }
-    group->parent->children++;
-}
-
 static void link_group(baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;
     const baton_transport_t *transport = group->transport;
+    baton_group_t *root = group->root;
     engine->driver->enter(engine);
-    /* Behind its root, whose poll finds what is for it. */
-    baton_group_t **link =
-        group->root != NULL ? &group->root->next : &engine->stepper.groups;
-    group->next = *link;
-    *link = group;
-    if (group->root != NULL) {
-        take_from_root(group);
-    }
-    if (transport->host_processors > 0 &&
-        transport->host_ranks > transport->host_processors) {
+    baton_group_t **list =
+        root != NULL ? &root->subsets : &engine->stepper.groups;
+    group->next = *list;
+    *list = group;
+    if (root != NULL) {
+        baton__group_enter_subset(root, group);
+        if (group->parent != NULL) {
+            group->parent->children++;
+        }
+        baton__step_adopt(&engine->stepper, group);
+    } else if (transport->host_processors > 0 &&
+               transport->host_ranks > transport->host_processors) {
         baton__idle_share(&engine->idle);
     }
     engine->driver->leave(engine);
 }
 
-/* Returns its parent if that was destroyed before, and is not needed any more.
- */
-static baton_group_t *unlink_group(baton_group_t *group)
+/* The driver's. */
+static void unlink_group(baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;
-    baton_group_t *parent = group->parent;
-    engine->driver->enter(engine);
-    baton_group_t **link = &engine->stepper.groups;
+    baton_group_t *root = group->root;
+    baton_group_t **link =
+        root != NULL ? &root->subsets : &engine->stepper.groups;
     while (*link != group) {
         link = &(*link)->next;
     }
     *link = group->next;
+    if (root != NULL) {
+        baton__group_remove_subset(root, group->channel);
+    }
     baton__queues_forget(&engine->stepper, group, NULL);
-    bool last = parent != NULL && --parent->children == 0 && parent->retired;
-    engine->driver->leave(engine);
-    return last ? parent : NULL;
 }
 
 static void free_group(watched_group_t *watched)
 {
     baton__group_fini(&watched->group);
-    baton__free(watched->group.parts);
+    if (watched->group.root == NULL) {
+        baton__free(watched->group.parts);
+    }
     watched->group.retired = true;
     baton__free_later(watched);
 }
@@ -138,6 +119,13 @@ static baton_status_t enclose(const baton__device_t *device,
     return status;
 }
 
+static void unwatch(const watched_group_t *watched)
+{
+    if (watched->watch != NULL) {
+        baton__event_loop_unwatch(watched->watch);
+    }
+}
+
 static void disclose(const watched_group_t *watched)
 {
     if (watched->group.device != NULL && watched->group.root == NULL) {
@@ -145,9 +133,14 @@ static void disclose(const watched_group_t *watched)
     }
 }
 
+/* A subset uses its root's room for parts, and takes hellos as they come. */
 static baton_status_t reserve(baton_group_t *group)
 {
     bool reads = group->transport->read != NULL;
+    if (group->root != NULL) {
+        group->parts = group->root->parts;
+        return BATON_OK;
+    }
     if (reads) {
         group->parts = baton__alloc(BATON__OPERANDS, BATON__PART_BYTES);
     }
@@ -161,7 +154,7 @@ static baton_status_t reserve(baton_group_t *group)
 /* A group that is made of another has a channel of its own. Its messages of
    device memory are carried by the root's endpoint. */
 static baton_status_t create(baton_engine_t *engine, baton_group_t *parent,
-                             uint32_t channel,
+                             uint64_t channel, bool survive,
                              const baton_transport_t *transport, void *endpoint,
                              int rank, int size, baton_group_t **out)
 {
@@ -186,8 +179,8 @@ static baton_status_t create(baton_engine_t *engine, baton_group_t *parent,
                                      .device = engine->device,
                                      .transport = &watched->transport,
                                      .endpoint = endpoint,
-                                     .parent = parent,
                                      .root = root,
+                                     .parent = survive ? parent : NULL,
                                      .channel = channel,
                                      .introduces = true,
                                      .unknown_peer = -1,
@@ -199,7 +192,7 @@ static baton_status_t create(baton_engine_t *engine, baton_group_t *parent,
                                               watched->transport.descriptor,
                                           .drain = watched->transport.drain};
     status = reserve(&watched->group);
-    if (status == BATON_OK) {
+    if (status == BATON_OK && root == NULL) {
         status = baton__event_loop_watch(engine->event_loop, &descriptors,
                                          &watched->watch);
     }
@@ -216,8 +209,10 @@ static baton_status_t create(baton_engine_t *engine, baton_group_t *parent,
                                               &watched->group.verifier);
     }
     if (status != BATON_OK) {
-        (void)unlink_group(&watched->group);
-        baton__event_loop_unwatch(watched->watch);
+        engine->driver->enter(engine);
+        unlink_group(&watched->group);
+        engine->driver->leave(engine);
+        unwatch(watched);
         disclose(watched);
         free_group(watched);
         return status;
@@ -242,22 +237,35 @@ baton_status_t baton_group_create(baton_engine_t *engine,
                             "group: rank %d of %d ranks is no rank", rank,
                             size);
     }
-    return create(engine, NULL, 0, transport, endpoint, rank, size, out);
+    return create(engine, NULL, 0, false, transport, endpoint, rank, size, out);
 }
 
-/* Makes a group of `size` ranks of another, the `nth` one that is made of it;
-   this rank is one of them. Local. On success the array is the group's. */
-static baton_status_t create_subset(baton_group_t *of, uint64_t nth, int *ranks,
-                                    int size, baton_group_t **out)
+/* Makes a group of `size` ranks of another; this rank is one of them. Its
+   channel follows from the key. Local. On success the array is the group's. */
+static baton_status_t create_subset(baton_group_t *of, uint64_t key,
+                                    bool survive, int *ranks, int size,
+                                    baton_group_t **out)
 {
+    baton_engine_t *engine = of->engine;
     baton_group_t *root = of->root != NULL ? of->root : of;
-    uint32_t channel = baton__subset_channel(of->channel, nth);
+    uint64_t channel = baton__subset_channel(of->channel, key);
     const baton_transport_t *transport = NULL;
     void *endpoint = NULL;
     int rank = 0;
-    int *root_ranks = baton__alloc((size_t)size, sizeof *root_ranks);
-    if (root_ranks == NULL) {
-        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
+    engine->driver->enter(engine);
+    bool room = baton__group_reserve_subset(root);
+    bool taken = baton__group_find_subset(root, channel) != NULL;
+    engine->driver->leave(engine);
+    int *root_ranks =
+        room ? baton__alloc((size_t)size, sizeof *root_ranks) : NULL;
+    if (root_ranks == NULL || taken) {
+        baton__free(root_ranks);
+        return taken
+                   ? baton__error(BATON_ERR_LIMIT,
+                                  "group: its number, which follows from "
+                                  "name and ranks, is another group's; "
+                                  "choose another name")
+                   : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
     for (int i = 0; i < size; i++) {
         rank = ranks[i] == of->rank ? i : rank;
@@ -271,8 +279,8 @@ static baton_status_t create_subset(baton_group_t *of, uint64_t nth, int *ranks,
     if (status != BATON_OK || transport == NULL) {
         return status;
     }
-    status =
-        create(of->engine, of, channel, transport, endpoint, rank, size, out);
+    status = create(engine, of, channel, survive, transport, endpoint, rank,
+                    size, out);
     if (status != BATON_OK) {
         transport->close(endpoint);
         return status;
@@ -280,6 +288,104 @@ static baton_status_t create_subset(baton_group_t *of, uint64_t nth, int *ranks,
     (*out)->origins = ranks;
     (*out)->collective = root->collective;
     return BATON_OK;
+}
+
+/* Copies the list, if these are different ranks of the parent, and this one
+   is among them. */
+static baton_status_t read_ranks(const baton_group_t *parent, const int *ranks,
+                                 int size, int **out)
+{
+    int *copy = baton__alloc((size_t)size, sizeof *copy);
+    char *seen = baton__alloc((size_t)parent->size, 1);
+    baton_status_t status =
+        copy != NULL && seen != NULL
+            ? BATON_OK
+            : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
+    for (int i = 0; copy != NULL && seen != NULL && i < size; i++) {
+        int rank = copy[i] = ranks[i];
+        bool known = rank >= 0 && rank < parent->size;
+        if (!known || seen[rank] != 0) {
+            status =
+                baton__error(BATON_ERR_INVALID, "group of some ranks: %d %s",
+                             rank, known ? "is there twice" : "is no rank");
+            break;
+        }
+        seen[rank] = 1;
+    }
+    if (status == BATON_OK && seen != NULL && seen[parent->rank] == 0) {
+        status = baton__error(BATON_ERR_INVALID,
+                              "group of some ranks: rank %d, which calls, is "
+                              "none of them",
+                              parent->rank);
+    }
+    baton__free(seen);
+    if (status != BATON_OK) {
+        baton__free(copy);
+        return status;
+    }
+    *out = copy;
+    return BATON_OK;
+}
+
+static baton_status_t check_sub(const baton_group_t *parent, const int *ranks,
+                                int size, const char *name, baton_group_t **out)
+{
+    if (parent == NULL || ranks == NULL || name == NULL || out == NULL) {
+        return baton__error(BATON_ERR_INVALID,
+                            "baton_group_create_sub: %s is NULL",
+                            parent == NULL  ? "parent"
+                            : ranks == NULL ? "ranks"
+                            : name == NULL  ? "name"
+                                            : "out");
+    }
+    if (parent->borrowed) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "group of some ranks: not of a simulator's");
+    }
+    return size >= 1 && size <= parent->size
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID,
+                              "group of some ranks: %d of %d", size,
+                              parent->size);
+}
+
+baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
+                                      int size, const char *name,
+                                      baton_group_t **out)
+{
+    int *copy = NULL;
+    baton_status_t status = check_sub(parent, ranks, size, name, out);
+    if (status == BATON_OK) {
+        status = read_ranks(parent, ranks, size, &copy);
+    }
+    if (status != BATON_OK || copy == NULL) {
+        return status;
+    }
+    /* What the members call alike, and how often they have. */
+    uint64_t key = (uint64_t)size;
+    for (int i = 0; i < size; i++) {
+        key = baton__mix(key + (uint64_t)copy[i]);
+    }
+    for (const char *at = name; *at != '\0'; at++) {
+        key = baton__mix(key * 257 + (unsigned char)*at);
+    }
+    baton_engine_t *engine = parent->engine;
+    engine->driver->enter(engine);
+    uint32_t nth = baton__group_count(parent, key);
+    engine->driver->leave(engine);
+    status = nth == 0
+                 ? baton__error(BATON_ERR_NO_MEMORY, "no memory for a group")
+                 : create_subset(parent, baton__mix(key) + nth, false, copy,
+                                 size, out);
+    if (status != BATON_OK) {
+        baton__free(copy);
+        if (nth != 0) {
+            engine->driver->enter(engine);
+            baton__group_uncount(parent, key);
+            engine->driver->leave(engine);
+        }
+    }
+    return status;
 }
 
 /* The first of a list that the group's user has made, or NULL. */
@@ -332,65 +438,130 @@ static bool is_recovered(const void *arg)
            0;
 }
 
-static void drop_all(const baton_group_t *group, baton_message_t **messages)
+/* The group's last steps are ordinary ones; see recovery.h. The driver's. */
+static void begin_to_part(baton_group_t *group)
 {
-    while (*messages != NULL) {
-        baton_message_t *message = *messages;
-        *messages = message->next;
-        group->transport->drop(group->endpoint, message);
-    }
-}
-
-/* The group's last steps are ordinary ones; see recovery.h. */
-static void part(baton_group_t *group)
-{
-    baton_engine_t *engine = group->engine;
-    int ms = (int)baton__config_number(BATON__CONFIG_DESTROY_MS);
-    engine->driver->enter(engine);
     baton__notice_retract(group, 0);
     baton__shrink_give_up(group->stepper, group);
     baton__recovery_part(group->stepper, group);
-    engine->driver->leave(engine);
-    (void)engine->driver->wait(engine, is_recovered, group, NULL, ms);
-    engine->driver->enter(engine);
-    baton__notice_give_up(group->stepper, group);
-    group->all_lost = true; /* nobody is waited for any more */
-    (void)baton__recovery_advance(group->stepper);
-    drop_all(group, &group->deferred);
-    drop_all(group, &group->strays);
-    engine->driver->leave(engine);
 }
 
-static void close_group(baton_group_t *group)
+/* One that was shrunk goes on answering its peers, which may not have made the
+   survivors' group, until its own of these have parted. */
+static void part_if_childless(baton_group_t *group)
 {
-    watched_group_t *watched = (watched_group_t *)group;
-    baton_engine_t *engine = group->engine;
-    bool shares = group->root != NULL;
-    part(group);
-    baton_group_t *parent = unlink_group(group);
-    baton__event_loop_unwatch(watched->watch);
-    if (shares) {
-        engine->driver->enter(engine);
+    if (group->retired && group->children == 0 && group->root != NULL) {
+        begin_to_part(group);
     }
-    group->transport->close(group->endpoint);
-    if (shares) {
+}
+
+/* Nobody is waited for any more. The driver's. */
+static void end_parting(baton_group_t *group)
+{
+    baton__notice_give_up(group->stepper, group);
+    group->all_lost = true;
+}
+
+static bool has_parted(const baton_group_t *group)
+{
+    return group->retired && group->children == 0 && is_recovered(group);
+}
+
+/* Frees groups that share the root's endpoint, were destroyed, and have parted
+   from their peers. The driver's. */
+static void reap(baton_group_t *root)
+{
+    (void)baton__recovery_advance(root->stepper);
+    baton_group_t *group = root->subsets;
+    while (group != NULL) {
+        baton_group_t *parent = group->parent;
+        if (!has_parted(group)) {
+            group = group->next;
+            continue;
+        }
+        end_parting(group);
+        unlink_group(group);
+        group->transport->close(group->endpoint);
+        free_group((watched_group_t *)group);
+        if (parent != NULL) {
+            parent->children--;
+            part_if_childless(parent);
+            (void)baton__recovery_advance(root->stepper);
+        }
+        group = root->subsets;
+    }
+}
+
+/* Until all that share the endpoint have been destroyed it goes on answering
+   its peers, which may not have made theirs. The driver's. */
+static bool is_shared(const baton_group_t *root)
+{
+    const baton_group_t *g = root->subsets;
+    while (g != NULL && g->retired) {
+        g = g->next;
+    }
+    return g != NULL;
+}
+
+static bool can_reap(const void *arg)
+{
+    const baton_group_t *root = arg;
+    const baton_group_t *g = root->subsets;
+    while (g != NULL && !has_parted(g)) {
+        g = g->next;
+    }
+    return g != NULL || root->subsets == NULL;
+}
+
+/* Behind all that share its endpoint. */
+static void close_root(baton_group_t *root)
+{
+    watched_group_t *watched = (watched_group_t *)root;
+    baton_engine_t *engine = root->engine;
+    int ms = (int)baton__config_number(BATON__CONFIG_DESTROY_MS);
+    bool waits = true;
+    while (root->subsets != NULL) {
+        waits = waits && engine->driver->wait(engine, can_reap, root, NULL,
+                                              ms) == BATON_OK;
+        engine->driver->enter(engine);
+        for (baton_group_t *g = root->subsets; g != NULL && !waits;
+             g = g->next) {
+            baton__recovery_rouse(g);
+            end_parting(g);
+        }
+        reap(root);
         engine->driver->leave(engine);
     }
+    engine->driver->enter(engine);
+    begin_to_part(root);
+    engine->driver->leave(engine);
+    (void)engine->driver->wait(engine, is_recovered, root, NULL,
+                               waits ? ms : 0);
+    engine->driver->enter(engine);
+    end_parting(root);
+    (void)baton__recovery_advance(root->stepper);
+    unlink_group(root);
+    engine->driver->leave(engine);
+    unwatch(watched);
+    root->transport->close(root->endpoint);
     free_group(watched);
-    if (parent != NULL) {
-        close_group(parent);
-    }
 }
 
-/* While groups that were made of it exist it goes on answering its peers, which
-   may not have made theirs, and is closed with the last of them. */
-static bool retire(baton_group_t *group)
+/* A group that shares its root's endpoint parts by itself; what else is due may
+   be to close the root, which was destroyed before. */
+static void close_group(baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;
+    baton_group_t *root = group->root != NULL ? group->root : group;
     engine->driver->enter(engine);
-    group->retired = group->children > 0;
+    group->retired = true;
+    part_if_childless(group);
+    reap(root);
+    bool last = root->retired && !is_shared(root);
     engine->driver->leave(engine);
-    return group->retired;
+    if (last) {
+        close_root(root);
+    }
 }
 
 baton_status_t baton_group_destroy(baton_group_t *group)
@@ -422,9 +593,7 @@ baton_status_t baton_group_destroy(baton_group_t *group)
         group->engine->verification->destroy(group->verifier);
         group->verifier = NULL;
     }
-    if (!retire(group)) {
-        close_group(group);
-    }
+    close_group(group);
     return BATON_OK;
 }
 
@@ -606,8 +775,8 @@ static baton_status_t make_survivors(baton_group_t *group, baton_group_t **out)
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
     int count = baton__shrink_survivors(group, ranks);
-    baton_status_t status =
-        create_subset(group, baton__shrink_number(group), ranks, count, out);
+    baton_status_t status = create_subset(group, baton__shrink_number(group),
+                                          true, ranks, count, out);
     if (status != BATON_OK) {
         baton__free(ranks);
         return status;
@@ -680,14 +849,8 @@ baton_status_t baton_group_copy(baton_group_t *group, baton_group_t **out)
     for (int i = 0; i < group->size; i++) {
         ranks[i] = i;
     }
-    uint64_t nth = BATON__SUBSET_COPIES + group->copies + 1;
-    baton_status_t status = create_subset(group, nth, ranks, group->size, out);
-    if (status != BATON_OK) {
-        baton__free(ranks);
-        return status;
-    }
-    group->engine->driver->enter(group->engine);
-    group->copies++;
-    group->engine->driver->leave(group->engine);
-    return BATON_OK;
+    baton_status_t status =
+        baton_group_create_sub(group, ranks, group->size, "a copy", out);
+    baton__free(ranks);
+    return status;
 }

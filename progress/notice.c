@@ -256,7 +256,8 @@ bool baton__notice_send(baton__stepper_t *stepper, bool all)
 {
     bool moved = false;
     for (baton_group_t *group = stepper->groups;
-         group != NULL && stepper->answers > 0; group = group->next) {
+         group != NULL && stepper->answers > 0;
+         group = baton__group_next(group)) {
         moved |= send_answers(stepper, group);
     }
     baton_schedule_t **link = &stepper->notices;
@@ -583,6 +584,19 @@ static void fail_behind(baton__stepper_t *stepper, baton_schedule_t *schedule,
                      schedule->name, schedule->group->rank, peer));
 }
 
+void baton__notice_early(baton_group_t *group, const baton_header_t *header,
+                         int peer)
+{
+    if (is_uncommitted(group, header->schedule)) {
+        remember(group, header, peer);
+    } else {
+        baton__notice_answer(
+            group, header,
+            baton__group_departed(group, header->schedule, header->incarnation),
+            peer);
+    }
+}
+
 static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
                           baton_message_t *message)
 {
@@ -591,14 +605,7 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
     hello_t hello;
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL && header.kind == BATON__MESSAGE_HELLO) {
-        if (is_uncommitted(group, header.schedule)) {
-            remember(group, &header, peer);
-        } else {
-            baton__notice_answer(group, &header,
-                                 baton__group_departed(group, header.schedule,
-                                                       header.incarnation),
-                                 peer);
-        }
+        baton__notice_early(group, &header, peer);
     }
     baton__notice_take(group, message, &hello, sizeof hello);
     hello.name[NAME_BYTES - 1] = hello.terms[TERMS_BYTES - 1] = '\0';

@@ -49,6 +49,10 @@ bool baton__notice_send(baton__stepper_t *stepper, bool all);
 void baton__notice_receive(baton__stepper_t *stepper, baton_group_t *group,
                            baton_message_t *message);
 
+/* A HELLO, of a schedule that is not committed here. */
+void baton__notice_early(baton_group_t *group, const baton_header_t *header,
+                         int peer);
+
 /* Copies the content of any notice, which is then the transport's again; what
    is missing is 0. */
 void baton__notice_take(const baton_group_t *group, baton_message_t *message,

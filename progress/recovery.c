@@ -208,11 +208,12 @@ void baton__recovery_begin(baton__stepper_t *stepper, baton_group_t *group)
    had not committed: by now it has, or will not. */
 static void take_deferred(baton_group_t *group)
 {
-    while (group->deferred != NULL) {
-        baton_message_t *message = group->deferred;
-        group->deferred = message->next;
-        baton__recovery_receive(group, message);
+    baton__kept_t *all = group->deferred;
+    group->deferred = NULL;
+    for (const baton__kept_t *kept = all; kept != NULL; kept = kept->next) {
+        baton__recovery_receive(group, &kept->header, kept->peer);
     }
+    baton__group_drop_kept(&all);
 }
 
 /* Joins once nothing is in motion: from here on this rank is in the next
@@ -318,15 +319,37 @@ static bool advance_farewell(baton__stepper_t *stepper, baton_group_t *group)
     return moved;
 }
 
+/* A destroyed group that has told its peers all that it can for now is roused
+   by what comes. */
+static void rest(baton__stepper_t *stepper, baton_group_t *group)
+{
+    const baton__rounds_t *rounds = &group->farewell;
+    uint32_t heard = first_unheard(rounds, count_rounds(group));
+    if (group->retired && group->root != NULL &&
+        group->recovery == BATON__RECOVERY_PARTING &&
+        group->answer_count + group->leaving == 0 && rounds->sent > heard) {
+        group->dormant = true;
+        stepper->recovering--;
+    }
+}
+
+void baton__recovery_rouse(baton_group_t *group)
+{
+    group->stepper->recovering += group->dormant;
+    group->dormant = false;
+}
+
 bool baton__recovery_advance(baton__stepper_t *stepper)
 {
     bool moved = false;
     for (baton_group_t *group = stepper->groups; group != NULL;
-         group = group->next) {
+         group = baton__group_next(group)) {
         if (baton__group_recovers(group)) {
             moved |= advance_group(stepper, group);
-        } else if (group->recovery == BATON__RECOVERY_PARTING) {
+        } else if (group->recovery == BATON__RECOVERY_PARTING &&
+                   !group->dormant) {
             moved |= advance_farewell(stepper, group);
+            rest(stepper, group);
         }
     }
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
@@ -343,40 +366,41 @@ void baton__recovery_lose(baton__stepper_t *stepper, baton_group_t *group,
 {
     baton__epoch_lose_peer(stepper, group, peer, detail);
     give_up(stepper, group);
-    for (baton_group_t *g = stepper->groups; g != NULL; g = g->next) {
-        if (g->root == group) {
-            baton__subset_lose(g->endpoint, peer,
-                               baton__group_loss(group, peer));
+    baton__recovery_rouse(group);
+    for (baton_group_t *g = group->subsets; g != NULL; g = g->next) {
+        int rank = baton__subset_rank(g->endpoint, peer);
+        if (rank >= 0 && baton__group_loss(g, rank) == NULL) {
+            baton__recovery_lose(stepper, g, rank,
+                                 baton__group_loss(group, peer));
         }
     }
 }
 
-void baton__recovery_receive(baton_group_t *group, baton_message_t *message)
+void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
+                             int peer)
 {
-    const baton_header_t header = message->header;
     baton__rounds_t *rounds = group->rounds;
-    if (header.schedule != 0) {
-        baton_schedule_t *schedule = baton__group_find(group, header.schedule);
-        if (schedule == NULL && header.incarnation != group->incarnation) {
-            message->next = group->deferred; /* it may still be committed */
-            group->deferred = message;
+    if (header->schedule != 0) {
+        baton_schedule_t *schedule = baton__group_find(group, header->schedule);
+        if (schedule == NULL && header->incarnation != group->incarnation) {
+            /* It may still be committed. */
+            baton__group_keep(&group->deferred, 0, header, peer);
             return;
         }
         if (schedule == NULL) {
-            baton__notice_answer(group, &header, header.epoch, message->peer);
-            group->transport->drop(group->endpoint, message);
+            baton__notice_answer(group, header, header->epoch, peer);
             return;
         }
         rounds = schedule->rounds;
     }
-    group->transport->drop(group->endpoint, message);
     /* A peer is ahead by one at most, since it waits for this rank. */
-    rounds = header.kind == BATON__MESSAGE_FAREWELL
+    rounds = header->kind == BATON__MESSAGE_FAREWELL
                  ? &group->farewell
-                 : rounds + (header.incarnation & 1);
-    rounds->seen |= UINT32_C(1) << (header.tag & 31);
-    if (header.epoch > rounds->highest) {
-        rounds->highest = header.epoch;
+                 : rounds + (header->incarnation & 1);
+    rounds->seen |= UINT32_C(1) << (header->tag & 31);
+    baton__recovery_rouse(group);
+    if (header->epoch > rounds->highest) {
+        rounds->highest = header->epoch;
     }
 }
 

@@ -27,11 +27,17 @@ void baton__recovery_lose(baton__stepper_t *stepper, baton_group_t *group,
 bool baton__recovery_advance(baton__stepper_t *stepper);
 
 /* The group, which has no schedules any more, is being destroyed: is in parting
-   until all ranks have come to that, or this one parts alone. */
+   until all ranks have come to that, or this one parts alone. One that shares
+   its root's endpoint does so while its rank goes on: it is dormant while it
+   waits for others. */
 void baton__recovery_part(baton__stepper_t *stepper, baton_group_t *group);
 
+/* A dormant group has something to do. */
+void baton__recovery_rouse(baton_group_t *group);
+
 /* A message of a recovery, or a farewell, has arrived. */
-void baton__recovery_receive(baton_group_t *group, baton_message_t *message);
+void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
+                             int peer);
 
 /* The schedule is about to be destroyed: the recovery goes on without it. */
 void baton__recovery_leave(baton__stepper_t *stepper,

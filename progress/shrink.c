@@ -336,7 +336,7 @@ bool baton__shrink_advance(baton__stepper_t *stepper)
 {
     bool moved = false;
     for (baton_group_t *group = stepper->groups; group != NULL;
-         group = group->next) {
+         group = baton__group_next(group)) {
         moved |= group->shrink != NULL && advance(stepper, group);
     }
     return moved;

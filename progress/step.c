@@ -115,21 +115,36 @@ static bool ask_asyncs(baton__stepper_t *stepper)
 /* First the loss, so that it is what errors name. What a rank says that was
    lost itself does not count: it may have been stopped, and be left out. */
 static void receive_left(baton__stepper_t *stepper, baton_group_t *group,
-                         baton_message_t *message)
+                         const baton_header_t *header, int peer)
 {
-    uint64_t lost = message->header.epoch; /* + 1 */
+    uint64_t lost = header->epoch; /* + 1 */
     if (lost > 0 && lost <= (uint64_t)group->size &&
         (int)lost - 1 != group->rank &&
-        baton__group_loss(group, message->peer) == NULL) {
+        baton__group_loss(group, peer) == NULL) {
         static const char why[] = "another rank has lost it, and left";
         baton__recovery_lose(stepper, group, (int)lost - 1, why);
         if (group->transport->lose != NULL) { /* or its close waits for it */
             group->transport->lose(group->endpoint, (int)lost - 1, why);
         }
     }
-    baton__recovery_lose(stepper, group, message->peer,
+    baton__recovery_lose(stepper, group, peer,
                          "it has destroyed the group after a loss");
-    group->transport->drop(group->endpoint, message);
+}
+
+/* A notice of which the header is all. */
+static void heed(baton__stepper_t *stepper, baton_group_t *group,
+                 const baton_header_t *header, int peer)
+{
+    switch ((int)header->kind) {
+    case BATON__MESSAGE_LEFT:
+        receive_left(stepper, group, header, peer);
+        break;
+    case BATON__MESSAGE_HELLO:
+        baton__notice_early(group, header, peer);
+        break;
+    default:
+        baton__recovery_receive(group, header, peer);
+    }
 }
 
 static void arrive(baton__stepper_t *stepper, baton_group_t *group,
@@ -142,11 +157,13 @@ static void arrive(baton__stepper_t *stepper, baton_group_t *group,
         break;
     case BATON__MESSAGE_RECOVERY:
     case BATON__MESSAGE_FAREWELL:
-        baton__recovery_receive(group, message);
+    case BATON__MESSAGE_LEFT: {
+        const baton_header_t header = message->header;
+        int peer = message->peer;
+        group->transport->drop(group->endpoint, message);
+        heed(stepper, group, &header, peer);
         break;
-    case BATON__MESSAGE_LEFT:
-        receive_left(stepper, group, message);
-        break;
+    }
     case BATON__MESSAGE_VIEW:
         baton__shrink_receive(stepper, group, message);
         break;
@@ -162,51 +179,52 @@ static void arrive(baton__stepper_t *stepper, baton_group_t *group,
     }
 }
 
-/* Whether the next group that is made of this one has this channel. */
-static bool makes(const baton_group_t *group, uint32_t channel)
-{
-    uint64_t copy = BATON__SUBSET_COPIES + group->copies + 1;
-    return channel == baton__subset_channel(group->channel,
-                                            baton__shrink_number(group)) ||
-           channel == baton__subset_channel(group->channel, copy);
-}
-
-/* Whether a group of this channel is going to be made of the root, or of one of
-   its children. */
-static bool expects(const baton__stepper_t *stepper, const baton_group_t *root,
-                    uint32_t channel)
-{
-    const baton_group_t *g = stepper->groups;
-    while (g != NULL &&
-           ((g != root && g->root != root) || !makes(g, channel))) {
-        g = g->next;
-    }
-    return g != NULL;
-}
-
 /* A message of a group that shares this one's endpoint. If that has not been
-   made here yet what its ranks agree on is kept; of its schedules this rank
-   asks when it commits its own. */
-static void pass_on(const baton__stepper_t *stepper, baton_group_t *root,
+   made here yet what its ranks agree on is kept, and which schedules they have
+   committed: all else waits until this rank has said hello. */
+static void pass_on(baton__stepper_t *stepper, baton_group_t *root,
                     baton_message_t *message)
 {
-    const baton_header_t *header = &message->header;
-    uint32_t channel = baton__subset_channel_of(header);
-    unsigned kind = header->kind & ((1U << BATON__CHANNEL_SHIFT) - 1);
-    baton_group_t *g = stepper->groups;
-    while (g != NULL && (g->root != root || g->channel != channel)) {
-        g = g->next;
+    uint64_t channel = baton__subset_channel_of(&message->header);
+    baton_group_t *group = baton__group_find_subset(root, channel);
+    if (group != NULL &&
+        baton__subset_rank(group->endpoint, message->peer) >= 0) {
+        baton__subset_take(group->endpoint, message);
+        arrive(stepper, group, message);
+        return;
     }
-    if (g != NULL) {
-        baton__subset_deliver(g->endpoint, message);
-    } else if ((kind == BATON__MESSAGE_RECOVERY ||
-                kind == BATON__MESSAGE_FAREWELL ||
-                kind == BATON__MESSAGE_LEFT) &&
-               expects(stepper, root, channel)) {
-        message->next = root->strays;
-        root->strays = message;
-    } else {
-        root->transport->drop(root->endpoint, message);
+    const baton_header_t header = baton__subset_header(&message->header);
+    if (header.kind == BATON__MESSAGE_RECOVERY ||
+        header.kind == BATON__MESSAGE_FAREWELL ||
+        header.kind == BATON__MESSAGE_LEFT ||
+        header.kind == BATON__MESSAGE_HELLO) {
+        baton__group_keep(&root->strays, channel, &header, message->peer);
+    }
+    root->transport->drop(root->endpoint, message);
+}
+
+void baton__step_adopt(baton__stepper_t *stepper, baton_group_t *group)
+{
+    baton_group_t *root = group->root;
+    for (int rank = 0; rank < group->size; rank++) {
+        const char *lost = baton__group_loss(
+            root, baton__subset_root_rank(group->endpoint, rank));
+        if (lost != NULL) {
+            baton__recovery_lose(stepper, group, rank, lost);
+        }
+    }
+    baton__kept_t **link = &root->strays;
+    while (*link != NULL) {
+        baton__kept_t *kept = *link;
+        if (kept->channel != group->channel) {
+            link = &kept->next;
+            continue;
+        }
+        *link = kept->next;
+        kept->next = NULL;
+        heed(stepper, group, &kept->header,
+             baton__subset_rank(group->endpoint, kept->peer));
+        baton__group_drop_kept(&kept);
     }
 }
 

@@ -44,4 +44,9 @@ void baton__step_attach(baton__stepper_t *stepper, baton_schedule_t *schedule);
 void baton__step_commit(baton__stepper_t *stepper, baton_schedule_t *schedule);
 void baton__step_detach(baton__stepper_t *stepper, baton_schedule_t *schedule);
 
+/* A group that shares its root's endpoint is new: it learns what the root knows
+   of it, which ranks are lost, and what peers have sent that made theirs
+   before. */
+void baton__step_adopt(baton__stepper_t *stepper, baton_group_t *group);
+
 #endif

@@ -179,7 +179,8 @@ static void ask_peers(const baton_schedule_t *schedule)
 /* And those that groups wait for that recover, shrink or part. */
 static void ask_members(const baton__stepper_t *stepper)
 {
-    for (const baton_group_t *g = stepper->groups; g != NULL; g = g->next) {
+    for (const baton_group_t *g = stepper->groups; g != NULL;
+         g = baton__group_next(g)) {
         int peer = baton__recovery_awaits(stepper, g);
         if (peer >= 0) {
             ask(g, peer);

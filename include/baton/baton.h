@@ -94,7 +94,22 @@ BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
                                                 int timeout_ms,
                                                 baton_group_t **survivors_out);
 
-/* The rank in the group that this one was made of by shrink; -1: no rank. */
+/* Makes a group of some ranks of another, this one among them, without a
+   message: rank i of it is ranks[i] of the parent. Its ranks call with the same
+   list and name: the k-th such call on one belongs with the k-th on the others.
+   The rest make no call, and losses and recoveries are its ranks' alone. It
+   shares all that the parent has opened: microseconds, 1.6 KiB and 12 bytes a
+   rank, and no descriptor. Groups and those made of them are destroyed in any
+   order; to destroy one that was made so waits for nobody, and what is shared
+   goes with the last. BATON_ERR_INVALID, _NO_MEMORY; BATON_ERR_UNSUPPORTED: a
+   simulator's; BATON_ERR_LIMIT: another name helps. */
+BATON_CHECKED baton_status_t baton_group_create_sub(baton_group_t *parent,
+                                                    const int *ranks, int size,
+                                                    const char *name,
+                                                    baton_group_t **out);
+
+/* The rank in the group that this one was made of by create_sub or shrink; -1:
+   no rank. */
 int baton_group_origin(const baton_group_t *group, int rank);
 
 /* ---- collectives --------------------------------------------------------

@@ -79,6 +79,13 @@ static baton_status_t check_node(const baton_schedule_t *schedule,
                             schedule->name, baton__node_name(schedule, node),
                             target);
     }
+    if (kind->message && node >> BATON__TAG_BITS != 0) {
+        return baton__error(
+            BATON_ERR_LIMIT,
+            "commit of \"%s\" failed: %s is a message; they are "
+            "among the first 2^%d nodes",
+            schedule->name, baton__node_name(schedule, node), BATON__TAG_BITS);
+    }
     if (kind->message && op->bytes > transport->max_bytes) {
         return baton__error(BATON_ERR_LIMIT,
                             "commit of \"%s\" failed: %s has %zu bytes; the %s "

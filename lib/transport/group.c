@@ -163,14 +163,34 @@ static baton__place_t *enter(baton__table_t *table, uint64_t key)
 
 /* ---- names ------------------------------------------------------------ */
 
-uint32_t baton__group_attempt(baton_group_t *group, const char *name)
+static uint32_t count_up(baton_group_t *group, uint64_t key)
 {
-    uint64_t hash = hash_of(name);
-    baton__place_t *place = find(&group->names, hash);
+    baton__place_t *place = find(&group->names, key);
     if (place == NULL && reserve(&group->names)) {
-        place = enter(&group->names, hash);
+        place = enter(&group->names, key);
     }
     return place != NULL ? ++place->attempts : 0;
+}
+
+uint32_t baton__group_attempt(baton_group_t *group, const char *name)
+{
+    return count_up(group, hash_of(name));
+}
+
+/* A name's hash has fewer bits. */
+static uint64_t other_key(uint64_t key)
+{
+    return key | UINT64_C(1) << 63;
+}
+
+uint32_t baton__group_count(baton_group_t *group, uint64_t key)
+{
+    return count_up(group, other_key(key));
+}
+
+void baton__group_uncount(baton_group_t *group, uint64_t key)
+{
+    find(&group->names, other_key(key))->attempts--;
 }
 
 uint32_t baton__group_attempts(const baton_group_t *group, const char *name)
@@ -222,11 +242,10 @@ void baton__group_enter(baton_group_t *group, uint64_t identity,
     enter(&group->table, identity)->schedule = schedule;
 }
 
-void baton__group_remove(baton_group_t *group, uint64_t identity)
+static void take_out(baton__table_t *table, uint64_t key)
 {
-    baton__table_t *table = &group->table;
     uint32_t mask = table->size - 1;
-    uint32_t at = (uint32_t)(place_of(table, identity) - table->places);
+    uint32_t at = (uint32_t)(place_of(table, key) - table->places);
     table->places[at].key = 0;
     table->count--;
     /* Entries that were displaced past this place are put again. */
@@ -238,11 +257,59 @@ void baton__group_remove(baton_group_t *group, uint64_t identity)
     }
 }
 
+void baton__group_remove(baton_group_t *group, uint64_t identity)
+{
+    take_out(&group->table, identity);
+}
+
 baton_schedule_t *baton__group_find(const baton_group_t *group,
                                     uint64_t identity)
 {
     const baton__place_t *place = find(&group->table, identity);
     return place != NULL ? place->schedule : NULL;
+}
+
+/* ---- groups of some of its ranks --------------------------------------- */
+
+bool baton__group_reserve_subset(baton_group_t *root)
+{
+    return reserve(&root->channels);
+}
+
+void baton__group_enter_subset(baton_group_t *root, baton_group_t *subset)
+{
+    enter(&root->channels, subset->channel)->group = subset;
+}
+
+void baton__group_remove_subset(baton_group_t *root, uint64_t channel)
+{
+    take_out(&root->channels, channel);
+}
+
+baton_group_t *baton__group_find_subset(const baton_group_t *root,
+                                        uint64_t channel)
+{
+    const baton__place_t *place = find(&root->channels, channel);
+    return place != NULL ? place->group : NULL;
+}
+
+void baton__group_keep(baton__kept_t **list, uint64_t channel,
+                       const baton_header_t *header, int peer)
+{
+    baton__kept_t *kept = baton__alloc(1, sizeof *kept);
+    if (kept != NULL) {
+        *kept = (baton__kept_t){*list, channel, *header, peer};
+        *list = kept;
+    }
+}
+
+void baton__group_drop_kept(baton__kept_t **list)
+{
+    while (*list != NULL) {
+        baton__kept_t *kept = *list;
+        *list = kept->next;
+        baton__free(kept);
+    }
 }
 
 /* ---- peers that are gone ---------------------------------------------- */
@@ -337,6 +404,9 @@ void baton__group_fini(baton_group_t *group)
         group->departed = departed->next;
         baton__free(departed);
     }
+    baton__group_drop_kept(&group->deferred);
+    baton__group_drop_kept(&group->strays);
+    baton__free(group->channels.places);
     baton__free(group->table.places);
     baton__free(group->names.places);
     baton__free(group->lost);

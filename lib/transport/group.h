@@ -13,13 +13,15 @@
 #include <baton/transport.h>
 #include <stdatomic.h>
 
-/* A hash table: of the schedules of each name, by its hash, how many were made;
-   or of committed schedules, by identity. */
+/* A hash table: of the schedules of each name, and the groups that were made of
+   this one by the same call, by a hash, how many were made; or of committed
+   schedules, by identity; or of groups, by channel. */
 typedef struct baton__place {
     uint64_t key; /* 0: the place is free */
     union {
         uint32_t attempts;
         baton_schedule_t *schedule;
+        baton_group_t *group;
     };
 } baton__place_t;
 
@@ -66,6 +68,14 @@ typedef struct baton__loss {
     const char *detail; /* the transport's sentence that says why */
 } baton__loss_t;
 
+/* A notice without content that is kept for later. */
+typedef struct baton__kept {
+    struct baton__kept *next;
+    uint64_t channel;
+    baton_header_t header;
+    int peer;
+} baton__kept_t;
+
 /* A schedule that was destroyed here before all its peers had committed theirs.
    When they do they are told from which epoch on this rank has no part in it.
  */
@@ -106,10 +116,12 @@ struct baton_group {
     const struct baton__kind_info *kinds; /* what its nodes do */
     char *parts; /* of lent messages, where the transport reads them */
     baton__device_t *device; /* the engine's, or NULL */
-    baton_group_t *next;     /* of the engine's groups */
+    baton_group_t *next;     /* of the engine's groups that are roots, or of a
+                                root's subsets */
     uint16_t incarnation;    /* how often it has been recovered */
     bool all_lost; /* there was no memory to remember which peers are lost */
-    bool retired; /* destroyed before its children: it only answers its peers */
+    bool retired;  /* destroyed: it only answers its peers */
+    bool dormant;  /* and waits for them; see recovery.h */
     int rank;
     int size;
     bool cost_only;  /* simulated: buffers have no memory */
@@ -146,7 +158,7 @@ struct baton_group {
     int asked_by;         /* and its rank */
     uint32_t leaving;     /* schedules that were destroyed, with notices due */
     baton__departed_t *departed; /* schedules of which peers may still ask */
-    baton_message_t *deferred;   /* recovery messages of schedules unknown here,
+    baton__kept_t *deferred;     /* recovery messages of schedules unknown here,
                                     until this rank joins the recovery */
     uint32_t unrecovered;        /* schedules that can't be recovered */
     baton__recovery_state_t recovery;
@@ -156,12 +168,15 @@ struct baton_group {
     /* A group of some ranks of another shares the endpoint of its root, which
        was made of none; see subset.h. */
     baton_group_t *root;   /* or NULL */
-    baton_group_t *parent; /* that it was made of */
-    int *origins;          /* of each rank: the one in the parent; or NULL */
-    uint32_t channel;      /* by which its messages are known; 0 for a root's */
-    uint32_t children;     /* that were made of it, and exist */
-    uint32_t copies;       /* that were made of it */
-    baton_message_t *strays; /* of children that have not been made here yet */
+    baton_group_t *parent; /* of which it has the survivors; or NULL */
+    uint32_t children;     /* such groups of it that exist */
+    int *origins;          /* of each rank: the one in the group
+                              that it was made of; or NULL */
+    uint64_t channel;      /* by which its messages are known; 0 for a root's */
+    /* A root's. */
+    baton_group_t *subsets;  /* groups that share its endpoint, */
+    baton__table_t channels; /* and the same by channel */
+    baton__kept_t *strays;   /* of those that have not been made here yet */
     struct baton__shrink *shrink; /* once it was shrunk: progress/shrink.c */
 
     /* For error messages: the last schedule that a peer has committed and this
@@ -173,12 +188,20 @@ struct baton_group {
 /* False, with this thread's error, where the group is NULL or destroyed. */
 bool baton__is_group(const baton_group_t *group, const char *function);
 
+/* The most messages of a schedule to one rank are 2^24: their numbers fill so
+   many bits of a tag. */
+enum { BATON__TAG_BITS = 24 };
+
 /* The identity of the `attempt`-th schedule of a name. */
 uint64_t baton__identity(const char *name, uint32_t attempt);
 
 /* Counts another schedule of this name, and returns its attempt; 0 if there is
    no memory. */
 uint32_t baton__group_attempt(baton_group_t *group, const char *name);
+
+/* The same for any other key, below 2^63. */
+uint32_t baton__group_count(baton_group_t *group, uint64_t key);
+void baton__group_uncount(baton_group_t *group, uint64_t key);
 
 /* How many schedules of the name there were so far. take_back: the last one no
    longer counts; no peer has heard of it. */
@@ -202,6 +225,27 @@ void baton__group_enter(baton_group_t *group, uint64_t identity,
 void baton__group_remove(baton_group_t *group, uint64_t identity);
 baton_schedule_t *baton__group_find(const baton_group_t *group,
                                     uint64_t identity);
+
+/* The same of a root's subsets, by channel. */
+bool baton__group_reserve_subset(baton_group_t *root);
+void baton__group_enter_subset(baton_group_t *root, baton_group_t *subset);
+void baton__group_remove_subset(baton_group_t *root, uint64_t channel);
+baton_group_t *baton__group_find_subset(const baton_group_t *root,
+                                        uint64_t channel);
+
+/* The next one of an engine's groups, roots and subsets, from its first on. */
+static inline baton_group_t *baton__group_next(const baton_group_t *group)
+{
+    return group->subsets != NULL ? group->subsets
+           : group->next != NULL  ? group->next
+           : group->root != NULL  ? group->root->next
+                                  : NULL;
+}
+
+/* Keeps a header for later, if there is memory; and frees all that were. */
+void baton__group_keep(baton__kept_t **list, uint64_t channel,
+                       const baton_header_t *header, int peer);
+void baton__group_drop_kept(baton__kept_t **list);
 
 /* The one place where the state of a recovery changes. */
 void baton__group_set_recovery(baton_group_t *group,

@@ -3,58 +3,81 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/list.h"
 #include "base/random.h"
-
-BATON__LIST(messages, baton_message_t)
 
 typedef struct member {
     int root_rank;
-    int host;         /* its number in the subset */
-    const char *lost; /* why, until that is reported */
+    int host; /* its number in the subset */
 } member_t;
 
 typedef struct subset {
     baton_transport_t transport;
     const baton_transport_t *inner; /* the root's */
     void *endpoint;
-    uint32_t channel;
+    uint64_t channel;
     int size;
-    int lost; /* members to be reported */
-    messages_t arrived;
     member_t *members;
     int *ranks; /* of each rank of the root: the one here, or -1 */
 } subset_t;
 
 /* ---- channels ---------------------------------------------------------- */
 
-uint32_t baton__subset_channel(uint32_t channel, uint64_t nth)
+/* The bits of a number from one on. */
+static uint64_t bits(uint64_t number, int from, int count)
 {
-    uint64_t mixed = baton__mix(baton__mix(channel) + nth);
-    uint32_t low = (uint32_t)(mixed & BATON__CHANNEL_MASK);
-    uint32_t high = (uint32_t)(mixed >> BATON__CHANNEL_EPOCH_SHIFT);
-    return high << BATON__CHANNEL_BITS | (low != 0 ? low : 1);
+    return number >> from & ((UINT64_C(1) << count) - 1);
+}
+
+uint64_t baton__subset_channel(uint64_t channel, uint64_t key)
+{
+    uint64_t mixed = bits(baton__mix(baton__mix(channel) + key), 0,
+                          BATON__CHANNEL_KIND_BITS + BATON__CHANNEL_TAG_BITS +
+                              BATON__CHANNEL_EPOCH_BITS);
+    return bits(mixed, 0, BATON__CHANNEL_KIND_BITS) != 0 ? mixed : mixed + 1;
+}
+
+uint64_t baton__subset_channel_of(const baton_header_t *header)
+{
+    uint64_t low =
+        bits(header->kind, BATON__CHANNEL_SHIFT, BATON__CHANNEL_KIND_BITS);
+    uint64_t high = header->epoch >> (64 - BATON__CHANNEL_EPOCH_BITS)
+                                         << BATON__CHANNEL_TAG_BITS |
+                    header->tag >> BATON__TAG_BITS;
+    return low != 0 ? high << BATON__CHANNEL_KIND_BITS | low : 0;
 }
 
 static void mark(const subset_t *self, baton_header_t *header)
 {
-    uint32_t low = self->channel & BATON__CHANNEL_MASK;
-    uint64_t high = self->channel >> BATON__CHANNEL_BITS;
-    header->kind |= (uint16_t)(low << BATON__CHANNEL_SHIFT);
-    header->epoch |= high << BATON__CHANNEL_EPOCH_SHIFT;
+    const int tag_from = BATON__CHANNEL_KIND_BITS;
+    const int epoch_from = tag_from + BATON__CHANNEL_TAG_BITS;
+    header->kind |=
+        (uint16_t)(bits(self->channel, 0, tag_from) << BATON__CHANNEL_SHIFT);
+    header->tag |=
+        (uint32_t)bits(self->channel, tag_from, BATON__CHANNEL_TAG_BITS)
+        << BATON__TAG_BITS;
+    header->epoch |= self->channel >> epoch_from
+                                          << (64 - BATON__CHANNEL_EPOCH_BITS);
 }
 
-void baton__subset_deliver(void *endpoint, baton_message_t *message)
+baton_header_t baton__subset_header(const baton_header_t *header)
 {
-    subset_t *self = endpoint;
-    baton_header_t *header = &message->header;
-    header->kind &= (uint16_t) ~(BATON__CHANNEL_MASK << BATON__CHANNEL_SHIFT);
-    header->epoch &= (UINT64_C(1) << BATON__CHANNEL_EPOCH_SHIFT) - 1;
-    message->peer = self->ranks[message->peer];
-    messages_append(&self->arrived, message);
+    baton_header_t plain = *header;
+    plain.kind &= (uint16_t) ~(((1U << BATON__CHANNEL_KIND_BITS) - 1)
+                               << BATON__CHANNEL_SHIFT);
+    plain.tag = (uint32_t)bits(plain.tag, 0, BATON__TAG_BITS);
+    plain.epoch = bits(plain.epoch, 0, 64 - BATON__CHANNEL_EPOCH_BITS);
+    return plain;
 }
 
-/* Makes a message what the root has delivered, if it is not yet. */
+void baton__subset_take(const void *endpoint, baton_message_t *message)
+{
+    const subset_t *self = endpoint;
+    message->header = baton__subset_header(&message->header);
+    message->peer = self->ranks[message->peer];
+}
+
+/* Makes a message what the root's poll has found, if it is not yet: what is
+   lent is dropped later. */
 static baton_message_t *restored(const subset_t *self, baton_message_t *message)
 {
     if (baton__subset_channel_of(&message->header) == 0) {
@@ -171,50 +194,32 @@ static int subset_host_of(const void *endpoint, int rank)
 
 /* ---- its own ----------------------------------------------------------- */
 
-void baton__subset_lose(void *endpoint, int root_rank, const char *detail)
-{
-    subset_t *self = endpoint;
-    int rank = self->ranks[root_rank];
-    if (rank >= 0 && self->members[rank].lost == NULL) {
-        self->members[rank].lost = detail;
-        self->lost++;
-    }
-}
-
 int baton__subset_root_rank(const void *endpoint, int rank)
 {
     const subset_t *self = endpoint;
     return self->members[rank].root_rank;
 }
 
+int baton__subset_rank(const void *endpoint, int root_rank)
+{
+    const subset_t *self = endpoint;
+    return self->ranks[root_rank];
+}
+
+/* The root is polled, watched and armed. */
 static size_t subset_poll(void *endpoint, baton_event_t *out, size_t max)
 {
-    subset_t *self = endpoint;
-    size_t count = 0;
-    while (count < max && self->arrived.head != NULL) {
-        out[count++] =
-            (baton_event_t){.kind = BATON_EVENT_ARRIVED,
-                            .message = messages_take(&self->arrived)};
-    }
-    for (int i = 0; count < max && self->lost > 0; i++) {
-        member_t *member = &self->members[i];
-        if (member->lost != NULL) {
-            out[count++] = (baton_event_t){.kind = BATON_EVENT_LOST,
-                                           .status = BATON_ERR_TRANSPORT,
-                                           .peer = i,
-                                           .detail = member->lost};
-            member->lost = NULL;
-            self->lost--;
-        }
-    }
-    return count;
+    (void)endpoint;
+    (void)out;
+    (void)max;
+    return 0;
 }
 
 static int subset_descriptor(void *endpoint, int k)
 {
     (void)endpoint;
     (void)k;
-    return -1; /* the root's are watched */
+    return -1;
 }
 
 static void subset_drain(void *endpoint)
@@ -224,26 +229,18 @@ static void subset_drain(void *endpoint)
 
 static bool subset_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
 {
-    const subset_t *self = endpoint;
+    (void)endpoint;
     (void)how;
     *sleep_us_out = BATON_SLEEP_FOREVER;
-    return self->arrived.head == NULL && self->lost == 0;
-}
-
-static void free_subset(subset_t *self)
-{
-    baton__free(self->members);
-    baton__free(self->ranks);
-    baton__free(self);
+    return true;
 }
 
 static void subset_close(void *endpoint)
 {
     subset_t *self = endpoint;
-    while (self->arrived.head != NULL) {
-        subset_drop(self, messages_take(&self->arrived));
-    }
-    free_subset(self);
+    baton__free(self->members);
+    baton__free(self->ranks);
+    baton__free(self);
 }
 
 /* ---- opening ----------------------------------------------------------- */
@@ -307,7 +304,7 @@ static bool find_hosts(subset_t *self)
     return true;
 }
 
-baton_status_t baton__subset_open(const baton_group_t *root, uint32_t channel,
+baton_status_t baton__subset_open(const baton_group_t *root, uint64_t channel,
                                   const int *ranks, int size,
                                   const baton_transport_t **transport_out,
                                   void **endpoint_out)
@@ -332,7 +329,7 @@ baton_status_t baton__subset_open(const baton_group_t *root, uint32_t channel,
         self->ranks[ranks[i]] = i;
     }
     if (!made || !find_hosts(self)) {
-        free_subset(self);
+        subset_close(self);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
     *transport_out = &self->transport;

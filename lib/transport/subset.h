@@ -2,51 +2,47 @@
    shares its endpoint: rings, links, segments and descriptors.
 
    Ranks are translated here, and messages carry the number of their group, the
-   channel. Each member computes the same number without asking: so the members
+   channel. Each member computes the same number without asking, from that of
+   the group that its own is made of, and what the members call alike: so they
    need not tell each other, and the other ranks have no part in it. The root is
-   polled for all: what has come for a subset is delivered to it, and reported
-   by its own poll. A transfer ends with the root's event, which names the
+   polled for all. A transfer ends with the root's event, which names the
    schedule. */
 #ifndef BATON_TRANSPORT_SUBSET_H
 #define BATON_TRANSPORT_SUBSET_H
 
 #include "transport/group.h"
 
-/* In a header a channel lies in bits of `kind` and `epoch` that are 0 in those
-   of a root. Some of its bits in `kind` are not. */
+/* In a header a channel lies in bits of `kind`, `tag` and `epoch` that are 0 in
+   those of a root. Some of its bits in `kind` are not. */
 enum {
-    BATON__CHANNEL_SHIFT = 4, /* in kind: above baton__message_kind_t */
-    BATON__CHANNEL_BITS = 10, /* there: below BATON__STAGED_KINDS */
-    BATON__CHANNEL_MASK = (1 << BATON__CHANNEL_BITS) - 1,
-    BATON__CHANNEL_EPOCH_SHIFT = 48 /* in epoch: 16 bits */
+    BATON__CHANNEL_SHIFT = 4,      /* in kind: above baton__message_kind_t */
+    BATON__CHANNEL_KIND_BITS = 10, /* there: below BATON__STAGED_KINDS */
+    BATON__CHANNEL_TAG_BITS = 32 - BATON__TAG_BITS,
+    BATON__CHANNEL_EPOCH_BITS = 20
 };
 
-/* The channel of the `nth` group that is made of one with this channel: from 1
-   by shrinks, from 1 + BATON__SUBSET_COPIES as copies. */
-#define BATON__SUBSET_COPIES (UINT64_C(1) << 32)
-uint32_t baton__subset_channel(uint32_t channel, uint64_t nth);
+/* The channel of a group that is made of one with this channel. Of a thousand
+   groups with one root two have the same by a chance of 2 in a million: then
+   the later one is not made. */
+uint64_t baton__subset_channel(uint64_t channel, uint64_t key);
 
-/* The channel of a message; 0 for a root's. */
-static inline uint32_t baton__subset_channel_of(const baton_header_t *header)
-{
-    uint32_t low = header->kind >> BATON__CHANNEL_SHIFT & BATON__CHANNEL_MASK;
-    uint32_t high = (uint32_t)(header->epoch >> BATON__CHANNEL_EPOCH_SHIFT);
-    return low != 0 ? high << BATON__CHANNEL_BITS | low : 0;
-}
+/* The channel of a message; 0 for a root's. And its header without that. */
+uint64_t baton__subset_channel_of(const baton_header_t *header);
+baton_header_t baton__subset_header(const baton_header_t *header);
 
 /* Opens an endpoint for `ranks` of the root, `size` of them.
    BATON_ERR_NO_MEMORY. */
-baton_status_t baton__subset_open(const baton_group_t *root, uint32_t channel,
+baton_status_t baton__subset_open(const baton_group_t *root, uint64_t channel,
                                   const int *ranks, int size,
                                   const baton_transport_t **transport_out,
                                   void **endpoint_out);
 
-/* What the root's poll has found: a message of this channel, which is reported
-   next; and the loss of a rank of the root, if it is one of the subset. */
-void baton__subset_deliver(void *endpoint, baton_message_t *message);
-void baton__subset_lose(void *endpoint, int root_rank, const char *detail);
+/* Makes a message of this channel, which the root's poll has found, the
+   subset's. */
+void baton__subset_take(const void *endpoint, baton_message_t *message);
 
-/* The rank in the root. */
+/* The rank in the root; and the one here of a rank of the root, or -1. */
 int baton__subset_root_rank(const void *endpoint, int rank);
+int baton__subset_rank(const void *endpoint, int root_rank);
 
 #endif

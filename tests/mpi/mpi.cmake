@@ -10,12 +10,13 @@ set(mpi_memory_ranks 2 4)
 set(mpi_conformance_ranks 1 3 8)
 set(mpi_dense_ranks 2 5 8)
 set(mpi_staged_ranks 3)
+set(mpi_subgroups_ranks 1 4 8)
 set(mpi_forbidden_ranks "") # it has an argument, see below; as have the next three
 set(mpi_cable_ranks "")
 set(mpi_soak_ranks "") # scripts/soak.sh
 set(mpi_survivors_ranks "")
 if(BATON_SANITIZE)
-    foreach(name mpi_memory mpi_dense mpi_conserve)
+    foreach(name mpi_memory mpi_dense mpi_conserve mpi_subgroups)
         set(${name}_ranks 3)
     endforeach()
 endif()
@@ -38,7 +39,7 @@ endfunction()
 foreach(name mpi_conformance mpi_dense mpi_staged)
     mpi_variant(${name} no_shm 3 BATON_SHM=0)
 endforeach()
-foreach(name mpi_conserve mpi_recovery)
+foreach(name mpi_conserve mpi_recovery mpi_subgroups)
     mpi_variant(${name} no_shm 4 BATON_SHM=0)
 endforeach()
 # Where they share rings alone, or no memory of segments, or soon none more.
@@ -72,7 +73,8 @@ function(hosts_entries count ranks)
             ${hosts_${name}_args})
     endforeach()
 endfunction()
-hosts_entries(2 5 mpi_conformance mpi_dense mpi_memory mpi_conserve mpi_recovery)
+hosts_entries(2 5 mpi_conformance mpi_dense mpi_memory mpi_conserve mpi_recovery
+    mpi_subgroups)
 hosts_entries(3 3 mpi_conformance)
 # BATON_VERIFY is set on the first host alone.
 hosts_entry(mpi_dense.hosts2.verified env HOSTS_BARE=1 BATON_VERIFY=1
