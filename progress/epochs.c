@@ -108,7 +108,7 @@ baton_status_t baton__check_committed(const baton_schedule_t *schedule,
     if (schedule != NULL && schedule->committed) {
         return BATON_OK;
     }
-    return baton__is_schedule(schedule, function)
+    return baton__is_schedule(schedule, function) && schedule != NULL
                ? baton__error(BATON_ERR_STATE,
                               "%s: \"%s\" is not committed: call "
                               "baton_schedule_commit first",

@@ -187,7 +187,8 @@ TEST(test_every_operation_that_a_type_takes)
         builders++;
     }
     size_t types = BATON_DTYPE_COUNT, turn = 0;
-    for (size_t i = 0; i < 5 * types * SUPPORT_OP_COUNT; i++) {
+    assert_true(builders > 0);
+    for (size_t i = 0; builders > 0 && i < 5 * types * SUPPORT_OP_COUNT; i++) {
         baton_dtype_t dtype = (baton_dtype_t)(i / 5 % types);
         support_op_t op = (support_op_t)(i / 5 / types);
         bool takes = baton_dtype_size(dtype) > 0 &&
