@@ -110,7 +110,8 @@ extern "C" {
             regions that follow the data. P - 1 + 2 ceil(log2 P) rounds. A rank
             receives into P - 1 buffers of 2k entries.
    REDSYNC  as TOPKA, with RedSync's selections and messages.
-   DENSE    all-reduce of the whole vector; the residual stays zero. */
+   DENSE    all-reduce of the whole vector, where ranks share hosts the one that
+            baton_add_allreduce takes; the residual stays zero. */
 #define BATON_SPARSE_ALGORITHM_LIST(X)                                         \
     X(SPARDL, "spardl")                                                        \
     X(TOPKA, "topka")                                                          \

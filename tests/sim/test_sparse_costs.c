@@ -6,6 +6,7 @@
 #include "support/cmocka.h"
 #include "support/sparse.h"
 
+#include <baton/coll.h>
 #include <baton/sparse.h>
 #include <math.h>
 
@@ -27,15 +28,12 @@ static int size_of(int i)
 /* ---- one step ---------------------------------------------------------- */
 
 /* What it takes: the messages and bytes of the rank that sends most. */
-static baton_sparse_cost_t simulate(int size,
-                                    const baton_sparse_options_t *options)
+static baton_sparse_cost_t simulate_in(const baton_sim_options_t *sim,
+                                       const baton_sparse_options_t *options)
 {
-    baton_sim_options_t sim = BATON_SIM_OPTIONS;
     baton_sparse_cost_t cost = {0};
-    sim.ranks = size;
-    sim.cost_only = true;
-    sim.link = (baton_sim_link_t){ALPHA_US, BETA_NS};
-    support_sparse_t *group = support_sparse_open_in(&sim, options);
+    const int size = sim->ranks;
+    support_sparse_t *group = support_sparse_open_in(sim, options);
     support_ok(baton_sim_run(group->sim, -1));
     /* Ok-Topk moves its regions in the first step. */
     int steps = options->algorithm == BATON_SPARSE_OKTOPK ? 2 : 1;
@@ -60,6 +58,16 @@ static baton_sparse_cost_t simulate(int size,
     }
     support_sparse_close(group);
     return cost;
+}
+
+static baton_sparse_cost_t simulate(int size,
+                                    const baton_sparse_options_t *options)
+{
+    baton_sim_options_t sim = BATON_SIM_OPTIONS;
+    sim.ranks = size;
+    sim.cost_only = true;
+    sim.link = (baton_sim_link_t){ALPHA_US, BETA_NS};
+    return simulate_in(&sim, options);
 }
 
 static void expect_near(double actual, double expected, const char *what,
@@ -148,6 +156,50 @@ TEST(test_others_cost_their_formula)
             }
             expect_cost(size_of(j), &options);
         }
+    }
+}
+
+typedef struct vector {
+    float *data;
+    size_t bytes;
+} vector_t;
+
+static void build_allreduce(void *arg, baton_schedule_t *schedule)
+{
+    const vector_t *vector = arg;
+    baton_view_t view =
+        baton_view(baton_buffer_bind(schedule, vector->data, vector->bytes), 0,
+                   vector->bytes);
+    baton_allreduce_args_t args = {.size = sizeof args,
+                                   .source = view,
+                                   .target = view,
+                                   .dtype = BATON_F32,
+                                   .op = BATON_SUM};
+    baton_add_allreduce(schedule, &args);
+}
+
+/* Ranks that share hosts sum a whole vector as others do. */
+TEST(test_dense_is_as_chosen)
+{
+    static const size_t counts[] = {1000, 30000, 1000000};
+    for (int i = 0; i < 3; i++) {
+        baton_sim_options_t sim = BATON_SIM_OPTIONS;
+        sim.ranks = 8;
+        sim.cost_only = true;
+        sim.host_ranks = 4;
+        sim.link = (baton_sim_link_t){ALPHA_US, BETA_NS};
+        sim.host_link = (baton_sim_link_t){1, 0.1};
+        baton_sparse_options_t options = some_options(BATON_SPARSE_DENSE, 1);
+        options.count = counts[i];
+        vector_t vector = {NULL, counts[i] * sizeof(float)};
+        baton_sim_t *other;
+        double us;
+        support_ok(baton_sim_create(&sim, &other));
+        support_ok(baton_sim_build(other, "sum", build_allreduce, &vector));
+        support_ok(baton_sim_epoch(other, &us));
+        support_ok(baton_sim_destroy(other));
+        expect_near(simulate_in(&sim, &options).us, us, "time", sim.ranks,
+                    &options);
     }
 }
 

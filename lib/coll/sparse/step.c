@@ -86,7 +86,9 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t work,
                                    .dtype = sparse->options.dtype,
                                    .op = BATON_SUM};
     baton_enclosure_t inside = baton_enclose_begin(s);
-    (work.bytes <= BATON_PARTIAL_TREE_BYTES
+    /* One rank a host: as baton_sparse_cost has it. */
+    (baton_schedule_hosts(s) < sparse->size ? baton_add_allreduce
+     : work.bytes <= BATON_PARTIAL_TREE_BYTES
          ? baton_add_allreduce_binomial
          : baton_add_allreduce_circulant)(s, &args);
     baton_enclose_end(s, inside, accumulated, publish);
