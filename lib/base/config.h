@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BATON__CONFIG_PREFIX "BATON_"
+#define BATON__CONFIG_PREFIX    "BATON_"
+#define BATON__CONFIG_EXTENSION "BATON_X_" /* never read or reported */
 
 /* Every variable, by its name without BATON_:
      NUMBER(name, default, smallest, largest, unit, sentence)

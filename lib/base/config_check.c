@@ -33,8 +33,10 @@ extern char **environ; /* POSIX has it, and declares it nowhere */
 static void warn_about_unknown(void)
 {
     const char *prefix = BATON__CONFIG_PREFIX;
+    const char *extension = BATON__CONFIG_EXTENSION;
     for (char **at = environ; at != NULL && *at != NULL; at++) {
-        if (strncmp(*at, prefix, strlen(prefix)) != 0) {
+        if (strncmp(*at, prefix, strlen(prefix)) != 0 ||
+            strncmp(*at, extension, strlen(extension)) == 0) {
             continue;
         }
         char name[NAME_BYTES];
