@@ -112,8 +112,8 @@ static const struct {
 } differences[] = {
     {{2, 1}, {8, 8}, .says = "rank"},
     {{1, 0}, {8, 8}, .says = "rank"},
-    {{1, 1}, {8, 16}, .says = ", of other kinds or sizes"},
-    {{1, 1}, {100001, 100000}, .says = ", of other kinds or sizes"},
+    {{1, 1}, {8, 16}, .says = "which receives 1 message of 16 bytes"},
+    {{1, 1}, {100001, 100000}, .says = "receives 1 message of 100000 bytes"},
     {{1, 1}, {8, 8}, " has f32", {"tree, root 0, f32", "tree, root 0, f64"}},
     {{1, 1}, {8, 8}, ", in \"sum\"; must be", {"sum, f32", "sum, f64"}},
     {{1, 1}, {8, 16}, " has nothing", {"sum", "sum, f64"}},
