@@ -222,8 +222,10 @@ void baton__step_adopt(baton__stepper_t *stepper, baton_group_t *group)
         }
         *link = kept->next;
         kept->next = NULL;
-        heed(stepper, group, &kept->header,
-             baton__subset_rank(group->endpoint, kept->peer));
+        int peer = baton__subset_rank(group->endpoint, kept->peer);
+        if (peer >= 0) { /* one that was left out may not know yet */
+            heed(stepper, group, &kept->header, peer);
+        }
         baton__group_drop_kept(&kept);
     }
 }
