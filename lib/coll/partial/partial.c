@@ -329,12 +329,6 @@ static baton_status_t create(baton_partial_t *partial, baton_group_t *group,
                              const baton_partial_options_t *options)
 {
     baton_status_t status = BATON_OK;
-    partial->name = baton__alloc(strlen(options->name) + 1, 1);
-    if (partial->name == NULL) {
-        return baton__error(BATON_ERR_NO_MEMORY, "no memory for partial \"%s\"",
-                            options->name);
-    }
-    memcpy(partial->name, options->name, strlen(options->name));
     if (options->on_loss == BATON_ON_LOSS_FAIL) {
         status =
             baton_schedule_create(group, options->name, &partial->schedule);
@@ -360,10 +354,15 @@ baton_status_t baton_partial_create(baton_group_t *group,
         return status;
     }
     baton_partial_t *partial = baton__alloc(1, sizeof *partial);
-    if (partial == NULL) {
+    char *name = baton__alloc(strlen(options.name) + 1, 1);
+    if (partial == NULL || name == NULL) {
+        baton__free(partial);
+        baton__free(name);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for partial \"%s\"",
                             options.name);
     }
+    memcpy(name, options.name, strlen(options.name));
+    partial->name = name;
     status = create(partial, group, &options);
     if (status != BATON_OK) {
         (void)!baton_partial_destroy(partial);
