@@ -52,6 +52,25 @@ static void check_count(size_t count)
     free(y);
 }
 
+/* Calls of one shape that are in place on one rank, another one each time. */
+static void check_mixed(void)
+{
+    int sum = world.size * (world.size + 1) / 2;
+    for (int call = 0; call < 2 * world.size; call++) {
+        bool in_place = world.rank == call % world.size;
+        int x = call + world.rank + 1, y = x;
+        support_mpi_ok(baton_allreduce_now(world.group, in_place ? NULL : &x,
+                                           &y, 1, BATON_I32, BATON_SUM));
+        support_mpi_check(y == sum + world.size * call, "an all-reduce");
+        y = x;
+        support_mpi_ok(baton_reduce_now(
+            world.group, world.rank == 0 && call % 2 == 0 ? NULL : &x,
+            world.rank == 0 ? &y : NULL, 1, BATON_I32, BATON_SUM, 0));
+        support_mpi_check(world.rank != 0 || y == sum + world.size * call,
+                          "a reduce");
+    }
+}
+
 int main(int argc, char **argv)
 {
     support_mpi_begin(argc, argv);
@@ -60,6 +79,7 @@ int main(int argc, char **argv)
     check_count(1);
     check_count(8192);
     check_count(300001);
+    check_mixed();
     support_mpi_ok(baton_barrier_now(world.group));
     support_mpi_end();
     return 0;

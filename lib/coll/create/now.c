@@ -2,12 +2,15 @@
    call binds its vectors. Ranks must find, or not find, a shape alike: so it is
    known by what is the same on all of them, the least recently used one goes,
    and all go after a recovery, before which ranks may not have come as far; the
-   schedules of the time after it have another name. */
+   schedules of the time after it have another name. Each rank decides for
+   itself whether a call is in place: so no schedule is, and what a call has in
+   place is copied first. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "coll/create/create.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { SHAPES = 32 };
 
@@ -17,7 +20,6 @@ typedef struct shape {
     baton_dtype_t dtype;
     const baton_op_t *op;
     int root;
-    bool in_place;
 } shape_t;
 
 typedef struct kept {
@@ -25,6 +27,7 @@ typedef struct kept {
     baton__created_t created;
     const void *source; /* bound now */
     void *target;
+    void *copy;    /* of what was in place; NULL before the first */
     uint64_t used; /* at this call */
 } kept_t;
 
@@ -41,6 +44,7 @@ static void drop(kept_t *kept)
     if (kept->shape.collective != NULL) {
         (void)!baton_schedule_destroy(kept->created.schedule);
     }
+    baton__free(kept->copy);
     *kept = (kept_t){.used = 0};
 }
 
@@ -81,8 +85,7 @@ static shapes_t *shapes_of(baton_group_t *group)
 static bool is_same(const shape_t *a, const shape_t *b)
 {
     return a->collective == b->collective && a->count == b->count &&
-           a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
-           a->in_place == b->in_place;
+           a->dtype == b->dtype && a->op == b->op && a->root == b->root;
 }
 
 /* The shape, or else the one that was used longest ago, if at all. */
@@ -107,7 +110,6 @@ static baton_status_t make(kept_t *kept, const shape_t *shape,
     (void)snprintf(name, sizeof name, "%s_now.%u", shape->collective->noun,
                    shapes->recoveries);
     on.name = name;
-    drop(kept);
     baton_status_t status = baton__collective_create(
         shape->collective, "now", group, &on, &kept->created);
     if (status == BATON_OK) {
@@ -119,11 +121,10 @@ static baton_status_t make(kept_t *kept, const shape_t *shape,
 static baton_status_t bind(kept_t *kept, const baton_operands_t *on)
 {
     const baton__created_t *created = &kept->created;
-    const void *source = on->source != NULL ? on->source : on->target;
     baton_status_t status = BATON_OK;
-    if (created->has_source && source != kept->source) {
+    if (created->has_source && on->source != kept->source) {
         status = baton_buffer_rebind(created->schedule, created->source,
-                                     (void *)source);
+                                     (void *)on->source);
     }
     if (status == BATON_OK && created->has_target &&
         on->target != kept->target) {
@@ -131,23 +132,41 @@ static baton_status_t bind(kept_t *kept, const baton_operands_t *on)
             baton_buffer_rebind(created->schedule, created->target, on->target);
     }
     if (status == BATON_OK) {
-        kept->source = source;
+        kept->source = on->source;
         kept->target = on->target;
     }
     return status;
 }
 
-/* Whether the data is where a result goes: in a block of it, of an all-gather.
-   The same on all ranks. */
-static bool is_in_place(const baton__collective_t *collective,
-                        const baton_group_t *group, const baton_operands_t *on)
+/* Copies data that is where a result goes: in a block of it, of an all-gather.
+ */
+static baton_status_t copy_in_place(kept_t *kept,
+                                    const baton__collective_t *collective,
+                                    const baton_group_t *group,
+                                    baton_operands_t *on)
 {
+    size_t bytes = on->count * baton_dtype_size(on->dtype);
     const char *place = on->target;
-    if (place != NULL && collective->target == BATON__SPAN_BLOCKS) {
-        place += (size_t)baton_group_rank(group) * on->count *
-                 baton_dtype_size(on->dtype);
+    if (collective->target == BATON__SPAN_BLOCKS && place != NULL) {
+        place += (size_t)baton_group_rank(group) * bytes;
     }
-    return on->source == NULL || on->source == place;
+    if (collective->source == BATON__SPAN_NONE ||
+        (on->source != NULL && on->source != place)) {
+        return BATON_OK;
+    }
+    if (collective->source == BATON__SPAN_BLOCKS) {
+        bytes *= (size_t)baton_group_size(group);
+    }
+    if (kept->copy == NULL) {
+        kept->copy = baton__alloc(bytes + 1, 1);
+    }
+    if (kept->copy == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "baton_%s_now: no memory for %zu bytes in place",
+                            collective->noun, bytes);
+    }
+    on->source = bytes > 0 ? memcpy(kept->copy, place, bytes) : kept->copy;
+    return BATON_OK;
 }
 
 static baton_status_t run(const baton__collective_t *collective,
@@ -170,18 +189,18 @@ static baton_status_t run(const baton__collective_t *collective,
                             "baton_%s_now: no memory for what is kept",
                             collective->noun);
     }
-    const shape_t shape = {collective, on.count,
-                           on.dtype,   on.op,
-                           on.root,    is_in_place(collective, group, &on)};
-    if (shape.in_place) {
-        on.source = NULL;
-    }
+    const shape_t shape = {collective, on.count, on.dtype, on.op, on.root};
     kept_t *kept = find(shapes, &shape);
-    if (kept->used == 0 || !is_same(&kept->shape, &shape)) {
+    bool is_new = kept->used == 0 || !is_same(&kept->shape, &shape);
+    if (is_new) {
+        drop(kept);
+    }
+    status = copy_in_place(kept, collective, group, &on);
+    if (status == BATON_OK && is_new) {
         status = make(kept, &shape, group, shapes, on);
-        kept->source = on.source != NULL ? on.source : on.target;
+        kept->source = on.source;
         kept->target = on.target;
-    } else {
+    } else if (status == BATON_OK) {
         status = bind(kept, &on);
     }
     if (status == BATON_OK) {
