@@ -296,8 +296,9 @@ static bool tell(baton__stepper_t *stepper, const baton_group_t *group,
     member_t *member = &shrink->members[peer];
     bool gone = baton__group_loss(group, peer) != NULL;
     bool moved = false;
-    if (member->owed && (gone || send_view(group, peer, shrink->agreed_number,
-                                           AGREED, &shrink->agreed))) {
+    if (member->owed && (send_view(group, peer, shrink->agreed_number, AGREED,
+                                   &shrink->agreed) ||
+                         gone)) {
         member->owed = false;
         stepper->recovering--;
         moved = true;
