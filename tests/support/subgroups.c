@@ -64,7 +64,7 @@ static void make(void)
     some_t *some = random_group(false);
     const some_t *of = random_group(true);
     const char *name = below(2) == 0 ? "some" : "others";
-    int ranks[RANKS];
+    int ranks[RANKS] = {0};
     if (some == NULL) {
         return;
     }
@@ -148,7 +148,7 @@ static void run_partial(const some_t *some)
     baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
     baton_partial_result_t result;
     baton_partial_t *partial;
-    uint64_t value = (uint64_t)(1 << run.rank);
+    uint64_t value = UINT64_C(1) << run.rank;
     options.mode = BATON_FULL;
     options.count = 1;
     options.dtype = BATON_U64;

@@ -65,7 +65,7 @@ static void run(support_worker_t *w, create_fn create, baton_operands_t on)
 
 static void check(support_worker_t *w, bool right, const char *what)
 {
-    (void)support_worker_check(w, right, what);
+    (void)support_worker_check(w, right, "%s", what);
 }
 
 static void check_reductions(support_worker_t *w, size_t n, int size)

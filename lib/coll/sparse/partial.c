@@ -197,7 +197,9 @@ static bool init(baton__sparse_partial_t *self)
     sparse->room_count = (size_t)o->history + BATON__CONTRIBUTION_RESULTS;
     self->begin = (baton__begin_t){
         .schedule = sparse->schedule,
-        .modes = {{o->mode, o->mode_ranks}, o->sync_every, o->seed},
+        .modes = {.choice = {o->mode, o->mode_ranks},
+                  .sync_every = o->sync_every,
+                  .seed = o->seed},
     };
     return ok && baton__begin_init(&self->begin) == BATON_OK;
 }
