@@ -161,12 +161,14 @@ BATON_CREATES(scatter);  /* target: this rank's block of the root's source;
 BATON_CREATES(scatterv); /* counts as of gatherv */
 BATON_CREATES(alltoall); /* block r of source goes to rank r */
 BATON_CREATES(alltoallv);
-BATON_CREATES(reduce_scatter); /* target: this rank's block of an allreduce */
+BATON_CREATES(reduce_scatter); /* target: this rank's block of an allreduce; in
+                                  place: at the front of the whole vector */
 BATON_CREATES(barrier); /* ends when all ranks have started it; NULL will do */
 
 /* The same in one call, which waits until it is done. All ranks make these
-   calls in the same order, and on one thread at a time. What was prepared for a
-   shape is kept in the group for the next call of that shape. */
+   calls in the same order, and on one thread at a time. The group keeps what
+   was prepared for the last 32 shapes, and copies a vector that is in place:
+   create a schedule for long vectors, and for more shapes. */
 #define BATON_NOW(noun, ...)                                                   \
     BATON_CHECKED baton_status_t baton_##noun##_now(baton_group_t *group,      \
                                                     __VA_ARGS__)
@@ -193,10 +195,11 @@ BATON_CHECKED baton_status_t baton_schedule_start(baton_schedule_t *schedule);
 BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
                                                  bool *done_out);
 
-/* Waits until it has ended. An error of the epoch is that of all ranks, and the
-   vectors are the caller's again. After BATON_ERR_TIMEOUT the epoch goes on,
-   and may be waited for again: baton_error_message() says which messages it
-   waits for, and which rank all others wait for. */
+/* Waits until it has ended; after a start that failed, until the one before
+   has. An epoch that fails does so on all ranks on which it has not ended, and
+   the vectors are the caller's again. After BATON_ERR_TIMEOUT it goes on, and
+   may be waited for again: baton_error_message() says which messages it waits
+   for, and which rank all others wait for. */
 BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
                                                  int timeout_ms);
 

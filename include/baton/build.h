@@ -422,9 +422,9 @@ void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch);
 
    It runs on the driving thread, as a call node's function does, and should be
    as short. It may start schedules, this one, too, rebind buffers of this one,
-   create schedules, test and cancel; wait, commit, recover and destroy return
-   BATON_ERR_STATE. Threads that wait for the epoch may go on before it has
-   returned. */
+   create schedules, test and cancel; commit, recover, destroy and a wait for
+   what has not ended return BATON_ERR_STATE. Threads that wait for the epoch
+   may go on before it has returned. */
 typedef void (*baton_end_fn)(void *arg, uint64_t epoch, baton_status_t status);
 void baton_schedule_on_end(baton_schedule_t *schedule, baton_end_fn fn,
                            void *arg);
