@@ -428,7 +428,7 @@ MISTAKE(freed_early, 2, BUSY, "baton_memory_free", "\"grad\", whose epoch 1",
     }
 }
 
-MISTAKE(used_after_destroy, 2, INVALID, "baton_schedule_start",
+MISTAKE(used_after_destroy, 1, INVALID, "baton_schedule_start",
         "schedule \"grad\" was destroyed")
 {
     with_sum(me, keep);

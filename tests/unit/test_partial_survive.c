@@ -2,6 +2,7 @@
    between calls, or behind any message. All ranks take turns in one thread.
    Every contribution has a bit of its own in its rank's element, so each result
    tells what is in it. Over MPI: mpi/mpi_survivors.c. */
+#include "progress/engine.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
@@ -97,6 +98,24 @@ static void learn(const rank_t *rank, int victim)
     rank->given->lose(rank->group->endpoint, victim, "it is dead");
 }
 
+/* While its progress thread does nothing. */
+static void enter(const rank_t *rank)
+{
+    rank->engine->driver->enter(rank->engine);
+}
+
+static void leave(const rank_t *rank)
+{
+    rank->engine->driver->leave(rank->engine);
+}
+
+static void learn_outside(const rank_t *rank, int victim)
+{
+    enter(rank);
+    learn(rank, victim);
+    leave(rank);
+}
+
 /* Of all others, or of the dead. */
 static void learn_all(const rank_t *rank, bool dead_alone)
 {
@@ -121,11 +140,13 @@ static void open_ranks(int count, baton_progress_t progress)
         support_ok(baton_engine_open(&own, &rank->engine));
         support_ok(
             baton_group_create_inproc(rank->engine, medium, r, &rank->group));
+        enter(rank);
         rank->given = rank->group->transport;
         rank->port = *rank->given;
         rank->port.notify = notify;
         rank->port.send = send;
         rank->group->transport = &rank->port;
+        leave(rank);
     }
     for (int r = 0; r < size; r++) {
         support_ok(
@@ -163,13 +184,17 @@ static void close_ranks(void)
     for (int r = 0; r < size; r++) {
         rank_t *rank = &ranks[r];
         if (rank->dead) {
+            enter(rank);
             learn_all(rank, false);
             rank->dead = false;
             rank->messages = -1;
+            leave(rank);
             (void)baton_engine_step(rank->engine);
             destroy_one(rank);
         }
+        enter(rank);
         rank->group->transport = rank->given;
+        leave(rank);
     }
     for (int r = 0; r < size; r++) {
         support_ok(baton_group_destroy(ranks[r].group));
@@ -412,9 +437,11 @@ TEST(test_partial_goes_on_without_a_rank_that_computes)
     open_ranks(3, BATON_PROGRESS_THREAD);
     do_steps(&ranks[0], 3, 3);
     assert_true(baton_partial_lives(ranks[0].partial, 2));
+    enter(&ranks[2]);
     ranks[2].dead = true;
-    learn(&ranks[0], 2);
-    learn(&ranks[1], 2);
+    leave(&ranks[2]);
+    learn_outside(&ranks[0], 2);
+    learn_outside(&ranks[1], 2);
     do_steps(&ranks[0], 5, 2);
     do_steps(&ranks[1], 3, 3);
     do_steps(&ranks[1], 5, 2);
@@ -430,7 +457,7 @@ TEST(test_partial_goes_on_without_a_rank_that_computes)
 TEST(test_partial_tells_a_rank_that_is_left_out)
 {
     open_ranks(3, BATON_PROGRESS_THREAD);
-    learn(&ranks[1], 0);
+    learn_outside(&ranks[1], 0);
     do_steps(&ranks[1], 3, 2);
     do_steps(&ranks[2], 3, 2);
     baton_partial_result_t result;

@@ -48,7 +48,8 @@ struct baton__survival {
     baton_partial_options_t options;
     baton__partial_commit_fn commit;
     baton_group_t *group;
-    int *ranks; /* of each rank of `group`: the one in the application's */
+    int *ranks;   /* of each rank of `group`: the one in the application's */
+    bool created; /* the peers will wait for this rank when it leaves */
 
     /* The second schedule's. */
     baton_schedule_t *hand_over;
@@ -566,6 +567,7 @@ baton_status_t baton__survival_create(baton_partial_t *partial,
     if (status == BATON_OK) {
         status = build(self);
     }
+    self->created = status == BATON_OK;
     if (status == BATON_OK && baton_engine_progress(baton_group_engine(
                                   group)) == BATON_PROGRESS_THREAD) {
         self->threaded =
@@ -583,8 +585,7 @@ static void meet(survival_t *self)
 {
     uint64_t until =
         deadline((int)baton__config_number(BATON__CONFIG_DESTROY_MS));
-    baton_status_t status =
-        self->hand_over != NULL ? BATON_ERR_TIMEOUT : BATON_OK;
+    baton_status_t status = self->created ? BATON_ERR_TIMEOUT : BATON_OK;
     while (status != BATON_OK && left_ms(until) > 0) {
         if (!enter(self->partial)) {
             status = await_running(self, until);
