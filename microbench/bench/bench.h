@@ -103,6 +103,8 @@ typedef struct bench_options {
     size_t density_count;
     uint64_t teams[BENCH_MAX_TEAMS]; /* 0: as many as cost least */
     size_t team_count;
+    double momentum, clip; /* of sparse steps, as in their options */
+    uint64_t warm_up;
     uint64_t turn_ms;                /* of a system, in one way */
     size_t memories[BENCH_MEMORIES]; /* bench_memory_t */
     size_t memory_count;
