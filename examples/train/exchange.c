@@ -1,6 +1,7 @@
 #include "exchange.h"
 
 #include <baton/coll.h>
+#include <baton/partial.h>
 #include <baton/sparse.h>
 #include <math.h>
 #include <mpi.h>
@@ -28,11 +29,10 @@ static void add_allreduce(baton_group_t *group, net_t *net, bucket_t *bucket)
 }
 
 /* Small layers are fused, as PyTorch's DDP does: an all-reduce of its own would
-   cost them mostly latency. Schedules are committed once, before the first
-   step. */
-static void open_buckets(exchange_t *exchange, baton_group_t *group)
+   cost them mostly latency. */
+static void cut_buckets(exchange_t *exchange)
 {
-    net_t *net = exchange->net;
+    const net_t *net = exchange->net;
     bucket_t *bucket = NULL;
     for (size_t l = net->layer_count; l-- > 0;) {
         if (bucket == NULL) {
@@ -45,6 +45,12 @@ static void open_buckets(exchange_t *exchange, baton_group_t *group)
             bucket = NULL;
         }
     }
+}
+
+/* Schedules are committed once, before the first step. */
+static void open_buckets(exchange_t *exchange, baton_group_t *group)
+{
+    net_t *net = exchange->net;
     for (size_t b = 0; b < exchange->bucket_count; b++) {
         if (exchange->system->kind != MPI) {
             add_allreduce(group, net, &exchange->buckets[b]);
@@ -90,8 +96,13 @@ static void finish_buckets(exchange_t *exchange)
 
 /* ---- partial ---------------------------------------------------------- */
 
+/* One, of all buckets: a rank's step is in a sum with all of them. */
 static void open_partial(exchange_t *exchange, baton_group_t *group)
 {
+    size_t counts[NET_MOST_LAYERS];
+    for (size_t b = 0; b < exchange->bucket_count; b++) {
+        counts[b] = exchange->buckets[b].count;
+    }
     bool keeps_all = strcmp(settings.keep, "all") == 0;
     baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
     options.name = exchange->system->name;
@@ -100,9 +111,18 @@ static void open_partial(exchange_t *exchange, baton_group_t *group)
     options.keep = keeps_all ? BATON_KEEP_ALL : BATON_KEEP_LATEST;
     options.history = keeps_all ? HISTORY : 1;
     options.seed = settings.seed;
-    options.count = exchange->net->parameter_count;
+    options.tensors = exchange->bucket_count;
+    options.counts = counts;
     options.dtype = BATON_F32;
     must(baton_partial_create(group, &options, &exchange->partial));
+}
+
+static void contribute_next(exchange_t *exchange)
+{
+    size_t b = exchange->started++;
+    must(baton_partial_contribute_tensor(
+        exchange->partial, b,
+        &exchange->net->gradient[exchange->buckets[b].first]));
 }
 
 /* The sum of the gradients that are there, and of what late ranks have left
@@ -111,7 +131,7 @@ static void open_partial(exchange_t *exchange, baton_group_t *group)
 static void finish_partial(exchange_t *exchange)
 {
     baton_partial_result_t result;
-    must(baton_partial_contribute(exchange->partial, exchange->net->gradient));
+    exchange->started = 0;
     must(baton_partial_start(exchange->partial));
     must(baton_partial_wait(exchange->partial, -1, &result));
     if (result.epoch > exchange->applied) {
@@ -174,6 +194,7 @@ void exchange_open(exchange_t *exchange, baton_group_t *group,
                    const system_t *system, net_t *net)
 {
     *exchange = (exchange_t){.system = system, .net = net};
+    cut_buckets(exchange);
     if (system->kind == PARTIAL) {
         open_partial(exchange, group);
     } else if (system->kind == SPARSE) {
@@ -198,10 +219,11 @@ void exchange_close(exchange_t *exchange)
 
 void exchange_layer(exchange_t *exchange, size_t layer)
 {
-    if (exchange->system->kind == OVERLAP &&
+    bool partial = exchange->partial != NULL;
+    if ((exchange->system->kind == OVERLAP || partial) &&
         exchange->buckets[exchange->started].first_layer == layer) {
         double began_s = MPI_Wtime();
-        start_next(exchange);
+        (partial ? contribute_next : start_next)(exchange);
         exchange->seconds += MPI_Wtime() - began_s;
     }
 }

@@ -273,6 +273,8 @@ typedef struct baton_partial_options {
     void *inner_arg;
     baton_memory_t memory;
     baton_on_loss_t on_loss;
+    size_t tensors;       /* that make up the vector (partial.h); 0: one */
+    const size_t *counts; /* elements of each tensor, with `count` 0 */
 } baton_partial_options_t;
 #define BATON_PARTIAL_OPTIONS BATON_INITIALIZER(baton_partial_options_t)
 

@@ -121,12 +121,15 @@ extern "C" {
    inner_arg. memory          the same on all ranks. With BATON_MEMORY_DEVICE
    the device has the reduction, and the group payload (sim.h).
 
+   tensors, counts see below; the same on all ranks. Not in device memory.
+   count           with tensors 0, or the sum of their counts.
+
    result.included is false where an epoch began between two contributions for
-   one step: each is in a result, but not in the same one. result.staleness is
-   the age of this rank's oldest contribution that no earlier epoch took, its
-   epoch less its step, and 0 where there is none. result.data is unchanged
-   until this rank's next wait, before which work in streams that reads it has
-   been done.
+   one step: each is in a result, but not in the same one. (Not so of tensors.)
+   result.staleness is the age of this rank's oldest contribution that no
+   earlier epoch took, its epoch less its step, and 0 where there is none.
+   result.data is unchanged until this rank's next wait, before which work in
+   streams that reads it has been done.
 
    Create builds and commits the schedule, in the same order of commits on all
    ranks. Memory: (history + 5) * count elements, plus the inner builder's; on a
@@ -151,6 +154,51 @@ extern "C" {
    that is more than one rank, only where there are more ranks than processors.
    Longer vectors go round a ring, with the fewest bytes. */
 #define BATON_PARTIAL_TREE_BYTES ((size_t)1 << 20)
+
+/* ---- several tensors ----------------------------------------------------
+
+   The gradients of a model, or buckets of them, as they are computed. With
+   options.tensors they are contributed one by one, and a rank's step is in an
+   epoch with all of them, or with none:
+
+       for (i = tensors; i-- > 0;) {
+           backward(i, gradients[i]);
+           baton_partial_contribute_tensor(partial, i, gradients[i]);
+       }
+       baton_partial_start(partial);
+       ...                              // computes meanwhile
+       baton_partial_wait(partial, -1, &result);
+       for (i = 0; i < tensors; i++) {
+           update(i, (const float *)result.data +
+                         baton_partial_offset(partial, i));
+       }
+
+   (With a partial for each tensor, a step would be in the epochs of some, and
+   late for those of others.) Until it is started, nothing of a step is taken.
+   A rank that is late for its epoch leaves all of its tensors to a later one.
+   Between start and wait it may contribute to its next step already.
+
+   There is one epoch, of one vector: the tensors one after another, without
+   gaps. Results, contributions of all of it, and what is pending have this
+   form, and all that is said above holds for it. What was contributed before
+   the start is pending for baton_partial_pending, too. No byte is sent before
+   the start: a partial epoch takes what there is, so it can't begin with a part
+   of it. The tensors have one type. */
+
+/* Contributes to one tensor of the step that is started next: counts[tensor]
+   elements, which are added up if it is done more than once. A tensor without a
+   contribution has the neutral element. Copies: `data` is the caller's again.
+   Any thread; it is in the step if it has returned before start is called. Does
+   not hold up an epoch, which takes what older steps have left. A start that
+   fails has made the step pending all the same. Memory: one vector more.
+   BATON_ERR_INVALID: there is no such tensor. */
+BATON_CHECKED baton_status_t baton_partial_contribute_tensor(
+    baton_partial_t *partial, size_t tensor, const void *data);
+
+/* Elements before a tensor, 0 to options.tensors, in the vector. */
+size_t baton_partial_offset(const baton_partial_t *partial, size_t tensor);
+
+/* ---- the end of an epoch ------------------------------------------------ */
 
 /* Sets a function that is called when an epoch has ended on this rank: as
    baton_schedule_on_end. It may contribute and start. Without effect with

@@ -49,6 +49,7 @@ static void conserve_partial(support_row_t row, baton_partial_mode_t mode)
     uint64_t steps = world.size <= 4 ? 3000 : world.size <= 8 ? 1500 : 600;
     baton_sparse_options_t options = support_collective_options(row);
     options.mode = mode;
+    options.seed = (uint64_t)mode + row;
     options.mode_ranks =
         mode == BATON_QUORUM ? (uint32_t)world.size / 2 + 1 : 0;
     conserve(row, &options, steps / (mode >= BATON_FULL ? 4 : 1), 0);

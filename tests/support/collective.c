@@ -22,6 +22,21 @@ baton_sparse_options_t support_collective_options(support_row_t row)
     return options;
 }
 
+/* Some seeds have the vector contributed tensor by tensor, of which some may be
+   empty; not on devices. */
+static size_t tensors_of(const support_collective_t *self,
+                         const baton_sparse_options_t *o,
+                         size_t counts[SUPPORT_TENSORS_MOST])
+{
+    size_t tensors = o->seed % 2 == 0 || o->memory != BATON_MEMORY_HOST
+                         ? 0
+                         : 1 + o->seed % SUPPORT_TENSORS_MOST;
+    for (size_t i = 0; i < tensors; i++) {
+        counts[i] = (i + 1) * self->count / tensors - i * self->count / tensors;
+    }
+    return tensors;
+}
+
 static baton_status_t prepare_partial(support_collective_t *self,
                                       baton_group_t *group,
                                       const baton_sparse_options_t *o)
@@ -39,6 +54,9 @@ static baton_status_t prepare_partial(support_collective_t *self,
     options.count = o->count;
     options.dtype = o->dtype;
     options.memory = o->memory;
+    size_t counts[SUPPORT_TENSORS_MOST];
+    self->tensor_count = options.tensors = tensors_of(self, o, counts);
+    options.counts = options.tensors > 0 ? counts : NULL;
     return baton_partial_create(group, &options, &self->partial);
 }
 
@@ -211,7 +229,18 @@ static baton_status_t start_tensors(support_collective_t *self,
 baton_status_t support_collective_contribute(support_collective_t *self,
                                              const double *gradient)
 {
-    return baton_partial_contribute(self->partial, there(self, gradient));
+    size_t tensors = self->tensor_count;
+    if (tensors == 0) {
+        return baton_partial_contribute(self->partial, there(self, gradient));
+    }
+    baton_status_t status = BATON_OK;
+    for (size_t i = 0; i < tensors && status == BATON_OK; i++) {
+        size_t tensor = (i + (size_t)self->rank) % tensors;
+        status = baton_partial_contribute_tensor(
+            self->partial, tensor,
+            gradient + baton_partial_offset(self->partial, tensor));
+    }
+    return status;
 }
 
 baton_status_t support_collective_start(support_collective_t *self,

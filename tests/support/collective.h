@@ -20,7 +20,7 @@ typedef enum support_row {
 
 extern const char *const support_row_names[SUPPORT_ROWS];
 
-enum { SUPPORT_PARTS = 3 };
+enum { SUPPORT_PARTS = 3, SUPPORT_TENSORS_MOST = 7 };
 
 typedef struct support_collective {
     support_row_t row;
@@ -28,6 +28,7 @@ typedef struct support_collective {
     size_t count;
     baton_sparse_t *sparse;
     baton_partial_t *partial;
+    size_t tensor_count; /* of the partial; 0: it is of one vector */
     baton_tensors_t *tensors;
     size_t parts[SUPPORT_PARTS]; /* elements of each tensor */
     bool ready[SUPPORT_PARTS];
@@ -56,7 +57,8 @@ static inline bool support_has_device(support_row_t row)
     return row == SUPPORT_SPARSE || support_is_partial(row);
 }
 
-/* Options of SPARSE; the other rows take of them what they have. */
+/* Options of SPARSE; the other rows take of them what they have. Of those that
+   are partial an odd seed has the vector contributed tensor by tensor. */
 baton_sparse_options_t support_collective_options(support_row_t row);
 
 /* Creates in two halves, of which the second has two rounds: all ranks begin a

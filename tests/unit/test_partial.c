@@ -219,6 +219,147 @@ TEST(test_contribution_in_the_making_is_not_taken)
     close_partials(ranks, p);
 }
 
+/* ---- several tensors ---------------------------------------------------- */
+
+enum { TENSORS = 3, ELEMENTS = 4 };
+static const size_t cut[TENSORS] = {1, 0, 3};
+
+static baton_partial_options_t solo_of_tensors(const baton_op_t *op)
+{
+    baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 8);
+    options.count = 0;
+    options.counts = cut;
+    options.tensors = TENSORS;
+    options.op = op;
+    return options;
+}
+
+static void contribute_tensor(baton_partial_t *partial, size_t tensor,
+                              int64_t first)
+{
+    const int64_t data[] = {first, first + 1, first + 2};
+    support_ok(baton_partial_contribute_tensor(partial, tensor, data));
+}
+
+static void expect_result(baton_partial_t *partial, uint32_t active,
+                          bool included, const int64_t expected[ELEMENTS])
+{
+    baton_partial_result_t seen;
+    support_ok(baton_partial_wait(partial, SUPPORT_WAIT_MS, &seen));
+    assert_memory_equal(seen.data, expected, ELEMENTS * sizeof *expected);
+    assert_int_equal(seen.active, active);
+    assert_int_equal(seen.included, included);
+}
+
+static void expect_pending(baton_partial_t *partial, bool any,
+                           const int64_t expected[ELEMENTS])
+{
+    int64_t pending[ELEMENTS];
+    bool is = !any;
+    support_ok(baton_partial_pending(partial, pending, &is));
+    assert_int_equal(is, any);
+    assert_memory_equal(pending, expected, sizeof pending);
+}
+
+/* Rank 0 has contributed a tensor when epoch 1 begins, and the other one by
+   epoch 2, but has started neither step. */
+TEST(test_tensors_of_a_step_are_in_one_epoch)
+{
+    support_cluster_t *ranks = support_cluster_of(2);
+    baton_partial_t *p[2] = {NULL, NULL};
+    const baton_partial_options_t options = solo_of_tensors(NULL);
+    open_partials(ranks, p, &options);
+    assert_int_equal(baton_partial_offset(p[0], 2), 1);
+    assert_int_equal(baton_partial_offset(p[0], TENSORS), ELEMENTS);
+    for (int64_t epoch = 1; epoch <= 2; epoch++) {
+        contribute_tensor(p[0], epoch == 1 ? 2 : 0, 10);
+        contribute_tensor(p[1], 2, epoch);
+        support_ok(baton_partial_start(p[1]));
+        expect_result(p[1], 1, true,
+                      (int64_t[]){0, epoch, epoch + 1, epoch + 2});
+        support_drain(ranks);
+    }
+    expect_pending(p[0], true, (int64_t[]){10, 10, 11, 12});
+    support_ok(baton_partial_start(p[0]));
+    contribute_tensor(p[0], 0, 100); /* to step 2 */
+    expect_result(p[0], 1, false, (int64_t[]){0, 1, 2, 3});
+    expect_pending(p[0], true, (int64_t[]){110, 10, 11, 12});
+    support_ok(baton_partial_start(p[1]));
+    expect_result(p[1], 1, false, (int64_t[]){10, 10, 11, 12});
+    expect_pending(p[0], true, (int64_t[]){100, 0, 0, 0});
+    for (int64_t step = 2; step <= 3; step++) {
+        support_ok(baton_partial_start(p[0]));
+        expect_result(p[0], 1, false,
+                      step == 2 ? (int64_t[]){0, 2, 3, 4}
+                                : (int64_t[]){10, 10, 11, 12});
+    }
+    close_partials(ranks, p);
+}
+
+/* What is contributed twice is reduced, and what is not is neutral, also where
+   an older step is pending. */
+TEST(test_tensors_that_are_missing_are_neutral)
+{
+    support_cluster_t *ranks = support_cluster_of(2);
+    baton_partial_t *p[2] = {NULL, NULL};
+    const baton_partial_options_t options = solo_of_tensors(BATON_MAX);
+    const int64_t none = INT64_MIN;
+    open_partials(ranks, p, &options);
+    for (int step = 1; step <= 2; step++) {
+        support_ok(baton_partial_start(p[1]));
+        expect_result(p[1], 0, false, (int64_t[]){none, none, none, none});
+    }
+    support_drain(ranks);
+    contribute_tensor(p[0], 1, 0);
+    contribute_tensor(p[0], 2, 5);
+    contribute_tensor(p[0], 2, 4);
+    support_ok(baton_partial_start(p[0]));
+    expect_result(p[0], 0, false, (int64_t[]){none, none, none, none});
+    expect_pending(p[0], true, (int64_t[]){none, 5, 6, 7});
+    contribute_tensor(p[0], 0, -1);
+    support_ok(baton_partial_start(p[0]));
+    expect_result(p[0], 0, false, (int64_t[]){none, none, none, none});
+    support_ok(baton_partial_start(p[0])); /* nothing new */
+    expect_result(p[0], 1, false, (int64_t[]){-1, 5, 6, 7});
+    expect_pending(p[0], false, (int64_t[]){none, none, none, none});
+    close_partials(ranks, p);
+}
+
+TEST(test_tensors_that_are_wrong_are_refused)
+{
+    static const size_t huge[TENSORS] = {SIZE_MAX, 1, 1};
+    baton_group_t *group = support_cluster_of(1)->groups[0];
+    baton_partial_options_t wrong = solo_of_tensors(NULL);
+    baton_partial_t *p = NULL;
+    const int64_t data = 0;
+    wrong.count = 3;
+    support_expect(baton_partial_create(group, &wrong, &p), BATON_ERR_INVALID);
+    support_says("count is 3, must be 0, or the sum of the counts of its "
+                 "tensors, 4");
+    wrong.tensors = 0;
+    support_expect(baton_partial_create(group, &wrong, &p), BATON_ERR_INVALID);
+    support_says("tensors is 0, and counts is not NULL");
+    wrong = solo_of_tensors(NULL);
+    wrong.counts = huge;
+    support_expect(baton_partial_create(group, &wrong, &p), BATON_ERR_INVALID);
+    support_says("the counts of tensors 0 to 1 have a sum beyond");
+    wrong = solo_of_tensors(NULL);
+    wrong.memory = BATON_MEMORY_DEVICE;
+    support_expect(baton_partial_create(group, &wrong, &p),
+                   BATON_ERR_UNSUPPORTED);
+    support_says("tensors is 3, which does not go with memory of the device");
+    wrong = solo_of_tensors(NULL);
+    support_ok(baton_partial_create(group, &wrong, &p));
+    support_expect(baton_partial_contribute_tensor(p, TENSORS, &data),
+                   BATON_ERR_INVALID);
+    support_says("\"slow\" has 3 tensors, and no tensor 3");
+    support_expect(baton_partial_contribute_tensor(p, 0, NULL),
+                   BATON_ERR_INVALID);
+    support_says("tensor 0 of \"slow\": data is NULL");
+    support_ok(baton_partial_contribute_tensor(p, 1, NULL)); /* it is empty */
+    support_ok(baton_partial_destroy(p));
+}
+
 /* ---- how many are counted ---------------------------------------------- */
 
 /* Types that can't count this many ranks, and types that just can. */

@@ -415,6 +415,7 @@ TEST(test_options_that_differ_are_named)
 {
     enum { RANKS = 4 };
     static const baton_partial_options_t first = OPTIONS(I32, .history = 4);
+    static const size_t both[] = {1, 0};
     static const struct {
         baton_partial_options_t others; /* of ranks other than 0 */
         const char *says;
@@ -422,6 +423,7 @@ TEST(test_options_that_differ_are_named)
         {OPTIONS(I32, .mode = BATON_QUORUM, .mode_ranks = 3),
          "mode SOLO where rank 3 has mode QUORUM(3)"},
         {OPTIONS(I32, .history = 5), "history 4 where rank 3 has history 5"},
+        {OPTIONS(I32, .tensors = 2, .counts = both), "rank 3 has tensors 2"},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         const baton_sim_options_t model = support_sim_options(RANKS);

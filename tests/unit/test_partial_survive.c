@@ -43,6 +43,7 @@ typedef struct rank {
 static rank_t ranks[MOST];
 static baton_inproc_t *medium;
 static baton_partial_options_t options;
+static size_t counts[2]; /* of its tensors, if it has some */
 static int size;
 static baton_op_t own_sum;
 static support_random_t dice;
@@ -211,7 +212,13 @@ static void contribute(rank_t *rank)
     vector[rank - ranks] = UINT64_C(1) << rank->step;
     vector[options.count - 1] |= vector[rank - ranks];
     rank->given_bits |= UINT64_C(1) << rank->step;
-    support_ok(baton_partial_contribute(rank->partial, vector));
+    if (options.tensors == 0) {
+        support_ok(baton_partial_contribute(rank->partial, vector));
+    }
+    for (size_t i = options.tensors; i-- > 0;) {
+        support_ok(baton_partial_contribute_tensor(
+            rank->partial, i, vector + baton_partial_offset(rank->partial, i)));
+    }
 }
 
 static void check_outcome(const outcome_t *outcome, uint64_t epoch)
@@ -230,12 +237,16 @@ static void check_outcome(const outcome_t *outcome, uint64_t epoch)
 static void check_result(rank_t *rank, const baton_partial_result_t *result)
 {
     const uint64_t *data = result->data;
-    uint64_t own = data[rank - ranks];
+    uint64_t own = data[rank - ranks], sum = 0;
     outcome_t *mine = &rank->outcomes[result->epoch];
     *mine = (outcome_t){
         .known = true, .active = result->active, .living = result->living};
     memcpy(mine->bits, data, (size_t)size * sizeof *data);
     check_outcome(mine, result->epoch);
+    for (int r = 0; r < size; r++) {
+        sum += data[r];
+    }
+    assert_int_equal(data[options.count - 1], sum); /* nothing is torn */
     assert_true(result->living <= rank->living);
     rank->living = result->living;
     if (options.keep == BATON_KEEP_ALL) {
@@ -379,6 +390,10 @@ static void choose_options(void)
     options.seed = (uint64_t)below(1000);
     options.count = is_long ? LONG : (size_t)size + 1;
     options.dtype = BATON_U64;
+    counts[0] = (size_t)below(size);
+    counts[1] = options.count - counts[0];
+    options.tensors = below(2) == 0 ? 2 : 0;
+    options.counts = options.tensors > 0 ? counts : NULL;
     /* The count of active ranks has an element of the vector, or none. */
     own_sum = *BATON_SUM;
     options.op = below(3) == 0 ? &own_sum : BATON_SUM;

@@ -30,6 +30,7 @@ static void conserve(int variant, support_row_t row, baton_partial_mode_t mode,
                                  .steps = SUPPORT_REPEAT(steps),
                                  .sleep_us = 200}};
     trial.options.options.mode = mode;
+    trial.options.options.seed = (uint64_t)size;
     trial.options.options.mode_ranks =
         mode == BATON_QUORUM ? (uint32_t)size / 2 + 1 : 0;
     support_cluster_t *cluster = support_cluster_open(size, variant);
@@ -91,6 +92,7 @@ static void come_and_go(support_worker_t *worker)
                                   .steps = 1 + *seed % 3,
                                   .sleep_us = 300};
     options.options.mode = *seed % 2 == 0 ? BATON_SOLO : BATON_MAJORITY;
+    options.options.seed = *seed / 2;
     doze(&random);
     const char *what = conserve_run(worker->group, &options, &totals);
     (void)support_worker_check(worker, what == NULL, "%s", what);

@@ -48,11 +48,11 @@ static baton_status_t allocate(baton__contribution_t *self, size_t slots)
     return status;
 }
 
-/* `pending` and `taken`; `nothing`, where it is needed; and on a device
-   `carried` and `sum`. */
+/* `pending` and `taken`; `nothing`, where it is needed; on a device `carried`
+   and `sum`; and on the host `staged`, where tensors are contributed. */
 static uint32_t vectors_of(const baton__contribution_t *self)
 {
-    return self->sparse ? 2 : self->engine != NULL ? 5 : 3;
+    return self->sparse ? 2 : self->engine != NULL ? 5 : self->stages ? 4 : 3;
 }
 
 /* There are as many slots as owners can hold at once, so one is always free in
@@ -68,7 +68,8 @@ static uint32_t results_of(const baton__contribution_t *self)
 static void place_vectors(baton__contribution_t *self)
 {
     char **const vectors[] = {&self->pending, &self->taken, &self->nothing,
-                              &self->carried, &self->sum};
+                              self->stages ? &self->staged : &self->carried,
+                              &self->sum};
     uint32_t count = vectors_of(self);
     for (uint32_t i = 0; i < count; i++) {
         *vectors[i] = self->memory + i * self->slot_bytes;
@@ -157,6 +158,18 @@ void baton__contribution_add(baton__contribution_t *self, const void *data,
         add_to_pending(self, self->pending, data);
     } else if (self->count > 0) {
         memcpy(self->pending, data, baton__contribution_bytes(self));
+    }
+    baton__contribution_added(self, step);
+    (void)pthread_mutex_unlock(&self->contribute_lock);
+}
+
+void baton__contribution_add_staged(baton__contribution_t *self, uint64_t step)
+{
+    (void)pthread_mutex_lock(&self->contribute_lock);
+    if (self->first_step != 0) {
+        add_to_pending(self, self->pending, self->staged);
+    } else {
+        exchange(&self->pending, &self->staged);
     }
     baton__contribution_added(self, step);
     (void)pthread_mutex_unlock(&self->contribute_lock);

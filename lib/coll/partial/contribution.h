@@ -78,7 +78,9 @@ typedef struct baton__contribution {
     bool busy;        /* what is pending is being added to, or copied */
     bool is_carrying; /* `carried` is of before what is pending */
     char *carried;
-    char *sum; /* that is added into */
+    char *sum;    /* that is added into */
+    bool stages;  /* the owner's, before init */
+    char *staged; /* a contribution that the owner still makes */
 
     pthread_mutex_t history_lock;
     char *results; /* slots */
@@ -111,6 +113,9 @@ void baton__contribution_fini(baton__contribution_t *self);
 
 void baton__contribution_add(baton__contribution_t *self, const void *data,
                              uint64_t step);
+
+/* The same of `staged`, the whole of which the owner has written. */
+void baton__contribution_add_staged(baton__contribution_t *self, uint64_t step);
 
 /* The same, once the owner has added to `pending`, or has written it where
    first_step is 0. The contribute lock is held. */

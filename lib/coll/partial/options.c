@@ -198,7 +198,10 @@ baton__partial_resolve_options(const baton_partial_options_t *given,
                             "cost-only group has no vectors there",
                             out->name);
     }
-    status = check(out);
+    status = baton__partial_resolve_tensors(out);
+    if (status == BATON_OK) {
+        status = check(out);
+    }
     if (status == BATON_OK) {
         status = check_on_loss(out, group);
     }

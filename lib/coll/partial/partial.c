@@ -213,7 +213,8 @@ static void build(baton_partial_t *partial,
 
 /* States what must be the same on all ranks. */
 static void agree(baton_schedule_t *schedule,
-                  const baton_partial_options_t *options)
+                  const baton_partial_options_t *options,
+                  const baton__partial_set_t *set)
 {
     char mode[BATON__RULE_TEXT];
     baton__rule_format((baton__choice_t){options->mode, options->mode_ranks},
@@ -229,6 +230,11 @@ static void agree(baton_schedule_t *schedule,
         options->max_staleness,
         options->keep == BATON_KEEP_ALL ? "all" : "latest", options->history,
         options->memory == BATON_MEMORY_HOST ? "" : ", on the device");
+    if (set->tensors > 0) {
+        baton_schedule_agree(schedule, "tensors %zu, digest of counts %016llx",
+                             set->tensors,
+                             (unsigned long long)baton__partial_set_hash(set));
+    }
 }
 
 /* The bound of KEEP_ALL is the history, which max_staleness does not exceed. */
@@ -255,6 +261,7 @@ static baton_status_t init_contribution(baton_partial_t *partial,
         .history = options->history,
         .max_staleness = bound_of(options),
         .engine = engine,
+        .stages = options->tensors > 0,
         .living = (uint32_t)size,
     };
     baton_status_t status = baton__contribution_init(&partial->contribution);
@@ -280,8 +287,10 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
                      (uint64_t)size <= baton__largest_count(options->dtype) /
                                            (averages ? 2 : 1);
     (void)pthread_mutex_init(&partial->limit_lock, NULL);
-    baton_status_t status = init_contribution(
+    baton_status_t status = baton__partial_set_init(&partial->set, options);
+    baton_status_t contribution = init_contribution(
         partial, device ? baton_group_engine(group) : NULL, size, options);
+    status = status == BATON_OK ? contribution : status;
     return status == BATON_OK && device
                ? baton__partial_device_create(partial, group, options)
                : status;
@@ -304,7 +313,7 @@ static baton_status_t commit(baton_partial_t *partial,
     if (status != BATON_OK) {
         return status;
     }
-    agree(partial->schedule, options);
+    agree(partial->schedule, options, &partial->set);
     build(partial, options);
     return baton_schedule_commit(partial->schedule);
 }
@@ -394,6 +403,7 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
     }
     if (status == BATON_OK) { /* else its vectors are still in use */
         baton__contribution_fini(&partial->contribution);
+        baton__partial_set_fini(&partial->set);
         baton__begin_fini(&partial->begin);
         (void)pthread_mutex_destroy(&partial->limit_lock);
         baton__free(partial->name);
@@ -452,6 +462,7 @@ baton_status_t baton_partial_start(baton_partial_t *partial)
         return BATON_ERR_INVALID;
     }
     baton_status_t status;
+    baton__partial_set_close(partial);
     if (partial->survival != NULL) {
         status = baton__survival_start(partial);
     } else {
@@ -529,6 +540,8 @@ baton_status_t baton_partial_pending(baton_partial_t *partial, void *data,
     if (partial->device != NULL) {
         return baton__partial_device_pending(partial, data, any_out);
     }
-    *any_out = baton__contribution_pending(&partial->contribution, data);
+    *any_out = partial->set.tensors > 0
+                   ? baton__partial_set_pending(partial, data)
+                   : baton__contribution_pending(&partial->contribution, data);
     return BATON_OK;
 }

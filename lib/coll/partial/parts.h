@@ -9,6 +9,15 @@
 
 typedef struct baton__survival baton__survival_t;
 
+/* The tensors that a step is contributed as; set.c. */
+typedef struct baton__partial_set {
+    size_t tensors; /* 0: it is contributed as one vector */
+    size_t *begins; /* elements before each, and in all of them */
+    pthread_mutex_t lock;
+    bool *given; /* what the contribution's `staged` has of the next step */
+    bool any;    /* it has something */
+} baton__partial_set_t;
+
 struct baton_partial {
     baton_schedule_t *schedule;
     char *name;
@@ -37,6 +46,7 @@ struct baton_partial {
                          that the stream has got to */
     uint64_t seen;    /* last step whose result was returned */
     baton__contribution_t contribution;
+    baton__partial_set_t set;
 
     struct baton__partial_device *device; /* NULL: vectors are on the host */
 
@@ -48,6 +58,25 @@ baton_status_t
 baton__partial_resolve_options(const baton_partial_options_t *given,
                                const baton_group_t *group,
                                baton_partial_options_t *out);
+
+/* options->count, from its tensors' where it has some. BATON_ERR_INVALID. */
+baton_status_t baton__partial_resolve_tensors(baton_partial_options_t *options);
+
+/* BATON_ERR_NO_MEMORY. fini: also where init has failed, or was not called. */
+baton_status_t baton__partial_set_init(baton__partial_set_t *self,
+                                       const baton_partial_options_t *options);
+void baton__partial_set_fini(baton__partial_set_t *self);
+
+/* Of their counts. */
+uint64_t baton__partial_set_hash(const baton__partial_set_t *self);
+
+/* The step is about to be started: what was contributed to its tensors is
+   pending, as one contribution. */
+void baton__partial_set_close(baton_partial_t *partial);
+
+/* Adds to `data` what was contributed to the next step. Returns whether there
+   is anything. */
+bool baton__partial_set_pending(baton_partial_t *partial, void *data);
 
 /* The inner collective: options->inner, or the all-reduce that NULL stands for,
    by the vector's bytes, where the ranks are, and how many of them are expected
