@@ -36,16 +36,6 @@ uint64_t baton__subset_channel(uint64_t channel, uint64_t key)
     return bits(mixed, 0, BATON__CHANNEL_KIND_BITS) != 0 ? mixed : mixed + 1;
 }
 
-uint64_t baton__subset_channel_of(const baton_header_t *header)
-{
-    uint64_t low =
-        bits(header->kind, BATON__CHANNEL_SHIFT, BATON__CHANNEL_KIND_BITS);
-    uint64_t high = header->epoch >> (64 - BATON__CHANNEL_EPOCH_BITS)
-                                         << BATON__CHANNEL_TAG_BITS |
-                    header->tag >> BATON__TAG_BITS;
-    return low != 0 ? high << BATON__CHANNEL_KIND_BITS | low : 0;
-}
-
 static void mark(const subset_t *self, baton_header_t *header)
 {
     const int tag_from = BATON__CHANNEL_KIND_BITS;

@@ -27,7 +27,18 @@ enum {
 uint64_t baton__subset_channel(uint64_t channel, uint64_t key);
 
 /* The channel of a message; 0 for a root's. And its header without that. */
-uint64_t baton__subset_channel_of(const baton_header_t *header);
+static inline uint64_t baton__subset_channel_of(const baton_header_t *header)
+{
+    const unsigned mask = (1U << BATON__CHANNEL_KIND_BITS) - 1;
+    uint64_t low = (unsigned)header->kind >> BATON__CHANNEL_SHIFT & mask;
+    if (low == 0) {
+        return 0;
+    }
+    uint64_t high = header->epoch >> (64 - BATON__CHANNEL_EPOCH_BITS)
+                                         << BATON__CHANNEL_TAG_BITS |
+                    header->tag >> BATON__TAG_BITS;
+    return high << BATON__CHANNEL_KIND_BITS | low;
+}
 baton_header_t baton__subset_header(const baton_header_t *header);
 
 /* Opens an endpoint for `ranks` of the root, `size` of them.
