@@ -49,6 +49,7 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
         schedule->average.arg = (void *)(uintptr_t)group->size;
         schedule->name = memcpy(schedule + 1, name, name_bytes);
         schedule->attempt = attempt;
+        schedule->depth = 1;
         schedule->identity = baton__identity(name, attempt);
         atomic_init(&schedule->shared.limit, UINT64_MAX);
         baton__step_attach(group->stepper, schedule);
@@ -440,73 +441,4 @@ baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
         baton__schedule_free(schedule);
     }
     return baton__error_forward(BATON_OK, before);
-}
-
-/* ---- rebind ----------------------------------------------------------- */
-
-static void put_behind(baton_schedule_t *schedule, uint32_t buffer,
-                       void *memory)
-{
-    schedule->buffers[buffer].memory = memory;
-    if (schedule->addresses != NULL && !schedule->group->cost_only) {
-        schedule->addresses[buffer] = memory;
-    }
-}
-
-/* Rebinds in a call node, where aliases are checked at once. */
-static baton_status_t rebind_inside(baton_schedule_t *schedule, uint32_t buffer,
-                                    void *memory)
-{
-    char *before = schedule->buffers[buffer].memory;
-    put_behind(schedule, buffer, memory);
-    baton_status_t status =
-        schedule->committed ? baton__check_alias(schedule, buffer) : BATON_OK;
-    if (status == BATON_OK && schedule->committed) {
-        status = baton__check_bound(schedule, buffer);
-    }
-    if (status != BATON_OK) {
-        put_behind(schedule, buffer, before);
-    }
-    return status;
-}
-
-baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
-                                   baton_buffer_t buffer, void *memory)
-{
-    if (!baton__is_schedule(schedule, __func__)) {
-        return BATON_ERR_INVALID;
-    }
-    if (buffer.index >= schedule->buffer_count ||
-        schedule->buffers[buffer.index].scratch) {
-        return baton__error(BATON_ERR_INVALID,
-                            "rebind in \"%s\": buffer %u is %s", schedule->name,
-                            buffer.index,
-                            buffer.index >= schedule->buffer_count
-                                ? "not one of its buffers"
-                                : "scratch, which the schedule owns");
-    }
-    baton_engine_t *engine = engine_of(schedule);
-    /* Before `committed` is read: an external epoch may run before commit
-     * returns.
-     */
-    if (baton__engine_is_inside(engine)) {
-        return rebind_inside(schedule, buffer.index, memory);
-    }
-    if (!schedule->committed) {
-        put_behind(schedule, buffer.index, memory);
-        return BATON_OK;
-    }
-    engine->driver->enter(engine);
-    bool runs = baton__epoch_runs(schedule);
-    if (!runs) {
-        put_behind(schedule, buffer.index, memory);
-        schedule->buffers[buffer.index].rebound = true;
-        atomic_store_explicit(&schedule->rebound, true, memory_order_relaxed);
-    }
-    engine->driver->leave(engine);
-    return runs ? baton__error(
-                      BATON_ERR_BUSY,
-                      "rebind in \"%s\": epoch %llu is running: wait for it",
-                      schedule->name, (unsigned long long)schedule->run.epoch)
-                : BATON_OK;
 }

@@ -71,13 +71,27 @@ static bool waits_for_stream(const baton_schedule_t *schedule)
             baton__queues_waits(schedule, schedule->run.epoch));
 }
 
+/* What the application had bound when it started the epoch. */
+static void take_bindings(baton_schedule_t *schedule)
+{
+    char *const *bound =
+        schedule->bindings +
+        schedule->run.epoch % schedule->depth * (size_t)schedule->buffer_count;
+    for (uint32_t i = 0;
+         i < schedule->buffer_count && !schedule->group->cost_only; i++) {
+        if (!schedule->buffers[i].scratch) {
+            schedule->addresses[i] = bound[i];
+        }
+    }
+}
+
 void baton__epoch_begin_if_due(baton__stepper_t *stepper,
                                baton_schedule_t *schedule)
 {
     baton__run_t *run = &schedule->run;
-    /* Pairs with the store in baton_schedule_start. */
+    /* Pairs with the store in request(), epochs.c. */
     uint64_t requested =
-        atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
+        atomic_load_explicit(&schedule->shared.requested, memory_order_seq_cst);
     if (run->phase == BATON__RUN_IDLE) {
         bool internal = requested > run->epoch;
         bool external =
@@ -100,7 +114,10 @@ void baton__epoch_begin_if_due(baton__stepper_t *stepper,
         }
         /* baton_schedule_start has checked this; a peer's activation has not.
          */
-        if (atomic_load_explicit(&schedule->rebound, memory_order_relaxed)) {
+        if (schedule->bindings != NULL) {
+            take_bindings(schedule);
+        } else if (atomic_load_explicit(&schedule->rebound,
+                                        memory_order_relaxed)) {
             baton_status_t status = baton__check_rebound(schedule);
             if (status != BATON_OK) {
                 baton__epoch_fail_here(stepper, schedule, status);

@@ -251,7 +251,7 @@ static void raise_flag(const baton_schedule_t *schedule, uint64_t failed,
                        uint64_t retired)
 {
     uint64_t requested =
-        atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
+        atomic_load_explicit(&schedule->shared.requested, memory_order_seq_cst);
     bool all = failed != 0 && (baton__schedule_stays_failed(schedule) ||
                                schedule->turn.abandoned);
     baton__queues_raise(schedule,
@@ -260,18 +260,20 @@ static void raise_flag(const baton_schedule_t *schedule, uint64_t failed,
 
 static void note_failure(baton_schedule_t *schedule, uint64_t epoch)
 {
-    atomic_store_explicit(&schedule->shared.failures[epoch % BATON__FAILURES],
-                          epoch << 8 | (uint8_t)-schedule->failure.status,
-                          memory_order_relaxed);
+    atomic_store_explicit(
+        &schedule->failures[epoch % baton__schedule_failures(schedule)],
+        epoch << 8 | (uint8_t)-schedule->failure.status, memory_order_relaxed);
 }
 
 void baton__epoch_publish(baton__stepper_t *stepper, baton_schedule_t *schedule,
                           uint64_t failed, uint64_t retired)
 {
+    /* The stores pair with the loads in follows_another(), epochs.c: either
+       that sees them, or what is loaded after them sees its request. */
     if (failed != 0) {
         note_failure(schedule, failed);
         atomic_store_explicit(&schedule->shared.failed, failed,
-                              memory_order_release);
+                              memory_order_seq_cst);
     }
     if (schedule->offload != NULL) {
         raise_flag(schedule, failed, retired);
@@ -291,7 +293,7 @@ uint64_t baton__epoch_last_ended(const baton_schedule_t *schedule)
         return last;
     }
     uint64_t requested =
-        atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
+        atomic_load_explicit(&schedule->shared.requested, memory_order_seq_cst);
     last = schedule->run.epoch > last ? schedule->run.epoch : last;
     return requested > last ? requested : last;
 }
@@ -309,8 +311,8 @@ void baton__epoch_tell_ended(baton_schedule_t *schedule, uint64_t failed)
     }
 }
 
-/* Epochs that were started on streams behind one that has failed fail with it.
-   Returns the last one. */
+/* Epochs that were started behind one that has failed fail with it. Returns the
+   last one. */
 static uint64_t fail_started(baton_schedule_t *schedule)
 {
     baton__run_t *run = &schedule->run;
@@ -347,7 +349,7 @@ static void end_if_drained(baton__stepper_t *stepper,
     } else {
         baton__run_set_phase(run, BATON__RUN_IDLE);
         schedule->failing_from = 0;
-        if (schedule->offload != NULL) {
+        if (schedule->offload != NULL || schedule->depth > 1) {
             note_failure(schedule, failed);
             failed = fail_started(schedule);
         }
@@ -355,6 +357,11 @@ static void end_if_drained(baton__stepper_t *stepper,
     }
     baton__epoch_publish(stepper, schedule, failed, retired);
     baton__epoch_tell_ended(schedule, first);
+    if (run->phase == BATON__RUN_IDLE &&
+        atomic_load_explicit(&schedule->shared.requested,
+                             memory_order_seq_cst) > run->epoch) {
+        baton__stepper_add_runnable(stepper, schedule); /* its turn begins it */
+    }
 }
 
 bool baton__epoch_end_in_draining(baton__stepper_t *stepper,

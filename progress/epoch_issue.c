@@ -428,6 +428,10 @@ void baton__epoch_turn(baton__stepper_t *stepper, baton_schedule_t *schedule,
     if (run->phase == BATON__RUN_RUNNING && schedule->offload != NULL) {
         baton__queues_end_turn(stepper, schedule);
     }
+    if (run->phase == BATON__RUN_IDLE) {
+        baton__epoch_begin_if_due(stepper, schedule); /* behind a failed one */
+        return;
+    }
     if (run->phase != BATON__RUN_RUNNING || schedule->turn.held) {
         return;
     }

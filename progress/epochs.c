@@ -42,7 +42,7 @@ static baton_status_t earlier_outcome(const baton_schedule_t *schedule,
                                       uint64_t epoch)
 {
     uint64_t failure = atomic_load_explicit(
-        &schedule->shared.failures[epoch % BATON__FAILURES],
+        &schedule->failures[epoch % baton__schedule_failures(schedule)],
         memory_order_relaxed);
     if (baton__schedule_stays_failed(schedule) || failure >> 8 < epoch) {
         return BATON_OK;
@@ -89,6 +89,11 @@ uint64_t baton_schedule_epoch(const baton_schedule_t *schedule)
                                 memory_order_acquire);
 }
 
+uint64_t baton_schedule_started(const baton_schedule_t *schedule)
+{
+    return baton__is_schedule(schedule, __func__) ? requested(schedule) : 0;
+}
+
 baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule)
 {
     if (!baton__is_schedule(schedule, __func__)) {
@@ -132,12 +137,18 @@ static baton_engine_t *engine_of(const baton_schedule_t *schedule)
 
 /* ---- start ------------------------------------------------------------ */
 
+/* With a depth above 1 the driver does not look at what is bound. */
 static baton_status_t check_rebound(baton_schedule_t *schedule)
 {
     baton_engine_t *engine = engine_of(schedule);
-    engine->driver->enter(engine);
+    bool shared = schedule->depth == 1;
+    if (shared) {
+        engine->driver->enter(engine);
+    }
     baton_status_t status = baton__check_rebound(schedule);
-    engine->driver->leave(engine);
+    if (shared) {
+        engine->driver->leave(engine);
+    }
     return status == BATON_OK
                ? BATON_OK
                : baton__error(status, "start of %s", baton_error_message());
@@ -191,11 +202,32 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch,
 /* Asks for the epoch, which may begin now. */
 static void request(baton_schedule_t *schedule, uint64_t epoch)
 {
+    if (schedule->bindings != NULL) {
+        char **bound = schedule->bindings +
+                       epoch % schedule->depth * (size_t)schedule->buffer_count;
+        for (uint32_t i = 0; i < schedule->buffer_count; i++) {
+            bound[i] = schedule->buffers[i].memory;
+        }
+    }
     atomic_store_explicit(&schedule->shared.unreported, BATON_OK,
                           memory_order_relaxed);
     /* Pairs with the load in baton__epoch_begin_if_due(), epoch_begin.c. */
     atomic_store_explicit(&schedule->shared.requested, epoch,
-                          memory_order_release);
+                          memory_order_seq_cst);
+}
+
+/* True if the epoch before has not ended: when it does, the driver looks for
+   the request of this one, and need not be told. */
+static bool follows_another(const baton_schedule_t *schedule, uint64_t epoch)
+{
+    /* Both pair with the stores in baton__epoch_publish(), epoch_fail.c. */
+    return schedule->depth > 1 &&
+           atomic_load_explicit(&schedule->shared.failed,
+                                memory_order_seq_cst) == 0 &&
+           atomic_load_explicit(&schedule->shared.retired,
+                                memory_order_seq_cst) +
+                   1 <
+               epoch;
 }
 
 baton_status_t baton_schedule_start(baton_schedule_t *schedule)
@@ -205,7 +237,7 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
         return status;
     }
     uint64_t epoch = requested(schedule) + 1;
-    status = check_start(schedule, epoch, 0);
+    status = check_start(schedule, epoch, schedule->depth - 1);
     if (status != BATON_OK) {
         return status;
     }
@@ -213,8 +245,9 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
         schedule->offload->on[epoch % BATON__STARTS] = false;
     }
     request(schedule, epoch);
-    if (baton_schedule_epoch(schedule) >= epoch) {
-        return BATON_OK; /* peers have begun it, and it has retired */
+    if (follows_another(schedule, epoch) ||
+        baton_schedule_epoch(schedule) >= epoch) {
+        return BATON_OK; /* or peers have begun it, and it has retired */
     }
     engine_of(schedule)->driver->start(
         schedule, atomic_load_explicit(&schedule->shared.waits_soon,
@@ -245,6 +278,25 @@ static awaited_t awaited_now(baton_schedule_t *schedule)
     uint32_t now = generation(schedule);
     return (awaited_t){
         .schedule = schedule, .epoch = requested(schedule), .generation = now};
+}
+
+/* Chooses one of the epochs that were started. After a recovery it may be one
+   of before, whose outcome nothing has returned. */
+static baton_status_t choose(awaited_t *awaited, uint64_t epoch)
+{
+    if (epoch >= 1 && epoch <= awaited->epoch) {
+        awaited->epoch = epoch;
+        return BATON_OK;
+    }
+    baton_status_t status = baton__epoch_unreported(awaited->schedule);
+    return status != BATON_OK
+               ? status
+               : baton__error(BATON_ERR_STATE,
+                              "\"%s\": epoch %llu has not been started; the "
+                              "last one is %llu",
+                              awaited->schedule->name,
+                              (unsigned long long)epoch,
+                              (unsigned long long)awaited->epoch);
 }
 
 /* After a recovery the last epoch is one of before, whose outcome may not have
@@ -285,7 +337,9 @@ baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
         return status;
     }
     uint64_t epoch = requested(schedule) + 1;
-    status = check_start(schedule, epoch, BATON__STARTS - 1);
+    status = check_start(
+        schedule, epoch,
+        (schedule->depth > 1 ? schedule->depth : BATON__STARTS) - 1);
     if (status != BATON_OK) {
         return status;
     }
@@ -356,31 +410,57 @@ static baton_status_t outcome_of(const awaited_t *awaited)
     return status;
 }
 
-baton_status_t baton_schedule_test(baton_schedule_t *schedule, bool *done_out)
+static baton_status_t test(const awaited_t *awaited, bool *done_out)
 {
-    baton_status_t status = baton__check_committed(schedule, __func__);
-    if (status != BATON_OK) {
-        return status;
-    }
-    if (done_out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: done_out is NULL",
-                            __func__);
-    }
-    const awaited_t awaited = awaited_now(schedule);
-    bool ended = has_ended(&awaited);
+    baton_schedule_t *schedule = awaited->schedule;
+    baton_status_t status;
+    bool ended = has_ended(awaited);
     if (ended) {
         status = baton__epoch_unreported(schedule);
     } else {
         status = engine_of(schedule)->driver->test(engine_of(schedule));
-        ended = has_ended(&awaited);
+        ended = has_ended(awaited);
     }
     if (status == BATON_OK && ended) {
-        status = outcome_of(&awaited);
+        status = outcome_of(awaited);
     }
     if (status == BATON_OK) {
         *done_out = ended;
     }
     return status;
+}
+
+/* What every call that asks for an epoch's end checks. */
+static baton_status_t check_test(const baton_schedule_t *schedule,
+                                 const bool *done_out, const char *function)
+{
+    baton_status_t status = baton__check_committed(schedule, function);
+    return status != BATON_OK || done_out != NULL
+               ? status
+               : baton__error(BATON_ERR_INVALID, "%s: done_out is NULL",
+                              function);
+}
+
+baton_status_t baton_schedule_test(baton_schedule_t *schedule, bool *done_out)
+{
+    baton_status_t status = check_test(schedule, done_out, __func__);
+    if (status != BATON_OK) {
+        return status;
+    }
+    const awaited_t awaited = awaited_now(schedule);
+    return test(&awaited, done_out);
+}
+
+baton_status_t baton_schedule_test_epoch(baton_schedule_t *schedule,
+                                         uint64_t epoch, bool *done_out)
+{
+    baton_status_t status = check_test(schedule, done_out, __func__);
+    if (status != BATON_OK) {
+        return status;
+    }
+    awaited_t awaited = awaited_now(schedule);
+    status = choose(&awaited, epoch);
+    return status == BATON_OK ? test(&awaited, done_out) : status;
 }
 
 /* Describes what is awaited, unless the driver is busy for so long that the
@@ -425,22 +505,14 @@ static void note_wait(baton_schedule_t *schedule)
     }
 }
 
-baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
+static baton_status_t wait_for(const awaited_t *awaited, int timeout_ms)
 {
-    baton_status_t status = baton__check_committed(schedule, __func__);
-    if (status != BATON_OK) {
-        return status;
-    }
-    const awaited_t awaited = awaited_now(schedule);
-    status = check_started(&awaited);
-    if (status != BATON_OK) {
-        return status;
-    }
-    note_wait(schedule);
+    baton_schedule_t *schedule = awaited->schedule;
     baton_engine_t *engine = engine_of(schedule);
-    if (has_ended(&awaited)) {
-        status = baton__epoch_unreported(schedule);
-        return status == BATON_OK ? outcome_of(&awaited) : status;
+    note_wait(schedule);
+    if (has_ended(awaited)) {
+        baton_status_t before = baton__epoch_unreported(schedule);
+        return before == BATON_OK ? outcome_of(awaited) : before;
     }
     if (baton__engine_is_inside(engine)) {
         return baton__error(BATON_ERR_STATE,
@@ -449,15 +521,38 @@ baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
     }
     atomic_fetch_add_explicit(&schedule->shared.waiters, 1,
                               memory_order_relaxed);
-    status =
-        engine->driver->wait(engine, has_ended, &awaited, schedule, timeout_ms);
-    status = status == BATON_OK            ? outcome_of(&awaited)
+    baton_status_t status =
+        engine->driver->wait(engine, has_ended, awaited, schedule, timeout_ms);
+    status = status == BATON_OK            ? outcome_of(awaited)
              : status == BATON_ERR_TIMEOUT ? timed_out(schedule, timeout_ms)
                                            : status;
     /* Pairs with the load in destroy: after this the schedule may be freed. */
     atomic_fetch_sub_explicit(&schedule->shared.waiters, 1,
                               memory_order_release);
     return status;
+}
+
+baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
+{
+    baton_status_t status = baton__check_committed(schedule, __func__);
+    if (status != BATON_OK) {
+        return status;
+    }
+    const awaited_t awaited = awaited_now(schedule);
+    status = check_started(&awaited);
+    return status == BATON_OK ? wait_for(&awaited, timeout_ms) : status;
+}
+
+baton_status_t baton_schedule_wait_epoch(baton_schedule_t *schedule,
+                                         uint64_t epoch, int timeout_ms)
+{
+    baton_status_t status = baton__check_committed(schedule, __func__);
+    if (status != BATON_OK) {
+        return status;
+    }
+    awaited_t awaited = awaited_now(schedule);
+    status = choose(&awaited, epoch);
+    return status == BATON_OK ? wait_for(&awaited, timeout_ms) : status;
 }
 
 /* ---- cancel, limit ---------------------------------------------------- */

@@ -112,9 +112,8 @@ static void reset(baton_schedule_t *schedule)
         baton__queues_raise(schedule, 0);
     }
     atomic_store_explicit(&schedule->shared.failed, 0, memory_order_relaxed);
-    for (int i = 0; i < BATON__FAILURES; i++) {
-        atomic_store_explicit(&schedule->shared.failures[i], 0,
-                              memory_order_relaxed);
+    for (uint32_t i = 0; i < baton__schedule_failures(schedule); i++) {
+        atomic_store_explicit(&schedule->failures[i], 0, memory_order_relaxed);
     }
     atomic_store_explicit(&schedule->shared.retired, 0, memory_order_seq_cst);
     baton__run_set_phase(&schedule->run, BATON__RUN_IDLE);

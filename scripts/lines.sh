@@ -9,9 +9,9 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # What is counted together, and the most that it may be.
-sums='include,lib,progress,cuda 62600
+sums='include,lib,progress,cuda 63100
 microbench,examples 11000
-tests 48400'
+tests 49000'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress lib/sim
     lib/coll/kit lib/coll/dense lib/coll/tune lib/coll/create lib/coll/partial

@@ -138,7 +138,8 @@ typedef struct baton_operands {
                               order: the k-th of a name belong together. NULL:
                               "allreduce" and so on */
     baton_memory_t memory; /* of source and target: device.h */
-    const void *reserved[3]; /* NULL */
+    size_t depth; /* epochs that may be in flight at once (build.h); 0: 1 */
+    const void *reserved[2]; /* NULL */
 } baton_operands_t;
 
 #define BATON_CREATES(noun)                                                    \
@@ -186,28 +187,27 @@ BATON_CHECKED baton_status_t baton_barrier_now(baton_group_t *group);
 /* ---- running ------------------------------------------------------------
 
    Starts the next epoch, and returns within microseconds. Its vectors are in
-   use until it has ended. BATON_ERR_BUSY while the last one runs.
+   use until it has ended. BATON_ERR_BUSY while `depth` epochs have not ended.
    BATON_ERR_FAILED after a failure, until the group was recovered. */
 BATON_CHECKED baton_status_t baton_schedule_start(baton_schedule_t *schedule);
 
-/* Sets *done_out to whether the last started epoch has ended, or returns its
-   error. Makes a little progress; does not block. */
+/* Sets *done_out to whether all started epochs have ended, or returns the error
+   of the last one. Makes a little progress; does not block. */
 BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
                                                  bool *done_out);
 
-/* Waits until it has ended; after a start that failed, until the one before
-   has. An epoch that fails does so on all ranks on which it has not ended, and
-   the vectors are the caller's again. After BATON_ERR_TIMEOUT it goes on, and
-   may be waited for again: baton_error_message() says which messages it waits
-   for, and which rank all others wait for. */
+/* Waits until they have. An epoch that fails does so on all ranks on which it
+   has not ended, with those behind it, and the vectors are the caller's again.
+   After BATON_ERR_TIMEOUT it goes on, and may be waited for again: the error
+   message says for which messages it waits, and for which rank all others. */
 BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
                                                  int timeout_ms);
 
-/* Gives up the epoch that was started last: it fails with BATON_ERR_CANCELLED,
-   here and on the peers. BATON_ERR_STATE when that epoch has ended. */
+/* Gives up what has been started: it fails with BATON_ERR_CANCELLED, here and
+   on the peers. BATON_ERR_STATE when it has ended. */
 BATON_CHECKED baton_status_t baton_schedule_cancel(baton_schedule_t *schedule);
 
-/* Waits until an epoch that runs has ended, for at most BATON_DESTROY_MS, and
+/* Waits until what was started has ended, for at most BATON_DESTROY_MS, and
    cancels it then. A BATON_ERR_TIMEOUT names vectors that a peer still uses. */
 BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
 

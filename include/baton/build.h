@@ -145,16 +145,25 @@ void baton_buffer_set_memory(baton_schedule_t *schedule, baton_buffer_t buffer,
                              baton_memory_t memory);
 
 /* Binds other memory of the same size to a bound buffer, before the commit or
-   between epochs. A call node may do it while its epoch runs, for a buffer
-   whose nodes all come after it. Several buffers may be bound to the same
-   memory: commit treats them as one. From then on a buffer that a node writes
-   must share memory with the same buffers as at commit, and be rebound together
-   with them. BATON_ERR_BUSY while an epoch runs. BATON_ERR_INVALID: the id is
-   not a bound buffer, or memory is shared in another way, which a call node is
-   told at once and others by the next start. */
+   between epochs; with a depth above 1 (baton_schedule_set_depth) at any time,
+   for the starts that follow. A call node may do it while its epoch runs, for a
+   buffer whose nodes all come after it. Several buffers may be bound to the
+   same memory: commit treats them as one. From then on a buffer that a node
+   writes must share memory with the same buffers as at commit, and be rebound
+   together with them. BATON_ERR_BUSY while an epoch runs. BATON_ERR_INVALID:
+   the id is not a bound buffer, or memory is shared in another way, which a
+   call node is told at once and others by the next start. */
 BATON_CHECKED baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                                  baton_buffer_t buffer,
                                                  void *memory);
+
+/* The same for a collective that was created (baton.h): other vectors of the
+   same sizes; in place, with a NULL, if those were that it was created with.
+   What this rank has none of is ignored. In general, `source` goes behind the
+   first buffer of bind_input, and `target` behind the first of bind. */
+BATON_CHECKED baton_status_t baton_schedule_rebind(baton_schedule_t *schedule,
+                                                   const void *source,
+                                                   void *target);
 
 /* The size of a buffer, bound or scratch; SIZE_MAX for an id that is none. */
 size_t baton_buffer_bytes(const baton_schedule_t *schedule,
@@ -397,8 +406,28 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t begun,
    ended. BATON_ERR_STATE (in a call node): nothing has happened. */
 
 /* The number of the last epoch that has retired here since the commit, or the
-   last recovery. */
+   last recovery; and of the last one that this rank has started. */
 uint64_t baton_schedule_epoch(const baton_schedule_t *schedule);
+uint64_t baton_schedule_started(const baton_schedule_t *schedule);
+
+/* How many epochs may be started before the first of them has ended. Those that
+   have to wait begin in turn, each with the memory that was bound at its start:
+   so buffers may be rebound at any time, by the thread that starts, and that is
+   for the starts to come (in a call node, too). Starts meet those of other
+   ranks by their number; the depth is each rank's own. A failed epoch fails all
+   that were started behind it, and a cancel gives up all of them. Call this
+   before the commit. Default 1; up to BATON_MAX_DEPTH, or 8 in an engine with a
+   device. Commit: BATON_ERR_UNSUPPORTED with armed receives, BATON_ERR_LIMIT.
+ */
+#define BATON_MAX_DEPTH 1024
+void baton_schedule_set_depth(baton_schedule_t *schedule, uint32_t depth);
+
+/* Test and wait for one epoch of those that were started: 1 to
+   baton_schedule_started(), or BATON_ERR_STATE. */
+BATON_CHECKED baton_status_t baton_schedule_test_epoch(
+    baton_schedule_t *schedule, uint64_t epoch, bool *done_out);
+BATON_CHECKED baton_status_t baton_schedule_wait_epoch(
+    baton_schedule_t *schedule, uint64_t epoch, int timeout_ms);
 
 /* What this rank has sent for the schedule in all of its epochs: messages, with
    those of activates, and bytes of payload. */

@@ -100,6 +100,20 @@ static baton_node_t add(baton_schedule_t *schedule, baton__op_t op)
     return node;
 }
 
+void baton_schedule_set_depth(baton_schedule_t *schedule, uint32_t depth)
+{
+    if (!baton__graph_open(schedule, __func__)) {
+        return;
+    }
+    if (depth < 1 || depth > BATON_MAX_DEPTH) {
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "the depth is %u; allowed: 1 to %d", depth,
+                            BATON_MAX_DEPTH);
+        return;
+    }
+    schedule->depth = depth;
+}
+
 /* ---- buffers ---------------------------------------------------------- */
 
 static baton_buffer_t add_buffer(baton_schedule_t *schedule, const char *adder,

@@ -145,6 +145,12 @@ baton_status_t baton__offload_create(baton_schedule_t *schedule,
                                      const baton__order_t *order)
 {
     baton__device_t *device = schedule->group->device;
+    if (schedule->depth > BATON__STARTS) {
+        return baton__error(BATON_ERR_LIMIT,
+                            "commit of \"%s\" failed: its depth is %u; in an "
+                            "engine with a device it is at most %d",
+                            schedule->name, schedule->depth, BATON__STARTS);
+    }
     baton__offload_t *offload = baton__alloc(1, sizeof *offload);
     schedule->offload = offload;
     bool enough = offload != NULL;

@@ -167,6 +167,14 @@ static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
     baton__op_t *ops = carve(memory, &used, count + 1, sizeof *ops);
     schedule->addresses = carve(memory, &used, schedule->buffer_count,
                                 sizeof *schedule->addresses);
+    size_t bound = schedule->depth > 1
+                       ? (size_t)schedule->depth * schedule->buffer_count
+                       : 0;
+    char **bindings = carve(memory, &used, bound, sizeof *bindings);
+    schedule->bindings = bound > 0 ? bindings : NULL;
+    schedule->failures =
+        carve(memory, &used, baton__schedule_failures(schedule),
+              sizeof *schedule->failures);
     run->activations =
         carve(memory, &used, plan->slot_count, sizeof *run->activations);
     run->asyncs = carve(memory, &used, plan->async_count, sizeof *run->asyncs);

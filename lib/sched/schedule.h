@@ -72,6 +72,10 @@ struct baton_schedule {
         bool abandoned; /* was destroyed: to be freed when nothing moves */
     } turn;
 
+    uint32_t depth; /* epochs that may be started and not ended */
+    /* What was bound at the start of each of those, by epoch % depth, for the
+       driver to take when the epoch begins; NULL where the depth is 1. */
+    char **bindings;
     struct baton__offload *offload; /* see offload.h; NULL without a device */
     baton__run_t run;
     uint64_t identity; /* name and attempt; see baton__identity */
@@ -105,6 +109,9 @@ struct baton_schedule {
     void *on_end_arg;
     uint64_t ended; /* the last epoch that it was called for */
 
+    /* The last that failed, where others follow: epoch << 8 | -status, by the
+       epoch. Any thread reads them. */
+    _Atomic uint64_t *failures;
     baton__failure_t failure;
     uint64_t failing_from; /* the epoch that the failure is in force from; 0:
                               none */
@@ -127,10 +134,7 @@ struct baton_schedule {
         _Atomic uint64_t requested; /* starts so far; the application writes */
         _Atomic uint64_t retired;   /* epochs so far; the driver writes */
         _Atomic uint64_t failed; /* first epoch that won't be completed, or 0 */
-        /* The last that failed, where others follow: epoch << 8 | -status, by
-           the epoch. */
-        _Atomic uint64_t failures[BATON__FAILURES];
-        _Atomic uint64_t limit; /* highest epoch that may begin by itself */
+        _Atomic uint64_t limit;  /* highest epoch that may begin by itself */
         /* Sends and activates that were issued; the driver writes. */
         _Atomic uint64_t sent_messages;
         _Atomic uint64_t sent_bytes;
@@ -201,6 +205,14 @@ static inline bool
 baton__schedule_stays_failed(const baton_schedule_t *schedule)
 {
     return schedule->plan.messages > 0 || schedule->on_recover != NULL;
+}
+
+/* How many epochs have a place in `failures`. */
+static inline uint32_t
+baton__schedule_failures(const baton_schedule_t *schedule)
+{
+    return schedule->depth > BATON__FAILURES ? schedule->depth
+                                             : BATON__FAILURES;
 }
 
 /* Whether something works on its memory, whatever becomes of its epoch. */

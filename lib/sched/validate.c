@@ -63,6 +63,13 @@ static baton_status_t check_node(const baton_schedule_t *schedule,
                             schedule->name, baton__node_name(schedule, node),
                             need, edges);
     }
+    if (op->kind == BATON__ARMED_RECV && schedule->depth > 1) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "commit of \"%s\" failed: %s lets peers begin "
+                            "epochs, and the depth is %u: it must be 1",
+                            schedule->name, baton__node_name(schedule, node),
+                            schedule->depth);
+    }
     if (entry && edges > 0) {
         return baton__error(BATON_ERR_INVALID,
                             "commit of \"%s\" failed: %s begins a branch and "

@@ -5,7 +5,7 @@
 set(mpi_errors_ranks 3)
 set(mpi_conserve_ranks 2 6)
 set(mpi_recovery_ranks 3 7)
-set(mpi_create_ranks 2 3)
+set(mpi_create_ranks 2 3 8)
 set(mpi_memory_ranks 2 4)
 set(mpi_conformance_ranks 1 3 8)
 set(mpi_dense_ranks 2 5 8)

@@ -2,6 +2,7 @@
    and again, at once and started. The exit code is the result. */
 #include "support/mpi.h"
 
+#include <baton/build.h>
 #include <stdlib.h>
 
 static void check_sum(const float *x, size_t count)
@@ -71,6 +72,45 @@ static void check_mixed(void)
     }
 }
 
+/* All-reduces with other vectors each, started ahead as far as the depth goes,
+   which differs among ranks. */
+static void check_queued(size_t count)
+{
+    enum { EPOCHS = 50, VECTORS = 8 };
+    size_t depth = world.rank % 2 == 0 ? VECTORS : 3;
+    float *x = malloc(VECTORS * count * sizeof *x);
+    float *y = malloc(VECTORS * count * sizeof *y);
+    baton_schedule_t *sum;
+    support_mpi_check(x != NULL && y != NULL, "there is memory");
+    if (x == NULL || y == NULL) {
+        exit(EXIT_FAILURE);
+    }
+    const baton_allreduce_t operands = {.source = x,
+                                        .target = y,
+                                        .count = count,
+                                        .dtype = BATON_F32,
+                                        .op = BATON_SUM,
+                                        .depth = depth};
+    support_mpi_ok(baton_allreduce_create(world.group, &operands, &sum));
+    for (uint64_t epoch = 1; epoch <= EPOCHS; epoch++) {
+        size_t at = epoch % VECTORS * count;
+        if (epoch > depth) {
+            uint64_t oldest = epoch - depth;
+            support_mpi_ok(baton_schedule_wait_epoch(sum, oldest, -1));
+            check_sum(y + oldest % VECTORS * count, count);
+        }
+        fill(x + at, count);
+        support_mpi_ok(baton_schedule_rebind(sum, x + at, y + at));
+        support_mpi_ok(baton_schedule_start(sum));
+    }
+    support_mpi_ok(baton_schedule_wait(sum, -1));
+    support_mpi_check(baton_schedule_epoch(sum) == EPOCHS, "all have ended");
+    check_sum(y + EPOCHS % VECTORS * count, count);
+    support_mpi_ok(baton_schedule_destroy(sum));
+    free(x);
+    free(y);
+}
+
 int main(int argc, char **argv)
 {
     support_mpi_begin(argc, argv);
@@ -80,6 +120,8 @@ int main(int argc, char **argv)
     check_count(8192);
     check_count(300001);
     check_mixed();
+    check_queued(1);
+    check_queued(100001);
     support_mpi_ok(baton_barrier_now(world.group));
     support_mpi_end();
     return 0;

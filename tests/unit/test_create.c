@@ -384,7 +384,7 @@ TEST_MANUALLY(test_wrong_arguments, 2)
     WRONG(allreduce, "target is NULL", on.target = NULL);
     WRONG(allreduce, "root is set", on.root = 1);
     WRONG(allreduce, "counts is set", on.counts = counts);
-    WRONG(allreduce, "reserved is set", on.reserved[2] = x);
+    WRONG(allreduce, "reserved is set", on.reserved[1] = x);
     WRONG(allreduce, "count is more", on.count = SIZE_MAX / 2);
     WRONG(allgather, "op is set", on.source = x);
     WRONG(allgatherv, "counts is NULL", on.op = NULL);

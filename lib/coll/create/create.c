@@ -518,6 +518,11 @@ baton_status_t baton__collective_create(const baton__collective_t *collective,
                             "baton_%s_%s: no memory for the blocks' sizes",
                             collective->noun, verb);
     }
+    if (on->depth > 0) {
+        baton_schedule_set_depth(out->schedule, on->depth > UINT32_MAX
+                                                    ? UINT32_MAX
+                                                    : (uint32_t)on->depth);
+    }
     const vectors_t v = vectors_of(collective, group, on);
     const views_t views = bind_all(collective, on, &v, &extent, out);
     bool moves = v.in_place && extent.offset > 0 && extent.part > 0 &&

@@ -1,0 +1,126 @@
+/* Other memory behind the buffers of a schedule. With a depth of 1 it is the
+   next epoch's at once. With more, epochs may run or wait: then only what is
+   bound changes, which the driver does not read, and start hands it over. */
+#include "progress/engine.h"
+#include "progress/epochs.h"
+#include "sched/offload.h"
+
+#include "base/error.h"
+
+static void put_behind(baton_schedule_t *schedule, uint32_t buffer,
+                       void *memory)
+{
+    schedule->buffers[buffer].memory = memory;
+    if (schedule->addresses != NULL && !schedule->group->cost_only) {
+        schedule->addresses[buffer] = memory;
+    }
+}
+
+/* Rebinds in a call node, where aliases are checked at once. */
+static baton_status_t rebind_inside(baton_schedule_t *schedule, uint32_t buffer,
+                                    void *memory)
+{
+    char *before = schedule->buffers[buffer].memory;
+    put_behind(schedule, buffer, memory);
+    baton_status_t status =
+        schedule->committed ? baton__check_alias(schedule, buffer) : BATON_OK;
+    if (status == BATON_OK && schedule->committed) {
+        status = baton__check_bound(schedule, buffer);
+    }
+    if (status != BATON_OK) {
+        put_behind(schedule, buffer, before);
+    }
+    return status;
+}
+
+/* The next start checks it. */
+static void note_rebound(baton_schedule_t *schedule, uint32_t buffer)
+{
+    schedule->buffers[buffer].rebound = true;
+    atomic_store_explicit(&schedule->rebound, true, memory_order_relaxed);
+}
+
+static baton_status_t rebind_between(baton_schedule_t *schedule,
+                                     uint32_t buffer, void *memory)
+{
+    baton_engine_t *engine = schedule->group->engine;
+    engine->driver->enter(engine);
+    bool runs = baton__epoch_runs(schedule);
+    if (!runs) {
+        put_behind(schedule, buffer, memory);
+        note_rebound(schedule, buffer);
+    }
+    engine->driver->leave(engine);
+    return runs ? baton__error(
+                      BATON_ERR_BUSY,
+                      "rebind in \"%s\": epoch %llu is running: wait for it, "
+                      "or give the schedule a depth",
+                      schedule->name, (unsigned long long)schedule->run.epoch)
+                : BATON_OK;
+}
+
+static baton_status_t rebind(baton_schedule_t *schedule, uint32_t buffer,
+                             void *memory)
+{
+    if (schedule->bindings != NULL && schedule->committed) {
+        schedule->buffers[buffer].memory = memory;
+        note_rebound(schedule, buffer);
+        return BATON_OK;
+    }
+    /* Before `committed` is read: an external epoch may run before commit
+       returns. */
+    if (baton__engine_is_inside(schedule->group->engine)) {
+        return rebind_inside(schedule, buffer, memory);
+    }
+    if (!schedule->committed) {
+        put_behind(schedule, buffer, memory);
+        return BATON_OK;
+    }
+    return rebind_between(schedule, buffer, memory);
+}
+
+baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
+                                   baton_buffer_t buffer, void *memory)
+{
+    if (!baton__is_schedule(schedule, __func__)) {
+        return BATON_ERR_INVALID;
+    }
+    if (buffer.index >= schedule->buffer_count ||
+        schedule->buffers[buffer.index].scratch) {
+        return baton__error(BATON_ERR_INVALID,
+                            "rebind in \"%s\": buffer %u is %s", schedule->name,
+                            buffer.index,
+                            buffer.index >= schedule->buffer_count
+                                ? "not one of its buffers"
+                                : "scratch, which the schedule owns");
+    }
+    return rebind(schedule, buffer.index, memory);
+}
+
+/* The first buffer that was bound, as an input or not; buffer_count: none. */
+static uint32_t find_bound(const baton_schedule_t *schedule, bool input)
+{
+    uint32_t i = 0;
+    while (
+        i < schedule->buffer_count &&
+        (schedule->buffers[i].scratch || schedule->buffers[i].input != input)) {
+        i++;
+    }
+    return i;
+}
+
+baton_status_t baton_schedule_rebind(baton_schedule_t *schedule,
+                                     const void *source, void *target)
+{
+    if (!baton__is_schedule(schedule, __func__)) {
+        return BATON_ERR_INVALID;
+    }
+    uint32_t from = find_bound(schedule, true);
+    uint32_t to = find_bound(schedule, false);
+    baton_status_t status = from < schedule->buffer_count
+                                ? rebind(schedule, from, (void *)source)
+                                : BATON_OK;
+    return status == BATON_OK && to < schedule->buffer_count
+               ? rebind(schedule, to, target)
+               : status;
+}

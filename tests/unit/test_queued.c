@@ -1,0 +1,569 @@
+/* Schedules that are started again before their last epoch has ended: examples
+   of each rule, and random programs of up to five ranks against a model. */
+#include "support/cluster.h"
+#include "support/cmocka.h"
+#include "support/random.h"
+#include "support/sim.h"
+
+#include <baton/coll.h>
+#include <string.h>
+
+enum { TOTAL = 40, MOST_RANKS = 5 };
+
+/* ---- a rank of a random program --------------------------------------- */
+
+/* Each epoch has a source and a target of its own. */
+typedef struct part {
+    int rank, size;
+    uint32_t depth;
+    baton_schedule_t *schedule;
+    uint64_t sources[TOTAL + 1], targets[TOTAL + 1];
+    uint64_t started;
+    uint64_t failing; /* the epoch that fails on this rank, or 0 */
+    bool stopped;     /* its schedule has failed */
+    /* By the driver; and read when all has ended. */
+    atomic_ullong ended;
+    atomic_int outcomes[TOTAL + 1];
+    atomic_bool wrong;
+} part_t;
+
+static void note_end(void *arg, uint64_t epoch, baton_status_t status)
+{
+    part_t *part = arg;
+    if (epoch != atomic_load(&part->ended) + 1 || epoch > TOTAL) {
+        atomic_store(&part->wrong, true);
+        return;
+    }
+    atomic_store(&part->outcomes[epoch], (int)status);
+    atomic_store(&part->ended, epoch);
+}
+
+static baton_status_t fail_if_asked(void *arg, baton_call_t *call)
+{
+    const part_t *part = arg;
+    return baton_call_epoch(call) == part->failing ? BATON_ERR_SYSTEM
+                                                   : BATON_OK;
+}
+
+static uint64_t value(int rank, uint64_t epoch)
+{
+    return ((uint64_t)rank + 1) * 1000 + epoch;
+}
+
+static uint64_t sum(int size, uint64_t epoch)
+{
+    uint64_t all = 0;
+    for (int r = 0; r < size; r++) {
+        all += value(r, epoch);
+    }
+    return all;
+}
+
+/* call -> all-reduce */
+static void make(part_t *part, baton_group_t *group)
+{
+    baton_schedule_t *s = support_schedule(group, "queued");
+    baton_view_t source = {baton_buffer_bind_input(s, NULL, 8), 0, 8};
+    baton_view_t target = {baton_buffer_bind(s, NULL, 8), 0, 8};
+    baton_node_t call = baton_add_call(s, fail_if_asked, part);
+    baton_node_t last = baton_add_nop(s);
+    baton_enclosure_t enclosure = baton_enclose_begin(s);
+    baton_add_allreduce(
+        s, &(baton_allreduce_args_t){.size = sizeof(baton_allreduce_args_t),
+                                     .source = source,
+                                     .target = target,
+                                     .dtype = BATON_U64,
+                                     .op = BATON_SUM});
+    baton_enclose_end(s, enclosure, call, last);
+    baton_schedule_set_depth(s, part->depth);
+    baton_schedule_on_end(s, note_end, part);
+    support_ok(baton_schedule_commit(s));
+    part->schedule = s;
+}
+
+static void start_one(part_t *part)
+{
+    uint64_t epoch = part->started + 1;
+    if (part->stopped || epoch > TOTAL) {
+        return;
+    }
+    uint64_t before = baton_schedule_epoch(part->schedule);
+    part->sources[epoch] = value(part->rank, epoch);
+    baton_status_t status = baton_schedule_rebind(
+        part->schedule, &part->sources[epoch], &part->targets[epoch]);
+    if (status == BATON_OK) {
+        status = baton_schedule_start(part->schedule);
+    }
+    switch ((int)status) {
+    case BATON_OK:
+        part->started = epoch;
+        assert_true(epoch - baton_schedule_epoch(part->schedule) <=
+                    part->depth);
+        break;
+    case BATON_ERR_BUSY:
+        assert_true(part->started - before >= part->depth);
+        break;
+    default:
+        support_expect(status, BATON_ERR_FAILED);
+        part->stopped = true;
+    }
+    assert_int_equal(baton_schedule_started(part->schedule), part->started);
+}
+
+/* An epoch that has ended, or failed. */
+static void check_epoch(const part_t *part, uint64_t epoch,
+                        baton_status_t status)
+{
+    if (status == BATON_OK) {
+        assert_int_equal(part->targets[epoch], sum(part->size, epoch));
+    } else {
+        support_expect(status, BATON_ERR_SYSTEM);
+    }
+}
+
+static void test_one(part_t *part, support_random_t *random)
+{
+    uint64_t flight = part->started < part->depth ? part->started : part->depth;
+    if (flight == 0) {
+        return;
+    }
+    uint64_t epoch = part->started - support_random_below(random, flight);
+    bool done = false;
+    baton_status_t status =
+        baton_schedule_test_epoch(part->schedule, epoch, &done);
+    if (status != BATON_OK || done) {
+        check_epoch(part, epoch, status);
+    }
+}
+
+static void finish(part_t *part)
+{
+    if (part->started == 0) {
+        return;
+    }
+    uint64_t oldest =
+        part->started > part->depth ? part->started - part->depth + 1 : 1;
+    for (uint64_t epoch = oldest; epoch <= part->started; epoch++) {
+        baton_status_t status =
+            baton_schedule_wait_epoch(part->schedule, epoch, SUPPORT_WAIT_MS);
+        check_epoch(part, epoch, status);
+        while (atomic_load(&part->ended) < epoch) {
+            (void)!baton_schedule_wait(part->schedule, 0);
+        }
+        assert_int_equal(atomic_load(&part->outcomes[epoch]), status);
+    }
+    assert_false(atomic_load(&part->wrong));
+    assert_int_equal(atomic_load(&part->ended), part->started);
+}
+
+/* All that is known of how epochs ended, where one failed. */
+static void check_outcomes(const part_t *part, uint64_t failing)
+{
+    bool failed = false;
+    for (uint64_t epoch = 1; epoch <= part->started; epoch++) {
+        int status = atomic_load(&part->outcomes[epoch]);
+        check_epoch(part, epoch, (baton_status_t)status);
+        assert_true(epoch >= failing || status == BATON_OK);
+        assert_true(epoch != failing || status == BATON_ERR_SYSTEM);
+        /* Behind it: those that had been started, at least. Alone in its group
+           a rank can go on. */
+        assert_true(part->size == 1 || !failed || status == BATON_ERR_SYSTEM);
+        failed |= status != BATON_OK;
+    }
+}
+
+static bool is_over(const part_t *parts, int size)
+{
+    for (int r = 0; r < size; r++) {
+        if (!parts[r].stopped && parts[r].started < TOTAL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void run_round(part_t *parts, support_cluster_t *cluster,
+                      support_random_t *random, uint64_t failing)
+{
+    while (!is_over(parts, cluster->size)) {
+        part_t *part =
+            &parts[support_random_below(random, (uint64_t)cluster->size)];
+        switch (support_random_below(random, 8)) {
+        case 0:
+        case 1:
+            test_one(part, random);
+            break;
+        case 2: /* as many as can be */
+            for (uint32_t i = 0; i < part->depth; i++) {
+                start_one(part);
+            }
+            break;
+        default:
+            start_one(part);
+        }
+    }
+    for (int r = 0; r < cluster->size; r++) {
+        finish(&parts[r]);
+        check_outcomes(&parts[r], failing);
+    }
+}
+
+static void recover(part_t *parts, support_cluster_t *cluster)
+{
+    for (int r = 0; r + 1 < cluster->size; r++) {
+        (void)!baton_group_recover(cluster->groups[r], 0);
+    }
+    for (int r = cluster->size - 1; r >= 0; r--) {
+        support_ok(baton_group_recover(cluster->groups[r], SUPPORT_WAIT_MS));
+        parts[r].started = 0;
+        parts[r].failing = 0;
+        parts[r].stopped = false;
+        atomic_store(&parts[r].ended, 0);
+        memset(parts[r].targets, 0, sizeof parts[r].targets);
+    }
+}
+
+static void fuzz(int size, int variant, uint64_t seed)
+{
+    static const uint32_t depths[] = {1, 2, 8};
+    static part_t parts[MOST_RANKS];
+    support_random_t random = support_random(seed, (uint64_t)variant);
+    support_cluster_t *cluster = support_cluster_open(size, variant);
+    memset(parts, 0, sizeof parts);
+    for (int r = 0; r < size; r++) {
+        parts[r].rank = r;
+        parts[r].size = size;
+        parts[r].depth = depths[support_random_below(&random, 3)];
+        make(&parts[r], cluster->groups[r]);
+    }
+    uint64_t failing = 1 + support_random_below(&random, TOTAL);
+    parts[support_random_below(&random, (uint64_t)size)].failing = failing;
+    run_round(parts, cluster, &random, failing);
+    recover(parts, cluster);
+    run_round(parts, cluster, &random, UINT64_MAX);
+    for (int r = 0; r < size; r++) {
+        support_ok(baton_schedule_destroy(parts[r].schedule));
+    }
+    support_cluster_close(cluster);
+}
+
+TEST(test_queued_random_programs)
+{
+    enum { ROUNDS = 4 };
+    (void)state;
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        for (int size = 1; size <= MOST_RANKS; size++) {
+            for (int variant = 0; variant < SUPPORT_VARIANTS; variant++) {
+                fuzz(size, variant,
+                     support_seed() + round * 100 + (uint64_t)size);
+            }
+        }
+    }
+}
+
+/* ---- examples ---------------------------------------------------------- */
+
+/* Rank 1 sends to rank 0, as a support_pair, with a depth. */
+typedef struct queue {
+    baton_schedule_t *schedules[2];
+    baton_buffer_t buffers[2];
+    uint64_t ends[2];
+    baton_status_t last[2];
+} queue_t;
+
+static void count_end(void *arg, uint64_t epoch, baton_status_t status)
+{
+    uint64_t *ends = arg;
+    assert_int_equal(epoch, *ends + 1); /* in the test's thread */
+    (void)status;
+    ++*ends;
+}
+
+static void queue_open(queue_t *queue, support_cluster_t *cluster,
+                       uint32_t depth)
+{
+    memset(queue, 0, sizeof *queue);
+    for (int r = 0; r < 2; r++) {
+        baton_schedule_t *s = support_schedule(cluster->groups[r], "queue");
+        queue->buffers[r] = baton_buffer_bind(s, NULL, 8);
+        baton_view_t view = baton_view(queue->buffers[r], 0, 8);
+        (void)(r == 0 ? baton_add_recv(s, 1, view)
+                      : baton_add_send(s, 0, view));
+        baton_schedule_set_depth(s, depth);
+        baton_schedule_on_end(s, count_end, &queue->ends[r]);
+        support_ok(baton_schedule_commit(s));
+        queue->schedules[r] = s;
+    }
+}
+
+static void queue_close(const queue_t *queue)
+{
+    support_ok(baton_schedule_destroy(queue->schedules[0]));
+    support_ok(baton_schedule_destroy(queue->schedules[1]));
+}
+
+static void queue_start(const queue_t *queue, int rank, uint64_t *word)
+{
+    support_ok(baton_buffer_rebind(queue->schedules[rank], queue->buffers[rank],
+                                   word));
+    support_ok(baton_schedule_start(queue->schedules[rank]));
+}
+
+TEST_MANUALLY(test_queued_starts_pair_by_their_number, 2)
+{
+    queue_t queue;
+    uint64_t sent[3] = {5, 6, 7}, got[3] = {0};
+    bool done = true;
+    queue_open(&queue, cluster, 3);
+    for (int i = 0; i < 3; i++) {
+        queue_start(&queue, 0, &got[i]);
+    }
+    support_expect(baton_schedule_start(queue.schedules[0]), BATON_ERR_BUSY);
+    support_says("3 epochs have been started");
+    assert_int_equal(baton_schedule_started(queue.schedules[0]), 3);
+    queue_start(&queue, 1, &sent[0]);
+    support_expect(
+        baton_schedule_wait_epoch(queue.schedules[0], 1, SUPPORT_WAIT_MS),
+        BATON_OK);
+    assert_int_equal(got[0], 5);
+    support_ok(baton_schedule_test_epoch(queue.schedules[0], 2, &done));
+    assert_false(done);
+    support_expect(baton_schedule_wait(queue.schedules[0], 0),
+                   BATON_ERR_TIMEOUT);
+    queue_start(&queue, 1, &sent[1]);
+    queue_start(&queue, 1, &sent[2]);
+    support_ends(queue.schedules[0], BATON_OK);
+    support_ends(queue.schedules[1], BATON_OK);
+    assert_int_equal(got[1], 6);
+    assert_int_equal(got[2], 7);
+    assert_int_equal(queue.ends[0], 3);
+    queue_close(&queue);
+}
+
+TEST_MANUALLY(test_queued_cancel_gives_up_all, 2)
+{
+    queue_t queue;
+    uint64_t words[2] = {0};
+    queue_open(&queue, cluster, 2);
+    queue_start(&queue, 0, &words[0]);
+    queue_start(&queue, 0, &words[1]);
+    support_ok(baton_schedule_cancel(queue.schedules[0]));
+    support_expect(
+        baton_schedule_wait_epoch(queue.schedules[0], 1, SUPPORT_WAIT_MS),
+        BATON_ERR_CANCELLED);
+    support_ends(queue.schedules[0], BATON_ERR_CANCELLED);
+    assert_int_equal(queue.ends[0], 2);
+    support_expect(baton_schedule_start(queue.schedules[0]), BATON_ERR_FAILED);
+    support_drain(cluster);
+    support_expect(baton_schedule_start(queue.schedules[1]), BATON_ERR_FAILED);
+    queue_close(&queue);
+    assert_int_equal(queue.ends[0], 2);
+}
+
+TEST_MANUALLY(test_queued_recovery_ends_all, 2)
+{
+    queue_t queue;
+    uint64_t sent = 9, words[2] = {0};
+    queue_open(&queue, cluster, 2);
+    queue_start(&queue, 0, &words[0]);
+    queue_start(&queue, 0, &words[1]);
+    (void)!baton_group_recover(cluster->groups[1], 0);
+    support_ok(baton_group_recover(cluster->groups[0], SUPPORT_WAIT_MS));
+    support_ok(baton_group_recover(cluster->groups[1], SUPPORT_WAIT_MS));
+    assert_int_equal(queue.ends[0], 2);
+    support_expect(baton_schedule_wait_epoch(queue.schedules[0], 2, 0),
+                   BATON_ERR_CANCELLED);
+    assert_int_equal(baton_schedule_started(queue.schedules[0]), 0);
+    queue.ends[0] = 0;
+    queue_start(&queue, 0, &words[1]);
+    support_expect(baton_schedule_wait_epoch(queue.schedules[0], 2, 0),
+                   BATON_ERR_STATE);
+    queue_start(&queue, 1, &sent);
+    support_ends(queue.schedules[0], BATON_OK);
+    assert_int_equal(words[1], 9);
+    queue_close(&queue);
+}
+
+TEST_MANUALLY(test_queued_destroy_ends_all, 2)
+{
+    queue_t queue;
+    uint64_t words[3] = {0};
+    support_set_variable("BATON_DESTROY_MS", "40");
+    queue_open(&queue, cluster, 3);
+    for (int i = 0; i < 3; i++) {
+        queue_start(&queue, 0, &words[i]);
+    }
+    queue_close(&queue);
+    support_set_variable("BATON_DESTROY_MS", NULL);
+    assert_int_equal(queue.ends[0], 3);
+    assert_int_equal(queue.ends[1], 0);
+}
+
+/* Without messages a failed epoch retires with those behind it, and others may
+   follow. */
+static baton_status_t begin_once(void *arg, baton_call_t *call,
+                                 baton_async_t async)
+{
+    *(baton_async_t *)arg = async;
+    return baton_call_epoch(call) == 1 ? BATON_OK : BATON_DONE;
+}
+
+TEST_MANUALLY(test_queued_failure_alone_ends_what_waits_behind, 1)
+{
+    const baton_async_ops_t ops = {.start = begin_once};
+    baton_async_t begun;
+    uint64_t ends = 0;
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "alone");
+    (void)baton_add_async(s, &ops, &begun);
+    baton_schedule_set_depth(s, 12); /* more than there are failures without */
+    baton_schedule_on_end(s, count_end, &ends);
+    support_ok(baton_schedule_commit(s));
+    for (int i = 0; i < 12; i++) {
+        support_ok(baton_schedule_start(s));
+    }
+    support_ok(baton_async_complete(begun, BATON_ERR_SYSTEM));
+    support_ends(s, BATON_ERR_SYSTEM);
+    assert_int_equal(ends, 12);
+    support_run(s);
+    for (uint64_t epoch = 2; epoch <= 13; epoch++) {
+        support_expect(baton_schedule_wait_epoch(s, epoch, 0),
+                       epoch <= 12 ? BATON_ERR_SYSTEM : BATON_OK);
+    }
+    assert_int_equal(ends, 13);
+    support_ok(baton_schedule_destroy(s));
+}
+
+/* ---- what starts them -------------------------------------------------- */
+
+typedef struct starter {
+    baton_schedule_t *schedule;
+    uint64_t sources[8], targets[8];
+    int starts, most;
+} starter_t;
+
+static baton_status_t start_next(starter_t *starter)
+{
+    int i = starter->starts++;
+    starter->sources[i] = (uint64_t)i + 10;
+    baton_status_t status = baton_schedule_rebind(
+        starter->schedule, &starter->sources[i], &starter->targets[i]);
+    return status == BATON_OK ? baton_schedule_start(starter->schedule)
+                              : status;
+}
+
+static baton_status_t start_three(void *arg, baton_call_t *call)
+{
+    baton_status_t status = BATON_OK;
+    (void)call;
+    for (int i = 0; i < 3 && status == BATON_OK; i++) {
+        status = start_next(arg);
+    }
+    return status;
+}
+
+static void start_again(void *arg, uint64_t epoch, baton_status_t status)
+{
+    starter_t *starter = arg;
+    support_ok(status);
+    (void)epoch;
+    if (starter->starts < starter->most) {
+        support_ok(start_next(starter));
+    }
+}
+
+TEST_MANUALLY(test_queued_starts_from_calls_and_ends, 1)
+{
+    starter_t starter = {.most = 8};
+    uint64_t nothing[2] = {0};
+    support_ok(
+        baton_allreduce_create(cluster->groups[0],
+                               &(baton_allreduce_t){.source = &nothing[0],
+                                                    .target = &nothing[1],
+                                                    .count = 1,
+                                                    .dtype = BATON_U64,
+                                                    .op = BATON_SUM,
+                                                    .depth = 3},
+                               &starter.schedule));
+    baton_schedule_on_end(starter.schedule, start_again, &starter);
+    baton_schedule_t *caller = support_schedule(cluster->groups[0], "caller");
+    (void)baton_add_call(caller, start_three, &starter);
+    support_ok(baton_schedule_commit(caller));
+    support_run(caller);
+    while (baton_schedule_epoch(starter.schedule) < 8) {
+        support_ends(starter.schedule, BATON_OK);
+    }
+    for (uint64_t i = 0; i < 8; i++) {
+        assert_int_equal(starter.targets[i], i + 10);
+    }
+    assert_int_equal(nothing[1], 0);
+    support_ok(baton_schedule_destroy(caller));
+    support_ok(baton_schedule_destroy(starter.schedule));
+}
+
+/* ---- misuse ------------------------------------------------------------ */
+
+TEST_MANUALLY(test_queued_refuses_what_makes_no_sense, 2)
+{
+    static const uint32_t wrong[] = {0, BATON_MAX_DEPTH + 1};
+    for (int i = 0; i < 2; i++) {
+        baton_schedule_t *s = support_schedule(cluster->groups[0], "wrong");
+        baton_schedule_set_depth(s, wrong[i]);
+        support_expect(baton_schedule_commit(s), BATON_ERR_INVALID);
+        support_says("allowed: 1 to 1024");
+        support_ok(baton_schedule_destroy(s));
+    }
+    baton_schedule_t *armed = support_schedule(cluster->groups[0], "armed");
+    (void)baton_add_armed_recv(armed, 1);
+    baton_schedule_set_depth(armed, 2);
+    support_expect(baton_schedule_commit(armed), BATON_ERR_UNSUPPORTED);
+    support_says("lets peers begin epochs");
+    support_ok(baton_schedule_destroy(armed));
+}
+
+TEST_MANUALLY(test_queued_checks_overlaps_at_the_start, 1)
+{
+    uint64_t memory[4] = {1, 0, 2, 0};
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "copy");
+    baton_buffer_t from = baton_buffer_bind_input(s, &memory[0], 8);
+    baton_buffer_t to = baton_buffer_bind(s, &memory[1], 8);
+    (void)baton_add_copy(s, baton_view(to, 0, 8), baton_view(from, 0, 8));
+    baton_schedule_set_depth(s, 2);
+    support_ok(baton_schedule_commit(s));
+    support_ok(baton_schedule_rebind(s, &memory[1], &memory[1]));
+    support_expect(baton_schedule_start(s), BATON_ERR_INVALID);
+    support_ok(baton_schedule_rebind(s, &memory[2], &memory[3]));
+    support_run(s);
+    assert_int_equal(memory[3], 2);
+    support_ok(baton_schedule_destroy(s));
+}
+
+/* ---- the simulator ----------------------------------------------------- */
+
+TEST(test_queued_in_the_simulator)
+{
+    baton_sim_options_t options = support_sim_options(2);
+    baton_sim_t *sim = support_sim_open(&options);
+    support_cluster_t cluster = {
+        .size = 2,
+        .groups = (baton_group_t *[]){baton_sim_group(sim, 0),
+                                      baton_sim_group(sim, 1)}};
+    queue_t queue;
+    uint64_t sent[2] = {3, 4}, got[2] = {0};
+    (void)state;
+    queue_open(&queue, &cluster, 2);
+    for (int i = 0; i < 2; i++) {
+        queue_start(&queue, 0, &got[i]);
+        queue_start(&queue, 1, &sent[i]);
+    }
+    support_ends(queue.schedules[0], BATON_OK);
+    support_ends(queue.schedules[1], BATON_OK);
+    assert_int_equal(got[0], 3);
+    assert_int_equal(got[1], 4);
+    queue_start(&queue, 0, &got[0]);
+    queue_start(&queue, 0, &got[1]);
+    queue_close(&queue);
+    assert_int_equal(queue.ends[0], 4);
+    support_ok(baton_sim_destroy(sim));
+}
+
+RUN_TESTS()
