@@ -276,6 +276,19 @@ BATON_CHECKED baton_status_t baton_sparse_set_density(baton_sparse_t *sparse,
 BATON_CHECKED baton_status_t baton_sparse_residual(baton_sparse_t *sparse,
                                                    void *vector);
 
+/* Copies this rank's velocity, n elements. BATON_ERR_STATE: momentum is 0. */
+BATON_CHECKED baton_status_t baton_sparse_velocity(baton_sparse_t *sparse,
+                                                   void *vector);
+
+/* Replaces this rank's residual, and with momentum its velocity (else NULL), n
+   elements each; what is pending stays. For tensors that are cut anew, or k or
+   an algorithm that changes: the residuals of the old sparse all-reduces, in
+   the new ones' cut, so that nothing is lost. The last result is gone, but with
+   options.partial. */
+BATON_CHECKED baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
+                                                       const void *residual,
+                                                       const void *velocity);
+
 /* This rank's state, for a checkpoint of the caller's: residual, momentum, k,
    the number of steps, and what the algorithm has learned. A run that goes on
    from a state has the same bits as one that was not interrupted, also where
