@@ -10,12 +10,13 @@ cd "$(dirname "$0")/.."
 
 # What is counted together, and the most that it may be.
 sums='include,lib,progress,cuda 63100
+mpi 2800
 microbench,examples 11000
-tests 49000'
+tests 49700'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress lib/sim
     lib/coll/kit lib/coll/dense lib/coll/tune lib/coll/create lib/coll/partial
-    lib/coll/stream lib/coll/sparse cuda microbench examples tests scripts docs"
+    lib/coll/stream lib/coll/sparse cuda mpi microbench examples tests scripts docs"
 
 # Of one or more folders: all files but pictures.
 count() {

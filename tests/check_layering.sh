@@ -11,9 +11,10 @@ set -eu
 
 # What a layer may use besides itself and <baton/...>. A collective with a life
 # of its own allocates and reports as the rest does; of the engine it sees what
-# its users see. A transport makes groups as one of an application does. So is cuda/, a library of its own: it sees public headers.
+# its users see. A transport makes groups as one of an application does. So are cuda/ and mpi/, libraries of their own: they see public headers.
 layers='
     below["base"] = below["include"] = below["cuda"] = " "
+    below["mpi"] = " "
     below["transport"] = below["coll"] = " base "
     below["ops"] = " base transport "
     below["sched"] = below["ops"] "ops "
@@ -97,7 +98,7 @@ circles() (
                     if (part[2] in home) print part[1], home[part[2]]
                 }
             }'
-        grep -rnoE --include='*.h' '^ *# *include "[^"]+"' lib progress cuda |
+        grep -rnoE --include='*.h' '^ *# *include "[^"]+"' lib progress cuda mpi |
             sed -E 's/^(lib\/)?([^:]*):[0-9]+:[^"]*"(.*)"$/\2 \3/'
     } | tsort 2>&1 >/dev/null | awk '
         / input contains a loop/ { if (found++) exit; print "a circle:"; next }
@@ -108,7 +109,7 @@ circles() (
 check() (
     cd "$1"
     found=
-    for folder in include lib progress cuda examples microbench; do
+    for folder in include lib progress cuda mpi examples microbench; do
         if [ -d "$folder" ]; then found="$found $folder"; fi
     done
     # shellcheck disable=SC2086
@@ -127,7 +128,7 @@ check() (
     function home(header) {
         if (header == "mpi.h" || header == "baton/mpi.h")
             return "^(lib/transport/mpi/|include/baton/mpi[.]h$|" \
-                   "examples/|microbench/)"
+                   "mpi/|examples/|microbench/)"
         if (header ~ /^event2?\// || header ~ /^(event|evutil)[.]h$/)
             return "^progress/event_loop[.]c$"
         if (header ~ /^(cuda|cub\/|cooperative_groups)/)
@@ -176,11 +177,11 @@ self() {
     fail=0
     clean() {
         rm -rf "${tree:?}/lib" "$tree/progress" "$tree/examples" \
-            "$tree/include" "$tree/cuda"
+            "$tree/include" "$tree/cuda" "$tree/mpi"
         mkdir -p "$tree/lib/base" "$tree/lib/transport/mpi" "$tree/lib/ops" \
             "$tree/lib/sched" "$tree/lib/coll/dense" "$tree/lib/coll/partial" \
             "$tree/progress" "$tree/examples" "$tree/include/baton" \
-            "$tree/cuda"
+            "$tree/cuda" "$tree/mpi"
         echo '#include <mpi.h>' >"$tree/include/baton/mpi.h"
         echo '#include <baton/mpi.h>' >"$tree/lib/transport/mpi/post.c"
         echo '#include "base/alloc.h"' >"$tree/lib/sched/plan.c"
@@ -191,6 +192,8 @@ self() {
         echo '#include <baton/coll.h>' >"$tree/examples/03_own.c"
         echo '#include <cuda_runtime_api.h>' >"$tree/cuda/streams.c"
         echo '#include "cuda/kernels.h"' >"$tree/cuda/reduce.cu"
+        echo '#include <baton/mpi.h>' >"$tree/mpi/call.h"
+        echo '#include "mpi/call.h"' >"$tree/mpi/types.c"
     }
     clean
     check "$tree" || { echo "self-test: a clean tree is refused"; fail=1; }
@@ -215,6 +218,9 @@ progress/engine.c <baton/coll.h>
 progress/engine.c <event2/event.h>
 progress/engine.c <hwloc.h>
 cuda/streams.c "base/alloc.h"
+mpi/types.c "base/alloc.h"
+mpi/types.c <baton/coll.h>
+progress/engine.c "mpi/call.h"
 examples/01_dag.c <cuda_runtime.h>
 examples/01_dag.c "progress/step.h"
 include/baton/coll.h "base/alloc.h"

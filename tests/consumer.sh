@@ -20,6 +20,9 @@ for command in skew bench info sim; do
     fi
 done
 prefix/bin/baton-info >info.txt
+if [ -x prefix/bin/baton-mpirun ]; then
+    find prefix -name libbaton_mpi.so | grep -q . && prefix/bin/baton-mpirun --help >help.txt
+fi
 for file in man/man1/baton-sim.1 doc/baton/LICENSE doc/baton/docs/modes.md; do
     if [ ! -s "prefix/share/$file" ]; then
         echo "share/$file is not installed"

@@ -57,7 +57,8 @@ bool baton_engine_step(baton_engine_t *engine);
    (BATON_LOG, default warn). error and warn are what no call returns: a stalled
    epoch, an unknown BATON_* variable, MPI_Finalize before the end of a group.
    info has the errors that calls return, too. Variables that begin with
-   BATON_X_ belong to extensions: the library does not look at them. */
+   BATON_X_ belong to extensions, and BATON_MPI_ to libbaton_mpi: the library
+   does not look at them. */
 typedef enum baton_log_level {
     BATON_LOG_NONE,
     BATON_LOG_ERROR,

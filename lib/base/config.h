@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 #define BATON__CONFIG_PREFIX    "BATON_"
-#define BATON__CONFIG_EXTENSION "BATON_X_" /* never read or reported */
+#define BATON__CONFIG_EXTENSION "BATON_X_"   /* never read or reported */
+#define BATON__CONFIG_MPI       "BATON_MPI_" /* libbaton_mpi reads these */
 
 /* Every variable, by its name without BATON_:
      NUMBER(name, default, smallest, largest, unit, sentence)

@@ -30,13 +30,17 @@ static const char *nearest_name(const char *name, size_t *distance_out)
 
 extern char **environ; /* POSIX has it, and declares it nowhere */
 
+static bool begins_with(const char *variable, const char *prefix)
+{
+    return strncmp(variable, prefix, strlen(prefix)) == 0;
+}
+
 static void warn_about_unknown(void)
 {
-    const char *prefix = BATON__CONFIG_PREFIX;
-    const char *extension = BATON__CONFIG_EXTENSION;
     for (char **at = environ; at != NULL && *at != NULL; at++) {
-        if (strncmp(*at, prefix, strlen(prefix)) != 0 ||
-            strncmp(*at, extension, strlen(extension)) == 0) {
+        if (!begins_with(*at, BATON__CONFIG_PREFIX) ||
+            begins_with(*at, BATON__CONFIG_EXTENSION) ||
+            begins_with(*at, BATON__CONFIG_MPI)) {
             continue;
         }
         char name[NAME_BYTES];

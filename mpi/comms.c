@@ -1,0 +1,296 @@
+#include "mpi/comms.h"
+
+#include "mpi/requests.h"
+#include "mpi/runtime.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The first is of those in use, and of the dead ones that are not destroyed. */
+static baton__mpi_comm_t *comms;
+static pthread_mutex_t comms_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int dead_comms;
+static int key = MPI_KEYVAL_INVALID;
+
+/* ---- the context id ------------------------------------------------------ */
+
+enum { LOOKED_AT = 384 }; /* bytes of a communicator, which has 512 */
+
+static uint32_t number_at(MPI_Comm comm, ptrdiff_t offset)
+{
+    uint32_t number;
+    memcpy(&number, (const char *)comm + offset, sizeof number);
+    return number;
+}
+
+/* The id is behind the name, and this process's rank behind the id. */
+static bool is_there(MPI_Comm comm, const char *name, ptrdiff_t offset,
+                     uint32_t id)
+{
+    int rank;
+    (void)PMPI_Comm_rank(comm, &rank);
+    return strcmp((const char *)comm + offset - MPI_MAX_OBJECT_NAME, name) ==
+               0 &&
+           number_at(comm, offset) == id &&
+           number_at(comm, offset + (ptrdiff_t)sizeof id) == (uint32_t)rank;
+}
+
+ptrdiff_t baton__mpi_context_offset(void)
+{
+#if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION == 4
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    (void)PMPI_Get_library_version(version, &length);
+    for (ptrdiff_t at = MPI_MAX_OBJECT_NAME;
+         strncmp(version, "Open MPI v4.", 12) == 0 && at < LOOKED_AT; at += 4) {
+        if (is_there(MPI_COMM_WORLD, "MPI_COMM_WORLD", at, 0) &&
+            is_there(MPI_COMM_SELF, "MPI_COMM_SELF", at, 1)) {
+            return at;
+        }
+    }
+#endif
+    return -1;
+}
+
+/* ---- the log ---------------------------------------------------------------
+ */
+
+static const char *const whys[BATON__MPI_WHYS] = {
+    "taken",
+    "one rank",
+    "an intercommunicator",
+    "ranks of another MPI_COMM_WORLD",
+    "shorter than BATON_MPI_FROM",
+    "no reduction of Baton's",
+    "wrong arguments",
+};
+
+/* What was done with calls, for one reason. */
+static void list_calls(const baton__mpi_comm_t *comm, baton__mpi_why_t why,
+                       FILE *to, bool *any)
+{
+    const char *before = *any ? "; left, as " : " left, as ";
+    bool first = true;
+    for (int k = 0; k < BATON__MPI_KINDS; k++) {
+        if (comm->counts[k][why] == 0) {
+            continue;
+        }
+        if (!first) {
+            before = ", ";
+        } else if (why == BATON__MPI_TAKEN) {
+            before = " taken: ";
+        }
+        (void)fprintf(to, "%s%s%s%llu %s", before,
+                      first && why != BATON__MPI_TAKEN ? whys[why] : "",
+                      first && why != BATON__MPI_TAKEN ? ": " : "",
+                      (unsigned long long)comm->counts[k][why],
+                      baton__mpi_traits[k].name);
+        first = false;
+        *any = true;
+    }
+}
+
+/* One line, by its rank 0, in one piece. */
+static void log_calls(const baton__mpi_comm_t *comm)
+{
+    char name[MPI_MAX_OBJECT_NAME] = "";
+    char *line = NULL;
+    size_t bytes;
+    int length;
+    if (!baton__mpi.settings.log || comm->rank != 0) {
+        return;
+    }
+    FILE *to = open_memstream(&line, &bytes);
+    if (to == NULL) {
+        return;
+    }
+    (void)PMPI_Comm_get_name(comm->handle, name, &length);
+    (void)fprintf(to, "baton_mpi: %s, %d ranks:",
+                  name[0] != '\0' ? name : "a communicator", comm->size);
+    bool any = false;
+    for (int why = 0; why < BATON__MPI_WHYS; why++) {
+        list_calls(comm, (baton__mpi_why_t)why, to, &any);
+    }
+    if (fclose(to) == 0 && any) {
+        (void)fprintf(stderr, "%s\n", line);
+    }
+    free(line);
+}
+
+/* ---- records ---------------------------------------------------------------
+ */
+
+static void destroy(baton__mpi_comm_t *comm)
+{
+    if (comm->group != NULL) {
+        baton__mpi_entries_close(comm);
+        (void)!baton_group_destroy(comm->group);
+    }
+    if (comm->self != MPI_COMM_NULL) {
+        (void)PMPI_Comm_free(&comm->self);
+    }
+    (void)pthread_mutex_destroy(&comm->lock);
+    free(comm);
+}
+
+static void unlink_comm(baton__mpi_comm_t *comm)
+{
+    baton__mpi_comm_t **at = &comms;
+    while (*at != comm) {
+        at = &(*at)->next;
+    }
+    *at = comm->next;
+}
+
+static bool is_unused(baton__mpi_comm_t *comm)
+{
+    return atomic_load_explicit(&comm->users, memory_order_acquire) == 0;
+}
+
+/* The communicator is being freed. What has not ended goes on. */
+static int on_delete(MPI_Comm handle, int keyval, void *value, void *extra)
+{
+    baton__mpi_comm_t *comm = value;
+    (void)handle;
+    (void)keyval;
+    (void)extra;
+    log_calls(comm);
+    (void)pthread_mutex_lock(&comms_lock);
+    comm->dead = true;
+    bool unused = is_unused(comm);
+    if (unused) {
+        unlink_comm(comm);
+    } else {
+        atomic_fetch_add_explicit(&dead_comms, 1, memory_order_relaxed);
+    }
+    (void)pthread_mutex_unlock(&comms_lock);
+    if (unused) {
+        destroy(comm);
+    }
+    return MPI_SUCCESS;
+}
+
+void baton__mpi_comms_reap(void)
+{
+    if (atomic_load_explicit(&dead_comms, memory_order_relaxed) == 0) {
+        return;
+    }
+    (void)pthread_mutex_lock(&comms_lock);
+    baton__mpi_comm_t **at = &comms;
+    while (*at != NULL) {
+        baton__mpi_comm_t *comm = *at;
+        if (comm->dead && is_unused(comm)) {
+            *at = comm->next;
+            atomic_fetch_sub_explicit(&dead_comms, 1, memory_order_relaxed);
+            destroy(comm);
+        } else {
+            at = &comm->next;
+        }
+    }
+    (void)pthread_mutex_unlock(&comms_lock);
+}
+
+/* The ranks of MPI_COMM_WORLD that its ranks are; NULL: some are none. */
+static int *world_ranks(const baton__mpi_comm_t *comm)
+{
+    MPI_Group group;
+    int *ranks = malloc(2 * (size_t)comm->size * sizeof *ranks);
+    if (ranks == NULL || PMPI_Comm_group(comm->handle, &group) != MPI_SUCCESS) {
+        free(ranks);
+        return NULL;
+    }
+    int *own = ranks + comm->size;
+    for (int r = 0; r < comm->size; r++) {
+        own[r] = r;
+    }
+    (void)PMPI_Group_translate_ranks(group, comm->size, own,
+                                     baton__mpi.world_group, ranks);
+    (void)PMPI_Group_free(&group);
+    for (int r = 0; r < comm->size; r++) {
+        if (ranks[r] == MPI_UNDEFINED) {
+            free(ranks);
+            return NULL;
+        }
+    }
+    return ranks;
+}
+
+static baton__mpi_why_t make_group(baton__mpi_comm_t *comm)
+{
+    int inter;
+    (void)PMPI_Comm_test_inter(comm->handle, &inter);
+    if (inter) {
+        return BATON__MPI_INTER;
+    }
+    if (comm->size == 1) {
+        return BATON__MPI_SINGLE;
+    }
+    int *ranks = world_ranks(comm);
+    if (ranks == NULL) {
+        return BATON__MPI_FOREIGN;
+    }
+    char name[32];
+    (void)snprintf(name, sizeof name, "mpi.%" PRIu32,
+                   number_at(comm->handle, baton__mpi.context_offset));
+    baton_status_t status = baton_group_create_sub(
+        baton__mpi.world, ranks, comm->size, name, &comm->group);
+    free(ranks);
+    if (status != BATON_OK) {
+        comm->group = NULL;
+        (void)baton__mpi_code(status, baton_error_message());
+    }
+    return BATON__MPI_TAKEN;
+}
+
+static baton__mpi_comm_t *make_record(MPI_Comm handle)
+{
+    baton__mpi_comm_t *comm = calloc(1, sizeof *comm);
+    if (comm == NULL) {
+        return NULL;
+    }
+    comm->handle = handle;
+    comm->self = MPI_COMM_NULL;
+    (void)pthread_mutex_init(&comm->lock, NULL);
+    (void)PMPI_Comm_rank(handle, &comm->rank);
+    (void)PMPI_Comm_size(handle, &comm->size);
+    comm->why = make_group(comm);
+    (void)pthread_mutex_lock(&comms_lock);
+    if (key == MPI_KEYVAL_INVALID) {
+        (void)PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_delete, &key,
+                                      NULL);
+    }
+    comm->next = comms;
+    comms = comm;
+    (void)pthread_mutex_unlock(&comms_lock);
+    (void)PMPI_Comm_set_attr(handle, key, comm);
+    return comm;
+}
+
+baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm handle)
+{
+    void *value;
+    int found = 0;
+    if (key != MPI_KEYVAL_INVALID) {
+        (void)PMPI_Comm_get_attr(handle, key, &value, &found);
+    }
+    return found ? value : make_record(handle);
+}
+
+void baton__mpi_comms_close(void)
+{
+    while (comms != NULL) {
+        baton__mpi_comm_t *comm = comms;
+        atomic_store(&comm->users, 0);
+        if (comm->dead) {
+            comms = comm->next;
+            destroy(comm);
+        } else {
+            (void)PMPI_Comm_delete_attr(comm->handle, key);
+        }
+    }
+    if (key != MPI_KEYVAL_INVALID) {
+        (void)PMPI_Comm_free_keyval(&key);
+    }
+}

@@ -1,0 +1,66 @@
+/* What is kept for a communicator: a group of Baton's, made without
+   communication when its first collective is taken, and the schedules of the
+   shapes that it has met. It is an attribute of the communicator, with a key of
+   the library's own that no dup copies; the application's attributes and their
+   callbacks are not touched.
+
+   Ranks may make the first collective calls on two communicators in different
+   orders, also if both have the same ranks. So the group's name tells them
+   apart: it has the context id by which Open MPI itself tells their messages
+   apart, and which is the same on all of its ranks. An id comes again when a
+   communicator was freed; all of its ranks have used the old one, or none, and
+   groups of one name pair by their order. No call of MPI returns the id: it is
+   read from where Open MPI 4 keeps it, behind the communicator's name, which
+   baton__mpi_context_offset finds and verifies by the predefined ones. */
+#ifndef BATON_MPI_COMMS_H
+#define BATON_MPI_COMMS_H
+
+#include "mpi/call.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* Why a call is left to MPI. */
+typedef enum baton__mpi_why {
+    BATON__MPI_TAKEN,
+    BATON__MPI_SINGLE,  /* one rank */
+    BATON__MPI_INTER,   /* an intercommunicator */
+    BATON__MPI_FOREIGN, /* has ranks of another MPI_COMM_WORLD */
+    BATON__MPI_SHORT,   /* fewer bytes than BATON_MPI_FROM, or none */
+    BATON__MPI_TYPE,    /* a type or operation that Baton does not reduce */
+    BATON__MPI_WRONG,   /* an error of the program's: MPI says which */
+    BATON__MPI_WHYS
+} baton__mpi_why_t;
+
+typedef struct baton__mpi_comm {
+    MPI_Comm handle;
+    baton__mpi_why_t why; /* all calls are left; TAKEN: they need not be */
+    int rank, size;
+    baton_group_t *group; /* NULL where no call is taken */
+    /* Held while schedules are made and destroyed. Baton's thread, which may
+       wait for nobody that waits for it, does not take it. */
+    pthread_mutex_t lock;
+    MPI_Comm self; /* of persistent requests (requests.h), or MPI_COMM_NULL; it
+                      has the error handler of `handle` */
+    struct baton__mpi_entry *entries;
+    uint64_t calls;
+    _Atomic int users; /* operations that have not ended */
+    _Atomic bool dead; /* freed by the application */
+    uint64_t counts[BATON__MPI_KINDS][BATON__MPI_WHYS]; /* for the log */
+    struct baton__mpi_comm *next;
+} baton__mpi_comm_t;
+
+/* Where the context id is in a communicator; -1: not found here. */
+ptrdiff_t baton__mpi_context_offset(void);
+
+/* The communicator's record; NULL: there is no memory. */
+baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm comm);
+
+/* Destroys what was left when its operations had not ended: the schedules that
+   are not needed any more, and the records of freed communicators. */
+void baton__mpi_comms_reap(void);
+
+/* Frees all records; the operations have ended, or are given up. */
+void baton__mpi_comms_close(void);
+
+#endif

@@ -1,0 +1,224 @@
+/* MPI's symbols that the application calls: each takes its call, or leaves it
+   to the PMPI_ one. */
+#include "mpi/requests.h"
+#include "mpi/runtime.h"
+
+#include <mpi-ext.h>
+
+#define ALL(...) __VA_ARGS__
+
+/* The three ways of a collective: its kind, its name twice, its parameters and
+   the arguments that they are, and the rest of the call. */
+#define INTERPOSE(KIND, Name, name, parameters, arguments, ...)                \
+    int MPI_##Name(ALL parameters)                                             \
+    {                                                                          \
+        const baton__mpi_call_t call = {                                       \
+            .kind = BATON__MPI_##KIND, .comm = comm, __VA_ARGS__};             \
+        int code = baton__mpi_finish(&call);                                   \
+        return code == BATON__MPI_LEFT ? PMPI_##Name(ALL arguments) : code;    \
+    }                                                                          \
+    int MPI_I##name(ALL parameters, MPI_Request *request)                      \
+    {                                                                          \
+        const baton__mpi_call_t call = {                                       \
+            .kind = BATON__MPI_##KIND, .comm = comm, __VA_ARGS__};             \
+        int code = baton__mpi_begin(&call, request);                           \
+        return code == BATON__MPI_LEFT ? PMPI_I##name(ALL arguments, request)  \
+                                       : code;                                 \
+    }                                                                          \
+    int MPIX_##Name##_init(ALL parameters, MPI_Info info,                      \
+                           MPI_Request *request)                               \
+    {                                                                          \
+        const baton__mpi_call_t call = {                                       \
+            .kind = BATON__MPI_##KIND, .comm = comm, __VA_ARGS__};             \
+        int code = baton__mpi_prepare(&call, request);                         \
+        return code == BATON__MPI_LEFT                                         \
+                   ? PMPIX_##Name##_init(ALL arguments, info, request)         \
+                   : code;                                                     \
+    }
+
+#define FROM(memory_, ...) .source = {.memory = (void *)(memory_), __VA_ARGS__}
+#define TO(memory_, ...)   .target = {.memory = (memory_), __VA_ARGS__}
+
+INTERPOSE(BARRIER, Barrier, barrier, (MPI_Comm comm), (comm), .op = MPI_OP_NULL)
+
+INTERPOSE(BCAST, Bcast, bcast,
+          (void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm),
+          (buffer, count, type, root, comm),
+          TO(buffer, .count = count, .type = type), .root = root)
+
+#define REDUCES                                                                \
+    FROM(send, .count = count, .type = type),                                  \
+        TO(recv, .count = count, .type = type), .op = op
+
+INTERPOSE(REDUCE, Reduce, reduce,
+          (const void *send, void *recv, int count, MPI_Datatype type,
+           MPI_Op op, int root, MPI_Comm comm),
+          (send, recv, count, type, op, root, comm), REDUCES, .root = root)
+
+INTERPOSE(ALLREDUCE, Allreduce, allreduce,
+          (const void *send, void *recv, int count, MPI_Datatype type,
+           MPI_Op op, MPI_Comm comm),
+          (send, recv, count, type, op, comm), REDUCES)
+
+INTERPOSE(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter_block,
+          (const void *send, void *recv, int count, MPI_Datatype type,
+           MPI_Op op, MPI_Comm comm),
+          (send, recv, count, type, op, comm), REDUCES)
+
+INTERPOSE(SCAN, Scan, scan,
+          (const void *send, void *recv, int count, MPI_Datatype type,
+           MPI_Op op, MPI_Comm comm),
+          (send, recv, count, type, op, comm), REDUCES)
+
+INTERPOSE(EXSCAN, Exscan, exscan,
+          (const void *send, void *recv, int count, MPI_Datatype type,
+           MPI_Op op, MPI_Comm comm),
+          (send, recv, count, type, op, comm), REDUCES)
+
+INTERPOSE(REDUCE_SCATTER, Reduce_scatter, reduce_scatter,
+          (const void *send, void *recv, const int *counts, MPI_Datatype type,
+           MPI_Op op, MPI_Comm comm),
+          (send, recv, counts, type, op, comm),
+          FROM(send, .counts = counts, .type = type),
+          TO(recv, .counts = counts, .type = type), .op = op)
+
+#define EQUAL                                                                  \
+    FROM(send, .count = scount, .type = stype),                                \
+        TO(recv, .count = rcount, .type = rtype)
+
+INTERPOSE(GATHER, Gather, gather,
+          (const void *send, int scount, MPI_Datatype stype, void *recv,
+           int rcount, MPI_Datatype rtype, int root, MPI_Comm comm),
+          (send, scount, stype, recv, rcount, rtype, root, comm), EQUAL,
+          .root = root)
+
+INTERPOSE(SCATTER, Scatter, scatter,
+          (const void *send, int scount, MPI_Datatype stype, void *recv,
+           int rcount, MPI_Datatype rtype, int root, MPI_Comm comm),
+          (send, scount, stype, recv, rcount, rtype, root, comm), EQUAL,
+          .root = root)
+
+INTERPOSE(ALLGATHER, Allgather, allgather,
+          (const void *send, int scount, MPI_Datatype stype, void *recv,
+           int rcount, MPI_Datatype rtype, MPI_Comm comm),
+          (send, scount, stype, recv, rcount, rtype, comm), EQUAL)
+
+INTERPOSE(ALLTOALL, Alltoall, alltoall,
+          (const void *send, int scount, MPI_Datatype stype, void *recv,
+           int rcount, MPI_Datatype rtype, MPI_Comm comm),
+          (send, scount, stype, recv, rcount, rtype, comm), EQUAL)
+
+INTERPOSE(GATHERV, Gatherv, gatherv,
+          (const void *send, int scount, MPI_Datatype stype, void *recv,
+           const int *rcounts, const int *displs, MPI_Datatype rtype, int root,
+           MPI_Comm comm),
+          (send, scount, stype, recv, rcounts, displs, rtype, root, comm),
+          FROM(send, .count = scount, .type = stype),
+          TO(recv, .counts = rcounts, .displs = displs, .type = rtype),
+          .root = root)
+
+INTERPOSE(SCATTERV, Scatterv, scatterv,
+          (const void *send, const int *scounts, const int *displs,
+           MPI_Datatype stype, void *recv, int rcount, MPI_Datatype rtype,
+           int root, MPI_Comm comm),
+          (send, scounts, displs, stype, recv, rcount, rtype, root, comm),
+          FROM(send, .counts = scounts, .displs = displs, .type = stype),
+          TO(recv, .count = rcount, .type = rtype), .root = root)
+
+INTERPOSE(ALLGATHERV, Allgatherv, allgatherv,
+          (const void *send, int scount, MPI_Datatype stype, void *recv,
+           const int *rcounts, const int *displs, MPI_Datatype rtype,
+           MPI_Comm comm),
+          (send, scount, stype, recv, rcounts, displs, rtype, comm),
+          FROM(send, .count = scount, .type = stype),
+          TO(recv, .counts = rcounts, .displs = displs, .type = rtype))
+
+INTERPOSE(ALLTOALLV, Alltoallv, alltoallv,
+          (const void *send, const int *scounts, const int *sdispls,
+           MPI_Datatype stype, void *recv, const int *rcounts,
+           const int *rdispls, MPI_Datatype rtype, MPI_Comm comm),
+          (send, scounts, sdispls, stype, recv, rcounts, rdispls, rtype, comm),
+          FROM(send, .counts = scounts, .displs = sdispls, .type = stype),
+          TO(recv, .counts = rcounts, .displs = rdispls, .type = rtype))
+
+/* ---- persistent requests ---------------------------------------------------
+ */
+
+int MPI_Start(MPI_Request *request)
+{
+    int code;
+    return baton__mpi_start(request, &code) ? code : PMPI_Start(request);
+}
+
+int MPI_Startall(int count, MPI_Request *requests)
+{
+    int code = MPI_SUCCESS;
+    for (int i = 0; i < count && code == MPI_SUCCESS; i++) {
+        code = MPI_Start(&requests[i]);
+    }
+    return code;
+}
+
+int MPI_Request_free(MPI_Request *request)
+{
+    int code;
+    return baton__mpi_request_free(request, &code) ? code
+                                                   : PMPI_Request_free(request);
+}
+
+/* MPI has no cancel of collectives; the receive that stands for a persistent
+   one must not be cancelled. */
+int MPI_Cancel(MPI_Request *request)
+{
+    return baton__mpi_is_persistent(*request) ? MPI_SUCCESS
+                                              : PMPI_Cancel(request);
+}
+
+/* ---- waits ------------------------------------------------------------------
+
+   MPI's own would do. These let Baton's operations end first, where all of them
+   must. */
+
+int MPI_Wait(MPI_Request *request, MPI_Status *status)
+{
+    baton__mpi_await(*request);
+    return PMPI_Wait(request, status);
+}
+
+int MPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses)
+{
+    for (int i = 0; i < count; i++) {
+        baton__mpi_await(requests[i]);
+    }
+    return PMPI_Waitall(count, requests, statuses);
+}
+
+/* ---- the life of MPI -------------------------------------------------------
+ */
+
+int MPI_Init(int *argc, char ***argv)
+{
+    int provided;
+    return baton__mpi_init(argc, argv, MPI_THREAD_SINGLE, &provided);
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    return baton__mpi_init(argc, argv, required, provided);
+}
+
+int MPI_Query_thread(int *provided)
+{
+    int level = baton__mpi_thread_level();
+    if (level < 0) {
+        return PMPI_Query_thread(provided);
+    }
+    *provided = level;
+    return MPI_SUCCESS;
+}
+
+int MPI_Finalize(void)
+{
+    baton__mpi_shut_down();
+    return PMPI_Finalize();
+}

@@ -1,0 +1,22 @@
+# libbaton_mpi: MPI's symbols in front of MPI, for LD_PRELOAD, and baton-mpirun.
+# Included by the top CMakeLists.txt, behind the library. docs/mpi.md is about it.
+
+file(GLOB mpi_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/mpi/*.c)
+set(mpi_exports ${PROJECT_SOURCE_DIR}/mpi/mpi.map)
+add_library(baton_mpi SHARED ${mpi_sources})
+target_include_directories(baton_mpi PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(baton_mpi PRIVATE
+    baton ${mpi_library} $<BUILD_INTERFACE:baton_flags> Threads::Threads
+    ${CMAKE_DL_LIBS})
+target_link_options(baton_mpi PRIVATE LINKER:--version-script=${mpi_exports})
+set_target_properties(baton_mpi PROPERTIES
+    LINK_DEPENDS ${mpi_exports}
+    LINKER_LANGUAGE C
+    INSTALL_RPATH "$ORIGIN") # libbaton is beside it
+install(TARGETS baton_mpi)
+
+set(baton_mpirun ${PROJECT_BINARY_DIR}/baton-mpirun)
+configure_file(${PROJECT_SOURCE_DIR}/mpi/baton-mpirun.in ${baton_mpirun} @ONLY
+    FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
+        GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+install(PROGRAMS ${baton_mpirun} DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -1,0 +1,79 @@
+/* Operations: a call that was taken, from its start to its end, and the
+   requests that stand for it.
+
+   The request of a nonblocking call is a generalized one of MPI, so that the
+   program mixes it with any others in Wait, Test and their kin. Baton's end
+   callback completes it, on whatever thread drives. Persistent ones can't be
+   generalized: a persistent request is a receive from this process itself, on a
+   copy of MPI_COMM_SELF, and the end of the operation is the empty message that
+   it waits for; one that failed is a byte too long, so that the request fails
+   with MPI_ERR_TRUNCATE.
+
+   Operations of one shape use one schedule, one after another: those that
+   wait for it queue in its entry, and the end of each starts the next. */
+#ifndef BATON_MPI_REQUESTS_H
+#define BATON_MPI_REQUESTS_H
+
+#include "mpi/comms.h"
+#include "mpi/vectors.h"
+
+typedef struct baton__mpi_op {
+    struct baton__mpi_op *next;       /* in its entry's queue */
+    struct baton__mpi_op *next_known; /* of those whose requests are known */
+    struct baton__mpi_entry *entry;
+    baton__mpi_comm_t *comm;
+    MPI_Request request;
+    bool persistent;
+    int tag; /* of a persistent one */
+    baton__mpi_vectors_t vectors;
+    int code; /* of the end */
+    _Atomic bool ended;
+} baton__mpi_op_t;
+
+/* A schedule, and the operations that use it. Its lock is held for moments
+   only, never while Baton or MPI is called. */
+typedef struct baton__mpi_entry {
+    struct baton__mpi_entry *next; /* of its communicator */
+    baton__mpi_shape_t shape;
+    baton_schedule_t *schedule;
+    const void *source; /* bound now */
+    void *target;
+    uint64_t used;     /* at this call of the communicator */
+    bool kept;         /* for calls of the same shape; else it goes when idle */
+    _Atomic int users; /* operations whose requests have not been freed */
+    baton__mpi_op_t *own; /* of a persistent request, else NULL */
+    pthread_mutex_t lock;
+    baton__mpi_op_t *running, *first, **last;
+} baton__mpi_entry_t;
+
+/* Starts a call; *request is complete when it has ended. BATON__MPI_LEFT: it is
+   for MPI, and nothing has happened. Else an MPI error code, of which the
+   communicator's error handler has been told. */
+#define BATON__MPI_LEFT (-1)
+int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request);
+
+/* The same, and waits. */
+int baton__mpi_finish(const baton__mpi_call_t *call);
+
+/* Makes a persistent request of it, which is inactive. */
+int baton__mpi_prepare(const baton__mpi_call_t *call, MPI_Request *request);
+
+/* Starts a persistent request, or frees it. False: it is none of these, and
+   nothing has happened. */
+bool baton__mpi_start(MPI_Request *request, int *code);
+bool baton__mpi_request_free(MPI_Request *request, int *code);
+bool baton__mpi_is_persistent(MPI_Request request);
+
+/* Waits until the operation of a request has ended, if it has one, as Baton
+   waits: MPI's own waits poll, and would keep Baton's thread from running. */
+void baton__mpi_await(MPI_Request request);
+
+/* Destroys the schedules that are neither kept nor in use; of a dead
+   communicator all that are not in use. The caller holds the lock. */
+void baton__mpi_entries_reap(baton__mpi_comm_t *comm);
+void baton__mpi_entries_close(baton__mpi_comm_t *comm); /* all */
+
+/* Lets MPI's waits drive Baton: from now on, until it is called with false. */
+void baton__mpi_drive(bool on);
+
+#endif

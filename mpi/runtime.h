@@ -1,0 +1,38 @@
+/* The life of the library in a process: from MPI_Init, which makes the engine
+   and a group of all ranks, to MPI_Finalize. */
+#ifndef BATON_MPI_RUNTIME_H
+#define BATON_MPI_RUNTIME_H
+
+#include "mpi/settings.h"
+
+#include <baton/engine.h>
+#include <stdatomic.h>
+
+typedef struct baton__mpi_runtime {
+    _Atomic bool on; /* calls are taken: between MPI_Init and MPI_Finalize */
+    baton__mpi_settings_t settings; /* the same on all ranks */
+    baton_engine_t *engine;
+    baton_group_t *world;     /* of MPI_COMM_WORLD */
+    MPI_Group world_group;    /* the same, of MPI's */
+    ptrdiff_t context_offset; /* see comms.h */
+    _Atomic int outstanding;  /* operations that have not ended */
+} baton__mpi_runtime_t;
+
+extern baton__mpi_runtime_t baton__mpi;
+
+/* MPI_Init_thread with a level that lets Baton's thread call MPI. `reported`
+   is the level that the application asked for, or what there is if that is
+   less. */
+int baton__mpi_init(int *argc, char ***argv, int required, int *reported);
+
+/* What MPI_Query_thread reports; -1: MPI was not initialised through here. */
+int baton__mpi_thread_level(void);
+
+/* Ends what is outstanding, or gives it up after BATON_DESTROY_MS, and closes
+   the engine. MPI_Finalize follows. */
+void baton__mpi_shut_down(void);
+
+/* An MPI error code of a Baton status; the message goes to standard error. */
+int baton__mpi_code(baton_status_t status, const char *message);
+
+#endif

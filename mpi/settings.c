@@ -1,0 +1,109 @@
+#include "mpi/settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+extern char **environ; /* POSIX has it, and declares it nowhere */
+
+#define PREFIX "BATON_MPI_"
+
+static const char *const names[] = {"FROM", "ONLY", "BLOCKING", "THREAD",
+                                    "LOG"};
+
+/* A value that is set and not empty; else NULL. */
+static const char *value_of(const char *name)
+{
+    char variable[64];
+    (void)snprintf(variable, sizeof variable, PREFIX "%s", name);
+    const char *value = getenv(variable);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+static int64_t number(const char *name, int64_t otherwise, int64_t most)
+{
+    const char *text = value_of(name);
+    if (text == NULL) {
+        return otherwise;
+    }
+    char *end;
+    long long value = strtoll(text, &end, 10);
+    if (*end != '\0' || value < 0 || value > most) {
+        (void)fprintf(stderr,
+                      "baton_mpi: " PREFIX "%s is \"%s\", must be a number "
+                      "from 0 to %lld; %lld is taken\n",
+                      name, text, (long long)most, (long long)otherwise);
+        return otherwise;
+    }
+    return value;
+}
+
+static void add_kind(const char *word, size_t length, uint32_t *kinds)
+{
+    for (int k = 0; k < BATON__MPI_KINDS; k++) {
+        const char *name = baton__mpi_traits[k].name;
+        if (strlen(name) == length && strncasecmp(word, name, length) == 0) {
+            *kinds |= 1u << k;
+            return;
+        }
+    }
+    (void)fprintf(stderr,
+                  "baton_mpi: \"%.*s\" in " PREFIX "ONLY is no collective; it "
+                  "has names as allreduce,bcast,alltoallv\n",
+                  (int)length, word);
+}
+
+/* A list of names, as "allreduce,bcast". */
+static uint32_t kinds_of(const char *list)
+{
+    if (list == NULL) {
+        return UINT32_MAX;
+    }
+    uint32_t kinds = 0;
+    while (*list != '\0') {
+        size_t length = strcspn(list, ", ");
+        if (length > 0) {
+            add_kind(list, length, &kinds);
+        }
+        list += length;
+        list += strspn(list, ", ");
+    }
+    return kinds;
+}
+
+static void warn_about_unknown(void)
+{
+    for (char **at = environ; at != NULL && *at != NULL; at++) {
+        if (strncmp(*at, PREFIX, strlen(PREFIX)) != 0) {
+            continue;
+        }
+        const char *name = *at + strlen(PREFIX);
+        size_t length = strcspn(name, "=");
+        size_t i = 0;
+        while (i < sizeof names / sizeof *names &&
+               (strlen(names[i]) != length ||
+                strncmp(name, names[i], length) != 0)) {
+            i++;
+        }
+        if (i == sizeof names / sizeof *names) {
+            (void)fprintf(stderr,
+                          "baton_mpi: unknown variable " PREFIX "%.*s has no "
+                          "effect; there are " PREFIX
+                          "FROM, _ONLY, _BLOCKING, _THREAD and _LOG\n",
+                          (int)length, name);
+        }
+    }
+}
+
+void baton__mpi_settings_read(baton__mpi_settings_t *settings)
+{
+    warn_about_unknown();
+    *settings = (baton__mpi_settings_t){
+        .from = number("FROM", 1, INT64_MAX),
+        .kinds = kinds_of(value_of("ONLY")),
+        .blocking = (uint8_t)number("BLOCKING", 0, 1),
+        .thread = (uint8_t)number("THREAD", 1, 1),
+        .log = (uint8_t)number("LOG", 0, 1),
+    };
+}

@@ -1,0 +1,217 @@
+#include "mpi/types.h"
+
+#include <baton/build.h>
+#include <limits.h>
+
+/* What MPI allows of a type: integers all but MINLOC and MAXLOC, and so on. */
+typedef enum class { INTEGER, FLOATING, COMPLEX, LOGICAL, BYTES, PAIR } class_t;
+
+typedef struct type_row {
+    MPI_Datatype type;
+    baton_dtype_t dtype;
+    class_t class;
+} type_row_t;
+
+#define SIGNED(type)                                                           \
+    (sizeof(type) == 1   ? BATON_I8                                            \
+     : sizeof(type) == 2 ? BATON_I16                                           \
+     : sizeof(type) == 4 ? BATON_I32                                           \
+                         : BATON_I64)
+#define UNSIGNED(type)                                                         \
+    (sizeof(type) == 1   ? BATON_U8                                            \
+     : sizeof(type) == 2 ? BATON_U16                                           \
+     : sizeof(type) == 4 ? BATON_U32                                           \
+                         : BATON_U64)
+
+/* The usual ones first. */
+static const type_row_t types[] = {
+    {MPI_DOUBLE, BATON_F64, FLOATING},
+    {MPI_FLOAT, BATON_F32, FLOATING},
+    {MPI_INT, SIGNED(int), INTEGER},
+    {MPI_LONG, SIGNED(long), INTEGER},
+    {MPI_UNSIGNED, UNSIGNED(unsigned), INTEGER},
+    {MPI_UNSIGNED_LONG, UNSIGNED(unsigned long), INTEGER},
+    {MPI_LONG_LONG, SIGNED(long long), INTEGER},
+    {MPI_UNSIGNED_LONG_LONG, UNSIGNED(unsigned long long), INTEGER},
+    {MPI_SHORT, SIGNED(short), INTEGER},
+    {MPI_UNSIGNED_SHORT, UNSIGNED(unsigned short), INTEGER},
+    {MPI_SIGNED_CHAR, BATON_I8, INTEGER},
+    {MPI_UNSIGNED_CHAR, BATON_U8, INTEGER},
+    {MPI_INT8_T, BATON_I8, INTEGER},
+    {MPI_INT16_T, BATON_I16, INTEGER},
+    {MPI_INT32_T, BATON_I32, INTEGER},
+    {MPI_INT64_T, BATON_I64, INTEGER},
+    {MPI_UINT8_T, BATON_U8, INTEGER},
+    {MPI_UINT16_T, BATON_U16, INTEGER},
+    {MPI_UINT32_T, BATON_U32, INTEGER},
+    {MPI_UINT64_T, BATON_U64, INTEGER},
+    {MPI_AINT, SIGNED(MPI_Aint), INTEGER},
+    {MPI_OFFSET, SIGNED(MPI_Offset), INTEGER},
+    {MPI_COUNT, SIGNED(MPI_Count), INTEGER},
+    {MPI_BYTE, BATON_U8, BYTES},
+    {MPI_C_BOOL, BATON_BOOL, LOGICAL},
+    {MPI_C_FLOAT_COMPLEX, BATON_C64, COMPLEX},
+    {MPI_C_DOUBLE_COMPLEX, BATON_C128, COMPLEX},
+    {MPI_SHORT_INT, BATON_I16_I32, PAIR},
+    {MPI_2INT, BATON_I32_I32, PAIR},
+    {MPI_LONG_INT, BATON_I64_I32, PAIR},
+    {MPI_FLOAT_INT, BATON_F32_I32, PAIR},
+    {MPI_DOUBLE_INT, BATON_F64_I32, PAIR},
+    {MPI_INTEGER, BATON_I32, INTEGER},
+    {MPI_REAL, BATON_F32, FLOATING},
+    {MPI_DOUBLE_PRECISION, BATON_F64, FLOATING},
+    {MPI_LOGICAL, BATON_I32, LOGICAL},
+    {MPI_COMPLEX, BATON_C64, COMPLEX},
+    {MPI_DOUBLE_COMPLEX, BATON_C128, COMPLEX},
+    {MPI_INTEGER1, BATON_I8, INTEGER},
+    {MPI_INTEGER2, BATON_I16, INTEGER},
+    {MPI_INTEGER4, BATON_I32, INTEGER},
+    {MPI_INTEGER8, BATON_I64, INTEGER},
+    {MPI_REAL4, BATON_F32, FLOATING},
+    {MPI_REAL8, BATON_F64, FLOATING},
+};
+
+typedef struct op_row {
+    MPI_Op op;
+    const baton_op_t *found;
+    unsigned classes; /* 1u << class of what it takes */
+} op_row_t;
+
+#define ARITHMETIC (1u << INTEGER | 1u << FLOATING)
+#define LOGICALS   (1u << INTEGER | 1u << LOGICAL)
+#define BITWISE    (1u << INTEGER | 1u << BYTES)
+
+static const op_row_t ops[] = {
+    {MPI_SUM, BATON_SUM, ARITHMETIC | 1u << COMPLEX},
+    {MPI_MAX, BATON_MAX, ARITHMETIC},
+    {MPI_MIN, BATON_MIN, ARITHMETIC},
+    {MPI_PROD, BATON_PROD, ARITHMETIC | 1u << COMPLEX},
+    {MPI_LAND, BATON_LAND, LOGICALS},
+    {MPI_LOR, BATON_LOR, LOGICALS},
+    {MPI_LXOR, BATON_LXOR, LOGICALS},
+    {MPI_BAND, BATON_BAND, BITWISE},
+    {MPI_BOR, BATON_BOR, BITWISE},
+    {MPI_BXOR, BATON_BXOR, BITWISE},
+    {MPI_MINLOC, BATON_MINLOC, 1u << PAIR},
+    {MPI_MAXLOC, BATON_MAXLOC, 1u << PAIR},
+};
+
+bool baton__mpi_reduction(MPI_Datatype type, MPI_Op op, baton_dtype_t *dtype,
+                          const baton_op_t **found)
+{
+    const type_row_t *t = types;
+    const op_row_t *o = ops;
+    while (t < types + sizeof types / sizeof *types && t->type != type) {
+        t++;
+    }
+    while (o < ops + sizeof ops / sizeof *ops && o->op != op) {
+        o++;
+    }
+    if (t == types + sizeof types / sizeof *types ||
+        o == ops + sizeof ops / sizeof *ops ||
+        (o->classes >> t->class & 1u) == 0 ||
+        !baton_op_takes(o->found, t->dtype)) {
+        return false;
+    }
+    *dtype = t->dtype;
+    *found = o->found;
+    return true;
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+size_t baton__mpi_type_bytes(MPI_Datatype type)
+{
+    MPI_Count bytes = 0;
+    (void)PMPI_Type_size_x(type, &bytes);
+    return bytes > 0 ? (size_t)bytes : 0;
+}
+
+static bool is_named(MPI_Datatype type, int *combiner)
+{
+    int integers;
+    int addresses;
+    int inner;
+    (void)PMPI_Type_get_envelope(type, &integers, &addresses, &inner, combiner);
+    return *combiner == MPI_COMBINER_NAMED;
+}
+
+/* Types of types: a copy of one, or several in a row; the rest is packed. */
+bool baton__mpi_is_plain(MPI_Datatype type)
+{
+    int combiner;
+    if (is_named(type, &combiner)) {
+        MPI_Aint low;
+        MPI_Aint extent;
+        (void)PMPI_Type_get_extent(type, &low, &extent);
+        return low == 0 && (size_t)extent == baton__mpi_type_bytes(type);
+    }
+    if (combiner != MPI_COMBINER_DUP && combiner != MPI_COMBINER_CONTIGUOUS) {
+        return false;
+    }
+    int count;
+    MPI_Aint address;
+    MPI_Datatype inner;
+    if (PMPI_Type_get_contents(type, combiner == MPI_COMBINER_CONTIGUOUS, 0, 1,
+                               &count, &address, &inner) != MPI_SUCCESS) {
+        return false;
+    }
+    bool plain = baton__mpi_is_plain(inner);
+    if (!is_named(inner, &combiner)) {
+        (void)PMPI_Type_free(&inner);
+    }
+    return plain;
+}
+
+/* How many elements MPI_Pack can take at once. */
+static int most_at_once(size_t bytes)
+{
+    size_t most = bytes > 0 ? (size_t)INT_MAX / bytes : (size_t)INT_MAX;
+    return most > 0 ? (int)most : 1;
+}
+
+static char *element(const void *memory, int index, MPI_Aint extent)
+{
+    return (char *)((MPI_Aint)memory + (MPI_Aint)index * extent);
+}
+
+int baton__mpi_pack(const void *memory, int count, MPI_Datatype type,
+                    char *bytes)
+{
+    size_t size = baton__mpi_type_bytes(type);
+    int most = most_at_once(size);
+    int code = MPI_SUCCESS;
+    MPI_Aint low;
+    MPI_Aint extent;
+    (void)PMPI_Type_get_extent(type, &low, &extent);
+    for (int i = 0; i < count && code == MPI_SUCCESS;) {
+        int some = count - i < most ? count - i : most;
+        int at = 0;
+        code = PMPI_Pack(element(memory, i, extent), some, type, bytes,
+                         (int)((size_t)some * size), &at, MPI_COMM_SELF);
+        bytes += (size_t)some * size;
+        i += some;
+    }
+    return code;
+}
+
+int baton__mpi_unpack(const char *bytes, void *memory, int count,
+                      MPI_Datatype type)
+{
+    size_t size = baton__mpi_type_bytes(type);
+    int most = most_at_once(size);
+    int code = MPI_SUCCESS;
+    MPI_Aint low;
+    MPI_Aint extent;
+    (void)PMPI_Type_get_extent(type, &low, &extent);
+    for (int i = 0; i < count && code == MPI_SUCCESS;) {
+        int some = count - i < most ? count - i : most;
+        int at = 0;
+        code =
+            PMPI_Unpack(bytes, (int)((size_t)some * size), &at,
+                        element(memory, i, extent), some, type, MPI_COMM_SELF);
+        bytes += (size_t)some * size;
+        i += some;
+    }
+    return code;
+}

@@ -1,0 +1,55 @@
+/* A call's shape, by which its schedule is known, and its vectors: where they
+   are in one piece and in rank order Baton works on the application's memory,
+   else on a copy that is packed before and unpacked at the end. */
+#ifndef BATON_MPI_VECTORS_H
+#define BATON_MPI_VECTORS_H
+
+#include "mpi/types.h"
+
+/* Data that moves is counted in bytes: types may differ between ranks where
+   their signatures match. */
+typedef struct baton__mpi_shape {
+    baton__mpi_kind_t kind;
+    bool in_place; /* on all ranks */
+    baton_dtype_t dtype;
+    const baton_op_t *op;
+    int root;
+    size_t count;
+    size_t *counts; /* of P blocks, or NULL; of Alltoallv 2 P, those that come
+                       behind those that go */
+    int size;       /* P */
+} baton__mpi_shape_t;
+
+typedef struct baton__mpi_vectors {
+    const void *source; /* what the schedule works on; NULL: in place */
+    void *target;
+    char *source_copy, *target_copy; /* NULL: none */
+    baton__mpi_side_t from, to;      /* what they are copies of */
+    int from_blocks, to_blocks;
+    size_t raw_bytes; /* of a source_copy that is copied as it is */
+    bool packs_target, unpacks;
+    MPI_Datatype held; /* a copy of the type that unpacks, or NULL */
+} baton__mpi_vectors_t;
+
+/* False: the call is wrong, and MPI says in which way. */
+bool baton__mpi_is_valid(const baton__mpi_call_t *call, int rank, int size);
+
+/* The shape of a valid call; counts are allocated, and freed by the caller. An
+   MPI error code. */
+int baton__mpi_shape(const baton__mpi_call_t *call, int rank, int size,
+                     baton__mpi_shape_t *shape);
+bool baton__mpi_shape_equals(const baton__mpi_shape_t *a,
+                             const baton__mpi_shape_t *b);
+
+/* Bytes of the whole vector. 0 where ranks can't know it. */
+size_t baton__mpi_shape_bytes(const baton__mpi_shape_t *shape);
+
+int baton__mpi_vectors_init(const baton__mpi_call_t *call,
+                            const baton__mpi_shape_t *shape, int rank,
+                            baton__mpi_vectors_t *vectors);
+/* Before each start; at each end. */
+int baton__mpi_vectors_pack(const baton__mpi_vectors_t *vectors);
+int baton__mpi_vectors_unpack(const baton__mpi_vectors_t *vectors);
+void baton__mpi_vectors_fini(baton__mpi_vectors_t *vectors);
+
+#endif

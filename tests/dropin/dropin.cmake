@@ -1,0 +1,37 @@
+# Programs that know MPI alone, with libbaton_mpi in front of MPI: by LD_PRELOAD, or
+# linked in front of it where a sanitizer's library must come first.
+set(dropin_ranks 1 2 3 5 8)
+set(dropin_run ${baton_mpirun} --blocking --oversubscribe)
+if(BATON_SANITIZE)
+    set(dropin_ranks 3)
+    set(dropin_run ${mpi_run} -x BATON_MPI_BLOCKING=1)
+endif()
+
+function(dropin_entry name ranks)
+    add_test(NAME ${name}.np${ranks} COMMAND ${dropin_run} -np ${ranks} ${ARGN})
+    describe_test(${name}.np${ranks} ${name} mpi)
+    if(ranks GREATER 3)
+        set_tests_properties(${name}.np${ranks} PROPERTIES RUN_SERIAL ON)
+    endif()
+endfunction()
+
+file(GLOB sources CONFIGURE_DEPENDS dropin/dropin_*.c)
+foreach(source ${sources})
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(${name} ${source})
+    target_link_libraries(${name} PRIVATE
+        $<$<BOOL:${BATON_SANITIZE}>:baton_mpi> ${mpi_library} baton_flags)
+    foreach(ranks ${dropin_ranks})
+        dropin_entry(${name} ${ranks} $<TARGET_FILE:${name}>)
+    endforeach()
+endforeach()
+
+# In mpi4py's words, where Debian's is installed (scripts/deps.sh --ci).
+execute_process(COMMAND /usr/bin/python3 -c "import mpi4py"
+    RESULT_VARIABLE no_mpi4py ERROR_QUIET)
+if(no_mpi4py EQUAL 0 AND NOT BATON_SANITIZE)
+    foreach(ranks 2 5)
+        dropin_entry(dropin_mpi4py ${ranks} /usr/bin/python3
+            ${CMAKE_CURRENT_SOURCE_DIR}/dropin/dropin_mpi4py.py)
+    endforeach()
+endif()

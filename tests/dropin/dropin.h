@@ -1,0 +1,25 @@
+/* For programs that know MPI alone: they are run with libbaton_mpi.so. */
+#ifndef TESTS_DROPIN_DROPIN_H
+#define TESTS_DROPIN_DROPIN_H
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int dropin_failures;
+static const char *dropin_test = "";
+
+/* Says what is wrong, a few times. */
+#define EXPECT(condition, ...)                                                 \
+    do {                                                                       \
+        if (!(condition) && dropin_failures++ < 8) {                           \
+            (void)fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__,           \
+                          dropin_test);                                        \
+            (void)fprintf(stderr, __VA_ARGS__);                                \
+            (void)fputc('\n', stderr);                                         \
+        }                                                                      \
+    } while (0)
+
+#endif

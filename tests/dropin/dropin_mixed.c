@@ -1,0 +1,680 @@
+/* A plain MPI program, to be run with libbaton_mpi.so in front of MPI: each
+   collective, nonblocking, persistent and blocking, gives what MPI's own
+   blocking one gives. Arguments: the hard cases that are run; all of them by
+   default. */
+#include "dropin.h"
+
+#include <limits.h>
+#include <mpi-ext.h>
+#include <unistd.h>
+
+static int rank, size;
+
+enum { COUNT = 37, MOST = 8 * 1024 };
+
+static int in[MOST], out[MOST], expected[MOST];
+
+static void fill(int seed)
+{
+    for (int i = 0; i < MOST; i++) {
+        in[i] = (seed * 31 + rank * 7 + i) % 101;
+        out[i] = expected[i] = -1;
+    }
+}
+
+static void expect_equal(const char *what)
+{
+    for (int i = 0; i < MOST; i++) {
+        EXPECT(out[i] == expected[i], "%s: [%d] is %d, must be %d", what, i,
+               out[i], expected[i]);
+    }
+}
+
+static void await(MPI_Request *request)
+{
+    EXPECT(MPI_Wait(request, MPI_STATUS_IGNORE) == MPI_SUCCESS, "wait");
+    EXPECT(*request == MPI_REQUEST_NULL, "the request is not null");
+}
+
+/* All ways of one collective, which is called with the two buffers. */
+#define WAYS(comm, name, Name, SEND, ...)                                      \
+    do {                                                                       \
+        MPI_Request request_;                                                  \
+        int *to = expected;                                                    \
+        fill(1);                                                               \
+        const int *from = in;                                                  \
+        PMPI_##Name(__VA_ARGS__, comm);                                        \
+        to = out;                                                              \
+        MPI_I##name(__VA_ARGS__, comm, &request_);                             \
+        await(&request_);                                                      \
+        expect_equal("I" #name);                                               \
+        fill(1);                                                               \
+        to = expected;                                                         \
+        PMPI_##Name(__VA_ARGS__, comm);                                        \
+        to = out;                                                              \
+        MPI_##Name(__VA_ARGS__, comm);                                         \
+        expect_equal(#Name);                                                   \
+        MPIX_##Name##_init(__VA_ARGS__, comm, MPI_INFO_NULL, &request_);       \
+        for (int turn = 0; turn < 3; turn++) {                                 \
+            fill(turn);                                                        \
+            to = expected;                                                     \
+            PMPI_##Name(__VA_ARGS__, comm);                                    \
+            MPI_Start(&request_);                                              \
+            MPI_Wait(&request_, MPI_STATUS_IGNORE);                            \
+            EXPECT(request_ != MPI_REQUEST_NULL, "persistent is null");        \
+            expect_equal(#Name "_init");                                       \
+        }                                                                      \
+        MPI_Request_free(&request_);                                           \
+        EXPECT(request_ == MPI_REQUEST_NULL, "free leaves a request");         \
+    } while (0)
+
+static void run_all_kinds(MPI_Comm comm)
+{
+    int p;
+    int me;
+    MPI_Comm_size(comm, &p);
+    MPI_Comm_rank(comm, &me);
+    int counts[16];
+    int packed[16];
+    int apart[16];
+    int sends[16];
+    int send_at[16];
+    int recvs[16];
+    int recv_at[16];
+    int sum = 0;
+    int sent = 0;
+    int received = 0;
+    for (int r = 0; r < p; r++) {
+        counts[r] = (r * 5) % 9;
+        packed[r] = sum;
+        apart[r] = sum + 3 * (p - r);
+        sum += counts[r];
+        sends[r] = (me + 2 * r) % 7;
+        recvs[r] = (r + 2 * me) % 7;
+        send_at[r] = sent;
+        recv_at[p - 1 - r] = received; /* not in rank order */
+        sent += sends[r];
+        received += (p - 1 - r + 2 * me) % 7;
+    }
+    for (int r = 0; r < p; r++) {
+        apart[r] = packed[r] + 3 * r;
+    }
+    for (int root = 0; root<p; root += p> 1 ? p - 1 : 1) {
+        WAYS(comm, reduce, Reduce, 0, from, to, COUNT, MPI_INT, MPI_SUM, root);
+        WAYS(comm, gather, Gather, 0, from, COUNT, MPI_INT, to, COUNT, MPI_INT,
+             root);
+        WAYS(comm, scatter, Scatter, 0, from, COUNT, MPI_INT, to, COUNT,
+             MPI_INT, root);
+        WAYS(comm, gatherv, Gatherv, 0, from, counts[me], MPI_INT, to, counts,
+             apart, MPI_INT, root);
+        WAYS(comm, scatterv, Scatterv, 0, from, counts, apart, MPI_INT, to,
+             counts[me], MPI_INT, root);
+        if (root + 1 >= p) {
+            break;
+        }
+    }
+    WAYS(comm, allreduce, Allreduce, 0, from, to, COUNT, MPI_INT, MPI_MAX);
+    WAYS(comm, scan, Scan, 0, from, to, COUNT, MPI_INT, MPI_SUM);
+    WAYS(comm, exscan, Exscan, 0, from, to, COUNT, MPI_INT, MPI_SUM);
+    WAYS(comm, reduce_scatter, Reduce_scatter, 0, from, to, counts, MPI_INT,
+         MPI_SUM);
+    WAYS(comm, reduce_scatter_block, Reduce_scatter_block, 0, from, to, COUNT,
+         MPI_INT, MPI_SUM);
+    WAYS(comm, allgather, Allgather, 0, from, COUNT, MPI_INT, to, COUNT,
+         MPI_INT);
+    WAYS(comm, allgatherv, Allgatherv, 0, from, counts[me], MPI_INT, to, counts,
+         packed, MPI_INT);
+    WAYS(comm, allgatherv, Allgatherv, 0, from, counts[me], MPI_INT, to, counts,
+         apart, MPI_INT);
+    WAYS(comm, alltoall, Alltoall, 0, from, COUNT, MPI_INT, to, COUNT, MPI_INT);
+    WAYS(comm, alltoallv, Alltoallv, 0, from, sends, send_at, MPI_INT, to,
+         recvs, recv_at, MPI_INT);
+    MPI_Request request;
+    MPI_Ibarrier(comm, &request);
+    await(&request);
+}
+
+static void test_kinds(void)
+{
+    run_all_kinds(MPI_COMM_WORLD);
+}
+
+/* Bcast has one buffer, and root's data stays. */
+static void test_bcast(void)
+{
+    for (int root = 0; root < size; root++) {
+        fill(root);
+        MPI_Request request;
+        memcpy(out, in, sizeof out);
+        memcpy(expected, in, sizeof out);
+        PMPI_Bcast(expected, COUNT, MPI_INT, root, MPI_COMM_WORLD);
+        MPI_Ibcast(out, COUNT, MPI_INT, root, MPI_COMM_WORLD, &request);
+        await(&request);
+        expect_equal("Ibcast");
+    }
+}
+
+/* IN_PLACE, at roots alone too, before and after calls that are not. */
+static void test_in_place(void)
+{
+    int root = size - 1;
+    int counts[16];
+    int at[16];
+    MPI_Request q;
+    for (int r = 0; r < size; r++) {
+        counts[r] = 1 + r % 3;
+        at[r] = r == 0 ? 0 : at[r - 1] + counts[r - 1];
+    }
+    for (int turn = 0; turn < 2; turn++) {
+#define PLACED(name, Name, rooted, ...)                                        \
+    do {                                                                       \
+        fill(turn);                                                            \
+        memcpy(out, in, sizeof out);                                           \
+        memcpy(expected, in, sizeof out);                                      \
+        int *to = expected;                                                    \
+        const void *from = !(rooted) || rank == root ? MPI_IN_PLACE : in;      \
+        PMPI_##Name(__VA_ARGS__, MPI_COMM_WORLD);                              \
+        to = out;                                                              \
+        MPI_I##name(__VA_ARGS__, MPI_COMM_WORLD, &q);                          \
+        await(&q);                                                             \
+        expect_equal("in place: I" #name);                                     \
+    } while (0)
+        PLACED(allreduce, Allreduce, 0, from, to, COUNT, MPI_INT, MPI_SUM);
+        PLACED(reduce, Reduce, 1, from, to, COUNT, MPI_INT, MPI_SUM, root);
+        PLACED(scan, Scan, 0, from, to, COUNT, MPI_INT, MPI_SUM);
+        PLACED(exscan, Exscan, 0, from, to, COUNT, MPI_INT, MPI_SUM);
+        PLACED(allgather, Allgather, 0, from, COUNT, MPI_INT, to, COUNT,
+               MPI_INT);
+        PLACED(allgatherv, Allgatherv, 0, from, 0, MPI_INT, to, counts, at,
+               MPI_INT);
+        PLACED(gather, Gather, 1, from, COUNT, MPI_INT, to, COUNT, MPI_INT,
+               root);
+        PLACED(gatherv, Gatherv, 1, from, counts[rank], MPI_INT, to, counts, at,
+               MPI_INT, root);
+        PLACED(alltoall, Alltoall, 0, from, 0, MPI_INT, to, COUNT, MPI_INT);
+        int same[16];
+        for (int r = 0; r < size; r++) {
+            same[r] = 2;
+            at[r] = 2 * r;
+        }
+        PLACED(alltoallv, Alltoallv, 0, from, NULL, NULL, MPI_INT, to, same, at,
+               MPI_INT);
+        for (int r = 0; r < size; r++) {
+            at[r] = r == 0 ? 0 : at[r - 1] + counts[r - 1];
+        }
+        /* Behind this rank's block anything may be. */
+        fill(turn);
+        memcpy(out, in, sizeof out);
+        PMPI_Reduce_scatter(in, expected, counts, MPI_INT, MPI_SUM,
+                            MPI_COMM_WORLD);
+        MPI_Ireduce_scatter(MPI_IN_PLACE, out, counts, MPI_INT, MPI_SUM,
+                            MPI_COMM_WORLD, &q);
+        await(&q);
+        EXPECT(memcmp(out, expected, (size_t)counts[rank] * sizeof(int)) == 0,
+               "in place: Ireduce_scatter");
+        /* Scatter: the root keeps its block. */
+        fill(turn);
+        memcpy(expected, in, sizeof out);
+        PMPI_Scatter(in, COUNT, MPI_INT,
+                     rank == root ? MPI_IN_PLACE : (void *)expected, COUNT,
+                     MPI_INT, root, MPI_COMM_WORLD);
+        memcpy(out, in, sizeof out);
+        MPI_Iscatter(in, COUNT, MPI_INT,
+                     rank == root ? MPI_IN_PLACE : (void *)out, COUNT, MPI_INT,
+                     root, MPI_COMM_WORLD, &q);
+        await(&q);
+        expect_equal("in place: Iscatter");
+        /* And not in place, the same shapes. */
+        int *to = expected;
+        fill(turn);
+        PMPI_Reduce(in, to, COUNT, MPI_INT, MPI_SUM, root, MPI_COMM_WORLD);
+        to = out;
+        MPI_Ireduce(in, to, COUNT, MPI_INT, MPI_SUM, root, MPI_COMM_WORLD, &q);
+        await(&q);
+        expect_equal("Ireduce behind one in place");
+    }
+}
+
+/* Every type and operation that MPI has for it. */
+static void test_types(void)
+{
+    static const struct {
+        MPI_Datatype type;
+        int bytes;
+        const char *ops;
+    } types[] = {
+        {MPI_INT, 4, "sxnpabolOX"},
+        {MPI_LONG, 8, "sxnpabolOX"},
+        {MPI_SHORT, 2, "sxnpabolOX"},
+        {MPI_UNSIGNED_CHAR, 1, "sxnpabolOX"},
+        {MPI_SIGNED_CHAR, 1, "sxnpab"},
+        {MPI_UINT64_T, 8, "sxnpab"},
+        {MPI_UNSIGNED_SHORT, 2, "sxnpab"},
+        {MPI_BYTE, 1, "abX"},
+        {MPI_C_BOOL, 1, "lo"},
+        {MPI_INTEGER, 4, "sxnp"},
+    };
+    static const MPI_Op ops[] = {MPI_SUM,  MPI_MAX, MPI_MIN, MPI_PROD,
+                                 MPI_BAND, MPI_BOR, MPI_LOR, MPI_LAND,
+                                 MPI_LXOR, MPI_BXOR};
+    static const char letters[] = "sxnpabolOX";
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        for (const char *o = types[t].ops; *o != '\0'; o++) {
+            MPI_Op op = ops[strchr(letters, *o) - letters];
+            MPI_Request request;
+            fill(0);
+            /* Open MPI's sums of bytes saturate. */
+            for (int i = 0; i < MOST; i++) {
+                ((char *)in)[i] = (char)((rank / 2 + i) % 2);
+            }
+            PMPI_Allreduce(in, expected, COUNT, types[t].type, op,
+                           MPI_COMM_WORLD);
+            MPI_Iallreduce(in, out, COUNT, types[t].type, op, MPI_COMM_WORLD,
+                           &request);
+            await(&request);
+            expect_equal("a type");
+        }
+    }
+    /* Pairs have gaps, which mean nothing. */
+    struct {
+        double value;
+        int index;
+    } pairs[2][5], lowest[5];
+    for (int i = 0; i < 5; i++) {
+        pairs[0][i].value = (rank * 3 + i) % 4;
+        pairs[0][i].index = rank;
+    }
+    MPI_Request request;
+    PMPI_Allreduce(pairs[0], lowest, 5, MPI_DOUBLE_INT, MPI_MINLOC,
+                   MPI_COMM_WORLD);
+    MPI_Iallreduce(pairs[0], pairs[1], 5, MPI_DOUBLE_INT, MPI_MINLOC,
+                   MPI_COMM_WORLD, &request);
+    await(&request);
+    memcpy(pairs[1], pairs[0], sizeof pairs[0]);
+    MPI_Iscan(MPI_IN_PLACE, pairs[1], 5, MPI_DOUBLE_INT, MPI_MINLOC,
+              MPI_COMM_WORLD, &request);
+    await(&request);
+    PMPI_Scan(pairs[0], lowest, 5, MPI_DOUBLE_INT, MPI_MINLOC, MPI_COMM_WORLD);
+    for (int i = 0; i < 5; i++) {
+        EXPECT(pairs[1][i].value == lowest[i].value &&
+                   pairs[1][i].index == lowest[i].index,
+               "pair %d", i);
+    }
+}
+
+/* A column of a matrix on one rank is a row on another; the type is freed, and
+   addresses are absolute. */
+static void test_derived(void)
+{
+    MPI_Datatype column;
+    MPI_Datatype absolute;
+    MPI_Request request;
+    MPI_Aint address;
+    int matrix[9][9];
+    int one = 9;
+    MPI_Type_vector(9, 1, 9, MPI_INT, &column);
+    MPI_Type_commit(&column);
+    for (int root = 0; root < size; root++) {
+        memset(matrix, -1, sizeof matrix);
+        for (int i = 0; i < 9 && rank == root; i++) {
+            matrix[i][2] = 100 * root + i;
+        }
+        if (rank % 2 == root % 2) {
+            MPI_Get_address(&matrix[0][2], &address);
+            MPI_Type_create_hindexed(1, &one, &address, column, &absolute);
+            MPI_Type_free(&absolute);
+            int ones = 1;
+            MPI_Type_create_hindexed(1, &ones, &address, column, &absolute);
+            MPI_Type_commit(&absolute);
+            MPI_Ibcast(MPI_BOTTOM, 1, absolute, root, MPI_COMM_WORLD, &request);
+            MPI_Type_free(&absolute);
+            await(&request);
+            for (int i = 0; i < 9; i++) {
+                EXPECT(matrix[i][2] == 100 * root + i, "column %d", i);
+                EXPECT(rank == root || matrix[i][3] == -1, "beside %d", i);
+            }
+        } else {
+            MPI_Ibcast(matrix[4], 9, MPI_INT, root, MPI_COMM_WORLD, &request);
+            await(&request);
+            for (int i = 0; i < 9; i++) {
+                EXPECT(matrix[4][i] == 100 * root + i, "row %d", i);
+            }
+        }
+    }
+    /* Columns of all ranks, each as one of a matrix. */
+    MPI_Datatype narrow;
+    MPI_Type_create_resized(column, 0, sizeof(int), &narrow);
+    MPI_Type_commit(&narrow);
+    int mine[9];
+    for (int i = 0; i < 9; i++) {
+        mine[i] = 10 * rank + i;
+    }
+    memset(matrix, -1, sizeof matrix);
+    MPI_Iallgather(mine, 9, MPI_INT, matrix, 1, narrow, MPI_COMM_WORLD,
+                   &request);
+    MPI_Type_free(&narrow);
+    await(&request);
+    for (int i = 0; i < 9 * size; i++) {
+        EXPECT(matrix[i / size][i % size] == 10 * (i % size) + i / size,
+               "column %d, row %d", i % size, i / size);
+    }
+    MPI_Type_free(&column);
+}
+
+/* Many of one shape, and of many shapes, at once, awaited in any order with
+   others. */
+static void test_outstanding(void)
+{
+    enum { MANY = 200 };
+    static int sources[MANY], sums[MANY], received[MANY];
+    static MPI_Request requests[2 * MANY];
+    int right = (rank + 1) % size;
+    for (int way = 0; way < 4; way++) {
+        for (int i = 0; i < MANY; i++) {
+            sources[i] = rank + i;
+            MPI_Iallreduce(&sources[i], &sums[i], 1, MPI_INT, MPI_SUM,
+                           MPI_COMM_WORLD, &requests[2 * i]);
+            if (i % 2 == 0) {
+                MPI_Irecv(&received[i], 1, MPI_INT, MPI_ANY_SOURCE, i,
+                          MPI_COMM_WORLD, &requests[2 * i + 1]);
+            } else {
+                MPI_Isend(&sources[i], 1, MPI_INT, right, i - 1, MPI_COMM_WORLD,
+                          &requests[2 * i + 1]);
+            }
+        }
+        int index;
+        int flag;
+        int some[2 * MANY];
+        MPI_Status status;
+        switch (way) {
+        case 0:
+            MPI_Waitall(2 * MANY, requests, MPI_STATUSES_IGNORE);
+            break;
+        case 1:
+            do {
+                MPI_Waitany(2 * MANY, requests, &index, &status);
+            } while (index != MPI_UNDEFINED);
+            break;
+        case 2:
+            do {
+                MPI_Testsome(2 * MANY, requests, &index, some,
+                             MPI_STATUSES_IGNORE);
+            } while (index != MPI_UNDEFINED);
+            break;
+        default:
+            for (int i = 2 * MANY - 1; i >= 0; i--) {
+                do {
+                    MPI_Request_get_status(requests[i], &flag, &status);
+                } while (!flag);
+                MPI_Test(&requests[i], &flag, &status);
+                EXPECT(flag, "not complete behind get_status");
+            }
+        }
+        for (int i = 0; i < MANY; i++) {
+            int sum = size * (size - 1) / 2 + size * i;
+            EXPECT(sums[i] == sum, "sum %d is %d, must be %d", i, sums[i], sum);
+        }
+    }
+    /* More shapes than are kept, twice. */
+    for (int i = 0; i < 2 * MANY; i++) {
+        fill(i);
+        MPI_Iallreduce(in, out, 1 + i % 100, MPI_INT, MPI_SUM, MPI_COMM_WORLD,
+                       &requests[0]);
+        PMPI_Allreduce(in, expected, 1 + i % 100, MPI_INT, MPI_SUM,
+                       MPI_COMM_WORLD);
+        await(&requests[0]);
+        expect_equal("many shapes");
+    }
+}
+
+/* Communicators of all makes; calls on two in different orders; freed at once.
+ */
+static void test_comms(void)
+{
+    MPI_Comm dup[2];
+    MPI_Comm half;
+    MPI_Comm cart;
+    MPI_Comm later;
+    MPI_Request requests[3];
+    int sums[3] = {0, 0, 0};
+    int periods = 1;
+    if (rank == 0) { /* ids differ on the ranks from here on */
+        MPI_Comm_dup(MPI_COMM_SELF, &later);
+    }
+    MPI_Comm_dup(MPI_COMM_WORLD, &dup[0]);
+    MPI_Comm_dup(MPI_COMM_WORLD, &dup[1]);
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
+    for (int i = 0; i < 2; i++) {
+        int which = (rank + i) % 2;
+        MPI_Iallreduce(which == 0 ? &rank : &size, &sums[which], 1, MPI_INT,
+                       MPI_SUM, dup[which], &requests[which]);
+    }
+    MPI_Iallreduce(&size, &sums[2], 1, MPI_INT, MPI_SUM, half, &requests[2]);
+    MPI_Comm_free(&dup[0]);
+    MPI_Comm_free(&half);
+    MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+    MPI_Comm_free(&dup[1]);
+    EXPECT(sums[0] == size * (size - 1) / 2, "of ranks: %d", sums[0]);
+    EXPECT(sums[1] == size * size, "of sizes: %d", sums[1]);
+    EXPECT(sums[2] == size * ((size + 1 - rank % 2) / 2), "half: %d", sums[2]);
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &periods, 0, &cart);
+    MPI_Comm_split(cart, rank % 2, -rank, &half);
+    run_all_kinds(half);
+    MPI_Comm_idup(half, &dup[0], &requests[0]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Comm_free(&half);
+    run_all_kinds(dup[0]);
+    MPI_Comm_free(&dup[0]);
+    MPI_Comm_free(&cart);
+    for (int i = 0; i < 50; i++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &dup[0]);
+        MPI_Iallreduce(&rank, &sums[0], 1, MPI_INT, MPI_MAX, dup[0], requests);
+        MPI_Comm_free(&dup[0]);
+        MPI_Wait(requests, MPI_STATUS_IGNORE);
+        EXPECT(sums[0] == size - 1, "of a communicator that is freed");
+    }
+    if (rank == 0) {
+        MPI_Comm_free(&later);
+    }
+}
+
+static int deleted;
+static int on_delete(MPI_Comm comm, int key, void *value, void *extra)
+{
+    (void)comm, (void)key, (void)value, (void)extra;
+    deleted++;
+    return MPI_SUCCESS;
+}
+
+/* The application's attributes, errors, thread level, and what is left. */
+static void test_application(void)
+{
+    int key;
+    int flag;
+    int level;
+    void *value;
+    MPI_Comm dup;
+    MPI_Request request;
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_delete, &key, NULL);
+    MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+    MPI_Comm_set_attr(dup, key, &key);
+    MPI_Ibarrier(dup, &request);
+    await(&request);
+    MPI_Comm_get_attr(dup, key, &value, &flag);
+    EXPECT(flag && value == &key && deleted == 0, "an attribute");
+    MPI_Comm_set_errhandler(dup, MPI_ERRORS_RETURN);
+    int class;
+    int code = MPI_Iallreduce(in, out, -1, MPI_INT, MPI_SUM, dup, &request);
+    MPI_Error_class(code, &class);
+    EXPECT(class == MPI_ERR_COUNT, "a count of -1 is error class %d", class);
+    code = MPI_Ibcast(in, 1, MPI_INT, size, dup, &request);
+    MPI_Error_class(code, &class);
+    EXPECT(class == MPI_ERR_ROOT, "a wrong root is error class %d", class);
+    code =
+        MPI_Iallreduce(in, out, 1, MPI_DATATYPE_NULL, MPI_SUM, dup, &request);
+    MPI_Error_class(code, &class);
+    EXPECT(class == MPI_ERR_TYPE || class == MPI_ERR_OP, "no type: %d", class);
+    MPI_Comm_free(&dup);
+    MPI_Comm_free_keyval(&key);
+    EXPECT(deleted == 1, "an attribute is deleted %d times", deleted);
+    MPI_Query_thread(&level);
+    EXPECT(level == MPI_THREAD_SINGLE, "the level is %d", level);
+    /* Long vectors on a request that is freed by a wait for others. */
+    MPI_Iallreduce(in, out, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+    await(&request);
+}
+
+/* Persistent ones: with others in Startall and Waitall; freed while active, and
+   behind their communicator. */
+static void test_persistent(void)
+{
+    MPI_Comm dup;
+    MPI_Request q[5];
+    int right = (rank + 1) % size;
+    static int a[2]; /* used behind the return */
+    int b = 0;
+    int got = -1;
+    MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+    MPIX_Allreduce_init(&rank, &a[0], 1, MPI_INT, MPI_SUM, dup, MPI_INFO_NULL,
+                        &q[0]);
+    MPI_Recv_init(&got, 1, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &q[1]);
+    MPI_Send_init(&rank, 1, MPI_INT, right, 0, MPI_COMM_WORLD, &q[2]);
+    MPIX_Allreduce_init(&size, &a[1], 1, MPI_INT, MPI_SUM, dup, MPI_INFO_NULL,
+                        &q[3]);
+    MPI_Comm_free(&dup);
+    for (int turn = 0; turn < 20; turn++) {
+        a[0] = a[1] = -1;
+        MPI_Startall(4, q);
+        MPI_Iallreduce(&turn, &b, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &q[4]);
+        MPI_Waitall(5, q, MPI_STATUSES_IGNORE);
+        EXPECT(a[0] == size * (size - 1) / 2 && a[1] == size * size &&
+                   got == (rank + size - 1) % size && b == turn * size,
+               "turn %d: %d, %d, %d, %d", turn, a[0], a[1], got, b);
+        MPI_Status status;
+        int flag;
+        MPI_Test(&q[0], &flag, &status);
+        EXPECT(flag, "an inactive request is complete");
+    }
+    if (size > 1) { /* Open MPI itself refuses to free an active one */
+        MPI_Start(&q[0]);
+    }
+    for (int i = 0; i < 4; i++) {
+        MPI_Request_free(&q[i]);
+    }
+}
+
+/* The thread sanitizer is right: MPI has no such look. */
+__attribute__((no_sanitize("thread"))) static int
+look(const volatile int *value)
+{
+    return *value;
+}
+
+/* Nobody calls MPI until the sum is there. */
+static void test_background(void)
+{
+    const char *thread = getenv("BATON_MPI_THREAD");
+    static volatile int sums[4096];
+    MPI_Request request;
+    if (size == 1 || (thread != NULL && thread[0] == '0')) {
+        return;
+    }
+    fill(0);
+    for (int i = 0; i < 4096; i++) {
+        in[i] = 1;
+    }
+    MPI_Iallreduce(in, (void *)sums, 4096, MPI_INT, MPI_SUM, MPI_COMM_WORLD,
+                   &request);
+    while (look(&sums[0]) != size || look(&sums[4095]) != size) {
+        usleep(100);
+    }
+    await(&request);
+}
+
+/* Long messages of others, which need this rank, get on while it waits. */
+static void test_rendezvous(void)
+{
+    enum { LONG = 1 << 20 };
+    static int sent[LONG], received[LONG];
+    MPI_Request q[2];
+    int one = 1;
+    int sum = 0;
+    int right = (rank + 1) % size;
+    int left = (rank + size - 1) % size;
+    for (int i = 0; i < LONG; i++) {
+        sent[i] = rank + i;
+    }
+    MPI_Isend(sent, LONG, MPI_INT, right, 0, MPI_COMM_WORLD, &q[0]);
+    if (rank % 2 == 1) {
+        MPI_Recv(received, LONG, MPI_INT, left, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    }
+    MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &q[1]);
+    MPI_Wait(&q[1], MPI_STATUS_IGNORE);
+    EXPECT(sum == size, "sum %d", sum);
+    if (rank % 2 == 0) {
+        MPI_Recv(received, LONG, MPI_INT, left, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    }
+    MPI_Wait(&q[0], MPI_STATUS_IGNORE);
+    EXPECT(received[LONG - 1] == left + LONG - 1, "the last one");
+}
+
+/* Ranks that disagree: an error on each, where MPI has none. */
+static void test_mismatch(void)
+{
+    MPI_Comm dup;
+    MPI_Request q;
+    if (size == 1) {
+        return;
+    }
+    MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+    MPI_Comm_set_errhandler(dup, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    for (int persistent = 0; persistent < 2; persistent++) {
+        int count = 1 + (rank == size - 1);
+        if (persistent) {
+            MPIX_Allreduce_init(in, out, count, MPI_INT, MPI_SUM, dup,
+                                MPI_INFO_NULL, &q);
+            MPI_Start(&q);
+        } else {
+            MPI_Iallreduce(in, out, count, MPI_INT, MPI_SUM, dup, &q);
+        }
+        EXPECT(MPI_Wait(&q, MPI_STATUS_IGNORE) != MPI_SUCCESS,
+               "counts that differ are no error");
+    }
+    MPI_Request_free(&q);
+    MPI_Comm_free(&dup);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } tests[] = {
+        {"kinds", test_kinds},           {"bcast", test_bcast},
+        {"in_place", test_in_place},     {"types", test_types},
+        {"derived", test_derived},       {"outstanding", test_outstanding},
+        {"comms", test_comms},           {"application", test_application},
+        {"background", test_background}, {"rendezvous", test_rendezvous},
+        {"mismatch", test_mismatch},     {"persistent", test_persistent},
+    };
+    alarm(100);
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (size_t t = 0; t < sizeof tests / sizeof *tests; t++) {
+        bool asked = argc == 1;
+        for (int i = 1; i < argc; i++) {
+            asked |= strcmp(argv[i], tests[t].name) == 0;
+        }
+        if (asked) {
+            dropin_test = tests[t].name;
+            tests[t].run();
+        }
+    }
+    int code = MPI_Finalize();
+    return code == MPI_SUCCESS && dropin_failures == 0 ? 0 : 1;
+}
