@@ -39,6 +39,14 @@
    SPARDL equation 1 is M select + 2 lg P alpha + 2 (P - 1) / P k (w beta +
    entry).
 
+   With options.partial a step does not wait for slow ranks (sparse.h). All
+   tensors are one vector then, with one all-reduce, so that a rank's step is in
+   an epoch with all of them, or with none: it starts with the last gradient,
+   and sends the largest entries of the whole, whatever roles and sizes are. A
+   result has those of its tensor. Behind a recovery, wait for all tensors again
+   and again returns what was missed, until it is BATON_ERR_STATE; gradients of
+   a step that had not started are made ready again.
+
    Errors of an all-reduce are as in sparse.h. After a recovery all ranks go on
    with the step that failed, or with the next one.
 
@@ -113,6 +121,15 @@ typedef struct baton_tensors_options {
     bool paper_selections;
     size_t small_bytes; /* 0: 131072 */
     bool always_sparse; /* above small_bytes: whatever the cost model says */
+    /* As in baton_sparse_options_t. With SPARDL, which AUTO is then; without
+       momentum and warmup. */
+    bool partial;
+    baton_partial_mode_t mode;
+    uint32_t mode_ranks;
+    uint32_t history;
+    uint32_t sync_every;
+    uint32_t max_staleness;
+    uint64_t seed;
 } baton_tensors_options_t;
 
 #define BATON_TENSORS_OPTIONS BATON_INITIALIZER(baton_tensors_options_t)
@@ -177,7 +194,8 @@ typedef struct baton_tensor_plan {
     baton_sparse_algorithm_t algorithm; /* DENSE unless it is SPARSE */
     baton_redsync_t selection;          /* of REDSYNC */
     bool quantise;
-    size_t k;         /* entries selected after the warm-up; 0: not SPARSE */
+    size_t k;         /* entries selected after the warm-up; 0: not SPARSE;
+                         with options.partial of all tensors together */
     double sparse_us; /* by equation 1, */
     double dense_us;  /* and 2; 0 for PACKED ones */
 } baton_tensor_plan_t;

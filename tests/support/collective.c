@@ -72,11 +72,24 @@ static baton_status_t prepare_tensors(support_collective_t *self,
     baton_tensors_options_t options = BATON_TENSORS_OPTIONS;
     options.name = o->name;
     options.dtype = o->dtype;
-    options.density = (double)o->k / (double)o->count;
+    options.density =
+        o->k == o->count ? 1 : ((double)o->k + 0.5) / (double)o->count;
     options.small_bytes = small * sizeof(double);
     options.algorithm = o->algorithm;
     options.always_sparse = true;
     options.momentum = o->momentum;
+    if (o->partial) {
+        options.small_bytes = 0;
+        options.partial = true;
+        options.average = o->average;
+        options.clip = o->clip;
+        options.mode = o->mode;
+        options.mode_ranks = o->mode_ranks;
+        options.history = o->history;
+        options.sync_every = o->sync_every;
+        options.max_staleness = o->max_staleness;
+        options.seed = o->seed;
+    }
     for (int i = 0; i < SUPPORT_PARTS; i++) {
         self->parts[i] = tensors[i].count;
     }
@@ -91,10 +104,13 @@ baton_status_t support_collective_prepare(support_collective_t *self,
 {
     *self = (support_collective_t){
         .row = row, .rank = baton_group_rank(group), .count = o->count};
+    bool set =
+        row == SUPPORT_TENSORS ||
+        (row == SUPPORT_PARTIAL_SPARSE && o->seed % 2 == 1 && o->teams <= 1 &&
+         o->algorithm == BATON_SPARSE_SPARDL && o->count >= 4);
     return support_is_partial(row) ? prepare_partial(self, group, o)
-           : row == SUPPORT_TENSORS
-               ? prepare_tensors(self, group, o)
-               : baton_sparse_prepare(group, o, &self->sparse);
+           : set                   ? prepare_tensors(self, group, o)
+                 : baton_sparse_prepare(group, o, &self->sparse);
 }
 
 static size_t bytes_of(const support_collective_t *self)
@@ -119,9 +135,14 @@ baton_status_t support_collective_prepare_on(
 
 baton_status_t support_collective_connect(support_collective_t *self, int round)
 {
-    if (self->row == SUPPORT_TENSORS) {
-        return round == 0 ? baton_tensors_agree(self->tensors, -1)
-                          : baton_tensors_connect(self->tensors, -1);
+    if (self->tensors != NULL) {
+        baton_status_t status = round == 0
+                                    ? baton_tensors_agree(self->tensors, -1)
+                                    : baton_tensors_connect(self->tensors, -1);
+        self->sparse = self->row == SUPPORT_PARTIAL_SPARSE
+                           ? baton_tensors_sparse(self->tensors, 0)
+                           : NULL;
+        return status;
     }
     return support_is_partial(self->row) || round > 0
                ? BATON_OK
@@ -131,9 +152,9 @@ baton_status_t support_collective_connect(support_collective_t *self, int round)
 baton_status_t support_collective_destroy(support_collective_t *self)
 {
     baton_status_t status =
-        support_is_partial(self->row)  ? baton_partial_destroy(self->partial)
-        : self->row == SUPPORT_TENSORS ? baton_tensors_destroy(self->tensors)
-                                       : baton_sparse_destroy(self->sparse);
+        support_is_partial(self->row) ? baton_partial_destroy(self->partial)
+        : self->tensors != NULL       ? baton_tensors_destroy(self->tensors)
+                                      : baton_sparse_destroy(self->sparse);
     if (self->memory != NULL) {
         emulated_synchronise_all(self->device);
         emulated_release(self->device, self->memory);
@@ -259,7 +280,7 @@ baton_status_t support_collective_start(support_collective_t *self,
         *given_out = status == BATON_OK;
         return status == BATON_OK ? baton_partial_start(self->partial) : status;
     }
-    status = self->row == SUPPORT_TENSORS
+    status = self->tensors != NULL
                  ? start_tensors(self, gradient)
                  : baton_sparse_start(self->sparse, there(self, gradient));
     *given_out = status == BATON_OK;
@@ -270,7 +291,7 @@ baton_status_t support_collective_test(support_collective_t *self, bool *done)
 {
     baton_status_t status = BATON_OK;
     *done = true;
-    if (self->row != SUPPORT_TENSORS) {
+    if (self->tensors == NULL) {
         return support_is_partial(self->row)
                    ? baton_partial_test(self->partial, done)
                    : baton_sparse_test(self->sparse, done);
@@ -311,7 +332,7 @@ static int limit_ms(const support_collective_t *self)
 static baton_status_t wait_for(support_collective_t *self, int part,
                                double *result)
 {
-    const bool set = self->row == SUPPORT_TENSORS;
+    const bool set = self->tensors != NULL;
     baton_status_t status =
         !set ? baton_sparse_wait(self->sparse, limit_ms(self), &self->entries)
              : baton_tensors_wait(self->tensors, (size_t)part, -1,
@@ -350,7 +371,7 @@ baton_status_t support_collective_wait(support_collective_t *self,
             get(self, result, self->seen.data);
             self->included = self->seen.included;
         }
-    } else if (self->row != SUPPORT_TENSORS) {
+    } else if (self->tensors == NULL) {
         first = wait_for(self, 0, result);
     } else {
         for (int part = 0; part < SUPPORT_PARTS; part++) {

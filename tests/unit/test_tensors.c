@@ -494,6 +494,61 @@ TEST(test_tensors_wait_for_all_gradients_to_clip)
     close_world(world);
 }
 
+/* ---- partial ------------------------------------------------------------- */
+
+/* What a rank gets of all tensors is the sum of these ranks' gradients. */
+static void expect_partial(world_t *world, int rank, bool included,
+                           double first_times, double second_times)
+{
+    double got[MOST_COUNT];
+    for (size_t t = 0; t < TENSORS; t++) {
+        baton_sparse_result_t result;
+        support_ok(baton_tensors_wait(world->sets[rank], t, -1, &result));
+        assert_int_equal(result.included, included);
+        support_dense_of(&result, model[t].count, got);
+        for (size_t i = 0; i < model[t].count; i++) {
+            assert_true(got[i] == first_times * world->gradients[0][t][i] +
+                                      second_times * world->gradients[1][t][i]);
+        }
+    }
+}
+
+static void ready_from(world_t *world, int rank, size_t begin, size_t end)
+{
+    for (size_t t = begin; t < end; t++) {
+        support_ok(baton_tensors_ready(world->sets[rank], t,
+                                       world->gradients[rank][t]));
+    }
+    support_ok(baton_sim_run(world->sim, -1));
+}
+
+/* Rank 0 lacks the gradient of one tensor when the first epoch begins. */
+TEST(test_tensors_of_a_late_rank_go_out_together)
+{
+    support_random_t random = support_random(support_seed(), 11);
+    baton_tensors_options_t options = some_options();
+    baton_tensor_plan_t plan;
+    options.algorithm = BATON_SPARSE_AUTO;
+    options.partial = true;
+    options.density = 1;
+    world_t *world = open_world(2, &options);
+    fill(world, false, &random);
+    support_ok(baton_tensors_plan(world->sets[0], 1, &plan));
+    assert_int_equal(plan.form, BATON_TENSOR_SPARSE);
+    assert_int_equal(plan.algorithm, BATON_SPARSE_SPARDL);
+    assert_int_equal(plan.k, 300 + 40 + 200 + 7 + 129);
+    ready_from(world, 0, 1, TENSORS);
+    ready_from(world, 1, 0, TENSORS);
+    expect_partial(world, 1, true, 0, 1);
+    ready_from(world, 0, 0, 1);
+    expect_partial(world, 0, false, 0, 1);
+    ready_from(world, 1, 0, TENSORS);
+    expect_partial(world, 1, true, 1, 1);
+    ready_from(world, 0, 0, TENSORS);
+    expect_partial(world, 0, false, 1, 1);
+    close_world(world);
+}
+
 /* ---- what is refused --------------------------------------------------- */
 
 static void agree_on(const baton_tensors_options_t *mine,
@@ -545,6 +600,12 @@ TEST(test_tensors_refuse_bad_options)
          BAD(.algorithm = BATON_SPARSE_GTOPK)},
         {"quantise is set with spardl",
          BAD(.algorithm = BATON_SPARSE_SPARDL, .quantise = true)},
+        {"algorithm is redsync; allowed with partial: auto, spardl",
+         BAD(.algorithm = BATON_SPARSE_REDSYNC, .partial = true)},
+        {"momentum is 0.5; allowed with partial: 0",
+         BAD(.momentum = 0.5, .partial = true)},
+        {"history is 3; allowed without partial: 0", BAD(.history = 3)},
+        {"quantise is set with spardl", BAD(.quantise = true, .partial = true)},
         {"density_count is 1; allowed: 0 to warmup, 0",
          BAD(.densities = bad_density, .density_count = 1)},
         {"densities[0] is 2; allowed: above 0 and at most 1",

@@ -302,7 +302,7 @@ static baton_status_t start(baton_sparse_t *sparse, bool flush,
 {
     baton__sparse_partial_t *self = sparse->partial;
     (void)flush;  /* is refused */
-    (void)factor; /* 1: sets of tensors are not partial */
+    (void)factor; /* 1: of sets of tensors, too */
     (void)pthread_mutex_lock(lock_of(self));
     baton_status_t status = baton_schedule_start(sparse->schedule);
     if (status == BATON_OK) {

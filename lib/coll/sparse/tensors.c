@@ -4,7 +4,12 @@
    schedule is one of its own: so units start in any order, different ones on
    different ranks, and run beside each other. With clipping a unit whose
    gradients are ready waits for the other units, since the norm is that of all
-   gradients. */
+   gradients.
+
+   With options.partial there is one unit, a partial sparse all-reduce of all
+   tensors: it has one activation, and its clipping is the set's. Each wait gets
+   its tensor's entries of one result; the next result is asked for when a
+   tensor is that has got them. */
 #include "coll/sparse/tensors.h"
 
 #include "base/alloc.h"
@@ -27,6 +32,7 @@ static void free_set(baton_tensors_t *set)
     }
     for (size_t i = 0; set->units != NULL && i < set->unit_count; i++) {
         baton__free(set->units[i].pack);
+        baton__free(set->units[i].indices);
     }
     baton__compare_fini(&set->compare);
     baton__free(set->members);
@@ -185,6 +191,16 @@ static baton_sparse_options_t options_of(const baton_tensors_t *set,
     options.warmup = sparse && o->density_count == 0 ? o->warmup : 0;
     options.redsync = plan->selection;
     options.quantise = plan->quantise;
+    if (o->partial) {
+        options.partial = true;
+        options.clip = o->clip;
+        options.mode = o->mode;
+        options.mode_ranks = o->mode_ranks;
+        options.history = o->history;
+        options.sync_every = o->sync_every;
+        options.max_staleness = o->max_staleness;
+        options.seed = o->seed;
+    }
     return options;
 }
 
@@ -202,7 +218,9 @@ static baton_status_t make_units(baton_tensors_t *set)
         if (status != BATON_OK) {
             return status;
         }
-        if (member->plan.form == BATON_TENSOR_PACKED && set->payload) {
+        bool packs =
+            member->plan.form == BATON_TENSOR_PACKED || set->options.partial;
+        if (packs && set->payload) {
             unit->pack = baton__alloc(unit->count, set->element_bytes);
             if (unit->pack == NULL) {
                 return baton__error(BATON_ERR_NO_MEMORY,
@@ -241,6 +259,20 @@ baton_status_t baton_tensors_agree(baton_tensors_t *set, int timeout_ms)
     return status;
 }
 
+static baton_status_t make_indices(baton_tensors_t *set)
+{
+    baton__unit_t *unit = &set->units[0];
+    size_t capacity = set->payload ? unit->sparse->result_capacity : 0;
+    if (unit->indices == NULL) {
+        unit->indices = baton__alloc(capacity, sizeof *unit->indices);
+    }
+    return unit->indices != NULL
+               ? BATON_OK
+               : baton__error(BATON_ERR_NO_MEMORY,
+                              "tensors \"%s\": no memory for %zu indices",
+                              set->name, capacity);
+}
+
 baton_status_t baton_tensors_connect(baton_tensors_t *set, int timeout_ms)
 {
     baton_status_t status = check_set(set, "connect");
@@ -251,6 +283,9 @@ baton_status_t baton_tensors_connect(baton_tensors_t *set, int timeout_ms)
     }
     for (size_t i = 0; status == BATON_OK && i < set->unit_count; i++) {
         status = baton_sparse_connect(set->units[i].sparse, timeout_ms);
+    }
+    if (status == BATON_OK && set->options.partial) {
+        status = make_indices(set);
     }
     if (status == BATON_OK) {
         set->connected = true;
@@ -367,10 +402,17 @@ static baton_status_t start_unit(baton_tensors_t *set, baton__unit_t *unit,
             baton__sparse_start_scaled(unit->sparse, unit->gradient, factor);
     }
     unit->started = status == BATON_OK;
+    unit->has_result = unit->has_result && !unit->started;
     if (status != BATON_OK) {
         reset(set, unit);
     }
     return status;
+}
+
+/* Whether units wait for each other's gradients. */
+static bool waits_to_clip(const baton_tensors_t *set)
+{
+    return set->options.clip > 0 && !set->options.partial;
 }
 
 /* Local clipping, by the norm of all gradients. */
@@ -431,7 +473,7 @@ baton_status_t baton_tensors_ready(baton_tensors_t *set, size_t tensor,
     if (++unit->ready < unit->members) {
         return BATON_OK;
     }
-    if (set->options.clip == 0) {
+    if (!waits_to_clip(set)) {
         return start_unit(set, unit, 1);
     }
     return ++set->ready_units < set->unit_count ? BATON_OK : start_all(set);
@@ -467,7 +509,7 @@ static baton_status_t not_started(const baton_tensors_t *set, size_t tensor)
 {
     const baton__member_t *member = &set->members[tensor];
     const baton__member_t *missing = member;
-    bool clips = set->options.clip > 0;
+    bool clips = waits_to_clip(set);
     for (size_t i = 0; missing->ready && i < set->count; i++) {
         if (clips || set->members[i].unit == member->unit) {
             missing = &set->members[i];
@@ -483,6 +525,61 @@ static baton_status_t not_started(const baton_tensors_t *set, size_t tensor)
                           : ", which is packed with it,");
 }
 
+/* The first of a unit's entries that is not before this element. */
+static size_t entry_at(const baton_sparse_result_t *result, size_t element)
+{
+    size_t low = 0, high = result->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (result->indices[middle] < element) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* The tensor's entries of its unit's result. */
+static baton_sparse_result_t part_of(const baton_tensors_t *set,
+                                     const baton__unit_t *unit,
+                                     const baton__member_t *member,
+                                     baton_sparse_result_t result)
+{
+    size_t begin = member->offset, end = begin + member->tensor.count;
+    if (unit->pack == NULL) {
+        return result;
+    }
+    if (result.indices != NULL) {
+        begin = entry_at(&result, begin);
+        end = entry_at(&result, end);
+        for (size_t i = begin; i < end; i++) {
+            unit->indices[i] = result.indices[i] - (uint32_t)member->offset;
+        }
+        result.indices = unit->indices + begin;
+    }
+    result.values = (const char *)result.values + begin * set->element_bytes;
+    result.count = end - begin;
+    return result;
+}
+
+/* Partial: the result of which this tensor has not got its part, or the next.
+ */
+static baton_status_t next_result(baton_tensors_t *set, baton__unit_t *unit,
+                                  baton__member_t *member, int timeout_ms)
+{
+    baton_status_t status = BATON_OK;
+    if (!unit->has_result || member->shown) {
+        status = baton_sparse_wait(unit->sparse, timeout_ms, &unit->result);
+        unit->has_result = status == BATON_OK;
+        for (size_t i = 0; i < set->count; i++) {
+            set->members[i].shown = false;
+        }
+    }
+    member->shown = status == BATON_OK;
+    return status;
+}
+
 baton_status_t baton_tensors_wait(baton_tensors_t *set, size_t tensor,
                                   int timeout_ms, baton_sparse_result_t *out)
 {
@@ -494,26 +591,22 @@ baton_status_t baton_tensors_wait(baton_tensors_t *set, size_t tensor,
         return baton__error(BATON_ERR_INVALID, "wait for \"%s\": out is NULL",
                             set->name);
     }
-    const baton__member_t *member = &set->members[tensor];
+    baton__member_t *member = &set->members[tensor];
     baton__unit_t *unit = &set->units[member->unit];
-    if (!unit->started) {
+    bool partial = set->options.partial;
+    if (!unit->started && !(partial && unit->sparse->recovered)) {
         return not_started(set, tensor);
     }
     baton_sparse_result_t result;
-    status = baton_sparse_wait(unit->sparse, timeout_ms, &result);
+    status = partial ? next_result(set, unit, member, timeout_ms)
+                     : baton_sparse_wait(unit->sparse, timeout_ms, &result);
     if (unit->sparse->phase != BATON__SPARSE_RUNNING) {
         reset(set, unit);
     }
-    if (status != BATON_OK) {
-        return status;
+    if (status == BATON_OK) {
+        *out = part_of(set, unit, member, partial ? unit->result : result);
     }
-    if (unit->pack != NULL) {
-        result.count = member->tensor.count;
-        result.values =
-            (const char *)result.values + member->offset * set->element_bytes;
-    }
-    *out = result;
-    return BATON_OK;
+    return status;
 }
 
 /* ---- to look at -------------------------------------------------------- */

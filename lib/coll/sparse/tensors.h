@@ -16,9 +16,10 @@ typedef struct baton__member {
     size_t unit;
     size_t offset; /* in the unit, elements */
     bool ready;    /* in this step, which nobody has waited for */
+    bool shown;    /* partial: its part of the unit's result was returned */
 } baton__member_t;
 
-/* An all-reduce: of one tensor, or of all that are packed. */
+/* An all-reduce: of one tensor, or of all that are packed; partial: of all. */
 typedef struct baton__unit {
     baton_sparse_t *sparse;
     size_t count;   /* elements */
@@ -28,6 +29,11 @@ typedef struct baton__unit {
     char *pack;     /* where that is a copy; or NULL */
     bool started;   /* with the gradients that came last */
     double density; /* in force; 0: of the options */
+    /* Partial: the last result, while `has_result`, and its indices in their
+       tensors. */
+    baton_sparse_result_t result;
+    bool has_result;
+    uint32_t *indices;
 } baton__unit_t;
 
 struct baton_tensors {

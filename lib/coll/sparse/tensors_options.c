@@ -31,7 +31,14 @@ static bool check_training(baton_tensors_t *set)
                                           .k = 1,
                                           .momentum = o->momentum,
                                           .nesterov = o->nesterov,
-                                          .clip = o->clip};
+                                          .clip = o->clip,
+                                          .warmup = o->warmup,
+                                          .partial = o->partial,
+                                          .mode = o->mode,
+                                          .mode_ranks = o->mode_ranks,
+                                          .history = o->history,
+                                          .sync_every = o->sync_every,
+                                          .max_staleness = o->max_staleness};
     baton_sparse_options_t resolved;
     bool ok = baton__sparse_resolve(
                   &given, set->ranks, baton_schedule_hosts(set->comparison),
@@ -44,7 +51,14 @@ static bool check_training(baton_tensors_t *set)
 
 static bool check_algorithm(baton_tensors_t *set)
 {
-    const baton_tensors_options_t *o = &set->options;
+    baton_tensors_options_t *o = &set->options;
+    if (o->partial && o->algorithm == BATON_SPARSE_REDSYNC) {
+        return REFUSE(set, "algorithm is redsync; allowed with partial: auto, "
+                           "spardl");
+    }
+    if (o->partial && o->algorithm == BATON_SPARSE_AUTO) {
+        o->algorithm = BATON_SPARSE_SPARDL;
+    }
     if (o->algorithm != BATON_SPARSE_AUTO &&
         o->algorithm != BATON_SPARSE_REDSYNC &&
         o->algorithm != BATON_SPARSE_SPARDL) {
@@ -84,6 +98,7 @@ static bool check_densities(baton_tensors_t *set)
 
 static bool check_tensors(baton_tensors_t *set)
 {
+    size_t sum = 0;
     for (size_t i = 0; i < set->count; i++) {
         const baton_tensor_t *tensor = &set->members[i].tensor;
         if ((unsigned)tensor->role >= BATON_ROLE_COUNT) {
@@ -95,6 +110,13 @@ static bool check_tensors(baton_tensors_t *set)
             return REFUSE(
                 set, "tensor \"%.100s\": count is %zu; allowed: 1 to %lu",
                 tensor->name, tensor->count, (unsigned long)UINT32_MAX);
+        }
+        sum += tensor->count;
+        if (set->options.partial && sum > UINT32_MAX) {
+            return REFUSE(set,
+                          "tensor \"%.100s\": there are %zu elements up to it; "
+                          "allowed with partial: up to %lu in all",
+                          tensor->name, sum, (unsigned long)UINT32_MAX);
         }
     }
     return true;
@@ -150,6 +172,13 @@ baton_status_t baton__tensors_compare_start(baton_tensors_t *set)
         BATON__COMPARED(o, paper_selections),
         BATON__COMPARED(o, small_bytes),
         BATON__COMPARED(o, always_sparse),
+        BATON__COMPARED(o, partial),
+        BATON__COMPARED(o, mode),
+        BATON__COMPARED(o, mode_ranks),
+        BATON__COMPARED(o, history),
+        BATON__COMPARED(o, sync_every),
+        BATON__COMPARED(o, max_staleness),
+        BATON__COMPARED(o, seed),
         BATON__COMPARED_REAL("the calibration's alpha", set->link.alpha_us),
         BATON__COMPARED_REAL("the calibration's beta", set->link.beta_ns),
         BATON__COMPARED_REAL("the calibration's gamma", set->costs.gamma_ns),

@@ -104,9 +104,30 @@ static void decide(const baton_tensors_t *set, baton__member_t *member)
     }
 }
 
+/* One unit of all tensors. */
+static void decide_partial(baton_tensors_t *set)
+{
+    baton_tensor_t all = {.role = BATON_ROLE_DENSE};
+    baton_tensor_plan_t plan = {.form = BATON_TENSOR_SPARSE};
+    for (size_t i = 0; i < set->count; i++) {
+        set->members[i].offset = all.count;
+        all.count += set->members[i].tensor.count;
+    }
+    plan_sparse(set, &all, &plan);
+    for (size_t i = 0; i < set->count; i++) {
+        set->members[i].plan = plan;
+    }
+    set->unit_count = 1;
+    set->units[0] = (baton__unit_t){.count = all.count, .members = set->count};
+}
+
 /* The packed ones are the last unit. */
 void baton__tensors_decide(baton_tensors_t *set)
 {
+    if (set->options.partial) {
+        decide_partial(set);
+        return;
+    }
     size_t packed = 0, packed_count = 0;
     set->unit_count = 0;
     for (size_t i = 0; i < set->count; i++) {
