@@ -68,6 +68,40 @@ bool baton__mpi_is_persistent(MPI_Request request);
    waits: MPI's own waits poll, and would keep Baton's thread from running. */
 void baton__mpi_await(MPI_Request request);
 
+/* ---- between requests.c, persistent.c and entries.c -----------------------
+ */
+
+/* The communicator of a call that is taken, and its shape, whose counts are the
+   caller's; NULL: it is left. */
+baton__mpi_comm_t *baton__mpi_take(const baton__mpi_call_t *call,
+                                   baton__mpi_shape_t *shape);
+/* Tells the communicator's error handler; returns the code. */
+int baton__mpi_fail(MPI_Comm comm, int code);
+
+/* The operation of a call; on an error none. */
+int baton__mpi_op_make(const baton__mpi_call_t *call, baton__mpi_comm_t *comm,
+                       const baton__mpi_shape_t *shape, baton__mpi_op_t **out);
+void baton__mpi_op_free(baton__mpi_op_t *op);
+/* Starts it, or queues it behind those of its entry. */
+void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op);
+void baton__mpi_on_end(void *entry, uint64_t epoch, baton_status_t status);
+
+/* Operations by their requests: NULL for one of MPI's. */
+void baton__mpi_op_know(baton__mpi_op_t *op);
+baton__mpi_op_t *baton__mpi_op_of(MPI_Request request, bool forgets);
+
+/* A new schedule, and the one of a shape. They take the shape's counts, or not,
+   and then the caller frees them. The caller of make holds the lock. */
+baton_status_t baton__mpi_entry_make(baton__mpi_comm_t *comm,
+                                     baton__mpi_shape_t *shape,
+                                     const baton__mpi_vectors_t *vectors,
+                                     const char *prefix,
+                                     baton__mpi_entry_t **out);
+baton_status_t baton__mpi_entry_for(baton__mpi_comm_t *comm,
+                                    baton__mpi_shape_t *shape,
+                                    const baton__mpi_vectors_t *vectors,
+                                    baton__mpi_entry_t **out);
+
 /* Destroys the schedules that are neither kept nor in use; of a dead
    communicator all that are not in use. The caller holds the lock. */
 void baton__mpi_entries_reap(baton__mpi_comm_t *comm);

@@ -1,0 +1,179 @@
+/* Schedules, by their shapes. */
+#include "mpi/requests.h"
+#include "mpi/runtime.h"
+
+#include <baton/build.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { KEPT = 64 }; /* of a communicator, for shapes that come again */
+
+/* ---- schedules ------------------------------------------------------------
+ */
+
+typedef baton_status_t (*create_fn)(baton_group_t *group,
+                                    const baton_operands_t *operands,
+                                    baton_schedule_t **out);
+
+static const create_fn creates[BATON__MPI_KINDS] = {
+    [BATON__MPI_BARRIER] = baton_barrier_create,
+    [BATON__MPI_BCAST] = baton_broadcast_create,
+    [BATON__MPI_REDUCE] = baton_reduce_create,
+    [BATON__MPI_ALLREDUCE] = baton_allreduce_create,
+    [BATON__MPI_GATHER] = baton_gather_create,
+    [BATON__MPI_GATHERV] = baton_gatherv_create,
+    [BATON__MPI_SCATTER] = baton_scatter_create,
+    [BATON__MPI_SCATTERV] = baton_scatterv_create,
+    [BATON__MPI_ALLGATHER] = baton_allgather_create,
+    [BATON__MPI_ALLGATHERV] = baton_allgatherv_create,
+    [BATON__MPI_ALLTOALL] = baton_alltoall_create,
+    [BATON__MPI_ALLTOALLV] = baton_alltoallv_create,
+    [BATON__MPI_REDUCE_SCATTER] = baton_reduce_scatter_create,
+    [BATON__MPI_REDUCE_SCATTER_BLOCK] = baton_reduce_scatter_create,
+    [BATON__MPI_SCAN] = baton_scan_create,
+    [BATON__MPI_EXSCAN] = baton_exscan_create,
+};
+
+static baton_status_t create(baton__mpi_entry_t *entry, baton_group_t *group,
+                             const baton__mpi_vectors_t *v, const char *prefix)
+{
+    const baton__mpi_shape_t *shape = &entry->shape;
+    char name[64];
+    (void)snprintf(name, sizeof name, "%s%s", prefix,
+                   baton__mpi_traits[shape->kind].name);
+    baton_operands_t on = {.source = v->source,
+                           .target = v->target,
+                           .count = shape->count,
+                           .dtype = shape->dtype,
+                           .op = shape->op,
+                           .root = shape->root,
+                           .counts = shape->counts,
+                           .name = name};
+    if (shape->kind == BATON__MPI_ALLTOALLV) {
+        on.target_counts = shape->counts + shape->size;
+    }
+    if (shape->kind == BATON__MPI_BARRIER) {
+        on.dtype = BATON_DTYPE_NONE;
+    }
+    entry->source = v->source;
+    entry->target = v->target;
+    return creates[shape->kind](group, &on, &entry->schedule);
+}
+
+static void free_entry(baton__mpi_entry_t *entry)
+{
+    if (entry->schedule != NULL) {
+        (void)!baton_schedule_destroy(entry->schedule);
+    }
+    if (entry->own != NULL) {
+        baton__mpi_op_free(entry->own);
+    }
+    (void)pthread_mutex_destroy(&entry->lock);
+    free(entry->shape.counts);
+    free(entry);
+}
+
+/* Takes the shape's counts. */
+baton_status_t baton__mpi_entry_make(baton__mpi_comm_t *comm,
+                                     baton__mpi_shape_t *shape,
+                                     const baton__mpi_vectors_t *v,
+                                     const char *prefix,
+                                     baton__mpi_entry_t **out)
+{
+    baton__mpi_entry_t *entry = calloc(1, sizeof *entry);
+    if (entry == NULL) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    entry->shape = *shape;
+    shape->counts = NULL;
+    entry->last = &entry->first;
+    (void)pthread_mutex_init(&entry->lock, NULL);
+    baton_status_t status = create(entry, comm->group, v, prefix);
+    if (status != BATON_OK) {
+        entry->schedule = NULL;
+        free_entry(entry);
+        return status;
+    }
+    baton_schedule_on_end(entry->schedule, baton__mpi_on_end, entry);
+    entry->next = comm->entries;
+    comm->entries = entry;
+    *out = entry;
+    return BATON_OK;
+}
+
+static bool is_unused(baton__mpi_entry_t *entry)
+{
+    return atomic_load_explicit(&entry->users, memory_order_acquire) == 0;
+}
+
+void baton__mpi_entries_reap(baton__mpi_comm_t *comm)
+{
+    baton__mpi_entry_t **at = &comm->entries;
+    while (*at != NULL) {
+        baton__mpi_entry_t *entry = *at;
+        if (!entry->kept && is_unused(entry)) {
+            *at = entry->next;
+            free_entry(entry);
+        } else {
+            at = &entry->next;
+        }
+    }
+}
+
+void baton__mpi_entries_close(baton__mpi_comm_t *comm)
+{
+    while (comm->entries != NULL) {
+        baton__mpi_entry_t *entry = comm->entries;
+        comm->entries = entry->next;
+        free_entry(entry);
+    }
+}
+
+/* The one of the shape, if there is one. Else, where too many are kept, the one
+   that was used longest ago goes: on all ranks the same, as they have made the
+   same calls. */
+static baton__mpi_entry_t *find(baton__mpi_comm_t *comm,
+                                const baton__mpi_shape_t *shape)
+{
+    baton__mpi_entry_t *oldest = NULL;
+    int kept = 0;
+    for (baton__mpi_entry_t *e = comm->entries; e != NULL; e = e->next) {
+        if (!e->kept || e->own != NULL) {
+            continue;
+        }
+        if (baton__mpi_shape_equals(&e->shape, shape)) {
+            return e;
+        }
+        oldest = oldest == NULL || e->used < oldest->used ? e : oldest;
+        kept++;
+    }
+    if (kept >= KEPT) {
+        oldest->kept = false;
+    }
+    return NULL;
+}
+
+/* Takes the shape's counts, or not. */
+baton_status_t baton__mpi_entry_for(baton__mpi_comm_t *comm,
+                                    baton__mpi_shape_t *shape,
+                                    const baton__mpi_vectors_t *v,
+                                    baton__mpi_entry_t **out)
+{
+    bool keeps =
+        (baton__mpi_traits[shape->kind].traits & BATON__MPI_PRIVATE) == 0;
+    baton_status_t status = BATON_OK;
+    (void)pthread_mutex_lock(&comm->lock);
+    *out = keeps ? find(comm, shape) : NULL;
+    if (*out == NULL) {
+        baton__mpi_entries_reap(comm);
+        status = baton__mpi_entry_make(comm, shape, v, "", out);
+        if (status == BATON_OK) {
+            (*out)->kept = keeps;
+        }
+    }
+    if (status == BATON_OK) {
+        (*out)->used = ++comm->calls;
+    }
+    (void)pthread_mutex_unlock(&comm->lock);
+    return status;
+}

@@ -1,0 +1,135 @@
+/* Persistent requests; see requests.h. */
+#include "mpi/requests.h"
+#include "mpi/runtime.h"
+
+#include <stdlib.h>
+
+enum { TAGS = 1 << 20 }; /* Open MPI has 2^31 - 1 */
+
+/* ---- persistent ------------------------------------------------------------
+ */
+
+static _Atomic bool any_persistent; /* has ever been made */
+
+static baton__mpi_op_t *persistent_of(MPI_Request request, bool forgets)
+{
+    if (!atomic_load_explicit(&any_persistent, memory_order_acquire)) {
+        return NULL;
+    }
+    baton__mpi_op_t *op = baton__mpi_op_of(request, false);
+    if (op == NULL || !op->persistent) {
+        return NULL;
+    }
+    return forgets ? baton__mpi_op_of(request, true) : op;
+}
+
+/* Errors of a request are told to its communicator's handler, which may change
+   from start to start. */
+static int copy_handler(const baton__mpi_comm_t *comm)
+{
+    MPI_Errhandler handler;
+    if (comm->dead) {
+        return MPI_SUCCESS;
+    }
+    int code = PMPI_Comm_get_errhandler(comm->handle, &handler);
+    if (code == MPI_SUCCESS) {
+        code = PMPI_Comm_set_errhandler(comm->self, handler);
+        (void)PMPI_Errhandler_free(&handler);
+    }
+    return code;
+}
+
+static int add_persistent(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
+{
+    static _Atomic int tags;
+    op->persistent = true;
+    op->tag = atomic_fetch_add_explicit(&tags, 1, memory_order_relaxed) % TAGS;
+    int code = MPI_SUCCESS;
+    if (op->comm->self == MPI_COMM_NULL) {
+        code = PMPI_Comm_dup(MPI_COMM_SELF, &op->comm->self);
+    }
+    if (code == MPI_SUCCESS) {
+        code = PMPI_Recv_init(NULL, 0, MPI_BYTE, 0, op->tag, op->comm->self,
+                              &op->request);
+    }
+    if (code == MPI_SUCCESS) {
+        entry->own = op;
+        entry->kept = true;
+        op->entry = entry;
+        atomic_store_explicit(&op->ended, true, memory_order_relaxed);
+        atomic_fetch_add_explicit(&op->comm->users, 1, memory_order_relaxed);
+        baton__mpi_op_know(op);
+        atomic_store_explicit(&any_persistent, true, memory_order_release);
+    }
+    return code;
+}
+
+int baton__mpi_prepare(const baton__mpi_call_t *call, MPI_Request *request)
+{
+    baton__mpi_shape_t shape;
+    baton__mpi_comm_t *comm = baton__mpi_take(call, &shape);
+    if (comm == NULL) {
+        return BATON__MPI_LEFT;
+    }
+    baton__mpi_op_t *op = NULL;
+    int code = baton__mpi_op_make(call, comm, &shape, &op);
+    if (code == MPI_SUCCESS) {
+        baton__mpi_entry_t *entry;
+        (void)pthread_mutex_lock(&comm->lock);
+        baton__mpi_entries_reap(comm);
+        baton_status_t status = baton__mpi_entry_make(
+            comm, &shape, &op->vectors, "persistent ", &entry);
+        code = status == BATON_OK
+                   ? add_persistent(entry, op)
+                   : baton__mpi_code(status, baton_error_message());
+        (void)pthread_mutex_unlock(&comm->lock);
+        if (code != MPI_SUCCESS) {
+            baton__mpi_op_free(op);
+        }
+    }
+    free(shape.counts);
+    if (code != MPI_SUCCESS) {
+        return baton__mpi_fail(call->comm, code);
+    }
+    *request = op->request;
+    return MPI_SUCCESS;
+}
+
+bool baton__mpi_start(MPI_Request *request, int *code)
+{
+    baton__mpi_op_t *op = persistent_of(*request, false);
+    if (op == NULL) {
+        return false;
+    }
+    *code = copy_handler(op->comm);
+    if (*code == MPI_SUCCESS) {
+        *code = baton__mpi_vectors_pack(&op->vectors);
+    }
+    if (*code == MPI_SUCCESS) {
+        *code = PMPI_Start(&op->request);
+    }
+    if (*code == MPI_SUCCESS) {
+        baton__mpi_op_post(op->entry, op);
+    }
+    return true;
+}
+
+bool baton__mpi_request_free(MPI_Request *request, int *code)
+{
+    baton__mpi_op_t *op = persistent_of(*request, true);
+    if (op == NULL) {
+        return false;
+    }
+    baton__mpi_comm_t *comm = op->comm;
+    *code = PMPI_Request_free(request);
+    (void)pthread_mutex_lock(&comm->lock);
+    op->entry->kept = false;
+    (void)pthread_mutex_unlock(&comm->lock);
+    atomic_fetch_sub_explicit(&comm->users, 1, memory_order_release);
+    return true;
+}
+
+bool baton__mpi_is_persistent(MPI_Request request)
+{
+    return persistent_of(request, false) != NULL;
+}
