@@ -183,7 +183,11 @@ extern "C" {
    form, and all that is said above holds for it. What was contributed before
    the start is pending for baton_partial_pending, too. No byte is sent before
    the start: a partial epoch takes what there is, so it can't begin with a part
-   of it. The tensors have one type. */
+   of it. The tensors have one type.
+
+   To cut them anew: when all ranks have waited for the same last step, a rank
+   contributes to the new partial what is pending in the old one, which is
+   destroyed then. */
 
 /* Contributes to one tensor of the step that is started next: counts[tensor]
    elements, which are added up if it is done more than once. A tensor without a

@@ -77,8 +77,9 @@
    Residual and velocity are in the device's memory, too, and it accumulates and
    selects there. The entries that were selected come to the host; those of the
    result, and those that change the residual, go back. Results have the bits of
-   those on the host. The device must have selection (device.h; CUDA's has it),
-   and the algorithm is SPARDL, TOPKA, REDSYNC or DENSE.
+   those on the host, but for the signs of zeros in dense steps. The device must
+   have selection (device.h; CUDA's has it), and the algorithm is SPARDL, TOPKA,
+   REDSYNC or DENSE.
 
    Threads: one at a time uses a sparse all-reduce.
 
@@ -111,7 +112,8 @@ extern "C" {
             receives into P - 1 buffers of 2k entries.
    REDSYNC  as TOPKA, with RedSync's selections and messages.
    DENSE    all-reduce of the whole vector, where ranks share hosts the one that
-            baton_add_allreduce takes; the residual stays zero. */
+            baton_add_allreduce takes, of the gradient where it is; the residual
+            stays zero. */
 #define BATON_SPARSE_ALGORITHM_LIST(X)                                         \
     X(SPARDL, "spardl")                                                        \
     X(TOPKA, "topka")                                                          \
@@ -171,10 +173,12 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
    cannot be read (NULL, or of a size that no version has) takes part under the
    name in them, if the size is 0, else as "sparse". A group or an out that is
    NULL is an error of this rank alone. Memory: residual and a vector to work
-   in, i.e. 2n elements, n more with momentum, and the entries of messages and
-   results. SPARDL: two more lists for each block that is selected from after a
-   receive, about half of them, with as many entries as its selection may have
-   candidates (baton_select_scratch_bytes), and with what comes for it besides.
+   in, i.e. 2n elements, n more with momentum, n more from the first dense step
+   on whose gradient is not summed as it is (momentum, clipping, or a residual;
+   BATON_ERR_NO_MEMORY of that start), and the entries of messages and results.
+   SPARDL: two more lists for each block that is selected from after a receive,
+   about half of them, with as many entries as its selection may have candidates
+   (baton_select_scratch_bytes), and with what comes for it besides.
    BATON_ERR_INVALID, BATON_ERR_MISMATCH, BATON_ERR_TIMEOUT,
    BATON_ERR_NO_MEMORY, BATON_ERR_UNSUPPORTED (options.memory, without a device
    that has selection, without payload, with options.partial, or with an
@@ -271,6 +275,19 @@ BATON_CHECKED baton_status_t baton_sparse_set_density(baton_sparse_t *sparse,
 /* Copies this rank's residual, n elements; what is pending is added to it. */
 BATON_CHECKED baton_status_t baton_sparse_residual(baton_sparse_t *sparse,
                                                    void *vector);
+
+/* Copies this rank's velocity, n elements. BATON_ERR_STATE: momentum is 0. */
+BATON_CHECKED baton_status_t baton_sparse_velocity(baton_sparse_t *sparse,
+                                                   void *vector);
+
+/* Replaces this rank's residual, and with momentum its velocity (else NULL), n
+   elements each; what is pending stays. For tensors that are cut anew, or k or
+   an algorithm that changes: the residuals of the old sparse all-reduces, in
+   the new ones' cut, so that nothing is lost. The last result is gone, but with
+   options.partial. */
+BATON_CHECKED baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
+                                                       const void *residual,
+                                                       const void *velocity);
 
 /* This rank's state, for a checkpoint of the caller's: residual, momentum, k,
    the number of steps, and what the algorithm has learned. A run that goes on

@@ -325,6 +325,41 @@ TEST(test_tensors_that_are_missing_are_neutral)
     close_partials(ranks, p);
 }
 
+/* When all ranks have ended the last step, what is pending goes to a partial of
+   other tensors. */
+TEST(test_tensors_are_cut_anew)
+{
+    static const size_t other_cut[] = {3, 1};
+    support_cluster_t *ranks = support_cluster_of(2);
+    baton_partial_t *p[2] = {NULL, NULL}, *others[2] = {NULL, NULL};
+    baton_partial_options_t options = solo_of_tensors(NULL);
+    int64_t pending[ELEMENTS];
+    bool any = false;
+    open_partials(ranks, p, &options);
+    support_ok(baton_partial_start(p[1]));
+    expect_result(p[1], 0, false, (int64_t[]){0, 0, 0, 0});
+    support_drain(ranks);
+    contribute_tensor(p[0], 2, 10);
+    support_ok(baton_partial_start(p[0])); /* too late */
+    expect_result(p[0], 0, false, (int64_t[]){0, 0, 0, 0});
+    contribute_tensor(p[0], 0, 7); /* to a step that is not started */
+    options.counts = other_cut;
+    options.tensors = 2;
+    open_partials(ranks, others, &options);
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(baton_partial_pending(p[rank], pending, &any));
+        assert_int_equal(any, rank == 0);
+        if (any) {
+            support_ok(baton_partial_contribute(others[rank], pending));
+        }
+    }
+    close_partials(ranks, p);
+    contribute_tensor(others[1], 1, 100);
+    support_ok(baton_partial_start(others[1]));
+    expect_result(others[1], 2, true, (int64_t[]){7, 10, 11, 112});
+    close_partials(ranks, others);
+}
+
 TEST(test_tensors_that_are_wrong_are_refused)
 {
     static const size_t huge[TENSORS] = {SIZE_MAX, 1, 1};

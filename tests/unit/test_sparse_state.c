@@ -124,6 +124,101 @@ TEST(test_import_goes_on_with_the_same_bits)
     }
 }
 
+/* ---- another cut ------------------------------------------------------- */
+
+/* A step without gradients that sends all: the result is the sum of the
+   residuals. */
+static void expect_sum(support_sparse_t *part, const support_sparse_t *whole,
+                       size_t begin)
+{
+    memset(part->gradients, 0, RANKS * part->options.count * sizeof(float));
+    support_sparse_step(part);
+    for (size_t i = 0; i < part->options.count; i++) {
+        float sum = 0;
+        for (int rank = 0; rank < RANKS; rank++) {
+            const float *residual = support_sparse_residual(whole, rank);
+            sum += residual[begin + i];
+        }
+        float got;
+        memcpy(&got, part->dense + i * sizeof got, sizeof got);
+        assert_true(got == sum);
+    }
+}
+
+/* With and without partial: residuals of one vector become those of two. */
+TEST(test_residuals_move_to_another_cut)
+{
+    for (int partial = 0; partial < 2; partial++) {
+        baton_sparse_options_t options = some_options();
+        options.partial = partial == 1;
+        options.mode = partial == 1 ? BATON_FULL : BATON_SOLO;
+        support_sparse_t *whole = support_sparse_open(RANKS, &options);
+        for (uint64_t step = 0; step < 5; step++) {
+            run(whole, step);
+        }
+        for (size_t begin = 0; begin < COUNT; begin += 37) {
+            size_t left = COUNT - begin;
+            options.count = left < 37 ? left : 37;
+            options.max_k = options.k = options.count;
+            support_sparse_t *part = support_sparse_open(RANKS, &options);
+            for (int rank = 0; rank < RANKS; rank++) {
+                const float *residual = support_sparse_residual(whole, rank);
+                support_ok(baton_sparse_set_residual(part->ranks[rank],
+                                                     residual + begin, NULL));
+            }
+            expect_sum(part, whole, begin);
+            support_sparse_close(part);
+        }
+        support_sparse_close(whole);
+    }
+}
+
+/* An object that has made other steps goes on from residual and velocity. */
+TEST(test_residual_and_velocity_are_what_steps_begin_with)
+{
+    baton_sparse_options_t options = some_options();
+    float residual[COUNT], velocity[COUNT];
+    options.momentum = 0.5;
+    support_sparse_t *left = support_sparse_open(RANKS, &options);
+    support_sparse_t *right = support_sparse_open(RANKS, &options);
+    for (uint64_t step = 0; step < 7; step++) {
+        run(left, step);
+        run(right, 100 + step);
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_residual(left->ranks[rank], residual));
+        support_ok(baton_sparse_velocity(left->ranks[rank], velocity));
+        support_ok(
+            baton_sparse_set_residual(right->ranks[rank], residual, velocity));
+    }
+    support_expect(baton_sparse_dense(right->ranks[0], residual),
+                   BATON_ERR_STATE);
+    for (uint64_t step = 7; step < 12; step++) {
+        run(left, step);
+        run(right, step);
+        expect_same(left, right);
+    }
+    support_expect(baton_sparse_set_residual(right->ranks[0], residual, NULL),
+                   BATON_ERR_INVALID);
+    support_says("velocity is NULL");
+    support_expect(baton_sparse_set_residual(right->ranks[0], NULL, velocity),
+                   BATON_ERR_INVALID);
+    support_says("residual is NULL");
+    support_sparse_close(left);
+    support_sparse_close(right);
+    options.momentum = 0;
+    right = support_sparse_open(RANKS, &options);
+    support_expect(
+        baton_sparse_set_residual(right->ranks[0], residual, velocity),
+        BATON_ERR_INVALID);
+    support_says("momentum is 0");
+    support_expect(baton_sparse_velocity(right->ranks[0], velocity),
+                   BATON_ERR_STATE);
+    support_sparse_close(right);
+}
+
+/* ---- recoveries -------------------------------------------------------- */
+
 /* A recovery counts on from the steps of the state. */
 TEST(test_import_before_a_recovery)
 {

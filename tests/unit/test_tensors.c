@@ -246,7 +246,7 @@ static void plain_step(plain_t *plain, const world_t *world, int t, int step,
         }
     }
     for (size_t i = 0; o->average && i < model[t].count; i++) {
-        sum[i] *= 1.0 / plain->size;
+        sum[i] = dense ? sum[i] / plain->size : sum[i] * (1.0 / plain->size);
     }
 }
 

@@ -331,7 +331,7 @@ static baton_status_t build_vectors(baton_sparse_t *sparse)
 static bool add_dense_nodes(baton_sparse_t *sparse)
 {
     baton_view_t work = baton__sparse_bind_dense(sparse);
-    baton__sparse_add_dense(sparse, work,
+    baton__sparse_add_dense(sparse, work, work,
                             baton__sparse_device_add_dense(sparse, work));
     return true;
 }

@@ -17,12 +17,52 @@ bool baton__sparse_host_vectors(baton_sparse_t *sparse)
     return ok;
 }
 
-static baton_status_t accumulate_all(void *arg, baton_call_t *call)
+/* ---- dense steps ------------------------------------------------------- */
+
+/* Sums a gradient, or the residual, where it is, if it is all that this rank
+   has; else what is accumulated in `spare`: in `work` the sums come. */
+static baton_status_t bind_dense(baton_sparse_t *sparse)
+{
+    bool alone = sparse->gradient == NULL
+                     ? !sparse->no_residual
+                     : sparse->no_residual && sparse->velocity == NULL &&
+                           sparse->options.clip == 0 &&
+                           sparse->given_factor == 1;
+    bool ok = true;
+    const char *source =
+        sparse->gradient != NULL ? sparse->gradient : sparse->residual;
+    if (!alone && sparse->spare == NULL) {
+        sparse->spare = baton__sparse_room(sparse, sparse->options.count,
+                                           sparse->element_bytes, &ok);
+    }
+    if (!ok) {
+        return baton__sparse_no_memory(sparse);
+    }
+    sparse->sums_spare = !alone;
+    const struct {
+        baton_buffer_t buffer;
+        const char *memory;
+    } steps[] = {{sparse->dense_source, NULL}, /* may be `work` by now */
+                 {sparse->dense_buffer, sparse->work},
+                 {sparse->dense_source, alone ? source : sparse->spare}};
+    baton_status_t status = BATON_OK;
+    for (int i = 0; status == BATON_OK && i < 3; i++) {
+        status = baton_buffer_rebind(sparse->dense, steps[i].buffer,
+                                     (void *)(uintptr_t)steps[i].memory);
+    }
+    return status;
+}
+
+static baton_status_t begin_dense(void *arg, baton_call_t *call)
 {
     baton_sparse_t *sparse = arg;
     (void)call;
     baton__sparse_begin(sparse);
-    baton__sparse_accumulate(sparse, 0, sparse->options.count);
+    if (sparse->sums_spare) {
+        baton__sparse_exchange(&sparse->work, &sparse->spare);
+        baton__sparse_accumulate(sparse, 0, sparse->options.count);
+        baton__sparse_exchange(&sparse->work, &sparse->spare);
+    }
     return BATON_OK;
 }
 
@@ -39,8 +79,7 @@ static baton_status_t start(baton_sparse_t *sparse, bool flush,
         baton__sparse_use_room(sparse, 1 - sparse->shown);
     }
     if (dense && sparse->payload) {
-        status = baton_buffer_rebind(sparse->dense, sparse->dense_buffer,
-                                     sparse->work);
+        status = bind_dense(sparse);
     }
     if (status == BATON_OK) {
         status = baton_schedule_start(dense ? sparse->dense : sparse->schedule);
@@ -146,9 +185,12 @@ static baton_status_t build(baton_sparse_t *sparse)
         return baton__sparse_no_memory(sparse);
     }
     baton_view_t work = baton__sparse_bind_dense(sparse);
+    sparse->dense_source =
+        baton_buffer_bind(sparse->dense, sparse->residual, work.bytes);
     baton__sparse_add_dense(
-        sparse, work,
-        baton__sparse_add_call(sparse, sparse->dense, accumulate_all, sparse));
+        sparse, baton_view(sparse->dense_source, 0, work.bytes), work,
+        baton__sparse_add_call(sparse, sparse->dense, begin_dense, sparse));
+    sparse->no_residual = baton__sparse_is_dense(sparse, false, 0);
     baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
     if (sparse->algorithm == NULL) {
         return BATON_OK; /* dense */

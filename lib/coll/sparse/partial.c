@@ -363,7 +363,7 @@ static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
                                   void *to)
 {
     const baton__contribution_t *c = &sparse->partial->contribution;
-    (void)velocity; /* is saved, which is refused */
+    (void)velocity; /* there is none */
     if (c->first_step == 0) {
         memcpy(to, sparse->residual,
                sparse->options.count * sparse->element_bytes);
@@ -372,6 +372,15 @@ static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
     baton__float_mode_t mode = baton__float_mode_enter();
     add_to(sparse, to, sparse->residual, c->pending);
     baton__float_mode_leave(mode);
+    return BATON_OK;
+}
+
+static baton_status_t write_vectors(baton_sparse_t *sparse,
+                                    const void *residual, const void *velocity)
+{
+    (void)velocity; /* there is none */
+    memcpy(sparse->residual, residual,
+           sparse->options.count * sparse->element_bytes);
     return BATON_OK;
 }
 
@@ -384,5 +393,5 @@ const baton__sparse_backend_t baton__sparse_partial = {
     .hold = hold,
     .release = release,
     .read = read_vector,
-    .write = NULL, /* no state is imported */
+    .write = write_vectors,
 };

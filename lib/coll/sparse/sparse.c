@@ -438,20 +438,71 @@ baton_status_t baton_sparse_set_density(baton_sparse_t *sparse, double density)
         sparse, baton__entries_of(sparse->options.count, density));
 }
 
+static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
+                                  void *vector, const char *what)
+{
+    if (vector == NULL && sparse->payload) {
+        return baton__error(BATON_ERR_INVALID, "%s of \"%s\": vector is NULL",
+                            what, sparse->name);
+    }
+    if (velocity && sparse->options.momentum == 0) {
+        return baton__error(BATON_ERR_STATE,
+                            "%s of \"%s\": there is none: momentum is 0", what,
+                            sparse->name);
+    }
+    return sparse->payload ? sparse->backend->read(sparse, velocity, vector)
+                           : BATON_OK;
+}
+
 baton_status_t baton_sparse_residual(baton_sparse_t *sparse, void *vector)
 {
     baton_status_t status = hold(sparse, "copy the residual of");
-    if (status != BATON_OK) {
-        return status;
+    if (status == BATON_OK) {
+        status = read_vector(sparse, false, vector, "residual");
+        release(sparse);
     }
-    if (vector == NULL && sparse->payload) {
-        status =
-            baton__error(BATON_ERR_INVALID,
-                         "residual of \"%s\": vector is NULL", sparse->name);
-    } else if (sparse->payload) {
-        status = sparse->backend->read(sparse, false, vector);
+    return status;
+}
+
+baton_status_t baton_sparse_velocity(baton_sparse_t *sparse, void *vector)
+{
+    baton_status_t status = hold(sparse, "copy the velocity of");
+    if (status == BATON_OK) {
+        status = read_vector(sparse, true, vector, "velocity");
+        release(sparse);
     }
-    release(sparse);
+    return status;
+}
+
+static baton_status_t write_vectors(baton_sparse_t *sparse,
+                                    const void *residual, const void *velocity)
+{
+    bool has_velocity = sparse->options.momentum > 0;
+    if (sparse->payload &&
+        (residual == NULL || has_velocity != (velocity != NULL))) {
+        return baton__error(BATON_ERR_INVALID, "set the residual of \"%s\": %s",
+                            sparse->name,
+                            residual == NULL ? "residual is NULL"
+                            : has_velocity   ? "velocity is NULL"
+                                             : "velocity is set, must be NULL: "
+                                               "momentum is 0");
+    }
+    return sparse->payload ? sparse->backend->write(sparse, residual, velocity)
+                           : BATON_OK;
+}
+
+baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
+                                         const void *residual,
+                                         const void *velocity)
+{
+    baton_status_t status = hold(sparse, "set the residual of");
+    if (status == BATON_OK) {
+        status = write_vectors(sparse, residual, velocity);
+        release(sparse);
+    }
+    if (status == BATON_OK && !sparse->options.partial) {
+        sparse->phase = BATON__SPARSE_NO_RESULT;
+    }
     return status;
 }
 

@@ -84,8 +84,8 @@ struct baton_sparse {
     const baton__sparse_algorithm_t *algorithm; /* NULL: dense alone */
     baton_schedule_t *schedule;                 /* of sparse steps */
     baton_schedule_t *dense;
-    baton_buffer_t dense_buffer;
-    baton_end_fn on_end; /* of the user; or NULL */
+    baton_buffer_t dense_buffer, dense_source; /* the latter on the host */
+    baton_end_fn on_end;                       /* of the user; or NULL */
     void *on_end_arg;
     uint64_t ended;           /* calls of it so far */
     baton_schedule_t *latest; /* of the step that was started last, or NULL */
@@ -97,7 +97,9 @@ struct baton_sparse {
     /* n elements each, without payload NULL. On a device residual and velocity
        are there and not here, and `work` is that of dense steps. */
     char *residual, *work;
-    char *velocity;       /* u of momentum; or NULL */
+    char *spare;    /* what a dense step sums that is neither of the two: its
+                       gradient, changed, or zeros; or NULL */
+    char *velocity; /* u of momentum; or NULL */
     const char *gradient; /* of the running step, or NULL */
     double given_factor;  /* by which the running step's gradient is scaled, */
     double clip_factor;   /* and with clipping */
@@ -115,6 +117,7 @@ struct baton_sparse {
     bool settled;     /* the running step is; */
     uint8_t merged;   /* and in R-SAG, additions of teams that it has made */
     bool no_residual; /* it is zero: its memory has the dense result */
+    bool sums_spare;  /* the running dense step does */
     /* In a recovery. */
     bool lacks;    /* this rank: the result of the last step */
     bool mended;   /* all steps are completed on all ranks, or on none */
@@ -248,14 +251,12 @@ void baton__sparse_publish(baton_sparse_t *sparse, size_t count);
 
 /* The dense schedule:
 
-       accumulated --> all-reduce of work --> publish
+       accumulated --> all-reduce, of source to work
 
-   Binds `work`; and adds what is behind the node that accumulates. Which
-   all-reduce depends on nothing but the size, so that a run has the same bits
-   on every machine and in the simulator. */
+   Binds `work`; and adds what is behind the node that accumulates. */
 baton_view_t baton__sparse_bind_dense(baton_sparse_t *sparse);
-void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t work,
-                             baton_node_t accumulated);
+void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
+                             baton_view_t work, baton_node_t accumulated);
 
 /* ---- steps ------------------------------------------------------------- */
 

@@ -56,17 +56,6 @@ baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
 
 /* ---- the dense schedule ------------------------------------------------ */
 
-static baton_status_t publish_dense(void *arg, baton_call_t *call)
-{
-    baton_sparse_t *sparse = arg;
-    (void)call;
-    if (sparse->payload && sparse->options.average) {
-        baton_elements_scale(sparse->options.dtype, sparse->work,
-                             sparse->options.count, 1.0 / sparse->size);
-    }
-    return BATON_OK;
-}
-
 baton_view_t baton__sparse_bind_dense(baton_sparse_t *sparse)
 {
     size_t bytes = sparse->options.count * sparse->element_bytes;
@@ -75,23 +64,24 @@ baton_view_t baton__sparse_bind_dense(baton_sparse_t *sparse)
     return baton_view(sparse->dense_buffer, 0, bytes);
 }
 
-void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t work,
-                             baton_node_t accumulated)
+void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
+                             baton_view_t work, baton_node_t accumulated)
 {
     baton_schedule_t *s = sparse->dense;
-    baton_node_t publish = baton_add_call(s, publish_dense, sparse);
+    baton_node_t end = baton_add_nop(s);
     baton_allreduce_args_t args = {.size = sizeof args,
-                                   .source = work,
+                                   .source = source,
                                    .target = work,
                                    .dtype = sparse->options.dtype,
-                                   .op = BATON_SUM};
+                                   .op = sparse->options.average ? BATON_AVG
+                                                                 : BATON_SUM};
     baton_enclosure_t inside = baton_enclose_begin(s);
     /* One rank a host: as baton_sparse_cost has it. */
     (baton_schedule_hosts(s) < sparse->size ? baton_add_allreduce
      : work.bytes <= BATON_PARTIAL_TREE_BYTES
          ? baton_add_allreduce_binomial
          : baton_add_allreduce_circulant)(s, &args);
-    baton_enclose_end(s, inside, accumulated, publish);
+    baton_enclose_end(s, inside, accumulated, end);
 }
 
 /* ---- results ----------------------------------------------------------- */
