@@ -365,9 +365,12 @@ static detached_t detach(baton_schedule_t *schedule)
     if (engine->driver->forget == NULL) {
         /* The rest of the time is for what ends after the cancel. */
         int64_t wait_ms = patience_ms - patience_ms / 8;
-        (void)engine->driver->wait(engine, is_idle, schedule, NULL,
-                                   wait_ms > INT32_MAX ? INT32_MAX
-                                                       : (int)wait_ms);
+        (void)engine->driver->wait(
+            engine,
+            &(baton__wait_t){.condition = is_idle,
+                             .arg = schedule,
+                             .timeout_ms = wait_ms > INT32_MAX ? INT32_MAX
+                                                               : (int)wait_ms});
     }
     engine->driver->enter(engine);
     baton__epoch_begin_if_due(group->stepper, schedule); /* started just now */

@@ -51,6 +51,7 @@ enum {
     INQUIRE_MS = 1000,
     INSIST_US = 1000,     /* asleep, after which peers are rung that need not */
     PARK_NS = 10000000,   /* after which a parked thread looks itself */
+    TURN_NS = 50000,      /* and calls the function of its wait */
     TAKE_OVER_YIELDS = 64 /* tries to become the driver before parking */
 };
 
@@ -375,20 +376,55 @@ static void stop_driving(baton_engine_t *engine, bool soon)
     }
 }
 
+/* Leaves for a thread that polls again and again: nothing is armed, so that no
+   peer rings and the progress thread sleeps on; it takes over if the next step
+   does not come in time. False, and still the driver: there is nothing to poll
+   for, or a thread sleeps at the descriptors, or mail has come. */
+static bool leave_polling(baton_engine_t *engine)
+{
+    if (!engine->threaded || engine->stepper.running == 0 ||
+        atomic_load_explicit(&engine->leading, memory_order_relaxed)) {
+        return false;
+    }
+    baton__stepper_flush(&engine->stepper);
+    baton__event_loop_set_timer(engine->event_loop, INSIST_US);
+    unlock(engine);
+    /* As in stop_driving(). */
+    return (!baton__step_has_mail(&engine->stepper) &&
+            !atomic_load_explicit(&engine->woken, memory_order_seq_cst)) ||
+           !try_drive(engine);
+}
+
 /* ---- an application thread waits --------------------------------------- */
 
 typedef struct waiter {
     baton_engine_t *engine;
-    baton__condition_fn condition;
-    const void *arg;
-    const baton_schedule_t *schedule; /* that is waited for, or NULL */
-    uint64_t deadline_ns;             /* or UINT64_MAX */
-    uint64_t slept_at; /* its count of progress when patience ended */
+    const baton__wait_t *wait;
+    uint64_t deadline_ns;  /* or UINT64_MAX */
+    uint64_t slept_at;     /* its count of progress when patience ended */
+    baton_status_t turned; /* what its function has returned */
 } waiter_t;
 
 static bool is_true(const waiter_t *waiter)
 {
-    return waiter->condition(waiter->arg);
+    return waiter->turned != BATON_OK ||
+           waiter->wait->condition(waiter->wait->arg);
+}
+
+static void call_turn(waiter_t *waiter)
+{
+    const baton__wait_t *wait = waiter->wait;
+    if (wait->turn != NULL && !is_true(waiter)) {
+        waiter->turned = wait->turn(wait->turn_arg);
+    }
+}
+
+/* A thread that has such a function sleeps for a moment only. */
+static uint64_t wake_up_by(const waiter_t *waiter, uint64_t until_ns)
+{
+    uint64_t soon_ns =
+        waiter->wait->turn != NULL ? baton__clock_ns() + TURN_NS : UINT64_MAX;
+    return soon_ns < until_ns ? soon_ns : until_ns;
 }
 
 static bool is_late(const waiter_t *waiter)
@@ -409,7 +445,7 @@ static bool is_wanted(const baton_engine_t *engine)
    if nothing of the schedule has moved since the patience with it ended. */
 static uint64_t awaited_bytes(const waiter_t *waiter)
 {
-    const baton_schedule_t *schedule = waiter->schedule;
+    const baton_schedule_t *schedule = waiter->wait->schedule;
     return schedule != NULL && schedule->plan.awaited_bytes >= LONG_BYTES &&
                    schedule->run.progress_count != waiter->slept_at
                ? schedule->plan.awaited_bytes
@@ -422,7 +458,7 @@ static bool has_progressed(const waiter_t *waiter, uint64_t bytes,
                            uint64_t *progress)
 {
     uint64_t before = *progress;
-    *progress = bytes > 0 ? waiter->schedule->run.progress_count : 0;
+    *progress = bytes > 0 ? waiter->wait->schedule->run.progress_count : 0;
     return bytes == 0 || *progress != before;
 }
 
@@ -440,13 +476,15 @@ static void drive_until_true(waiter_t *waiter)
     baton__stepper_t *stepper = &engine->stepper;
     bool timed = waiter->deadline_ns != UINT64_MAX;
     uint64_t bytes = awaited_bytes(waiter);
-    uint64_t progress = bytes > 0 ? waiter->schedule->run.progress_count : 0;
+    uint64_t progress =
+        bytes > 0 ? waiter->wait->schedule->run.progress_count : 0;
     stepper->leaves_calls = leaves_calls(waiter);
     while (!is_true(waiter)) {
         bool moved = baton__step(stepper, BATON__STEP_BYTES);
         if (moved && has_progressed(waiter, bytes, &progress)) {
             baton__idle_reset(&engine->idle);
         }
+        call_turn(waiter);
         bool due = moved || baton__step_is_due(stepper);
         if (stepper->left_calls || is_wanted(engine) ||
             (timed && due && is_late(waiter))) {
@@ -488,11 +526,10 @@ static bool fall_asleep(const waiter_t *waiter)
         return false;
     }
     uint32_t us = sleep_us(engine);
-    if (waiter->deadline_ns != UINT64_MAX) {
+    uint64_t until_ns = wake_up_by(waiter, waiter->deadline_ns);
+    if (until_ns != UINT64_MAX) {
         uint64_t now = baton__clock_ns();
-        uint64_t left = waiter->deadline_ns > now
-                            ? (waiter->deadline_ns - now) / 1000 + 1
-                            : 0;
+        uint64_t left = until_ns > now ? (until_ns - now) / 1000 + 1 : 0;
         us = left < us ? (uint32_t)left : us;
     }
     if (engine->threaded && !engine->gate_closed) {
@@ -613,14 +650,12 @@ static int inquire_ms(const baton_schedule_t *schedule, int timeout_ms)
 }
 
 static baton_status_t wait_until(baton_engine_t *engine,
-                                 baton__condition_fn condition, const void *arg,
-                                 const baton_schedule_t *schedule,
-                                 int timeout_ms)
+                                 const baton__wait_t *wait)
 {
+    const baton_schedule_t *schedule = wait->schedule;
+    int timeout_ms = wait->timeout_ms;
     waiter_t waiter = {.engine = engine,
-                       .condition = condition,
-                       .arg = arg,
-                       .schedule = schedule,
+                       .wait = wait,
                        .deadline_ns = timeout_ms < 0
                                           ? UINT64_MAX
                                           : baton__clock_ns() +
@@ -648,12 +683,13 @@ static baton_status_t wait_until(baton_engine_t *engine,
             }
             uint64_t look_ns =
                 baton__engine_rechecks ? baton__clock_ns() + PARK_NS : NEVER_NS;
-            park(&waiter,
-                 look_ns < waiter.deadline_ns ? look_ns : waiter.deadline_ns,
-                 reigns);
+            look_ns =
+                look_ns < waiter.deadline_ns ? look_ns : waiter.deadline_ns;
+            park(&waiter, wake_up_by(&waiter, look_ns), reigns);
+            call_turn(&waiter);
         }
     }
-    return BATON_OK;
+    return waiter.turned;
 }
 
 /* ---- the progress thread ----------------------------------------------- */
@@ -895,7 +931,9 @@ bool baton_engine_step(baton_engine_t *engine)
     }
     bool moved = baton__step(&engine->stepper, BATON__STEP_BYTES);
     moved |= baton__step_is_due(&engine->stepper);
-    stop_driving(engine, false);
+    if (!leave_polling(engine)) {
+        stop_driving(engine, false);
+    }
     return moved;
 }
 

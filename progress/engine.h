@@ -94,6 +94,16 @@ struct baton_engine {
 /* Whether what a thread waits for has come true. Any thread. */
 typedef bool (*baton__condition_fn)(const void *arg);
 
+/* What a thread waits for. */
+typedef struct baton__wait {
+    baton__condition_fn condition;
+    const void *arg;
+    const baton_schedule_t *schedule; /* or NULL */
+    int timeout_ms;                   /* negative: for ever */
+    baton_turn_fn turn;               /* called in each turn; or NULL */
+    void *turn_arg;
+} baton__wait_t;
+
 struct baton__driver {
     /* True if the calling thread is inside a step: a call node runs on it. */
     bool (*is_inside)(const baton_engine_t *engine);
@@ -112,12 +122,9 @@ struct baton__driver {
     /* Makes some progress. */
     baton_status_t (*test)(baton_engine_t *engine);
 
-    /* Progresses until the condition is true. BATON_ERR_TIMEOUT after
-       timeout_ms, unless that is negative; or the reason why it never will be.
-       `schedule` is the one that is waited for, or NULL. */
-    baton_status_t (*wait)(baton_engine_t *engine,
-                           baton__condition_fn condition, const void *arg,
-                           const baton_schedule_t *schedule, int timeout_ms);
+    /* Progresses until the condition is true. BATON_ERR_TIMEOUT; or the reason
+       why it never will be; or what `turn` has returned. */
+    baton_status_t (*wait)(baton_engine_t *engine, const baton__wait_t *wait);
 
     /* Optional: baton_group_recover was called. */
     void (*recover)(baton_group_t *group);

@@ -199,21 +199,31 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch,
                : BATON_OK;
 }
 
+/* Has the driver take for the epoch what is bound now. */
+static void keep_bindings(const baton_schedule_t *schedule, uint64_t epoch)
+{
+    size_t count = schedule->buffer_count;
+    char **bound = schedule->bindings + epoch % schedule->depth * count;
+    for (size_t i = 0; i < count && schedule->bindings != NULL; i++) {
+        bound[i] = schedule->buffers[i].memory;
+    }
+}
+
 /* Asks for the epoch, which may begin now. */
 static void request(baton_schedule_t *schedule, uint64_t epoch)
 {
-    if (schedule->bindings != NULL) {
-        char **bound = schedule->bindings +
-                       epoch % schedule->depth * (size_t)schedule->buffer_count;
-        for (uint32_t i = 0; i < schedule->buffer_count; i++) {
-            bound[i] = schedule->buffers[i].memory;
-        }
-    }
     atomic_store_explicit(&schedule->shared.unreported, BATON_OK,
                           memory_order_relaxed);
-    /* Pairs with the load in baton__epoch_begin_if_due(), epoch_begin.c. */
-    atomic_store_explicit(&schedule->shared.requested, epoch,
-                          memory_order_seq_cst);
+    /* Both pair with the load in baton__epoch_begin_if_due(), epoch_begin.c.
+       With a depth the driver may get no mail: see follows_another(). */
+    if (schedule->depth > 1) {
+        keep_bindings(schedule, epoch);
+        atomic_store_explicit(&schedule->shared.requested, epoch,
+                              memory_order_seq_cst);
+    } else {
+        atomic_store_explicit(&schedule->shared.requested, epoch,
+                              memory_order_release);
+    }
 }
 
 /* True if the epoch before has not ended: when it does, the driver looks for
@@ -505,7 +515,8 @@ static void note_wait(baton_schedule_t *schedule)
     }
 }
 
-static baton_status_t wait_for(const awaited_t *awaited, int timeout_ms)
+static baton_status_t wait_for(const awaited_t *awaited, int timeout_ms,
+                               baton_turn_fn turn, void *turn_arg)
 {
     baton_schedule_t *schedule = awaited->schedule;
     baton_engine_t *engine = engine_of(schedule);
@@ -521,8 +532,13 @@ static baton_status_t wait_for(const awaited_t *awaited, int timeout_ms)
     }
     atomic_fetch_add_explicit(&schedule->shared.waiters, 1,
                               memory_order_relaxed);
-    baton_status_t status =
-        engine->driver->wait(engine, has_ended, awaited, schedule, timeout_ms);
+    const baton__wait_t wait = {.condition = has_ended,
+                                .arg = awaited,
+                                .schedule = schedule,
+                                .timeout_ms = timeout_ms,
+                                .turn = turn,
+                                .turn_arg = turn_arg};
+    baton_status_t status = engine->driver->wait(engine, &wait);
     status = status == BATON_OK            ? outcome_of(awaited)
              : status == BATON_ERR_TIMEOUT ? timed_out(schedule, timeout_ms)
                                            : status;
@@ -540,7 +556,8 @@ baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
     }
     const awaited_t awaited = awaited_now(schedule);
     status = check_started(&awaited);
-    return status == BATON_OK ? wait_for(&awaited, timeout_ms) : status;
+    return status == BATON_OK ? wait_for(&awaited, timeout_ms, NULL, NULL)
+                              : status;
 }
 
 baton_status_t baton_schedule_wait_epoch(baton_schedule_t *schedule,
@@ -552,7 +569,25 @@ baton_status_t baton_schedule_wait_epoch(baton_schedule_t *schedule,
     }
     awaited_t awaited = awaited_now(schedule);
     status = choose(&awaited, epoch);
-    return status == BATON_OK ? wait_for(&awaited, timeout_ms) : status;
+    return status == BATON_OK ? wait_for(&awaited, timeout_ms, NULL, NULL)
+                              : status;
+}
+
+baton_status_t baton_schedule_wait_with(baton_schedule_t *schedule,
+                                        uint64_t epoch, int timeout_ms,
+                                        baton_turn_fn fn, void *arg)
+{
+    baton_status_t status = baton__check_committed(schedule, __func__);
+    if (status == BATON_OK && fn == NULL) {
+        status = baton__error(BATON_ERR_INVALID, "%s: fn is NULL", __func__);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    awaited_t awaited = awaited_now(schedule);
+    status = epoch == 0 ? check_started(&awaited) : choose(&awaited, epoch);
+    return status == BATON_OK ? wait_for(&awaited, timeout_ms, fn, arg)
+                              : status;
 }
 
 /* ---- cancel, limit ---------------------------------------------------- */

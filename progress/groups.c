@@ -503,6 +503,14 @@ static bool is_shared(const baton_group_t *root)
     return g != NULL;
 }
 
+static baton_status_t wait_until(const baton_group_t *group,
+                                 baton__condition_fn condition, int timeout_ms)
+{
+    const baton__wait_t wait = {
+        .condition = condition, .arg = group, .timeout_ms = timeout_ms};
+    return group->engine->driver->wait(group->engine, &wait);
+}
+
 static bool can_reap(const void *arg)
 {
     const baton_group_t *root = arg;
@@ -521,8 +529,7 @@ static void close_root(baton_group_t *root)
     int ms = (int)baton__config_number(BATON__CONFIG_DESTROY_MS);
     bool waits = true;
     while (root->subsets != NULL) {
-        waits = waits && engine->driver->wait(engine, can_reap, root, NULL,
-                                              ms) == BATON_OK;
+        waits = waits && wait_until(root, can_reap, ms) == BATON_OK;
         engine->driver->enter(engine);
         for (baton_group_t *g = root->subsets; g != NULL && !waits;
              g = g->next) {
@@ -535,8 +542,7 @@ static void close_root(baton_group_t *root)
     engine->driver->enter(engine);
     begin_to_part(root);
     engine->driver->leave(engine);
-    (void)engine->driver->wait(engine, is_recovered, root, NULL,
-                               waits ? ms : 0);
+    (void)wait_until(root, is_recovered, waits ? ms : 0);
     engine->driver->enter(engine);
     end_parting(root);
     (void)baton__recovery_advance(root->stepper);
@@ -734,8 +740,7 @@ baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
         }
     }
     engine->driver->leave(engine);
-    baton_status_t status =
-        engine->driver->wait(engine, is_recovered, group, NULL, timeout_ms);
+    baton_status_t status = wait_until(group, is_recovered, timeout_ms);
     return status == BATON_OK            ? recovered(group)
            : status == BATON_ERR_TIMEOUT ? not_recovered(group, timeout_ms)
                                          : status;
@@ -819,8 +824,7 @@ baton_status_t baton_group_shrink(baton_group_t *group, int timeout_ms,
     status = baton__shrink_begin(group->stepper, group);
     engine->driver->leave(engine);
     if (status == BATON_OK) {
-        status =
-            engine->driver->wait(engine, is_agreed, group, NULL, timeout_ms);
+        status = wait_until(group, is_agreed, timeout_ms);
     }
     if (status != BATON_OK && status != BATON_ERR_TIMEOUT) {
         return status;

@@ -429,6 +429,16 @@ BATON_CHECKED baton_status_t baton_schedule_test_epoch(
 BATON_CHECKED baton_status_t baton_schedule_wait_epoch(
     baton_schedule_t *schedule, uint64_t epoch, int timeout_ms);
 
+/* Waits for one of those epochs, or (0) for all of them, beside something else
+   that has to be polled: `fn` is called on this thread in each turn of the
+   wait, which sleeps for 50 us at most. It is BATON_OK to wait on; what else it
+   returns ends the wait, which returns that, while the epoch goes on. What it
+   may call, and how long it may take, is as for a call node. */
+typedef baton_status_t (*baton_turn_fn)(void *arg);
+BATON_CHECKED baton_status_t
+baton_schedule_wait_with(baton_schedule_t *schedule, uint64_t epoch,
+                         int timeout_ms, baton_turn_fn fn, void *arg);
+
 /* What this rank has sent for the schedule in all of its epochs: messages, with
    those of activates, and bytes of payload. */
 typedef struct baton_traffic {

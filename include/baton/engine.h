@@ -45,10 +45,12 @@ typedef struct baton_engine_options {
 /* The mode of progress in force: thread or manual. */
 baton_progress_t baton_engine_progress(const baton_engine_t *engine);
 
-/* ---- manual progress -------------------------------------------------- */
+/* ---- progress by the application -------------------------------------- */
 
 /* Makes one round of progress on the calling thread. True when anything
-   happened. Does not block; false at once while another thread drives. */
+   happened. Does not block; false at once while another thread drives. For a
+   program that polls: the progress thread, if there is one, leaves what is in
+   flight to it, and takes over 1 ms after the last of such calls. */
 bool baton_engine_step(baton_engine_t *engine);
 
 /* ---- the log ---------------------------------------------------------- */

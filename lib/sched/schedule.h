@@ -72,10 +72,6 @@ struct baton_schedule {
         bool abandoned; /* was destroyed: to be freed when nothing moves */
     } turn;
 
-    uint32_t depth; /* epochs that may be started and not ended */
-    /* What was bound at the start of each of those, by epoch % depth, for the
-       driver to take when the epoch begins; NULL where the depth is 1. */
-    char **bindings;
     struct baton__offload *offload; /* see offload.h; NULL without a device */
     baton__run_t run;
     uint64_t identity; /* name and attempt; see baton__identity */
@@ -176,6 +172,10 @@ struct baton_schedule {
     baton__buffer_t *buffers;
     uint32_t buffer_count;
     uint32_t buffer_capacity;
+    uint32_t depth; /* epochs that may be started and not ended */
+    /* What was bound at the start of each of those, by epoch % depth, for the
+       driver to take when the epoch begins; NULL where the depth is 1. */
+    char **bindings;
     _Atomic bool rebound; /* some buffer is; the driver's lock guards those */
     struct baton__range *ranges; /* see alias.c */
     uint64_t overlaps;           /* pairs of buffers, at commit */

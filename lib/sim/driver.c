@@ -355,21 +355,25 @@ static baton_status_t driver_test(baton_engine_t *engine)
     return status;
 }
 
-static baton_status_t
-driver_wait(baton_engine_t *engine, baton__condition_fn condition,
-            const void *arg, const baton_schedule_t *schedule, int timeout_ms)
+static baton_status_t driver_wait(baton_engine_t *engine,
+                                  const baton__wait_t *wait)
 {
     baton_sim_t *sim = baton__sim_of(engine);
-    if (condition(arg)) {
+    const baton_schedule_t *schedule = wait->schedule;
+    if (wait->condition(wait->arg)) {
         return BATON_OK;
     }
     if (schedule == NULL && is_inside(sim)) {
         return BATON_ERR_TIMEOUT; /* the recovery continues without us */
     }
-    double until_us =
-        timeout_ms < 0 ? INFINITY : baton_sim_now_us(sim) + 1000.0 * timeout_ms;
+    double until_us = wait->timeout_ms < 0
+                          ? INFINITY
+                          : baton_sim_now_us(sim) + 1000.0 * wait->timeout_ms;
     baton_status_t status = check_may_advance(sim, "wait");
-    while (status == BATON_OK && !condition(arg)) {
+    if (status == BATON_OK && wait->turn != NULL) {
+        status = wait->turn(wait->turn_arg); /* once: time is not real */
+    }
+    while (status == BATON_OK && !wait->condition(wait->arg)) {
         switch (advance(sim, until_us)) {
         case ADVANCED:
             break;

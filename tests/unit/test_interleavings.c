@@ -760,8 +760,11 @@ static void await_epoch(baton_schedule_t *schedule, uint64_t epoch, int ms)
 {
     const awaited_t awaited = {schedule, epoch};
     if (!has_ended(&awaited)) {
-        baton_status_t status = baton__real_driver.wait(&w.engine, has_ended,
-                                                        &awaited, schedule, ms);
+        baton_status_t status = baton__real_driver.wait(
+            &w.engine, &(baton__wait_t){.condition = has_ended,
+                                        .arg = &awaited,
+                                        .schedule = schedule,
+                                        .timeout_ms = ms});
         expect(status == BATON_OK, "a wait fails");
     }
     expect(driven == NULL, "a thread keeps the lock");

@@ -1,11 +1,14 @@
 /* Schedules that are started again before their last epoch has ended: examples
-   of each rule, and random programs of up to five ranks against a model. */
+   of each rule, and random programs of up to five ranks against a model. And
+   waits for them beside something else. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
 #include "support/sim.h"
 
 #include <baton/coll.h>
+#include <baton/engine.h>
+#include <sched.h>
 #include <string.h>
 
 enum { TOTAL = 40, MOST_RANKS = 5 };
@@ -500,6 +503,119 @@ TEST_MANUALLY(test_queued_starts_from_calls_and_ends, 1)
     support_ok(baton_schedule_destroy(starter.schedule));
 }
 
+/* ---- waits beside something else --------------------------------------- */
+
+/* Its third turn starts the schedule that is waited for on the other rank. */
+typedef struct beside {
+    baton_schedule_t *peer, *own;
+    int turns;
+    baton_status_t stop; /* what the third returns */
+} beside_t;
+
+static baton_status_t take_turn(void *arg)
+{
+    beside_t *beside = arg;
+    bool done = false;
+    if (++beside->turns != 3) {
+        return BATON_OK;
+    }
+    baton_status_t status = baton_schedule_test(beside->own, &done);
+    if (status == BATON_OK && !done && beside->peer != NULL) {
+        status = baton_schedule_start(beside->peer);
+    }
+    return status == BATON_OK ? beside->stop : status;
+}
+
+static void run_beside(void *arg)
+{
+    beside_t *beside = arg;
+    beside->stop =
+        baton_schedule_wait_with(beside->own, 0, -1, take_turn, beside);
+}
+
+TEST_EACH(test_wait_with_calls_while_it_waits, 2)
+{
+    support_pair_t pair;
+    support_pair_open(&pair, cluster, "pair");
+    beside_t beside = {.peer = pair.schedules[1], .own = pair.schedules[0]};
+    for (uint64_t epoch = 1; epoch <= 3; epoch++) {
+        beside.turns = 0;
+        support_ok(baton_schedule_start(beside.own));
+        support_ok(baton_schedule_wait_with(beside.own, epoch, SUPPORT_WAIT_MS,
+                                            take_turn, &beside));
+        assert_true(beside.turns >= 3);
+        support_ends(beside.peer, BATON_OK);
+    }
+    support_pair_close(&pair);
+}
+
+TEST_EACH(test_wait_with_ends_by_its_function, 2)
+{
+    support_pair_t pair;
+    support_pair_open(&pair, cluster, "pair");
+    beside_t beside = {.own = pair.schedules[0], .stop = BATON_DONE};
+    support_ok(baton_schedule_start(beside.own));
+    support_expect(baton_schedule_wait_with(beside.own, 0, SUPPORT_WAIT_MS,
+                                            take_turn, &beside),
+                   BATON_DONE);
+    assert_int_equal(beside.turns, 3);
+    support_expect(
+        baton_schedule_wait_with(beside.own, 0, 1, take_turn, &beside),
+        BATON_ERR_TIMEOUT);
+    support_says("recv#0 from rank 1");
+    assert_true(beside.turns > 3);
+    support_ok(baton_schedule_start(pair.schedules[1]));
+    support_ends(beside.own, BATON_OK);
+    beside.turns = 0;
+    support_ok(baton_schedule_wait_with(beside.own, 1, -1, take_turn, &beside));
+    assert_int_equal(beside.turns, 0); /* it had ended */
+    support_expect(baton_schedule_wait_with(beside.own, 2, -1, take_turn, NULL),
+                   BATON_ERR_STATE);
+    support_pair_close(&pair);
+}
+
+/* Of two threads that wait one drives: the other's function is called, too. */
+TEST_WITH(test_wait_with_calls_beside_another_wait, 2, SUPPORT_OWN_ENGINES)
+{
+    support_pair_t pair;
+    support_pair_open(&pair, cluster, "pair");
+    beside_t beside[2] = {
+        {.own = pair.schedules[0]},
+        {.own = pair.schedules[0], .peer = pair.schedules[1]}};
+    support_ok(baton_schedule_start(pair.schedules[0]));
+    support_thread_t *first = support_thread_start(run_beside, &beside[0]);
+    support_thread_t *second = support_thread_start(run_beside, &beside[1]);
+    support_thread_join(first);
+    support_thread_join(second);
+    support_ok(beside[0].stop);
+    support_ok(beside[1].stop);
+    support_ends(pair.schedules[1], BATON_OK);
+    support_pair_close(&pair);
+}
+
+/* A thread that polls leaves nothing armed; the progress thread takes over when
+   it polls no more. */
+TEST_WITH(test_step_leaves_work_for_the_thread, 2, SUPPORT_OWN_ENGINES)
+{
+    support_pair_t pair;
+    support_pair_open(&pair, cluster, "pair");
+    for (uint64_t epoch = 1; epoch <= 20; epoch++) {
+        support_ok(baton_schedule_start(pair.schedules[0]));
+        (void)baton_engine_step(cluster->engines[0]);
+        support_ok(baton_schedule_start(pair.schedules[1]));
+        (void)baton_engine_step(cluster->engines[1]);
+        while (baton_schedule_epoch(pair.schedules[0]) < epoch) {
+            if (epoch % 2 == 0) {
+                (void)baton_engine_step(cluster->engines[0]);
+            } else {
+                (void)sched_yield();
+            }
+        }
+        support_ends(pair.schedules[1], BATON_OK);
+    }
+    support_pair_close(&pair);
+}
+
 /* ---- misuse ------------------------------------------------------------ */
 
 TEST_MANUALLY(test_queued_refuses_what_makes_no_sense, 2)
@@ -555,6 +671,10 @@ TEST(test_queued_in_the_simulator)
         queue_start(&queue, 0, &got[i]);
         queue_start(&queue, 1, &sent[i]);
     }
+    beside_t beside = {.own = queue.schedules[0]};
+    support_ok(baton_schedule_wait_with(queue.schedules[0], 1, -1, take_turn,
+                                        &beside));
+    assert_int_equal(beside.turns, 1);
     support_ends(queue.schedules[0], BATON_OK);
     support_ends(queue.schedules[1], BATON_OK);
     assert_int_equal(got[0], 3);
