@@ -1096,6 +1096,36 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
     expect_all_free(1);
 }
 
+/* What MPI can't send to one peer, or could not before that was lost, takes no
+   room from the others for good. */
+TEST(test_mpi_far_peer_that_takes_nothing)
+{
+    enum { TAKEN = BATON__MPI_PACKETS }; /* receives that are posted */
+    enum { KEPT = BATON__MPI_PACKETS / 2, WINDOW = 4 * TAKEN };
+    open_far(3, WINDOW);
+    fake_mpi_eager_bytes = 0;
+    for (uint32_t i = 0; i < TAKEN + KEPT; i++) {
+        assert_int_equal(post(0, 1, i, 8), BATON_DONE);
+        assert_int_equal(post(0, 2, i, 8), BATON_DONE);
+    }
+    assert_int_equal(post(0, 2, TAKEN + KEPT, 8), BATON_OK);
+    settle(2);
+    settle(0);
+    assert_int_equal(rank_of(0)->far.packets_unsent, KEPT);
+    settle(2);
+    assert_int_equal(seen[2].arrivals, TAKEN + KEPT + 1);
+    for (uint32_t i = 0; i < KEPT; i++) {
+        assert_int_equal(post(0, 1, TAKEN + KEPT + i, 8), BATON_DONE);
+    }
+    assert_int_equal(notify(0, 2), BATON_AGAIN);
+    baton__far_fail(rank_of(0), 1, MPI_ERR_OTHER);
+    settle_loss(0, 1);
+    assert_int_equal(rank_of(0)->far.packets_unsent, 0);
+    assert_int_equal(notify(0, 2), BATON_DONE);
+    settle(2);
+    assert_int_equal(seen[2].arrivals, TAKEN + KEPT + 2);
+}
+
 /* What is pulled goes behind the answers to what arrives with that: until then
    it can be withdrawn, or ends with its peer. */
 TEST(test_mpi_far_pulled_data_go_last)

@@ -210,13 +210,15 @@ typedef struct baton__far {
     MPI_Request arrivals[BATON__MPI_PACKETS];
     MPI_Request departures[BATON__MPI_PACKETS];
     baton__far_buffer_t *buffers; /* those of both */
-    baton__far_buffer_t *arrived[BATON__MPI_PACKETS], *departed;
+    baton__far_buffer_t *arrived[BATON__MPI_PACKETS];
+    baton__far_buffer_t *departed[BATON__MPI_PACKETS];
     baton__far_buffer_t *free;            /* to take a body's place */
+    baton__far_buffer_t *later;           /* that took a departed one's */
     int destinations[BATON__MPI_PACKETS]; /* of those sends */
-    uint32_t arrival, departure;          /* the oldest */
-    uint32_t packets_unsent; /* sends of packets that are not complete */
-    bool rings_due;          /* peers do not know of all packets; see poll.c */
-    bool closing;            /* the endpoint is being closed */
+    uint32_t arrival, departure; /* the oldest; the place to try first */
+    uint32_t packets_unsent;     /* sends of packets that are not complete */
+    bool rings_due; /* peers do not know of all packets; see poll.c */
+    bool closing;   /* the endpoint is being closed */
     baton__links_t links;
     /* MPI_Finalize may be called while there is a group. */
     _Atomic int inside;     /* calls that are in MPI */

@@ -211,26 +211,39 @@ static bool is_sent(baton__mpi_t *mpi, uint32_t slot)
     return code != MPI_SUCCESS || complete;
 }
 
+/* Finds room for a packet: a peer that MPI can't send to keeps what it has, and
+   no more. In MPI. */
+static bool find_room(baton__mpi_t *mpi, uint32_t *slot_out)
+{
+    for (uint32_t i = 0; i < BATON__MPI_PACKETS; i++) {
+        *slot_out = (mpi->far.departure + i) % BATON__MPI_PACKETS;
+        if (is_sent(mpi, *slot_out)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
                      const baton__packet_t *packet, const void *data,
                      size_t count)
 {
     baton__far_t *far = &mpi->far;
-    uint32_t slot = far->departure % BATON__MPI_PACKETS;
-    baton__far_packet_t *memory = &far->departed[slot].head;
+    uint32_t slot;
     int to = (int)(peer - mpi->peers);
     if (!baton__far_enter(mpi)) {
         return true; /* as sent: the peer is lost */
     }
-    bool room = is_sent(mpi, slot);
+    bool room = find_room(mpi, &slot);
     if (room) {
+        baton__far_packet_t *memory = &far->departed[slot]->head;
         memory->messages = peer->messages.reported = peer->messages.granted;
         memory->notices = peer->notices.reported = peer->notices.granted;
         memory->bodies = peer->bodies.reported = peer->bodies.granted;
         memory->taken = peer->packets_taken;
         memcpy(&memory->packet, packet, BATON__PACKET_HEAD);
         if (count > 0) {
-            memcpy(far->departed[slot].bytes + BATON__FAR_PACKET_HEAD, data,
+            memcpy(far->departed[slot]->bytes + BATON__FAR_PACKET_HEAD, data,
                    count);
         }
         far->destinations[slot] = to;
@@ -243,7 +256,7 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
         } else {
             bool unsent = !is_sent(mpi, slot);
             far->packets_unsent += unsent;
-            far->departure += unsent; /* else it is in cache for the next */
+            far->departure = slot + unsent; /* else it is in cache */
         }
         peer->packets_sent++;
         if (peer->probe == 0) {
@@ -426,12 +439,34 @@ void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record)
     baton__far_leave(mpi);
 }
 
+/* Packets that MPI may never send to a lost peer are its own: other memory
+   takes their place, if there is some. */
+static void abandon_packets(baton__mpi_t *mpi, int peer)
+{
+    baton__far_t *far = &mpi->far;
+    for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
+        if (far->destinations[slot] != peer ||
+            far->departures[slot] == MPI_REQUEST_NULL ||
+            !baton__far_enter(mpi)) {
+            continue;
+        }
+        baton__far_buffer_t *buffer = baton__alloc(1, sizeof *buffer);
+        if (buffer != NULL) {
+            (void)PMPI_Request_free(&far->departures[slot]);
+            buffer->next = far->later;
+            far->later = far->departed[slot] = buffer;
+        }
+        baton__far_leave(mpi);
+    }
+}
+
 /* What is in motion stays so for MPI, but its end is no longer reported. */
 bool baton__far_end(baton__mpi_t *mpi, const baton__peer_t *peer,
                     baton__events_t *events)
 {
     baton__far_t *far = &mpi->far;
     int rank = (int)(peer - mpi->peers);
+    abandon_packets(mpi, rank);
     for (int i = 0; i < far->count; i++) {
         baton__record_t *record = far->transfers[i].record;
         baton__send_t *send = far->transfers[i].send;
@@ -495,8 +530,8 @@ baton_status_t baton__far_open(baton__mpi_t *mpi)
     if (far->buffers == NULL) {
         return no_memory();
     }
-    far->departed = &far->buffers[BATON__MPI_PACKETS];
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
+        far->departed[slot] = &far->buffers[BATON__MPI_PACKETS + slot];
         far->arrived[slot] = &far->buffers[slot];
         int code = baton__far_post_arrival(mpi, slot);
         if (code != MPI_SUCCESS) {
@@ -529,6 +564,11 @@ void baton__far_close(baton__mpi_t *mpi)
     baton__free(far->requests);
     baton__free(far->transfers);
     baton__free(far->buffers);
+    while (far->later != NULL) {
+        baton__far_buffer_t *buffer = far->later;
+        far->later = buffer->next;
+        baton__free(buffer);
+    }
     for (int i = 0; i < mpi->size; i++) {
         baton__free(mpi->peers[i].kept);
     }
