@@ -180,14 +180,15 @@ static baton_status_t send_answer(const baton_group_t *group,
                                   const baton__answer_t *answer)
 {
     baton_header_t header = answer->header;
+    if (header.kind == BATON__MESSAGE_INQUIRY ||
+        header.kind == BATON__MESSAGE_LEFT) {
+        return group->transport->notify(group->endpoint, answer->peer, &header,
+                                        NULL, 0);
+    }
     const baton_schedule_t *schedule =
         baton__group_find(group, header.schedule);
     if (header.kind == BATON__MESSAGE_HELLO && schedule != NULL) {
         return send_hello(schedule, answer->peer, BATON__MESSAGE_HELLO);
-    }
-    if (header.kind == BATON__MESSAGE_INQUIRY) {
-        return group->transport->notify(group->endpoint, answer->peer, &header,
-                                        NULL, 0);
     }
     if (header.kind == BATON__MESSAGE_STATE) {
         return send_state(group, answer->peer, &header);
@@ -337,6 +338,18 @@ void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
     baton_header_t answer = *header;
     answer.epoch = epoch;
     queue_answer(group, answer, BATON__MESSAGE_FAILURE, peer);
+}
+
+void baton__notice_lost(baton_group_t *group)
+{
+    const baton_header_t header = {.epoch = baton__group_first_lost(group),
+                                   .tag = BATON__LEFT_NOT,
+                                   .incarnation = group->incarnation};
+    for (int peer = 0; peer < group->size && header.epoch > 0; peer++) {
+        if (peer != group->rank && baton__group_loss(group, peer) == NULL) {
+            queue_answer(group, header, BATON__MESSAGE_LEFT, peer);
+        }
+    }
 }
 
 /* A peer has committed a schedule that this rank has not: it is told if this

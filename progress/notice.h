@@ -63,6 +63,10 @@ void baton__notice_take(const baton_group_t *group, baton_message_t *message,
 void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
                           uint64_t epoch, int peer);
 
+/* Tells all that live whom this rank has lost: their recoveries wait for its.
+ */
+void baton__notice_lost(baton_group_t *group);
+
 /* Asks the ranks that the running epoch waits for what they wait for. */
 void baton__notice_inquire(const baton_group_t *group, uint64_t identity);
 

@@ -280,15 +280,12 @@ void baton__recovery_part(baton__stepper_t *stepper, baton_group_t *group)
 }
 
 /* This rank answers no more. Others that live may wait for it, and are told so
-   if there is room, and whom it has lost: `epoch` is that rank + 1. */
+   if there is room, and whom it has lost. */
 static void tell_left(const baton_group_t *group)
 {
-    bool names =
-        group->lost_count > 0 && group->lost[0].detail != baton__disowned;
-    const baton_header_t header = {
-        .incarnation = group->incarnation,
-        .kind = BATON__MESSAGE_LEFT,
-        .epoch = names ? (uint64_t)group->lost[0].peer + 1 : 0};
+    const baton_header_t header = {.incarnation = group->incarnation,
+                                   .kind = BATON__MESSAGE_LEFT,
+                                   .epoch = baton__group_first_lost(group)};
     for (int peer = 0; peer < group->size; peer++) {
         if (peer != group->rank && baton__group_loss(group, peer) == NULL) {
             (void)group->transport->notify(group->endpoint, peer, &header, NULL,

@@ -118,17 +118,21 @@ static void receive_left(baton__stepper_t *stepper, baton_group_t *group,
                          const baton_header_t *header, int peer)
 {
     uint64_t lost = header->epoch; /* + 1 */
+    bool stays = header->tag == BATON__LEFT_NOT;
     if (lost > 0 && lost <= (uint64_t)group->size &&
         (int)lost - 1 != group->rank &&
         baton__group_loss(group, peer) == NULL) {
-        static const char why[] = "another rank has lost it, and left";
+        const char *why = stays ? "another rank has lost it"
+                                : "another rank has lost it, and left";
         baton__recovery_lose(stepper, group, (int)lost - 1, why);
         if (group->transport->lose != NULL) { /* or its close waits for it */
             group->transport->lose(group->endpoint, (int)lost - 1, why);
         }
     }
-    baton__recovery_lose(stepper, group, peer,
-                         "it has destroyed the group after a loss");
+    if (!stays) {
+        baton__recovery_lose(stepper, group, peer,
+                             "it has destroyed the group after a loss");
+    }
 }
 
 /* A notice of which the header is all. */

@@ -360,6 +360,13 @@ const char *baton__group_loss(const baton_group_t *group, int peer)
     return group->all_lost ? baton_status_text(BATON_ERR_TRANSPORT) : NULL;
 }
 
+uint64_t baton__group_first_lost(const baton_group_t *group)
+{
+    return group->lost_count > 0 && group->lost[0].detail != baton__disowned
+               ? (uint64_t)group->lost[0].peer + 1
+               : 0;
+}
+
 void baton__group_number_hosts(baton_transport_t *transport, int *host_of,
                                int size)
 {

@@ -266,6 +266,9 @@ void baton__group_lose(baton_group_t *group, int peer, const char *detail);
 extern const char baton__disowned[];
 const char *baton__group_loss(const baton_group_t *group, int peer);
 
+/* 1 + the first that was lost, of which others may have to be told; or 0. */
+uint64_t baton__group_first_lost(const baton_group_t *group);
+
 /* Numbers hosts in the order of their first ranks: `host_of`, which has the
    lowest rank on the host of each, gets the numbers, and `transport` their
    count and, if ranks follow one another on each, how many. */

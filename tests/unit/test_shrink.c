@@ -273,4 +273,21 @@ TEST(test_who_leaves_says_whom_it_has_lost)
     close_ranks();
 }
 
+/* Rank 1 waits for rank 0, whose recovery has failed: no loss is its own. */
+TEST(test_who_can_not_recover_says_whom_it_has_lost)
+{
+    open_ranks(4);
+    support_expect(baton_group_recover(ranks[1].group, 0), BATON_ERR_TIMEOUT);
+    learn(0, 2);
+    (void)baton_engine_step(ranks[0].engine);
+    support_expect(baton_group_recover(ranks[0].group, -1),
+                   BATON_ERR_TRANSPORT);
+    support_expect(baton_group_recover(ranks[1].group, 0), BATON_ERR_TRANSPORT);
+    assert_non_null(strstr(baton_error_message(), "rank 2 is gone"));
+    assert_string_equal(baton__group_loss(ranks[1].group, 2),
+                        "another rank has lost it");
+    assert_null(baton__group_loss(ranks[1].group, 0));
+    close_ranks();
+}
+
 RUN_TESTS()
