@@ -1,8 +1,9 @@
 #!/bin/bash
 # Kills ranks at random, over real MPI, until the time is up: the survivors must
-# get an error that names the dead rank, soon; nobody may hang; results must be
-# right; and nothing may be left behind. Prints a table of what was covered, and
-# the log of each world in which something was wrong. Exit code 1: one was.
+# get an error that names the dead rank, soon, and shrink the group to one that
+# works; nobody may hang; results must be right; and nothing may be left behind.
+# Prints a table of what was covered, and the log of each world in which
+# something was wrong. Exit code 1: one was.
 #
 #   scripts/soak.sh [MINUTES [SEED]]     default: 30, and one from the clock
 #
@@ -12,8 +13,9 @@
 #   SOAK=build/tests/mpi_soak   the program
 #   SOAK_WORLDS=N               at most so many worlds, on each number of hosts
 #   SOAK_HOSTS=1                on one host only; 2 is for the use of hosts.sh
-#   SOAK_BOUND_MS=1000          how long a survivor may take; between hosts
-#                               BATON_PEER_TIMEOUT_MS more, which is 3000 here.
+#   SOAK_BOUND_MS=1000          how long a survivor may take; between hosts, and
+#                               with BATON_SHM=0, BATON_PEER_TIMEOUT_MS more,
+#                               which is 3000 here.
 #                               In which this script could not run is not counted
 #   SOAK_MOMENT, SOAK_WORK, SOAK_SETTING   always this one: see below
 set -u
@@ -26,7 +28,6 @@ hosts=${SOAK_HOSTS:-1}
 bound=${SOAK_BOUND_MS:-1000}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export BATON_PEER_TIMEOUT_MS=3000
-[ "$hosts" = 1 ] || bound=$((bound + BATON_PEER_TIMEOUT_MS))
 dir=$(mktemp -d /tmp/soak.XXXXXX) || exit 1
 trap 'rm -rf "$dir"' EXIT
 
@@ -78,8 +79,12 @@ watch() {
 # What must be true of a log, whose lines are "WORD RANK MICROSECONDS ...".
 # Prints what is wrong, and "slowest MS".
 check() {
-    awk -v victim="$victim" -v bound="$bound" -v moment="$moment" \
-        -v stall="${SOAK_STALL_MS:-100}" '
+    local ms=$bound
+    case "$hosts $setting" in
+    2* | *BATON_SHM=0) ms=$((bound + BATON_PEER_TIMEOUT_MS)) ;;
+    esac
+    awk -v victim="$victim" -v ranks="$ranks" -v bound="$ms" \
+        -v moment="$moment" -v stall="${SOAK_STALL_MS:-100}" '
     function fault(text) { print "FAULT " text }
     # milliseconds of running time between two instants
     function between(from, to,   us, p, begin) {
@@ -95,6 +100,8 @@ check() {
     $1 == "FAULT" { fault($0) }
     $1 == "pause" { stop[pauses] = $3; pause[pauses++] = $4 }
     $1 == "died" { died = $3 + $4 }
+    $1 == "died_later" { victim = victim "|" $2 }
+    /^(died|done)/ { ended[$2]; }
     $1 == "result" && moment != "orders" {
         if (($4 in result) && result[$4] != $5) {
             fault("epoch " $4 " has another result on rank " $2)
@@ -131,10 +138,17 @@ check() {
                 } else if (ms > bound) {
                     fault("after " ms " ms: " $0)
                 }
-                if ($0 !~ "rank " victim "[^0-9]") {
+                if ($0 !~ "rank (" victim ")[^0-9]") {
                     fault("does not name rank " victim ": " $0)
                 }
-                failed[$2] = 1
+                told = $3 > told ? $3 : told
+            }
+            if ($1 == "shrunk") {
+                ms = between(told, $3)
+                shrink = ms > shrink ? ms : shrink
+                if (ms > bound) {
+                    fault(ms " ms to shrink: " $0)
+                }
             }
             begin[$2] = $1 == "leave" ? $3 : begin[$2]
             if ($1 == "left" && $2 != victim && died) {
@@ -144,7 +158,12 @@ check() {
                 }
             }
         }
-        print "slowest", int(slowest)
+        for (rank = 0; rank < ranks && moment != "everyone"; rank++) {
+            if (!(rank in ended)) {
+                fault("rank " rank " did not come to its end")
+            }
+        }
+        print "slowest", int(slowest), int(shrink)
     }' "$log"
 }
 
@@ -200,7 +219,7 @@ world() {
     kind=$moment
     [ "$work" != small ] || kind="$kind, small messages"
     [ $child != 1 ] || [ "$moment" = stop ] || kind="$kind, with a child"
-    echo "$hosts $(awk '$1 == "slowest" { print $2 }' "$dir/checked") $kind" \
+    echo "$hosts $(awk '$1 == "slowest" { print $2, $3 }' "$dir/checked") $kind" \
         >>"$table"
     grep -q FAULT "$dir/checked" || return 0
     echo "soak: WRONG: seed $seed, hosts $hosts: $setting, $ranks ranks, $*"
@@ -242,15 +261,16 @@ if [ $both = 1 ]; then
         "$(awk "BEGIN { print $minutes / 2 }")" $seed || wrong=1
 fi
 sort "$table" | awk '
-    { key = $1 " " substr($0, length($1 $2) + 3) }
+    { key = $1 " " substr($0, length($1 $2 $3) + 4) }
     !(key in number) { order[rows++] = key }
     { number[key]++; slowest[key] = $2 > slowest[key] ? $2 : slowest[key] }
+    { shrink[key] = $3 > shrink[key] ? $3 : shrink[key] }
     END {
-        print "hosts  worlds  slowest notice  what"
+        print "hosts  worlds  slowest notice  shrink  what"
         for (i = 0; i < rows; i++) {
             key = order[i]
-            printf "%5s  %6d  %11d ms  %s\n", substr(key, 1, 1), number[key],
-                slowest[key], substr(key, 3)
+            printf "%5s  %6d  %11d ms  %3d ms  %s\n", substr(key, 1, 1),
+                number[key], slowest[key], shrink[key], substr(key, 3)
         }
     }'
 exit $wrong

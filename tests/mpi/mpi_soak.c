@@ -1,6 +1,8 @@
 /* One random world of scripts/soak.sh. Ranks run epochs and check their
-   results; one of them is killed, or stopped for a while; the others leave.
-   What it does and gets is written to a log, of which soak.sh checks the rest.
+   results; one of them is killed, or stopped for a while. Those that an error
+   tells of the loss shrink the group, in a third of the worlds while one more
+   is killed, and sum in the new one; then all leave. What it does and gets is
+   written to a log, of which soak.sh checks the rest.
 
      mpi_soak LOG MOMENT VICTIM EPOCH DELAY_US CHILD WORK COUNT MODE ALGORITHM
 
@@ -32,6 +34,7 @@
 enum {
     MESSAGES = 48, /* from each rank to each other one, in an epoch */
     MORE = 20,     /* epochs, where nobody is killed */
+    SUMS = 3,      /* in a group that was shrunk */
     LATE_US = 2000
 };
 
@@ -318,6 +321,70 @@ static baton_status_t step_schedule(uint64_t epoch)
     return status;
 }
 
+/* ---- survivors ----------------------------------------------------------- */
+
+static baton_group_t *older[2]; /* that were shrunk */
+static int older_count;
+
+/* The rank that is killed while all shrink, or -1. */
+static int second_victim(void)
+{
+    return world.seed % 3 != 0 || world.size < 3 || is_at("everyone")
+               ? -1
+               : (plan.victim + 1 +
+                  (int)(world.seed / 3 % (uint64_t)(world.size - 1))) %
+                     world.size;
+}
+
+static baton_status_t sum_in(baton_group_t *group)
+{
+    uint64_t sum, ranks = (uint64_t)baton_group_size(group);
+    baton_schedule_t *s =
+        support_mpi_sum(group, &sum, sizeof sum, BATON_U64, NULL);
+    baton_status_t status = BATON_OK;
+    for (uint64_t i = 0; i < SUMS && status == BATON_OK; i++) {
+        sum = (uint64_t)baton_group_rank(group) + i;
+        status = baton_schedule_start(s);
+        if (status == BATON_OK) {
+            status = baton_schedule_wait(s, -1);
+        }
+        if (status == BATON_OK && sum != ranks * (ranks - 1) / 2 + ranks * i) {
+            say("FAULT", "a wrong sum of %" PRIu64 " ranks", ranks);
+        }
+    }
+    support_mpi_ok(baton_schedule_destroy(s));
+    return status;
+}
+
+/* Shrinks the group until what is left of it works. */
+static void go_on(void)
+{
+    const int second = second_victim();
+    const int expected = world.size - 1 - (second >= 0);
+    baton_group_t *group = world.group, *next = NULL;
+    if (world.rank == second) {
+        say("died_later", "");
+        send_later(SIGKILL, support_random_below(&pace, LATE_US));
+    }
+    do {
+        baton_status_t status = baton_group_shrink(group, -1, &next);
+        if (status != BATON_OK || older_count == 2) {
+            say("FAULT", "shrink: %s", baton_error_message());
+            return;
+        }
+        older[older_count++] = group;
+        group = next;
+        while (world.rank == second) {
+            (void)pause();
+        }
+    } while (sum_in(group) != BATON_OK);
+    if (baton_group_size(group) != expected && !is_at("everyone")) {
+        say("FAULT", "%d ranks live", baton_group_size(group));
+    }
+    say("shrunk", "%d", baton_group_size(group));
+    world.group = group;
+}
+
 /* ---- a world ------------------------------------------------------------ */
 
 /* Runs epochs until one fails, or some more where nobody is to fail. */
@@ -347,6 +414,9 @@ static void run_epochs(void)
         say("error", "recovery: %s: %s", baton_status_name(status),
             baton_error_message());
     }
+    if (status != BATON_OK && !ends) {
+        go_on();
+    }
 }
 
 static void leave(void)
@@ -359,7 +429,12 @@ static void leave(void)
                                 ? baton_schedule_destroy(schedule)
                                 : support_collective_destroy(&collective);
     say("destroyed", "%s", baton_status_name(status));
-    status = baton_group_destroy(world.group);
+    const bool newest_first = support_once_in(&pace, 2);
+    for (int i = 0; i <= older_count; i++) {
+        int of = newest_first ? older_count - i : i;
+        status =
+            baton_group_destroy(of < older_count ? older[of] : world.group);
+    }
     say("left", "%s", baton_status_name(status));
     support_mpi_ok(baton_engine_close(world.engine));
     free(input);
