@@ -90,6 +90,17 @@ baton_status_t baton__begin_init(baton__begin_t *self)
                               baton_schedule_name(self->schedule));
 }
 
+static void ignore(void *arg, baton_status_t status)
+{
+    (void)arg;
+    (void)status;
+}
+
+void baton__begin_fail_if_lost(baton_schedule_t *schedule)
+{
+    baton_schedule_on_failure(schedule, ignore, NULL);
+}
+
 void baton__begin_fini(baton__begin_t *self)
 {
     baton__quorum_destroy(self->quorum);

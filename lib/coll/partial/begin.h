@@ -72,6 +72,11 @@ typedef struct baton__begin {
    BATON_ERR_NO_MEMORY. */
 baton_status_t baton__begin_init(baton__begin_t *self);
 
+/* Before the commit: from then on the schedule fails when any rank is lost,
+   also where only receives that are optional could come of it: what activates.
+ */
+void baton__begin_fail_if_lost(baton_schedule_t *schedule);
+
 /* After the schedule was destroyed. */
 void baton__begin_fini(baton__begin_t *self);
 

@@ -330,6 +330,7 @@ static baton_status_t create_schedule(baton_partial_t *partial,
     }
     baton__partial_limit(partial, 0, 0);
     baton_schedule_on_recover(partial->schedule, recover, partial);
+    baton__begin_fail_if_lost(partial->schedule);
     return commit(partial, options);
 }
 

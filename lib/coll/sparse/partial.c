@@ -217,6 +217,7 @@ static bool add_nodes(baton__sparse_partial_t *self)
     bool ok = sparse->algorithm->build(sparse);
     baton_enclose_end(s, inside, taken, published);
     baton_schedule_on_recover(s, recover, self);
+    baton__begin_fail_if_lost(s);
     set_limit(self);
     return ok;
 }
