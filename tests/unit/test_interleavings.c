@@ -55,7 +55,7 @@ static int look_at_set(const char *function, struct epoll_event *events);
 static int sleep_at_set(const char *function, const struct timespec *time);
 static void sleep_in_loop(const char *function);
 static ssize_t ring_bell(const char *function);
-static void take_ring(const char *function);
+static ssize_t take_ring(const char *function);
 
 #undef atomic_load_explicit
 #undef atomic_store_explicit
@@ -146,7 +146,7 @@ static void deliver(baton__stepper_t *stepper, const baton_message_t *message);
 #define baton__clock_ns bell_clock
 #define sendto(socket, from, bytes, how, address, size)                        \
     ((void)(size), ring_bell(__func__))
-#define recv(socket, to, bytes, how) ((void)(to), take_ring(__func__), 1)
+#define recv(socket, to, bytes, how) ((void)(to), take_ring(__func__))
 #include "transport/shm/doorbell.c"
 
 /* ---- scenarios ----------------------------------------------------------- */
@@ -570,10 +570,12 @@ static ssize_t ring_bell(const char *function)
     return 1;
 }
 
-static void take_ring(const char *function)
+static ssize_t take_ring(const char *function)
 {
     point(function, "takes a ring");
-    w.rings -= w.rings > 0;
+    bool any = w.rings > 0;
+    w.rings -= any;
+    return any;
 }
 
 static int descriptor_of(void *object, int k)

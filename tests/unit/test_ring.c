@@ -1,12 +1,17 @@
 /* The rings in shared memory: their exact capacity, their end, turns, and
-   producers that are killed or stopped in the middle of a record. */
+   producers that are killed or stopped in the middle of a record, or of ringing
+   a doorbell. */
+#include "support/cluster.h"
 #include "support/cmocka.h"
+#include "transport/shm/doorbell.h"
 #include "transport/shm/ring.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -223,6 +228,91 @@ TEST(test_ring_costs_a_struck_producer_its_own_records)
     assert_int_equal(waitpid(stopped, NULL, 0), stopped);
     (void)alarm(0);
     tear_down();
+}
+
+/* ---- doorbells ----------------------------------------------------------- */
+
+enum { BEFORE = 1, BEHIND };
+static int strikes; /* before or behind the call of sendto, if at all, */
+static int strike;  /* this signal */
+
+/* Takes the place of libc's. */
+ssize_t sendto(int fd, const void *data, size_t bytes, int flags,
+               __CONST_SOCKADDR_ARG to, socklen_t size)
+{
+    const void *address;
+    memcpy(&address, &to, sizeof address);
+    if (strikes == BEFORE) {
+        (void)kill(getpid(), strike);
+    }
+    ssize_t sent = syscall(SYS_sendto, fd, data, bytes, flags, address, size);
+    if (strikes == BEHIND) {
+        (void)kill(getpid(), strike);
+    }
+    return sent;
+}
+
+static bool is_rung(const baton__doorbell_t *bell)
+{
+    struct pollfd fd = {.fd = bell->socket, .events = POLLIN};
+    return poll(&fd, 1, 0) == 1;
+}
+
+/* The sleeper is armed; one rings it, and is struck. It wakes, or at the ring
+   of another; and so it does after it has armed anew. */
+static void expect_woken(baton__doorbell_t bells[3], baton__bell_t armed_for,
+                         int where)
+{
+    int status;
+    baton__doorbell_arm(&bells[0], armed_for);
+    pid_t struck = fork();
+    if (struck == 0) {
+        strikes = where;
+        baton__doorbell_ring(&bells[1], 0, true);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(struck, &status, WUNTRACED), struck);
+    if (where == BEFORE) {
+        baton__doorbell_ring(&bells[2], 0, true);
+    }
+    assert_true(is_rung(&bells[0]));
+    for (int round = 0; round < 2; round++) {
+        while (is_rung(&bells[0])) {
+            baton__doorbell_drain(&bells[0]);
+        }
+        baton__doorbell_disarm(&bells[0]);
+        baton__doorbell_arm(&bells[0], armed_for);
+        if (round == 0 && WIFSTOPPED(status)) {
+            assert_int_equal(kill(struck, SIGCONT), 0);
+            assert_int_equal(waitpid(struck, NULL, 0), struck);
+        }
+        baton__doorbell_ring(&bells[2], 0, true);
+        assert_true(is_rung(&bells[0]));
+    }
+}
+
+TEST(test_bell_of_a_struck_process_is_heard)
+{
+    static const int signals[] = {SIGKILL, SIGSTOP};
+    static const baton__bell_t kinds[] = {BATON__BELL_ALL, BATON__BELL_URGENT};
+    baton__doorbell_t bells[3] = {{.due_count = 0}};
+    baton__peer_state_t *states =
+        mmap(NULL, 3 * sizeof *states, PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(states, MAP_FAILED);
+    for (int i = 0; i < 3; i++) {
+        support_ok(baton__doorbell_open(&bells[i], states, i));
+    }
+    (void)alarm(PATIENCE_S);
+    for (int i = 0; i < 8; i++) {
+        strike = signals[i & 1];
+        expect_woken(bells, kinds[i >> 1 & 1], i < 4 ? BEFORE : BEHIND);
+    }
+    (void)alarm(0);
+    for (int i = 0; i < 3; i++) {
+        baton__doorbell_close(&bells[i]);
+    }
+    (void)munmap(states, 3 * sizeof *states);
 }
 
 RUN_TESTS()

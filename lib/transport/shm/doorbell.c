@@ -100,19 +100,23 @@ static void fence(baton__peer_state_t *state)
 #endif
 }
 
-/* Rings if the process is armed as before. */
+/* Rings if the process is armed as before. It is disarmed behind that, so that
+   one that dies or is stopped in between has woken it. Until then others may
+   ring, too; and it may have armed anew, which the counter tells. */
 static void ring(const baton__doorbell_t *doorbell, int index, uint32_t armed)
 {
     baton__peer_state_t *state = &doorbell->states[index];
     struct sockaddr_un address;
-    if (atomic_compare_exchange_strong_explicit(
-            &state->armed, &armed, armed & ~BELL, memory_order_relaxed,
-            memory_order_relaxed)) {
-        socklen_t bytes = baton__doorbell_address(state, &address);
-        /* After EAGAIN the socket is readable already. */
-        (void)!sendto(doorbell->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
-                      (struct sockaddr *)&address, bytes);
+    if (atomic_load_explicit(&state->armed, memory_order_relaxed) != armed) {
+        return;
     }
+    socklen_t bytes = baton__doorbell_address(state, &address);
+    /* After EAGAIN the socket is readable already. */
+    (void)!sendto(doorbell->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
+                  (struct sockaddr *)&address, bytes);
+    (void)atomic_compare_exchange_strong_explicit(
+        &state->armed, &armed, armed & ~BELL, memory_order_relaxed,
+        memory_order_relaxed);
 }
 
 static bool is_due(const baton__doorbell_t *doorbell, int index, uint32_t armed)
@@ -188,12 +192,16 @@ void baton__doorbell_ring_due(baton__doorbell_t *doorbell,
     }
 }
 
-void baton__doorbell_arm(const baton__doorbell_t *doorbell, baton__bell_t bell)
+void baton__doorbell_arm(baton__doorbell_t *doorbell, baton__bell_t bell)
 {
     baton__peer_state_t *own = &doorbell->states[doorbell->index];
     uint32_t armed = atomic_load_explicit(&own->armed, memory_order_relaxed);
-    if (bell == BATON__BELL_URGENT && (armed & BELL) == bell) {
+    bool rung = atomic_load_explicit(&doorbell->rung, memory_order_relaxed);
+    if (bell == BATON__BELL_URGENT && (armed & BELL) == bell && !rung) {
         return; /* see disarm: no ring for what is urgent was missed */
+    }
+    if (rung) { /* whoever rang may still disarm what was armed then */
+        atomic_store_explicit(&doorbell->rung, false, memory_order_relaxed);
     }
     atomic_store_explicit(&own->armed, (armed | BELL) + 1 + bell,
                           memory_order_relaxed);
@@ -212,8 +220,10 @@ void baton__doorbell_disarm(const baton__doorbell_t *doorbell)
     }
 }
 
-void baton__doorbell_drain(const baton__doorbell_t *doorbell)
+void baton__doorbell_drain(baton__doorbell_t *doorbell)
 {
     char byte;
-    (void)!recv(doorbell->socket, &byte, sizeof byte, MSG_DONTWAIT);
+    if (recv(doorbell->socket, &byte, sizeof byte, MSG_DONTWAIT) > 0) {
+        atomic_store_explicit(&doorbell->rung, true, memory_order_relaxed);
+    }
 }

@@ -2,12 +2,12 @@
    descriptor, and a peer that has put something into its ring wakes it.
 
    Each process has its state in shared memory: whether it is armed, for what,
-   and the name of its socket. A peer that finds it armed disarms it and sends
-   it a datagram: so one sleep costs one peer one system call, and a process
-   that is not armed costs its peers one load. A process that is armed for what
-   is urgent alone is not rung for the rest. One whose thread may be back in a
-   moment is given that moment: its bell is due, and rung if it still stands
-   then. */
+   and the name of its socket. A peer that finds it armed sends it a datagram
+   and disarms it: so one sleep costs one peer one system call, now and then a
+   second one, too, and a process that is not armed costs its peers one load. A
+   process that is armed for what is urgent alone is not rung for the rest. One
+   whose thread may be back in a moment is given that moment: its bell is due,
+   and rung if it still stands then. */
 #ifndef BATON_TRANSPORT_SHM_DOORBELL_H
 #define BATON_TRANSPORT_SHM_DOORBELL_H
 
@@ -54,6 +54,7 @@ typedef struct baton__doorbell {
     baton__peer_state_t *states;
     int index; /* of this process's own */
     int socket;
+    _Atomic bool rung; /* since it was armed: a ring was taken */
     int due_count;
     uint64_t due_ns; /* since when the first is due */
     baton__due_t due[BATON__BELLS_DUE];
@@ -99,10 +100,10 @@ void baton__doorbell_ring_due(baton__doorbell_t *doorbell,
 /* From arm to disarm the first ring makes the socket readable; that for what is
    urgent may also do so later. The caller polls once more between arm and its
    sleep. */
-void baton__doorbell_arm(const baton__doorbell_t *doorbell, baton__bell_t bell);
+void baton__doorbell_arm(baton__doorbell_t *doorbell, baton__bell_t bell);
 void baton__doorbell_disarm(const baton__doorbell_t *doorbell);
 
 /* Takes one ring from the socket. Any thread. */
-void baton__doorbell_drain(const baton__doorbell_t *doorbell);
+void baton__doorbell_drain(baton__doorbell_t *doorbell);
 
 #endif
