@@ -170,10 +170,12 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch,
     if (failed != 0 && retired < failed &&
         baton__schedule_stays_failed(schedule)) {
         char memory[BATON__SENTENCE_BYTES];
-        (void)baton__epoch_failure(schedule, memory, sizeof memory);
-        return baton__error(BATON_ERR_FAILED,
-                            "start of \"%s\": it has failed: %s",
-                            schedule->name, memory);
+        const baton__failure_t failure =
+            baton__epoch_failure(schedule, memory, sizeof memory);
+        return baton__error(
+            failure.status == BATON_ERR_MISMATCH ? BATON_ERR_MISMATCH
+                                                 : BATON_ERR_FAILED,
+            "start of \"%s\": it has failed: %s", schedule->name, memory);
     }
     if (retired + 1 + ahead < epoch) {
         return ahead == 0

@@ -36,7 +36,7 @@ typedef struct hello {
 } hello_t;
 static_assert(sizeof(hello_t) <= BATON_NOTICE_BYTES, "a hello is a notice");
 
-enum { SENTENCE_BYTES = 232, ALL_PEERS = -1, ALL_SCHEDULES = 0 };
+enum { SENTENCE_BYTES = BATON__CAUSE_BYTES, ALL_PEERS = -1, ALL_SCHEDULES = 0 };
 
 typedef struct failure {
     int32_t status;
@@ -174,9 +174,40 @@ static baton_status_t send_state(const baton_group_t *group, int peer,
                                     sizeof state);
 }
 
+/* How a schedule that is here no more has failed, or that it was destroyed. */
+static baton_status_t send_destroyed(baton_group_t *group, int peer,
+                                     baton_header_t header)
+{
+    header.kind = BATON__MESSAGE_FAILURE;
+    failure_t failure = {.status = destroyed_status(group, BATON_ERR_STATE),
+                         .rank = group->rank,
+                         .epoch = header.epoch,
+                         .final = true};
+    baton__text_t text = {failure.sentence, sizeof failure.sentence, 0};
+    const baton__departed_t *known =
+        baton__group_departed(group, header.schedule);
+    if (known != NULL) {
+        failure.status = known->status;
+        failure.rank = known->rank;
+        failure.epoch = known->failed;
+        baton__text_add(&text, "%s", known->cause);
+    } else {
+        bool made = baton__group_has_made(group, header.schedule);
+        baton__text_add(&text, made ? "the schedule"
+                                    : "the group, without the schedule,");
+        add_destroyed(&text, group);
+    }
+    baton_status_t status = group->transport->notify(
+        group->endpoint, peer, &header, &failure, sizeof failure);
+    if (status != BATON_AGAIN) {
+        baton__group_told(group, header.schedule);
+    }
+    return status;
+}
+
 /* Sends an inquiry, what answers one, or that the schedule of a peer's notice
    fails here, or was destroyed. */
-static baton_status_t send_answer(const baton_group_t *group,
+static baton_status_t send_answer(baton_group_t *group,
                                   const baton__answer_t *answer)
 {
     baton_header_t header = answer->header;
@@ -196,18 +227,7 @@ static baton_status_t send_answer(const baton_group_t *group,
     if (schedule != NULL) {
         return send_failure(schedule, answer->peer, header.epoch);
     }
-    header.kind = BATON__MESSAGE_FAILURE;
-    failure_t failure = {.status = destroyed_status(group, BATON_ERR_STATE),
-                         .rank = group->rank,
-                         .epoch = header.epoch,
-                         .final = true};
-    baton__text_t text = {failure.sentence, sizeof failure.sentence, 0};
-    bool made = baton__group_has_made(group, header.schedule);
-    baton__text_add(&text,
-                    made ? "the schedule" : "the group, without the schedule,");
-    add_destroyed(&text, group);
-    return group->transport->notify(group->endpoint, answer->peer, &header,
-                                    &failure, sizeof failure);
+    return send_destroyed(group, answer->peer, header);
 }
 
 /* Sends the answers that there is room for. The others stay in order. */
@@ -487,10 +507,9 @@ void baton__notice_depart(baton_schedule_t *schedule)
     for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
         unheard += schedule->notices.heard[i] == 0;
     }
-    if (unheard == 0 || schedule->failing_from <= 1) {
-        return;
-    }
-    baton__departed_t *departed = baton__alloc(1, sizeof *departed);
+    baton__departed_t *departed = unheard == 0 || schedule->failing_from == 0
+                                      ? NULL
+                                      : baton__alloc(1, sizeof *departed);
     if (departed != NULL) {
         *departed = (baton__departed_t){
             .next = group->departed,
@@ -498,7 +517,12 @@ void baton__notice_depart(baton_schedule_t *schedule)
             .epoch = schedule->failing_from,
             .incarnation = group->incarnation,
             .unheard = unheard,
+            .status = schedule->failure.status,
+            .rank = schedule->failure.rank,
+            .failed = schedule->failure.epoch,
         };
+        baton__text_t text = {departed->cause, sizeof departed->cause, 0};
+        baton__text_add(&text, "%s", schedule->sentence);
         group->departed = departed;
     }
 }
@@ -603,10 +627,10 @@ void baton__notice_early(baton_group_t *group, const baton_header_t *header,
     if (is_uncommitted(group, header->schedule)) {
         remember(group, header, peer);
     } else {
-        baton__notice_answer(
-            group, header,
-            baton__group_departed(group, header->schedule, header->incarnation),
-            peer);
+        const baton__departed_t *known =
+            baton__group_departed(group, header->schedule);
+        baton__notice_answer(group, header, known != NULL ? known->epoch : 1,
+                             peer);
     }
 }
 

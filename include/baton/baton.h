@@ -188,7 +188,7 @@ BATON_CHECKED baton_status_t baton_barrier_now(baton_group_t *group);
 
    Starts the next epoch, and returns within microseconds. Its vectors are in
    use until it has ended. BATON_ERR_BUSY while `depth` epochs have not ended.
-   BATON_ERR_FAILED after a failure, until the group was recovered. */
+   BATON_ERR_FAILED after a failure, until recovery; _MISMATCH: ranks differ. */
 BATON_CHECKED baton_status_t baton_schedule_start(baton_schedule_t *schedule);
 
 /* Sets *done_out to whether all started epochs have ended, or returns the error

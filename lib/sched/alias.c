@@ -93,10 +93,13 @@ static baton_status_t check_node(const baton_schedule_t *schedule,
             return baton__error(
                 BATON_ERR_INVALID,
                 "commit of \"%s\" failed: %s writes %zu bytes at %zu of buffer "
-                "%u and reads %zu at %zu of buffer %u: these overlap in part",
+                "%u and reads %zu at %zu of buffer %u: these overlap in part "
+                "(%s, and %s)",
                 schedule->name, baton__node_name(schedule, node), op->bytes,
                 op->offset[BATON__TARGET], op->buffer[BATON__TARGET], op->bytes,
-                op->offset[i], op->buffer[i]);
+                op->offset[i], op->buffer[i],
+                baton__buffer_place(schedule, op->buffer[BATON__TARGET]),
+                baton__buffer_place(schedule, op->buffer[i]));
         }
     }
     return BATON_OK;
@@ -187,16 +190,20 @@ baton_status_t baton__check_alias(const baton_schedule_t *schedule,
             (!own->written && !other->written) || lie_as_before(own, other)) {
             continue;
         }
+        uint32_t first = buffer < i ? buffer : i;
+        uint32_t second = buffer < i ? i : buffer;
         bool overlapped =
             own->space == other->space &&
             overlap(own->base, own->bytes, other->base, other->bytes);
         return baton__error(
             BATON_ERR_INVALID,
             "\"%s\": buffers %u and %u %s when it was committed, and now they "
-            "%s: rebind both, or commit another schedule",
-            schedule->name, buffer < i ? buffer : i, buffer < i ? i : buffer,
+            "%s (%s, and %s): rebind both, or commit another schedule",
+            schedule->name, first, second,
             overlapped ? "shared memory" : "were apart",
-            overlapped ? "do not, or not in the same way" : "share memory");
+            overlapped ? "do not, or not in the same way" : "share memory",
+            baton__buffer_place(schedule, first),
+            baton__buffer_place(schedule, second));
     }
     return BATON_OK;
 }

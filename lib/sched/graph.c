@@ -9,15 +9,36 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { NAME_BYTES = 64 };
+
+static char *next_name(void)
+{
+    static _Thread_local char names[8][NAME_BYTES];
+    static _Thread_local unsigned turn;
+    return names[turn++ % 8];
+}
+
 const char *baton__node_name(const baton_schedule_t *schedule, uint32_t node)
 {
-    static _Thread_local char names[8][32];
-    static _Thread_local unsigned turn;
-    char *name = names[turn++ % 8];
+    char *name = next_name();
     const char *kind = node < schedule->count
                            ? baton__kinds[schedule->ops[node].kind].name
                            : "node";
-    (void)snprintf(name, sizeof names[0], "%s#%u", kind, node);
+    (void)snprintf(name, NAME_BYTES, "%s#%u", kind, node);
+    return name;
+}
+
+const char *baton__buffer_place(const baton_schedule_t *schedule,
+                                uint32_t buffer)
+{
+    const baton__buffer_t *of = &schedule->buffers[buffer];
+    char *name = next_name();
+    if (of->scratch) {
+        (void)snprintf(name, NAME_BYTES, "%zu bytes of scratch", of->bytes);
+    } else {
+        (void)snprintf(name, NAME_BYTES, "%zu bytes at %p", of->bytes,
+                       (const void *)of->memory);
+    }
     return name;
 }
 

@@ -159,12 +159,13 @@ static baton_status_t hazard(const checker_t *c, uint32_t u, uint32_t v,
         BATON_ERR_HAZARD,
         "commit of \"%s\" failed: %s and %s are in no order, but the first %s "
         "and the second %s bytes %zu to %zu of buffer %u%s: put one before the "
-        "other",
+        "other (that buffer is %s)",
         name, baton__node_name(c->schedule, u),
         baton__node_name(c->schedule, v), first_verb,
         access->write ? "writes" : "reads", cut[0] - buffer->base,
         cut[1] - buffer->base, access->buffer,
-        shared ? " (bound to memory of another buffer, too)" : "");
+        shared ? " (bound to memory of another buffer, too)" : "",
+        baton__buffer_place(c->schedule, access->buffer));
 }
 
 static bool add_reader(checker_t *c, segment_t *segment, uint32_t node)

@@ -226,6 +226,11 @@ static inline bool baton__schedule_in_motion(const baton_schedule_t *schedule)
    one message. */
 const char *baton__node_name(const baton_schedule_t *schedule, uint32_t node);
 
+/* Where a buffer lies, as "64 bytes at 0x7ffd5c" or "64 bytes of scratch"; the
+   same ring. */
+const char *baton__buffer_place(const baton_schedule_t *schedule,
+                                uint32_t buffer);
+
 /* False, with this thread's error, where the schedule is NULL or destroyed. */
 bool baton__is_schedule(const baton_schedule_t *schedule, const char *function);
 

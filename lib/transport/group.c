@@ -210,23 +210,29 @@ bool baton__group_has_made(const baton_group_t *group, uint64_t identity)
     return place != NULL && place->attempts >= (identity & ATTEMPT_MASK);
 }
 
-uint64_t baton__group_departed(baton_group_t *group, uint64_t identity,
-                               uint16_t incarnation)
+const baton__departed_t *baton__group_departed(const baton_group_t *group,
+                                               uint64_t identity)
+{
+    const baton__departed_t *departed = group->departed;
+    while (departed != NULL && departed->identity != identity) {
+        departed = departed->next;
+    }
+    return departed != NULL && departed->incarnation == group->incarnation
+               ? departed
+               : NULL;
+}
+
+void baton__group_told(baton_group_t *group, uint64_t identity)
 {
     baton__departed_t **link = &group->departed;
     while (*link != NULL && (*link)->identity != identity) {
         link = &(*link)->next;
     }
     baton__departed_t *departed = *link;
-    if (departed == NULL) {
-        return 1;
-    }
-    uint64_t epoch = departed->incarnation == incarnation ? departed->epoch : 1;
-    if (--departed->unheard == 0) {
+    if (departed != NULL && --departed->unheard == 0) {
         *link = departed->next;
         baton__free(departed);
     }
-    return epoch;
 }
 
 /* ---- schedules --------------------------------------------------------- */

@@ -76,15 +76,22 @@ typedef struct baton__kept {
     int peer;
 } baton__kept_t;
 
+enum { BATON__CAUSE_BYTES = 232 };
+
 /* A schedule that was destroyed here before all its peers had committed theirs.
-   When they do they are told from which epoch on this rank has no part in it.
- */
+   When they do they are told from which epoch on this rank has no part in it,
+   and how it failed. */
 typedef struct baton__departed {
     struct baton__departed *next;
     uint64_t identity;
     uint64_t epoch;       /* the first without this rank */
     uint16_t incarnation; /* of the group, when it was destroyed */
     uint32_t unheard;     /* peers that are still to be told */
+    /* The first cause, and in which epoch of which rank it was. */
+    baton_status_t status;
+    int rank;
+    uint64_t failed;
+    char cause[BATON__CAUSE_BYTES];
 } baton__departed_t;
 
 /* What is read at a time of a message that is lent without being in memory; a
@@ -211,10 +218,11 @@ void baton__group_take_back(baton_group_t *group, const char *name);
 /* True if this rank has made a schedule of this identity. */
 bool baton__group_has_made(const baton_group_t *group, uint64_t identity);
 
-/* The first epoch without this rank, of a schedule that was destroyed here; a
-   peer asks for it, in an incarnation, when it has committed its own. */
-uint64_t baton__group_departed(baton_group_t *group, uint64_t identity,
-                               uint16_t incarnation);
+/* What is known of a schedule that was destroyed here, in this incarnation; or
+   NULL. And a peer has been told: the last one ends the record. */
+const baton__departed_t *baton__group_departed(const baton_group_t *group,
+                                               uint64_t identity);
+void baton__group_told(baton_group_t *group, uint64_t identity);
 
 /* The table of committed schedules. reserve makes room for one more, and is
    false if there is no memory; enter needs that room; find returns NULL if the

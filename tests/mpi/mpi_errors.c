@@ -37,6 +37,9 @@ static void use_wrong_communicators(baton_engine_t *engine)
     MPI_Comm half, inter;
     expect_refused(engine, MPI_COMM_NULL, BATON_ERR_INVALID, "MPI_COMM_NULL");
     expect_refused(NULL, MPI_COMM_WORLD, BATON_ERR_INVALID, "engine");
+    expect_refused(world.rank == 0 ? NULL : engine, MPI_COMM_WORLD,
+                   BATON_ERR_INVALID,
+                   world.rank == 0 ? "engine is NULL" : "on another rank");
     if (world.size >= 2) {
         MPI_Comm_split(MPI_COMM_WORLD, world.rank % 2, world.rank, &half);
         MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - world.rank % 2, 3,

@@ -3,6 +3,7 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include <baton/coll.h>
+#include <stdio.h>
 
 enum { FLOATS = 8, HALF_BYTES = FLOATS / 2 * sizeof(float) };
 
@@ -86,6 +87,11 @@ TEST(test_node_that_reads_what_it_writes_shifted)
     expect_refused(&b, BATON_ERR_INVALID,
                    "copy#0 writes 16 bytes at 0 of buffer 0 and reads 16 at 0 "
                    "of buffer 1: these overlap in part");
+    char places[100];
+    (void)snprintf(places, sizeof places,
+                   "(16 bytes at %p, and 16 bytes at %p)", (void *)b.memory,
+                   (void *)(b.memory + 1));
+    support_says(places);
 }
 
 TEST(test_readers_may_share_memory)

@@ -427,7 +427,7 @@ TEST_MANUALLY(test_destroy_names_a_rank_that_was_lost, 3)
     support_drain(cluster); /* rank 1 knows nothing of it yet */
     support_ok(baton_schedule_commit(s[1]));
     assert_int_not_equal(support_run_until_failure(s[1]), BATON_OK);
-    support_says("was destroyed on rank 0, which had lost rank 2");
+    support_says("rank 0: rank 2 is gone: it has destroyed its group");
     support_schedules_destroy(cluster, s);
 }
 

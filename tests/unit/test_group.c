@@ -72,12 +72,17 @@ TEST(test_group_tells_of_what_has_departed)
                                         .unheard = 2};
         group.departed = departed;
     }
-    assert_int_equal(baton__group_departed(&group, 2, 4), 20);
-    assert_int_equal(baton__group_departed(&group, 2, 4), 20);
-    assert_int_equal(baton__group_departed(&group, 2, 4), 1);
-    assert_int_equal(baton__group_departed(&group, 1, 5), 1); /* recovered */
-    assert_int_equal(baton__group_departed(&group, 3, 4), 30);
-    assert_int_equal(baton__group_departed(&group, 9, 4), 1);
+    group.incarnation = 4;
+    for (int peer = 0; peer < 2; peer++) {
+        assert_int_equal(baton__group_departed(&group, 2)->epoch, 20);
+        baton__group_told(&group, 2);
+    }
+    assert_null(baton__group_departed(&group, 2));
+    baton__group_told(&group, 2); /* one more that asks */
+    assert_int_equal(baton__group_departed(&group, 3)->epoch, 30);
+    assert_null(baton__group_departed(&group, 9));
+    group.incarnation = 5; /* recovered */
+    assert_null(baton__group_departed(&group, 1));
     baton__group_fini(&group);
 }
 

@@ -146,10 +146,9 @@ static void expect_disagreement(baton_schedule_t *s, const char *says)
     baton_failure_t failure;
     baton_status_t status = baton_schedule_start(s);
     if (status == BATON_OK) {
-        support_ends(s, BATON_ERR_MISMATCH);
-    } else {
-        support_expect(status, BATON_ERR_FAILED);
+        status = baton_schedule_wait(s, SUPPORT_WAIT_MS);
     }
+    support_expect(status, BATON_ERR_MISMATCH);
     support_says("\"unequal\"");
     support_says("rank 0");
     support_says("rank 1");
@@ -211,6 +210,28 @@ TEST_MANUALLY(test_mismatch_reaches_a_late_rank, 3)
     support_ok(baton_schedule_start(s[0]));
     support_expect(baton_schedule_wait(s[0], 1000), BATON_ERR_MISMATCH);
     support_schedules_destroy(cluster, s);
+}
+
+/* Rank 2 commits when the two that differ have destroyed theirs. */
+TEST_EACH(test_mismatch_is_told_when_it_is_over, 3)
+{
+    static unsigned char memory[3][16];
+    baton_schedule_t **s = support_schedules_create(cluster, "unequal");
+    (void)baton_add_send(s[0], 1, support_view(s[0], memory[0], 8));
+    (void)baton_add_recv(s[1], 0, support_view(s[1], memory[1], 16));
+    (void)baton_add_send(s[0], 2, support_view(s[0], memory[0], 8));
+    (void)baton_add_recv(s[2], 0, support_view(s[2], memory[2], 8));
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(baton_schedule_commit(s[rank]));
+    }
+    expect_disagreement(s[0], "differ");
+    expect_disagreement(s[1], "differ");
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(baton_schedule_destroy(s[rank]));
+    }
+    support_ok(baton_schedule_commit(s[2]));
+    expect_disagreement(s[2], "differ");
+    support_ok(baton_schedule_destroy(s[2]));
 }
 
 /* The second schedule of a name matches the other rank's second one, also when

@@ -192,10 +192,12 @@ bool baton__check_places(baton_schedule_t *schedule, const char *builder,
         baton_schedule_fail(
             schedule, BATON_ERR_INVALID,
             "%s: source begins at byte %zu of buffer %u and target at byte %zu "
-            "of buffer %u, %zu and %zu bytes: they overlap, must be the same "
-            "(in place) or apart",
+            "of buffer %u, %zu and %zu bytes, at %p and %p: they overlap, must "
+            "be the same (in place) or apart",
             builder, source.offset, source.buffer.index, target.offset,
-            target.buffer.index, source.bytes, target.bytes);
+            target.buffer.index, source.bytes, target.bytes,
+            baton_view_address(schedule, source),
+            baton_view_address(schedule, target));
     }
     return !overlap;
 }
