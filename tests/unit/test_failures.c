@@ -3,6 +3,7 @@
    test_isolation.c. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
+#include "transport/group.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -149,6 +150,28 @@ TEST_EACH(test_failure_is_told_to_who_commits_later, 2)
     assert_int_equal(numbers[1], 4);
     support_schedules_destroy(cluster, s);
     support_pair_close(&beside);
+}
+
+static void note(void *arg, baton_status_t status)
+{
+    *(baton_status_t *)arg = status;
+}
+
+/* Committed after a rank was lost that it has no messages with. */
+TEST_MANUALLY(test_on_failure_is_told_of_an_earlier_loss, 3)
+{
+    baton_status_t noted = BATON_OK;
+    const baton_group_t *group = cluster->groups[0];
+    group->transport->lose(group->endpoint, 2, "it is dead");
+    support_drain(cluster);
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "alone");
+    (void)baton_add_send(s, 1, support_scratch(s, 1));
+    baton_schedule_on_failure(s, note, &noted);
+    support_ok(baton_schedule_commit(s));
+    assert_int_equal(noted, BATON_ERR_TRANSPORT);
+    support_expect(baton_schedule_start(s), BATON_ERR_FAILED);
+    support_says("rank 2 is gone");
+    support_ok(baton_schedule_destroy(s));
 }
 
 RUN_TESTS()

@@ -1,10 +1,12 @@
 /* baton_group_shrink with ranks that die at any moment, also in the middle of
    telling the others, and of whose deaths not every rank learns by itself. All
    ranks take turns in one thread. Over MPI: mpi/mpi_survivors.c. */
+#include "ops/op.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
 #include "transport/group.h"
+#include "transport/subset.h"
 #include <baton/engine.h>
 #include <string.h>
 
@@ -235,6 +237,53 @@ TEST(test_shrink_tells_a_rank_that_is_left_out)
     support_expect(status, BATON_ERR_TRANSPORT);
     assert_non_null(strstr(baton_error_message(), "go on without it"));
     assert_int_equal(baton_group_size(ranks[1].survivors), 2);
+    close_ranks();
+}
+
+/* It comes when the others have agreed, and made their group. */
+TEST(test_shrink_tells_a_rank_that_was_left_out_before)
+{
+    open_ranks(3);
+    learn(0, 2); /* which lives */
+    ranks[2].dead = true;
+    while (!take_turn()) {
+    }
+    ranks[2].dead = false;
+    for (int r = 0; r < 3; r++) { /* rank 2 drops what it was told so far */
+        (void)baton_engine_step(ranks[r].engine);
+    }
+    assert_non_null(baton__group_loss(ranks[1].group, 2)); /* it was told */
+    baton_status_t status = BATON_ERR_TIMEOUT;
+    for (int turn = 0; turn < 20 && status == BATON_ERR_TIMEOUT; turn++) {
+        status = baton_group_shrink(ranks[2].group, 0, &ranks[2].survivors);
+        for (int r = 0; r < 2; r++) {
+            (void)baton_engine_step(ranks[r].engine);
+        }
+    }
+    support_expect(status, BATON_ERR_TRANSPORT);
+    assert_non_null(strstr(baton_error_message(), "go on without it"));
+    close_ranks();
+}
+
+/* A rank that is left out may have a group of the same number, and say
+   something in it before the survivors have made theirs. */
+TEST(test_shrink_heeds_no_rank_that_is_left_out)
+{
+    const baton_header_t left = {.kind = BATON__MESSAGE_LEFT};
+    open_ranks(3);
+    learn(0, 2);
+    ranks[2].dead = true;
+    for (int r = 0; r < 2; r++) {
+        baton_group_t *group = ranks[r].group;
+        baton__group_keep(&group->strays, baton__subset_channel(0, 1), &left,
+                          2);
+    }
+    while (!take_turn()) {
+    }
+    for (int r = 0; r < 2; r++) {
+        assert_null(ranks[r].group->strays);
+        assert_int_equal(ranks[r].survivors->lost_count, 0);
+    }
     close_ranks();
 }
 
