@@ -1054,10 +1054,9 @@ baton_status_t baton_engine_close(baton_engine_t *engine)
     }
     if (engine->stepper.groups != NULL) {
         return baton__error(BATON_ERR_BUSY,
-                            "the engine still has a group (rank %d of %d, %s): "
+                            "the engine still has a group (%s, %s): "
                             "destroy its groups first",
-                            engine->stepper.groups->rank,
-                            engine->stepper.groups->size,
+                            baton__group_place(engine->stepper.groups),
                             engine->stepper.groups->transport->name);
     }
     if (engine->threaded) {

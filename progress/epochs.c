@@ -493,10 +493,9 @@ static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
         engine->driver->leave(engine);
     } else {
         baton__text_add(&text,
-                        "\"%s\" on rank %d of %d: its engine is busy with "
+                        "\"%s\" on %s: its engine is busy with "
                         "something long, such as a call node",
-                        schedule->name, schedule->group->rank,
-                        schedule->group->size);
+                        schedule->name, baton__group_place(schedule->group));
     }
     baton__text_add(&text,
                     "\n    (wait gave up after %d ms; the epoch goes on)",

@@ -15,6 +15,8 @@
 #include "transport/staged/staged.h"
 #include "transport/subset.h"
 
+#include <string.h>
+
 enum { EARLY = 32 }; /* hellos that are kept without an allocation */
 
 /* A group with its watch: the group itself belongs to lib/transport, which
@@ -373,12 +375,19 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     engine->driver->enter(engine);
     uint32_t nth = baton__group_count(parent, key);
     engine->driver->leave(engine);
-    status = nth == 0
+    char *own_name = baton__alloc(strlen(name) + 1, 1);
+    status = nth == 0 || own_name == NULL
                  ? baton__error(BATON_ERR_NO_MEMORY, "no memory for a group")
                  : create_subset(parent, baton__mix(key) + nth, false, copy,
                                  size, out);
-    if (status != BATON_OK) {
+    if (status == BATON_OK) {
+        memcpy(own_name, name, strlen(name));
+        engine->driver->enter(engine);
+        (*out)->name = own_name;
+        engine->driver->leave(engine);
+    } else {
         baton__free(copy);
+        baton__free(own_name);
         if (nth != 0) {
             engine->driver->enter(engine);
             baton__group_uncount(parent, key);
@@ -417,17 +426,17 @@ static baton_status_t check_empty(const baton_group_t *group)
     engine->driver->leave(engine);
     if (schedules == 0 && blocks > 0) {
         return baton__error(BATON_ERR_BUSY,
-                            "group (rank %d of %d, %s): %u blocks of "
+                            "group (%s, %s): %u blocks of "
                             "baton_memory_alloc still exist: free them first",
-                            group->rank, group->size, group->transport->name,
+                            baton__group_place(group), group->transport->name,
                             blocks);
     }
     return schedules == 0
                ? BATON_OK
                : baton__error(BATON_ERR_BUSY,
-                              "group (rank %d of %d, %s): %u of its schedules "
+                              "group (%s, %s): %u of its schedules "
                               "still exist, \"%s\" for one: destroy them first",
-                              group->rank, group->size, group->transport->name,
+                              baton__group_place(group), group->transport->name,
                               schedules, left != NULL ? left->name : "?");
 }
 
@@ -580,15 +589,15 @@ baton_status_t baton_group_destroy(baton_group_t *group)
     }
     if (group->borrowed) {
         return baton__error(BATON_ERR_STATE,
-                            "group (rank %d of %d, %s): it is the simulator's, "
+                            "group (%s, %s): it is the simulator's, "
                             "and goes with it",
-                            group->rank, group->size, group->transport->name);
+                            baton__group_place(group), group->transport->name);
     }
     if (baton__engine_is_inside(group->engine)) {
         return baton__error(BATON_ERR_STATE,
-                            "group (rank %d of %d, %s): a call node can't "
+                            "group (%s, %s): a call node can't "
                             "destroy it",
-                            group->rank, group->size, group->transport->name);
+                            baton__group_place(group), group->transport->name);
     }
     baton__group_drop_attributes(group);
     baton_status_t status = check_empty(group);
@@ -687,15 +696,15 @@ static baton_status_t recovered(baton_group_t *group)
     if (group->all_lost || group->lost_count > 0) {
         baton__notice_lost(group);
         status = baton__error(BATON_ERR_TRANSPORT,
-                              "recovery on rank %d of %d: rank %d is gone "
+                              "recovery on %s: rank %d is gone "
                               "(baton_group_shrink goes on without it)",
-                              group->rank, group->size,
+                              baton__group_place(group),
                               group->lost_count > 0 ? group->lost[0].peer : 0);
     } else if (failed != NULL) {
         status = baton__error(BATON_ERR_FAILED,
-                              "recovery on rank %d of %d: \"%s\" can't be "
+                              "recovery on %s: \"%s\" can't be "
                               "recovered: %s",
-                              group->rank, group->size, failed->name,
+                              baton__group_place(group), failed->name,
                               failed->sentence);
     }
     engine->driver->leave(engine);
@@ -711,14 +720,14 @@ static baton_status_t not_recovered(baton_group_t *group, int timeout_ms)
     engine->driver->leave(engine);
     if (rank < 0) {
         return baton__error(BATON_ERR_TIMEOUT,
-                            "recovery on rank %d of %d: messages or async "
+                            "recovery on %s: messages or async "
                             "nodes of this rank have not ended after %d ms",
-                            group->rank, group->size, timeout_ms);
+                            baton__group_place(group), timeout_ms);
     }
     return baton_error_set(BATON_ERR_TIMEOUT,
-                           "recovery on rank %d of %d: rank %d has not come "
+                           "recovery on %s: rank %d has not come "
                            "within %d ms, or waits for another",
-                           group->rank, group->size, rank, timeout_ms);
+                           baton__group_place(group), rank, timeout_ms);
 }
 
 baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
@@ -729,8 +738,8 @@ baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
     baton_engine_t *engine = group->engine;
     if (baton__engine_is_inside(engine)) {
         return baton__error(BATON_ERR_STATE,
-                            "recovery on rank %d of %d: not in a call node",
-                            group->rank, group->size);
+                            "recovery on %s: not in a call node",
+                            baton__group_place(group));
     }
     engine->driver->enter(engine);
     if (group->recovery == BATON__RECOVERY_NONE && !group->all_lost &&
@@ -764,14 +773,14 @@ static baton_status_t not_agreed(baton_group_t *group, int timeout_ms)
     engine->driver->leave(engine);
     if (excluded) {
         return baton__error(BATON_ERR_TRANSPORT,
-                            "shrink on rank %d of %d: other ranks have lost "
+                            "shrink on %s: other ranks have lost "
                             "this one, and go on without it",
-                            group->rank, group->size);
+                            baton__group_place(group));
     }
     return baton_error_set(BATON_ERR_TIMEOUT,
-                           "shrink on rank %d of %d: rank %d has not come "
+                           "shrink on %s: rank %d has not come "
                            "within %d ms, or waits for another",
-                           group->rank, group->size, rank, timeout_ms);
+                           baton__group_place(group), rank, timeout_ms);
 }
 
 static baton_status_t make_survivors(baton_group_t *group, baton_group_t **out)
@@ -802,14 +811,14 @@ static baton_status_t check_shrink(const baton_group_t *group,
     }
     if (group->borrowed) {
         return baton__error(BATON_ERR_UNSUPPORTED,
-                            "shrink on rank %d of %d: a group of the simulator "
+                            "shrink on %s: a group of the simulator "
                             "can't shrink; make a simulator of fewer ranks",
-                            group->rank, group->size);
+                            baton__group_place(group));
     }
     return baton__engine_is_inside(group->engine)
                ? baton__error(BATON_ERR_STATE,
-                              "shrink on rank %d of %d: not in a call node",
-                              group->rank, group->size)
+                              "shrink on %s: not in a call node",
+                              baton__group_place(group))
                : BATON_OK;
 }
 
@@ -843,9 +852,9 @@ baton_status_t baton_group_copy(baton_group_t *group, baton_group_t **out)
     }
     if (group->borrowed) {
         return baton__error(BATON_ERR_UNSUPPORTED,
-                            "copy on rank %d of %d: a group of the simulator "
+                            "copy on %s: a group of the simulator "
                             "has no copies",
-                            group->rank, group->size);
+                            baton__group_place(group));
     }
     int *ranks = baton__alloc((size_t)group->size, sizeof *ranks);
     if (ranks == NULL) {

@@ -40,8 +40,8 @@ baton_status_t baton_memory_alloc(baton_group_t *group, size_t bytes,
     if (block == NULL || !allocate(group, bytes, block)) {
         baton__free(block);
         return baton__error(BATON_ERR_NO_MEMORY,
-                            "%s: no memory for %zu bytes on rank %d of %d",
-                            __func__, bytes, group->rank, group->size);
+                            "%s: no memory for %zu bytes on %s", __func__,
+                            bytes, baton__group_place(group));
     }
     baton_engine_t *engine = group->engine;
     engine->driver->enter(engine);
@@ -88,9 +88,9 @@ static baton__memory_t *take(baton_group_t *group, const void *memory,
     if (block == NULL) {
         *status = baton__error(
             BATON_ERR_INVALID,
-            "baton_memory_free: %p is not memory of this group (rank %d of %d, "
+            "baton_memory_free: %p is not memory of this group (%s, "
             "%s): baton_memory_alloc has not given it, or it was freed already",
-            memory, group->rank, group->size, group->transport->name);
+            memory, baton__group_place(group), group->transport->name);
     } else if (user != NULL) {
         *status = baton__error(
             BATON_ERR_BUSY,

@@ -117,8 +117,7 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
         baton__text_add(text, " for %.1f s",
                         (double)(baton__clock_ns() - since) / 1e9);
     }
-    baton__text_add(text, " on rank %d of %d", schedule->group->rank,
-                    schedule->group->size);
+    baton__text_add(text, " on %s", baton__group_place(schedule->group));
     baton__inquiry_describe(schedule, text);
     if (schedule->run.phase == BATON__RUN_DRAINING) {
         describe_draining(schedule, text);

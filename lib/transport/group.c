@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 bool baton__is_group(const baton_group_t *group, const char *function)
@@ -356,6 +357,16 @@ void baton__group_lose(baton_group_t *group, int peer, const char *detail)
         peer, detail != NULL ? detail : baton_status_text(BATON_ERR_TRANSPORT)};
 }
 
+const char *baton__group_place(const baton_group_t *group)
+{
+    static _Thread_local char place[96];
+    bool named = group->name != NULL;
+    (void)snprintf(place, sizeof place, "rank %d of %d%s%.48s%s", group->rank,
+                   group->size, named ? " in \"" : "", named ? group->name : "",
+                   named ? "\"" : "");
+    return place;
+}
+
 const char *baton__group_loss(const baton_group_t *group, int peer)
 {
     for (uint32_t i = 0; i < group->lost_count; i++) {
@@ -419,6 +430,7 @@ void baton__group_fini(baton_group_t *group)
     }
     baton__group_drop_kept(&group->deferred);
     baton__group_drop_kept(&group->strays);
+    baton__free(group->name);
     baton__free(group->channels.places);
     baton__free(group->table.places);
     baton__free(group->names.places);

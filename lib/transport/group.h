@@ -179,6 +179,7 @@ struct baton_group {
     uint32_t children;     /* such groups of it that exist */
     int *origins;          /* of each rank: the one in the group
                               that it was made of; or NULL */
+    char *name;            /* that it was made by; or NULL */
     uint64_t channel;      /* by which its messages are known; 0 for a root's */
     /* A root's. */
     baton_group_t *subsets;  /* groups that share its endpoint, */
@@ -191,6 +192,10 @@ struct baton_group {
     int unknown_peer; /* or -1 */
     char unknown_name[BATON__UNKNOWN_BYTES];
 };
+
+/* "rank 1 of 2", or "rank 1 of 2 in \"name\"", for one message of this thread.
+ */
+const char *baton__group_place(const baton_group_t *group);
 
 /* False, with this thread's error, where the group is NULL or destroyed. */
 bool baton__is_group(const baton_group_t *group, const char *function);

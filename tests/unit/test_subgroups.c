@@ -52,6 +52,7 @@ TEST_WITH(test_subgroups_late_rank_recovers, 3, SUPPORT_OWN_MANUAL)
     const int ranks[] = {2, 0};
     baton_group_t *early = make(cluster, 0, ranks, 2);
     support_expect(baton_group_recover(early, 0), BATON_ERR_TIMEOUT);
+    support_says("recovery on rank 1 of 2 in \"some\": rank 0 has not come");
     for (int i = 0; i < 100; i++) {
         for (int r = 0; r < 3; r++) {
             (void)baton_engine_step(cluster->engines[r]);
