@@ -122,6 +122,13 @@ foreach(rounds "all_but_one 6 1 none 1 d0,3 none 5 d4" "first 4 3 0"
     describe_test(mpi_survivors.${name} mpi_survivors mpi)
     set_tests_properties(mpi_survivors.${name} PROPERTIES RUN_SERIAL ON)
 endforeach()
+# Nobody waits for a rank that ends while all close their group.
+add_test(NAME mpi_survivors.closing
+    COMMAND ${survivors} 2 ${mpi_run} --enable-recovery -np 3
+            $<TARGET_FILE:mpi_survivors> c1)
+set(mpi_closing_env BATON_SHM=0 BATON_DESTROY_MS=1000000)
+describe_test(mpi_survivors.closing mpi_closing mpi)
+set_tests_properties(mpi_survivors.closing PROPERTIES RUN_SERIAL ON)
 if(BATON_BUILD_EXAMPLES)
     add_test(NAME example_06
         COMMAND ${survivors} 3 ${mpi_run} --enable-recovery -np 4

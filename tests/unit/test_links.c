@@ -189,8 +189,8 @@ TEST(test_links_full_of_rings)
     close_ends();
 }
 
-/* A peer that says farewell is not lost, not even if it rang before; one whose
-   process ends is. */
+/* A peer that says farewell is not lost, not even if it rang before, and says
+   whether that is for a loss; one whose process ends is lost. */
 TEST(test_links_end_with_and_without_farewell)
 {
     open_ends();
@@ -203,6 +203,8 @@ TEST(test_links_end_with_and_without_farewell)
     settle(0);
     assert_int_equal(link_of(0, 1)->state, BATON__LINK_ENDED);
     assert_null(link_of(0, 1)->lost);
+    assert_true(link_of(0, 1)->farewell && !link_of(0, 1)->gave_up);
+    assert_int_equal(link_of(0, 1)->announced, 1);
     (void)close(link_of(2, 0)->fd); /* as the kernel does */
     *link_of(2, 0) = (baton__link_t){.fd = -1, .state = BATON__LINK_ENDED};
     assert_true(is_woken(0, PATIENCE_MS));
@@ -210,6 +212,14 @@ TEST(test_links_end_with_and_without_farewell)
     assert_int_equal(link_of(0, 2)->state, BATON__LINK_ENDED);
     assert_string_equal(link_of(0, 2)->lost, "its process has ended");
     baton__links_ring(&ends[0].links, 2, 1); /* nothing happens */
+    close_ends();
+    open_ends();
+    connect_ends(0, 1);
+    ends[1].links.gives_up = true;
+    baton__links_close(&ends[1].links);
+    assert_true(is_woken(0, PATIENCE_MS));
+    settle(0);
+    assert_true(link_of(0, 1)->farewell && link_of(0, 1)->gave_up);
     close_ends();
 }
 

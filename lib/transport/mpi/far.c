@@ -560,6 +560,7 @@ void baton__far_close(baton__mpi_t *mpi)
         }
         baton__far_leave(mpi);
     }
+    far->links.gives_up = mpi->lost_any;
     baton__links_close(&far->links);
     baton__free(far->requests);
     baton__free(far->transfers);

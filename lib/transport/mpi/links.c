@@ -25,8 +25,10 @@ typedef struct greeting {
     uint32_t from, to;
 } greeting_t;
 
-/* What follows are words: how many packets the writer has sent, or this. */
+/* What follows are words: how many packets the writer has sent, or one of
+   these. */
 static const uint64_t FAREWELL = UINT64_C(1) << 32;
+static const uint64_t FAREWELL_AFTER_LOSS = UINT64_C(3) << 32;
 
 enum { LISTENER = -1, PENDING = -2 };
 
@@ -488,8 +490,12 @@ static void take_byte(baton__link_t *link, unsigned char byte)
     if (link->in_bytes == sizeof word) {
         link->in_bytes = 0;
         memcpy(&word, link->in, sizeof word);
-        link->farewell |= word == FAREWELL;
-        link->announced = word == FAREWELL ? link->announced : (uint32_t)word;
+        if (word < FAREWELL) {
+            link->announced = (uint32_t)word;
+        } else {
+            link->farewell = true;
+            link->gave_up = word == FAREWELL_AFTER_LOSS;
+        }
     }
 }
 
@@ -563,11 +569,11 @@ bool baton__links_poll(baton__links_t *links)
     return found > 0;
 }
 
-static void leave(baton__link_t *link)
+static void leave(baton__link_t *link, bool gives_up)
 {
     bool rang = false;
     if (link->state == BATON__LINK_OPEN) {
-        (void)write_word(link, FAREWELL);
+        (void)write_word(link, gives_up ? FAREWELL_AFTER_LOSS : FAREWELL);
         (void)read_all(link, &rang); /* unread bytes would reset it */
     }
     if (link->state == BATON__LINK_OPEN ||
@@ -580,7 +586,7 @@ void baton__links_close(baton__links_t *links)
 {
     unlist(links);
     for (int peer = 0; links->at != NULL && peer < links->size; peer++) {
-        leave(&links->at[peer]);
+        leave(&links->at[peer], links->gives_up);
     }
     for (int i = 0; i < BATON__LINK_PENDING; i++) {
         close_open(&links->pending[i]);

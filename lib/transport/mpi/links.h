@@ -37,7 +37,8 @@ typedef struct baton__link {
     int fd;
     baton__link_state_t state;
     bool opened;        /* it was open once: the peer can be reached so */
-    bool farewell;      /* the peer has announced that it closes */
+    bool farewell;      /* the peer has announced that it closes, */
+    bool gave_up;       /* after a loss: it waits for nobody */
     const char *lost;   /* why the peer is lost; NULL: it is not */
     uint32_t reported;  /* packets sent to the peer, as it knows */
     uint32_t announced; /* packets that the peer has sent, as it told */
@@ -66,6 +67,7 @@ typedef struct baton__links {
     int rank;
     int size;
     uint64_t nonce;    /* of the group */
+    bool gives_up;     /* this rank closes after a loss */
     int answers;       /* another listener that children close; -1: none */
     baton__link_t *at; /* of each rank */
     baton__link_place_t *places; /* of each rank, once they were exchanged */

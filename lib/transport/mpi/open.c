@@ -473,14 +473,15 @@ static bool is_drained(const baton__mpi_t *mpi, const uint32_t *expected)
 
 /* All ranks tell each other how many packets they have sent; from then on none
    sends any. Each takes what the others have sent, so that nothing is left of
-   it when the communicator is freed. */
-static void drain(baton__mpi_t *mpi, uint64_t deadline_ns)
+   it when the communicator is freed. False if MPI is still at it, as a rank is
+   lost that has not told: the communicator must not be freed then. */
+static bool drain(baton__mpi_t *mpi, uint64_t deadline_ns)
 {
     size_t size = (size_t)mpi->size;
     uint32_t *counts = baton__alloc(2 * size, sizeof *counts);
     if (counts == NULL || !baton__far_enter(mpi)) {
         baton__free(counts);
-        return;
+        return true;
     }
     MPI_Request request;
     int told = 0;
@@ -490,7 +491,7 @@ static void drain(baton__mpi_t *mpi, uint64_t deadline_ns)
     }
     int code = PMPI_Ialltoall(counts, 1, MPI_UINT32_T, counts + size, 1,
                               MPI_UINT32_T, mpi->comm, &request);
-    while (code == MPI_SUCCESS && mpi->unreported == 0 &&
+    while (code == MPI_SUCCESS && !mpi->lost_any &&
            baton__clock_ns() < deadline_ns) {
         code =
             told ? MPI_SUCCESS : PMPI_Test(&request, &told, MPI_STATUS_IGNORE);
@@ -504,25 +505,27 @@ static void drain(baton__mpi_t *mpi, uint64_t deadline_ns)
     if (told) {
         baton__free(counts); /* else MPI may still write there */
     }
+    return told != 0;
 }
 
 static void close_endpoint(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
     MPI_Comm comm = mpi->comm;
+    bool idle = true;
     baton__mpi_flush_bells(mpi);
     bool finalized =
         atomic_load_explicit(&mpi->far.finalized, memory_order_relaxed);
     if (!finalized) {
         uint64_t ms = (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS);
         if (mpi->far.peers > 0 && !mpi->lost_any) {
-            drain(mpi, baton__clock_ns() + ms * 1000000);
+            idle = drain(mpi, baton__clock_ns() + ms * 1000000);
         }
         mpi->far.closing = true;
         unwatch_finalize(mpi);
     }
     baton__mpi_free(mpi);
-    if (!finalized) {
+    if (!finalized && idle) {
         (void)PMPI_Comm_free(&comm);
     }
 }

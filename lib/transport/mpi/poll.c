@@ -134,7 +134,7 @@ static void poll_links(baton__mpi_t *mpi)
         const baton__link_t *link = &far->links.at[i];
         if (link->lost != NULL) {
             baton__mpi_lose(mpi, &mpi->peers[i], link->lost);
-        } else if (link->farewell && !far->closing) {
+        } else if (link->farewell && (!far->closing || link->gave_up)) {
             /* After a loss it does not wait for this rank, and its last packets
                may not come. */
             baton__mpi_lose(mpi, &mpi->peers[i], "it has closed its group");
