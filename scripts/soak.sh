@@ -48,6 +48,12 @@ processes() {
     awk '$1 == "process" { print $4 }' "$log" 2>/dev/null
 }
 
+# True once all ranks have died or are done. (If all die mpirun may stay.)
+are_done() {
+    [ "$(grep -cE '^(done|died)' "$log" 2>/dev/null)" = $ranks ] || return
+    [ "$moment" != everyone ] || ! kill -0 $(processes) 2>/dev/null
+}
+
 # Waits until all ranks have died or are done, and ends the job then. It looks
 # every 20 ms, and notes when it could not. Only such looks are counted, so that
 # a machine that stands still is no fault.
@@ -60,9 +66,7 @@ watch() {
         now
         [ $((microseconds - before)) -lt 60000 ] ||
             echo "pause - $microseconds $((microseconds - before))" >>"$log"
-        [ "$moment" = everyone ] ||
-            [ "$(grep -cE '^(done|died)' "$log" 2>/dev/null)" != $ranks ] ||
-            break
+        ! are_done || break
         if [ $((looks += 1)) -eq 1500 ]; then
             echo "FAULT - $microseconds hangs" >>"$log"
             for process in $(processes); do
