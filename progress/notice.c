@@ -360,13 +360,25 @@ void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
     queue_answer(group, answer, BATON__MESSAGE_FAILURE, peer);
 }
 
+static bool is_queued(const baton_group_t *group, baton__message_kind_t kind,
+                      int peer)
+{
+    uint32_t i = 0;
+    while (i < group->answer_count && (group->answers[i].header.kind != kind ||
+                                       group->answers[i].peer != peer)) {
+        i++;
+    }
+    return i < group->answer_count;
+}
+
 void baton__notice_lost(baton_group_t *group)
 {
     const baton_header_t header = {.epoch = baton__group_first_lost(group),
                                    .tag = BATON__LEFT_NOT,
                                    .incarnation = group->incarnation};
     for (int peer = 0; peer < group->size && header.epoch > 0; peer++) {
-        if (peer != group->rank && baton__group_loss(group, peer) == NULL) {
+        if (peer != group->rank && baton__group_loss(group, peer) == NULL &&
+            !is_queued(group, BATON__MESSAGE_LEFT, peer)) {
             queue_answer(group, header, BATON__MESSAGE_LEFT, peer);
         }
     }

@@ -331,6 +331,13 @@ TEST(test_who_can_not_recover_says_whom_it_has_lost)
     (void)baton_engine_step(ranks[0].engine);
     support_expect(baton_group_recover(ranks[0].group, -1),
                    BATON_ERR_TRANSPORT);
+    ranks[0].dead = true; /* it has no room for notices */
+    for (int i = 0; i < 5; i++) {
+        support_expect(baton_group_recover(ranks[0].group, -1),
+                       BATON_ERR_TRANSPORT);
+    }
+    assert_int_equal(ranks[0].group->answer_count, 2);
+    ranks[0].dead = false;
     support_expect(baton_group_recover(ranks[1].group, 0), BATON_ERR_TRANSPORT);
     assert_non_null(strstr(baton_error_message(), "rank 2 is gone"));
     assert_string_equal(baton__group_loss(ranks[1].group, 2),
