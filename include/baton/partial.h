@@ -155,6 +155,14 @@ extern "C" {
    Longer vectors go round a ring, with the fewest bytes. */
 #define BATON_PARTIAL_TREE_BYTES ((size_t)1 << 20)
 
+/* Contributes without a copy where that can be: of more than
+   BATON_PARTIAL_TREE_BYTES, when nothing older is pending; else as contribute.
+   `data` is read until wait has returned for the step that is started next
+   (not with BATON_ERR_TIMEOUT), or a recovery: it stays as it is until then. If
+   no epoch has taken it by then it is copied, for a later one. */
+BATON_CHECKED baton_status_t
+baton_partial_contribute_lent(baton_partial_t *partial, const void *data);
+
 /* ---- several tensors ----------------------------------------------------
 
    The gradients of a model, or buckets of them, as they are computed. With

@@ -29,6 +29,8 @@ typedef struct support_collective {
     baton_sparse_t *sparse;
     baton_partial_t *partial;
     size_t tensor_count; /* of the partial; 0: it is of one vector */
+    double *lent;        /* the partial's contributions are, in this memory */
+    bool is_lending;
     baton_tensors_t *tensors;
     size_t parts[SUPPORT_PARTS]; /* elements of each tensor */
     bool ready[SUPPORT_PARTS];
@@ -58,7 +60,8 @@ static inline bool support_has_device(support_row_t row)
 }
 
 /* Options of SPARSE; the other rows take of them what they have. Of those that
-   are partial an odd seed has the vector contributed tensor by tensor. */
+   are partial an odd seed has the vector contributed tensor by tensor, and one
+   that 4 divides lends it. */
 baton_sparse_options_t support_collective_options(support_row_t row);
 
 /* Creates in two halves, of which the second has two rounds: all ranks begin a

@@ -62,6 +62,78 @@ TEST(test_contribution_of_a_failed_epoch_is_pending_again)
     }
 }
 
+/* A vector that is lent is read where it is, while its step lasts. */
+TEST(test_contribution_that_is_lent_is_not_read_behind_its_step)
+{
+    for (int i = 0; i < 5; i++) {
+        baton__contribution_t c = unit;
+        int64_t lent = 5, pending;
+        bool failed = i >= 3;
+        c.op = BATON_SUM;
+        support_ok(baton__contribution_init(&c));
+        baton__contribution_lend_add(&c, &lent, 2);
+        if (i == 0) { /* no epoch has taken it by then */
+            baton__contribution_end_loan(&c, false);
+            lent = -1;
+        } else if (i > 1) { /* its step's epoch takes it, and ends, or fails */
+            expect_taken(&c, 2, 5);
+            assert_ptr_equal(c.source, &lent);
+            if (i == 2) {
+                baton__contribution_publish(&c, 2, 1);
+            }
+            baton__contribution_end_loan(&c, failed);
+            lent = -1;
+        }
+        if (i == 4) {
+            add(&c, 70, 3);
+        }
+        if (failed) {
+            baton__contribution_recover(&c, 1, 1);
+        }
+        assert_int_equal(baton__contribution_pending(&c, &pending), i != 2);
+        if (i != 2) { /* else a later epoch does, with a copy */
+            assert_int_equal(pending, i == 4 ? 75 : 5);
+            expect_taken(&c, 3, pending);
+            assert_ptr_not_equal(c.source, &lent);
+        }
+        baton__contribution_fini(&c);
+    }
+}
+
+/* What is lent is added up with what is pending, before it or after it; also
+   when it is given back, or moves to steps of other numbers. */
+TEST(test_contribution_that_is_lent_is_added)
+{
+    const baton_op_t op = {
+        .name = "digits", .reduce = append, .identity = BATON_SUM->identity};
+    for (int i = 0; i < 4; i++) {
+        baton__contribution_t c = unit;
+        int64_t first = 1, second = 2, pending;
+        c.op = &op;
+        support_ok(baton__contribution_init(&c));
+        baton__contribution_lend_add(&c, &first, 1);
+        if (i >= 2) {
+            expect_taken(&c, 1, 1);
+        }
+        if (i != 3) {
+            baton__contribution_lend_add(&c, &second, 1);
+        }
+        if (i >= 1) {
+            baton__contribution_recover(&c, 0, i == 2 ? 0 : 1);
+        }
+        if (i != 2) {
+            first = second = -1;
+        }
+        assert_int_equal(first, i == 2 ? 1 : -1);
+        if (i == 0) {
+            baton__contribution_end_loan(&c, false);
+        }
+        assert_true(baton__contribution_pending(&c, &pending));
+        assert_int_equal(pending, i == 3 ? 1 : 12);
+        baton__contribution_fini(&c);
+    }
+}
+
 /* The device was adding the first contribution since when the epoch failed, and
    fails at it: the epoch after the recovery takes what was given back, and then
    nothing is pending any more. */

@@ -150,14 +150,74 @@ static void add_to_pending(baton__contribution_t *self, const void *left,
     }
 }
 
+/* ---- loans -------------------------------------------------------------- */
+
+static const char *pending_of(const baton__contribution_t *self)
+{
+    return self->pending_lent != NULL ? self->pending_lent : self->pending;
+}
+
+static const char *taken_of(const baton__contribution_t *self)
+{
+    return self->taken_lent != NULL ? self->taken_lent : self->taken;
+}
+
+/* Copies what is lent to its vector. The contribute lock is held. */
+static void return_loan(const baton__contribution_t *self, char *vector,
+                        const char **lent)
+{
+    if (*lent != NULL) {
+        memcpy(vector, *lent, baton__contribution_bytes(self));
+        *lent = NULL;
+    }
+}
+
+/* The epochs up to the step's have ended here, and need what they have taken no
+   more; unless one has failed, and recover may give it back. */
+void baton__contribution_end_loan(baton__contribution_t *self, bool failed)
+{
+    if (!atomic_load_explicit(&self->lends, memory_order_relaxed)) {
+        return;
+    }
+    (void)pthread_mutex_lock(&self->contribute_lock);
+    return_loan(self, self->pending, &self->pending_lent);
+    if (failed) {
+        return_loan(self, self->taken, &self->taken_lent);
+    }
+    (void)pthread_mutex_unlock(&self->contribute_lock);
+}
+
+/* ---- contributions ------------------------------------------------------ */
+
+/* pending = pending + right. The contribute lock is held. */
+static void add_right(baton__contribution_t *self, const void *right)
+{
+    add_to_pending(self, pending_of(self), right);
+    self->pending_lent = NULL;
+}
+
 void baton__contribution_add(baton__contribution_t *self, const void *data,
                              uint64_t step)
 {
     (void)pthread_mutex_lock(&self->contribute_lock);
     if (self->first_step != 0) {
-        add_to_pending(self, self->pending, data);
+        add_right(self, data);
     } else if (self->count > 0) {
         memcpy(self->pending, data, baton__contribution_bytes(self));
+    }
+    baton__contribution_added(self, step);
+    (void)pthread_mutex_unlock(&self->contribute_lock);
+}
+
+void baton__contribution_lend_add(baton__contribution_t *self, const void *data,
+                                  uint64_t step)
+{
+    (void)pthread_mutex_lock(&self->contribute_lock);
+    if (self->first_step != 0) {
+        add_right(self, data);
+    } else if (self->count > 0) {
+        self->pending_lent = data;
+        atomic_store_explicit(&self->lends, true, memory_order_relaxed);
     }
     baton__contribution_added(self, step);
     (void)pthread_mutex_unlock(&self->contribute_lock);
@@ -167,7 +227,7 @@ void baton__contribution_add_staged(baton__contribution_t *self, uint64_t step)
 {
     (void)pthread_mutex_lock(&self->contribute_lock);
     if (self->first_step != 0) {
-        add_to_pending(self, self->pending, self->staged);
+        add_right(self, self->staged);
     } else {
         exchange(&self->pending, &self->staged);
     }
@@ -180,7 +240,7 @@ bool baton__contribution_pending(baton__contribution_t *self, void *data)
     (void)pthread_mutex_lock(&self->contribute_lock);
     bool any = self->first_step != 0;
     if (any && self->count > 0) {
-        memcpy(data, self->pending, baton__contribution_bytes(self));
+        memcpy(data, pending_of(self), baton__contribution_bytes(self));
     } else if (!any) {
         self->op->identity(self->op->arg, data, self->count, self->dtype);
     }
@@ -197,7 +257,8 @@ static bool is_read(const baton__contribution_t *self, uint32_t slot)
 /* The contribute lock is held. */
 static void use_taken(baton__contribution_t *self)
 {
-    self->source = self->taken;
+    /* Read alone: nobody writes to a source. */
+    self->source = (char *)(uintptr_t)taken_of(self);
     /* In this order: a thread that no longer sees it pending sees it taken. */
     atomic_store_explicit(&self->oldest_taken, self->steps.first,
                           memory_order_relaxed);
@@ -214,6 +275,12 @@ static void take_pending(baton__contribution_t *self)
     self->steps.in_parts = self->first_step == self->newest_taken;
     self->newest_taken = self->last_step;
     exchange(&self->pending, &self->taken);
+    self->taken_lent = self->pending_lent;
+    self->pending_lent = NULL;
+    if (self->taken_for > self->steps.last) {
+        /* The application may have the step's result before this epoch ends. */
+        return_loan(self, self->taken, &self->taken_lent);
+    }
     self->first_step = 0;
     use_taken(self);
 }
@@ -306,6 +373,7 @@ static void give_back(baton__contribution_t *self)
 {
     if (self->first_step == 0 && !self->busy) {
         exchange(&self->pending, &self->taken);
+        self->pending_lent = self->taken_lent;
         self->last_step = self->steps.last;
     } else if (self->engine != NULL) {
         /* The epoch has taken what was carried over before, or nothing was. */
@@ -314,8 +382,10 @@ static void give_back(baton__contribution_t *self)
         atomic_store_explicit(&self->oldest, 1, memory_order_release);
         return;
     } else {
-        add_to_pending(self, self->taken, self->pending);
+        add_to_pending(self, taken_of(self), pending_of(self));
+        self->pending_lent = NULL;
     }
+    self->taken_lent = NULL;
     self->first_step = self->steps.first;
     atomic_store_explicit(&self->oldest, self->first_step,
                           memory_order_release);
@@ -343,6 +413,7 @@ void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,
     self->steps = (baton__steps_t){0};
     self->taken_for = 0;
     if (next != 0) {
+        return_loan(self, self->pending, &self->pending_lent);
         renumber(self, next);
     }
     (void)pthread_mutex_lock(&self->history_lock);

@@ -4,6 +4,10 @@
 
        pending --take--> taken        a failed epoch's changes back in recover
 
+   One that is lent stands for its vector, as `pending_lent` and then as
+   `taken_lent`, until the application has waited for its step. If that ends
+   first, or a later epoch takes it, it is copied to the vector.
+
    Results are slots of a pool, which move by changing owners:
 
        free --take--> result --publish--> history --> free
@@ -68,6 +72,8 @@ typedef struct baton__contribution {
 
     pthread_mutex_t contribute_lock;
     char *pending;
+    const char *pending_lent; /* in place of `pending`, or NULL */
+    _Atomic bool lends;       /* something was lent once */
     uint64_t first_step, last_step;
     uint64_t newest_taken; /* the newest step that was taken from, or 0 */
     /* For threads without that lock: first_step, and the first step of what the
@@ -93,10 +99,11 @@ typedef struct baton__contribution {
     uint64_t newest;            /* epoch */
 
     /* The running epoch's; the engine's alone. */
-    char *nothing;      /* the identity: a null contribution */
-    char *taken;        /* what it took */
-    char *source;       /* one of them */
-    uint64_t taken_for; /* the epoch; 0: none since the last recovery */
+    char *nothing;          /* the identity: a null contribution */
+    char *taken;            /* what it took */
+    const char *taken_lent; /* in place of `taken`, or NULL */
+    char *source;           /* one of them */
+    uint64_t taken_for;     /* the epoch; 0: none since the last recovery */
     baton__steps_t steps;
 } baton__contribution_t;
 
@@ -113,6 +120,13 @@ void baton__contribution_fini(baton__contribution_t *self);
 
 void baton__contribution_add(baton__contribution_t *self, const void *data,
                              uint64_t step);
+
+/* The same, but the application's vector is used itself where it can be, until
+   the end of the loan: wait has returned for the step, which has `failed` or
+   not, or a recovery begins. Not where the owner adds to slots. */
+void baton__contribution_lend_add(baton__contribution_t *self, const void *data,
+                                  uint64_t step);
+void baton__contribution_end_loan(baton__contribution_t *self, bool failed);
 
 /* The same of `staged`, the whole of which the owner has written. */
 void baton__contribution_add_staged(baton__contribution_t *self, uint64_t step);

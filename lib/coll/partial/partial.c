@@ -15,7 +15,8 @@
 
    The count of active ranks rides as one more element at the end of the vector
    where the reduction is a sum or an average and the type holds P or 2P
-   exactly. Elsewhere it needs an all-reduce of its own. */
+   exactly, unless the vector is long. Elsewhere it needs an all-reduce of its
+   own. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "coll/kit/count.h"
@@ -282,7 +283,11 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
     /* A count over P, rounded, is the count again when multiplied by P, if the
        type holds 2P exactly. */
     bool averages = options->op == BATON_AVG;
-    partial->rides = options->memory == BATON_MEMORY_HOST &&
+    /* Those may be lent, and end with their last element. */
+    bool is_long = options->count >
+                   BATON_PARTIAL_TREE_BYTES /
+                       baton_op_element_bytes(options->op, options->dtype);
+    partial->rides = options->memory == BATON_MEMORY_HOST && !is_long &&
                      (averages || options->op == BATON_SUM) &&
                      (uint64_t)size <= baton__largest_count(options->dtype) /
                                            (averages ? 2 : 1);
@@ -457,6 +462,21 @@ baton_status_t baton_partial_contribute(baton_partial_t *partial,
     return BATON_OK;
 }
 
+baton_status_t baton_partial_contribute_lent(baton_partial_t *partial,
+                                             const void *data)
+{
+    baton_status_t status = check_data(partial, data, __func__);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (partial->rides || partial->device != NULL) {
+        return baton_partial_contribute(partial, data);
+    }
+    baton__contribution_lend_add(&partial->contribution, data,
+                                 baton__partial_steps(partial) + 1);
+    return BATON_OK;
+}
+
 baton_status_t baton_partial_start(baton_partial_t *partial)
 {
     if (!baton__partial_is_alive(partial, __func__)) {
@@ -504,6 +524,10 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
     status = partial->survival != NULL
                  ? baton__survival_wait(partial, timeout_ms)
                  : baton_schedule_wait(partial->schedule, timeout_ms);
+    if (status != BATON_ERR_TIMEOUT) {
+        baton__contribution_end_loan(&partial->contribution,
+                                     status != BATON_OK);
+    }
     if (status == BATON_OK) {
         status = baton__partial_device_check(partial);
     }
