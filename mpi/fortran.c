@@ -113,28 +113,17 @@ FORTRAN(Alltoallv, alltoallv,
         (SEND, scounts, sdispls, TYPE(stype), RECV, rcounts, rdispls,
          TYPE(rtype)))
 
-/* ---- waits, which go on to MPI's own ----------------------------------------
+/* ---- a wait, which goes on to MPI's own
+ * ----------------------------------------
  */
 
 typedef void (*wait_fn)(MPI_Fint *request, MPI_Fint *status, MPI_Fint *error);
-typedef void (*waitall_fn)(MPI_Fint *count, MPI_Fint *requests,
-                           MPI_Fint *statuses, MPI_Fint *error);
-
 SYMBOL(wait, (MPI_Fint * request, MPI_Fint *status, MPI_Fint *error))
 {
     void *next = dlsym(RTLD_NEXT, "ompi_wait_f");
-    baton__mpi_await(PMPI_Request_f2c(*request));
+    MPI_Request q = PMPI_Request_f2c(*request);
+    baton__mpi_await(1, &q);
     (*(wait_fn *)&next)(request, status, error);
-}
-
-SYMBOL(waitall, (MPI_Fint * count, MPI_Fint *requests, MPI_Fint *statuses,
-                 MPI_Fint *error))
-{
-    void *next = dlsym(RTLD_NEXT, "ompi_waitall_f");
-    for (MPI_Fint i = 0; i < *count; i++) {
-        baton__mpi_await(PMPI_Request_f2c(requests[i]));
-    }
-    (*(waitall_fn *)&next)(count, requests, statuses, error);
 }
 
 /* ---- the life of MPI -------------------------------------------------------

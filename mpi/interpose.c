@@ -147,7 +147,9 @@ INTERPOSE(ALLTOALLV, Alltoallv, alltoallv,
 int MPI_Start(MPI_Request *request)
 {
     int code;
-    return baton__mpi_start(request, &code) ? code : PMPI_Start(request);
+    return request != NULL && baton__mpi_start(request, &code)
+               ? code
+               : PMPI_Start(request);
 }
 
 int MPI_Startall(int count, MPI_Request *requests)
@@ -162,33 +164,36 @@ int MPI_Startall(int count, MPI_Request *requests)
 int MPI_Request_free(MPI_Request *request)
 {
     int code;
-    return baton__mpi_request_free(request, &code) ? code
-                                                   : PMPI_Request_free(request);
+    return request != NULL && baton__mpi_request_free(request, &code)
+               ? code
+               : PMPI_Request_free(request);
 }
 
 /* MPI has no cancel of collectives; the receive that stands for a persistent
    one must not be cancelled. */
 int MPI_Cancel(MPI_Request *request)
 {
-    return baton__mpi_is_persistent(*request) ? MPI_SUCCESS
-                                              : PMPI_Cancel(request);
+    return request != NULL && baton__mpi_is_persistent(*request)
+               ? MPI_SUCCESS
+               : PMPI_Cancel(request);
 }
 
 /* ---- waits ------------------------------------------------------------------
 
-   MPI's own would do. These let Baton's operations end first, where all of them
-   must. */
+   MPI's own would do, and Waitany and the like are. */
 
 int MPI_Wait(MPI_Request *request, MPI_Status *status)
 {
-    baton__mpi_await(*request);
+    if (request != NULL) {
+        baton__mpi_await(1, request);
+    }
     return PMPI_Wait(request, status);
 }
 
 int MPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses)
 {
-    for (int i = 0; i < count; i++) {
-        baton__mpi_await(requests[i]);
+    if (requests != NULL) {
+        baton__mpi_await(count, requests);
     }
     return PMPI_Waitall(count, requests, statuses);
 }

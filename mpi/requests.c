@@ -80,13 +80,30 @@ baton__mpi_op_t *baton__mpi_op_of(MPI_Request request, bool forgets)
     return op;
 }
 
-void baton__mpi_await(MPI_Request request)
+static void await(baton__mpi_op_t *op)
 {
-    baton__mpi_op_t *op = baton__mpi_op_of(request, false);
     while (op != NULL &&
            !atomic_load_explicit(&op->ended, memory_order_acquire)) {
         (void)!baton_schedule_wait(op->entry->schedule, 1);
         call(opal_progress);
+    }
+}
+
+void baton__mpi_await(int count, const MPI_Request *requests)
+{
+    /* Pairs with the subtraction in complete(). */
+    if (atomic_load_explicit(&baton__mpi.outstanding, memory_order_acquire) ==
+        0) {
+        return;
+    }
+    for (int i = 0; i < count && count > 1; i++) {
+        if (requests[i] != MPI_REQUEST_NULL &&
+            baton__mpi_op_of(requests[i], false) == NULL) {
+            return;
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        await(baton__mpi_op_of(requests[i], false));
     }
 }
 
@@ -119,7 +136,7 @@ static void complete(baton__mpi_op_t *op)
     if (op->code == MPI_SUCCESS) {
         op->code = baton__mpi_vectors_unpack(&op->vectors);
     }
-    atomic_fetch_sub_explicit(&baton__mpi.outstanding, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&baton__mpi.outstanding, 1, memory_order_release);
     if (op->persistent) {
         baton__mpi_entry_t *entry = op->entry;
         baton__mpi_comm_t *comm = op->comm;
@@ -391,7 +408,7 @@ int baton__mpi_finish(const baton__mpi_call_t *call)
         return code;
     }
     MPI_Status status;
-    baton__mpi_await(request);
+    baton__mpi_await(1, &request);
     code = PMPI_Wait(&request, &status);
     return code == MPI_SUCCESS ? code : baton__mpi_fail(call->comm, code);
 }

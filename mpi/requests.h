@@ -64,9 +64,11 @@ bool baton__mpi_start(MPI_Request *request, int *code);
 bool baton__mpi_request_free(MPI_Request *request, int *code);
 bool baton__mpi_is_persistent(MPI_Request request);
 
-/* Waits until the operation of a request has ended, if it has one, as Baton
-   waits: MPI's own waits poll, and would keep Baton's thread from running. */
-void baton__mpi_await(MPI_Request request);
+/* Waits until the operations of requests have ended, as Baton waits: MPI's own
+   waits poll, and would keep Baton's thread from running. MPI progresses every
+   millisecond meanwhile; so where there are requests of MPI's among them this
+   does nothing. */
+void baton__mpi_await(int count, const MPI_Request *requests);
 
 /* ---- between requests.c, persistent.c and entries.c -----------------------
  */
