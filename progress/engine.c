@@ -876,16 +876,17 @@ static void poll_soon(baton_engine_t *engine)
     }
 }
 
-/* Mail reaches the driver: this thread steps, or the one that drives finds it.
- */
+/* This thread steps, or mail reaches the one that drives; from a call node that
+   is this thread's own step. */
 static void start(baton_schedule_t *schedule, bool waits_soon)
 {
     baton_engine_t *engine = schedule->group->engine;
-    baton__step_mail(&engine->stepper, schedule);
-    if (is_inside(engine)) {
-        return; /* from a call node: the step under way takes it */
+    bool drives = try_drive(engine);
+    if (!drives) {
+        baton__step_mail(&engine->stepper, schedule);
+        drives = try_drive(engine); /* the other one may have left before */
     }
-    if (try_drive(engine)) {
+    if (drives) {
         engine->stepper.leaves_calls = engine->threaded;
         baton__step_start(&engine->stepper, schedule, START_NODES, START_BYTES);
         engine->stepper.leaves_calls = false;

@@ -264,8 +264,10 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
     engine_of(schedule)->driver->start(
         schedule, atomic_load_explicit(&schedule->shared.waits_soon,
                                        memory_order_relaxed));
-    atomic_store_explicit(&schedule->shared.started_ns, baton__clock_ns(),
-                          memory_order_relaxed);
+    /* Whoever waits for what has ended waits for nothing: that is no hint. */
+    bool ended = baton_schedule_epoch(schedule) >= epoch;
+    atomic_store_explicit(&schedule->shared.started_ns,
+                          ended ? 0 : baton__clock_ns(), memory_order_relaxed);
     return BATON_OK;
 }
 
@@ -505,10 +507,12 @@ static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
 
 static void note_wait(baton_schedule_t *schedule)
 {
-    bool soon =
-        baton__clock_ns() - atomic_load_explicit(&schedule->shared.started_ns,
-                                                 memory_order_relaxed) <
-        SOON_NS;
+    uint64_t started_ns = atomic_load_explicit(&schedule->shared.started_ns,
+                                               memory_order_relaxed);
+    if (started_ns == 0) {
+        return;
+    }
+    bool soon = baton__clock_ns() - started_ns < SOON_NS;
     if (soon != atomic_load_explicit(&schedule->shared.waits_soon,
                                      memory_order_relaxed)) {
         atomic_store_explicit(&schedule->shared.waits_soon, soon,

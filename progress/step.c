@@ -38,11 +38,9 @@ void baton__step_mail(baton__stepper_t *stepper, baton_schedule_t *schedule)
         memory_order_relaxed));
 }
 
-static void open_mail(baton__stepper_t *stepper, baton_schedule_t *schedule)
+/* Does what other threads have asked for. */
+static void attend(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
-    /* From here on it can be mailed again; requests are read after this. */
-    (void)atomic_exchange_explicit(&schedule->shared.mailed, false,
-                                   memory_order_seq_cst);
     bool abandoned = schedule->turn.abandoned;
     baton__epoch_collect_asyncs(stepper, schedule);
     if (abandoned) {
@@ -70,7 +68,10 @@ static bool take_mail(baton__stepper_t *stepper)
     while (oldest != NULL) {
         baton_schedule_t *schedule = oldest;
         oldest = schedule->shared.next_mail;
-        open_mail(stepper, schedule);
+        /* From here on it can be mailed again; requests are read after this. */
+        (void)atomic_exchange_explicit(&schedule->shared.mailed, false,
+                                       memory_order_seq_cst);
+        attend(stepper, schedule);
     }
     return true;
 }
@@ -315,6 +316,7 @@ void baton__step_start(baton__stepper_t *stepper, baton_schedule_t *schedule,
     baton__float_mode_t mode = baton__float_mode_enter();
     stepper->bytes_left = bytes;
     (void)take_mail(stepper);
+    attend(stepper, schedule);
     if (schedule->run.phase == BATON__RUN_RUNNING) {
         take_if_first(stepper, schedule);
         baton__epoch_turn(stepper, schedule, nodes);

@@ -16,8 +16,9 @@
    happened. */
 bool baton__step(baton__stepper_t *stepper, size_t bytes);
 
-/* The part of a step that a start does itself: takes the mail, and issues up to
-   `nodes` nodes of one schedule. */
+/* The part of a step that a start does itself: takes the mail, does what is
+   asked of one schedule, as if it were mailed, and issues up to `nodes` nodes
+   of it. */
 void baton__step_start(baton__stepper_t *stepper, baton_schedule_t *schedule,
                        uint32_t nodes, size_t bytes);
 
