@@ -75,10 +75,19 @@ size_t baton_select_at_least(const baton_selection_t *from,
                              size_t capacity);
 
 /* A vector that is selected from while it is computed, in one pass over memory:
-   sum[i] = left[i] + right[i], as BATON_SUM adds. `sum` may be `left` or
-   `right`, and overlaps them in no other way; the rest is as in
-   baton_selection_t. With `stream` the sum is written past the caches, as that
-   of a part of a long vector should be; one of 8 MiB and more always is. */
+
+       g = right, or factor * right with `scale`
+       new_velocity = momentum * velocity + g    where there is a velocity; and
+       g = new_velocity                          with nesterov instead
+       new_velocity = momentum * (velocity + g), g = new_velocity + g
+       sum = left + g                            zeros for a left that is NULL
+
+   Sums are those of BATON_SUM, products those of baton_elements_scale. Where
+   `right` is NULL, `sum` is there already. `sum` may be `left` or `right`, and
+   new_velocity velocity; else they do not overlap. The rest is as in
+   baton_selection_t. With `stream` the results are written past the caches, as
+   those of a part of a long vector should be; a vector of 8 MiB and more always
+   is. */
 typedef struct baton_accumulation {
     baton_dtype_t dtype;
     baton_side_t side;
@@ -86,7 +95,14 @@ typedef struct baton_accumulation {
     const void *left, *right;
     size_t count;
     uint32_t first;
-    bool stream;
+    bool stream, scale, nesterov;
+    double factor, momentum;
+    const void *velocity;
+    void *new_velocity;
+    /* NULL, or a magnitude from which on a selection of the k largest looks
+       first; 0: unknown. Becomes the one for the next vector much like this,
+       which then takes no sample. Results do not depend on it. */
+    baton_magnitude_t *guess;
 } baton_accumulation_t;
 
 /* The whole sum is computed, and the selection is that of baton_select_topk, or
@@ -112,9 +128,8 @@ typedef struct baton_candidates {
 /* As many candidates as there nearly always are at most. */
 size_t baton_candidates_room(size_t count, size_t k);
 
-/* Computes the whole sum, or, where `left` is NULL, finds it computed in `sum`;
-   and the candidates for its k largest elements, of both signs. `scratch` is
-   that of a selection of k. */
+/* Computes the whole sum, and finds the candidates for its k largest elements,
+   of both signs. `scratch` is that of a selection of k. */
 void baton_candidates_find(const baton_accumulation_t *of, size_t k,
                            baton_candidates_t *candidates, void *scratch);
 

@@ -173,7 +173,7 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
    cannot be read (NULL, or of a size that no version has) takes part under the
    name in them, if the size is 0, else as "sparse". A group or an out that is
    NULL is an error of this rank alone. Memory: residual and a vector to work
-   in, i.e. 2n elements, n more with momentum, n more from the first dense step
+   in, i.e. 2n elements, 2n more with momentum, n more from the first dense step
    on whose gradient is not summed as it is (momentum, clipping, or a residual;
    BATON_ERR_NO_MEMORY of that start), and the entries of messages and results.
    SPARDL: two more lists for each block that is selected from after a receive,

@@ -420,33 +420,14 @@ size_t baton_entries_common(baton_dtype_t dtype, const void *entries,
 
 /* ---- dense vectors ----------------------------------------------------- */
 
-#define SCALE(name, type)                                                      \
-    static void scale_all_##name(void *values, size_t count, double factor)    \
-    {                                                                          \
-        char *at = values;                                                     \
-        for (size_t i = 0; i < count; i++, at += sizeof(type)) {               \
-            type value;                                                        \
-            LOAD(value, at);                                                   \
-            value = scale_##name(value, factor);                               \
-            STORE(at, value);                                                  \
-        }                                                                      \
-    }
-
-SCALE(f16, uint16_t)
-SCALE(bf16, uint16_t)
-SCALE(f32, float)
-SCALE(f64, double)
-
 void baton_elements_scale(baton_dtype_t dtype, void *values, size_t count,
                           double factor)
 {
-    static void (*const loops[BATON_DTYPE_COUNT])(void *, size_t, double) =
-        BY_TYPE(scale_all);
     if (!baton__is_selectable(dtype, __func__) ||
         !baton__is_given(values, count > 0, __func__, "values")) {
         return;
     }
-    loops[dtype](values, count, factor);
+    baton__select_kernels()->scale[dtype](values, count, factor);
 }
 
 baton_magnitudes_t baton_elements_measure(baton_dtype_t dtype,

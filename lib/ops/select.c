@@ -16,11 +16,10 @@
    order. Ties alone can make candidates too many; then the threshold is most
    likely the value that is tied, and one more pass for the larger ones tells.
 
-   Where the vector is a sum that is still to be computed, the sample is one of
-   sums, and the first pass computes them: a tile of the vector is added up and
-   then filtered, while it is in the first-level cache. The tile of a vector
-   that no cache will hold is added up elsewhere, and then stored past the
-   caches, which spares reading what it overwrites. */
+   Where the vector is still to be computed, the sample is computed too, and the
+   first pass computes the vector (select_kernels.c). A guess, from a vector
+   much like this one, takes the place of the sample. Where it was wrong, the
+   vector is there by then, and a sample of it is taken. */
 #include "ops/select.h"
 #include "base/error.h"
 
@@ -41,18 +40,17 @@ enum {
     FEW = 2048,  /* keys that are collected on the stack */
     SHORT = 512, /* the same, within a search for the k-th */
     DIGITS = 1 << DIGIT_BITS,
-    TILE_BYTES = 8192, /* of a vector that is computed; three are in use */
-    GATHERED = 256,    /* elements of a sample that are read at a time */
+    PIECE = 2048,   /* elements of a pass, before candidates are taken */
+    GATHERED = 256, /* elements of a sample that are read at a time */
     CACHED_BYTES = 512 << 10, /* of a vector up to which two passes are cheaper
                                  than a sample of sums */
     STREAM_BYTES = 8 << 20    /* from which on a vector is not in caches */
 };
 
-/* What the elements are the sums of. */
-typedef struct addends {
-    const char *left, *right;
-    bool stream; /* the sums are not read again soon */
-} addends_t;
+/* By how much more than k candidates a guess should leave, and what part of its
+   magnitude lies between it and the k-th, at most. */
+#define GUESS_SURPLUS 1.5
+#define GUESS_SPREAD  1.25
 
 /* ---- scratch ----------------------------------------------------------- */
 
@@ -217,56 +215,67 @@ static size_t position_of(const strata_t *strata, size_t i)
     return begin + (size_t)(random * (end - begin) >> 32);
 }
 
-static void add(baton_dtype_t dtype, void *sum, const void *left,
-                const void *right, size_t count)
+static void copy_elements(void *to, const void *from, const size_t *at,
+                          size_t count, size_t bytes)
 {
-    BATON_SUM->reduce(BATON_SUM->arg, sum, left, right, count, dtype);
+    for (size_t i = 0; i < count && from != NULL; i++) {
+        memcpy((char *)to + i * bytes, (const char *)from + at[i] * bytes,
+               bytes);
+    }
 }
 
-/* Of elements, or with `of` of sums that are not there yet. */
-static void draw_sample(const baton_selection_t *from, const addends_t *of,
+/* Of a vector, or of one that is not there yet. */
+static void draw_sample(const baton_accumulation_t *of,
                         const baton__filter_t *filter, const strata_t *strata,
                         uint64_t *sample)
 {
-    _Alignas(64) char left[GATHERED * sizeof(double)], right[sizeof left];
+    double sums[GATHERED], left[GATHERED], right[GATHERED], velocity[GATHERED];
+    uint32_t indices[GATHERED + BATON__PASS_MORE];
+    double values[GATHERED + BATON__PASS_MORE];
     size_t at[GATHERED];
-    const size_t bytes = baton_dtype_size(from->dtype);
-    const baton_selection_t sums = {.dtype = from->dtype, .values = left};
+    const size_t bytes = baton_dtype_size(of->dtype);
+    const baton_selection_t from = {.dtype = of->dtype, .values = sums};
+    baton_accumulation_t some = *of;
+    some.sum = sums;
+    some.left = of->left != NULL ? left : NULL;
+    some.right = right;
+    some.velocity = of->velocity != NULL ? velocity : NULL;
+    some.new_velocity = velocity;
+    some.stream = false;
     for (size_t done = 0; done < strata->size; done += GATHERED) {
         size_t rest = strata->size - done;
         size_t count = rest < GATHERED ? rest : GATHERED;
         for (size_t i = 0; i < count; i++) {
             at[i] = position_of(strata, done + i);
-            if (of != NULL) {
-                PREFETCH(of->left + at[i] * bytes);
-                PREFETCH(of->right + at[i] * bytes);
-            } else {
-                PREFETCH((const char *)from->values + at[i] * bytes);
-            }
+            PREFETCH((const char *)of->left + at[i] * bytes);
+            PREFETCH((const char *)of->right + at[i] * bytes);
         }
-        for (size_t i = 0; i < count && of != NULL; i++) {
-            memcpy(left + i * bytes, of->left + at[i] * bytes, bytes);
-            memcpy(right + i * bytes, of->right + at[i] * bytes, bytes);
-            at[i] = i;
-        }
-        if (of != NULL) {
-            add(from->dtype, left, left, right, count);
+        if (of->right == NULL) {
+            copy_elements(sums, of->sum, at, count, bytes);
+        } else {
+            copy_elements(left, of->left, at, count, bytes);
+            copy_elements(right, of->right, at, count, bytes);
+            copy_elements(velocity, of->velocity, at, count, bytes);
+            (void)baton__select_kernels()->pass[of->dtype](
+                &some, 0, count, filter, 0, indices, values);
         }
         for (size_t i = 0; i < count; i++) {
-            sample[done + i] =
-                baton__key_at(of != NULL ? &sums : from, filter, at[i]);
+            sample[done + i] = baton__key_at(&from, filter, i);
         }
     }
 }
 
-static estimate_t estimate(const baton_selection_t *from, const addends_t *of,
+static estimate_t estimate(const baton_accumulation_t *of,
                            const baton__filter_t *filter, size_t k,
                            uint64_t *sample)
 {
-    strata_t strata = strata_of(from->count);
+    if (of->count <= SMALL_COUNT) {
+        return (estimate_t){.low = 1};
+    }
+    strata_t strata = strata_of(of->count);
     size_t size = strata.size;
-    draw_sample(from, of, filter, &strata, sample);
-    double expected = (double)size * (double)k / (double)from->count;
+    draw_sample(of, filter, &strata, sample);
+    double expected = (double)size * (double)k / (double)of->count;
     double margin = DEVIATIONS * sqrt(expected) + DEVIATIONS;
     estimate_t result = {.low = 1};
     if (expected + margin < (double)size) {
@@ -278,6 +287,149 @@ static estimate_t estimate(const baton_selection_t *from, const addends_t *of,
     size_t rank = expected - margin >= 1 ? (size_t)(expected - margin) : 1;
     result.high = kth_of_keys(sample, size, &rank);
     return result;
+}
+
+static estimate_t guess_of(const baton_accumulation_t *of)
+{
+    estimate_t where = {.low = of->guess != NULL ? *of->guess : 0};
+    double value = baton_magnitude_value(of->dtype, where.low);
+    where.high = baton_magnitude_of(of->dtype, value * GUESS_SPREAD);
+    return where;
+}
+
+/* For the next vector, where so many were found of this one. The root is that
+   of a tail as steep as a normal distribution's; of others, a few steps make
+   up for it. */
+static void set_guess(const baton_accumulation_t *of, uint64_t low,
+                      size_t found, size_t k)
+{
+    double surplus = (double)found / (GUESS_SURPLUS * (double)k);
+    double value = baton_magnitude_value(of->dtype, low);
+    if (of->guess != NULL && k > 0) {
+        *of->guess = low > 1 && found >= k
+                         ? baton_magnitude_of(of->dtype,
+                                              value * sqrt(sqrt(sqrt(surplus))))
+                         : 0;
+    }
+}
+
+/* ---- passes ------------------------------------------------------------ */
+
+/* What a pass finds: the first `capacity` of it, in lists that may be NULL. A
+   `count` that is larger: it has found more. */
+typedef struct found {
+    uint32_t *indices;
+    uint64_t *keys;
+    char *entries;
+    size_t capacity, count;
+} found_t;
+
+static uint64_t key_of(const baton__filter_t *filter, uint64_t bits)
+{
+    uint64_t key = (bits ^ filter->flip) & filter->mask;
+    return key < filter->nan ? key : filter->nan;
+}
+
+#define TAKE(name, type)                                                       \
+    static void name(found_t *found, const baton__filter_t *filter,            \
+                     const uint32_t *indices, const type *values,              \
+                     size_t count)                                             \
+    {                                                                          \
+        const size_t step = sizeof(uint32_t) + sizeof(type);                   \
+        char *entry = found->entries != NULL                                   \
+                          ? found->entries + found->count * step               \
+                          : NULL;                                              \
+        for (size_t i = 0; i < count && found->keys != NULL; i++) {            \
+            found->keys[found->count + i] = key_of(filter, values[i]);         \
+        }                                                                      \
+        for (size_t i = 0; i < count && entry != NULL; i++, entry += step) {   \
+            memcpy(entry, &indices[i], sizeof *indices);                       \
+            memcpy(entry + sizeof *indices, &values[i], sizeof(type));         \
+        }                                                                      \
+    }
+
+TAKE(take_16, uint16_t)
+TAKE(take_32, uint32_t)
+TAKE(take_64, uint64_t)
+
+static void take(baton_dtype_t dtype, found_t *found,
+                 const baton__filter_t *filter, const uint32_t *indices,
+                 const uint64_t *values, size_t count)
+{
+    size_t room = found->capacity - found->count;
+    size_t taken = count < room ? count : room;
+    switch (baton_dtype_size(dtype)) {
+    case sizeof(uint16_t):
+        take_16(found, filter, indices, (const void *)values, taken);
+        break;
+    case sizeof(uint32_t):
+        take_32(found, filter, indices, (const void *)values, taken);
+        break;
+    default:
+        take_64(found, filter, indices, values, taken);
+    }
+    if (found->indices != NULL && taken > 0) {
+        memcpy(found->indices + found->count, indices, taken * sizeof *indices);
+    }
+    found->count += count;
+}
+
+/* Computes what is not there, all of it; and finds what reaches a key, which
+   none does beyond that of NaNs, until that is more than there is room for. */
+static void pass(const baton_accumulation_t *of, const baton__filter_t *filter,
+                 uint64_t least, found_t *found)
+{
+    uint32_t indices[PIECE + BATON__PASS_MORE];
+    uint64_t values[PIECE + BATON__PASS_MORE];
+    const baton__select_kernels_t *kernels = baton__select_kernels();
+    size_t lines = (size_t)(-(uintptr_t)of->sum % 64);
+    size_t head = lines / baton_dtype_size(of->dtype); /* where lines begin */
+    for (size_t at = 0, count; at < of->count; at += count) {
+        bool full = found->count > found->capacity;
+        if (full && of->right == NULL) {
+            return;
+        }
+        size_t rest = of->count - at,
+               piece = at == 0 && head > 0 ? head : PIECE;
+        count = rest < piece ? rest : piece;
+        size_t here = kernels->pass[of->dtype](
+            of, at, count, filter, full || least > filter->nan ? 0 : least,
+            indices, values);
+        if (!full) {
+            take(of->dtype, found, filter, indices, values, here);
+        }
+    }
+    if (of->stream && of->right != NULL) {
+        kernels->stream_end();
+    }
+}
+
+/* The vector of a selection, which is there. */
+static baton_accumulation_t vector_of(const baton_selection_t *from)
+{
+    return (baton_accumulation_t){.dtype = from->dtype,
+                                  .side = from->side,
+                                  .sum = (void *)(uintptr_t)from->values,
+                                  .count = from->count,
+                                  .first = from->first};
+}
+
+static baton_selection_t selection_of(const baton_accumulation_t *of)
+{
+    return (baton_selection_t){.dtype = of->dtype,
+                               .side = of->side,
+                               .values = of->sum,
+                               .count = of->count,
+                               .first = of->first};
+}
+
+static size_t find(const baton_selection_t *from, const baton__filter_t *filter,
+                   uint64_t least, uint32_t *indices, size_t capacity)
+{
+    const baton_accumulation_t of = vector_of(from);
+    found_t found = {.indices = indices, .capacity = capacity};
+    pass(&of, filter, least, &found);
+    return found.count;
 }
 
 /* ---- exact, without memory --------------------------------------------- */
@@ -315,9 +467,7 @@ static size_t take_ties(const baton_selection_t *from,
 {
     size_t above = 0;
     if (key < filter->nan) {
-        above = baton__select_kernels()->filter[from->dtype](
-            from->values, from->count, filter, key + 1, from->first, indices,
-            NULL, k);
+        above = find(from, filter, key + 1, indices, k);
     }
     if (above >= k) { /* the threshold lies above the key */
         return SIZE_MAX;
@@ -369,70 +519,6 @@ static uint64_t lowest_key(const uint64_t *keys, size_t count)
     return lowest;
 }
 
-/* Walks over a vector in tiles, each of which is added up first where the
-   vector is a sum to be computed. One of `of->stream` is then in the buffer,
-   and stored past the caches when the next one is asked for, whose addends are
-   fetched meanwhile. */
-typedef struct tiles {
-    const baton_selection_t *from;
-    const addends_t *of; /* NULL: nothing is to be computed */
-    char *buffer;        /* of TILE_BYTES */
-    size_t first, count; /* of the present tile's elements */
-    const char *at;      /* where these are */
-} tiles_t;
-
-static bool next_tile(tiles_t *t)
-{
-    if (t->from->count == 0) {
-        return false; /* there may be no vector */
-    }
-    const addends_t *of = t->of;
-    const size_t bytes = baton_dtype_size(t->from->dtype);
-    const size_t tile = TILE_BYTES / bytes;
-    char *sums = (char *)(uintptr_t)t->from->values + t->first * bytes;
-    bool stream = of != NULL && of->stream;
-    if (stream && t->count > 0) {
-        size_t offset = t->first * bytes;
-        offset +=
-            t->from->count - t->first >= 2 * t->count ? t->count * bytes : 0;
-        baton__select_kernels()->stream(sums, t->buffer, t->count * bytes,
-                                        of->left + offset, of->right + offset);
-    }
-    sums += t->count * bytes;
-    t->first += t->count;
-    size_t rest = t->from->count - t->first;
-    t->count = rest < tile ? rest : tile;
-    if (stream && rest == 0) {
-        baton__select_kernels()->stream_end();
-    } else if (of != NULL && rest > 0) {
-        add(t->from->dtype, stream ? t->buffer : sums,
-            of->left + t->first * bytes, of->right + t->first * bytes,
-            t->count);
-    }
-    t->at = stream ? t->buffer : sums;
-    return rest > 0;
-}
-
-/* Computes the sums, and writes down those from a key on, as the filter does.
- */
-static size_t add_and_filter(const baton_selection_t *from, const addends_t *of,
-                             const baton__filter_t *filter, uint64_t least,
-                             uint32_t *indices, uint64_t *keys, size_t capacity)
-{
-    _Alignas(64) char buffer[TILE_BYTES];
-    baton__filter_fn pass = baton__select_kernels()->filter[from->dtype];
-    tiles_t tiles = {.from = from, .of = of, .buffer = buffer};
-    size_t found = 0;
-    while (next_tile(&tiles)) {
-        if (found <= capacity) {
-            found += pass(tiles.at, tiles.count, filter, least,
-                          from->first + (uint32_t)tiles.first, indices + found,
-                          keys != NULL ? keys + found : NULL, capacity - found);
-        }
-    }
-    return found;
-}
-
 static uint64_t halved(baton_dtype_t dtype, uint64_t key)
 {
     uint64_t half =
@@ -452,58 +538,67 @@ static size_t copy_all(const uint32_t *candidates, const uint64_t *keys,
 
 /* Where fewer than k elements reach the lower estimate, half of its magnitude
    is tried, then everything that is not zero; where too many reach it, and it
-   is not the threshold, the next key, then the exact one. */
-static size_t select_from(const baton_selection_t *from, const addends_t *of,
+   is not the threshold, the next key, then the exact one. A guess has a sample
+   behind it. */
+static size_t select_from(const baton_accumulation_t *first,
                           const baton__filter_t *filter, size_t k,
-                          estimate_t where, uint32_t *indices, void *scratch,
-                          uint64_t *threshold)
+                          estimate_t where, bool guessed, uint32_t *indices,
+                          void *scratch, uint64_t *threshold)
 {
-    size_t capacity = baton_candidates_room(from->count, k);
+    const baton_selection_t from = selection_of(first);
+    const baton_accumulation_t computed = vector_of(&from);
+    const baton_accumulation_t *of = first;
+    size_t capacity = baton_candidates_room(of->count, k);
     uint64_t *keys = scratch;
     uint32_t *candidates = (uint32_t *)(keys + capacity);
-    baton__filter_fn pass = baton__select_kernels()->filter[from->dtype];
     int raised = 0, lowered = 0;
     for (;;) {
-        size_t found = of != NULL
-                           ? add_and_filter(from, of, filter, where.low,
-                                            candidates, keys, capacity)
-                           : pass(from->values, from->count, filter, where.low,
-                                  from->first, candidates, keys, capacity);
-        of = NULL; /* the sums are there */
+        found_t list = {candidates, keys, NULL, capacity, 0};
+        pass(of, filter, where.low, &list);
+        of = &computed;
+        size_t found = list.count;
+        bool fits = found >= k && found <= capacity;
+        if (guessed && !fits && where.low > 1) {
+            where = estimate(of, filter, k, scratch);
+            guessed = false;
+            continue;
+        }
+        set_guess(first, fits ? where.low : 0, found, k);
         if (found > capacity) {
             *threshold = where.low;
-            if (take_ties(from, filter, k, where.low, candidates, keys,
+            if (take_ties(&from, filter, k, where.low, candidates, keys,
                           indices) == k) {
                 return k;
             }
-            where = (estimate_t){.low = raised++ == 0
-                                            ? where.low + 1
-                                            : kth_of_elements(from, filter, k)};
+            where = (estimate_t){
+                .low = raised++ == 0 ? where.low + 1
+                                     : kth_of_elements(&from, filter, k)};
         } else if (found > k) {
             return choose(candidates, keys, found, k, where, indices,
                           threshold);
         } else if (found == k || where.low == 1) {
             return copy_all(candidates, keys, found, indices, threshold);
         } else {
-            uint64_t half = halved(from->dtype, where.low);
+            uint64_t half = halved(of->dtype, where.low);
             where = (estimate_t){.low = lowered++ == 0 ? half : 1};
         }
     }
 }
 
-static size_t select_topk(const baton_selection_t *from, const addends_t *of,
-                          size_t k, uint32_t *indices, void *scratch,
+static size_t select_topk(const baton_accumulation_t *of, size_t k,
+                          uint32_t *indices, void *scratch,
                           baton_magnitude_t *threshold_out)
 {
-    baton__filter_t filter = baton__filter_of(from->dtype, from->side);
+    baton__filter_t filter = baton__filter_of(of->dtype, of->side);
     uint64_t threshold = 0;
-    estimate_t where = {.low = 1};
-    k = k < from->count ? k : from->count;
-    if (from->count > SMALL_COUNT) {
-        where = estimate(from, of, &filter, k, scratch);
+    estimate_t where = guess_of(of);
+    bool guessed = where.low > 0;
+    k = k < of->count ? k : of->count;
+    if (!guessed) {
+        where = estimate(of, &filter, k, scratch);
     }
-    size_t found =
-        select_from(from, of, &filter, k, where, indices, scratch, &threshold);
+    size_t found = select_from(of, &filter, k, where, guessed, indices, scratch,
+                               &threshold);
     if (threshold_out != NULL) {
         *threshold_out = threshold;
     }
@@ -518,7 +613,8 @@ size_t baton_select_topk(const baton_selection_t *from, size_t k,
         return 0;
     }
     if (k > 0 && from->count > 0) {
-        return select_topk(from, NULL, k, indices, scratch, threshold_out);
+        const baton_accumulation_t of = vector_of(from);
+        return select_topk(&of, k, indices, scratch, threshold_out);
     }
     if (threshold_out != NULL) {
         *threshold_out = 0;
@@ -526,126 +622,84 @@ size_t baton_select_topk(const baton_selection_t *from, size_t k,
     return 0;
 }
 
-/* ---- of sums ----------------------------------------------------------- */
+/* ---- of vectors that are computed -------------------------------------- */
 
-/* optional: without `left`, the sums are there. */
-static bool accumulation_given(const baton_accumulation_t *of, bool optional,
+static bool accumulation_given(const baton_accumulation_t *of,
                                const char *function)
 {
     return baton__is_given(of, true, function, "of") &&
            baton__is_selectable(of->dtype, function) &&
            baton__is_given(of->sum, of->count > 0, function, "of->sum") &&
-           baton__is_given(of->left, of->count > 0 && !optional, function,
-                           "of->left") &&
-           baton__is_given(of->right,
-                           of->count > 0 && (of->left != NULL || !optional),
-                           function, "of->right");
+           baton__is_given(of->new_velocity,
+                           of->count > 0 && of->velocity != NULL, function,
+                           "of->new_velocity");
 }
 
-static baton_selection_t selection_of(const baton_accumulation_t *of)
+/* With what the caller need not say. */
+static baton_accumulation_t completed(const baton_accumulation_t *of)
 {
-    return (baton_selection_t){.dtype = of->dtype,
-                               .side = of->side,
-                               .values = of->sum,
-                               .count = of->count,
-                               .first = of->first};
+    baton_accumulation_t all = *of;
+    all.stream =
+        of->stream || of->count * baton_dtype_size(of->dtype) >= STREAM_BYTES;
+    return all;
 }
 
-static void add_all(const baton_accumulation_t *of)
+static void compute_all(const baton_accumulation_t *of)
 {
-    add(of->dtype, of->sum, of->left, of->right, of->count);
-}
-
-static bool is_streamed(const baton_accumulation_t *of)
-{
-    return of->stream ||
-           of->count * baton_dtype_size(of->dtype) >= STREAM_BYTES;
+    baton__filter_t filter = baton__filter_of(of->dtype, of->side);
+    found_t none = {.capacity = 0};
+    if (of->right != NULL) {
+        pass(of, &filter, UINT64_MAX, &none);
+    }
 }
 
 size_t baton_accumulate_topk(const baton_accumulation_t *of, size_t k,
                              uint32_t *indices, void *scratch,
                              baton_magnitude_t *threshold_out)
 {
-    if (!accumulation_given(of, false, __func__)) {
+    if (!accumulation_given(of, __func__)) {
         return 0;
     }
+    baton_accumulation_t all = completed(of);
     const baton_selection_t from = selection_of(of);
-    const addends_t addends = {of->left, of->right, is_streamed(of)};
-    size_t bytes = of->count * baton_dtype_size(of->dtype);
     if (!baton__topk_given(&from, k, indices, scratch, __func__)) {
         return 0;
     }
-    if (k > 0 && of->count > 0 && (addends.stream || bytes > CACHED_BYTES)) {
-        return select_topk(&from, &addends, k, indices, scratch, threshold_out);
+    bool cached =
+        !all.stream && of->count * baton_dtype_size(of->dtype) <= CACHED_BYTES;
+    bool selects = k > 0 && of->count > 0;
+    if (!selects || (cached && guess_of(of).low == 0)) {
+        compute_all(&all);
+        all.right = NULL;
     }
-    add_all(of);
-    return baton_select_topk(&from, k, indices, scratch, threshold_out);
+    return selects
+               ? select_topk(&all, k, indices, scratch, threshold_out)
+               : baton_select_topk(&from, k, indices, scratch, threshold_out);
 }
 
 size_t baton_accumulate_at_least(const baton_accumulation_t *of,
                                  baton_magnitude_t threshold, uint32_t *indices,
                                  size_t capacity)
 {
-    if (!accumulation_given(of, false, __func__) ||
+    if (!accumulation_given(of, __func__) ||
         !baton__is_given(indices, capacity > 0, __func__, "indices")) {
         return 0;
     }
-    baton_selection_t from = selection_of(of);
-    const addends_t addends = {of->left, of->right, is_streamed(of)};
-    baton__filter_t filter = baton__filter_of(of->dtype, of->side);
-    uint64_t least = threshold > 0 ? threshold : 1;
-    if (least > filter.nan) {
-        add_all(of);
-        return 0; /* it may have more bits than an element */
-    }
-    size_t found = add_and_filter(&from, &addends, &filter, least, indices,
-                                  NULL, capacity);
-    return found <= capacity ? found : baton_select_count(&from, threshold);
+    const baton_accumulation_t all = completed(of);
+    const baton_selection_t from = selection_of(of);
+    const baton__filter_t filter = baton__filter_of(of->dtype, of->side);
+    found_t found = {.indices = indices, .capacity = capacity};
+    pass(&all, &filter, threshold > 0 ? threshold : 1, &found);
+    return found.count <= capacity ? found.count
+                                   : baton_select_count(&from, threshold);
 }
 
 /* ---- candidates -------------------------------------------------------- */
 
-/* Entries of elements of a tile; indices begin with `first` there. */
-static void put_candidates(baton_dtype_t dtype, const char *tile,
-                           uint32_t first, const uint32_t *indices,
-                           size_t count, char *to)
-{
-    size_t bytes = baton_dtype_size(dtype);
-    for (size_t i = 0; i < count; i++, to += sizeof(uint32_t) + bytes) {
-        const char *element = tile + (size_t)(indices[i] - first) * bytes;
-        memcpy(to, &indices[i], sizeof(uint32_t));
-        if (bytes == sizeof(uint32_t)) {
-            memcpy(to + sizeof(uint32_t), element, sizeof(uint32_t));
-        } else {
-            memcpy(to + sizeof(uint32_t), element, bytes);
-        }
-    }
-}
-
-/* The candidates of a tile, while it is in a cache. */
-static void add_candidates(const tiles_t *tile, const baton__filter_t *filter,
-                           baton_candidates_t *candidates)
-{
-    uint32_t indices[TILE_BYTES / sizeof(uint16_t)];
-    const baton_dtype_t dtype = tile->from->dtype;
-    const uint32_t first = tile->from->first + (uint32_t)tile->first;
-    size_t found = baton__select_kernels()->filter[dtype](
-        tile->at, tile->count, filter, candidates->low, first, indices, NULL,
-        tile->count);
-    if (found > candidates->capacity - candidates->count) {
-        candidates->low = 0;
-        return;
-    }
-    put_candidates(dtype, tile->at, first, indices, found,
-                   (char *)candidates->entries +
-                       candidates->count * baton_entry_bytes(dtype));
-    candidates->count += found;
-}
-
 void baton_candidates_find(const baton_accumulation_t *of, size_t k,
                            baton_candidates_t *candidates, void *scratch)
 {
-    if (!accumulation_given(of, true, __func__) ||
+    if (!accumulation_given(of, __func__) ||
         !baton__is_given(candidates, true, __func__, "candidates") ||
         !baton__is_given(candidates->entries, candidates->capacity > 0,
                          __func__, "candidates->entries") ||
@@ -653,23 +707,26 @@ void baton_candidates_find(const baton_accumulation_t *of, size_t k,
                          "scratch")) {
         return;
     }
-    _Alignas(64) char buffer[TILE_BYTES];
-    const baton_selection_t from = selection_of(of);
-    const addends_t both = {of->left, of->right, is_streamed(of)};
-    const addends_t *addends = of->left != NULL ? &both : NULL;
-    baton__filter_t filter = baton__filter_of(of->dtype, BATON_SIDE_BOTH);
-    estimate_t where = {.low = 1};
-    if (k > 0 && of->count > SMALL_COUNT) {
-        where = estimate(&from, addends, &filter, k, scratch);
-    }
-    candidates->count = 0;
-    candidates->low = where.low;
-    candidates->high = where.high;
-    tiles_t tiles = {.from = &from, .of = addends, .buffer = buffer};
-    while (next_tile(&tiles)) {
-        if (candidates->low > 0) {
-            add_candidates(&tiles, &filter, candidates);
+    const baton__filter_t filter = baton__filter_of(of->dtype, BATON_SIDE_BOTH);
+    baton_accumulation_t all = completed(of);
+    estimate_t where = guess_of(of);
+    bool guessed = where.low > 0 && k > 0, fits = false;
+    while (!fits) {
+        if (!guessed) {
+            where = k > 0 ? estimate(&all, &filter, k, scratch)
+                          : (estimate_t){.low = 1};
         }
+        found_t found = {.entries = candidates->entries,
+                         .capacity = candidates->capacity};
+        pass(&all, &filter, where.low, &found);
+        fits = found.count <= found.capacity;
+        candidates->count = fits ? found.count : found.capacity;
+        candidates->low = fits ? where.low : 0;
+        candidates->high = where.high;
+        set_guess(of, candidates->low, found.count, k);
+        fits = !guessed || (fits && found.count >= k);
+        guessed = false;
+        all.right = NULL;
     }
 }
 
@@ -763,14 +820,8 @@ size_t baton_select_at_least(const baton_selection_t *from,
         return 0;
     }
     baton__filter_t filter = baton__filter_of(from->dtype, from->side);
-    const baton__select_kernels_t *kernels = baton__select_kernels();
-    uint64_t least = threshold > 0 ? threshold : 1;
-    if (least > filter.nan) {
-        return 0; /* it may have more bits than an element */
-    }
     size_t found =
-        kernels->filter[from->dtype](from->values, from->count, &filter, least,
-                                     from->first, indices, NULL, capacity);
+        find(from, &filter, threshold > 0 ? threshold : 1, indices, capacity);
     return found <= capacity ? found : baton_select_count(from, threshold);
 }
 
@@ -796,7 +847,8 @@ size_t baton__select_from(const baton_selection_t *from, size_t k,
     baton__filter_t filter = baton__filter_of(from->dtype, from->side);
     uint64_t threshold;
     estimate_t where = {.low = least > 0 ? least : 1};
-    return k > 0 ? select_from(from, NULL, &filter, k, where, indices, scratch,
+    const baton_accumulation_t of = vector_of(from);
+    return k > 0 ? select_from(&of, &filter, k, where, false, indices, scratch,
                                &threshold)
                  : 0;
 }

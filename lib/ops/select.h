@@ -14,15 +14,18 @@ typedef struct baton__filter {
     uint64_t nan; /* the key of all NaNs */
 } baton__filter_t;
 
-/* Writes index and key of each element whose key is at least `threshold`, which
-   is above 0, until there are more than `capacity`: then it stops, and returns
-   a larger number. `indices` and `keys` have room for `capacity`; keys may be
-   NULL. */
-typedef size_t (*baton__filter_fn)(const void *values, size_t count,
-                                   const baton__filter_t *filter,
-                                   uint64_t threshold, uint32_t first,
-                                   uint32_t *indices, uint64_t *keys,
-                                   size_t capacity);
+/* Computes elements from `at` on, and writes index and bits of each that
+   reaches `threshold`, unless that is 0. Returns how many. Of `indices` and
+   `values` there is room for `count` and BATON__PASS_MORE. Where `of` streams,
+   stream_end follows the last pass: it orders stores past the caches before
+   later ones, which a release alone does not. */
+enum { BATON__PASS_MORE = 16 };
+typedef size_t (*baton__pass_fn)(const baton_accumulation_t *of, size_t at,
+                                 size_t count, const baton__filter_t *filter,
+                                 uint64_t threshold, uint32_t *indices,
+                                 void *values);
+
+typedef void (*baton__scale_fn)(void *values, size_t count, double factor);
 
 typedef size_t (*baton__count_fn)(const void *values, size_t count,
                                   const baton__filter_t *filter,
@@ -31,19 +34,11 @@ typedef size_t (*baton__count_fn)(const void *values, size_t count,
 typedef void (*baton__measure_fn)(const void *values, size_t count,
                                   baton_magnitudes_t *out);
 
-/* Copies to memory that is not read again soon, past the caches, and meanwhile
-   fetches as many bytes at each of two addresses. Where the processor has no
-   such stores it is memcpy. After the last copy stream_end orders them before
-   later stores, which a release alone does not. */
-typedef void (*baton__stream_fn)(void *to, const void *from, size_t bytes,
-                                 const char *ahead_left,
-                                 const char *ahead_right);
-
 typedef struct baton__select_kernels {
-    baton__filter_fn filter[BATON_DTYPE_COUNT];
+    baton__pass_fn pass[BATON_DTYPE_COUNT];
+    baton__scale_fn scale[BATON_DTYPE_COUNT];
     baton__count_fn count[BATON_DTYPE_COUNT];
     baton__measure_fn measure[BATON_DTYPE_COUNT];
-    baton__stream_fn stream;
     void (*stream_end)(void);
 } baton__select_kernels_t;
 

@@ -1,7 +1,11 @@
 /* The selection kernels of ONE instruction set; compiled as kernels.c is. They
    read elements as integers, in blocks whose inner loops compilers vectorise.
+
+   A pass goes over a vector once: a block is computed, written, and searched
+   for what is large, before the next one is read. So memory is busy meanwhile,
+   which it is not where a tile is computed in one loop and written in another.
  */
-#include "ops/select.h"
+#include "ops/kernels.h"
 
 #include "ops/bits.h"
 #include "ops/half.h"
@@ -11,13 +15,143 @@
 #endif
 
 enum {
-    BLOCK = 64,          /* elements that are compared at a time */
-    PIECE = 4096,        /* and before the keys of some are read */
-    AHEAD_BYTES = 2048,  /* how far ahead the filter fetches */
+    BLOCK = 64,          /* elements that are computed and compared at a time */
+    LINE = 64,           /* bytes */
+    AHEAD_BYTES = 2048,  /* how far ahead passes fetch */
     LANES = 16,          /* of sums, so that all machines add in one order */
     MEASURE_TILE = 4096, /* elements whose sums are added up first */
     TILE_LANES = 256     /* of the sums of tiles */
 };
+
+extern const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA);
+
+/* ---- elements that are computed ---------------------------------------- */
+
+/* A line at a time: half a line that is written past the caches would be read
+   for the other half. */
+#if defined(__AVX512F__)
+static inline void stream_line(char *to, const char *from)
+{
+    _mm512_stream_si512((void *)to, _mm512_loadu_si512(from));
+}
+#elif defined(__AVX__)
+static inline void stream_line(char *to, const char *from)
+{
+    for (size_t i = 0; i < LINE; i += sizeof(__m256i)) {
+        _mm256_stream_si256((void *)(to + i),
+                            _mm256_loadu_si256((const void *)(from + i)));
+    }
+}
+#elif defined(__SSE2__)
+static inline void stream_line(char *to, const char *from)
+{
+    for (size_t i = 0; i < LINE; i += sizeof(__m128i)) {
+        _mm_stream_si128((void *)(to + i),
+                         _mm_loadu_si128((const void *)(from + i)));
+    }
+}
+#else
+static inline void stream_line(char *to, const char *from)
+{
+    memcpy(to, from, LINE);
+}
+#endif
+
+/* A release does not order such stores. */
+static void stream_end(void)
+{
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}
+
+static inline void put(char *to, const void *from, size_t bytes, bool stream)
+{
+    if (!stream || bytes % LINE != 0 || (uintptr_t)to % LINE != 0) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    for (size_t done = 0; done < bytes; done += LINE) {
+        stream_line(to + done, (const char *)from + done);
+    }
+}
+
+static inline void fetch(const void *from, size_t bytes)
+{
+    for (size_t done = 0; done < bytes; done += LINE) {
+        PREFETCH((const char *)from + AHEAD_BYTES + done);
+    }
+}
+
+/* Each step is rounded, as if it had a loop of its own over the vector. The
+   sums of f16 and bf16 have instructions of their own, so kernels.c adds. */
+#define ADD_HERE(dtype, to, l, r, count)                                       \
+    for (size_t j = 0; j < (count); j++) {                                     \
+        (to)[j] = (l)[j] + (r)[j];                                             \
+    }
+#define ADD_THERE(dtype, to, l, r, count)                                      \
+    JOIN(baton__kernels_, BATON__KERNELS_ISA)                                  \
+        .reduce[BATON__OP_SUM][dtype](to, l, r, count);
+#define IDENTITY(x) (x)
+
+#define COMPUTE(name, dtype, type, wide, read, write, ADD)                     \
+    typedef type FOREIGN name##_t;                                             \
+    static inline void scale_block_##name(name##_t *to, const name##_t *from,  \
+                                          size_t count, double factor)         \
+    {                                                                          \
+        for (size_t j = 0; j < count; j++) {                                   \
+            to[j] = write((wide)((double)read(from[j]) * factor));             \
+        }                                                                      \
+    }                                                                          \
+    static void scale_##name(void *values, size_t count, double factor)        \
+    {                                                                          \
+        scale_block_##name(values, values, count, factor);                     \
+    }                                                                          \
+    static inline void compute_##name(const baton_accumulation_t *of,          \
+                                      size_t at, size_t count, type *sums)     \
+    {                                                                          \
+        static const type zeros[BLOCK];                                        \
+        type scaled[BLOCK], velocity[BLOCK];                                   \
+        const size_t bytes = count * sizeof(type);                             \
+        const name##_t *left = of->left, *right = of->right;                   \
+        left = left != NULL ? left + at : zeros;                               \
+        right += at;                                                           \
+        fetch(left, of->left != NULL ? bytes : 0);                             \
+        fetch(right, bytes);                                                   \
+        if (of->scale) {                                                       \
+            scale_block_##name(scaled, right, count, of->factor);              \
+            right = scaled;                                                    \
+        }                                                                      \
+        if (of->velocity != NULL) {                                            \
+            const name##_t *old = (const name##_t *)of->velocity + at;         \
+            fetch(old, bytes);                                                 \
+            if (of->nesterov) {                                                \
+                ADD(dtype, velocity, old, right, count)                        \
+                scale_block_##name(velocity, velocity, count, of->momentum);   \
+                ADD(dtype, sums, velocity, right, count)                       \
+                right = sums;                                                  \
+            } else {                                                           \
+                scale_block_##name(velocity, old, count, of->momentum);        \
+                ADD(dtype, velocity, velocity, right, count)                   \
+                right = velocity;                                              \
+            }                                                                  \
+        }                                                                      \
+        ADD(dtype, sums, left, right, count)                                   \
+        put((char *)of->sum + at * sizeof(type), sums, bytes, of->stream);     \
+        if (of->velocity != NULL) {                                            \
+            put((char *)of->new_velocity + at * sizeof(type), velocity, bytes, \
+                of->stream);                                                   \
+        }                                                                      \
+    }
+
+COMPUTE(f16, BATON_F16, uint16_t, float, baton__f32_of_f16, baton__f16_of_f32,
+        ADD_THERE)
+COMPUTE(bf16, BATON_BF16, uint16_t, float, baton__f32_of_bf16,
+        baton__bf16_of_f32, ADD_THERE)
+COMPUTE(f32, BATON_F32, float, float, IDENTITY, IDENTITY, ADD_HERE)
+COMPUTE(f64, BATON_F64, double, double, IDENTITY, IDENTITY, ADD_HERE)
+
+/* ---- which are large --------------------------------------------------- */
 
 /* One bit for each of BLOCK flags, the first the lowest. */
 static inline uint64_t bits_of_flags(const uint8_t *flags)
@@ -41,132 +175,122 @@ static inline uint64_t bits_of_flags(const uint8_t *flags)
 #define KEY(bits, signed_type)                                                 \
     (signed_type)((signed_type)((bits) ^ flip) & mask)
 
-#define FILTER(name, signed_type)                                              \
-    static size_t name(const void *values, size_t count,                       \
-                       const baton__filter_t *filter, uint64_t threshold,      \
-                       uint32_t first, uint32_t *indices, uint64_t *keys,      \
-                       size_t capacity)                                        \
+/* Writes index and bits of those of a block that reach the threshold. */
+#define FIND(name, signed_type)                                                \
+    static inline size_t name(                                                 \
+        const void *block, size_t length, const baton__filter_t *filter,       \
+        uint64_t threshold, uint32_t first, uint32_t *indices, void *values)   \
     {                                                                          \
         typedef signed_type FOREIGN element_t;                                 \
-        const element_t *v = values;                                           \
+        const element_t *v = block;                                            \
+        element_t *to = values;                                                \
         const signed_type flip = (signed_type)filter->flip;                    \
         const signed_type mask = (signed_type)filter->mask;                    \
         const signed_type least = (signed_type)threshold;                      \
+        uint8_t flags[BLOCK] = {0};                                            \
+        uint64_t any = 0;                                                      \
         size_t found = 0;                                                      \
-        for (size_t i = 0; i < count; i += BLOCK) {                            \
-            size_t length = count - i < BLOCK ? count - i : BLOCK;             \
-            uint8_t flags[BLOCK] = {0};                                        \
-            uint64_t any = 0, bits;                                            \
-            if (length == BLOCK) {                                             \
-                for (size_t b = 0; b < BLOCK * sizeof(element_t); b += 64) {   \
-                    PREFETCH((const char *)(v + i) + AHEAD_BYTES + b);         \
-                }                                                              \
-                for (size_t j = 0; j < BLOCK; j++) {                           \
-                    flags[j] = KEY(v[i + j], signed_type) >= least;            \
-                }                                                              \
-            } else {                                                           \
-                for (size_t j = 0; j < length; j++) {                          \
-                    flags[j] = KEY(v[i + j], signed_type) >= least;            \
-                }                                                              \
-            }                                                                  \
-            for (size_t j = 0; j < BLOCK / 8; j++) {                           \
-                uint64_t word;                                                 \
-                memcpy(&word, flags + 8 * j, sizeof word);                     \
-                any |= word;                                                   \
-            }                                                                  \
-            if (any == 0) {                                                    \
-                continue;                                                      \
-            }                                                                  \
-            for (bits = bits_of_flags(flags); bits != 0; bits &= bits - 1) {   \
-                size_t at = i + baton__lowest_bit(bits);                       \
-                if (found == capacity) {                                       \
-                    return capacity + 1;                                       \
-                }                                                              \
-                indices[found] = first + (uint32_t)at;                         \
-                if (keys != NULL) {                                            \
-                    uint64_t key = (uint64_t)KEY(v[at], signed_type);          \
-                    keys[found] = key < filter->nan ? key : filter->nan;       \
-                }                                                              \
-                found++;                                                       \
-            }                                                                  \
+        for (size_t j = 0; j < length; j++) {                                  \
+            flags[j] = KEY(v[j], signed_type) >= least;                        \
+        }                                                                      \
+        for (size_t j = 0; j < BLOCK / 8; j++) {                               \
+            uint64_t word;                                                     \
+            memcpy(&word, flags + 8 * j, sizeof word);                         \
+            any |= word;                                                       \
+        }                                                                      \
+        for (uint64_t bits = any != 0 ? bits_of_flags(flags) : 0; bits != 0;   \
+             bits &= bits - 1) {                                               \
+            size_t at = baton__lowest_bit(bits);                               \
+            indices[found] = first + (uint32_t)at;                             \
+            to[found++] = v[at];                                               \
         }                                                                      \
         return found;                                                          \
     }
 
-FILTER(filter_16, int16_t)
-FILTER(filter_32_plain, int32_t)
-FILTER(filter_64, int64_t)
+FIND(find_16, int16_t)
+FIND(find_32_plain, int32_t)
+FIND(find_64, int64_t)
 
 #if defined(__AVX512F__)
-/* The indices of elements of whole blocks, found by compression, which keeps
-   the branches out that elements above the threshold would mispredict. Each
-   store is of a whole vector, so it stops a block before the capacity.
-   *done_out: how many elements were looked at. */
-static size_t compress_32(const char *at, size_t count,
-                          const baton__filter_t *filter, uint64_t threshold,
-                          uint32_t first, uint32_t *indices, size_t capacity,
-                          size_t *done_out)
+/* By compression, which keeps the branches out that elements above the
+   threshold would mispredict. Each store is of a whole vector. */
+static inline size_t find_32(const void *block, size_t length,
+                             const baton__filter_t *filter, uint64_t threshold,
+                             uint32_t first, uint32_t *indices, void *values)
 {
+    if (length < BLOCK) {
+        return find_32_plain(block, length, filter, threshold, first, indices,
+                             values);
+    }
     const __m512i flip = _mm512_set1_epi32((int32_t)(uint32_t)filter->flip);
     const __m512i mask = _mm512_set1_epi32((int32_t)(uint32_t)filter->mask);
     const __m512i least = _mm512_set1_epi32((int32_t)threshold);
     const __m512i lanes =
         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    size_t found = 0, i = 0;
-    for (; i + BLOCK <= count && found + BLOCK <= capacity; i += BLOCK) {
-        __mmask16 hit[4];
-        for (size_t j = 0; j < 4; j++) {
-            const char *vector = at + (i + 16 * j) * sizeof(uint32_t);
-            PREFETCH(vector + AHEAD_BYTES);
-            __m512i key = _mm512_and_epi32(
-                _mm512_xor_epi32(_mm512_loadu_si512(vector), flip), mask);
-            hit[j] = _mm512_cmpge_epi32_mask(key, least);
-        }
-        if ((hit[0] | hit[1] | hit[2] | hit[3]) == 0) {
-            continue;
-        }
-        for (size_t j = 0; j < 4; j++) {
-            __m512i index = _mm512_add_epi32(
-                lanes, _mm512_set1_epi32((int32_t)(first + i + 16 * j)));
-            _mm512_storeu_si512(indices + found,
-                                _mm512_maskz_compress_epi32(hit[j], index));
-            found += (size_t)__builtin_popcount(hit[j]);
-        }
+    __m512i bits[BLOCK / 16];
+    __mmask16 hit[BLOCK / 16];
+    uint32_t any = 0;
+    for (size_t j = 0; j < BLOCK / 16; j++) {
+        bits[j] = _mm512_loadu_si512((const uint32_t *)block + 16 * j);
+        hit[j] = _mm512_cmpge_epi32_mask(
+            _mm512_and_epi32(_mm512_xor_epi32(bits[j], flip), mask), least);
+        any |= hit[j];
     }
-    *done_out = i;
+    size_t found = 0;
+    for (size_t j = 0; any != 0 && j < BLOCK / 16; j++) {
+        __m512i index = _mm512_add_epi32(
+            lanes, _mm512_set1_epi32((int32_t)(first + 16 * j)));
+        _mm512_storeu_si512(indices + found,
+                            _mm512_maskz_compress_epi32(hit[j], index));
+        _mm512_storeu_si512((uint32_t *)values + found,
+                            _mm512_maskz_compress_epi32(hit[j], bits[j]));
+        found += (size_t)__builtin_popcount(hit[j]);
+    }
     return found;
 }
-
-/* Keys are read where the indices say, a piece of the vector at a time, while
-   it is in the first-level cache: they are few. */
-static size_t filter_32(const void *values, size_t count,
-                        const baton__filter_t *filter, uint64_t threshold,
-                        uint32_t first, uint32_t *indices, uint64_t *keys,
-                        size_t capacity)
-{
-    typedef uint32_t FOREIGN element_t;
-    const element_t *v = values;
-    const uint32_t flip = (uint32_t)filter->flip, mask = (uint32_t)filter->mask;
-    size_t found = 0, i = 0, done;
-    do {
-        size_t left = count - i, end = found;
-        found += compress_32((const char *)(v + i), left < PIECE ? left : PIECE,
-                             filter, threshold, first + (uint32_t)i,
-                             indices + found, capacity - found, &done);
-        i += done;
-        for (size_t j = end; j < found && keys != NULL; j++) {
-            uint64_t key = (v[indices[j] - first] ^ flip) & mask;
-            keys[j] = key < filter->nan ? key : filter->nan;
-        }
-    } while (done == PIECE);
-    return found + filter_32_plain(v + i, count - i, filter, threshold,
-                                   first + (uint32_t)i, indices + found,
-                                   keys != NULL ? keys + found : NULL,
-                                   capacity - found);
-}
 #else
-#define filter_32 filter_32_plain
+#define find_32 find_32_plain
 #endif
+
+/* ---- passes ------------------------------------------------------------ */
+
+#define PASS(name, bits, type)                                                 \
+    static inline size_t block_##name(                                         \
+        const baton_accumulation_t *of, size_t at, size_t length,              \
+        const baton__filter_t *filter, uint64_t threshold, uint32_t *indices,  \
+        void *values)                                                          \
+    {                                                                          \
+        _Alignas(LINE) type sums[BLOCK];                                       \
+        const void *block = (const type *)of->sum + at;                        \
+        if (of->right != NULL) {                                               \
+            compute_##name(of, at, length, sums);                              \
+            block = sums;                                                      \
+        } else {                                                               \
+            fetch(block, length * sizeof(type));                               \
+        }                                                                      \
+        return threshold == 0                                                  \
+                   ? 0                                                         \
+                   : find_##bits(block, length, filter, threshold,             \
+                                 of->first + (uint32_t)at, indices, values);   \
+    }                                                                          \
+    static size_t pass_##name(const baton_accumulation_t *of, size_t at,       \
+                              size_t count, const baton__filter_t *filter,     \
+                              uint64_t threshold, uint32_t *indices,           \
+                              void *values)                                    \
+    {                                                                          \
+        size_t found = 0;                                                      \
+        for (; count >= BLOCK; count -= BLOCK, at += BLOCK) {                  \
+            found += block_##name(of, at, BLOCK, filter, threshold,            \
+                                  indices + found, (type *)values + found);    \
+        }                                                                      \
+        return found + block_##name(of, at, count, filter, threshold,          \
+                                    indices + found, (type *)values + found);  \
+    }
+
+PASS(f16, 16, uint16_t)
+PASS(bf16, 16, uint16_t)
+PASS(f32, 32, float)
+PASS(f64, 64, double)
 
 /* The inner count is of the element's width, for as many as fit into it. */
 #define COUNT(name, signed_type)                                               \
@@ -240,7 +364,11 @@ static double sum_of_tiles(double *lanes)
 
 static inline doubles_t value_32(keys_32_t keys)
 {
+#if defined(__AVX512F__) /* gcc 12 converts four at a time */
+    return (doubles_t)_mm512_cvtps_pd((__m256)keys);
+#else
     return __builtin_convertvector((floats_t)keys, doubles_t);
+#endif
 }
 
 static inline doubles_t value_64(keys_64_t keys)
@@ -346,64 +474,6 @@ MEASURE(measure_bf16, 2, 32, tile_bf16, key_bf16)
 MEASURE(measure_f32, 4, 32, AS_THEY_ARE, AS_IT_IS)
 MEASURE(measure_f64, 8, 64, AS_THEY_ARE, AS_IT_IS)
 
-/* ---- copies past the caches -------------------------------------------- */
-
-/* A line at a time: half a line that is written past the caches would be read
-   for the other half. */
-enum { LINE = 64 };
-
-#if defined(__AVX512F__)
-static inline void stream_line(char *to, const char *from)
-{
-    _mm512_stream_si512((void *)to, _mm512_loadu_si512(from));
-}
-#elif defined(__AVX__)
-static inline void stream_line(char *to, const char *from)
-{
-    for (size_t i = 0; i < LINE; i += sizeof(__m256i)) {
-        _mm256_stream_si256((void *)(to + i),
-                            _mm256_loadu_si256((const void *)(from + i)));
-    }
-}
-#elif defined(__SSE2__)
-static inline void stream_line(char *to, const char *from)
-{
-    for (size_t i = 0; i < LINE; i += sizeof(__m128i)) {
-        _mm_stream_si128((void *)(to + i),
-                         _mm_loadu_si128((const void *)(from + i)));
-    }
-}
-#else
-static inline void stream_line(char *to, const char *from)
-{
-    memcpy(to, from, LINE);
-}
-#endif
-
-static void stream(void *to, const void *from, size_t bytes,
-                   const char *ahead_left, const char *ahead_right)
-{
-    char *target = to;
-    const char *source = from;
-    size_t head = (size_t)(-(uintptr_t)to % LINE);
-    size_t done = head < bytes ? head : bytes;
-    memcpy(target, source, done);
-    for (; done + LINE <= bytes; done += LINE) {
-        PREFETCH(ahead_left + done);
-        PREFETCH(ahead_right + done);
-        stream_line(target + done, source + done);
-    }
-    memcpy(target + done, source + done, bytes - done);
-}
-
-/* A release does not order such stores. */
-static void stream_end(void)
-{
-#if defined(__SSE2__)
-    _mm_sfence();
-#endif
-}
-
 /* ---- the table --------------------------------------------------------- */
 
 #define BY_WIDTH(op)                                                           \
@@ -411,17 +481,19 @@ static void stream_end(void)
         [BATON_F16] = op##_16, [BATON_BF16] = op##_16, [BATON_F32] = op##_32,  \
         [BATON_F64] = op##_64                                                  \
     }
+#define BY_TYPE(op)                                                            \
+    {                                                                          \
+        [BATON_F16] = op##_f16, [BATON_BF16] = op##_bf16,                      \
+        [BATON_F32] = op##_f32, [BATON_F64] = op##_f64                         \
+    }
 
 extern const baton__select_kernels_t JOIN(baton__select_kernels_,
                                           BATON__KERNELS_ISA);
 const baton__select_kernels_t JOIN(baton__select_kernels_,
                                    BATON__KERNELS_ISA) = {
-    .filter = BY_WIDTH(filter),
+    .pass = BY_TYPE(pass),
+    .scale = BY_TYPE(scale),
     .count = BY_WIDTH(count),
-    .measure = {[BATON_F16] = measure_f16,
-                [BATON_BF16] = measure_bf16,
-                [BATON_F32] = measure_f32,
-                [BATON_F64] = measure_f64},
-    .stream = stream,
+    .measure = BY_TYPE(measure),
     .stream_end = stream_end,
 };

@@ -181,8 +181,10 @@ static void expect_accumulation(baton_dtype_t dtype, size_t count,
     const size_t ks[] = {0, 1, count / 100 + 1, count / 2, count};
     for (int kind = 0; kind < SELECT_KINDS; kind++) {
         fill(dtype, left, count, (select_kind_t)kind, random);
-        fill(dtype, right, count,
-             kind == SELECT_BITS ? SELECT_NORMAL : (select_kind_t)kind, random);
+        /* The sum of two NaNs has the payload of either. */
+        bool nans = kind == SELECT_BITS || kind == SELECT_NANS;
+        fill(dtype, right, count, nans ? SELECT_NORMAL : (select_kind_t)kind,
+             random);
         for (size_t i = 0; i < sizeof ks / sizeof ks[0]; i++) {
             expect_one_pass(dtype, count, ks[i], (int)(i % 3));
         }
@@ -203,6 +205,105 @@ static void expect_accumulations(void)
 TEST(test_accumulation_selects_from_the_sum)
 {
     for_each_isa(expect_accumulations);
+}
+
+static void add(const baton_accumulation_t *of, void *to, const void *other)
+{
+    BATON_SUM->reduce(BATON_SUM->arg, to, to, other, of->count, of->dtype);
+}
+
+/* What is computed, by loops over the whole vector. */
+static void compute(const baton_accumulation_t *of, void *g, void *velocity,
+                    void *sum)
+{
+    size_t bytes = of->count * baton_dtype_size(of->dtype);
+    memcpy(g, of->right, bytes);
+    if (of->scale) {
+        baton_elements_scale(of->dtype, g, of->count, of->factor);
+    }
+    if (of->velocity != NULL) {
+        memcpy(velocity, of->velocity, bytes);
+        if (of->nesterov) {
+            add(of, velocity, g);
+        }
+        baton_elements_scale(of->dtype, velocity, of->count, of->momentum);
+        add(of, of->nesterov ? g : velocity, of->nesterov ? velocity : g);
+        g = of->nesterov ? g : velocity;
+    }
+    memset(sum, 0, bytes);
+    if (of->left != NULL) {
+        memcpy(sum, of->left, bytes);
+    }
+    add(of, sum, g);
+}
+
+/* Wherever the selection looks first. */
+static void expect_terms(const baton_accumulation_t *given, size_t k)
+{
+    static double g[LARGEST], velocity[LARGEST];
+    static char room[LARGEST * 12];
+    const size_t bytes = given->count * baton_dtype_size(given->dtype);
+    void *scratch = malloc(baton_select_scratch_bytes(given->count, k));
+    baton_accumulation_t of = *given;
+    baton_magnitude_t threshold, same;
+    compute(&of, g, velocity, sums);
+    const baton_selection_t from = {
+        .dtype = of.dtype, .values = sums, .count = of.count};
+    size_t kept = baton_select_topk(&from, k, expected, scratch, &threshold);
+    const baton_magnitude_t guesses[] = {0, 1, threshold, threshold + 1};
+    for (size_t i = 0; i < 4; i++) {
+        baton_magnitude_t guess[] = {guesses[i], guesses[i]};
+        baton_candidates_t candidates = {
+            .entries = room, .capacity = baton_candidates_room(of.count, k)};
+        of.guess = &guess[0];
+        size_t found = baton_accumulate_topk(&of, k, actual, scratch, &same);
+        expect_accumulated(&of, found, kept);
+        assert_int_equal(same, threshold);
+        assert_true(of.velocity == NULL ||
+                    memcmp(of.new_velocity, velocity, bytes) == 0);
+        of.guess = &guess[1];
+        memset(of.sum, 0, bytes);
+        baton_candidates_find(&of, k, &candidates, scratch);
+        expect_accumulated(&of, 0, 0);
+        assert_true(candidates.low <= threshold);
+        assert_int_equal(candidates.count,
+                         baton_select_count(&from, candidates.low));
+        assert_true(of.count < 5000 || (guess[0] > 0 && guess[1] > 0));
+    }
+    free(scratch);
+}
+
+static void expect_all_terms(void)
+{
+    static double old[LARGEST], next[LARGEST];
+    for (size_t type = 0; type < TYPES; type++) {
+        support_random_t random = support_random(support_seed(), 60 + type);
+        for (int form = 0; form < 32; form++) {
+            size_t count = form % 3 == 0 ? 65 : 20000;
+            fill(types[type], left, count, SELECT_NORMAL, &random);
+            fill(types[type], right, count, SELECT_NORMAL, &random);
+            fill(types[type], old, count, SELECT_NORMAL, &random);
+            const baton_accumulation_t of = {
+                .dtype = types[type],
+                .sum = values,
+                .left = (form & 1) != 0 ? left : NULL,
+                .right = right,
+                .count = count,
+                .scale = (form & 2) != 0,
+                .factor = 0.37,
+                .velocity = (form & 4) != 0 ? old : NULL,
+                .new_velocity = next,
+                .momentum = 0.9,
+                .nesterov = (form & 8) != 0,
+                .stream = (form & 16) != 0};
+            expect_terms(&of, count / 50);
+        }
+    }
+}
+
+TEST(test_accumulation_scales_and_has_momentum)
+{
+    for_each_isa(expect_all_terms);
 }
 
 TEST(test_nothing_reaches_a_threshold_beyond_nans)

@@ -393,13 +393,14 @@ TEST(test_selections_refuse_nothing)
     const baton_selection_t two = {
         .dtype = BATON_F32, .values = values, .count = 2};
     float sum[2] = {0};
-    baton_accumulation_t of = {.dtype = BATON_F32, .count = 2, .sum = sum};
+    baton_accumulation_t of = {.dtype = BATON_F32, .count = 2};
     uint32_t indices[2];
     uint64_t scratch[64];
     GIVES(0, "from", baton_select_topk, NULL, 1, indices, scratch, NULL);
     GIVES(0, "scratch", baton_select_topk, &two, 1, indices, NULL, NULL);
     GIVES(0, "indices", baton_select_at_least, &two, 1, NULL, 2);
-    GIVES(0, "of->left", baton_accumulate_at_least, &of, 1, indices, 2);
+    GIVES(0, "of->sum", baton_accumulate_at_least, &of, 1, indices, 2);
+    of.sum = sum;
     of.left = of.right = values;
     /* No magnitude is that large. */
     assert_int_equal(baton_accumulate_at_least(&of, UINT64_MAX, indices, 2), 0);

@@ -63,7 +63,7 @@ static baton_status_t accumulate(void *arg, baton_call_t *call)
     baton__block_t block = baton__spardl_block(spardl, self->block);
     baton__sparse_candidates(spardl->sparse, block.first, block.count,
                              quota_of(spardl, self->block), &self->candidates,
-                             spardl->scratch);
+                             &self->guess, spardl->scratch);
     return BATON_OK;
 }
 
@@ -144,7 +144,7 @@ static size_t take(spardl_block_t *self, size_t k, char *out)
     if (self->steps == 0) {
         candidates = &spardl->candidates;
         baton__sparse_candidates(sparse, block.first, block.count, k,
-                                 candidates, spardl->scratch);
+                                 candidates, &self->guess, spardl->scratch);
     }
     size_t count = k < block.count ? k : block.count;
     if (sparse->payload) {

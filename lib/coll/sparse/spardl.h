@@ -21,6 +21,7 @@ typedef struct spardl_block {
     int block;
     int step;  /* of whose bag it is a part; -1: this rank's own block */
     int place; /* in the bag */
+    baton_magnitude_t guess; /* from which on candidates are likely */
     /* How many steps may bring entries for it before it is selected from. */
     int steps;
     /* If there are any: */

@@ -97,13 +97,15 @@ struct baton_sparse {
     /* n elements each, without payload NULL. On a device residual and velocity
        are there and not here, and `work` is that of dense steps. */
     char *residual, *work;
-    char *spare;    /* what a dense step sums that is neither of the two: its
-                       gradient, changed, or zeros; or NULL */
-    char *velocity; /* u of momentum; or NULL */
+    char *spare; /* what a dense step sums that is neither of the two: its
+                    gradient, changed, or zeros; or NULL */
+    /* u of momentum, and behind the running step; or NULL */
+    char *velocity, *new_velocity;
     const char *gradient; /* of the running step, or NULL */
     double given_factor;  /* by which the running step's gradient is scaled, */
     double clip_factor;   /* and with clipping */
     size_t k;
+    baton_magnitude_t guess; /* from which on a selection looks first */
     baton__learned_t learned, next;
     uint64_t *extra; /* more that it has learned; saved and loaded, or NULL */
     size_t extra_count;
@@ -398,7 +400,8 @@ baton_selection_t baton__sparse_selection(const baton_sparse_t *sparse,
 /* Accumulates them, and finds candidates for the k largest. */
 void baton__sparse_candidates(baton_sparse_t *sparse, size_t first,
                               size_t count, size_t k,
-                              baton_candidates_t *candidates, void *scratch);
+                              baton_candidates_t *candidates,
+                              baton_magnitude_t *guess, void *scratch);
 
 /* ---- messages ---------------------------------------------------------- */
 
