@@ -9,7 +9,9 @@
 
    The collective owns the residual, since only it knows what was left out on
    the way. The result of a step is the sum of the ranks' entries that were
-   selected, the same on every rank, bit for bit. For all algorithms the sum
+   selected, the same on every rank, bit for bit. Sums that are exactly 0 are
+   left out of it; with SPARDL, GTOPK and OKTOPK the residuals keep what cancels
+   there, with the others it is gone. For all algorithms the sum
    over ranks of gradient and old residual equals the result plus the sum of the
    new residuals, up to rounding, unless values are quantised: what their mean
    lacks is dropped.

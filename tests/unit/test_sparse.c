@@ -440,6 +440,49 @@ TEST(test_what_is_not_finite_has_the_same_bits_on_all_ranks)
     }
 }
 
+/* Two ranks, whose largest entries cancel. */
+static void step_cancels(const baton_sparse_options_t *options)
+{
+    support_sparse_t *group = support_sparse_open(2, options);
+    const size_t n = options->count;
+    float *gradients = support_sparse_gradient(group, 0);
+    memset(gradients, 0, 2 * n * sizeof *gradients);
+    gradients[3] = 5;
+    gradients[n + 3] = -5;
+    gradients[5] = gradients[n + 5] = 2;
+    support_sparse_step(group);
+    const baton_sparse_result_t *result = &group->results[0];
+    for (size_t i = 0; i < result->count; i++) {
+        assert_true(((const float *)result->values)[i] != 0);
+    }
+    const float *residuals = support_sparse_residual(group, 0);
+    const float *dense = (const void *)group->dense;
+    for (size_t i = 0; i < n; i++) {
+        assert_true(dense[i] + residuals[i] + residuals[n + i] ==
+                    gradients[i] + gradients[n + i]);
+    }
+    support_sparse_close(group);
+}
+
+/* TOPKDSA sends 6 elements as a dense region, and 100 as entries. */
+TEST(test_sums_of_zero_are_left_out)
+{
+    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_DENSE; i++) {
+        for (int form = 0; form < 3; form++) {
+            baton_sparse_options_t options = some_options();
+            options.algorithm = (baton_sparse_algorithm_t)i;
+            options.count = form == 0 ? 6 : COUNT;
+            options.k = 2;
+            if (i == BATON_SPARSE_SPARDL && form > 0) {
+                options.teams = 2;
+                options.exchange =
+                    form == 1 ? BATON_TEAMS_RSAG : BATON_TEAMS_BSAG;
+            }
+            step_cancels(&options);
+        }
+    }
+}
+
 /* A rank that does another step than the others fails with a sentence, on all
    ranks. */
 TEST(test_steps_that_differ_are_told)

@@ -136,8 +136,31 @@ static void settle(baton_sparse_t *sparse, size_t count)
     }
 }
 
+/* The result without sums of zero, which some algorithms leave out before. */
+static size_t drop_zeros(const baton_sparse_t *sparse, size_t count)
+{
+    const size_t size = sparse->element_bytes;
+    baton_selection_t of = {.dtype = sparse->options.dtype,
+                            .values = sparse->result_values,
+                            .count = count};
+    size_t kept = 0;
+    if (!sparse->payload || baton_select_count(&of, 1) == count) {
+        return count;
+    }
+    of.count = 1;
+    for (size_t i = 0; i < count; i++) {
+        of.values = sparse->result_values + i * size;
+        if (baton_select_count(&of, 1) > 0) {
+            sparse->result_indices[kept] = sparse->result_indices[i];
+            memmove(sparse->result_values + kept++ * size, of.values, size);
+        }
+    }
+    return kept;
+}
+
 void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
 {
+    count = drop_zeros(sparse, count);
     if (sparse->payload && sparse->options.average) {
         baton_elements_scale(sparse->options.dtype, sparse->result_values,
                              count, 1.0 / sparse->size);
