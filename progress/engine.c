@@ -950,7 +950,7 @@ static baton_status_t choose_mode(const baton_engine_options_t *options,
         return BATON_OK;
     }
     return baton__error(BATON_ERR_INVALID,
-                        "engine options: progress is %d, which is no mode",
+                        "engine options: progress is %d, not a mode",
                         (int)options->progress);
 }
 

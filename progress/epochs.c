@@ -192,8 +192,8 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch,
     if (schedule->misused != NULL) {
         return baton__error(
             BATON_ERR_STATE,
-            "start of \"%s\": nodes were to be added (%s) after "
-            "its commit, to no effect: build before it",
+            "start of \"%s\": %s was called after its commit and "
+            "had no effect: build before it",
             schedule->name, schedule->misused);
     }
     return atomic_load_explicit(&schedule->rebound, memory_order_relaxed)
@@ -640,7 +640,7 @@ baton_status_t baton_async_complete(baton_async_t async, baton_status_t status)
     baton__async_t *record = async.record;
     if (record == NULL) {
         return baton__error(BATON_ERR_INVALID,
-                            "baton_async_complete: this is no node");
+                            "baton_async_complete: the handle is invalid");
     }
     int code = (int)status;
     if (code <= -BATON__ASYNC_DONE || code >= BATON__ASYNC_DONE) {

@@ -236,8 +236,8 @@ baton_status_t baton_group_create(baton_engine_t *engine,
     }
     if (size < 1 || rank < 0 || rank >= size) {
         return baton__error(BATON_ERR_INVALID,
-                            "group: rank %d of %d ranks is no rank", rank,
-                            size);
+                            "group: rank is %d; allowed: 0 to %d", rank,
+                            size - 1);
     }
     return create(engine, NULL, 0, false, transport, endpoint, rank, size, out);
 }
@@ -309,7 +309,7 @@ static baton_status_t read_ranks(const baton_group_t *parent, const int *ranks,
         if (!known || seen[rank] != 0) {
             status =
                 baton__error(BATON_ERR_INVALID, "group of some ranks: %d %s",
-                             rank, known ? "is there twice" : "is no rank");
+                             rank, known ? "is listed twice" : "is not a rank");
             break;
         }
         seen[rank] = 1;

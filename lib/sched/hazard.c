@@ -157,7 +157,7 @@ static baton_status_t hazard(const checker_t *c, uint32_t u, uint32_t v,
     }
     return baton__error(
         BATON_ERR_HAZARD,
-        "commit of \"%s\" failed: %s and %s are in no order, but the first %s "
+        "commit of \"%s\" failed: %s and %s are unordered, and the first %s "
         "and the second %s bytes %zu to %zu of buffer %u%s: put one before the "
         "other (that buffer is %s)",
         name, baton__node_name(c->schedule, u),

@@ -45,7 +45,7 @@ static void expect_refused(bench_t *bench, baton_status_t status,
 TEST(test_hazard_between_buffers_of_the_same_memory)
 {
     static const char *const says[] = {
-        "copy#0 and copy#1 are in no order, but the first writes and the "
+        "copy#0 and copy#1 are unordered, and the first writes and the "
         "second writes bytes 0 to 16 of buffer 2 (bound to memory of another "
         "buffer, too)",
         "bytes 0 to 4 of buffer 2"};

@@ -150,7 +150,7 @@ TEST(test_commit_works_once_the_hazard_is_ordered)
     baton_node_t a = baton_add_copy(s, refusal_part(0, 4), refusal_part(8, 4));
     baton_node_t b = baton_add_copy(s, refusal_part(4, 4), refusal_part(0, 4));
     baton_node_t call = baton_add_call(s, support_count, &calls);
-    refuses(s, BATON_ERR_HAZARD, "copy#0 and copy#1 are in no order");
+    refuses(s, BATON_ERR_HAZARD, "copy#0 and copy#1 are unordered");
     baton_before(s, a, b);
     baton_before(s, b, call);
     refusal_memory[2] = 5;

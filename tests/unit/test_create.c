@@ -382,17 +382,17 @@ TEST_MANUALLY(test_wrong_arguments, 2)
     WRONG(allreduce, "", on.dtype = BATON_DTYPE_NONE);
     support_says("dtype is 0");
     WRONG(allreduce, "target is NULL", on.target = NULL);
-    WRONG(allreduce, "root is set", on.root = 1);
-    WRONG(allreduce, "counts is set", on.counts = counts);
-    WRONG(allreduce, "reserved is set", on.reserved[1] = x);
-    WRONG(allreduce, "count is more", on.count = SIZE_MAX / 2);
-    WRONG(allgather, "op is set", on.source = x);
+    WRONG(allreduce, "root must be 0", on.root = 1);
+    WRONG(allreduce, "counts must be NULL", on.counts = counts);
+    WRONG(allreduce, "reserved must be NULL", on.reserved[1] = x);
+    WRONG(allreduce, "count is too large", on.count = SIZE_MAX / 2);
+    WRONG(allgather, "op must be NULL", on.source = x);
     WRONG(allgatherv, "counts is NULL", on.op = NULL);
     WRONG(alltoallv, "target_counts is NULL", on.counts = counts);
-    WRONG(broadcast, "source is set", on.op = NULL; on.source = x);
-    WRONG(gather, "source is NULL, which is in place and for the root",
-          on.op = NULL);
-    WRONG(gatherv, "counts is set, must be NULL but at the root", on.op = NULL;
+    WRONG(broadcast, "source must be NULL", on.op = NULL; on.source = x);
+    WRONG(gather, "source is NULL: only the root may", on.op = NULL);
+    WRONG(gatherv, "counts must be NULL on all ranks but the root",
+          on.op = NULL;
           on.counts = counts);
     baton_operands_t on = good;
     on.root = 2;

@@ -23,13 +23,13 @@ TEST(test_hazard_is_named)
     (void)writes(s, 0, 9);
     (void)baton_add_recv(s, 1, refusal_part(8, 8));
     refused(s, BATON_ERR_HAZARD,
-            "copy#0 and recv#1 are in no order, but the first writes and the "
+            "copy#0 and recv#1 are unordered, and the first writes and the "
             "second writes bytes 8 to 9 of buffer 0");
     s = refusal_begin();
     (void)baton_add_send(s, 1, refusal_part(0, 8));
     (void)writes(s, 0, 8);
     refused(s, BATON_ERR_HAZARD,
-            "send#0 and copy#1 are in no order, but the first reads and the "
+            "send#0 and copy#1 are unordered, and the first reads and the "
             "second writes bytes 0 to 8 of buffer 0");
 }
 

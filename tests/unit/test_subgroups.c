@@ -117,10 +117,10 @@ TEST_MANUALLY(test_subgroups_wrong_lists_are_refused, 3)
     baton_group_t *all = cluster->groups[0], *group;
     support_expect(baton_group_create_sub(all, twice, 2, "some", &group),
                    BATON_ERR_INVALID);
-    support_says("0 is there twice");
+    support_says("0 is listed twice");
     support_expect(baton_group_create_sub(all, none, 2, "some", &group),
                    BATON_ERR_INVALID);
-    support_says("3 is no rank");
+    support_says("3 is not a rank");
     support_expect(baton_group_create_sub(all, others, 2, "some", &group),
                    BATON_ERR_INVALID);
     support_says("rank 0, which calls, is none of them");

@@ -196,36 +196,36 @@ static const char *wrong_field(const baton__collective_t *collective,
 {
     for (size_t i = 0; i < sizeof on->reserved / sizeof *on->reserved; i++) {
         if (on->reserved[i] != NULL) {
-            return "reserved is set, must be NULL";
+            return "reserved must be NULL";
         }
     }
     bool counts = by_counts(collective, group, on);
     if (counts && on->counts == NULL) {
-        return "counts is NULL, must have the elements of each rank's block";
+        return "counts is NULL; it gives the elements of each rank's block";
     }
     if (!counts && on->counts != NULL) {
         return collective->sizes == BATON__SIZES_ROOT
-                   ? "counts is set, must be NULL but at the root: give count"
-                   : "counts is set, must be NULL: give count";
+                   ? "counts must be NULL on all ranks but the root: set count"
+                   : "counts must be NULL here: set count";
     }
     if ((collective->sizes == BATON__SIZES_PAIR) !=
         (on->target_counts != NULL)) {
         return on->target_counts != NULL
-                   ? "target_counts is set, must be NULL"
-                   : "target_counts is NULL, must have the elements of each "
+                   ? "target_counts must be NULL: only alltoallv has them"
+                   : "target_counts is NULL; it gives the elements of each "
                      "block that comes";
     }
     if (!collective->rooted && on->root != 0) {
-        return "root is set, must be 0: there is none";
+        return "root must be 0: this collective has none";
     }
     if (!collective->reduces && on->op != NULL) {
-        return "op is set, must be NULL: nothing is reduced";
+        return "op must be NULL: this collective does not reduce";
     }
     if (collective->source == BATON__SPAN_NONE && on->source != NULL) {
-        return "source is set, must be NULL: target has the data";
+        return "source must be NULL: the data is in target";
     }
     if (on->algorithm != NULL && collective->sizes == BATON__SIZES_ROOT) {
-        return "algorithm is set, must be NULL: there is one alone";
+        return "algorithm must be NULL: there is only one";
     }
     return NULL;
 }
@@ -243,12 +243,12 @@ static const char *wrong_vector(const baton__collective_t *collective,
     if (v.has_source && extent->source > 0 && v.source == NULL &&
         (!v.in_place || from_source)) {
         return collective->target_at_root
-                   ? "source is NULL, which is in place and for the root alone"
-                   : "source is NULL, must point to the data";
+                   ? "source is NULL: only the root may work in place"
+                   : "source is NULL; it must point to the data";
     }
     if (v.has_target && extent->target > 0 && v.target == NULL &&
         !from_source) {
-        return "target is NULL, must have room for the result";
+        return "target is NULL; it must have room for the result";
     }
     return NULL;
 }
@@ -281,8 +281,9 @@ baton_status_t baton__operands_check(const baton__collective_t *collective,
     extent_t extent;
     if (!measure(collective, group, on, &extent)) {
         return refuse(collective, verb,
-                      on->counts != NULL ? "counts are more than memory has"
-                                         : "count is more than memory has");
+                      on->counts != NULL
+                          ? "counts are too large: their bytes overflow"
+                          : "count is too large: its bytes overflow");
     }
     wrong = wrong_vector(collective, group, on, &extent);
     return wrong != NULL ? refuse(collective, verb, wrong) : BATON_OK;
@@ -290,8 +291,8 @@ baton_status_t baton__operands_check(const baton__collective_t *collective,
 
 /* ---- building ----------------------------------------------------------- */
 
-static baton_buffer_t bind(baton_schedule_t *schedule, const void *memory,
-                           size_t bytes, bool is_input, baton_memory_t where)
+static baton_view_t bind(baton_schedule_t *schedule, const void *memory,
+                         size_t bytes, bool is_input, baton_memory_t where)
 {
     baton_buffer_t buffer =
         is_input ? baton_buffer_bind_input(schedule, memory, bytes)
@@ -299,7 +300,7 @@ static baton_buffer_t bind(baton_schedule_t *schedule, const void *memory,
     if (where != BATON_MEMORY_HOST) {
         baton_buffer_set_memory(schedule, buffer, where);
     }
-    return buffer;
+    return baton_view(buffer, 0, bytes);
 }
 
 /* The views that the builder gets: of one buffer in place, else of two. */
@@ -309,33 +310,26 @@ typedef struct views {
 
 static views_t bind_all(const baton__collective_t *collective,
                         const baton_operands_t *on, const vectors_t *v,
-                        const extent_t *extent, baton__created_t *out)
+                        const extent_t *extent, baton_schedule_t *s)
 {
-    baton_schedule_t *s = out->schedule;
     views_t views = {.source = {.bytes = 0}};
     if (v->in_place) {
         bool from = collective->source == BATON__SPAN_BLOCKS;
         size_t bytes = from ? extent->source : extent->target;
         bool input = collective->source_at_root;
-        out->target =
+        views.source = views.target =
             bind(s, input ? v->source : v->target, bytes, input, on->memory);
-        out->has_target = true;
-        views.source = views.target = baton_view(out->target, 0, bytes);
         if (collective->source != collective->target) {
             *(from ? &views.target : &views.source) =
-                baton_view(out->target, extent->offset, extent->part);
+                baton_view(views.target.buffer, extent->offset, extent->part);
         }
         return views;
     }
-    out->has_source = v->has_source;
-    out->has_target = v->has_target;
     if (v->has_source) {
-        out->source = bind(s, v->source, extent->source, true, on->memory);
-        views.source = baton_view(out->source, 0, extent->source);
+        views.source = bind(s, v->source, extent->source, true, on->memory);
     }
     if (v->has_target) {
-        out->target = bind(s, v->target, extent->target, false, on->memory);
-        views.target = baton_view(out->target, 0, extent->target);
+        views.target = bind(s, v->target, extent->target, false, on->memory);
     }
     return views;
 }
@@ -495,9 +489,9 @@ static bool find_blocks(const baton__collective_t *collective,
 baton_status_t baton__collective_create(const baton__collective_t *collective,
                                         const char *verb, baton_group_t *group,
                                         const baton_operands_t *on,
-                                        baton__created_t *out)
+                                        baton_schedule_t **out)
 {
-    *out = (baton__created_t){.schedule = NULL};
+    baton_schedule_t *s = NULL;
     const char *name = on->name != NULL ? on->name : collective->noun;
     baton_status_t status = BATON_OK;
     if (on->algorithm != NULL && !collective->chosen) {
@@ -505,7 +499,7 @@ baton_status_t baton__collective_create(const baton__collective_t *collective,
         status = baton_algorithm_find(collective->kind, on->algorithm, &found);
     }
     if (status == BATON_OK) {
-        status = baton_schedule_create(group, name, &out->schedule);
+        status = baton_schedule_create(group, name, &s);
     }
     if (status != BATON_OK) {
         return status;
@@ -513,26 +507,26 @@ baton_status_t baton__collective_create(const baton__collective_t *collective,
     extent_t extent = {.part = 0};
     (void)measure(collective, group, on, &extent);
     if (!find_blocks(collective, group, on, &extent)) {
-        (void)!baton_schedule_destroy(out->schedule);
+        (void)!baton_schedule_destroy(s);
         return baton__error(BATON_ERR_NO_MEMORY,
                             "baton_%s_%s: no memory for the blocks' sizes",
                             collective->noun, verb);
     }
     if (on->depth > 0) {
-        baton_schedule_set_depth(out->schedule, on->depth > UINT32_MAX
-                                                    ? UINT32_MAX
-                                                    : (uint32_t)on->depth);
+        baton_schedule_set_depth(
+            s, on->depth > UINT32_MAX ? UINT32_MAX : (uint32_t)on->depth);
     }
     const vectors_t v = vectors_of(collective, group, on);
-    const views_t views = bind_all(collective, on, &v, &extent, out);
+    const views_t views = bind_all(collective, on, &v, &extent, s);
     bool moves = v.in_place && extent.offset > 0 && extent.part > 0 &&
                  collective->kind == BATON_COLLECTIVE_REDUCE_SCATTER;
-    (moves ? add_and_move : add_nodes)(out->schedule, collective, on, &extent,
-                                       &views);
+    (moves ? add_and_move : add_nodes)(s, collective, on, &extent, &views);
     baton__free(extent.blocks);
-    status = baton_schedule_commit(out->schedule);
-    if (status != BATON_OK) {
-        (void)!baton_schedule_destroy(out->schedule);
+    status = baton_schedule_commit(s);
+    if (status == BATON_OK) {
+        *out = s;
+    } else {
+        (void)!baton_schedule_destroy(s);
     }
     return status;
 }
@@ -550,15 +544,9 @@ static baton_status_t create(const baton__collective_t *collective,
         return refuse(collective, "create",
                       out == NULL ? "out is NULL" : "operands is NULL");
     }
-    baton__created_t created;
     baton_status_t status =
         baton__operands_check(collective, "create", group, operands);
-    if (status == BATON_OK) {
-        status = baton__collective_create(collective, "create", group, operands,
-                                          &created);
-    }
-    if (status == BATON_OK) {
-        *out = created.schedule;
-    }
-    return status;
+    return status == BATON_OK ? baton__collective_create(collective, "create",
+                                                         group, operands, out)
+                              : status;
 }

@@ -36,12 +36,6 @@ typedef struct baton__collective {
 extern const baton__collective_t baton__allreduce, baton__reduce,
     baton__reduce_scatter, baton__broadcast, baton__allgather, baton__barrier;
 
-typedef struct baton__created {
-    baton_schedule_t *schedule;
-    baton_buffer_t source, target; /* where there are such vectors */
-    bool has_source, has_target;   /* source: apart from the target */
-} baton__created_t;
-
 /* Checks the operands alone; `verb` is "create" or "now", for messages. */
 baton_status_t baton__operands_check(const baton__collective_t *collective,
                                      const char *verb,
@@ -52,6 +46,6 @@ baton_status_t baton__operands_check(const baton__collective_t *collective,
 baton_status_t baton__collective_create(const baton__collective_t *collective,
                                         const char *verb, baton_group_t *group,
                                         const baton_operands_t *on,
-                                        baton__created_t *out);
+                                        baton_schedule_t **out);
 
 #endif

@@ -24,7 +24,7 @@ typedef struct shape {
 
 typedef struct kept {
     shape_t shape;
-    baton__created_t created;
+    baton_schedule_t *schedule;
     const void *source; /* bound now */
     void *target;
     void *copy;    /* of what was in place; NULL before the first */
@@ -42,7 +42,7 @@ static const char shapes_key; /* its address */
 static void drop(kept_t *kept)
 {
     if (kept->shape.collective != NULL) {
-        (void)!baton_schedule_destroy(kept->created.schedule);
+        (void)!baton_schedule_destroy(kept->schedule);
     }
     baton__free(kept->copy);
     *kept = (kept_t){.used = 0};
@@ -111,7 +111,7 @@ static baton_status_t make(kept_t *kept, const shape_t *shape,
                    shapes->recoveries);
     on.name = name;
     baton_status_t status = baton__collective_create(
-        shape->collective, "now", group, &on, &kept->created);
+        shape->collective, "now", group, &on, &kept->schedule);
     if (status == BATON_OK) {
         kept->shape = *shape;
     }
@@ -120,22 +120,12 @@ static baton_status_t make(kept_t *kept, const shape_t *shape,
 
 static baton_status_t bind(kept_t *kept, const baton_operands_t *on)
 {
-    const baton__created_t *created = &kept->created;
-    baton_status_t status = BATON_OK;
-    if (created->has_source && on->source != kept->source) {
-        status = baton_buffer_rebind(created->schedule, created->source,
-                                     (void *)on->source);
+    if (on->source == kept->source && on->target == kept->target) {
+        return BATON_OK;
     }
-    if (status == BATON_OK && created->has_target &&
-        on->target != kept->target) {
-        status =
-            baton_buffer_rebind(created->schedule, created->target, on->target);
-    }
-    if (status == BATON_OK) {
-        kept->source = on->source;
-        kept->target = on->target;
-    }
-    return status;
+    kept->source = on->source;
+    kept->target = on->target;
+    return baton_schedule_rebind(kept->schedule, on->source, on->target);
 }
 
 /* Copies data that is where a result goes: in a block of it, of an all-gather.
@@ -186,7 +176,7 @@ static baton_status_t run(const baton__collective_t *collective,
     shapes_t *shapes = shapes_of(group);
     if (shapes == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
-                            "baton_%s_now: no memory for what is kept",
+                            "baton_%s_now: no memory to keep the schedule",
                             collective->noun);
     }
     const shape_t shape = {collective, on.count, on.dtype, on.op, on.root};
@@ -205,9 +195,9 @@ static baton_status_t run(const baton__collective_t *collective,
     }
     if (status == BATON_OK) {
         kept->used = ++shapes->calls;
-        status = baton_schedule_start(kept->created.schedule);
+        status = baton_schedule_start(kept->schedule);
     }
-    return status == BATON_OK ? baton_schedule_wait(kept->created.schedule, -1)
+    return status == BATON_OK ? baton_schedule_wait(kept->schedule, -1)
                               : status;
 }
 
