@@ -26,8 +26,8 @@
    wait, and no pass over the data: the k-th start is epoch k.
 
    Calls return a status, and results by their last argument. Any thread may
-   make any call, but one at a time starts and destroys a schedule. What is NULL
-   is destroyed without an error. Other headers, for whom they concern:
+   make any call, but one at a time starts and destroys a schedule. Destroying
+   NULL is no error. Other headers, for whom they concern:
 
      mpi.h, inproc.h                 groups over MPI; inside one process
      partial.h, sparse.h, tensors.h  more of what ends this header
@@ -55,9 +55,9 @@ extern "C" {
 
    A thread that calls start, test or wait makes progress itself; the engine's
    own thread takes over what is in flight while the program computes, and
-   sleeps when nothing is. `options` may be NULL. All groups are destroyed
-   before close, or BATON_ERR_BUSY names one that was not, and nothing has
-   happened. */
+   sleeps when nothing is. `options` may be NULL. Destroy all groups before
+   close: as long as one is left it does nothing but return BATON_ERR_BUSY, and
+   the error message names it. */
 typedef struct baton_engine baton_engine_t;
 struct baton_engine_options; /* engine.h */
 BATON_CHECKED baton_status_t baton_engine_open(
@@ -70,8 +70,8 @@ typedef struct baton_group baton_group_t;
 int baton_group_rank(const baton_group_t *group);
 int baton_group_size(const baton_group_t *group); /* P */
 
-/* What was made in the group has been destroyed before: BATON_ERR_BUSY says
-   what was not. Collective over MPI. Takes at most BATON_DESTROY_MS. */
+/* Destroy what was made in the group first: BATON_ERR_BUSY names what is left.
+   Collective over MPI. Takes at most BATON_DESTROY_MS. */
 BATON_CHECKED baton_status_t baton_group_destroy(baton_group_t *group);
 
 /* Makes a group usable again after a failure. Collective: all ranks call it,
@@ -97,27 +97,27 @@ BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
 /* Makes a group of some ranks of another, this one among them, without a
    message: rank i of it is ranks[i] of the parent. Its ranks call with the same
    list and name: the k-th such call on one belongs with the k-th on the others.
-   The rest make no call, and losses and recoveries are its ranks' alone. It
-   shares all that the parent has opened: microseconds, 1.6 KiB and 12 bytes a
-   rank, and no descriptor. Groups and those made of them are destroyed in any
-   order; to destroy one that was made so waits for nobody, and what is shared
-   goes with the last. BATON_ERR_INVALID, _NO_MEMORY; BATON_ERR_UNSUPPORTED: a
-   simulator's; BATON_ERR_LIMIT: another name helps. */
+   Other ranks make no call; losses and recoveries concern its ranks alone. It
+   shares what the parent has opened, so it costs microseconds, 1.6 KiB and 12
+   bytes a rank, and no descriptor. Groups and those made of them are destroyed
+   in any order; to destroy one that was made so waits for nobody, and what is
+   shared goes with the last. BATON_ERR_INVALID, _NO_MEMORY;
+   BATON_ERR_UNSUPPORTED: a simulator's; BATON_ERR_LIMIT: another name helps. */
 BATON_CHECKED baton_status_t baton_group_create_sub(baton_group_t *parent,
                                                     const int *ranks, int size,
                                                     const char *name,
                                                     baton_group_t **out);
 
-/* The rank in the group that this one was made of by create_sub or shrink; -1:
-   no rank. */
+/* The rank in the group that this one was made of by create_sub or shrink; -1
+   if there is none. */
 int baton_group_origin(const baton_group_t *group, int rank);
 
 /* ---- collectives --------------------------------------------------------
 
-   One struct says what any of them works on: a field that a collective has no
-   use for stays zero. Create prepares it, and waits for no other rank. All
-   ranks create the same, with the same counts, type, op, root and name. The
-   vectors are used until the schedule is destroyed, the rest of the struct only
+   One struct says what any of them works on: leave fields that a collective
+   does not use at zero. Create prepares the collective without waiting for
+   other ranks, all of which create it with the same counts, type, op, root and
+   name. The vectors are used until the schedule is destroyed, the struct only
    during the call. An error names the field. */
 typedef struct baton_schedule baton_schedule_t;
 typedef struct baton_operands {
@@ -151,7 +151,7 @@ typedef struct baton_operands {
 BATON_CREATES(allreduce); /* target: op of all ranks' sources */
 BATON_CREATES(reduce);    /* the same, at the root alone */
 BATON_CREATES(scan);      /* of the sources of ranks 0 to this one */
-BATON_CREATES(exscan);    /* 0 to the one before; of rank 0: as it was */
+BATON_CREATES(exscan);    /* 0 to the one before; rank 0's is left alone */
 BATON_CREATES(broadcast); /* target: the root's; there is no source */
 BATON_CREATES(allgather); /* target: every rank's source, as a block */
 BATON_CREATES(allgatherv);
@@ -167,9 +167,9 @@ BATON_CREATES(reduce_scatter); /* target: this rank's block of an allreduce; in
 BATON_CREATES(barrier); /* ends when all ranks have started it; NULL will do */
 
 /* The same in one call, which waits until it is done. All ranks make these
-   calls in the same order, and on one thread at a time. The group keeps what
-   was prepared for the last 32 shapes, and copies a vector that is in place:
-   create a schedule for long vectors, and for more shapes. */
+   calls in the same order, and on one thread at a time. The group keeps the
+   schedules of the last 32 shapes, and copies a vector that is in place: for
+   long vectors, or more shapes, create schedules. */
 #define BATON_NOW(noun, ...)                                                   \
     BATON_CHECKED baton_status_t baton_##noun##_now(baton_group_t *group,      \
                                                     __VA_ARGS__)
@@ -336,7 +336,7 @@ typedef struct baton_link_cost {
     double alpha_us, beta_ns; /* a message, a byte */
 } baton_link_cost_t;
 
-/* Zero means default, but for `count` and one of k and density. */
+/* Zero means the default. Set `count`, and either k or density. */
 typedef struct baton_sparse_options {
     size_t size; /* set by BATON_SPARSE_OPTIONS */
     const char *name;

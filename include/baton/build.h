@@ -397,8 +397,8 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t begun,
 
    Destroy waits for an epoch that runs here, whether or not this rank started
    it. Peers that begin a later epoch fail, and learn why; destroy does not wait
-   until they have. In epochs that have ended here they may still be, or may not
-   have committed the schedule yet: what they send this rank then is dropped.
+   until they have. Peers may still be in epochs that have ended here, or may
+   not have committed the schedule yet: what they send this rank is dropped.
    BATON_ERR_TIMEOUT: a message was moving and its peer has not ended it, or an
    async node has not completed, within BATON_DESTROY_MS. The schedule is
    destroyed all the same, and its group and engine can be; but the memory that
@@ -410,30 +410,30 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t begun,
 uint64_t baton_schedule_epoch(const baton_schedule_t *schedule);
 uint64_t baton_schedule_started(const baton_schedule_t *schedule);
 
-/* How many epochs may be started before the first of them has ended. Those that
-   have to wait begin in turn, each with the memory that was bound at its start:
-   so buffers may be rebound at any time, by the thread that starts, and that is
-   for the starts to come (in a call node, too). Starts meet those of other
-   ranks by their number; the depth is each rank's own. A failed epoch fails all
-   that were started behind it, and a cancel gives up all of them. Call this
-   before the commit. Default 1; up to BATON_MAX_DEPTH, or 8 in an engine with a
-   device. Commit: BATON_ERR_UNSUPPORTED with armed receives, BATON_ERR_LIMIT.
- */
+/* Sets how many epochs may be started and not ended: 1 (the default) to
+   BATON_MAX_DEPTH, or 8 in an engine with a device. They run one after another,
+   each with the memory that was bound when it was started. With a depth above 1
+   the thread that starts may rebind buffers at any time, and a call node, too:
+   that is always for the starts to come. The k-th start of a rank meets the
+   k-th of the others, whose depth may differ. A failed epoch fails all that
+   were started behind it; a cancel gives up all of them. Call this before the
+   commit, which gives BATON_ERR_LIMIT, or BATON_ERR_UNSUPPORTED for a schedule
+   with armed receives. */
 #define BATON_MAX_DEPTH 1024
 void baton_schedule_set_depth(baton_schedule_t *schedule, uint32_t depth);
 
-/* Test and wait for one epoch of those that were started: 1 to
-   baton_schedule_started(), or BATON_ERR_STATE. */
+/* Test and wait as baton.h's, for one epoch: 1 to baton_schedule_started(), or
+   BATON_ERR_STATE. */
 BATON_CHECKED baton_status_t baton_schedule_test_epoch(
     baton_schedule_t *schedule, uint64_t epoch, bool *done_out);
 BATON_CHECKED baton_status_t baton_schedule_wait_epoch(
     baton_schedule_t *schedule, uint64_t epoch, int timeout_ms);
 
-/* Waits for one of those epochs, or (0) for all of them, beside something else
-   that has to be polled: `fn` is called on this thread in each turn of the
-   wait, which sleeps for 50 us at most. It is BATON_OK to wait on; what else it
-   returns ends the wait, which returns that, while the epoch goes on. What it
-   may call, and how long it may take, is as for a call node. */
+/* Waits for one of those epochs, or (0) for all of them, while something else
+   has to be polled: `fn` is called on this thread in each turn of the wait,
+   which sleeps for at most 50 us. While it returns BATON_OK the wait goes on;
+   anything else ends the wait, which returns that, and the epoch goes on. The
+   rules for a call node's function apply to it. */
 typedef baton_status_t (*baton_turn_fn)(void *arg);
 BATON_CHECKED baton_status_t
 baton_schedule_wait_with(baton_schedule_t *schedule, uint64_t epoch,
@@ -453,11 +453,11 @@ baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule);
    One thread at a time may call this for a schedule. */
 void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch);
 
-/* Sets a function that is called once for each epoch of this rank that ends:
-   after it has retired, or failed, with its number and outcome; also for one
-   that peers have begun, and for one that was started and can't begin any more.
-   NULL sets none. Any thread, any time: it is called for what ends from then
-   on, and not any more when a later call returns, or destroy does.
+/* Sets a function that is called once for each epoch of this rank, in order,
+   when it has retired or failed, with its number and outcome: also for those
+   that peers have begun, and those that were started and can't begin any more.
+   NULL sets none. Any thread may call this at any time, for what ends from then
+   on; behind another such call, or destroy, the function is called no more.
 
    It runs on the driving thread, as a call node's function does, and should be
    as short. It may start schedules, this one, too, rebind buffers of this one,
@@ -491,22 +491,22 @@ baton_schedule_failure(const baton_schedule_t *schedule, baton_failure_t *out);
 
 /* Sets a function that is called when the schedule is being recovered, before
    its next epoch, for builders that keep state across epochs. `epoch` is the
-   last one that any rank completed before the failure: what that epoch took is
-   in a result somewhere. This rank has completed it if baton_schedule_epoch
-   says so, which is set back behind the function. It returns true when it has
-   done; until then it is called again and again, and the group's recovery is
-   not over: so it may start another schedule, without such a function, by which
-   ranks tell each other more, and wait for its epoch to retire. All ranks of
-   the group must have such a schedule. The function runs on the driving thread,
-   as a call node's does. Call this before the commit, at most once. */
+   last one that any rank completed before the failure, so that its result
+   exists somewhere; baton_schedule_epoch, which is reset afterwards, still says
+   how far this rank has come. The function returns true when it is done. Until
+   then it is called again and again, and the group's recovery goes on: so it
+   may start another schedule (without such a function) through which ranks tell
+   each other more, and look until that epoch has retired. All ranks of the
+   group must have such a schedule. The function runs on the driving thread, as
+   a call node's does. Call this before the commit, at most once. */
 typedef bool (*baton_recover_fn)(void *arg, uint64_t epoch);
 void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
                                void *arg);
 
-/* Sets a function that is called when the schedule has failed and stays so.
-   Nothing of it is in motion any more then, and threads that wait for it are
-   told behind the function, which runs on the driving thread, as a call node's
-   does. `status` is that of the first cause. Such a schedule fails, with
+/* Sets a function that is called when the schedule has failed and stays so:
+   once none of its nodes is in motion, and before threads that wait for it are
+   told. It runs on the driving thread, as a call node's function does. `status`
+   is that of the first cause. Such a schedule fails, with
    BATON_ERR_TRANSPORT, as soon as a rank of its group is lost, in an epoch or
    between two, whether it needs that rank or not. Call this before the commit,
    at most once. */

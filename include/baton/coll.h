@@ -3,8 +3,8 @@
    Builders add nodes and return nothing; what is wrong with their arguments is
    the schedule's sticky error, and commit reports it. All ranks of the group
    call the same builder with the same sizes. Several may add to one schedule
-   (order them with baton_enclose), and users' own nodes mix with theirs. Any
-   count, 0 included. */
+   (order them with baton_enclose_begin), and users' own nodes mix with theirs.
+   Any count, 0 included. */
 #ifndef BATON_COLL_H
 #define BATON_COLL_H
 
@@ -205,7 +205,7 @@ typedef struct baton_hosts {
    between the hosts, all-gather inside each host. args->arg points to a
    baton_hosts_t; NULL: as the group's ranks are placed. The vector is cut in as
    many blocks as the smallest host has ranks, so that hosts may differ. All
-   three are the circulant graph's. For commutative reductions. */
+   three use the circulant graph. For commutative reductions. */
 void baton_add_allreduce_hierarchical(baton_schedule_t *schedule,
                                       const baton_allreduce_args_t *args);
 
@@ -352,10 +352,10 @@ void baton_add_exscan(baton_schedule_t *schedule,
 
 /* ---- collectives by one name ------------------------------------------- */
 
-/* Builders that choose (tuning.h says how). args->algorithm names an algorithm;
-   a chunk_bytes of 0 is what the choice says. What can't be chosen is the
-   schedule's error. baton_add_allreduce may be the inner one of a partial
-   collective. */
+/* Builders that choose (tuning.h says how). args->algorithm names an algorithm
+   (NULL: chosen); a chunk_bytes of 0 is chosen with it. A name that can't be
+   used is the schedule's error. baton_add_allreduce may be the inner one of a
+   partial collective. */
 void baton_add_broadcast(baton_schedule_t *schedule,
                          const baton_broadcast_args_t *args);
 void baton_add_reduce(baton_schedule_t *schedule,
