@@ -135,30 +135,36 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
 
    name            in messages, and what pairs the ranks: the same on all, even
                    where other options differ. NULL means "sparse".
-   algorithm       AUTO is the one that costs least by baton_sparse_cost, which
+   algorithm       AUTO is the one that costs least, see baton_sparse_cost; it
                    need not be SPARDL.
    count           1 to UINT32_MAX.
    k, density      1 to n; above 0 and at most 1, when k is 0.
    max_k           the largest k that will be set; 0 means k.
    teams           SPARDL: d, a divisor of P; 0 means 1, which selects best;
                    BATON_SPARSE_TEAMS_AUTO: the cheapest. Above 1 with SPARDL
-   and AUTO only. exchange        how the teams of SparDL exchange their sums.
-   RSAG: recursive doubling, d is a power of two. BSAG: Bruck all-gather of each
+                   and AUTO only.
+   exchange        how the teams of SparDL exchange their sums. RSAG: recursive
+                   doubling, d is a power of two. BSAG: Bruck all-gather of each
                    team's h largest, any d. AUTO: RSAG where d is a power of
-   two, else BSAG. momentum        m: u = m u + g, and u is accumulated; u is 0
-   where an entry was sent. With nesterov u = m (u + g), and u + g is. clip c: a
-   gradient of a norm above c / sqrt(P) is scaled to that, before it is
-   accumulated; 0 means never. redsync         how RedSync selects. EXACT: the
-   fastest here. TRIMMED: the same k, by the paper's trimming. SEARCH: k to 2k,
-   by a threshold that is searched. SAMPLED: that threshold, searched every
-   fifth step only. quantise        REDSYNC: even steps send the largest
-   positive entries, odd ones the smallest negative, and of their values the
-   mean alone. Not with SAMPLED. link            what the choices by cost go by;
-   zeros mean the costs of this machine (costs.h). partial         see above;
-   mode to seed are as in baton_partial_options_t, but `history` 0 means 4, and
-   a max_staleness of 0 that W is the bound. With SPARDL, which AUTO is then,
-   TOPKA (which always sends k entries), TOPKDSA and GTOPK; without warmup and
-                   momentum, and with gradients in host memory. Memory: two
+                   two, else BSAG.
+   momentum        m: u = m u + g, and u is accumulated; u is 0 where an entry
+                   was sent. With nesterov u = m (u + g), and u + g is.
+   clip            c: a gradient of a norm above c / sqrt(P) is scaled to that,
+                   before it is accumulated; 0 means never.
+   redsync         how RedSync selects. EXACT: the fastest here. TRIMMED: the
+                   same k, by the paper's trimming. SEARCH: k to 2k, by a
+                   threshold that is searched. SAMPLED: that threshold, searched
+                   every fifth step only.
+   quantise        REDSYNC: even steps send the largest positive entries, odd
+                   ones the smallest negative, and of their values the mean
+                   alone. Not with SAMPLED.
+   link            what choices by cost go by alone; zeros mean the costs of
+                   this machine (costs.h), and of its processors.
+   partial         see above; mode to seed are as in baton_partial_options_t,
+                   but `history` 0 means 4, and a max_staleness of 0 that W is
+                   the bound. With SPARDL, which AUTO is then, TOPKA (which
+                   always sends k entries), TOPKDSA and GTOPK; without warmup
+                   and momentum, and with gradients in host memory. Memory: two
                    vectors of n elements more, and history + 2 results.
    memory          where gradients are. Ranks may differ, but for AUTO. With
                    BATON_MEMORY_DEVICE, n elements of memory that the device
@@ -321,8 +327,8 @@ BATON_CHECKED baton_status_t baton_sparse_load(baton_sparse_t *sparse,
 
 /* ---- cost -------------------------------------------------------------- */
 
-/* What a step costs in the model of tuning.h, without selections and sums,
-   where every selection has as many entries as it may have. */
+/* What a step's messages cost in the model of tuning.h, without selections and
+   sums, where every selection has as many entries as it may have. */
 typedef struct baton_sparse_cost {
     baton_sparse_algorithm_t algorithm; /* that is chosen, never AUTO */
     int teams;                          /* of SPARDL */
@@ -336,10 +342,16 @@ typedef struct baton_sparse_cost {
    and `teams`, or of those that AUTO takes. It is that of the best case where
    the data decide: TOPKDSA and OKTOPK where all ranks select the same indices,
    and OKTOPK in a step that does not move its regions; BSAG with the h that it
-   begins with, which grows up to d times. So AUTO takes neither TOPKDSA nor
-   OKTOPK, whose best case is never the cheapest. More teams select worse, since
-   a team sends what is large in its own sum; nothing of that is in the cost.
-   BATON_ERR_INVALID: as create. Errors of baton_costs_get. */
+   begins with, which grows up to d times. More teams select worse, since a team
+   sends what is large in its own sum; nothing of that is in the cost.
+
+   If options.link says what messages cost, AUTO takes what costs least, so
+   neither TOPKDSA nor OKTOPK, whose best case is never the cheapest. Else it
+   adds what was measured of processors: selecting, merging, and on one host
+   copies, by ranks that share one; and takes sums in the worst case. A sparse
+   all-reduce knows the hosts and processors of its group; here each rank has a
+   processor, on one host. BATON_ERR_INVALID: as create. Errors of
+   baton_costs_get. */
 BATON_CHECKED baton_status_t baton_sparse_cost(
     const baton_sparse_options_t *options, int ranks, baton_sparse_cost_t *out);
 

@@ -6,7 +6,12 @@
    Three costs depend on the data beyond that, and are those of the best case.
    TopkDSA and Ok-Topk: all ranks select the same indices, so no sum is longer
    than its addends. B-SAG: h is what it begins with.
-   tests/sim/test_sparse_costs.c compares all with the simulator. */
+   tests/sim/test_sparse_costs.c compares all with the simulator.
+
+   On the machine itself the choice also counts what processors do: work, by
+   constants that were measured; on one host the ranks that share a processor,
+   which makes the copies of messages, too; on several the ranks that share a
+   port; and sums in the worst case, no two ranks selecting the same. */
 #include "coll/sparse/sparse.h"
 
 #include "base/error.h"
@@ -16,6 +21,7 @@
 
 #include <baton/partial.h>
 #include <baton/sparse.h>
+#include <baton/tuning.h>
 #include <math.h>
 
 /* A case, with what is derived from it. */
@@ -25,14 +31,17 @@ typedef struct cost_case {
     double n, k;
     double element, entry; /* bytes */
     double alpha_us, beta_us;
+    const baton__sparse_place_t *place;
 } cost_case_t;
 
-static cost_case_t case_of(const baton_sparse_options_t *options, int ranks)
+static cost_case_t case_of(const baton_sparse_options_t *options,
+                           const baton__sparse_place_t *place)
 {
     return (cost_case_t){
         .options = options,
-        .ranks = ranks,
-        .rounds = baton__log2_ceil(ranks),
+        .place = place,
+        .ranks = place->ranks,
+        .rounds = baton__log2_ceil(place->ranks),
         .n = (double)options->count,
         .k = (double)options->k,
         .element = (double)baton_dtype_size(options->dtype),
@@ -184,6 +193,86 @@ static void cost_of(const cost_case_t *of, baton_sparse_cost_t *out)
     table[out->algorithm](of, out);
 }
 
+/* ---- work -------------------------------------------------------------- */
+
+/* Of f32 in vectors that caches do not hold, on an Intel Xeon with AVX-512
+   (docs/sparse.md), in ns: a byte of the pass that accumulates and selects, an
+   entry of k in all that it goes through, once and for each other rank or round
+   of messages, and a block that is selected from. */
+static const struct {
+    double byte, entry, other, round, block;
+} works[BATON_SPARSE_COUNT] = {
+    [BATON_SPARSE_SPARDL] = {.byte = 0.25, .entry = 36, .block = 25e3},
+    [BATON_SPARSE_TOPKA] = {.byte = 0.25, .entry = 22, .other = 5.4},
+    [BATON_SPARSE_TOPKDSA] = {.byte = 0.25, .entry = 17, .other = 2.9},
+    [BATON_SPARSE_GTOPK] = {.byte = 0.25, .entry = 22, .round = 36},
+    [BATON_SPARSE_OKTOPK] = {.byte = 0.42, .entry = 40, .other = 2.9},
+    [BATON_SPARSE_REDSYNC] = {.byte = 0.25, .entry = 22, .other = 5.4},
+};
+/* And a byte that an all-reduce finds in no cache, beyond its estimate. */
+#define COLD_NS 0.15
+
+static double work_us(const cost_case_t *of, const baton_sparse_cost_t *out)
+{
+    const double others = of->ranks - 1, blocks = of->ranks / out->teams;
+    double entry = works[out->algorithm].entry +
+                   others * works[out->algorithm].other +
+                   of->rounds * works[out->algorithm].round;
+    return (of->n * of->element * works[out->algorithm].byte + of->k * entry +
+            blocks * works[out->algorithm].block) /
+           1e3;
+}
+
+/* Ranks that a port, or on one host a processor, sends or works for. */
+static double sharers_of(const baton__sparse_place_t *place)
+{
+    double ranks = place->ranks, each = ceil(ranks / place->hosts);
+    if (place->hosts > 1) {
+        return each * (ranks - each) / (ranks - 1);
+    }
+    return place->processors > 0 && place->processors < place->ranks
+               ? ranks / place->processors
+               : 1;
+}
+
+/* Of the all-reduce that ranks on shared hosts take. 0: there is none. */
+static double shared_dense_us(const cost_case_t *of, double sharers)
+{
+    baton_choice_case_t dense = BATON_CHOICE_CASE;
+    baton_choice_t chosen;
+    dense.collective = BATON_COLLECTIVE_ALLREDUCE;
+    dense.ranks = of->place->ranks;
+    dense.hosts = of->place->hosts;
+    dense.processors = of->place->processors;
+    dense.bytes = (size_t)(of->n * of->element);
+    return baton_choose(&dense, &chosen) == BATON_OK
+               ? chosen.cost_us + of->n * of->element * COLD_NS / 1e3 * sharers
+               : 0;
+}
+
+/* What is compared: the formula, where the link is the caller's. */
+static double weight_of(const cost_case_t *of, const baton_sparse_cost_t *out)
+{
+    const baton__sparse_place_t *place = of->place;
+    double sharers = sharers_of(place);
+    double share = place->hosts > 1 ? 1 : sharers; /* of a processor's ranks */
+    double more = out->bytes * (sharers - 1);
+    if (!place->measured) {
+        return out->us;
+    }
+    if (out->algorithm == BATON_SPARSE_DENSE) {
+        double us =
+            place->hosts < place->ranks ? shared_dense_us(of, share) : 0;
+        return us > 0 ? us : out->us;
+    }
+    if (out->algorithm == BATON_SPARSE_TOPKDSA ||
+        out->algorithm == BATON_SPARSE_OKTOPK) {
+        double most = fmin(of->k * of->entry, of->n * of->element / of->ranks);
+        more += ((of->ranks - 1) * most - out->bytes / 2) * sharers;
+    }
+    return out->us + more * of->beta_us + work_us(of, out) * share;
+}
+
 /* ---- the choice -------------------------------------------------------- */
 
 static baton_teams_t exchange_of(const baton_sparse_options_t *options,
@@ -204,34 +293,39 @@ static bool can_have_teams(const baton_sparse_options_t *options, int ranks,
                                   baton__is_power_of_two(teams));
 }
 
+typedef struct best {
+    baton_sparse_cost_t cost;
+    double weight;
+} best_t;
+
 /* Of those that cost the same the first is taken. */
 static void weigh(const cost_case_t *of, baton_sparse_algorithm_t algorithm,
-                  int teams, baton_sparse_cost_t *best)
+                  int teams, best_t *best)
 {
     baton_sparse_cost_t cost = {.algorithm = algorithm,
                                 .teams = teams,
                                 .exchange = exchange_of(of->options, teams)};
     cost_of(of, &cost);
-    if (best->algorithm == BATON_SPARSE_AUTO || cost.us < best->us) {
-        *best = cost;
+    double weight = weight_of(of, &cost);
+    if (best->cost.algorithm == BATON_SPARSE_AUTO || weight < best->weight) {
+        *best = (best_t){cost, weight};
     }
 }
 
-static void weigh_spardl(const cost_case_t *of, int ranks,
-                         baton_sparse_cost_t *best)
+static void weigh_spardl(const cost_case_t *of, best_t *best)
 {
-    for (int teams = 1; teams <= ranks; teams++) {
-        if (can_have_teams(of->options, ranks, teams)) {
+    for (int teams = 1; teams <= of->place->ranks; teams++) {
+        if (can_have_teams(of->options, of->place->ranks, teams)) {
             weigh(of, BATON_SPARSE_SPARDL, teams, best);
         }
     }
 }
 
-static void choose(const baton_sparse_options_t *options, int ranks,
-                   baton_sparse_cost_t *out)
+static void choose(const baton_sparse_options_t *options,
+                   const baton__sparse_place_t *place, baton_sparse_cost_t *out)
 {
-    cost_case_t of = case_of(options, ranks);
-    baton_sparse_cost_t best = {.algorithm = BATON_SPARSE_AUTO};
+    cost_case_t of = case_of(options, place);
+    best_t best = {.cost = {.algorithm = BATON_SPARSE_AUTO}};
     bool any = options->algorithm == BATON_SPARSE_AUTO;
     int teams = options->teams > 0 ? options->teams : 1;
     for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
@@ -242,18 +336,19 @@ static void choose(const baton_sparse_options_t *options, int ranks,
             continue;
         }
         if (algorithm == BATON_SPARSE_SPARDL) {
-            weigh_spardl(&of, ranks, &best);
+            weigh_spardl(&of, &best);
         } else {
             weigh(&of, algorithm, teams, &best);
         }
     }
-    *out = best;
+    *out = best.cost;
 }
 
-void baton__sparse_take_choice(baton_sparse_options_t *o, int size)
+void baton__sparse_take_choice(baton_sparse_options_t *o,
+                               const baton__sparse_place_t *place)
 {
     baton_sparse_cost_t cost;
-    choose(o, size, &cost);
+    choose(o, place, &cost);
     o->algorithm = cost.algorithm;
     o->teams = cost.teams;
     o->exchange = cost.exchange;
@@ -284,6 +379,10 @@ baton_status_t baton_sparse_cost(const baton_sparse_options_t *given, int ranks,
     if (status != BATON_OK) {
         return baton__error(status, "cost of a sparse: %s", text);
     }
-    choose(&resolved, ranks, out);
+    const baton__sparse_place_t place = {.ranks = ranks,
+                                         .hosts = 1,
+                                         .measured =
+                                             !baton__sparse_has_link(&options)};
+    choose(&resolved, &place, out);
     return BATON_OK;
 }

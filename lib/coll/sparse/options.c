@@ -227,7 +227,7 @@ static baton_status_t fill_link(baton_sparse_options_t *o, int hosts,
                                 char *text, size_t text_bytes)
 {
     baton_costs_t costs = BATON_COSTS;
-    if (o->link.alpha_us != 0 || o->link.beta_ns != 0) {
+    if (baton__sparse_has_link(o)) {
         return BATON_OK;
     }
     baton_status_t status = baton_costs_get(&costs);

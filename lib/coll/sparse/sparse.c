@@ -132,7 +132,12 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
         sparse->options = sparse->asked;
     }
     if (status == BATON_OK && sparse->wrong == BATON_OK) {
-        baton__sparse_take_choice(&sparse->options, sparse->size);
+        const baton__sparse_place_t place = {
+            .ranks = sparse->size,
+            .hosts = baton_schedule_hosts(sparse->schedule),
+            .processors = baton_schedule_processors(sparse->schedule),
+            .measured = !baton__sparse_has_link(&options)};
+        baton__sparse_take_choice(&sparse->options, &place);
     }
     if (status == BATON_OK) {
         sparse->options.name = sparse->name;

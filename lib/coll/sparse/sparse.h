@@ -330,7 +330,16 @@ baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
                                      int size, int hosts,
                                      baton_sparse_options_t *out, char *text,
                                      size_t text_bytes);
-void baton__sparse_take_choice(baton_sparse_options_t *o, int size);
+typedef struct baton__sparse_place {
+    int ranks, hosts, processors; /* of a host; 0: one for each rank */
+    bool measured;                /* the options do not say what links cost */
+} baton__sparse_place_t;
+void baton__sparse_take_choice(baton_sparse_options_t *o,
+                               const baton__sparse_place_t *place);
+static inline bool baton__sparse_has_link(const baton_sparse_options_t *o)
+{
+    return o->link.alpha_us != 0 || o->link.beta_ns != 0;
+}
 
 /* k, of a density. */
 static inline size_t baton__entries_of(size_t count, double density)
