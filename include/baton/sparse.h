@@ -50,16 +50,21 @@
    returns epoch k's in step k. A rank may be `history` epochs behind, and then
    holds up the others.
 
+   Momentum is of a rank's own starts, in their order, whichever epoch takes
+   them: each adds u (or u + g) to what is pending. u is 0 where a result has an
+   entry, once wait has returned it, whether or not it was `included`. In the
+   first `warmup` epochs all entries are sent and none of u is cleared.
+
    Entries that are dropped on their way on a rank of which nothing was taken
    (SPARDL, GTOPK) go to its residual. So whenever no epoch runs, the sum of all
-   gradients that were started equals the sum of all results plus that of the
-   residuals, among which pending gradients are, up to rounding. That is so
-   across failures, too: an epoch that any rank has completed when the group is
-   recovered is completed on all, and its result handed to those that failed in
-   it; what others have taken is pending again, and goes out with a later epoch,
-   so no gradient is started again. Behind a recovery, before the next start, a
-   rank gets the results that it has not got yet, one by one, so that all ranks
-   have had the same ones:
+   gradients (with momentum: of all u) that were started equals the sum of all
+   results plus that of the residuals, among which pending ones are, up to
+   rounding. That is so across failures, too: an epoch that any rank has
+   completed when the group is recovered is completed on all, and its result
+   handed to those that failed in it; what others have taken is pending again,
+   and goes out with a later epoch, so no gradient is started again. Behind a
+   recovery, before the next start, a rank gets the results that it has not got
+   yet, one by one, so that all ranks have had the same ones:
 
        while (baton_sparse_wait(sparse, -1, &result) == BATON_OK)
            update(&result);        // then BATON_ERR_STATE: that was the last
@@ -163,9 +168,10 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
    partial         see above; mode to seed are as in baton_partial_options_t,
                    but `history` 0 means 4, and a max_staleness of 0 that W is
                    the bound. With SPARDL, which AUTO is then, TOPKA (which
-                   always sends k entries), TOPKDSA and GTOPK; without warmup
-                   and momentum, and with gradients in host memory. Memory: two
-                   vectors of n elements more, and history + 2 results.
+                   always sends k entries), TOPKDSA and GTOPK, and with
+                   gradients in host memory. Memory: two vectors of n elements
+                   more, and history + 2 results; with warmup messages and
+                   results have room for n entries.
    memory          where gradients are. Ranks may differ, but for AUTO. With
                    BATON_MEMORY_DEVICE, n elements of memory that the device
                    copies at full speed, as that of results is, and 2n elements

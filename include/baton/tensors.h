@@ -122,7 +122,7 @@ typedef struct baton_tensors_options {
     size_t small_bytes; /* 0: 131072 */
     bool always_sparse; /* above small_bytes: whatever the cost model says */
     /* As in baton_sparse_options_t. With SPARDL, which AUTO is then; without
-       momentum and warmup. */
+       densities. */
     bool partial;
     baton_partial_mode_t mode;
     uint32_t mode_ranks;

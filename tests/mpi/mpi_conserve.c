@@ -99,6 +99,7 @@ static void conserve_failures(void)
         options.algorithm = algorithms[i];
         options.teams = i == 0 && world.size % 2 == 0 ? 2 : 1;
         options.mode = i % 2 == 0 ? BATON_SOLO : BATON_MAJORITY;
+        options.warmup = 50;
         conserve(SUPPORT_PARTIAL_SPARSE, &options, 20, 200);
     }
 }

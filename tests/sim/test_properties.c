@@ -257,8 +257,11 @@ static void choose_algorithm(baton_sparse_options_t *o)
     if (trial.row == SUPPORT_SPARSE) {
         o->redsync =
             trial.kind == ALL ? BATON_REDSYNC_EXACT : (baton_redsync_t)below(4);
-        o->warmup = once_in(4);
     }
+    o->warmup =
+        trial.row == SUPPORT_SPARSE || trial.row == SUPPORT_PARTIAL_SPARSE
+            ? once_in(4)
+            : 0;
 }
 
 static void choose_mode(baton_sparse_options_t *o)

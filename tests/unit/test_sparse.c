@@ -78,11 +78,6 @@ static const struct {
     {"algorithm is oktopk; allowed with partial: auto, spardl",
      BAD(.count = 10, .k = 2, .partial = true,
          .algorithm = BATON_SPARSE_OKTOPK)},
-    {"momentum is 0.5; allowed with partial: 0",
-     BAD(.count = 10, .k = 2, .partial = true, .momentum = 0.5,
-         .algorithm = BATON_SPARSE_TOPKA)},
-    {"warmup is 3; allowed with partial: 0",
-     BAD(.count = 10, .k = 2, .partial = true, .warmup = 3)},
     {"max_staleness is 1048577; allowed: 0 to 1048576",
      BAD(.count = 10, .k = 2, .partial = true, .max_staleness = (1 << 20) + 1)},
 };
@@ -574,6 +569,111 @@ TEST(test_partial_sends_little_for_one_rank)
 }
 
 /* Without payload the same epochs run. */
+static baton_sparse_options_t with_momentum(bool nesterov)
+{
+    baton_sparse_options_t options = some_options();
+    options.momentum = 0.5; /* sums of few steps are exact */
+    options.nesterov = nesterov;
+    options.warmup = 2;
+    return options;
+}
+
+/* Where every epoch has every rank's gradient. */
+TEST(test_partial_momentum_and_warm_up_are_the_plain_ones)
+{
+    for (int nesterov = 0; nesterov < 2; nesterov++) {
+        baton_sparse_options_t options = with_momentum(nesterov == 1);
+        support_sparse_t *plain = support_sparse_open(RANKS, &options);
+        options.partial = true;
+        options.mode = BATON_QUORUM;
+        options.mode_ranks = RANKS;
+        support_sparse_t *partial = support_sparse_open(RANKS, &options);
+        for (uint64_t step = 0; step < 7; step++) {
+            support_sparse_fill(plain, step);
+            support_sparse_fill(partial, step);
+            support_sparse_step(plain);
+            support_sparse_step(partial);
+            const float *a = (float *)plain->dense;
+            const float *b = (float *)partial->dense;
+            const float *left = (float *)plain->residuals;
+            const float *right = (float *)partial->residuals;
+            for (size_t i = 0; i < COUNT; i++) {
+                assert_true(a[i] == b[i]);
+            }
+            for (size_t i = 0; i < (size_t)RANKS * COUNT; i++) {
+                assert_true(left[i] == right[i]);
+            }
+        }
+        support_sparse_close(plain);
+        support_sparse_close(partial);
+    }
+}
+
+/* u is of a rank's own starts, late or not, and 0 where a result that it has
+   got has an entry; and nothing of it is lost. */
+typedef struct momenta {
+    support_sparse_t *group;
+    float u[RANKS][COUNT], left[COUNT]; /* what has not come out */
+} momenta_t;
+
+static void start_with_momentum(momenta_t *all, int rank)
+{
+    const float *g = support_sparse_gradient(all->group, rank);
+    for (size_t i = 0; i < COUNT; i++) {
+        float *u = &all->u[rank][i];
+        bool nesterov = all->group->options.nesterov;
+        *u = nesterov ? (*u + g[i]) / 2 : *u / 2 + g[i];
+        all->left[i] += nesterov ? *u + g[i] : *u;
+    }
+    support_ok(baton_sparse_start(all->group->ranks[rank], g));
+}
+
+static void end_with_momentum(momenta_t *all, int rank, bool dense)
+{
+    baton_sparse_result_t result;
+    support_ok(baton_sparse_wait(all->group->ranks[rank], -1, &result));
+    for (size_t i = 0; i < result.count; i++) {
+        uint32_t at = result.indices[i];
+        all->left[at] -= rank == 0 ? ((const float *)result.values)[i] : 0;
+        all->u[rank][at] *= dense ? 1 : 0;
+    }
+}
+
+TEST(test_partial_momentum_of_late_ranks_is_kept)
+{
+    for (int mode = BATON_SOLO; mode < BATON_QUORUM; mode++) {
+        baton_sparse_options_t options = with_momentum(mode % 2 == 1);
+        options.partial = true;
+        options.mode = (baton_partial_mode_t)mode;
+        momenta_t all = {.group = support_sparse_open(RANKS, &options)};
+        for (int step = 0; step < 9; step++) {
+            int late = mode == BATON_SOLO ? step % RANKS : -1;
+            support_sparse_fill(all.group, (uint64_t)step);
+            for (int i = 0; i < 2 * RANKS; i++) {
+                if (i % RANKS != late) {
+                    (i < RANKS ? start_with_momentum(&all, i)
+                               : end_with_momentum(&all, i - RANKS, step < 2));
+                }
+            }
+            if (late >= 0) {
+                start_with_momentum(&all, late);
+                end_with_momentum(&all, late, step < 2);
+            }
+        }
+        for (int rank = 0; rank < RANKS; rank++) {
+            float residual[COUNT];
+            support_ok(baton_sparse_residual(all.group->ranks[rank], residual));
+            for (size_t i = 0; i < COUNT; i++) {
+                all.left[i] -= residual[i];
+            }
+        }
+        for (size_t i = 0; i < COUNT; i++) {
+            assert_true(all.left[i] == 0);
+        }
+        support_sparse_close(all.group);
+    }
+}
+
 TEST(test_partial_runs_without_payload)
 {
     baton_sparse_options_t options = partial_options();

@@ -183,13 +183,6 @@ static bool check_partial(const baton_sparse_options_t *o, int size, char *text,
                       "topka, topkdsa, gtopk",
                       baton_sparse_algorithm_name(o->algorithm));
     }
-    if (o->warmup > 0) {
-        return REFUSE("warmup is %llu; allowed with partial: 0",
-                      (unsigned long long)o->warmup);
-    }
-    if (o->momentum > 0) {
-        return REFUSE("momentum is %g; allowed with partial: 0", o->momentum);
-    }
     if (o->history > MOST_EPOCHS || o->max_staleness > MOST_EPOCHS) {
         return REFUSE("%s is %u; allowed: 0 to %d",
                       o->history > MOST_EPOCHS ? "history" : "max_staleness",
@@ -219,7 +212,9 @@ static void fill(baton_sparse_options_t *o)
     if (o->k == 0 && o->density > 0 && o->density <= 1) {
         o->k = baton__entries_of(o->count, o->density);
     }
-    o->max_k = o->max_k == 0 ? o->k : o->max_k;
+    o->max_k = o->partial && o->warmup > 0 ? o->count /* dense, as entries */
+               : o->max_k == 0             ? o->k
+                                           : o->max_k;
 }
 
 /* What a message costs, unless the options say it. */

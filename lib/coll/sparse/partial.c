@@ -32,6 +32,7 @@ struct baton__sparse_partial {
     uint64_t epoch;         /* the last that has begun; the driver's */
 
     uint64_t steps; /* that this rank has started; the application's */
+    char *velocity; /* of momentum, or NULL; the application's */
     /* Under the lock: steps whose results the application has got, or does not
        ask for any more. */
     uint64_t seen;
@@ -61,6 +62,8 @@ static bool try_take(baton__sparse_partial_t *self)
         return false;
     }
     sparse->absent = took == BATON__TAKE_NOTHING;
+    sparse->k = self->epoch > sparse->options.warmup ? sparse->options.k
+                                                     : sparse->options.count;
     sparse->gradient = c->source;
     baton__sparse_use_room(sparse, c->result);
     return true;
@@ -136,6 +139,11 @@ static void show_result(baton__sparse_partial_t *self, uint64_t step)
         .included = pinned.included,
     };
     sparse->stats = room->stats;
+    bool masks = self->velocity != NULL && step > sparse->options.warmup;
+    for (size_t i = 0; masks && i < room->count; i++) {
+        memset(self->velocity + room->indices[i] * sparse->element_bytes, 0,
+               sparse->element_bytes);
+    }
 }
 
 /* ---- recovery ---------------------------------------------------------- */
@@ -193,6 +201,8 @@ static bool init(baton__sparse_partial_t *self)
     baton_sparse_t *sparse = self->sparse;
     const baton_sparse_options_t *o = &sparse->options;
     bool ok = baton__sparse_host_vectors(sparse);
+    self->velocity = sparse->velocity;
+    sparse->velocity = NULL; /* no epoch accumulates with it */
     self->max_staleness = o->max_staleness;
     sparse->room_count = (size_t)o->history + BATON__CONTRIBUTION_RESULTS;
     self->begin = (baton__begin_t){
@@ -271,6 +281,34 @@ static void see(baton__sparse_partial_t *self, uint64_t step)
     }
 }
 
+/* Adds the gradient, clipped, with momentum, to what is pending. */
+static void accumulate(baton__sparse_partial_t *self, const void *gradient)
+{
+    baton_sparse_t *sparse = self->sparse;
+    const baton_sparse_options_t *o = &sparse->options;
+    char *pending = self->contribution.pending, *velocity = self->velocity;
+    bool first = self->contribution.first_step == 0;
+    if (velocity == NULL || o->nesterov) {
+        baton__sparse_contribute(sparse, gradient, pending, first);
+        first = false;
+    }
+    if (velocity == NULL) {
+        return;
+    }
+    if (!o->nesterov) {
+        baton_elements_scale(o->dtype, velocity, o->count, o->momentum);
+    }
+    baton__sparse_contribute(sparse, gradient, velocity, false);
+    if (o->nesterov) {
+        baton_elements_scale(o->dtype, velocity, o->count, o->momentum);
+    }
+    if (first) {
+        memcpy(pending, velocity, o->count * sparse->element_bytes);
+    } else {
+        add_to(sparse, pending, pending, velocity);
+    }
+}
+
 /* Adds the gradient of the next step. The lock is held. */
 static void contribute(baton__sparse_partial_t *self, const void *gradient)
 {
@@ -279,8 +317,7 @@ static void contribute(baton__sparse_partial_t *self, const void *gradient)
     self->steps++;
     if (self->sparse->payload) {
         baton__float_mode_t mode = baton__float_mode_enter();
-        baton__sparse_contribute(self->sparse, gradient, c->pending,
-                                 c->first_step == 0);
+        accumulate(self, gradient);
         baton__float_mode_leave(mode);
     }
     baton__contribution_added(c, self->steps);

@@ -81,6 +81,10 @@ static bool check_densities(baton_tensors_t *set)
         return REFUSE(set, "density is %g; allowed: above 0 and at most 1",
                       o->density);
     }
+    if (o->partial && o->density_count > 0) {
+        return REFUSE(set, "density_count is %zu; allowed with partial: 0",
+                      o->density_count);
+    }
     if (o->density_count > o->warmup) {
         return REFUSE(set, "density_count is %zu; allowed: 0 to warmup, %llu",
                       o->density_count, (unsigned long long)o->warmup);
