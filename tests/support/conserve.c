@@ -308,8 +308,8 @@ static baton_status_t run_all(run_t *run, baton_group_t *group)
 {
     baton_status_t status = support_collective_prepare(
         &run->own, run->options->row, group, &run->sparse);
-    if (status == BATON_OK) {
-        status = support_collective_connect(&run->own, 0);
+    for (int round = 0; round < 2 && status == BATON_OK; round++) {
+        status = support_collective_connect(&run->own, round);
     }
     for (uint64_t i = 0; i < run->options->failures && status == BATON_OK;
          i++) {
