@@ -31,6 +31,9 @@
            "Longest sleep while a rank that can't wake this one is awaited")   \
     NUMBER(WINDOW, 32, 2, 256, "messages",                                     \
            "Messages to a peer that may be in flight without an answer")       \
+    NUMBER(FAR_PART, 61440, 1024, 1073741824, "bytes",                         \
+           "MPI messages in which long data go between hosts, 8 at a time: "   \
+           "over TCP those that MPI sends eagerly are quickest")               \
     NUMBER(SHM, 1, 0, 1, "",                                                   \
            "0: ranks of one host send all messages over MPI, too")             \
     NUMBER(SHM_BUFFERS, 8, 0, 8, "buffers",                                    \

@@ -10,7 +10,7 @@
        up to 64 KiB   in a shm buffer (12 KiB if       behind the packet
                       each has a processor)
        more           read by the receiver (CMA)      pulled: MPI messages of
-                                                      up to 1 GiB
+                                                      60 KiB (BATON_FAR_PART)
 
    From 16 KiB on what lies in a segment (shm/segments.h) is read there by a
    near receiver, which can lend it, too.
@@ -58,6 +58,7 @@
 enum {
     BATON__MPI_NOTICES = 4, /* in flight to one peer */
     BATON__MPI_PULLS = 4,   /* messages pulled from one peer at a time */
+    BATON__MPI_PARTS = 8,   /* MPI messages in motion for one of them */
     /* Sends to one peer that were announced and wait for its answer; beyond
        these, one more is announced every BATON__MPI_PATIENCE_NS. */
     BATON__MPI_ANNOUNCED = 8,
@@ -107,10 +108,13 @@ typedef struct baton__send {
     int peer;
     uint32_t id;
     uint32_t generation;
-    uint16_t kind; /* announced as: baton__packet_kind_t */
-    bool counted;  /* among its peer's announced ones */
-    uint32_t tag;  /* while it is pulled */
-    size_t moved;  /* bytes that MPI has got so far */
+    uint16_t kind;  /* announced as: baton__packet_kind_t */
+    bool counted;   /* among its peer's announced ones */
+    uint32_t tag;   /* while it is pulled */
+    uint32_t asked; /* receives that the peer has posted then */
+    size_t part;    /* bytes of the MPI messages that it is pulled in, */
+    size_t moved;   /* bytes that MPI has got so far, */
+    uint32_t parts; /* and those messages that are in motion */
     baton__send_state_t state;
 } baton__send_t;
 
@@ -133,7 +137,10 @@ typedef struct baton__record {
     char *target;
     const char *source; /* of an offer: where it can be read; NULL: by CMA */
     baton__far_buffer_t *body;
-    size_t copied;
+    size_t copied; /* or asked for: in MPI messages of `part` bytes, */
+    size_t part;
+    size_t arrived; /* of which so many bytes have come, */
+    uint32_t parts; /* and so many are in motion */
     unsigned char data[BATON__SHORT_BYTES];
 } baton__record_t;
 
@@ -179,10 +186,11 @@ typedef struct baton__peer {
     uint32_t probe;        /* one of these, sent at probe_ns; 0: it is taken */
     uint64_t probe_ns;
     baton__far_buffer_t *kept; /* its share of the buffers */
+    baton__record_t *begun;    /* a message whose tail has not come yet */
     uint32_t packets_taken;    /* of those that it has sent */
 } baton__peer_t;
 
-/* Data that MPI moves: those of a send or of a record. */
+/* An MPI message of data: of a send or of a record. */
 typedef struct baton__transfer {
     baton__send_t *send;
     baton__record_t *record;
@@ -196,10 +204,10 @@ typedef struct baton__far {
     uint32_t quiet;   /* polls that have found nothing since */
     bool waiting;     /* the oldest packet has come, and was not taken */
     bool credits_due; /* there was no room to report some */
-    /* Transfers in motion; there is room for all sends and records. */
+    /* Those in motion; there is room for all parts of all messages. */
     MPI_Request *requests;
     baton__transfer_t *transfers;
-    size_t part_bytes; /* the longest MPI message of data; tests make it less */
+    size_t part_bytes; /* of the MPI messages in which data are pulled */
     int count;
     int capacity;
     /* Pulled by peers. What this rank answers or announces meanwhile goes
@@ -319,10 +327,10 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
 /* The peer was granted credits: tells it, if it may need to know. */
 void baton__far_credit(baton__mpi_t *mpi, baton__peer_t *peer);
 
-/* Sends the next part of a send's data; false if all is complete already. */
+/* Sends the next parts of a send's data; false if all is complete. */
 bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send);
 
-/* Receives the next part of a record's data. */
+/* Receives the next parts of a record's data. */
 void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record);
 
 /* The record keeps the body that the oldest packet has brought; and gives it
@@ -330,8 +338,10 @@ void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record);
 void baton__far_keep(baton__mpi_t *mpi, baton__record_t *record);
 void baton__far_give_body(baton__mpi_t *mpi, const baton__record_t *record);
 
-/* Sends nothing to a peer that pulls what was withdrawn. */
-void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag);
+/* Sends nothing to a peer that pulls what was withdrawn, and has posted so many
+   receives for it. */
+void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag,
+                             uint32_t parts);
 
 /* Tests the sends of packets that MPI could not complete at once. */
 void baton__far_test_packets(baton__mpi_t *mpi);
@@ -354,11 +364,11 @@ void baton__far_lose_all(baton__mpi_t *mpi, const char *detail);
 
 /* Ends what is in motion with a peer that is lost; false if there was no room
    for all events. */
-bool baton__far_end(baton__mpi_t *mpi, const baton__peer_t *peer,
+bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer,
                     baton__events_t *events);
 
-/* Makes room for so many transfers. */
-baton_status_t baton__far_reserve(baton__mpi_t *mpi, int capacity);
+/* Makes room for the transfers of so many messages. */
+baton_status_t baton__far_reserve(baton__mpi_t *mpi, uint32_t messages);
 
 /* Called when something is reserved for the peer for the first time: before
    that, makes room for its bodies; and after it. */
@@ -435,9 +445,8 @@ void baton__mpi_release(baton__mpi_t *mpi, baton__record_t *record);
 /* Copies a slice of the first long message of this host. */
 void baton__mpi_copy(baton__mpi_t *mpi, baton__events_t *events);
 
-/* MPI has received what it will of a record's data, or has failed to. */
+/* MPI has received what it will of a record's data. */
 void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record,
-                         baton_status_t status, const char *detail,
                          baton__events_t *events);
 
 /* Ends what is to be pulled from a peer that is lost; false if there was no

@@ -568,7 +568,7 @@ static void init_far(baton__far_t *far)
     }
     baton__links_init(&far->links);
     far->keyval = MPI_KEYVAL_INVALID;
-    far->part_bytes = (size_t)1 << 30;
+    far->part_bytes = (size_t)baton__config_number(BATON__CONFIG_FAR_PART);
 }
 
 baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)

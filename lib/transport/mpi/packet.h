@@ -6,7 +6,8 @@
        BUFFER  data in a shm buffer     it reads the buffer, and clears it
        OFFER   data to be read, in a    it takes the offer, reads, answers FIN
                segment or by CMA        (or pulls it, as if it were RTS)
-       BODY    data behind the packet   it keeps that, and gives it back
+       BODY    data behind the packet,  it keeps that, and gives it back
+               the last in a TAIL
        RTS     data with the sender     it answers CTS, and they come as an MPI
                                         message; or FIN
 
@@ -24,6 +25,7 @@ typedef enum baton__packet_kind {
     BATON__PACKET_BUFFER,
     BATON__PACKET_OFFER,
     BATON__PACKET_BODY,
+    BATON__PACKET_TAIL,
     BATON__PACKET_RTS,
     BATON__PACKET_FIN,
     BATON__PACKET_CTS,
@@ -46,8 +48,9 @@ typedef struct baton__packet {
     uint32_t id;
     uint64_t bytes; /* of the message */
     baton_header_t header;
-    uint32_t place; /* BUFFER: its number. CTS: the tag. OFFER: the id of the
-                       segment, or 0 */
+    uint32_t place; /* BUFFER: its number. CTS: the tag; `bytes` are those of
+                       each MPI message, and `flags` so many are awaited. OFFER:
+                       the id of the segment, or 0 */
     uint32_t generation;
     union {
         uint64_t address; /* OFFER */
@@ -69,9 +72,14 @@ typedef struct baton__far_packet {
 
 #define BATON__FAR_PACKET_HEAD offsetof(baton__far_packet_t, packet.data)
 
-/* Open MPI 4.1.4 sends up to 64 KiB eagerly over TCP, headers included. With
-   just 64 KiB it asks the receiver, as for a pull; but then Baton need not. */
-enum { BATON__BODY_BYTES = 64 * 1024 };
+/* Open MPI 4.1.4 sends up to 64 KiB eagerly over TCP, less some 200 bytes for
+   its headers. For more it asks the receiver, as for a pull, which takes as
+   long as a second packet twice. So a body of up to 64 KiB has what does not
+   fit into the first packet, at most 600 bytes, in another one. */
+enum {
+    BATON__BODY_BYTES = 64 * 1024,
+    BATON__FIRST_BYTES = 64 * 1024 - 512 - BATON__FAR_PACKET_HEAD
+};
 
 /* Room for any packet. */
 typedef struct baton__far_buffer {

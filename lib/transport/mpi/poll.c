@@ -26,7 +26,10 @@ enum {
     LINK_POLLS = 1024,
     AFTER_RING_NS = 1000000, /* that while */
     AFTER_RING_US = 50,      /* such a sleep */
-    MOVING_US = 1000,        /* MPI moves data only while it is called */
+    /* The same where nothing is awaited. It is as long as the timer that a
+       start sets, so that starts and waits in turn do not set it each time. */
+    LATER_US = 2000,
+    MOVING_US = 1000, /* MPI moves data only while it is called */
     LIVENESS_POLLS = 1024,
     SPREAD_POLLS = 64
 };
@@ -77,6 +80,21 @@ static bool take_far_packet(baton__mpi_t *mpi, baton__events_t *events)
     return true;
 }
 
+/* MPI has received a part of a record's data; or nothing, as often as it was
+   asked to: the message was withdrawn before it was pulled. */
+static void take_part(baton__mpi_t *mpi, baton__record_t *record, size_t bytes,
+                      baton__events_t *events)
+{
+    record->arrived += bytes;
+    record->parts--;
+    if (bytes > 0) {
+        baton__far_receive(mpi, record);
+    }
+    if (record->parts == 0) {
+        baton__mpi_received(mpi, record, events);
+    }
+}
+
 static bool complete_transfer(baton__mpi_t *mpi, baton__events_t *events)
 {
     baton__far_t *far = &mpi->far;
@@ -92,28 +110,26 @@ static bool complete_transfer(baton__mpi_t *mpi, baton__events_t *events)
         return false; /* none is complete, or all requests are null */
     }
     const baton__transfer_t transfer = far->transfers[at];
+    if (code != MPI_SUCCESS &&
+        (transfer.send != NULL || transfer.record != NULL)) {
+        far->requests[at] = MPI_REQUEST_NULL; /* until the peer is ended */
+        baton__far_fail(mpi,
+                        transfer.send != NULL ? transfer.send->peer
+                                              : transfer.record->message.peer,
+                        code);
+        return true;
+    }
     far->count--;
     far->requests[at] = far->requests[far->count];
     far->transfers[at] = far->transfers[far->count];
-    bool ok = code == MPI_SUCCESS;
-    baton_status_t result = ok ? BATON_OK : BATON_ERR_TRANSPORT;
-    const char *detail = ok ? NULL : baton__far_text(mpi, code);
-    baton__send_t *send = transfer.send;
-    baton__record_t *record = transfer.record;
-    if (send != NULL) {
-        if (!ok || !baton__far_send(mpi, send)) {
-            baton__mpi_end_send(mpi, send, result, detail, events);
+    if (transfer.send != NULL) {
+        transfer.send->parts--;
+        if (!baton__far_send(mpi, transfer.send)) {
+            baton__mpi_end_send(mpi, transfer.send, BATON_OK, NULL, events);
         }
-    } else if (record != NULL) { /* else it ended with its peer */
-        if (ok) {
-            PMPI_Get_count(&status, MPI_BYTE, &bytes);
-        }
-        record->copied += (size_t)bytes;
-        if (bytes > 0 && record->copied < record->message.bytes) {
-            baton__far_receive(mpi, record);
-        } else {
-            baton__mpi_received(mpi, record, result, detail, events);
-        }
+    } else if (transfer.record != NULL) { /* else it ended with its peer */
+        PMPI_Get_count(&status, MPI_BYTE, &bytes);
+        take_part(mpi, transfer.record, (size_t)bytes, events);
     }
     return true;
 }
@@ -391,7 +407,7 @@ static uint32_t far_sleep_us(baton__mpi_t *mpi, baton_arm_t how)
     const baton__far_t *far = &mpi->far;
     uint32_t us = BATON_SLEEP_FOREVER;
     if (far->peers > 0 && baton__clock_ns() - far->now_ns < AFTER_RING_NS) {
-        return how == BATON_ARM_NOTICES ? MOVING_US : AFTER_RING_US;
+        return how == BATON_ARM_NOTICES ? LATER_US : AFTER_RING_US;
     }
     if ((far->peers > 0 && baton__far_ask(mpi)) || far->count > 0 ||
         far->packets_unsent > 0 || far->rings_due) {

@@ -47,9 +47,8 @@ static baton_status_t grow(baton__mpi_t *mpi, uint32_t sends, uint32_t records)
     }
     if (slab == NULL || table == NULL || slab->sends == NULL ||
         slab->records == NULL ||
-        baton__far_reserve(mpi, (int)(mpi->send_count + sends +
-                                      mpi->record_count + records)) !=
-            BATON_OK) {
+        baton__far_reserve(mpi, mpi->send_count + sends + mpi->record_count +
+                                    records) != BATON_OK) {
         if (slab != NULL) {
             baton__free(slab->sends);
             baton__free(slab->records);

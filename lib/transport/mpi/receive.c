@@ -53,9 +53,31 @@ static bool arrive(baton__mpi_t *mpi, const baton__packet_t *packet,
     record->message.bytes = packet->bytes;
     record->message.peer = (int)packet->source;
     record->message.data = data_of(mpi, record);
+    if (packet->kind == BATON__PACKET_BODY &&
+        packet->bytes > BATON__FIRST_BYTES) {
+        mpi->peers[packet->source].begun = record;
+        return true;
+    }
     baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_ARRIVED,
                                               .message = &record->message});
     return true;
+}
+
+/* The rest of a body, behind its packet. */
+static void end_body(baton__mpi_t *mpi, const baton__packet_t *packet,
+                     baton__events_t *events)
+{
+    baton__peer_t *peer = &mpi->peers[packet->source];
+    baton__record_t *record = peer->begun;
+    if (record == NULL) {
+        return; /* it has ended with its peer */
+    }
+    peer->begun = NULL;
+    memcpy(record->body->bytes + BATON__FAR_PACKET_HEAD + BATON__FIRST_BYTES,
+           (const char *)packet + BATON__PACKET_HEAD,
+           record->message.bytes - BATON__FIRST_BYTES);
+    baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_ARRIVED,
+                                              .message = &record->message});
 }
 
 bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
@@ -68,6 +90,9 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
     case BATON__PACKET_BODY:
     case BATON__PACKET_RTS:
         return arrive(mpi, packet, events);
+    case BATON__PACKET_TAIL:
+        end_body(mpi, packet, events);
+        break;
     case BATON__PACKET_FIN:
         baton__mpi_take_fin(mpi, packet, events);
         break;
@@ -225,20 +250,19 @@ static void pull_next(baton__mpi_t *mpi, baton__peer_t *peer)
         baton__record_t *record = baton__records_take(&peer->pulled);
         peer->pulling++;
         record->place = 1 + peer->next_pull++ % BATON__MPI_TAGS;
+        record->part = mpi->far.part_bytes;
         baton__far_receive(mpi, record);
         baton__mpi_answer(mpi, record, BATON__PACKET_CTS);
     }
 }
 
 void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record,
-                         baton_status_t status, const char *detail,
                          baton__events_t *events)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
-    if (status == BATON_OK && record->copied < record->message.bytes) {
-        status = BATON_ERR_CANCELLED; /* withdrawn before it was pulled */
-    }
-    baton__events_received(events, record->token, status, detail);
+    bool whole = record->arrived == record->message.bytes;
+    baton__events_received(events, record->token,
+                           whole ? BATON_OK : BATON_ERR_CANCELLED, NULL);
     baton__mpi_give_record(mpi, record);
     peer->pulling--;
     pull_next(mpi, peer);
@@ -267,6 +291,8 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
     record->token = token;
     record->target = target;
     record->copied = 0;
+    record->arrived = 0;
+    record->parts = 0;
     if (mpi->peers[message->peer].lost) {
         baton__mpi_give_record(mpi, record);
         return baton__error(BATON_ERR_TRANSPORT, "mpi: rank %d is gone: %s",

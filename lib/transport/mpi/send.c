@@ -251,6 +251,10 @@ static bool push_answer(baton__mpi_t *mpi, baton__record_t *record)
                               .id = record->id,
                               .generation = record->generation,
                               .place = record->place};
+    if (record->answer == BATON__PACKET_CTS) {
+        packet.flags = (uint16_t)record->parts;
+        packet.bytes = record->part;
+    }
     if (!push(mpi, peer, &packet, NULL, 0)) {
         return false;
     }
@@ -425,7 +429,7 @@ bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
         }
         if (send->state == BATON__SEND_PULLED) {
             baton__sends_remove(&mpi->far.pulled, send);
-            baton__far_send_nothing(mpi, send->peer, send->tag);
+            baton__far_send_nothing(mpi, send->peer, send->tag, send->asked);
         }
         baton__mpi_give_send(mpi, send);
         return true;
@@ -471,11 +475,15 @@ void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
     baton__send_t *send = find(mpi, packet);
     if (send == NULL) {
-        baton__far_send_nothing(mpi, (int)packet->source, packet->place);
+        baton__far_send_nothing(mpi, (int)packet->source, packet->place,
+                                packet->flags);
     } else {
         send->state = BATON__SEND_PULLED;
         send->tag = packet->place;
+        send->part = packet->bytes;
+        send->asked = packet->flags;
         send->moved = 0;
+        send->parts = 0;
         baton__sends_append(&mpi->far.pulled, send);
     }
 }
