@@ -228,10 +228,11 @@ TEST_EACH(test_mismatch_is_told_when_it_is_over, 3)
     expect_disagreement(s[1], "differ");
     for (int rank = 0; rank < 2; rank++) {
         support_ok(baton_schedule_destroy(s[rank]));
+        s[rank] = NULL;
     }
     support_ok(baton_schedule_commit(s[2]));
     expect_disagreement(s[2], "differ");
-    support_ok(baton_schedule_destroy(s[2]));
+    support_schedules_destroy(cluster, s);
 }
 
 /* The second schedule of a name matches the other rank's second one, also when
