@@ -195,7 +195,9 @@ int MPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses)
     if (requests != NULL) {
         baton__mpi_await(count, requests);
     }
-    return PMPI_Waitall(count, requests, statuses);
+    int code = PMPI_Waitall(count, requests, statuses);
+    baton__mpi_see();
+    return code;
 }
 
 /* ---- the life of MPI -------------------------------------------------------

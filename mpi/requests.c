@@ -89,6 +89,12 @@ static void await(baton__mpi_op_t *op)
     }
 }
 
+void baton__mpi_see(void)
+{
+    /* Pairs with the subtraction in complete(). */
+    (void)atomic_load_explicit(&baton__mpi.outstanding, memory_order_acquire);
+}
+
 void baton__mpi_await(int count, const MPI_Request *requests)
 {
     /* Pairs with the subtraction in complete(). */

@@ -70,6 +70,10 @@ bool baton__mpi_is_persistent(MPI_Request request);
    does nothing. */
 void baton__mpi_await(int count, const MPI_Request *requests);
 
+/* What ended operations have written is seen by this thread. MPI's own order is
+   enough; a race detector does not see that. */
+void baton__mpi_see(void);
+
 /* ---- between requests.c, persistent.c and entries.c -----------------------
  */
 

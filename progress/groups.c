@@ -375,13 +375,14 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     engine->driver->enter(engine);
     uint32_t nth = baton__group_count(parent, key);
     engine->driver->leave(engine);
-    char *own_name = baton__alloc(strlen(name) + 1, 1);
+    size_t name_bytes = strlen(name) + 1;
+    char *own_name = baton__alloc(name_bytes, 1);
     status = nth == 0 || own_name == NULL
                  ? baton__error(BATON_ERR_NO_MEMORY, "no memory for a group")
                  : create_subset(parent, baton__mix(key) + nth, false, copy,
                                  size, out);
     if (status == BATON_OK) {
-        memcpy(own_name, name, strlen(name));
+        memcpy(own_name, name, name_bytes);
         engine->driver->enter(engine);
         (*out)->name = own_name;
         engine->driver->leave(engine);

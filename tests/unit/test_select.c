@@ -265,10 +265,14 @@ static void expect_terms(const baton_accumulation_t *given, size_t k)
         memset(of.sum, 0, bytes);
         baton_candidates_find(&of, k, &candidates, scratch);
         expect_accumulated(&of, 0, 0);
-        assert_true(candidates.low <= threshold);
+        /* A sample may mislead, and the count tells. */
+        bool enough = candidates.count >= k;
+        assert_true(candidates.low <= threshold || !enough);
         assert_int_equal(candidates.count,
                          baton_select_count(&from, candidates.low));
-        assert_true(of.count < 5000 || (guess[0] > 0 && guess[1] > 0));
+        assert_true(
+            of.count < 5000 ||
+            (guess[0] > 0 && (guess[1] > 0) == (enough && candidates.low > 0)));
     }
     free(scratch);
 }
