@@ -34,7 +34,7 @@
      memory.h                        vectors that peers read in place
      device.h, cuda.h                vectors in the memory of a GPU
      engine.h                        options of an engine; the log; the version
-     build.h, coll.h, select.h       to write collectives, from nodes
+     build.h, coll.h, select.h       to write collectives; to start ahead
      tuning.h, costs.h               which algorithm is taken, and why
      sim.h, proof.h                  a million ranks in virtual time
      transport.h                     a transport of your own */
@@ -349,7 +349,7 @@ typedef struct baton_sparse_options {
     int teams;
     baton_teams_t exchange;
     bool average;    /* the result is divided by P */
-    double momentum; /* of what is accumulated, 0 to below 1 */
+    double momentum; /* instead of the optimizer's, 0 to below 1 */
     bool nesterov;
     double clip;     /* a gradient's norm is at most clip / sqrt(P) */
     uint64_t warmup; /* the first so many steps are dense */

@@ -159,8 +159,9 @@ BATON_CHECKED baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
 
 /* The same for a collective that was created (baton.h): other vectors of the
    same sizes; in place, with a NULL, if those were that it was created with.
-   What this rank has none of is ignored. In general, `source` goes behind the
-   first buffer of bind_input, and `target` behind the first of bind. */
+   What this rank has none of is ignored, as a source where it is in place. In
+   general, `source` goes behind the first buffer of bind_input, and `target`
+   behind the first of bind. */
 BATON_CHECKED baton_status_t baton_schedule_rebind(baton_schedule_t *schedule,
                                                    const void *source,
                                                    void *target);
