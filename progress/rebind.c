@@ -109,6 +109,28 @@ static uint32_t find_bound(const baton_schedule_t *schedule, bool input)
     return i;
 }
 
+/* Whether the source is there where the schedule has one. */
+static baton_status_t check_source(const baton_schedule_t *schedule,
+                                   uint32_t from, const void *source)
+{
+    bool has_one = from < schedule->buffer_count;
+    if (!has_one && source != NULL) {
+        return baton__error(BATON_ERR_INVALID,
+                            "rebind in \"%s\": the source must be NULL: the "
+                            "schedule was created in place, or this rank has "
+                            "no source",
+                            schedule->name);
+    }
+    if (has_one && source == NULL && schedule->buffers[from].bytes > 0 &&
+        !schedule->group->cost_only) {
+        return baton__error(BATON_ERR_INVALID,
+                            "rebind in \"%s\": the source is NULL, which is in "
+                            "place, and the schedule was created with one",
+                            schedule->name);
+    }
+    return BATON_OK;
+}
+
 baton_status_t baton_schedule_rebind(baton_schedule_t *schedule,
                                      const void *source, void *target)
 {
@@ -117,9 +139,10 @@ baton_status_t baton_schedule_rebind(baton_schedule_t *schedule,
     }
     uint32_t from = find_bound(schedule, true);
     uint32_t to = find_bound(schedule, false);
-    baton_status_t status = from < schedule->buffer_count
-                                ? rebind(schedule, from, (void *)source)
-                                : BATON_OK;
+    baton_status_t status = check_source(schedule, from, source);
+    if (status == BATON_OK && from < schedule->buffer_count) {
+        status = rebind(schedule, from, (void *)source);
+    }
     return status == BATON_OK && to < schedule->buffer_count
                ? rebind(schedule, to, target)
                : status;

@@ -158,10 +158,10 @@ BATON_CHECKED baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                                  void *memory);
 
 /* The same for a collective that was created (baton.h): other vectors of the
-   same sizes; in place, with a NULL, if those were that it was created with.
-   What this rank has none of is ignored, as a source where it is in place. In
-   general, `source` goes behind the first buffer of bind_input, and `target`
-   behind the first of bind. */
+   same sizes. `source` is NULL just where there is none: in place, if it was
+   created so, and on ranks without one; else BATON_ERR_INVALID. A target that
+   this rank has none of is ignored. In general, `source` goes behind the first
+   buffer of bind_input, and `target` behind the first of bind. */
 BATON_CHECKED baton_status_t baton_schedule_rebind(baton_schedule_t *schedule,
                                                    const void *source,
                                                    void *target);

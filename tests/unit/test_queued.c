@@ -653,6 +653,29 @@ TEST_MANUALLY(test_queued_checks_overlaps_at_the_start, 1)
     support_ok(baton_schedule_destroy(s));
 }
 
+/* Neither is passed over: the sums would be wrong. */
+TEST_MANUALLY(test_rebind_is_in_place_as_created, 1)
+{
+    int64_t x[2] = {1, 2};
+    int64_t y[2] = {3, 4};
+    baton_allreduce_t on = {
+        .target = x, .count = 2, .dtype = BATON_I64, .op = BATON_SUM};
+    baton_schedule_t *s;
+    support_ok(baton_allreduce_create(cluster->groups[0], &on, &s));
+    support_expect(baton_schedule_rebind(s, x, y), BATON_ERR_INVALID);
+    support_says("created in place");
+    support_ok(baton_schedule_rebind(s, NULL, y));
+    support_run(s);
+    support_ok(baton_schedule_destroy(s));
+    on.source = y;
+    support_ok(baton_allreduce_create(cluster->groups[0], &on, &s));
+    support_expect(baton_schedule_rebind(s, NULL, x), BATON_ERR_INVALID);
+    support_says("created with one");
+    support_run(s);
+    assert_int_equal(x[1], 4);
+    support_ok(baton_schedule_destroy(s));
+}
+
 /* ---- the simulator ----------------------------------------------------- */
 
 TEST(test_queued_in_the_simulator)
