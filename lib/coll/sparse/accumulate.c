@@ -89,24 +89,20 @@ void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
 }
 
 void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
-                              char *target, bool first)
+                              char *velocity, char *target, bool first)
 {
-    const size_t count = sparse->options.count;
     double factor = clip_factor(sparse, gradient);
-    if (first) {
-        memcpy(target, gradient, count * sparse->element_bytes);
-        if (factor != 1) {
-            baton_elements_scale(sparse->options.dtype, target, count, factor);
-        }
-        return;
-    }
     const baton_accumulation_t of = {.dtype = sparse->options.dtype,
                                      .sum = target,
-                                     .left = target,
+                                     .left = first ? NULL : target,
                                      .right = gradient,
-                                     .count = count,
+                                     .count = sparse->options.count,
                                      .scale = factor != 1,
-                                     .factor = factor};
+                                     .factor = factor,
+                                     .momentum = sparse->options.momentum,
+                                     .nesterov = sparse->options.nesterov,
+                                     .velocity = velocity,
+                                     .new_velocity = velocity};
     (void)baton_accumulate_at_least(&of, UINT64_MAX, NULL, 0);
 }
 

@@ -13,6 +13,8 @@ bool baton__sparse_host_vectors(baton_sparse_t *sparse)
     sparse->work = baton__sparse_room(sparse, count, size, &ok);
     if (sparse->options.momentum > 0) {
         sparse->velocity = baton__sparse_room(sparse, count, size, &ok);
+    }
+    if (sparse->options.momentum > 0 && !sparse->options.partial) {
         sparse->new_velocity = baton__sparse_room(sparse, count, size, &ok);
     }
     return ok;

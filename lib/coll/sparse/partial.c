@@ -281,34 +281,6 @@ static void see(baton__sparse_partial_t *self, uint64_t step)
     }
 }
 
-/* Adds the gradient, clipped, with momentum, to what is pending. */
-static void accumulate(baton__sparse_partial_t *self, const void *gradient)
-{
-    baton_sparse_t *sparse = self->sparse;
-    const baton_sparse_options_t *o = &sparse->options;
-    char *pending = self->contribution.pending, *velocity = self->velocity;
-    bool first = self->contribution.first_step == 0;
-    if (velocity == NULL || o->nesterov) {
-        baton__sparse_contribute(sparse, gradient, pending, first);
-        first = false;
-    }
-    if (velocity == NULL) {
-        return;
-    }
-    if (!o->nesterov) {
-        baton_elements_scale(o->dtype, velocity, o->count, o->momentum);
-    }
-    baton__sparse_contribute(sparse, gradient, velocity, false);
-    if (o->nesterov) {
-        baton_elements_scale(o->dtype, velocity, o->count, o->momentum);
-    }
-    if (first) {
-        memcpy(pending, velocity, o->count * sparse->element_bytes);
-    } else {
-        add_to(sparse, pending, pending, velocity);
-    }
-}
-
 /* Adds the gradient of the next step. The lock is held. */
 static void contribute(baton__sparse_partial_t *self, const void *gradient)
 {
@@ -317,7 +289,8 @@ static void contribute(baton__sparse_partial_t *self, const void *gradient)
     self->steps++;
     if (self->sparse->payload) {
         baton__float_mode_t mode = baton__float_mode_enter();
-        accumulate(self, gradient);
+        baton__sparse_contribute(self->sparse, gradient, self->velocity,
+                                 c->pending, c->first_step == 0);
         baton__float_mode_leave(mode);
     }
     baton__contribution_added(c, self->steps);

@@ -383,10 +383,10 @@ void baton__sparse_clip(baton_sparse_t *sparse, double square_sum);
 void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
                               size_t count);
 
-/* target = the gradient, clipped, or (not `first`) target + that: for partial
-   ones, before the step. */
+/* target = the gradient, clipped, with momentum where there is a velocity, or
+   (not `first`) target + that: for partial ones, before the step. */
 void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
-                              char *target, bool first);
+                              char *velocity, char *target, bool first);
 
 /* After a step: velocity advances, and is zero at masked elements. */
 void baton__sparse_advance(baton_sparse_t *sparse);
