@@ -88,8 +88,7 @@ BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
    killed, or on a host that does not answer. Collective over those that live.
    Schedules are created anew in it; both groups are destroyed, in any order.
    All that return BATON_OK have the same members; one that dies later is lost
-   to the new group. BATON_ERR_TRANSPORT: another rank believes this one dead.
- */
+   to the new group. BATON_ERR_TRANSPORT: a rank takes this one for dead. */
 BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
                                                 int timeout_ms,
                                                 baton_group_t **survivors_out);
@@ -364,6 +363,7 @@ typedef struct baton_sparse_options {
     uint32_t max_staleness;
     uint64_t seed;
     baton_memory_t memory;
+    bool in_place; /* gradients are added to baton_sparse_accumulator's */
 } baton_sparse_options_t;
 #define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
 

@@ -172,6 +172,11 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
                    gradients in host memory. Memory: two vectors of n elements
                    more, and history + 2 results; with warmup messages and
                    results have room for n entries.
+   in_place        the caller adds its gradients to the residual itself, see
+                   baton_sparse_accumulator. With SPARDL, which AUTO is then,
+                   and DENSE; without partial, momentum and clip; gradients in
+                   host memory. Ranks may differ, but for AUTO. Memory: n
+                   elements, n more from the first dense step on.
    memory          where gradients are. Ranks may differ, but for AUTO. With
                    BATON_MEMORY_DEVICE, n elements of memory that the device
                    copies at full speed, as that of results is, and 2n elements
@@ -221,6 +226,17 @@ BATON_CHECKED baton_status_t baton_sparse_connect(baton_sparse_t *sparse,
    gradient is not `included`: a later epoch takes it. */
 BATON_CHECKED baton_status_t baton_sparse_test(baton_sparse_t *sparse,
                                                bool *done_out);
+
+/* With options.in_place: n elements, zeros at first, that hold what has not been
+   sent. The caller adds its gradient to them, e.g. has its backward pass
+   accumulate there, and starts the step with a gradient of NULL. The pointer
+   stays the same until destroy. From the start until wait or test has returned
+   BATON_OK the elements must not change; then what was sent is out of them, and
+   the next gradient may be added. After a step that failed they are as they
+   were at its start: recover the group, and start again without adding the
+   gradient once more, unless a wait behind the recovery returned the result.
+   NULL: there is none (BATON_ERR_STATE), or the simulation is cost-only. */
+void *baton_sparse_accumulator(const baton_sparse_t *sparse);
 
 /* Starts a dense step without a gradient: its result is the sum of the
    residuals, which are zero then. The same on all ranks. BATON_ERR_UNSUPPORTED

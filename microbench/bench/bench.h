@@ -105,7 +105,8 @@ typedef struct bench_options {
     size_t team_count;
     double momentum, clip; /* of sparse steps, as in their options */
     uint64_t warm_up;
-    uint64_t turn_ms;                /* of a system, in one way */
+    bool accumulated; /* gradients are, in the residual, before the step */
+    uint64_t turn_ms; /* of a system, in one way */
     size_t memories[BENCH_MEMORIES]; /* bench_memory_t */
     size_t memory_count;
     size_t places[2]; /* 1: in place */

@@ -198,6 +198,8 @@ static const cli_option_t options[] = {
      "Norm to which Baton's steps clip gradients, or 0"},
     {BENCH_SPARSE, "warm-up", 0, AT(warm_up), CLI_COUNT(0, 1000000), "0",
      "Dense steps at the beginning; the first two steps are not measured"},
+    {BENCH_SPARSE, "in-place", 0, AT(accumulated), CLI_FLAG, NULL,
+     "Add gradients to the residual before the step: spardl and dense alone"},
     {BENCH_COLLECTIVE, "ways", 'w', AT(ways),
      CLI_WORDS(bench_way_names, BENCH_WAYS, AT(way_count)), "wait",
      "What the application does from start on, see below"},

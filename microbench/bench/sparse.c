@@ -62,6 +62,7 @@ static baton_sparse_options_t options_of(const contest_t *contest,
     options.momentum = contest->run->options.momentum;
     options.clip = contest->run->options.clip;
     options.warmup = contest->run->options.warm_up;
+    options.in_place = contest->run->options.accumulated;
     if (contest->on_device != NULL) {
         options.memory = BATON_MEMORY_DEVICE;
     }
@@ -241,6 +242,16 @@ static void run_mpi(contest_t *contest, bool residual,
                                    .values = contest->sum};
 }
 
+/* What the backward pass would have done. */
+static void accumulate(const contest_t *contest, const contestant_t *system)
+{
+    if (is_baton(system) && contest->run->options.accumulated) {
+        void *sum = baton_sparse_accumulator(system->sparse);
+        BATON_SUM->reduce(BATON_SUM->arg, sum, sum, contest->gradient,
+                          contest->count, BATON_F32);
+    }
+}
+
 static void run_step(contest_t *contest, const contestant_t *system,
                      baton_sparse_result_t *out)
 {
@@ -248,8 +259,9 @@ static void run_step(contest_t *contest, const contestant_t *system,
         run_mpi(contest, system->system == BENCH_SPARSE_MPI_RESIDUAL, out);
         return;
     }
-    const void *gradient = contest->on_device != NULL
-                               ? contest->on_device
+    const void *gradient = contest->on_device != NULL ? contest->on_device
+                           : contest->run->options.accumulated
+                               ? NULL
                                : (const void *)contest->gradient;
     harness_require(baton_sparse_start(system->sparse, gradient),
                     "start a step");
@@ -264,6 +276,7 @@ static void take(void *arg, size_t place, size_t turn, double *values)
     const contestant_t *system = &contest->contestants[place];
     baton_sparse_result_t result = {0};
     (void)turn;
+    accumulate(contest, system);
     harness_barrier(&contest->run->harness);
     double begin_us = clock_now_us();
     run_step(contest, system, &result);

@@ -93,6 +93,7 @@ static void conserve_failures(void)
         plain.algorithm = i < 4 ? algorithms[i] : BATON_SPARSE_OKTOPK;
         plain.teams = i == 0 && world.size % 2 == 0 ? 2 : 1;
         plain.warmup = 200; /* dense steps first */
+        plain.in_place = i == 0 && world.size % 3 == 2;
         conserve(SUPPORT_SPARSE, &plain, 20, 200);
     }
     for (int i = 0; i < 4; i++) {

@@ -262,6 +262,8 @@ static void choose_algorithm(baton_sparse_options_t *o)
         trial.row == SUPPORT_SPARSE || trial.row == SUPPORT_PARTIAL_SPARSE
             ? once_in(4)
             : 0;
+    o->in_place = trial.row == SUPPORT_SPARSE && !on_devices && once_in(3) &&
+                  (has_teams || o->algorithm == BATON_SPARSE_DENSE);
 }
 
 static void choose_mode(baton_sparse_options_t *o)
@@ -492,6 +494,9 @@ static int end_step(void)
     }
     for (int r = 0; r < trial.size; r++) {
         if (trial.fault != KILL || r != trial.victim) {
+            if (!on_devices) {
+                support_collective_settle(&trial.participants[r].own);
+            }
             support_collective_rest(&trial.participants[r].own,
                                     trial.participants[r].after);
         }

@@ -123,6 +123,9 @@ baton_status_t support_collective_prepare(support_collective_t *self,
 {
     *self = (support_collective_t){
         .row = row, .rank = baton_group_rank(group), .count = o->count};
+    self->given = row == SUPPORT_SPARSE && o->in_place
+                      ? calloc(o->count, sizeof(double))
+                      : NULL;
     bool set =
         row == SUPPORT_TENSORS ||
         (row == SUPPORT_PARTIAL_SPARSE && o->seed % 2 == 1 && o->teams <= 1 &&
@@ -175,6 +178,7 @@ baton_status_t support_collective_destroy(support_collective_t *self)
         : self->tensors != NULL       ? baton_tensors_destroy(self->tensors)
                                       : baton_sparse_destroy(self->sparse);
     free(self->lent);
+    free(self->given);
     if (self->memory != NULL) {
         emulated_synchronise_all(self->device);
         emulated_release(self->device, self->memory);
@@ -303,11 +307,42 @@ static void end_loan(support_collective_t *self, baton_status_t status)
     }
 }
 
+static void add_times(double *to, const double *vector, double factor,
+                      size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        to[i] += factor * vector[i];
+    }
+}
+
+/* While a step runs, or has failed, nothing is added. */
+static baton_status_t start_in_place(support_collective_t *self,
+                                     const double *gradient)
+{
+    double *to = baton_sparse_accumulator(self->sparse);
+    if (self->stands || gradient == NULL) {
+        return baton_sparse_start(self->sparse, gradient);
+    }
+    memcpy(self->given, gradient, bytes_of(self));
+    add_times(to, gradient, 1, self->count);
+    baton_status_t status = baton_sparse_start(self->sparse, NULL);
+    self->stands = status == BATON_OK;
+    if (!self->stands) {
+        add_times(to, gradient, -1, self->count);
+    }
+    return status;
+}
+
 baton_status_t support_collective_start(support_collective_t *self,
                                         const double *gradient, bool *given_out)
 {
     baton_status_t status = BATON_OK;
     *given_out = false;
+    if (self->given != NULL) {
+        status = start_in_place(self, gradient);
+        *given_out = status == BATON_OK;
+        return status;
+    }
     self->in_stream = goes_into_stream(self, gradient);
     if (self->in_stream) {
         status = put_step(self, gradient);
@@ -380,6 +415,7 @@ static baton_status_t wait_for(support_collective_t *self, int part,
         support_dense_of(&self->entries, set ? self->parts[part] : self->count,
                          result);
         self->included = self->entries.included;
+        self->stands = false;
     }
     return status;
 }
@@ -430,6 +466,11 @@ baton_status_t support_collective_wait(support_collective_t *self,
 void support_collective_settle(support_collective_t *self)
 {
     baton_sparse_result_t result;
+    if (self->stands) {
+        add_times(baton_sparse_accumulator(self->sparse), self->given, -1,
+                  self->count);
+        self->stands = false;
+    }
     if (self->row == SUPPORT_SPARSE && self->memory != NULL) {
         support_ok(
             baton_sparse_wait_on(self->sparse, self->stream, self->memory));

@@ -43,6 +43,8 @@ typedef struct support_collective {
     const double *got; /* the last result, where a stream has written it */
     bool unseen;       /* `seen` lacks what a stream is not told */
     bool included;     /* the last step's gradient was in time */
+    double *given;     /* with in_place, the last step's gradient, */
+    bool stands;       /* which is in the residual, and no result is known */
     baton_sparse_result_t entries; /* of the last step; not of all rows */
     baton_partial_result_t seen;   /* likewise; of those that are not sparse */
 } support_collective_t;
@@ -96,7 +98,8 @@ baton_status_t support_collective_wait(support_collective_t *self,
                                        double *result, bool *ended);
 
 /* After a recovery: a result that the device had failed to copy is told of by
-   waits until a later one was. */
+   waits until a later one was. And the gradient of a step that has failed for
+   good is taken out of a residual that is in place. */
 void support_collective_settle(support_collective_t *self);
 
 /* Writes out the f64 entries of a result. */

@@ -300,6 +300,7 @@ static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
            support_collective_wait(&run->own, run->vector, NULL) == BATON_OK) {
         count_result(run);
     }
+    support_collective_settle(&run->own);
     run->totals.given -= run->open && !partial ? run->started : 0;
     return status;
 }

@@ -5,6 +5,7 @@
 #include "support/random.h"
 #include "support/select_cases.h"
 
+#include <baton/select.h>
 #include <baton/sparse.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,11 +98,27 @@ static void expect_same(const baton_sparse_result_t *left,
     }
 }
 
+/* Adds the gradient to the residual, where that is in place. */
+static void start(const support_sparse_t *group, int rank, const void *gradient)
+{
+    baton_sparse_t *sparse = group->ranks[rank];
+    if (group->options.in_place) {
+        void *sum = baton_sparse_accumulator(sparse);
+        const baton_accumulation_t of = {.dtype = group->options.dtype,
+                                         .sum = sum,
+                                         .left = sum,
+                                         .right = gradient,
+                                         .count = group->options.count};
+        (void)baton_accumulate_at_least(&of, UINT64_MAX, NULL, 0);
+        gradient = NULL;
+    }
+    support_ok(baton_sparse_start(sparse, gradient));
+}
+
 void support_sparse_step(support_sparse_t *group)
 {
     for (int rank = 0; rank < group->size; rank++) {
-        support_ok(baton_sparse_start(group->ranks[rank],
-                                      support_sparse_gradient(group, rank)));
+        start(group, rank, support_sparse_gradient(group, rank));
     }
     for (int rank = 0; rank < group->size; rank++) {
         support_ok(

@@ -80,6 +80,10 @@ static const struct {
          .algorithm = BATON_SPARSE_OKTOPK)},
     {"max_staleness is 1048577; allowed: 0 to 1048576",
      BAD(.count = 10, .k = 2, .partial = true, .max_staleness = (1 << 20) + 1)},
+    {"in_place is set with momentum; allowed: auto, spardl and dense",
+     BAD(.count = 10, .k = 2, .in_place = true, .momentum = 0.5)},
+    {"in_place is set with topka", BAD(.count = 10, .k = 2, .in_place = true,
+                                       .algorithm = BATON_SPARSE_TOPKA)},
 };
 
 /* One rank gives other options, and says why they are wrong; the other ranks
@@ -305,6 +309,8 @@ TEST(test_wrong_arguments_are_refused)
     support_says("no step has been completed since a start");
     support_expect(make(DENSE, sparse), BATON_ERR_STATE);
     support_expect(baton_sparse_start(sparse, NULL), BATON_ERR_INVALID);
+    assert_null(baton_sparse_accumulator(sparse));
+    support_says("create it with options.in_place");
     support_expect(baton_sparse_set_k(sparse, 13), BATON_ERR_INVALID);
     support_says("k is 13; allowed: 1 to max_k, 12");
     support_expect(baton_sparse_set_density(sparse, -1), BATON_ERR_INVALID);
@@ -318,6 +324,37 @@ TEST(test_wrong_arguments_are_refused)
 }
 
 /* ---- steps ------------------------------------------------------------- */
+
+/* The bits of results and residuals are those of gradients that are given. */
+TEST(test_gradients_are_accumulated_in_place)
+{
+    for (int i = 0; i < 5; i++) {
+        baton_sparse_options_t options = some_options();
+        options.algorithm = i == 0 ? BATON_SPARSE_DENSE : BATON_SPARSE_SPARDL;
+        options.teams = i < 2 ? 1 : 2;
+        options.exchange = i < 3 ? BATON_TEAMS_RSAG : BATON_TEAMS_BSAG;
+        options.warmup = i == 4 ? 2 : 0;
+        options.dtype = i == 1 ? BATON_F64 : BATON_F32;
+        support_sparse_t *given = support_sparse_open(RANKS, &options);
+        options.in_place = true;
+        support_sparse_t *added = support_sparse_open(RANKS, &options);
+        for (uint64_t step = 0; step < 7; step++) {
+            support_sparse_fill(given, step);
+            support_sparse_fill(added, step);
+            support_sparse_step(given);
+            support_sparse_step(added);
+            assert_memory_equal(given->dense, added->dense,
+                                COUNT * given->element);
+            assert_memory_equal(given->residuals, added->residuals,
+                                RANKS * COUNT * given->element);
+        }
+        support_expect(baton_sparse_start(added->ranks[0], added->gradients),
+                       BATON_ERR_INVALID);
+        support_says("must be NULL: with in_place it is added to the vector");
+        support_sparse_close(given);
+        support_sparse_close(added);
+    }
+}
 
 /* Residuals grow fast at first, so an old global threshold lets ever more
    entries pass; with independent gradients up to k of each rank. */

@@ -63,7 +63,9 @@ static baton_accumulation_t accumulation(baton_sparse_t *sparse, size_t first,
     if (sparse->absent || (sparse->gradient == NULL && of.left == NULL)) {
         memset(of.sum, 0, bytes);
     } else if (sparse->gradient == NULL) {
-        memcpy(of.sum, of.left, bytes);
+        if (of.sum != of.left) {
+            memcpy(of.sum, of.left, bytes);
+        }
     } else {
         of.right = sparse->gradient + offset;
         of.scale = sparse->clip_factor != 1;

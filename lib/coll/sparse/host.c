@@ -10,7 +10,9 @@ bool baton__sparse_host_vectors(baton_sparse_t *sparse)
     bool ok = true;
     size_t count = sparse->options.count, size = sparse->element_bytes;
     sparse->residual = baton__sparse_room(sparse, count, size, &ok);
-    sparse->work = baton__sparse_room(sparse, count, size, &ok);
+    sparse->work = sparse->options.in_place
+                       ? sparse->residual
+                       : baton__sparse_room(sparse, count, size, &ok);
     if (sparse->options.momentum > 0) {
         sparse->velocity = baton__sparse_room(sparse, count, size, &ok);
     }
@@ -22,8 +24,19 @@ bool baton__sparse_host_vectors(baton_sparse_t *sparse)
 
 /* ---- dense steps ------------------------------------------------------- */
 
+static bool make_spare(baton_sparse_t *sparse)
+{
+    bool ok = true;
+    if (sparse->spare == NULL) {
+        sparse->spare = baton__sparse_room(sparse, sparse->options.count,
+                                           sparse->element_bytes, &ok);
+    }
+    return ok;
+}
+
 /* Sums a gradient, or the residual, where it is, if it is all that this rank
-   has; else what is accumulated in `spare`: in `work` the sums come. */
+   has; else what is accumulated in `spare`. The sums come in `work`, which is
+   `spare` where gradients are accumulated in place. */
 static baton_status_t bind_dense(baton_sparse_t *sparse)
 {
     bool alone = sparse->gradient == NULL
@@ -31,17 +44,13 @@ static baton_status_t bind_dense(baton_sparse_t *sparse)
                      : sparse->no_residual && sparse->velocity == NULL &&
                            sparse->options.clip == 0 &&
                            sparse->given_factor == 1;
-    bool ok = true;
     const char *source =
         sparse->gradient != NULL ? sparse->gradient : sparse->residual;
-    if (!alone && sparse->spare == NULL) {
-        sparse->spare = baton__sparse_room(sparse, sparse->options.count,
-                                           sparse->element_bytes, &ok);
-    }
-    if (!ok) {
+    if ((!alone || sparse->options.in_place) && !make_spare(sparse)) {
         return baton__sparse_no_memory(sparse);
     }
     sparse->sums_spare = !alone;
+    sparse->work = sparse->options.in_place ? sparse->spare : sparse->work;
     const struct {
         baton_buffer_t buffer;
         const char *memory;
@@ -80,6 +89,8 @@ static baton_status_t start(baton_sparse_t *sparse, bool flush,
     sparse->given_factor = factor;
     if (!dense) {
         baton__sparse_use_room(sparse, 1 - sparse->shown);
+        sparse->work =
+            sparse->options.in_place ? sparse->residual : sparse->work;
     }
     if (dense && sparse->payload) {
         status = bind_dense(sparse);
@@ -97,6 +108,21 @@ static baton_status_t start(baton_sparse_t *sparse, bool flush,
     return BATON_OK;
 }
 
+/* The residual is changed where it is, now that the step stands: a failed one
+   has left nothing to be undone. */
+static void complete_in_place(baton_sparse_t *sparse, bool dense)
+{
+    if (!sparse->payload) {
+        return;
+    }
+    if (dense) {
+        memset(sparse->residual, 0,
+               sparse->options.count * sparse->element_bytes);
+    } else {
+        sparse->settle(sparse->settling, sparse->result_count);
+    }
+}
+
 /* A dense step leaves no residual, and its result in the other vector: there
    the next step leaves it, in which peers may fail that still need it. */
 static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
@@ -106,6 +132,10 @@ static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
     }
     baton__sparse_complete_step(sparse, dense);
     sparse->open = 0;
+    if (sparse->options.in_place) {
+        complete_in_place(sparse, dense);
+        return;
+    }
     baton__sparse_advance(sparse);
     baton__sparse_exchange(&sparse->work, &sparse->residual);
     sparse->no_residual = dense;
@@ -113,8 +143,22 @@ static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
 
 /* ---- recovery ---------------------------------------------------------- */
 
-/* True once each step has been completed on all ranks, or on none. The last
-   one that was has its result in the residual's memory, or in a room. */
+/* The result of the last step, if that was dense; `lacks`: where it is to come.
+   NULL: it was sparse, and has a room. */
+static char *dense_result(const baton_sparse_t *sparse, bool lacks, bool dense)
+{
+    bool vector = lacks                      ? dense
+                  : sparse->options.in_place ? sparse->last.indices == NULL
+                                             : sparse->no_residual;
+    if (sparse->algorithm != NULL && !vector) {
+        return NULL;
+    }
+    return sparse->options.in_place ? sparse->spare
+           : lacks                  ? sparse->work
+                                    : sparse->residual;
+}
+
+/* True once each step has been completed on all ranks, or on none. */
 static bool mend(baton_sparse_t *sparse)
 {
     bool dense = sparse->latest == sparse->dense, lacks = sparse->lacks;
@@ -123,13 +167,9 @@ static bool mend(baton_sparse_t *sparse)
         complete(sparse, dense, BATON_OK);
         sparse->phase = BATON__SPARSE_RESULT;
     }
-    bool vector =
-        sparse->algorithm == NULL || (lacks ? dense : sparse->no_residual);
     if (!baton__sparse_hand_over(sparse, lacks,
                                  lacks ? sparse->room : sparse->shown,
-                                 !vector ? NULL
-                                 : lacks ? sparse->work
-                                         : sparse->residual)) {
+                                 dense_result(sparse, lacks, dense))) {
         return false;
     }
     if (lacks && !dense) {
@@ -187,13 +227,17 @@ static baton_status_t build(baton_sparse_t *sparse)
     if (!baton__sparse_host_vectors(sparse)) {
         return baton__sparse_no_memory(sparse);
     }
+    const bool in_place = sparse->options.in_place;
+    if (in_place && sparse->algorithm == NULL && !make_spare(sparse)) {
+        return baton__sparse_no_memory(sparse);
+    }
     baton_view_t work = baton__sparse_bind_dense(sparse);
-    sparse->dense_source =
-        baton_buffer_bind(sparse->dense, sparse->residual, work.bytes);
+    sparse->dense_source = baton_buffer_bind(
+        sparse->dense, in_place ? NULL : sparse->residual, work.bytes);
     baton__sparse_add_dense(
         sparse, baton_view(sparse->dense_source, 0, work.bytes), work,
         baton__sparse_add_call(sparse, sparse->dense, begin_dense, sparse));
-    sparse->no_residual = baton__sparse_is_dense(sparse, false, 0);
+    sparse->no_residual = !in_place && baton__sparse_is_dense(sparse, false, 0);
     baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
     if (sparse->algorithm == NULL) {
         return BATON_OK; /* dense */

@@ -195,18 +195,31 @@ static bool check_partial(const baton_sparse_options_t *o, int size, char *text,
            REFUSE("%s", baton_error_message());
 }
 
-static void fill_partial(baton_sparse_options_t *o)
+static bool check_in_place(const baton_sparse_options_t *o, char *text,
+                           size_t text_bytes)
 {
-    o->history = o->history == 0 ? HISTORY : o->history;
-    if (o->algorithm == BATON_SPARSE_AUTO) {
-        o->algorithm = BATON_SPARSE_SPARDL;
-    }
+    const char *with = o->partial                       ? "partial"
+                       : o->momentum != 0               ? "momentum"
+                       : o->clip != 0                   ? "clip"
+                       : o->memory != BATON_MEMORY_HOST ? "device memory"
+                       : o->algorithm == BATON_SPARSE_AUTO ||
+                               o->algorithm == BATON_SPARSE_SPARDL ||
+                               o->algorithm == BATON_SPARSE_DENSE
+                           ? NULL
+                           : baton_sparse_algorithm_name(o->algorithm);
+    return !o->in_place || with == NULL ||
+           REFUSE("in_place is set with %s; allowed: auto, spardl and dense, "
+                  "in host memory, without partial, momentum and clip",
+                  with);
 }
 
 static void fill(baton_sparse_options_t *o)
 {
-    if (o->partial) {
-        fill_partial(o);
+    if (o->partial && o->history == 0) {
+        o->history = HISTORY;
+    }
+    if (o->algorithm == BATON_SPARSE_AUTO && (o->partial || o->in_place)) {
+        o->algorithm = BATON_SPARSE_SPARDL;
     }
     o->teams = o->teams == 0 ? 1 : o->teams;
     if (o->k == 0 && o->density > 0 && o->density <= 1) {
@@ -247,7 +260,8 @@ baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
                  check_kind(out, size, text, text_bytes) &&
                  check_training(out, text, text_bytes) &&
                  check_link(out, text, text_bytes) &&
-                 check_partial(out, size, text, text_bytes);
+                 check_partial(out, size, text, text_bytes) &&
+                 check_in_place(out, text, text_bytes);
     fill(out);
     baton_status_t linked = fill_link(out, hosts, text, text_bytes);
     return valid ? linked : BATON_ERR_INVALID;

@@ -229,10 +229,15 @@ baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
     if (status != BATON_OK) {
         return status;
     }
-    return gradient != NULL || !sparse->payload
-               ? sparse->backend->start(sparse, false, gradient, factor)
-               : baton__error(BATON_ERR_INVALID,
-                              "start \"%s\": gradient is NULL", sparse->name);
+    if (sparse->payload && sparse->options.in_place != (gradient == NULL)) {
+        return baton__error(
+            BATON_ERR_INVALID, "start \"%s\": gradient %s", sparse->name,
+            gradient == NULL
+                ? "is NULL"
+                : "must be NULL: with in_place it is added to the vector of "
+                  "baton_sparse_accumulator");
+    }
+    return sparse->backend->start(sparse, false, gradient, factor);
 }
 
 baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
@@ -348,6 +353,21 @@ void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg)
     baton_schedule_on_end(sparse->schedule, fn != NULL ? end_step : NULL,
                           sparse);
     baton_schedule_on_end(sparse->dense, fn != NULL ? end_step : NULL, sparse);
+}
+
+void *baton_sparse_accumulator(const baton_sparse_t *sparse)
+{
+    if (!baton__sparse_is_alive(sparse, __func__)) {
+        return NULL;
+    }
+    if (!sparse->options.in_place) {
+        (void)baton__error(BATON_ERR_STATE,
+                           "accumulator of \"%s\": create it with "
+                           "options.in_place",
+                           sparse->name);
+        return NULL;
+    }
+    return sparse->residual;
 }
 
 static void write_dense(const baton_sparse_t *sparse, void *vector)

@@ -27,7 +27,9 @@
    A step works in `work`, which begins as gradient plus residual. `residual` is
    not touched: when the step has been completed on this rank the two change
    places, and until then a failed step has left nothing behind. What else an
-   algorithm learns in a step waits in its `next` for the same moment. */
+   algorithm learns in a step waits in its `next` for the same moment. Where
+   gradients are accumulated in place the two are one, which a step only reads;
+   what changes in it is settled when the step has been completed. */
 #ifndef BATON_COLL_SPARSE_SPARSE_H
 #define BATON_COLL_SPARSE_SPARSE_H
 

@@ -131,7 +131,8 @@ static void settle(baton_sparse_t *sparse, size_t count)
     sparse->masked = selected ? sparse->selected : sparse->result_indices;
     sparse->masked_count = selected ? sparse->selected_count : count;
     sparse->settled = true;
-    if (sparse->payload && sparse->settle != NULL) {
+    if (sparse->payload && sparse->settle != NULL &&
+        !sparse->options.in_place) {
         sparse->settle(sparse->settling, count);
     }
 }
