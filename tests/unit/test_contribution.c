@@ -22,7 +22,7 @@ static void append(void *arg, void *target, const void *left, const void *right,
 
 static void add(baton__contribution_t *c, int64_t value, uint64_t step)
 {
-    baton__contribution_add(c, &value, step);
+    baton__contribution_add(c, &value, step, false);
 }
 
 static void expect_taken(baton__contribution_t *c, uint64_t epoch,
@@ -71,7 +71,7 @@ TEST(test_contribution_that_is_lent_is_not_read_behind_its_step)
         bool failed = i >= 3;
         c.op = BATON_SUM;
         support_ok(baton__contribution_init(&c));
-        baton__contribution_lend_add(&c, &lent, 2);
+        baton__contribution_add(&c, &lent, 2, true);
         if (i == 0) { /* no epoch has taken it by then */
             baton__contribution_end_loan(&c, false);
             lent = -1;
@@ -111,12 +111,12 @@ TEST(test_contribution_that_is_lent_is_added)
         int64_t first = 1, second = 2, pending;
         c.op = &op;
         support_ok(baton__contribution_init(&c));
-        baton__contribution_lend_add(&c, &first, 1);
+        baton__contribution_add(&c, &first, 1, true);
         if (i >= 2) {
             expect_taken(&c, 1, 1);
         }
         if (i != 3) {
-            baton__contribution_lend_add(&c, &second, 1);
+            baton__contribution_add(&c, &second, 1, true);
         }
         if (i >= 1) {
             baton__contribution_recover(&c, 0, i == 2 ? 0 : 1);
@@ -144,15 +144,15 @@ TEST(test_contribution_given_back_leaves_no_age)
         device_cluster_open(1, SUPPORT_OWN_MANUAL, &device);
     baton__contribution_t c = unit;
     baton_partial_result_t result;
-    char *pending, *sum;
+    char *carried, *pending;
     c.op = BATON_SUM;
     c.engine = baton_group_engine(ranks->cluster->groups[0]);
     support_ok(baton__contribution_init(&c));
-    baton__contribution_begin_add(&c, &pending, &sum);
+    baton__contribution_begin_use(&c, &carried, &pending);
     assert_null(pending);
     baton__contribution_end_add(&c, 1);
     assert_int_equal(baton__contribution_take(&c, 1), BATON__TAKE_ALL);
-    baton__contribution_begin_add(&c, &pending, &sum);
+    baton__contribution_begin_use(&c, &carried, &pending);
     baton__contribution_recover(&c, 0, 1);
     baton__contribution_end_use(&c);
     assert_int_equal(baton__contribution_take(&c, 1), BATON__TAKE_ALL);

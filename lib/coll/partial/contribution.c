@@ -189,47 +189,20 @@ void baton__contribution_end_loan(baton__contribution_t *self, bool failed)
 
 /* ---- contributions ------------------------------------------------------ */
 
-/* pending = pending + right. The contribute lock is held. */
-static void add_right(baton__contribution_t *self, const void *right)
-{
-    add_to_pending(self, pending_of(self), right);
-    self->pending_lent = NULL;
-}
-
 void baton__contribution_add(baton__contribution_t *self, const void *data,
-                             uint64_t step)
+                             uint64_t step, bool lent)
 {
     (void)pthread_mutex_lock(&self->contribute_lock);
     if (self->first_step != 0) {
-        add_right(self, data);
-    } else if (self->count > 0) {
-        memcpy(self->pending, data, baton__contribution_bytes(self));
-    }
-    baton__contribution_added(self, step);
-    (void)pthread_mutex_unlock(&self->contribute_lock);
-}
-
-void baton__contribution_lend_add(baton__contribution_t *self, const void *data,
-                                  uint64_t step)
-{
-    (void)pthread_mutex_lock(&self->contribute_lock);
-    if (self->first_step != 0) {
-        add_right(self, data);
-    } else if (self->count > 0) {
+        add_to_pending(self, pending_of(self), data);
+        self->pending_lent = NULL;
+    } else if (self->stages && data == self->staged) {
+        exchange(&self->pending, &self->staged);
+    } else if (lent && self->count > 0) {
         self->pending_lent = data;
         atomic_store_explicit(&self->lends, true, memory_order_relaxed);
-    }
-    baton__contribution_added(self, step);
-    (void)pthread_mutex_unlock(&self->contribute_lock);
-}
-
-void baton__contribution_add_staged(baton__contribution_t *self, uint64_t step)
-{
-    (void)pthread_mutex_lock(&self->contribute_lock);
-    if (self->first_step != 0) {
-        add_right(self, self->staged);
-    } else {
-        exchange(&self->pending, &self->staged);
+    } else if (self->count > 0) {
+        memcpy(self->pending, data, baton__contribution_bytes(self));
     }
     baton__contribution_added(self, step);
     (void)pthread_mutex_unlock(&self->contribute_lock);
@@ -511,26 +484,27 @@ static const baton__outcome_t *find(const baton__contribution_t *self,
     return wanted != 0 && outcome->epoch == wanted ? outcome : NULL;
 }
 
-uint64_t baton__contribution_newest(baton__contribution_t *self)
+uint64_t baton__contribution_newest(baton__contribution_t *self,
+                                    uint32_t *active_out)
 {
     (void)pthread_mutex_lock(&self->history_lock);
     uint64_t newest = self->newest;
+    if (active_out != NULL && find(self, 0) != NULL) {
+        *active_out = find(self, 0)->active;
+    }
     (void)pthread_mutex_unlock(&self->history_lock);
     return newest;
 }
 
-char *baton__contribution_hand_over(baton__contribution_t *self, bool has,
-                                    uint32_t *active_out)
+char *baton__contribution_hand_over(baton__contribution_t *self, bool has)
 {
     begin_result(self);
     (void)pthread_mutex_lock(&self->history_lock);
-    const baton__outcome_t *newest = find(self, 0);
+    const baton__outcome_t *newest = has ? find(self, 0) : NULL;
     char *room = baton__contribution_result(self, self->result);
-    *active_out = 0;
-    if (has && newest != NULL) {
+    if (newest != NULL) {
         memcpy(room, baton__contribution_result(self, newest->slot),
                self->slot_bytes);
-        *active_out = newest->active;
     } else {
         memset(room, 0, self->slot_bytes);
     }
@@ -577,13 +551,13 @@ char *baton__contribution_lend(baton__contribution_t *self, uint64_t epoch,
                            : NULL;
 }
 
-void baton__contribution_begin_add(baton__contribution_t *self,
-                                   char **pending_out, char **sum_out)
+void baton__contribution_begin_use(baton__contribution_t *self,
+                                   char **carried_out, char **pending_out)
 {
     (void)pthread_mutex_lock(&self->contribute_lock);
     self->busy = true;
+    *carried_out = self->is_carrying ? self->carried : NULL;
     *pending_out = self->first_step != 0 ? self->pending : NULL;
-    *sum_out = self->sum;
     (void)pthread_mutex_unlock(&self->contribute_lock);
 }
 
@@ -593,16 +567,6 @@ void baton__contribution_end_add(baton__contribution_t *self, uint64_t step)
     exchange(&self->pending, &self->sum);
     self->busy = false;
     baton__contribution_added(self, step);
-    (void)pthread_mutex_unlock(&self->contribute_lock);
-}
-
-void baton__contribution_begin_copy(baton__contribution_t *self,
-                                    char **carried_out, char **pending_out)
-{
-    (void)pthread_mutex_lock(&self->contribute_lock);
-    self->busy = true;
-    *carried_out = self->is_carrying ? self->carried : NULL;
-    *pending_out = self->first_step != 0 ? self->pending : NULL;
     (void)pthread_mutex_unlock(&self->contribute_lock);
 }
 

@@ -118,18 +118,13 @@ enum {
 baton_status_t baton__contribution_init(baton__contribution_t *self);
 void baton__contribution_fini(baton__contribution_t *self);
 
+/* Adds `data`, or `staged`, the whole of which the owner has written. One that
+   is `lent` is used where it is if that can be, until the end of the loan: wait
+   has returned for the step, which has `failed` or not, or a recovery begins.
+   Not where the owner adds to slots. */
 void baton__contribution_add(baton__contribution_t *self, const void *data,
-                             uint64_t step);
-
-/* The same, but the application's vector is used itself where it can be, until
-   the end of the loan: wait has returned for the step, which has `failed` or
-   not, or a recovery begins. Not where the owner adds to slots. */
-void baton__contribution_lend_add(baton__contribution_t *self, const void *data,
-                                  uint64_t step);
+                             uint64_t step, bool lent);
 void baton__contribution_end_loan(baton__contribution_t *self, bool failed);
-
-/* The same of `staged`, the whole of which the owner has written. */
-void baton__contribution_add_staged(baton__contribution_t *self, uint64_t step);
 
 /* The same, once the owner has added to `pending`, or has written it where
    first_step is 0. The contribute lock is held. */
@@ -148,17 +143,13 @@ baton__contribution_result(const baton__contribution_t *self, uint32_t slot)
     return self->results + (size_t)slot * self->slot_bytes;
 }
 
-/* In device memory: from begin to end the owner adds a contribution of `step`
-   to *pending_out, NULL where nothing is pending, into *sum_out. */
-void baton__contribution_begin_add(baton__contribution_t *self,
-                                   char **pending_out, char **sum_out);
-void baton__contribution_end_add(baton__contribution_t *self, uint64_t step);
-
 /* In device memory: from begin to the end of the use the owner copies the sum
-   of these, of which either may be NULL. The end of an addition that failed,
-   too: what was pending still is. */
-void baton__contribution_begin_copy(baton__contribution_t *self,
-                                    char **carried_out, char **pending_out);
+   of these, of which either may be NULL; or it adds a contribution of `step` to
+   *pending_out, into `sum`. end_use is also of an addition that failed: what
+   was pending still is. */
+void baton__contribution_begin_use(baton__contribution_t *self,
+                                   char **carried_out, char **pending_out);
+void baton__contribution_end_add(baton__contribution_t *self, uint64_t step);
 void baton__contribution_end_use(baton__contribution_t *self);
 
 /* In device memory: lends the result of `epoch`, or the newest if that is of a
@@ -203,13 +194,14 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
 void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,
                                  uint64_t next);
 
-/* The newest epoch that was published. */
-uint64_t baton__contribution_newest(baton__contribution_t *self);
-
-/* The slot of the result that is made, with a copy of the newest one, and how
-   many were active in that; or with zeros, where `has` is false. */
-char *baton__contribution_hand_over(baton__contribution_t *self, bool has,
+/* The newest epoch that was published, and how many were active in it, where
+   that is asked for and its result is there. */
+uint64_t baton__contribution_newest(baton__contribution_t *self,
                                     uint32_t *active_out);
+
+/* The slot of the result that is made, with a copy of the newest one, or with
+   zeros, where `has` is false. */
+char *baton__contribution_hand_over(baton__contribution_t *self, bool has);
 
 /* Pins the result of `epoch`, or the newest for 0, until the next call; false
    when it is not there. */

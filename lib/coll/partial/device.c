@@ -55,12 +55,12 @@ static void begin_move(void *arg, const void *request)
         right = move->memory;
         break;
     case ADD:
-        baton__contribution_begin_add(c, &left, &right);
-        self->target = right;
+        baton__contribution_begin_use(c, &right, &left);
+        self->target = c->sum;
         right = move->memory;
         break;
     case COPY:
-        baton__contribution_begin_copy(c, &left, &right);
+        baton__contribution_begin_use(c, &left, &right);
         partial->device->any = left != NULL || right != NULL;
         if (right == NULL) {
             right = left != NULL ? left : c->nothing;
@@ -72,7 +72,7 @@ static void begin_move(void *arg, const void *request)
     case RESULT:
         if (move->memory != NULL && is_of_now(partial, move)) {
             right = baton__contribution_lend(
-                c, move->step, partial->keep == BATON_KEEP_LATEST);
+                c, move->step, partial->options.keep == BATON_KEEP_LATEST);
         }
         break;
     }
@@ -118,12 +118,12 @@ static void end_move(void *arg, const void *request)
         break;
     case ARRIVE:
         if (now) {
-            baton__partial_arrived(partial, move->step);
+            baton__partial_limit(partial, &partial->arrived, move->step);
         }
         break;
     case RESULT:
         if (now) {
-            baton__partial_saw(partial, move->step);
+            baton__partial_limit(partial, &partial->seen, move->step);
         }
         break;
     }
@@ -146,7 +146,7 @@ bool baton__partial_device_may_take(const baton__partial_device_t *self)
 /* ---- life -------------------------------------------------------------- */
 
 static baton_status_t init_mover(baton_partial_t *partial, baton__mover_t *self,
-                                 const char *what, const char *name)
+                                 const char *what)
 {
     *self = (baton__mover_t){.partial = partial,
                              .requests = {.bytes = sizeof(move_t),
@@ -155,7 +155,7 @@ static baton_status_t init_mover(baton_partial_t *partial, baton__mover_t *self,
                                           .end = end_move,
                                           .arg = self}};
     return baton__requests_init(&self->requests, partial->device->own_group,
-                                what, name);
+                                what, partial->name);
 }
 
 /* Copies the neutral element, which the host can make, to its slot. */
@@ -178,9 +178,9 @@ static baton_status_t fill_nothing(baton__partial_device_t *self)
     return status;
 }
 
-static baton_status_t init(baton__partial_device_t *self,
-                           const baton_partial_options_t *options)
+static baton_status_t init(baton__partial_device_t *self)
 {
+    const baton_partial_options_t *options = &self->partial->options;
     baton_status_t status =
         baton_engine_device(self->engine, &self->port, &self->device);
     if (status == BATON_OK &&
@@ -197,29 +197,26 @@ static baton_status_t init(baton__partial_device_t *self,
         status = baton_group_create_self(self->engine, &self->own_group);
     }
     if (status == BATON_OK) {
-        status = init_mover(self->partial, &self->additions, "contribution to",
-                            options->name);
+        status = init_mover(self->partial, &self->additions, "contribution to");
     }
     if (status == BATON_OK) {
-        status = init_mover(self->partial, &self->results, "result of",
-                            options->name);
+        status = init_mover(self->partial, &self->results, "result of");
     }
     return status == BATON_OK ? fill_nothing(self) : status;
 }
 
-baton_status_t
-baton__partial_device_create(baton_partial_t *partial, baton_group_t *group,
-                             const baton_partial_options_t *options)
+baton_status_t baton__partial_device_create(baton_partial_t *partial,
+                                            baton_group_t *group)
 {
     baton__partial_device_t *self = baton__alloc(1, sizeof *self);
     if (self == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for partial \"%s\"",
-                            options->name);
+                            partial->name);
     }
     partial->device = self;
     self->partial = partial;
     self->engine = baton_group_engine(group);
-    return init(self, options);
+    return init(self);
 }
 
 baton_status_t baton__partial_device_destroy(baton__partial_device_t *self)
@@ -238,11 +235,6 @@ baton_status_t baton__partial_device_destroy(baton__partial_device_t *self)
 }
 
 /* ---- the application --------------------------------------------------- */
-
-static const char *name_of(const baton_partial_t *partial)
-{
-    return baton_schedule_name(partial->schedule);
-}
 
 static move_t move_of(const baton_partial_t *partial, purpose_t purpose,
                       uint64_t step, void *memory)
@@ -267,7 +259,7 @@ static baton_status_t check_partial(const baton_partial_t *partial,
                : baton__error(BATON_ERR_UNSUPPORTED,
                               "%s: \"%s\" was created with memory = "
                               "BATON_MEMORY_HOST, must be BATON_MEMORY_DEVICE",
-                              function, name_of(partial));
+                              function, partial->name);
 }
 
 /* Of a vector of the caller. */
@@ -287,7 +279,7 @@ static baton_status_t check_memory(const baton_partial_t *partial,
                : baton__error(status,
                               "%s: vector of %zu bytes of \"%s\", must be "
                               "device memory: %s",
-                              function, bytes, name_of(partial),
+                              function, bytes, partial->name,
                               baton_error_message());
 }
 
@@ -321,9 +313,9 @@ baton_status_t baton_partial_start_on(baton_partial_t *partial,
         return baton__error(BATON_ERR_BUSY,
                             "start of \"%s\" on a stream: %d steps have been "
                             "started and not ended: wait for one",
-                            name_of(partial), (int)AHEAD);
+                            partial->name, (int)AHEAD);
     }
-    if (partial->max_staleness != 0) {
+    if (partial->options.max_staleness != 0) {
         move_t move = move_of(partial, ARRIVE, step, NULL);
         status = baton__requests_start_on(&partial->device->additions.requests,
                                           &move, stream, false);
@@ -332,7 +324,7 @@ baton_status_t baton_partial_start_on(baton_partial_t *partial,
         status = baton_schedule_start_on(partial->schedule, stream);
     }
     if (status == BATON_OK) {
-        atomic_fetch_add_explicit(&partial->steps, 1, memory_order_relaxed);
+        baton__partial_count_step(partial, status);
     }
     return status;
 }
@@ -354,7 +346,7 @@ baton_status_t baton_partial_wait_on(baton_partial_t *partial,
         status = baton_schedule_wait_on(partial->schedule, stream);
     }
     if (status == BATON_OK &&
-        (target != NULL || partial->keep == BATON_KEEP_ALL)) {
+        (target != NULL || partial->options.keep == BATON_KEEP_ALL)) {
         move_t move = move_of(partial, RESULT, step, target);
         status = baton__requests_start_on(&results->requests, &move, stream,
                                           target != NULL);
@@ -414,7 +406,7 @@ baton_status_t baton__partial_device_check(baton_partial_t *partial)
         baton__contribution_end_use(&partial->contribution);
         return baton__error(status,
                             "\"%s\": what was contributed last is lost: %s",
-                            name_of(partial), baton_error_message());
+                            partial->name, baton_error_message());
     }
     return BATON_OK;
 }

@@ -22,69 +22,42 @@ void baton__partial_count_step(baton_partial_t *partial, baton_status_t status)
     }
 }
 
-/* Epochs that peers may begin here: with KEEP_ALL the history has room for W
-   results that were not seen; and in epoch e this rank's next contribution, of
-   step arrived + 1, may come one epoch too late, so e may be arrived + S. The
-   limit lock is held. */
+/* With KEEP_ALL the history has room for W results that were not seen; and in
+   epoch e this rank's next contribution, of step arrived + 1, may come one
+   epoch too late, so e may be arrived + S. The limit lock is held. */
 static void set_limit(baton_partial_t *partial)
 {
+    const baton_partial_options_t *options = &partial->options;
     uint64_t limit = UINT64_MAX;
-    if (partial->keep == BATON_KEEP_ALL) {
-        limit = partial->seen + partial->contribution.history;
+    if (!partial->is_limited) {
+        return;
     }
-    if (partial->max_staleness != 0 &&
-        partial->arrived + partial->max_staleness < limit) {
-        limit = partial->arrived + partial->max_staleness;
+    if (options->keep == BATON_KEEP_ALL) {
+        limit = partial->seen + options->history;
     }
-    bool limited = limit != UINT64_MAX || partial->survival != NULL;
-    if (limited && !partial->closing &&
-        (partial->enter == NULL || partial->enter(partial))) {
-        baton_schedule_limit(
-            partial->schedule,
-            limit == UINT64_MAX ? limit : limit - partial->begin.modes.base);
-        if (partial->leave != NULL) {
-            partial->leave(partial);
-        }
+    if (options->max_staleness != 0 &&
+        partial->arrived + options->max_staleness < limit) {
+        limit = partial->arrived + options->max_staleness;
     }
+    baton_schedule_limit(
+        partial->schedule,
+        limit == UINT64_MAX ? limit : limit - partial->begin.modes.base);
 }
 
-void baton__partial_limit(baton_partial_t *partial, uint64_t arrived,
-                          uint64_t seen)
+void baton__partial_limit(baton_partial_t *partial, uint64_t *count,
+                          uint64_t step)
 {
     (void)pthread_mutex_lock(&partial->limit_lock);
-    partial->arrived = arrived;
-    partial->seen = seen;
+    *count = step == 0 || step > *count ? step : *count;
     set_limit(partial);
     (void)pthread_mutex_unlock(&partial->limit_lock);
 }
 
-void baton__partial_arrived(baton_partial_t *partial, uint64_t step)
+void baton__partial_begin_limit(baton_partial_t *partial, bool begin)
 {
     (void)pthread_mutex_lock(&partial->limit_lock);
-    partial->arrived = step;
+    partial->is_limited = begin;
     set_limit(partial);
-    (void)pthread_mutex_unlock(&partial->limit_lock);
-}
-
-void baton__partial_saw(baton_partial_t *partial, uint64_t step)
-{
-    (void)pthread_mutex_lock(&partial->limit_lock);
-    partial->seen = step > partial->seen ? step : partial->seen;
-    set_limit(partial);
-    (void)pthread_mutex_unlock(&partial->limit_lock);
-}
-
-void baton__partial_limit_again(baton_partial_t *partial)
-{
-    (void)pthread_mutex_lock(&partial->limit_lock);
-    set_limit(partial);
-    (void)pthread_mutex_unlock(&partial->limit_lock);
-}
-
-void baton__partial_set_closing(baton_partial_t *partial, bool closing)
-{
-    (void)pthread_mutex_lock(&partial->limit_lock);
-    partial->closing = closing;
     (void)pthread_mutex_unlock(&partial->limit_lock);
 }
 
@@ -92,7 +65,7 @@ baton_status_t baton__partial_check_step(const baton_partial_t *partial)
 {
     uint64_t step = baton__partial_steps(partial);
     if (step != 0 &&
-        (partial->keep != BATON_KEEP_ALL || partial->claimed != step)) {
+        (partial->options.keep != BATON_KEEP_ALL || partial->claimed != step)) {
         return BATON_OK;
     }
     return baton__error(BATON_ERR_STATE, "wait for \"%s\": %s", partial->name,

@@ -127,8 +127,9 @@ static bool recover(void *arg, uint64_t epoch)
     atomic_store_explicit(&partial->steps, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&partial->generation, 1, memory_order_relaxed);
     partial->claimed = 0;
+    partial->arrived = 0;
     baton__begin_recover(&partial->begin);
-    baton__partial_limit(partial, 0, 0);
+    baton__partial_limit(partial, &partial->seen, 0);
     return true;
 }
 
@@ -161,10 +162,10 @@ static baton_node_t add_take(baton_partial_t *partial, baton_node_t begin)
 }
 
 /* Where the neutral element lies, if builders may need it. */
-static void add_nothing(baton_partial_t *partial,
-                        const baton_partial_options_t *options, size_t bytes)
+static void add_nothing(baton_partial_t *partial, size_t bytes)
 {
     const baton__contribution_t *c = &partial->contribution;
+    const baton_partial_options_t *options = &partial->options;
     partial->given.on_device = options->memory == BATON_MEMORY_DEVICE;
     if (!partial->given.on_device && options->op != BATON_AVG) {
         return;
@@ -175,9 +176,9 @@ static void add_nothing(baton_partial_t *partial,
     partial->given.identity = baton_view(nothing, 0, bytes);
 }
 
-static void build(baton_partial_t *partial,
-                  const baton_partial_options_t *options)
+static void build(baton_partial_t *partial)
 {
+    const baton_partial_options_t *options = &partial->options;
     baton_schedule_t *s = partial->schedule;
     size_t element = baton_op_element_bytes(options->op, options->dtype);
     size_t bytes = (options->count + (partial->rides ? 1 : 0)) * element;
@@ -199,7 +200,7 @@ static void build(baton_partial_t *partial,
         .arg = options->inner_arg,
         .given = &partial->given};
     partial->vector_bytes = bytes;
-    add_nothing(partial, options, bytes);
+    add_nothing(partial, bytes);
     partial->given.source =
         (baton__maybe_vector_t){args.source, baton_add_length(s)};
     baton_before(s, add_take(partial, begin), taken);
@@ -213,10 +214,11 @@ static void build(baton_partial_t *partial,
 }
 
 /* States what must be the same on all ranks. */
-static void agree(baton_schedule_t *schedule,
-                  const baton_partial_options_t *options,
-                  const baton__partial_set_t *set)
+static void agree(const baton_partial_t *partial)
 {
+    baton_schedule_t *schedule = partial->schedule;
+    const baton_partial_options_t *options = &partial->options;
+    const baton__partial_set_t *set = &partial->set;
     char mode[BATON__RULE_TEXT];
     baton__rule_format((baton__choice_t){options->mode, options->mode_ranks},
                        mode);
@@ -248,9 +250,9 @@ static uint32_t bound_of(const baton_partial_options_t *options)
 
 /* Without payload vectors are empty; contributions are counted as ever. */
 static baton_status_t init_contribution(baton_partial_t *partial,
-                                        baton_engine_t *engine, int size,
-                                        const baton_partial_options_t *options)
+                                        baton_engine_t *engine, int size)
 {
+    const baton_partial_options_t *options = &partial->options;
     size_t count = partial->payload ? options->count : 0;
     size_t elements = count + (partial->payload && partial->rides ? 1 : 0);
     partial->contribution = (baton__contribution_t){
@@ -272,13 +274,11 @@ static baton_status_t init_contribution(baton_partial_t *partial,
                               baton_error_message());
 }
 
-static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
-                           const baton_partial_options_t *options)
+static baton_status_t init(baton_partial_t *partial, baton_group_t *group)
 {
+    const baton_partial_options_t *options = &partial->options;
     bool device = options->memory == BATON_MEMORY_DEVICE;
     int size = baton_group_size(group);
-    partial->keep = options->keep;
-    partial->max_staleness = options->max_staleness;
     partial->payload = baton_group_has_payload(group);
     /* A count over P, rounded, is the count again when multiplied by P, if the
        type holds 2P exactly. */
@@ -294,16 +294,16 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group,
     (void)pthread_mutex_init(&partial->limit_lock, NULL);
     baton_status_t status = baton__partial_set_init(&partial->set, options);
     baton_status_t contribution = init_contribution(
-        partial, device ? baton_group_engine(group) : NULL, size, options);
+        partial, device ? baton_group_engine(group) : NULL, size);
     status = status == BATON_OK ? contribution : status;
     return status == BATON_OK && device
-               ? baton__partial_device_create(partial, group, options)
+               ? baton__partial_device_create(partial, group)
                : status;
 }
 
-static baton_status_t commit(baton_partial_t *partial,
-                             const baton_partial_options_t *options)
+static baton_status_t commit(baton_partial_t *partial)
 {
+    const baton_partial_options_t *options = &partial->options;
     partial->begin = (baton__begin_t){
         .schedule = partial->schedule,
         .modes = {{options->mode, options->mode_ranks},
@@ -318,41 +318,34 @@ static baton_status_t commit(baton_partial_t *partial,
     if (status != BATON_OK) {
         return status;
     }
-    agree(partial->schedule, options, &partial->set);
-    build(partial, options);
+    agree(partial);
+    build(partial);
     return baton_schedule_commit(partial->schedule);
 }
 
-static baton_status_t create_schedule(baton_partial_t *partial,
-                                      baton_group_t *group,
-                                      const baton_partial_options_t *options)
+/* The schedule is made first, so that also one that is given up counts. */
+static baton_status_t create(baton_partial_t *partial, baton_group_t *group)
 {
-    if (options->on_loss == BATON_ON_LOSS_CONTINUE) {
-        baton_status_t status =
-            baton__survival_create(partial, group, options, commit);
-        baton__partial_limit(partial, 0, 0);
+    bool survives = partial->options.on_loss == BATON_ON_LOSS_CONTINUE;
+    baton_status_t status =
+        survives
+            ? BATON_OK
+            : baton_schedule_create(group, partial->name, &partial->schedule);
+    if (status == BATON_OK) {
+        status = init(partial, group);
+    }
+    if (status != BATON_OK) {
         return status;
     }
-    baton__partial_limit(partial, 0, 0);
+    if (survives) {
+        status = baton__survival_create(partial, group, commit);
+        baton__partial_begin_limit(partial, true);
+        return status;
+    }
+    baton__partial_begin_limit(partial, true);
     baton_schedule_on_recover(partial->schedule, recover, partial);
     baton__begin_fail_if_lost(partial->schedule);
-    return commit(partial, options);
-}
-
-/* The schedule is made first, so that also one that is given up counts. */
-static baton_status_t create(baton_partial_t *partial, baton_group_t *group,
-                             const baton_partial_options_t *options)
-{
-    baton_status_t status = BATON_OK;
-    if (options->on_loss == BATON_ON_LOSS_FAIL) {
-        status =
-            baton_schedule_create(group, options->name, &partial->schedule);
-    }
-    if (status == BATON_OK) {
-        status = init(partial, group, options);
-    }
-    return status == BATON_OK ? create_schedule(partial, group, options)
-                              : status;
+    return commit(partial);
 }
 
 baton_status_t baton_partial_create(baton_group_t *group,
@@ -378,7 +371,9 @@ baton_status_t baton_partial_create(baton_group_t *group,
     }
     memcpy(name, options.name, strlen(options.name));
     partial->name = name;
-    status = create(partial, group, &options);
+    partial->options = options;
+    partial->options.name = name;
+    status = create(partial, group);
     if (status != BATON_OK) {
         (void)!baton_partial_destroy(partial);
         return status;
@@ -399,10 +394,10 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
     if (status != BATON_OK) {
         return status;
     }
-    baton__partial_set_closing(partial, true);
+    baton__partial_begin_limit(partial, false);
     status = baton_schedule_destroy(partial->schedule);
     if (status == BATON_ERR_STATE) {
-        baton__partial_set_closing(partial, false);
+        baton__partial_begin_limit(partial, true);
     }
     if (status == BATON_OK) {
         status = baton__partial_device_destroy(partial->device);
@@ -458,7 +453,7 @@ baton_status_t baton_partial_contribute(baton_partial_t *partial,
         return baton__partial_device_contribute(partial, data);
     }
     baton__contribution_add(&partial->contribution, data,
-                            baton__partial_steps(partial) + 1);
+                            baton__partial_steps(partial) + 1, false);
     return BATON_OK;
 }
 
@@ -472,8 +467,8 @@ baton_status_t baton_partial_contribute_lent(baton_partial_t *partial,
     if (partial->rides || partial->device != NULL) {
         return baton_partial_contribute(partial, data);
     }
-    baton__contribution_lend_add(&partial->contribution, data,
-                                 baton__partial_steps(partial) + 1);
+    baton__contribution_add(&partial->contribution, data,
+                            baton__partial_steps(partial) + 1, true);
     return BATON_OK;
 }
 
@@ -490,19 +485,21 @@ baton_status_t baton_partial_start(baton_partial_t *partial)
         status = baton_schedule_start(partial->schedule);
         baton__partial_count_step(partial, status);
     }
-    if (status == BATON_OK && partial->max_staleness != 0) {
-        baton__partial_arrived(partial, baton__partial_steps(partial));
+    if (status == BATON_OK && partial->options.max_staleness != 0) {
+        baton__partial_limit(partial, &partial->arrived,
+                             baton__partial_steps(partial));
     }
     return status;
 }
 
 baton_status_t baton_partial_test(baton_partial_t *partial, bool *done_out)
 {
-    if (!baton__partial_is_alive(partial, __func__)) {
+    if (!baton__partial_is_alive(partial, __func__) ||
+        !baton__is_given(done_out, true, __func__, "done_out")) {
         return BATON_ERR_INVALID;
     }
     if (partial->survival != NULL) {
-        return baton__survival_test(partial, done_out);
+        return baton__survival_wait(partial, 0, done_out);
     }
     baton_status_t status = baton_schedule_test(partial->schedule, done_out);
     return status == BATON_OK ? baton__partial_device_check(partial) : status;
@@ -516,13 +513,13 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
         return BATON_ERR_INVALID;
     }
     uint64_t step = baton__partial_steps(partial);
-    bool all = partial->keep == BATON_KEEP_ALL;
+    bool all = partial->options.keep == BATON_KEEP_ALL;
     baton_status_t status = baton__partial_check_step(partial);
     if (status != BATON_OK) {
         return status;
     }
     status = partial->survival != NULL
-                 ? baton__survival_wait(partial, timeout_ms)
+                 ? baton__survival_wait(partial, timeout_ms, NULL)
                  : baton_schedule_wait(partial->schedule, timeout_ms);
     if (status != BATON_ERR_TIMEOUT) {
         baton__contribution_end_loan(&partial->contribution,
@@ -546,7 +543,7 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
     partial->claimed = step;
     if (all) {
         /* Its place in the history is free: one more epoch may run. */
-        baton__partial_saw(partial, step);
+        baton__partial_limit(partial, &partial->seen, step);
     }
     return BATON_OK;
 }

@@ -21,13 +21,9 @@ typedef struct baton__partial_set {
 struct baton_partial {
     baton_schedule_t *schedule;
     char *name;
-    baton__survival_t *survival; /* NULL: a loss fails the schedule */
-    /* With it: from a true one until leave the schedule is not replaced. */
-    bool (*enter)(const baton_partial_t *partial);
-    void (*leave)(const baton_partial_t *partial);
-    baton_keep_t keep;
-    uint32_t max_staleness; /* 0: unbounded */
-    baton_buffer_t source;  /* bound to the slots that the epoch works on */
+    baton_partial_options_t options; /* resolved */
+    baton__survival_t *survival;     /* NULL: a loss fails the schedule */
+    baton_buffer_t source; /* bound to the slots that the epoch works on */
     baton_buffer_t target;
     bool payload;          /* vectors have memory */
     bool rides;            /* the count is in the vector */
@@ -41,7 +37,7 @@ struct baton_partial {
     _Atomic uint64_t generation; /* recoveries so far */
     uint64_t claimed; /* last step that the application has waited for */
     pthread_mutex_t limit_lock;
-    bool closing;     /* the schedule has no limit any more */
+    bool is_limited;  /* the schedule is there, and its epochs may begin */
     uint64_t arrived; /* steps that this rank has started; on streams, those
                          that the stream has got to */
     uint64_t seen;    /* last step whose result was returned */
@@ -96,37 +92,32 @@ void baton__partial_count_step(baton_partial_t *partial, baton_status_t status);
 /* BATON_ERR_STATE: there is no step whose result may be waited for. */
 baton_status_t baton__partial_check_step(const baton_partial_t *partial);
 
-/* Epochs that peers may begin here. limit: both counts, at first and after a
-   recovery. arrived: this rank has arrived at the step; saw: it has seen its
-   result. So peers may begin more. Any thread. */
-void baton__partial_limit(baton_partial_t *partial, uint64_t arrived,
-                          uint64_t seen);
-void baton__partial_arrived(baton_partial_t *partial, uint64_t step);
-void baton__partial_saw(baton_partial_t *partial, uint64_t step);
-void baton__partial_limit_again(baton_partial_t *partial);
+/* Peers may begin more epochs here: `count`, which is partial->arrived or seen,
+   has grown to the step; or is 0 again, as the other one must be then. Any
+   thread. */
+void baton__partial_limit(baton_partial_t *partial, uint64_t *count,
+                          uint64_t step);
 
-/* The schedule, which is being destroyed, has no limit any more. On a device
-   what is still in streams sees results after that. */
-void baton__partial_set_closing(baton_partial_t *partial, bool closing);
+/* From now on the schedule has a limit. `begin` is false before it is destroyed
+   or replaced: on a device what is still in streams sees results after that. */
+void baton__partial_begin_limit(baton_partial_t *partial, bool begin);
 
 /* ---- survive.c: ranks are lost ------------------------------------------ */
 
 /* Builds and commits partial->schedule, which was created. */
-typedef baton_status_t (*baton__partial_commit_fn)(
-    baton_partial_t *partial, const baton_partial_options_t *options);
+typedef baton_status_t (*baton__partial_commit_fn)(baton_partial_t *partial);
 
 /* Makes partial->survival, also where it fails, and in a group of its own the
    schedule. destroy: of both. */
 baton_status_t baton__survival_create(baton_partial_t *partial,
                                       baton_group_t *group,
-                                      const baton_partial_options_t *options,
                                       baton__partial_commit_fn commit);
 baton_status_t baton__survival_destroy(baton_partial_t *partial);
 
-/* As the public functions. */
+/* As the public functions; wait is test where `done_out` is not NULL. */
 baton_status_t baton__survival_start(baton_partial_t *partial);
-baton_status_t baton__survival_test(baton_partial_t *partial, bool *done_out);
-baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms);
+baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
+                                    bool *done_out);
 
 /* ---- device.c ---------------------------------------------------------- */
 
@@ -153,9 +144,8 @@ typedef struct baton__partial_device {
    contributions; the contribution has been made. destroy: behind the
    destruction of the collective's schedule; NULL is allowed. BATON_ERR_TIMEOUT:
    slots are still in use. */
-baton_status_t
-baton__partial_device_create(baton_partial_t *partial, baton_group_t *group,
-                             const baton_partial_options_t *options);
+baton_status_t baton__partial_device_create(baton_partial_t *partial,
+                                            baton_group_t *group);
 baton_status_t baton__partial_device_destroy(baton__partial_device_t *self);
 
 /* On the driver: false while the device adds to what is pending, or copies it,

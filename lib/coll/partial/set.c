@@ -170,7 +170,8 @@ void baton__partial_set_close(baton_partial_t *partial)
     }
     baton__float_mode_leave(mode);
     if (set->any) {
-        baton__contribution_add_staged(c, baton__partial_steps(partial) + 1);
+        baton__contribution_add(c, c->staged, baton__partial_steps(partial) + 1,
+                                false);
     }
     set->any = false;
     (void)pthread_mutex_unlock(&set->lock);

@@ -1,11 +1,10 @@
 /* How a partial goes on when ranks are lost (on_loss, baton/partial.h).
 
-       runs --a schedule fails for a loss, and no call uses it--> shrinks
-         ^                                                        |      ^
-         |                                      those that live   |      |
-         |                                      have agreed       v      |
-         +--- all know the last epoch ----------------------- hands over-+
-                                                               a loss
+       runs ------- a schedule fails for a loss --------------> shrinks
+         ^                                                      |     ^
+         |        no call uses the schedules, and those that    |     |
+         |        live have agreed                              v     | a loss
+         +------- all know the last epoch ----------------- hands over
 
    The partial has a copy of the group, and then the groups of its survivors: so
    shrinks of the application, and of other partials, are not taken for its own.
@@ -13,11 +12,10 @@
    each other the last epoch that any of them has completed, and hand its result
    to those that have not:
 
-       offer --> all-reduce of {newest, ~newest} --> choose --+
-                                                              |
-          +---------------------------------------------------+
-          +--> all-reduce of the result's bytes -----> done
-          +--> all-reduce of its count of active ----> done
+       offer --> all-reduce of the ends --> choose --+
+                                                     |
+              +--------------------------------------+
+              +--> all-reduce of the result's bytes --> done
 
    Ranks that have the result give its bytes, which are the same, others zeros;
    so the maximum is the result. All have the one before: nobody completes an
@@ -39,33 +37,28 @@
 #include <baton/partial.h>
 #include <stdio.h>
 
-enum { WHY_BYTES = 320, THREAD_MS = 100 };
+enum { WHY_BYTES = 320, THREAD_MS = 100, ACTIVE_BITS = 24 };
 
 typedef enum stage { RUNS, SHRINKS, HANDS_OVER, GONE } stage_t;
 
 struct baton__survival {
     baton_partial_t *partial;
-    baton_partial_options_t options;
     baton__partial_commit_fn commit;
     baton_group_t *group;
-    int *ranks;   /* of each rank of `group`: the one in the application's */
-    bool created; /* the peers will wait for this rank when it leaves */
+    int *ranks; /* of each rank of `group`: the one in the application's */
 
     /* The second schedule's. */
-    baton_schedule_t *hand_over;
-    baton_buffer_t result; /* that is handed over */
+    baton_schedule_t *hand_over; /* NULL: both are still to be built */
+    baton_buffer_t result;       /* that is handed over */
     struct baton_given given;
-    uint64_t ends[2]; /* the newest epoch of all; and ~ the oldest newest */
-    uint32_t active;
+    uint64_t ends[2]; /* the newest epoch of all with its count of active ranks;
+                         and ~ the oldest newest epoch */
 
     pthread_t thread;
     bool threaded;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     stage_t stage;
-    bool lost;      /* a schedule has failed, of the group or an older one */
-    bool closing;   /* the thread ends */
-    bool parting;   /* the epoch that ends the partial was started */
     uint32_t users; /* calls that use the schedules */
     baton_status_t status;
     char why[WHY_BYTES]; /* it is gone; or what the last timeout said */
@@ -83,18 +76,33 @@ static void unlock(survival_t *self)
     (void)pthread_mutex_unlock(&self->lock);
 }
 
-static void set_stage(survival_t *self, stage_t stage)
+static stage_t stage_of(survival_t *self)
 {
     lock(self);
-    self->stage = stage;
-    (void)pthread_cond_broadcast(&self->changed);
+    stage_t stage = self->stage;
     unlock(self);
+    return stage;
 }
 
-/* The lock is held. */
-static bool is_running(const survival_t *self)
+/* Unless a loss, or the end, has come between. The lock is held. */
+static void go_to(survival_t *self, stage_t from, stage_t to)
 {
-    return self->stage == RUNS && !self->lost;
+    if (self->stage == from) {
+        self->stage = to;
+        (void)pthread_cond_broadcast(&self->changed);
+    }
+}
+
+static baton_status_t be_gone(survival_t *self, baton_status_t status)
+{
+    lock(self);
+    (void)snprintf(self->why, sizeof self->why, "%s", baton_error_message());
+    if (status != BATON_ERR_TIMEOUT) {
+        self->status = status;
+        go_to(self, self->stage, GONE);
+    }
+    unlock(self);
+    return status;
 }
 
 /* On the driver; both schedules'. */
@@ -102,8 +110,9 @@ static void note_failure(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
     lock(self);
-    self->lost |= status == BATON_ERR_TRANSPORT;
-    (void)pthread_cond_broadcast(&self->changed);
+    if (status == BATON_ERR_TRANSPORT && self->stage != GONE) {
+        go_to(self, self->stage, SHRINKS);
+    }
     unlock(self);
 }
 
@@ -124,11 +133,10 @@ static int left_ms(uint64_t until_ns)
 
 /* ---- use of the schedules ---------------------------------------------- */
 
-static bool enter(const baton_partial_t *partial)
+static bool enter(survival_t *self)
 {
-    survival_t *self = partial->survival;
     lock(self);
-    bool running = is_running(self);
+    bool running = self->stage == RUNS;
     self->users += running;
     unlock(self);
     return running;
@@ -139,16 +147,11 @@ static bool enter(const baton_partial_t *partial)
 static bool leave(survival_t *self, baton_status_t status)
 {
     lock(self);
-    bool lost = self->lost && status != BATON_OK;
+    bool lost = self->stage != RUNS && status != BATON_OK;
     self->users--;
     (void)pthread_cond_broadcast(&self->changed);
     unlock(self);
     return lost;
-}
-
-static void leave_unfailed(const baton_partial_t *partial)
-{
-    (void)leave(partial->survival, BATON_OK);
 }
 
 static void await_users(survival_t *self)
@@ -157,7 +160,6 @@ static void await_users(survival_t *self)
     while (self->users > 0) {
         (void)pthread_cond_wait(&self->changed, &self->lock);
     }
-    self->stage = SHRINKS;
     unlock(self);
 }
 
@@ -165,9 +167,10 @@ static void await_users(survival_t *self)
    is held. */
 static uint64_t last_ended(const survival_t *self)
 {
-    return is_running(self)
-               ? self->partial->begin.modes.base
-               : baton__contribution_newest(&self->partial->contribution);
+    baton_partial_t *partial = self->partial;
+    return self->stage == RUNS
+               ? partial->begin.modes.base
+               : baton__contribution_newest(&partial->contribution, NULL);
 }
 
 static bool has_ended(survival_t *self)
@@ -180,16 +183,17 @@ static bool has_ended(survival_t *self)
 
 /* ---- the second schedule ------------------------------------------------ */
 
+/* Where the ranks part there is nothing to hand over. */
 static baton_status_t offer(void *arg, baton_call_t *call)
 {
     survival_t *self = arg;
-    baton__contribution_t *c = &self->partial->contribution;
+    uint32_t active = 0;
+    uint64_t newest =
+        baton__contribution_newest(&self->partial->contribution, &active);
+    bool parts = stage_of(self) != HANDS_OVER;
     (void)call;
-    lock(self);
-    bool hands_over = self->stage == HANDS_OVER;
-    unlock(self);
-    self->ends[0] = hands_over ? baton__contribution_newest(c) : 0;
-    self->ends[1] = ~self->ends[0];
+    self->ends[0] = parts ? 0 : newest << ACTIVE_BITS | active;
+    self->ends[1] = parts ? ~(uint64_t)0 : ~newest;
     return BATON_OK;
 }
 
@@ -197,22 +201,22 @@ static baton_status_t choose(void *arg, baton_call_t *call)
 {
     survival_t *self = arg;
     baton__contribution_t *c = &self->partial->contribution;
-    bool some_lack = self->ends[0] != ~self->ends[1];
-    bool gives = some_lack && baton__contribution_newest(c) == self->ends[0];
-    self->active = 0;
+    uint64_t last = self->ends[0] >> ACTIVE_BITS;
+    bool some_lack = last != ~self->ends[1];
+    bool gives = some_lack && baton__contribution_newest(c, NULL) == last;
     baton_status_t status = baton_buffer_rebind(
         self->hand_over, self->result,
-        some_lack ? baton__contribution_hand_over(c, gives, &self->active)
-                  : NULL);
+        some_lack ? baton__contribution_hand_over(c, gives) : NULL);
     return status == BATON_OK
                ? baton_call_set_length(call, self->given.source.length,
                                        gives ? self->partial->vector_bytes : 0)
                : status;
 }
 
-/* The maximum over all ranks, in place. */
+/* The maximum over all ranks, in place, from one node to another. */
 static void add_maximum(baton_schedule_t *s, baton_buffer_t buffer,
-                        baton_dtype_t dtype, struct baton_given *given)
+                        baton_dtype_t dtype, struct baton_given *given,
+                        baton_node_t from, baton_node_t to)
 {
     baton_view_t view = baton_view(buffer, 0, baton_buffer_bytes(s, buffer));
     baton_allreduce_args_t args = {.size = sizeof args,
@@ -221,35 +225,29 @@ static void add_maximum(baton_schedule_t *s, baton_buffer_t buffer,
                                    .dtype = dtype,
                                    .op = BATON_MAX,
                                    .given = given};
+    baton_enclosure_t inside = baton_enclose_begin(s);
     baton_add_allreduce_binomial(s, &args);
+    baton_enclose_end(s, inside, from, to);
 }
 
 static baton_status_t build_hand_over(survival_t *self)
 {
-    baton_schedule_t *s = NULL;
     size_t bytes = self->partial->vector_bytes;
     baton_status_t status = baton_schedule_create(
         self->group, "hand-over of a partial", &self->hand_over);
     if (status != BATON_OK) {
         return status;
     }
-    s = self->hand_over;
+    baton_schedule_t *s = self->hand_over;
     baton_node_t offers = baton_add_call(s, offer, self);
     baton_node_t chooses = baton_add_call(s, choose, self);
-    baton_node_t done = baton_add_nop(s);
     baton_buffer_t ends = baton_buffer_bind(s, self->ends, sizeof self->ends);
-    baton_buffer_t active =
-        baton_buffer_bind(s, &self->active, sizeof self->active);
     self->result = baton_buffer_bind(s, NULL, bytes);
     self->given = (struct baton_given){
         .source = {baton_view(self->result, 0, bytes), baton_add_length(s)}};
-    baton_enclosure_t inside = baton_enclose_begin(s);
-    add_maximum(s, ends, BATON_U64, NULL);
-    baton_enclose_end(s, inside, offers, chooses);
-    inside = baton_enclose_begin(s);
-    add_maximum(s, self->result, BATON_U8, &self->given);
-    add_maximum(s, active, BATON_U32, NULL);
-    baton_enclose_end(s, inside, chooses, done);
+    add_maximum(s, ends, BATON_U64, NULL, offers, chooses);
+    add_maximum(s, self->result, BATON_U8, &self->given, chooses,
+                baton_add_nop(s));
     baton_schedule_on_failure(s, note_failure, self);
     return baton_schedule_commit(s);
 }
@@ -257,122 +255,103 @@ static baton_status_t build_hand_over(survival_t *self)
 /* Both schedules, in the group. */
 static baton_status_t build(survival_t *self)
 {
-    baton_partial_options_t options = self->options;
+    baton_partial_t *partial = self->partial;
     uint32_t size = (uint32_t)baton_group_size(self->group);
-    if (options.mode_ranks > size) {
-        options.mode_ranks = size;
+    if (partial->options.mode_ranks > size) {
+        partial->options.mode_ranks = size;
     }
-    baton_status_t status = baton_schedule_create(self->group, options.name,
-                                                  &self->partial->schedule);
+    baton_status_t status =
+        baton_schedule_create(self->group, partial->name, &partial->schedule);
     if (status == BATON_OK) {
-        baton_schedule_limit(self->partial->schedule, 0);
-        baton_schedule_on_failure(self->partial->schedule, note_failure, self);
-        status = self->commit(self->partial, &options);
+        baton_schedule_limit(partial->schedule, 0);
+        baton_schedule_on_failure(partial->schedule, note_failure, self);
+        status = self->commit(partial);
     }
     return status == BATON_OK ? build_hand_over(self) : status;
 }
 
-static baton_status_t destroy_schedules(survival_t *self)
+/* This rank leaves the group. */
+static baton_status_t leave_group(survival_t *self)
 {
     baton_partial_t *partial = self->partial;
+    baton__partial_begin_limit(partial, false);
     baton_status_t other = baton_schedule_destroy(self->hand_over);
     baton_status_t status = baton_schedule_destroy(partial->schedule);
     self->hand_over = partial->schedule = NULL;
     if (status == BATON_OK) {
         baton__begin_fini(&partial->begin);
     }
-    return status == BATON_OK ? other : status;
+    status = status == BATON_OK ? other : status;
+    return status == BATON_OK ? baton_group_destroy(self->group) : status;
 }
 
 /* ---- from one group to the next ---------------------------------------- */
 
-/* The ranks that live have agreed: this one leaves the old group. */
+/* The ranks that live have agreed. */
 static baton_status_t adopt(survival_t *self, baton_group_t *survivors)
 {
-    baton_status_t status = destroy_schedules(self);
-    if (status == BATON_OK) {
-        status = baton_group_destroy(self->group);
-    }
+    baton_status_t status = leave_group(self);
     lock(self);
     self->group = survivors;
     for (int i = 0; i < baton_group_size(survivors); i++) {
         self->ranks[i] = self->ranks[baton_group_origin(survivors, i)];
     }
-    self->lost = false;
-    self->parting = false;
-    self->stage = HANDS_OVER;
-    unlock(self);
-    if (status == BATON_OK) {
-        status = build(self);
-    }
-    return status == BATON_OK ? baton_schedule_start(self->hand_over) : status;
-}
-
-/* The survivors know the last epoch, and this rank has its result. What it has
-   started meanwhile begins. */
-static void go_on(survival_t *self)
-{
-    baton_partial_t *partial = self->partial;
-    baton__contribution_t *c = &partial->contribution;
-    uint64_t last = self->ends[0];
-    if (baton__contribution_newest(c) < last) {
-        baton__contribution_publish(c, last, self->active);
-    }
-    baton__contribution_recover(c, last, 0);
-    c->living = (uint32_t)baton_group_size(self->group);
-    partial->begin.modes.base = last;
-    bool due = false;
-    do {
-        lock(self);
-        due = !due && baton__partial_steps(partial) > last;
-        self->stage = due ? HANDS_OVER : RUNS;
-        (void)pthread_cond_broadcast(&self->changed);
-        unlock(self);
-        if (due) { /* it may be lost already */
-            (void)!baton_schedule_start(partial->schedule);
-        }
-    } while (due);
-    baton__partial_limit_again(partial);
-}
-
-static baton_status_t gone(survival_t *self, baton_status_t status)
-{
-    lock(self);
-    (void)snprintf(self->why, sizeof self->why, "%s", baton_error_message());
-    if (status != BATON_ERR_TIMEOUT) {
-        self->status = status;
-        self->stage = GONE;
-    }
-    (void)pthread_cond_broadcast(&self->changed);
+    go_to(self, SHRINKS, HANDS_OVER);
     unlock(self);
     return status;
 }
 
-static stage_t stage_of(survival_t *self, bool *lost_out)
+static baton_status_t hand_over(survival_t *self, int timeout_ms)
 {
+    baton_status_t status = BATON_OK;
+    if (self->hand_over == NULL) {
+        status = build(self);
+        if (status == BATON_OK) {
+            status = baton_schedule_start(self->hand_over);
+        }
+    }
+    return status == BATON_OK ? baton_schedule_wait(self->hand_over, timeout_ms)
+                              : status;
+}
+
+/* The survivors know the last epoch, and this rank has its result. What it has
+   started meanwhile begins: it can't start another one before. */
+static void go_on(survival_t *self)
+{
+    baton_partial_t *partial = self->partial;
+    baton__contribution_t *c = &partial->contribution;
+    uint64_t last = self->ends[0] >> ACTIVE_BITS;
+    if (baton__contribution_newest(c, NULL) < last) {
+        baton__contribution_publish(
+            c, last, (uint32_t)(self->ends[0] - (last << ACTIVE_BITS)));
+    }
+    baton__contribution_recover(c, last, 0);
+    c->living = (uint32_t)baton_group_size(self->group);
+    partial->begin.modes.base = last;
     lock(self);
-    stage_t stage = self->stage;
-    *lost_out = self->lost;
+    if (baton__partial_steps(partial) > last) {
+        unlock(self);
+        (void)!baton_schedule_start(partial->schedule); /* or it is lost */
+        lock(self);
+    }
+    go_to(self, HANDS_OVER, RUNS);
     unlock(self);
-    return stage;
+    baton__partial_begin_limit(partial, true);
 }
 
 /* Until the partial runs again. BATON_ERR_TIMEOUT: it is to be called again. */
 static baton_status_t advance(survival_t *self, int timeout_ms)
 {
     uint64_t until = deadline(timeout_ms);
-    baton_status_t status = BATON_OK;
-    while (status == BATON_OK) {
-        bool lost = false;
+    for (;;) {
         baton_group_t *survivors = NULL;
-        switch (stage_of(self, &lost)) {
+        baton_status_t status = BATON_OK;
+        stage_t stage = stage_of(self);
+        switch (stage) {
         case RUNS:
-            if (!lost) {
-                return BATON_OK;
-            }
-            await_users(self);
-            break;
+            return BATON_OK;
         case SHRINKS:
+            await_users(self);
             status =
                 baton_group_shrink(self->group, left_ms(until), &survivors);
             if (status == BATON_OK) {
@@ -380,7 +359,7 @@ static baton_status_t advance(survival_t *self, int timeout_ms)
             }
             break;
         case HANDS_OVER:
-            status = baton_schedule_wait(self->hand_over, left_ms(until));
+            status = hand_over(self, left_ms(until));
             if (status == BATON_OK) {
                 go_on(self);
             }
@@ -388,21 +367,19 @@ static baton_status_t advance(survival_t *self, int timeout_ms)
         case GONE:
             return baton__error(self->status, "%s", self->why);
         }
-        if (status != BATON_OK && status != BATON_ERR_TIMEOUT &&
-            stage_of(self, &lost) == HANDS_OVER && lost) {
-            set_stage(self, SHRINKS);
-            status = BATON_OK;
+        bool lost = stage == HANDS_OVER && stage_of(self) == SHRINKS;
+        if (status != BATON_OK && !lost) {
+            return be_gone(self, status);
         }
     }
-    return gone(self, status);
 }
 
 static void *run_thread(void *arg)
 {
     survival_t *self = arg;
     lock(self);
-    while (!self->closing) {
-        if (is_running(self) || self->stage == GONE) {
+    while (self->stage != GONE) {
+        if (self->stage == RUNS) {
             (void)pthread_cond_wait(&self->changed, &self->lock);
             continue;
         }
@@ -424,7 +401,7 @@ static baton_status_t await_running(survival_t *self, uint64_t until_ns)
     struct timespec at = {(time_t)(until_ns / 1000000000),
                           (long)(until_ns % 1000000000)};
     lock(self);
-    while (!is_running(self) && self->stage != GONE && error == 0) {
+    while (self->stage != RUNS && self->stage != GONE && error == 0) {
         error = until_ns == UINT64_MAX
                     ? pthread_cond_wait(&self->changed, &self->lock)
                     : pthread_cond_timedwait(&self->changed, &self->lock, &at);
@@ -434,7 +411,7 @@ static baton_status_t await_running(survival_t *self, uint64_t until_ns)
                                                 : BATON_OK;
     if (status != BATON_OK) {
         (void)baton__error(status, "partial \"%s\" goes on after a loss: %s",
-                           self->options.name, self->why);
+                           self->partial->name, self->why);
     }
     unlock(self);
     return status;
@@ -446,13 +423,13 @@ baton_status_t baton__survival_start(baton_partial_t *partial)
 {
     survival_t *self = partial->survival;
     baton_status_t status = BATON_OK;
+    bool uses = false;
     do {
         lock(self);
-        bool running = is_running(self);
+        bool running = self->stage == RUNS;
         uint64_t steps = baton__partial_steps(partial),
                  ended = last_ended(self);
-        bool uses = running && steps >= ended;
-        self->users += uses;
+        uses = running && steps >= ended;
         if (self->stage == GONE) {
             status = baton__error(self->status, "%s", self->why);
         } else if (!running && steps > ended) {
@@ -462,52 +439,45 @@ baton_status_t baton__survival_start(baton_partial_t *partial)
                                   partial->name, (unsigned long long)steps);
         } else if (!uses) {
             status = BATON_OK;
-            baton__partial_count_step(partial, BATON_OK);
+            baton__partial_count_step(partial, status);
         }
+        self->users += uses;
         unlock(self);
-        if (!uses) {
-            return status;
+        if (uses) {
+            status = baton_schedule_start(partial->schedule);
+            baton__partial_count_step(partial, status);
         }
-        status = baton_schedule_start(partial->schedule);
-        baton__partial_count_step(partial, status);
-    } while (leave(self, status));
+    } while (uses && leave(self, status));
     return status;
 }
 
-baton_status_t baton__survival_test(baton_partial_t *partial, bool *done_out)
-{
-    survival_t *self = partial->survival;
-    baton_status_t status = await_running(self, 0);
-    bool done = has_ended(self);
-    if (status == BATON_OK && !done && enter(partial)) {
-        status = baton_schedule_test(partial->schedule, &done);
-        status = leave(self, status) ? BATON_ERR_TIMEOUT : status;
-    }
-    if (status != BATON_OK && status != BATON_ERR_TIMEOUT) {
-        return status;
-    }
-    *done_out = done;
-    return BATON_OK;
-}
-
-baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms)
+baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
+                                    bool *done_out)
 {
     survival_t *self = partial->survival;
     uint64_t until = deadline(timeout_ms);
-    baton_status_t status = BATON_OK;
+    baton_status_t status =
+        done_out != NULL ? await_running(self, 0) : BATON_OK;
+    bool done = true;
     while (status == BATON_OK && !has_ended(self)) {
-        if (!enter(partial)) {
+        if (!enter(self)) {
             status = await_running(self, until);
             continue;
         }
-        status = baton_schedule_wait(partial->schedule, left_ms(until));
-        bool lost = leave(self, status);
-        if (status == BATON_OK || status == BATON_ERR_TIMEOUT || !lost) {
-            return status;
+        status = done_out != NULL
+                     ? baton_schedule_test(partial->schedule, &done)
+                     : baton_schedule_wait(partial->schedule, left_ms(until));
+        if (!leave(self, status)) {
+            break;
         }
         status = BATON_OK;
     }
-    return status;
+    if (done_out == NULL ||
+        (status != BATON_OK && status != BATON_ERR_TIMEOUT)) {
+        return status;
+    }
+    *done_out = status == BATON_OK ? done : has_ended(self);
+    return BATON_OK;
 }
 
 bool baton_partial_lives(baton_partial_t *partial, int rank)
@@ -537,9 +507,27 @@ static void init_changed(survival_t *self)
     (void)pthread_mutex_init(&self->lock, NULL);
 }
 
+/* In a copy of the group, with its thread. */
+static baton_status_t begin(survival_t *self, baton_group_t *group)
+{
+    baton_status_t status = baton_group_copy(group, &self->group);
+    if (status == BATON_OK) {
+        status = build(self);
+    }
+    if (status == BATON_OK && baton_engine_progress(baton_group_engine(
+                                  group)) == BATON_PROGRESS_THREAD) {
+        self->threaded =
+            pthread_create(&self->thread, NULL, run_thread, self) == 0;
+        status = self->threaded ? BATON_OK
+                                : baton__error(BATON_ERR_SYSTEM,
+                                               "partial \"%s\": no thread",
+                                               self->partial->name);
+    }
+    return status == BATON_OK ? BATON_OK : be_gone(self, status);
+}
+
 baton_status_t baton__survival_create(baton_partial_t *partial,
                                       baton_group_t *group,
-                                      const baton_partial_options_t *options,
                                       baton__partial_commit_fn commit)
 {
     int size = baton_group_size(group);
@@ -549,35 +537,15 @@ baton_status_t baton__survival_create(baton_partial_t *partial,
         baton__free(self);
         baton__free(ranks);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for partial \"%s\"",
-                            options->name);
+                            partial->name);
     }
-    *self = (survival_t){.partial = partial,
-                         .options = *options,
-                         .ranks = ranks,
-                         .commit = commit};
-    self->options.name = partial->name;
+    *self = (survival_t){.partial = partial, .commit = commit, .ranks = ranks};
     partial->survival = self;
-    partial->enter = enter;
-    partial->leave = leave_unfailed;
     init_changed(self);
     for (int i = 0; i < size; i++) {
-        self->ranks[i] = i;
+        ranks[i] = i;
     }
-    baton_status_t status = baton_group_copy(group, &self->group);
-    if (status == BATON_OK) {
-        status = build(self);
-    }
-    self->created = status == BATON_OK;
-    if (status == BATON_OK && baton_engine_progress(baton_group_engine(
-                                  group)) == BATON_PROGRESS_THREAD) {
-        self->threaded =
-            pthread_create(&self->thread, NULL, run_thread, self) == 0;
-        status = self->threaded
-                     ? BATON_OK
-                     : baton__error(BATON_ERR_SYSTEM,
-                                    "partial \"%s\": no thread", partial->name);
-    }
-    return status;
+    return begin(self, group);
 }
 
 /* Waits until all that live have come to this. */
@@ -585,24 +553,14 @@ static void meet(survival_t *self)
 {
     uint64_t until =
         deadline((int)baton__config_number(BATON__CONFIG_DESTROY_MS));
-    baton_status_t status = self->created ? BATON_ERR_TIMEOUT : BATON_OK;
-    while (status != BATON_OK && left_ms(until) > 0) {
-        if (!enter(self->partial)) {
-            status = await_running(self, until);
+    bool again = true;
+    while (again && await_running(self, until) == BATON_OK) {
+        if (enter(self)) {
+            baton_status_t status = baton_schedule_start(self->hand_over);
             if (status == BATON_OK) {
-                status = BATON_ERR_TIMEOUT;
-                continue;
+                status = baton_schedule_wait(self->hand_over, left_ms(until));
             }
-            return;
-        }
-        status =
-            self->parting ? BATON_OK : baton_schedule_start(self->hand_over);
-        self->parting = true;
-        if (status == BATON_OK) {
-            status = baton_schedule_wait(self->hand_over, left_ms(until));
-        }
-        if (!leave(self, status)) {
-            return;
+            again = leave(self, status);
         }
     }
 }
@@ -614,26 +572,19 @@ baton_status_t baton__survival_destroy(baton_partial_t *partial)
         return BATON_OK;
     }
     meet(self);
+    (void)be_gone(self, baton_error_set(BATON_ERR_STATE, "\"%s\" was destroyed",
+                                        partial->name));
     if (self->threaded) {
-        lock(self);
-        self->closing = true;
-        (void)pthread_cond_broadcast(&self->changed);
-        unlock(self);
         (void)pthread_join(self->thread, NULL);
         self->threaded = false;
     }
-    baton_status_t status = destroy_schedules(self);
-    if (status == BATON_OK) {
-        status = baton_group_destroy(self->group);
-    }
+    baton_status_t status = leave_group(self);
     if (status == BATON_OK) {
         (void)pthread_cond_destroy(&self->changed);
         (void)pthread_mutex_destroy(&self->lock);
         baton__free(self->ranks);
         baton__free(self);
         partial->survival = NULL;
-        partial->enter = NULL;
-        partial->leave = NULL;
     }
     return status;
 }
