@@ -227,8 +227,8 @@ BATON_CHECKED baton_status_t baton_sparse_connect(baton_sparse_t *sparse,
 BATON_CHECKED baton_status_t baton_sparse_test(baton_sparse_t *sparse,
                                                bool *done_out);
 
-/* With options.in_place: n elements, zeros at first, that hold what has not been
-   sent. The caller adds its gradient to them, e.g. has its backward pass
+/* With options.in_place: n elements, zeros at first, that hold what has not
+   been sent. The caller adds its gradient to them, e.g. has its backward pass
    accumulate there, and starts the step with a gradient of NULL. The pointer
    stays the same until destroy. From the start until wait or test has returned
    BATON_OK the elements must not change; then what was sent is out of them, and
