@@ -32,7 +32,7 @@ typedef struct hello {
     summary_t summary;
     uint64_t terms_hash;
     char name[NAME_BYTES];
-    char terms[TERMS_BYTES]; /* the first ones */
+    char terms[TERMS_BYTES]; /* from the byte on that the header's tag says */
 } hello_t;
 static_assert(sizeof(hello_t) <= BATON_NOTICE_BYTES, "a hello is a notice");
 
@@ -94,15 +94,17 @@ static baton_header_t header_of(const baton_schedule_t *schedule,
 }
 
 static baton_status_t send_hello(const baton_schedule_t *schedule, int peer,
-                                 baton__message_kind_t kind)
+                                 baton__message_kind_t kind, uint32_t from)
 {
     const baton_group_t *group = schedule->group;
-    const baton_header_t header = header_of(schedule, kind);
+    baton_header_t header = header_of(schedule, kind);
+    header.tag = from;
     hello_t hello = {.summary = summarise(schedule, peer),
                      .terms_hash = schedule->terms_hash};
     (void)snprintf(hello.name, sizeof hello.name, "%s", schedule->name);
-    if (schedule->terms != NULL) {
-        (void)snprintf(hello.terms, sizeof hello.terms, "%s", schedule->terms);
+    if (schedule->terms != NULL && from < strlen(schedule->terms)) {
+        (void)snprintf(hello.terms, sizeof hello.terms, "%s",
+                       schedule->terms + from);
     }
     return group->transport->notify(group->endpoint, peer, &header, &hello,
                                     sizeof hello);
@@ -218,8 +220,10 @@ static baton_status_t send_answer(baton_group_t *group,
     }
     const baton_schedule_t *schedule =
         baton__group_find(group, header.schedule);
-    if (header.kind == BATON__MESSAGE_HELLO && schedule != NULL) {
-        return send_hello(schedule, answer->peer, BATON__MESSAGE_HELLO);
+    if (schedule != NULL && (header.kind == BATON__MESSAGE_HELLO ||
+                             header.kind == BATON__MESSAGE_WELCOME)) {
+        return send_hello(schedule, answer->peer,
+                          (baton__message_kind_t)header.kind, header.tag);
     }
     if (header.kind == BATON__MESSAGE_STATE) {
         return send_state(group, answer->peer, &header);
@@ -264,7 +268,7 @@ static bool tell(baton_schedule_t *schedule, uint32_t index)
         baton_status_t status =
             all[i].kind == BATON__MESSAGE_FAILURE
                 ? send_failure(schedule, peer, schedule->failing_from)
-                : send_hello(schedule, peer, all[i].kind);
+                : send_hello(schedule, peer, all[i].kind, 0);
         if (status == BATON_AGAIN) {
             return false;
         }
@@ -585,7 +589,8 @@ static bool tell_apart(baton__text_t *text, const direction_t *sends, int from,
 
 static void fail_disagreement(baton__stepper_t *stepper,
                               baton_schedule_t *schedule, int peer,
-                              const summary_t *ours, const hello_t *theirs)
+                              const summary_t *ours, const hello_t *theirs,
+                              uint32_t from)
 {
     char memory[BATON__SENTENCE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
@@ -599,7 +604,7 @@ static void fail_disagreement(baton__stepper_t *stepper,
                         theirs->name, peer);
     } else if (schedule->terms_hash != theirs->terms_hash) {
         baton__text_add(&text, "and on rank %d differ: ", peer);
-        baton__terms_compare(&text, schedule, theirs->terms, peer);
+        baton__terms_compare(&text, schedule, theirs->terms, from, peer);
     } else if (agree(ours, sum)) {
         baton__text_add(&text,
                         "is to receive device memory of rank %d, but its "
@@ -617,6 +622,25 @@ static void fail_disagreement(baton__stepper_t *stepper,
         .epoch = schedule->run.epoch + 1,
         .final = true};
     baton__epoch_fail(stepper, schedule, &failure, memory);
+}
+
+/* Terms that differ behind those that the peer has sent: this rank sends it the
+   next ones, and either of them names the difference in the end. */
+static bool compare_next(const baton_schedule_t *schedule,
+                         baton_header_t header, int peer, const hello_t *theirs)
+{
+    bool is_cut = strlen(theirs->terms) == TERMS_BYTES - 1;
+    header.tag =
+        schedule->failing_from != 0 ||
+                schedule->terms_hash == theirs->terms_hash ||
+                strncmp(schedule->name, theirs->name, NAME_BYTES - 1) != 0
+            ? 0
+            : (uint32_t)baton__terms_next(schedule, theirs->terms, header.tag,
+                                          is_cut);
+    if (header.tag > 0) {
+        queue_answer(schedule->group, header, BATON__MESSAGE_WELCOME, peer);
+    }
+    return header.tag > 0;
 }
 
 /* The peer has joined a recovery that was not called on this rank yet: it takes
@@ -665,10 +689,12 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
     }
     const summary_t ours = summarise(schedule, peer);
     bool no_device = hello.summary.device_sends > 0 && group->device == NULL;
-    if (!agree(&ours, &hello.summary) || no_device ||
-        hello.terms_hash != schedule->terms_hash ||
-        strncmp(schedule->name, hello.name, NAME_BYTES - 1) != 0) {
-        fail_disagreement(stepper, schedule, peer, &ours, &hello);
+    bool goes_on = compare_next(schedule, header, peer, &hello);
+    if (!goes_on &&
+        (!agree(&ours, &hello.summary) || no_device ||
+         hello.terms_hash != schedule->terms_hash ||
+         strncmp(schedule->name, hello.name, NAME_BYTES - 1) != 0)) {
+        fail_disagreement(stepper, schedule, peer, &ours, &hello, header.tag);
     }
     uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (index == schedule->plan.peer_count) {
@@ -687,7 +713,9 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
         baton__stepper_tell(stepper, schedule, index,
                             BATON__TELL_WELCOME | failure);
     }
-    introduce(stepper, schedule, index);
+    if (!goes_on) {
+        introduce(stepper, schedule, index);
+    }
 }
 
 static void receive_failure(baton__stepper_t *stepper, baton_group_t *group,

@@ -239,10 +239,16 @@ bool baton__is_schedule(const baton_schedule_t *schedule, const char *function);
    names the calling function, or is NULL if the caller adds nothing. */
 bool baton__graph_open(baton_schedule_t *schedule, const char *adder);
 
-/* Adds which of the terms of this schedule and of another rank's differ; those
-   may be NULL for none. */
+/* Adds which of the terms of this schedule and of another rank's differ: of the
+   others those from byte `from` on are known, where a term begins; NULL: none.
+ */
 void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,
-                          const char *others, int other_rank);
+                          const char *others, size_t from, int other_rank);
+
+/* The same of terms that may be cut at their end. From which byte on both ranks
+   must be looked at to name the difference; 0: it is in these. */
+size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
+                         size_t from, bool is_cut);
 
 /* Room for `room` of what the pointer at `items` points to; false, and the
    error sticks, without memory. */

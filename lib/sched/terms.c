@@ -1,15 +1,15 @@
 /* What must be the same on all ranks of a schedule and shows in no message: the
    terms, which builders state one behind the other. All of them are hashed; of
-   the text, by which a difference is named, the first TEXT_MOST bytes are kept,
-   and fewer are known of a peer. Each term ends with ", ". Without payload
-   there is nothing to compare. */
+   the text, by which a difference is named, the first TEXT_MOST bytes are kept.
+   A notice of a peer has a part of its terms. Each term ends with ", ". Without
+   payload there is nothing to compare. */
 #include "sched/schedule.h"
 
 #include "base/random.h"
 
 #include <string.h>
 
-enum { TERM_BYTES = 256, TEXT_MOST = 4096, BEHIND_MOST = 80 };
+enum { TERM_BYTES = 256, TEXT_MOST = 65536, BEHIND_MOST = 80 };
 
 void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
 {
@@ -34,6 +34,30 @@ void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
     }
 }
 
+/* Where the first term begins that differs. */
+static size_t find_difference(const char *terms, const char *others)
+{
+    size_t same = 0;
+    for (size_t i = 0; terms[i] != '\0' && terms[i] == others[i]; i++) {
+        same = terms[i] == ' ' && terms[i - 1] == ',' ? i + 1 : same;
+    }
+    return same;
+}
+
+static const char *terms_from(const baton_schedule_t *schedule, size_t from)
+{
+    const char *terms = schedule->terms != NULL ? schedule->terms : "";
+    return from <= strlen(terms) ? terms + from : "";
+}
+
+size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
+                         size_t from, bool is_cut)
+{
+    size_t same = find_difference(terms_from(schedule, from), others);
+    bool whole = strchr(others + same, ',') != NULL;
+    return is_cut && !whole && same > 0 ? from + same : 0;
+}
+
 /* The first of these terms; those of a peer may be cut, and the last one then
    lacks its end. */
 static void add_term(baton__text_t *text, int rank, const char *terms)
@@ -47,21 +71,19 @@ static void add_term(baton__text_t *text, int rank, const char *terms)
 }
 
 void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,
-                          const char *others, int other_rank)
+                          const char *others, size_t from, int other_rank)
 {
-    const char *terms = schedule->terms != NULL ? schedule->terms : "";
     others = others != NULL ? others : "";
-    size_t same = 0; /* where the first term that differs begins */
-    for (size_t i = 0; terms[i] != '\0' && terms[i] == others[i]; i++) {
-        same = terms[i] == ' ' && terms[i - 1] == ',' ? i + 1 : same;
-    }
+    const char *terms = terms_from(schedule, from);
+    const size_t same = find_difference(terms, others);
     add_term(text, schedule->group->rank, terms + same);
     baton__text_add(text, " where ");
     add_term(text, other_rank, others + same);
-    if (same > 0) {
-        size_t from = same > BEHIND_MOST ? same - BEHIND_MOST : 0;
-        baton__text_add(text, ", in \"%s%.*s\"", from > 0 ? "..." : "",
-                        (int)(same - from - 2), terms + from);
+    size_t before = terms[0] != '\0' ? from + same : 0;
+    if (before > 0) {
+        size_t begin = before > BEHIND_MOST ? before - BEHIND_MOST : 0;
+        baton__text_add(text, ", in \"%s%.*s\"", begin > 0 ? "..." : "",
+                        (int)(before - begin - 2), schedule->terms + begin);
     }
     baton__text_add(text, "; must be the same on all ranks");
 }

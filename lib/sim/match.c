@@ -179,7 +179,7 @@ static baton_status_t fail_terms(const baton_schedule_t *schedule,
 {
     char memory[BATON__SENTENCE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
-    baton__terms_compare(&text, schedule, peer->terms, peer->group->rank);
+    baton__terms_compare(&text, schedule, peer->terms, 0, peer->group->rank);
     return baton__error(BATON_ERR_MISMATCH, "\"%s\": %s", schedule->name,
                         memory);
 }

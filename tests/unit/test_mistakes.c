@@ -341,6 +341,16 @@ IN_PARTIAL(seed_differs, 2, MISMATCH, ("rank 1 has seed 2", "seed 1"),
 IN_PARTIAL(partial_op_differs, 2, MISMATCH, ("rank 1 has op max", "op sum"),
            in->op = me->odd ? BATON_MAX : BATON_SUM)
 
+/* Far behind what ranks say of themselves at first. */
+IN_PARTIAL(
+    late_count_differs, 2, MISMATCH,
+    ("rank 1 has counts[700] 2", "rank 0 has counts[700] 1", "in \"...",
+     "counts[699] 1\""),
+    static _Thread_local size_t counts[800];
+    for (int i = 0; i < 800; i++) { counts[i] = 1; } counts[700] += me->odd;
+    counts[703] -= me->odd; in->count = 0; in->tensors = 800;
+    in->counts = counts)
+
 IN_PARTIAL(inner_differs, 2, MISMATCH, ("by ring", "by recursive doubling"),
            in->inner = me->odd ? baton_add_allreduce_ring
                                : baton_add_allreduce_recursive_doubling)

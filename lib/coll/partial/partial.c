@@ -233,10 +233,10 @@ static void agree(const baton_partial_t *partial)
         options->max_staleness,
         options->keep == BATON_KEEP_ALL ? "all" : "latest", options->history,
         options->memory == BATON_MEMORY_HOST ? "" : ", on the device");
-    if (set->tensors > 0) {
-        baton_schedule_agree(schedule, "tensors %zu, digest of counts %016llx",
-                             set->tensors,
-                             (unsigned long long)baton__partial_set_hash(set));
+    baton_schedule_agree(schedule, "tensors %zu", set->tensors);
+    for (size_t i = 0; i < set->tensors; i++) {
+        baton_schedule_agree(schedule, "counts[%zu] %zu", i,
+                             set->begins[i + 1] - set->begins[i]);
     }
 }
 

@@ -63,9 +63,6 @@ baton_status_t baton__partial_set_init(baton__partial_set_t *self,
                                        const baton_partial_options_t *options);
 void baton__partial_set_fini(baton__partial_set_t *self);
 
-/* Of their counts. */
-uint64_t baton__partial_set_hash(const baton__partial_set_t *self);
-
 /* The step is about to be started: what was contributed to its tensors is
    pending, as one contribution. */
 void baton__partial_set_close(baton_partial_t *partial);

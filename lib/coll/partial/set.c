@@ -16,7 +16,6 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/float_mode.h"
-#include "base/random.h"
 #include "coll/partial/parts.h"
 
 #include <baton/partial.h>
@@ -99,15 +98,6 @@ void baton__partial_set_fini(baton__partial_set_t *self)
     }
     baton__free(self->begins);
     baton__free(self->given);
-}
-
-uint64_t baton__partial_set_hash(const baton__partial_set_t *self)
-{
-    uint64_t hash = 0;
-    for (size_t i = 1; i <= self->tensors; i++) {
-        hash = baton__mix(hash + 1) ^ self->begins[i];
-    }
-    return hash;
 }
 
 /* ---- steps ------------------------------------------------------------- */

@@ -161,7 +161,7 @@ baton_status_t baton__tensors_compare_start(baton_tensors_t *set)
     const baton_tensors_options_t *o = &set->options;
     const baton__compared_t options[] = {
         {.name = "the number of tensors", .word = set->count},
-        {.name = "a hash of the tensors' sizes and roles",
+        {.name = "a hash of the counts and roles of all tensors",
          .word = hash_of_tensors(set)},
         BATON__COMPARED(o, dtype),
         BATON__COMPARED_REAL("density", o->density),
@@ -187,7 +187,7 @@ baton_status_t baton__tensors_compare_start(baton_tensors_t *set)
         BATON__COMPARED_REAL("the calibration's beta", set->link.beta_ns),
         BATON__COMPARED_REAL("the calibration's gamma", set->costs.gamma_ns),
     };
-    enum { OPTIONS = sizeof options / sizeof options[0], NAMED = 64 };
+    enum { OPTIONS = sizeof options / sizeof options[0], NAMED = 512 };
     baton__compared_t list[OPTIONS + 2 * NAMED] = {options[0]};
     for (size_t i = 0; i < NAMED; i++) {
         const baton_tensor_t *tensor =
