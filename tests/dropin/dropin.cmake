@@ -1,7 +1,7 @@
 # Programs that know MPI alone, with libbaton_mpi in front of MPI: by LD_PRELOAD, or
 # linked in front of it where a sanitizer's library must come first.
 set(dropin_ranks 1 2 3 5 8)
-set(dropin_run ${baton_mpirun} --blocking --oversubscribe)
+set(dropin_run ${baton_mpirun} --oversubscribe --blocking)
 if(BATON_SANITIZE)
     set(dropin_ranks 3)
     set(dropin_run ${mpi_run} -x BATON_MPI_BLOCKING=1)
