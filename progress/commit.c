@@ -36,7 +36,8 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
         return BATON_ERR_INVALID;
     }
     baton_engine_t *engine = group->engine;
-    size_t name_bytes = strlen(name) + 1;
+    const char *of = group->name != NULL ? group->name : "";
+    size_t name_bytes = strlen(of) + 1 + strlen(name) + 1;
     baton_schedule_t *schedule = baton__alloc(1, sizeof *schedule + name_bytes);
     /* The attempt counts also when there is no memory for the rest: on other
        ranks there may be. */
@@ -47,7 +48,9 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
         schedule->group = group;
         schedule->average = *BATON_AVG;
         schedule->average.arg = (void *)(uintptr_t)group->size;
-        schedule->name = memcpy(schedule + 1, name, name_bytes);
+        schedule->name = (char *)(schedule + 1);
+        (void)snprintf((char *)(schedule + 1), name_bytes, "%s%s%s", of,
+                       group->name != NULL ? "/" : "", name);
         schedule->attempt = attempt;
         schedule->depth = 1;
         schedule->identity = baton__identity(name, attempt);

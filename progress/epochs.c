@@ -181,7 +181,8 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch,
         return ahead == 0
                    ? baton__error(BATON_ERR_BUSY,
                                   "start of \"%s\": epoch %llu is still "
-                                  "running: wait for it",
+                                  "running: wait for it, or create the "
+                                  "schedule with a depth of 2 or more",
                                   schedule->name, (unsigned long long)epoch - 1)
                    : baton__error(BATON_ERR_BUSY,
                                   "start of \"%s\": %llu epochs have been "

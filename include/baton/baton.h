@@ -98,7 +98,8 @@ BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
    list and name: the k-th such call on one belongs with the k-th on the others.
    Other ranks make no call; losses and recoveries concern its ranks alone. It
    shares what the parent has opened, so it costs microseconds, 1.6 KiB and 12
-   bytes a rank, and no descriptor. Groups and those made of them are destroyed
+   bytes a rank, and no descriptor. Messages call its schedules "name/schedule".
+   Groups and those made of them are destroyed
    in any order; to destroy one that was made so waits for nobody, and what is
    shared goes with the last. BATON_ERR_INVALID, _NO_MEMORY;
    BATON_ERR_UNSUPPORTED: a simulator's; BATON_ERR_LIMIT: another name helps. */

@@ -154,7 +154,8 @@ struct baton_schedule {
         _Atomic bool orphaned; /* destroyed, though something of it moves */
     } shared;
 
-    const char *name; /* behind the struct; a simulated rank's, elsewhere */
+    const char *name; /* behind the struct; a simulated rank's, elsewhere. In a
+                         group with a name, "group/schedule" */
     char *terms;      /* see terms.c; NULL where there are none */
     uint64_t terms_hash;
 

@@ -82,7 +82,8 @@ static void describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
         (void)cli_format_bytes(type->min, low, sizeof(low));
         (void)cli_format_bytes(type->max, high, sizeof(high));
         (void)snprintf(text, COMPLAINT_BYTES,
-                       type->multiple > 1 ? "%s to %s, a multiple of %" PRIu64
+                       type->multiple > 1 ? "%s to %s, in elements of %" PRIu64
+                                            " bytes"
                                           : "%s to %s",
                        low, high, type->multiple);
         break;

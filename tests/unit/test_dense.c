@@ -442,7 +442,7 @@ TEST(test_wrong_arguments_are_named)
                                        .target =
                                            baton_view(all.buffer, 12, 18)};
     baton_add_alltoall_bruck(s, &exchanged);
-    refused(s, "they overlap, must be the same (in place) or apart");
+    refused(s, "overlap: they must be the same (in place) or apart");
 
     s = schedule_of(3);
     baton_allreduce_args_t args = {.size = sizeof args,
@@ -518,10 +518,10 @@ TEST(test_wrong_arguments_of_an_allreduce_are_named)
          BATON_I32, BATON_SUM, 0, 64, false, 64, 32},
         {"63 bytes", "multiple of 4", right, BATON_I32, BATON_SUM, 0, 63, false,
          64, 63},
-        {"byte 0 of buffer 0 and target at byte 60", "or apart", right,
-         BATON_I32, BATON_SUM, 0, 64, false, 60, 64},
-        {"byte 64 of buffer 0 and target at byte 60", "or apart", right,
-         BATON_I32, BATON_SUM, 64, 64, false, 60, 64},
+        {"at 0 of buffer 0", "at 60 of buffer 0", right, BATON_I32, BATON_SUM,
+         0, 64, false, 60, 64},
+        {"at 64 of buffer 0", "at 60 of buffer 0", right, BATON_I32, BATON_SUM,
+         64, 64, false, 60, 64},
         {"at 0 of buffer 0,", "which has 128", right, BATON_F32, BATON_SUM, 0,
          SIZE_MAX - 3, true, 0, SIZE_MAX - 3},
         {"source is 16 bytes at 120 of buffer 0", "which has 128", right,

@@ -69,14 +69,15 @@ static bool says(const rank_t *me, const mistake_t *mistake)
 }
 
 /* A rank that learns of another's failure before its own start gets
-   BATON_ERR_FAILED, with the same text. */
+   BATON_ERR_FAILED, with the same text; of a mismatch, that. */
 static void check(const mistake_t *mistake)
 {
     bool told = false;
     for (int rank = 0; rank < mistake->ranks; rank++) {
         const rank_t *me = &mistake->of[rank];
         if (me->status != BATON_OK && me->status != mistake->status &&
-            me->status != BATON_ERR_FAILED) {
+            (me->status != BATON_ERR_FAILED ||
+             mistake->status == BATON_ERR_MISMATCH)) {
             fail_msg("rank %d: %s: %s", rank, baton_status_name(me->status),
                      me->text);
         }
@@ -537,8 +538,8 @@ IN_SUM(no_memory_bound, 2, INVALID, ("no memory is bound to buffer 1"),
        in->source = in->target = support_view(me->schedule, NULL, BYTES))
 
 IN_SUM(overlap, 2, INVALID,
-       ("source begins at byte 0", "target at byte 8",
-        "must be the same (in place) or apart"),
+       ("source (16 bytes at 0", "target (16 bytes at 8",
+        "must be the same (in place) or apart", "count in bytes?"),
        in->source.bytes = in->target.bytes = 16;
        in->target.offset = 8)
 
@@ -600,7 +601,8 @@ MISTAKE(wait_before_start, 2, STATE, "\"grad\"", "baton_schedule_start first")
            ok(me, baton_schedule_wait(me->schedule, LATE_MS)));
 }
 
-MISTAKE(start_twice, 2, BUSY, "epoch 1 is still running", "wait for it")
+MISTAKE(start_twice, 2, BUSY, "epoch 1 is still running", "wait for it",
+        "a depth of 2 or more")
 {
     (void)create(me, "grad");
     baton_add_barrier(me->schedule);

@@ -95,6 +95,7 @@ TEST_MANUALLY(test_subgroups_loss_is_of_its_ranks, 3)
     assert_non_null(baton__group_loss(later, 0));
     baton_schedule_t *s[2] = {sum(whole[0], &values[0]),
                               sum(whole[1], &values[1])};
+    assert_string_equal(baton_schedule_name(s[0]), "some/sum");
     support_ok(baton_schedule_start(s[0]));
     support_ok(baton_schedule_start(s[1]));
     support_ends(s[0], BATON_OK);

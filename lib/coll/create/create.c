@@ -257,7 +257,16 @@ static const char *wrong_vector(const call_t *call)
         !from_source) {
         return "target is NULL; it must have room for the result";
     }
-    return NULL;
+    uintptr_t from = (uintptr_t)v.source;
+    uintptr_t to = (uintptr_t)v.target;
+    bool own_block = from == to + extent->offset || to == from + extent->offset;
+    bool overlap =
+        v.has_source && v.has_target && from != 0 && to != 0 && !own_block &&
+        (from <= to ? to - from < extent->source : from - to < extent->target);
+    return overlap && extent->source > 0 && extent->target > 0
+               ? "source and target overlap: they must be apart, or source "
+                 "NULL to work in place (are counts in bytes, not elements?)"
+               : NULL;
 }
 
 static baton_status_t check(call_t *call)

@@ -191,13 +191,12 @@ bool baton__check_places(baton_schedule_t *schedule, const char *builder,
     if (overlap) {
         baton_schedule_fail(
             schedule, BATON_ERR_INVALID,
-            "%s: source begins at byte %zu of buffer %u and target at byte %zu "
-            "of buffer %u, %zu and %zu bytes, at %p and %p: they overlap, must "
-            "be the same (in place) or apart",
-            builder, source.offset, source.buffer.index, target.offset,
-            target.buffer.index, source.bytes, target.bytes,
-            baton_view_address(schedule, source),
-            baton_view_address(schedule, target));
+            "%s: source (%zu bytes at %zu of buffer %u, %p) and target (%zu "
+            "bytes at %zu of buffer %u, %p) overlap: they must be the same (in "
+            "place) or apart. Is the count in bytes?",
+            builder, source.bytes, source.offset, source.buffer.index,
+            baton_view_address(schedule, source), target.bytes, target.offset,
+            target.buffer.index, baton_view_address(schedule, target));
     }
     return !overlap;
 }

@@ -27,9 +27,9 @@ static baton_status_t check_engine(const baton_engine_t *engine,
         level < MPI_THREAD_MULTIPLE) {
         return baton__error(
             BATON_ERR_STATE,
-            "mpi: an engine with a progress thread needs "
-            "MPI_THREAD_MULTIPLE, but MPI was initialised with a lower level; "
-            "use MPI_Init_thread, or BATON_PROGRESS_MANUAL");
+            "mpi: a progress thread needs MPI_THREAD_MULTIPLE, and MPI has a "
+            "lower level: call MPI_Init_thread(..., MPI_THREAD_MULTIPLE, "
+            "&level), or open the engine with BATON_PROGRESS_MANUAL");
     }
     return BATON_OK;
 }

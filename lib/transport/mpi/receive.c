@@ -185,10 +185,11 @@ static const char *read_source(baton__mpi_t *mpi, const baton__record_t *record,
     if (error == ESRCH) {
         baton__mpi_lose(mpi, peer, "its process has ended");
     }
-    return error == 0 ? NULL
-           : peer->lost
-               ? peer->detail
-               : "its memory can't be read (is the message's memory freed?)";
+    return error == 0   ? NULL
+           : peer->lost ? peer->detail
+                        : "its memory can't be read: was a vector freed before "
+                          "its epoch ended? Keep "
+                          "vectors until wait has returned";
 }
 
 static const char *copy_slice(baton__mpi_t *mpi, baton__record_t *record)
