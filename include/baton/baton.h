@@ -168,8 +168,8 @@ BATON_CREATES(barrier); /* ends when all ranks have started it; NULL will do */
 
 /* The same in one call, which waits until it is done. All ranks make these
    calls in the same order, and on one thread at a time. The group keeps the
-   schedules of the last 32 shapes, and copies a vector that is in place: for
-   long vectors, or more shapes, create schedules. */
+   schedules of the last 32 shapes. One shape is best in place always or never:
+   else, and for a reduce-scatter in place, the vector is copied. */
 #define BATON_NOW(noun, ...)                                                   \
     BATON_CHECKED baton_status_t baton_##noun##_now(baton_group_t *group,      \
                                                     __VA_ARGS__)
@@ -183,6 +183,17 @@ BATON_NOW(broadcast, void *target, size_t count, baton_dtype_t dtype, int root);
 BATON_NOW(allgather, const void *source, void *target, size_t count,
           baton_dtype_t dtype);
 BATON_CHECKED baton_status_t baton_barrier_now(baton_group_t *group);
+
+/* Any collective in one call. It is created and destroyed in it, which costs
+   some 40 us on 2 ranks: for what is done once.
+
+       baton_now(group, baton_gatherv_create, &(baton_gatherv_t){...}); */
+typedef baton_status_t baton_create_fn(baton_group_t *group,
+                                       const baton_operands_t *operands,
+                                       baton_schedule_t **out);
+BATON_CHECKED baton_status_t baton_now(baton_group_t *group,
+                                       baton_create_fn *create,
+                                       const baton_operands_t *operands);
 
 /* ---- running ------------------------------------------------------------
 

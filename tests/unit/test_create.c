@@ -49,15 +49,13 @@ static size_t begin_of(int rank, size_t count)
     return at;
 }
 
-/* One case on one rank: `create` is NULL where it is a call that waits. */
-typedef baton_status_t (*create_fn)(baton_group_t *group,
-                                    const baton_operands_t *operands,
-                                    baton_schedule_t **out);
-
-static void run(support_worker_t *w, create_fn create, baton_operands_t on)
+/* One case on one rank: at once, and created and started. */
+static void run(support_worker_t *w, baton_create_fn *create,
+                baton_operands_t on)
 {
     baton_schedule_t *s = NULL;
     on.dtype = BATON_I64;
+    (void)support_worker_ok(w, baton_now(w->group, create, &on));
     (void)(support_worker_ok(w, create(w->group, &on, &s)) &&
            support_worker_run(w, s) && support_worker_run(w, s));
     (void)support_worker_ok(w, baton_schedule_destroy(s));
@@ -216,7 +214,7 @@ static void check_now(support_worker_t *w, size_t n, int size)
     vectors_t v[2];
     for (int call = 0; call < 4; call++) { /* other vectors of the same shape */
         vectors_t *at = &v[call % 2];
-        bool in_place = call >= 2;
+        bool in_place = (call >= 2) != (n == 1);
         fill(at, w->rank, in_place);
         const int64_t *source = in_place ? NULL : at->source;
         (void)support_worker_ok(w, baton_allreduce_now(w->group, source,
@@ -390,6 +388,8 @@ TEST_MANUALLY(test_wrong_arguments, 2)
     WRONG(allgatherv, "counts is NULL", on.op = NULL);
     WRONG(alltoallv, "target_counts is NULL", on.counts = counts);
     WRONG(broadcast, "source must be NULL", on.op = NULL; on.source = x);
+    WRONG(allreduce, "source and target overlap", on.count = 2;
+          on.source = x + 1);
     WRONG(gather, "source is NULL: only the root may", on.op = NULL);
     WRONG(gatherv, "counts must be NULL on all ranks but the root",
           on.op = NULL;
@@ -404,6 +404,8 @@ TEST_MANUALLY(test_wrong_arguments, 2)
     refused(baton_allreduce_now(group, x, NULL, 1, BATON_I64, BATON_SUM),
             "baton_allreduce_now: target is NULL");
     refused(baton_barrier_now(NULL), "baton_barrier_now: group is NULL");
+    refused(baton_now(group, NULL, &good), "baton_now: create is NULL");
+    refused(baton_now(group, baton_scan_create, NULL), "operands is NULL");
 }
 
 RUN_TESTS()

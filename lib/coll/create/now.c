@@ -3,8 +3,8 @@
    known by what is the same on all of them, the least recently used one goes,
    and all go after a recovery, before which ranks may not have come as far; the
    schedules of the time after it have another name. Each rank decides for
-   itself whether a call is in place: so no schedule is, and what a call has in
-   place is copied first. */
+   itself whether a call is in place, so that is no part of a shape: the first
+   call decides whether its schedule is, on this rank, and another copies. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "coll/create/create.h"
@@ -27,6 +27,7 @@ typedef struct kept {
     baton_schedule_t *schedule;
     const void *source; /* bound now */
     void *target;
+    bool in_place; /* the schedule */
     void *copy;    /* of what was in place; NULL before the first */
     uint64_t used; /* at this call */
 } kept_t;
@@ -128,20 +129,37 @@ static baton_status_t bind(kept_t *kept, const baton_operands_t *on)
     return baton_schedule_rebind(kept->schedule, on->source, on->target);
 }
 
-/* Copies data that is where a result goes: in a block of it, of an all-gather.
- */
-static baton_status_t copy_in_place(kept_t *kept,
-                                    const baton__collective_t *collective,
-                                    const baton_group_t *group,
-                                    baton_operands_t *on)
+/* Copies what is in place and should not be, or the other way round. A block of
+   the target is the place of an all-gather's source. */
+static baton_status_t match_places(kept_t *kept, bool is_new,
+                                   const baton__collective_t *collective,
+                                   const baton_group_t *group,
+                                   baton_operands_t *on)
 {
     size_t bytes = on->count * baton_dtype_size(on->dtype);
-    const char *place = on->target;
+    char *place = on->target;
     if (collective->target == BATON__SPAN_BLOCKS && place != NULL) {
         place += (size_t)baton_group_rank(group) * bytes;
     }
-    if (collective->source == BATON__SPAN_NONE ||
-        (on->source != NULL && on->source != place)) {
+    bool in_place = on->source == NULL || on->source == place;
+    if (collective->source == BATON__SPAN_NONE) {
+        return BATON_OK;
+    }
+    if (collective->rooted && baton_group_rank(group) != on->root) {
+        on->source = in_place ? place : on->source;
+        return BATON_OK;
+    }
+    if (is_new) { /* a reduce-scatter's target may have room for a block only */
+        kept->in_place = in_place && collective->source == BATON__SPAN_PART;
+    }
+    if (kept->in_place) {
+        if (!in_place && bytes > 0) {
+            memcpy(place, on->source, bytes);
+        }
+        on->source = NULL;
+        return BATON_OK;
+    }
+    if (!in_place) {
         return BATON_OK;
     }
     if (collective->source == BATON__SPAN_BLOCKS) {
@@ -185,7 +203,7 @@ static baton_status_t run(const baton__collective_t *collective,
     if (is_new) {
         drop(kept);
     }
-    status = copy_in_place(kept, collective, group, &on);
+    status = match_places(kept, is_new, collective, group, &on);
     if (status == BATON_OK && is_new) {
         status = make(kept, &shape, group, shapes, on);
         kept->source = on.source;
@@ -247,4 +265,24 @@ baton_status_t baton_allgather_now(baton_group_t *group, const void *source,
 baton_status_t baton_barrier_now(baton_group_t *group)
 {
     return run(&baton__barrier, group, (baton_operands_t){.count = 0});
+}
+
+baton_status_t baton_now(baton_group_t *group, baton_create_fn *create,
+                         const baton_operands_t *operands)
+{
+    baton_schedule_t *s = NULL;
+    if (!baton__is_given((const void *)(uintptr_t)create, true, __func__,
+                         "create")) {
+        return BATON_ERR_INVALID;
+    }
+    baton_status_t status = create(group, operands, &s);
+    if (status != BATON_OK) {
+        return status;
+    }
+    status = baton_schedule_start(s);
+    if (status == BATON_OK) {
+        status = baton_schedule_wait(s, -1);
+    }
+    baton_status_t ended = baton_schedule_destroy(s);
+    return status != BATON_OK ? status : ended;
 }
