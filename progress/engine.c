@@ -106,7 +106,9 @@ static void disarm(baton_engine_t *engine)
     }
     engine->armed = false;
     for (baton_group_t *g = engine->stepper.groups; g != NULL; g = g->next) {
-        g->transport->disarm(g->endpoint);
+        if (g->root == NULL) {
+            g->transport->disarm(g->endpoint);
+        }
     }
 }
 
@@ -150,7 +152,7 @@ static bool arm(baton_engine_t *engine, bool sleeps)
     engine->armed_us = BATON_SLEEP_FOREVER;
     for (baton_group_t *g = engine->stepper.groups; g != NULL; g = g->next) {
         uint32_t us = BATON_SLEEP_FOREVER;
-        if (!g->transport->arm(g->endpoint, how, &us)) {
+        if (g->root == NULL && !g->transport->arm(g->endpoint, how, &us)) {
             disarm(engine);
             return false;
         }

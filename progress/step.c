@@ -264,8 +264,10 @@ static bool poll_groups(baton__stepper_t *stepper)
          group = group->next) {
         /* Also a group without schedules: it has to take the notices of its
            peers, who can have only so many in flight. */
-        size_t count =
-            group->transport->poll(group->endpoint, events, EVENTS_A_POLL);
+        size_t count = group->root != NULL
+                           ? 0
+                           : group->transport->poll(group->endpoint, events,
+                                                    EVENTS_A_POLL);
         for (size_t i = 0; i < count; i++) {
             happen(stepper, group, &events[i]);
         }

@@ -196,35 +196,6 @@ int baton__subset_rank(const void *endpoint, int root_rank)
     return self->ranks[root_rank];
 }
 
-/* The root is polled, watched and armed. */
-static size_t subset_poll(void *endpoint, baton_event_t *out, size_t max)
-{
-    (void)endpoint;
-    (void)out;
-    (void)max;
-    return 0;
-}
-
-static int subset_descriptor(void *endpoint, int k)
-{
-    (void)endpoint;
-    (void)k;
-    return -1;
-}
-
-static void subset_drain(void *endpoint)
-{
-    (void)endpoint;
-}
-
-static bool subset_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
-{
-    (void)endpoint;
-    (void)how;
-    *sleep_us_out = BATON_SLEEP_FOREVER;
-    return true;
-}
-
 static void subset_close(void *endpoint)
 {
     subset_t *self = endpoint;
@@ -243,12 +214,8 @@ static baton_transport_t table_around(const baton_transport_t *inner)
     table.send = subset_send;
     table.notify = subset_notify;
     table.withdraw = subset_withdraw;
-    table.poll = subset_poll;
     table.accept = subset_accept;
     table.drop = subset_drop;
-    table.descriptor = subset_descriptor;
-    table.drain = table.disarm = subset_drain;
-    table.arm = subset_arm;
     table.close = subset_close;
     table.lend = inner->lend != NULL ? subset_lend : NULL;
     table.read = inner->read != NULL ? subset_read : NULL;

@@ -5,8 +5,8 @@
    channel. Each member computes the same number without asking, from that of
    the group that its own is made of, and what the members call alike: so they
    need not tell each other, and the other ranks have no part in it. The root is
-   polled for all. A transfer ends with the root's event, which names the
-   schedule. */
+   polled, watched and armed for all: a subset's functions for that are never
+   called. A transfer ends with the root's event, which names the schedule. */
 #ifndef BATON_TRANSPORT_SUBSET_H
 #define BATON_TRANSPORT_SUBSET_H
 
