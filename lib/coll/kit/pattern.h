@@ -2,6 +2,7 @@
 #ifndef BATON_COLL_KIT_PATTERN_H
 #define BATON_COLL_KIT_PATTERN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,20 @@ static inline int baton__log2_ceil(int size)
         rounds++;
     }
     return rounds;
+}
+
+/* How many of ascending numbers are below a bound. */
+static inline size_t baton__count_below(const uint32_t *numbers, size_t count,
+                                        uint64_t bound)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        bool below = numbers[middle] < bound;
+        low = below ? middle + 1 : low;
+        high = below ? high : middle;
+    }
+    return low;
 }
 
 /* Elements [first, first + count) of a vector. */

@@ -56,21 +56,6 @@ void baton__regions_build(baton__regions_t *regions, baton_node_t ready,
     sparse->rounds += (uint32_t)sparse->size - 1;
 }
 
-/* The first of this rank's entries at or behind an index. */
-static size_t lower_bound(const baton__regions_t *regions, uint64_t index)
-{
-    size_t low = 0, high = regions->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (regions->indices[middle] < index) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 baton_entries_t baton__regions_entries(const baton__regions_t *regions,
                                        int owner)
 {
@@ -81,8 +66,10 @@ baton_entries_t baton__regions_entries(const baton__regions_t *regions,
                 .count;
         return (baton_entries_t){NULL, count};
     }
-    size_t begin = lower_bound(regions, regions->bounds[owner]);
-    size_t end = lower_bound(regions, regions->bounds[owner + 1]);
+    size_t begin = baton__count_below(regions->indices, regions->count,
+                                      regions->bounds[owner]);
+    size_t end = baton__count_below(regions->indices, regions->count,
+                                    regions->bounds[owner + 1]);
     return (baton_entries_t){regions->own + begin * sparse->entry_bytes,
                              end - begin};
 }

@@ -200,14 +200,7 @@ size_t baton__spardl_within(const spardl_t *spardl, int block,
                             const uint32_t *indices, size_t count)
 {
     baton__block_t of = baton__spardl_block(spardl, block);
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        bool inside = indices[middle] < of.first + of.count;
-        low = inside ? middle + 1 : low;
-        high = inside ? high : middle;
-    }
-    return low;
+    return baton__count_below(indices, count, of.first + of.count);
 }
 
 /* At indices of the result, of this rank's block. */

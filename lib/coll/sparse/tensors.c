@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "coll/kit/pattern.h"
 #include "coll/sparse/sparse.h"
 
 #include <baton/costs.h>
@@ -525,21 +526,6 @@ static baton_status_t not_started(const baton_tensors_t *set, size_t tensor)
                           : ", which is packed with it,");
 }
 
-/* The first of a unit's entries that is not before this element. */
-static size_t entry_at(const baton_sparse_result_t *result, size_t element)
-{
-    size_t low = 0, high = result->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (result->indices[middle] < element) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
 /* The tensor's entries of its unit's result. */
 static baton_sparse_result_t part_of(const baton_tensors_t *set,
                                      const baton__unit_t *unit,
@@ -551,8 +537,8 @@ static baton_sparse_result_t part_of(const baton_tensors_t *set,
         return result;
     }
     if (result.indices != NULL) {
-        begin = entry_at(&result, begin);
-        end = entry_at(&result, end);
+        begin = baton__count_below(result.indices, result.count, begin);
+        end = baton__count_below(result.indices, result.count, end);
         for (size_t i = begin; i < end; i++) {
             unit->indices[i] = result.indices[i] - (uint32_t)member->offset;
         }
