@@ -257,13 +257,14 @@ static const char *wrong_vector(const call_t *call)
         !from_source) {
         return "target is NULL; it must have room for the result";
     }
-    uintptr_t from = (uintptr_t)v.source;
-    uintptr_t to = (uintptr_t)v.target;
-    bool own_block = from == to + extent->offset || to == from + extent->offset;
-    bool overlap =
-        v.has_source && v.has_target && from != 0 && to != 0 && !own_block &&
-        (from <= to ? to - from < extent->source : from - to < extent->target);
-    return overlap && extent->source > 0 && extent->target > 0
+    uintptr_t from = (uintptr_t)call->source;
+    uintptr_t to = (uintptr_t)call->target;
+    bool own_block = from == to + call->offset || to == from + call->offset;
+    bool overlap = call->has_source && call->has_target && from != 0 &&
+                   to != 0 && !own_block &&
+                   (from <= to ? to - from < call->all_source
+                               : from - to < call->all_target);
+    return overlap && call->all_source > 0 && call->all_target > 0
                ? "source and target overlap: they must be apart, or source "
                  "NULL to work in place (are counts in bytes, not elements?)"
                : NULL;
