@@ -99,10 +99,10 @@ BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
    Other ranks make no call; losses and recoveries concern its ranks alone. It
    shares what the parent has opened, so it costs microseconds, 1.6 KiB and 12
    bytes a rank, and no descriptor. Messages call its schedules "name/schedule".
-   Groups and those made of them are destroyed
-   in any order; to destroy one that was made so waits for nobody, and what is
-   shared goes with the last. BATON_ERR_INVALID, _NO_MEMORY;
-   BATON_ERR_UNSUPPORTED: a simulator's; BATON_ERR_LIMIT: another name helps. */
+   Groups and those made of them are destroyed in any order; to destroy one that
+   was made so waits for nobody, and what is shared goes with the last.
+   BATON_ERR_INVALID, _NO_MEMORY; BATON_ERR_UNSUPPORTED: a simulator's;
+   BATON_ERR_LIMIT: another name helps. */
 BATON_CHECKED baton_status_t baton_group_create_sub(baton_group_t *parent,
                                                     const int *ranks, int size,
                                                     const char *name,
@@ -184,10 +184,9 @@ BATON_NOW(allgather, const void *source, void *target, size_t count,
           baton_dtype_t dtype);
 BATON_CHECKED baton_status_t baton_barrier_now(baton_group_t *group);
 
-/* Any collective in one call. It is created and destroyed in it, which costs
-   some 40 us on 2 ranks: for what is done once.
-
-       baton_now(group, baton_gatherv_create, &(baton_gatherv_t){...}); */
+/* The same of any collective, for what is done once: the call creates and
+   destroys it, which costs some 40 us on 2 ranks. E.g. baton_now(group,
+   baton_gatherv_create, &(baton_gatherv_t){...}). */
 typedef baton_status_t baton_create_fn(baton_group_t *group,
                                        const baton_operands_t *operands,
                                        baton_schedule_t **out);
