@@ -184,6 +184,12 @@ void baton_add_allreduce_circulant(baton_schedule_t *schedule,
 void baton_add_allreduce_pairwise(baton_schedule_t *schedule,
                                   const baton_allreduce_args_t *args);
 
+/* Flat tree: rank 0 receives all vectors, and sends the sum to each rank. Keeps
+   the order of ranks. For short vectors, and many ranks that share a host's
+   processors. */
+void baton_add_allreduce_flat(baton_schedule_t *schedule,
+                              const baton_allreduce_args_t *args);
+
 /* Double binary tree: each half of the vector is reduced up a tree of its own
    and broadcast down again, in segments of chunk_bytes (default 64 KiB). Keeps
    the order of ranks. (Sanders, Speck, Traff 2009.) */

@@ -48,7 +48,7 @@ SCRIPT
 # ---- commands ----------------------------------------------------------------
 
 for algorithm in recursive_doubling binomial ring rabenseifner circulant \
-    pairwise linear_pipeline; do
+    pairwise flat linear_pipeline; do
     prints "$algorithm .* (0\.0e\+00|-?[0-9.]+e-1[0-9]) " allreduce --ranks 8 \
         --algorithm $algorithm --gamma-ns 0.1
 done
@@ -75,7 +75,7 @@ prints 'auto .* spardl +14 ' sparse --ranks 14 --algorithm auto --teams 0
 
 runs allreduce --sweep ranks=2..16 --csv a.csv --json a.json
 json a.json
-[ "$(wc -l <a.csv)" -eq 37 ] || complain "a.csv has not 37 lines"
+[ "$(wc -l <a.csv)" -eq 41 ] || complain "a.csv has not 41 lines"
 runs partial --skew-ms 1 --ranks 4 --epochs 4 --json b.json
 json b.json
 runs sparse --ranks 14 --sweep teams=1,2,7,14 --csv s.csv --json s.json

@@ -61,8 +61,8 @@ static double simulate(dense_case_t *c, world_t world,
 }
 
 /* On one processor a host takes as long as all of the work: half of its
-   messages' alpha, and their bytes. Those that also copy within a rank, or pass
-   on sums, have more bytes. */
+   messages' alpha, and their bytes. Those that also copy within a rank, pass on
+   sums, or have a second phase that reads what the first wrote, have more. */
 static void expect_work(const dense_case_t *c, baton_cost_case_t of,
                         baton_traffic_t sent)
 {
@@ -74,6 +74,8 @@ static void expect_work(const dense_case_t *c, baton_cost_case_t of,
     }
     bool packs = strcmp(algorithm->name, "bruck") == 0;
     bool passes = collective == BATON_COLLECTIVE_REDUCE ||
+                  collective == BATON_COLLECTIVE_ALLREDUCE ||
+                  algorithm->phases[1] != NULL ||
                   (!algorithm->one_host && c->size > 2 &&
                    (dense_reduces(c->builder) ||
                     collective == BATON_COLLECTIVE_ALLGATHER));

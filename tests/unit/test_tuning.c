@@ -202,9 +202,9 @@ TEST(test_choices_by_length_and_place)
         {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 16), "rabenseifner"},
         {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 16, .processors = 2),
          "binomial"},
-        {OF(ALLREDUCE, .ranks = 32, .bytes = 1 << 14, .processors = 2),
-         "binomial"},
-        {OF(ALLREDUCE, .ranks = 8, .bytes = 8, .processors = 2),
+        {OF(ALLREDUCE, .ranks = 32, .bytes = 1 << 14, .processors = 2), "flat"},
+        {OF(ALLREDUCE, .ranks = 8, .bytes = 8, .processors = 2), "flat"},
+        {OF(ALLREDUCE, .ranks = 4, .bytes = 8, .processors = 2),
          "recursive_doubling"},
         /* On hosts of several ranks long vectors move between hosts once: by
            pairs where the numbers are powers of two, hierarchically elsewhere,
@@ -231,7 +231,7 @@ TEST(test_what_can_not_be_done_names_what_can)
             .algorithm = "ring"),
          .says = "allreduce by ring can't do a reduction that is not "
                  "commutative; these can: recursive_doubling binomial "
-                 "rabenseifner linear_pipeline double_tree",
+                 "rabenseifner flat linear_pipeline double_tree",
          .status = BATON_ERR_UNSUPPORTED},
         {OF(ALLTOALL, .ranks = 8, .bytes = 8, .uneven = true,
             .algorithm = "bruck"),

@@ -8,9 +8,8 @@
 
 /* Those that keep the order of ranks, for messages of those that don't. */
 #define BATON__ORDERED_ALLREDUCES                                              \
-    "recursive doubling, the binomial tree, rabenseifner, the linear "         \
-    "pipeline "                                                                \
-    "or the double tree"
+    "recursive doubling, the binomial tree, the flat tree, rabenseifner, the " \
+    "linear pipeline or the double tree"
 
 /* Checks the arguments; what is wrong with them is the schedule's error, in
    which `builder` is named and nothing is added. Does what needs no algorithm:

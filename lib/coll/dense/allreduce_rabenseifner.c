@@ -77,7 +77,7 @@ static baton__works_t work(const baton__terms_t *t)
     return baton__evenly(t,
                          (baton__work_t){2 * (t->core * t->core_log + t->extra),
                                          2 * t->others, t->others},
-                         2 * baton__passed_on(t));
+                         2 * baton__passed_on(t) + t->n);
 }
 
 static bool is_exact(const baton__terms_t *t)

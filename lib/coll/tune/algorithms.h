@@ -23,6 +23,7 @@
     X(allreduce_rabenseifner)                                                  \
     X(allreduce_circulant)                                                     \
     X(allreduce_pairwise)                                                      \
+    X(allreduce_flat)                                                          \
     X(allreduce_linear_pipeline)                                               \
     X(allreduce_double_tree)                                                   \
     X(allreduce_hierarchical)                                                  \

@@ -175,6 +175,8 @@ double baton__cost_of(const baton_algorithm_t *algorithm,
            (second != NULL ? baton__cost_of(second, t) : 0);
 }
 
+/* Between the phases the vector goes from the processors that wrote it to those
+   that read it. */
 static baton__works_t work_of(const baton_algorithm_t *algorithm,
                               const baton__terms_t *t)
 {
@@ -183,7 +185,12 @@ static baton__works_t work_of(const baton_algorithm_t *algorithm,
     }
     const baton_algorithm_t *second = algorithm->phases[1];
     baton__works_t first = algorithm->phases[0]->work(t);
-    return second != NULL ? baton__both(first, second->work(t)) : first;
+    if (second == NULL) {
+        return first;
+    }
+    baton__works_t works = baton__both(first, second->work(t));
+    works.passed += t->n;
+    return works;
 }
 
 double baton_algorithm_cost_us(const baton_algorithm_t *algorithm,
