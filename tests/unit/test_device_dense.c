@@ -7,7 +7,12 @@
 
 #include <string.h>
 
-enum { LARGEST = 8, EPOCHS = 2, COUNT = 5003, MOST = LARGEST * COUNT * 16 + 1 };
+enum {
+    LARGEST = 8,
+    EPOCHS = 2,
+    COUNT = 5003,
+    MOST = (LARGEST + 1) * (COUNT + 1) * 16 + 1 /* blocks vary: 9 of 8 */
+};
 
 /* What is copied to each rank's memory and from it. */
 static char copies[LARGEST][2 * MOST];
