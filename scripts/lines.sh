@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 sums='include,lib,progress,cuda 64000
 mpi 2800
 microbench,examples 11000
-tests 51100'
+tests 51200'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress lib/sim
     lib/coll/kit lib/coll/dense lib/coll/tune lib/coll/create lib/coll/partial

@@ -569,6 +569,27 @@ static void agree_on(const baton_tensors_options_t *mine,
     close_world(world);
 }
 
+/* Those that share a schedule with one that was asked for before, too. */
+TEST(test_tensors_all_tell_of_a_failure)
+{
+    baton_tensors_options_t options = some_options();
+    options.algorithm = BATON_SPARSE_AUTO;
+    for (int partial = 0; partial < 2; partial++) {
+        options.partial = partial;
+        world_t *world = open_world(2, &options);
+        support_ok(baton_tensors_destroy(world->sets[1]));
+        world->sets[1] = NULL;
+        ready_from(world, 0, 0, TENSORS);
+        for (size_t t = 0; t < TENSORS; t++) {
+            baton_sparse_result_t result;
+            support_expect(baton_tensors_wait(world->sets[0], t, -1, &result),
+                           BATON_ERR_STATE);
+            support_says("was destroyed on rank 1");
+        }
+        close_world(world);
+    }
+}
+
 TEST(test_tensors_compare_options)
 {
     baton_tensors_options_t options = some_options(), other = options;

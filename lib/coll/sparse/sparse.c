@@ -286,6 +286,21 @@ baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
     return status;
 }
 
+/* How the last step has failed, told again; or that there was none. */
+static baton_status_t no_result(const baton_sparse_t *sparse)
+{
+    bool done = false;
+    baton_status_t status = sparse->latest == NULL || sparse->recovered
+                                ? BATON_OK
+                                : baton_schedule_test(sparse->latest, &done);
+    return status != BATON_OK
+               ? status
+               : baton__error(BATON_ERR_STATE,
+                              "wait for \"%s\": no step has been completed "
+                              "since a start",
+                              sparse->name);
+}
+
 baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
                                  baton_sparse_result_t *out)
 {
@@ -318,10 +333,7 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
         sparse->phase = BATON__SPARSE_NO_RESULT; /* all were returned */
     }
     if (sparse->phase != BATON__SPARSE_RESULT) {
-        return baton__error(BATON_ERR_STATE,
-                            "wait for \"%s\": no step has "
-                            "been completed since a start",
-                            sparse->name);
+        return no_result(sparse);
     }
     if (sparse->backend->check_result != NULL) {
         status = sparse->backend->check_result(sparse);
