@@ -42,7 +42,9 @@ extern "C" {
 
    Ranks of different hosts talk over MPI, and each two that have messages keep
    a TCP connection, by which one wakes the other. Where none can be made ranks
-   look for messages now and then, at most BATON_SLEEP_US (10000) late.
+   look for messages now and then, at most BATON_SLEEP_US (10000) late. SIGPIPE
+   is ignored from then on if its action was the default one: Open MPI would let
+   it end the process once a rank is gone.
 
    A rank whose process has ended is lost to the others at once; one that others
    wait for is also lost when it has not answered them for BATON_PEER_TIMEOUT_MS

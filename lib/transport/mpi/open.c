@@ -13,6 +13,7 @@
 
 #include <limits.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -325,6 +326,19 @@ static baton_status_t exchange_answers(baton__mpi_t *mpi)
                                : baton__mpi_error("MPI_Allgather", code);
 }
 
+/* Open MPI 4.1.4 writes to the connection of a rank that is gone as to any
+   other, which would end this process, too. An application that handles SIGPIPE
+   itself is left to that. */
+static void outlive_broken_pipes(void)
+{
+    struct sigaction now;
+    if (sigaction(SIGPIPE, NULL, &now) == 0 &&
+        (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_DFL) {
+        now.sa_handler = SIG_IGN;
+        (void)sigaction(SIGPIPE, &now, NULL);
+    }
+}
+
 /* Settings that must be equal on all ranks: BATON_VERIFY on any is on all. */
 static void agree_on_settings(baton__mpi_t *mpi)
 {
@@ -387,6 +401,9 @@ static baton_status_t meet(baton__mpi_t *mpi)
     }
     if (status == BATON_OK) {
         status = exchange_answers(mpi);
+    }
+    if (mpi->far.peers > 0) {
+        outlive_broken_pipes();
     }
     (void)PMPI_Comm_free(&host.comm);
     return status;
