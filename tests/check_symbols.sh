@@ -1,8 +1,8 @@
 #!/bin/sh
-# libbaton.so exports what the public headers declare, no more and no less, and
-# the library neither prints nor ends the process (log.c may write to stderr, and
-# open.c ignores SIGPIPE),
-# and calls MPI by its PMPI_ names.
+# libbaton.so exports what the public headers declare, no more and no less. The
+# library neither prints (but log.c) nor ends the process, leaves signals alone
+# (but open.c SIGPIPE), and calls MPI by its PMPI_ names.
+#
 #
 #   check_symbols.sh ROOT libbaton.so libbaton.a CC [flag of mpi.h ...]
 set -eu
