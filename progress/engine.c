@@ -952,7 +952,8 @@ static baton_status_t choose_mode(const baton_engine_options_t *options,
         return BATON_OK;
     }
     return baton__error(BATON_ERR_INVALID,
-                        "engine options: progress is %d, not a mode",
+                        "engine options: progress is %d, must be "
+                        "BATON_PROGRESS_THREAD or another of engine.h",
                         (int)options->progress);
 }
 

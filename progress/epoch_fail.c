@@ -173,10 +173,10 @@ bool baton__epoch_is_whole(baton__stepper_t *stepper,
     if (bytes % element == 0) {
         return true;
     }
-    (void)baton__error(BATON_ERR_INVALID,
-                       "its length is %zu bytes, which are no whole number "
-                       "of elements of %zu bytes",
-                       bytes, element);
+    (void)baton__error(
+        BATON_ERR_INVALID,
+        "its length is %zu bytes, not a whole number of elements of %zu bytes",
+        bytes, element);
     baton__epoch_fail_at(stepper, schedule, node, BATON_ERR_INVALID);
     return false;
 }

@@ -49,8 +49,8 @@ static baton_status_t earlier_outcome(const baton_schedule_t *schedule,
     }
     if (failure >> 8 > epoch) {
         return baton__error(BATON_ERR_FAILED,
-                            "\"%s\": how epoch %llu ended is not known any "
-                            "more: epoch %llu failed since",
+                            "\"%s\": how epoch %llu ended is no longer known: "
+                            "epoch %llu has failed since",
                             schedule->name, (unsigned long long)epoch,
                             (unsigned long long)(failure >> 8));
     }

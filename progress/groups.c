@@ -98,8 +98,7 @@ static baton_status_t read_transport(const baton_transport_t *given,
     if ((out->allocate == NULL) != (out->release == NULL)) {
         return baton__error(
             BATON_ERR_INVALID,
-            "group: of allocate and release transport \"%s\" has "
-            "one only",
+            "group: transport \"%s\" has only one of allocate and release",
             out->name != NULL ? out->name : "?");
     }
     return BATON_OK;
@@ -264,9 +263,8 @@ static baton_status_t create_subset(baton_group_t *of, uint64_t key,
         baton__free(root_ranks);
         return taken
                    ? baton__error(BATON_ERR_LIMIT,
-                                  "group: its number, which follows from "
-                                  "name and ranks, is another group's; "
-                                  "choose another name")
+                                  "group: its name and ranks have the hash of "
+                                  "another group: choose another name")
                    : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
     for (int i = 0; i < size; i++) {
@@ -307,18 +305,18 @@ static baton_status_t read_ranks(const baton_group_t *parent, const int *ranks,
         int rank = copy[i] = ranks[i];
         bool known = rank >= 0 && rank < parent->size;
         if (!known || seen[rank] != 0) {
-            status =
-                baton__error(BATON_ERR_INVALID, "group of some ranks: %d %s",
-                             rank, known ? "is listed twice" : "is not a rank");
+            status = baton__error(
+                BATON_ERR_INVALID, "baton_group_create_sub: ranks: %d %s", rank,
+                known ? "is listed twice" : "is not a rank of the parent");
             break;
         }
         seen[rank] = 1;
     }
     if (status == BATON_OK && seen != NULL && seen[parent->rank] == 0) {
-        status = baton__error(BATON_ERR_INVALID,
-                              "group of some ranks: rank %d, which calls, is "
-                              "none of them",
-                              parent->rank);
+        status = baton__error(
+            BATON_ERR_INVALID,
+            "baton_group_create_sub: ranks must have rank %d, which calls",
+            parent->rank);
     }
     baton__free(seen);
     if (status != BATON_OK) {
@@ -342,13 +340,15 @@ static baton_status_t check_sub(const baton_group_t *parent, const int *ranks,
     }
     if (parent->borrowed) {
         return baton__error(BATON_ERR_UNSUPPORTED,
-                            "group of some ranks: not of a simulator's");
+                            "baton_group_create_sub: a simulator's group has "
+                            "no groups of some ranks");
     }
     return size >= 1 && size <= parent->size
                ? BATON_OK
-               : baton__error(BATON_ERR_INVALID,
-                              "group of some ranks: %d of %d", size,
-                              parent->size);
+               : baton__error(
+                     BATON_ERR_INVALID,
+                     "baton_group_create_sub: size is %d, must be 1 to %d",
+                     size, parent->size);
 }
 
 baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
@@ -589,10 +589,10 @@ baton_status_t baton_group_destroy(baton_group_t *group)
         return BATON_ERR_INVALID;
     }
     if (group->borrowed) {
-        return baton__error(BATON_ERR_STATE,
-                            "group (%s, %s): it is the simulator's, "
-                            "and goes with it",
-                            baton__group_place(group), group->transport->name);
+        return baton__error(
+            BATON_ERR_STATE,
+            "group (%s, %s): it is the simulator's, and is destroyed with it",
+            baton__group_place(group), group->transport->name);
     }
     if (baton__engine_is_inside(group->engine)) {
         return baton__error(BATON_ERR_STATE,
@@ -738,9 +738,10 @@ baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
     }
     baton_engine_t *engine = group->engine;
     if (baton__engine_is_inside(engine)) {
-        return baton__error(BATON_ERR_STATE,
-                            "recovery on %s: not in a call node",
-                            baton__group_place(group));
+        return baton__error(
+            BATON_ERR_STATE,
+            "recovery on %s: a call node can't recover its group",
+            baton__group_place(group));
     }
     engine->driver->enter(engine);
     if (group->recovery == BATON__RECOVERY_NONE && !group->all_lost &&
@@ -817,9 +818,10 @@ static baton_status_t check_shrink(const baton_group_t *group,
                             baton__group_place(group));
     }
     return baton__engine_is_inside(group->engine)
-               ? baton__error(BATON_ERR_STATE,
-                              "shrink on %s: not in a call node",
-                              baton__group_place(group))
+               ? baton__error(
+                     BATON_ERR_STATE,
+                     "shrink on %s: a call node can't shrink its group",
+                     baton__group_place(group))
                : BATON_OK;
 }
 

@@ -222,7 +222,7 @@ static void describe_circle(baton__inquiry_t *inquiry, baton__text_t *text)
         at = find(inquiry, at->state.awaits[0]);
         baton__text_add(text, " for %d", at->rank);
     } while (at != first && at < inquiry->ranks + inquiry->count);
-    baton__text_add(text, " (BATON_VERIFY=1 finds what can't meet)");
+    baton__text_add(text, " (BATON_VERIFY=1 finds what does not match)");
 }
 
 void baton__inquiry_describe(const baton_schedule_t *schedule,

@@ -88,8 +88,8 @@ static baton__memory_t *take(baton_group_t *group, const void *memory,
     if (block == NULL) {
         *status = baton__error(
             BATON_ERR_INVALID,
-            "baton_memory_free: %p is not memory of this group (%s, "
-            "%s): baton_memory_alloc has not given it, or it was freed already",
+            "baton_memory_free: %p is not memory of this group (%s, %s): "
+            "baton_memory_alloc did not return it, or it was freed already",
             memory, baton__group_place(group), group->transport->name);
     } else if (user != NULL) {
         *status = baton__error(

@@ -196,7 +196,7 @@ static baton_status_t send_destroyed(baton_group_t *group, int peer,
     } else {
         bool made = baton__group_has_made(group, header.schedule);
         baton__text_add(&text, made ? "the schedule"
-                                    : "the group, without the schedule,");
+                                    : "the group, which lacked the schedule,");
         add_destroyed(&text, group);
     }
     baton_status_t status = group->transport->notify(
@@ -599,8 +599,8 @@ static void fail_disagreement(baton__stepper_t *stepper,
     baton__text_add(&text, "\"%s\" on rank %d ", schedule->name, rank);
     if (strncmp(schedule->name, theirs->name, NAME_BYTES - 1) != 0) {
         baton__text_add(&text,
-                        "meets \"%s\" on rank %d: the names have one hash, "
-                        "choose another",
+                        "meets \"%s\" on rank %d: the two names have one hash: "
+                        "choose others",
                         theirs->name, peer);
     } else if (schedule->terms_hash != theirs->terms_hash) {
         baton__text_add(&text, "and on rank %d differ: ", peer);

@@ -124,8 +124,8 @@ static baton_status_t check_source(const baton_schedule_t *schedule,
     if (has_one && source == NULL && schedule->buffers[from].bytes > 0 &&
         !schedule->group->cost_only) {
         return baton__error(BATON_ERR_INVALID,
-                            "rebind in \"%s\": the source is NULL, which is in "
-                            "place, and the schedule was created with one",
+                            "rebind in \"%s\": the source is NULL, but the "
+                            "schedule was not created in place",
                             schedule->name);
     }
     return BATON_OK;

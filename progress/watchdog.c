@@ -124,13 +124,13 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
     } else if (schedule->run.phase != BATON__RUN_RUNNING) {
         baton__text_add(text, "\n    it has not begun here");
     } else if (schedule->turn.held) {
-        baton__text_add(text, "\n    the stream that it was started on has not "
-                              "got there");
+        baton__text_add(
+            text, "\n    the stream that it was started on has not reached it");
     } else if (describe_nodes(schedule, false, text) == 0 &&
                describe_nodes(schedule, true, text) == 0) {
         baton__text_add(text,
                         "\n    %u of its nodes have not fired, and nothing is "
-                        "in motion: a branch that was not taken?",
+                        "in motion: was a branch not taken?",
                         schedule->run.required_left);
     }
 }

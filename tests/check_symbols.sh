@@ -3,7 +3,6 @@
 # library neither prints (but log.c) nor ends the process, leaves signals alone
 # (but open.c SIGPIPE), and calls MPI by its PMPI_ names.
 #
-#
 #   check_symbols.sh ROOT libbaton.so libbaton.a CC [flag of mpi.h ...]
 set -eu
 root=$1 shared=$2 static=$3 cc=$4

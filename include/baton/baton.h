@@ -27,7 +27,7 @@
 
    Calls return a status, and results by their last argument. Any thread may
    make any call, but one at a time starts and destroys a schedule. Destroying
-   NULL is no error. Other headers, for whom they concern:
+   NULL is no error. Other headers:
 
      mpi.h, inproc.h                 groups over MPI; inside one process
      partial.h, sparse.h, tensors.h  more of what ends this header
@@ -70,46 +70,42 @@ typedef struct baton_group baton_group_t;
 int baton_group_rank(const baton_group_t *group);
 int baton_group_size(const baton_group_t *group); /* P */
 
-/* Destroy what was made in the group first: BATON_ERR_BUSY names what is left.
+/* Destroy what was made in it first: BATON_ERR_BUSY names what is left.
    Collective over MPI. Takes at most BATON_DESTROY_MS. */
 BATON_CHECKED baton_status_t baton_group_destroy(baton_group_t *group);
 
 /* Makes a group usable again after a failure. Collective: all ranks call it,
    whether an epoch failed there or not; what still runs is cancelled. Then all
-   schedules are as after their creation, and their next epoch is number 1.
-   Waits for timeout_ms milliseconds at most, and a negative number, here and
-   below, for ever. BATON_ERR_TIMEOUT: call it again to go on. BATON_ERR_FAILED:
-   some schedules stay failed, as a peer has destroyed its own.
-   BATON_ERR_TRANSPORT: a rank is gone. */
+   schedules are as after their creation; their next epoch is number 1. Waits
+   timeout_ms at most; a negative number, here and below, means for ever.
+   BATON_ERR_TIMEOUT: call it again to go on. BATON_ERR_TRANSPORT: a rank is
+   gone. BATON_ERR_FAILED: some stay failed, as a peer has destroyed its own. */
 BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
                                                  int timeout_ms);
 
 /* Makes a group of the ranks that live, in their order, after some are lost:
-   killed, or on a host that does not answer. Collective over those that live.
-   Schedules are created anew in it; both groups are destroyed, in any order.
-   All that return BATON_OK have the same members; one that dies later is lost
-   to the new group. BATON_ERR_TRANSPORT: a rank takes this one for dead. */
+   killed, or on a host that does not answer. Collective over those that live,
+   which get the same members; one that dies later is lost to the new group.
+   Create schedules anew in it, and destroy both groups, in any order.
+   BATON_ERR_TRANSPORT: another rank believes this one dead. */
 BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
                                                 int timeout_ms,
                                                 baton_group_t **survivors_out);
 
 /* Makes a group of some ranks of another, this one among them, without a
    message: rank i of it is ranks[i] of the parent. Its ranks call with the same
-   list and name: the k-th such call on one belongs with the k-th on the others.
-   Other ranks make no call; losses and recoveries concern its ranks alone. It
-   shares what the parent has opened, so it costs microseconds, 1.6 KiB and 12
-   bytes a rank, and no descriptor. Messages call its schedules "name/schedule".
-   Groups and those made of them are destroyed in any order; to destroy one that
-   was made so waits for nobody, and what is shared goes with the last.
-   BATON_ERR_INVALID, _NO_MEMORY; BATON_ERR_UNSUPPORTED: a simulator's;
-   BATON_ERR_LIMIT: another name helps. */
+   list and name; the k-th such call on one belongs with the k-th on the others.
+   Losses and recoveries concern its ranks alone. It shares what the parent has
+   opened, so it costs microseconds, 1.6 KiB, and no descriptor. Messages call
+   its schedules "name/schedule". Groups are destroyed in any order, and this
+   kind waits for nobody. BATON_ERR_INVALID, _NO_MEMORY; BATON_ERR_UNSUPPORTED:
+   a simulator's; BATON_ERR_LIMIT: another name helps. */
 BATON_CHECKED baton_status_t baton_group_create_sub(baton_group_t *parent,
                                                     const int *ranks, int size,
                                                     const char *name,
                                                     baton_group_t **out);
 
-/* The rank in the group that this one was made of by create_sub or shrink; -1
-   if there is none. */
+/* The rank in the group of which create_sub or shrink made this one; or -1. */
 int baton_group_origin(const baton_group_t *group, int rank);
 
 /* ---- collectives --------------------------------------------------------
@@ -166,10 +162,9 @@ BATON_CREATES(reduce_scatter); /* target: this rank's block of an allreduce; in
                                   place: at the front of the whole vector */
 BATON_CREATES(barrier); /* ends when all ranks have started it; NULL will do */
 
-/* The same in one call, which waits until it is done. All ranks make these
-   calls in the same order, and on one thread at a time. The group keeps the
-   schedules of the last 32 shapes. One shape is best in place always or never:
-   else, and for a reduce-scatter in place, the vector is copied. */
+/* The same in one call that waits. All ranks make them in the same order, on
+   one thread at a time. The group keeps the schedules of the last 32 shapes;
+   one is best in place always or never: else the vector is copied. */
 #define BATON_NOW(noun, ...)                                                   \
     BATON_CHECKED baton_status_t baton_##noun##_now(baton_group_t *group,      \
                                                     __VA_ARGS__)
@@ -184,11 +179,10 @@ BATON_NOW(allgather, const void *source, void *target, size_t count,
           baton_dtype_t dtype);
 BATON_CHECKED baton_status_t baton_barrier_now(baton_group_t *group);
 
-/* The same of any collective, for what is done once: the call creates and
-   destroys it, which costs some 40 us on 2 ranks. E.g. baton_now(group,
-   baton_gatherv_create, &(baton_gatherv_t){...}). */
-typedef baton_status_t baton_create_fn(baton_group_t *group,
-                                       const baton_operands_t *operands,
+/* Any collective in one call: baton_now(group, baton_scan_create, &operands).
+   Creating it each time costs some 40 us on 2 ranks. */
+typedef baton_status_t baton_create_fn(baton_group_t *,
+                                       const baton_operands_t *,
                                        baton_schedule_t **out);
 BATON_CHECKED baton_status_t baton_now(baton_group_t *group,
                                        baton_create_fn *create,
@@ -196,9 +190,9 @@ BATON_CHECKED baton_status_t baton_now(baton_group_t *group,
 
 /* ---- running ------------------------------------------------------------
 
-   Starts the next epoch, and returns within microseconds. Its vectors are in
-   use until it has ended. BATON_ERR_BUSY while `depth` epochs have not ended.
-   BATON_ERR_FAILED after a failure, until recovery; _MISMATCH: ranks differ. */
+   Starts the next epoch, which uses the vectors until it has ended. Returns at
+   once: BATON_ERR_BUSY if `depth` epochs have not ended; BATON_ERR_FAILED after
+   a failure, until recovery; BATON_ERR_MISMATCH if ranks differ. */
 BATON_CHECKED baton_status_t baton_schedule_start(baton_schedule_t *schedule);
 
 /* Sets *done_out to whether all started epochs have ended, or returns the error
@@ -208,13 +202,13 @@ BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
 
 /* Waits until they have. An epoch that fails does so on all ranks on which it
    has not ended, with those behind it, and the vectors are the caller's again.
-   After BATON_ERR_TIMEOUT it goes on, and may be waited for again: the error
-   message says for which messages it waits, and for which rank all others. */
+   After BATON_ERR_TIMEOUT it goes on; wait again. The error message says which
+   messages it waits for, and which rank all others wait for. */
 BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
                                                  int timeout_ms);
 
-/* Gives up what has been started: it fails with BATON_ERR_CANCELLED, here and
-   on the peers. BATON_ERR_STATE when it has ended. */
+/* Fails what has been started with BATON_ERR_CANCELLED, here and on the peers.
+   BATON_ERR_STATE when it has ended. */
 BATON_CHECKED baton_status_t baton_schedule_cancel(baton_schedule_t *schedule);
 
 /* Waits until what was started has ended, for at most BATON_DESTROY_MS, and
@@ -234,15 +228,12 @@ BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
    says, and takes what is pending, or nothing from a rank that is late: that
    goes into the next one. Each contribution is in exactly one result; results
    have the same bits on all ranks, which all start as many steps. Partial.h has
-   the guarantees, and what a recovery does. (Li et al., "Taming Unbalanced
-   Training Workloads in Deep Learning with Partial Collective Operations",
-   2020, sections 4 and 5.) */
+   the paper, the guarantees, and what a recovery does. */
 typedef struct baton_partial baton_partial_t;
 /* When an epoch begins. */
 typedef enum baton_partial_mode {
     BATON_SOLO,     /* at the first start of any rank; about 1 contributes */
-    BATON_MAJORITY, /* at the start of ONE rank that is elected for the epoch,
-                       by lot: (P + 1) / 2 contribute on average */
+    BATON_MAJORITY, /* at that of ONE rank, elected by lot; about (P + 1) / 2 */
     BATON_FULL,     /* on each rank at its own start: all contribute */
     BATON_QUORUM,   /* when mode_ranks ranks have started: at least so many */
     BATON_CANDIDATES_ANY, /* when any of mode_ranks elected ones has started */
@@ -283,7 +274,7 @@ typedef struct baton_partial_options {
     void *inner_arg;
     baton_memory_t memory;
     baton_on_loss_t on_loss;
-    size_t tensors;       /* that make up the vector (partial.h); 0: one */
+    size_t tensors;       /* 0: one; else partial.h, and in host memory */
     const size_t *counts; /* elements of each tensor, with `count` 0 */
 } baton_partial_options_t;
 #define BATON_PARTIAL_OPTIONS BATON_INITIALIZER(baton_partial_options_t)
@@ -320,8 +311,7 @@ BATON_CHECKED baton_status_t baton_partial_wait(baton_partial_t *partial,
        baton_sparse_start(sparse, gradient);
        baton_sparse_wait(sparse, -1, &result);
 
-   The result has the same bits on all ranks. Sparse.h compares the algorithms,
-   and has their papers, checkpoints, and the fields without a comment. */
+   Sparse.h has the algorithms, papers, checkpoints, and the other fields. */
 typedef struct baton_sparse baton_sparse_t;
 typedef enum baton_sparse_algorithm {
     BATON_SPARSE_AUTO, /* the one that costs least, for k, P and machine */
@@ -385,8 +375,8 @@ typedef struct baton_sparse_result {
     bool included;           /* false if partial, and this rank was late */
 } baton_sparse_result_t;
 
-/* Create waits until all ranks have: options that differ, or are wrong, fail on
-   all of them. The gradient stays as it is until the step has ended. */
+/* Create waits until all ranks have; options that are wrong fail on all ranks.
+   The gradient stays as it is until the step has ended. */
 BATON_CHECKED baton_status_t
 baton_sparse_create(baton_group_t *group, const baton_sparse_options_t *options,
                     int timeout_ms, baton_sparse_t **out);

@@ -7,56 +7,56 @@
                           |                               ^
        activation ---> take ---> any inner builder ---> publish
 
-   contribute() adds into the rank's pending contribution. An epoch takes the
-   whole of it, atomically, or nothing (a null contribution) while the
-   application is in the middle of contributing. It waits for that only if what
-   is pending would be too old for the next epoch (max_staleness, KEEP_ALL).
-   A rank that starts the epoch gives its contribution at once, the others when
-   it is activated (with CANDIDATES_ANY and 1 < m < P all do). Every
-   contribution is taken by exactly one epoch, so the sum of all results plus
-   what is pending equals the sum of all contributions. The result of an epoch
-   is the same on every rank, bit for bit.
+   Contribute adds into the rank's pending contribution. An epoch takes all of
+   it, atomically, or nothing (a null contribution) while the application is in
+   the middle of contributing. It waits for the application only if what is
+   pending would be too old for the next epoch (max_staleness, KEEP_ALL). A rank
+   that starts the epoch gives its contribution at once; the others give theirs
+   when the epoch is activated there (with CANDIDATES_ANY and 1 < m < P, all
+   ranks do). Exactly one epoch takes each contribution, so the sum of all
+   results plus what is pending equals the sum of all contributions. The result
+   of an epoch is the same on every rank, bit for bit.
 
-   The k-th start belongs to epoch k. If that epoch has been run without this
-   rank, start and wait return at once, and the contribution goes out with a
-   later epoch. All ranks start the same number of epochs. A rank that has ended
-   the last one may destroy its partial, whatever the others have got to.
+   The k-th start belongs to epoch k. If that epoch has run without this rank,
+   start and wait return at once, and a later epoch takes the contribution. All
+   ranks start the same number of epochs. A rank that has ended the last one may
+   destroy its partial; the others may still be on their way.
 
-   When an epoch has failed the group is recovered (baton_group_recover), all
-   ranks together. What the failed epoch had taken is pending again, unless the
-   epoch was completed on another rank: then its result, which that rank has,
-   includes it. So each contribution is in exactly one result, across failures,
-   too; but a rank may have missed the last result before the failure, which
-   training mends by sending the weights of one rank to all. Steps and epochs
-   count from 1 again. In device memory the epoch after a recovery takes what
-   was given back alone, and the one after that what was contributed since.
+   When an epoch has failed, all ranks recover the group (baton_group_recover).
+   What the failed epoch had taken is pending again. If the epoch was completed
+   on another rank, that rank has its result, which includes what was taken. So
+   each contribution is in exactly one result, across failures, too. But a rank
+   may have missed the last result before the failure; to mend that, training
+   sends the weights of one rank to all. Steps and epochs count from 1 again. In
+   device memory the epoch after a recovery takes only what was given back, and
+   the next one what was contributed since.
 
    With on_loss BATON_ON_LOSS_CONTINUE a lost rank (baton_group_shrink) is one
-   that is never active. Those that live agree on who they are, and go on with
-   the next epoch, with the same calls:
-   - A thread of the library does that, so a rank that computes holds nobody up;
-     with manual progress start, test and wait do. Start does not block
-     meanwhile, and wait takes longer.
-   - Elections are among the living, an epoch that is FULL waits for them, and q
-     and m are at most their number. Results tell it (`living`), and
-     baton_partial_lives who they are.
-   - Each epoch has one result, the same on all that live: what one of them got
+   that is never active. The survivors agree on who they are, and go on with the
+   next epoch, by the same calls:
+   - A thread of the library does that, so a rank that computes delays nobody;
+     with manual progress start, test and wait do it. Meanwhile start does not
+     block, and wait takes longer.
+   - Elections are among the living, a FULL epoch waits for them, and q and m
+     are at most their number. Results tell how many live (`living`), and
+     baton_partial_lives which ranks do.
+   - Each epoch has one result, the same on all survivors: what one of them got
      before the loss is handed to those that missed it. Steps, epochs, staleness
      and its bounds go on. An epoch that only dead ranks had ended is run again.
-   - What a living rank contributed is in one result, or pending. What a dead
-     one did is lost, unless a result has it.
+   - What a survivor contributed is in one result, or pending. What a dead rank
+     contributed is lost, unless a result has it.
    - Ranks may be lost at any time, also while the others agree, until one is
-     left. One that the others believe dead gets BATON_ERR_TRANSPORT for good.
-     After other failures the partial is destroyed: it can't be recovered.
+     left. A rank that the others believe dead gets BATON_ERR_TRANSPORT for
+     good. After other failures destroy the partial: it can't be recovered.
    - The partial has a group of its own, so the application may shrink `group`,
-     and use it for others. All ranks destroy the partial, which waits until
-     those that live have come to it, for BATON_DESTROY_MS at most.
+     and use it for other things. All ranks destroy the partial; destroy waits
+     until the survivors have called it, for BATON_DESTROY_MS at most.
    BATON_ERR_UNSUPPORTED: device memory, a simulated group, inner_arg (`inner`
-   builds anew, in the library's thread). BATON_ERR_SYSTEM: no thread.
+   builds again, in the library's thread). BATON_ERR_SYSTEM: no thread.
 
-   In a cost-only simulation (sim.h) vectors have no memory: contribute and
-   pending don't touch their `data`, which may be NULL, and a result has no data
-   and no count of active ranks. Who takes part is right.
+   In a cost-only simulation (sim.h) vectors have no memory. Contribute and
+   pending don't touch `data`, which may be NULL; a result has no data and no
+   count of active ranks. Which ranks take part is still right.
 
    With options.memory BATON_MEMORY_DEVICE contributions and results are in the
    memory of the engine's device (device.h), and a step may be in the order of a
@@ -85,81 +85,83 @@ extern "C" {
 
 /* ---- modes and options --------------------------------------------------
 
-   How many ranks are active is expected where ranks arrive one after another,
-   in random order, and each contributes before it starts.
+   How many ranks are active, on average, if ranks arrive one after another in
+   random order, and each contributes before it starts:
 
    SOLO            1.
-   MAJORITY        (P + 1) / 2 on average, 1 at least: those that arrive before
-                   the one rank that is elected for the epoch. Nothing is
-                   counted, and fewer than half may be in an epoch. The name is
-                   the paper's.
-   QUORUM          q, which are counted, and those that start meanwhile; along a
-                   tree whose root is rank e mod P in epoch e, by less than 2 P
-                   messages (3 P beyond 144 ranks), and then P - 1 more.
-                   QUORUM(1) is SOLO, QUORUM(P) is FULL.
-   CANDIDATES_ANY  (P + 1) / (m + 1) on average.
-   CANDIDATES_ALL  m (P + 1) / (m + 1) on average. With m = 1 both are MAJORITY,
-                   at its cost.
+   MAJORITY        (P + 1) / 2, and at least 1: those that arrive before the one
+                   rank that is elected for the epoch. Nothing is counted, so
+                   fewer than half may be in an epoch. The name is the paper's.
+   QUORUM          q, which are counted, and those that start meanwhile. The
+                   count takes fewer than 2 P messages (3 P beyond 144 ranks)
+                   along a tree whose root is rank e mod P in epoch e, and the
+                   activation P - 1 more. QUORUM(1) is SOLO, QUORUM(P) is FULL.
+   CANDIDATES_ANY  (P + 1) / (m + 1).
+   CANDIDATES_ALL  m (P + 1) / (m + 1). With m = 1 both are MAJORITY, at its
+                   cost.
 
-   keep            With KEEP_ALL wait returns epoch k's result at the k-th step,
-                   so weights that get each result once stay the same on all
-                   ranks. Staleness is at most `history`, and a rank that is
-                   always slow sets the pace of all after `history` epochs. With
+   keep            With KEEP_ALL wait returns epoch k's result at the k-th step.
+                   Weights that get each result once stay the same on all ranks.
+                   Staleness is at most `history`, and a rank that is always
+                   slow sets the pace of all after `history` epochs. With
                    KEEP_LATEST, as in the paper, a late rank misses results, and
-                   may get one again that it has seen (look at result.epoch):
-                   the ranks bring their weights together now and then.
-   history         W, 1 to 2^20. With 4, a delay of a few steps is ridden out,
-                   contributions stay young, and memory small. A larger W rides
-                   out longer ones, for `count` elements and one epoch of age
-                   more each. There is no W = 0: that is BATON_FULL.
-   max_staleness   S, 1 to 2^20; with KEEP_ALL 1 to W, since none gets older
-                   than that. An epoch that would exceed it for some rank waits
-                   until this rank has started step epoch - S, however late it
-                   is; so every mode can keep every S.
-   op              needs its identity.
-   inner           any all-reduce of coll.h, or your own; args->arg is
-   inner_arg. memory          the same on all ranks. With BATON_MEMORY_DEVICE
-   the device has the reduction, and the group payload (sim.h).
+                   may get one twice (look at result.epoch): average the weights
+                   of all ranks now and then.
+   history         W, 1 to 2^20. The default, 4, rides out a delay of a few
+                   steps, with young contributions and little memory. A larger W
+                   rides out longer delays; each step of it costs `count`
+                   elements, and an epoch of age. W = 0 would be BATON_FULL.
+   max_staleness   S, 1 to 2^20; with KEEP_ALL 1 to W, since no contribution
+                   gets older than that. An epoch that would exceed it for some
+                   rank waits until that rank has started step epoch - S. So
+                   every mode can keep every S.
+   op              must have an identity.
+   inner,          any all-reduce of coll.h, or your own; args->arg is
+   inner_arg       inner_arg.
+   memory          the same on all ranks. BATON_MEMORY_DEVICE needs a device
+                   that has the reduction, and a group with payload (sim.h).
+                   `tensors` is BATON_ERR_UNSUPPORTED there: contribute the
+                   whole vector, or create a partial for each tensor.
+   tensors, counts see below; the same on all ranks. In host memory only.
+   count           with tensors: 0, or the sum of their counts.
 
-   tensors, counts see below; the same on all ranks. Not in device memory.
-   count           with tensors 0, or the sum of their counts.
-
-   result.included is false where an epoch began between two contributions for
-   one step: each is in a result, but not in the same one. (Not so of tensors.)
+   result.included is false if an epoch began between two contributions to one
+   step: each is in a result, but not in the same one. (Tensors are always in
+   one result together.)
    result.staleness is the age of this rank's oldest contribution that no
-   earlier epoch took, its epoch less its step, and 0 where there is none.
-   result.data is unchanged until this rank's next wait, before which work in
-   streams that reads it has been done.
+   earlier epoch took: the epoch less its step; 0 if there is none.
+   result.data is unchanged until this rank's next wait. Work in streams that
+   reads it must have ended by then.
 
-   Create builds and commits the schedule, in the same order of commits on all
-   ranks. Memory: (history + 5) * count elements, plus the inner builder's; on a
-   device (history + 8) * count, and create blocks there until the device has
-   filled one of them. Without payload (baton_group_has_payload) none of it.
+   Create builds and commits the schedule; all ranks commit in the same order.
+   Memory: (history + 5) * count elements, plus the inner builder's; on a device
+   (history + 8) * count, and create blocks until the device has filled one of
+   the vectors. Without payload (baton_group_has_payload) nothing. Errors:
    BATON_ERR_INVALID, and commit's; with BATON_MEMORY_DEVICE
    BATON_ERR_UNSUPPORTED (the engine has no device, the group no payload) and
-   baton_device_alloc's. Destroy frees results and pending contributions; not
-   with an error, as an epoch may still use them.
+   baton_device_alloc's. Destroy frees results and pending contributions, unless
+   it returns an error: then an epoch may still use them.
 
-   Contribute does not block on the engine; concurrent contributors take turns.
+   Contribute does not wait for the engine; concurrent contributors take turns.
    In device memory it blocks until the device has added the data, behind those
-   of contribute_on, one thread at a time contributes and starts, and a call
+   of contribute_on; one thread at a time contributes and starts, and a call
    node can't. With KEEP_LATEST wait returns the latest epoch's result; with
-   KEEP_ALL it is called once a step. BATON_ERR_STATE before the first start. */
+   KEEP_ALL call it once a step. BATON_ERR_STATE before the first start. */
 
-/* The inner all-reduce that NULL stands for. A vector of up to so many bytes,
-   or any where the reduction does not commute, goes up a tree to rank 0 and
-   down a binomial one, with the fewest messages. The tree up is binomial, or
-   flat: all ranks send to rank 0. That is taken by up to 64 ranks on one host
-   if those that are expected to be active have up to so many bytes together; if
-   that is more than one rank, only where there are more ranks than processors.
-   Longer vectors go round a ring, with the fewest bytes. */
+/* The inner all-reduce that NULL stands for. A vector of up to so many bytes
+   goes up a tree to rank 0 and down a binomial tree, with the fewest messages;
+   so does any vector whose reduction does not commute. The tree up is binomial,
+   or flat: all ranks send to rank 0. Up to 64 ranks of one host take the flat
+   one if the ranks that are expected to be active contribute up to so many
+   bytes together; if that is more than one rank, only where ranks outnumber
+   processors. Longer vectors go round a ring, with the fewest bytes. */
 #define BATON_PARTIAL_TREE_BYTES ((size_t)1 << 20)
 
-/* Contributes without a copy where that can be: of more than
-   BATON_PARTIAL_TREE_BYTES, when nothing older is pending; else as contribute.
-   `data` is read until wait has returned for the step that is started next
-   (not with BATON_ERR_TIMEOUT), or a recovery: it stays as it is until then. If
-   no epoch has taken it by then it is copied, for a later one. */
+/* Contributes without a copy if the vector has more than
+   BATON_PARTIAL_TREE_BYTES and nothing older is pending; else as contribute.
+   `data` is read, and must stay as it is, until wait has returned for the step
+   that is started next (not with BATON_ERR_TIMEOUT), or until a recovery. If no
+   epoch has taken it by then, it is copied for a later one. */
 BATON_CHECKED baton_status_t
 baton_partial_contribute_lent(baton_partial_t *partial, const void *data);
 
@@ -181,28 +183,27 @@ baton_partial_contribute_lent(baton_partial_t *partial, const void *data);
                          baton_partial_offset(partial, i));
        }
 
-   (With a partial for each tensor, a step would be in the epochs of some, and
-   late for those of others.) Until it is started, nothing of a step is taken.
-   A rank that is late for its epoch leaves all of its tensors to a later one.
-   Between start and wait it may contribute to its next step already.
+   (With a partial for each tensor, a step would be in the epochs of some
+   tensors, and late for others.) No epoch takes anything of a step before it is
+   started. A rank that is late for its epoch leaves all of its tensors to a
+   later one. Between start and wait it may contribute to its next step already.
 
-   There is one epoch, of one vector: the tensors one after another, without
-   gaps. Results, contributions of all of it, and what is pending have this
-   form, and all that is said above holds for it. What was contributed before
-   the start is pending for baton_partial_pending, too. No byte is sent before
-   the start: a partial epoch takes what there is, so it can't begin with a part
-   of it. The tensors have one type.
+   The tensors are one vector, one after another without gaps, and have one
+   type. Results, whole contributions, and what is pending have this form, and
+   all that is said above holds for it. Before the start, what was contributed
+   is pending for baton_partial_pending, too. No byte is sent before the start:
+   a partial epoch takes what is there, and can't begin with a part of it.
 
-   To cut them anew: when all ranks have waited for the same last step, a rank
-   contributes to the new partial what is pending in the old one, which is
-   destroyed then. */
+   To cut tensors anew, when all ranks have waited for the same last step: each
+   rank contributes to the new partial what is pending in the old one, and then
+   destroys that. */
 
 /* Contributes to one tensor of the step that is started next: counts[tensor]
-   elements, which are added up if it is done more than once. A tensor without a
-   contribution has the neutral element. Copies: `data` is the caller's again.
-   Any thread; it is in the step if it has returned before start is called. Does
-   not hold up an epoch, which takes what older steps have left. A start that
-   fails has made the step pending all the same. Memory: one vector more.
+   elements, which are added up if it is called more than once. A tensor without
+   a contribution is the identity. Copies: `data` is the caller's again. Any
+   thread; a contribution is in the step if the call has returned before start
+   is called. Does not hold up an epoch, which takes what older steps have left.
+   If start fails, the step is pending all the same. Memory: one vector more.
    BATON_ERR_INVALID: there is no such tensor. */
 BATON_CHECKED baton_status_t baton_partial_contribute_tensor(
     baton_partial_t *partial, size_t tensor, const void *data);
@@ -212,63 +213,61 @@ size_t baton_partial_offset(const baton_partial_t *partial, size_t tensor);
 
 /* ---- the end of an epoch ------------------------------------------------ */
 
-/* Sets a function that is called when an epoch has ended on this rank: as
-   baton_schedule_on_end. It may contribute and start. Without effect with
-   BATON_ON_LOSS_CONTINUE. */
+/* Sets a function that is called when an epoch has ended on this rank, as
+   baton_schedule_on_end does. The function may contribute and start. Ignored
+   with BATON_ON_LOSS_CONTINUE. */
 void baton_partial_on_end(baton_partial_t *partial, baton_end_fn fn, void *arg);
 
 /* ---- in the order of a stream ------------------------------------------
 
-   For partials in device memory. None of these blocks the host, or synchronises
-   the device; they are called by one thread at a time, as start is. Up to 8
-   contributions, steps and results may be in flight (of contributions and
-   steps together, with max_staleness): one more is BATON_ERR_BUSY, and nothing
-   has happened; wait for a step then. BATON_ERR_UNSUPPORTED: the partial's
-   memory is the host's. BATON_ERR_INVALID: a vector is not memory of this
-   device. */
+   For partials in device memory. None of these blocks the host or synchronises
+   the device; one thread at a time calls them, as start. Up to 8 contributions,
+   steps and results may be in flight (with max_staleness: contributions and
+   steps together). One more is BATON_ERR_BUSY and does nothing: wait for a step
+   then. BATON_ERR_UNSUPPORTED: the partial's memory is the host's.
+   BATON_ERR_INVALID: a vector is not memory of this device. */
 
 /* Contributes to the step that is started next, as baton_partial_contribute
-   does, when the stream gets there: an epoch that begins before does without.
-   `data` is read in the order of the stream, and what is put there later may
+   does, when the stream gets there: an epoch that begins before that does not
+   take it. `data` is read in the order of the stream: work behind this call may
    overwrite it. An epoch that begins while the device is adding waits for that,
-   and takes it. If the device fails here the contribution is lost, and test and
-   wait of the step say so. */
+   and takes it. If the device fails here, the contribution is lost, and test
+   and wait of the step say so. */
 BATON_CHECKED baton_status_t baton_partial_contribute_on(
     baton_partial_t *partial, const void *data, baton_stream_t stream);
 
 /* Starts a step, as baton_partial_start does, but the rank arrives when the
-   stream gets there. If peers have run the epoch until then nothing is held up
-   by it. */
+   stream gets there. If peers have run the epoch by then, the stream does not
+   wait. */
 BATON_CHECKED baton_status_t baton_partial_start_on(baton_partial_t *partial,
                                                     baton_stream_t stream);
 
-/* What is put into the stream from now on is done when the epoch of the step
-   that was started last has ended, and its result has been copied to `target`:
-   with BATON_KEEP_LATEST the newest one that there is by then. `count` elements
-   of device memory; NULL: nothing is copied. If the epoch has
-   failed the target is as it was, and the stream goes on: test tells; so does
-   wait, which also has the rest of what is known of the result, but with
-   BATON_KEEP_ALL either of wait and wait_on is called once a step.
-   BATON_ERR_STATE: as wait. */
+/* Work that is put into the stream from now on runs when the epoch of the step
+   that was started last has ended, and its result is in `target`: `count`
+   elements of device memory; NULL: nothing is copied. With BATON_KEEP_LATEST it
+   is the newest result that there is by then. If the epoch has failed, the
+   target is as it was, and the stream goes on: test and wait tell. Wait also
+   returns the rest of the result; with BATON_KEEP_ALL call either wait or
+   wait_on, once a step. BATON_ERR_STATE: as wait. */
 BATON_CHECKED baton_status_t baton_partial_wait_on(baton_partial_t *partial,
                                                    baton_stream_t stream,
                                                    void *target);
 
 /* ---- to look at --------------------------------------------------------- */
 
-/* The schedule behind it, to look at: its last epoch's number and time, and the
-   messages and bytes that it has sent (baton_schedule_sent). Owned by the
-   partial; not to be started, waited for or destroyed. NULL with
-   BATON_ON_LOSS_CONTINUE, where it changes. */
+/* The schedule behind it, for its last epoch's number and time, and for the
+   messages and bytes that it has sent (baton_schedule_sent). The partial owns
+   it: do not start, wait for or destroy it. NULL with BATON_ON_LOSS_CONTINUE,
+   where it changes. */
 const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial);
 
-/* Whether a rank of the group that create was given takes part: it does until
-   the others have agreed that it is lost. Any thread. */
+/* Whether a rank of the group that was given to create still takes part. It
+   does until the others have agreed that it is lost. Any thread. */
 bool baton_partial_lives(baton_partial_t *partial, int rank);
 
-/* Copies what no epoch has taken yet to `data` (count elements; the identity
-   when there is nothing) and returns whether there is anything in *any_out.
-   A snapshot while epochs run. In device memory as baton_partial_contribute. */
+/* Copies what no epoch has taken yet to `data`: count elements, the identity if
+   there is nothing. *any_out: whether there is something. A snapshot while
+   epochs run. In device memory as baton_partial_contribute. */
 BATON_CHECKED baton_status_t baton_partial_pending(baton_partial_t *partial,
                                                    void *data, bool *any_out);
 

@@ -1,6 +1,6 @@
-/* Sparse all-reduce in full: gradients are communicated as their largest
-   entries, and what is left out waits in a residual for a later step. What the
-   options of baton.h mean, steps in the order of a stream, residuals,
+/* Sparse all-reduce in full: ranks send the largest entries of their gradients,
+   and what is left out waits in a residual for a later step. Here is what the
+   options of baton.h mean; steps in the order of a stream, residuals,
    checkpoints, costs and statistics.
 
        gradient --+--> accumulate --> select, exchange, sum --> result
@@ -8,69 +8,69 @@
                   |        +------ residual <-----+
 
    The collective owns the residual, since only it knows what was left out on
-   the way. The result of a step is the sum of the ranks' entries that were
+   the way. The result of a step is the sum of the entries that the ranks
    selected, the same on every rank, bit for bit. Sums that are exactly 0 are
-   left out of it; with SPARDL, GTOPK and OKTOPK the residuals keep what cancels
-   there, with the others it is gone. For all algorithms the sum
-   over ranks of gradient and old residual equals the result plus the sum of the
-   new residuals, up to rounding, unless values are quantised: what their mean
-   lacks is dropped.
+   left out: with SPARDL, GTOPK and OKTOPK the residuals keep what cancels
+   there, with the other algorithms it is gone. For all algorithms the sum over
+   ranks of gradient and old residual equals the result plus the sum of the new
+   residuals, up to rounding. Quantised values are the exception: what their
+   mean lacks is dropped.
 
-   Where it says "the same on all ranks" nothing checks it, except options: see
-   baton_sparse_create.
+   "The same on all ranks" is checked for options (baton_sparse_create), and for
+   nothing else.
 
-   When a step has failed, the residual is that of before the step, its gradient
-   stays as it is, and the group is recovered (baton_group_recover). A step that
-   any rank has completed is completed on all ranks then. So after a recovery
-   wait for the step that was not known to have ended: it returns the result, or
-   BATON_ERR_STATE, on all ranks that have not got it: start the step again.
-   (With BATON_MEMORY_DEVICE only ranks that have completed it before have the
-   result.) After a recovery, what an algorithm has learned from earlier steps
-   (h, thresholds) begins anew.
+   When a step has failed, the residual is as before the step, and its gradient
+   must stay as it is; all ranks recover the group (baton_group_recover). A step
+   that any rank has completed is then completed on all ranks. So after a
+   recovery wait again for the step that was not known to have ended: on all
+   ranks that lack its result wait returns that, or BATON_ERR_STATE, and then
+   start the step again. (With BATON_MEMORY_DEVICE only ranks that had completed
+   it have the result.) What an algorithm has learned from earlier steps (h,
+   thresholds) it learns anew.
 
-   With options.partial a step does not wait for every rank (partial.h
-   has the modes, and names the paper):
+   With options.partial a step does not wait for every rank (partial.h has the
+   modes, and names the paper):
 
        start --> [pending] ---+          all of it, or nothing
                               v
        activation ---------> take --> select, exchange, sum --> result, residual
 
    The k-th start of a rank belongs to epoch k. It adds the gradient, clipped,
-   to what is pending on this rank, and the gradient is the caller's again when
-   it returns. An epoch begins as options.mode says, and works on a rank from
-   when its activation comes there. If a gradient is pending on the rank then,
-   the epoch takes all that the rank has: what is pending, and the residual. If
-   none is, it takes nothing: the rank passes on what others have sent it, and
-   its own lists are empty.
+   to what is pending on this rank; when it returns, the gradient is the
+   caller's again. An epoch begins as options.mode says, and on each rank when
+   its activation arrives there. If a gradient is pending then, the epoch takes
+   all that the rank has: what is pending, and the residual. If none is, it
+   takes nothing: the rank passes on what others have sent it, and its own lists
+   are empty.
 
    So a rank that starts step k late leaves its gradient to the next epoch that
-   works on it, whether the rank is late for that one or not. Its start and wait
-   return at once, with the result of epoch k, and `included` is false. Every
-   rank gets the result of every epoch, in order, the same on all of them: wait
-   returns epoch k's in step k. A rank may be `history` epochs behind, and then
-   holds up the others.
+   begins there. Its start and wait return at once with the result of epoch k,
+   and `included` is false. Every rank gets the result of every epoch, in order:
+   wait returns epoch k's in step k. A rank may be `history` epochs behind;
+   beyond that it holds up the others.
 
-   Momentum is of a rank's own starts, in their order, whichever epoch takes
-   them: each adds u (or u + g) to what is pending. u is 0 where a result has an
-   entry, once wait has returned it, whether or not it was `included`. In the
-   first `warmup` epochs all entries are sent and none of u is cleared.
+   Momentum follows a rank's own starts, in their order, whichever epoch takes
+   them: each adds u (or u + g) to what is pending. Where a result has an entry,
+   u becomes 0 once wait has returned it, whether or not it was `included`. In
+   the first `warmup` epochs all entries are sent, and u is not cleared.
 
-   Entries that are dropped on their way on a rank of which nothing was taken
-   (SPARDL, GTOPK) go to its residual. So whenever no epoch runs, the sum of all
-   gradients (with momentum: of all u) that were started equals the sum of all
-   results plus that of the residuals, among which pending ones are, up to
-   rounding. That is so across failures, too: an epoch that any rank has
-   completed when the group is recovered is completed on all, and its result
-   handed to those that failed in it; what others have taken is pending again,
-   and goes out with a later epoch, so no gradient is started again. Behind a
-   recovery, before the next start, a rank gets the results that it has not got
-   yet, one by one, so that all ranks have had the same ones:
+   A rank that contributed nothing may have to drop entries of others on their
+   way (SPARDL, GTOPK): they go to its residual. So whenever no epoch runs, the
+   sum of all gradients that were started (with momentum: of all u) equals the
+   sum of all results, residuals and pending gradients, up to rounding. That
+   holds across failures, too. An epoch that any rank has completed when the
+   group is recovered is completed on all, and its result is handed to those
+   that failed in it. What other epochs had taken is pending again, so no
+   gradient is started again. After a recovery, before its next start, a rank
+   gets the results that it has missed, one by one, so that all ranks have had
+   the same ones:
 
        while (baton_sparse_wait(sparse, -1, &result) == BATON_OK)
            update(&result);        // then BATON_ERR_STATE: that was the last
 
-   A cost-only simulation (sim.h) has no vectors: gradients may be NULL, results
-   have no entries, and messages are as long as full blocks make them.
+   In a cost-only simulation (sim.h) there are no vectors: gradients may be
+   NULL, results have no entries, and messages are as long as full blocks make
+   them.
 
    With options.memory BATON_MEMORY_DEVICE gradients are in the memory of the
    engine's device (device.h), and a step may be in the order of a stream:
@@ -81,12 +81,12 @@
        baton_sparse_wait_on(sparse, stream, sum);
        update<<<grid, block, 0, stream>>>(weights, sum);
 
-   Residual and velocity are in the device's memory, too, and it accumulates and
-   selects there. The entries that were selected come to the host; those of the
+   Residual and velocity are in the device's memory, too, and the device
+   accumulates and selects. The selected entries come to the host; those of the
    result, and those that change the residual, go back. Results have the bits of
-   those on the host, but for the signs of zeros in dense steps. The device must
-   have selection (device.h; CUDA's has it), and the algorithm is SPARDL, TOPKA,
-   REDSYNC or DENSE.
+   those on the host, except for the signs of zeros in dense steps. The device
+   must have selection (device.h; CUDA's has it), and the algorithm must be
+   SPARDL, TOPKA, REDSYNC or DENSE.
 
    Threads: one at a time uses a sparse all-reduce.
 
@@ -102,24 +102,24 @@
 extern "C" {
 #endif
 
-/* Algorithms: enumerator, name. Words a rank sends and receives in one step, of
-   P ranks; a word is an index or a value.
+/* Algorithms: enumerator, name. Words are those that a rank of P sends and
+   receives in one step; a word is an index or a value.
 
    SPARDL   Spar-Reduce-Scatter in teams of m = P/d ranks, an exchange between
             the d teams, all-gather in the team. 2 ceil(log2 m) + ceil(log2 d)
             rounds; d = 1: 4k(P-1)/P words.
    TOPKA    all-gather of each rank's k largest. ceil(log2 P) rounds, 2(P-1)k
             words.
-   TOPKDSA  each of P regions is summed by its owner, then gathered, dense where
-            that is shorter. P - 1 + 2 ceil(log2 P) rounds.
-   GTOPK    binomial tree that keeps k entries at every node, broadcast. 2
-            ceil(log2 P) rounds, at most 4k ceil(log2 P) words.
+   TOPKDSA  each of P regions is summed by its owner, and gathered; it is dense
+            where that is shorter. P - 1 + 2 ceil(log2 P) rounds.
+   GTOPK    binomial tree that keeps k entries at every node, then a broadcast.
+            2 ceil(log2 P) rounds, at most 4k ceil(log2 P) words.
    OKTOPK   as TOPKDSA, with thresholds that are used again in later steps, and
             regions that follow the data. P - 1 + 2 ceil(log2 P) rounds. A rank
             receives into P - 1 buffers of 2k entries.
    REDSYNC  as TOPKA, with RedSync's selections and messages.
-   DENSE    all-reduce of the whole vector, where ranks share hosts the one that
-            baton_add_allreduce takes, of the gradient where it is; the residual
+   DENSE    all-reduce of the whole gradient, where it is; on ranks that share
+            hosts by the algorithm that baton_add_allreduce takes. The residual
             stays zero. */
 #define BATON_SPARSE_ALGORITHM_LIST(X)                                         \
     X(SPARDL, "spardl")                                                        \
@@ -130,20 +130,20 @@ extern "C" {
     X(REDSYNC, "redsync")                                                      \
     X(DENSE, "dense")
 
-/* "auto", "spardl" ...; "?" for a value that is none. */
+/* "auto", "spardl" ...; "?" for any other value. */
 const char *baton_sparse_algorithm_name(baton_sparse_algorithm_t algorithm);
 
-/* For options.teams: as many as cost least. */
+/* For options.teams: the number that costs least. */
 enum { BATON_SPARSE_TEAMS_AUTO = -1 };
 
 /* ---- options -------------------------------------------------------------
 
-   name            in messages, and what pairs the ranks: the same on all, even
-                   where other options differ. NULL means "sparse".
+   name            in messages. It pairs the ranks: the same on all, even where
+                   other options differ. NULL means "sparse".
    algorithm       AUTO is the one that costs least, see baton_sparse_cost; it
                    need not be SPARDL.
    count           1 to UINT32_MAX.
-   k, density      1 to n; above 0 and at most 1, when k is 0.
+   k, density      k is 1 to n. If it is 0, density counts: above 0, at most 1.
    max_k           the largest k that will be set; 0 means k.
    teams           SPARDL: d, a divisor of P; 0 means 1, which selects best;
                    BATON_SPARSE_TEAMS_AUTO: the cheapest. Above 1 with SPARDL
@@ -152,61 +152,65 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
                    doubling, d is a power of two. BSAG: Bruck all-gather of each
                    team's h largest, any d. AUTO: RSAG where d is a power of
                    two, else BSAG.
-   momentum        m: u = m u + g, and u is accumulated; u is 0 where an entry
-                   was sent. With nesterov u = m (u + g), and u + g is.
-   clip            c: a gradient of a norm above c / sqrt(P) is scaled to that,
-                   before it is accumulated; 0 means never.
+   momentum        m: u = m u + g, and u is accumulated. Where an entry was sent
+                   u becomes 0. With nesterov u = m (u + g), and u + g is
+                   accumulated.
+   clip            c: a gradient whose norm is above c / sqrt(P) is scaled to
+                   that before it is accumulated; 0 means never.
    redsync         how RedSync selects. EXACT: the fastest here. TRIMMED: the
                    same k, by the paper's trimming. SEARCH: k to 2k, by a
                    threshold that is searched. SAMPLED: that threshold, searched
                    every fifth step only.
    quantise        REDSYNC: even steps send the largest positive entries, odd
-                   ones the smallest negative, and of their values the mean
-                   alone. Not with SAMPLED.
-   link            what choices by cost go by alone; zeros mean the costs of
+                   steps the smallest negative ones; of their values only the
+                   mean is sent. Not with SAMPLED.
+   link            the only costs by which AUTO chooses; zeros mean the costs of
                    this machine (costs.h), and of its processors.
-   partial         see above; mode to seed are as in baton_partial_options_t,
-                   but `history` 0 means 4, and a max_staleness of 0 that W is
-                   the bound. With SPARDL, which AUTO is then, TOPKA (which
-                   always sends k entries), TOPKDSA and GTOPK, and with
-                   gradients in host memory. Memory: two vectors of n elements
-                   more, and history + 2 results; with warmup messages and
-                   results have room for n entries.
-   in_place        the caller adds its gradients to the residual itself, see
-                   baton_sparse_accumulator. With SPARDL, which AUTO is then,
-                   and DENSE; without partial, momentum and clip; gradients in
-                   host memory. Ranks may differ, but for AUTO. Memory: n
-                   elements, n more from the first dense step on.
-   memory          where gradients are. Ranks may differ, but for AUTO. With
-                   BATON_MEMORY_DEVICE, n elements of memory that the device
-                   copies at full speed, as that of results is, and 2n elements
-                   there, or 4n with momentum, instead of those on the host. */
+   partial         see above. Mode to seed are as in baton_partial_options_t,
+                   but `history` 0 means 4, and max_staleness 0 means that W is
+                   the bound. With SPARDL (which AUTO takes then), TOPKA (which
+                   always sends k entries), TOPKDSA and GTOPK, and gradients in
+                   host memory. Memory: two vectors of n elements more, and
+                   history + 2 results; with warmup, messages and results have
+                   room for n entries.
+   in_place        the caller adds its gradients to the residual itself: see
+                   baton_sparse_accumulator. With SPARDL (which AUTO takes then)
+                   and DENSE, and gradients in host memory; without partial,
+                   momentum and clip. Ranks may differ, except with AUTO.
+                   Memory: n elements, n more from the first dense step on.
+   memory          where gradients are. Ranks may differ, except with AUTO. With
+                   BATON_MEMORY_DEVICE, the host has n elements, of memory that
+                   the device copies at full speed, as is that of results; the
+                   device has 2n elements, or 4n with momentum. */
 
 /* ---- life -------------------------------------------------------------- */
 
 /* baton_sparse_create is collective: all ranks create with the same options, in
-   the same order. Blocks until all have, at most timeout_ms (negative: for
-   ever). Options that are wrong, or differ, fail on all ranks alike, with a
-   message that names the option, its smallest and its largest value. Where one
-   rank's options are wrong the others name that rank. A rank whose options
-   cannot be read (NULL, or of a size that no version has) takes part under the
-   name in them, if the size is 0, else as "sparse". A group or an out that is
-   NULL is an error of this rank alone. Memory: residual and a vector to work
-   in, i.e. 2n elements, 2n more with momentum, n more from the first dense step
-   on whose gradient is not summed as it is (momentum, clipping, or a residual;
-   BATON_ERR_NO_MEMORY of that start), and the entries of messages and results.
-   SPARDL: two more lists for each block that is selected from after a receive,
-   about half of them, with as many entries as its selection may have candidates
-   (baton_select_scratch_bytes), and with what comes for it besides.
-   BATON_ERR_INVALID, BATON_ERR_MISMATCH, BATON_ERR_TIMEOUT,
-   BATON_ERR_NO_MEMORY, BATON_ERR_UNSUPPORTED (options.memory, without a device
-   that has selection, without payload, with options.partial, or with an
-   algorithm of the host), and commit's.
+   the same order. It blocks until all have, for at most timeout_ms (negative:
+   for ever). Options that are wrong, or differ, fail on all ranks alike; the
+   message names the option, its smallest and its largest value. Where one
+   rank's options are wrong, the others name that rank. A rank whose options
+   can't be read (NULL, or of a size that no version has) takes part under the
+   name in them if the size is 0, else as "sparse". A group or an out that is
+   NULL is an error of this rank alone.
 
-   The same in two halves, for one thread that plays several ranks (sim.h,
+   Memory: residual and a work vector, i.e. 2n elements; 2n more with momentum;
+   the entries of messages and results. A dense step whose gradient can't be
+   summed where it is (with momentum, clipping, or a residual) needs n more,
+   from the first one on; that start may be BATON_ERR_NO_MEMORY. SPARDL: for
+   each block that is selected from after a receive (about half of them) two
+   more lists, with room for all candidates of the selection
+   (baton_select_scratch_bytes) and for what arrives.
+
+   BATON_ERR_INVALID, BATON_ERR_MISMATCH, BATON_ERR_TIMEOUT,
+   BATON_ERR_NO_MEMORY, and commit's. BATON_ERR_UNSUPPORTED: options.memory is
+   the device's, and there is no device that selects, no payload, or it does not
+   go with options.partial or the algorithm.
+
+   Create in two halves, for one thread that plays several ranks (sim.h,
    inproc.h): prepare waits for no other rank, and begins the comparison of
-   options; connect waits for it, and says what create would. Between the two
-   only connect and destroy are allowed, others are BATON_ERR_STATE. */
+   options; connect waits for it, and returns what create would. Between the two
+   only connect and destroy are allowed; other calls are BATON_ERR_STATE. */
 BATON_CHECKED baton_status_t baton_sparse_prepare(
     baton_group_t *group, const baton_sparse_options_t *options,
     baton_sparse_t **out);
@@ -215,14 +219,15 @@ BATON_CHECKED baton_status_t baton_sparse_connect(baton_sparse_t *sparse,
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* In baton.h. The gradient, n elements, stays as it is until the step has
-   ended; with options.partial, until start returns. BATON_ERR_BUSY while one
-   runs; as baton_schedule_start. Test: as baton_schedule_test; BATON_ERR_STATE
-   before connect. Wait: as baton_schedule_wait; behind a recovery, see above.
-   After an error of the step the residual is that of before it.
-   BATON_ERR_STATE: no step was started, or it is not connected.
-   BATON_ERR_SYSTEM, once: the device has failed when it copied a result. A
-   result is the library's until the next start; with options.partial a late
+/* Start and wait are in baton.h. The gradient, n elements, stays as it is until
+   the step has ended; with options.partial, until start returns.
+   Start: BATON_ERR_BUSY while a step runs; else as baton_schedule_start.
+   Test: as baton_schedule_test; BATON_ERR_STATE before connect.
+   Wait: as baton_schedule_wait; after a recovery, see above. After an error of
+   the step the residual is as before it. BATON_ERR_STATE: no step was started,
+   or it is not connected. BATON_ERR_SYSTEM, once: the device has failed when it
+   copied a result.
+   A result is the library's until the next start. With options.partial a late
    gradient is not `included`: a later epoch takes it. */
 BATON_CHECKED baton_status_t baton_sparse_test(baton_sparse_t *sparse,
                                                bool *done_out);
@@ -239,13 +244,15 @@ BATON_CHECKED baton_status_t baton_sparse_test(baton_sparse_t *sparse,
 void *baton_sparse_accumulator(const baton_sparse_t *sparse);
 
 /* Starts a dense step without a gradient: its result is the sum of the
-   residuals, which are zero then. The same on all ranks. BATON_ERR_UNSUPPORTED
-   with options.partial: sum what baton_sparse_residual copies. */
+   residuals, which are zero afterwards. All ranks call it.
+   BATON_ERR_UNSUPPORTED with options.partial: sum what baton_sparse_residual
+   copies. */
 BATON_CHECKED baton_status_t baton_sparse_flush(baton_sparse_t *sparse);
 
-/* Sets a function that is called when a step has ended on this rank (with
-   options.partial an epoch), as baton_schedule_on_end; `epoch` counts its calls
-   from 1. A wait that follows has the result at once. Between steps. */
+/* Sets a function that is called when a step (with options.partial, an epoch)
+   has ended on this rank, as baton_schedule_on_end does; `epoch` counts its
+   calls from 1. A wait that follows has the result at once. Call it between
+   steps. */
 void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg);
 
 /* Writes the last step's result as n elements. BATON_ERR_STATE while a step
@@ -260,40 +267,39 @@ BATON_CHECKED baton_status_t baton_sparse_dense(baton_sparse_t *sparse,
 
 /* Starts a step, as baton_sparse_start does, but it begins when the work that
    is in the stream now has been done, and the step before has ended. The
-   gradient stays as it is until the step has ended: what is put into the stream
-   behind baton_sparse_wait_on may overwrite it. Up to 8 steps may be in flight,
-   one more is BATON_ERR_BUSY; when one fails, those behind it fail with it.
-   BATON_ERR_INVALID: the gradient is not memory of this device. As
-   baton_sparse_start otherwise, which is BATON_ERR_BUSY until a wait or test
-   has returned for the last step. No step begins before the results have been
-   copied that wait_on was called for before its start. */
+   gradient stays as it is until the step has ended: only work behind
+   baton_sparse_wait_on may overwrite it. Up to 8 steps may be in flight; one
+   more is BATON_ERR_BUSY. When one fails, those behind it fail with it. No step
+   begins before the results of earlier calls of wait_on have been copied.
+   BATON_ERR_INVALID: the gradient is not memory of this device. After these
+   steps baton_sparse_start is BATON_ERR_BUSY until a wait or test has returned
+   for the last one. */
 BATON_CHECKED baton_status_t baton_sparse_start_on(baton_sparse_t *sparse,
                                                    baton_stream_t stream,
                                                    const void *gradient);
 
-/* What is put into the stream from now on is done when the step that was
-   started last has ended, and its result is in `vector`, n elements of memory
-   of this device, if that is not NULL: the device writes it out from the
-   entries, or copies it from the host after a dense step. If the step has
-   failed the vector is as it was, and the stream goes on: test and wait tell.
-   Where the copy alone fails, because the device does, the next wait returns
-   that error, though the residual is that of behind the step. A step whose
-   outcome nobody has asked for before a recovery counts as failed.
-   BATON_ERR_INVALID: the vector is not memory of this device. BATON_ERR_BUSY: 8
-   results are on their way. BATON_ERR_STATE: no step was started. */
+/* Work that is put into the stream from now on runs when the step that was
+   started last has ended, and its result is in `vector`: n elements of memory
+   of this device, or NULL for none. The device writes them out from the
+   entries, or copies them from the host after a dense step. If the step has
+   failed, the vector is as it was, and the stream goes on: test and wait tell.
+   If only the copy fails, because the device does, the next wait returns that
+   error; the residual is then that of after the step. A step whose outcome
+   nobody has asked for before a recovery counts as failed. BATON_ERR_INVALID:
+   the vector is not memory of this device. BATON_ERR_BUSY: 8 results are on
+   their way. BATON_ERR_STATE: no step was started. */
 BATON_CHECKED baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
                                                   baton_stream_t stream,
                                                   void *vector);
 
 /* ---- between steps ----------------------------------------------------- */
 
-/* BATON_ERR_BUSY while a step runs, for all of these; with options.partial also
-   while an epoch runs that a peer has begun, and after one that failed until
-   the group was recovered. BATON_ERR_UNSUPPORTED with options.partial: set_k,
-   set_density, export, import, save and load. Where the residual is on a
-   device, residual, export, import, save and load wait until it has been
-   copied; BATON_ERR_SYSTEM: the device has failed, and the state is as it was.
- */
+/* All of these are BATON_ERR_BUSY while a step runs; with options.partial also
+   while an epoch runs that a peer has begun, and after a failed one until the
+   group is recovered. With options.partial set_k, set_density, export, import,
+   save and load are BATON_ERR_UNSUPPORTED. Where the residual is on a device,
+   residual, export, import, save and load wait until it has been copied;
+   BATON_ERR_SYSTEM: the device has failed, and the state is as it was. */
 
 /* From the next step on; the same on all ranks. 1 to max_k; a density gives
    max(1, n * density), rounded down. BATON_ERR_INVALID. */
@@ -302,7 +308,7 @@ BATON_CHECKED baton_status_t baton_sparse_set_k(baton_sparse_t *sparse,
 BATON_CHECKED baton_status_t baton_sparse_set_density(baton_sparse_t *sparse,
                                                       double density);
 
-/* Copies this rank's residual, n elements; what is pending is added to it. */
+/* Copies this rank's residual plus what is pending, n elements. */
 BATON_CHECKED baton_status_t baton_sparse_residual(baton_sparse_t *sparse,
                                                    void *vector);
 
@@ -311,25 +317,25 @@ BATON_CHECKED baton_status_t baton_sparse_velocity(baton_sparse_t *sparse,
                                                    void *vector);
 
 /* Replaces this rank's residual, and with momentum its velocity (else NULL), n
-   elements each; what is pending stays. For tensors that are cut anew, or k or
-   an algorithm that changes: the residuals of the old sparse all-reduces, in
-   the new ones' cut, so that nothing is lost. The last result is gone, but with
-   options.partial. */
+   elements each; what is pending stays. So that nothing is lost when tensors
+   are cut anew, or k or the algorithm changes: hand the residuals of the old
+   sparse all-reduces to the new ones. Without options.partial the last result
+   is gone then. */
 BATON_CHECKED baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
                                                        const void *residual,
                                                        const void *velocity);
 
 /* This rank's state, for a checkpoint of the caller's: residual, momentum, k,
    the number of steps, and what the algorithm has learned. A run that goes on
-   from a state has the same bits as one that was not interrupted, also where
-   the sparse all-reduce that imports it has made other steps before.
+   from a state has the same bits as one that was not interrupted, whatever the
+   sparse all-reduce that imports it has done before.
 
    size: bytes of every export; 0 before connect, with options.partial, and
    without payload. export writes so many bytes; `state` needs no alignment.
-   import takes a copy of them, after which the caller may free it. A state
-   names its version, rank and options, and has a checksum: where something does
-   not fit, import is BATON_ERR_INVALID, says what, and leaves the state as it
-   was. Options must be the same, but for k (at most max_k), link and memory. */
+   import copies them; the caller may free `state` then. A state names its
+   version, rank and options, and has a checksum. If something does not fit,
+   import is BATON_ERR_INVALID, says what, and changes nothing. Options must be
+   the same, except k (at most max_k), link and memory. */
 size_t baton_sparse_state_size(const baton_sparse_t *sparse);
 BATON_CHECKED baton_status_t baton_sparse_state_export(baton_sparse_t *sparse,
                                                        void *state,
@@ -339,9 +345,9 @@ BATON_CHECKED baton_status_t baton_sparse_state_import(baton_sparse_t *sparse,
                                                        size_t bytes);
 
 /* Exports to a file, and imports from it. Save writes path.new, synchronises it
-   with the disk, and renames it: a crash leaves the old file or the new one.
-   Both allocate memory for a copy. BATON_ERR_SYSTEM: the file or its folder
-   can't be read, written or synchronised. */
+   with the disk, and renames it: after a crash there is the old file or the new
+   one. Both allocate memory for a copy. BATON_ERR_SYSTEM: the file or its
+   folder can't be read, written or synchronised. */
 BATON_CHECKED baton_status_t baton_sparse_save(baton_sparse_t *sparse,
                                                const char *path);
 BATON_CHECKED baton_status_t baton_sparse_load(baton_sparse_t *sparse,
@@ -350,7 +356,7 @@ BATON_CHECKED baton_status_t baton_sparse_load(baton_sparse_t *sparse,
 /* ---- cost -------------------------------------------------------------- */
 
 /* What a step's messages cost in the model of tuning.h, without selections and
-   sums, where every selection has as many entries as it may have. */
+   sums. Every selection is assumed to have as many entries as it may have. */
 typedef struct baton_sparse_cost {
     baton_sparse_algorithm_t algorithm; /* that is chosen, never AUTO */
     int teams;                          /* of SPARDL */
@@ -360,20 +366,20 @@ typedef struct baton_sparse_cost {
     double messages, bytes;             /* that the busiest rank sends */
 } baton_sparse_cost_t;
 
-/* The closed form of what these options make on so many ranks: of `algorithm`
-   and `teams`, or of those that AUTO takes. It is that of the best case where
-   the data decide: TOPKDSA and OKTOPK where all ranks select the same indices,
-   and OKTOPK in a step that does not move its regions; BSAG with the h that it
-   begins with, which grows up to d times. More teams select worse, since a team
-   sends what is large in its own sum; nothing of that is in the cost.
+/* The closed form for these options on so many ranks: for `algorithm` and
+   `teams`, or for those that AUTO takes. Where the data decide, it is that of
+   the best case: TOPKDSA and OKTOPK if all ranks select the same indices, and
+   OKTOPK in a step that does not move its regions; BSAG with the first h, which
+   grows up to d times. More teams select worse, since a team sends what is
+   large in its own sum; the cost does not show that.
 
-   If options.link says what messages cost, AUTO takes what costs least, so
-   neither TOPKDSA nor OKTOPK, whose best case is never the cheapest. Else it
-   adds what was measured of processors: selecting, merging, and on one host
-   copies, by ranks that share one; and takes sums in the worst case. A sparse
-   all-reduce knows the hosts and processors of its group; here each rank has a
-   processor, on one host. BATON_ERR_INVALID: as create. Errors of
-   baton_costs_get. */
+   If options.link says what messages cost, AUTO takes what costs least; that is
+   never TOPKDSA or OKTOPK, even in their best case. Else it adds what was
+   measured of processors: selecting, merging, and copies on one host, by the
+   ranks that share a processor; and takes sums in the worst case. A sparse
+   all-reduce knows the hosts and processors of its group; this function assumes
+   one host, and a processor for each rank. BATON_ERR_INVALID: as create. Errors
+   of baton_costs_get. */
 BATON_CHECKED baton_status_t baton_sparse_cost(
     const baton_sparse_options_t *options, int ranks, baton_sparse_cost_t *out);
 

@@ -195,8 +195,8 @@ static baton_status_t read_head(FILE *file, const char *path)
     }
     if (strcmp(line + strlen(HEADER), "1") != 0) {
         return baton__error(BATON_ERR_UNSUPPORTED,
-                            "calibration: \"%s\" is of version %.20s, this "
-                            "Baton reads version %d; calibrate again",
+                            "calibration: \"%s\" has version %.20s, and this "
+                            "Baton reads version %d: calibrate again",
                             path, line + strlen(HEADER), (int)FORM);
     }
     if (!next_line(file, line) ||
@@ -205,7 +205,7 @@ static baton_status_t read_head(FILE *file, const char *path)
     }
     if (strcmp(line + strlen(MACHINE), baton_machine_name()) != 0) {
         return baton__error(BATON_ERR_UNSUPPORTED,
-                            "calibration: \"%s\" is of another machine, "
+                            "calibration: \"%s\" was made on another machine, "
                             "\"%s\"; this one is \"%s\": calibrate again",
                             path, line + strlen(MACHINE), baton_machine_name());
     }

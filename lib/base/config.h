@@ -17,23 +17,26 @@
      WORD(name, default, the words allowed, sentence) */
 #define BATON__CONFIG_LIST(NUMBER, TEXT, WORD)                                 \
     WORD(PROGRESS, "thread", "thread manual",                                  \
-         "What drives: the progress thread, or the application (manual)")      \
+         "What makes progress: a thread of the library, or the application's " \
+         "calls (manual)")                                                     \
     TEXT(PLACEMENT, "none",                                                    \
-         "Processors of the progress thread: none, or an hwloc type:index")    \
+         "Where the progress thread runs: anywhere (none), or an hwloc "       \
+         "type:index")                                                         \
     NUMBER(SPIN, 32, 0, 1000000, "polls",                                      \
            "Polls without a pause while something is in flight")               \
-    NUMBER(                                                                    \
-        YIELD_US, 1000, 0, 1000000, "us",                                      \
-        "How long a wait then yields between polls before it sleeps; from "    \
-        "256 KiB of messages on 2 ns a byte, up to 100 ms, if that is more; "  \
-        "0: it does not. The progress thread does for a fifth of that")        \
+    NUMBER(YIELD_US, 1000, 0, 1000000, "us",                                   \
+           "How long a wait then yields between polls before it "              \
+           "sleeps; 0: not at all. From 256 KiB of messages on at "            \
+           "least 2 ns a byte, up to 100 ms. The progress thread "             \
+           "yields for a fifth of it")                                         \
     NUMBER(SLEEP_US, 10000, 20, 1000000, "us",                                 \
-           "Longest sleep while a rank that can't wake this one is awaited")   \
+           "Longest sleep while waiting for a rank that can't wake this one")  \
     NUMBER(WINDOW, 32, 2, 256, "messages",                                     \
            "Messages to a peer that may be in flight without an answer")       \
     NUMBER(FAR_PART, 61440, 1024, 1073741824, "bytes",                         \
-           "MPI messages in which long data go between hosts, 8 at a time: "   \
-           "over TCP those that MPI sends eagerly are quickest")               \
+           "Size of the MPI messages that carry long data between "            \
+           "hosts, 8 at a time; over TCP, sizes that MPI sends "               \
+           "eagerly are fastest")                                              \
     NUMBER(SHM, 1, 0, 1, "",                                                   \
            "0: ranks of one host send all messages over MPI, too")             \
     NUMBER(SHM_BUFFERS, 8, 0, 8, "buffers",                                    \
@@ -44,8 +47,9 @@
     NUMBER(CMA, 1, 0, 1, "",                                                   \
            "0: ranks do not read each other's memory, even where they may")    \
     NUMBER(PEER_TIMEOUT_MS, 30000, 0, 86400000, "ms",                          \
-           "A rank that others wait for is lost when it does not answer for "  \
-           "so long: it is stopped, or its host can't be reached; 0: never")   \
+           "A rank that others wait for is lost if it does not "               \
+           "answer for so long, as it is stopped or its host can't "           \
+           "be reached; 0: never")                                             \
     NUMBER(STALL_MS, 5000, 1, 86400000, "ms",                                  \
            "An epoch without progress for so long is reported to the log")     \
     NUMBER(DESTROY_MS, 10000, 0, 86400000, "ms",                               \
@@ -54,13 +58,14 @@
            "1: commit fails on all ranks if sends and receives do not match "  \
            "or would deadlock")                                                \
     WORD(TUNE, "model", "model measure",                                       \
-         "measure: builders measure algorithms for the sizes that they meet")  \
+         "measure: time the algorithms for each size when it is first used")   \
     TEXT(CALIBRATION, "",                                                      \
-         "File of costs that baton-info --calibrate wrote; if unset, "         \
-         "estimates")                                                          \
+         "File that baton-info --calibrate wrote; if unset, "                  \
+         "costs are estimates")                                                \
     NUMBER(DEVICE_BLOCK, 0, 0, 1073741824, "bytes",                            \
-           "Blocks in which messages of device memory pass through the host, " \
-           "at least 4096; 0: by the costs, for each message")                 \
+           "Size of the blocks in which device memory passes "                 \
+           "through the host, at least 4096; 0: chosen for each "              \
+           "message")                                                          \
     NUMBER(DEVICE_BUFFERS, 8, 2, 1024, "blocks",                               \
            "Host memory of a group for such blocks, in each direction")        \
     NUMBER(DEVICE_DIRECT, 1, 0, 1, "",                                         \

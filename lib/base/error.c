@@ -109,7 +109,7 @@ bool baton__is_alive(const void *object, bool destroyed, const char *function,
     if (object != NULL && destroyed) {
         (void)baton__error(
             BATON_ERR_INVALID,
-            "%s: %s was destroyed before: this is its old handle", function,
+            "%s: %s was destroyed; this handle is no longer valid", function,
             what);
     }
     return baton__is_given(object, true, function, what) && !destroyed;

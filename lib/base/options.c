@@ -45,10 +45,11 @@ baton_status_t baton__options_read(void *out, size_t bytes, const void *given,
         return BATON_ERR_INVALID;
     }
     if (size > bytes && !is_zero((const char *)given + bytes, size - bytes)) {
-        return baton__error(BATON_ERR_INVALID,
-                            "%s: size is %zu, and beyond the %zu bytes that "
-                            "this version knows something is set",
-                            what, size, bytes);
+        return baton__error(
+            BATON_ERR_INVALID,
+            "%s: size is %zu, and a field beyond the %zu bytes that this "
+            "version knows is set: zero it, or use a newer library",
+            what, size, bytes);
     }
     memset(out, 0, bytes);
     memcpy(out, given, size < bytes ? size : bytes);

@@ -11,8 +11,8 @@
 
 /* What is said where a type is needed and there is none: takes its number. */
 #define BATON__WRONG_DTYPE                                                     \
-    "dtype is %d, none of the types; set BATON_F32 or another of "             \
-    "baton_dtype_t"
+    "dtype is %d, which is no element type; set BATON_F32 "                    \
+    "or another of baton_dtype_t"
 
 typedef struct baton__text {
     char *data;

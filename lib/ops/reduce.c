@@ -283,7 +283,7 @@ baton_status_t baton_op_check(const baton_op_t *op, baton_dtype_t dtype)
     if (op == NULL || op->reduce == NULL) {
         return baton__error(BATON_ERR_INVALID,
                             "op%s is NULL, must be BATON_SUM, another of "
-                            "baton/types.h, or a reduction of yours",
+                            "baton/types.h, or your own",
                             op == NULL ? "" : "->reduce");
     }
     if (baton_dtype_size(dtype) == 0) {

@@ -93,8 +93,8 @@ static baton_status_t check_node(const baton_schedule_t *schedule,
             return baton__error(
                 BATON_ERR_INVALID,
                 "commit of \"%s\" failed: %s writes %zu bytes at %zu of buffer "
-                "%u and reads %zu at %zu of buffer %u: these overlap in part "
-                "(%s, and %s)",
+                "%u and reads %zu at %zu of buffer %u; these overlap in part, "
+                "and must be the same or apart (%s, and %s)",
                 schedule->name, baton__node_name(schedule, node), op->bytes,
                 op->offset[BATON__TARGET], op->buffer[BATON__TARGET], op->bytes,
                 op->offset[i], op->buffer[i],

@@ -85,7 +85,7 @@ baton_status_t baton_call_set_length(baton_call_t *call, baton_length_t length,
         return BATON_ERR_INVALID;
     }
     if (length.index >= schedule->length_count) {
-        return wrong(call, "there is no length %u, of %u", length.index,
+        return wrong(call, "length is %u, of %u", length.index,
                      schedule->length_count);
     }
     size_t limit = schedule->length_limits[length.index];
@@ -119,7 +119,7 @@ baton_status_t baton_call_set_word(baton_call_t *call, baton_node_t activate,
     }
     if (activate.index >= schedule->count ||
         schedule->ops[activate.index].kind != BATON__ACTIVATE) {
-        return wrong(call, "node %u, of %u, is no activate", activate.index,
+        return wrong(call, "node %u, of %u, is not an activate", activate.index,
                      schedule->count);
     }
     if (schedule->run.state[activate.index] != BATON__NODE_IDLE) {

@@ -62,8 +62,8 @@ void baton_set_no_scratch(baton_schedule_t *schedule, baton_node_t node)
     if (op->kind != BATON__CALL && op->kind != BATON__ASYNC &&
         op->kind != BATON__DEVICE_CALL) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s is neither a call nor an async node: what it "
-                            "reads is known",
+                            "%s must be a call or async node: of others it is "
+                            "known what they read",
                             baton__node_name(schedule, node.index));
         return;
     }
@@ -92,11 +92,11 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t since,
     }
     uint32_t count = schedule->count;
     if (since.node > count || since.edge > schedule->edge_count) {
-        baton_schedule_fail(
-            schedule, BATON_ERR_INVALID,
-            "enclose_end: its begin is behind the end (node %u of "
-            "%u, edge %u of %u): it is another schedule's",
-            since.node, count, since.edge, schedule->edge_count);
+        baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                            "enclose_end: the enclosure begins at node %u of "
+                            "%u and edge %u of %u: it is another schedule's",
+                            since.node, count, since.edge,
+                            schedule->edge_count);
         return;
     }
     if (since.node == count) {

@@ -102,8 +102,8 @@ bool baton__graph_open(baton_schedule_t *schedule, const char *adder)
     if (schedule->committed) {
         schedule->misused = adder;
         (void)baton__error(BATON_ERR_STATE,
-                           "%s: \"%s\" is committed and takes no more", adder,
-                           schedule->name);
+                           "%s: \"%s\" is committed, and takes no more nodes",
+                           adder, schedule->name);
         return false;
     }
     return schedule->sticky == BATON_OK;
@@ -291,17 +291,17 @@ static bool set_reduction(baton_schedule_t *schedule, baton__op_t *op,
         return false;
     }
     if (reduction == BATON_AVG) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "reduce#%u: op is avg, which is a collective's; a "
-                            "node's is sum, and at last "
-                            "baton_schedule_average()",
-                            schedule->count);
+        baton_schedule_fail(
+            schedule, BATON_ERR_INVALID,
+            "reduce#%u: op is avg, which is for collectives: use BATON_SUM, "
+            "and baton_schedule_average() in the last reduction",
+            schedule->count);
         return false;
     }
     size_t element = baton_op_element_bytes(reduction, dtype);
     if (op->bytes % element != 0) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "reduce#%u: %zu bytes are no whole number of "
+                            "reduce#%u: %zu bytes are not a whole number of "
                             "elements of %zu bytes",
                             schedule->count, op->bytes, element);
         return false;

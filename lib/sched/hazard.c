@@ -316,12 +316,12 @@ static baton_status_t check_lengths(checker_t *c)
         }
         if (c->order->position[node] < c->order->position[receive] ||
             !baton__happens_before(&c->before, receive, node)) {
-            status = baton__error(
-                BATON_ERR_HAZARD,
-                "commit of \"%s\" failed: %s works on length %u, which %s "
-                "sets, but need not come after it",
-                schedule->name, baton__node_name(schedule, node), length,
-                baton__node_name(schedule, receive));
+            status =
+                baton__error(BATON_ERR_HAZARD,
+                             "commit of \"%s\" failed: %s works on length %u, "
+                             "which %s sets, but is not ordered after it",
+                             schedule->name, baton__node_name(schedule, node),
+                             length, baton__node_name(schedule, receive));
         }
     }
     return status;

@@ -72,8 +72,8 @@ static baton_status_t check_node(const baton_schedule_t *schedule,
     }
     if (entry && edges > 0) {
         return baton__error(BATON_ERR_INVALID,
-                            "commit of \"%s\" failed: %s begins a branch and "
-                            "takes no incoming edge; it has %u",
+                            "commit of \"%s\" failed: %s begins a branch, and "
+                            "must have no incoming edge; it has %u",
                             schedule->name, baton__node_name(schedule, node),
                             edges);
     }
@@ -87,11 +87,11 @@ static baton_status_t check_node(const baton_schedule_t *schedule,
                             target);
     }
     if (kind->message && node >> BATON__TAG_BITS != 0) {
-        return baton__error(
-            BATON_ERR_LIMIT,
-            "commit of \"%s\" failed: %s is a message; they are "
-            "among the first 2^%d nodes",
-            schedule->name, baton__node_name(schedule, node), BATON__TAG_BITS);
+        return baton__error(BATON_ERR_LIMIT,
+                            "commit of \"%s\" failed: %s is a message, and "
+                            "must be among the first 2^%d nodes",
+                            schedule->name, baton__node_name(schedule, node),
+                            BATON__TAG_BITS);
     }
     if (kind->message && op->bytes > transport->max_bytes) {
         return baton__error(BATON_ERR_LIMIT,

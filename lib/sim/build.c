@@ -59,12 +59,13 @@ baton_status_t baton_sim_build(baton_sim_t *sim, const char *name,
                                baton_sim_build_fn build, void *arg)
 {
     if (name == NULL || build == NULL) {
-        return baton__error(BATON_ERR_INVALID, "sim: build has no %s",
-                            name == NULL ? "name" : "builder");
+        return baton__error(BATON_ERR_INVALID, "sim: build: %s is NULL",
+                            name == NULL ? "name" : "build");
     }
     if (sim->built != NULL) {
         return baton__error(BATON_ERR_STATE,
-                            "sim: build of \"%s\": it has built \"%s\" already",
+                            "sim: build of \"%s\": this simulator has built "
+                            "\"%s\" already: create another",
                             name, sim->built[0]->name);
     }
     size_t ranks = (size_t)sim->options.ranks;

@@ -282,7 +282,8 @@ baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
 {
     return !baton__is_given(sim, true, operation, "sim") ? BATON_ERR_INVALID
            : is_inside(sim)
-               ? baton__error(BATON_ERR_STATE, "sim: %s is not for callbacks",
+               ? baton__error(BATON_ERR_STATE,
+                              "sim: %s can't be called in a callback",
                               operation)
                : BATON_OK;
 }
@@ -456,8 +457,8 @@ baton_status_t baton_sim_run(baton_sim_t *sim, double until_us)
         case ADVANCED:
             break;
         case TIMED_OUT:
-            return baton__error_forward(BATON_ERR_TIMEOUT,
-                                        "sim: there is more to happen");
+            return baton__error_forward(
+                BATON_ERR_TIMEOUT, "sim: the time is up, and epochs still run");
         case FAILED:
             return fail_memory();
         case QUIET:
@@ -473,7 +474,7 @@ baton_status_t baton_sim_at(baton_sim_t *sim, double at_us, baton_sim_fn fn,
 {
     if (!isfinite(at_us)) {
         return baton__error(BATON_ERR_INVALID,
-                            "sim: %g us is no time to call at", at_us);
+                            "sim: at_us is %g, must be finite", at_us);
     }
     if (fn == NULL || sim == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,

@@ -272,7 +272,7 @@ static baton_status_t read_reports(const baton__verifier_t *verifier,
             return baton__error(
                 BATON_ERR_MISMATCH,
                 "rank 0 commits \"%s\" while rank %d commits \"%s\": with "
-                "BATON_VERIFY=1 all ranks commit in one order",
+                "BATON_VERIFY=1 all ranks must commit in the same order",
                 report_of(verifier, 0)->name, rank, from->name);
         }
         most = from->bytes > most ? from->bytes : most;
@@ -341,9 +341,9 @@ static baton_status_t verify(baton__verifier_t *verifier,
             baton__pack(schedule, graph);
         } else {
             bytes = 0;
-            local = baton__error(BATON_ERR_NO_MEMORY,
-                                 "no memory to tell of its %u nodes",
-                                 schedule->count);
+            local =
+                baton__error(BATON_ERR_NO_MEMORY,
+                             "no memory to send its %u nodes", schedule->count);
         }
     }
     report(verifier, name, local, bytes);

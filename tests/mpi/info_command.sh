@@ -34,7 +34,7 @@ grep -q '^baton-calibration 1$' costs || complain "no calibration file"
 says '^allreduce$' env BATON_CALIBRATION=costs "$info" --choices 8
 
 sed 's/^machine .*/machine PDP-11/' costs >other
-refuses 'of another machine, "PDP-11"' \
+refuses 'made on another machine, "PDP-11"' \
     env BATON_CALIBRATION=other "$info" --choices 8
 says 'any size +ring$' env BATON_ALLREDUCE=ring "$info" --choices 8
 exit $fail

@@ -86,7 +86,7 @@ TEST(test_node_that_reads_what_it_writes_shifted)
     (void)baton_add_copy(b.s, target, source);
     expect_refused(&b, BATON_ERR_INVALID,
                    "copy#0 writes 16 bytes at 0 of buffer 0 and reads 16 at 0 "
-                   "of buffer 1: these overlap in part");
+                   "of buffer 1; these overlap in part");
     char places[100];
     (void)snprintf(places, sizeof places,
                    "(16 bytes at %p, and 16 bytes at %p)", (void *)b.memory,

@@ -63,9 +63,9 @@ TEST(test_commit_refuses_edge_into_entry)
         baton_before(
             s, nop, armed ? baton_add_armed_recv(s, 1) : baton_add_on_start(s));
         refused(s, BATON_ERR_INVALID,
-                armed ? "armed_recv#1 begins a branch and takes no incoming "
-                        "edge; it has 1"
-                      : "on_start#1 begins a branch and takes no incoming "
+                armed ? "armed_recv#1 begins a branch, and must have no "
+                        "incoming edge; it has 1"
+                      : "on_start#1 begins a branch, and must have no incoming "
                         "edge; it has 1");
     }
 }

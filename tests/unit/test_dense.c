@@ -502,11 +502,11 @@ TEST(test_wrong_arguments_of_an_allreduce_are_named)
     const wrong_t wrongs[] = {
         {"size is 1", "sizeof(baton_allreduce_args_t)", 1, BATON_I32, BATON_SUM,
          0, 64, false, 64, 64},
-        {"dtype is 0, none of the types", "set BATON_F32", right,
+        {"dtype is 0, which is no element type", "set BATON_F32", right,
          BATON_DTYPE_NONE, BATON_SUM, 0, 64, false, 64, 64},
-        {"dtype is 0, none of the types", "set BATON_F32", right,
+        {"dtype is 0, which is no element type", "set BATON_F32", right,
          BATON_DTYPE_NONE, &pairs, 0, 64, false, 64, 64},
-        {"dtype is 21, none of the types", "set BATON_F32", right,
+        {"dtype is 21, which is no element type", "set BATON_F32", right,
          BATON_DTYPE_COUNT, BATON_SUM, 0, 64, false, 64, 64},
         {"op is NULL", "BATON_SUM", right, BATON_I32, NULL, 0, 64, false, 64,
          64},
@@ -541,7 +541,7 @@ TEST(test_averages_are_of_collectives)
     baton_schedule_t *s = schedule_of(3);
     baton_view_t view = support_scratch(s, 16);
     (void)baton_add_reduce_local(s, BATON_F32, BATON_AVG, view, view, view);
-    refused(s, "reduce#0: op is avg, which is a collective's");
+    refused(s, "reduce#0: op is avg, which is for collectives");
     s = schedule_of(3);
     view = support_scratch(s, 16);
     const baton_scan_args_t args = {.size = sizeof args,
@@ -550,7 +550,7 @@ TEST(test_averages_are_of_collectives)
                                     .dtype = BATON_F32,
                                     .op = BATON_AVG};
     baton_add_exscan(s, &args);
-    refused(s, "op is avg, which no scan has");
+    refused(s, "op is avg, which scans do not support");
 }
 
 /* At the root, where the vector is shorter than its blocks. */

@@ -126,7 +126,8 @@ static void check_gate(user_t *user)
         assert_int_equal(calls, round - 1);
         if (round == 1) { /* a wait that gives up says why */
             support_expect(baton_schedule_wait(s, 20), BATON_ERR_TIMEOUT);
-            support_says("the stream that it was started on has not got there");
+            support_says(
+                "the stream that it was started on has not reached it");
         }
         user_open_gate(user);
         for (int i = 0; i < 3; i++) {

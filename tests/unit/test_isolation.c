@@ -289,9 +289,10 @@ TEST_EACH(test_peer_of_one_never_committed_is_told, RANKS)
             cluster->groups[0] = NULL;
         }
         support_ends(exchange.schedule, BATON_ERR_STATE);
-        support_says(i == NOT_CREATED ? "the group, without the schedule, was "
-                                        "destroyed on rank 0"
-                                      : "the schedule was destroyed on rank 0");
+        support_says(i == NOT_CREATED
+                         ? "the group, which lacked the schedule, was "
+                           "destroyed on rank 0"
+                         : "the schedule was destroyed on rank 0");
         support_ok(baton_schedule_destroy(exchange.schedule));
     }
 }

@@ -169,7 +169,7 @@ TEST(test_length_of_broken_elements_fails_the_epoch)
         support_ok(baton_schedule_start(echo.schedules[1]));
         for (int rank = 0; rank < 2; rank++) {
             support_ends(echo.schedules[rank], BATON_ERR_INVALID);
-            support_says("no whole number of elements of 8 bytes");
+            support_says("not a whole number of elements of 8 bytes");
         }
         close_echo(&echo);
         support_cluster_close(cluster);
@@ -221,8 +221,8 @@ TEST_MANUALLY(test_length_is_checked_by_commit, 2)
     baton_set_length(s, baton_add_send(s, 1, support_view(s, &numbers[1], 8)),
                      length);
     expect_refused(s, BATON_ERR_HAZARD,
-                   "send#1 works on length 0, which recv#0 sets, but need not"
-                   " come after it");
+                   "send#1 works on length 0, which recv#0 sets, but is not "
+                   "ordered after it");
 
     s = support_schedule(cluster->groups[0], "two");
     length = baton_add_length(s);

@@ -369,20 +369,19 @@ TEST(test_tensors_that_are_wrong_are_refused)
     const int64_t data = 0;
     wrong.count = 3;
     support_expect(baton_partial_create(group, &wrong, &p), BATON_ERR_INVALID);
-    support_says("count is 3, must be 0, or the sum of the counts of its "
-                 "tensors, 4");
+    support_says("count is 3, must be 0, or the sum of counts, 4");
     wrong.tensors = 0;
     support_expect(baton_partial_create(group, &wrong, &p), BATON_ERR_INVALID);
     support_says("tensors is 0, and counts is not NULL");
     wrong = solo_of_tensors(NULL);
     wrong.counts = huge;
     support_expect(baton_partial_create(group, &wrong, &p), BATON_ERR_INVALID);
-    support_says("the counts of tensors 0 to 1 have a sum beyond");
+    support_says("the counts of tensors 0 to 1 add up to more than");
     wrong = solo_of_tensors(NULL);
     wrong.memory = BATON_MEMORY_DEVICE;
     support_expect(baton_partial_create(group, &wrong, &p),
                    BATON_ERR_UNSUPPORTED);
-    support_says("tensors is 3, which does not go with memory of the device");
+    support_says("tensors is 3, which is not supported with device memory");
     wrong = solo_of_tensors(NULL);
     support_ok(baton_partial_create(group, &wrong, &p));
     support_expect(baton_partial_contribute_tensor(p, TENSORS, &data),
@@ -512,9 +511,9 @@ TEST(test_partial_wrong_options_are_refused)
          BAD(.mode = BATON_CANDIDATES_ALL, .mode_ranks = 7)},
         {"mode_ranks is 2, must be 0: SOLO", BAD(.mode_ranks = 2)},
         {"keep is -1", BAD(.keep = (baton_keep_t)-1)},
-        {"dtype is 0, none of the types; set BATON_F32",
+        {"dtype is 0, which is no element type; set BATON_F32",
          {.size = sizeof(baton_partial_options_t)}},
-        {"dtype is 21, none of the types",
+        {"dtype is 21, which is no element type",
          {.size = sizeof(baton_partial_options_t), .dtype = BATON_DTYPE_COUNT}},
         {"memory is 7", BAD(.memory = (baton_memory_t)7)},
         {"history is 4294967295, must be 1 to 1048576",
@@ -524,7 +523,7 @@ TEST(test_partial_wrong_options_are_refused)
          BAD(.keep = BATON_KEEP_ALL, .history = 2, .max_staleness = 3)},
         {"count is 18446744073709551615, must be at most ",
          BAD(.count = SIZE_MAX)},
-        {"\"half\" lacks its identity", BAD(.op = &half)},
+        {"\"half\" has no identity", BAD(.op = &half)},
         {"op->reduce is NULL", BAD(.op = &empty)},
         {"op is band, which does not reduce f32", BAD(.op = BATON_BAND)},
     };

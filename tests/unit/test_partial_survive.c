@@ -495,12 +495,12 @@ TEST(test_partial_says_what_does_not_go_on)
     wrong.inner_arg = &arg;
     support_expect(baton_partial_create(ranks[0].group, &wrong, &none),
                    BATON_ERR_UNSUPPORTED);
-    support_says("which does not go with inner_arg");
+    support_says("which is not supported with inner_arg");
     wrong = options;
     wrong.memory = BATON_MEMORY_DEVICE;
     support_expect(baton_partial_create(ranks[0].group, &wrong, &none),
                    BATON_ERR_UNSUPPORTED);
-    support_says("which does not go with memory of the device");
+    support_says("which is not supported with device memory");
     wrong = options;
     wrong.on_loss = (baton_on_loss_t)2;
     support_expect(baton_partial_create(ranks[0].group, &wrong, &none),

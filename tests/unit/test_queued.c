@@ -670,7 +670,7 @@ TEST_MANUALLY(test_rebind_is_in_place_as_created, 1)
     on.source = y;
     support_ok(baton_allreduce_create(cluster->groups[0], &on, &s));
     support_expect(baton_schedule_rebind(s, NULL, x), BATON_ERR_INVALID);
-    support_says("created with one");
+    support_says("not created in place");
     support_run(s);
     assert_int_equal(x[1], 4);
     support_ok(baton_schedule_destroy(s));

@@ -69,12 +69,13 @@ TEST(test_schedule_refuses_wrong_arguments)
     REFUSED(
         "activate#0: peer is -2147483648, must be a rank of the group, 0 to 2",
         baton_add_activate, INT_MIN);
-    REFUSED("reduce#0: dtype is 99, none of the types", baton_add_reduce_local,
-            (baton_dtype_t)99, BATON_SUM, part(0, 4), part(0, 4), part(4, 4));
-    REFUSED("reduce#0: dtype is 0, none of the types; set BATON_F32",
+    REFUSED("reduce#0: dtype is 99, which is no element type",
+            baton_add_reduce_local, (baton_dtype_t)99, BATON_SUM, part(0, 4),
+            part(0, 4), part(4, 4));
+    REFUSED("reduce#0: dtype is 0, which is no element type; set BATON_F32",
             baton_add_reduce_local, BATON_DTYPE_NONE, BATON_SUM, part(0, 4),
             part(0, 4), part(4, 4));
-    REFUSED("reduce#0: 6 bytes are no whole number of elements of 4 bytes",
+    REFUSED("reduce#0: 6 bytes are not a whole number of elements of 4 bytes",
             baton_add_reduce_local, BATON_F32, BATON_SUM, part(0, 6),
             part(0, 6), part(8, 6));
     REFUSED("reduce#0: op is NULL", baton_add_reduce_local, BATON_F32, NULL,

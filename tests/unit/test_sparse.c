@@ -306,7 +306,7 @@ TEST(test_wrong_arguments_are_refused)
     support_sparse_t *group = support_sparse_open(1, &options);
     baton_sparse_t *sparse = group->ranks[0];
     support_expect(make(WAIT, sparse), BATON_ERR_STATE);
-    support_says("no step has been completed since a start");
+    support_says("no step that was started has completed");
     support_expect(make(DENSE, sparse), BATON_ERR_STATE);
     support_expect(baton_sparse_start(sparse, NULL), BATON_ERR_INVALID);
     assert_null(baton_sparse_accumulator(sparse));
@@ -537,7 +537,8 @@ TEST(test_steps_that_differ_are_told)
         baton_sparse_result_t result;
         support_expect(baton_sparse_wait(group->ranks[rank], -1, &result),
                        BATON_ERR_MISMATCH);
-        support_says("are ranks in different steps, or with different k?");
+        support_says(
+            "have ranks started another number of steps, or set another k?");
     }
     support_sparse_close(group);
 }

@@ -124,7 +124,7 @@ TEST_MANUALLY(test_subgroups_wrong_lists_are_refused, 3)
     support_says("3 is not a rank");
     support_expect(baton_group_create_sub(all, others, 2, "some", &group),
                    BATON_ERR_INVALID);
-    support_says("rank 0, which calls, is none of them");
+    support_says("ranks must have rank 0, which calls");
 }
 
 RUN_TESTS()

@@ -465,7 +465,7 @@ TEST(test_tensors_start_when_they_are_ready)
         support_expect(
             baton_tensors_ready(set, CONV, world->gradients[r][CONV]),
             BATON_ERR_BUSY);
-        support_says("tensor \"conv\" of \"tensors\": its last gradient was");
+        support_says("tensor \"conv\" of \"tensors\": its last step was");
     }
     /* A binomial tree there and back. */
     assert_int_equal(run_tensor(world, LAST), 4);

@@ -278,7 +278,7 @@ TEST(test_wrong_cases_are_refused)
         {OF(SCAN, .ranks = 4, .bytes = 8, .processors = -1),
          .says = "choice: processors is -1", .status = BATON_ERR_INVALID},
         {OF(BARRIER, .ranks = 4, .ordered = true),
-         .says = "ordered is true; allowed: false, as barrier reduces nothing",
+         .says = "ordered is true; must be false, as barrier does not reduce",
          .status = BATON_ERR_INVALID},
     };
     baton_choice_t choice;
@@ -479,9 +479,9 @@ TEST(test_files_of_others_are_refused)
     };
     refuses("", BATON_ERR_INVALID, "line 1 of");
     refuses("baton-calibration 2\n", BATON_ERR_UNSUPPORTED,
-            "is of version 2, this Baton reads version 1");
+            "has version 2, and this Baton reads version 1");
     refuses("baton-calibration 1\nmachine PDP-11\n", BATON_ERR_UNSUPPORTED,
-            "is of another machine, \"PDP-11\"; this one is \"");
+            "was made on another machine, \"PDP-11\"; this one is \"");
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char text[600];
         (void)snprintf(text, sizeof text, "baton-calibration 1\nmachine %s\n%s",

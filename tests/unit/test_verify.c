@@ -328,8 +328,8 @@ static void run_disorder(support_worker_t *worker)
         status == BATON_ERR_MISMATCH &&
             strstr(baton_error_message(),
                    " failed on all ranks: rank 0 commits \"a\" while rank 1 "
-                   "commits \"b\": with BATON_VERIFY=1 all ranks commit in one "
-                   "order") != NULL,
+                   "commits \"b\": with BATON_VERIFY=1 all ranks must commit "
+                   "in the same order") != NULL,
         "%s", baton_error_message());
     (void)support_worker_ok(worker, baton_schedule_destroy(s));
 }

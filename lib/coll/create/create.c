@@ -224,7 +224,7 @@ static const char *wrong_field(const call_t *call)
         return on->target_counts != NULL
                    ? "target_counts must be NULL: only alltoallv has them"
                    : "target_counts is NULL; it gives the elements of each "
-                     "block that comes";
+                     "block that is received";
     }
     if (!of->rooted && on->root != 0) {
         return "root must be 0: this collective has none";

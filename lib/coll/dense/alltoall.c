@@ -16,11 +16,10 @@ static bool check_in_place(baton_schedule_t *schedule, const char *builder,
 {
     for (int i = 0; i <= exchange->source.parts; i++) {
         if (exchange->send_at[i] != exchange->recv_at[i]) {
-            baton_schedule_fail(
-                schedule, BATON_ERR_INVALID,
-                "%s: in place, but send_bytes and recv_bytes of rank %d are "
-                "not the same",
-                builder, i - 1);
+            baton_schedule_fail(schedule, BATON_ERR_INVALID,
+                                "%s: in place, send_bytes and recv_bytes of "
+                                "rank %d must be the same",
+                                builder, i - 1);
             return false;
         }
     }

@@ -65,10 +65,11 @@ void baton_add_alltoall_bruck(baton_schedule_t *schedule,
     baton_view_t *places =
         baton__alloc((size_t)exchange.flow.size, sizeof(baton_view_t));
     if (args->send_bytes != NULL || args->recv_bytes != NULL) {
-        baton_schedule_fail(schedule, BATON_ERR_UNSUPPORTED,
-                            "%s: send_bytes and recv_bytes must be NULL, its "
-                            "blocks are equal; use pairwise exchange",
-                            name);
+        baton_schedule_fail(
+            schedule, BATON_ERR_UNSUPPORTED,
+            "%s: send_bytes and recv_bytes must be NULL: its blocks have one "
+            "size; use pairwise exchange for others",
+            name);
     } else if (places == NULL) {
         baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
                             "%s: no memory for the places of %d blocks", name,

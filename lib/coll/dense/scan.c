@@ -38,7 +38,8 @@ static bool begin(baton_schedule_t *schedule, const char *builder,
     bool in_place;
     if (args != NULL && args->op == BATON_AVG) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s: op is avg, which no scan has", builder);
+                            "%s: op is avg, which scans do not support",
+                            builder);
         return false;
     }
     if (args == NULL ||

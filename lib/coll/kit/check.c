@@ -35,7 +35,7 @@ const void *baton__pass_args(baton_schedule_t *schedule, const char *builder,
     }
     if (args == NULL) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s: args is NULL, must point to its arguments",
+                            "%s: args is NULL; it must point to the arguments",
                             builder);
         return NULL;
     }

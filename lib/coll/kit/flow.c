@@ -49,10 +49,10 @@ static bool reserve(baton__flow_t *flow, void **array, size_t count,
     void *grown = baton__grow(*array, count, wanted, size);
     if (grown == NULL) {
         flow->failed = true;
-        baton_schedule_fail(flow->schedule, BATON_ERR_NO_MEMORY,
-                            "schedule \"%s\": no memory for the accesses of "
-                            "%zu blocks while it is built",
-                            baton_schedule_name(flow->schedule), wanted);
+        baton_schedule_fail(
+            flow->schedule, BATON_ERR_NO_MEMORY,
+            "schedule \"%s\": no memory to build it of %zu blocks",
+            baton_schedule_name(flow->schedule), wanted);
         return false;
     }
     *array = grown;

@@ -67,7 +67,7 @@ static baton_status_t check(const baton_partial_options_t *options)
     if (options->op->identity == NULL) {
         return baton__error(
             BATON_ERR_INVALID,
-            "partial \"%s\": reduction \"%s\" lacks its identity, which null "
+            "partial \"%s\": reduction \"%s\" has no identity, which null "
             "contributions need",
             options->name, options->op->name != NULL ? options->op->name : "?");
     }
@@ -79,10 +79,9 @@ static baton_status_t check_on_loss(const baton_partial_options_t *options,
                                     const baton_group_t *group)
 {
     const char *what = baton_group_is_simulated(group) ? "a simulated group"
-                       : options->memory != BATON_MEMORY_HOST
-                           ? "memory of the device"
-                       : options->inner_arg != NULL ? "inner_arg"
-                                                    : NULL;
+                       : options->memory != BATON_MEMORY_HOST ? "device memory"
+                       : options->inner_arg != NULL           ? "inner_arg"
+                                                              : NULL;
     if ((unsigned)options->on_loss > BATON_ON_LOSS_CONTINUE) {
         return refuse(options, "on_loss", (int)options->on_loss,
                       "BATON_ON_LOSS_FAIL or _CONTINUE, 0 to ",
@@ -90,11 +89,11 @@ static baton_status_t check_on_loss(const baton_partial_options_t *options,
     }
     return options->on_loss == BATON_ON_LOSS_FAIL || what == NULL
                ? BATON_OK
-               : baton__error(BATON_ERR_UNSUPPORTED,
-                              "partial \"%s\": on_loss is "
-                              "BATON_ON_LOSS_CONTINUE, which does not go with "
-                              "%s",
-                              options->name, what);
+               : baton__error(
+                     BATON_ERR_UNSUPPORTED,
+                     "partial \"%s\": on_loss is BATON_ON_LOSS_CONTINUE, which "
+                     "is not supported with %s",
+                     options->name, what);
 }
 
 static baton_partial_options_t

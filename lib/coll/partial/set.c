@@ -33,10 +33,11 @@ static baton_status_t check_counts(const baton_partial_options_t *options)
                             options->counts == NULL ? "NULL" : "not NULL");
     }
     if (options->tensors > 0 && options->memory != BATON_MEMORY_HOST) {
-        return baton__error(BATON_ERR_UNSUPPORTED,
-                            "partial \"%s\": tensors is %zu, which does not go "
-                            "with memory of the device: contribute one vector",
-                            options->name, options->tensors);
+        return baton__error(
+            BATON_ERR_UNSUPPORTED,
+            "partial \"%s\": tensors is %zu, which is not supported with "
+            "device memory: contribute one vector",
+            options->name, options->tensors);
     }
     return BATON_OK;
 }
@@ -52,7 +53,7 @@ baton_status_t baton__partial_resolve_tensors(baton_partial_options_t *options)
         if (options->counts[i] > SIZE_MAX - sum) {
             return baton__error(BATON_ERR_INVALID,
                                 "partial \"%s\": the counts of tensors 0 to "
-                                "%zu have a sum beyond %zu",
+                                "%zu add up to more than %zu",
                                 options->name, i, (size_t)SIZE_MAX);
         }
         sum += options->counts[i];
@@ -60,7 +61,7 @@ baton_status_t baton__partial_resolve_tensors(baton_partial_options_t *options)
     if (options->count != 0 && options->count != sum) {
         return baton__error(BATON_ERR_INVALID,
                             "partial \"%s\": count is %zu, must be 0, or the "
-                            "sum of the counts of its tensors, %zu",
+                            "sum of counts, %zu",
                             options->name, options->count, sum);
     }
     options->count = sum;

@@ -370,14 +370,14 @@ baton_status_t baton_sparse_cost(const baton_sparse_options_t *given, int ranks,
         return status;
     }
     if (ranks < 1) {
-        return baton__error(BATON_ERR_INVALID,
-                            "cost of a sparse: ranks is %d; allowed: 1 or more",
-                            ranks);
+        return baton__error(
+            BATON_ERR_INVALID,
+            "baton_sparse_cost: ranks is %d; allowed: 1 or more", ranks);
     }
     status =
         baton__sparse_resolve(&options, ranks, 1, &resolved, text, sizeof text);
     if (status != BATON_OK) {
-        return baton__error(status, "cost of a sparse: %s", text);
+        return baton__error(status, "baton_sparse_cost: %s", text);
     }
     const baton__sparse_place_t place = {.ranks = ranks,
                                          .hosts = 1,

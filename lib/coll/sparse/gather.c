@@ -101,9 +101,9 @@ static baton_status_t append(void *arg, baton_call_t *call)
     if (!find_parts(round, data, round->received.bytes)) {
         return baton_call_fail(
             call, BATON_ERR_MISMATCH,
-            "a message of %zu bytes from rank %d does not consist of the parts "
-            "of %d ranks that this step gathers: are ranks in different steps, "
-            "or with different k?",
+            "a message of %zu bytes from rank %d does not have the parts of %d "
+            "ranks that this step gathers: have ranks started another number "
+            "of steps, or set another k?",
             round->received.bytes, rank_at(gather, round->have), round->parts);
     }
     if (data != NULL) {

@@ -284,7 +284,7 @@ baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
     *out = (baton_sparse_options_t){0};
     if (given == NULL) {
         return baton__error(BATON_ERR_INVALID,
-                            "create a sparse: options is NULL");
+                            "sparse all-reduce: options is NULL");
     }
     baton_status_t status = baton__options_read(
         out, sizeof *out, given, "sparse options", "BATON_SPARSE_OPTIONS");
@@ -408,11 +408,10 @@ static baton_status_t error_of(const baton_sparse_t *sparse, uint64_t word,
                             "schedules: %s",
                             sparse->name, rank, baton_status_text(status));
     }
-    return baton__error(status,
-                        "sparse \"%s\": rank %llu's options are "
-                        "invalid%s%s",
-                        sparse->name, rank, differences[0] != '\0' ? ": " : "",
-                        differences);
+    return baton__error(
+        status, "sparse \"%s\": rank %llu's options are invalid%s%s",
+        sparse->name, rank,
+        differences[0] != '\0' ? ": " : "; its message says more", differences);
 }
 
 baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse)

@@ -103,9 +103,9 @@ static baton_status_t arrive(void *arg, baton_call_t *call)
     return left == 0 ? BATON_OK
                      : baton_call_fail(
                            call, BATON_ERR_MISMATCH,
-                           "a message of %zu bytes from rank %d does not "
-                           "consist of the %d blocks of its bag: are ranks in "
-                           "different steps, or with different k?",
+                           "a message of %zu bytes from rank %d does not have "
+                           "the %d blocks of its bag: have ranks started "
+                           "another number of steps, or set another k?",
                            step->recv.bytes, rank_at(spardl, -step->gap),
                            step->blocks);
 }

@@ -102,13 +102,14 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
 {
     baton_sparse_options_t options;
     if (baton_group_size(group) < 0 || out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "create a sparse: %s",
+        return baton__error(BATON_ERR_INVALID, "sparse all-reduce: %s",
                             out == NULL ? "out is NULL"
                                         : "group is NULL, or was destroyed");
     }
     baton_sparse_t *sparse = baton__alloc(1, sizeof *sparse);
     if (sparse == NULL) {
-        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a sparse");
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "no memory for a sparse all-reduce");
     }
     sparse->group = group;
     sparse->backend = &baton__sparse_host; /* until options are known */
@@ -296,8 +297,8 @@ static baton_status_t no_result(const baton_sparse_t *sparse)
     return status != BATON_OK
                ? status
                : baton__error(BATON_ERR_STATE,
-                              "wait for \"%s\": no step has been completed "
-                              "since a start",
+                              "wait for \"%s\": no step that was started has "
+                              "completed",
                               sparse->name);
 }
 
@@ -407,7 +408,8 @@ baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
     if (!any || (vector == NULL && sparse->payload)) {
         return baton__error(any ? BATON_ERR_INVALID : BATON_ERR_STATE,
                             "result of \"%s\": %s", sparse->name,
-                            any ? "vector is NULL" : "there is none");
+                            any ? "vector is NULL"
+                                : "there is none yet: wait for a step first");
     }
     if (sparse->payload) {
         write_dense(sparse, vector);

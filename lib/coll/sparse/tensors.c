@@ -279,7 +279,7 @@ baton_status_t baton_tensors_connect(baton_tensors_t *set, int timeout_ms)
     baton_status_t status = check_set(set, "connect");
     if (status == BATON_OK && !set->agreed) {
         status = baton__error(BATON_ERR_STATE,
-                              "connect \"%s\": ranks have not agreed yet",
+                              "connect \"%s\": call baton_tensors_agree first",
                               set->name);
     }
     for (size_t i = 0; status == BATON_OK && i < set->unit_count; i++) {
@@ -351,8 +351,10 @@ static baton_status_t check_tensor(const baton_tensors_t *set, size_t tensor,
         return status;
     }
     if (!set->connected) {
-        return baton__error(BATON_ERR_STATE, "%s \"%s\": it is not connected",
-                            doing, set->name);
+        return baton__error(
+            BATON_ERR_STATE,
+            "%s \"%s\": it is not connected: call baton_tensors_connect first",
+            doing, set->name);
     }
     return tensor < set->count
                ? BATON_OK
@@ -459,8 +461,8 @@ baton_status_t baton_tensors_ready(baton_tensors_t *set, size_t tensor,
     }
     if (member->ready) {
         return baton__error(BATON_ERR_BUSY,
-                            "tensor \"%s\" of \"%s\": its last gradient was "
-                            "not waited for",
+                            "tensor \"%s\" of \"%s\": its last step was not "
+                            "waited for: call baton_tensors_wait first",
                             member->tensor.name, set->name);
     }
     member->ready = true;

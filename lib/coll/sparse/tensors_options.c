@@ -214,7 +214,7 @@ baton_status_t baton__tensors_compare_end(baton_tensors_t *set)
     if (baton__compare_end(&set->compare, &text) != 0) {
         return baton__error(BATON_ERR_INVALID,
                             "tensors \"%s\": another rank's options are "
-                            "invalid",
+                            "invalid; its message says more",
                             set->name);
     }
     return text.used == 0

@@ -162,10 +162,10 @@ static baton_status_t check(const baton_choice_case_t *of)
                             of->processors);
     }
     if (of->ordered && !reduces(of->collective)) {
-        return baton__error(BATON_ERR_INVALID,
-                            "choice: ordered is true; allowed: false, as %s "
-                            "reduces nothing",
-                            baton_collective_name(of->collective));
+        return baton__error(
+            BATON_ERR_INVALID,
+            "choice: ordered is true; must be false, as %s does not reduce",
+            baton_collective_name(of->collective));
     }
     return BATON_OK;
 }

@@ -140,7 +140,7 @@ static baton_status_t run(tuning_t *tuning, baton_schedule_t *schedule,
             baton_schedule_cancel(schedule) == BATON_OK &&
             baton_schedule_wait(schedule, timeout_ms) == BATON_ERR_TIMEOUT;
         status = baton__error(BATON_ERR_TIMEOUT,
-                              "tune: ranks did not meet within %d ms: %.600s",
+                              "tune: not all ranks came within %d ms: %.600s",
                               timeout_ms, why);
     }
     return status;
@@ -376,8 +376,8 @@ static baton_status_t begin(tuning_t *tuning)
     status = vote(tuning, tuning->options.budget_ms);
     return status == BATON_OK && tuning->all[WHAT] > -tuning->all[NOT_WHAT]
                ? baton__error(BATON_ERR_INVALID,
-                              "tune: options differ between ranks; all must "
-                              "have the same, but for budget_ms and file")
+                              "tune: options differ between ranks: all must be "
+                              "the same, except budget_ms and file")
                : status;
 }
 

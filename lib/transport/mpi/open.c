@@ -76,17 +76,17 @@ static void log_lack(const host_t *host, lack_t lack)
     static const char *const texts[] = {
         [LACK_MEMORY] = "ranks of one host can't share memory (is /dev/shm "
                         "full?): they send all messages over MPI",
-        [LACK_BUFFERS] = "/dev/shm has little room: ranks have fewer than "
-                         "BATON_SHM_BUFFERS buffers, and announce more of "
-                         "their messages",
+        [LACK_BUFFERS] =
+            "/dev/shm has little room: ranks have fewer than BATON_SHM_BUFFERS "
+            "buffers, so more messages take longer",
         [LACK_SOCKETS] = "ranks of one host are in different network "
                          "namespaces: they send all messages over MPI",
-        [LACK_LIVENESS] = "ranks of one host can't watch each other "
-                          "(pidfd_open, before Linux 5.3?): one that is killed "
-                          "is noticed only by what times out",
+        [LACK_LIVENESS] =
+            "ranks of one host can't watch each other (pidfd_open, before "
+            "Linux 5.3?): a killed one is noticed by time-outs only",
         [LACK_CMA] = "ranks of one host may not read each other's memory "
-                     "(process_vm_readv): what is longer than 68 KiB, and not "
-                     "in memory of baton_memory_alloc, is copied by MPI"};
+                     "(process_vm_readv): MPI copies messages above 68 KiB, "
+                     "unless their memory is of baton_memory_alloc"};
     if (host->index == 0 &&
         !atomic_exchange_explicit(&logged[lack], true, memory_order_relaxed)) {
         baton__log(BATON_LOG_WARN, "mpi: %s", texts[lack]);
@@ -423,8 +423,8 @@ static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
         return MPI_SUCCESS; /* the endpoint is being closed */
     }
     baton__log(BATON_LOG_ERROR,
-               "mpi: rank %d of %d: MPI_Finalize was called while there is a "
-               "group; destroy it before",
+               "mpi: rank %d of %d: MPI_Finalize was called before this group "
+               "was destroyed: destroy it first",
                mpi->rank, mpi->size);
     atomic_store_explicit(&mpi->far.finalized, true, memory_order_seq_cst);
     while (atomic_load_explicit(&mpi->far.inside, memory_order_seq_cst) > 0) {
