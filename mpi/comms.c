@@ -4,6 +4,7 @@
 #include "mpi/runtime.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@ static baton__mpi_comm_t *comms;
 static pthread_mutex_t comms_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int dead_comms;
 static int key = MPI_KEYVAL_INVALID;
+static _Atomic unsigned freed; /* communicators */
 
 /* ---- the context id ------------------------------------------------------ */
 
@@ -131,7 +133,6 @@ static void destroy(baton__mpi_comm_t *comm)
     if (comm->self != MPI_COMM_NULL) {
         (void)PMPI_Comm_free(&comm->self);
     }
-    (void)pthread_mutex_destroy(&comm->lock);
     free(comm);
 }
 
@@ -157,6 +158,7 @@ static int on_delete(MPI_Comm handle, int keyval, void *value, void *extra)
     (void)keyval;
     (void)extra;
     log_calls(comm);
+    atomic_fetch_add_explicit(&freed, 1, memory_order_relaxed);
     (void)pthread_mutex_lock(&comms_lock);
     comm->dead = true;
     bool unused = is_unused(comm);
@@ -252,7 +254,6 @@ static baton__mpi_comm_t *make_record(MPI_Comm handle)
     }
     comm->handle = handle;
     comm->self = MPI_COMM_NULL;
-    (void)pthread_mutex_init(&comm->lock, NULL);
     (void)PMPI_Comm_rank(handle, &comm->rank);
     (void)PMPI_Comm_size(handle, &comm->size);
     comm->why = make_group(comm);
@@ -268,7 +269,7 @@ static baton__mpi_comm_t *make_record(MPI_Comm handle)
     return comm;
 }
 
-baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm handle)
+static baton__mpi_comm_t *look_up(MPI_Comm handle)
 {
     void *value;
     int found = 0;
@@ -276,6 +277,24 @@ baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm handle)
         (void)PMPI_Comm_get_attr(handle, key, &value, &found);
     }
     return found ? value : make_record(handle);
+}
+
+/* The last one that this thread has asked for is at hand until any is freed, as
+   its handle may come again then. */
+baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm handle)
+{
+    static _Thread_local struct {
+        MPI_Comm handle;
+        baton__mpi_comm_t *comm;
+        unsigned freed;
+    } last;
+    unsigned now = atomic_load_explicit(&freed, memory_order_relaxed);
+    if (last.comm == NULL || last.handle != handle || last.freed != now) {
+        last.comm = look_up(handle);
+        last.handle = handle;
+        last.freed = now;
+    }
+    return last.comm;
 }
 
 void baton__mpi_comms_close(void)

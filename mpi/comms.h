@@ -17,7 +17,6 @@
 
 #include "mpi/call.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 /* Why a call is left to MPI. */
@@ -37,9 +36,6 @@ typedef struct baton__mpi_comm {
     baton__mpi_why_t why; /* all calls are left; TAKEN: they need not be */
     int rank, size;
     baton_group_t *group; /* NULL where no call is taken */
-    /* Held while schedules are made and destroyed. Baton's thread, which may
-       wait for nobody that waits for it, does not take it. */
-    pthread_mutex_t lock;
     MPI_Comm self; /* of persistent requests (requests.h), or MPI_COMM_NULL; it
                       has the error handler of `handle` */
     struct baton__mpi_entry *entries;

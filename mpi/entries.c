@@ -48,7 +48,8 @@ static baton_status_t create(baton__mpi_entry_t *entry, baton_group_t *group,
                            .op = shape->op,
                            .root = shape->root,
                            .counts = shape->counts,
-                           .name = name};
+                           .name = name,
+                           .depth = 2};
     if (shape->kind == BATON__MPI_ALLTOALLV) {
         on.target_counts = shape->counts + shape->size;
     }
@@ -68,7 +69,6 @@ static void free_entry(baton__mpi_entry_t *entry)
     if (entry->own != NULL) {
         baton__mpi_op_free(entry->own);
     }
-    (void)pthread_mutex_destroy(&entry->lock);
     free(entry->shape.counts);
     free(entry);
 }
@@ -87,7 +87,7 @@ baton_status_t baton__mpi_entry_make(baton__mpi_comm_t *comm,
     entry->shape = *shape;
     shape->counts = NULL;
     entry->last = &entry->first;
-    (void)pthread_mutex_init(&entry->lock, NULL);
+    atomic_flag_clear(&entry->lock);
     baton_status_t status = create(entry, comm->group, v, prefix);
     if (status != BATON_OK) {
         entry->schedule = NULL;
@@ -111,7 +111,8 @@ void baton__mpi_entries_reap(baton__mpi_comm_t *comm)
     baton__mpi_entry_t **at = &comm->entries;
     while (*at != NULL) {
         baton__mpi_entry_t *entry = *at;
-        if (!entry->kept && is_unused(entry)) {
+        if (!atomic_load_explicit(&entry->kept, memory_order_acquire) &&
+            is_unused(entry)) {
             *at = entry->next;
             free_entry(entry);
         } else {
@@ -162,7 +163,6 @@ baton_status_t baton__mpi_entry_for(baton__mpi_comm_t *comm,
     bool keeps =
         (baton__mpi_traits[shape->kind].traits & BATON__MPI_PRIVATE) == 0;
     baton_status_t status = BATON_OK;
-    (void)pthread_mutex_lock(&comm->lock);
     *out = keeps ? find(comm, shape) : NULL;
     if (*out == NULL) {
         baton__mpi_entries_reap(comm);
@@ -174,6 +174,5 @@ baton_status_t baton__mpi_entry_for(baton__mpi_comm_t *comm,
     if (status == BATON_OK) {
         (*out)->used = ++comm->calls;
     }
-    (void)pthread_mutex_unlock(&comm->lock);
     return status;
 }

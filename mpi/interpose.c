@@ -173,7 +173,7 @@ int MPI_Request_free(MPI_Request *request)
    one must not be cancelled. */
 int MPI_Cancel(MPI_Request *request)
 {
-    return request != NULL && baton__mpi_is_persistent(*request)
+    return request != NULL && baton__mpi_persistent_of(*request) != NULL
                ? MPI_SUCCESS
                : PMPI_Cancel(request);
 }

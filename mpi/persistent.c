@@ -2,26 +2,61 @@
 #include "mpi/requests.h"
 #include "mpi/runtime.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 enum { TAGS = 1 << 20 }; /* Open MPI has 2^31 - 1 */
 
-/* ---- persistent ------------------------------------------------------------
+/* ---- by their requests -----------------------------------------------------
  */
 
-static _Atomic bool any_persistent; /* has ever been made */
+enum { BUCKETS = 256 };
 
-static baton__mpi_op_t *persistent_of(MPI_Request request, bool forgets)
+static _Atomic bool any; /* has ever been made */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static baton__mpi_op_t *known[BUCKETS];
+
+static baton__mpi_op_t **bucket_of(MPI_Request request)
 {
-    if (!atomic_load_explicit(&any_persistent, memory_order_acquire)) {
-        return NULL;
-    }
-    baton__mpi_op_t *op = baton__mpi_op_of(request, false);
-    if (op == NULL || !op->persistent) {
-        return NULL;
-    }
-    return forgets ? baton__mpi_op_of(request, true) : op;
+    uintptr_t address = (uintptr_t)request;
+    return &known[(address >> 6 ^ address >> 14) % BUCKETS];
 }
+
+static void know(baton__mpi_op_t *op)
+{
+    baton__mpi_op_t **bucket = bucket_of(op->request);
+    (void)pthread_mutex_lock(&lock);
+    op->next_known = *bucket;
+    *bucket = op;
+    (void)pthread_mutex_unlock(&lock);
+    atomic_store_explicit(&any, true, memory_order_release);
+}
+
+static baton__mpi_op_t *find(MPI_Request request, bool forgets)
+{
+    if (!atomic_load_explicit(&any, memory_order_acquire)) {
+        return NULL;
+    }
+    baton__mpi_op_t **at = bucket_of(request);
+    (void)pthread_mutex_lock(&lock);
+    while (*at != NULL && (*at)->request != request) {
+        at = &(*at)->next_known;
+    }
+    baton__mpi_op_t *op = *at;
+    if (op != NULL && forgets) {
+        *at = op->next_known;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return op;
+}
+
+baton__mpi_op_t *baton__mpi_persistent_of(MPI_Request request)
+{
+    return find(request, false);
+}
+
+/* ---- their life ------------------------------------------------------------
+ */
 
 /* Errors of a request are told to its communicator's handler, which may change
    from start to start. */
@@ -58,8 +93,7 @@ static int add_persistent(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
         op->entry = entry;
         atomic_store_explicit(&op->ended, true, memory_order_relaxed);
         atomic_fetch_add_explicit(&op->comm->users, 1, memory_order_relaxed);
-        baton__mpi_op_know(op);
-        atomic_store_explicit(&any_persistent, true, memory_order_release);
+        know(op);
     }
     return code;
 }
@@ -75,14 +109,12 @@ int baton__mpi_prepare(const baton__mpi_call_t *call, MPI_Request *request)
     int code = baton__mpi_op_make(call, comm, &shape, &op);
     if (code == MPI_SUCCESS) {
         baton__mpi_entry_t *entry;
-        (void)pthread_mutex_lock(&comm->lock);
         baton__mpi_entries_reap(comm);
         baton_status_t status = baton__mpi_entry_make(
             comm, &shape, &op->vectors, "persistent ", &entry);
         code = status == BATON_OK
                    ? add_persistent(entry, op)
                    : baton__mpi_code(status, baton_error_message());
-        (void)pthread_mutex_unlock(&comm->lock);
         if (code != MPI_SUCCESS) {
             baton__mpi_op_free(op);
         }
@@ -97,7 +129,7 @@ int baton__mpi_prepare(const baton__mpi_call_t *call, MPI_Request *request)
 
 bool baton__mpi_start(MPI_Request *request, int *code)
 {
-    baton__mpi_op_t *op = persistent_of(*request, false);
+    baton__mpi_op_t *op = find(*request, false);
     if (op == NULL) {
         return false;
     }
@@ -116,20 +148,14 @@ bool baton__mpi_start(MPI_Request *request, int *code)
 
 bool baton__mpi_request_free(MPI_Request *request, int *code)
 {
-    baton__mpi_op_t *op = persistent_of(*request, true);
+    baton__mpi_op_t *op = find(*request, true);
     if (op == NULL) {
         return false;
     }
     baton__mpi_comm_t *comm = op->comm;
     *code = PMPI_Request_free(request);
-    (void)pthread_mutex_lock(&comm->lock);
-    op->entry->kept = false;
-    (void)pthread_mutex_unlock(&comm->lock);
+    /* Pairs with the load in reap(): `op` goes with its entry. */
+    atomic_store_explicit(&op->entry->kept, false, memory_order_release);
     atomic_fetch_sub_explicit(&comm->users, 1, memory_order_release);
     return true;
-}
-
-bool baton__mpi_is_persistent(MPI_Request request)
-{
-    return persistent_of(request, false) != NULL;
 }

@@ -6,87 +6,141 @@
 
 #include <assert.h>
 #include <dlfcn.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- progress inside MPI ------------------------------------------------- */
 
 static void *opal_progress_register, *opal_progress_unregister, *opal_progress;
+static _Thread_local bool waits; /* in await() */
 
+/* In a wait of Baton's there is nothing to step, and its own pauses will do:
+   MPI yields where nothing has progressed. */
 static int progress(void)
 {
-    return atomic_load_explicit(&baton__mpi.outstanding, memory_order_relaxed) >
-               0 &&
-           baton_engine_step(baton__mpi.engine);
+    return waits || (atomic_load_explicit(&baton__mpi.outstanding,
+                                          memory_order_relaxed) > 0 &&
+                     baton_engine_step(baton__mpi.engine));
 }
 
 /* Open MPI's own functions, which its headers do not declare. */
 static void call(void *symbol)
 {
-    if (symbol != NULL) {
-        (void)(*(int (**)(int (*)(void))) & symbol)(progress);
-    }
+    (void)(*(int (**)(int (*)(void))) & symbol)(progress);
 }
 
-void baton__mpi_drive(bool on)
+/* ---- the operations of requests --------------------------------------------
+
+   Open MPI 4 keeps what a generalized request was started with in a row. */
+
+typedef struct given {
+    MPI_Grequest_query_function *query;
+    MPI_Grequest_free_function *release;
+    MPI_Grequest_cancel_function *cancel;
+    void *state;
+} given_t;
+
+static int query(void *state, MPI_Status *status);
+static int release(void *state);
+static int cancel(void *state, int complete);
+
+enum { LOOKED_AT = 256 }; /* bytes of a request */
+static size_t given_offset;
+
+static baton__mpi_op_t *op_of(MPI_Request request)
+{
+    if (request == MPI_REQUEST_NULL) {
+        return NULL;
+    }
+    const given_t *given = (const void *)((const char *)request + given_offset);
+    return given->query == query && given->release == release
+               ? given->state
+               : baton__mpi_persistent_of(request);
+}
+
+static bool find_given(void)
+{
+    MPI_Request request;
+    const given_t given = {query, release, cancel, NULL};
+    if (PMPI_Grequest_start(query, release, cancel, NULL, &request) !=
+        MPI_SUCCESS) {
+        return false;
+    }
+    given_offset = 0;
+    while (given_offset < LOOKED_AT &&
+           memcmp((const char *)request + given_offset, &given, sizeof given) !=
+               0) {
+        given_offset += sizeof(void *);
+    }
+    (void)PMPI_Grequest_complete(request);
+    (void)PMPI_Wait(&request, MPI_STATUS_IGNORE);
+    return given_offset < LOOKED_AT;
+}
+
+bool baton__mpi_drive(bool on)
 {
     if (on) {
         opal_progress = dlsym(RTLD_DEFAULT, "opal_progress");
         opal_progress_register = dlsym(RTLD_DEFAULT, "opal_progress_register");
         opal_progress_unregister =
             dlsym(RTLD_DEFAULT, "opal_progress_unregister");
+        if (opal_progress == NULL || opal_progress_register == NULL ||
+            opal_progress_unregister == NULL || !find_given()) {
+            return false;
+        }
     }
     call(on ? opal_progress_register : opal_progress_unregister);
+    return true;
 }
 
-/* ---- the operations of requests -------------------------------------------
+/* ---- waits -----------------------------------------------------------------
  */
 
-enum { BUCKETS = 256 };
+enum {
+    SHORT_TURNS = 8, /* of a wait that MPI's progress would but delay */
+    WAIT_MS = 1
+};
 
-static struct {
-    pthread_mutex_t lock;
-    baton__mpi_op_t *first;
-} known[BUCKETS];
+typedef struct waiting {
+    baton__mpi_op_t *op;
+    int turns;
+} waiting_t;
 
-static size_t bucket_of(MPI_Request request)
+static bool has_ended(const baton__mpi_op_t *op)
 {
-    uintptr_t address = (uintptr_t)request;
-    return (address >> 6 ^ address >> 14) % BUCKETS;
+    return atomic_load_explicit(&op->ended, memory_order_acquire);
 }
 
-void baton__mpi_op_know(baton__mpi_op_t *op)
+static baton_status_t take_turn(void *arg)
 {
-    size_t bucket = bucket_of(op->request);
-    (void)pthread_mutex_lock(&known[bucket].lock);
-    op->next_known = known[bucket].first;
-    known[bucket].first = op;
-    (void)pthread_mutex_unlock(&known[bucket].lock);
-}
-
-/* NULL: the request is none of ours. */
-baton__mpi_op_t *baton__mpi_op_of(MPI_Request request, bool forgets)
-{
-    size_t bucket = bucket_of(request);
-    (void)pthread_mutex_lock(&known[bucket].lock);
-    baton__mpi_op_t **at = &known[bucket].first;
-    while (*at != NULL && (*at)->request != request) {
-        at = &(*at)->next_known;
+    waiting_t *waiting = arg;
+    if (has_ended(waiting->op)) {
+        return BATON_DONE;
     }
-    baton__mpi_op_t *op = *at;
-    if (op != NULL && forgets) {
-        *at = op->next_known;
-    }
-    (void)pthread_mutex_unlock(&known[bucket].lock);
-    return op;
-}
-
-static void await(baton__mpi_op_t *op)
-{
-    while (op != NULL &&
-           !atomic_load_explicit(&op->ended, memory_order_acquire)) {
-        (void)!baton_schedule_wait(op->entry->schedule, 1);
+    if (waiting->turns < SHORT_TURNS) {
+        waiting->turns++;
+    } else {
         call(opal_progress);
     }
+    return BATON_OK;
+}
+
+/* An epoch that ends may be another's, or its callback may not have come. Each
+   wait is short, as each has patience with long vectors anew: one of 16 MiB on
+   4 ranks and 2 processors took half as long again in one wait. */
+static void await(baton__mpi_op_t *op)
+{
+    waiting_t waiting = {.op = op};
+    waits = true;
+    while (op != NULL && !has_ended(op)) {
+        (void)!baton_schedule_wait_with(op->entry->schedule, 0, WAIT_MS,
+                                        take_turn, &waiting);
+        if (!has_ended(op)) {
+            (void)sched_yield();
+        }
+    }
+    waits = false;
 }
 
 void baton__mpi_see(void)
@@ -103,13 +157,12 @@ void baton__mpi_await(int count, const MPI_Request *requests)
         return;
     }
     for (int i = 0; i < count && count > 1; i++) {
-        if (requests[i] != MPI_REQUEST_NULL &&
-            baton__mpi_op_of(requests[i], false) == NULL) {
+        if (requests[i] != MPI_REQUEST_NULL && op_of(requests[i]) == NULL) {
             return;
         }
     }
     for (int i = 0; i < count; i++) {
-        await(baton__mpi_op_of(requests[i], false));
+        await(op_of(requests[i]));
     }
 }
 
@@ -156,8 +209,23 @@ static void complete(baton__mpi_op_t *op)
     }
 }
 
+static void lock(baton__mpi_entry_t *entry)
+{
+    while (
+        atomic_flag_test_and_set_explicit(&entry->lock, memory_order_acquire)) {
+        (void)sched_yield();
+    }
+}
+
+static void unlock(baton__mpi_entry_t *entry)
+{
+    atomic_flag_clear_explicit(&entry->lock, memory_order_release);
+}
+
+/* The next operation runs from now on. */
 static baton__mpi_op_t *take_next(baton__mpi_entry_t *entry)
 {
+    lock(entry);
     baton__mpi_op_t *op = entry->first;
     if (op != NULL) {
         entry->first = op->next;
@@ -166,6 +234,7 @@ static baton__mpi_op_t *take_next(baton__mpi_entry_t *entry)
         }
     }
     entry->running = op;
+    unlock(entry);
     return op;
 }
 
@@ -194,9 +263,7 @@ static void run(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
             return;
         }
         op->code = baton__mpi_code(status, baton_error_message());
-        (void)pthread_mutex_lock(&entry->lock);
         baton__mpi_op_t *next = take_next(entry);
-        (void)pthread_mutex_unlock(&entry->lock);
         complete(op);
         op = next;
     }
@@ -206,12 +273,9 @@ void baton__mpi_on_end(void *arg, uint64_t epoch, baton_status_t status)
 {
     baton__mpi_entry_t *entry = arg;
     (void)epoch;
-    (void)pthread_mutex_lock(&entry->lock);
     baton__mpi_op_t *op = entry->running;
-    baton__mpi_op_t *next = take_next(entry);
-    (void)pthread_mutex_unlock(&entry->lock);
     assert(op != NULL); /* an epoch is started for each alone */
-    run(entry, next);
+    run(entry, take_next(entry));
     if (status != BATON_OK) {
         baton_failure_t failure;
         bool told =
@@ -230,7 +294,7 @@ void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
     atomic_fetch_add_explicit(&baton__mpi.outstanding, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&op->comm->users, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&entry->users, 1, memory_order_relaxed);
-    (void)pthread_mutex_lock(&entry->lock);
+    lock(entry);
     bool idle = entry->running == NULL;
     if (idle) {
         entry->running = op;
@@ -238,7 +302,7 @@ void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
         *entry->last = op;
         entry->last = &op->next;
     }
-    (void)pthread_mutex_unlock(&entry->lock);
+    unlock(entry);
     if (idle) {
         run(entry, op);
     }
@@ -249,23 +313,23 @@ void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
 
 static int query(void *state, MPI_Status *status)
 {
+    static const MPI_Status empty; /* no element, and not cancelled */
     const baton__mpi_op_t *op = state;
-    /* Pairs with the store in complete(), should MPI's own order not do. */
-    (void)atomic_load_explicit(&op->ended, memory_order_acquire);
-    (void)PMPI_Status_set_elements(status, MPI_BYTE, 0);
-    (void)PMPI_Status_set_cancelled(status, 0);
+    *status = empty;
     status->MPI_SOURCE = MPI_UNDEFINED;
     status->MPI_TAG = MPI_UNDEFINED;
-    status->MPI_ERROR = op->code;
-    return op->code;
+    /* Pairs with the store in complete(), should MPI's own order not do. */
+    status->MPI_ERROR = op == NULL || !has_ended(op) ? MPI_SUCCESS : op->code;
+    return status->MPI_ERROR;
 }
 
 static int release(void *state)
 {
     baton__mpi_op_t *op = state;
-    (void)baton__mpi_op_of(op->request, true);
-    leave(op->entry, op->comm);
-    baton__mpi_op_free(op);
+    if (op != NULL) {
+        leave(op->entry, op->comm);
+        baton__mpi_op_free(op);
+    }
     return MPI_SUCCESS;
 }
 
@@ -340,11 +404,12 @@ baton__mpi_comm_t *baton__mpi_take(const baton__mpi_call_t *call,
 int baton__mpi_op_make(const baton__mpi_call_t *call, baton__mpi_comm_t *comm,
                        const baton__mpi_shape_t *shape, baton__mpi_op_t **out)
 {
-    baton__mpi_op_t *op = calloc(1, sizeof *op);
+    /* malloc has a list of these at hand, and calloc has not. */
+    baton__mpi_op_t *op = malloc(sizeof *op);
     if (op == NULL) {
         return MPI_ERR_NO_MEM;
     }
-    op->comm = comm;
+    *op = (baton__mpi_op_t){.comm = comm};
     int code = baton__mpi_vectors_init(call, shape, comm->rank, &op->vectors);
     if (code == MPI_SUCCESS && comm->group == NULL) {
         code = MPI_ERR_OTHER;
@@ -398,7 +463,6 @@ int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request)
         return baton__mpi_fail(call->comm, code);
     }
     *request = op->request;
-    baton__mpi_op_know(op);
     baton__mpi_op_post(entry, op);
     return MPI_SUCCESS;
 }

@@ -79,7 +79,7 @@ static void open_all(int level)
     (void)PMPI_Bcast(&baton__mpi.settings, sizeof baton__mpi.settings, MPI_BYTE,
                      0, MPI_COMM_WORLD);
     baton__mpi.context_offset = baton__mpi_context_offset();
-    if (!agree(baton__mpi.context_offset >= 0)) {
+    if (!agree(baton__mpi.context_offset >= 0 && baton__mpi_drive(true))) {
         say_off("this is not Open MPI 4");
         return;
     }
@@ -98,7 +98,6 @@ static void open_all(int level)
         return;
     }
     (void)PMPI_Comm_group(MPI_COMM_WORLD, &baton__mpi.world_group);
-    baton__mpi_drive(true);
     atomic_store(&baton__mpi.on, true);
 }
 
@@ -149,7 +148,7 @@ void baton__mpi_shut_down(void)
     }
     drain();
     baton__mpi_comms_close();
-    baton__mpi_drive(false);
+    (void)baton__mpi_drive(false);
     close_engine();
     (void)PMPI_Group_free(&baton__mpi.world_group);
 }
