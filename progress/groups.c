@@ -695,7 +695,6 @@ static baton_status_t recovered(baton_group_t *group)
     }
     const baton_schedule_t *failed = find_failed(group);
     if (group->all_lost || group->lost_count > 0) {
-        baton__notice_lost(group);
         status = baton__error(BATON_ERR_TRANSPORT,
                               "recovery on %s: rank %d is gone "
                               "(baton_group_shrink goes on without it)",

@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "progress/epoch.h"
 #include "progress/inquiry.h"
+#include "transport/subset.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -213,6 +214,9 @@ static baton_status_t send_answer(baton_group_t *group,
                                   const baton__answer_t *answer)
 {
     baton_header_t header = answer->header;
+    if (baton__group_loss(group, answer->peer) != NULL) {
+        return BATON_ERR_TRANSPORT; /* it may have left, and have no room */
+    }
     if (header.kind == BATON__MESSAGE_INQUIRY ||
         header.kind == BATON__MESSAGE_LEFT) {
         return group->transport->notify(group->endpoint, answer->peer, &header,
@@ -261,6 +265,9 @@ static bool tell(baton_schedule_t *schedule, uint32_t index)
                {BATON__TELL_FAILURE, BATON__MESSAGE_FAILURE}};
     uint8_t *due = &schedule->notices.due[index];
     int peer = (int)schedule->plan.peers[index];
+    if (baton__group_loss(schedule->group, peer) != NULL) {
+        *due = 0;
+    }
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if ((*due & all[i].due) == 0) {
             continue;
@@ -364,25 +371,22 @@ void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
     queue_answer(group, answer, BATON__MESSAGE_FAILURE, peer);
 }
 
-static bool is_queued(const baton_group_t *group, baton__message_kind_t kind,
-                      int peer)
+void baton__notice_lost(baton_group_t *group, int lost)
 {
-    uint32_t i = 0;
-    while (i < group->answer_count && (group->answers[i].header.kind != kind ||
-                                       group->answers[i].peer != peer)) {
-        i++;
-    }
-    return i < group->answer_count;
-}
-
-void baton__notice_lost(baton_group_t *group)
-{
-    const baton_header_t header = {.epoch = baton__group_first_lost(group),
+    const baton_header_t header = {.epoch = (uint64_t)lost + 1,
                                    .tag = BATON__LEFT_NOT,
                                    .incarnation = group->incarnation};
-    for (int peer = 0; peer < group->size && header.epoch > 0; peer++) {
+    if (lost < 0 || !group->collective ||
+        baton__group_loss(group, lost) == baton__disowned) {
+        return;
+    }
+    bool leaves = group->retired || group->recovery == BATON__RECOVERY_PARTING;
+    for (baton_group_t *g = group->subsets; leaves && g != NULL; g = g->next) {
+        baton__notice_lost(g, baton__subset_rank(g->endpoint, lost));
+    }
+    for (int peer = 0; peer < group->size && !leaves; peer++) {
         if (peer != group->rank && baton__group_loss(group, peer) == NULL &&
-            !is_queued(group, BATON__MESSAGE_LEFT, peer)) {
+            baton__group_is_near(group, peer)) {
             queue_answer(group, header, BATON__MESSAGE_LEFT, peer);
         }
     }

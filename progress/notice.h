@@ -63,9 +63,12 @@ void baton__notice_take(const baton_group_t *group, baton_message_t *message,
 void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
                           uint64_t epoch, int peer);
 
-/* Tells all that live whom this rank has lost: their recoveries wait for its.
- */
-void baton__notice_lost(baton_group_t *group);
+/* Tells the ranks of this host of a loss, unless it is this rank that was lost.
+   Those on others learn of it when they ask a rank that they wait for: messages
+   to ranks that may be dying, too, are more than MPI stands. A rank that is
+   leaving the group tells of it with that. Where ranks leave a group as they
+   like one that has left is no loss to others, and none are told. */
+void baton__notice_lost(baton_group_t *group, int lost);
 
 /* Asks the ranks that the running epoch waits for what they wait for. */
 void baton__notice_inquire(const baton_group_t *group, uint64_t identity);

@@ -113,6 +113,39 @@ static bool ask_asyncs(baton__stepper_t *stepper)
 
 /* ---- events ----------------------------------------------------------- */
 
+/* A rank is gone, for all ranks: those that have no messages with it, or whom
+   the loss of a link keeps from noticing, are told. */
+static void lose_for_all(baton__stepper_t *stepper, baton_group_t *group,
+                         int peer, const char *detail)
+{
+    if (baton__group_loss(group, peer) == NULL) {
+        baton__recovery_lose(stepper, group, peer, detail);
+        baton__notice_lost(group, peer);
+    }
+}
+
+/* A peer tells of a loss, and leaves or not. Of one that stays the transport
+   takes it, so that first arrives what the lost rank had sent. If that lives,
+   it learns of it here, and goes no further without the others. */
+static void heed_loss(baton__stepper_t *stepper, baton_group_t *group,
+                      const baton_header_t *header, int lost)
+{
+    const baton_transport_t *transport = group->transport;
+    bool stays = header->tag == BATON__LEFT_NOT;
+    const char *why = stays ? "another rank has lost it"
+                            : "another rank has lost it, and left";
+    if (stays && baton__group_loss(group, lost) == NULL &&
+        baton__group_is_near(group, lost)) {
+        (void)transport->notify(group->endpoint, lost, header, NULL, 0);
+    }
+    if (!stays || transport->lose == NULL) {
+        lose_for_all(stepper, group, lost, why);
+    }
+    if (transport->lose != NULL) { /* or its close waits for it */
+        transport->lose(group->endpoint, lost, why);
+    }
+}
+
 /* First the loss, so that it is what errors name. What a rank says that was
    lost itself does not count: it may have been stopped, and be left out. */
 static void receive_left(baton__stepper_t *stepper, baton_group_t *group,
@@ -120,15 +153,12 @@ static void receive_left(baton__stepper_t *stepper, baton_group_t *group,
 {
     uint64_t lost = header->epoch; /* + 1 */
     bool stays = header->tag == BATON__LEFT_NOT;
-    if (lost > 0 && lost <= (uint64_t)group->size &&
-        (int)lost - 1 != group->rank &&
-        baton__group_loss(group, peer) == NULL) {
-        const char *why = stays ? "another rank has lost it"
-                                : "another rank has lost it, and left";
-        baton__recovery_lose(stepper, group, (int)lost - 1, why);
-        if (group->transport->lose != NULL) { /* or its close waits for it */
-            group->transport->lose(group->endpoint, (int)lost - 1, why);
-        }
+    bool heeded = baton__group_loss(group, peer) == NULL;
+    if (heeded && stays && lost == (uint64_t)group->rank + 1) {
+        baton__recovery_lose(stepper, group, peer, baton__disowned);
+    } else if (heeded && lost > 0 && lost <= (uint64_t)group->size &&
+               lost != (uint64_t)group->rank + 1) {
+        heed_loss(stepper, group, header, (int)lost - 1);
     }
     if (!stays) {
         baton__recovery_lose(stepper, group, peer,
@@ -251,7 +281,11 @@ static void happen(baton__stepper_t *stepper, baton_group_t *group,
         baton__epoch_complete_transfer(stepper, event);
         break;
     case BATON_EVENT_LOST:
-        baton__recovery_lose(stepper, group, event->peer, event->detail);
+        if (event->status == BATON_ERR_STATE) {
+            baton__recovery_lose(stepper, group, event->peer, event->detail);
+        } else {
+            lose_for_all(stepper, group, event->peer, event->detail);
+        }
         break;
     }
 }

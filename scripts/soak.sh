@@ -44,14 +44,15 @@ now() {
     microseconds=${EPOCHREALTIME/[.,]/}
 }
 
+# The processes of ranks ("process"), or also what they have left ("process|child").
 processes() {
-    awk '$1 == "process" { print $4 }' "$log" 2>/dev/null
+    awk -v what="^($1)\$" '$1 ~ what { print $4 }' "$log" 2>/dev/null
 }
 
 # True once all ranks have died or are done. (If all die mpirun may stay.)
 are_done() {
     [ "$(grep -cE '^(done|died)' "$log" 2>/dev/null)" = $ranks ] || return
-    [ "$moment" != everyone ] || ! kill -0 $(processes) 2>/dev/null
+    [ "$moment" != everyone ] || ! kill -0 $(processes process) 2>/dev/null
 }
 
 # Waits until all ranks have died or are done, and ends the job then. It looks
@@ -69,25 +70,28 @@ watch() {
         ! are_done || break
         if [ $((looks += 1)) -eq 1500 ]; then
             echo "FAULT - $microseconds hangs" >>"$log"
-            for process in $(processes); do
+            for process in $(processes process); do
                 gdb -p "$process" -batch -ex 'thread apply all bt' 2>/dev/null |
                     grep -E '^(Thread|#)' >>"$dir/output"
             done
             break
         fi
     done
-    kill -KILL $job $(processes) 2>/dev/null
+    kill -KILL $job $(processes "process|child") 2>/dev/null
     wait $job 2>/dev/null
 }
 
 # What must be true of a log, whose lines are "WORD RANK MICROSECONDS ...".
 # Prints what is wrong, and "slowest MS".
 check() {
-    local ms=$bound
+    local ms=$bound late=0
     case "$hosts $setting" in
-    2* | *BATON_SHM=0) ms=$((bound + BATON_PEER_TIMEOUT_MS)) ;;
+    2* | *BATON_SHM=0) ms=$((bound + BATON_PEER_TIMEOUT_MS)) late=1 ;;
     esac
-    awk -v victim="$victim" -v ranks="$ranks" -v bound="$ms" \
+    # What a rank has sent through MPI before it leaves may be lost with it, and
+    # a partial fails with any rank: the last epochs of others may fail then.
+    [[ $work != *partial* ]] || late=1
+    awk -v victim="$victim" -v ranks="$ranks" -v bound="$ms" -v late=$late \
         -v moment="$moment" -v stall="${SOAK_STALL_MS:-100}" '
     function fault(text) { print "FAULT " text }
     # milliseconds of running time between two instants
@@ -131,7 +135,7 @@ check() {
     }
     { line[NR] = $0 }
     END {
-        kills = moment !~ /^(leave|stop|orders)$/
+        kills = moment !~ (late ? "^(stop|orders)$" : "^(leave|stop|orders)$")
         for (i = 1; i <= NR; i++) {
             $0 = line[i]
             if ($1 == "error") {
@@ -175,7 +179,7 @@ check() {
 check_rest() {
     local tries=200 left
     while [ $((tries -= 1)) -gt 0 ]; do
-        left=$(awk '$1 == "process" { print $4 }' "$log" |
+        left=$(processes "process|child" |
             while read -r process; do
                 [ ! -e "/proc/$process" ] || echo "process $process"
             done

@@ -46,7 +46,9 @@ extern "C" {
    is ignored from then on if its action was the default one: Open MPI would let
    it end the process once a rank is gone.
 
-   A rank whose process has ended is lost to the others at once; one that others
+   A rank whose process has ended is lost to those of its host at once, and so
+   it is to ranks on others that have messages with it; the rest learn of it
+   when they wait for a rank that knows, in about a second. A rank that others
    wait for is also lost when it has not answered them for BATON_PEER_TIMEOUT_MS
    (30000; 0: never): because it is stopped, also in a debugger, or its host
    can't be reached. What answers, on a TCP port, is a thread that each group of

@@ -77,8 +77,10 @@ typedef enum baton_event_kind {
     BATON_EVENT_SENT,     /* token, status: the memory is the sender's again */
     BATON_EVENT_RECEIVED, /* token, status: the data is in its target */
     BATON_EVENT_LOST      /* peer, status: the peer can no longer be reached.
-                             Reported once; each transfer to or from the peer
-                             still ends with its own event */
+                             Other ranks are told, unless that is BATON_ERR_STATE
+                             and only this rank has come to that. Reported once;
+                             each transfer to or from the peer still ends with
+                             its own event */
 } baton_event_kind_t;
 
 typedef struct baton_event {

@@ -377,6 +377,14 @@ const char *baton__group_loss(const baton_group_t *group, int peer)
     return group->all_lost ? baton_status_text(BATON_ERR_TRANSPORT) : NULL;
 }
 
+bool baton__group_is_near(const baton_group_t *group, int rank)
+{
+    const baton_transport_t *port = group->transport;
+    return port->host_of == NULL ||
+           port->host_of(group->endpoint, rank) ==
+               port->host_of(group->endpoint, group->rank);
+}
+
 uint64_t baton__group_first_lost(const baton_group_t *group)
 {
     return group->lost_count > 0 && group->lost[0].detail != baton__disowned

@@ -275,6 +275,9 @@ static inline bool baton__group_recovers(const baton_group_t *group)
    remember one, all of them are. */
 void baton__group_lose(baton_group_t *group, int peer, const char *detail);
 
+/* True if the rank is on this host, or nothing is known of hosts. */
+bool baton__group_is_near(const baton_group_t *group, int rank);
+
 /* Why a peer is lost that has lost this rank: the others go on without it. */
 extern const char baton__disowned[];
 const char *baton__group_loss(const baton_group_t *group, int peer);

@@ -142,6 +142,9 @@ hosts_entry(mpi_survivors.hosts2.lowest ${hosts} 2 ${survivors} 1
 hosts_entry(mpi_survivors.hosts2.highest ${hosts} 2 ${survivors} 1
     ${MPIEXEC_EXECUTABLE} --enable-recovery -np 5
     $<TARGET_FILE:mpi_survivors> 0,1,2,3)
+hosts_entry(mpi_survivors.hosts2.begin ${hosts} 2 ${survivors} 1
+    ${MPIEXEC_EXECUTABLE} --enable-recovery -np 2
+    $<TARGET_FILE:mpi_survivors> b1)
 hosts_entry(mpi_survivors.hosts2.twice ${hosts} 2 ${survivors} 2
     ${MPIEXEC_EXECUTABLE} --oversubscribe --enable-recovery -np 5
     $<TARGET_FILE:mpi_survivors> none 1,3 d0)

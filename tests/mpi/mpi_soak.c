@@ -112,7 +112,7 @@ static void strike(uint64_t delay_us)
         for (int i = 0; i < 3; i++) {
             close(i); /* mpirun waits for the end of these */
         }
-        say("process", "%d", getpid()); /* soak.sh kills it, at the end */
+        say("child", "%d", getpid()); /* soak.sh kills it, at the end */
         for (;;) {
             (void)pause();
         }

@@ -8,6 +8,8 @@
      none   nobody is killed, and the last rank comes late
      p0,2   ranks 0 and 2 die at random moments, of a timer, while all do steps
             of a partial that goes on (on_loss)
+     b1     the first one: rank 1 is killed before any rank has had anything to
+            do with another, and leaves a child that has its descriptors
      c1     the last one: rank 1 is killed between its farewell and what ranks
    of several hosts, or with BATON_SHM=0, still tell each other then
 
@@ -37,7 +39,7 @@ static uint64_t seed; /* the same on all ranks */
 /* True if this rank is among those of a round: "1,3", "d4" or "p0". */
 static bool is_victim(const char *round, int rank)
 {
-    const char *at = round + (*round == 'd' || *round == 'p' || *round == 'c');
+    const char *at = round + (strchr("bcdp", *round) != NULL);
     bool found = false;
     while (*at >= '0' && *at <= '9') {
         char *end;
@@ -229,6 +231,10 @@ static baton_group_t *play(baton_group_t *group, const char *round,
         baton_group_t *none = NULL;
         (void)!baton_group_shrink(group, 0, &none);
     }
+    if (victim && *round == 'b' && fork() == 0) {
+        (void)alarm(20);
+        (void)pause();
+    }
     if (victim) {
         die();
     }
@@ -268,7 +274,9 @@ int main(int argc, char **argv)
     }
     seed = world.rank == 0 ? support_seed() : 0;
     MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
-    support_mpi_check(can_sum(group), "the first group can't sum");
+    if (argc < 2 || *argv[1] != 'b') {
+        support_mpi_check(can_sum(group), "the first group can't sum");
+    }
     MPI_Barrier(MPI_COMM_WORLD);
     for (int i = 1; i < argc; i++) {
         support_mpi_running = argv[i];

@@ -5,6 +5,7 @@
 #include "transport/mpi/answers.h"
 #include "transport/mpi/links.h"
 
+#include "base/clock.h"
 #include "base/config.h"
 
 #include <arpa/inet.h>
@@ -58,6 +59,29 @@ static void ask_until(baton__reply_t expected)
     }
 }
 
+static bool prove(uint64_t ms)
+{
+    const struct sockaddr_in to = {.sin_family = AF_INET,
+                                   .sin_port = port,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    return baton__answers_prove(&asks, ANSWERS, (const struct sockaddr *)&to,
+                                sizeof to, baton__clock_ns() + ms * 1000000);
+}
+
+/* Another one answers there, then nobody listens; in both cases it is known at
+   once, or nearly so. */
+TEST(test_answers_prove_an_address)
+{
+    open_both("1000000", true);
+    assert_true(prove(1000000));
+    asks.places[ANSWERS].key++;
+    asks.asked[ANSWERS].asked_ns = 0;
+    assert_false(prove(20));
+    baton__answers_close(&answers);
+    assert_false(prove(1000000));
+    close_both();
+}
+
 TEST(test_answers_of_a_rank_that_runs_and_ends)
 {
     open_both("1000000", true);
@@ -68,10 +92,20 @@ TEST(test_answers_of_a_rank_that_runs_and_ends)
             assert_int_equal(ask(), BATON__REPLY_NONE);
         }
     }
-    baton__answers_lose(&answers, ASKS + 1);
-    baton__answers_lose(&answers, ASKS);
+    baton__answers_lose(&answers, ASKS + 1, false);
+    asks.asked[ANSWERS].asked_ns = 0;
+    while (!asks.any_told) {
+        assert_int_equal(ask(), BATON__REPLY_NONE);
+    }
+    assert_int_equal(baton__answers_told(&asks, 0), ASKS + 1);
+    assert_int_equal(baton__answers_told(&asks, ASKS + 2), -1);
+    baton__answers_lose(&answers, ASKS, false);
     asks.asked[ANSWERS].asked_ns = 0;
     ask_until(BATON__REPLY_DISOWNED);
+    baton__answers_lose(&answers, 0, true);
+    asks.asked[ANSWERS].asked_ns = 0;
+    ask_until(BATON__REPLY_REFUSED);
+    assert_int_equal(baton__answers_told(&asks, 0), ASKS + 1); /* not 0 */
     baton__answers_close(&answers);
     asks.asked[ANSWERS].asked_ns = 0;
     ask_until(BATON__REPLY_REFUSED);

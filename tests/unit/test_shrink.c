@@ -322,27 +322,71 @@ TEST(test_who_leaves_says_whom_it_has_lost)
     close_ranks();
 }
 
-/* Rank 1 waits for rank 0, whose recovery has failed: no loss is its own. */
-TEST(test_who_can_not_recover_says_whom_it_has_lost)
+/* As groups over MPI are, whose ranks tell each other of losses. */
+static void set_collective(bool collective)
+{
+    for (int r = 0; r < size; r++) {
+        ranks[r].group->collective = collective;
+    }
+}
+
+/* Rank 1 waits for rank 0 in a recovery, and notices no loss itself. Rank 0,
+   which does, has no room for notices at first. */
+TEST(test_a_loss_is_told_to_all_ranks)
 {
     open_ranks(4);
+    set_collective(true);
     support_expect(baton_group_recover(ranks[1].group, 0), BATON_ERR_TIMEOUT);
-    learn(0, 2);
-    (void)baton_engine_step(ranks[0].engine);
-    support_expect(baton_group_recover(ranks[0].group, -1),
-                   BATON_ERR_TRANSPORT);
-    ranks[0].dead = true; /* it has no room for notices */
+    ranks[0].dead = true;
+    ranks[0].given->lose(ranks[0].group->endpoint, 2, "it is dead");
     for (int i = 0; i < 5; i++) {
-        support_expect(baton_group_recover(ranks[0].group, -1),
-                       BATON_ERR_TRANSPORT);
+        (void)baton_engine_step(ranks[0].engine);
     }
     assert_int_equal(ranks[0].group->answer_count, 2);
     ranks[0].dead = false;
+    (void)baton_engine_step(ranks[0].engine);
+    (void)baton_engine_step(ranks[1].engine);
     support_expect(baton_group_recover(ranks[1].group, 0), BATON_ERR_TRANSPORT);
     assert_non_null(strstr(baton_error_message(), "rank 2 is gone"));
-    assert_string_equal(baton__group_loss(ranks[1].group, 2),
-                        "another rank has lost it");
     assert_null(baton__group_loss(ranks[1].group, 0));
+    set_collective(false);
+    close_ranks();
+}
+
+/* Rank 0 dies behind its first notice, which is to rank 1. */
+TEST(test_who_hears_of_a_loss_tells_it_on)
+{
+    open_ranks(4);
+    set_collective(true);
+    learn(0, 3);
+    ranks[0].notices = 1;
+    for (int i = 0; i < 3; i++) {
+        for (int r = 0; r < 3; r++) {
+            (void)baton_engine_step(ranks[r].engine);
+        }
+    }
+    assert_true(ranks[0].dead);
+    assert_non_null(baton__group_loss(ranks[2].group, 3));
+    assert_null(baton__group_loss(ranks[2].group, 0));
+    set_collective(false);
+    close_ranks();
+}
+
+/* Rank 1 hears from rank 0 that rank 2 is lost, which lives. */
+TEST(test_who_is_taken_for_lost_is_told)
+{
+    open_ranks(3);
+    set_collective(true);
+    learn(0, 2);
+    for (int r = 0; r < 3; r++) {
+        (void)baton_engine_step(ranks[r].engine);
+    }
+    assert_ptr_equal(baton__group_loss(ranks[2].group, 1), baton__disowned);
+    support_expect(baton_group_shrink(ranks[2].group, 0, &ranks[2].survivors),
+                   BATON_ERR_TRANSPORT);
+    assert_non_null(strstr(baton_error_message(), "go on without it"));
+    assert_null(baton__group_loss(ranks[0].group, 1));
+    set_collective(false);
     close_ranks();
 }
 

@@ -22,12 +22,13 @@
 #define AGAIN_NS  UINT64_C(300000000)
 #define PARTS     8
 #define KEY_BYTES sizeof(uint64_t)
+#define HEAD      (KEY_BYTES + 1)
 
 /* ---- answering --------------------------------------------------------- */
 
 static size_t answer_bytes(const baton__answers_t *self)
 {
-    return KEY_BYTES + (size_t)(self->size + 7) / 8;
+    return HEAD + (size_t)(self->size + 7) / 8;
 }
 
 static void *answer_all(void *arg)
@@ -78,8 +79,10 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
         .asked = baton__alloc((size_t)size, sizeof *self->asked),
     };
     self->answer = baton__alloc(1, answer_bytes(self));
+    self->told = baton__alloc(1, answer_bytes(self) - HEAD);
     (void)pthread_mutex_init(&self->lock, NULL);
-    if (self->places == NULL || self->asked == NULL || self->answer == NULL) {
+    if (self->places == NULL || self->asked == NULL || self->answer == NULL ||
+        self->told == NULL) {
         (void)close(listener);
         return baton__error(BATON_ERR_NO_MEMORY,
                             "mpi: no memory for answers to %d ranks", size);
@@ -119,6 +122,7 @@ void baton__answers_close(baton__answers_t *self)
     baton__free(self->places);
     baton__free(self->asked);
     baton__free(self->answer);
+    baton__free(self->told);
     *self = (baton__answers_t){.listener = -1};
 }
 
@@ -127,13 +131,22 @@ static unsigned char bit_of(int rank)
     return (unsigned char)(1 << rank % 8);
 }
 
-void baton__answers_lose(baton__answers_t *self, int peer)
+void baton__answers_lose(baton__answers_t *self, int peer, bool left_out)
 {
     if (self->listener >= 0) {
         (void)pthread_mutex_lock(&self->lock);
-        self->answer[KEY_BYTES + (size_t)peer / 8] |= bit_of(peer);
+        self->answer[KEY_BYTES] |= left_out;
+        self->answer[HEAD + (size_t)peer / 8] |= bit_of(peer);
         (void)pthread_mutex_unlock(&self->lock);
     }
+}
+
+int baton__answers_told(const baton__answers_t *self, int from)
+{
+    while (from < self->size && (self->told[from / 8] & bit_of(from)) == 0) {
+        from++;
+    }
+    return from < self->size ? from : -1;
 }
 
 /* ---- asking ------------------------------------------------------------ */
@@ -145,10 +158,12 @@ static void hang_up(baton__asked_t *asked)
 }
 
 /* Looks for the answer, and hangs up if there is no more to come. */
-static baton__reply_t look(const baton__answers_t *self, int peer)
+static baton__reply_t look(baton__answers_t *self, int peer)
 {
     unsigned char in[4096] = {0};
-    size_t at = KEY_BYTES + (size_t)self->rank / 8;
+    size_t at = HEAD + (size_t)self->rank / 8;
+    size_t end =
+        answer_bytes(self) < sizeof in ? answer_bytes(self) : sizeof in;
     baton__asked_t *asked = &self->asked[peer];
     ssize_t got = recv(asked->fd, in, sizeof in, MSG_DONTWAIT);
     int error = got < 0 ? errno : 0;
@@ -161,9 +176,15 @@ static baton__reply_t look(const baton__answers_t *self, int peer)
         return error == ECONNREFUSED ? BATON__REPLY_REFUSED : BATON__REPLY_NONE;
     }
     asked->silent_ns = 0;
-    return at < sizeof in && (in[at] & bit_of(self->rank)) != 0
-               ? BATON__REPLY_DISOWNED
-               : BATON__REPLY_NONE;
+    if (at < end && (in[at] & bit_of(self->rank)) != 0) {
+        return in[KEY_BYTES] == 0 ? BATON__REPLY_DISOWNED
+                                  : BATON__REPLY_REFUSED;
+    }
+    for (size_t i = HEAD; i < end && in[KEY_BYTES] == 0; i++) {
+        self->any_told |= (in[i] & ~self->told[i - HEAD]) != 0;
+        self->told[i - HEAD] |= in[i];
+    }
+    return BATON__REPLY_NONE;
 }
 
 static baton__reply_t ask(baton__asked_t *asked, const struct sockaddr *to,
@@ -205,4 +226,19 @@ baton__reply_t baton__answers_ask(baton__answers_t *self, int peer,
         answer = ask(asked, to, bytes);
     }
     return answer;
+}
+
+bool baton__answers_prove(baton__answers_t *self, int peer,
+                          const struct sockaddr *to, socklen_t bytes,
+                          uint64_t deadline_ns)
+{
+    const baton__asked_t *asked = &self->asked[peer];
+    baton__reply_t reply = baton__answers_ask(self, peer, to, bytes);
+    while (reply == BATON__REPLY_NONE && asked->silent_ns > 0 &&
+           baton__clock_ns() < deadline_ns) {
+        struct pollfd answer = {.fd = asked->fd, .events = POLLIN};
+        (void)poll(&answer, 1, 1);
+        reply = baton__answers_ask(self, peer, to, bytes);
+    }
+    return asked->silent_ns == 0;
 }

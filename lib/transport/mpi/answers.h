@@ -5,7 +5,9 @@
 
    A thread of each process answers, so that a rank is not lost that computes,
    is in a long call node, or has no progress thread. To ask is to connect to
-   its listener; the answer says which ranks it has lost. So a rank that was
+   its listener; the answer says which ranks it has lost, and then they are lost
+   to the rank that asks, too: so a loss is known to all whom it keeps waiting,
+   also to those that had no messages with the lost rank. And a rank that was
    stopped for too long learns that the others go on without it, when it waits
    for one of them. A listener that refuses tells that the process has ended.
 
@@ -43,13 +45,17 @@ typedef struct baton__answers {
     baton__asked_t *asked;          /* of all ranks */
     pthread_t thread;
     pthread_mutex_t lock;  /* of the answer */
-    unsigned char *answer; /* the key, and a bit for each rank that is lost */
+    unsigned char *answer; /* the key, whether this rank is left out itself, and
+                              a bit for each rank that is lost */
+    unsigned char *told;   /* such bits, of what others have answered */
+    bool any_told;         /* since it was looked at last */
 } baton__answers_t;
 
 typedef enum baton__reply {
     BATON__REPLY_NONE,    /* it has answered, or there is still time */
     BATON__REPLY_LATE,    /* it has not answered for too long */
-    BATON__REPLY_REFUSED, /* nobody listens there any more */
+    BATON__REPLY_REFUSED, /* nobody listens there any more, or it has no way to
+                             this rank and is left out itself */
     BATON__REPLY_DISOWNED /* it has lost this rank */
 } baton__reply_t;
 
@@ -59,12 +65,22 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
                                    int rank, int size);
 void baton__answers_close(baton__answers_t *self);
 
-/* From now on that rank is told so. */
-void baton__answers_lose(baton__answers_t *self, int peer);
+/* From now on that rank is told so, and others are; but these do not heed it if
+   this rank has no way to others, or was lost by one. */
+void baton__answers_lose(baton__answers_t *self, int peer, bool left_out);
+
+/* The first rank from `from` on that another one has lost; -1: none. */
+int baton__answers_told(const baton__answers_t *self, int from);
 
 /* Asks a rank at that address, or looks for its answer: to be called now and
    then while it is awaited. */
 baton__reply_t baton__answers_ask(baton__answers_t *self, int peer,
                                   const struct sockaddr *to, socklen_t bytes);
+
+/* Asks a rank for the first time, and waits for its answer, but not beyond the
+   deadline: true if the address is its own. */
+bool baton__answers_prove(baton__answers_t *self, int peer,
+                          const struct sockaddr *to, socklen_t bytes,
+                          uint64_t deadline_ns);
 
 #endif

@@ -3,6 +3,7 @@
 #include "transport/mpi/endpoint.h"
 
 #include "base/error.h"
+#include "transport/group.h"
 
 /* ---- records ----------------------------------------------------------- */
 
@@ -51,7 +52,8 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer, const char *detail)
         peer->detail = detail;
         mpi->unreported++;
         mpi->lost_any = true;
-        baton__answers_lose(&mpi->answers, (int)(peer - mpi->peers));
+        baton__answers_lose(&mpi->answers, (int)(peer - mpi->peers),
+                            mpi->far.cut || detail == baton__disowned);
     }
 }
 

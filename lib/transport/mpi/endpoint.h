@@ -227,7 +227,13 @@ typedef struct baton__far {
     uint32_t packets_unsent;     /* sends of packets that are not complete */
     bool rings_due; /* peers do not know of all packets; see poll.c */
     bool closing;   /* the endpoint is being closed */
+    bool cut;       /* this rank has lost all other hosts, by itself */
     baton__links_t links;
+    /* Of each rank: its address has been found to lead to its host. It is asked
+       of one of each host while the group is made, since one that dies later,
+       before it has a link with anybody, could not be told from one whose
+       address leads elsewhere. */
+    unsigned char *reached;
     /* MPI_Finalize may be called while there is a group. */
     _Atomic int inside;     /* calls that are in MPI */
     _Atomic bool finalized; /* MPI must not be called any more */
@@ -463,6 +469,10 @@ void baton__mpi_flush_bells(void *endpoint);
 bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out);
 bool baton__mpi_is_copying(const void *endpoint);
 void baton__mpi_ask(void *endpoint, int peer);
+
+/* Where the peer answers; false if it does not. */
+bool baton__mpi_answers_at(const baton__mpi_t *mpi, int peer,
+                           struct sockaddr_storage *out, socklen_t *bytes_out);
 void baton__mpi_disarm(void *endpoint);
 
 /* ---- open.c: opening and closing --------------------------------------- */

@@ -64,6 +64,7 @@ bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes)
 
 void baton__far_lose_all(baton__mpi_t *mpi, const char *detail)
 {
+    mpi->far.cut = true;
     for (int i = 0; i < mpi->size; i++) {
         if (mpi->peers[i].near < 0) {
             baton__mpi_lose(mpi, &mpi->peers[i], detail);

@@ -22,6 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* What has not answered by then can't be reached. */
+enum { PROOF_NS = 1000000000 };
+
 /* The ranks of this host, while the endpoint is opened. */
 typedef struct host {
     MPI_Comm comm;
@@ -326,6 +329,27 @@ static baton_status_t exchange_answers(baton__mpi_t *mpi)
                                : baton__mpi_error("MPI_Allgather", code);
 }
 
+/* Finds out whether the addresses of other hosts lead there: the first rank of
+   this one asks the first one of each, and tells the others. */
+static baton_status_t prove_addresses(baton__mpi_t *mpi, const host_t *host)
+{
+    const uint64_t deadline_ns = baton__clock_ns() + PROOF_NS;
+    struct sockaddr_storage to;
+    socklen_t bytes;
+    int hosts = 0; /* whose first rank was seen */
+    for (int i = 0; i < mpi->size && host->index == 0; i++) {
+        bool first = mpi->host_of[i] == hosts;
+        hosts += first;
+        mpi->far.reached[i] =
+            first && mpi->host_of[i] != mpi->host_of[mpi->rank] &&
+            baton__mpi_answers_at(mpi, i, &to, &bytes) &&
+            baton__answers_prove(&mpi->answers, i, (struct sockaddr *)&to,
+                                 bytes, deadline_ns);
+    }
+    int code = PMPI_Bcast(mpi->far.reached, mpi->size, MPI_BYTE, 0, host->comm);
+    return code == MPI_SUCCESS ? BATON_OK : baton__mpi_error("MPI_Bcast", code);
+}
+
 /* Open MPI 4.1.4 writes to the connection of a rank that is gone as to any
    other, which would end this process, too. An application that handles SIGPIPE
    itself is left to that. */
@@ -405,6 +429,9 @@ static baton_status_t meet(baton__mpi_t *mpi)
     if (mpi->far.peers > 0) {
         outlive_broken_pipes();
     }
+    if (status == BATON_OK && mpi->far.peers > 0) {
+        status = prove_addresses(mpi, &host);
+    }
     (void)PMPI_Comm_free(&host.comm);
     return status;
 }
@@ -460,6 +487,7 @@ void baton__mpi_free(baton__mpi_t *mpi)
     baton__answers_close(&mpi->answers);
     baton__host_close(&mpi->host);
     baton__mpi_free_pools(mpi);
+    baton__free(mpi->far.reached);
     baton__free(mpi->host_of);
     baton__free(mpi->peers);
     baton__free(mpi);
@@ -597,7 +625,9 @@ baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
     baton__mpi_t *mpi = baton__alloc(1, sizeof *mpi);
     baton__peer_t *peers = baton__alloc((size_t)size, sizeof *peers);
     int *hosts = baton__alloc((size_t)size, sizeof *hosts);
-    if (mpi == NULL || peers == NULL || hosts == NULL) {
+    unsigned char *reached = baton__alloc((size_t)size, 1);
+    if (mpi == NULL || peers == NULL || hosts == NULL || reached == NULL) {
+        baton__free(reached);
         baton__free(mpi);
         baton__free(peers);
         baton__free(hosts);
@@ -619,6 +649,7 @@ baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
         peers[i].notices.reported = BATON__MPI_NOTICES;
     }
     init_far(&mpi->far);
+    mpi->far.reached = reached;
     *out = mpi;
     return BATON_OK;
 }

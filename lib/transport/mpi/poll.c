@@ -243,10 +243,13 @@ static void report_lost(baton__mpi_t *mpi, baton__events_t *events)
             baton__events_are_full(events)) {
             return; /* the next poll goes on */
         }
-        baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_LOST,
-                                                  .status = BATON_ERR_TRANSPORT,
-                                                  .peer = i,
-                                                  .detail = peer->detail});
+        bool own = peer->near < 0 && mpi->far.cut;
+        baton__events_add(events,
+                          (baton_event_t){.kind = BATON_EVENT_LOST,
+                                          .status = own ? BATON_ERR_STATE
+                                                        : BATON_ERR_TRANSPORT,
+                                          .peer = i,
+                                          .detail = peer->detail});
         peer->reported = true;
         mpi->unreported--;
     }
@@ -289,9 +292,10 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
 {
     baton__mpi_t *mpi = endpoint;
     baton__events_t events = {out, 0, max};
-    poll_near(mpi, &events);
-    ring_due(mpi, BATON__DUE_LATER);
     look_for_ended(mpi);
+    const bool lost = mpi->unreported > 0;
+    poll_near(mpi, &events); /* what was sent before a loss comes before it */
+    ring_due(mpi, BATON__DUE_LATER);
     if (baton__mappings_are_stale(&mpi->host.mappings)) {
         baton__mappings_sweep(&mpi->host.mappings);
     }
@@ -304,7 +308,7 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     if (mpi->far.peers > 0 || mpi->far.count > 0) {
         poll_far(mpi, &events);
     }
-    if (mpi->unreported > 0) {
+    if (lost) {
         report_lost(mpi, &events);
     }
     if (mpi->far.pulled.head != NULL && events.count == 0) {
@@ -326,36 +330,56 @@ static bool is_reached(const baton__mpi_t *mpi, int peer)
 {
     bool reached = mpi->host_of[peer] == mpi->host_of[mpi->rank];
     for (int i = 0; i < mpi->size && !reached; i++) {
-        reached = mpi->far.links.at[i].opened &&
+        reached = (mpi->far.reached[i] || mpi->far.links.at[i].opened) &&
                   mpi->host_of[i] == mpi->host_of[peer];
     }
     return reached;
+}
+
+bool baton__mpi_answers_at(const baton__mpi_t *mpi, int peer,
+                           struct sockaddr_storage *out, socklen_t *bytes_out)
+{
+    struct sockaddr_in near = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    uint16_t port = mpi->answers.listener < 0
+                        ? 0
+                        : (uint16_t)mpi->answers.places[peer].port;
+    if (mpi->peers[peer].near >= 0) {
+        near.sin_port = port;
+        memcpy(out, &near, sizeof near);
+        *bytes_out = sizeof near;
+        return port != 0;
+    }
+    return port != 0 &&
+           baton__links_address(&mpi->far.links, peer, port, out, bytes_out);
+}
+
+/* Ranks that the one which was asked has lost are lost. */
+static void heed_answer(baton__mpi_t *mpi)
+{
+    int rank = -1;
+    mpi->answers.any_told = false;
+    while ((rank = baton__answers_told(&mpi->answers, rank + 1)) >= 0) {
+        baton__mpi_lose(mpi, &mpi->peers[rank], "another rank has lost it");
+    }
 }
 
 void baton__mpi_ask(void *endpoint, int peer)
 {
     baton__mpi_t *mpi = endpoint;
     struct sockaddr_storage to = {0};
-    struct sockaddr_in near = {.sin_family = AF_INET,
-                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof near;
-    uint16_t port = mpi->answers.listener < 0
-                        ? 0
-                        : (uint16_t)mpi->answers.places[peer].port;
-    if (port == 0 || mpi->peers[peer].lost || peer == mpi->rank) {
-        return;
-    }
-    if (mpi->peers[peer].near >= 0) {
-        near.sin_port = port;
-        memcpy(&to, &near, sizeof near);
-    } else if (!baton__links_address(&mpi->far.links, peer, port, &to,
-                                     &bytes)) {
+    socklen_t bytes;
+    if (mpi->peers[peer].lost || peer == mpi->rank ||
+        !baton__mpi_answers_at(mpi, peer, &to, &bytes)) {
         return;
     }
     static const char ended[] = "its process has ended, or it has closed its "
                                 "group";
     baton__reply_t answer = baton__answers_ask(
         &mpi->answers, peer, (const struct sockaddr *)&to, bytes);
+    if (mpi->answers.any_told) {
+        heed_answer(mpi);
+    }
     if (answer != BATON__REPLY_NONE &&
         (answer == BATON__REPLY_DISOWNED || is_reached(mpi, peer))) {
         baton__mpi_lose(mpi, &mpi->peers[peer],
