@@ -56,43 +56,17 @@ ptrdiff_t baton__mpi_context_offset(void)
     return -1;
 }
 
-/* ---- the log ---------------------------------------------------------------
- */
+/* ---- the log ------------------------------------------------------------- */
 
 static const char *const whys[BATON__MPI_WHYS] = {
-    "taken",
-    "one rank",
-    "an intercommunicator",
-    "ranks of another MPI_COMM_WORLD",
-    "shorter than BATON_MPI_FROM",
-    "no reduction of Baton's",
-    "wrong arguments",
+    ": taken",
+    "; left, as one rank",
+    "; left, as an intercommunicator",
+    "; left, as ranks of another MPI_COMM_WORLD",
+    "; left, as shorter than BATON_MPI_FROM",
+    "; left, as no reduction of Baton's",
+    "; left, as wrong arguments",
 };
-
-/* What was done with calls, for one reason. */
-static void list_calls(const baton__mpi_comm_t *comm, baton__mpi_why_t why,
-                       FILE *to, bool *any)
-{
-    const char *before = *any ? "; left, as " : " left, as ";
-    bool first = true;
-    for (int k = 0; k < BATON__MPI_KINDS; k++) {
-        if (comm->counts[k][why] == 0) {
-            continue;
-        }
-        if (!first) {
-            before = ", ";
-        } else if (why == BATON__MPI_TAKEN) {
-            before = " taken: ";
-        }
-        (void)fprintf(to, "%s%s%s%llu %s", before,
-                      first && why != BATON__MPI_TAKEN ? whys[why] : "",
-                      first && why != BATON__MPI_TAKEN ? ": " : "",
-                      (unsigned long long)comm->counts[k][why],
-                      baton__mpi_traits[k].name);
-        first = false;
-        *any = true;
-    }
-}
 
 /* One line, by its rank 0, in one piece. */
 static void log_calls(const baton__mpi_comm_t *comm)
@@ -101,19 +75,28 @@ static void log_calls(const baton__mpi_comm_t *comm)
     char *line = NULL;
     size_t bytes;
     int length;
-    if (!baton__mpi.settings.log || comm->rank != 0) {
-        return;
-    }
-    FILE *to = open_memstream(&line, &bytes);
+    FILE *to = baton__mpi.settings.log && comm->rank == 0
+                   ? open_memstream(&line, &bytes)
+                   : NULL;
     if (to == NULL) {
         return;
     }
     (void)PMPI_Comm_get_name(comm->handle, name, &length);
-    (void)fprintf(to, "baton_mpi: %s, %d ranks:",
+    (void)fprintf(to, "baton_mpi: %s, %d ranks",
                   name[0] != '\0' ? name : "a communicator", comm->size);
     bool any = false;
     for (int why = 0; why < BATON__MPI_WHYS; why++) {
-        list_calls(comm, (baton__mpi_why_t)why, to, &any);
+        bool first = true;
+        for (int k = 0; k < BATON__MPI_KINDS; k++) {
+            unsigned long long count = comm->counts[k][why];
+            if (count > 0) {
+                (void)fprintf(to, "%s%s %llu %s", first ? whys[why] : ",",
+                              first ? ":" : "", count,
+                              baton__mpi_traits[k].name);
+                first = false;
+                any = true;
+            }
+        }
     }
     if (fclose(to) == 0 && any) {
         (void)fprintf(stderr, "%s\n", line);
@@ -121,13 +104,12 @@ static void log_calls(const baton__mpi_comm_t *comm)
     free(line);
 }
 
-/* ---- records ---------------------------------------------------------------
- */
+/* ---- records ------------------------------------------------------------- */
 
 static void destroy(baton__mpi_comm_t *comm)
 {
     if (comm->group != NULL) {
-        baton__mpi_entries_close(comm);
+        baton__mpi_entries_reap(comm, true);
         (void)!baton_group_destroy(comm->group);
     }
     if (comm->self != MPI_COMM_NULL) {

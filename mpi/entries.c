@@ -8,8 +8,7 @@
 
 enum { KEPT = 64 }; /* of a communicator, for shapes that come again */
 
-/* ---- schedules ------------------------------------------------------------
- */
+/* ---- schedules ----------------------------------------------------------- */
 
 typedef baton_status_t (*create_fn)(baton_group_t *group,
                                     const baton_operands_t *operands,
@@ -69,11 +68,11 @@ static void free_entry(baton__mpi_entry_t *entry)
     if (entry->own != NULL) {
         baton__mpi_op_free(entry->own);
     }
-    free(entry->shape.counts);
+    baton__mpi_shape_fini(&entry->shape);
     free(entry);
 }
 
-/* Takes the shape's counts. */
+/* Takes what the shape has. */
 baton_status_t baton__mpi_entry_make(baton__mpi_comm_t *comm,
                                      baton__mpi_shape_t *shape,
                                      const baton__mpi_vectors_t *v,
@@ -86,6 +85,7 @@ baton_status_t baton__mpi_entry_make(baton__mpi_comm_t *comm,
     }
     entry->shape = *shape;
     shape->counts = NULL;
+    shape->function = NULL;
     entry->last = &entry->first;
     atomic_flag_clear(&entry->lock);
     baton_status_t status = create(entry, comm->group, v, prefix);
@@ -101,32 +101,19 @@ baton_status_t baton__mpi_entry_make(baton__mpi_comm_t *comm,
     return BATON_OK;
 }
 
-static bool is_unused(baton__mpi_entry_t *entry)
-{
-    return atomic_load_explicit(&entry->users, memory_order_acquire) == 0;
-}
-
-void baton__mpi_entries_reap(baton__mpi_comm_t *comm)
+void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all)
 {
     baton__mpi_entry_t **at = &comm->entries;
     while (*at != NULL) {
         baton__mpi_entry_t *entry = *at;
-        if (!atomic_load_explicit(&entry->kept, memory_order_acquire) &&
-            is_unused(entry)) {
+        if (all ||
+            (!atomic_load_explicit(&entry->kept, memory_order_acquire) &&
+             atomic_load_explicit(&entry->users, memory_order_acquire) == 0)) {
             *at = entry->next;
             free_entry(entry);
         } else {
             at = &entry->next;
         }
-    }
-}
-
-void baton__mpi_entries_close(baton__mpi_comm_t *comm)
-{
-    while (comm->entries != NULL) {
-        baton__mpi_entry_t *entry = comm->entries;
-        comm->entries = entry->next;
-        free_entry(entry);
     }
 }
 
@@ -154,18 +141,20 @@ static baton__mpi_entry_t *find(baton__mpi_comm_t *comm,
     return NULL;
 }
 
-/* Takes the shape's counts, or not. */
+/* Takes what the shape has, or not. A function of the program's may be another
+   the next time, and its type, though their handles are the same. */
 baton_status_t baton__mpi_entry_for(baton__mpi_comm_t *comm,
                                     baton__mpi_shape_t *shape,
                                     const baton__mpi_vectors_t *v,
                                     baton__mpi_entry_t **out)
 {
     bool keeps =
-        (baton__mpi_traits[shape->kind].traits & BATON__MPI_PRIVATE) == 0;
+        (baton__mpi_traits[shape->kind].traits & BATON__MPI_PRIVATE) == 0 &&
+        shape->function == NULL;
     baton_status_t status = BATON_OK;
     *out = keeps ? find(comm, shape) : NULL;
     if (*out == NULL) {
-        baton__mpi_entries_reap(comm);
+        baton__mpi_entries_reap(comm, false);
         status = baton__mpi_entry_make(comm, shape, v, "", out);
         if (status == BATON_OK) {
             (*out)->kept = keeps;

@@ -1,13 +1,15 @@
 /* Fortran's own symbols: libmpi_mpifh calls PMPI_ functions, past those of
    interpose.c. `mpi_iallreduce_` is what mpif.h and the module mpi call, and
-   `ompi_iallreduce_f` what mpi_f08 calls; both have the same arguments.
-   Persistent collectives are left to MPI here. */
+   `ompi_iallreduce_f` what mpi_f08 calls; both have the same arguments. */
 #include "mpi/requests.h"
 
 #include <dlfcn.h>
+#include <mpi-ext.h>
 
 /* Whose addresses stand for MPI_IN_PLACE and MPI_BOTTOM. */
 extern int mpi_fortran_in_place_, mpi_fortran_bottom_;
+
+typedef MPI_Fint f;
 
 #define ALL(...) __VA_ARGS__
 
@@ -18,15 +20,14 @@ static void *memory_of(void *argument)
                                               : argument;
 }
 
-static void tell(int code, MPI_Fint *error_out)
+static void tell(int code, f *error_out)
 {
     if (error_out != NULL) {
         *error_out = code;
     }
 }
 
-static void give(int code, MPI_Request request, MPI_Fint *request_out,
-                 MPI_Fint *error_out)
+static void give(int code, MPI_Request request, f *request_out, f *error_out)
 {
     if (code == MPI_SUCCESS) {
         *request_out = PMPI_Request_c2f(request);
@@ -34,24 +35,34 @@ static void give(int code, MPI_Request request, MPI_Fint *request_out,
     tell(code, error_out);
 }
 
-#define SYMBOL(name, parameters)                                               \
-    void ompi_##name##_f parameters;                                           \
-    void mpi_##name##_ parameters __attribute__((alias("ompi_" #name "_f")));  \
-    void ompi_##name##_f parameters
+#define SYMBOL_OF(mpi, name, parameters)                                       \
+    void o##mpi##_##name##_f parameters;                                       \
+    void mpi##_##name##_ parameters                                            \
+        __attribute__((alias("o" #mpi "_" #name "_f")));                       \
+    void o##mpi##_##name##_f parameters
+#define SYMBOL(name, parameters) SYMBOL_OF(mpi, name, parameters)
 
-/* A collective: its name twice, its parameters and the arguments of C. */
+/* A collective: its name twice, its parameters and the arguments of C. No info
+   says anything to the library. */
 #define FORTRAN(Name, name, parameters, arguments)                             \
-    SYMBOL(i##name, (ALL parameters, MPI_Fint * comm, MPI_Fint * request,      \
-                     MPI_Fint * error))                                        \
+    SYMBOL(i##name, (ALL parameters, f * comm, f * request, f * error))        \
     {                                                                          \
         MPI_Request q = MPI_REQUEST_NULL;                                      \
         int code = MPI_I##name(ALL arguments, PMPI_Comm_f2c(*comm), &q);       \
         give(code, q, request, error);                                         \
     }                                                                          \
-    SYMBOL(name, (ALL parameters, MPI_Fint * comm, MPI_Fint * error))          \
+    SYMBOL(name, (ALL parameters, f * comm, f * error))                        \
     {                                                                          \
         int code = MPI_##Name(ALL arguments, PMPI_Comm_f2c(*comm));            \
         tell(code, error);                                                     \
+    }                                                                          \
+    SYMBOL_OF(mpix, name##_init,                                               \
+              (ALL parameters, f * comm, f * info, f * request, f * error))    \
+    {                                                                          \
+        MPI_Request q = MPI_REQUEST_NULL;                                      \
+        int code = MPIX_##Name##_init(ALL arguments, PMPI_Comm_f2c(*comm),     \
+                                      PMPI_Info_f2c(*info), &q);               \
+        give(code, q, request, error);                                         \
     }
 
 #define SEND     memory_of(send)
@@ -59,26 +70,24 @@ static void give(int code, MPI_Request request, MPI_Fint *request_out,
 #define TYPE(of) PMPI_Type_f2c(*(of))
 #define OP       PMPI_Op_f2c(*op)
 
-SYMBOL(ibarrier, (MPI_Fint * comm, MPI_Fint *request, MPI_Fint *error))
+SYMBOL(ibarrier, (f * comm, f *request, f *error))
 {
     MPI_Request q = MPI_REQUEST_NULL;
     int code = MPI_Ibarrier(PMPI_Comm_f2c(*comm), &q);
     give(code, q, request, error);
 }
 
-SYMBOL(barrier, (MPI_Fint * comm, MPI_Fint *error))
+SYMBOL(barrier, (f * comm, f *error))
 {
     int code = MPI_Barrier(PMPI_Comm_f2c(*comm));
     tell(code, error);
 }
 
-FORTRAN(Bcast, bcast,
-        (void *recv, MPI_Fint *count, MPI_Fint *type, MPI_Fint *root),
+FORTRAN(Bcast, bcast, (void *recv, f *count, f *type, f *root),
         (RECV, *count, TYPE(type), *root))
 
-#define REDUCED                                                                \
-    void *send, void *recv, MPI_Fint *count, MPI_Fint *type, MPI_Fint *op
-FORTRAN(Reduce, reduce, (REDUCED, MPI_Fint *root),
+#define REDUCED void *send, void *recv, f *count, f *type, f *op
+FORTRAN(Reduce, reduce, (REDUCED, f *root),
         (SEND, RECV, *count, TYPE(type), OP, *root))
 FORTRAN(Allreduce, allreduce, (REDUCED), (SEND, RECV, *count, TYPE(type), OP))
 FORTRAN(Scan, scan, (REDUCED), (SEND, RECV, *count, TYPE(type), OP))
@@ -88,37 +97,68 @@ FORTRAN(Reduce_scatter_block, reduce_scatter_block, (REDUCED),
 FORTRAN(Reduce_scatter, reduce_scatter, (REDUCED),
         (SEND, RECV, count, TYPE(type), OP))
 
-#define MOVED                                                                  \
-    void *send, MPI_Fint *scount, MPI_Fint *stype, void *recv,                 \
-        MPI_Fint *rcount, MPI_Fint *rtype
+#define MOVED void *send, f *scount, f *stype, void *recv, f *rcount, f *rtype
 #define EQUAL SEND, *scount, TYPE(stype), RECV, *rcount, TYPE(rtype)
-FORTRAN(Gather, gather, (MOVED, MPI_Fint *root), (EQUAL, *root))
-FORTRAN(Scatter, scatter, (MOVED, MPI_Fint *root), (EQUAL, *root))
+FORTRAN(Gather, gather, (MOVED, f *root), (EQUAL, *root))
+FORTRAN(Scatter, scatter, (MOVED, f *root), (EQUAL, *root))
 FORTRAN(Allgather, allgather, (MOVED), (EQUAL))
 FORTRAN(Alltoall, alltoall, (MOVED), (EQUAL))
 
 #define GATHERED                                                               \
-    void *send, MPI_Fint *scount, MPI_Fint *stype, void *recv,                 \
-        MPI_Fint *rcounts, MPI_Fint *displs, MPI_Fint *rtype
+    void *send, f *scount, f *stype, void *recv, f *rcounts, f *displs, f *rtype
 #define BLOCKS SEND, *scount, TYPE(stype), RECV, rcounts, displs, TYPE(rtype)
-FORTRAN(Gatherv, gatherv, (GATHERED, MPI_Fint *root), (BLOCKS, *root))
+FORTRAN(Gatherv, gatherv, (GATHERED, f *root), (BLOCKS, *root))
 FORTRAN(Allgatherv, allgatherv, (GATHERED), (BLOCKS))
 FORTRAN(Scatterv, scatterv,
-        (void *send, MPI_Fint *scounts, MPI_Fint *displs, MPI_Fint *stype,
-         void *recv, MPI_Fint *rcount, MPI_Fint *rtype, MPI_Fint *root),
+        (void *send, f *scounts, f *displs, f *stype, void *recv, f *rcount,
+         f *rtype, f *root),
         (SEND, scounts, displs, TYPE(stype), RECV, *rcount, TYPE(rtype), *root))
 FORTRAN(Alltoallv, alltoallv,
-        (void *send, MPI_Fint *scounts, MPI_Fint *sdispls, MPI_Fint *stype,
-         void *recv, MPI_Fint *rcounts, MPI_Fint *rdispls, MPI_Fint *rtype),
+        (void *send, f *scounts, f *sdispls, f *stype, void *recv, f *rcounts,
+         f *rdispls, f *rtype),
         (SEND, scounts, sdispls, TYPE(stype), RECV, rcounts, rdispls,
          TYPE(rtype)))
 
-/* ---- a wait, which goes on to MPI's own
- * ----------------------------------------
- */
+SYMBOL_OF(mpix, barrier_init, (f * comm, f *info, f *request, f *error))
+{
+    MPI_Request q = MPI_REQUEST_NULL;
+    int code =
+        MPIX_Barrier_init(PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info), &q);
+    give(code, q, request, error);
+}
 
-typedef void (*wait_fn)(MPI_Fint *request, MPI_Fint *status, MPI_Fint *error);
-SYMBOL(wait, (MPI_Fint * request, MPI_Fint *status, MPI_Fint *error))
+/* ---- requests, of which MPI's Fortran calls PMPI's functions ------------- */
+
+SYMBOL(start, (f * request, f *error))
+{
+    MPI_Request q = PMPI_Request_f2c(*request);
+    int code = MPI_Start(&q);
+    give(code, q, request, error); /* MPI may put another in its place */
+}
+
+SYMBOL(startall, (f * count, f *requests, f *error))
+{
+    tell(MPI_SUCCESS, error);
+    for (f i = 0; i < *count; i++) {
+        ompi_start_f(&requests[i], error);
+    }
+}
+
+SYMBOL(request_free, (f * request, f *error))
+{
+    MPI_Request q = PMPI_Request_f2c(*request);
+    give(MPI_Request_free(&q), MPI_REQUEST_NULL, request, error);
+}
+
+SYMBOL(cancel, (f * request, f *error))
+{
+    MPI_Request q = PMPI_Request_f2c(*request);
+    int code = MPI_Cancel(&q);
+    tell(code, error);
+}
+
+typedef void (*wait_fn)(f *request, f *status, f *error);
+SYMBOL(wait, (f * request, f *status, f *error))
 {
     void *next = dlsym(RTLD_NEXT, "ompi_wait_f");
     MPI_Request q = PMPI_Request_f2c(*request);
@@ -126,28 +166,27 @@ SYMBOL(wait, (MPI_Fint * request, MPI_Fint *status, MPI_Fint *error))
     (*(wait_fn *)&next)(request, status, error);
 }
 
-/* ---- the life of MPI -------------------------------------------------------
- */
+/* ---- the life of MPI ----------------------------------------------------- */
 
-SYMBOL(init, (MPI_Fint * error))
+SYMBOL(init, (f * error))
 {
     int code = MPI_Init(NULL, NULL);
     tell(code, error);
 }
 
-SYMBOL(init_thread, (MPI_Fint * required, MPI_Fint *provided, MPI_Fint *error))
+SYMBOL(init_thread, (f * required, f *provided, f *error))
 {
     int code = MPI_Init_thread(NULL, NULL, *required, provided);
     tell(code, error);
 }
 
-SYMBOL(query_thread, (MPI_Fint * provided, MPI_Fint *error))
+SYMBOL(query_thread, (f * provided, f *error))
 {
     int code = MPI_Query_thread(provided);
     tell(code, error);
 }
 
-SYMBOL(finalize, (MPI_Fint * error))
+SYMBOL(finalize, (f * error))
 {
     int code = MPI_Finalize();
     tell(code, error);

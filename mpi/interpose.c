@@ -141,8 +141,7 @@ INTERPOSE(ALLTOALLV, Alltoallv, alltoallv,
           FROM(send, .counts = scounts, .displs = sdispls, .type = stype),
           TO(recv, .counts = rcounts, .displs = rdispls, .type = rtype))
 
-/* ---- persistent requests ---------------------------------------------------
- */
+/* ---- persistent requests ------------------------------------------------- */
 
 int MPI_Start(MPI_Request *request)
 {
@@ -200,8 +199,24 @@ int MPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses)
     return code;
 }
 
-/* ---- the life of MPI -------------------------------------------------------
- */
+int MPI_Op_create(MPI_User_function *function, int commute, MPI_Op *op)
+{
+    int code = PMPI_Op_create(function, commute, op);
+    if (code == MPI_SUCCESS) {
+        baton__mpi_function_add(*op, function, commute != 0);
+    }
+    return code;
+}
+
+int MPI_Op_free(MPI_Op *op)
+{
+    if (op != NULL) {
+        baton__mpi_function_remove(*op);
+    }
+    return PMPI_Op_free(op);
+}
+
+/* ---- the life of MPI ----------------------------------------------------- */
 
 int MPI_Init(int *argc, char ***argv)
 {

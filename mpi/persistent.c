@@ -7,19 +7,15 @@
 
 enum { TAGS = 1 << 20 }; /* Open MPI has 2^31 - 1 */
 
-/* ---- by their requests -----------------------------------------------------
- */
-
-enum { BUCKETS = 256 };
+/* ---- by their requests --------------------------------------------------- */
 
 static _Atomic bool any; /* has ever been made */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static baton__mpi_op_t *known[BUCKETS];
+static baton__mpi_op_t *known[256]; /* by a hash of the address */
 
 static baton__mpi_op_t **bucket_of(MPI_Request request)
 {
-    uintptr_t address = (uintptr_t)request;
-    return &known[(address >> 6 ^ address >> 14) % BUCKETS];
+    return &known[((uintptr_t)request >> 6 ^ (uintptr_t)request >> 14) % 256];
 }
 
 static void know(baton__mpi_op_t *op)
@@ -55,8 +51,7 @@ baton__mpi_op_t *baton__mpi_persistent_of(MPI_Request request)
     return find(request, false);
 }
 
-/* ---- their life ------------------------------------------------------------
- */
+/* ---- their life ---------------------------------------------------------- */
 
 /* Errors of a request are told to its communicator's handler, which may change
    from start to start. */
@@ -109,7 +104,7 @@ int baton__mpi_prepare(const baton__mpi_call_t *call, MPI_Request *request)
     int code = baton__mpi_op_make(call, comm, &shape, &op);
     if (code == MPI_SUCCESS) {
         baton__mpi_entry_t *entry;
-        baton__mpi_entries_reap(comm);
+        baton__mpi_entries_reap(comm, false);
         baton_status_t status = baton__mpi_entry_make(
             comm, &shape, &op->vectors, "persistent ", &entry);
         code = status == BATON_OK
@@ -119,7 +114,7 @@ int baton__mpi_prepare(const baton__mpi_call_t *call, MPI_Request *request)
             baton__mpi_op_free(op);
         }
     }
-    free(shape.counts);
+    baton__mpi_shape_fini(&shape);
     if (code != MPI_SUCCESS) {
         return baton__mpi_fail(call->comm, code);
     }

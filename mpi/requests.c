@@ -94,8 +94,7 @@ bool baton__mpi_drive(bool on)
     return true;
 }
 
-/* ---- waits -----------------------------------------------------------------
- */
+/* ---- waits --------------------------------------------------------------- */
 
 enum {
     SHORT_TURNS = 8, /* of a wait that MPI's progress would but delay */
@@ -308,8 +307,7 @@ void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
     }
 }
 
-/* ---- nonblocking ----------------------------------------------------------
- */
+/* ---- nonblocking --------------------------------------------------------- */
 
 static int query(void *state, MPI_Status *status)
 {
@@ -380,7 +378,7 @@ static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
 baton__mpi_comm_t *baton__mpi_take(const baton__mpi_call_t *call,
                                    baton__mpi_shape_t *shape)
 {
-    shape->counts = NULL;
+    *shape = (baton__mpi_shape_t){.counts = NULL};
     if (!atomic_load_explicit(&baton__mpi.on, memory_order_acquire) ||
         (baton__mpi.settings.kinds >> call->kind & 1u) == 0 ||
         call->comm == MPI_COMM_NULL) {
@@ -394,7 +392,7 @@ baton__mpi_comm_t *baton__mpi_take(const baton__mpi_call_t *call,
     baton__mpi_why_t why = why_left(call, comm, shape);
     comm->counts[call->kind][why]++;
     if (why != BATON__MPI_TAKEN) {
-        free(shape->counts);
+        baton__mpi_shape_fini(shape);
         return NULL;
     }
     return comm;
@@ -458,7 +456,7 @@ int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request)
             baton__mpi_op_free(op);
         }
     }
-    free(shape.counts);
+    baton__mpi_shape_fini(&shape);
     if (code != MPI_SUCCESS) {
         return baton__mpi_fail(call->comm, code);
     }

@@ -84,11 +84,10 @@ void baton__mpi_await(int count, const MPI_Request *requests);
    enough; a race detector does not see that. */
 void baton__mpi_see(void);
 
-/* ---- between requests.c, persistent.c and entries.c -----------------------
- */
+/* ---- between requests.c, persistent.c and entries.c ---------------------- */
 
-/* The communicator of a call that is taken, and its shape, whose counts are the
-   caller's; NULL: it is left. */
+/* The communicator of a call that is taken, and its shape, the caller's to
+   free; NULL: it is left. */
 baton__mpi_comm_t *baton__mpi_take(const baton__mpi_call_t *call,
                                    baton__mpi_shape_t *shape);
 /* Tells the communicator's error handler; returns the code. */
@@ -102,8 +101,8 @@ void baton__mpi_op_free(baton__mpi_op_t *op);
 void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op);
 void baton__mpi_on_end(void *entry, uint64_t epoch, baton_status_t status);
 
-/* A new schedule, and the one of a shape. They take the shape's counts, or not,
-   and then the caller frees them. */
+/* A new schedule, and the one of a shape. They take what the shape has, or not.
+ */
 baton_status_t baton__mpi_entry_make(baton__mpi_comm_t *comm,
                                      baton__mpi_shape_t *shape,
                                      const baton__mpi_vectors_t *vectors,
@@ -115,8 +114,7 @@ baton_status_t baton__mpi_entry_for(baton__mpi_comm_t *comm,
                                     baton__mpi_entry_t **out);
 
 /* Destroys the schedules that are neither kept nor in use, or all. */
-void baton__mpi_entries_reap(baton__mpi_comm_t *comm);
-void baton__mpi_entries_close(baton__mpi_comm_t *comm);
+void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all);
 
 /* Lets MPI's waits drive Baton: from now on, until it is called with false.
    False: MPI is not as it must be, and nothing has happened. */

@@ -68,7 +68,7 @@ static void close_engine(void)
 }
 
 /* Collective. Leaves `on` false where all is left to MPI. */
-static void open_all(int level)
+static void open_all(int level, int required)
 {
     int size;
     (void)PMPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -98,6 +98,8 @@ static void open_all(int level)
         return;
     }
     (void)PMPI_Comm_group(MPI_COMM_WORLD, &baton__mpi.world_group);
+    baton__mpi.functions =
+        agree(required == MPI_THREAD_MULTIPLE || !baton__mpi.settings.thread);
     atomic_store(&baton__mpi.on, true);
 }
 
@@ -116,7 +118,7 @@ int baton__mpi_init(int *argc, char ***argv, int required, int *reported)
     }
     thread_level = required < level ? required : level;
     *reported = thread_level;
-    open_all(level);
+    open_all(level, required);
     return MPI_SUCCESS;
 }
 

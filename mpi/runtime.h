@@ -15,7 +15,8 @@ typedef struct baton__mpi_runtime {
     baton_group_t *world;     /* of MPI_COMM_WORLD */
     MPI_Group world_group;    /* the same, of MPI's */
     ptrdiff_t context_offset; /* see comms.h */
-    _Atomic int outstanding;  /* operations that have not ended */
+    bool functions; /* of the program's may be called by Baton's thread */
+    _Atomic int outstanding; /* operations that have not ended */
 } baton__mpi_runtime_t;
 
 extern baton__mpi_runtime_t baton__mpi;

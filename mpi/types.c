@@ -170,13 +170,8 @@ static int most_at_once(size_t bytes)
     return most > 0 ? (int)most : 1;
 }
 
-static char *element(const void *memory, int index, MPI_Aint extent)
-{
-    return (char *)((MPI_Aint)memory + (MPI_Aint)index * extent);
-}
-
 int baton__mpi_pack(const void *memory, int count, MPI_Datatype type,
-                    char *bytes)
+                    char *bytes, bool back)
 {
     size_t size = baton__mpi_type_bytes(type);
     int most = most_at_once(size);
@@ -184,34 +179,16 @@ int baton__mpi_pack(const void *memory, int count, MPI_Datatype type,
     MPI_Aint low;
     MPI_Aint extent;
     (void)PMPI_Type_get_extent(type, &low, &extent);
-    for (int i = 0; i < count && code == MPI_SUCCESS;) {
-        int some = count - i < most ? count - i : most;
+    for (int i = 0, some; i < count && code == MPI_SUCCESS; i += some) {
+        some = count - i < most ? count - i : most;
+        void *place = (void *)((MPI_Aint)memory + (MPI_Aint)i * extent);
+        int length = (int)((size_t)some * size);
         int at = 0;
-        code = PMPI_Pack(element(memory, i, extent), some, type, bytes,
-                         (int)((size_t)some * size), &at, MPI_COMM_SELF);
-        bytes += (size_t)some * size;
-        i += some;
-    }
-    return code;
-}
-
-int baton__mpi_unpack(const char *bytes, void *memory, int count,
-                      MPI_Datatype type)
-{
-    size_t size = baton__mpi_type_bytes(type);
-    int most = most_at_once(size);
-    int code = MPI_SUCCESS;
-    MPI_Aint low;
-    MPI_Aint extent;
-    (void)PMPI_Type_get_extent(type, &low, &extent);
-    for (int i = 0; i < count && code == MPI_SUCCESS;) {
-        int some = count - i < most ? count - i : most;
-        int at = 0;
-        code =
-            PMPI_Unpack(bytes, (int)((size_t)some * size), &at,
-                        element(memory, i, extent), some, type, MPI_COMM_SELF);
-        bytes += (size_t)some * size;
-        i += some;
+        code = back ? PMPI_Unpack(bytes, length, &at, place, some, type,
+                                  MPI_COMM_SELF)
+                    : PMPI_Pack(place, some, type, bytes, length, &at,
+                                MPI_COMM_SELF);
+        bytes += length;
     }
     return code;
 }

@@ -16,11 +16,9 @@ bool baton__mpi_is_plain(MPI_Datatype type);
 
 size_t baton__mpi_type_bytes(MPI_Datatype type); /* of data, without gaps */
 
-/* Packs `count` elements at `memory` behind each other into `bytes`, or unpacks
-   them from there. Counts may be large. Local. */
+/* Packs `count` elements at `memory` behind each other into `bytes`, or (back)
+   unpacks them from there. Counts may be large. Local. */
 int baton__mpi_pack(const void *memory, int count, MPI_Datatype type,
-                    char *bytes);
-int baton__mpi_unpack(const char *bytes, void *memory, int count,
-                      MPI_Datatype type);
+                    char *bytes, bool back);
 
 #endif

@@ -44,8 +44,7 @@ static int count_of(const baton__mpi_side_t *side, int block)
     return side->counts != NULL ? side->counts[block] : side->count;
 }
 
-/* ---- the shape ------------------------------------------------------------
- */
+/* ---- the shape ----------------------------------------------------------- */
 
 static bool is_valid_side(const baton__mpi_side_t *side, int blocks)
 {
@@ -120,7 +119,11 @@ int baton__mpi_shape(const baton__mpi_call_t *call, int rank, int size,
         unit = baton__mpi_type_bytes(side->type);
     } else if (!baton__mpi_reduction(side->type, call->op, &shape->dtype,
                                      &shape->op)) {
-        return MPI_ERR_OP;
+        shape->function = baton__mpi_function_of(call->op, side->type);
+        if (shape->function == NULL) {
+            return MPI_ERR_OP;
+        }
+        shape->op = &shape->function->op;
     }
     if (side->counts == NULL) {
         return times((size_t)side->count, unit, &shape->count) ? MPI_SUCCESS
@@ -141,6 +144,18 @@ int baton__mpi_shape(const baton__mpi_call_t *call, int rank, int size,
     return code;
 }
 
+void baton__mpi_shape_fini(baton__mpi_shape_t *shape)
+{
+    baton__mpi_function_free(shape->function);
+    free(shape->counts);
+}
+
+static size_t element_bytes(const baton__mpi_shape_t *shape)
+{
+    return shape->op != NULL ? baton_op_element_bytes(shape->op, shape->dtype)
+                             : baton_dtype_size(shape->dtype);
+}
+
 bool baton__mpi_shape_equals(const baton__mpi_shape_t *a,
                              const baton__mpi_shape_t *b)
 {
@@ -155,18 +170,16 @@ bool baton__mpi_shape_equals(const baton__mpi_shape_t *a,
 size_t baton__mpi_shape_bytes(const baton__mpi_shape_t *shape)
 {
     const baton__mpi_traits_t *traits = &baton__mpi_traits[shape->kind];
-    size_t element = baton_dtype_size(shape->dtype);
     bool blocks = traits->source == BATON__MPI_BLOCKS ||
                   traits->target == BATON__MPI_BLOCKS;
     size_t sum = shape->count * (blocks ? (size_t)shape->size : 1);
     for (int r = 0; shape->counts != NULL && r < shape->size; r++) {
         sum += shape->counts[r];
     }
-    return (traits->traits & PRIVATE) != 0 ? 0 : sum * element;
+    return (traits->traits & PRIVATE) != 0 ? 0 : sum * element_bytes(shape);
 }
 
-/* ---- vectors --------------------------------------------------------------
- */
+/* ---- vectors ------------------------------------------------------------- */
 
 /* Stands for memory of no bytes: NULL would mean in place. */
 static char nothing[2];
@@ -208,31 +221,16 @@ static bool is_one_piece(const baton__mpi_side_t *side, int blocks)
     return true;
 }
 
-static int pack_block(const baton__mpi_side_t *side, int block, char **bytes)
+static int pack_side(const baton__mpi_side_t *side, int blocks, char *bytes,
+                     bool back)
 {
-    int count = count_of(side, block);
-    int code =
-        baton__mpi_pack(place_of(side, block), count, side->type, *bytes);
-    *bytes += (size_t)count * baton__mpi_type_bytes(side->type);
-    return code;
-}
-
-static int pack_side(const baton__mpi_side_t *side, int blocks, char *bytes)
-{
-    int code = MPI_SUCCESS;
-    for (int b = 0; b < blocks && code == MPI_SUCCESS; b++) {
-        code = pack_block(side, b, &bytes);
-    }
-    return code;
-}
-
-static int unpack_side(const baton__mpi_side_t *side, int blocks, char *bytes)
-{
+    size_t unit = baton__mpi_type_bytes(side->type);
     int code = MPI_SUCCESS;
     for (int b = 0; b < blocks && code == MPI_SUCCESS; b++) {
         int count = count_of(side, b);
-        code = baton__mpi_unpack(bytes, place_of(side, b), count, side->type);
-        bytes += (size_t)count * baton__mpi_type_bytes(side->type);
+        code =
+            baton__mpi_pack(place_of(side, b), count, side->type, bytes, back);
+        bytes += (size_t)count * unit;
     }
     return code;
 }
@@ -263,7 +261,7 @@ static int init_apart(const baton__mpi_call_t *call,
 {
     if (baton__mpi_has(call, REDUCES)) {
         v->from = call->target;
-        v->raw_bytes = shape->count * baton_dtype_size(shape->dtype);
+        v->raw_bytes = shape->count * element_bytes(shape);
         v->source = v->source_copy = malloc(v->raw_bytes + 1);
         return v->source != NULL ? MPI_SUCCESS : MPI_ERR_NO_MEM;
     }
@@ -350,17 +348,17 @@ int baton__mpi_vectors_pack(const baton__mpi_vectors_t *v)
     if (v->raw_bytes > 0) {
         memcpy(v->source_copy, v->from.memory, v->raw_bytes);
     } else if (v->source_copy != NULL) {
-        code = pack_side(&v->from, v->from_blocks, v->source_copy);
+        code = pack_side(&v->from, v->from_blocks, v->source_copy, false);
     }
     if (v->packs_target && code == MPI_SUCCESS) {
-        code = pack_side(&v->to, v->to_blocks, v->target_copy);
+        code = pack_side(&v->to, v->to_blocks, v->target_copy, false);
     }
     return code;
 }
 
 int baton__mpi_vectors_unpack(const baton__mpi_vectors_t *v)
 {
-    return v->unpacks ? unpack_side(&v->to, v->to_blocks, v->target_copy)
+    return v->unpacks ? pack_side(&v->to, v->to_blocks, v->target_copy, true)
                       : MPI_SUCCESS;
 }
 

@@ -4,7 +4,7 @@
 #ifndef BATON_MPI_VECTORS_H
 #define BATON_MPI_VECTORS_H
 
-#include "mpi/types.h"
+#include "mpi/functions.h"
 
 /* Data that moves is counted in bytes: types may differ between ranks where
    their signatures match. */
@@ -13,6 +13,7 @@ typedef struct baton__mpi_shape {
     bool in_place; /* on all ranks */
     baton_dtype_t dtype;
     const baton_op_t *op;
+    baton__mpi_function_t *function; /* of an `op` that is the program's */
     int root;
     size_t count;
     size_t *counts; /* of P blocks, or NULL; of Alltoallv 2 P, those that come
@@ -34,10 +35,10 @@ typedef struct baton__mpi_vectors {
 /* False: the call is wrong, and MPI says in which way. */
 bool baton__mpi_is_valid(const baton__mpi_call_t *call, int rank, int size);
 
-/* The shape of a valid call; counts are allocated, and freed by the caller. An
-   MPI error code. */
+/* The shape of a valid call, the caller's to free. An MPI error code. */
 int baton__mpi_shape(const baton__mpi_call_t *call, int rank, int size,
                      baton__mpi_shape_t *shape);
+void baton__mpi_shape_fini(baton__mpi_shape_t *shape);
 bool baton__mpi_shape_equals(const baton__mpi_shape_t *a,
                              const baton__mpi_shape_t *b);
 

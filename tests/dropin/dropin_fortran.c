@@ -16,6 +16,10 @@ void mpi_allreduce_(void *send, void *recv, f *count, f *type, f *op, f *comm,
 void ompi_igatherv_f(void *send, f *scount, f *stype, void *recv, f *counts,
                      f *displs, f *rtype, f *root, f *comm, f *request,
                      f *error);
+void mpix_allreduce_init_(void *send, void *recv, f *count, f *type, f *op,
+                          f *comm, f *info, f *request, f *error);
+void mpi_startall_(f *count, f *requests, f *error);
+void mpi_request_free_(f *request, f *error);
 void mpi_wait_(f *request, f *status, f *error);
 void mpi_waitall_(f *count, f *requests, f *statuses, f *error);
 
@@ -72,6 +76,19 @@ int main(void)
     mpi_allreduce_(&mpi_fortran_in_place_, &one, &one, &integer, &sum, &world,
                    &error);
     EXPECT(one == size, "allreduce: %d", one);
+    f info = MPI_Info_c2f(MPI_INFO_NULL);
+    mpix_allreduce_init_(mine, sums, &count, &real8, &sum, &world, &info,
+                         &request[0], &error);
+    one = 1;
+    for (int turn = 0; turn < 3; turn++) {
+        mine[1] = turn;
+        mpi_startall_(&one, request, &error);
+        mpi_wait_(&request[0], status, &error);
+        EXPECT(error == MPI_SUCCESS && sums[1] == turn * size,
+               "allreduce_init: %d, %g", error, sums[1]);
+    }
+    mpi_request_free_(&request[0], &error);
+    EXPECT(MPI_Request_f2c(request[0]) == MPI_REQUEST_NULL, "request_free");
     mpi_finalize_(&error);
     return dropin_failures == 0 ? 0 : 1;
 }

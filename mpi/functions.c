@@ -1,0 +1,134 @@
+/* Reductions of the program's own: what MPI_Op_create was given. Baton's thread
+   calls the function, so the program must be made for several threads. */
+#include "mpi/functions.h"
+
+#include "mpi/runtime.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Those that have not been freed. MPI gives no function of an operation. */
+typedef struct known {
+    struct known *next;
+    MPI_Op op;
+    MPI_User_function *function;
+    bool commutes;
+} known_t;
+
+static known_t *first;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void baton__mpi_function_add(MPI_Op op, MPI_User_function *function,
+                             bool commutes)
+{
+    known_t *known = malloc(sizeof *known);
+    if (known == NULL) {
+        return;
+    }
+    *known = (known_t){.op = op, .function = function, .commutes = commutes};
+    (void)pthread_mutex_lock(&lock);
+    known->next = first;
+    first = known;
+    (void)pthread_mutex_unlock(&lock);
+}
+
+/* A copy of what is known of it; without a function if nothing is. */
+static known_t find(MPI_Op op, bool forgets)
+{
+    known_t found = {.function = NULL};
+    (void)pthread_mutex_lock(&lock);
+    known_t **at = &first;
+    while (*at != NULL && (*at)->op != op) {
+        at = &(*at)->next;
+    }
+    known_t *known = *at;
+    if (known != NULL) {
+        found = *known;
+        *at = forgets ? found.next : known;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    free(forgets ? known : NULL);
+    return found;
+}
+
+void baton__mpi_function_remove(MPI_Op op)
+{
+    (void)find(op, true);
+}
+
+/* ---- calls --------------------------------------------------------------- */
+
+enum { PART = 4096 }; /* bytes of a copy, at most */
+
+/* MPI's functions write behind their second operand: that is the right one. */
+static void reduce(void *arg, void *target, const void *left, const void *right,
+                   size_t count, baton_dtype_t dtype)
+{
+    baton__mpi_function_t *f = arg;
+    bool swaps = target == left && f->op.commutative;
+    bool copies = target == left && !swaps;
+    char copy[PART];
+    size_t most = copies ? PART / f->op.element_bytes : INT_MAX;
+    (void)dtype;
+    for (size_t i = 0, some; i < count; i += some) {
+        some = count - i < most ? count - i : most;
+        size_t at = i * f->op.element_bytes;
+        size_t bytes = some * f->op.element_bytes;
+        char *to = copies ? copy : (char *)target + at;
+        if (to != (const char *)right + at && !swaps) {
+            memcpy(to, (const char *)right + at, bytes);
+        }
+        f->function((char *)(swaps ? right : left) + at, to, &(int){(int)some},
+                    &f->type);
+        if (copies) {
+            memcpy((char *)target + at, copy, bytes);
+        }
+    }
+}
+
+/* Whether elements of the type have no gaps, whose bytes Baton would write. */
+static bool is_solid(MPI_Datatype type, size_t bytes)
+{
+    MPI_Aint low;
+    MPI_Aint extent;
+    MPI_Aint true_low;
+    MPI_Aint true_extent;
+    (void)PMPI_Type_get_extent(type, &low, &extent);
+    (void)PMPI_Type_get_true_extent(type, &true_low, &true_extent);
+    return low == 0 && true_low == 0 && extent == true_extent &&
+           (size_t)extent == bytes && bytes > 0;
+}
+
+baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type)
+{
+    const known_t known = find(op, false);
+    size_t bytes = baton__mpi_type_bytes(type);
+    MPI_Datatype held; /* the application may free its own before the end */
+    if (!baton__mpi.functions || known.function == NULL ||
+        !is_solid(type, bytes) || (!known.commutes && bytes > PART)) {
+        return NULL;
+    }
+    baton__mpi_function_t *f = malloc(sizeof *f);
+    if (f == NULL || PMPI_Type_dup(type, &held) != MPI_SUCCESS) {
+        free(f);
+        return NULL;
+    }
+    *f = (baton__mpi_function_t){.op = {.name = "a function",
+                                        .reduce = reduce,
+                                        .arg = f,
+                                        .commutative = known.commutes,
+                                        .element_bytes = bytes},
+                                 .function = known.function,
+                                 .type = held};
+    return f;
+}
+
+void baton__mpi_function_free(baton__mpi_function_t *f)
+{
+    if (f != NULL) {
+        (void)PMPI_Type_free(&f->type);
+        free(f);
+    }
+}

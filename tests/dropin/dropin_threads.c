@@ -1,0 +1,214 @@
+/* A program that asks for MPI_THREAD_MULTIPLE: its own reductions are taken,
+   and its threads use communicators of their own. */
+#include "dropin.h"
+
+#include <mpi-ext.h>
+#include <pthread.h>
+#include <unistd.h>
+
+static int rank, size;
+
+/* 2 by 2 matrices modulo 251, whose product does not commute. */
+typedef struct matrix {
+    int at[4];
+} matrix_t;
+
+enum { MATRICES = 300 }; /* more than are multiplied at once */
+
+static matrix_t product(matrix_t a, matrix_t b)
+{
+    matrix_t c;
+    for (int i = 0; i < 4; i++) {
+        c.at[i] = (a.at[i & 2] * b.at[i & 1] + a.at[i | 1] * b.at[i | 2]) % 251;
+    }
+    return c;
+}
+
+static void multiply(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    const matrix_t *left = in;
+    matrix_t *right = inout;
+    int bytes;
+    MPI_Type_size(*type, &bytes);
+    EXPECT(bytes == sizeof(matrix_t), "a type of %d bytes", bytes);
+    for (int i = 0; i < *count; i++) {
+        right[i] = product(left[i], right[i]);
+    }
+}
+
+static void fill(matrix_t *to, int of)
+{
+    for (int i = 0; i < MATRICES * 4; i++) {
+        to[i / 4].at[i % 4] = (of * 13 + i * 7 + i % 4) % 251;
+    }
+}
+
+/* Of ranks 0 to `last`. */
+static void expect_product(const matrix_t *got, int last, const char *what)
+{
+    matrix_t each[MATRICES];
+    matrix_t all[MATRICES];
+    fill(all, 0);
+    for (int r = 1; r <= last; r++) {
+        fill(each, r);
+        for (int i = 0; i < MATRICES; i++) {
+            all[i] = product(all[i], each[i]);
+        }
+    }
+    EXPECT(memcmp(got, all, sizeof all) == 0, "%s", what);
+}
+
+/* Plain memory, at which nobody looks before the other thread has written. */
+__attribute__((no_sanitize("thread"))) static int look(const volatile int *at)
+{
+    return *at;
+}
+
+/* Types and operations are freed at once, and others of the same handles come;
+   and no MPI call is made until the result is there, if it was taken. */
+static void test_functions(void)
+{
+    static matrix_t in[MATRICES], out[MATRICES];
+    MPI_Request q;
+    for (int turn = 0; turn < 10; turn++) {
+        MPI_Datatype type;
+        MPI_Op op;
+        MPI_Type_contiguous(4, MPI_INT, &type);
+        MPI_Type_commit(&type);
+        MPI_Op_create(multiply, 0, &op);
+        fill(in, rank);
+        memset(out, -1, sizeof out);
+        switch (turn % 5) {
+        case 0:
+            MPI_Iallreduce(in, out, MATRICES, type, op, MPI_COMM_WORLD, &q);
+            break;
+        case 1:
+            memcpy(out, in, sizeof out);
+            MPI_Iallreduce(MPI_IN_PLACE, out, MATRICES, type, op,
+                           MPI_COMM_WORLD, &q);
+            break;
+        case 2:
+            MPI_Iscan(in, out, MATRICES, type, op, MPI_COMM_WORLD, &q);
+            break;
+        case 3:
+            MPIX_Allreduce_init(in, out, MATRICES, type, op, MPI_COMM_WORLD,
+                                MPI_INFO_NULL, &q);
+            MPI_Start(&q);
+            break;
+        default:
+            MPI_Ireduce(in, out, MATRICES, type, op, size - 1, MPI_COMM_WORLD,
+                        &q);
+        }
+        MPI_Type_free(&type);
+        MPI_Op_free(&op);
+        while (turn % 5 == 0 && size > 1 &&
+               look(&out[MATRICES - 1].at[3]) < 0) {
+            usleep(100);
+        }
+        MPI_Wait(&q, MPI_STATUS_IGNORE);
+        if (turn % 5 == 3) {
+            MPI_Request_free(&q);
+        }
+        if (turn % 5 != 4 || rank == size - 1) {
+            expect_product(out, turn % 5 == 2 ? rank : size - 1, "a product");
+        }
+    }
+}
+
+static void add_first(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    (void)type;
+    for (int i = 0; i < *count; i++) {
+        ((int *)inout)[2 * i] += ((int *)in)[2 * i];
+    }
+}
+
+/* A type with gaps is left, and they are not written. */
+static void test_gaps(void)
+{
+    MPI_Datatype wide;
+    MPI_Op op;
+    MPI_Request q;
+    int in[4] = {rank, 5, 1, 5};
+    int out[4] = {-1, -1, -1, -1};
+    MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &wide);
+    MPI_Type_commit(&wide);
+    MPI_Op_create(add_first, 1, &op);
+    MPI_Iallreduce(in, out, 2, wide, op, MPI_COMM_WORLD, &q);
+    MPI_Wait(&q, MPI_STATUS_IGNORE);
+    EXPECT(out[0] == size * (size - 1) / 2 && out[2] == size, "%d, %d", out[0],
+           out[2]);
+    EXPECT(out[1] == -1 && out[3] == -1, "a gap is written");
+    MPI_Op_free(&op);
+    MPI_Type_free(&wide);
+}
+
+/* Requests that are dropped, that complete in any order beside messages, and
+   whose communicator is gone. */
+static void *use(void *arg)
+{
+    MPI_Comm comm = *(MPI_Comm *)arg;
+    enum { MANY = 8 };
+    static _Atomic int kept[2][MANY];
+    int sums[MANY];
+    int index;
+    int sent = rank;
+    int got = -1;
+    for (int turn = 0; turn < 30; turn++) {
+        MPI_Request q[MANY + 2];
+        MPI_Comm dup;
+        MPI_Comm_dup(comm, &dup);
+        for (int i = 0; i < MANY; i++) {
+            MPI_Iallreduce(&size, &sums[i], 1, MPI_INT, MPI_SUM, dup, &q[i]);
+            MPI_Cancel(&q[i]); /* nothing */
+        }
+        MPI_Irecv(&got, 1, MPI_INT, (rank + size - 1) % size, 0, comm,
+                  &q[MANY]);
+        MPI_Isend(&sent, 1, MPI_INT, (rank + 1) % size, 0, comm, &q[MANY + 1]);
+        MPI_Comm_free(&dup);
+        do {
+            MPI_Waitany(MANY + 2, q, &index, MPI_STATUS_IGNORE);
+        } while (index != MPI_UNDEFINED);
+        for (int i = 0; i < MANY; i++) {
+            EXPECT(sums[i] == size * size, "sum %d", sums[i]);
+        }
+        EXPECT(got == (rank + size - 1) % size, "got %d", got);
+        MPI_Ibcast((void *)kept[turn % 2], MANY, MPI_INT, 0, comm, &q[0]);
+        MPI_Request_free(&q[0]);
+    }
+    return NULL;
+}
+
+static void test_threads(void)
+{
+    pthread_t thread;
+    MPI_Comm comms[2];
+    MPI_Comm_dup(MPI_COMM_WORLD, &comms[0]);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]);
+    if (pthread_create(&thread, NULL, use, &comms[1]) == 0) {
+        (void)use(&comms[0]);
+        (void)pthread_join(thread, NULL);
+    }
+    MPI_Comm_free(&comms[0]);
+    MPI_Comm_free(&comms[1]);
+}
+
+int main(int argc, char **argv)
+{
+    static int left[2]; /* of what Finalize ends */
+    int level;
+    MPI_Request q;
+    alarm(100);
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    dropin_test = "functions";
+    test_functions();
+    test_gaps();
+    dropin_test = "threads";
+    test_threads();
+    MPI_Iallreduce(&size, &left[0], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &q);
+    int code = MPI_Finalize();
+    EXPECT(size == 1 || left[0] == size * size, "Finalize: %d", left[0]);
+    return code == MPI_SUCCESS && dropin_failures == 0 ? 0 : 1;
+}
