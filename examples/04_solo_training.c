@@ -102,11 +102,11 @@ int main(int argc, char **argv)
      */
     double pending[2], all_pending, weights[2] = {weight, -weight}, most[2];
     bool any;
-    MPI_Barrier(MPI_COMM_WORLD);
+    must(baton_barrier_now(group));
     must(baton_partial_pending(partial, pending, &any));
-    MPI_Allreduce(&pending[1], &all_pending, 1, MPI_DOUBLE, MPI_SUM,
-                  MPI_COMM_WORLD);
-    MPI_Allreduce(weights, most, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    must(baton_allreduce_now(group, &pending[1], &all_pending, 1, BATON_F64,
+                             BATON_SUM));
+    must(baton_allreduce_now(group, weights, most, 2, BATON_F64, BATON_MAX));
     bool complete = counted + all_pending == (double)STEPS * size;
     bool same = most[0] == weight && most[1] == -weight;
     if (rank == 0) {

@@ -9,7 +9,6 @@
    start_on: the all-reduce of a layer begins when its gradient is there, while
    the next layer's is computed. wait_on: the update waits for both sums. The
    host only queues, a few steps ahead of the GPU, and synchronises to print. */
-#include <baton/coll.h>
 #include <baton/cuda.h>
 #include <baton/inproc.h>
 #include <cstdio>
@@ -75,20 +74,17 @@ struct rank_t {
 };
 
 /* gradient[layer] = its sum over all ranks */
-static baton_schedule_t *commit_sum(const rank_t &rank, int layer)
+static baton_schedule_t *create_sum(const rank_t &rank, int layer)
 {
     baton_schedule_t *sum = nullptr;
-    must(
-        baton_schedule_create(rank.group, layer == 0 ? "bias" : "slope", &sum));
-    baton_buffer_t gradient =
-        baton_buffer_bind(sum, rank.gradient + layer, sizeof(float));
-    baton_buffer_set_memory(sum, gradient, BATON_MEMORY_DEVICE);
-    baton_allreduce_args_t args = BATON_ALLREDUCE_ARGS;
-    args.source = args.target = baton_view(gradient, 0, sizeof(float));
-    args.dtype = BATON_F32;
-    args.op = BATON_SUM;
-    baton_add_allreduce(sum, &args);
-    must(baton_schedule_commit(sum));
+    baton_allreduce_t operands{};
+    operands.target = rank.gradient + layer;
+    operands.count = 1;
+    operands.dtype = BATON_F32;
+    operands.op = BATON_SUM;
+    operands.memory = BATON_MEMORY_DEVICE;
+    operands.name = layer == 0 ? "bias" : "slope";
+    must(baton_allreduce_create(rank.group, &operands, &sum));
     return sum;
 }
 
@@ -102,7 +98,7 @@ static void open_rank(rank_t &rank, baton_inproc_t *medium, int number)
     must(cudaMalloc(&rank.gradient, LAYERS * sizeof(float)));
     must(cudaMemsetAsync(rank.weights, 0, LAYERS * sizeof(float), rank.stream));
     for (int layer = 0; layer < LAYERS; layer++) {
-        rank.sums[layer] = commit_sum(rank, layer);
+        rank.sums[layer] = create_sum(rank, layer);
     }
 }
 

@@ -1,6 +1,5 @@
 #include "exchange.h"
 
-#include <baton/coll.h>
 #include <baton/partial.h>
 #include <baton/sparse.h>
 #include <math.h>
@@ -16,16 +15,12 @@ enum { HISTORY = 32 };
 /* The sum of a bucket's gradients, in place, on all ranks. */
 static void add_allreduce(baton_group_t *group, net_t *net, bucket_t *bucket)
 {
-    size_t bytes = bucket->count * sizeof(float);
-    must(baton_schedule_create(group, "gradients", &bucket->sum));
-    baton_buffer_t gradient =
-        baton_buffer_bind(bucket->sum, &net->gradient[bucket->first], bytes);
-    baton_allreduce_args_t args = BATON_ALLREDUCE_ARGS;
-    args.source = args.target = baton_view(gradient, 0, bytes);
-    args.dtype = BATON_F32;
-    args.op = BATON_SUM;
-    baton_add_allreduce(bucket->sum, &args);
-    must(baton_schedule_commit(bucket->sum));
+    const baton_allreduce_t operands = {.target = &net->gradient[bucket->first],
+                                        .count = bucket->count,
+                                        .dtype = BATON_F32,
+                                        .op = BATON_SUM,
+                                        .name = "gradients"};
+    must(baton_allreduce_create(group, &operands, &bucket->sum));
 }
 
 /* Small layers are fused, as PyTorch's DDP does: an all-reduce of its own would
@@ -47,7 +42,7 @@ static void cut_buckets(exchange_t *exchange)
     }
 }
 
-/* Schedules are committed once, before the first step. */
+/* Schedules are created once, before the first step. */
 static void open_buckets(exchange_t *exchange, baton_group_t *group)
 {
     net_t *net = exchange->net;

@@ -5,14 +5,13 @@
 /* ---- commands ----------------------------------------------------------- */
 
 static const char doc[] =
-    "Measures Baton: its engine, collectives beside MPI's, what is hidden "
-    "behind computation, reduction kernels."
+    "Measures Baton: collectives beside MPI's, their overlap with computation, "
+    "sparse steps, the engine, and kernels."
     "\vCommands:\n"
     "  allreduce, bcast, reduce, allgather, reduce_scatter, alltoall, gather,\n"
     "  scatter, barrier\n"
-    "           a dense collective by Baton and by MPI: sizes, memory, in "
-    "place\n"
-    "           or not, what the application does meanwhile\n"
+    "           a dense collective of Baton and of MPI: sizes, memory, in\n"
+    "           place or not, what the application does meanwhile\n"
     "  sparse   a step of each sparse all-reduce, beside dense ones\n"
     "  engine   nodes, commits, epochs, idling\n"
     "  kernels  f32 sum against the plain loop at -O3 -march=native; adding\n"
@@ -28,29 +27,28 @@ static const char doc[] =
     "Example: mpirun -np 2 --bind-to none baton-bench "
 
 static const char collective_doc[] =
-    "Compares ways to a collective: MPI's calls and Baton's algorithms."
-    "\vA time is of one call: the mean of a turn's calls on the slowest rank, "
-    "and of that the median over turns. Every turn's result is checked.\n"
-    "Systems: mpi, the blocking call; impi, the nonblocking one and MPI_Wait; "
-    "persistent, MPIX_..._init, MPI_Start and MPI_Wait; libnbc_ring, the same, "
-    "by "
-    "that algorithm of Open MPI (all-reduce alone); baton, Baton's own choice; "
-    "baton:ALGORITHM (baton-info --choices names them).\n"
-    "Ways: what the application does from start on. wait: it waits at once, "
-    "which is always measured; unwaited: nothing until the end, beside MPI's "
-    "wait, as MPI then does nothing; together: starts all --layers, and waits "
-    "for all; sleep and processor: the same, and after each start sleeps or "
-    "works for as long as the fastest system takes alone. scripts/matrix.sh "
-    "measures all of it, and draws a page.\n\n" END
+    "Compares MPI's calls of a collective with Baton's algorithms."
+    "\vTimes are per call: the mean over the calls of a turn, on the slowest "
+    "rank, and of that the median over turns. Every turn's result is checked.\n"
+    "Systems: mpi is the blocking call; impi the nonblocking one and "
+    "MPI_Wait; persistent is MPIX_..._init, MPI_Start and MPI_Wait; "
+    "libnbc_ring the same with Open MPI's ring (all-reduce only); baton is "
+    "Baton's own choice; baton:ALGORITHM is that algorithm, as baton-info "
+    "--choices names it.\n"
+    "Ways: with wait, which is always measured, the application waits at once. "
+    "With unwaited it does nothing until the end, and is compared with MPI's "
+    "wait, since MPI makes no progress then. With together it starts all "
+    "--layers, and waits for all. Sleep and processor do the same, and after "
+    "each start sleep or compute for as long as the fastest system takes "
+    "alone. scripts/matrix.sh measures all of it, and draws a page.\n\n" END
     "allreduce --bytes 64K..64M --systems mpi,impi,baton,baton:ring";
 
 static const char sparse_doc[] =
     "Compares a step of each sparse all-reduce with dense ones."
-    "\vA time is of one step, with selection, on the slowest rank, and of that "
-    "the median over turns. Each result is checked.\n"
-    "Algorithms: those of Baton; mpi, which is MPI_Allreduce; mpi_residual, "
-    "the same and the pass that adds the gradient to a residual, as a sparse "
-    "step does.\n\n" END
+    "\vTimes are per step, with selection, on the slowest rank, and of that "
+    "the median over turns. Every result is checked.\n"
+    "Algorithms: Baton's; mpi is MPI_Allreduce; mpi_residual is that and the "
+    "pass that adds the gradient to a residual, as a sparse step does.\n\n" END
     "sparse --density 0.01,0.001 --algorithm spardl,oktopk,mpi_residual";
 
 static const char other_doc[] =
@@ -202,7 +200,7 @@ static const cli_option_t options[] = {
      "Add gradients to the residual before the step: spardl and dense alone"},
     {BENCH_COLLECTIVE, "ways", 'w', AT(ways),
      CLI_WORDS(bench_way_names, BENCH_WAYS, AT(way_count)), "wait",
-     "What the application does from start on, see below"},
+     "What the application does after the start, see below"},
     {BENCH_COLLECTIVE, "layers", 'l', AT(layers),
      CLI_COUNTS(1, 1000, BENCH_MAX_LAYERS, AT(layer_count)), "1",
      "Collectives in flight at once"},
@@ -212,8 +210,8 @@ static const cli_option_t options[] = {
      "a GPU's"},
     {BENCH_COLLECTIVE, "place", 'p', AT(places),
      CLI_WORDS(bench_place_names, 2, AT(place_count)), "out",
-     "Whether the sum goes to another vector, or replaces each rank's; of an "
-     "all-reduce"},
+     "Of an all-reduce: whether the sum goes to another vector, or replaces "
+     "each rank's own"},
     {BENCH_SPARSE | BENCH_KERNELS, "memory", 'm', AT(memory),
      CLI_WORD("KIND", bench_memory_names), "malloc",
      "Where the vectors are: device is a GPU's"},

@@ -18,10 +18,10 @@
 #endif
 
 static const char doc[] =
-    "Prints Baton's version, how it was built, the kernels that it uses, "
-    "its transports, and the BATON_* variables with their values. Or which "
-    "algorithm a collective takes; or, under mpirun, measures what messages "
-    "and reductions cost.";
+    "Prints Baton's version, how it was built, the kernels that it uses, its "
+    "transports, and the BATON_* variables with their values. Or prints which "
+    "algorithms are chosen; or, under mpirun, measures what messages and "
+    "reductions cost.";
 
 typedef struct request {
     uint64_t ranks; /* of --choices; 0 means not asked for */
@@ -32,7 +32,7 @@ typedef struct request {
 
 static const cli_option_t options[] = {
     {CLI_ANY, "choices", 0, offsetof(request_t, ranks), CLI_COUNT(1, 1 << 24),
-     NULL, "Print which algorithm is chosen up to which size on so many ranks"},
+     NULL, "Print which algorithm is chosen for which sizes on so many ranks"},
     {CLI_ANY, "hosts", 0, offsetof(request_t, hosts), CLI_COUNT(1, 1 << 24),
      "1", "With --choices: the hosts that the ranks are on"},
     {CLI_ANY, "processors", 0, offsetof(request_t, processors),

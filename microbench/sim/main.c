@@ -11,16 +11,17 @@
     "samples below 0 count as 0.\n\n"
 #define TIME                                                                   \
     "Time us is the virtual time of an epoch, from the first rank's start to " \
-    "the last one's end: the mean over epochs. "
+    "the last one's end, averaged over the epochs. "
 #define FORMULA                                                                \
-    "the closed form of the cost model: alpha a message, beta a byte, gamma "  \
-    "a reduced byte, single-ported ranks without overhead, skew or lag; "      \
-    "relative is by how much the simulated time differs. Build s and run s "   \
-    "are real time.\n\n"
+    "the closed form of the cost model: alpha for each message, beta for "     \
+    "each byte, gamma for each reduced byte; single-ported ranks, no "         \
+    "overhead, skew or lag. Relative is by how much the simulated time "       \
+    "differs: long blocks are sent in chunks, each of which costs an alpha "   \
+    "that the formula does not have. Build s and run s are real time.\n\n"
 #define MODEL TIME "The formula is " FORMULA DIST "Example: baton-sim "
 #define LATENCY                                                                \
-    "Latencies are virtual, from a rank's call to its end of the epoch, or 0 " \
-    "if the epoch had ended before. Active are the ranks whose contribution "  \
+    "Latencies are virtual, from a rank's call to its end of the epoch; 0 if " \
+    "the epoch had ended before. Active are the ranks whose contribution "     \
     "to an epoch is in its result, with the standard error of their mean. "
 
 static const sim_command_t sim_commands[] = {
@@ -54,16 +55,16 @@ static const sim_command_t sim_commands[] = {
         .command = SIM_PARTIAL,
         .name = "partial",
         .doc = "Simulates partial all-reduce: all ranks begin an epoch "
-               "together, each late by its skew, and the next when all have "
-               "ended it."
+               "together, each late by its skew, and begin the next one when "
+               "all have ended it."
                "\v" LATENCY TIME
                "The formula, of full's inner all-reduce, is " FORMULA
                "With --skew-ms it is the experiment of Li et al. 2020, figures "
                "8 and 9: in each epoch rank r calls (r + 1) * skew after all "
-               "have begun. Expected are 1 for solo and (P + 1)/2 for "
-               "majority, which is exact over a multiple of P epochs: each P "
-               "elect every rank once. Full/this is full's mean latency over "
-               "this one's.\n\n" DIST
+               "have begun. Expected active ranks are 1 for solo and (P + 1)/2 "
+               "for majority; the latter is exact over a multiple of P epochs, "
+               "each P of which elect every rank once. Full/this is full's "
+               "mean latency over this one's.\n\n" DIST
                "Example: baton-sim partial --ranks 256 --skew exponential:500 "
                "--epochs 100",
         .variant_names = sim_partial_names,
@@ -74,16 +75,16 @@ static const sim_command_t sim_commands[] = {
         .name = "sparse",
         .doc = "Simulates the steps of sparse all-reduces of 32-bit floating "
                "point numbers."
-               "\vTime us is the virtual time of a step, selections and sums "
-               "not included. By default nothing is selected: each message "
-               "is as long as full blocks make it, and where lengths depend "
-               "on the data they are those of the best case: topkdsa's and "
-               "oktopk's ranks all select the same, and bsag's h is the "
-               "first. With --payload gradients are random and normal, "
-               "everything is selected, sent and summed, and results are "
-               "checked: equal on all ranks, and nothing lost. The formula is "
-               "the closed form of the same assumptions. Messages and "
-               "entries are of the rank that sends most; /spardl is the time "
+               "\vTime us is the virtual time of a step, without selections "
+               "and sums. By default nothing is selected: messages are as long "
+               "as full blocks make them. Where lengths depend on the data, "
+               "they are those of the best case: all ranks of topkdsa and "
+               "oktopk select the same, and bsag's h is the first. With "
+               "--payload gradients are random and normal, and entries are "
+               "selected, sent and summed. Results are checked: equal on all "
+               "ranks, and nothing lost. The formula is the closed form under "
+               "the same assumptions. Messages and entries are those of the "
+               "rank that sends most; /spardl is the time "
                "over spardl's.\n\n" DIST
                "Example: baton-sim sparse --ranks 14 --count 15M --density "
                "0.01 --alpha-us 50 --gbit 1",
@@ -99,12 +100,12 @@ static const char doc[] =
     "Simulates collectives: the library's own schedules, on any number of "
     "ranks, in virtual time."
     "\vCommands:\n"
-    "  allreduce  all-reduce, by each algorithm there is\n"
+    "  allreduce  all-reduce, by every algorithm\n"
     "  broadcast  broadcast by binomial tree\n"
     "  barrier    dissemination barrier\n"
     "  partial    partial all-reduce: solo, majority, full\n"
     "  sparse     sparse all-reduce: SparDL and its rivals\n"
-    "\nOne process, no MPI; the same seed gives the same run. Each command "
+    "\nOne process, no MPI. The same seed gives the same run. Each command "
     "takes --help.\n\nExample: baton-sim allreduce --algorithm ring --ranks "
     "1024 --bytes "
     "100M --alpha-us 1.5 --gbit 100";
