@@ -30,8 +30,9 @@ static void describe_message(const baton_schedule_t *schedule, uint32_t node,
         baton__text_add(text, "; rank %d has not committed \"%s\"",
                         (int)op->peer, schedule->name);
         if (group->unknown_peer == op->peer) {
-            baton__text_add(text, ", but \"%s\", which is not committed here",
-                            group->unknown_name);
+            baton__text_add(
+                text, "; it has committed \"%s\", which this rank has not",
+                group->unknown_name);
         }
     } else if (state == BATON__NODE_MOVING && !baton__op_sends(op)) {
         baton__text_add(text, "; it has arrived, its data moves");

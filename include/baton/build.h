@@ -159,9 +159,9 @@ BATON_CHECKED baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
 
 /* The same for a collective that was created (baton.h): other vectors of the
    same sizes. `source` is NULL just where there is none: in place, if it was
-   created so, and on ranks without one; else BATON_ERR_INVALID. A target that
-   this rank has none of is ignored. In general, `source` goes behind the first
-   buffer of bind_input, and `target` behind the first of bind. */
+   created so, and on ranks without one; else BATON_ERR_INVALID. `target` is
+   ignored on ranks without one. In general, `source` is bound to the first
+   buffer of bind_input, and `target` to the first one of bind. */
 BATON_CHECKED baton_status_t baton_schedule_rebind(baton_schedule_t *schedule,
                                                    const void *source,
                                                    void *target);
@@ -414,8 +414,8 @@ uint64_t baton_schedule_started(const baton_schedule_t *schedule);
 /* Sets how many epochs may be started and not ended: 1 (the default) to
    BATON_MAX_DEPTH, or 8 in an engine with a device. They run one after another,
    each with the memory that was bound when it was started. With a depth above 1
-   the thread that starts may rebind buffers at any time, and a call node, too:
-   that is always for the starts to come. The k-th start of a rank meets the
+   the thread that starts, and call nodes, may rebind buffers at any time, for
+   the starts that follow. The k-th start of a rank meets the
    k-th of the others, whose depth may differ. A failed epoch fails all that
    were started behind it; a cancel gives up all of them. Call this before the
    commit, which gives BATON_ERR_LIMIT, or BATON_ERR_UNSUPPORTED for a schedule

@@ -25,8 +25,7 @@
    Biases, norms and tensors of at most small_bytes are PACKED: one dense
    all-reduce of all of them together, which starts with the last one's
    gradient. Others are SPARSE where the cost model expects that to be faster,
-   and DENSE where not. It compares, for M elements of b bytes, of which k are
-   sent:
+   and DENSE elsewhere. It compares, for M elements of b bytes, k of them sent:
 
        sparse = M select + lg P alpha + (P - 1) k w beta + P k entry        (1)
        dense  = 2 lg P alpha + (P - 1) / P M b (2 beta + gamma)             (2)

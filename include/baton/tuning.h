@@ -207,7 +207,7 @@ BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
    Where a rank does not come in time (it lacks the variable, for example) the
    group measures nothing more, and the model's choice stays, on all ranks.
 
-   Collective: all ranks call it with the same options, but for `budget_ms` and
+   Collective: all ranks call it with the same options, except `budget_ms` and
    `file`. Blocks for the budget and one epoch at most; where a rank stops to
    answer, for as long again. When the budget is used up on any rank, sizes that
    were not measured on all stay with the model, and the call returns BATON_OK.

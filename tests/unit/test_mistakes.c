@@ -218,7 +218,7 @@ static void keep(rank_t *me, baton_allreduce_args_t *in)
 /* ---- what differs on a rank --------------------------------------------- */
 
 IN_SUM(count_differs, 3, MISMATCH,
-       ("rank 2 has source of 28 bytes", "source of 32 bytes",
+       ("rank 2 has source of 7 elements", "source of 8 elements",
         "must be the same on all ranks"),
        in->source.bytes = in->target.bytes = BYTES - 4u * me->odd)
 

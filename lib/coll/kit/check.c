@@ -129,7 +129,8 @@ bool baton__check_bytes(baton_schedule_t *schedule, const char *builder,
 bool baton__check_multiple(baton_schedule_t *schedule, const char *builder,
                            const char *what, size_t bytes, size_t unit)
 {
-    baton_schedule_agree(schedule, "%s of %zu bytes", what, bytes);
+    baton_schedule_agree(schedule, "%s of %zu %s", what, bytes / unit,
+                         unit > 1 ? "elements" : "bytes");
     if (bytes % unit != 0) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
                             "%s: %s has %zu bytes, must be a multiple of %zu",
