@@ -49,8 +49,10 @@
      left. A rank that the others believe dead gets BATON_ERR_TRANSPORT for
      good. After other failures destroy the partial: it can't be recovered.
    - The partial has a group of its own, so the application may shrink `group`,
-     and use it for other things. All ranks destroy the partial; destroy waits
-     until the survivors have called it, for BATON_DESTROY_MS at most.
+     use it for other things, and destroy it after the first epoch: until then
+     a schedule there compares the options of all ranks. All ranks destroy the
+     partial; destroy waits until the survivors have called it, for
+     BATON_DESTROY_MS at most.
    BATON_ERR_UNSUPPORTED: device memory, a simulated group, inner_arg (`inner`
    builds again, in the library's thread). BATON_ERR_SYSTEM: no thread.
 

@@ -339,6 +339,9 @@ IN_PARTIAL(mode_differs, 2, MISMATCH, ("mode SOLO", "mode MAJORITY"),
 IN_PARTIAL(seed_differs, 2, MISMATCH, ("rank 1 has seed 2", "seed 1"),
            in->seed = 1u + me->odd)
 
+IN_PARTIAL(partial_fails_on_loss, 4, MISMATCH,
+           ("rank 3 has on_loss fail", "has on_loss continue"),
+           in->on_loss = me->odd ? BATON_ON_LOSS_FAIL : BATON_ON_LOSS_CONTINUE)
 IN_PARTIAL(partial_op_differs, 2, MISMATCH, ("rank 1 has op max", "op sum"),
            in->op = me->odd ? BATON_MAX : BATON_SUM)
 

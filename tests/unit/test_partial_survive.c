@@ -287,10 +287,8 @@ static bool go_on(rank_t *rank)
         return true;
     }
     bool done = below(50) == 0; /* test is quicker: it does not yield */
-    baton_status_t status = BATON_OK;
-    if (!done) {
-        status = baton_partial_test(rank->partial, &done);
-    }
+    baton_status_t status =
+        done ? BATON_OK : baton_partial_test(rank->partial, &done);
     if (done) {
         status = baton_partial_wait(rank->partial, 0, &result);
     } else if (status == BATON_OK) {

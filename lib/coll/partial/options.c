@@ -210,3 +210,29 @@ baton__partial_resolve_options(const baton_partial_options_t *given,
                      baton_group_size(group))
                : status;
 }
+
+void baton__partial_agree(const baton_partial_t *partial,
+                          baton_schedule_t *schedule)
+{
+    const baton_partial_options_t *options = &partial->options;
+    const baton__partial_set_t *set = &partial->set;
+    char mode[BATON__RULE_TEXT];
+    baton__rule_format((baton__choice_t){options->mode, options->mode_ranks},
+                       mode);
+    baton_schedule_agree(
+        schedule,
+        "on_loss %s, mode %s, count %zu, %s, op %s, seed %llu, sync_every %u, "
+        "max_staleness %u, keep %s, history %u%s",
+        options->on_loss == BATON_ON_LOSS_CONTINUE ? "continue" : "fail", mode,
+        options->count, baton_dtype_name(options->dtype),
+        options->op->name != NULL ? options->op->name : "?",
+        (unsigned long long)options->seed, options->sync_every,
+        options->max_staleness,
+        options->keep == BATON_KEEP_ALL ? "all" : "latest", options->history,
+        options->memory == BATON_MEMORY_HOST ? "" : ", on the device");
+    baton_schedule_agree(schedule, "tensors %zu", set->tensors);
+    for (size_t i = 0; i < set->tensors; i++) {
+        baton_schedule_agree(schedule, "counts[%zu] %zu", i,
+                             set->begins[i + 1] - set->begins[i]);
+    }
+}

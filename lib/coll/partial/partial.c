@@ -213,33 +213,6 @@ static void build(baton_partial_t *partial)
     baton_enclose_end(s, inside, taken, published);
 }
 
-/* States what must be the same on all ranks. */
-static void agree(const baton_partial_t *partial)
-{
-    baton_schedule_t *schedule = partial->schedule;
-    const baton_partial_options_t *options = &partial->options;
-    const baton__partial_set_t *set = &partial->set;
-    char mode[BATON__RULE_TEXT];
-    baton__rule_format((baton__choice_t){options->mode, options->mode_ranks},
-                       mode);
-    baton_schedule_agree(
-        schedule,
-        "mode %s, count %zu, %s, op %s, seed %llu, sync_every %u, "
-        "max_staleness %u, "
-        "keep %s, history %u%s",
-        mode, options->count, baton_dtype_name(options->dtype),
-        options->op->name != NULL ? options->op->name : "?",
-        (unsigned long long)options->seed, options->sync_every,
-        options->max_staleness,
-        options->keep == BATON_KEEP_ALL ? "all" : "latest", options->history,
-        options->memory == BATON_MEMORY_HOST ? "" : ", on the device");
-    baton_schedule_agree(schedule, "tensors %zu", set->tensors);
-    for (size_t i = 0; i < set->tensors; i++) {
-        baton_schedule_agree(schedule, "counts[%zu] %zu", i,
-                             set->begins[i + 1] - set->begins[i]);
-    }
-}
-
 /* The bound of KEEP_ALL is the history, which max_staleness does not exceed. */
 static uint32_t bound_of(const baton_partial_options_t *options)
 {
@@ -318,7 +291,7 @@ static baton_status_t commit(baton_partial_t *partial)
     if (status != BATON_OK) {
         return status;
     }
-    agree(partial);
+    baton__partial_agree(partial, partial->schedule);
     build(partial);
     return baton_schedule_commit(partial->schedule);
 }
@@ -362,14 +335,13 @@ baton_status_t baton_partial_create(baton_group_t *group,
         return status;
     }
     baton_partial_t *partial = baton__alloc(1, sizeof *partial);
-    char *name = baton__alloc(strlen(options.name) + 1, 1);
+    char *name = baton__copy_string(options.name);
     if (partial == NULL || name == NULL) {
         baton__free(partial);
         baton__free(name);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for partial \"%s\"",
                             options.name);
     }
-    memcpy(name, options.name, strlen(options.name));
     partial->name = name;
     partial->options = options;
     partial->options.name = name;

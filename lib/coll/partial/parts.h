@@ -55,6 +55,10 @@ baton__partial_resolve_options(const baton_partial_options_t *given,
                                const baton_group_t *group,
                                baton_partial_options_t *out);
 
+/* States what must be the same on all ranks. */
+void baton__partial_agree(const baton_partial_t *partial,
+                          baton_schedule_t *schedule);
+
 /* options->count, from its tensors' where it has some. BATON_ERR_INVALID. */
 baton_status_t baton__partial_resolve_tensors(baton_partial_options_t *options);
 

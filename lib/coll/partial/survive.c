@@ -24,6 +24,11 @@
    the last epoch it has given nothing up. The new schedule's epochs follow
    modes.base; peers begin none here before that is known, since its limit is 0.
 
+   Ranks whose options differ have their schedules in different groups, where
+   one of them fails on losses and another goes on. So that they meet, a
+   schedule that never runs states the terms in the application's group, until
+   the first epoch has ended: by then all have agreed.
+
    A thread does all this, which sleeps until then; with manual progress the
    application's calls do. And it is the second schedule by which ranks that
    destroy the partial wait for each other: none is missing in a shrink. */
@@ -39,13 +44,15 @@
 
 enum { WHY_BYTES = 320, THREAD_MS = 100, ACTIVE_BITS = 24 };
 
-typedef enum stage { RUNS, SHRINKS, HANDS_OVER, GONE } stage_t;
+typedef enum stage { RUNS, SHRINKS, HANDS_OVER, DIFFERS, GONE } stage_t;
 
 struct baton__survival {
     baton_partial_t *partial;
     baton__partial_commit_fn commit;
     baton_group_t *group;
     int *ranks; /* of each rank of `group`: the one in the application's */
+
+    baton_schedule_t *terms; /* in the application's; or NULL */
 
     /* The second schedule's. */
     baton_schedule_t *hand_over; /* NULL: both are still to be built */
@@ -110,8 +117,8 @@ static void note_failure(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
     lock(self);
-    if (status == BATON_ERR_TRANSPORT && self->stage != GONE) {
-        go_to(self, self->stage, SHRINKS);
+    if (status == BATON_ERR_TRANSPORT) {
+        go_to(self, self->stage == RUNS ? RUNS : HANDS_OVER, SHRINKS);
     }
     unlock(self);
 }
@@ -152,6 +159,32 @@ static bool leave(survival_t *self, baton_status_t status)
     (void)pthread_cond_broadcast(&self->changed);
     unlock(self);
     return lost;
+}
+
+/* On the driver: of the schedule that states the terms. */
+static void note_terms(void *arg, baton_status_t status)
+{
+    survival_t *self = arg;
+    if (status != BATON_ERR_MISMATCH) {
+        return;
+    }
+    bool running = enter(self);
+    lock(self);
+    go_to(self, self->stage == GONE ? RUNS : self->stage, DIFFERS);
+    unlock(self);
+    if (running) { /* whoever waits for its epoch learns of it */
+        (void)!baton_schedule_cancel(self->partial->schedule);
+        (void)leave(self, BATON_OK);
+    }
+}
+
+static void forget_terms(survival_t *self)
+{
+    lock(self);
+    baton_schedule_t *terms = self->terms;
+    self->terms = NULL;
+    unlock(self);
+    (void)!baton_schedule_destroy(terms);
 }
 
 static void await_users(survival_t *self)
@@ -252,6 +285,27 @@ static baton_status_t build_hand_over(survival_t *self)
     return baton_schedule_commit(s);
 }
 
+/* All ranks are its peers, so that any two that differ meet. */
+static baton_status_t build_terms(survival_t *self, baton_group_t *group)
+{
+    size_t size = (size_t)baton_group_size(group);
+    baton_schedule_t *s = NULL;
+    baton_status_t status =
+        baton_schedule_create(group, self->partial->name, &s);
+    self->terms = s;
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton_alltoall_args_t args = {
+        .size = sizeof args,
+        .source = baton_view(baton_buffer_scratch(s, size), 0, size),
+        .target = baton_view(baton_buffer_scratch(s, size), 0, size)};
+    baton__partial_agree(self->partial, s);
+    baton_add_alltoall_pairwise(s, &args);
+    baton_schedule_on_failure(s, note_terms, self);
+    return baton_schedule_commit(s);
+}
+
 /* Both schedules, in the group. */
 static baton_status_t build(survival_t *self)
 {
@@ -290,6 +344,7 @@ static baton_status_t leave_group(survival_t *self)
 /* The ranks that live have agreed. */
 static baton_status_t adopt(survival_t *self, baton_group_t *survivors)
 {
+    forget_terms(self);
     baton_status_t status = leave_group(self);
     lock(self);
     self->group = survivors;
@@ -345,6 +400,7 @@ static baton_status_t advance(survival_t *self, int timeout_ms)
     uint64_t until = deadline(timeout_ms);
     for (;;) {
         baton_group_t *survivors = NULL;
+        baton_failure_t failure;
         baton_status_t status = BATON_OK;
         stage_t stage = stage_of(self);
         switch (stage) {
@@ -363,6 +419,12 @@ static baton_status_t advance(survival_t *self, int timeout_ms)
             if (status == BATON_OK) {
                 go_on(self);
             }
+            break;
+        case DIFFERS:
+            status = baton_schedule_failure(self->terms, &failure);
+            status = status == BATON_OK
+                         ? baton__error(failure.status, "%s", failure.message)
+                         : BATON_ERR_TIMEOUT; /* in a moment */
             break;
         case GONE:
             return baton__error(self->status, "%s", self->why);
@@ -406,12 +468,13 @@ static baton_status_t await_running(survival_t *self, uint64_t until_ns)
                     ? pthread_cond_wait(&self->changed, &self->lock)
                     : pthread_cond_timedwait(&self->changed, &self->lock, &at);
     }
-    baton_status_t status = self->stage == GONE ? self->status
-                            : error != 0        ? BATON_ERR_TIMEOUT
-                                                : BATON_OK;
-    if (status != BATON_OK) {
-        (void)baton__error(status, "partial \"%s\" goes on after a loss: %s",
-                           self->partial->name, self->why);
+    baton_status_t status = BATON_OK;
+    if (self->stage == GONE) {
+        status = baton__error(self->status, "%s", self->why);
+    } else if (error != 0) {
+        status = baton__error(BATON_ERR_TIMEOUT,
+                              "partial \"%s\" goes on after a loss: %s",
+                              self->partial->name, self->why);
     }
     unlock(self);
     return status;
@@ -472,6 +535,9 @@ baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
         }
         status = BATON_OK;
     }
+    if (status == BATON_OK && done) {
+        forget_terms(self);
+    }
     if (done_out == NULL ||
         (status != BATON_OK && status != BATON_ERR_TIMEOUT)) {
         return status;
@@ -510,7 +576,10 @@ static void init_changed(survival_t *self)
 /* In a copy of the group, with its thread. */
 static baton_status_t begin(survival_t *self, baton_group_t *group)
 {
-    baton_status_t status = baton_group_copy(group, &self->group);
+    baton_status_t status = build_terms(self, group);
+    if (status == BATON_OK) {
+        status = baton_group_copy(group, &self->group);
+    }
     if (status == BATON_OK) {
         status = build(self);
     }
@@ -578,6 +647,7 @@ baton_status_t baton__survival_destroy(baton_partial_t *partial)
         (void)pthread_join(self->thread, NULL);
         self->threaded = false;
     }
+    forget_terms(self);
     baton_status_t status = leave_group(self);
     if (status == BATON_OK) {
         (void)pthread_cond_destroy(&self->changed);
