@@ -177,7 +177,7 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
                    baton_sparse_accumulator. With SPARDL (which AUTO takes then)
                    and DENSE, and gradients in host memory; without partial,
                    momentum and clip. Ranks may differ, except with AUTO.
-                   Memory: n elements, n more from the first dense step on.
+                   Memory: n elements, 2n more from the first dense step on.
    memory          where gradients are. Ranks may differ, except with AUTO. With
                    BATON_MEMORY_DEVICE, the host has n elements, of memory that
                    the device copies at full speed, as is that of results; the

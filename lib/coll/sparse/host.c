@@ -24,19 +24,30 @@ bool baton__sparse_host_vectors(baton_sparse_t *sparse)
 
 /* ---- dense steps ------------------------------------------------------- */
 
+/* Where gradients are accumulated in place it has two vectors, for results. */
 static bool make_spare(baton_sparse_t *sparse)
 {
     bool ok = true;
     if (sparse->spare == NULL) {
-        sparse->spare = baton__sparse_room(sparse, sparse->options.count,
-                                           sparse->element_bytes, &ok);
+        size_t vectors = sparse->options.in_place ? 2 : 1;
+        sparse->spare =
+            baton__sparse_room(sparse, vectors * sparse->options.count,
+                               sparse->element_bytes, &ok);
     }
     return ok;
 }
 
+/* Peers that fail may still need the last result. */
+static char *other_than_last(const baton_sparse_t *sparse)
+{
+    return sparse->last.values != sparse->spare
+               ? sparse->spare
+               : sparse->spare + sparse->options.count * sparse->element_bytes;
+}
+
 /* Sums a gradient, or the residual, where it is, if it is all that this rank
    has; else what is accumulated in `spare`. The sums come in `work`, which is
-   `spare` where gradients are accumulated in place. */
+   in `spare` where gradients are accumulated in place. */
 static baton_status_t bind_dense(baton_sparse_t *sparse)
 {
     bool alone = sparse->gradient == NULL
@@ -50,7 +61,9 @@ static baton_status_t bind_dense(baton_sparse_t *sparse)
         return baton__sparse_no_memory(sparse);
     }
     sparse->sums_spare = !alone;
-    sparse->work = sparse->options.in_place ? sparse->spare : sparse->work;
+    if (sparse->options.in_place) {
+        sparse->work = other_than_last(sparse);
+    }
     const struct {
         baton_buffer_t buffer;
         const char *memory;
@@ -153,9 +166,11 @@ static char *dense_result(const baton_sparse_t *sparse, bool lacks, bool dense)
     if (sparse->algorithm != NULL && !vector) {
         return NULL;
     }
-    return sparse->options.in_place ? sparse->spare
-           : lacks                  ? sparse->work
-                                    : sparse->residual;
+    return lacks                       ? sparse->work
+           : !sparse->options.in_place ? sparse->residual
+           : sparse->last.values != NULL
+               ? (char *)(uintptr_t)sparse->last.values
+               : sparse->spare;
 }
 
 /* True once each step has been completed on all ranks, or on none. */
