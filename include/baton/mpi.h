@@ -59,10 +59,13 @@ extern "C" {
 
    After a loss baton_group_shrink gives the survivors a group. Start Open MPI
    4.1.4 with mpirun --enable-recovery: otherwise it ends the job when a rank
-   dies. It then prints PMIX errors, which mean nothing. Call none of MPI's own
-   collectives any more. MPI_Finalize returns if all ranks are on one host, and
-   hangs if a dead rank was on another; so survivors end by _exit. Mpirun itself
-   hangs in that case, too, until it is killed.
+   dies. It then prints PMIX errors, which mean nothing. Open MPI itself may end
+   a rank that is sending to one on another host when that dies
+   ("pml_ob1_sendreq.c:190 FATAL"), which is lost to the others, too; seldom a
+   rank that connects to the dead one loops in MPI for good. Call none of MPI's
+   own collectives any more. MPI_Finalize returns if all ranks are on one host,
+   and hangs if a dead rank was on another; so survivors end by _exit. Mpirun
+   itself hangs in that case, too, until it is killed.
 
    BATON_ERR_STATE: MPI not initialised, or finalised, or its thread level too
    low. BATON_ERR_INVALID, _NO_MEMORY, _SYSTEM, _TRANSPORT. */
