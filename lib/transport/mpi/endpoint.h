@@ -368,6 +368,10 @@ bool baton__far_ask(baton__mpi_t *mpi);
 /* All peers on other hosts are lost. */
 void baton__far_lose_all(baton__mpi_t *mpi, const char *detail);
 
+/* No transfer is this send's or record's any more, which has ended: its end in
+   MPI is reported to nobody. */
+void baton__far_forget(baton__far_t *far, const void *ended);
+
 /* Ends what is in motion with a peer that is lost; false if there was no room
    for all events. */
 bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer,

@@ -485,13 +485,12 @@ void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record)
     baton__far_leave(mpi);
 }
 
-/* No transfer is the record's any more. */
-static void forget(baton__far_t *far, const baton__record_t *record)
+void baton__far_forget(baton__far_t *far, const void *ended)
 {
     for (int i = 0; i < far->count; i++) {
-        if (far->transfers[i].record == record) {
-            far->transfers[i].record = NULL;
-        }
+        baton__transfer_t *transfer = &far->transfers[i];
+        transfer->send = transfer->send == ended ? NULL : transfer->send;
+        transfer->record = transfer->record == ended ? NULL : transfer->record;
     }
 }
 
@@ -530,10 +529,6 @@ bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer,
     }
     for (int i = 0; i < far->count; i++) {
         baton__record_t *record = far->transfers[i].record;
-        baton__send_t *send = far->transfers[i].send;
-        if (send != NULL && send->peer == rank) {
-            far->transfers[i].send = NULL; /* ended with all sends to it */
-        }
         if (record == NULL || record->message.peer != rank) {
             continue;
         }
@@ -542,7 +537,7 @@ bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer,
         }
         baton__events_received(events, record->token, BATON_ERR_TRANSPORT,
                                peer->detail);
-        forget(far, record);
+        baton__far_forget(far, record);
         baton__mpi_give_record(mpi, record);
     }
     return true;

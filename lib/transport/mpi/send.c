@@ -516,6 +516,7 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer,
         if (send->state == BATON__SEND_PULLED) {
             baton__sends_remove(&mpi->far.pulled, send);
         }
+        baton__far_forget(&mpi->far, send);
         baton__mpi_end_send(mpi, send, BATON_ERR_TRANSPORT, peer->detail,
                             events);
     }
