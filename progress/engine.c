@@ -301,6 +301,9 @@ static bool hand_over(baton_engine_t *engine, bool soon)
     const baton__stepper_t *stepper = &engine->stepper;
     uint64_t until_ns = 0;
     size_t bytes = START_BYTES;
+    if (baton__stepper_has_notices(stepper)) { /* the thread need not wake */
+        (void)baton__notice_send(&engine->stepper, false);
+    }
     for (int steps = 0; baton__step_is_due(stepper) || !arm(engine, false);
          steps++) {
         uint64_t now = baton__clock_ns();
