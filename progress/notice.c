@@ -653,12 +653,21 @@ static bool compare_next(const baton_schedule_t *schedule,
 static void fail_behind(baton__stepper_t *stepper, baton_schedule_t *schedule,
                         int peer)
 {
+    const baton_group_t *group = schedule->group;
+    char memory[BATON__SENTENCE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_add(&text,
+                    "\"%s\" was cancelled on rank %d: rank %d recovers "
+                    "their group after a failure",
+                    schedule->name, group->rank, peer);
+    if (group->lost_count > 0) {
+        baton__text_add(&text, "; rank %d is gone: %s", group->lost[0].peer,
+                        group->lost[0].detail);
+    }
     baton__epoch_fail_here(
         stepper, schedule,
-        baton__error(BATON_ERR_CANCELLED,
-                     "\"%s\" was cancelled on rank %d: rank %d recovers their "
-                     "group after a failure",
-                     schedule->name, schedule->group->rank, peer));
+        baton__error_forward(destroyed_status(group, BATON_ERR_CANCELLED),
+                             memory));
 }
 
 void baton__notice_early(baton_group_t *group, const baton_header_t *header,
