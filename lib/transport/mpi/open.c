@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -96,38 +95,54 @@ static void log_lack(const host_t *host, lack_t lack)
     }
 }
 
-/* The steps of share.h: all ranks of the host open it, or none does. */
-static bool open_host(baton__mpi_t *mpi, const host_t *host)
+/* The first rank of the host creates what they share, and passes it to the
+   others; false if their sockets can't be reached. */
+static bool create_host(const host_t *host, int *buffers_out, int *file_out,
+                        int socket, uint64_t secret)
 {
-    struct {
-        char name[BATON__SHARE_NAME_BYTES];
-        int buffers;
-        int made;
-    } plan = {{0}, 0, 0};
-    if (host->index == 0) {
-        int wanted = (int)baton__config_number(BATON__CONFIG_SHM_BUFFERS);
-        baton__share_name(plan.name);
-        plan.buffers = baton__host_afford(host->size, wanted);
-        if (plan.buffers < wanted) {
-            log_lack(host, LACK_BUFFERS);
+    bool passed = true;
+    int wanted = (int)baton__config_number(BATON__CONFIG_SHM_BUFFERS);
+    *buffers_out = baton__host_afford(host->size, wanted);
+    if (*buffers_out < wanted) {
+        log_lack(host, LACK_BUFFERS);
+    }
+    if (baton__host_create(host->size, *buffers_out, file_out) == BATON_OK) {
+        for (int i = 1; i < host->size; i++) {
+            passed &= baton__share_pass(socket, secret, i, *file_out);
         }
-        plan.made = baton__host_open(&mpi->host, plan.name, host->size, 0,
-                                     plan.buffers, true) == BATON_OK;
     }
-    bool open = plan.made != 0;
-    if (PMPI_Bcast(&plan, sizeof plan, MPI_BYTE, 0, host->comm) !=
-        MPI_SUCCESS) {
-        plan.made = 0;
+    return passed;
+}
+
+/* All ranks of the host open it, or none does. */
+static bool open_host(baton__mpi_t *mpi, const host_t *host, lack_t *lack_out)
+{
+    uint64_t secret = host->index == 0 ? baton__share_random() : 0;
+    int buffers = 0;
+    int file = -1;
+    (void)PMPI_Bcast(&secret, 1, MPI_UINT64_T, 0, host->comm);
+    int socket = baton__share_socket(secret, host->index);
+    bool open = all_of(host->comm, socket >= 0);
+    *lack_out = LACK_MEMORY;
+    if (open && host->index == 0 &&
+        !create_host(host, &buffers, &file, socket, secret)) {
+        *lack_out = LACK_SOCKETS;
     }
-    if (host->index != 0 && plan.made != 0) {
-        open = baton__host_open(&mpi->host, plan.name, host->size, host->index,
-                                plan.buffers, false) == BATON_OK;
+    open = open && PMPI_Bcast(&buffers, 1, MPI_INT, 0, host->comm) ==
+                       MPI_SUCCESS; /* behind what was passed */
+    if (open && host->index != 0) {
+        file = baton__share_take(socket, secret);
     }
-    bool all = all_of(host->comm, open);
-    if (host->index == 0) {
-        (void)shm_unlink(plan.name); /* also what could only be begun */
+    open = open && file >= 0 &&
+           baton__host_open(&mpi->host, file, host->size, host->index,
+                            buffers) == BATON_OK;
+    if (socket >= 0) {
+        (void)close(socket);
     }
-    return all;
+    if (file >= 0) {
+        (void)close(file);
+    }
+    return all_of(host->comm, open);
 }
 
 static bool reach_all(const baton__mpi_t *mpi)
@@ -192,9 +207,10 @@ static bool share(baton__mpi_t *mpi, const host_t *host)
     if (host->size == 1 || !all_of(host->comm, wanted)) {
         return false;
     }
-    bool open = open_host(mpi, host);
+    lack_t lack;
+    bool open = open_host(mpi, host, &lack);
     if (!open || !all_of(host->comm, reach_all(mpi))) {
-        log_lack(host, open ? LACK_SOCKETS : LACK_MEMORY);
+        log_lack(host, open ? LACK_SOCKETS : lack);
         baton__host_close(&mpi->host);
         return false;
     }
@@ -220,7 +236,7 @@ static baton_status_t share_or_open_alone(baton__mpi_t *mpi, const host_t *host)
         return BATON_OK;
     }
     mpi->reads = true;
-    baton_status_t status = baton__host_open(&mpi->host, NULL, 1, 0, 0, false);
+    baton_status_t status = baton__host_open(&mpi->host, -1, 1, 0, 0);
     if (status == BATON_OK) {
         set_near(mpi, mpi->rank, 0);
     }

@@ -168,8 +168,14 @@ static baton_status_t open_own(baton__host_t *host)
     return BATON_OK;
 }
 
-baton_status_t baton__host_open(baton__host_t *host, const char *name,
-                                int count, int index, int buffers, bool create)
+baton_status_t baton__host_create(int count, int buffers, int *file_out)
+{
+    baton__host_t host = {.count = count, .buffers = buffers};
+    return baton__share_create(lay_out(&host, NULL), file_out);
+}
+
+baton_status_t baton__host_open(baton__host_t *host, int file, int count,
+                                int index, int buffers)
 {
     *host = (baton__host_t){.count = count,
                             .index = index,
@@ -180,7 +186,7 @@ baton_status_t baton__host_open(baton__host_t *host, const char *name,
     host->bytes = lay_out(host, NULL);
     baton_status_t status =
         count == 1 ? map_alone(host)
-                   : baton__share_map(name, host->bytes, create, &host->memory);
+                   : baton__share_map(file, host->bytes, &host->memory);
     if (status != BATON_OK) {
         return status;
     }

@@ -65,10 +65,14 @@ typedef struct baton__host {
    there is little room in /dev/shm. */
 int baton__host_afford(int count, int wanted);
 
-/* Opens the part of process `index` of `count`, in the steps of share.h. A
-   single process shares nothing, and needs no name. BATON_ERR_SYSTEM. */
-baton_status_t baton__host_open(baton__host_t *host, const char *name,
-                                int count, int index, int buffers, bool create);
+/* Creates what `count` processes share; see share.h. BATON_ERR_SYSTEM. */
+baton_status_t baton__host_create(int count, int buffers, int *file_out);
+
+/* Opens the part of process `index` of `count` in it; the file is not needed
+   any more then. A single process shares nothing, and needs none.
+   BATON_ERR_SYSTEM. */
+baton_status_t baton__host_open(baton__host_t *host, int file, int count,
+                                int index, int buffers);
 void baton__host_close(baton__host_t *host);
 
 /* Tries to read the probe of every other process; false if this host does not

@@ -2,9 +2,11 @@
 #include "transport/shm/share.h"
 
 #include "base/error.h"
+#include "base/random.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,38 +26,41 @@ uint64_t baton__share_random(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000007) ^ (uint64_t)now.tv_nsec;
 }
 
-void baton__share_name(char name[BATON__SHARE_NAME_BYTES])
-{
-    snprintf(name, BATON__SHARE_NAME_BYTES, "/baton-%ld-%016llx",
-             (long)getpid(), (unsigned long long)baton__share_random());
-}
-
 static baton_status_t system_error(const char *what, int error)
 {
     return baton__error(BATON_ERR_SYSTEM, "shared memory: %s: %s", what,
                         strerror(error));
 }
 
-baton_status_t baton__share_map(const char *name, size_t bytes, bool create,
-                                void **out)
+baton_status_t baton__share_create(size_t bytes, int *file_out)
 {
-    int flags = create ? O_RDWR | O_CREAT | O_EXCL : O_RDWR;
-    int file = shm_open(name, flags, 0600);
+    char name[48];
+    int file = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (file < 0) { /* not on every file system */
+        (void)snprintf(name, sizeof name, "/baton-%ld-%016llx", (long)getpid(),
+                       (unsigned long long)baton__share_random());
+        file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+        (void)shm_unlink(name);
+    }
     if (file < 0) {
         return system_error("shm_open", errno);
     }
     /* Not ftruncate: a full /dev/shm is an error now, not SIGBUS later. */
-    int error = create ? posix_fallocate(file, 0, (off_t)bytes) : 0;
+    int error = posix_fallocate(file, 0, (off_t)bytes);
     if (error != 0) {
-        close(file);
+        (void)close(file);
         return system_error("posix_fallocate in /dev/shm", error);
     }
+    *file_out = file;
+    return BATON_OK;
+}
+
+baton_status_t baton__share_map(int file, size_t bytes, void **out)
+{
     void *memory =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    error = errno;
-    close(file);
     if (memory == MAP_FAILED) {
-        return system_error("mmap", error);
+        return system_error("mmap", errno);
     }
     *out = memory;
     return BATON_OK;
@@ -123,4 +128,49 @@ bool baton__share_receive(int socket, void *data, size_t bytes,
         memset(data, 0, bytes);
     }
     return true;
+}
+
+static socklen_t address_of(uint64_t secret, int index, struct sockaddr_un *out)
+{
+    /* Names of sockets can be listed: it tells nobody the secret. */
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int length = snprintf(out->sun_path + 1, sizeof out->sun_path - 1,
+                          "baton-%016llx-%d",
+                          (unsigned long long)baton__mix(secret), index);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+                       (size_t)length);
+}
+
+int baton__share_socket(uint64_t secret, int index)
+{
+    struct sockaddr_un own;
+    socklen_t bytes = address_of(secret, index, &own);
+    int taker = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (taker >= 0 && bind(taker, (struct sockaddr *)&own, bytes) != 0) {
+        (void)close(taker);
+        taker = -1;
+    }
+    return taker;
+}
+
+bool baton__share_pass(int socket, uint64_t secret, int index, int file)
+{
+    struct sockaddr_un to;
+    socklen_t bytes = address_of(secret, index, &to);
+    return baton__share_send(socket, &to, bytes, &secret, sizeof secret, file);
+}
+
+int baton__share_take(int socket, uint64_t secret)
+{
+    uint64_t from = 0;
+    int file = -1;
+    while (baton__share_receive(socket, &from, sizeof from, &file)) {
+        if (from == secret) {
+            return file;
+        }
+        if (file >= 0) { /* of somebody else */
+            (void)close(file);
+        }
+    }
+    return -1;
 }

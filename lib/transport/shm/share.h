@@ -1,11 +1,7 @@
-/* Memory that the ranks of one host share. The caller makes the ranks agree on
-   the name, and waits for all of them between the steps:
-
-       one rank:   name, map(create)
-       the others: map                after the first has returned
-       one rank:   shm_unlink         after all have returned, also on failure
-
-   The memory stays until all have unmapped it. */
+/* Memory that the ranks of one host share: a file of /dev/shm, which one rank
+   creates, and whose descriptor it passes to the others. It has no name, so
+   nothing is left of it however they end; it stays until all have unmapped it.
+ */
 #ifndef BATON_TRANSPORT_SHM_SHARE_H
 #define BATON_TRANSPORT_SHM_SHARE_H
 
@@ -16,15 +12,19 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define BATON__SHARE_NAME_BYTES 48
+/* Creates a file of so many zeros. BATON_ERR_SYSTEM. */
+baton_status_t baton__share_create(size_t bytes, int *file_out);
 
-/* Stores a name that nothing else on this host has. */
-void baton__share_name(char name[BATON__SHARE_NAME_BYTES]);
+/* Maps it. BATON_ERR_SYSTEM. */
+baton_status_t baton__share_map(int file, size_t bytes, void **out);
 
-/* Maps `bytes` of zeros; the same name gives the same memory. BATON_ERR_SYSTEM.
- */
-baton_status_t baton__share_map(const char *name, size_t bytes, bool create,
-                                void **out);
+/* A socket, and its address, by which one of the ranks that know `secret` takes
+   a descriptor; -1: it can't be had. */
+int baton__share_socket(uint64_t secret, int index);
+bool baton__share_pass(int socket, uint64_t secret, int index, int file);
+
+/* The descriptor that was passed, or -1. */
+int baton__share_take(int socket, uint64_t secret);
 
 /* How many bytes can still be shared. */
 size_t baton__share_room(void);

@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <unistd.h>
 
 enum { REQUESTS = 16384 };
 
@@ -325,7 +325,7 @@ static void close_endpoint(void *endpoint)
     baton__mpi_free(mpi);
 }
 
-static void open_rank(int rank, const fake_mpi_options_t *options, char *name)
+static void open_rank(int rank, const fake_mpi_options_t *options, int *file)
 {
     baton__mpi_t *mpi = NULL;
     MPI_Comm comm = (MPI_Comm)(uintptr_t)(rank + 1);
@@ -337,16 +337,16 @@ static void open_rank(int rank, const fake_mpi_options_t *options, char *name)
         mpi->host_of[i] = i / options->host_ranks;
     }
     if (rank == first) {
-        baton__share_name(name);
+        support_ok(baton__host_create(count, options->buffers, file));
     }
-    support_ok(baton__host_open(&mpi->host, name, count, rank - first,
-                                options->buffers, rank == first));
+    support_ok(baton__host_open(&mpi->host, *file, count, rank - first,
+                                options->buffers));
     for (int i = 0; i < count; i++) {
         mpi->peers[first + i].near = i;
         mpi->peers[first + i].ring = baton__host_ring(&mpi->host, i);
     }
-    if (rank == first + count - 1 && count > 1) {
-        (void)shm_unlink(name);
+    if (rank == first + count - 1) {
+        (void)close(*file);
     }
     mpi->reads = options->reads || count == 1;
     mpi->buffered_bytes = options->buffers > 0 ? BATON__HOST_BUFFER_BYTES : 0;
@@ -389,7 +389,7 @@ void fake_mpi_close(void)
 
 void fake_mpi_open(const fake_mpi_options_t *options)
 {
-    static char name[BATON__SHARE_NAME_BYTES];
+    int file = -1;
     fake_mpi_close();
     memset(operations, 0, sizeof operations);
     sends = (list_t){NULL, &sends.head};
@@ -399,7 +399,7 @@ void fake_mpi_open(const fake_mpi_options_t *options)
     fake_mpi_eager_bytes = 65536;
     rank_count = options->size;
     for (int rank = 0; rank < options->size; rank++) {
-        open_rank(rank, options, name);
+        open_rank(rank, options, &file);
     }
     if (options->links) {
         open_links(options->size);
