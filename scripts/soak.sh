@@ -27,6 +27,7 @@ worlds=${SOAK_WORLDS:-1000000}
 hosts=${SOAK_HOSTS:-1}
 bound=${SOAK_BOUND_MS:-1000}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_mpi_yield_when_idle=1 # mpirun counts the processors of hosts.sh twice
 export BATON_PEER_TIMEOUT_MS=3000
 dir=$(mktemp -d /tmp/soak.XXXXXX) || exit 1
 trap 'rm -rf "$dir"' EXIT
@@ -245,7 +246,7 @@ world() {
     copy) count=$((1 << (18 + RANDOM % 3))) work=dense delay=$((delay / 10)) ;;
     call | reduce) work=dense ;;
     stop) count=$((1 + RANDOM % 2500)) child=0 ;;
-    orders) epoch=20 work=partial child=0 ;;
+    orders) epoch=$((hosts == 1 ? 20 : 8)) work=partial child=0 ;;
     esac
     work=${SOAK_WORK:-$work}
     algorithm=${algorithms[RANDOM % 8]}
