@@ -219,7 +219,8 @@ check_rest() {
     while [ $((tries -= 1)) -gt 0 ]; do
         left=$(processes "process|child" |
             while read -r process; do
-                [ ! -e "/proc/$process" ] || echo "process $process"
+                grep -qs "^State:.[^Z]" "/proc/$process/status" &&
+                    echo "process $process"
             done
             ls /dev/shm | grep '^baton' | grep -vxFf "$dir/before"
             [ "$hosts" = 1 ] || on h1 ls /dev/shm | grep '^baton')
