@@ -46,3 +46,19 @@ if(no_mpi4py EQUAL 0 AND NOT BATON_SANITIZE)
             ${CMAKE_CURRENT_SOURCE_DIR}/dropin/dropin_mpi4py.py)
     endforeach()
 endif()
+
+# Debian's hpcc and scalapack-mpi-test, where they are installed.
+find_program(HPCC hpcc)
+file(GLOB scalapack /usr/lib/*/scalapack/openmpi-tests/xdlu)
+if(HPCC AND scalapack AND NOT BATON_SANITIZE)
+    add_test(NAME dropin_packages COMMAND
+        ${CMAKE_CURRENT_SOURCE_DIR}/dropin/packages.sh ${baton_mpirun})
+    describe_test(dropin_packages dropin_packages mpi)
+    set_tests_properties(dropin_packages PROPERTIES RUN_SERIAL ON)
+endif()
+
+# Between two hosts.
+if(NOT BATON_SANITIZE)
+    hosts_entry(dropin_threads.hosts2.np3 ${hosts} 2 ${dropin_run} -np 3
+        $<TARGET_FILE:dropin_threads>)
+endif()
