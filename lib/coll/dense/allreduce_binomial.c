@@ -254,16 +254,8 @@ void baton__allreduce_flat(baton_schedule_t *schedule,
         return;
     }
     int rank = baton_schedule_rank(schedule);
-    int size = baton_schedule_size(schedule);
-    if (size > BATON__FLAT_RANKS) {
-        baton_schedule_fail(schedule, BATON_ERR_LIMIT,
-                            "all-reduce by flat tree: %d ranks; allowed: up to "
-                            "%d",
-                            size, (int)BATON__FLAT_RANKS);
-        return;
-    }
-    const children_t children = {.flat = true,
-                                 .count = rank == 0 ? size - 1 : 0};
+    int others = baton_schedule_size(schedule) - 1;
+    const children_t children = {.flat = true, .count = rank == 0 ? others : 0};
     add_tree(schedule, args, children, rank > 0 ? 0 : -1);
 }
 

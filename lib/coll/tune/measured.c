@@ -102,14 +102,10 @@ static bool find_collective(const char *name, baton_collective_t *out)
 static bool find_algorithm(baton_collective_t collective, const char *name,
                            baton__measured_t *out)
 {
-    baton_algorithm_t each;
-    for (size_t i = 0; baton_algorithm_get(i, &each); i++) {
-        if (each.collective == collective && strcmp(each.name, name) == 0) {
-            out->algorithm = each.name;
-            return each.segmented == (out->segment_bytes > 0);
-        }
-    }
-    return false;
+    baton_algorithm_t found;
+    bool known = baton_algorithm_find(collective, name, &found) == BATON_OK;
+    out->algorithm = known ? found.name : NULL;
+    return known && found.segmented == (out->segment_bytes > 0);
 }
 
 static bool parse(const char *line, baton__measured_t *out)
