@@ -82,7 +82,7 @@ baton_status_t baton__begin_init(baton__begin_t *self)
     if (rule.needed == 1 || baton__rule_is_full(rule, size)) {
         return BATON_OK;
     }
-    self->quorum = baton__quorum_create(rank_of(self), size, &self->modes);
+    self->quorum = baton__quorum_create(self);
     return self->quorum != NULL
                ? BATON_OK
                : baton__error(BATON_ERR_NO_MEMORY,
@@ -160,15 +160,12 @@ baton_node_t baton__begin_add(baton__begin_t *self)
     baton_set_optional(s, initiate);
     baton_set_need(s, initiate, BATON_NEED_ANY);
     if (self->quorum != NULL) {
-        baton_before(s, baton__add_quorum(s, self->quorum, start), initiate);
+        baton_before(s, baton__add_quorum(self->quorum, start), initiate);
     }
     if (rule.needed == 1) {
         add_branch(self, may_initiate, start, initiate);
     }
     self->reached = baton__add_activation(s, initiate, group_of(s));
-    if (self->quorum != NULL) {
-        baton__quorum_until(self->quorum, self->reached);
-    }
     self->activated = self->reached;
     if (self->modes.sync_every != 0) {
         baton_set_optional(s, self->reached);

@@ -32,30 +32,7 @@ enum { BATON__ACTIVATION_STEPS = 64 };
 baton_node_t baton__add_activation(baton_schedule_t *schedule,
                                    baton_node_t initiate, int group);
 
-/* ---- quorum.c: one rank learns that enough ranks have arrived ----------- */
-
 typedef struct baton__quorum baton__quorum_t;
-
-/* NULL: no memory. Outlives the schedule, and `modes` outlive it. */
-baton__quorum_t *baton__quorum_create(int rank, int size,
-                                      const baton__modes_t *modes);
-void baton__quorum_destroy(baton__quorum_t *quorum); /* NULL is allowed */
-
-/* Epochs begin with number 1 again. */
-void baton__quorum_recover(baton__quorum_t *quorum);
-
-/* Adds the counting tree behind `arrived`, an on_start. Returns `reached`, an
-   optional nop that fires on the epoch's root once as many of the counting
-   ranks have arrived as the rule needs; in epochs where it needs all, nothing
-   is counted. Before any other activate or armed receive of the
-   schedule. */
-baton_node_t baton__add_quorum(baton_schedule_t *schedule,
-                               baton__quorum_t *quorum, baton_node_t arrived);
-
-/* The node behind which no arrival is worth a message any more. */
-void baton__quorum_until(baton__quorum_t *quorum, baton_node_t begun);
-
-/* ---- begin.c ----------------------------------------------------------- */
 
 /* The driver's, once the schedule is committed. */
 typedef struct baton__begin {
@@ -67,6 +44,25 @@ typedef struct baton__begin {
     baton_node_t activated;  /* behind which the epoch may end */
     baton__quorum_t *quorum; /* NULL where nothing is counted */
 } baton__begin_t;
+
+/* ---- quorum.c: one rank learns that enough ranks have arrived ----------- */
+
+/* NULL: no memory. Outlives the schedule, and `begin` outlives it, whose
+   `reached` is the node behind which no arrival is worth a message any more. */
+baton__quorum_t *baton__quorum_create(const baton__begin_t *begin);
+void baton__quorum_destroy(baton__quorum_t *quorum); /* NULL is allowed */
+
+/* Epochs begin with number 1 again. */
+void baton__quorum_recover(baton__quorum_t *quorum);
+
+/* Adds the counting tree behind `arrived`, an on_start. Returns `reached`, an
+   optional nop that fires on the epoch's root once as many of the counting
+   ranks have arrived as the rule needs; in epochs where it needs all, nothing
+   is counted. Before any other activate or armed receive of the
+   schedule. */
+baton_node_t baton__add_quorum(baton__quorum_t *quorum, baton_node_t arrived);
+
+/* ---- begin.c ----------------------------------------------------------- */
 
 /* Allocates what the mode needs; the fields down to `modes` are set.
    BATON_ERR_NO_MEMORY. */

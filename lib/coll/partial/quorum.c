@@ -80,8 +80,8 @@ typedef struct incoming {
 } incoming_t;
 
 struct baton__quorum {
+    const baton__begin_t *begin;
     int rank, size;
-    const baton__modes_t *modes;
     int fan;
     int groups;
     gate_t *members;         /* [fan], by the offset in the group */
@@ -89,7 +89,6 @@ struct baton__quorum {
     report_t *reports;       /* [fan] */
     baton_node_t *activates; /* [fan][groups], the reports' */
     incoming_t *incoming;    /* [fan][groups] */
-    baton_node_t begun;
     /* Of the running epoch; the driver's. */
     uint64_t epoch;
     baton__rule_t rule;
@@ -102,9 +101,9 @@ struct baton__quorum {
     uint32_t awaited;    /* that reach the quorum there */
 };
 
-baton__quorum_t *baton__quorum_create(int rank, int size,
-                                      const baton__modes_t *modes)
+baton__quorum_t *baton__quorum_create(const baton__begin_t *begin)
 {
+    int size = baton_schedule_size(begin->schedule);
     int fan = 1;
     while ((int64_t)fan * fan < size) {
         fan++;
@@ -115,9 +114,9 @@ baton__quorum_t *baton__quorum_create(int rank, int size,
         return NULL;
     }
     *quorum = (baton__quorum_t){
-        .rank = rank,
+        .begin = begin,
+        .rank = baton_schedule_rank(begin->schedule),
         .size = size,
-        .modes = modes,
         .fan = fan,
         .groups = groups,
         .members = baton__alloc((size_t)fan, sizeof(gate_t)),
@@ -164,11 +163,6 @@ void baton__quorum_recover(baton__quorum_t *quorum)
     quorum->epoch = 0;
 }
 
-void baton__quorum_until(baton__quorum_t *quorum, baton_node_t begun)
-{
-    quorum->begun = begun;
-}
-
 /* ---- an epoch --------------------------------------------------------- */
 
 /* Arrivals of the group at `offset` that its leader does not report. */
@@ -186,13 +180,13 @@ static uint32_t unreported_of(const baton__quorum_t *quorum, int offset)
 /* The state of the call's epoch, from its first call on. */
 static void enter(baton__quorum_t *quorum, const baton_call_t *call)
 {
-    uint64_t epoch = baton__epoch_of(quorum->modes, call);
+    uint64_t epoch = baton__epoch_of(&quorum->begin->modes, call);
     if (quorum->epoch == epoch) {
         return;
     }
     quorum->epoch = epoch;
-    quorum->rule =
-        baton__rule_of(baton__choice_at(quorum->modes, epoch), quorum->size);
+    quorum->rule = baton__rule_of(
+        baton__choice_at(&quorum->begin->modes, epoch), quorum->size);
     int root = (int)(epoch % (uint64_t)quorum->size);
     quorum->offset =
         baton__rank_shift(quorum->rank, -(int64_t)root, quorum->size);
@@ -214,8 +208,8 @@ static baton_status_t arrive(void *arg, baton_call_t *call)
     baton__quorum_t *quorum = arg;
     enter(quorum, call);
     bool counts = !baton__rule_is_full(quorum->rule, quorum->size) &&
-                  !baton_call_completed(call, quorum->begun) &&
-                  baton__rule_counts(quorum->rule, quorum->modes->seed,
+                  !baton_call_completed(call, quorum->begin->reached) &&
+                  baton__rule_counts(quorum->rule, quorum->begin->modes.seed,
                                      quorum->epoch, quorum->size, quorum->rank);
     return counts ? BATON_OK : BATON_SKIP;
 }
@@ -234,7 +228,7 @@ static baton_status_t count(void *arg, baton_call_t *call)
     baton__quorum_t *quorum = arg;
     enter(quorum, call);
     return ++quorum->arrivals > quorum->unreported &&
-                   !baton_call_completed(call, quorum->begun)
+                   !baton_call_completed(call, quorum->begin->reached)
                ? BATON_OK
                : BATON_SKIP;
 }
@@ -259,7 +253,7 @@ static baton_status_t send_report(void *arg, baton_call_t *call)
     enter(quorum, call);
     decide(report);
     if (quorum->offset == 0 || report->arrivals == 0 ||
-        baton_call_completed(call, quorum->begun)) {
+        baton_call_completed(call, quorum->begin->reached)) {
         return BATON_SKIP;
     }
     return baton_call_set_word(call,
@@ -426,9 +420,9 @@ static void add_reports(const tree_t *tree, const baton_node_t *counts,
     }
 }
 
-baton_node_t baton__add_quorum(baton_schedule_t *schedule,
-                               baton__quorum_t *quorum, baton_node_t arrived)
+baton_node_t baton__add_quorum(baton__quorum_t *quorum, baton_node_t arrived)
 {
+    baton_schedule_t *schedule = quorum->begin->schedule;
     tree_t tree = {schedule, quorum, baton_add_nop(schedule)};
     baton_set_need(schedule, tree.reached, BATON_NEED_ANY);
     baton_set_optional(schedule, tree.reached);
