@@ -357,42 +357,37 @@ baton_status_t baton_partial_wait_on(baton_partial_t *partial,
     return status;
 }
 
-baton_status_t baton__partial_device_contribute(baton_partial_t *partial,
-                                                const void *data)
+/* Adds to what is pending, or copies it, and waits for that. */
+static baton_status_t run(baton_partial_t *partial, purpose_t purpose,
+                          void *memory, const char *function)
 {
-    baton__mover_t *additions = &partial->device->additions;
-    baton_status_t status =
-        check_memory(partial, data, "baton_partial_contribute");
+    baton_status_t status = check_memory(partial, memory, function);
     if (status != BATON_OK) {
         return status;
     }
     move_t move =
-        move_of(partial, ADD, baton__partial_steps(partial) + 1, (void *)data);
-    status = baton__requests_run(&additions->requests, &move);
+        move_of(partial, purpose, baton__partial_steps(partial) + 1, memory);
+    status = baton__requests_run(&partial->device->additions.requests, &move);
     if (status != BATON_OK) {
         baton__contribution_end_use(&partial->contribution);
     }
     return status;
 }
 
+baton_status_t baton__partial_device_contribute(baton_partial_t *partial,
+                                                const void *data)
+{
+    return run(partial, ADD, (void *)data, "baton_partial_contribute");
+}
+
 baton_status_t baton__partial_device_pending(baton_partial_t *partial,
                                              void *data, bool *any_out)
 {
-    baton__contribution_t *c = &partial->contribution;
-    baton__mover_t *additions = &partial->device->additions;
-    baton_status_t status =
-        check_memory(partial, data, "baton_partial_pending");
-    if (status != BATON_OK) {
-        return status;
+    baton_status_t status = run(partial, COPY, data, "baton_partial_pending");
+    if (status == BATON_OK) {
+        *any_out = partial->device->any;
     }
-    move_t move = move_of(partial, COPY, 0, data);
-    status = baton__requests_run(&additions->requests, &move);
-    if (status != BATON_OK) {
-        baton__contribution_end_use(c);
-        return status;
-    }
-    *any_out = partial->device->any;
-    return BATON_OK;
+    return status;
 }
 
 baton_status_t baton__partial_device_check(baton_partial_t *partial)
