@@ -141,7 +141,9 @@ void baton__epoch_complete_transfer(baton__stepper_t *stepper,
 {
     baton_schedule_t *schedule = event->token.owner;
     uint32_t node = event->token.node;
-    schedule->turn.moving--;
+    /* A posted receive that its sender has filled still waits. */
+    schedule->turn.moving -=
+        schedule->run.state[node] == BATON__NODE_MOVING ? 1 : 0;
     if (schedule->run.phase == BATON__RUN_DRAINING) {
         (void)baton__epoch_end_in_draining(stepper, schedule, node);
         return;

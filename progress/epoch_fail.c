@@ -44,8 +44,17 @@ static void stop(baton_schedule_t *schedule)
         const baton__op_t *op = &schedule->ops[node];
         const baton_token_t token = {schedule, node, baton__op_memory(op)};
         switch ((baton__node_state_t)schedule->run.state[node]) {
-        case BATON__NODE_HELD:
         case BATON__NODE_WAITING:
+            if ((op->flags & BATON__POSTS) != 0 &&
+                !group->transport->withdraw_receive(group->endpoint, token,
+                                                    (int)op->peer)) {
+                baton__run_enter(&schedule->run, node, BATON__NODE_MOVING);
+                schedule->turn.moving++;
+                break;
+            }
+            baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
+            break;
+        case BATON__NODE_HELD:
             baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
             break;
         case BATON__NODE_MOVING:

@@ -167,6 +167,25 @@ void baton__epoch_fail_lost(baton__stepper_t *stepper,
     baton__epoch_fail_at(stepper, schedule, node, BATON_ERR_TRANSPORT);
 }
 
+/* Tells the sender where the data go. */
+static void post(const baton_schedule_t *schedule, uint32_t node)
+{
+    const baton_group_t *group = schedule->group;
+    const baton__op_t *op = &schedule->ops[node];
+    const baton_header_t header = {.schedule = schedule->identity,
+                                   .epoch = schedule->run.epoch,
+                                   .tag = op->message.tag,
+                                   .incarnation = group->incarnation,
+                                   .kind = BATON__MESSAGE_DATA};
+    const baton_token_t token = {(void *)(uintptr_t)schedule, node,
+                                 BATON_MEMORY_HOST};
+    char *target = baton__operand(op, BATON__TARGET, schedule->addresses);
+    if (schedule->addresses[op->buffer[BATON__TARGET]] != NULL) {
+        (void)group->transport->post_receive(
+            group->endpoint, token, (int)op->peer, &header, target, op->bytes);
+    }
+}
+
 bool baton__epoch_fire_receive(baton__stepper_t *stepper,
                                baton_schedule_t *schedule, uint32_t node)
 {
@@ -182,6 +201,9 @@ bool baton__epoch_fire_receive(baton__stepper_t *stepper,
         return false;
     }
     baton__run_enter(&schedule->run, node, BATON__NODE_WAITING);
+    if ((op->flags & BATON__POSTS) != 0) {
+        post(schedule, node);
+    }
     if (message != NULL) {
         return baton__epoch_take_message(stepper, schedule, node, message);
     }

@@ -34,9 +34,10 @@ extern "C" {
    datagrams of AF_UNIX sockets. A group takes about 170 KiB of /dev/shm for
    each rank, and 68 KiB for each of its BATON_SHM_BUFFERS (8); there are fewer
    buffers if all would take more than 64 MiB or an eighth of what is free.
-   Longer messages are read out of the sender's memory if the host permits it
-   (process_vm_readv). Scratch of schedules, and what baton_memory_alloc returns
-   (memory.h), is in memory that the ranks share without using /dev/shm
+   Longer messages are read out of the sender's memory, or written into the
+   receiver's, if the host permits it (process_vm_readv, process_vm_writev).
+   Scratch of schedules, and what baton_memory_alloc returns (memory.h), is in
+   memory that the ranks share without using /dev/shm
    (memfd_create), and is read without the kernel's help. Features that the host
    lacks are detected, logged and not used.
 

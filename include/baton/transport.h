@@ -211,6 +211,18 @@ typedef struct baton_transport {
     baton_status_t (*read)(void *endpoint, const baton_message_t *message,
                            size_t offset, size_t bytes, void *target);
 
+    /* Optional, both or neither. post_receive tells the sender of a message
+       that has not arrived where its data go: `header` and `bytes` are the
+       message's. The sender may write them there itself; then RECEIVED follows,
+       and the message does not arrive. Else it arrives as ever, and accept ends
+       the post. False: it was not posted. withdraw_receive, for a token that
+       was posted or not, is true if the memory is the caller's, and no event
+       follows. False: it is being written, and RECEIVED follows. */
+    bool (*post_receive)(void *endpoint, baton_token_t token, int peer,
+                         const baton_header_t *header, void *target,
+                         size_t bytes);
+    bool (*withdraw_receive)(void *endpoint, baton_token_t token, int peer);
+
     /* Optional, both or neither; any thread. Memory that peers on this host can
        read in place, so that a message out of it can be lent; aligned to 64
        bytes, not initialised. NULL if there is none, or ordinary memory is as

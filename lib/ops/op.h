@@ -40,7 +40,9 @@ enum {
     /* Of a reduce, copy or device call: the device does it. */
     BATON__ON_DEVICE = 32,
     /* Of a send or receive: its view is in device memory. */
-    BATON__DEVICE_VIEW = 64
+    BATON__DEVICE_VIEW = 64,
+    /* Of a receive: its sender may write into its target. */
+    BATON__POSTS = 128
 };
 
 enum { BATON__TARGET, BATON__LEFT, BATON__RIGHT, BATON__OPERANDS };

@@ -404,6 +404,31 @@ void baton__schedule_free(baton_schedule_t *schedule)
     baton__free_later(schedule);
 }
 
+/* Receives are posted, so that their senders copy, where this rank sends about
+   as much as it receives: else all would wait for the copies of one, which
+   sends to many. Those that are lent are read a part at a time. */
+static void mark_posted(baton_schedule_t *schedule)
+{
+    double sent = 0;
+    double received = 0;
+    for (uint32_t i = 0; i < schedule->count; i++) {
+        const baton__op_t *op = &schedule->ops[i];
+        sent += op->kind == BATON__SEND ? (double)op->bytes : 0;
+        received += op->kind == BATON__RECV ? (double)op->bytes : 0;
+    }
+    double more = sent > received ? sent - received : received - sent;
+    bool posts = schedule->group->transport->post_receive != NULL &&
+                 4 * more < sent + received;
+    for (uint32_t i = 0; i < schedule->count && posts; i++) {
+        baton__op_t *op = &schedule->ops[i];
+        if (op->kind == BATON__RECV && op->message.loan == 0 &&
+            op->length == BATON__NO_LENGTH &&
+            (op->flags & (BATON__OPTIONAL | BATON__DEVICE_VIEW)) == 0) {
+            op->flags |= BATON__POSTS;
+        }
+    }
+}
+
 baton_status_t baton__plan_create(baton_schedule_t *schedule,
                                   const baton__order_t *order)
 {
@@ -436,6 +461,7 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
         assign_tags(schedule, counts);
         find_length_limits(schedule);
         baton__loans_enter(schedule, order);
+        mark_posted(schedule);
         if (schedule->group->device != NULL) {
             status = baton__offload_create(schedule, order);
         }

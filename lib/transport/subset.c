@@ -145,6 +145,26 @@ static baton_status_t subset_read(void *endpoint,
     return self->inner->read(self->endpoint, message, offset, bytes, target);
 }
 
+static bool subset_post_receive(void *endpoint, baton_token_t token, int peer,
+                                const baton_header_t *header, void *target,
+                                size_t bytes)
+{
+    const subset_t *self = endpoint;
+    baton_header_t marked = *header;
+    mark(self, &marked);
+    return self->inner->post_receive(self->endpoint, token,
+                                     self->members[peer].root_rank, &marked,
+                                     target, bytes);
+}
+
+static bool subset_withdraw_receive(void *endpoint, baton_token_t token,
+                                    int peer)
+{
+    const subset_t *self = endpoint;
+    return self->inner->withdraw_receive(self->endpoint, token,
+                                         self->members[peer].root_rank);
+}
+
 static void *subset_allocate(void *endpoint, size_t bytes)
 {
     const subset_t *self = endpoint;
@@ -219,6 +239,10 @@ static baton_transport_t table_around(const baton_transport_t *inner)
     table.close = subset_close;
     table.lend = inner->lend != NULL ? subset_lend : NULL;
     table.read = inner->read != NULL ? subset_read : NULL;
+    if (inner->post_receive != NULL) {
+        table.post_receive = subset_post_receive;
+        table.withdraw_receive = subset_withdraw_receive;
+    }
     table.allocate = inner->allocate != NULL ? subset_allocate : NULL;
     table.release = inner->allocate != NULL ? subset_release : NULL;
     table.takes_device =

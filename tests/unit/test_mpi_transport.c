@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -318,6 +319,173 @@ TEST(test_mpi_long_copies_are_made_in_slices)
     assert_true(came_whole(LONGEST));
     assert_int_equal(seen[0].ends, 2);
     assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
+}
+
+/* ---- posted receives ---------------------------------------------------- */
+
+enum { PUT_LEAST = BATON__MPI_OWN_BYTES + 1 };
+
+static baton_token_t put_token(uint32_t node)
+{
+    return (baton_token_t){.owner = in, .node = node};
+}
+
+/* Rank 1 posts a receive of message `node` from rank 0. */
+static bool post_receive(uint32_t node, size_t bytes)
+{
+    const baton_header_t header = {.tag = node};
+    memset(in, 0, sizeof in);
+    return baton__mpi_post_receive(rank_of(1), put_token(node), 0, &header, in,
+                                   bytes);
+}
+
+static bool withdraw_receive(uint32_t node)
+{
+    return baton__mpi_withdraw_receive(rank_of(1), put_token(node), 0);
+}
+
+/* The receive, rank 1's only one so far, has ended. */
+static void expect_received(uint32_t node, baton_status_t status)
+{
+    assert_int_equal(seen[1].receives, 1);
+    assert_int_equal(seen[1].received[0].token.node, node);
+    assert_int_equal(seen[1].received[0].status, status);
+    assert_int_equal(seen[1].arrivals,
+                     status == BATON_OK ? 0 : seen[1].arrivals);
+    assert_true(withdraw_receive(node));
+    expect_all_free(0);
+    expect_all_free(1);
+}
+
+/* A sender fills what is posted: a short one at once, a long one in slices. */
+TEST(test_mpi_fills_posted_receives)
+{
+    uint32_t us = 0;
+    const size_t sizes[] = {PUT_LEAST, BATON__MPI_AT_ONCE_BYTES, LONGEST};
+    for (int i = 0; i < 3; i++) {
+        open_near(2, 0);
+        assert_false(post_receive(7, PUT_LEAST - 1));
+        assert_true(post_receive(7, sizes[i]));
+        assert_int_equal(post(0, 1, 7, sizes[i]),
+                         sizes[i] == LONGEST ? BATON_OK : BATON_DONE);
+        while (baton__mpi_is_copying(rank_of(0))) {
+            assert_false(withdraw(0, 7));
+            assert_false(withdraw_receive(7));
+            assert_false(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
+            (void)poll_some(0, 64);
+        }
+        assert_false(withdraw_receive(7)); /* until the packet is taken */
+        settle(1);
+        assert_true(came_whole(sizes[i]));
+        assert_int_equal(seen[0].ends, sizes[i] == LONGEST);
+        expect_received(7, BATON_OK);
+    }
+}
+
+/* Whatever else is sent arrives, and what was withdrawn is not written. */
+TEST(test_mpi_fills_no_other_receives)
+{
+    open_near(2, 0);
+    assert_true(post_receive(7, 100000));
+    assert_int_equal(post(0, 1, 7, 100001), BATON_OK);
+    assert_int_equal(post(0, 1, 7 + BATON__HOST_POSTS, 100000), BATON_OK);
+    assert_false(post_receive(7 + BATON__HOST_POSTS, 100000)); /* its place */
+    settle(1);
+    assert_int_equal(seen[1].arrivals, 2);
+    assert_true(withdraw_receive(7));
+    assert_int_equal(post(0, 1, 7, 100000), BATON_OK);
+    settle(1);
+    assert_int_equal(in[0] | in[99999], 0);
+    drop(1, 0);
+    drop(1, 1);
+    assert_true(post_receive(7, 100000));
+    const baton_status_t taken = baton__mpi_accept(
+        rank_of(1), seen[1].arrived[2], put_token(7), in); /* ends the post */
+    assert_int_equal(taken, BATON_OK);
+    assert_true(post_receive(7 + BATON__HOST_POSTS, 100000));
+    assert_true(withdraw_receive(7 + BATON__HOST_POSTS));
+    settle_all(2);
+    assert_true(came_whole(100000));
+    assert_int_equal(seen[0].ends, 3);
+}
+
+/* A receive that is posted behind its offer: a sender that polls is asked, from
+   one that sleeps it is read. */
+TEST(test_mpi_asks_for_what_was_offered)
+{
+    uint32_t us = 0;
+    for (int sleeps = 0; sleeps < 2; sleeps++) {
+        open_near(2, 0);
+        rank_of(1)->asks = true;
+        assert_int_equal(post(0, 1, 7, 100000), BATON_OK);
+        assert_true(sleeps == 0 ||
+                    baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
+        settle(1);
+        assert_true(post_receive(7, 100000));
+        assert_int_equal(
+            baton__mpi_accept(rank_of(1), seen[1].arrived[0], put_token(7), in),
+            BATON_OK);
+        assert_int_equal(withdraw_receive(7), sleeps == 1);
+        assert_int_equal(baton__mpi_is_copying(rank_of(1)), sleeps == 1);
+        assert_false(withdraw(0, 7));
+        settle_all(2);
+        assert_true(came_whole(100000));
+        assert_int_equal(seen[0].ends, 1);
+        seen[1].arrivals = 0;
+        expect_received(7, BATON_OK);
+    }
+}
+
+/* While the ring is full the sender tries again, but does not stay awake. */
+TEST(test_mpi_tells_of_a_put_when_there_is_room)
+{
+    const baton__packet_t filler = {.kind = BATON__PACKET_CREDIT};
+    uint32_t us = BATON_SLEEP_FOREVER;
+    open_near(2, 0);
+    assert_true(post_receive(7, PUT_LEAST));
+    while (baton__mpi_push_near(rank_of(0), peer_of(0, 1), &filler, NULL, 0)) {
+    }
+    assert_int_equal(post(0, 1, 7, PUT_LEAST), BATON_OK);
+    settle(0);
+    assert_int_equal(seen[0].ends, 0);
+    assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
+    assert_int_not_equal(us, BATON_SLEEP_FOREVER);
+    settle_all(2);
+    assert_int_equal(seen[0].ends, 1);
+    expect_received(7, BATON_OK);
+}
+
+/* The sender is lost with the receive; the receiver while it is filled; and the
+   target can't be written. */
+TEST(test_mpi_puts_end_with_their_peers)
+{
+    for (int loser = 0; loser < 2; loser++) {
+        open_near(2, 0);
+        assert_true(post_receive(7, LONGEST));
+        assert_int_equal(post(0, 1, 7, LONGEST), BATON_OK);
+        assert_true(loser == 0 || post_receive(8, LONGEST)); /* not begun */
+        baton__mpi_lose(rank_of(loser), peer_of(loser, 1 - loser), "gone");
+        settle(loser);
+        assert_int_equal(seen[loser].losses, 1);
+        assert_int_equal(seen[0].ends, loser == 0);
+        assert_int_equal(seen[1].receives, loser == 1);
+        assert_true(loser == 0 || withdraw_receive(8));
+        settle_all(2); /* a packet that comes later finds nothing */
+        assert_int_equal(seen[1].receives, loser == 1);
+    }
+    void *page =
+        mmap(NULL, LONGEST, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(page, MAP_FAILED);
+    open_near(2, 0);
+    const baton_header_t header = {.tag = 7};
+    assert_true(baton__mpi_post_receive(rank_of(1), put_token(7), 0, &header,
+                                        page, LONGEST));
+    assert_int_equal(post(0, 1, 7, LONGEST), BATON_OK);
+    settle_all(2);
+    assert_int_equal(seen[0].ends, 1);
+    expect_received(7, BATON_ERR_TRANSPORT);
+    assert_non_null(strstr(seen[1].received[0].detail, "can't write"));
+    (void)munmap(page, LONGEST);
 }
 
 /* ---- buffers, credits, notices, rings ----------------------------------- */

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "transport/group.h"
 
+#include <string.h>
+
 /* ---- records ----------------------------------------------------------- */
 
 baton__send_t *baton__mpi_take_send(baton__mpi_t *mpi)
@@ -41,6 +43,43 @@ void baton__mpi_give_record(baton__mpi_t *mpi, baton__record_t *record)
 {
     record->next = mpi->free_records;
     mpi->free_records = record;
+}
+
+/* ---- sends ------------------------------------------------------------ */
+
+bool baton__mpi_push_near(baton__mpi_t *mpi, baton__peer_t *peer,
+                          const baton__packet_t *packet, const void *data,
+                          size_t count)
+{
+    size_t bytes = BATON__PACKET_HEAD + count;
+    char *record = baton__ring_claim(&peer->ring, bytes);
+    if (record == NULL) {
+        return false;
+    }
+    /* All but the ring's own word. */
+    memcpy(record + sizeof packet->word,
+           (const char *)packet + sizeof packet->word,
+           BATON__PACKET_HEAD - sizeof packet->word);
+    if (count > 0) {
+        memcpy(record + BATON__PACKET_HEAD, data, count);
+    }
+    baton__ring_commit(&peer->ring);
+    if (peer->near != mpi->host.index) {
+        baton__doorbell_ring(&mpi->host.doorbell, peer->near,
+                             (packet->flags & BATON__PACKET_NOTICE) != 0);
+    }
+    return true;
+}
+
+void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
+                         baton_status_t status, const char *detail,
+                         baton__events_t *events)
+{
+    baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_SENT,
+                                              .status = status,
+                                              .token = send->token,
+                                              .detail = detail});
+    baton__mpi_give_send(mpi, send);
 }
 
 /* ---- peers, MPI -------------------------------------------------------- */

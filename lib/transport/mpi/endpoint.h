@@ -13,7 +13,8 @@
                                                       60 KiB (BATON_FAR_PART)
 
    From 16 KiB on what lies in a segment (shm/segments.h) is read there by a
-   near receiver, which can lend it, too.
+   near receiver, which can lend it, too. More than 12 KiB for a near rank that
+   has posted its receive are written there by the sender (put.c).
 
    A message that finds no credit or buffer, or whose receiver may not read this
    process's memory, is sent as in the next line; the last way, RTS (packet.h),
@@ -39,6 +40,7 @@
        endpoint.c   records, lists, peers
        far.c        packets and data through MPI; links.c
        pool.c       room for records
+       put.c        receives that were posted, whose senders fill them
        send.c       a message on its way to a peer
        receive.c    a message from a peer
        poll.c       polling and sleeping
@@ -95,7 +97,8 @@ typedef enum baton__send_state {
     BATON__SEND_QUEUED,    /* in the outbox */
     BATON__SEND_ANNOUNCED, /* until its receiver answers */
     BATON__SEND_PULLED,    /* it has, and MPI gets it in a moment */
-    BATON__SEND_MOVING     /* MPI has it */
+    BATON__SEND_MOVING,    /* MPI has it */
+    BATON__SEND_PUTTING    /* its data go into a posted receive */
 } baton__send_state_t;
 
 typedef struct baton__send {
@@ -108,13 +111,16 @@ typedef struct baton__send {
     int peer;
     uint32_t id;
     uint32_t generation;
-    uint16_t kind;  /* announced as: baton__packet_kind_t */
-    bool counted;   /* among its peer's announced ones */
-    uint32_t tag;   /* while it is pulled */
-    uint32_t asked; /* receives that the peer has posted then */
-    size_t part;    /* bytes of the MPI messages that it is pulled in, */
-    size_t moved;   /* bytes that MPI has got so far, */
-    uint32_t parts; /* and those messages that are in motion */
+    uint16_t kind;   /* announced as: baton__packet_kind_t */
+    bool counted;    /* among its peer's announced ones */
+    uint32_t tag;    /* while it is pulled */
+    uint32_t asked;  /* receives that the peer has posted then */
+    size_t part;     /* bytes of the MPI messages that it is pulled in, */
+    size_t moved;    /* bytes that MPI has got, or that were written, so far, */
+    uint32_t parts;  /* and those messages that are in motion */
+    uint32_t post;   /* PUTTING: which of the peer's, */
+    uint32_t posted; /* its generation, */
+    uint64_t address; /* and its target */
     baton__send_state_t state;
 } baton__send_t;
 
@@ -250,11 +256,14 @@ typedef struct baton__mpi {
     baton__peer_t *peers;
     int *host_of;          /* of each rank: its number */
     bool reads;            /* near ranks can read each other's memory */
+    bool asks;             /* and write into it, and each has a processor */
+    size_t put_bytes;      /* the longest message that is written; 0: none */
     size_t buffered_bytes; /* the longest message that goes into a buffer */
     baton__host_t host; /* what near ranks share; at least this one is near */
 
     baton__peer_t *listed; /* peers with an outbox */
     baton__records_t copying;
+    baton__sends_t putting;
     uint32_t polls;
     uint32_t unreported; /* lost peers that the engine does not know of */
     bool lost_any;       /* so far */
@@ -301,6 +310,17 @@ static inline bool baton__events_are_full(const baton__events_t *events)
 {
     return events->count == events->max;
 }
+
+/* A send has ended: reports that, and gives its record back. */
+void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
+                         baton_status_t status, const char *detail,
+                         baton__events_t *events);
+
+/* Puts the packet into the ring to a peer on this host, and rings its doorbell;
+   false if there is no room. */
+bool baton__mpi_push_near(baton__mpi_t *mpi, baton__peer_t *peer,
+                          const baton__packet_t *packet, const void *data,
+                          size_t count);
 
 /* Nothing comes from the peer any more. */
 void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
@@ -398,6 +418,44 @@ baton_status_t baton__mpi_reserve(void *endpoint, int peer, int64_t sends,
 baton_status_t baton__mpi_reserve_notices(baton__mpi_t *mpi);
 void baton__mpi_free_pools(baton__mpi_t *mpi);
 
+/* ---- put.c: receives that were posted, whose senders fill them ---------- */
+
+bool baton__mpi_post_receive(void *endpoint, baton_token_t token, int peer,
+                             const baton_header_t *header, void *target,
+                             size_t bytes);
+bool baton__mpi_withdraw_receive(void *endpoint, baton_token_t token, int peer);
+
+/* A message has come for a receive: false if that was not posted. If it was, it
+   is no more; but the sender can be asked to write there as if it were. Returns
+   false where this rank had better read itself. */
+bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
+                         baton_token_t token);
+bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record);
+
+/* The answer to an offer: begins to write. */
+void baton__mpi_take_ask(baton__mpi_t *mpi, baton__send_t *send,
+                         const baton__packet_t *packet);
+
+/* Takes the receive that a peer on this host has posted for the send, if there
+   is one, and lists the send among those that polls go on with. */
+bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send);
+
+/* Writes the next slice of the data there. True: all are written, the peer
+   knows, and the send, which is to be ended, is in no list any more. */
+bool baton__mpi_put(baton__mpi_t *mpi, baton__send_t *send);
+
+/* Whether a poll would write data. */
+bool baton__mpi_has_put(const baton__mpi_t *mpi);
+
+/* A peer has filled a receive. */
+void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet,
+                         baton__events_t *events);
+
+/* Ends those that a lost peer may have been filling; false if there was no room
+   for all events. */
+bool baton__mpi_end_posted(baton__mpi_t *mpi, baton__peer_t *peer,
+                           baton__events_t *events);
+
 /* ---- send.c: a message on its way to a peer ---------------------------- */
 
 baton_status_t baton__mpi_send(void *endpoint, baton_token_t token, int peer,
@@ -417,11 +475,6 @@ void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
 void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet,
                          baton__events_t *events);
 void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet);
-
-/* A send has ended: reports that, and gives its record back. */
-void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
-                         baton_status_t status, const char *detail,
-                         baton__events_t *events);
 
 /* Hands MPI what peers pull. */
 void baton__mpi_send_pulled(baton__mpi_t *mpi, baton__events_t *events);

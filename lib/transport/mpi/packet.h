@@ -4,12 +4,15 @@
 
        SHORT   data in the packet       the receiver needs nothing more
        BUFFER  data in a shm buffer     it reads the buffer, and clears it
-       OFFER   data to be read, in a    it takes the offer, reads, answers FIN
-               segment or by CMA        (or pulls it, as if it were RTS)
+       OFFER   data to be read, in a    it takes the offer, reads, answers FIN;
+               segment or by CMA        or answers CTS, and they are PUT (or
+                                        pulls it, as if it were RTS)
        BODY    data behind the packet,  it keeps that, and gives it back
                the last in a TAIL
        RTS     data with the sender     it answers CTS, and they come as an MPI
                                         message; or FIN
+       PUT     data in the target of a  nothing; no bytes: they can't be written
+               posted receive, `place`
 
    A credited message is its receiver's alone once it was sent. Of the others
    the sender keeps a record, `id`, until FIN, or until it has sent what was
@@ -27,6 +30,7 @@ typedef enum baton__packet_kind {
     BATON__PACKET_BODY,
     BATON__PACKET_TAIL,
     BATON__PACKET_RTS,
+    BATON__PACKET_PUT,
     BATON__PACKET_FIN,
     BATON__PACKET_CTS,
     BATON__PACKET_CREDIT /* the counts that every packet over MPI carries */
@@ -49,11 +53,12 @@ typedef struct baton__packet {
     uint64_t bytes; /* of the message */
     baton_header_t header;
     uint32_t place; /* BUFFER: its number. CTS: the tag; `bytes` are those of
-                       each MPI message, and `flags` so many are awaited. OFFER:
-                       the id of the segment, or 0 */
+                       each MPI message, and `flags` so many are awaited; to an
+                       OFFER: the post, `bytes` its generation. OFFER: the id of
+                       the segment, or 0 */
     uint32_t generation;
     union {
-        uint64_t address; /* OFFER */
+        uint64_t address; /* OFFER, and CTS to one */
         unsigned char data[BATON__SHORT_BYTES];
     };
 } baton__packet_t;

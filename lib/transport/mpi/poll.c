@@ -239,6 +239,7 @@ static void report_lost(baton__mpi_t *mpi, baton__events_t *events)
         }
         if (!baton__mpi_end_sends(mpi, peer, events) ||
             !baton__mpi_end_pulled(mpi, peer, events) ||
+            !baton__mpi_end_posted(mpi, peer, events) ||
             !baton__far_end(mpi, peer, events) ||
             baton__events_are_full(events)) {
             return; /* the next poll goes on */
@@ -288,6 +289,14 @@ void baton__mpi_flush_bells(void *endpoint)
     ring_due(endpoint, BATON__DUE_NOW);
 }
 
+static void put_next(baton__mpi_t *mpi, baton__events_t *events)
+{
+    baton__send_t *send = mpi->putting.head;
+    if (baton__mpi_put(mpi, send)) {
+        baton__mpi_end_send(mpi, send, BATON_OK, NULL, events);
+    }
+}
+
 size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
 {
     baton__mpi_t *mpi = endpoint;
@@ -305,6 +314,9 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     if (mpi->copying.head != NULL && !baton__events_are_full(&events)) {
         baton__mpi_copy(mpi, &events);
     }
+    if (mpi->putting.head != NULL && !baton__events_are_full(&events)) {
+        put_next(mpi, &events);
+    }
     if (mpi->far.peers > 0 || mpi->far.count > 0) {
         poll_far(mpi, &events);
     }
@@ -320,7 +332,7 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
 bool baton__mpi_is_copying(const void *endpoint)
 {
     const baton__mpi_t *mpi = endpoint;
-    return mpi->copying.head != NULL;
+    return mpi->copying.head != NULL || baton__mpi_has_put(mpi);
 }
 
 /* ---- asking ------------------------------------------------------------ */
@@ -466,7 +478,7 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
                         how == BATON_ARM_NOTICES ? BATON__BELL_URGENT
                         : how == BATON_ARM_SOON  ? BATON__BELL_SOON
                                                  : BATON__BELL_ALL);
-    if (mpi->copying.head != NULL || mpi->far.pulled.head != NULL ||
+    if (baton__mpi_is_copying(mpi) || mpi->far.pulled.head != NULL ||
         mpi->unreported > 0 || baton__inbox_front(&mpi->host.inbox) != NULL ||
         atomic_load_explicit(&mpi->host.liveness.any_ended,
                              memory_order_relaxed) ||
@@ -475,7 +487,7 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
         return false;
     }
     uint32_t us = far_sleep_us(mpi, how);
-    if (mpi->listed != NULL ||
+    if (mpi->listed != NULL || mpi->putting.head != NULL ||
         mpi->far.credits_due) { /* nothing tells of room */
         uint32_t often = (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
         us = us < often ? us : often;

@@ -93,6 +93,9 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
     case BATON__PACKET_TAIL:
         end_body(mpi, packet, events);
         break;
+    case BATON__PACKET_PUT:
+        baton__mpi_take_put(mpi, packet, events);
+        break;
     case BATON__PACKET_FIN:
         baton__mpi_take_fin(mpi, packet, events);
         break;
@@ -226,11 +229,16 @@ static baton_status_t unread(int peer, const char *wrong)
     return baton__error(BATON_ERR_TRANSPORT, "mpi: rank %d: %s", peer, wrong);
 }
 
-static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record)
+static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record,
+                                   bool posted)
 {
     if (!take_offer(mpi, record)) {
         baton__mpi_give_record(mpi, record);
         return BATON_ERR_CANCELLED;
+    }
+    if (posted && baton__mpi_ask_put(mpi, record)) {
+        baton__mpi_answer(mpi, record, BATON__PACKET_CTS);
+        return BATON_OK;
     }
     if (record->message.bytes > BATON__MPI_AT_ONCE_BYTES) {
         baton__records_append(&mpi->copying, record);
@@ -282,6 +290,8 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
 {
     baton__mpi_t *mpi = endpoint;
     baton__record_t *record = record_of(message);
+    bool posted = message->bytes > BATON__MPI_OWN_BYTES &&
+                  baton__mpi_end_post(mpi, message, token);
     if (message->data != NULL || message->bytes == 0) {
         if (message->bytes > 0) {
             memcpy(target, message->data, message->bytes);
@@ -302,7 +312,7 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
     if (record->kind == BATON__PACKET_OFFER) {
         record->source = source_of(mpi, record);
         if (record->source != NULL || mpi->reads) {
-            return accept_offer(mpi, record);
+            return accept_offer(mpi, record, posted);
         }
         record->kind = BATON__PACKET_RTS; /* its segment can't be mapped */
     }

@@ -36,9 +36,10 @@ static bool has_credit(baton__peer_t *peer, bool notice)
 /* ---- announcing ------------------------------------------------------- */
 
 typedef enum outcome {
-    NO_ROOM,  /* it is to be queued, or stays so */
-    ENDED,    /* it is complete */
-    ANNOUNCED /* it completes later */
+    NO_ROOM,   /* it is to be queued, or stays so */
+    ENDED,     /* it is complete */
+    ANNOUNCED, /* it completes later */
+    PUTTING    /* likewise; its peer need not answer */
 } outcome_t;
 
 /* True if the peer should first answer some of what was announced to it: that
@@ -55,39 +56,14 @@ static bool is_behind(baton__peer_t *peer)
     return behind;
 }
 
-/* Puts the packet into the ring to a peer on this host, and rings its doorbell.
- */
-static bool push_near(baton__mpi_t *mpi, baton__peer_t *peer,
-                      const baton__packet_t *packet, const void *data,
-                      size_t count)
-{
-    size_t bytes = BATON__PACKET_HEAD + count;
-    char *record = baton__ring_claim(&peer->ring, bytes);
-    if (record == NULL) {
-        return false;
-    }
-    /* All but the ring's own word. */
-    memcpy(record + sizeof packet->word,
-           (const char *)packet + sizeof packet->word,
-           BATON__PACKET_HEAD - sizeof packet->word);
-    if (count > 0) {
-        memcpy(record + BATON__PACKET_HEAD, data, count);
-    }
-    baton__ring_commit(&peer->ring);
-    if (peer->near != mpi->host.index) {
-        baton__doorbell_ring(&mpi->host.doorbell, peer->near,
-                             (packet->flags & BATON__PACKET_NOTICE) != 0);
-    }
-    return true;
-}
-
 /* Sends a packet, with `count` bytes of data in it; false if there is no room.
  */
 static bool push(baton__mpi_t *mpi, baton__peer_t *peer,
                  const baton__packet_t *packet, const void *data, size_t count)
 {
-    return peer->near >= 0 ? push_near(mpi, peer, packet, data, count)
-                           : baton__far_push(mpi, peer, packet, data, count);
+    return peer->near >= 0
+               ? baton__mpi_push_near(mpi, peer, packet, data, count)
+               : baton__far_push(mpi, peer, packet, data, count);
 }
 
 static outcome_t send_short(baton__mpi_t *mpi, baton__peer_t *peer,
@@ -217,6 +193,12 @@ static outcome_t announce(baton__mpi_t *mpi, baton__send_t *send)
     packet.header = send->header;
     packet.place = 0;
     packet.generation = send->generation;
+    if (peer->near >= 0 && baton__mpi_begin_put(mpi, send)) {
+        return send->bytes <= BATON__MPI_AT_ONCE_BYTES &&
+                       baton__mpi_put(mpi, send)
+                   ? ENDED
+                   : PUTTING;
+    }
     bool credited = has_credit(peer, false);
     outcome_t outcome = send->bytes <= BATON__SHORT_BYTES
                             ? send_short(mpi, peer, send, &packet, credited)
@@ -251,14 +233,17 @@ static bool push_answer(baton__mpi_t *mpi, baton__record_t *record)
                               .id = record->id,
                               .generation = record->generation,
                               .place = record->place};
+    bool puts = record->answer == BATON__PACKET_CTS &&
+                record->kind == BATON__PACKET_OFFER;
     if (record->answer == BATON__PACKET_CTS) {
         packet.flags = (uint16_t)record->parts;
         packet.bytes = record->part;
     }
-    if (!push(mpi, peer, &packet, NULL, 0)) {
+    if (!push(mpi, peer, &packet, &record->address,
+              puts ? sizeof record->address : 0)) {
         return false;
     }
-    if (record->answer == BATON__PACKET_FIN) {
+    if (puts || record->answer == BATON__PACKET_FIN) {
         baton__mpi_give_record(mpi, record);
     }
     return true;
@@ -421,6 +406,7 @@ bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
             continue;
         }
         if (send->state == BATON__SEND_MOVING ||
+            send->state == BATON__SEND_PUTTING ||
             (send->state == BATON__SEND_ANNOUNCED && !take_back(mpi, send))) {
             return false;
         }
@@ -438,17 +424,6 @@ bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
 }
 
 /* ---- completion -------------------------------------------------- */
-
-void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
-                         baton_status_t status, const char *detail,
-                         baton__events_t *events)
-{
-    baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_SENT,
-                                              .status = status,
-                                              .token = send->token,
-                                              .detail = detail});
-    baton__mpi_give_send(mpi, send);
-}
 
 /* The send that a peer answers; NULL if it was withdrawn. */
 static baton__send_t *find(const baton__mpi_t *mpi,
@@ -474,7 +449,9 @@ void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet,
 void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
     baton__send_t *send = find(mpi, packet);
-    if (send == NULL) {
+    if (send != NULL && send->kind == BATON__PACKET_OFFER) {
+        baton__mpi_take_ask(mpi, send, packet);
+    } else if (send == NULL) {
         baton__far_send_nothing(mpi, (int)packet->source, packet->place,
                                 packet->flags);
     } else {
@@ -515,6 +492,9 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer,
         }
         if (send->state == BATON__SEND_PULLED) {
             baton__sends_remove(&mpi->far.pulled, send);
+        }
+        if (send->state == BATON__SEND_PUTTING) {
+            baton__sends_remove(&mpi->putting, send);
         }
         baton__far_forget(&mpi->far, send);
         baton__mpi_end_send(mpi, send, BATON_ERR_TRANSPORT, peer->detail,

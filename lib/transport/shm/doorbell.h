@@ -87,6 +87,16 @@ void baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent);
 /* The same, whatever it is armed for, and at once. Any thread. */
 void baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index);
 
+/* Whether the process polls now: it is armed for nothing. */
+static inline bool baton__doorbell_is_off(const baton__doorbell_t *doorbell,
+                                          int index)
+{
+    return atomic_load_explicit(&doorbell->states[index].armed,
+                                memory_order_relaxed) %
+               4 ==
+           BATON__BELL_OFF;
+}
+
 /* What is to be done about bells that are due. */
 typedef enum baton__due_ring {
     BATON__DUE_LATER, /* ring them if the moment has passed: in each poll */

@@ -80,6 +80,8 @@ static size_t lay_out(baton__host_t *host, char *memory)
         carve(memory, &used, count * row_of_counts(host), sizeof *host->counts);
     host->offers =
         carve(memory, &used, count * BATON__HOST_OFFERS, sizeof *host->offers);
+    host->posts = carve(memory, &used, count * count * BATON__HOST_POSTS,
+                        sizeof *host->posts);
     host->cells =
         carve(memory, &used, count * count * BATON__RING_STRIDE(cells),
               sizeof *host->cells);
@@ -119,7 +121,9 @@ static baton_status_t open_inbox(baton__host_t *host)
         .taken = baton__alloc((size_t)host->count, sizeof *host->inbox.taken),
         .producers = host->count,
         .size = ring_cells(host->count)};
-    return host->inbox.taken != NULL
+    host->posted = baton__alloc((size_t)host->count * BATON__HOST_POSTS,
+                                sizeof *host->posted);
+    return host->inbox.taken != NULL && host->posted != NULL
                ? BATON_OK
                : baton__error(BATON_ERR_NO_MEMORY,
                               "no memory for an inbox of %d processes",
@@ -205,6 +209,7 @@ void baton__host_close(baton__host_t *host)
     baton__liveness_close(&host->liveness);
     baton__doorbell_close(&host->doorbell);
     baton__free(host->inbox.taken);
+    baton__free(host->posted);
     (void)munmap(host->memory, host->bytes);
     host->memory = NULL;
 }
@@ -252,47 +257,63 @@ void baton__host_spread(baton__host_t *host)
     }
 }
 
-/* ---- reading other processes' memory ---------------------------------- */
+/* ---- other processes' memory ------------------------------------------ */
 
-static ssize_t read_once(const baton__host_t *host, int index, void *target,
-                         uint64_t address, size_t bytes)
+typedef ssize_t (*copy_fn)(pid_t, const struct iovec *, unsigned long,
+                           const struct iovec *, unsigned long, unsigned long);
+
+static ssize_t copy_once(const baton__host_t *host, int index, copy_fn copy,
+                         void *here, uint64_t address, size_t bytes)
 {
-    struct iovec local = {target, bytes};
+    struct iovec local = {here, bytes};
     struct iovec remote = {(void *)(uintptr_t)address, bytes};
-    return process_vm_readv((pid_t)host->doorbell.states[index].process, &local,
-                            1, &remote, 1, 0);
+    return copy((pid_t)host->doorbell.states[index].process, &local, 1, &remote,
+                1, 0);
 }
 
 /* In containers a process may also be known by different numbers. */
-bool baton__host_probe(const baton__host_t *host)
+bool baton__host_probe(const baton__host_t *host, bool write)
 {
     bool all = true;
     for (int i = 0; i < host->count && all; i++) {
-        uint64_t value = 0;
+        uint64_t value = write ? host->doorbell.states[i].nonce : 0;
+        copy_fn copy = write ? process_vm_writev : process_vm_readv;
         all = i == host->index ||
-              (read_once(host, i, &value, host->probes[i], sizeof value) ==
-                   (ssize_t)sizeof value &&
+              (copy_once(host, i, copy, &value, host->probes[i],
+                         sizeof value) == (ssize_t)sizeof value &&
                value == host->doorbell.states[i].nonce);
     }
     return all;
 }
 
+static int copy_all(const baton__host_t *host, int index, copy_fn copy,
+                    char *here, uint64_t address, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t done = copy_once(host, index, copy, here, address, bytes);
+        if (done <= 0) {
+            return done < 0 ? errno : EFAULT;
+        }
+        here += done;
+        address += (uint64_t)done;
+        bytes -= (size_t)done;
+    }
+    return 0;
+}
+
 int baton__host_read(const baton__host_t *host, int index, void *target,
                      uint64_t address, size_t bytes)
 {
-    char *at = target;
     if (index == host->index) {
         memcpy(target, (const void *)(uintptr_t)address, bytes);
         return 0;
     }
-    while (bytes > 0) {
-        ssize_t got = read_once(host, index, at, address, bytes);
-        if (got <= 0) {
-            return got < 0 ? errno : EFAULT;
-        }
-        at += got;
-        address += (uint64_t)got;
-        bytes -= (size_t)got;
-    }
-    return 0;
+    return copy_all(host, index, process_vm_readv, target, address, bytes);
+}
+
+int baton__host_write(const baton__host_t *host, int index, uint64_t address,
+                      const void *source, size_t bytes)
+{
+    return copy_all(host, index, process_vm_writev, (char *)(uintptr_t)source,
+                    address, bytes);
 }

@@ -9,6 +9,9 @@
    - An offer guards a long message, which the receiver copies out of the
      sender's memory: the side that changes it from offered has the message, the
      receiver to copy it, or the sender to take it back.
+   - A posted receive tells one sender where the data of a message go, before it
+     is sent. The side that changes its word from posted has it: the sender to
+     write the data there, or the receiver to take it back.
    - Credits: how many records one process may send to another without an
      answer.
 
@@ -22,12 +25,25 @@
 #include "transport/shm/ring.h"
 #include "transport/shm/share.h"
 
+#include <baton/transport.h>
+
 enum {
     BATON__HOST_BUFFERS = 8, /* of a process, at most */
     /* Of a message: 64 KiB, and what a collective adds to them. */
     BATON__HOST_BUFFER_BYTES = 68 * 1024 - 64,
-    BATON__HOST_OFFERS = 8192 /* of a process */
+    BATON__HOST_OFFERS = 8192, /* of a process */
+    BATON__HOST_POSTS = 16     /* of a process from one other, at a time */
 };
+
+/* A receive that was posted. */
+typedef struct baton__host_post {
+    /* A generation and a state, see put.c. Stored with release by the receiver;
+       pairs with the acquire load of the sender. */
+    _Alignas(64) _Atomic uint32_t word;
+    baton_header_t header;
+    uint64_t address;
+    uint64_t bytes;
+} baton__host_post_t;
 
 typedef struct baton__host_buffer {
     /* Set by its owner alone; cleared with release by its reader. */
@@ -35,6 +51,12 @@ typedef struct baton__host_buffer {
     _Alignas(64) char data[BATON__HOST_BUFFER_BYTES];
 } baton__host_buffer_t;
 static_assert(sizeof(baton__host_buffer_t) % 4096 == 0, "whole pages");
+
+/* What its receiver knows of it. */
+typedef struct baton__host_posted {
+    bool used;
+    baton_token_t token;
+} baton__host_posted_t;
 
 typedef struct baton__host {
     int count;      /* processes */
@@ -45,16 +67,18 @@ typedef struct baton__host {
     size_t bytes;
     uint64_t spread_ns; /* when it last moved a thread, or tried to */
     baton__doorbell_t doorbell;
-    baton__liveness_t liveness; /* of the others */
-    baton__segments_t segments; /* of this process */
-    baton__mappings_t mappings; /* of the others' */
-    baton__inbox_t inbox;       /* of this process */
+    baton__liveness_t liveness;   /* of the others */
+    baton__segments_t segments;   /* of this process */
+    baton__mappings_t mappings;   /* of the others' */
+    baton__inbox_t inbox;         /* of this process */
+    baton__host_posted_t *posted; /* by it, in the order of its posts */
     /* Into the shared memory. */
     baton__segment_table_t *tables; /* of each process */
     baton__freed_count_t *freed;
     uint64_t *probes; /* of each process: where its probe is */
     baton__credit_t *credits;
     _Atomic uint32_t *offers;
+    baton__host_post_t *posts;
     _Atomic int32_t *processors; /* that each last polled on */
     _Atomic uint8_t *counts;     /* of inboxes */
     baton__cell_t *cells;
@@ -75,9 +99,10 @@ baton_status_t baton__host_open(baton__host_t *host, int file, int count,
                                 int index, int buffers);
 void baton__host_close(baton__host_t *host);
 
-/* Tries to read the probe of every other process; false if this host does not
-   let it. Call it after all have opened. */
-bool baton__host_probe(const baton__host_t *host);
+/* Tries to read the probe of every other process, or to write there what it is;
+   false if this host does not let it. Call it after all have opened; write only
+   where all can read, or another process may have this one's number. */
+bool baton__host_probe(const baton__host_t *host, bool write);
 
 /* What belongs to process `index`. */
 static inline baton__host_buffer_t *
@@ -90,6 +115,14 @@ static inline _Atomic uint32_t *baton__host_offer(const baton__host_t *host,
                                                   int index, uint32_t offer)
 {
     return &host->offers[(size_t)index * BATON__HOST_OFFERS + offer];
+}
+
+/* What `receiver` has posted for `sender`: BATON__HOST_POSTS of them. */
+static inline baton__host_post_t *baton__host_posts(const baton__host_t *host,
+                                                    int receiver, int sender)
+{
+    size_t pair = (size_t)receiver * (size_t)host->count + (size_t)sender;
+    return &host->posts[pair * BATON__HOST_POSTS];
 }
 
 /* This process's end of the ring to process `to`. */
@@ -115,9 +148,11 @@ static inline baton__credit_t *baton__host_credit(const baton__host_t *host,
    what has just run it does not move, and each runs in turn. */
 void baton__host_spread(baton__host_t *host);
 
-/* Copies from the memory of process `index`. 0, or an errno: ESRCH if it has
-   ended. */
+/* Copy from the memory of process `index`, and into that of another one. 0, or
+   an errno: ESRCH if it has ended. */
 int baton__host_read(const baton__host_t *host, int index, void *target,
                      uint64_t address, size_t bytes);
+int baton__host_write(const baton__host_t *host, int index, uint64_t address,
+                      const void *source, size_t bytes);
 
 #endif

@@ -562,6 +562,8 @@ static baton_transport_t table_around(const baton_transport_t *inner)
     table.flush = inner->flush != NULL ? staged_flush : NULL;
     table.is_copying = inner->is_copying != NULL ? staged_is_copying : NULL;
     table.takes_device = NULL;
+    table.post_receive = NULL;
+    table.withdraw_receive = NULL;
     return table;
 }
 
