@@ -188,8 +188,9 @@ static baton__works_t work_of(const baton_algorithm_t *algorithm,
     if (second == NULL) {
         return first;
     }
-    baton__works_t works = baton__both(first, second->work(t));
-    works.passed += t->n;
+    baton__works_t last = second->work(t);
+    baton__works_t works = baton__both(first, last);
+    works.passed += last.written ? 0 : t->n;
     return works;
 }
 

@@ -76,7 +76,8 @@ typedef struct baton__work {
 typedef struct baton__works {
     baton__work_t most; /* that one rank has */
     baton__work_t all;
-    bool direct; /* nothing is passed on: the longest path is `most` */
+    bool written; /* blocks are written by those that have made them */
+    bool direct;  /* nothing is passed on: the longest path is `most` */
     /* Bytes that one rank has received or reduced, and another reads: written
        by one processor and read by another, they cost as much as a copy. */
     double passed;
