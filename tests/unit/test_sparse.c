@@ -130,11 +130,10 @@ TEST(test_options_that_differ_are_refused_on_all_ranks)
     other.dtype = BATON_F64;
     other.algorithm = BATON_SPARSE_TOPKA;
     static const char *const says[] = {
-        "options differ across ranks: ",
-        "k is 12 on one rank and 13 on another",
-        "momentum is 0 on one rank and 0.5 on another",
-        "dtype is f32 on one rank and f64 on another",
-        "algorithm is spardl on one rank and topka on another"};
+        "options differ across ranks: ", "k is 12 on rank 0 and 13 on rank 1",
+        "momentum is 0 on rank 0 and 0.5 on rank 2",
+        "dtype is f32 on rank 0 and f64 on rank 3",
+        "algorithm is spardl on rank 1 and topka on rank 0"};
     for (int i = 0; i < 5; i++) {
         refuse(sim, &options, i % RANKS, &other, BATON_ERR_MISMATCH, says[i],
                NULL);
@@ -182,8 +181,8 @@ TEST(test_options_that_one_rank_has_wrong_fail_on_all)
         other.count = 0;
         refuse(sim, &options, 1, &other, BATON_ERR_INVALID,
                "count is 0; allowed: 1 to",
-               "rank 1's options are invalid: count is 0 on one rank and 100 "
-               "on another");
+               "rank 1's options are invalid: count is 0 on rank 1 and 100 on "
+               "rank 0");
         expect_step(sim, &options);
     }
     options.name = NULL;

@@ -595,10 +595,10 @@ TEST(test_tensors_compare_options)
     baton_tensors_options_t options = some_options(), other = options;
     other.momentum = 0.5;
     agree_on(&options, &other, TENSORS, BATON_ERR_MISMATCH,
-             "options differ across ranks: momentum is 0 on one rank and 0.5 "
-             "on another");
+             "options differ across ranks: momentum is 0 on rank 0 and 0.5 on "
+             "rank 1");
     agree_on(&options, &options, 4, BATON_ERR_MISMATCH,
-             "the number of tensors is 4 on one rank and 5 on another");
+             "the number of tensors is 4 on rank 1 and 5 on rank 0");
 }
 
 TEST(test_tensors_refuse_bad_options)

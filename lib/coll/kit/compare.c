@@ -5,6 +5,7 @@
 #include "base/error.h"
 
 #include <baton/coll.h>
+#include <stdio.h>
 #include <string.h>
 
 uint64_t baton__compare_bits(double value)
@@ -25,9 +26,12 @@ static bool allocate(baton__compare_t *self, const baton__compared_t *list,
     }
     self->list[0] = (baton__compared_t){.name = "wrong", .word = wrong};
     memcpy(self->list + 1, list, count * sizeof *list);
+    int rank = baton_schedule_rank(self->schedule);
     for (size_t i = 0; i < self->count; i++) {
-        self->words[i] = self->list[i].word;
-        self->words[self->count + i] = ~self->list[i].word;
+        uint64_t word = self->list[i].word;
+        self->words[i] = (baton__ranked_t){.word = (int64_t)word, .rank = rank};
+        self->words[self->count + i] =
+            (baton__ranked_t){.word = (int64_t)~word, .rank = rank};
     }
     return true;
 }
@@ -49,8 +53,8 @@ baton_status_t baton__compare_start(baton__compare_t *self,
     baton_allreduce_args_t args = {.size = sizeof args,
                                    .source = view,
                                    .target = view,
-                                   .dtype = BATON_U64,
-                                   .op = BATON_MIN};
+                                   .dtype = BATON_I64_I32,
+                                   .op = BATON_MINLOC};
     baton_add_allreduce_recursive_doubling(schedule, &args);
     baton_status_t status = baton_schedule_commit(schedule);
     return status == BATON_OK ? baton_schedule_start(schedule) : status;
@@ -91,13 +95,18 @@ uint64_t baton__compare_end(const baton__compare_t *self, baton__text_t *text)
         if (i == 1 + self->causes && text->used > 0) {
             break;
         }
-        uint64_t smallest = self->words[i];
         /* A complement's minimum is that of the largest value. */
-        uint64_t largest = ~self->words[self->count + i];
-        baton__compare_add(text, &self->list[i], smallest, " on one rank and ",
-                           largest, " on another");
+        const baton__ranked_t *smallest = &self->words[i];
+        const baton__ranked_t *largest = &self->words[self->count + i];
+        char between[32], behind[24];
+        (void)snprintf(between, sizeof between, " on rank %d and ",
+                       (int)smallest->rank);
+        (void)snprintf(behind, sizeof behind, " on rank %d",
+                       (int)largest->rank);
+        baton__compare_add(text, &self->list[i], (uint64_t)smallest->word,
+                           between, ~(uint64_t)largest->word, behind);
     }
-    return ~self->words[self->count];
+    return ~(uint64_t)self->words[self->count].word;
 }
 
 void baton__compare_fini(baton__compare_t *self)

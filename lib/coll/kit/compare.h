@@ -1,6 +1,6 @@
 /* Comparing options across ranks: an all-reduce of words and of their
    complements, whose minimum tells the smallest and the largest value of each
-   word, on all ranks alike. */
+   word, and the first rank that has it, on all ranks alike. */
 #ifndef BATON_COLL_KIT_COMPARE_H
 #define BATON_COLL_KIT_COMPARE_H
 
@@ -27,11 +27,18 @@ typedef struct baton__compared {
         .name = (label), .word = baton__compare_bits(value), .real = true      \
     }
 
+/* BATON_I64_I32 */
+typedef struct baton__ranked {
+    int64_t word;
+    int32_t rank;
+    int32_t unused;
+} baton__ranked_t;
+
 typedef struct baton__compare {
     baton_schedule_t *schedule; /* the owner's */
     baton__compared_t *list;    /* the first is how this rank is wrong */
     size_t count, causes;
-    uint64_t *words; /* 2 * count */
+    baton__ranked_t *words; /* 2 * count */
 } baton__compare_t;
 
 uint64_t baton__compare_bits(double value);

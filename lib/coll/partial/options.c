@@ -219,6 +219,11 @@ void baton__partial_agree(const baton_partial_t *partial,
     char mode[BATON__RULE_TEXT];
     baton__rule_format((baton__choice_t){options->mode, options->mode_ranks},
                        mode);
+    baton_schedule_agree(schedule, "tensors %zu", set->tensors);
+    for (size_t i = 0; i < set->tensors; i++) {
+        baton_schedule_agree(schedule, "counts[%zu] %zu", i,
+                             set->begins[i + 1] - set->begins[i]);
+    }
     baton_schedule_agree(
         schedule,
         "on_loss %s, mode %s, count %zu, %s, op %s, seed %llu, sync_every %u, "
@@ -230,9 +235,4 @@ void baton__partial_agree(const baton_partial_t *partial,
         options->max_staleness,
         options->keep == BATON_KEEP_ALL ? "all" : "latest", options->history,
         options->memory == BATON_MEMORY_HOST ? "" : ", on the device");
-    baton_schedule_agree(schedule, "tensors %zu", set->tensors);
-    for (size_t i = 0; i < set->tensors; i++) {
-        baton_schedule_agree(schedule, "counts[%zu] %zu", i,
-                             set->begins[i + 1] - set->begins[i]);
-    }
 }
