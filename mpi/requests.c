@@ -16,12 +16,15 @@ static void *opal_progress_register, *opal_progress_unregister, *opal_progress;
 static _Thread_local bool waits; /* in await() */
 
 /* In a wait of Baton's there is nothing to step, and its own pauses will do:
-   MPI yields where nothing has progressed. */
+   MPI yields where nothing has progressed. Without a thread peers are answered
+   here, also when nothing of this rank's is outstanding. */
 static int progress(void)
 {
-    return waits || (atomic_load_explicit(&baton__mpi.outstanding,
-                                          memory_order_relaxed) > 0 &&
-                     baton_engine_step(baton__mpi.engine));
+    bool steps = atomic_load_explicit(&baton__mpi.outstanding,
+                                      memory_order_relaxed) > 0 ||
+                 (!baton__mpi.settings.thread &&
+                  atomic_load_explicit(&baton__mpi.on, memory_order_acquire));
+    return waits || (steps && baton_engine_step(baton__mpi.engine));
 }
 
 /* Open MPI's own functions, which its headers do not declare. */
@@ -135,7 +138,8 @@ static void await(baton__mpi_op_t *op)
     while (op != NULL && !has_ended(op)) {
         (void)!baton_schedule_wait_with(op->entry->schedule, 0, WAIT_MS,
                                         take_turn, &waiting);
-        if (!has_ended(op)) {
+        /* A wait for what has failed returns without a step. */
+        if (!has_ended(op) && !baton_engine_step(baton__mpi.engine)) {
             (void)sched_yield();
         }
     }

@@ -37,6 +37,13 @@ foreach(source ${sources})
     endforeach()
 endforeach()
 
+if(NOT BATON_SANITIZE) # without a thread, a rank in MPI answers its peers
+    add_test(NAME dropin_mixed.nothread COMMAND ${baton_mpirun} --no-thread
+        --oversubscribe -np 5 $<TARGET_FILE:dropin_mixed>)
+    describe_test(dropin_mixed.nothread dropin_mixed mpi)
+    set_tests_properties(dropin_mixed.nothread PROPERTIES RUN_SERIAL ON)
+endif()
+
 # In mpi4py's words, where Debian's is installed (scripts/deps.sh --ci).
 execute_process(COMMAND /usr/bin/python3 -c "import mpi4py"
     RESULT_VARIABLE no_mpi4py ERROR_QUIET)
