@@ -11,7 +11,7 @@ static void add(baton__flow_t *flow, const baton__blocks_t *target,
     baton__pairwise_reduce_scatter(flow,
                                    baton__blocks_view(target, flow->rank, 1),
                                    source, element, chunk_bytes);
-    baton__pairwise_allgather(flow, target);
+    baton__pairwise_allgather(flow, target, element, chunk_bytes);
 }
 
 void baton_add_allreduce_pairwise(baton_schedule_t *schedule,
@@ -21,6 +21,13 @@ void baton_add_allreduce_pairwise(baton_schedule_t *schedule,
                                args, add);
 }
 
+/* Else the phases overlap. */
+static bool is_exact(const baton__terms_t *t)
+{
+    return baton__exact_flat(t) &&
+           baton__segments(t->block, BATON__PAIRWISE_BYTES) <= 1;
+}
+
 const baton_algorithm_t baton__allreduce_pairwise_algorithm = {
     .collective = BATON_COLLECTIVE_ALLREDUCE,
     .name = "pairwise",
@@ -28,5 +35,5 @@ const baton_algorithm_t baton__allreduce_pairwise_algorithm = {
     .phases = {&baton__reduce_scatter_pairwise_algorithm,
                &baton__allgather_pairwise_algorithm},
     .one_host = true,
-    .exact = baton__exact_flat,
+    .exact = is_exact,
 };

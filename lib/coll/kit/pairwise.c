@@ -57,13 +57,24 @@ void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
     }
 }
 
+/* The segments are those of the reduce-scatter, so that each goes to the others
+   as soon as it has been summed, while it is in a cache. */
 void baton__pairwise_allgather(baton__flow_t *flow,
-                               const baton__blocks_t *blocks)
+                               const baton__blocks_t *blocks, size_t element,
+                               size_t chunk_bytes)
 {
-    for (int k = 1; k < flow->size; k++) {
-        int to = baton__rank_shift(flow->rank, k, flow->size);
-        int from = baton__rank_shift(flow->rank, -(int64_t)k, flow->size);
-        baton__blocks_send(flow, to, blocks, flow->rank, 1);
-        baton__blocks_recv(flow, from, blocks, from, 1);
+    size_t chunks = baton__blocks_segments(blocks, element, chunk_bytes,
+                                           BATON__PAIRWISE_BYTES);
+    baton_view_t own = baton__blocks_view(blocks, flow->rank, 1);
+    for (size_t i = 0; i < chunks; i++) {
+        for (int k = 1; k < flow->size; k++) {
+            int to = baton__rank_shift(flow->rank, k, flow->size);
+            int from = baton__rank_shift(flow->rank, -(int64_t)k, flow->size);
+            baton_view_t other = baton__blocks_view(blocks, from, 1);
+            baton__flow_send(flow, to,
+                             baton__segment_of(own, element, chunks, i));
+            baton__flow_recv(flow, from,
+                             baton__segment_of(other, element, chunks, i));
+        }
     }
 }

@@ -75,7 +75,8 @@ void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                                     const baton__blocks_t *source,
                                     size_t element, size_t chunk_bytes);
 void baton__pairwise_allgather(baton__flow_t *flow,
-                               const baton__blocks_t *blocks);
+                               const baton__blocks_t *blocks, size_t element,
+                               size_t chunk_bytes);
 
 /* ---- binomial trees (binomial.c) --------------------------------------- */
 
