@@ -91,6 +91,11 @@ static bool issue_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
         schedule->turn.moving++;
         return true;
     }
+    if (result == BATON_ERR_TRANSPORT &&
+        baton__group_loss(schedule->group, (int)op->peer) != NULL) {
+        baton__epoch_fail_lost(stepper, schedule, node);
+        return false;
+    }
     return baton__epoch_take_result(stepper, schedule, node, result);
 }
 

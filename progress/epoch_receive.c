@@ -112,6 +112,11 @@ bool baton__epoch_take_message(baton__stepper_t *stepper,
     case BATON_ERR_CANCELLED:
         break; /* the sender's epoch has failed, and it will tell us */
     default:
+        if (status == BATON_ERR_TRANSPORT &&
+            baton__group_loss(group, (int)op->peer) != NULL) {
+            baton__epoch_fail_lost(stepper, schedule, node);
+            return false;
+        }
         (void)baton__error(status,
                            "the %s transport could not take a message of %zu "
                            "bytes from rank %d: %s",

@@ -156,6 +156,9 @@ static void receive_left(baton__stepper_t *stepper, baton_group_t *group,
     bool heeded = baton__group_loss(group, peer) == NULL;
     if (heeded && stays && lost == (uint64_t)group->rank + 1) {
         baton__recovery_lose(stepper, group, peer, baton__disowned);
+        if (group->transport->lose != NULL) { /* what moves ends, too */
+            group->transport->lose(group->endpoint, peer, baton__disowned);
+        }
     } else if (heeded && lost > 0 && lost <= (uint64_t)group->size &&
                lost != (uint64_t)group->rank + 1) {
         heed_loss(stepper, group, header, (int)lost - 1);
