@@ -80,7 +80,8 @@ BATON_CHECKED baton_status_t baton_schedule_create(baton_group_t *group,
 
    Checked here: ids and ranges, cycles, needs that can't be met, message sizes
    the transport can't carry, and hazards (two nodes whose views overlap, one of
-   them writing, neither of which happens before the other). With
+   them writing, neither of which happens before the other by this rank's own
+   dependencies: an order by way of other ranks does not count). With
    BATON_VERIFY=1, set on all ranks when the group is made, commit is
    collective: rank 0 gets all graphs, compares every send with its receive, and
    simulates an epoch that all ranks start, in which no message is buffered and

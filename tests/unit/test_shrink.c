@@ -372,16 +372,20 @@ TEST(test_who_hears_of_a_loss_tells_it_on)
     close_ranks();
 }
 
-/* Rank 1 hears from rank 0 that rank 2 is lost, which lives. */
+/* Rank 1 hears from rank 0 that rank 2 is lost, which lives. The transport of
+   that hears of it, too: else what moves to rank 1 would not end. */
 TEST(test_who_is_taken_for_lost_is_told)
 {
     open_ranks(3);
     set_collective(true);
+    ranks[2].port.lose = note_lost;
+    lost_to_port = -1;
     learn(0, 2);
     for (int r = 0; r < 3; r++) {
         (void)baton_engine_step(ranks[r].engine);
     }
     assert_ptr_equal(baton__group_loss(ranks[2].group, 1), baton__disowned);
+    assert_int_equal(lost_to_port, 1);
     support_expect(baton_group_shrink(ranks[2].group, 0, &ranks[2].survivors),
                    BATON_ERR_TRANSPORT);
     assert_non_null(strstr(baton_error_message(), "go on without it"));

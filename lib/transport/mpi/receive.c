@@ -191,8 +191,8 @@ static const char *read_source(baton__mpi_t *mpi, const baton__record_t *record,
     return error == 0   ? NULL
            : peer->lost ? peer->detail
                         : "its memory can't be read: was a vector freed before "
-                          "its epoch ended? Keep "
-                          "vectors until wait has returned";
+                          "its epoch ended? Keep vectors until wait has "
+                          "returned";
 }
 
 static const char *copy_slice(baton__mpi_t *mpi, baton__record_t *record)
