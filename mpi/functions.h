@@ -9,7 +9,7 @@
 typedef struct baton__mpi_function {
     baton_op_t op;
     MPI_User_function *function;
-    MPI_Datatype type; /* a copy */
+    MPI_Datatype type; /* a copy, unless it is one of MPI's own */
 } baton__mpi_function_t;
 
 /* What MPI_Op_create has made, and MPI_Op_free is about to free. */

@@ -177,10 +177,10 @@ void baton_add_allreduce_circulant(baton_schedule_t *schedule,
                                    const baton_allreduce_args_t *args);
 
 /* Pairwise exchange: each rank receives its block of the vector from all
-   others, reduces it, and sends it to them: 2(P-1) messages a rank, which wait
-   for nobody else's. Received in segments of chunk_bytes (default 256 KiB),
-   each of which stays in a cache until it is complete. For long vectors, ranks
-   of one host, and commutative reductions. */
+   others, reduces it, and sends it to them: 2(P-1) messages a rank for each
+   segment, which wait for nobody else's. In segments of chunk_bytes (default
+   256 KiB), each of which stays in a cache until it has been sent. For long
+   vectors, ranks of one host, and commutative reductions. */
 void baton_add_allreduce_pairwise(baton_schedule_t *schedule,
                                   const baton_allreduce_args_t *args);
 

@@ -121,6 +121,37 @@ static void test_functions(void)
     }
 }
 
+/* As many are written: the function looks at which type it gets. */
+static void add_ints(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    EXPECT(*type == MPI_INT, "another type than MPI_INT");
+    for (int i = 0; i < *count; i++) {
+        ((int *)inout)[i] += ((int *)in)[i];
+    }
+}
+
+static void test_a_function_that_commutes(void)
+{
+    enum { COUNT = 3001 };
+    static int data[COUNT];
+    MPI_Op op;
+    MPI_Request q;
+    MPI_Op_create(add_ints, 1, &op);
+    for (int turn = 0; turn < 3; turn++) {
+        for (int i = 0; i < COUNT; i++) {
+            data[i] = rank + i;
+        }
+        MPI_Iallreduce(MPI_IN_PLACE, data, COUNT, MPI_INT, op, MPI_COMM_WORLD,
+                       &q);
+        MPI_Wait(&q, MPI_STATUS_IGNORE);
+        for (int i = 0; i < COUNT; i++) {
+            EXPECT(data[i] == size * (size - 1) / 2 + size * i, "%d at %d",
+                   data[i], i);
+        }
+    }
+    MPI_Op_free(&op);
+}
+
 static void add_first(void *in, void *inout, int *count, MPI_Datatype *type)
 {
     (void)type;
@@ -210,6 +241,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     dropin_test = "functions";
     test_functions();
+    test_a_function_that_commutes();
     test_gaps();
     dropin_test = "threads";
     test_threads();

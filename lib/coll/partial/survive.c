@@ -589,7 +589,8 @@ static baton_status_t begin(survival_t *self, baton_group_t *group)
             pthread_create(&self->thread, NULL, run_thread, self) == 0;
         status = self->threaded ? BATON_OK
                                 : baton__error(BATON_ERR_SYSTEM,
-                                               "partial \"%s\": no thread",
+                                               "partial \"%s\": can't start a "
+                                               "thread to go on after a loss",
                                                self->partial->name);
     }
     return status == BATON_OK ? BATON_OK : be_gone(self, status);
