@@ -13,8 +13,9 @@
                                                       60 KiB (BATON_FAR_PART)
 
    From 16 KiB on what lies in a segment (shm/segments.h) is read there by a
-   near receiver, which can lend it, too. More than 12 KiB for a near rank that
-   has posted its receive are written there by the sender (put.c).
+   near receiver, which can lend it, too. What goes into no buffer, and is more
+   than 12 KiB, is written by the sender where a near rank has posted its
+   receive (put.c).
 
    A message that finds no credit or buffer, or whose receiver may not read this
    process's memory, is sent as in the next line; the last way, RTS (packet.h),
@@ -257,7 +258,8 @@ typedef struct baton__mpi {
     int *host_of;          /* of each rank: its number */
     bool reads;            /* near ranks can read each other's memory */
     bool asks;             /* and write into it, and each has a processor */
-    size_t put_bytes;      /* the longest message that is written; 0: none */
+    size_t put_above;      /* longer messages are written, */
+    size_t put_bytes;      /* up to this many bytes; 0: none */
     size_t buffered_bytes; /* the longest message that goes into a buffer */
     baton__host_t host; /* what near ranks share; at least this one is near */
 

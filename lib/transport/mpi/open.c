@@ -246,6 +246,9 @@ static bool share(baton__mpi_t *mpi, const host_t *host)
                                   : BATON__HOST_BUFFER_BYTES;
         mpi->transport.copy_bytes = mpi->buffered_bytes;
     }
+    mpi->put_above = mpi->buffered_bytes > BATON__MPI_OWN_BYTES
+                         ? mpi->buffered_bytes
+                         : BATON__MPI_OWN_BYTES;
     return true;
 }
 

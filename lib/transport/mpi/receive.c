@@ -290,7 +290,7 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
 {
     baton__mpi_t *mpi = endpoint;
     baton__record_t *record = record_of(message);
-    bool posted = message->bytes > BATON__MPI_OWN_BYTES &&
+    bool posted = message->bytes > mpi->put_above &&
                   baton__mpi_end_post(mpi, message, token);
     if (message->data != NULL || message->bytes == 0) {
         if (message->bytes > 0) {

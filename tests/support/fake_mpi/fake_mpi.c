@@ -350,6 +350,7 @@ static void open_rank(int rank, const fake_mpi_options_t *options, int *file)
     }
     mpi->reads = options->reads || count == 1;
     mpi->put_bytes = options->reads ? SIZE_MAX : 0;
+    mpi->put_above = BATON__MPI_OWN_BYTES;
     mpi->buffered_bytes = options->buffers > 0 ? BATON__HOST_BUFFER_BYTES : 0;
     mpi->window = options->window > 0 ? options->window : mpi->window;
     mpi->far.peers = options->size - count;
