@@ -187,12 +187,12 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
 
 /* baton_sparse_create is collective: all ranks create with the same options, in
    the same order. It blocks until all have, for at most timeout_ms (negative:
-   for ever). Options that are wrong, or differ, fail on all ranks alike; the
-   message names the option, its smallest and its largest value. Where one
-   rank's options are wrong, the others name that rank. A rank whose options
-   can't be read (NULL, or of a size that no version has) takes part under the
-   name in them if the size is 0, else as "sparse". A group or an out that is
-   NULL is an error of this rank alone.
+   for ever). Where options are wrong, or differ, no rank has a result; the
+   message names the option and both values. Where one rank's are wrong and
+   differ, the others get BATON_ERR_MISMATCH. A rank whose options can't be read
+   (NULL, or of a size that no version has) takes part under the name in them if
+   the size is 0, else as "sparse". A group or an out that is NULL is an error
+   of this rank alone.
 
    Memory: residual and a work vector, i.e. 2n elements; 2n more with momentum;
    the entries of messages and results. A dense step whose gradient can't be

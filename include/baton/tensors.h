@@ -136,12 +136,12 @@ typedef struct baton_tensors_options {
 /* ---- life -------------------------------------------------------------- */
 
 /* Collective, as baton_sparse_create: all ranks create the same tensors with
-   the same options, which are compared; where they differ, or some are wrong,
-   create fails on all ranks alike. Each SPARSE and DENSE tensor has a sparse
-   all-reduce of its own, and PACKED ones have one together, with a copy of
-   their gradients. The tensors and names are copied. A rank that lacks memory
-   may leave the others to their timeout. BATON_ERR_INVALID names the option or
-   the tensor, its value and the allowed range; BATON_ERR_MISMATCH,
+   the same options, which are compared, names too; where they differ, or some
+   are wrong, create fails on all ranks. Each SPARSE and DENSE tensor has a
+   sparse all-reduce of its own, and PACKED ones have one together, with a copy
+   of their gradients. The tensors and names are copied. A rank that lacks
+   memory may leave the others to their timeout. BATON_ERR_INVALID names the
+   option or the tensor, its value and the allowed range; BATON_ERR_MISMATCH,
    BATON_ERR_TIMEOUT, BATON_ERR_NO_MEMORY, errors of baton_costs_get. */
 BATON_CHECKED baton_status_t
 baton_tensors_create(baton_group_t *group, const baton_tensor_t *tensors,

@@ -54,7 +54,7 @@ size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
                          size_t from, bool is_cut)
 {
     size_t same = find_difference(terms_from(schedule, from), others);
-    bool whole = strchr(others + same, ',') != NULL;
+    bool whole = strstr(others + same, ", ") != NULL;
     return is_cut && !whole && same > 0 ? from + same : 0;
 }
 

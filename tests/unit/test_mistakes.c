@@ -360,11 +360,11 @@ IN_PARTIAL(inner_differs, 2, MISMATCH, ("by ring", "by recursive doubling"),
                                : baton_add_allreduce_recursive_doubling)
 
 IN_SPARSE(density_differs, 3, MISMATCH,
-          ("density is 0.25 on rank 2 and 0.5 on rank 0"),
+          ("rank 2 has density 0.25", "density 0.5"),
           in->density = me->odd ? 0.25 : 0.5)
 
-MISTAKE(tensors_differ, 2, MISMATCH,
-        "ranks: count of bias is 8 on rank 1 and 16 on rank 0")
+MISTAKE(tensors_differ, 2, MISMATCH, "rank 1 has count of bias 8",
+        "rank 0 has count of bias 16")
 {
     const baton_tensor_t tensors[] = {
         {.name = "weight", .count = 64},

@@ -101,8 +101,10 @@ static void refuse(baton_sim_t *sim, const baton_sparse_options_t *options,
     }
     for (int rank = 0; rank < RANKS; rank++) {
         float gradient[COUNT] = {0};
-        support_expect(baton_sparse_connect(all[rank], -1), expected);
-        support_says(rank == other || elsewhere == NULL ? says : elsewhere);
+        bool here = rank == other || elsewhere == NULL;
+        support_expect(baton_sparse_connect(all[rank], -1),
+                       here ? expected : BATON_ERR_MISMATCH);
+        support_says(here ? says : elsewhere);
         support_expect(baton_sparse_start(all[rank], gradient),
                        BATON_ERR_STATE);
     }
@@ -124,19 +126,16 @@ TEST(test_bad_options_are_refused_on_all_ranks)
 TEST(test_options_that_differ_are_refused_on_all_ranks)
 {
     baton_sim_t *sim = open_sim();
-    baton_sparse_options_t options = some_options(), other = options;
-    other.k = 13;
-    other.momentum = 0.5;
-    other.dtype = BATON_F64;
-    other.algorithm = BATON_SPARSE_TOPKA;
-    static const char *const says[] = {
-        "options differ across ranks: ", "k is 12 on rank 0 and 13 on rank 1",
-        "momentum is 0 on rank 0 and 0.5 on rank 2",
-        "dtype is f32 on rank 0 and f64 on rank 3",
-        "algorithm is spardl on rank 1 and topka on rank 0"};
-    for (int i = 0; i < 5; i++) {
-        refuse(sim, &options, i % RANKS, &other, BATON_ERR_MISMATCH, says[i],
-               NULL);
+    const baton_sparse_options_t options = some_options();
+    baton_sparse_options_t others[] = {options, options, options, options};
+    others[0].k = 13;
+    others[1].momentum = 0.5;
+    others[2].dtype = BATON_F64;
+    others[3].algorithm = BATON_SPARSE_TOPKA;
+    static const char *const says[] = {"k 13", "momentum 0.5", "dtype f64",
+                                       "algorithm topka"};
+    for (int i = 0; i < 4; i++) {
+        refuse(sim, &options, i, &others[i], BATON_ERR_MISMATCH, says[i], NULL);
     }
     support_ok(baton_sim_destroy(sim));
 }
@@ -173,24 +172,20 @@ TEST(test_options_that_one_rank_has_wrong_fail_on_all)
         other = options;
         other.size = 0;
         refuse(sim, &options, 2, &other, BATON_ERR_INVALID,
-               "size is 0, must be",
-               "rank 2's options cannot be read: initialise them with "
-               "BATON_SPARSE_OPTIONS");
+               "size is 0, must be", "rank 2 has options that cannot be read");
         expect_step(sim, &options);
         other = options;
         other.count = 0;
         refuse(sim, &options, 1, &other, BATON_ERR_INVALID,
-               "count is 0; allowed: 1 to",
-               "rank 1's options are invalid: count is 0 on rank 1 and 100 on "
-               "rank 0");
+               "count is 0; allowed: 1 to", "rank 1 has count 0");
         expect_step(sim, &options);
     }
     options.name = NULL;
     other.size = 5000; /* of memory that was not initialised */
     refuse(sim, &options, 0, &other, BATON_ERR_INVALID, "size is 5000, must be",
-           "rank 0's options cannot be read");
+           "rank 0 has options that cannot be read");
     refuse(sim, &options, 3, NULL, BATON_ERR_INVALID, "options is NULL",
-           "rank 3's options cannot be read");
+           "rank 3 has options that cannot be read");
     expect_step(sim, &options);
     support_ok(baton_sim_destroy(sim));
 }

@@ -357,7 +357,6 @@ void baton__sparse_take_choice(baton_sparse_options_t *o,
 baton_status_t baton_sparse_cost(const baton_sparse_options_t *given, int ranks,
                                  baton_sparse_cost_t *out)
 {
-    char text[256];
     baton_sparse_options_t options, resolved;
     if (given == NULL || out == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
@@ -374,10 +373,9 @@ baton_status_t baton_sparse_cost(const baton_sparse_options_t *given, int ranks,
             BATON_ERR_INVALID,
             "baton_sparse_cost: ranks is %d; allowed: 1 or more", ranks);
     }
-    status =
-        baton__sparse_resolve(&options, ranks, 1, &resolved, text, sizeof text);
-    if (status != BATON_OK) {
-        return baton__error(status, "baton_sparse_cost: %s", text);
+    baton__wrong_t wrong = baton__sparse_resolve(&options, ranks, 1, &resolved);
+    if (wrong.status != BATON_OK) {
+        return baton__error(wrong.status, "baton_sparse_cost: %s", wrong.text);
     }
     const baton__sparse_place_t place = {.ranks = ranks,
                                          .hosts = 1,

@@ -1,8 +1,8 @@
 /* Options: defaults, checks, and the comparison across ranks.
 
-   A rank whose options are wrong, or that lacks memory, takes part in the
-   comparison (kit/compare.h), too: a word tells the others which rank it is,
-   and why. */
+   The comparison is a schedule of its own: a barrier, on which ranks agree
+   (baton_schedule_agree) only if their options are the same. On a rank whose
+   options are wrong, or that lacks memory, it fails, and so on all. */
 #include "coll/sparse/sparse.h"
 
 #include "base/error.h"
@@ -11,6 +11,7 @@
 #include "coll/partial/rule.h"
 
 #include <assert.h>
+#include <baton/coll.h>
 #include <baton/costs.h>
 #include <math.h>
 #include <stddef.h>
@@ -19,7 +20,7 @@
 
 /* ---- checks ------------------------------------------------------------ */
 
-#define REFUSE(...) ((void)snprintf(text, text_bytes, __VA_ARGS__), false)
+#define REFUSE(...) BATON__REFUSE(wrong, __VA_ARGS__)
 
 static const char *const algorithm_names[] = {
     "auto",
@@ -34,8 +35,7 @@ const char *baton_sparse_algorithm_name(baton_sparse_algorithm_t algorithm)
                                                     : "?";
 }
 
-static bool check_size(const baton_sparse_options_t *o, char *text,
-                       size_t text_bytes)
+static bool check_size(const baton_sparse_options_t *o, baton__wrong_t *wrong)
 {
     if (!baton_select_supports(o->dtype)) {
         return REFUSE("dtype is %s; allowed: f32, f64, f16, bf16",
@@ -60,8 +60,8 @@ static bool check_size(const baton_sparse_options_t *o, char *text,
     return true;
 }
 
-static bool check_kind(const baton_sparse_options_t *o, int size, char *text,
-                       size_t text_bytes)
+static bool check_kind(const baton_sparse_options_t *o, int size,
+                       baton__wrong_t *wrong)
 {
     if ((unsigned)o->algorithm >= BATON_SPARSE_COUNT) {
         return REFUSE("algorithm is %d; allowed: 0 to %d", (int)o->algorithm,
@@ -99,8 +99,8 @@ static bool check_kind(const baton_sparse_options_t *o, int size, char *text,
     return true;
 }
 
-static bool check_training(const baton_sparse_options_t *o, char *text,
-                           size_t text_bytes)
+static bool check_training(const baton_sparse_options_t *o,
+                           baton__wrong_t *wrong)
 {
     if (!(o->momentum >= 0 && o->momentum < 1)) {
         return REFUSE("momentum is %g; allowed: 0 to below 1", o->momentum);
@@ -124,8 +124,7 @@ static bool not_a_cost(double cost)
     return !(cost >= 0) || isinf(cost);
 }
 
-static bool check_link(const baton_sparse_options_t *o, char *text,
-                       size_t text_bytes)
+static bool check_link(const baton_sparse_options_t *o, baton__wrong_t *wrong)
 {
     if (not_a_cost(o->link.alpha_us) || not_a_cost(o->link.beta_ns)) {
         return REFUSE("link is %g us and %g ns; allowed: 0 and above, finite",
@@ -136,8 +135,8 @@ static bool check_link(const baton_sparse_options_t *o, char *text,
 
 enum { HISTORY = 4, MOST_EPOCHS = 1 << 20 }; /* with options.partial */
 
-static bool check_not_partial(const baton_sparse_options_t *o, char *text,
-                              size_t text_bytes)
+static bool check_not_partial(const baton_sparse_options_t *o,
+                              baton__wrong_t *wrong)
 {
     const struct {
         const char *name;
@@ -172,11 +171,11 @@ bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm)
            algorithm == BATON_SPARSE_REDSYNC || algorithm == BATON_SPARSE_DENSE;
 }
 
-static bool check_partial(const baton_sparse_options_t *o, int size, char *text,
-                          size_t text_bytes)
+static bool check_partial(const baton_sparse_options_t *o, int size,
+                          baton__wrong_t *wrong)
 {
     if (!o->partial) {
-        return check_not_partial(o, text, text_bytes);
+        return check_not_partial(o, wrong);
     }
     if (!may_be_partial(o->algorithm)) {
         return REFUSE("algorithm is %s; allowed with partial: auto, spardl, "
@@ -195,8 +194,8 @@ static bool check_partial(const baton_sparse_options_t *o, int size, char *text,
            REFUSE("%s", baton_error_message());
 }
 
-static bool check_in_place(const baton_sparse_options_t *o, char *text,
-                           size_t text_bytes)
+static bool check_in_place(const baton_sparse_options_t *o,
+                           baton__wrong_t *wrong)
 {
     const char *with = o->partial                       ? "partial"
                        : o->momentum != 0               ? "momentum"
@@ -231,40 +230,37 @@ static void fill(baton_sparse_options_t *o)
 }
 
 /* What a message costs, unless the options say it. */
-static baton_status_t fill_link(baton_sparse_options_t *o, int hosts,
-                                char *text, size_t text_bytes)
+static void fill_link(baton_sparse_options_t *o, int hosts,
+                      baton__wrong_t *wrong)
 {
     baton_costs_t costs = BATON_COSTS;
     if (baton__sparse_has_link(o)) {
-        return BATON_OK;
+        return;
     }
     baton_status_t status = baton_costs_get(&costs);
-    if (status != BATON_OK) {
-        (void)snprintf(text, text_bytes, "%s", baton_error_message());
-        return status;
+    if (status == BATON_OK) {
+        o->link = hosts > 1 ? costs.between : costs.inside;
+    } else if (wrong->status == BATON_OK) {
+        (void)REFUSE("%s", baton_error_message());
+        wrong->status = status;
     }
-    o->link = hosts > 1 ? costs.between : costs.inside;
-    return BATON_OK;
 }
 
-baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
+baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
                                      int size, int hosts,
-                                     baton_sparse_options_t *out, char *text,
-                                     size_t text_bytes)
+                                     baton_sparse_options_t *out)
 {
+    baton__wrong_t wrong = {0};
     *out = *given;
     if (out->dtype == BATON_DTYPE_NONE) {
         out->dtype = BATON_F32;
     }
-    bool valid = check_size(out, text, text_bytes) &&
-                 check_kind(out, size, text, text_bytes) &&
-                 check_training(out, text, text_bytes) &&
-                 check_link(out, text, text_bytes) &&
-                 check_partial(out, size, text, text_bytes) &&
-                 check_in_place(out, text, text_bytes);
+    (void)(check_size(out, &wrong) && check_kind(out, size, &wrong) &&
+           check_training(out, &wrong) && check_link(out, &wrong) &&
+           check_partial(out, size, &wrong) && check_in_place(out, &wrong));
     fill(out);
-    baton_status_t linked = fill_link(out, hosts, text, text_bytes);
-    return valid ? linked : BATON_ERR_INVALID;
+    fill_link(out, hosts, &wrong);
+    return wrong;
 }
 
 /* ---- reading ----------------------------------------------------------- */
@@ -296,150 +292,155 @@ baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
 
 /* ---- comparison -------------------------------------------------------- */
 
-/* Where gradients are may differ, unless the choice depends on it. */
-static uint64_t memory_word(const baton_sparse_options_t *o)
+typedef struct compared {
+    const char *name;
+    uint64_t word;
+    bool real; /* it has the bits of a double */
+} compared_t;
+
+static compared_t real(const char *name, double value)
 {
-    return o->algorithm == BATON_SPARSE_AUTO ? (uint64_t)o->memory : 0;
+    compared_t option = {.name = name, .real = true};
+    memcpy(&option.word, &value, sizeof value);
+    return option;
 }
 
-static const char *algorithm_text(uint64_t word)
-{
-    return baton_sparse_algorithm_name((baton_sparse_algorithm_t)word);
-}
-
-static const char *dtype_text(uint64_t word)
-{
-    return baton_dtype_name((baton_dtype_t)word);
-}
-
-enum { COMPARED = 24 };
+enum { COMPARED = 24, VALUE_BYTES = 32 };
 
 /* Every option that must be the same. Those before k must be the same in a
-   state that is imported, too. */
-static void list_options(const baton_sparse_options_t *o,
-                         baton__compared_t *out)
+   state that is imported, too. Where gradients are may differ, unless the
+   choice depends on it. */
+static void list_options(const baton_sparse_options_t *o, compared_t *out)
 {
-    const baton__compared_t list[] = {
-        {.name = "algorithm",
-         .word = (uint64_t)o->algorithm,
-         .text = algorithm_text},
-        BATON__COMPARED(o, count),
-        {.name = "dtype", .word = (uint64_t)o->dtype, .text = dtype_text},
-        BATON__COMPARED(o, teams),
-        BATON__COMPARED(o, exchange),
-        BATON__COMPARED(o, average),
-        BATON__COMPARED_REAL("momentum", o->momentum),
-        BATON__COMPARED(o, nesterov),
-        BATON__COMPARED_REAL("clip", o->clip),
-        BATON__COMPARED(o, warmup),
-        BATON__COMPARED(o, redsync),
-        BATON__COMPARED(o, quantise),
-        BATON__COMPARED(o, k),
-        BATON__COMPARED(o, max_k),
-        {.name = "memory", .word = memory_word(o)},
-        BATON__COMPARED(o, partial),
-        BATON__COMPARED(o, mode),
-        BATON__COMPARED(o, mode_ranks),
-        BATON__COMPARED(o, history),
-        BATON__COMPARED(o, sync_every),
-        BATON__COMPARED(o, max_staleness),
-        BATON__COMPARED(o, seed),
-        BATON__COMPARED_REAL("alpha_us", o->link.alpha_us),
-        BATON__COMPARED_REAL("beta_ns", o->link.beta_ns),
+#define COMPARE(field)                                                         \
+    {                                                                          \
+        .name = #field, .word = (uint64_t)o->field                             \
+    }
+    const compared_t list[] = {
+        COMPARE(algorithm),
+        COMPARE(count),
+        COMPARE(dtype),
+        COMPARE(teams),
+        COMPARE(exchange),
+        COMPARE(average),
+        real("momentum", o->momentum),
+        COMPARE(nesterov),
+        real("clip", o->clip),
+        COMPARE(warmup),
+        COMPARE(redsync),
+        COMPARE(quantise),
+        COMPARE(k),
+        COMPARE(max_k),
+        {.name = "memory",
+         .word = o->algorithm == BATON_SPARSE_AUTO ? (uint64_t)o->memory : 0},
+        COMPARE(partial),
+        COMPARE(mode),
+        COMPARE(mode_ranks),
+        COMPARE(history),
+        COMPARE(sync_every),
+        COMPARE(max_staleness),
+        COMPARE(seed),
+        real("alpha_us", o->link.alpha_us),
+        real("beta_ns", o->link.beta_ns),
     };
+#undef COMPARE
     static_assert(sizeof list / sizeof list[0] == COMPARED, "all of them");
     memcpy(out, list, sizeof list);
 }
 
-/* 0, or how this rank fails before options are compared:
-
-       rank + 1 | whether its options cannot be read | -status
-                8                                    7          bits */
-enum { WRONG_RANK = 8, WRONG_UNREAD = 1 << 7, WRONG_STATUS = WRONG_UNREAD - 1 };
-
-static uint64_t wrong_word(const baton_sparse_t *sparse)
+static const char *value_of(const compared_t *option, uint64_t word, char *text)
 {
-    /* A mismatch is of all ranks, and the options may say why. */
-    if (sparse->wrong == BATON_OK || sparse->wrong == BATON_ERR_MISMATCH) {
-        return 0;
+    double value;
+    memcpy(&value, &word, sizeof value);
+    if (strcmp(option->name, "algorithm") == 0) {
+        return baton_sparse_algorithm_name((baton_sparse_algorithm_t)word);
     }
-    uint64_t word = (uint64_t)(sparse->rank + 1) << WRONG_RANK;
-    word |= sparse->options.size == 0 ? WRONG_UNREAD : 0;
-    return word | (uint64_t)(-sparse->wrong & WRONG_STATUS);
+    if (strcmp(option->name, "dtype") == 0) {
+        return baton_dtype_name((baton_dtype_t)word);
+    }
+    if (option->real) {
+        (void)snprintf(text, VALUE_BYTES, "%.12g", value);
+    } else {
+        (void)snprintf(text, VALUE_BYTES, "%llu", (unsigned long long)word);
+    }
+    return text;
 }
 
-baton_status_t baton__sparse_compare_start(baton_sparse_t *sparse)
+/* The causes of others come first. */
+static void state_options(baton_schedule_t *schedule,
+                          const baton_sparse_options_t *o)
 {
-    const baton_sparse_options_t *o = &sparse->asked;
-    enum { CAUSES = 2 };
-    baton__compared_t list[CAUSES + COMPARED] = {
-        BATON__COMPARED(o, count),
-        BATON__COMPARED_REAL("density", o->density),
-    };
-    list_options(o, list + CAUSES);
-    return baton__compare_start(&sparse->compare, sparse->comparison, list,
-                                CAUSES + COMPARED, CAUSES, wrong_word(sparse));
+    char value[VALUE_BYTES];
+    compared_t list[COMPARED];
+    list_options(o, list);
+    if (o->size == 0) {
+        baton_schedule_agree(schedule, "options that cannot be read");
+        return;
+    }
+    baton_schedule_agree(schedule, "count %zu, density %.12g", o->count,
+                         o->density);
+    for (int i = 0; i < COMPARED; i++) {
+        baton_schedule_agree(schedule, "%s %s", list[i].name,
+                             value_of(&list[i], list[i].word, value));
+    }
 }
 
-static baton_status_t own_error(const baton_sparse_t *sparse)
+void baton__sparse_keep_error(baton__wrong_t *wrong, baton_status_t status)
 {
-    if (sparse->wrong == BATON_ERR_INVALID && sparse->options.size != 0) {
-        return baton__error(BATON_ERR_INVALID, "sparse \"%s\": %s",
-                            sparse->name, sparse->wrong_text);
+    if (wrong->status == BATON_OK && status != BATON_OK) {
+        wrong->status = status;
+        (void)snprintf(wrong->text, sizeof wrong->text, "%s",
+                       baton_error_message());
     }
-    return baton__error_forward(sparse->wrong, sparse->wrong_text);
 }
 
-/* What another rank's word says; and what differs. */
-static baton_status_t error_of(const baton_sparse_t *sparse, uint64_t word,
-                               const char *differences)
+/* A mismatch is of all ranks, and what they state says why. */
+static baton_status_t fail_if_wrong(void *arg, baton_call_t *call)
 {
-    unsigned long long rank = (unsigned long long)(word >> WRONG_RANK) - 1;
-    baton_status_t status = baton__failure_of(-(int)(word & WRONG_STATUS));
-    if ((word & WRONG_UNREAD) != 0) {
-        return baton__error(status,
-                            "sparse \"%s\": rank %llu's options cannot be "
-                            "read: initialise them with BATON_SPARSE_OPTIONS",
-                            sparse->name, rank);
-    }
-    if (status != BATON_ERR_INVALID) {
-        return baton__error(status,
-                            "sparse \"%s\": rank %llu could not build its "
-                            "schedules: %s",
-                            sparse->name, rank, baton_status_text(status));
-    }
-    return baton__error(
-        status, "sparse \"%s\": rank %llu's options are invalid%s%s",
-        sparse->name, rank,
-        differences[0] != '\0' ? ": " : "; its message says more", differences);
-}
-
-baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse)
-{
-    char data[BATON__MESSAGE_BYTES] = "";
-    baton__text_t text = {.data = data, .size = sizeof data};
-    if (wrong_word(sparse) != 0) {
-        return own_error(sparse);
-    }
-    uint64_t word = baton__compare_end(&sparse->compare, &text);
-    if (word != 0) {
-        return error_of(sparse, word, data);
-    }
-    if (text.used > 0) {
-        return baton__error(BATON_ERR_MISMATCH,
-                            "sparse \"%s\": options differ across ranks: %s",
-                            sparse->name, data);
-    }
-    return sparse->wrong == BATON_OK
+    const baton__wrong_t *wrong = arg;
+    (void)call;
+    return wrong->status == BATON_ERR_MISMATCH
                ? BATON_OK
-               : baton__error_forward(sparse->wrong, sparse->wrong_text);
+               : baton__error_forward(wrong->status, wrong->text);
+}
+
+baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
+                                     baton__wrong_t *wrong)
+{
+    baton_node_t call = baton_add_call(schedule, fail_if_wrong, wrong);
+    baton_node_t end = baton_add_nop(schedule);
+    baton_enclosure_t inside = baton_enclose_begin(schedule);
+    baton_add_barrier(schedule);
+    baton_enclose_end(schedule, inside, call, end);
+    baton_status_t status = baton_schedule_commit(schedule);
+    baton_status_t started =
+        status == BATON_OK ? baton_schedule_start(schedule) : BATON_OK;
+    baton__sparse_keep_error(wrong, started); /* of a peer that came before */
+    return status;
+}
+
+baton_status_t baton__sparse_compared(baton_schedule_t *schedule,
+                                      const baton__wrong_t *wrong,
+                                      int timeout_ms)
+{
+    baton_status_t status = baton_schedule_wait(schedule, timeout_ms);
+    bool own = wrong->status != BATON_OK &&
+               (status == BATON_OK || status == BATON_ERR_STATE ||
+                wrong->status != BATON_ERR_MISMATCH);
+    return own ? baton__error_forward(wrong->status, wrong->text) : status;
+}
+
+baton_status_t baton__sparse_compare_options(baton_sparse_t *sparse)
+{
+    state_options(sparse->comparison, &sparse->asked);
+    return baton__sparse_compare(sparse->comparison, &sparse->wrong);
 }
 
 /* ---- the options of a state -------------------------------------------- */
 
 void baton__sparse_state_options(const baton_sparse_options_t *o, uint64_t *out)
 {
-    baton__compared_t list[COMPARED];
+    compared_t list[COMPARED];
     list_options(o, list);
     for (int i = 0; i < BATON__SPARSE_STATE_OPTIONS; i++) {
         out[i] = list[i].word;
@@ -449,16 +450,18 @@ void baton__sparse_state_options(const baton_sparse_options_t *o, uint64_t *out)
 baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
                                                  const uint64_t *stored)
 {
-    char data[BATON__MESSAGE_BYTES] = "";
-    baton__text_t text = {.data = data, .size = sizeof data};
-    baton__compared_t own[COMPARED];
-    list_options(&sparse->options, own);
+    char own[VALUE_BYTES], other[VALUE_BYTES];
+    compared_t list[COMPARED];
+    list_options(&sparse->options, list);
     for (int i = 0; i < BATON__SPARSE_STATE_OPTIONS; i++) {
-        baton__compare_add(&text, &own[i], own[i].word, ", and ", stored[i],
-                           " in the state");
+        if (list[i].word != stored[i]) {
+            return baton__error(BATON_ERR_INVALID,
+                                "import \"%s\": options differ: %s is %s, and "
+                                "%s in the state",
+                                sparse->name, list[i].name,
+                                value_of(&list[i], list[i].word, own),
+                                value_of(&list[i], stored[i], other));
+        }
     }
-    return text.used == 0 ? BATON_OK
-                          : baton__error(BATON_ERR_INVALID,
-                                         "import \"%s\": options differ: %s",
-                                         sparse->name, data);
+    return BATON_OK;
 }

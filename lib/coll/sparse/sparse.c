@@ -49,35 +49,32 @@ static baton_status_t create_schedules(baton_sparse_t *sparse)
     return status;
 }
 
-static void keep_error(baton_sparse_t *sparse, baton_status_t status)
-{
-    if (sparse->wrong == BATON_OK && status != BATON_OK) {
-        sparse->wrong = status;
-        (void)snprintf(sparse->wrong_text, sizeof sparse->wrong_text, "%s",
-                       baton_error_message());
-    }
-}
-
 /* What fails here fails on this rank alone; so it is kept, and told to the
    others by the comparison. All are committed in any case: where commits are
    verified, all ranks take part in each. */
 static void build(baton_sparse_t *sparse)
 {
-    if (sparse->wrong == BATON_OK) {
+    if (sparse->wrong.status == BATON_OK) {
         sparse->algorithm = algorithm_of(sparse->options.algorithm);
         sparse->backend = backend_of(&sparse->options);
         /* A rank that failed may need the result before the running step's. */
         sparse->room_count =
             sparse->options.memory == BATON_MEMORY_HOST ? 2 : 1;
         sparse->shown = 1;
-        keep_error(sparse, sparse->backend->build(sparse));
+        baton__sparse_keep_error(&sparse->wrong,
+                                 sparse->backend->build(sparse));
     }
-    if (sparse->wrong == BATON_OK && !baton__sparse_build_handover(sparse)) {
-        keep_error(sparse, baton__sparse_no_memory(sparse));
+    if (sparse->wrong.status == BATON_OK &&
+        !baton__sparse_build_handover(sparse)) {
+        baton__sparse_keep_error(&sparse->wrong,
+                                 baton__sparse_no_memory(sparse));
     }
-    keep_error(sparse, baton_schedule_commit(sparse->dense));
-    keep_error(sparse, baton_schedule_commit(sparse->schedule));
-    keep_error(sparse, baton_schedule_commit(sparse->handover));
+    baton__sparse_keep_error(&sparse->wrong,
+                             baton_schedule_commit(sparse->dense));
+    baton__sparse_keep_error(&sparse->wrong,
+                             baton_schedule_commit(sparse->schedule));
+    baton__sparse_keep_error(&sparse->wrong,
+                             baton_schedule_commit(sparse->handover));
 }
 
 /* ---- life -------------------------------------------------------------- */
@@ -89,7 +86,6 @@ static void free_sparse(baton_sparse_t *sparse)
     }
     baton__sparse_free_memory(sparse);
     baton__free(sparse->name);
-    baton__compare_fini(&sparse->compare);
     memset(sparse, 0, sizeof *sparse);
     baton__free_later(sparse);
 }
@@ -116,7 +112,8 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     sparse->rank = baton_group_rank(group);
     sparse->size = baton_group_size(group);
     sparse->payload = baton_group_has_payload(group);
-    keep_error(sparse, baton__sparse_read(given, &options));
+    baton__sparse_keep_error(&sparse->wrong,
+                             baton__sparse_read(given, &options));
     sparse->name =
         baton__copy_string(options.name != NULL ? options.name : "sparse");
     if (sparse->name == NULL) {
@@ -126,13 +123,18 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     sparse->options = options;
     sparse->asked = options;
     baton_status_t status = create_schedules(sparse);
-    if (status == BATON_OK && sparse->wrong == BATON_OK) {
-        sparse->wrong = baton__sparse_resolve(
+    if (status == BATON_OK && sparse->wrong.status == BATON_OK) {
+        baton__wrong_t wrong = baton__sparse_resolve(
             &options, sparse->size, baton_schedule_hosts(sparse->schedule),
-            &sparse->asked, sparse->wrong_text, sizeof sparse->wrong_text);
+            &sparse->asked);
+        if (wrong.status != BATON_OK) {
+            baton__sparse_keep_error(
+                &sparse->wrong, baton__error(wrong.status, "sparse \"%s\": %s",
+                                             sparse->name, wrong.text));
+        }
         sparse->options = sparse->asked;
     }
-    if (status == BATON_OK && sparse->wrong == BATON_OK) {
+    if (status == BATON_OK && sparse->wrong.status == BATON_OK) {
         const baton__sparse_place_t place = {
             .ranks = sparse->size,
             .hosts = baton_schedule_hosts(sparse->schedule),
@@ -146,7 +148,7 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
         sparse->entry_bytes = baton_entry_bytes(sparse->options.dtype);
         sparse->k = sparse->options.k;
         build(sparse);
-        status = baton__sparse_compare_start(sparse);
+        status = baton__sparse_compare_options(sparse);
     }
     if (status != BATON_OK) {
         (void)!baton_sparse_destroy(sparse);
@@ -164,10 +166,8 @@ baton_status_t baton_sparse_connect(baton_sparse_t *sparse, int timeout_ms)
     if (sparse->connected) {
         return BATON_OK;
     }
-    baton_status_t status = baton_schedule_wait(sparse->comparison, timeout_ms);
-    if (status == BATON_OK) {
-        status = baton__sparse_compare_end(sparse);
-    }
+    baton_status_t status =
+        baton__sparse_compared(sparse->comparison, &sparse->wrong, timeout_ms);
     sparse->connected = status == BATON_OK;
     return status;
 }

@@ -33,8 +33,6 @@
 #ifndef BATON_COLL_SPARSE_SPARSE_H
 #define BATON_COLL_SPARSE_SPARSE_H
 
-#include "coll/kit/compare.h"
-
 #include <baton/sparse.h>
 
 typedef struct baton__sparse_algorithm baton__sparse_algorithm_t;
@@ -42,6 +40,12 @@ typedef struct baton__sparse_backend baton__sparse_backend_t;
 typedef struct baton__sparse_partial baton__sparse_partial_t;
 typedef struct baton__sparse_device baton__sparse_device_t;
 typedef struct baton__sparse_memory baton__sparse_memory_t;
+
+/* Why a rank can't take part; of all ranks, if it is BATON_ERR_MISMATCH. */
+typedef struct baton__wrong {
+    baton_status_t status;
+    char text[256];
+} baton__wrong_t;
 
 /* Room for a sparse result. */
 typedef struct baton__sparse_room {
@@ -78,9 +82,7 @@ struct baton_sparse {
     size_t element_bytes, entry_bytes;
 
     baton_schedule_t *comparison;
-    baton__compare_t compare;
-    baton_status_t wrong; /* with this rank's options, or memory */
-    char wrong_text[256];
+    baton__wrong_t wrong; /* with this rank's options, or memory */
     bool connected;
 
     const baton__sparse_algorithm_t *algorithm; /* NULL: dense alone */
@@ -326,12 +328,16 @@ baton_status_t baton__sparse_check_full(const baton_sparse_t *sparse,
 baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
                                   baton_sparse_options_t *out);
 
-/* Checks, and fills in defaults, for `size` ranks on so many hosts; the message
-   goes to text. take_choice then replaces what is to be chosen by cost. */
-baton_status_t baton__sparse_resolve(const baton_sparse_options_t *given,
+/* Checks, and fills in defaults, for `size` ranks on so many hosts.
+   take_choice then replaces what is to be chosen by cost. */
+baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
                                      int size, int hosts,
-                                     baton_sparse_options_t *out, char *text,
-                                     size_t text_bytes);
+                                     baton_sparse_options_t *out);
+
+/* For checks: false, with this text. */
+#define BATON__REFUSE(wrong, ...)                                              \
+    ((wrong)->status = BATON_ERR_INVALID,                                      \
+     (void)snprintf((wrong)->text, sizeof(wrong)->text, __VA_ARGS__), false)
 typedef struct baton__sparse_place {
     int ranks, hosts, processors; /* of a host; 0: one for each rank */
     bool measured;                /* the options do not say what links cost */
@@ -367,10 +373,18 @@ baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
 baton_status_t baton__sparse_check_state(const baton_sparse_t *sparse,
                                          const char *doing);
 
-/* Commits and starts the comparison; and says, when it has ended, what differs.
- */
-baton_status_t baton__sparse_compare_start(baton_sparse_t *sparse);
-baton_status_t baton__sparse_compare_end(baton_sparse_t *sparse);
+/* Keeps the first error, whose message was set. */
+void baton__sparse_keep_error(baton__wrong_t *wrong, baton_status_t status);
+
+/* States what must be the same, and commits and starts the comparison; the
+   same of a schedule that has stated it; and waits for it: what is wrong on any
+   rank, or differs. */
+baton_status_t baton__sparse_compare_options(baton_sparse_t *sparse);
+baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
+                                     baton__wrong_t *wrong);
+baton_status_t baton__sparse_compared(baton_schedule_t *schedule,
+                                      const baton__wrong_t *wrong,
+                                      int timeout_ms);
 
 /* ---- accumulation ------------------------------------------------------ */
 

@@ -35,7 +35,6 @@ static void free_set(baton_tensors_t *set)
         baton__free(set->units[i].pack);
         baton__free(set->units[i].indices);
     }
-    baton__compare_fini(&set->compare);
     baton__free(set->members);
     baton__free(set->units);
     baton__free(set->densities);
@@ -118,7 +117,7 @@ static baton_status_t init(baton_tensors_t *set, const baton_tensor_t *tensors,
     }
     if (status == BATON_OK) {
         baton__tensors_resolve(set);
-        status = baton__tensors_compare_start(set);
+        status = baton__tensors_compare(set);
     }
     return status;
 }
@@ -248,10 +247,7 @@ baton_status_t baton_tensors_agree(baton_tensors_t *set, int timeout_ms)
     if (status != BATON_OK || set->agreed) {
         return status;
     }
-    status = baton_schedule_wait(set->comparison, timeout_ms);
-    if (status == BATON_OK) {
-        status = baton__tensors_compare_end(set);
-    }
+    status = baton__sparse_compared(set->comparison, &set->wrong, timeout_ms);
     if (status == BATON_OK) {
         baton__tensors_decide(set);
         status = make_units(set);

@@ -4,7 +4,7 @@
 #ifndef BATON_COLL_SPARSE_TENSORS_H
 #define BATON_COLL_SPARSE_TENSORS_H
 
-#include "coll/kit/compare.h"
+#include "coll/sparse/sparse.h"
 
 #include <baton/costs.h>
 #include <baton/tensors.h>
@@ -53,8 +53,7 @@ struct baton_tensors {
     size_t ready_units; /* with clipping: whose gradients are all ready */
 
     baton_schedule_t *comparison;
-    baton__compare_t compare;
-    char wrong[256]; /* about this rank's options; empty: they are right */
+    baton__wrong_t wrong; /* with this rank's options */
     bool agreed, connected;
 };
 
@@ -62,10 +61,8 @@ struct baton_tensors {
    set->wrong. Options and tensors are copied before. */
 void baton__tensors_resolve(baton_tensors_t *set);
 
-/* Begins the comparison; and says, when it has ended, what is wrong or differs.
- */
-baton_status_t baton__tensors_compare_start(baton_tensors_t *set);
-baton_status_t baton__tensors_compare_end(baton_tensors_t *set);
+/* States what must be the same, and begins the comparison. */
+baton_status_t baton__tensors_compare(baton_tensors_t *set);
 
 /* Decides about all tensors, and divides them into units. */
 void baton__tensors_decide(baton_tensors_t *set);

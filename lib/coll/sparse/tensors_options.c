@@ -3,18 +3,15 @@
 #include "coll/sparse/tensors.h"
 
 #include "base/error.h"
-#include "base/random.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum { SMALL_BYTES = 128 * 1024 };
 static const double default_density = 0.001;
 
 /* ---- checks ------------------------------------------------------------ */
 
-#define REFUSE(set, ...)                                                       \
-    ((void)snprintf((set)->wrong, sizeof(set)->wrong, __VA_ARGS__), false)
+#define REFUSE(set, ...) BATON__REFUSE(&(set)->wrong, __VA_ARGS__)
 
 static bool is_density(double density)
 {
@@ -40,13 +37,12 @@ static bool check_training(baton_tensors_t *set)
                                           .sync_every = o->sync_every,
                                           .max_staleness = o->max_staleness};
     baton_sparse_options_t resolved;
-    bool ok = baton__sparse_resolve(
-                  &given, set->ranks, baton_schedule_hosts(set->comparison),
-                  &resolved, set->wrong, sizeof set->wrong) == BATON_OK;
+    set->wrong = baton__sparse_resolve(
+        &given, set->ranks, baton_schedule_hosts(set->comparison), &resolved);
     set->options.dtype = resolved.dtype;
     set->element_bytes = baton_dtype_size(resolved.dtype);
     set->link = resolved.link;
-    return ok;
+    return set->wrong.status == BATON_OK;
 }
 
 static bool check_algorithm(baton_tensors_t *set)
@@ -131,95 +127,50 @@ void baton__tensors_resolve(baton_tensors_t *set)
     baton_tensors_options_t *o = &set->options;
     o->density = o->density == 0 ? default_density : o->density;
     o->small_bytes = o->small_bytes == 0 ? SMALL_BYTES : o->small_bytes;
-    (void)(check_training(set) && check_algorithm(set) &&
-           check_densities(set) && check_tensors(set));
+    if (!(check_training(set) && check_algorithm(set) && check_densities(set) &&
+          check_tensors(set))) {
+        const baton__wrong_t wrong = set->wrong;
+        set->wrong.status = BATON_OK;
+        baton__sparse_keep_error(
+            &set->wrong, baton__error(wrong.status, "tensors \"%s\": %s",
+                                      set->name, wrong.text));
+    }
 }
 
 /* ---- comparison -------------------------------------------------------- */
 
-static uint64_t hash_of_tensors(const baton_tensors_t *set)
-{
-    uint64_t hash = 0;
-    for (size_t i = 0; i < set->count; i++) {
-        const baton_tensor_t *tensor = &set->members[i].tensor;
-        hash = baton__random(hash, tensor->count, (uint64_t)tensor->role);
-    }
-    return hash;
-}
-
-static uint64_t hash_of_densities(const baton_tensors_options_t *o)
-{
-    uint64_t hash = o->density_count;
-    for (size_t i = 0; i < o->density_count; i++) {
-        hash = baton__random(hash, i, baton__compare_bits(o->densities[i]));
-    }
-    return hash;
-}
-
-baton_status_t baton__tensors_compare_start(baton_tensors_t *set)
+/* The causes of others come first. */
+baton_status_t baton__tensors_compare(baton_tensors_t *set)
 {
     const baton_tensors_options_t *o = &set->options;
-    const baton__compared_t options[] = {
-        {.name = "the number of tensors", .word = set->count},
-        {.name = "a hash of the counts and roles of all tensors",
-         .word = hash_of_tensors(set)},
-        BATON__COMPARED(o, dtype),
-        BATON__COMPARED_REAL("density", o->density),
-        BATON__COMPARED(o, algorithm),
-        BATON__COMPARED(o, average),
-        BATON__COMPARED_REAL("momentum", o->momentum),
-        BATON__COMPARED(o, nesterov),
-        BATON__COMPARED_REAL("clip", o->clip),
-        BATON__COMPARED(o, warmup),
-        {.name = "a hash of the densities", .word = hash_of_densities(o)},
-        BATON__COMPARED(o, quantise),
-        BATON__COMPARED(o, paper_selections),
-        BATON__COMPARED(o, small_bytes),
-        BATON__COMPARED(o, always_sparse),
-        BATON__COMPARED(o, partial),
-        BATON__COMPARED(o, mode),
-        BATON__COMPARED(o, mode_ranks),
-        BATON__COMPARED(o, history),
-        BATON__COMPARED(o, sync_every),
-        BATON__COMPARED(o, max_staleness),
-        BATON__COMPARED(o, seed),
-        BATON__COMPARED_REAL("the calibration's alpha", set->link.alpha_us),
-        BATON__COMPARED_REAL("the calibration's beta", set->link.beta_ns),
-        BATON__COMPARED_REAL("the calibration's gamma", set->costs.gamma_ns),
-    };
-    enum { OPTIONS = sizeof options / sizeof options[0], NAMED = 512 };
-    baton__compared_t list[OPTIONS + 2 * NAMED] = {options[0]};
-    for (size_t i = 0; i < NAMED; i++) {
-        const baton_tensor_t *tensor =
-            i < set->count ? &set->members[i].tensor : &(baton_tensor_t){0};
-        list[1 + 2 * i] = (baton__compared_t){
-            .name = "count", .of = tensor->name, .word = tensor->count};
-        list[2 + 2 * i] = (baton__compared_t){
-            .name = "role", .of = tensor->name, .word = (uint64_t)tensor->role};
+    baton_schedule_t *s = set->comparison;
+    baton_schedule_agree(s, "tensors %zu", set->count);
+    for (size_t i = 0; i < set->count; i++) {
+        const baton_tensor_t *tensor = &set->members[i].tensor;
+        baton_schedule_agree(s, "count of %.100s %zu, role %d", tensor->name,
+                             tensor->count, (int)tensor->role);
     }
-    memcpy(list + 1 + 2 * NAMED, options + 1, sizeof options - sizeof *options);
-    return baton__compare_start(&set->compare, set->comparison, list,
-                                OPTIONS + 2 * NAMED, 1 + 2 * NAMED,
-                                set->wrong[0] != '\0');
-}
-
-baton_status_t baton__tensors_compare_end(baton_tensors_t *set)
-{
-    char data[BATON__MESSAGE_BYTES] = "";
-    baton__text_t text = {.data = data, .size = sizeof data};
-    if (set->wrong[0] != '\0') {
-        return baton__error(BATON_ERR_INVALID, "tensors \"%s\": %s", set->name,
-                            set->wrong);
+    baton_schedule_agree(
+        s, "%s, density %.12g, algorithm %s, average %d, momentum %.12g",
+        baton_dtype_name(o->dtype), o->density,
+        baton_sparse_algorithm_name(o->algorithm), o->average, o->momentum);
+    baton_schedule_agree(s,
+                         "nesterov %d, clip %.12g, warmup %llu, quantise %d, "
+                         "paper_selections %d, small_bytes %zu",
+                         o->nesterov, o->clip, (unsigned long long)o->warmup,
+                         o->quantise, o->paper_selections, o->small_bytes);
+    for (size_t i = 0; i < o->density_count; i++) {
+        baton_schedule_agree(s, "densities[%zu] %.12g", i, o->densities[i]);
     }
-    if (baton__compare_end(&set->compare, &text) != 0) {
-        return baton__error(BATON_ERR_INVALID,
-                            "tensors \"%s\": another rank's options are "
-                            "invalid; its message says more",
-                            set->name);
-    }
-    return text.used == 0
-               ? BATON_OK
-               : baton__error(BATON_ERR_MISMATCH,
-                              "tensors \"%s\": options differ across ranks: %s",
-                              set->name, data);
+    baton_schedule_agree(s,
+                         "always_sparse %d, partial %d, mode %d, mode_ranks "
+                         "%u, history %u, sync_every %u, max_staleness %u",
+                         o->always_sparse, o->partial, (int)o->mode,
+                         o->mode_ranks, o->history, o->sync_every,
+                         o->max_staleness);
+    baton_schedule_agree(
+        s, "seed %llu, the calibration's alpha %.12g, beta %.12g, gamma %.12g",
+        (unsigned long long)o->seed, set->link.alpha_us, set->link.beta_ns,
+        set->costs.gamma_ns);
+    return baton__sparse_compare(s, &set->wrong);
 }
