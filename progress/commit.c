@@ -42,7 +42,8 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
     /* The attempt counts also when there is no memory for the rest: on other
        ranks there may be. */
     engine->driver->enter(engine);
-    uint32_t attempt = baton__group_attempt(group, name);
+    uint32_t *attempts = baton__group_counter(group, name, 0);
+    uint32_t attempt = attempts != NULL ? ++*attempts : 0;
     bool enough = schedule != NULL && attempt > 0;
     if (enough) {
         schedule->group = group;
@@ -179,7 +180,7 @@ static baton_status_t prepare(baton_schedule_t *schedule,
         return status;
     }
     engine->driver->enter(engine);
-    if (!baton__group_reserve(group)) {
+    if (!baton__table_reserve(&group->table)) {
         status = baton__error(BATON_ERR_NO_MEMORY,
                               "commit of \"%s\" failed: no memory for one "
                               "schedule more",

@@ -15,8 +15,6 @@
 #include "transport/staged/staged.h"
 #include "transport/subset.h"
 
-#include <string.h>
-
 enum { EARLY = 32 }; /* hellos that are kept without an allocation */
 
 /* A group with its watch: the group itself belongs to lib/transport, which
@@ -40,7 +38,7 @@ static void link_group(baton_group_t *group)
     group->next = *list;
     *list = group;
     if (root != NULL) {
-        baton__group_enter_subset(root, group);
+        baton__table_enter(&root->channels, group->channel)->group = group;
         if (group->parent != NULL) {
             group->parent->children++;
         }
@@ -64,7 +62,7 @@ static void unlink_group(baton_group_t *group)
     }
     *link = group->next;
     if (root != NULL) {
-        baton__group_remove_subset(root, group->channel);
+        baton__table_remove(&root->channels, group->channel);
     }
     baton__queues_forget(&engine->stepper, group, NULL);
 }
@@ -254,8 +252,8 @@ static baton_status_t create_subset(baton_group_t *of, uint64_t key,
     void *endpoint = NULL;
     int rank = 0;
     engine->driver->enter(engine);
-    bool room = baton__group_reserve_subset(root);
-    bool taken = baton__group_find_subset(root, channel) != NULL;
+    bool room = baton__table_reserve(&root->channels);
+    bool taken = baton__table_find(&root->channels, channel) != NULL;
     engine->driver->leave(engine);
     int *root_ranks =
         room ? baton__alloc((size_t)size, sizeof *root_ranks) : NULL;
@@ -373,16 +371,15 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     }
     baton_engine_t *engine = parent->engine;
     engine->driver->enter(engine);
-    uint32_t nth = baton__group_count(parent, key);
+    uint32_t *count = baton__group_counter(parent, NULL, key);
+    uint32_t nth = count != NULL ? ++*count : 0;
     engine->driver->leave(engine);
-    size_t name_bytes = strlen(name) + 1;
-    char *own_name = baton__alloc(name_bytes, 1);
+    char *own_name = baton__copy_string(name);
     status = nth == 0 || own_name == NULL
                  ? baton__error(BATON_ERR_NO_MEMORY, "no memory for a group")
                  : create_subset(parent, baton__mix(key) + nth, false, copy,
                                  size, out);
     if (status == BATON_OK) {
-        memcpy(own_name, name, name_bytes);
         engine->driver->enter(engine);
         (*out)->name = own_name;
         engine->driver->leave(engine);
@@ -391,7 +388,7 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
         baton__free(own_name);
         if (nth != 0) {
             engine->driver->enter(engine);
-            baton__group_uncount(parent, key);
+            --*baton__group_counter(parent, NULL, key);
             engine->driver->leave(engine);
         }
     }
@@ -844,29 +841,4 @@ baton_status_t baton_group_shrink(baton_group_t *group, int timeout_ms,
     return baton__shrink_state(group) == BATON__SHRINK_AGREED
                ? make_survivors(group, survivors_out)
                : not_agreed(group, timeout_ms);
-}
-
-baton_status_t baton_group_copy(baton_group_t *group, baton_group_t **out)
-{
-    if (group == NULL || out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "baton_group_copy: %s is NULL",
-                            group == NULL ? "group" : "out");
-    }
-    if (group->borrowed) {
-        return baton__error(BATON_ERR_UNSUPPORTED,
-                            "copy on %s: a group of the simulator "
-                            "has no copies",
-                            baton__group_place(group));
-    }
-    int *ranks = baton__alloc((size_t)group->size, sizeof *ranks);
-    if (ranks == NULL) {
-        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
-    }
-    for (int i = 0; i < group->size; i++) {
-        ranks[i] = i;
-    }
-    baton_status_t status =
-        baton_group_create_sub(group, ranks, group->size, "a copy", out);
-    baton__free(ranks);
-    return status;
 }

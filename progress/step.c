@@ -224,11 +224,11 @@ static void pass_on(baton__stepper_t *stepper, baton_group_t *root,
                     baton_message_t *message)
 {
     uint64_t channel = baton__subset_channel_of(&message->header);
-    baton_group_t *group = baton__group_find_subset(root, channel);
-    if (group != NULL &&
-        baton__subset_rank(group->endpoint, message->peer) >= 0) {
-        baton__subset_take(group->endpoint, message);
-        arrive(stepper, group, message);
+    const baton__place_t *place = baton__table_find(&root->channels, channel);
+    if (place != NULL &&
+        baton__subset_rank(place->group->endpoint, message->peer) >= 0) {
+        baton__subset_take(place->group->endpoint, message);
+        arrive(stepper, place->group, message);
         return;
     }
     const baton_header_t header = baton__subset_header(&message->header);
@@ -398,7 +398,7 @@ void baton__step_commit(baton__stepper_t *stepper, baton_schedule_t *schedule)
     unlink_from(&stepper->uncommitted, schedule);
     link_to(&stepper->schedules, schedule);
     schedule->run.waited_by_all = &stepper->waited;
-    baton__group_enter(group, schedule->identity, schedule);
+    baton__table_enter(&group->table, schedule->identity)->schedule = schedule;
     baton__notice_hello(stepper, schedule);
     baton__epoch_fail_if_lost(stepper, schedule);
     stepper->activatable += schedule->plan.armed_count > 0;
@@ -447,7 +447,7 @@ void baton__step_detach(baton__stepper_t *stepper, baton_schedule_t *schedule)
         baton__notice_forget(stepper, schedule);
     }
     baton__epoch_drop_early(schedule);
-    baton__group_remove(group, schedule->identity);
+    baton__table_remove(&group->table, schedule->identity);
     baton__recovery_leave(stepper, schedule);
     stepper->draining -= schedule->run.phase == BATON__RUN_DRAINING;
     stepper->activatable -= schedule->plan.armed_count > 0;

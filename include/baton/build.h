@@ -615,14 +615,6 @@ BATON_CHECKED baton_status_t baton_op_check(const baton_op_t *op,
 /* The engine that the group was made in; NULL for NULL. */
 baton_engine_t *baton_group_engine(const baton_group_t *group);
 
-/* Makes a group of the same ranks, whose schedules are told apart from those of
-   `group`, and which is recovered and shrunk on its own. Local: all ranks make
-   the same copies of a group, in the same order. As with the survivors' group,
-   the two are destroyed in any order. BATON_ERR_UNSUPPORTED: a group of the
-   simulator. BATON_ERR_NO_MEMORY. */
-BATON_CHECKED baton_status_t baton_group_copy(baton_group_t *group,
-                                              baton_group_t **out);
-
 /* How often the group has been recovered. */
 unsigned baton_group_recoveries(const baton_group_t *group);
 

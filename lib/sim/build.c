@@ -33,10 +33,14 @@ static baton_status_t build_rank(baton_sim_t *sim, size_t rank,
                                  void *arg, size_t *counted)
 {
     baton_group_t *group = &sim->ranks[rank].group;
-    uint32_t attempts = baton__group_attempts(group, name);
+    const uint32_t *count = baton__group_counter(group, name, 0);
+    if (count == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for \"%s\"", name);
+    }
+    uint32_t attempts = *count;
     baton_status_t status =
         baton_schedule_create(group, name, &sim->built[rank]);
-    *counted += baton__group_attempts(group, name) - attempts;
+    *counted += *count - attempts;
     if (status == BATON_OK) {
         build(arg, sim->built[rank]);
         status = baton_schedule_commit(sim->built[rank]);
@@ -51,7 +55,7 @@ static void undo_build(baton_sim_t *sim, const char *name, size_t counted)
     baton__sim_destroy_built(sim);
     sim->ending = false;
     for (size_t rank = 0; rank < counted; rank++) {
-        baton__group_take_back(&sim->ranks[rank].group, name);
+        --*baton__group_counter(&sim->ranks[rank].group, name, 0);
     }
 }
 

@@ -126,14 +126,13 @@ static baton__place_t *place_of(const baton__table_t *table, uint64_t key)
     return &table->places[at];
 }
 
-static baton__place_t *find(const baton__table_t *table, uint64_t key)
+baton__place_t *baton__table_find(const baton__table_t *table, uint64_t key)
 {
     baton__place_t *place = table->size > 0 ? place_of(table, key) : NULL;
     return place != NULL && place->key != 0 ? place : NULL;
 }
 
-/* Makes room for one more: at most half of the places are used. */
-static bool reserve(baton__table_t *table)
+bool baton__table_reserve(baton__table_t *table)
 {
     if (2 * (table->count + 1) <= table->size) {
         return true;
@@ -154,7 +153,7 @@ static bool reserve(baton__table_t *table)
     return true;
 }
 
-static baton__place_t *enter(baton__table_t *table, uint64_t key)
+baton__place_t *baton__table_enter(baton__table_t *table, uint64_t key)
 {
     baton__place_t *place = place_of(table, key);
     *place = (baton__place_t){.key = key};
@@ -162,52 +161,38 @@ static baton__place_t *enter(baton__table_t *table, uint64_t key)
     return place;
 }
 
+void baton__table_remove(baton__table_t *table, uint64_t key)
+{
+    uint32_t mask = table->size - 1;
+    uint32_t at = (uint32_t)(place_of(table, key) - table->places);
+    table->places[at].key = 0;
+    table->count--;
+    /* Entries that were displaced past this place are put again. */
+    for (at = (at + 1) & mask; table->places[at].key != 0;
+         at = (at + 1) & mask) {
+        baton__place_t place = table->places[at];
+        table->places[at].key = 0;
+        *place_of(table, place.key) = place;
+    }
+}
+
 /* ---- names ------------------------------------------------------------ */
 
-static uint32_t count_up(baton_group_t *group, uint64_t key)
+uint32_t *baton__group_counter(baton_group_t *group, const char *name,
+                               uint64_t key)
 {
-    baton__place_t *place = find(&group->names, key);
-    if (place == NULL && reserve(&group->names)) {
-        place = enter(&group->names, key);
+    key = name != NULL ? hash_of(name) : key | UINT64_C(1) << 63;
+    baton__place_t *place = baton__table_find(&group->names, key);
+    if (place == NULL && baton__table_reserve(&group->names)) {
+        place = baton__table_enter(&group->names, key);
     }
-    return place != NULL ? ++place->attempts : 0;
-}
-
-uint32_t baton__group_attempt(baton_group_t *group, const char *name)
-{
-    return count_up(group, hash_of(name));
-}
-
-/* A name's hash has fewer bits. */
-static uint64_t other_key(uint64_t key)
-{
-    return key | UINT64_C(1) << 63;
-}
-
-uint32_t baton__group_count(baton_group_t *group, uint64_t key)
-{
-    return count_up(group, other_key(key));
-}
-
-void baton__group_uncount(baton_group_t *group, uint64_t key)
-{
-    find(&group->names, other_key(key))->attempts--;
-}
-
-uint32_t baton__group_attempts(const baton_group_t *group, const char *name)
-{
-    const baton__place_t *place = find(&group->names, hash_of(name));
-    return place != NULL ? place->attempts : 0;
-}
-
-void baton__group_take_back(baton_group_t *group, const char *name)
-{
-    find(&group->names, hash_of(name))->attempts--;
+    return place != NULL ? &place->attempts : NULL;
 }
 
 bool baton__group_has_made(const baton_group_t *group, uint64_t identity)
 {
-    const baton__place_t *place = find(&group->names, identity >> ATTEMPT_BITS);
+    const baton__place_t *place =
+        baton__table_find(&group->names, identity >> ATTEMPT_BITS);
     return place != NULL && place->attempts >= (identity & ATTEMPT_MASK);
 }
 
@@ -236,69 +221,14 @@ void baton__group_told(baton_group_t *group, uint64_t identity)
     }
 }
 
-/* ---- schedules --------------------------------------------------------- */
-
-bool baton__group_reserve(baton_group_t *group)
-{
-    return reserve(&group->table);
-}
-
-void baton__group_enter(baton_group_t *group, uint64_t identity,
-                        baton_schedule_t *schedule)
-{
-    enter(&group->table, identity)->schedule = schedule;
-}
-
-static void take_out(baton__table_t *table, uint64_t key)
-{
-    uint32_t mask = table->size - 1;
-    uint32_t at = (uint32_t)(place_of(table, key) - table->places);
-    table->places[at].key = 0;
-    table->count--;
-    /* Entries that were displaced past this place are put again. */
-    for (at = (at + 1) & mask; table->places[at].key != 0;
-         at = (at + 1) & mask) {
-        baton__place_t place = table->places[at];
-        table->places[at].key = 0;
-        *place_of(table, place.key) = place;
-    }
-}
-
-void baton__group_remove(baton_group_t *group, uint64_t identity)
-{
-    take_out(&group->table, identity);
-}
-
 baton_schedule_t *baton__group_find(const baton_group_t *group,
                                     uint64_t identity)
 {
-    const baton__place_t *place = find(&group->table, identity);
+    const baton__place_t *place = baton__table_find(&group->table, identity);
     return place != NULL ? place->schedule : NULL;
 }
 
-/* ---- groups of some of its ranks --------------------------------------- */
-
-bool baton__group_reserve_subset(baton_group_t *root)
-{
-    return reserve(&root->channels);
-}
-
-void baton__group_enter_subset(baton_group_t *root, baton_group_t *subset)
-{
-    enter(&root->channels, subset->channel)->group = subset;
-}
-
-void baton__group_remove_subset(baton_group_t *root, uint64_t channel)
-{
-    take_out(&root->channels, channel);
-}
-
-baton_group_t *baton__group_find_subset(const baton_group_t *root,
-                                        uint64_t channel)
-{
-    const baton__place_t *place = find(&root->channels, channel);
-    return place != NULL ? place->group : NULL;
-}
+/* ---- what is kept for later ------------------------------------------- */
 
 void baton__group_keep(baton__kept_t **list, uint64_t channel,
                        const baton_header_t *header, int peer)

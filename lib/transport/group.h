@@ -207,18 +207,10 @@ enum { BATON__TAG_BITS = 24 };
 /* The identity of the `attempt`-th schedule of a name. */
 uint64_t baton__identity(const char *name, uint32_t attempt);
 
-/* Counts another schedule of this name, and returns its attempt; 0 if there is
-   no memory. */
-uint32_t baton__group_attempt(baton_group_t *group, const char *name);
-
-/* The same for any other key, below 2^63. */
-uint32_t baton__group_count(baton_group_t *group, uint64_t key);
-void baton__group_uncount(baton_group_t *group, uint64_t key);
-
-/* How many schedules of the name there were so far. take_back: the last one no
-   longer counts; no peer has heard of it. */
-uint32_t baton__group_attempts(const baton_group_t *group, const char *name);
-void baton__group_take_back(baton_group_t *group, const char *name);
+/* How many schedules of this name there were so far, or, without one, of what
+   any other key below 2^63 counts; NULL if there is no memory. */
+uint32_t *baton__group_counter(baton_group_t *group, const char *name,
+                               uint64_t key);
 
 /* True if this rank has made a schedule of this identity. */
 bool baton__group_has_made(const baton_group_t *group, uint64_t identity);
@@ -229,22 +221,16 @@ const baton__departed_t *baton__group_departed(const baton_group_t *group,
                                                uint64_t identity);
 void baton__group_told(baton_group_t *group, uint64_t identity);
 
-/* The table of committed schedules. reserve makes room for one more, and is
-   false if there is no memory; enter needs that room; find returns NULL if the
-   identity is not in the table. */
-bool baton__group_reserve(baton_group_t *group);
-void baton__group_enter(baton_group_t *group, uint64_t identity,
-                        baton_schedule_t *schedule);
-void baton__group_remove(baton_group_t *group, uint64_t identity);
+/* reserve makes room for one more, and is false if there is no memory; enter
+   needs that room; find returns NULL if the key is not in the table. */
+bool baton__table_reserve(baton__table_t *table);
+baton__place_t *baton__table_enter(baton__table_t *table, uint64_t key);
+void baton__table_remove(baton__table_t *table, uint64_t key);
+baton__place_t *baton__table_find(const baton__table_t *table, uint64_t key);
+
+/* A committed schedule, or NULL. */
 baton_schedule_t *baton__group_find(const baton_group_t *group,
                                     uint64_t identity);
-
-/* The same of a root's subsets, by channel. */
-bool baton__group_reserve_subset(baton_group_t *root);
-void baton__group_enter_subset(baton_group_t *root, baton_group_t *subset);
-void baton__group_remove_subset(baton_group_t *root, uint64_t channel);
-baton_group_t *baton__group_find_subset(const baton_group_t *root,
-                                        uint64_t channel);
 
 /* The next one of an engine's groups, roots and subsets, from its first on. */
 static inline baton_group_t *baton__group_next(const baton_group_t *group)

@@ -20,17 +20,14 @@ TEST(test_group_counts_attempts_of_each_name)
     for (uint32_t attempt = 1; attempt <= 3; attempt++) {
         for (int i = 0; i < MANY; i++) {
             (void)snprintf(name, sizeof name, "name %d", i);
-            assert_int_equal(baton__group_attempts(&group, name), attempt - 1);
-            assert_int_equal(baton__group_attempt(&group, name), attempt);
+            assert_int_equal(++*baton__group_counter(&group, name, 0), attempt);
             assert_true(
                 baton__group_has_made(&group, baton__identity(name, attempt)));
             assert_false(baton__group_has_made(
                 &group, baton__identity(name, attempt + 1)));
         }
     }
-    baton__group_take_back(&group, "name 7");
-    assert_int_equal(baton__group_attempts(&group, "name 7"), 2);
-    assert_int_equal(baton__group_attempts(&group, "name 8"), 3);
+    assert_int_equal(*baton__group_counter(&group, "name 8", 0), 3);
     assert_false(baton__group_has_made(&group, baton__identity("nobody's", 1)));
     baton__group_fini(&group);
 }
@@ -42,13 +39,13 @@ TEST(test_group_finds_committed_schedules)
     baton_group_t group = {0};
     assert_null(baton__group_find(&group, 1));
     for (uint64_t i = 1; i <= MANY; i++) {
-        assert_true(baton__group_reserve(&group));
-        baton__group_enter(&group, i, pretend(i));
+        assert_true(baton__table_reserve(&group.table));
+        baton__table_enter(&group.table, i)->schedule = pretend(i);
         assert_true(2 * group.table.count <= group.table.size);
         assert_null(baton__group_find(&group, i + 1));
     }
     for (uint64_t removed = 1; removed <= MANY; removed++) {
-        baton__group_remove(&group, removed);
+        baton__table_remove(&group.table, removed);
         for (uint64_t i = 1; i <= MANY; i++) {
             assert_ptr_equal(baton__group_find(&group, i),
                              i <= removed ? NULL : pretend(i));

@@ -578,7 +578,9 @@ static baton_status_t begin(survival_t *self, baton_group_t *group)
 {
     baton_status_t status = build_terms(self, group);
     if (status == BATON_OK) {
-        status = baton_group_copy(group, &self->group);
+        status =
+            baton_group_create_sub(group, self->ranks, baton_group_size(group),
+                                   "a copy", &self->group);
     }
     if (status == BATON_OK) {
         status = build(self);
