@@ -280,38 +280,40 @@ typedef struct awaited {
     uint32_t generation;
 } awaited_t;
 
+#define LATEST UINT64_MAX /* the epoch that was started last */
+
 static uint32_t generation(const baton_schedule_t *schedule)
 {
     return atomic_load_explicit(&schedule->shared.generation,
                                 memory_order_seq_cst);
 }
 
-/* The generation is read first: an epoch that is asked for after a recovery is
-   not taken for one before it. */
-static awaited_t awaited_now(baton_schedule_t *schedule)
+/* The epoch of this number, one of those that were started, or the last. After
+   a recovery it may be one of before, whose outcome nothing has returned. The
+   generation is read first: an epoch that is asked for after a recovery is not
+   taken for one before it. */
+static baton_status_t choose(baton_schedule_t *schedule, uint64_t epoch,
+                             const char *function, awaited_t *out)
 {
-    uint32_t now = generation(schedule);
-    return (awaited_t){
-        .schedule = schedule, .epoch = requested(schedule), .generation = now};
-}
-
-/* Chooses one of the epochs that were started. After a recovery it may be one
-   of before, whose outcome nothing has returned. */
-static baton_status_t choose(awaited_t *awaited, uint64_t epoch)
-{
-    if (epoch >= 1 && epoch <= awaited->epoch) {
-        awaited->epoch = epoch;
-        return BATON_OK;
+    baton_status_t status = baton__check_committed(schedule, function);
+    if (status != BATON_OK) {
+        return status;
     }
-    baton_status_t status = baton__epoch_unreported(awaited->schedule);
-    return status != BATON_OK
-               ? status
-               : baton__error(BATON_ERR_STATE,
-                              "\"%s\": epoch %llu has not been started; the "
-                              "last one is %llu",
-                              awaited->schedule->name,
-                              (unsigned long long)epoch,
-                              (unsigned long long)awaited->epoch);
+    uint32_t now = generation(schedule);
+    uint64_t last = requested(schedule);
+    bool latest = epoch == LATEST;
+    *out = (awaited_t){schedule, latest ? last : epoch, now};
+    if (!latest && (epoch < 1 || epoch > last)) {
+        status = baton__epoch_unreported(schedule);
+        status = status != BATON_OK
+                     ? status
+                     : baton__error(BATON_ERR_STATE,
+                                    "\"%s\": epoch %llu has not been started; "
+                                    "the last one is %llu",
+                                    schedule->name, (unsigned long long)epoch,
+                                    (unsigned long long)last);
+    }
+    return status;
 }
 
 /* After a recovery the last epoch is one of before, whose outcome may not have
@@ -376,9 +378,12 @@ baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
 baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
                                       baton_stream_t stream)
 {
+    awaited_t awaited;
     baton_status_t status = check_device(schedule, __func__);
     if (status == BATON_OK) {
-        const awaited_t awaited = awaited_now(schedule);
+        status = choose(schedule, LATEST, __func__, &awaited);
+    }
+    if (status == BATON_OK) {
         status = check_started(&awaited);
     }
     if (status != BATON_OK) {
@@ -425,19 +430,24 @@ static baton_status_t outcome_of(const awaited_t *awaited)
     return status;
 }
 
-static baton_status_t test(const awaited_t *awaited, bool *done_out)
+static baton_status_t test(baton_schedule_t *schedule, uint64_t epoch,
+                           bool *done_out, const char *function)
 {
-    baton_schedule_t *schedule = awaited->schedule;
-    baton_status_t status;
-    bool ended = has_ended(awaited);
+    awaited_t awaited;
+    baton_status_t status = choose(schedule, epoch, function, &awaited);
+    if (status != BATON_OK ||
+        !baton__is_given(done_out, true, function, "done_out")) {
+        return status != BATON_OK ? status : BATON_ERR_INVALID;
+    }
+    bool ended = has_ended(&awaited);
     if (ended) {
         status = baton__epoch_unreported(schedule);
     } else {
         status = engine_of(schedule)->driver->test(engine_of(schedule));
-        ended = has_ended(awaited);
+        ended = has_ended(&awaited);
     }
     if (status == BATON_OK && ended) {
-        status = outcome_of(awaited);
+        status = outcome_of(&awaited);
     }
     if (status == BATON_OK) {
         *done_out = ended;
@@ -445,37 +455,15 @@ static baton_status_t test(const awaited_t *awaited, bool *done_out)
     return status;
 }
 
-/* What every call that asks for an epoch's end checks. */
-static baton_status_t check_test(const baton_schedule_t *schedule,
-                                 const bool *done_out, const char *function)
-{
-    baton_status_t status = baton__check_committed(schedule, function);
-    return status != BATON_OK || done_out != NULL
-               ? status
-               : baton__error(BATON_ERR_INVALID, "%s: done_out is NULL",
-                              function);
-}
-
 baton_status_t baton_schedule_test(baton_schedule_t *schedule, bool *done_out)
 {
-    baton_status_t status = check_test(schedule, done_out, __func__);
-    if (status != BATON_OK) {
-        return status;
-    }
-    const awaited_t awaited = awaited_now(schedule);
-    return test(&awaited, done_out);
+    return test(schedule, LATEST, done_out, __func__);
 }
 
 baton_status_t baton_schedule_test_epoch(baton_schedule_t *schedule,
                                          uint64_t epoch, bool *done_out)
 {
-    baton_status_t status = check_test(schedule, done_out, __func__);
-    if (status != BATON_OK) {
-        return status;
-    }
-    awaited_t awaited = awaited_now(schedule);
-    status = choose(&awaited, epoch);
-    return status == BATON_OK ? test(&awaited, done_out) : status;
+    return test(schedule, epoch, done_out, __func__);
 }
 
 /* Describes what is awaited, unless the driver is busy for so long that the
@@ -521,15 +509,23 @@ static void note_wait(baton_schedule_t *schedule)
     }
 }
 
-static baton_status_t wait_for(const awaited_t *awaited, int timeout_ms,
-                               baton_turn_fn turn, void *turn_arg)
+static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
+                               int timeout_ms, baton_turn_fn turn,
+                               void *turn_arg, const char *function)
 {
-    baton_schedule_t *schedule = awaited->schedule;
+    awaited_t awaited;
+    baton_status_t status = choose(schedule, epoch, function, &awaited);
+    if (status == BATON_OK && epoch == LATEST) {
+        status = check_started(&awaited);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
     baton_engine_t *engine = engine_of(schedule);
     note_wait(schedule);
-    if (has_ended(awaited)) {
-        baton_status_t before = baton__epoch_unreported(schedule);
-        return before == BATON_OK ? outcome_of(awaited) : before;
+    if (has_ended(&awaited)) {
+        status = baton__epoch_unreported(schedule);
+        return status == BATON_OK ? outcome_of(&awaited) : status;
     }
     if (baton__engine_is_inside(engine)) {
         return baton__error(BATON_ERR_STATE,
@@ -539,13 +535,13 @@ static baton_status_t wait_for(const awaited_t *awaited, int timeout_ms,
     atomic_fetch_add_explicit(&schedule->shared.waiters, 1,
                               memory_order_relaxed);
     const baton__wait_t wait = {.condition = has_ended,
-                                .arg = awaited,
+                                .arg = &awaited,
                                 .schedule = schedule,
                                 .timeout_ms = timeout_ms,
                                 .turn = turn,
                                 .turn_arg = turn_arg};
-    baton_status_t status = engine->driver->wait(engine, &wait);
-    status = status == BATON_OK            ? outcome_of(awaited)
+    status = engine->driver->wait(engine, &wait);
+    status = status == BATON_OK            ? outcome_of(&awaited)
              : status == BATON_ERR_TIMEOUT ? timed_out(schedule, timeout_ms)
                                            : status;
     /* Pairs with the load in destroy: after this the schedule may be freed. */
@@ -556,44 +552,23 @@ static baton_status_t wait_for(const awaited_t *awaited, int timeout_ms,
 
 baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
 {
-    baton_status_t status = baton__check_committed(schedule, __func__);
-    if (status != BATON_OK) {
-        return status;
-    }
-    const awaited_t awaited = awaited_now(schedule);
-    status = check_started(&awaited);
-    return status == BATON_OK ? wait_for(&awaited, timeout_ms, NULL, NULL)
-                              : status;
+    return wait_for(schedule, LATEST, timeout_ms, NULL, NULL, __func__);
 }
 
 baton_status_t baton_schedule_wait_epoch(baton_schedule_t *schedule,
                                          uint64_t epoch, int timeout_ms)
 {
-    baton_status_t status = baton__check_committed(schedule, __func__);
-    if (status != BATON_OK) {
-        return status;
-    }
-    awaited_t awaited = awaited_now(schedule);
-    status = choose(&awaited, epoch);
-    return status == BATON_OK ? wait_for(&awaited, timeout_ms, NULL, NULL)
-                              : status;
+    return wait_for(schedule, epoch, timeout_ms, NULL, NULL, __func__);
 }
 
 baton_status_t baton_schedule_wait_with(baton_schedule_t *schedule,
                                         uint64_t epoch, int timeout_ms,
                                         baton_turn_fn fn, void *arg)
 {
-    baton_status_t status = baton__check_committed(schedule, __func__);
-    if (status == BATON_OK && fn == NULL) {
-        status = baton__error(BATON_ERR_INVALID, "%s: fn is NULL", __func__);
-    }
-    if (status != BATON_OK) {
-        return status;
-    }
-    awaited_t awaited = awaited_now(schedule);
-    status = epoch == 0 ? check_started(&awaited) : choose(&awaited, epoch);
-    return status == BATON_OK ? wait_for(&awaited, timeout_ms, fn, arg)
-                              : status;
+    return fn == NULL
+               ? baton__error(BATON_ERR_INVALID, "%s: fn is NULL", __func__)
+               : wait_for(schedule, epoch == 0 ? LATEST : epoch, timeout_ms, fn,
+                          arg, __func__);
 }
 
 /* ---- cancel, limit ---------------------------------------------------- */
