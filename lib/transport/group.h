@@ -156,10 +156,7 @@ struct baton_group {
                                        group's, and those of schedules */
     uint32_t answer_count;
     baton__answer_t *answers; /* that are due, in order */
-    baton__answer_t *early; /* hellos for schedules not committed here; one for
-                               each that a peer has */
-    uint32_t early_count;
-    uint32_t early_room;
+    baton__kept_t *early;     /* hellos for schedules not committed here */
     baton_header_t asked; /* of the first inquiry about an epoch, the last one
                              that any was about, */
     int asked_by;         /* and its rank */
