@@ -123,13 +123,6 @@ TEST(test_engines_of_several_threads)
 
 /* ---- what is left is named -------------------------------------------- */
 
-/* And nothing happens. */
-TEST_EACH(test_engine_close_with_a_group_is_busy, 2)
-{
-    support_expect(baton_engine_close(cluster->engines[0]), BATON_ERR_BUSY);
-    support_says("of 2, inproc");
-}
-
 TEST(test_group_destroy_with_a_schedule_is_busy)
 {
     for (int committed = 0; committed < 2; committed++) {

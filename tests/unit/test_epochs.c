@@ -41,27 +41,6 @@ TEST_EACH(test_epoch_runs_once_a_start, 1)
     support_ok(baton_schedule_destroy(s));
 }
 
-TEST_EACH(test_epoch_started_twice_is_busy, 2)
-{
-    support_pair_t pair;
-    bool done = true;
-    support_pair_open(&pair, cluster, "twice");
-    for (uint64_t epoch = 1; epoch <= 3; epoch++) {
-        char text[32];
-        support_ok(baton_schedule_start(pair.schedules[0]));
-        support_expect(baton_schedule_start(pair.schedules[0]), BATON_ERR_BUSY);
-        snprintf(text, sizeof(text), "\"twice\": epoch %d is", (int)epoch);
-        support_says(text);
-        support_ok(baton_schedule_test(pair.schedules[0], &done));
-        assert_false(done);
-        support_pair_send(&pair, epoch * 7);
-        support_ends(pair.schedules[0], BATON_OK);
-        assert_int_equal(pair.got, epoch * 7); /* nothing was lost */
-        assert_int_equal(baton_schedule_epoch(pair.schedules[0]), epoch);
-    }
-    support_pair_close(&pair);
-}
-
 /* ---- whose outcome it is ---------------------------------------------- */
 
 static baton_status_t fail_even(void *arg, baton_call_t *call)

@@ -403,49 +403,4 @@ TEST(test_contributions_are_lent)
     support_cluster_close(cluster);
 }
 
-/* ---- options that differ ----------------------------------------------- */
-
-#define OPTIONS(TYPE, ...)                                                     \
-    {                                                                          \
-        .size = sizeof(baton_partial_options_t), .count = 1, .seed = 3,        \
-        .dtype = BATON_##TYPE, __VA_ARGS__                                     \
-    }
-
-TEST(test_options_that_differ_are_named)
-{
-    enum { RANKS = 4 };
-    static const baton_partial_options_t first = OPTIONS(I32, .history = 4);
-    static const size_t both[] = {1, 0};
-    static const struct {
-        baton_partial_options_t others; /* of ranks other than 0 */
-        const char *says;
-    } all[] = {
-        {OPTIONS(I32, .mode = BATON_QUORUM, .mode_ranks = 3),
-         "mode SOLO where rank 3 has mode QUORUM(3)"},
-        {OPTIONS(I32, .history = 5), "history 4 where rank 3 has history 5"},
-        {OPTIONS(I32, .tensors = 2, .counts = both), "rank 3 has tensors 2"},
-    };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        const baton_sim_options_t model = support_sim_options(RANKS);
-        baton_sim_t *sim = support_sim_open(&model);
-        baton_partial_t *partials[RANKS];
-        baton_partial_result_t seen;
-        for (int r = 0; r < RANKS; r++) {
-            support_ok(baton_partial_create(baton_sim_group(sim, r),
-                                            r == 0 ? &first : &all[i].others,
-                                            &partials[r]));
-        }
-        for (int r = 0; r < RANKS; r++) {
-            (void)!baton_partial_start(partials[r]);
-        }
-        support_expect(baton_partial_wait(partials[0], -1, &seen),
-                       BATON_ERR_MISMATCH);
-        support_says(all[i].says);
-        for (int r = 0; r < RANKS; r++) {
-            support_ok(baton_partial_destroy(partials[r]));
-        }
-        support_ok(baton_sim_destroy(sim));
-    }
-}
-
 RUN_TESTS()
