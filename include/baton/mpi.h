@@ -33,11 +33,11 @@ extern "C" {
    Ranks of one host use shared memory instead of MPI, and wake each other by
    datagrams of AF_UNIX sockets. A group takes about 170 KiB of /dev/shm for
    each rank, 1 KiB more for each rank of its host, and 68 KiB for each of its
-   BATON_SHM_BUFFERS (8); there are fewer buffers if all would take more than 64
-   MiB or an eighth of what is free. Longer messages are read out of the
-   sender's memory, or written into the receiver's, if the host permits it
-   (process_vm_readv, process_vm_writev). Scratch of schedules, and what
-   baton_memory_alloc returns (memory.h), is in memory that the ranks share
+   BATON_SHM_BUFFERS (8) once it is used. There are fewer buffers if all would
+   take more than 64 MiB or an eighth of what is free. Longer messages are read
+   out of the sender's memory, or written into the receiver's, if the host
+   permits it (process_vm_readv, process_vm_writev). Scratch of schedules, and
+   what baton_memory_alloc returns (memory.h), is in memory that the ranks share
    without using /dev/shm (memfd_create), and is read without the kernel's help.
    Features that the host lacks are detected, logged and not used.
 

@@ -517,6 +517,22 @@ TEST(test_mpi_buffers_are_freed_by_their_readers)
     }
 }
 
+/* There is no memory for the third one. */
+TEST(test_mpi_goes_without_buffers_that_have_no_memory)
+{
+    open_near(2, 0);
+    baton__host_t *host = &rank_of(0)->host;
+    (void)munmap(baton__host_buffer(host, host->index, 2),
+                 sizeof(baton__host_buffer_t));
+    assert_int_equal(post(0, 1, 0, 1000), BATON_DONE);
+    assert_int_equal(post(0, 1, 1, 1000), BATON_DONE);
+    assert_int_equal(post(0, 1, 2, 1000), BATON_OK);
+    settle(1);
+    assert_int_equal(kind_at(1, 2), BATON__PACKET_OFFER);
+    drop(1, 0);
+    assert_int_equal(post(0, 1, 3, 1000), BATON_DONE);
+}
+
 /* A buffer that found no room in the ring is free again. */
 TEST(test_mpi_full_ring_keeps_no_buffer)
 {

@@ -81,10 +81,10 @@ static outcome_t send_short(baton__mpi_t *mpi, baton__peer_t *peer,
 }
 
 /* Copies the data into a free buffer and returns its number, or -1. */
-static int fill_buffer(const baton__mpi_t *mpi, const void *data, size_t bytes)
+static int fill_buffer(baton__mpi_t *mpi, const void *data, size_t bytes)
 {
-    const baton__host_t *host = &mpi->host;
-    for (int i = 0; i < host->buffers; i++) {
+    baton__host_t *host = &mpi->host;
+    for (int i = 0; baton__host_reserve(host, i); i++) {
         baton__host_buffer_t *buffer =
             baton__host_buffer(host, host->index, (uint32_t)i);
         /* Pairs with the store in release(), receive.c: it has been read. */

@@ -90,6 +90,18 @@ static size_t lay_out(baton__host_t *host, char *memory)
     return used;
 }
 
+bool baton__host_reserve(baton__host_t *host, int buffer)
+{
+    if (buffer == host->reserved && buffer < host->usable) {
+        baton__host_buffer_t *memory =
+            baton__host_buffer(host, host->index, (uint32_t)buffer);
+        bool done = baton__share_reserve(memory, sizeof *memory);
+        host->reserved += done;
+        host->usable = done ? host->usable : buffer;
+    }
+    return buffer < host->reserved;
+}
+
 static _Atomic uint8_t *counts_of(const baton__host_t *host, int index)
 {
     size_t row = row_of_counts(host);
@@ -174,8 +186,10 @@ static baton_status_t open_own(baton__host_t *host)
 
 baton_status_t baton__host_create(int count, int buffers, int *file_out)
 {
-    baton__host_t host = {.count = count, .buffers = buffers};
-    return baton__share_create(lay_out(&host, NULL), file_out);
+    baton__host_t host = {.count = count};
+    size_t reserved = lay_out(&host, NULL);
+    host.buffers = buffers;
+    return baton__share_create(lay_out(&host, NULL), reserved, file_out);
 }
 
 baton_status_t baton__host_open(baton__host_t *host, int file, int count,
@@ -184,6 +198,7 @@ baton_status_t baton__host_open(baton__host_t *host, int file, int count,
     *host = (baton__host_t){.count = count,
                             .index = index,
                             .buffers = buffers,
+                            .usable = buffers,
                             .doorbell.socket = -1,
                             .liveness = {.epoll = -1, .own = -1},
                             .mappings.socket = -1};

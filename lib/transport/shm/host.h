@@ -5,7 +5,8 @@
    - A record in a ring announces a message; a short one's data are in it.
    - Buffers hold messages of medium size: the sender copies one in, and the
      receiver clears the buffer when it has read it. So such a send is complete
-     as it is posted.
+     as it is posted. They have memory once they are used first: most groups of
+     many ranks need few, and to clear and free all took milliseconds.
    - An offer guards a long message, which the receiver copies out of the
      sender's memory: the side that changes it from offered has the message, the
      receiver to copy it, or the sender to take it back.
@@ -62,6 +63,8 @@ typedef struct baton__host {
     int count;      /* processes */
     int index;      /* of this one */
     int buffers;    /* of each */
+    int reserved;   /* of this process: the first so many, which have memory */
+    int usable;     /* of this process: fewer if there is no memory left */
     uint64_t probe; /* others try to read this */
     void *memory;
     size_t bytes;
@@ -116,6 +119,11 @@ static inline _Atomic uint32_t *baton__host_offer(const baton__host_t *host,
 {
     return &host->offers[(size_t)index * BATON__HOST_OFFERS + offer];
 }
+
+/* Before a buffer of this process is used: reserves memory for it. False if
+   there is none: it and those after it can't be used. Those before it must have
+   been reserved. */
+bool baton__host_reserve(baton__host_t *host, int buffer);
 
 /* What `receiver` has posted for `sender`: BATON__HOST_POSTS of them. */
 static inline baton__host_post_t *baton__host_posts(const baton__host_t *host,

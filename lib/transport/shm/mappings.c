@@ -25,9 +25,10 @@ static bool exists(const baton__mappings_t *self, int peer, uint32_t id)
                                 memory_order_acquire) == id;
 }
 
-static void unmap(baton__mapping_t *mapping)
+static void unmap(baton__mappings_t *self, baton__mapping_t *mapping)
 {
     if (mapping->id != 0) {
+        self->mapped--;
         (void)munmap((void *)(uintptr_t)mapping->base, mapping->bytes);
         *mapping = (baton__mapping_t){0};
     }
@@ -51,7 +52,8 @@ static void map(baton__mappings_t *self, const baton__segment_notice_t *notice,
     }
     baton__mapping_t *mapping =
         mapping_of(self, (int)notice->owner, baton__segment_place(notice->id));
-    unmap(mapping); /* the last one of this place */
+    unmap(self, mapping); /* the last one of this place */
+    self->mapped++;
     *mapping = (baton__mapping_t){.id = notice->id,
                                   .base = memory,
                                   .address = notice->address,
@@ -93,11 +95,11 @@ void baton__mappings_sweep(baton__mappings_t *self)
     self->seen =
         atomic_load_explicit(&self->freed->count, memory_order_acquire);
     take_all(self); /* an unread descriptor keeps its segment, too */
-    for (int peer = 0; peer < self->peers; peer++) {
+    for (int peer = 0; peer < self->peers && self->mapped > 0; peer++) {
         for (uint32_t place = 0; place < BATON__SEGMENTS; place++) {
             baton__mapping_t *mapping = mapping_of(self, peer, place);
             if (mapping->id != 0 && !exists(self, peer, mapping->id)) {
-                unmap(mapping);
+                unmap(self, mapping);
             }
         }
     }
@@ -145,9 +147,8 @@ baton_status_t baton__mappings_open(baton__mappings_t *self,
 
 void baton__mappings_close(baton__mappings_t *self)
 {
-    for (size_t i = 0;
-         self->at != NULL && i < (size_t)self->peers * BATON__SEGMENTS; i++) {
-        unmap(&self->at[i]);
+    for (size_t i = 0; self->at != NULL && self->mapped > 0; i++) {
+        unmap(self, &self->at[i]);
     }
     if (self->socket >= 0) {
         (void)close(self->socket);

@@ -21,6 +21,7 @@ typedef struct baton__mappings {
     const baton__segment_table_t *tables; /* of all processes */
     baton__freed_count_t *freed;
     uint32_t seen;        /* of the count of freed segments */
+    uint32_t mapped;      /* of these, all of which take long to look at */
     baton__mapping_t *at; /* by peer and place */
 } baton__mappings_t;
 

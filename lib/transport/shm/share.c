@@ -32,8 +32,19 @@ static baton_status_t system_error(const char *what, int error)
                         strerror(error));
 }
 
-baton_status_t baton__share_create(size_t bytes, int *file_out)
+/* Linux before 5.14 does not know it: there all is reserved at once. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+bool baton__share_reserve(void *part, size_t bytes)
 {
+    return madvise(part, bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL;
+}
+
+baton_status_t baton__share_create(size_t bytes, size_t reserved, int *file_out)
+{
+    bool later = madvise(NULL, 0, MADV_POPULATE_WRITE) == 0;
     char name[48];
     int file = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (file < 0) { /* not on every file system */
@@ -45,8 +56,11 @@ baton_status_t baton__share_create(size_t bytes, int *file_out)
     if (file < 0) {
         return system_error("shm_open", errno);
     }
-    /* Not ftruncate: a full /dev/shm is an error now, not SIGBUS later. */
-    int error = posix_fallocate(file, 0, (off_t)bytes);
+    /* Not only ftruncate: a full /dev/shm is an error now, not SIGBUS later. */
+    int error = posix_fallocate(file, 0, (off_t)(later ? reserved : bytes));
+    if (error == 0 && ftruncate(file, (off_t)bytes) != 0) {
+        error = errno;
+    }
     if (error != 0) {
         (void)close(file);
         return system_error("posix_fallocate in /dev/shm", error);

@@ -12,8 +12,15 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* Creates a file of so many zeros. BATON_ERR_SYSTEM. */
-baton_status_t baton__share_create(size_t bytes, int *file_out);
+/* Creates a file of so many zeros. Memory is reserved for the first `reserved`
+   ones: before any other is read or written, baton__share_reserve must have
+   returned true for it. BATON_ERR_SYSTEM. */
+baton_status_t baton__share_create(size_t bytes, size_t reserved,
+                                   int *file_out);
+
+/* Reserves memory for a part that is mapped here, of whole pages; false if
+   there is no room. */
+bool baton__share_reserve(void *part, size_t bytes);
 
 /* Maps it. BATON_ERR_SYSTEM. */
 baton_status_t baton__share_map(int file, size_t bytes, void **out);
