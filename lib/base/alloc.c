@@ -5,9 +5,12 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-/* A cache line, and the widest vector. */
+/* A cache line, and the widest vector; and a huge page, for memory of several,
+   in which random accesses then find their translations. */
 #define ALIGNMENT ((size_t)64)
+#define HUGE      ((size_t)2 << 20)
 
 /* These are only counters: they order no other memory, so relaxed is enough. */
 static _Atomic int64_t allocations;
@@ -30,15 +33,19 @@ void *baton__alloc(size_t count, size_t size)
     if (failure_is_due()) {
         return NULL;
     }
-    if (size != 0 && count > (SIZE_MAX - ALIGNMENT) / size) {
+    if (size != 0 && count > (SIZE_MAX - HUGE) / size) {
         return NULL;
     }
     size_t bytes = count * size;
+    size_t unit = bytes >= 2 * HUGE ? HUGE : ALIGNMENT;
     /* aligned_alloc needs a multiple of the alignment; 0 bytes become some, so
        that the pointer is not NULL. */
-    size_t blocks = bytes / ALIGNMENT + (bytes % ALIGNMENT != 0 || bytes == 0);
-    size_t rounded = blocks * ALIGNMENT;
-    void *memory = aligned_alloc(ALIGNMENT, rounded);
+    size_t blocks = bytes / unit + (bytes % unit != 0 || bytes == 0);
+    size_t rounded = blocks * unit;
+    void *memory = aligned_alloc(unit, rounded);
+    if (memory != NULL && unit == HUGE) {
+        (void)madvise(memory, rounded, MADV_HUGEPAGE); /* it may not help */
+    }
     if (memory != NULL) {
         memset(memory, 0, rounded);
     }
