@@ -364,7 +364,8 @@ typedef struct baton_sparse_options {
     uint32_t max_staleness;
     uint64_t seed;
     baton_memory_t memory;
-    bool in_place; /* gradients are added to baton_sparse_accumulator's */
+    bool in_place;       /* gradients are added to baton_sparse_accumulator's */
+    bool short_velocity; /* momentum: u is kept as bf16 */
 } baton_sparse_options_t;
 #define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
 

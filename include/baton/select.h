@@ -82,6 +82,11 @@ size_t baton_select_at_least(const baton_selection_t *from,
        new_velocity = momentum * (velocity + g), g = new_velocity + g
        sum = left + g                            zeros for a left that is NULL
 
+   With `short_velocity`, f32 only, both velocities are bf16. What rounding
+   takes off the new one, and its later steps would have added, is added to g at
+   once: m + m^2 + ... = m / (1 - m) times as much, for a momentum m. This is
+   computed in f32.
+
    Sums are those of BATON_SUM, products those of baton_elements_scale. Where
    `right` is NULL, `sum` is there already. `sum` may be `left` or `right`, and
    new_velocity velocity; else they do not overlap. The rest is as in
@@ -95,7 +100,7 @@ typedef struct baton_accumulation {
     const void *left, *right;
     size_t count;
     uint32_t first;
-    bool stream, scale, nesterov;
+    bool stream, scale, nesterov, short_velocity;
     double factor, momentum;
     const void *velocity;
     void *new_velocity;

@@ -155,6 +155,15 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
    momentum        m: u = m u + g, and u is accumulated. Where an entry was sent
                    u becomes 0. With nesterov u = m (u + g), and u + g is
                    accumulated.
+   short_velocity  u is kept as bf16, rounded to nearest even, in half the
+                   memory, of which a step then reads and writes 4 bytes an
+                   element less. What rounding takes off u, with what it would
+                   have added in all later steps, m / (1 - m) times as much, is
+                   accumulated at once: of what gradients add up to over time
+                   nothing is lost. baton_sparse_velocity and states still have
+                   n elements of f32; those that are set or imported are
+                   rounded. With momentum, f32 and gradients in host memory.
+                   Ranks may differ.
    clip            c: a gradient whose norm is above c / sqrt(P) is scaled to
                    that before it is accumulated; 0 means never.
    redsync         how RedSync selects. EXACT: the fastest here. TRIMMED: the
@@ -194,13 +203,13 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
    the size is 0, else as "sparse". A group or an out that is NULL is an error
    of this rank alone.
 
-   Memory: residual and a work vector, i.e. 2n elements; 2n more with momentum;
-   the entries of messages and results. A dense step whose gradient can't be
-   summed where it is (with momentum, clipping, or a residual) needs n more,
-   from the first one on; that start may be BATON_ERR_NO_MEMORY. SPARDL: for
-   each block that is selected from after a receive (about half of them) two
-   more lists, with room for all candidates of the selection
-   (baton_select_scratch_bytes) and for what arrives.
+   Memory: residual and a work vector, i.e. 2n elements; 2n more with momentum,
+   or n with short_velocity; the entries of messages and results. A dense step
+   whose gradient can't be summed where it is (with momentum, clipping, or a
+   residual) needs n more, from the first one on; that start may be
+   BATON_ERR_NO_MEMORY. SPARDL: for each block that is selected from after a
+   receive (about half of them) two more lists, with room for all candidates of
+   the selection (baton_select_scratch_bytes) and for what arrives.
 
    BATON_ERR_INVALID, BATON_ERR_MISMATCH, BATON_ERR_TIMEOUT,
    BATON_ERR_NO_MEMORY, and commit's. BATON_ERR_UNSUPPORTED: options.memory is
@@ -335,7 +344,7 @@ BATON_CHECKED baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
    import copies them; the caller may free `state` then. A state names its
    version, rank and options, and has a checksum. If something does not fit,
    import is BATON_ERR_INVALID, says what, and changes nothing. Options must be
-   the same, except k (at most max_k), link and memory. */
+   the same, except k (at most max_k), link, memory and short_velocity. */
 size_t baton_sparse_state_size(const baton_sparse_t *sparse);
 BATON_CHECKED baton_status_t baton_sparse_state_export(baton_sparse_t *sparse,
                                                        void *state,

@@ -2,8 +2,8 @@
 #include "ops/select.h"
 
 #include "base/error.h"
+#include "base/half.h"
 #include "ops/bits.h"
-#include "ops/half.h"
 
 #include <string.h>
 

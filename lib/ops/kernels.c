@@ -11,8 +11,8 @@
    L2. */
 #include "ops/kernels.h"
 
+#include "base/half.h"
 #include "ops/bits.h"
-#include "ops/half.h"
 
 #if defined(__F16C__)
 #include <immintrin.h>

@@ -1,7 +1,7 @@
 /* Magnitudes as integers; which kernels select by them; and what selections
    need. */
 #include "base/error.h"
-#include "ops/half.h"
+#include "base/half.h"
 #include "ops/kernels.h"
 #include "ops/select.h"
 

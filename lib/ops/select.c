@@ -255,7 +255,8 @@ static void draw_sample(const baton_accumulation_t *of,
         } else {
             copy_elements(left, of->left, at, count, bytes);
             copy_elements(right, of->right, at, count, bytes);
-            copy_elements(velocity, of->velocity, at, count, bytes);
+            copy_elements(velocity, of->velocity, at, count,
+                          of->short_velocity ? sizeof(uint16_t) : bytes);
             (void)baton__select_kernels()->pass[of->dtype](
                 &some, 0, count, filter, 0, indices, values);
         }
@@ -382,8 +383,11 @@ static void pass(const baton_accumulation_t *of, const baton__filter_t *filter,
     uint32_t indices[PIECE + BATON__PASS_MORE];
     uint64_t values[PIECE + BATON__PASS_MORE];
     const baton__select_kernels_t *kernels = baton__select_kernels();
-    size_t lines = (size_t)(-(uintptr_t)of->sum % 64);
-    size_t head = lines / baton_dtype_size(of->dtype); /* where lines begin */
+    /* Where lines begin; of short velocities, those of `sum` do, too. */
+    const bool halves = of->short_velocity;
+    size_t lines = -(uintptr_t)(halves ? of->new_velocity : of->sum) % 64;
+    size_t head =
+        lines / (halves ? sizeof(uint16_t) : baton_dtype_size(of->dtype));
     for (size_t at = 0, count; at < of->count; at += count) {
         bool full = found->count > found->capacity;
         if (full && of->right == NULL) {

@@ -7,8 +7,8 @@
  */
 #include "ops/kernels.h"
 
+#include "base/half.h"
 #include "ops/bits.h"
-#include "ops/half.h"
 
 #if defined(__SSE2__)
 #include <immintrin.h>
@@ -94,7 +94,34 @@ static inline void fetch(const void *from, size_t bytes)
         .reduce[BATON__OP_SUM][dtype](to, l, r, count);
 #define IDENTITY(x) (x)
 
-#define COMPUTE(name, dtype, type, wide, read, write, ADD)                     \
+/* Momentum of velocities that are bf16: writes the new ones, and returns `g`,
+   what is accumulated. */
+static inline const float *momentum_short(const baton_accumulation_t *of,
+                                          size_t at, size_t count,
+                                          const float *right, float *g)
+{
+    typedef uint16_t FOREIGN half_t;
+    typedef float FOREIGN element_t;
+    const element_t *from = right;
+    const half_t *old = (const half_t *)of->velocity + at;
+    const float m = (float)of->momentum, later = m / (1 - m);
+    uint16_t halves[BLOCK];
+    fetch(old, count * sizeof *old);
+    for (size_t j = 0; j < count; j++) {
+        float last = baton__f32_of_bf16(old[j]), next = from[j];
+        float u = of->nesterov ? (last + next) * m : last * m + next;
+        halves[j] = baton__bf16_of_f32(u);
+        float lost = u - baton__f32_of_bf16(halves[j]);
+        lost = lost - lost == 0 ? lost * later : 0; /* of infinities, a NaN */
+        g[j] = (of->nesterov ? u + next : u) + lost;
+    }
+    put((char *)of->new_velocity + at * sizeof *old, halves,
+        count * sizeof *old, of->stream);
+    return g;
+}
+#define NO_SHORT(of, at, count, right, g) (right)
+
+#define COMPUTE(name, dtype, type, wide, read, write, ADD, SHORT)              \
     typedef type FOREIGN name##_t;                                             \
     static inline void scale_block_##name(name##_t *to, const name##_t *from,  \
                                           size_t count, double factor)         \
@@ -122,7 +149,9 @@ static inline void fetch(const void *from, size_t bytes)
             scale_block_##name(scaled, right, count, of->factor);              \
             right = scaled;                                                    \
         }                                                                      \
-        if (of->velocity != NULL) {                                            \
+        if (of->short_velocity) {                                              \
+            right = SHORT(of, at, count, right, velocity);                     \
+        } else if (of->velocity != NULL) {                                     \
             const name##_t *old = (const name##_t *)of->velocity + at;         \
             fetch(old, bytes);                                                 \
             if (of->nesterov) {                                                \
@@ -138,18 +167,19 @@ static inline void fetch(const void *from, size_t bytes)
         }                                                                      \
         ADD(dtype, sums, left, right, count)                                   \
         put((char *)of->sum + at * sizeof(type), sums, bytes, of->stream);     \
-        if (of->velocity != NULL) {                                            \
+        if (of->velocity != NULL && !of->short_velocity) {                     \
             put((char *)of->new_velocity + at * sizeof(type), velocity, bytes, \
                 of->stream);                                                   \
         }                                                                      \
     }
 
 COMPUTE(f16, BATON_F16, uint16_t, float, baton__f32_of_f16, baton__f16_of_f32,
-        ADD_THERE)
+        ADD_THERE, NO_SHORT)
 COMPUTE(bf16, BATON_BF16, uint16_t, float, baton__f32_of_bf16,
-        baton__bf16_of_f32, ADD_THERE)
-COMPUTE(f32, BATON_F32, float, float, IDENTITY, IDENTITY, ADD_HERE)
-COMPUTE(f64, BATON_F64, double, double, IDENTITY, IDENTITY, ADD_HERE)
+        baton__bf16_of_f32, ADD_THERE, NO_SHORT)
+COMPUTE(f32, BATON_F32, float, float, IDENTITY, IDENTITY, ADD_HERE,
+        momentum_short)
+COMPUTE(f64, BATON_F64, double, double, IDENTITY, IDENTITY, ADD_HERE, NO_SHORT)
 
 /* ---- which are large --------------------------------------------------- */
 

@@ -104,6 +104,7 @@ typedef struct bench_options {
     uint64_t teams[BENCH_MAX_TEAMS]; /* 0: as many as cost least */
     size_t team_count;
     double momentum, clip; /* of sparse steps, as in their options */
+    bool short_velocity;
     uint64_t warm_up;
     bool accumulated; /* gradients are, in the residual, before the step */
     uint64_t turn_ms; /* of a system, in one way */

@@ -192,6 +192,8 @@ static const cli_option_t options[] = {
      "Teams of spardl, divisors of the ranks; 0 takes as many as cost least"},
     {BENCH_SPARSE, "momentum", 0, AT(momentum), CLI_REAL("M", 0, 0.999), "0",
      "Momentum of Baton's steps"},
+    {BENCH_SPARSE, "short-velocity", 0, AT(short_velocity), CLI_FLAG, NULL,
+     "Keep its velocity as bf16"},
     {BENCH_SPARSE, "clip", 0, AT(clip), CLI_REAL("NORM", 0, 1e9), "0",
      "Norm to which Baton's steps clip gradients, or 0"},
     {BENCH_SPARSE, "warm-up", 0, AT(warm_up), CLI_COUNT(0, 1000000), "0",

@@ -60,6 +60,7 @@ static baton_sparse_options_t options_of(const contest_t *contest,
     options.teams =
         system->teams == 0 ? BATON_SPARSE_TEAMS_AUTO : system->teams;
     options.momentum = contest->run->options.momentum;
+    options.short_velocity = contest->run->options.short_velocity;
     options.clip = contest->run->options.clip;
     options.warmup = contest->run->options.warm_up;
     options.in_place = contest->run->options.accumulated;

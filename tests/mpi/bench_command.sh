@@ -125,8 +125,8 @@ runs sparse --bytes 4,4000 --algorithm spardl,mpi_residual --repetitions 2 \
 sparse 6 spardl "$some"
 sparse 2 mpi_residual "$any"
 [ "$(wc -l <sparse.csv)" -eq 9 ] || complain "not 9 lines of CSV"
-runs sparse --bytes 4000 --algorithm spardl --momentum 0.9 --clip 1 --warm-up 99 \
-    --json sparse.json
+runs sparse --bytes 4000 --algorithm spardl --momentum 0.9 --short-velocity \
+    --clip 1 --warm-up 99 --json sparse.json
 grep -q '"select_us": null' sparse.json || complain "no dense steps of a warm-up"
 "$mpirun" sparse --teams 7 --json unused.json >out 2>err &&
     complain "7 teams of $ranks ranks"

@@ -11,7 +11,7 @@
 #ifndef TESTS_SUPPORT_CUDA_ON_CPU_H
 #define TESTS_SUPPORT_CUDA_ON_CPU_H
 
-#include "ops/half.h"
+#include "base/half.h"
 
 #include <stddef.h>
 #include <stdint.h>

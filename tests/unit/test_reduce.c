@@ -1,6 +1,6 @@
 /* The built-in reductions: every operation, type and instruction set of this
    processor against an independent reference; and the types themselves. */
-#include "ops/half.h"
+#include "base/half.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"

@@ -1,5 +1,6 @@
 /* Selection against a sort, for every element type and instruction set; lists
    of entries against dense arithmetic. */
+#include "base/half.h"
 #include "base/random.h"
 #include "ops/kernels.h"
 #include "support/cmocka.h"
@@ -212,6 +213,17 @@ static void add(const baton_accumulation_t *of, void *to, const void *other)
     BATON_SUM->reduce(BATON_SUM->arg, to, to, other, of->count, of->dtype);
 }
 
+/* Of one element; returns what is accumulated. */
+static float add_short(const baton_accumulation_t *of, float g, uint16_t *u)
+{
+    const float m = (float)of->momentum;
+    float last = baton__f32_of_bf16(*u);
+    float next = of->nesterov ? m * (last + g) : m * last + g;
+    *u = baton__bf16_of_f32(next);
+    float lost = next - baton__f32_of_bf16(*u);
+    return (of->nesterov ? next + g : next) + lost * (m / (1 - m));
+}
+
 /* What is computed, by loops over the whole vector. */
 static void compute(const baton_accumulation_t *of, void *g, void *velocity,
                     void *sum)
@@ -223,6 +235,12 @@ static void compute(const baton_accumulation_t *of, void *g, void *velocity,
     }
     if (of->velocity != NULL) {
         memcpy(velocity, of->velocity, bytes);
+    }
+    for (size_t i = 0; i < of->count && of->short_velocity; i++) {
+        ((float *)g)[i] =
+            add_short(of, ((float *)g)[i], (uint16_t *)velocity + i);
+    }
+    if (of->velocity != NULL && !of->short_velocity) {
         if (of->nesterov) {
             add(of, velocity, g);
         }
@@ -243,6 +261,7 @@ static void expect_terms(const baton_accumulation_t *given, size_t k)
     static double g[LARGEST], velocity[LARGEST];
     static char room[LARGEST * 12];
     const size_t bytes = given->count * baton_dtype_size(given->dtype);
+    const size_t short_bytes = given->count * sizeof(uint16_t);
     void *scratch = malloc(baton_select_scratch_bytes(given->count, k));
     baton_accumulation_t of = *given;
     baton_magnitude_t threshold, same;
@@ -260,7 +279,8 @@ static void expect_terms(const baton_accumulation_t *given, size_t k)
         expect_accumulated(&of, found, kept);
         assert_int_equal(same, threshold);
         assert_true(of.velocity == NULL ||
-                    memcmp(of.new_velocity, velocity, bytes) == 0);
+                    memcmp(of.new_velocity, velocity,
+                           of.short_velocity ? short_bytes : bytes) == 0);
         of.guess = &guess[1];
         memset(of.sum, 0, bytes);
         baton_candidates_find(&of, k, &candidates, scratch);
@@ -282,11 +302,14 @@ static void expect_all_terms(void)
     static double old[LARGEST], next[LARGEST];
     for (size_t type = 0; type < TYPES; type++) {
         support_random_t random = support_random(support_seed(), 60 + type);
-        for (int form = 0; form < 32; form++) {
+        for (int form = 0; form < (types[type] == BATON_F32 ? 64 : 32);
+             form++) {
             size_t count = form % 3 == 0 ? 65 : 20000;
             fill(types[type], left, count, SELECT_NORMAL, &random);
             fill(types[type], right, count, SELECT_NORMAL, &random);
-            fill(types[type], old, count, SELECT_NORMAL, &random);
+            bool halves = form >= 36 && (form & 4) != 0;
+            fill(halves ? BATON_BF16 : types[type], old, count, SELECT_NORMAL,
+                 &random);
             const baton_accumulation_t of = {
                 .dtype = types[type],
                 .sum = values,
@@ -299,6 +322,7 @@ static void expect_all_terms(void)
                 .new_velocity = next,
                 .momentum = 0.9,
                 .nesterov = (form & 8) != 0,
+                .short_velocity = halves,
                 .stream = (form & 16) != 0};
             expect_terms(&of, count / 50);
         }

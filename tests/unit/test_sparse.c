@@ -1,6 +1,7 @@
 /* The interface of the sparse all-reduce: what it takes, refuses, and leaves
    behind when a step fails. What holds for every step is in
    sim/test_properties.c. */
+#include "base/half.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
@@ -82,6 +83,11 @@ static const struct {
      BAD(.count = 10, .k = 2, .partial = true, .max_staleness = (1 << 20) + 1)},
     {"in_place is set with momentum; allowed: auto, spardl and dense",
      BAD(.count = 10, .k = 2, .in_place = true, .momentum = 0.5)},
+    {"short_velocity is set with no momentum; allowed: with a momentum, of f32",
+     BAD(.count = 10, .k = 2, .short_velocity = true)},
+    {"short_velocity is set with f64",
+     BAD(.count = 10, .k = 2, .momentum = 0.5, .dtype = BATON_F64,
+         .short_velocity = true)},
     {"in_place is set with topka", BAD(.count = 10, .k = 2, .in_place = true,
                                        .algorithm = BATON_SPARSE_TOPKA)},
 };
@@ -601,11 +607,12 @@ TEST(test_partial_sends_little_for_one_rank)
 }
 
 /* Without payload the same epochs run. */
-static baton_sparse_options_t with_momentum(bool nesterov)
+static baton_sparse_options_t with_momentum(int form)
 {
     baton_sparse_options_t options = some_options();
     options.momentum = 0.5; /* sums of few steps are exact */
-    options.nesterov = nesterov;
+    options.nesterov = form % 2 == 1;
+    options.short_velocity = form >= 2;
     options.warmup = 2;
     return options;
 }
@@ -613,8 +620,8 @@ static baton_sparse_options_t with_momentum(bool nesterov)
 /* Where every epoch has every rank's gradient. */
 TEST(test_partial_momentum_and_warm_up_are_the_plain_ones)
 {
-    for (int nesterov = 0; nesterov < 2; nesterov++) {
-        baton_sparse_options_t options = with_momentum(nesterov == 1);
+    for (int form = 0; form < 4; form++) {
+        baton_sparse_options_t options = with_momentum(form);
         support_sparse_t *plain = support_sparse_open(RANKS, &options);
         options.partial = true;
         options.mode = BATON_QUORUM;
@@ -656,6 +663,11 @@ static void start_with_momentum(momenta_t *all, int rank)
         bool nesterov = all->group->options.nesterov;
         *u = nesterov ? (*u + g[i]) / 2 : *u / 2 + g[i];
         all->left[i] += nesterov ? *u + g[i] : *u;
+        if (all->group->options.short_velocity) { /* m / (1 - m) is 1 */
+            float rounded = baton__f32_of_bf16(baton__bf16_of_f32(*u));
+            all->left[i] += *u - rounded;
+            *u = rounded;
+        }
     }
     support_ok(baton_sparse_start(all->group->ranks[rank], g));
 }
@@ -673,8 +685,9 @@ static void end_with_momentum(momenta_t *all, int rank, bool dense)
 
 TEST(test_partial_momentum_of_late_ranks_is_kept)
 {
-    for (int mode = BATON_SOLO; mode < BATON_QUORUM; mode++) {
-        baton_sparse_options_t options = with_momentum(mode % 2 == 1);
+    for (int form = 0; form < 4; form++) {
+        const int mode = form % 2 == 0 ? BATON_SOLO : BATON_MAJORITY;
+        baton_sparse_options_t options = with_momentum(form);
         options.partial = true;
         options.mode = (baton_partial_mode_t)mode;
         momenta_t all = {.group = support_sparse_open(RANKS, &options)};
@@ -693,10 +706,12 @@ TEST(test_partial_momentum_of_late_ranks_is_kept)
             }
         }
         for (int rank = 0; rank < RANKS; rank++) {
-            float residual[COUNT];
+            float residual[COUNT], u[COUNT];
             support_ok(baton_sparse_residual(all.group->ranks[rank], residual));
+            support_ok(baton_sparse_velocity(all.group->ranks[rank], u));
             for (size_t i = 0; i < COUNT; i++) {
                 all.left[i] -= residual[i];
+                assert_true(u[i] == all.u[rank][i]);
             }
         }
         for (size_t i = 0; i < COUNT; i++) {

@@ -113,6 +113,7 @@ TEST(test_import_goes_on_with_the_same_bits)
         options.exchange = i % 2 == 0 ? BATON_TEAMS_BSAG : BATON_TEAMS_RSAG;
         options.momentum = i % 3 == 0 ? 0 : 0.5;
         options.nesterov = i % 3 == 2;
+        options.short_velocity = i % 3 > 0 && i % 2 == 0;
         options.clip = i % 3 == 1 ? 900 : 0;
         options.average = i % 2 == 1;
         options.warmup = support_random_below(&random, 4);

@@ -5,10 +5,15 @@
    the step has been completed. */
 #include "coll/sparse/sparse.h"
 
+#include "base/half.h"
+
 #include <math.h>
 #include <string.h>
 
-enum { STREAM_BYTES = 8 << 20 /* of a vector that caches do not hold */ };
+enum {
+    STREAM_BYTES = 8 << 20, /* of a vector that caches do not hold */
+    MASK_AHEAD = 16         /* lines on their way to be masked */
+};
 
 static double factor_of(const baton_sparse_t *sparse, double square_sum)
 {
@@ -74,8 +79,10 @@ static baton_accumulation_t accumulation(baton_sparse_t *sparse, size_t first,
     if (of.right != NULL && sparse->velocity != NULL) {
         of.momentum = sparse->options.momentum;
         of.nesterov = sparse->options.nesterov;
-        of.velocity = sparse->velocity + offset;
-        of.new_velocity = sparse->new_velocity + offset;
+        of.short_velocity = sparse->options.short_velocity;
+        size_t from = first * baton__velocity_bytes(sparse);
+        of.velocity = sparse->velocity + from;
+        of.new_velocity = sparse->new_velocity + from;
     }
     return of;
 }
@@ -94,18 +101,60 @@ void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
                               char *velocity, char *target, bool first)
 {
     double factor = clip_factor(sparse, gradient);
-    const baton_accumulation_t of = {.dtype = sparse->options.dtype,
-                                     .sum = target,
-                                     .left = first ? NULL : target,
-                                     .right = gradient,
-                                     .count = sparse->options.count,
-                                     .scale = factor != 1,
-                                     .factor = factor,
-                                     .momentum = sparse->options.momentum,
-                                     .nesterov = sparse->options.nesterov,
-                                     .velocity = velocity,
-                                     .new_velocity = velocity};
+    const baton_accumulation_t of = {
+        .dtype = sparse->options.dtype,
+        .sum = target,
+        .left = first ? NULL : target,
+        .right = gradient,
+        .count = sparse->options.count,
+        .scale = factor != 1,
+        .factor = factor,
+        .momentum = sparse->options.momentum,
+        .nesterov = sparse->options.nesterov,
+        .velocity = velocity,
+        .short_velocity = sparse->options.short_velocity && velocity != NULL,
+        .new_velocity = velocity};
     (void)baton_accumulate_at_least(&of, UINT64_MAX, NULL, 0);
+}
+
+void baton__sparse_read_velocity(const baton_sparse_t *sparse,
+                                 const char *velocity, void *to)
+{
+    const uint16_t *halves = (const void *)velocity;
+    if (!sparse->options.short_velocity) {
+        memcpy(to, velocity, sparse->options.count * sparse->element_bytes);
+        return;
+    }
+    for (size_t i = 0; i < sparse->options.count; i++) {
+        float value = baton__f32_of_bf16(halves[i]);
+        memcpy((char *)to + i * sizeof value, &value, sizeof value);
+    }
+}
+
+void baton__sparse_write_velocity(const baton_sparse_t *sparse, char *velocity,
+                                  const void *from)
+{
+    uint16_t *halves = (void *)velocity;
+    float value;
+    if (!sparse->options.short_velocity) {
+        memcpy(velocity, from, sparse->options.count * sparse->element_bytes);
+        return;
+    }
+    for (size_t i = 0; i < sparse->options.count; i++) {
+        memcpy(&value, (const char *)from + i * sizeof value, sizeof value);
+        halves[i] = baton__bf16_of_f32(value);
+    }
+}
+
+void baton__sparse_mask(const baton_sparse_t *sparse, char *velocity,
+                        const uint32_t *indices, size_t count)
+{
+    const size_t size = baton__velocity_bytes(sparse);
+    for (size_t i = 0; i < count; i++) {
+        size_t ahead = i + MASK_AHEAD < count ? i + MASK_AHEAD : i;
+        __builtin_prefetch(velocity + indices[ahead] * size);
+        memset(velocity + indices[i] * size, 0, size);
+    }
 }
 
 void baton__sparse_advance(baton_sparse_t *sparse)
@@ -114,11 +163,8 @@ void baton__sparse_advance(baton_sparse_t *sparse)
         return;
     }
     baton__sparse_exchange(&sparse->velocity, &sparse->new_velocity);
-    for (size_t i = 0; i < sparse->masked_count; i++) {
-        size_t index = sparse->masked[i];
-        memset(sparse->velocity + index * sparse->element_bytes, 0,
-               sparse->element_bytes);
-    }
+    baton__sparse_mask(sparse, sparse->velocity, sparse->masked,
+                       sparse->masked_count);
 }
 
 baton_selection_t baton__sparse_selection(const baton_sparse_t *sparse,

@@ -14,6 +14,7 @@ bool baton__sparse_host_vectors(baton_sparse_t *sparse)
                        ? sparse->residual
                        : baton__sparse_room(sparse, count, size, &ok);
     if (sparse->options.momentum > 0) {
+        size = baton__velocity_bytes(sparse);
         sparse->velocity = baton__sparse_room(sparse, count, size, &ok);
     }
     if (sparse->options.momentum > 0 && !sparse->options.partial) {
@@ -268,10 +269,12 @@ static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
                                   void *to)
 {
     size_t bytes = sparse->options.count * sparse->element_bytes;
-    if (sparse->no_residual && !velocity) {
+    if (velocity) {
+        baton__sparse_read_velocity(sparse, sparse->velocity, to);
+    } else if (sparse->no_residual) {
         memset(to, 0, bytes);
     } else {
-        memcpy(to, velocity ? sparse->velocity : sparse->residual, bytes);
+        memcpy(to, sparse->residual, bytes);
     }
     return BATON_OK;
 }
@@ -283,7 +286,7 @@ static baton_status_t write_vectors(baton_sparse_t *sparse,
     memcpy(sparse->residual, residual, bytes);
     sparse->no_residual = false;
     if (velocity != NULL) {
-        memcpy(sparse->velocity, velocity, bytes);
+        baton__sparse_write_velocity(sparse, sparse->velocity, velocity);
     }
     return BATON_OK;
 }

@@ -212,6 +212,19 @@ static bool check_in_place(const baton_sparse_options_t *o,
                   with);
 }
 
+static bool check_velocity(const baton_sparse_options_t *o,
+                           baton__wrong_t *wrong)
+{
+    const char *with = o->momentum == 0        ? "no momentum"
+                       : o->dtype != BATON_F32 ? baton_dtype_name(o->dtype)
+                       : o->memory != BATON_MEMORY_HOST ? "device memory"
+                                                        : NULL;
+    return !o->short_velocity || with == NULL ||
+           REFUSE("short_velocity is set with %s; allowed: with a momentum, of "
+                  "f32, in host memory",
+                  with);
+}
+
 static void fill(baton_sparse_options_t *o)
 {
     if (o->partial && o->history == 0) {
@@ -257,7 +270,8 @@ baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
     }
     (void)(check_size(out, &wrong) && check_kind(out, size, &wrong) &&
            check_training(out, &wrong) && check_link(out, &wrong) &&
-           check_partial(out, size, &wrong) && check_in_place(out, &wrong));
+           check_partial(out, size, &wrong) && check_in_place(out, &wrong) &&
+           check_velocity(out, &wrong));
     fill(out);
     fill_link(out, hosts, &wrong);
     return wrong;

@@ -139,10 +139,8 @@ static void show_result(baton__sparse_partial_t *self, uint64_t step)
         .included = pinned.included,
     };
     sparse->stats = room->stats;
-    bool masks = self->velocity != NULL && step > sparse->options.warmup;
-    for (size_t i = 0; masks && i < room->count; i++) {
-        memset(self->velocity + room->indices[i] * sparse->element_bytes, 0,
-               sparse->element_bytes);
+    if (self->velocity != NULL && step > sparse->options.warmup) {
+        baton__sparse_mask(sparse, self->velocity, room->indices, room->count);
     }
 }
 
@@ -374,7 +372,10 @@ static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
                                   void *to)
 {
     const baton__contribution_t *c = &sparse->partial->contribution;
-    (void)velocity; /* there is none */
+    if (velocity) {
+        baton__sparse_read_velocity(sparse, sparse->partial->velocity, to);
+        return BATON_OK;
+    }
     if (c->first_step == 0) {
         memcpy(to, sparse->residual,
                sparse->options.count * sparse->element_bytes);
@@ -389,7 +390,10 @@ static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
 static baton_status_t write_vectors(baton_sparse_t *sparse,
                                     const void *residual, const void *velocity)
 {
-    (void)velocity; /* there is none */
+    if (velocity != NULL) {
+        baton__sparse_write_velocity(sparse, sparse->partial->velocity,
+                                     velocity);
+    }
     memcpy(sparse->residual, residual,
            sparse->options.count * sparse->element_bytes);
     return BATON_OK;

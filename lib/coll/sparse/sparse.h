@@ -279,6 +279,13 @@ void baton__sparse_started(baton_sparse_t *sparse, bool dense);
    The vectors change behind that. */
 void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense);
 
+/* Bytes of an element of the velocity. */
+static inline size_t baton__velocity_bytes(const baton_sparse_t *sparse)
+{
+    return sparse->options.short_velocity ? sizeof(uint16_t)
+                                          : sparse->element_bytes;
+}
+
 /* The vectors change places. */
 static inline void baton__sparse_exchange(char **left, char **right)
 {
@@ -403,6 +410,16 @@ void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
    (not `first`) target + that: for partial ones, before the step. */
 void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
                               char *velocity, char *target, bool first);
+
+/* Copies a velocity from elements of the gradient's type, or to such. */
+void baton__sparse_read_velocity(const baton_sparse_t *sparse,
+                                 const char *velocity, void *to);
+void baton__sparse_write_velocity(const baton_sparse_t *sparse, char *velocity,
+                                  const void *from);
+
+/* Zeros at these indices of a velocity. */
+void baton__sparse_mask(const baton_sparse_t *sparse, char *velocity,
+                        const uint32_t *indices, size_t count);
 
 /* After a step: velocity advances, and is zero at masked elements. */
 void baton__sparse_advance(baton_sparse_t *sparse);

@@ -2,8 +2,8 @@
    that loops over them vectorise. Rounding is to nearest even. Every NaN
    becomes the one canonical NaN, so that a result does not depend on which
    instructions converted it. */
-#ifndef BATON_OPS_HALF_H
-#define BATON_OPS_HALF_H
+#ifndef BATON_BASE_HALF_H
+#define BATON_BASE_HALF_H
 
 #include <stdint.h>
 #include <string.h>
