@@ -202,15 +202,20 @@ static void cost_of(const cost_case_t *of, baton_sparse_cost_t *out)
 static const struct {
     double byte, entry, other, round, block;
 } works[BATON_SPARSE_COUNT] = {
-    [BATON_SPARSE_SPARDL] = {.byte = 0.25, .entry = 36, .block = 25e3},
-    [BATON_SPARSE_TOPKA] = {.byte = 0.25, .entry = 22, .other = 5.4},
-    [BATON_SPARSE_TOPKDSA] = {.byte = 0.25, .entry = 17, .other = 2.9},
-    [BATON_SPARSE_GTOPK] = {.byte = 0.25, .entry = 22, .round = 36},
-    [BATON_SPARSE_OKTOPK] = {.byte = 0.42, .entry = 40, .other = 2.9},
-    [BATON_SPARSE_REDSYNC] = {.byte = 0.25, .entry = 22, .other = 5.4},
+    [BATON_SPARSE_SPARDL] = {.byte = 0.19,
+                             .entry = 41,
+                             .other = 1.4,
+                             .block = 14e3},
+    [BATON_SPARSE_TOPKA] = {.byte = 0.19, .entry = 22, .other = 10},
+    [BATON_SPARSE_TOPKDSA] = {.byte = 0.19, .entry = 25, .other = 7.7},
+    [BATON_SPARSE_GTOPK] = {.byte = 0.19, .entry = 22, .round = 36},
+    [BATON_SPARSE_OKTOPK] = {.byte = 0.32, .entry = 40, .other = 7.7},
+    [BATON_SPARSE_REDSYNC] = {.byte = 0.19, .entry = 22, .other = 10},
 };
-/* And a byte that an all-reduce finds in no cache, beyond its estimate. */
-#define COLD_NS 0.15
+/* And a byte that an all-reduce finds in no cache, beyond its estimate, and
+   what a processor's own cache holds. */
+#define COLD_NS    0.22
+#define WARM_BYTES (2 << 20)
 
 static double work_us(const cost_case_t *of, const baton_sparse_cost_t *out)
 {
@@ -246,7 +251,8 @@ static double shared_dense_us(const cost_case_t *of, double sharers)
     dense.processors = of->place->processors;
     dense.bytes = (size_t)(of->n * of->element);
     return baton_choose(&dense, &chosen) == BATON_OK
-               ? chosen.cost_us + of->n * of->element * COLD_NS / 1e3 * sharers
+               ? chosen.cost_us + fmax(of->n * of->element - WARM_BYTES, 0) *
+                                      COLD_NS / 1e3 * sharers
                : 0;
 }
 
