@@ -118,15 +118,6 @@ static void destroy(baton__mpi_comm_t *comm)
     free(comm);
 }
 
-static void unlink_comm(baton__mpi_comm_t *comm)
-{
-    baton__mpi_comm_t **at = &comms;
-    while (*at != comm) {
-        at = &(*at)->next;
-    }
-    *at = comm->next;
-}
-
 static bool is_unused(baton__mpi_comm_t *comm)
 {
     return atomic_load_explicit(&comm->users, memory_order_acquire) == 0;
@@ -141,18 +132,9 @@ static int on_delete(MPI_Comm handle, int keyval, void *value, void *extra)
     (void)extra;
     log_calls(comm);
     atomic_fetch_add_explicit(&freed, 1, memory_order_relaxed);
-    (void)pthread_mutex_lock(&comms_lock);
+    atomic_fetch_add_explicit(&dead_comms, 1, memory_order_relaxed);
     comm->dead = true;
-    bool unused = is_unused(comm);
-    if (unused) {
-        unlink_comm(comm);
-    } else {
-        atomic_fetch_add_explicit(&dead_comms, 1, memory_order_relaxed);
-    }
-    (void)pthread_mutex_unlock(&comms_lock);
-    if (unused) {
-        destroy(comm);
-    }
+    baton__mpi_comms_reap();
     return MPI_SUCCESS;
 }
 
@@ -285,8 +267,7 @@ void baton__mpi_comms_close(void)
         baton__mpi_comm_t *comm = comms;
         atomic_store(&comm->users, 0);
         if (comm->dead) {
-            comms = comm->next;
-            destroy(comm);
+            baton__mpi_comms_reap();
         } else {
             (void)PMPI_Comm_delete_attr(comm->handle, key);
         }

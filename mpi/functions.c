@@ -101,18 +101,6 @@ static bool is_solid(MPI_Datatype type, size_t bytes)
            (size_t)extent == bytes && bytes > 0;
 }
 
-/* One of MPI's own, which functions tell by its handle, and nobody frees. */
-static bool is_named(MPI_Datatype type)
-{
-    int integers;
-    int addresses;
-    int types;
-    int combiner = MPI_COMBINER_NAMED;
-    (void)PMPI_Type_get_envelope(type, &integers, &addresses, &types,
-                                 &combiner);
-    return combiner == MPI_COMBINER_NAMED;
-}
-
 baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type)
 {
     const known_t known = find(op, false);
@@ -123,8 +111,8 @@ baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type)
         return NULL;
     }
     baton__mpi_function_t *f = malloc(sizeof *f);
-    if (f == NULL ||
-        (!is_named(type) && PMPI_Type_dup(type, &held) != MPI_SUCCESS)) {
+    if (f == NULL || (!baton__mpi_is_named(type) &&
+                      PMPI_Type_dup(type, &held) != MPI_SUCCESS)) {
         free(f);
         return NULL;
     }
@@ -141,7 +129,7 @@ baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type)
 void baton__mpi_function_free(baton__mpi_function_t *f)
 {
     if (f != NULL) {
-        if (!is_named(f->type)) {
+        if (!baton__mpi_is_named(f->type)) {
             (void)PMPI_Type_free(&f->type);
         }
         free(f);

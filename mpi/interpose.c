@@ -194,9 +194,7 @@ int MPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses)
     if (requests != NULL) {
         baton__mpi_await(count, requests);
     }
-    int code = PMPI_Waitall(count, requests, statuses);
-    baton__mpi_see();
-    return code;
+    return PMPI_Waitall(count, requests, statuses);
 }
 
 int MPI_Op_create(MPI_User_function *function, int commute, MPI_Op *op)
@@ -231,11 +229,10 @@ int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 
 int MPI_Query_thread(int *provided)
 {
-    int level = baton__mpi_thread_level();
-    if (level < 0) {
+    if (baton__mpi.level < 0) {
         return PMPI_Query_thread(provided);
     }
-    *provided = level;
+    *provided = baton__mpi.level;
     return MPI_SUCCESS;
 }
 

@@ -24,7 +24,8 @@ static int progress(void)
                                       memory_order_relaxed) > 0 ||
                  (!baton__mpi.settings.thread &&
                   atomic_load_explicit(&baton__mpi.on, memory_order_acquire));
-    return waits || (steps && baton_engine_step(baton__mpi.engine));
+    bool stepped = !waits && steps && baton_engine_step(baton__mpi.engine);
+    return waits || (steps && baton__mpi_complete_all()) || stepped;
 }
 
 /* Open MPI's own functions, which its headers do not declare. */
@@ -109,8 +110,10 @@ typedef struct waiting {
     int turns;
 } waiting_t;
 
+/* What ends meanwhile is completed, too. */
 static bool has_ended(const baton__mpi_op_t *op)
 {
+    (void)baton__mpi_complete_all();
     return atomic_load_explicit(&op->ended, memory_order_acquire);
 }
 
@@ -144,12 +147,6 @@ static void await(baton__mpi_op_t *op)
         }
     }
     waits = false;
-}
-
-void baton__mpi_see(void)
-{
-    /* Pairs with the subtraction in complete(). */
-    (void)atomic_load_explicit(&baton__mpi.outstanding, memory_order_acquire);
 }
 
 void baton__mpi_await(int count, const MPI_Request *requests)
@@ -212,6 +209,35 @@ static void complete(baton__mpi_op_t *op)
     }
 }
 
+/* Those that have ended, the latest first. Baton's thread does not complete
+   them, as it must not call MPI where the program did not ask for
+   MPI_THREAD_MULTIPLE. */
+static baton__mpi_op_t *_Atomic done;
+
+static void hand_over(baton__mpi_op_t *op)
+{
+    op->next = atomic_load_explicit(&done, memory_order_relaxed);
+    /* Pairs with the exchange in baton__mpi_complete_all(). */
+    while (!atomic_compare_exchange_weak_explicit(
+        &done, &op->next, op, memory_order_release, memory_order_relaxed)) {
+    }
+}
+
+bool baton__mpi_complete_all(void)
+{
+    if (atomic_load_explicit(&done, memory_order_relaxed) == NULL) {
+        return false;
+    }
+    baton__mpi_op_t *op =
+        atomic_exchange_explicit(&done, NULL, memory_order_acquire);
+    while (op != NULL) {
+        baton__mpi_op_t *next = op->next;
+        complete(op);
+        op = next;
+    }
+    return true;
+}
+
 static void lock(baton__mpi_entry_t *entry)
 {
     while (
@@ -267,7 +293,7 @@ static void run(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
         }
         op->code = baton__mpi_code(status, baton_error_message());
         baton__mpi_op_t *next = take_next(entry);
-        complete(op);
+        hand_over(op);
         op = next;
     }
 }
@@ -285,7 +311,7 @@ void baton__mpi_on_end(void *arg, uint64_t epoch, baton_status_t status)
             baton_schedule_failure(entry->schedule, &failure) == BATON_OK;
         op->code = baton__mpi_code(status, told ? failure.message : "");
     }
-    complete(op);
+    hand_over(op);
 }
 
 void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
@@ -321,7 +347,9 @@ static int query(void *state, MPI_Status *status)
     status->MPI_SOURCE = MPI_UNDEFINED;
     status->MPI_TAG = MPI_UNDEFINED;
     /* Pairs with the store in complete(), should MPI's own order not do. */
-    status->MPI_ERROR = op == NULL || !has_ended(op) ? MPI_SUCCESS : op->code;
+    bool ended =
+        op != NULL && atomic_load_explicit(&op->ended, memory_order_acquire);
+    status->MPI_ERROR = ended ? op->code : MPI_SUCCESS;
     return status->MPI_ERROR;
 }
 
@@ -479,8 +507,7 @@ int baton__mpi_finish(const baton__mpi_call_t *call)
     if (code != MPI_SUCCESS) {
         return code;
     }
-    MPI_Status status;
     baton__mpi_await(1, &request);
-    code = PMPI_Wait(&request, &status);
+    code = PMPI_Wait(&request, MPI_STATUS_IGNORE);
     return code == MPI_SUCCESS ? code : baton__mpi_fail(call->comm, code);
 }

@@ -2,12 +2,12 @@
    requests that stand for it.
 
    The request of a nonblocking call is a generalized one of MPI, so that the
-   program mixes it with any others in Wait, Test and their kin. Baton's end
-   callback completes it, on whatever thread drives. Persistent ones can't be
-   generalized: a persistent request is a receive from this process itself, on a
-   copy of MPI_COMM_SELF, and the end of the operation is the empty message that
-   it waits for; one that failed is a byte too long, so that the request fails
-   with MPI_ERR_TRUNCATE.
+   program mixes it with any others in Wait, Test and their kin. It is completed
+   inside the program's calls of MPI, by MPI's progress. Persistent ones can't
+   be generalized: a persistent request is a receive from this process itself,
+   on a copy of MPI_COMM_SELF, and the end of the operation is the empty message
+   that it waits for; one that failed is a byte too long, so that the request
+   fails with MPI_ERR_TRUNCATE.
 
    Operations of one shape use one schedule, one after another: those that
    wait for it queue in its entry, and the end of each starts the next. The
@@ -80,9 +80,9 @@ bool baton__mpi_request_free(MPI_Request *request, int *code);
    this does nothing. */
 void baton__mpi_await(int count, const MPI_Request *requests);
 
-/* What ended operations have written is seen by this thread. MPI's own order is
-   enough; a race detector does not see that. */
-void baton__mpi_see(void);
+/* Completes the requests of operations that have ended, in a call of the
+   program's. False: there is none. */
+bool baton__mpi_complete_all(void);
 
 /* ---- between requests.c, persistent.c and entries.c ---------------------- */
 

@@ -3,19 +3,16 @@
 #include "mpi/comms.h"
 #include "mpi/requests.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
 #include <time.h>
+#include <unistd.h>
 
-baton__mpi_runtime_t baton__mpi;
-
-static int thread_level = -1;
-
-int baton__mpi_thread_level(void)
-{
-    return thread_level;
-}
+baton__mpi_runtime_t baton__mpi = {.level = -1};
 
 int baton__mpi_code(baton_status_t status, const char *message)
 {
@@ -24,14 +21,13 @@ int baton__mpi_code(baton_status_t status, const char *message)
     return status == BATON_ERR_NO_MEMORY ? MPI_ERR_NO_MEM : MPI_ERR_OTHER;
 }
 
-/* Says once, on rank 0, why nothing is taken. */
-static void say_off(const char *why)
+/* Once, on rank 0. */
+static void say(const char *what, const char *why)
 {
     int rank;
     (void)PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (rank == 0) {
-        (void)fprintf(stderr, "baton_mpi: all calls are left to MPI: %s\n",
-                      why);
+        (void)fprintf(stderr, "baton_mpi: %s: %s\n", what, why);
     }
 }
 
@@ -44,32 +40,26 @@ static bool agree(bool here)
     return all != 0;
 }
 
+/* Collective, with one outcome: without an engine it fails on all ranks. */
 static baton_status_t open_engine(void)
 {
     baton_engine_options_t options = BATON_ENGINE_OPTIONS;
     options.progress = baton__mpi.settings.thread ? BATON_PROGRESS_THREAD
                                                   : BATON_PROGRESS_MANUAL;
-    baton_status_t status = baton_engine_open(&options, &baton__mpi.engine);
-    if (status != BATON_OK) {
-        return status;
-    }
-    status = baton_group_create_mpi(baton__mpi.engine, MPI_COMM_WORLD,
-                                    &baton__mpi.world);
-    if (status != BATON_OK) {
+    baton__mpi.engine = NULL;
+    (void)!baton_engine_open(&options, &baton__mpi.engine);
+    baton_status_t status = baton_group_create_mpi(
+        baton__mpi.engine, MPI_COMM_WORLD, &baton__mpi.world);
+    if (status != BATON_OK && baton__mpi.engine != NULL) {
         (void)!baton_engine_close(baton__mpi.engine);
     }
     return status;
 }
 
-static void close_engine(void)
-{
-    (void)!baton_group_destroy(baton__mpi.world);
-    (void)!baton_engine_close(baton__mpi.engine);
-}
-
 /* Collective. Leaves `on` false where all is left to MPI. */
-static void open_all(int level, int required)
+static void open_all(int required)
 {
+    static const char off[] = "all calls are left to MPI";
     int size;
     (void)PMPI_Comm_size(MPI_COMM_WORLD, &size);
     if (size == 1) {
@@ -80,21 +70,17 @@ static void open_all(int level, int required)
                      0, MPI_COMM_WORLD);
     baton__mpi.context_offset = baton__mpi_context_offset();
     if (!agree(baton__mpi.context_offset >= 0 && baton__mpi_drive(true))) {
-        say_off("this is not Open MPI 4");
-        return;
-    }
-    if (!agree(level == MPI_THREAD_MULTIPLE || !baton__mpi.settings.thread)) {
-        say_off("MPI has no MPI_THREAD_MULTIPLE; BATON_MPI_THREAD=0 needs "
-                "none");
+        say(off, "this is not Open MPI 4");
         return;
     }
     baton_status_t status = open_engine();
-    if (!agree(status == BATON_OK)) {
-        say_off(status == BATON_OK ? "another rank has failed"
-                                   : baton_error_message());
-        if (status == BATON_OK) {
-            close_engine();
-        }
+    if (status != BATON_OK && baton__mpi.settings.thread) {
+        say("there is no thread", baton_error_message());
+        baton__mpi.settings.thread = 0;
+        status = open_engine();
+    }
+    if (status != BATON_OK) {
+        say(off, baton_error_message());
         return;
     }
     (void)PMPI_Comm_group(MPI_COMM_WORLD, &baton__mpi.world_group);
@@ -103,22 +89,43 @@ static void open_all(int level, int required)
     atomic_store(&baton__mpi.on, true);
 }
 
+static bool has(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text == NULL || text[0] != '0';
+}
+
+/* Whether Baton's thread will call no MPI, as far as can be told before MPI is
+   there: mpirun says that all ranks are on this host, and they may read each
+   other's memory, as this one may mpirun's: that it is not mapped there is
+   another error. */
+static bool is_apart(void)
+{
+    const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    const char *all = getenv("OMPI_COMM_WORLD_SIZE");
+    char byte;
+    struct iovec to = {&byte, 1};
+    struct iovec from = {NULL, 1};
+    return here != NULL && all != NULL && strcmp(here, all) == 0 &&
+           has("BATON_SHM") && has("BATON_CMA") &&
+           process_vm_readv(getppid(), &to, 1, &from, 1, 0) < 0 &&
+           errno == EFAULT;
+}
+
 /* Whether Baton has a thread of its own is rank 0's to say, and the others know
    that only when MPI is there: so the level is raised unless this process's
    environment says that there is none. */
 int baton__mpi_init(int *argc, char ***argv, int required, int *reported)
 {
-    const char *thread = getenv("BATON_MPI_THREAD");
-    bool raises = thread == NULL || thread[0] != '0';
+    bool raises = has("BATON_MPI_THREAD") && !is_apart();
     int level;
     int code = PMPI_Init_thread(
         argc, argv, raises ? MPI_THREAD_MULTIPLE : required, &level);
     if (code != MPI_SUCCESS) {
         return code;
     }
-    thread_level = required < level ? required : level;
-    *reported = thread_level;
-    open_all(level, required);
+    baton__mpi.level = *reported = required < level ? required : level;
+    open_all(required);
     return MPI_SUCCESS;
 }
 
@@ -151,6 +158,7 @@ void baton__mpi_shut_down(void)
     drain();
     baton__mpi_comms_close();
     (void)baton__mpi_drive(false);
-    close_engine();
+    (void)!baton_group_destroy(baton__mpi.world);
+    (void)!baton_engine_close(baton__mpi.engine);
     (void)PMPI_Group_free(&baton__mpi.world_group);
 }

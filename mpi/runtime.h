@@ -16,18 +16,16 @@ typedef struct baton__mpi_runtime {
     MPI_Group world_group;    /* the same, of MPI's */
     ptrdiff_t context_offset; /* see comms.h */
     bool functions; /* of the program's may be called by Baton's thread */
+    int level; /* that MPI_Query_thread reports; -1: not initialised here */
     _Atomic int outstanding; /* operations that have not ended */
 } baton__mpi_runtime_t;
 
 extern baton__mpi_runtime_t baton__mpi;
 
-/* MPI_Init_thread with a level that lets Baton's thread call MPI. `reported`
-   is the level that the application asked for, or what there is if that is
-   less. */
+/* MPI_Init_thread with a level that lets Baton's thread call MPI if it will,
+   which it does where ranks are on several hosts. `reported` is the level that
+   the application asked for, or what there is if that is less. */
 int baton__mpi_init(int *argc, char ***argv, int required, int *reported);
-
-/* What MPI_Query_thread reports; -1: MPI was not initialised through here. */
-int baton__mpi_thread_level(void);
 
 /* Ends what is outstanding, or gives it up after BATON_DESTROY_MS, and closes
    the engine. MPI_Finalize follows. */

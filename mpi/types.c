@@ -127,20 +127,27 @@ size_t baton__mpi_type_bytes(MPI_Datatype type)
     return bytes > 0 ? (size_t)bytes : 0;
 }
 
-static bool is_named(MPI_Datatype type, int *combiner)
+static int combiner_of(MPI_Datatype type)
 {
     int integers;
     int addresses;
     int inner;
-    (void)PMPI_Type_get_envelope(type, &integers, &addresses, &inner, combiner);
-    return *combiner == MPI_COMBINER_NAMED;
+    int combiner = MPI_COMBINER_NAMED;
+    (void)PMPI_Type_get_envelope(type, &integers, &addresses, &inner,
+                                 &combiner);
+    return combiner;
+}
+
+bool baton__mpi_is_named(MPI_Datatype type)
+{
+    return combiner_of(type) == MPI_COMBINER_NAMED;
 }
 
 /* Types of types: a copy of one, or several in a row; the rest is packed. */
 bool baton__mpi_is_plain(MPI_Datatype type)
 {
-    int combiner;
-    if (is_named(type, &combiner)) {
+    const int combiner = combiner_of(type);
+    if (combiner == MPI_COMBINER_NAMED) {
         MPI_Aint low;
         MPI_Aint extent;
         (void)PMPI_Type_get_extent(type, &low, &extent);
@@ -157,7 +164,7 @@ bool baton__mpi_is_plain(MPI_Datatype type)
         return false;
     }
     bool plain = baton__mpi_is_plain(inner);
-    if (!is_named(inner, &combiner)) {
+    if (!baton__mpi_is_named(inner)) {
         (void)PMPI_Type_free(&inner);
     }
     return plain;

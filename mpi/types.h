@@ -10,6 +10,9 @@
 bool baton__mpi_reduction(MPI_Datatype type, MPI_Op op, baton_dtype_t *dtype,
                           const baton_op_t **found);
 
+/* One of MPI's own, which functions tell by its handle, and nobody frees. */
+bool baton__mpi_is_named(MPI_Datatype type);
+
 /* Whether the type's elements, one after another, lie in memory as they are
    sent: without gaps and in order. */
 bool baton__mpi_is_plain(MPI_Datatype type);

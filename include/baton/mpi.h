@@ -26,8 +26,10 @@ extern "C" {
    are lost.
 
    Threads: with a progress thread MPI must have been initialised with
-   MPI_THREAD_MULTIPLE. In manual mode MPI_THREAD_FUNNELED is enough if the
-   thread that initialised MPI makes all of Baton's calls. A process that forks
+   MPI_THREAD_MULTIPLE, unless all ranks are on one host and can read each
+   other's memory: then only creating and destroying a group calls MPI. In
+   manual mode MPI_THREAD_FUNNELED is enough if the thread that initialised MPI
+   makes all of Baton's calls. A process that forks
    must not use Baton in the child, as with MPI.
 
    Ranks of one host use shared memory instead of MPI, and wake each other by

@@ -4,9 +4,45 @@
    default. */
 #include "dropin.h"
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <mpi-ext.h>
+#include <pthread.h>
 #include <unistd.h>
+
+/* ---- MPI's calls by other threads ------------------------------------------
+
+   The program is asked before MPI for MPI's functions, by the libraries that
+   stand in front of MPI, too. */
+
+static pthread_t program;
+static _Atomic int strays; /* calls by other threads than the program's */
+
+#define WATCH(name, parameters, arguments)                                     \
+    int PMPI_##name parameters                                                 \
+    {                                                                          \
+        typedef int(*next_fn) parameters;                                      \
+        void *next = dlsym(RTLD_NEXT, "PMPI_" #name);                          \
+        strays += !pthread_equal(pthread_self(), program);                     \
+        return (*(next_fn *)&next)arguments;                                   \
+    }
+WATCH(Grequest_complete, (MPI_Request q), (q))
+WATCH(Type_free, (MPI_Datatype * type), (type))
+WATCH(Test, (MPI_Request * q, int *flag, MPI_Status *s), (q, flag, s))
+WATCH(Send, (const void *m, int n, MPI_Datatype t, int to, int tag, MPI_Comm c),
+      (m, n, t, to, tag, c))
+WATCH(Isend,
+      (const void *m, int n, MPI_Datatype t, int to, int tag, MPI_Comm c,
+       MPI_Request *q),
+      (m, n, t, to, tag, c, q))
+WATCH(Irecv,
+      (void *m, int n, MPI_Datatype t, int from, int tag, MPI_Comm c,
+       MPI_Request *q),
+      (m, n, t, from, tag, c, q))
+WATCH(Unpack,
+      (const void *from, int bytes, int *at, void *to, int n, MPI_Datatype t,
+       MPI_Comm c),
+      (from, bytes, at, to, n, t, c))
 
 static int rank, size;
 
@@ -662,7 +698,10 @@ int main(int argc, char **argv)
         {"mismatch", test_mismatch},     {"persistent", test_persistent},
     };
     alarm(100);
+    program = pthread_self();
     MPI_Init(&argc, &argv);
+    int level;
+    PMPI_Query_thread(&level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     for (size_t t = 0; t < sizeof tests / sizeof *tests; t++) {
@@ -676,5 +715,7 @@ int main(int argc, char **argv)
         }
     }
     int code = MPI_Finalize();
+    EXPECT(level == MPI_THREAD_MULTIPLE || strays == 0,
+           "%d calls of MPI by other threads", strays);
     return code == MPI_SUCCESS && dropin_failures == 0 ? 0 : 1;
 }

@@ -88,7 +88,7 @@ endforeach()
 # A process initialises MPI once, and gives up system calls for good; and a rank
 # that is killed.
 add_test(NAME mpi_errors.serialized
-    COMMAND ${mpi_run} -np 2 $<TARGET_FILE:mpi_errors> serialized)
+    COMMAND ${mpi_run} -x BATON_CMA=0 -np 2 $<TARGET_FILE:mpi_errors> serialized)
 describe_test(mpi_errors.serialized mpi_errors mpi)
 foreach(ban cma shm memfd)
     add_test(NAME mpi_forbidden.${ban}

@@ -1437,19 +1437,28 @@ TEST(test_mpi_windows_have_records)
 }
 
 /* Only so many sends have a place among the offers, which they take first;
-   others are pulled. */
+   others are pulled, or wait for a place where MPI must not be called. */
 TEST(test_mpi_sends_without_an_offer_are_pulled)
 {
     open_with((fake_mpi_options_t){.size = 2, .host_ranks = 2, .reads = true});
     assert_int_equal(way_of(100000), BATON__PACKET_OFFER);
     support_ok(baton__mpi_reserve(rank_of(0), 1, BATON__HOST_OFFERS, 0));
     assert_int_equal(way_of(100000), BATON__PACKET_OFFER);
+    baton__send_t *low = rank_of(0)->free_sends;
     while (rank_of(0)->free_sends->id < BATON__HOST_OFFERS) {
         rank_of(0)->free_sends = rank_of(0)->free_sends->next;
     }
     assert_int_equal(post(0, 1, 1, 100000), BATON_OK);
     settle(1);
     assert_int_equal(kind_at(1, 2), BATON__PACKET_RTS);
+    rank_of(0)->keeps_off = true;
+    assert_int_equal(post(0, 1, 1, 100000), BATON_OK);
+    settle(1);
+    assert_int_equal(seen[1].arrivals, 3);
+    low->next = NULL;
+    rank_of(0)->free_sends = low;
+    settle_all(2);
+    assert_int_equal(kind_at(1, 3), BATON__PACKET_OFFER);
 }
 
 static int close_ranks(void **state)

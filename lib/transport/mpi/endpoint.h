@@ -258,6 +258,7 @@ typedef struct baton__mpi {
     int *host_of;          /* of each rank: its number */
     bool reads;            /* near ranks can read each other's memory */
     bool asks;             /* and write into it, and each has a processor */
+    bool keeps_off;        /* MPI is opened and closed with, and not called */
     size_t put_above;      /* longer messages are written, */
     size_t put_bytes;      /* up to this many bytes; 0: none */
     size_t buffered_bytes; /* the longest message that goes into a buffer */

@@ -153,6 +153,26 @@ static uint32_t segment_of(baton__mpi_t *mpi, const baton__peer_t *peer,
                                        bytes);
 }
 
+/* Gives the send a number that has an offer: that of a free one, which takes
+   its own, with its generation. False: all are in use. */
+static bool renumber(baton__mpi_t *mpi, baton__send_t *send)
+{
+    baton__send_t *other = mpi->free_sends;
+    while (other != NULL && other->id >= BATON__HOST_OFFERS) {
+        other = other->next;
+    }
+    if (other != NULL) {
+        const baton__send_t was = *send;
+        send->id = other->id;
+        send->generation = other->generation;
+        other->id = was.id;
+        other->generation = was.generation;
+        mpi->sends[send->id] = send;
+        mpi->sends[other->id] = other;
+    }
+    return other != NULL;
+}
+
 static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
                            baton__send_t *send, baton__packet_t *packet,
                            bool credited)
@@ -174,7 +194,13 @@ static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
     if (is_behind(peer)) {
         return NO_ROOM;
     }
+    if (near && mpi->keeps_off && send->id >= BATON__HOST_OFFERS &&
+        !renumber(mpi, send)) {
+        return NO_ROOM;
+    }
     if (near && (mpi->reads || segment != 0) && send->id < BATON__HOST_OFFERS) {
+        packet->id = send->id;
+        packet->generation = send->generation;
         return send_offer(mpi, peer, send, packet, segment);
     }
     packet->kind = BATON__PACKET_RTS;
