@@ -29,9 +29,9 @@ static void destroy_streams(const baton__gpu_t *gpu)
 }
 
 /* Streams that do not wait for the default stream, nor it for them. They have
-   the highest priority: what they do is short, and others wait for it; and they
-   share no queue of the driver's with the streams of the application, which may
-   be waiting for a flag that these have to raise. */
+   the highest priority: what they do is short, and others wait for it. The
+   driver's queues are for all priorities, though: where many streams of the
+   application wait for a flag that these have to raise, they hold these up. */
 static cudaError_t create_streams(const baton__gpu_t *gpu)
 {
     cudaError_t error = cudaSuccess;

@@ -133,9 +133,11 @@ static void train(const rank_t &rank, int number)
 static bool report(const rank_t &rank, int number)
 {
     float weights[LAYERS];
-    must(cudaMemcpyAsync(weights, rank.weights, sizeof weights,
-                         cudaMemcpyDeviceToHost, rank.stream));
+    /* In this order: a copy to memory that is not pinned would hold up CUDA's
+       calls of all threads while it waits for the stream, Baton's, too. */
     must(cudaStreamSynchronize(rank.stream));
+    must(cudaMemcpy(weights, rank.weights, sizeof weights,
+                    cudaMemcpyDeviceToHost));
     std::printf("rank %d: y = %.4f x + %.4f\n", number, weights[1], weights[0]);
     float slope_error = weights[1] - 3, bias_error = weights[0] - 1;
     return slope_error * slope_error + bias_error * bias_error < 1e-4f;
@@ -166,6 +168,11 @@ int main()
         return 77;
     }
     must(baton_engine_close(engine));
+    /* Before the first wait_on: when a kernel is launched first, CUDA loads it,
+       and may wait for all streams meanwhile. */
+    cudaFuncAttributes attributes;
+    must(cudaFuncGetAttributes(&attributes, backward));
+    must(cudaFuncGetAttributes(&attributes, update));
     must(baton_inproc_create(RANKS, &medium));
     for (int r = 0; r < RANKS; r++) {
         open_rank(ranks[r], medium, r);

@@ -64,10 +64,12 @@ run_plain() {
 }
 
 # The tools follow each access: fewer rounds, and more time. The suites provoke
-# errors of the API, which are no finding.
+# errors of the API, which are no finding. In the tools a query of a stream may
+# wait for all others, so an engine can't end what a stream waits for: programs
+# that use wait_on hang by chance.
 run_checked() {
-    case $name-$tool in
-    test_* | cuda_training-*) return ;;
+    case $name in
+    test_* | gpu_epochs | gpu_sparse | cuda_training) return ;;
     esac
     suite "$tool of $name" 1800 "$tool found nothing in $name" \
         env TEST_ROUNDS=200 compute-sanitizer --tool "$tool" \

@@ -31,11 +31,12 @@
    Partial collectives have calls of the same kind (partial.h).
 
    While a stream stands at wait_on, no thread of the program should allocate or
-   free memory of the device, or pinned memory, nor launch a kernel for the
-   first time. The driver may first wait until all of the device's streams are
-   idle, and hold up other calls meanwhile, also those of the engine that would
-   end the wait. Allocate before the first step, or from a pool
-   (cudaMallocAsync).
+   free memory of the device, or pinned memory, copy to or from host memory that
+   is not pinned, nor launch a kernel for the first time. The driver may first
+   wait until all of the device's streams are idle, and hold up other calls and
+   streams meanwhile, also those of the engine that would end the wait. Allocate
+   before the first step, or from a pool (cudaMallocAsync), and load kernels
+   there. docs/cuda.md says how, and how many streams may stand there.
 
    Without a device, a schedule with device buffers fails to commit with
    BATON_ERR_UNSUPPORTED.
