@@ -106,7 +106,9 @@ static const char doc[] =
     "  partial    partial all-reduce: solo, majority, full\n"
     "  sparse     sparse all-reduce: SparDL and its rivals\n"
     "\nOne process, no MPI. The same seed gives the same run. Each command "
-    "takes --help.\n\nExample: baton-sim allreduce --algorithm ring --ranks "
+    "takes --help. A program simulates other collectives, and your own: see "
+    "baton/sim.h\nand examples/05_simulate.c.\n\nExample: baton-sim allreduce "
+    "--algorithm ring --ranks "
     "1024 --bytes "
     "100M --alpha-us 1.5 --gbit 100";
 
