@@ -240,19 +240,22 @@ static double sharers_of(const baton__sparse_place_t *place)
                : 1;
 }
 
-/* Of the all-reduce that ranks on shared hosts take. 0: there is none. */
+/* Of the all-reduce that ranks on shared hosts take; its estimate lets each
+   rank have a port, of which a host has one. 0: there is none. */
 static double shared_dense_us(const cost_case_t *of, double sharers)
 {
+    const double bytes = of->n * of->element, hosts = of->place->hosts;
+    const double port_us = 2 * (hosts - 1) / hosts * bytes * of->beta_us;
+    const double cold_us = fmax(bytes - WARM_BYTES, 0) * COLD_NS / 1e3;
     baton_choice_case_t dense = BATON_CHOICE_CASE;
     baton_choice_t chosen;
     dense.collective = BATON_COLLECTIVE_ALLREDUCE;
     dense.ranks = of->place->ranks;
     dense.hosts = of->place->hosts;
     dense.processors = of->place->processors;
-    dense.bytes = (size_t)(of->n * of->element);
+    dense.bytes = (size_t)bytes;
     return baton_choose(&dense, &chosen) == BATON_OK
-               ? chosen.cost_us + fmax(of->n * of->element - WARM_BYTES, 0) *
-                                      COLD_NS / 1e3 * sharers
+               ? fmax(chosen.cost_us, port_us) + cold_us * sharers
                : 0;
 }
 
