@@ -36,7 +36,7 @@ void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
                            baton_message_t *message)
 {
     const baton_group_t *group = schedule->group;
-    const baton_token_t token = {schedule, node, BATON_MEMORY_HOST};
+    const baton_token_t token = {.owner = schedule, .node = node};
     baton__activation_t activation = {0};
     if (message->bytes != sizeof activation) {
         group->transport->drop(group->endpoint, message); /* not from Baton */

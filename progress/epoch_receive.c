@@ -94,7 +94,7 @@ bool baton__epoch_take_message(baton__stepper_t *stepper,
     if (up_to) {
         schedule->run.lengths[op->length] = bytes;
     }
-    const baton_token_t token = {schedule, node, baton__op_memory(op)};
+    const baton_token_t token = {schedule, node, baton__op_memory(op), false};
     char *target = baton__operand(op, BATON__TARGET, schedule->addresses);
     baton_status_t status = lend(schedule, node, message);
     if (status == BATON_AGAIN) {
@@ -182,8 +182,8 @@ static void post(const baton_schedule_t *schedule, uint32_t node)
                                    .tag = op->message.tag,
                                    .incarnation = group->incarnation,
                                    .kind = BATON__MESSAGE_DATA};
-    const baton_token_t token = {(void *)(uintptr_t)schedule, node,
-                                 BATON_MEMORY_HOST};
+    const baton_token_t token = {.owner = (void *)(uintptr_t)schedule,
+                                 .node = node};
     char *target = baton__operand(op, BATON__TARGET, schedule->addresses);
     if (schedule->addresses[op->buffer[BATON__TARGET]] != NULL) {
         (void)group->transport->post_receive(

@@ -73,7 +73,7 @@ void baton__notice_take(const baton_group_t *group, baton_message_t *message,
                         void *content, size_t bytes)
 {
     char memory[BATON_NOTICE_BYTES] = {0};
-    const baton_token_t no_token = {NULL, 0, BATON_MEMORY_HOST};
+    const baton_token_t no_token = {.owner = NULL};
     if (message->bytes > sizeof memory) {
         group->transport->drop(group->endpoint, message);
     } else {

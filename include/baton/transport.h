@@ -65,11 +65,13 @@ typedef struct baton_message {
 
 /* Identifies a send or an accepted message in its event. The engine also says
    here in which memory the data lies, or the target: a transport that a group
-   of an engine without a device has need not look. */
+   of an engine without a device has need not look. And whether a processor's
+   cache is likely to have them, written. */
 typedef struct baton_token {
     void *owner;
     uint32_t node;
     baton_memory_t memory;
+    bool made; /* of a send: its data were reduced in the same epoch */
 } baton_token_t;
 
 typedef enum baton_event_kind {

@@ -42,7 +42,9 @@ enum {
     /* Of a send or receive: its view is in device memory. */
     BATON__DEVICE_VIEW = 64,
     /* Of a receive: its sender may write into its target. */
-    BATON__POSTS = 128
+    BATON__POSTS = 128,
+    /* Of a send: what it reads, or a part of it, was reduced in its epoch. */
+    BATON__MADE = 256
 };
 
 enum { BATON__TARGET, BATON__LEFT, BATON__RIGHT, BATON__OPERANDS };

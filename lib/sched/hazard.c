@@ -197,6 +197,10 @@ static baton_status_t visit(checker_t *c, const access_t *access,
         return hazard(c, segment->writer, v, access, cut, "writes");
     }
     if (!access->write) {
+        if (c->order->loans != NULL && segment->writer != BATON__NO_NODE &&
+            c->schedule->ops[segment->writer].kind == BATON__REDUCE) {
+            c->order->loans[v].made = c->schedule->ops[v].kind == BATON__SEND;
+        }
         return add_reader(c, segment, v) ? BATON_OK : BATON_ERR_NO_MEMORY;
     }
     for (uint32_t i = segment->readers; i != BATON__NO_NODE;

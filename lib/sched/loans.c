@@ -102,6 +102,10 @@ void baton__loans_enter(baton_schedule_t *schedule, const baton__order_t *order)
         qsort(plan->loans, plan->loan_count, sizeof *plan->loans,
               compare_loans);
     }
+    for (uint32_t i = 0; i < plan->count && order->loans != NULL; i++) {
+        bool made = order->loans[i].made;
+        schedule->ops[i].flags |= made ? BATON__MADE : 0;
+    }
     for (uint32_t i = 0; i < plan->loan_count; i++) {
         const baton__loan_t *loan = &plan->loans[i];
         schedule->ops[loan->receive].message.loan = i + 1;

@@ -257,9 +257,10 @@ bool baton__graph_grow(baton_schedule_t *schedule, void *items, uint32_t count,
                        uint32_t room, size_t size);
 
 /* What is known of a node that receives, and of the one that may read its
-   message in place; see loans.h. */
+   message in place, see loans.h; and of one that sends. */
 typedef struct baton__lending {
     bool spoiled;
+    bool made; /* what it sends, or a part of it, was reduced before */
     uint8_t operand;
     uint32_t reduce; /* or BATON__NO_NODE */
 } baton__lending_t;

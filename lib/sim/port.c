@@ -72,7 +72,7 @@ static baton_status_t notify(void *endpoint, int peer,
 {
     baton__sim_port_t *port = endpoint;
     const baton__sim_net_t *net = port->net;
-    const baton_token_t none = {NULL, 0, BATON_MEMORY_HOST};
+    const baton_token_t none = {.owner = NULL};
     if (port->dead || (net->any_dead && net->ports[peer].dead)) {
         return BATON_ERR_TRANSPORT;
     }

@@ -94,6 +94,35 @@ TEST(test_loans_to_a_reduce_into_the_scratch)
     end(&g, 1);
 }
 
+/* Sends of what was reduced are told from others, where only a part was, too,
+   and where it was written again since. */
+TEST(test_sends_of_what_was_made)
+{
+    for (int written = 0; written < 2; written++) {
+        graph_t g = begin();
+        const baton_view_t all[] = {
+            support_view(g.schedule, sum_memory, BYTES + sizeof(float)), g.sum,
+            support_view(g.schedule, sum_memory + COUNT, sizeof(float))};
+        uint32_t all_sends[3];
+        baton_node_t last = g.reduce;
+        if (written) {
+            last = baton_add_copy(g.schedule, g.sum, g.scratch);
+            baton_before(g.schedule, g.reduce, last);
+        }
+        for (int i = 0; i < 3; i++) {
+            baton_node_t send = baton_add_send(g.schedule, 0, all[i]);
+            baton_before(g.schedule, last, send);
+            all_sends[i] = send.index;
+        }
+        support_ok(baton_schedule_commit(g.schedule));
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(g.schedule->ops[all_sends[i]].flags & BATON__MADE,
+                             i < 2 && !written ? BATON__MADE : 0);
+        }
+        support_ok(baton_schedule_destroy(g.schedule));
+    }
+}
+
 TEST(test_loans_of_two_receives_to_one_reduce)
 {
     graph_t g = begin_apart();

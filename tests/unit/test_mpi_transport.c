@@ -135,11 +135,17 @@ static void expect_all_free(int rank)
     assert_int_equal(records, mpi->record_count);
 }
 
-static baton_status_t post(int from, int to, uint32_t node, size_t bytes)
+static baton_status_t post_some(int from, int to, uint32_t node, size_t bytes,
+                                bool made)
 {
     const baton_header_t header = {.tag = node};
-    const baton_token_t token = {.owner = seen, .node = node};
+    const baton_token_t token = {.owner = seen, .node = node, .made = made};
     return baton__mpi_send(rank_of(from), token, to, &header, out, bytes);
+}
+
+static baton_status_t post(int from, int to, uint32_t node, size_t bytes)
+{
+    return post_some(from, to, node, bytes, true);
 }
 
 static bool withdraw(int rank, uint32_t node)
@@ -428,6 +434,30 @@ TEST(test_mpi_asks_for_what_was_offered)
         assert_int_equal(withdraw_receive(7), sleeps == 1);
         assert_int_equal(baton__mpi_is_copying(rank_of(1)), sleeps == 1);
         assert_false(withdraw(0, 7));
+        settle_all(2);
+        assert_true(came_whole(100000));
+        assert_int_equal(seen[0].ends, 1);
+        seen[1].arrivals = 0;
+        expect_received(7, BATON_OK);
+    }
+}
+
+/* What was not reduced is read, whether its receive was posted before or not.
+ */
+TEST(test_mpi_reads_what_was_not_made)
+{
+    for (int before = 0; before < 2; before++) {
+        open_near(2, 0);
+        rank_of(1)->asks = true;
+        assert_true(before == 0 || post_receive(7, 100000));
+        assert_int_equal(post_some(0, 1, 7, 100000, false), BATON_OK);
+        settle(1);
+        assert_int_equal(kind_at(1, 0), BATON__PACKET_OFFER);
+        assert_true(before == 1 || post_receive(7, 100000));
+        assert_int_equal(
+            baton__mpi_accept(rank_of(1), seen[1].arrived[0], put_token(7), in),
+            BATON_OK);
+        assert_true(baton__mpi_is_copying(rank_of(1)));
         settle_all(2);
         assert_true(came_whole(100000));
         assert_int_equal(seen[0].ends, 1);

@@ -65,7 +65,7 @@ void baton__pairwise_allgather(baton__flow_t *flow,
 {
     size_t chunks = baton__blocks_segments(blocks, element, chunk_bytes,
                                            BATON__PAIRWISE_BYTES);
-    baton_view_t own = baton__blocks_view(blocks, flow->rank, 1);
+    baton_view_t own = baton__blocks_outgoing(blocks, flow->rank);
     for (size_t i = 0; i < chunks; i++) {
         for (int k = 1; k < flow->size; k++) {
             int to = baton__rank_shift(flow->rank, k, flow->size);

@@ -13,8 +13,8 @@
                                                       60 KiB (BATON_FAR_PART)
 
    From 16 KiB on what lies in a segment (shm/segments.h) is read there by a
-   near receiver, which can lend it, too. What goes into no buffer, and is more
-   than 12 KiB, is written by the sender where a near rank has posted its
+   near receiver, which can lend it, too. A sum that goes into no buffer, and is
+   more than 12 KiB, is written by the sender where a near rank has posted its
    receive (put.c).
 
    A message that finds no credit or buffer, or whose receiver may not read this

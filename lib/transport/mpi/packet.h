@@ -38,7 +38,8 @@ typedef enum baton__packet_kind {
 
 enum {
     BATON__PACKET_CREDITED = 1,
-    BATON__PACKET_NOTICE = 2 /* credited, too, from the notices' credits */
+    BATON__PACKET_NOTICE = 2, /* credited, too, from the notices' credits */
+    BATON__PACKET_MADE = 4    /* OFFER: token.made */
 };
 
 enum { BATON__SHORT_BYTES = 256 };

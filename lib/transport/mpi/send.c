@@ -120,6 +120,7 @@ static outcome_t send_offer(baton__mpi_t *mpi, baton__peer_t *peer,
 {
     uint64_t address = (uint64_t)(uintptr_t)send->data;
     packet->kind = BATON__PACKET_OFFER;
+    packet->flags = send->token.made ? BATON__PACKET_MADE : 0;
     packet->place = segment;
     /* The receiver of the packet reads this, and so after this store. */
     atomic_store_explicit(
