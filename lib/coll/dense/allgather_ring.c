@@ -17,10 +17,15 @@ static double cost(const baton__terms_t *t)
     return (t->p - 1) * baton__message(t, t->block);
 }
 
+/* Of two ranks each writes the block that it has made, and passes nothing on.
+ */
 static baton__works_t work(const baton__terms_t *t)
 {
-    return baton__evenly(t, (baton__work_t){t->p * (t->p - 1), t->others, 0},
-                         baton__passed_on(t));
+    baton__works_t works =
+        baton__evenly(t, (baton__work_t){t->p * (t->p - 1), t->others, 0},
+                      baton__passed_on(t));
+    works.written = t->of.ranks == 2 && baton__has_processor_each(t);
+    return works;
 }
 
 const baton_algorithm_t baton__allgather_ring_algorithm = {

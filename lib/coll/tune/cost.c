@@ -115,6 +115,11 @@ baton__works_t baton__evenly(const baton__terms_t *t, baton__work_t all,
     };
 }
 
+bool baton__has_processor_each(const baton__terms_t *t)
+{
+    return t->of.processors <= 0 || t->of.processors >= t->of.ranks;
+}
+
 static baton__work_t sum(baton__work_t a, baton__work_t b)
 {
     return (baton__work_t){a.messages + b.messages, a.bytes + b.bytes,
@@ -265,7 +270,7 @@ double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
         path_us = fmax(baton__cost_of(algorithm, &t), path_us);
     }
     double passed_us = works.passed * t.beta;
-    if (of->processors <= 0 || of->processors >= of->ranks) {
+    if (baton__has_processor_each(&t)) {
         return path_us + passed_us / t.p;
     }
     double waits_us = works.all.messages * t.alpha / 2;

@@ -83,6 +83,8 @@ typedef struct baton__works {
     double passed;
 } baton__works_t;
 
+bool baton__has_processor_each(const baton__terms_t *t);
+
 /* All ranks have the same work. */
 baton__works_t baton__evenly(const baton__terms_t *t, baton__work_t all,
                              double passed);
