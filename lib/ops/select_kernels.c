@@ -98,7 +98,7 @@ static inline void fetch(const void *from, size_t bytes)
    what is accumulated. */
 static inline const float *momentum_short(const baton_accumulation_t *of,
                                           size_t at, size_t count,
-                                          const float *right, float *g)
+                                          const void *right, float *g)
 {
     typedef uint16_t FOREIGN half_t;
     typedef float FOREIGN element_t;
