@@ -164,8 +164,8 @@ static size_t poll(void *endpoint, baton_event_t *out, size_t max)
         out[i] = (baton_event_t){
             .kind = (baton_event_kind_t)from->kind,
             .status = (baton_status_t)from->status,
-            .token = {arrived ? NULL : from->subject, from->node,
-                      BATON_MEMORY_HOST},
+            .token = {.owner = arrived ? NULL : from->subject,
+                      .node = from->node},
             .message = arrived ? from->subject : NULL,
             .peer = from->peer,
             .detail = detail_of(from->status),
