@@ -319,6 +319,21 @@ bool baton__notice_send(baton__stepper_t *stepper, bool all)
     return moved;
 }
 
+int baton__notice_awaits(const baton__stepper_t *stepper,
+                         const baton_group_t *group)
+{
+    const baton_schedule_t *s = stepper->notices;
+    while (s != NULL && (s->group != group || !s->notices.leaving)) {
+        s = s->notices.next_notice;
+    }
+    for (uint32_t i = 0; s != NULL && i < s->plan.peer_count; i++) {
+        if (s->notices.due[i] != 0) {
+            return (int)s->plan.peers[i];
+        }
+    }
+    return group->answer_count > 0 ? group->answers[0].peer : -1;
+}
+
 void baton__notice_give_up(baton__stepper_t *stepper, baton_group_t *group)
 {
     stepper->answers -= group->answer_count;

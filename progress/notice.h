@@ -73,6 +73,11 @@ void baton__notice_lost(baton_group_t *group, int lost);
 /* Asks the ranks that the running epoch waits for what they wait for. */
 void baton__notice_inquire(const baton_group_t *group, uint64_t identity);
 
+/* A peer that has had no room for what it is to be told before this rank leaves
+   the group; -1: none. */
+int baton__notice_awaits(const baton__stepper_t *stepper,
+                         const baton_group_t *group);
+
 /* Forgets what peers were to be told of schedules that were destroyed. */
 void baton__notice_give_up(baton__stepper_t *stepper, baton_group_t *group);
 

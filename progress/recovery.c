@@ -420,6 +420,11 @@ int baton__recovery_awaits(const baton__stepper_t *stepper,
     if (group->recovery == BATON__RECOVERY_STOPPING) {
         return -1;
     }
+    /* It may have left alone, behind a loss, without room to tell. */
+    if (group->recovery == BATON__RECOVERY_PARTING &&
+        group->answer_count + group->leaving > 0) {
+        return baton__notice_awaits(stepper, group);
+    }
     for (const baton_schedule_t *s = stepper->schedules;
          s != NULL && waits == NULL; s = s->notices.next) {
         if (s->group == group && s->run.phase == BATON__RUN_RECOVERING) {

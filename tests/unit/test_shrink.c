@@ -394,4 +394,32 @@ TEST(test_who_is_taken_for_lost_is_told)
     close_ranks();
 }
 
+static int asked;
+
+static void find_left(void *endpoint, int peer)
+{
+    asked = peer;
+    ranks[0].given->lose(endpoint, peer, "nobody answers there any more");
+}
+
+/* Rank 1, which rank 0 owes its news, has left without telling. */
+TEST(test_who_leaves_asks_whom_it_can_not_tell)
+{
+    support_set_variable("BATON_STALL_MS", "8");
+    open_ranks(3);
+    set_collective(true);
+    asked = -1;
+    ranks[0].port.ask = find_left;
+    ranks[0].dead = true; /* there is no room for what it sends */
+    ranks[0].given->lose(ranks[0].group->endpoint, 2, "it is dead");
+    (void)baton_engine_step(ranks[0].engine);
+    assert_int_equal(ranks[0].group->answer_count, 1);
+    support_ok(baton_group_destroy(ranks[0].group));
+    ranks[0].group = NULL;
+    assert_int_equal(asked, 1);
+    ranks[1].group->collective = ranks[2].group->collective = false;
+    close_ranks();
+    support_set_variable("BATON_STALL_MS", NULL);
+}
+
 RUN_TESTS()
