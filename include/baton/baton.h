@@ -133,7 +133,8 @@ typedef struct baton_operands {
     const char *name;      /* in messages; and for ranks that create in another
                               order: the k-th of a name belong together. NULL:
                               "allreduce" and so on */
-    baton_memory_t memory; /* of source and target: device.h */
+    baton_memory_t memory; /* of source and target, the same kind on all ranks:
+                              device.h */
     size_t depth; /* epochs that may be in flight at once (build.h); 0: 1 */
     const void *reserved[2]; /* NULL */
 } baton_operands_t;

@@ -4,6 +4,7 @@
 #include "support/cmocka.h"
 #include "support/device_cluster.h"
 
+#include <baton/baton.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -316,6 +317,38 @@ TEST(test_refuses_receiver_without_device)
     support_schedules_destroy(cluster, s);
     emulated_release(device, memory);
     support_cluster_close(cluster);
+}
+
+/* Its blocks of 1 MiB are not cut, as those of host memory are. */
+TEST(test_segments_are_long)
+{
+    enum { LONG = 1 << 21 };
+    const emulated_options_t options = {.seed = 6};
+    device_cluster_t *two =
+        device_cluster_open(2, SUPPORT_OWN_ENGINES, &options);
+    baton_schedule_t *s[2];
+    float *memory[2];
+    for (int rank = 0; rank < 2; rank++) {
+        memory[rank] = emulated_allocate(two->devices[rank], LONG);
+        const baton_allreduce_t operands = {.target = memory[rank],
+                                            .count = LONG / sizeof(float),
+                                            .dtype = BATON_F32,
+                                            .op = BATON_SUM,
+                                            .algorithm = "pairwise",
+                                            .memory = BATON_MEMORY_DEVICE};
+        support_ok(baton_allreduce_create(two->cluster->groups[rank], &operands,
+                                          &s[rank]));
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(baton_schedule_start(s[rank]));
+    }
+    for (int rank = 0; rank < 2; rank++) {
+        support_ends(s[rank], BATON_OK);
+        assert_int_equal(baton_schedule_sent(s[rank]).messages, 2);
+        support_ok(baton_schedule_destroy(s[rank]));
+        emulated_release(two->devices[rank], memory[rank]);
+    }
+    device_cluster_close(two);
 }
 
 TEST(test_rebinds)
