@@ -286,11 +286,11 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
             push_packet(mpi, peer, slot, &tail, (const char *)data + first,
                         count - first);
         }
+        ring(mpi, (int)(peer - mpi->peers));
         if (peer->probe == 0) {
             peer->probe = peer->packets_sent;
-            peer->probe_ns = baton__clock_ns();
+            peer->probe_ns = mpi->far.now_ns;
         }
-        ring(mpi, (int)(peer - mpi->peers));
     }
     baton__far_leave(mpi);
     return room;

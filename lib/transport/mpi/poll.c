@@ -186,6 +186,10 @@ static void poll_far(baton__mpi_t *mpi, baton__events_t *events)
     }
     while (far->peers > 0 && take_far_packet(mpi, events)) {
         packets = true;
+        if (events->count > 0) { /* to find none costs as much as to find one,
+                                    and the caller polls again */
+            break;
+        }
     }
     while (complete_transfer(mpi, events)) {
         transfers = true;
@@ -204,11 +208,18 @@ static void poll_far(baton__mpi_t *mpi, baton__events_t *events)
     }
 }
 
-/* Polls MPI, but takes nothing: true if a packet has come, or a link rang. */
-static bool has_come(baton__mpi_t *mpi)
+/* Looks in MPI, but takes nothing: true if a packet has come, or a link rang.
+   later: need not look, for what comes behind this look comes without a ring,
+   too. */
+static bool has_come(baton__mpi_t *mpi, bool later)
 {
-    if (atomic_load_explicit(&mpi->far.links.rang, memory_order_relaxed) ||
-        !baton__far_enter(mpi)) {
+    if (atomic_load_explicit(&mpi->far.links.rang, memory_order_relaxed)) {
+        return true;
+    }
+    if (later) {
+        return false;
+    }
+    if (!baton__far_enter(mpi)) {
         return true;
     }
     bool come = oldest_packet(mpi) != NULL;
@@ -438,11 +449,12 @@ static bool is_linked(const baton__mpi_t *mpi)
     return true;
 }
 
-static uint32_t far_sleep_us(baton__mpi_t *mpi, baton_arm_t how)
+/* recent: so lately has something come that more may come without a ring. */
+static uint32_t far_sleep_us(baton__mpi_t *mpi, baton_arm_t how, bool recent)
 {
     const baton__far_t *far = &mpi->far;
     uint32_t us = BATON_SLEEP_FOREVER;
-    if (far->peers > 0 && baton__clock_ns() - far->now_ns < AFTER_RING_NS) {
+    if (recent) {
         return how == BATON_ARM_NOTICES ? LATER_US : AFTER_RING_US;
     }
     if ((far->peers > 0 && baton__far_ask(mpi)) || far->count > 0 ||
@@ -473,6 +485,8 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
     if (how == BATON_ARM_INSIST) {
         insist(mpi);
     }
+    bool recent = mpi->far.peers > 0 &&
+                  baton__clock_ns() - mpi->far.now_ns < AFTER_RING_NS;
     ring_due(mpi, BATON__DUE_WAIT);
     baton__doorbell_arm(&mpi->host.doorbell,
                         how == BATON_ARM_NOTICES ? BATON__BELL_URGENT
@@ -482,11 +496,12 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
         mpi->unreported > 0 || baton__inbox_front(&mpi->host.inbox) != NULL ||
         atomic_load_explicit(&mpi->host.liveness.any_ended,
                              memory_order_relaxed) ||
-        (mpi->far.peers > 0 && has_come(mpi))) {
+        (mpi->far.peers > 0 &&
+         has_come(mpi, recent && how == BATON_ARM_NOTICES))) {
         baton__mpi_disarm(mpi);
         return false;
     }
-    uint32_t us = far_sleep_us(mpi, how);
+    uint32_t us = far_sleep_us(mpi, how, recent);
     if (mpi->listed != NULL || mpi->putting.head != NULL ||
         mpi->far.credits_due) { /* nothing tells of room */
         uint32_t often = (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
