@@ -15,6 +15,8 @@
 #include "transport/staged/staged.h"
 #include "transport/subset.h"
 
+enum { EARLY = 32 }; /* hellos that are kept without an allocation */
+
 /* A group with its watch: the group itself belongs to lib/transport, which
    knows no event loop. */
 typedef struct watched_group {
@@ -130,7 +132,7 @@ static void disclose(const watched_group_t *watched)
     }
 }
 
-/* A subset uses its root's room for parts. */
+/* A subset uses its root's room for parts, and takes hellos as they come. */
 static baton_status_t reserve(baton_group_t *group)
 {
     bool reads = group->transport->read != NULL;
@@ -141,7 +143,9 @@ static baton_status_t reserve(baton_group_t *group)
     if (reads) {
         group->parts = baton__alloc(BATON__OPERANDS, BATON__PART_BYTES);
     }
-    return group->parts != NULL || !reads
+    group->early = baton__alloc(EARLY, sizeof *group->early);
+    group->early_room = EARLY;
+    return group->early != NULL && (group->parts != NULL || !reads)
                ? BATON_OK
                : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
 }

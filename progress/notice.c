@@ -407,26 +407,41 @@ void baton__notice_lost(baton_group_t *group, int lost)
     }
 }
 
-/* Forgets what was kept of a schedule and a peer, which is answered or not; or
-   of all of them. */
+/* A peer has committed a schedule that this rank has not: it is told if this
+   rank never will. (Without memory to remember it, it is not.) */
+static void remember(baton_group_t *group, const baton_header_t *header,
+                     int peer)
+{
+    uint32_t room = group->early_room;
+    if (group->early_count == room) {
+        baton__answer_t *early =
+            baton__grow(group->early, room, 2 * room + 1, sizeof *early);
+        if (early == NULL) {
+            return;
+        }
+        group->early = early;
+        group->early_room = 2 * room + 1;
+    }
+    group->early[group->early_count++] = (baton__answer_t){*header, peer};
+}
+
+/* Forgets what was remembered of a schedule and a peer, which is answered or
+   not; or of all of them. */
 static void forget(baton_group_t *group, uint64_t identity, int peer,
                    bool answers)
 {
-    baton__kept_t **link = &group->early;
-    while (*link != NULL) {
-        baton__kept_t *kept = *link;
-        if ((identity != ALL_SCHEDULES && kept->header.schedule != identity) ||
-            (peer != ALL_PEERS && kept->peer != peer)) {
-            link = &kept->next;
-            continue;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < group->early_count; i++) {
+        baton__answer_t each = group->early[i];
+        if ((identity != ALL_SCHEDULES && each.header.schedule != identity) ||
+            (peer != ALL_PEERS && each.peer != peer)) {
+            group->early[kept++] = each;
+        } else if (answers) {
+            each.header.incarnation = group->incarnation;
+            baton__notice_answer(group, &each.header, 0, each.peer);
         }
-        *link = kept->next;
-        if (answers) {
-            kept->header.incarnation = group->incarnation;
-            baton__notice_answer(group, &kept->header, 0, kept->peer);
-        }
-        baton__free(kept);
     }
+    group->early_count = kept;
 }
 
 void baton__notice_retract(baton_group_t *group, uint64_t identity)
@@ -467,13 +482,12 @@ static void introduce(baton__stepper_t *stepper, baton_schedule_t *schedule,
 static void meet_strangers(const baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;
-    for (const baton__kept_t *early = group->early; early != NULL;
-         early = early->next) {
-        if (early->header.schedule == schedule->identity &&
-            baton__plan_peer(&schedule->plan, early->peer) ==
+    for (uint32_t i = 0; i < group->early_count; i++) {
+        const baton__answer_t early = group->early[i];
+        if (early.header.schedule == schedule->identity &&
+            baton__plan_peer(&schedule->plan, early.peer) ==
                 schedule->plan.peer_count) {
-            queue_answer(group, early->header, BATON__MESSAGE_HELLO,
-                         early->peer);
+            queue_answer(group, early.header, BATON__MESSAGE_HELLO, early.peer);
         }
     }
 }
@@ -675,8 +689,7 @@ void baton__notice_early(baton_group_t *group, const baton_header_t *header,
                          int peer)
 {
     if (is_uncommitted(group, header->schedule)) {
-        /* It is told if this rank never will. */
-        baton__group_keep(&group->early, 0, header, peer);
+        remember(group, header, peer);
     } else {
         const baton__departed_t *known =
             baton__group_departed(group, header->schedule);

@@ -368,13 +368,13 @@ void baton__group_fini(baton_group_t *group)
     }
     baton__group_drop_kept(&group->deferred);
     baton__group_drop_kept(&group->strays);
-    baton__group_drop_kept(&group->early);
     baton__free(group->name);
     baton__free(group->channels.places);
     baton__free(group->table.places);
     baton__free(group->names.places);
     baton__free(group->lost);
     baton__free(group->answers);
+    baton__free(group->early);
     baton__free(group->origins);
     baton__free(group->shrink);
 }

@@ -156,7 +156,10 @@ struct baton_group {
                                        group's, and those of schedules */
     uint32_t answer_count;
     baton__answer_t *answers; /* that are due, in order */
-    baton__kept_t *early;     /* hellos for schedules not committed here */
+    baton__answer_t *early; /* hellos for schedules not committed here; one for
+                               each that a peer has */
+    uint32_t early_count;
+    uint32_t early_room;
     baton_header_t asked; /* of the first inquiry about an epoch, the last one
                              that any was about, */
     int asked_by;         /* and its rank */
