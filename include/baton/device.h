@@ -17,33 +17,33 @@
        baton_schedule_wait_on(s, stream);              // synchronises anything
        update<<<grid, block, 0, stream>>>(weights, gradient);
 
-   A reduce or copy with a view in device memory is done by the device. All
-   operands of a reduce are in one kind of memory; a copy may go from one to the
-   other. Such nodes in a row are queued one behind the other, without a visit
-   to the host between them. Messages may be sent from device memory and
-   received into it on any transport; who receives what was sent from device
-   memory has a device, too, also if its target is in host memory. Scratch is in
-   device memory where a reduce or a copy connects it with a buffer that is,
-   directly or through other scratch; baton_buffer_set_memory says otherwise.
-   Call nodes run on the host, and find addresses of device memory there that
-   the host must not follow.
+   The device executes every reduce or copy with a view in device memory. All
+   operands of a reduce are in one kind of memory; a copy may go from one kind
+   to the other. Consecutive nodes of this sort are queued on the device,
+   without returning to the host in between. Any transport sends from device
+   memory and receives into it. The receiver of a message from device memory
+   needs a device, too, even if its target is in host memory. Scratch is in
+   device memory if a reduce or copy connects it with a device buffer, directly
+   or through other scratch; baton_buffer_set_memory overrides this. Call nodes
+   run on the host, which must not follow the device addresses that they find.
 
-   Partial collectives have calls of the same kind (partial.h).
+   partial.h has such calls for partial collectives.
 
-   While a stream stands at wait_on, no thread of the program should allocate or
-   free memory of the device, or pinned memory, copy to or from host memory that
-   is not pinned, nor launch a kernel for the first time. The driver may first
-   wait until all of the device's streams are idle, and hold up other calls and
-   streams meanwhile, also those of the engine that would end the wait. Allocate
-   before the first step, or from a pool (cudaMallocAsync), and load kernels
-   there. docs/cuda.md says how, and how many streams may stand there.
+   While a stream is blocked at wait_on, no thread of the program should
+   allocate or free device or pinned memory, copy to or from unpinned host
+   memory, or launch a kernel for the first time. The driver may first wait
+   until all of the device's streams are idle, and block other calls and streams
+   meanwhile. These include the engine's, which would end the wait.
+   Allocate before the first step or from a pool (cudaMallocAsync), and load
+   kernels before the first step. docs/cuda.md says how, and how many streams
+   may be blocked there.
 
    Without a device, a schedule with device buffers fails to commit with
    BATON_ERR_UNSUPPORTED.
 
    The second part of this header is the port that a device implements. A
-   library of its own implements it for CUDA, so that this one needs no driver;
-   tests/support has one whose queues are threads. */
+   separate library implements it for CUDA, so that this one needs no driver;
+   tests/support has a device whose queues are threads. */
 #ifndef BATON_DEVICE_H
 #define BATON_DEVICE_H
 
@@ -54,37 +54,36 @@
 extern "C" {
 #endif
 
-/* A queue of work of the device, which is done in order: a cudaStream_t. NULL
-   is a stream, too: CUDA's default stream. */
+/* A queue of work that the device executes in order: a cudaStream_t. NULL is a
+   valid stream: CUDA's default stream. */
 typedef void *baton_stream_t;
 
 /* ---- epochs in stream order ------------------------------------------- */
 
-/* Starts this rank's next epoch, as baton_schedule_start does, but it begins
-   when the work that is in the stream now has been done, or when a peer
-   activates it. Returns within
-   microseconds; up to 8 epochs may be started before the first of them has
-   ended, and run one after the other; when one fails or is cancelled, those
-   behind it fail with it. BATON_ERR_BUSY: as many have been.
-   BATON_ERR_UNSUPPORTED: the engine has no device, or the stream is one that
-   the program captures; and as baton_schedule_start. */
+/* Starts this rank's next epoch as baton_schedule_start does, but the epoch
+   begins when the work now in the stream has completed, or when a peer
+   activates it. Returns within microseconds. Up to 8 epochs may be started
+   before the first has ended; they run one after the other. If one fails or is
+   cancelled, those behind it fail, too. BATON_ERR_BUSY: 8 are pending.
+   BATON_ERR_UNSUPPORTED: the engine has no device, or the stream is being
+   captured. Other errors as baton_schedule_start. */
 BATON_CHECKED baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
                                                      baton_stream_t stream);
 
-/* What is put into the stream from now on is done when the last epoch that was
-   started has ended, with success or not; test or wait tell which. Does not
-   block. BATON_ERR_UNSUPPORTED, _STATE as for start_on. */
+/* Work put into the stream from now on runs when the last started epoch has
+   ended, with success or not; test or wait returns its status. Does not block.
+   BATON_ERR_UNSUPPORTED, _STATE as for start_on. */
 BATON_CHECKED baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
                                                     baton_stream_t stream);
 
 /* ---- nodes ------------------------------------------------------------ */
 
-/* Calls a function that puts work of its own (kernels, copies) into `stream`,
-   and neither waits for it nor synchronises. The work comes after that of the
-   node's predecessors, and successors come after it. Returns BATON_OK or an
-   error, which fails the epoch. The function is called on the driving thread,
-   as a call node's; baton_call_address gives it device addresses. All schedules
-   of the process share the stream: work that waits for something there holds up
+/* `fn` puts work of its own (kernels, copies) into `stream`, and must neither
+   wait for it nor synchronise. The work runs after that of the node's
+   predecessors and before that of its successors. `fn` returns BATON_OK or an
+   error, which fails the epoch. It is called on the driving thread, like a call
+   node's function; baton_call_address gives it device addresses. All schedules
+   of the process share the stream: work that waits for something there delays
    the others. */
 typedef baton_status_t (*baton_device_call_fn)(void *arg, baton_call_t *call,
                                                baton_stream_t stream);
@@ -93,24 +92,24 @@ baton_node_t baton_add_device_call(baton_schedule_t *schedule,
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* Memory of the engine's device, or of the host such that the device copies it
-   at its full speed (pinned); aligned to 256 bytes, not initialised, and the
-   caller's until baton_device_free. May block. Any thread, but not in a call
-   node. BATON_ERR_INVALID: engine or out is NULL, bytes is 0, or kind is
-   neither of them. BATON_ERR_UNSUPPORTED: the engine has no device.
+/* Allocates memory of the engine's device, or pinned host memory, which the
+   device copies at full speed. It is aligned to 256 bytes, not initialised, and
+   the caller's until baton_device_free. May block. Any thread, but not in a
+   call node. BATON_ERR_INVALID: engine or out is NULL, bytes is 0, or kind is
+   neither of the two. BATON_ERR_UNSUPPORTED: the engine has no device.
    BATON_ERR_NO_MEMORY. */
 BATON_CHECKED baton_status_t baton_device_alloc(baton_engine_t *engine,
                                                 baton_memory_t kind,
                                                 size_t bytes, void **out);
 
-/* Frees it, with the kind that it was allocated as, before the engine is
-   closed. Nothing that uses the memory may be in a stream. NULL is allowed. */
+/* Frees memory before the engine is closed; `kind` is what it was allocated
+   as. No work that uses the memory may be in a stream. NULL is allowed. */
 void baton_device_free(baton_engine_t *engine, baton_memory_t kind,
                        void *memory);
 
-/* Whether all of this is memory of that kind, for the engine's device, whoever
-   has allocated it. Any thread. BATON_ERR_INVALID says what it is instead.
-   BATON_ERR_UNSUPPORTED: the engine has no device. */
+/* BATON_OK if all `bytes` bytes are memory of that kind for the engine's
+   device, whoever allocated it. Any thread. BATON_ERR_INVALID says what it is
+   instead. BATON_ERR_UNSUPPORTED: the engine has no device. */
 BATON_CHECKED baton_status_t baton_device_check(baton_engine_t *engine,
                                                 const void *memory,
                                                 size_t bytes,
@@ -118,7 +117,7 @@ BATON_CHECKED baton_status_t baton_device_check(baton_engine_t *engine,
 
 /* ---- the port --------------------------------------------------------- */
 
-/* What a selection leaves in device memory, aligned to 8 bytes. */
+/* The result of a selection, in device memory, aligned to 8 bytes. */
 typedef struct baton_device_selected {
     uint64_t count;
     baton_magnitude_t threshold; /* of the smallest selected; 0: none was */
@@ -130,39 +129,39 @@ typedef struct baton_device_entries {
     baton_dtype_t dtype;
     void *data; /* aligned to 2 bytes for f16 and bf16, to 4 for f32 and f64 */
     size_t capacity;
-    /* How many entries there are, in device memory; of more than `capacity` the
-       first `capacity` count. NULL: `capacity` is their number. */
+    /* The number of entries, in device memory; beyond `capacity` only the first
+       `capacity` are used. NULL: there are `capacity`. */
     const uint64_t *count;
 } baton_device_entries_t;
 
-/* How a device selects. TOPK: as baton_select_topk, whose result
-   baton_select_trimmed has, too. SAMPLED, k at least 1: RedSync's selection by
-   a threshold, which is the one that baton_select_search finds, or, where it
-   finds none that leaves at most 2k, that of the k largest. REUSED: as SAMPLED,
-   but with selected->threshold as it is, unless that is 0 or leaves more than
-   2k. */
+/* How a device selects. TOPK: as baton_select_topk; baton_select_trimmed has
+   the same result. SAMPLED, for k of at least 1: RedSync's selection by a
+   threshold. It is the one that baton_select_search finds, or that of the k
+   largest if the search finds none that leaves at most 2k. REUSED: as SAMPLED,
+   but with the present selected->threshold, unless that is 0 or leaves more
+   than 2k. */
 typedef enum baton_device_method {
     BATON_DEVICE_TOPK,
     BATON_DEVICE_SAMPLED,
     BATON_DEVICE_REUSED
 } baton_device_method_t;
 
-/* A selection on a device. All but this struct itself is in its memory. */
+/* A selection on a device. All pointers are to device memory. */
 typedef struct baton_device_selection {
     baton_device_method_t method;
     baton_selection_t from;
     size_t k;
-    uint32_t *indices; /* room for k; of SAMPLED and REUSED for 2k, or for all
-                          elements where these are fewer */
+    uint32_t *indices; /* room for k; with SAMPLED and REUSED for 2k, or for all
+                          elements if these are fewer */
     baton_device_selected_t *selected;
     void *scratch; /* aligned to 256 bytes, and in use until the stream has done
                       the work */
 } baton_device_selection_t;
 
-/* Entries between a list and a dense vector. GATHER and TAKE: as
-   baton_entries_gather and _take; the list gets as many entries as its count
-   says, of the first indices. PUT and ADD: as baton_entries_put and _add;
-   indices may come in any order, but none twice. */
+/* Moves entries between a list and a dense vector. GATHER and TAKE: as
+   baton_entries_gather and _take, for the first indices, as many as the list's
+   count says. PUT and ADD: as baton_entries_put and _add; indices may be in any
+   order, without duplicates. */
 typedef enum baton_device_direction {
     BATON_DEVICE_GATHER,
     BATON_DEVICE_TAKE,
@@ -178,55 +177,54 @@ typedef struct baton_device_transfer {
     void *dense;
 } baton_device_transfer_t;
 
-/* How device memory is known to others; see get_handle. */
+/* The size of a handle to device memory; see get_handle. */
 #define BATON_DEVICE_HANDLE_BYTES 128
 
-/* A device's own streams, in the order in which data mostly take them. */
+/* A device's own streams, in the order in which data usually pass them. */
 enum {
     BATON_DEVICE_IN,   /* copies from the host */
-    BATON_DEVICE_WORK, /* all else */
+    BATON_DEVICE_WORK, /* everything else */
     BATON_DEVICE_OUT,  /* copies to the host */
     BATON_DEVICE_STREAMS
 };
 
 /* Rules for an implementation
-   - Unless a function says otherwise, one thread at a time calls it, the
-     engine's driver, and it neither blocks nor computes nor allocates.
-   - A function that puts work into a stream returns at once. An error that it
-     returns has put nothing there. Work that fails later makes query fail for
-     every event behind it in its stream.
-   - Errors are BATON_ERR_SYSTEM, or what a function names, with a message
-     (baton_error_set) that names the device and what its driver said. */
+   - Unless its comment says otherwise, a function is called by one thread at a
+     time, the engine's driver, and neither blocks nor computes nor allocates.
+   - A function that puts work into a stream returns at once. If it returns an
+     error, it has put nothing there. If work fails later, query fails for every
+     event behind it in the stream.
+   - Errors are BATON_ERR_SYSTEM, or those that a function names. The message
+     (baton_error_set) names the device and quotes its driver. */
 typedef struct baton_device_port {
     size_t size;      /* of this struct; an engine keeps a copy of it */
     const char *name; /* "cuda:0 NVIDIA H100"; outlives the engine */
 
-    /* Memory of the device, or of the host such that the device copies it at
-       its full speed (pinned), aligned to 256 bytes. Any thread; may block.
-       BATON_ERR_NO_MEMORY. */
+    /* Device memory, or pinned host memory, which the device copies fastest;
+       aligned to 256 bytes. Any thread; may block. BATON_ERR_NO_MEMORY. */
     baton_status_t (*allocate)(void *device, baton_memory_t kind, size_t bytes,
                                void **out);
     void (*release)(void *device, baton_memory_t kind, void *memory);
 
-    /* Whether all of this is memory of that kind, for this device. Any thread.
-       BATON_ERR_INVALID, and the message says what it is instead ("host memory"
-       or "memory of device 1"). */
+    /* BATON_OK if all `bytes` bytes are memory of that kind for this device.
+       Any thread. BATON_ERR_INVALID: the message says what it is instead ("host
+       memory" or "memory of device 1"). */
     baton_status_t (*check)(void *device, const void *memory, size_t bytes,
                             baton_memory_t kind);
 
-    /* The device's own streams, which other engines may have in common with
-       this one. The engine has none of them wait for a stream of a user. */
+    /* The device's own streams; other engines may share them. The engine never
+       makes one of them wait for a user's stream. */
     baton_stream_t streams[BATON_DEVICE_STREAMS];
 
-    /* Puts a copy into the stream. Either end may be device memory, this
-       device's or what open_handle gave, or host memory; host memory that is
-       not pinned may make it block for as long as the copy takes. */
+    /* Puts a copy into the stream. Either end may be host memory, memory of
+       this device, or memory that open_handle gave. With unpinned host memory
+       it may block until the copy is done. */
     baton_status_t (*copy)(void *device, baton_stream_t stream, void *target,
                            const void *source, size_t bytes);
 
-    /* Whether the device can do this reduction: asked at commit. reduce puts
-       one into the stream: target[i] = left[i] (op) right[i]; with the same
-       bits as on the host. */
+    /* reduces: whether the device supports a reduction; asked at commit. reduce
+       puts one into the stream: target[i] = left[i] (op) right[i], for `count`
+       elements, with the same bits as on the host. */
     bool (*reduces)(void *device, const baton_op_t *op, baton_dtype_t dtype);
     baton_status_t (*reduce)(void *device, baton_stream_t stream,
                              const baton_op_t *op, baton_dtype_t dtype,
@@ -234,9 +232,9 @@ typedef struct baton_device_port {
                              size_t count);
 
     /* Events. create and destroy: any thread; may allocate. record: the event
-       is what is in the stream now, and no longer what it was before. follow:
-       what is put into the stream from now on is done after the event. query:
-       BATON_OK when that has been done (or nothing was ever recorded),
+       now stands for the work in the stream so far, and for nothing earlier.
+       follow: work put into the stream from now on runs after the event. query:
+       BATON_OK when the event's work is done (or none was ever recorded),
        BATON_AGAIN, or an error. record and follow: any thread. */
     baton_status_t (*event_create)(void *device, void **out);
     void (*event_destroy)(void *device, void *event);
@@ -244,29 +242,28 @@ typedef struct baton_device_port {
     baton_status_t (*follow)(void *device, baton_stream_t stream, void *event);
     baton_status_t (*query)(void *device, void *event);
 
-    /* Words that only grow, in pinned memory that `allocate` gave: the engine
-       writes and reads them, too, as atomics. await: what is put into the
-       stream from now on is done when the word is at least `value`; any thread.
-       raise: the stream sets the word when it gets there, and whoever sees that
-       sees what was done before in the stream. */
+    /* Words that only grow, in pinned memory from `allocate`; the engine also
+       writes and reads them, as atomics. await: work put into the stream from
+       now on runs when the word is at least `value`; any thread. raise: the
+       stream sets the word when it gets there; a reader of that value also sees
+       all work before it in the stream. */
     baton_status_t (*await)(void *device, baton_stream_t stream, uint64_t *word,
                             uint64_t value);
     baton_status_t (*raise)(void *device, baton_stream_t stream, uint64_t *word,
                             uint64_t value);
 
-    /* Sleep: an eventfd that does not block. arm: for each of the device's
-       streams, when what is in it now has been done, the descriptor becomes
-       readable; spurious wake-ups are possible. What has been done before may
-       not be told. */
+    /* For sleeping: a non-blocking eventfd. arm: for each of the device's
+       streams, the descriptor becomes readable when the work now in it is done;
+       spurious wake-ups are possible. Work done before may not be reported. */
     int descriptor;
     baton_status_t (*arm)(void *device);
 
-    /* Optional, both or neither. Memory of this device as others may know it:
-       get_handle writes a handle for other processes of the host, and for other
-       engines of this one, whose devices have the same `kin`. open_handle gives
-       an address that copy takes as a source, until the device is closed; it
-       remembers what it has opened, so that a second time is quick. They may
-       block. BATON_ERR_UNSUPPORTED: not for this memory. */
+    /* Optional, both or neither. get_handle writes a handle to memory of this
+       device, for other processes of the host and other engines of this process
+       whose devices have the same `kin`. open_handle gives an address that copy
+       takes as a source, until the device is closed. It caches what it opened,
+       so the next time is quick. Both may block. BATON_ERR_UNSUPPORTED: this
+       memory can have no handle. */
     baton_status_t (*get_handle)(
         void *device, const void *memory,
         unsigned char handle_out[BATON_DEVICE_HANDLE_BYTES]);
@@ -275,15 +272,15 @@ typedef struct baton_device_port {
         const void **out);
     uint64_t kin; /* 0: none */
 
-    /* Frees the device. Nothing of it is in use. */
+    /* Frees the device, which is no longer in use. */
     void (*close)(void *device);
 
-    /* Optional, all or none: selection and lists of entries, in device memory
-       and with the bits of select.h's functions, for f32, f64, f16 and bf16.
-       All but select_bytes put work into the stream; the structs are read
-       before they return, the arrays when the stream gets there.
+    /* Optional, all or none: selection and lists of entries in device memory,
+       with the same bits as select.h's functions, for f32, f64, f16 and bf16.
+       All but select_bytes put work into the stream; they read the structs
+       before they return, and the arrays when the stream gets there.
 
-       select_bytes: the bytes of `scratch`, of selections of up to k of up to
+       select_bytes: the size of `scratch` for selections of up to k of up to
        `count` elements; it grows with both. */
     size_t (*select_bytes)(void *device, baton_dtype_t dtype, size_t count,
                            size_t k);
@@ -293,9 +290,9 @@ typedef struct baton_device_port {
                               const baton_device_transfer_t *transfer);
 
     /* scale: target[i] = factor * source[i], rounded as baton_elements_scale
-       does; target may be source; zeros where source is NULL. square_sum: that
-       of baton_elements_measure, with the same bits unless it is a NaN; scratch
-       as above, k being 1. */
+       does; target may be source; a NULL source gives zeros. square_sum: as in
+       baton_elements_measure, with the same bits unless it is a NaN; scratch as
+       above, for a k of 1. */
     baton_status_t (*scale)(void *device, baton_stream_t stream,
                             baton_dtype_t dtype, void *target,
                             const void *source, size_t count, double factor);
@@ -306,17 +303,17 @@ typedef struct baton_device_port {
 
 #define BATON_DEVICE_PORT BATON_INITIALIZER(baton_device_port_t)
 
-/* Attaches a device, which the engine closes when it is closed. Before the
-   engine's first group. BATON_ERR_INVALID (a function is missing), _STATE (it
-   has a device, or a group), _NO_MEMORY. On an error the device is still the
-   caller's. */
+/* Attaches a device, which the engine then owns and closes. Call it before the
+   engine's first group. BATON_ERR_INVALID (a function is missing), _STATE (the
+   engine has a device or a group), _NO_MEMORY. On an error the device is still
+   the caller's. */
 BATON_CHECKED baton_status_t baton_engine_attach_device(
     baton_engine_t *engine, const baton_device_port_t *port, void *device);
 
-/* The engine's device, and the engine's copy of its port, until the engine is
-   closed: for the functions of device calls, which may put work into their
-   stream by it. BATON_ERR_INVALID: a pointer is NULL. BATON_ERR_UNSUPPORTED:
-   the engine has no device. Any thread. */
+/* Gives the engine's device and copy of its port, both valid until the engine
+   is closed. The function of a device call may put work into its stream with
+   them. BATON_ERR_INVALID: a pointer is NULL. BATON_ERR_UNSUPPORTED: the engine
+   has no device. Any thread. */
 BATON_CHECKED baton_status_t
 baton_engine_device(const baton_engine_t *engine,
                     const baton_device_port_t **port_out, void **device_out);

@@ -1,11 +1,11 @@
-/* An engine's options; the log; and what baton-info prints of the library.
+/* An engine's options, the log, and what baton-info prints.
 
-   The caller of wait drives: an application thread inside start, test or wait
-   steps the engine itself when it can, so that a blocking collective pays for
-   no hand-over between threads. The progress thread takes over what is still in
-   flight when the application leaves. It sleeps while nothing is in flight, and
-   uses no processor time then. In manual mode it does not exist: schedules
-   progress only inside start, test, wait and baton_engine_step.
+   An application thread inside start, test or wait drives the engine itself
+   when it can, so that a blocking collective needs no hand-over between
+   threads. The progress thread takes over what is still in flight when the
+   application leaves the call. While nothing is in flight it sleeps, and uses
+   no processor time. Manual mode has no such thread: schedules progress only
+   inside start, test, wait and baton_engine_step.
 
    No call of the library is async-signal-safe. */
 #ifndef BATON_ENGINE_H
@@ -18,8 +18,8 @@ extern "C" {
 #endif
 
 typedef enum baton_progress {
-    BATON_PROGRESS_DEFAULT, /* as the variable BATON_PROGRESS says: thread, if
-                               it is not set */
+    BATON_PROGRESS_DEFAULT, /* as the variable BATON_PROGRESS says; by default,
+                               thread */
     BATON_PROGRESS_THREAD,
     BATON_PROGRESS_MANUAL
 } baton_progress_t;
@@ -33,10 +33,10 @@ typedef struct baton_engine_options {
        hwloc object type and an index from 0 ("core:3", "pu:0",
        "numanode:1"). */
     const char *placement;
-    /* An epoch that makes no progress for this long is logged as a warning,
-       with what it waits for, and which rank all others wait for: the ranks ask
-       each other. Of those that find the same one of them warns, and the others
-       log it at level info. Default: BATON_STALL_MS (5000). */
+    /* After so many ms without progress an epoch is logged as a warning, with
+       what it waits for. The ranks ask each other, to name the rank that all
+       others wait for. Of ranks with the same finding one warns, and the others
+       log at level info. Default: BATON_STALL_MS (5000). */
     uint32_t stall_ms;
 } baton_engine_options_t;
 
@@ -47,20 +47,20 @@ baton_progress_t baton_engine_progress(const baton_engine_t *engine);
 
 /* ---- progress by the application -------------------------------------- */
 
-/* Makes one round of progress on the calling thread. True when anything
-   happened. Does not block; false at once while another thread drives. For a
-   program that polls: the progress thread, if there is one, leaves what is in
-   flight to it, and takes over 1 ms after the last of such calls. */
+/* Makes one round of progress on the calling thread; true if anything happened.
+   Does not block; returns false at once while another thread drives. For
+   programs that poll: the progress thread, if any, leaves the driving to them,
+   and takes over 1 ms after the last such call. */
 bool baton_engine_step(baton_engine_t *engine);
 
 /* ---- the log ---------------------------------------------------------- */
 
 /* Log levels. A message is logged when its level is at most the one in force
-   (BATON_LOG, default warn). error and warn are what no call returns: a stalled
-   epoch, an unknown BATON_* variable, MPI_Finalize before the end of a group.
-   info has the errors that calls return, too. Variables that begin with
-   BATON_X_ belong to extensions, and BATON_MPI_ to libbaton_mpi: the library
-   does not look at them. */
+   (BATON_LOG, default warn). error and warn are for events that no call
+   returns: a stalled epoch, an unknown BATON_* variable, MPI_Finalize before a
+   group is destroyed. info also has the errors that calls return. Variables
+   that begin with BATON_X_ belong to extensions, those with BATON_MPI_ to
+   libbaton_mpi; the library ignores both. */
 typedef enum baton_log_level {
     BATON_LOG_NONE,
     BATON_LOG_ERROR,
@@ -81,7 +81,7 @@ void baton_log_set(baton_log_fn handler, void *arg);
 
 /* ---- the library ------------------------------------------------------ */
 
-/* "0.1.0", of the library that is linked. */
+/* The version of the linked library, "0.1.0"; a static string. */
 const char *baton_version(void);
 
 /* ---- what baton-info prints ------------------------------------------- */
@@ -95,11 +95,11 @@ typedef struct baton_variable {
     const char *value;
 } baton_variable_t;
 
-/* The i-th variable of the table; false past its end. */
+/* The i-th variable of the table; false past its end, or if out is NULL. */
 bool baton_variable_get(size_t i, baton_variable_t *out);
 
-/* The instruction set that the reduction kernels use here: "avx512", "avx2",
-   "baseline". */
+/* The instruction set that the reduction kernels use here: "avx512", "avx2" or
+   "baseline"; a static string. */
 const char *baton_kernels_name(void);
 
 #ifdef __cplusplus

@@ -20,20 +20,20 @@
    long messages only. Memory is bounded by what schedules reserve, and by the
    number of short messages that a transport keeps for a peer that is behind.
    A short send beyond that number ends when its receiver is done with it. So
-   may one that is sent before anything has arrived that the peer sent after it
-   first reserved: until then its sender can't know how many it may send. The
-   engine sends a peer nothing but notices before that.
+   may a short send before the first message that the peer sent after its first
+   reserve: until that arrives, the sender can't know how many it may send. The
+   engine sends a peer only notices before then.
 
    Rules for an implementation
-   - All functions of an endpoint but drain, allocate and release are called by
-   one thread at a time, the engine's driver. None blocks, and none computes for
-   long: a long copy is made in parts, in poll.
+   - All functions of an endpoint except drain, allocate and release are called
+     by one thread at a time, the engine's driver. None blocks, and none
+   computes for long: a long copy is made in parts, in poll.
    - Messages from one rank to another arrive in the order in which they were
      sent, unless `unordered` is set. Their data may arrive in any order. A rank
      may send to itself.
-   - Whatever was reserved is accepted, and only reserve allocates (and
-     allocate, below).
-   - The transfers in progress to or from a peer are bounded in number, however
+   - Whatever was reserved is accepted. Only reserve, and allocate below,
+     allocate memory.
+   - The number of transfers in progress to or from a peer is bounded, however
      many sends are posted. */
 #ifndef BATON_TRANSPORT_H
 #define BATON_TRANSPORT_H
@@ -49,11 +49,11 @@ typedef struct baton_header {
     uint64_t schedule;    /* its identity: name and attempt in one number */
     uint64_t epoch;       /* to which the message belongs */
     uint32_t tag;         /* which of the schedule's messages of this pair */
-    uint16_t incarnation; /* how often the group has been recovered */
+    uint16_t incarnation; /* how often the group was recovered */
     uint16_t kind;
 } baton_header_t;
 
-/* A message that has arrived. It belongs to the transport, and stays unchanged
+/* A message that has arrived. The transport owns it, and keeps it unchanged
    until it is accepted or dropped. */
 typedef struct baton_message {
     struct baton_message *next; /* for the engine */
@@ -63,10 +63,9 @@ typedef struct baton_message {
     int peer;         /* the sender */
 } baton_message_t;
 
-/* Identifies a send or an accepted message in its event. The engine also says
-   here in which memory the data lies, or the target: a transport that a group
-   of an engine without a device has need not look. And whether a processor's
-   cache is likely to have them, written. */
+/* Identifies a send or an accepted message in its event. `memory` is that of
+   the data or the target; without a device in the engine, transports may ignore
+   it. `made`: a processor's cache probably holds the data, modified. */
 typedef struct baton_token {
     void *owner;
     uint32_t node;
@@ -79,10 +78,10 @@ typedef enum baton_event_kind {
     BATON_EVENT_SENT,     /* token, status: the memory is the sender's again */
     BATON_EVENT_RECEIVED, /* token, status: the data is in its target */
     BATON_EVENT_LOST      /* peer, status: the peer can no longer be reached.
-                             Other ranks are told, unless that is BATON_ERR_STATE
-                             and only this rank has come to that. Reported once;
-                             each transfer to or from the peer still ends with
-                             its own event */
+                             Other ranks are told, except with BATON_ERR_STATE:
+                             then only this rank loses it. Reported once; each
+                             transfer to or from the peer still ends with its
+                             own event */
 } baton_event_kind_t;
 
 typedef struct baton_event {
@@ -96,31 +95,29 @@ typedef struct baton_event {
                            NULL */
 } baton_event_t;
 
-/* The most data that a notice carries. Every transport sends that much along
+/* The most data that a notice carries. Every transport can send that much along
    with the header. */
 #define BATON_NOTICE_BYTES 256
 
 #define BATON_SLEEP_FOREVER UINT32_MAX
 
-/* What an armed endpoint tells of. */
+/* What an armed endpoint reports. */
 typedef enum baton_arm {
     BATON_ARM_NOTICES, /* notices, and messages whose senders insist: no epoch
-                          waits for the others */
-    BATON_ARM_SOON,    /* whatever happens, but its caller may be back in a
-                          moment: peers may wait that long before they wake
-                          it */
-    BATON_ARM_ALL,     /* whatever happens: its caller sleeps */
-    BATON_ARM_INSIST   /* the same; and peers that are armed for notices, and
-                          have not taken what this rank has sent, are told of
-                          that now */
+                          waits for any others */
+    BATON_ARM_SOON,    /* everything, but the caller may be back in a moment:
+                          peers may wait that long before they wake it */
+    BATON_ARM_ALL,     /* everything: the caller sleeps */
+    BATON_ARM_INSIST   /* the same; and peers armed for notices that have not
+                          taken this rank's messages are told of them now */
 } baton_arm_t;
 
 typedef struct baton_transport {
     size_t size; /* of this struct; a group keeps a copy of it */
     const char *name;
 
-    /* Reserves room for `sends` more sends to `peer` that have not ended, and
-       for `receives` more messages from it that have arrived and were neither
+    /* Reserves room for `sends` more sends to `peer` in flight, and for
+       `receives` more messages from it that have arrived and were neither
        accepted nor dropped. Negative numbers release it. BATON_ERR_NO_MEMORY.
      */
     baton_status_t (*reserve)(void *endpoint, int peer, int64_t sends,
@@ -166,12 +163,12 @@ typedef struct baton_transport {
     int (*descriptor)(void *endpoint, int k);
     void (*drain)(void *endpoint);
 
-    /* arm: from now on, until disarm, an event makes a descriptor readable, if
-       it is one that `how` says. (To tell of all is allowed: it costs wake-ups
-       that find nothing to do.) Returns false, and does not arm, when there is
-       something to poll for already. *sleep_us_out is the longest time to sleep
-       before the next poll: BATON_SLEEP_FOREVER when the descriptors report all
-       that can happen. disarm may be called at any time. */
+    /* arm: from now on, until disarm, the events that `how` names make a
+       descriptor readable. (Reporting all events is allowed, but causes
+       wake-ups with nothing to do.) Returns false, and does not arm, if there
+       already is something to poll for. *sleep_us_out is the longest time to
+       sleep before the next poll: BATON_SLEEP_FOREVER when the descriptors
+       report all that can happen. disarm may be called at any time. */
     bool (*arm)(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out);
     void (*disarm)(void *endpoint);
 
@@ -192,51 +189,49 @@ typedef struct baton_transport {
     /* The number of hosts that the group's ranks are on, the same on all; 0
        when unknown, which counts as one. */
     int hosts;
-    /* Where they are on several: so many ranks that follow one another on each,
-       the last one with the rest; 0 when they are placed in another way, or it
-       is unknown. */
+    /* With several hosts: the number of consecutive ranks on each host, the
+       rest on the last; 0 if ranks are placed otherwise or it is unknown. */
     int host_block;
-    /* Commits are verified, as with BATON_VERIFY=1; all ranks have agreed. */
+    /* Commits are verified, as with BATON_VERIFY=1; all ranks agree on it. */
     bool verify;
 
     /* Optional. Makes a message's data readable until the message is dropped,
-       which ends its send. From then on its sender can't withdraw it.
-       BATON_DONE: they can be read now, at `data`, or if that is still NULL by
-       `read`. BATON_AGAIN: they can't; the message is to be accepted or
-       dropped. If the sender has withdrawn it: BATON_ERR_CANCELLED, and the
-       message is taken back. */
+       which ends its send. From now on the sender can't withdraw it.
+       BATON_DONE: the data can be read now, at `data`, or by `read` if that is
+       still NULL. BATON_AGAIN: it can't; accept or drop the message.
+       BATON_ERR_CANCELLED: the sender has withdrawn it; it is taken back. */
     baton_status_t (*lend)(void *endpoint, baton_message_t *message);
 
-    /* Optional. Copies `bytes` bytes from `offset` on of a message that was
-       lent without `data`. The engine reads a part at a time, which is small
-       enough to stay in a cache until it has been reduced. */
+    /* Optional. Copies `bytes` bytes, from `offset` on, of a message that was
+       lent without `data`. The engine reads parts small enough to stay in a
+       cache until they have been reduced. */
     baton_status_t (*read)(void *endpoint, const baton_message_t *message,
                            size_t offset, size_t bytes, void *target);
 
     /* Optional, both or neither. post_receive tells the sender of a message
-       that has not arrived where its data go: `header` and `bytes` are the
-       message's. The sender may write them there itself; then RECEIVED follows,
-       and the message does not arrive. Else it arrives as ever, and accept ends
-       the post. False: it was not posted. withdraw_receive, for a token that
-       was posted or not, is true if the memory is the caller's, and no event
-       follows. False: it is being written, and RECEIVED follows. */
+       that has not arrived where to put its data; `header` and `bytes` are the
+       message's. If the sender writes the data there itself, RECEIVED follows,
+       and the message does not arrive. Otherwise it arrives as usual, and
+       accept ends the post. False: nothing was posted. withdraw_receive takes a
+       token that was posted or not. True: the memory is the caller's, and no
+       event follows. False: it is being written, and RECEIVED follows. */
     bool (*post_receive)(void *endpoint, baton_token_t token, int peer,
                          const baton_header_t *header, void *target,
                          size_t bytes);
     bool (*withdraw_receive)(void *endpoint, baton_token_t token, int peer);
 
     /* Optional, both or neither; any thread. Memory that peers on this host can
-       read in place, so that a message out of it can be lent; aligned to 64
-       bytes, not initialised. NULL if there is none, or ordinary memory is as
-       good. It is released before the endpoint is closed. */
+       read in place, so that messages from it can be lent; aligned to 64 bytes,
+       not initialised. NULL if there is none, or ordinary memory is as good. It
+       is released before the endpoint is closed. */
     void *(*allocate)(void *endpoint, size_t bytes);
     void (*release)(void *endpoint, void *memory);
 
-    /* Optional. Whether a message of so many bytes may be sent to this peer out
-       of device memory, and received from it into device memory, without a copy
-       on the host: send and accept then take device addresses, as token.memory
-       says. Without this function none may, and messages of device memory go
-       through host memory. */
+    /* Optional. Whether messages of `bytes` bytes may be sent to this peer from
+       device memory, and received from it into device memory, without a copy on
+       the host. send and accept then take device addresses, as token.memory
+       says. Without this function none may; messages of device memory are
+       staged on the host. */
     bool (*takes_device)(void *endpoint, int peer, size_t bytes);
 
     /* Optional. Whether each poll copies a part of a long message now, and so
@@ -244,31 +239,28 @@ typedef struct baton_transport {
        the progress thread. */
     bool (*is_copying)(const void *endpoint);
 
-    /* Optional. Wakes the peers that it has given a moment to come back by
-       themselves (BATON_ARM_SOON): the caller will not poll for a while. */
+    /* Optional. Wakes the peers that it has given a moment to come back
+       (BATON_ARM_SOON): the caller will not poll for a while. */
     void (*flush)(void *endpoint);
 
-    /* Optional, needed where there are several hosts and no host_block. The
-       host that a rank is on, counted from 0 in the order of their first ranks.
-     */
+    /* Optional, but needed with several hosts and no host_block. Returns a
+       rank's host; hosts count from 0 in the order of their first ranks. */
     int (*host_of)(const void *endpoint, int rank);
 
-    /* Optional. Other ranks have found that this peer is gone: goes on as if
-       the transport had found out itself, and reports LOST. `detail` is static.
-     */
+    /* Optional. Other ranks have found that this peer is lost: acts as if the
+       transport had found out itself, and reports LOST. `detail` is static. */
     void (*lose)(void *endpoint, int peer, const char *detail);
 
-    /* Optional. This rank waits for the peer: finds out whether it still runs,
-       and reports LOST if it does not. Called about twice a second while that
-       lasts. */
+    /* Optional. This rank waits for the peer: checks whether it still runs, and
+       reports LOST if not. Called about twice a second during the wait. */
     void (*ask)(void *endpoint, int peer);
 } baton_transport_t;
 
 #define BATON_TRANSPORT BATON_INITIALIZER(baton_transport_t)
 
-/* Makes a group of an endpoint, which the group closes when it is destroyed.
-   The transport's name must outlive the group. On an error the endpoint is
-   still the caller's. BATON_ERR_INVALID, _NO_MEMORY. */
+/* Creates a group from an endpoint, which the group then owns and closes. The
+   transport's name must outlive the group. On an error the endpoint is still
+   the caller's. BATON_ERR_INVALID, _NO_MEMORY. */
 BATON_CHECKED baton_status_t
 baton_group_create(baton_engine_t *engine, const baton_transport_t *transport,
                    void *endpoint, int rank, int size, baton_group_t **out);

@@ -1,23 +1,23 @@
-/* Which algorithm: the table of all dense builders with what they cost, and one
-   name for each collective that takes the cheapest.
+/* The choice of algorithms: the table of all dense builders with their costs,
+   and how the builder of each collective takes the cheapest.
 
-   The model: a message of n bytes takes alpha + n beta, a reduced byte gamma;
-   a rank sends one message at a time and receives one. Where all ranks are on
-   one host its processors make the copies, too, and nothing else meanwhile;
-   ranks beyond their number share them. Links inside a host and between hosts
-   have an alpha and beta of their own (costs.h). Where ranks are on several
-   hosts, binomial broadcasts and reduces, and the all-reduces
-   recursive_doubling, binomial, rabenseifner and hierarchical, count the
-   messages that stay inside one; for the other algorithms all go between hosts.
+   The model: a message of n bytes takes alpha + n beta, and reducing a byte
+   gamma. A rank sends one message at a time and receives one. If all ranks are
+   on one host, its processors also make the copies, and do nothing else
+   meanwhile; ranks beyond their number share them. Links inside a host and
+   between hosts have their own alpha and beta (costs.h). With several hosts,
+   binomial broadcasts and reduces, and the all-reduces recursive_doubling,
+   binomial, rabenseifner and hierarchical, account for messages that stay
+   inside one; for the other algorithms all go between hosts.
 
-   A choice is made when a builder is called, from what is the same on all
-   ranks: sizes, number of ranks and of hosts, costs, variables. So variables
-   and the calibration file must be the same on all ranks; where they are not,
-   ranks build different schedules, which their first messages tell
-   (BATON_ERR_MISMATCH). Builders called by their own names never choose.
+   A builder chooses when it is called, from inputs that are the same on all
+   ranks: sizes, numbers of ranks and hosts, costs, variables. So variables and
+   the calibration file must be the same on all ranks. If they differ, ranks
+   build different schedules, which their first messages reveal
+   (BATON_ERR_MISMATCH). Builders named after an algorithm never choose.
 
-   Where algorithms were measured (baton_group_tune, below), the one that was
-   fastest is taken instead of the one that the model expects to be. */
+   If algorithms were measured (baton_group_tune, below), the fastest is taken
+   instead of the one that the model expects to be fastest. */
 #ifndef BATON_TUNING_H
 #define BATON_TUNING_H
 
@@ -49,33 +49,32 @@ typedef enum baton_collective {
         BATON_COLLECTIVE_COUNT
 } baton_collective_t;
 
-/* "allreduce"; "?" for a value that is none. */
+/* "allreduce"; "?" for an invalid value. */
 const char *baton_collective_name(baton_collective_t collective);
 
 /* ---- what an algorithm costs ------------------------------------------- */
 
-/* A case of the model. `bytes`: of the whole vector; where data is gathered,
-   scattered or exchanged, of all blocks of a rank together. */
+/* Input of the model. `bytes` is the size of the whole vector; if data is
+   gathered, scattered or exchanged, of all blocks of a rank together. */
 typedef struct baton_cost_case {
     int ranks;
     double bytes;
-    double alpha_us;      /* a message */
-    double beta_us;       /* a byte */
-    double gamma_us;      /* a reduced byte */
-    double segment_bytes; /* of those that work in segments */
-    /* For baton_algorithm_host_us: of the host; 0 means one for each rank. */
+    double alpha_us;      /* per message */
+    double beta_us;       /* per byte */
+    double gamma_us;      /* per reduced byte */
+    double segment_bytes; /* of algorithms with segments */
+    /* For baton_algorithm_host_us: of the host; 0 means one per rank. */
     int processors;
-    double turn_us; /* that a rank which waits keeps a processor it shares */
-    /* For baton_algorithm_cost_us, where ranks share hosts: how many hosts, and
-       what a message and its bytes take inside one. 0 hosts: one for each rank.
-     */
+    double turn_us; /* how long a waiting rank keeps a shared processor */
+    /* For baton_algorithm_cost_us, if ranks share hosts: the number of hosts
+       (0: one per rank), and the costs of messages inside a host. */
     int hosts;
-    bool scattered; /* as of baton_choice_case_t */
+    bool scattered; /* as in baton_choice_case_t */
     double inside_alpha_us;
     double inside_beta_us;
 } baton_cost_case_t;
 
-/* The call that adds an algorithm's nodes, by collective. */
+/* The function that adds an algorithm's nodes, by collective. */
 typedef union baton_builder {
     void (*barrier)(baton_schedule_t *schedule);
     void (*broadcast)(baton_schedule_t *schedule,
@@ -97,29 +96,29 @@ typedef union baton_builder {
 struct baton__terms;
 struct baton__works;
 
-/* An algorithm: static strings. */
+/* An algorithm. Its strings are static. */
 typedef struct baton_algorithm {
     baton_collective_t collective;
-    const char *name; /* as BATON_ALLREDUCE=name and messages have it */
+    const char *name; /* as in BATON_ALLREDUCE=name and messages */
     baton_builder_t build;
-    bool ordered;         /* takes reductions that are not commutative */
+    bool ordered;         /* supports non-commutative reductions */
     bool segmented;       /* has a segment size to choose */
-    bool equal_blocks;    /* takes no sizes per rank */
-    bool ordered_at_ends; /* takes them where the root is rank 0 or P - 1 */
-    bool one_host;        /* is chosen for ranks of one host only: in a network
-                             its messages would all meet before one port */
-    /* What the functions below call. A cost or work that is NULL is that of
-       the phases, one after the other; they have their own. */
+    bool equal_blocks;    /* does not support sizes per rank */
+    bool ordered_at_ends; /* as `ordered`, but only for root 0 or P - 1 */
+    bool one_host;        /* chosen only if all ranks are on one host: in a
+                             network its messages would all queue at one port */
+    /* For the functions below. If cost or work is NULL, it is that of `phases`,
+       one after the other, which have their own. */
     const struct baton_algorithm *phases[2];
     double (*cost)(const struct baton__terms *terms);
     bool (*exact)(const struct baton__terms *terms); /* NULL: never */
     struct baton__works (*work)(const struct baton__terms *terms);
 } baton_algorithm_t;
 
-/* cost_us: how long the algorithm takes by its formula. host_us: the same where
-   all ranks are on one host. is_exact: true if the simulator takes cost_us, to
-   1e-9, with equal blocks and segments of one chunk each. Elsewhere cost_us is
-   an estimate to choose by. */
+/* cost_us: the algorithm's time by its formula. host_us: the same if all ranks
+   are on one host. is_exact: true if the simulator takes cost_us, to 1e-9, with
+   equal blocks and segments of one chunk each. Otherwise cost_us is an estimate
+   to choose by. */
 double baton_algorithm_cost_us(const baton_algorithm_t *algorithm,
                                const baton_cost_case_t *of);
 double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
@@ -127,9 +126,9 @@ double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
 bool baton_algorithm_is_exact(const baton_algorithm_t *algorithm,
                               const baton_cost_case_t *of);
 
-/* The i-th of the table; false past its end, and where out is NULL. By name:
-   BATON_ERR_INVALID lists the collective's algorithms and the nearest name, or
-   says that `collective` is none, or that a pointer is NULL. */
+/* get: the i-th of the table; false past its end or if out is NULL. find: by
+   name. BATON_ERR_INVALID lists the collective's algorithms and the nearest
+   name, or says that `collective` is invalid or a pointer NULL. */
 bool baton_algorithm_get(size_t i, baton_algorithm_t *out);
 BATON_CHECKED baton_status_t baton_algorithm_find(baton_collective_t collective,
                                                   const char *name,
@@ -137,26 +136,26 @@ BATON_CHECKED baton_status_t baton_algorithm_find(baton_collective_t collective,
 
 /* ---- the choice -------------------------------------------------------- */
 
-/* What a choice depends on. */
+/* The inputs of a choice. */
 typedef struct baton_choice_case {
     size_t size; /* set by BATON_CHOICE_CASE */
     baton_collective_t collective;
     int ranks;
-    int hosts; /* that they are on, at most `ranks`; 0 means 1 */
-    /* That they share if they are on one host; 0 means one for each. */
+    int hosts; /* of these ranks, at most `ranks`; 0 means 1 */
+    /* Shared by the ranks of one host; 0 means one per rank. */
     int processors;
-    size_t bytes; /* as of baton_cost_case_t */
+    size_t bytes; /* as in baton_cost_case_t */
     bool ordered; /* the reduction is not commutative; false for collectives
                      that reduce nothing */
     bool uneven;  /* sizes are given per rank */
-    /* By name; NULL means what the collective's variable says (BATON_ALLREDUCE
+    /* A name; NULL means the one in the collective's variable (BATON_ALLREDUCE
        and so on), else the cheapest. */
     const char *algorithm;
-    bool root_at_end; /* of a reduce: the root is rank 0 or P - 1, where the
-                         linear pipeline keeps the order of ranks, too */
-    bool scattered;   /* the ranks of a host do not follow one another, or not
-                         as many on each; false where there is one host */
-    bool in_place;    /* of an all-reduce: the target is the source; counts for
+    bool root_at_end; /* of a reduce: the root is rank 0 or P - 1, for which the
+                         linear pipeline also keeps the order of ranks */
+    bool scattered;   /* ranks of a host are not consecutive, or hosts differ in
+                         their number of ranks; false with one host */
+    bool in_place;    /* of an all-reduce: the target is the source; matters to
                          measured choices only */
 } baton_choice_case_t;
 
@@ -164,25 +163,25 @@ typedef struct baton_choice_case {
 
 typedef struct baton_choice {
     baton_algorithm_t algorithm;
-    size_t segment_bytes; /* of those that work in segments; else 0 */
-    double cost_us;       /* that is expected */
+    size_t segment_bytes; /* of algorithms with segments; else 0 */
+    double cost_us;       /* expected */
 } baton_choice_t;
 
-/* Takes the algorithm that is named, else the one that the calibration file has
-   as measured for the case, else the cheapest. What a group has measured is not
-   seen here. BATON_ERR_INVALID: no such algorithm, as of find; a value that is
-   not allowed, which is named with its range; or a pointer is NULL.
-   BATON_ERR_UNSUPPORTED: the algorithm can't do this; names those that can, or
-   says that none can. Errors of baton_costs_get. */
+/* Chooses the named algorithm, else the one that the calibration file has as
+   measured for the case, else the cheapest. Ignores what a group has measured.
+   BATON_ERR_INVALID: no such algorithm (see find); a value out of range, which
+   is named with its range; or a pointer is NULL. BATON_ERR_UNSUPPORTED: the
+   algorithm can't do this; the message names those that can, or says that none
+   can. Other errors as baton_costs_get. */
 BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
                                           baton_choice_t *out);
 
 /* ---- choices that are measured ----------------------------------------- */
 
 /* Measures on this group, for each collective and size, the few algorithms that
-   the model ranks first, and has the builders below take the fastest from then
-   on: the one whose median over epochs is least on the slowest rank, if it is
-   a tenth less than that of the model's own choice.
+   the model ranks first. Builders take the fastest of them from then on. That
+   is the one whose median over epochs is least on the slowest rank, if it is a
+   tenth less than that of the model's choice.
 
        baton_tune_options_t options = BATON_TUNE_OPTIONS;
        options.collectives = BATON_TUNE(ALLREDUCE);
@@ -193,43 +192,42 @@ BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
        }
        baton_add_allreduce(schedule, &args); // as it was measured
 
-   What is learned holds for this group until it is destroyed. From the file,
-   which later programs name by BATON_CALIBRATION, it holds for all groups of as
-   many ranks and hosts. Sizes are classes: 4^k bytes stand for all from half of
-   that to less than twice. An all-reduce in place is measured apart from one
-   that is not, so with measured choices it must be in place on all ranks or on
-   none. Choices for vectors in device memory are measured ones, too, but of
-   vectors in host memory.
+   The results hold for this group until it is destroyed. From the file, which
+   later programs name in BATON_CALIBRATION, they hold for all groups of as many
+   ranks and hosts. Sizes are classes: 4^k bytes stand for all from half of that
+   to less than twice. An all-reduce in place is measured separately, so with
+   measured choices it must be in place on all ranks or on none. Vectors in
+   device memory use the choices measured for host memory.
 
-   With BATON_TUNE=measure builders do the same for each size class when they
-   meet it first, for at most a second: their calls then wait for the other
-   ranks, which must make them in the same order, each in a thread of its own.
-   Where a rank does not come in time (it lacks the variable, for example) the
-   group measures nothing more, and the model's choice stays, on all ranks.
+   With BATON_TUNE=measure, builders measure a size class when they first meet
+   it, for at most a second. Their calls then wait for the other ranks, which
+   must make the same calls in the same order, each rank in a thread of its own.
+   If a rank does not come in time (it lacks the variable, for example), the
+   group measures nothing more, and the model's choice stays on all ranks.
 
    Collective: all ranks call it with the same options, except `budget_ms` and
-   `file`. Blocks for the budget and one epoch at most; where a rank stops to
-   answer, for as long again. When the budget is used up on any rank, sizes that
-   were not measured on all stay with the model, and the call returns BATON_OK.
+   `file`. Blocks for the budget and one epoch at most; if a rank stops
+   answering, for as long again. When any rank has used up the budget, sizes not
+   measured on all stay with the model, and the call returns BATON_OK.
 
-   After an error all choices are as they were. BATON_ERR_INVALID: an option,
-   which is named, or options that differ between ranks. BATON_ERR_TIMEOUT: a
-   rank has not come within the budget, or stopped answering.
-   BATON_ERR_UNSUPPORTED: the ranks are simulated. BATON_ERR_STATE in a call
-   node. BATON_ERR_NO_MEMORY, _CANCELLED, _TRANSPORT: on any rank; and whatever
-   else ended an epoch. BATON_ERR_SYSTEM: the file can't be written, on rank 0
-   alone; the choices are in force. */
+   After an error all choices are as before. BATON_ERR_INVALID: an option, which
+   is named, or options that differ between ranks. BATON_ERR_TIMEOUT: a rank did
+   not come within the budget, or stopped answering. BATON_ERR_UNSUPPORTED: the
+   ranks are simulated. BATON_ERR_STATE in a call node. BATON_ERR_NO_MEMORY,
+   _CANCELLED, _TRANSPORT: on any rank; and whatever else ended an epoch.
+   BATON_ERR_SYSTEM, on rank 0 alone: the file can't be written; the new choices
+   are in force all the same. */
 typedef struct baton_tune_options {
     size_t size;          /* set by BATON_TUNE_OPTIONS */
     int budget_ms;        /* 0 means 10 000 */
     unsigned collectives; /* BATON_TUNE(ALLREDUCE) | ...; 0 means all that have
                              several algorithms */
-    size_t least_bytes;   /* sizes from this class; 0 means 8 */
+    size_t least_bytes;   /* from this size class; 0 means 8 */
     size_t most_bytes;    /* to this one; 0 means 4 MiB, at most 1 GiB */
     bool in_place;        /* all-reduces are in place */
-    const char *file;     /* rank 0 adds what was learned to this calibration
-                             file, which it creates with the costs in force if
-                             there is none; NULL: nowhere */
+    const char *file;     /* rank 0 adds the results to this calibration file,
+                             created with the costs in force if it does not
+                             exist; NULL: to none */
 } baton_tune_options_t;
 
 #define BATON_TUNE_OPTIONS BATON_INITIALIZER(baton_tune_options_t)
