@@ -5,31 +5,31 @@
 /* ---- commands ----------------------------------------------------------- */
 
 static const char doc[] =
-    "Measures Baton: collectives beside MPI's, their overlap with computation, "
+    "Measures Baton: collectives against MPI's, overlap with computation, "
     "sparse steps, the engine, and kernels."
     "\vCommands:\n"
     "  allreduce, bcast, reduce, allgather, reduce_scatter, alltoall, gather,\n"
     "  scatter, barrier\n"
     "           a dense collective of Baton and of MPI: sizes, memory, in\n"
-    "           place or not, what the application does meanwhile\n"
-    "  sparse   a step of each sparse all-reduce, beside dense ones\n"
+    "           place or not, activity of the application meanwhile\n"
+    "  sparse   a step of each sparse all-reduce, against dense ones\n"
     "  engine   nodes, commits, epochs, idling\n"
-    "  kernels  f32 sum against the plain loop at -O3 -march=native; adding\n"
-    "           up and selecting, in two steps and in one pass\n"
+    "  kernels  f32 sum against a plain loop at -O3 -march=native;\n"
+    "           accumulation and selection in two steps and in one pass\n"
     "\n"
     "Each takes --help, and runs under mpirun with any number of ranks; with "
     "one, measurements that need peers are skipped.\n\n"
     "Example: mpirun -np 2 --bind-to none baton-bench allreduce --plot a.svg";
 
 #define END                                                                    \
-    "docs/bench.md says what is measured, and what the columns are. Run it "   \
-    "under mpirun; with ranks fewer than processors add --bind-to none.\n\n"   \
+    "docs/bench.md describes the measurements and the columns. Run this "      \
+    "under mpirun; with fewer ranks than processors add --bind-to none.\n\n"   \
     "Example: mpirun -np 2 --bind-to none baton-bench "
 
 static const char collective_doc[] =
     "Compares MPI's calls of a collective with Baton's algorithms."
     "\vTimes are per call: the mean over the calls of a turn, on the slowest "
-    "rank, and of that the median over turns. Every turn's result is checked.\n"
+    "rank. The median over turns is shown. Every turn's result is checked.\n"
     "Systems: mpi is the blocking call; impi the nonblocking one and "
     "MPI_Wait; persistent is MPIX_..._init, MPI_Start and MPI_Wait; "
     "libnbc_ring the same with Open MPI's ring (all-reduce only); baton is "
@@ -40,14 +40,14 @@ static const char collective_doc[] =
     "wait, since MPI makes no progress then. With together it starts all "
     "--layers, and waits for all. Sleep and processor do the same, and after "
     "each start sleep or compute for as long as the fastest system takes "
-    "alone. scripts/matrix.sh measures all of it, and draws a page.\n\n" END
+    "alone. scripts/matrix.sh measures all of this, and plots it.\n\n" END
     "allreduce --bytes 64K..64M --systems mpi,impi,baton,baton:ring";
 
 static const char sparse_doc[] =
     "Compares a step of each sparse all-reduce with dense ones."
-    "\vTimes are per step, with selection, on the slowest rank, and of that "
-    "the median over turns. Every result is checked.\n"
-    "Algorithms: Baton's; mpi is MPI_Allreduce; mpi_residual is that and the "
+    "\vTimes are per step, with selection, on the slowest rank. The median "
+    "over turns is shown. Every result is checked.\n"
+    "Algorithms: Baton's; mpi is MPI_Allreduce; mpi_residual is mpi and the "
     "pass that adds the gradient to a residual, as a sparse step does.\n\n" END
     "sparse --density 0.01,0.001 --algorithm spardl,oktopk,mpi_residual";
 
@@ -177,29 +177,29 @@ static const cli_option_t options[] = {
      CLI_ITEMS(read_system, BENCH_MAX_SYSTEMS, AT(system_count)),
      "mpi,impi,persistent,baton", "Systems to compare, see below"},
     {BENCH_COLLECTIVE, "bytes", 'b', AT(bytes), SIZES, "8..64M",
-     "Sizes of the vectors; LOW..HIGH doubles; none for barrier"},
+     "Sizes of the vectors; LOW..HIGH doubles from LOW on; none for barrier"},
     {BENCH_SPARSE, "bytes", 'b', AT(bytes), SIZES, "16M",
      "Sizes of the gradients"},
     {BENCH_SPARSE, "density", 'd', AT(densities),
      CLI_REALS(1e-9, 1, BENCH_MAX_DENSITIES, AT(density_count)), "0.01",
-     "Selected entries, as a part of all elements"},
+     "Selected entries as a fraction of all elements"},
     {BENCH_SPARSE, "algorithm", 'a', AT(sparse_systems),
      CLI_WORDS(bench_sparse_names, BENCH_SPARSE_SYSTEMS,
                AT(sparse_system_count)),
      NULL, "Algorithms to compare"},
     {BENCH_SPARSE, "teams", 't', AT(teams),
      CLI_COUNTS(0, MAX_TEAMS, BENCH_MAX_TEAMS, AT(team_count)), "1",
-     "Teams of spardl, divisors of the ranks; 0 takes as many as cost least"},
+     "Teams of spardl, divisors of the ranks; 0 chooses the cheapest"},
     {BENCH_SPARSE, "momentum", 0, AT(momentum), CLI_REAL("M", 0, 0.999), "0",
      "Momentum of Baton's steps"},
     {BENCH_SPARSE, "short-velocity", 0, AT(short_velocity), CLI_FLAG, NULL,
-     "Keep its velocity as bf16"},
+     "Keep the momentum's velocity as bf16"},
     {BENCH_SPARSE, "clip", 0, AT(clip), CLI_REAL("NORM", 0, 1e9), "0",
-     "Norm to which Baton's steps clip gradients, or 0"},
+     "Norm to which Baton's steps clip gradients; 0: none"},
     {BENCH_SPARSE, "warm-up", 0, AT(warm_up), CLI_COUNT(0, 1000000), "0",
      "Dense steps at the beginning; the first two steps are not measured"},
     {BENCH_SPARSE, "in-place", 0, AT(accumulated), CLI_FLAG, NULL,
-     "Add gradients to the residual before the step: spardl and dense alone"},
+     "Add gradients to the residual before the step: only spardl and dense"},
     {BENCH_COLLECTIVE, "ways", 'w', AT(ways),
      CLI_WORDS(bench_way_names, BENCH_WAYS, AT(way_count)), "wait",
      "What the application does after the start, see below"},
@@ -208,15 +208,15 @@ static const cli_option_t options[] = {
      "Collectives in flight at once"},
     {BENCH_COLLECTIVE, "memory", 'm', AT(memories),
      CLI_WORDS(bench_memory_names, BENCH_MEMORIES, AT(memory_count)), "malloc",
-     "Where the vectors are: shared is memory of baton_memory_alloc, device is "
+     "Memory of the vectors: shared is from baton_memory_alloc, device is "
      "a GPU's"},
     {BENCH_COLLECTIVE, "place", 'p', AT(places),
      CLI_WORDS(bench_place_names, 2, AT(place_count)), "out",
-     "Of an all-reduce: whether the sum goes to another vector, or replaces "
+     "For all-reduce: whether the sum goes to another vector or replaces "
      "each rank's own"},
     {BENCH_SPARSE | BENCH_KERNELS, "memory", 'm', AT(memory),
      CLI_WORD("KIND", bench_memory_names), "malloc",
-     "Where the vectors are: device is a GPU's"},
+     "Memory of the vectors: device is a GPU's"},
     {BENCH_COLLECTIVE, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000),
      "5", "Turns of each system, whose median is reported"},
     {BENCH_COLLECTIVE, "turn-ms", 0, AT(turn_ms), CLI_COUNT(1, 1000), "50",
@@ -229,7 +229,7 @@ static const cli_option_t options[] = {
     {ALL, "json", 0, AT(files.json), CLI_FILE, NULL,
      "Write the results as JSON"},
     {BENCH_COLLECTIVE, "plot", 0, AT(files.plot), CLI_PLOT, NULL,
-     "Draw the times over the sizes, which needs gnuplot"},
+     "Plot time against size; needs gnuplot"},
 };
 
 /* ---- parsing ------------------------------------------------------------ */

@@ -18,10 +18,10 @@
 #endif
 
 static const char doc[] =
-    "Prints Baton's version, how it was built, the kernels that it uses, its "
-    "transports, and the BATON_* variables with their values. Or prints which "
-    "algorithms are chosen; or, under mpirun, measures what messages and "
-    "reductions cost.";
+    "Prints Baton's version, build, kernels and transports, and the BATON_* "
+    "variables with their values. With options it prints which algorithms "
+    "are chosen, or measures, under mpirun, the costs of messages and "
+    "reductions.";
 
 typedef struct request {
     uint64_t ranks; /* of --choices; 0 means not asked for */
@@ -32,15 +32,15 @@ typedef struct request {
 
 static const cli_option_t options[] = {
     {CLI_ANY, "choices", 0, offsetof(request_t, ranks), CLI_COUNT(1, 1 << 24),
-     NULL, "Print which algorithm is chosen for which sizes on so many ranks"},
+     NULL, "Print the algorithm chosen for each range of sizes on N ranks"},
     {CLI_ANY, "hosts", 0, offsetof(request_t, hosts), CLI_COUNT(1, 1 << 24),
-     "1", "With --choices: the hosts that the ranks are on"},
+     "1", "With --choices: number of hosts"},
     {CLI_ANY, "processors", 0, offsetof(request_t, processors),
      CLI_COUNT(1, 1 << 24), NULL,
-     "With --choices: the processors that ranks on one host share; by default "
+     "With --choices: processors shared by ranks on one host; by default "
      "this machine's"},
     {CLI_ANY, "calibrate", 0, offsetof(request_t, calibrate), CLI_FILE, NULL,
-     "Measure costs, and write them to a file for BATON_CALIBRATION"},
+     "Measure costs and write them to FILE, for BATON_CALIBRATION"},
 };
 
 /* ---- system ----------------------------------------------------------- */

@@ -15,13 +15,13 @@
 #define FORMULA                                                                \
     "the closed form of the cost model: alpha for each message, beta for "     \
     "each byte, gamma for each reduced byte; single-ported ranks, no "         \
-    "overhead, skew or lag. Relative is by how much the simulated time "       \
-    "differs: long blocks are sent in chunks, each of which costs an alpha "   \
-    "that the formula does not have. Build s and run s are real time.\n\n"
+    "overhead, skew or lag. Relative is how far the simulated time "           \
+    "deviates: long blocks are sent in chunks, and each costs an alpha "       \
+    "that the formula leaves out. Build s and run s are real time.\n\n"
 #define MODEL TIME "The formula is " FORMULA DIST "Example: baton-sim "
 #define LATENCY                                                                \
-    "Latencies are virtual, from a rank's call to its end of the epoch; 0 if " \
-    "the epoch had ended before. Active are the ranks whose contribution "     \
+    "Latencies are virtual, from a rank's call to its end of the epoch, or 0 " \
+    "if the epoch had already ended. Active are the ranks whose contribution " \
     "to an epoch is in its result, with the standard error of their mean. "
 
 static const sim_command_t sim_commands[] = {
@@ -58,13 +58,13 @@ static const sim_command_t sim_commands[] = {
                "together, each late by its skew, and begin the next one when "
                "all have ended it."
                "\v" LATENCY TIME
-               "The formula, of full's inner all-reduce, is " FORMULA
-               "With --skew-ms it is the experiment of Li et al. 2020, figures "
-               "8 and 9: in each epoch rank r calls (r + 1) * skew after all "
+               "The formula, for full's inner all-reduce, is " FORMULA
+               "--skew-ms repeats the experiment of Li et al. 2020, figures 8 "
+               "and 9: in each epoch rank r calls (r + 1) * skew after all "
                "have begun. Expected active ranks are 1 for solo and (P + 1)/2 "
-               "for majority; the latter is exact over a multiple of P epochs, "
-               "each P of which elect every rank once. Full/this is full's "
-               "mean latency over this one's.\n\n" DIST
+               "for majority. Majority's is exact over multiples of P epochs, "
+               "since P epochs elect every rank once. Full/this is full's "
+               "mean latency over this mode's.\n\n" DIST
                "Example: baton-sim partial --ranks 256 --skew exponential:500 "
                "--epochs 100",
         .variant_names = sim_partial_names,
@@ -76,13 +76,13 @@ static const sim_command_t sim_commands[] = {
         .doc = "Simulates the steps of sparse all-reduces of 32-bit floating "
                "point numbers."
                "\vTime us is the virtual time of a step, without selections "
-               "and sums. By default nothing is selected: messages are as long "
-               "as full blocks make them. Where lengths depend on the data, "
-               "they are those of the best case: all ranks of topkdsa and "
-               "oktopk select the same, and bsag's h is the first. With "
-               "--payload gradients are random and normal, and entries are "
-               "selected, sent and summed. Results are checked: equal on all "
-               "ranks, and nothing lost. The formula is the closed form under "
+               "and sums. By default nothing is selected: messages are those "
+               "of full blocks. If lengths depend on the data, the best case "
+               "is assumed: all ranks of topkdsa and oktopk select the same "
+               "entries, and bsag's h is the first. With --payload gradients "
+               "are normally distributed; entries are selected, sent and "
+               "summed, and results are checked: equal on all ranks, and "
+               "nothing lost. The formula is the closed form under "
                "the same assumptions. Messages and entries are those of the "
                "rank that sends most; /spardl is the time "
                "over spardl's.\n\n" DIST
@@ -97,8 +97,8 @@ enum { SIM_COMMAND_COUNT = sizeof(sim_commands) / sizeof(sim_commands[0]) };
 /* ---- the command line ---------------------------------------------------- */
 
 static const char doc[] =
-    "Simulates collectives: the library's own schedules, on any number of "
-    "ranks, in virtual time."
+    "Simulates collectives in virtual time: the library's own schedules, on "
+    "any number of ranks."
     "\vCommands:\n"
     "  allreduce  all-reduce, by every algorithm\n"
     "  broadcast  broadcast by binomial tree\n"
@@ -106,11 +106,10 @@ static const char doc[] =
     "  partial    partial all-reduce: solo, majority, full\n"
     "  sparse     sparse all-reduce: SparDL and its rivals\n"
     "\nOne process, no MPI. The same seed gives the same run. Each command "
-    "takes --help. A program simulates other collectives, and your own: see "
-    "baton/sim.h\nand examples/05_simulate.c.\n\nExample: baton-sim allreduce "
-    "--algorithm ring --ranks "
-    "1024 --bytes "
-    "100M --alpha-us 1.5 --gbit 100";
+    "takes --help. To simulate other collectives or your own, write a "
+    "program: see baton/sim.h and examples/05_simulate.c.\n\nExample: "
+    "baton-sim allreduce --algorithm ring --ranks 1024 --bytes 100M "
+    "--alpha-us 1.5 --gbit 100";
 
 int main(int argc, char **argv)
 {

@@ -15,12 +15,12 @@ static void print_heading(const skew_options_t *options)
     (void)printf(
         "baton-skew: %d ranks, %g ms apart, %" PRIu64 " iterations after "
         "%" PRIu64 " to warm up, seed %" PRIu64 ", every result checked\n"
-        "  MPI/this  mean latency of MPI_Allreduce over this one's\n"
+        "  MPI/this  mean latency of MPI_Allreduce over this system's\n"
         "  robust us median over iterations of the mean over ranks\n"
-        "  limit us  mean of what ranks wait for those whose arrival begins an "
+        "  limit us  mean time that ranks wait for the arrival that begins an "
         "iteration\n"
         "  /limit    robust us over the limit, where no rank is elected\n"
-        "  active    processes whose contribution of an iteration is in its "
+        "  active    ranks whose contribution to an iteration is in its "
         "result\n",
         options->ranks, options->skew_ms, options->iterations, options->warmup,
         options->seed);
@@ -87,7 +87,7 @@ static void print_table(const skew_options_t *options, table_t *table,
     double percent = results->steal_share * 100;
     (void)printf("CPU steal: %.1f %%%s\n", percent,
                  percent > MOST_STEAL_PERCENT
-                     ? ": warning: means under skew are made of such stalls, "
+                     ? ": warning: such stalls dominate means under skew; "
                        "trust the robust column, or measure again"
                      : "");
 }

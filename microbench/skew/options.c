@@ -11,8 +11,8 @@ static const char doc[] =
     "(Li et al. 2020, figures 8 and 9). Run it under mpirun."
     "\vIn each iteration rank r arrives (r+1) * skew after a barrier, and the "
     "time from its call to its completion is measured. The systems take turns "
-    "inside each iteration. Every result is checked: it tells exactly "
-    "which contributions of which iterations it contains.\n\n"
+    "inside each iteration. Every result is checked: it shows exactly which "
+    "contributions of which iterations it contains.\n\n"
     "Examples: mpirun -np 8 --oversubscribe baton-skew --plot skew.svg\n"
     "  mpirun -np 32 --oversubscribe baton-skew --systems "
     "mpi,quorum:2,quorum:16,all:4";
@@ -127,26 +127,25 @@ static const cli_option_t options[] = {
      CLI_ITEMS(read_system, SKEW_MAX_SYSTEMS, AT(system_count)),
      "mpi,full,solo,majority",
      "Systems to compare: mpi, full, solo, majority, quorum:Q (an "
-     "iteration begins with the Q-th arrival), any:M (with the first of M "
-     "elected ranks), all:M (with the last of them)"},
+     "iteration begins at the Q-th arrival), any:M (at the first of M "
+     "elected ranks), all:M (at the last of them)"},
     {CLI_ANY, "bytes", 'b', AT(bytes),
      CLI_SIZES(8, 8, MAX_BYTES, SKEW_MAX_SIZES, AT(size_count)),
      "64,4096,65536", "Message sizes"},
     {CLI_ANY, "skew-ms", 'k', AT(skew_ms), CLI_REAL("MS", 0, 10000), "1",
-     "Milliseconds between the arrivals of neighbours"},
+     "Milliseconds between the arrivals of consecutive ranks"},
     {CLI_ANY, "iterations", 'i', AT(iterations), CLI_COUNT(1, MAX_ITERATIONS),
      "64", "Measured iterations of each system"},
     {CLI_ANY, "warmup", 'w', AT(warmup), CLI_COUNT(0, MAX_ITERATIONS), "8",
-     "Iterations before the measured ones"},
+     "Warm-up iterations, not measured"},
     {CLI_ANY, "seed", 0, AT(seed), CLI_COUNT(0, UINT64_MAX), NULL,
-     "Seed of elections, contributions and turns; by default BATON_SEED, else "
-     "1"},
+     "Seed of elections, contributions and turns; default BATON_SEED, else 1"},
     {CLI_ANY, "csv", 0, AT(files.csv), CLI_FILE, NULL,
      "Write the results as CSV"},
     {CLI_ANY, "json", 0, AT(files.json), CLI_FILE, NULL,
      "Write the results as JSON"},
     {CLI_ANY, "plot", 0, AT(files.plot), CLI_PLOT, NULL,
-     "Draw the mean latencies, which needs gnuplot"},
+     "Plot the mean latencies; needs gnuplot"},
 };
 
 cli_verdict_t skew_options_parse(int argc, char **argv, int ranks, bool speak,

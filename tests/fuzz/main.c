@@ -23,13 +23,13 @@ typedef struct arguments {
 static const cli_option_t options[] = {
     {CLI_ANY, "seconds", 't', offsetof(arguments_t, seconds),
      CLI_REAL("S", 0, 1e9), NULL,
-     "Run for so many seconds; 10 by default, unless --seeds is given"},
+     "Seconds to run; by default 10, unless --seeds is given"},
     {CLI_ANY, "seeds", 'n', offsetof(arguments_t, seeds),
-     CLI_COUNT(1, UINT64_MAX), NULL, "Run so many seeds"},
+     CLI_COUNT(1, UINT64_MAX), NULL, "Number of seeds to run"},
     {CLI_ANY, "seed", 's', offsetof(arguments_t, seed),
      CLI_COUNT(0, UINT64_MAX), "1", "The first seed"},
     {CLI_ANY, "twice", '2', offsetof(arguments_t, twice), CLI_FLAG, NULL,
-     "Run each seed twice, and compare everything that happened"},
+     "Run each seed twice and compare the two runs"},
 };
 
 static double now_s(void)

@@ -8,12 +8,11 @@
 
 const char fuzz_name[] = "baton-fuzz";
 const char fuzz_doc[] =
-    "Samples a cluster and its faults from each seed, runs it in virtual "
-    "time, "
-    "and checks that every collective keeps its promises and that every epoch "
-    "ends once the faults have. Ends at the first cluster that fails."
-    "\vThe same seed gives the same run: a failure is repeated by the command "
-    "that is printed with it. BATON_SEED=N runs that seed alone.";
+    "Samples a cluster and its faults from each seed, and runs it in virtual "
+    "time. Checks that every collective keeps its promises, and that every "
+    "epoch ends after the faults have ended. Stops at the first failure."
+    "\vThe same seed gives the same run. A failure is printed with the command "
+    "that repeats it. BATON_SEED=N runs that seed alone.";
 
 enum {
     STREAM_TRANSIENTS = 4,
