@@ -259,8 +259,8 @@ typedef struct baton_device_port {
     baton_status_t (*arm)(void *device);
 
     /* Optional, both or neither. get_handle writes a handle to memory of this
-       device, for other processes of the host and other engines of this process
-       whose devices have the same `kin`. open_handle gives an address that copy
+       device, for devices of the same `kin` in other processes of the host or
+       other engines of this process. open_handle gives an address that copy
        takes as a source, until the device is closed. It caches what it opened,
        so the next time is quick. Both may block. BATON_ERR_UNSUPPORTED: this
        memory can have no handle. */

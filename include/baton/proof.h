@@ -20,7 +20,8 @@ extern "C" {
 
 typedef struct baton_proof baton_proof_t;
 
-/* A proof over so many ranks. BATON_ERR_INVALID (below 1), _NO_MEMORY. */
+/* Creates a proof over so many ranks, and destroys one (NULL is allowed).
+   BATON_ERR_INVALID (below 1), _NO_MEMORY. */
 BATON_CHECKED baton_status_t baton_proof_create(int ranks, baton_proof_t **out);
 BATON_CHECKED baton_status_t baton_proof_destroy(baton_proof_t *proof);
 
@@ -29,8 +30,7 @@ BATON_CHECKED baton_status_t baton_proof_destroy(baton_proof_t *proof);
 const baton_op_t *baton_proof_op(baton_proof_t *proof);
 
 /* Writes `count` elements: elements[i] = the set of `rank` alone, for element
-   first + i. BATON_ERR_NO_MEMORY, BATON_ERR_INVALID (no such rank): nothing was
-   written. */
+   first + i. BATON_ERR_NO_MEMORY, _INVALID (no such rank): nothing written. */
 BATON_CHECKED baton_status_t baton_proof_fill(baton_proof_t *proof, int rank,
                                               size_t first, size_t count,
                                               uint32_t *elements);
