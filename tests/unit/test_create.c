@@ -390,6 +390,7 @@ TEST_MANUALLY(test_wrong_arguments, 2)
     WRONG(broadcast, "source must be NULL", on.op = NULL; on.source = x);
     WRONG(allreduce, "source and target overlap", on.count = 2;
           on.source = x + 1);
+    WRONG(scan, "source and target overlap", on.source = on.target);
     WRONG(gather, "source is NULL: only the root may", on.op = NULL);
     WRONG(gatherv, "counts must be NULL on all ranks but the root",
           on.op = NULL;

@@ -222,6 +222,20 @@ IN_SUM(count_differs, 3, MISMATCH,
         "must be the same on all ranks"),
        in->source.bytes = in->target.bytes = BYTES - 4u * me->odd)
 
+/* By which Baton may have chosen other algorithms. */
+MISTAKE(created_count_differs, 2, MISMATCH, "rank 1 has count 7 of f32",
+        "rank 0 has count 8 of f32")
+{
+    const baton_allreduce_t sum = {.target = me->memory,
+                                   .count = COUNT - me->odd,
+                                   .dtype = BATON_F32,
+                                   .op = BATON_SUM,
+                                   .algorithm = me->odd ? "ring" : "binomial"};
+    (void)(ok(me, baton_allreduce_create(me->group, &sum, &me->schedule)) &&
+           ok(me, baton_schedule_start(me->schedule)) &&
+           ok(me, baton_schedule_wait(me->schedule, SUPPORT_WAIT_MS)));
+}
+
 IN_SUM(dtype_differs, 2, MISMATCH, ("rank 1 has i32", "rank 0 has f32"),
        in->dtype = me->odd ? BATON_I32 : BATON_F32)
 

@@ -259,7 +259,8 @@ static const char *wrong_vector(const call_t *call)
     }
     uintptr_t from = (uintptr_t)call->source;
     uintptr_t to = (uintptr_t)call->target;
-    bool own_block = from == to + call->offset || to == from + call->offset;
+    bool own_block = call->of->source != call->of->target &&
+                     (from == to + call->offset || to == from + call->offset);
     bool overlap = call->has_source && call->has_target && from != 0 &&
                    to != 0 && !own_block &&
                    (from <= to ? to - from < call->all_source
@@ -506,6 +507,11 @@ baton_status_t baton__collective_create(const baton__collective_t *collective,
             s, on->depth > UINT32_MAX ? UINT32_MAX : (uint32_t)on->depth);
     }
     const views_t views = bind_all(&call, s);
+    if (collective->chosen && !call.by_counts) { /* before the algorithm, which
+                                                    follows from it */
+        baton_schedule_agree(s, "count %zu of %s", on->count,
+                             baton_dtype_name(on->dtype));
+    }
     bool moves = call.in_place && call.offset > 0 && call.part > 0 &&
                  collective->kind == BATON_COLLECTIVE_REDUCE_SCATTER;
     (moves ? add_and_move : add_nodes)(s, &call, &views);
