@@ -79,14 +79,15 @@ BATON_CHECKED baton_status_t baton_group_destroy(baton_group_t *group);
    schedules are as after their creation; their next epoch is number 1. Waits
    timeout_ms at most; a negative number, here and below, means for ever.
    BATON_ERR_TIMEOUT: call it again to go on. BATON_ERR_TRANSPORT: a rank is
-   gone. BATON_ERR_FAILED: some stay failed, as a peer has destroyed its own. */
+   gone. BATON_ERR_FAILED: some still fail: they differ, or a peer has none. */
 BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
                                                  int timeout_ms);
 
 /* Makes a group of the ranks that live, in their order, after some are lost:
    killed, or on a host that does not answer. Collective over those that live,
    which get the same members; one that dies later is lost to the new group.
-   Create schedules anew in it, and destroy both groups, in any order.
+   Create schedules anew in it, and destroy both groups, in any order. An epoch
+   may have ended on some and failed on others: agree on the step to repeat.
    BATON_ERR_TRANSPORT: another rank believes this one dead. */
 BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
                                                 int timeout_ms,
@@ -291,7 +292,7 @@ typedef struct baton_partial_result {
 } baton_partial_result_t;
 
 /* All ranks create it with the same options. Destroy, start, test and wait are
-   as those of a schedule. Contribute copies: `data` is the caller's again. */
+   as a schedule's; a step not waited for is lost. Contribute copies `data`. */
 BATON_CHECKED baton_status_t baton_partial_create(
     baton_group_t *group, const baton_partial_options_t *options,
     baton_partial_t **out);

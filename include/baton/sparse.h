@@ -152,9 +152,10 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
                    doubling, d is a power of two. BSAG: Bruck all-gather of each
                    team's h largest, any d. AUTO: RSAG where d is a power of
                    two, else BSAG.
-   momentum        m: u = m u + g, and u is accumulated. Where an entry was sent
-                   u becomes 0. With nesterov u = m (u + g), and u + g is
-                   accumulated.
+   momentum        m: u = m u + g, and u is accumulated. u becomes 0 where the
+                   result has an entry (SPARDL, GTOPK), where this rank has sent
+                   one (TOPKA, TOPKDSA, REDSYNC), or both (OKTOPK). With
+                   nesterov u = m (u + g), and u + g is accumulated.
    short_velocity  u is kept as bf16, rounded to nearest even, in half the
                    memory, of which a step then reads and writes 4 bytes an
                    element less. What rounding takes off u, with what it would
