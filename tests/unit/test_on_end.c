@@ -99,6 +99,7 @@ TEST_WITH(test_on_end_counts_anew_behind_a_recovery, 2, SUPPORT_OWN_ENGINES)
     watch(ends, &pair, 0);
     start_both(&pair);
     support_ends(pair.schedules[0], BATON_OK);
+    support_ends(pair.schedules[1], BATON_OK);
     support_ok(baton_schedule_start(pair.schedules[0]));
     support_expect(baton_group_recover(cluster->groups[1], 0),
                    BATON_ERR_TIMEOUT);
