@@ -1346,6 +1346,38 @@ TEST(test_mpi_far_peer_that_takes_nothing)
     assert_int_equal(seen[2].arrivals, TAKEN + KEPT + 2);
 }
 
+/* A peer dies while MPI moves what it has sent, which never ends: that keeps
+   back nothing that others send. Each one's packets are taken in order. */
+TEST(test_mpi_far_peer_dies_while_it_sends)
+{
+    enum { MORE = 3 * BATON__MPI_PACKETS };
+    open_far(3, 0);
+    fake_mpi_eager_bytes = 1000;
+    fake_mpi_hold(1U << 1 | 1U << 2);
+    for (int from = 1; from < 3; from++) {
+        assert_int_equal(post(from, 0, 0, 5000), BATON_DONE);
+        assert_int_equal(post(from, 0, 1, 8), BATON_DONE);
+    }
+    settle(0);
+    assert_int_equal(seen[0].arrivals, 0);
+    baton__far_fail(rank_of(0), 1, MPI_ERR_OTHER);
+    settle_loss(0, 1);
+    assert_int_equal(seen[0].arrivals, 0);
+    fake_mpi_hold(1U << 1);
+    settle(0);
+    for (uint32_t i = 2; i < MORE; i++) {
+        assert_int_equal(seen[0].arrivals, i);
+        assert_int_equal(seen[0].arrived[i - 1]->peer, 2);
+        assert_int_equal(seen[0].arrived[i - 1]->header.tag, i - 1);
+        drop(0, (int)i - 1);
+        assert_int_equal(post(2, 0, i, 8), BATON_DONE);
+        settle(0);
+        settle(2);
+    }
+    uint32_t us;
+    assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
+}
+
 /* What is pulled goes behind the answers to what arrives with that: until then
    it can be withdrawn, or ends with its peer. */
 TEST(test_mpi_far_pulled_data_go_last)

@@ -209,7 +209,6 @@ typedef struct baton__far {
     int peers;        /* on other hosts */
     uint64_t now_ns;  /* of the last poll that found something, or send */
     uint32_t quiet;   /* polls that have found nothing since */
-    bool waiting;     /* the oldest packet has come, and was not taken */
     bool credits_due; /* there was no room to report some */
     /* Those in motion; there is room for all parts of all messages. */
     MPI_Request *requests;

@@ -3,7 +3,9 @@
 
    Packets come into receives that are posted for any source. MPI matches what
    one rank sends in the order in which it was sent, with receives in the order
-   in which they were posted; so only the oldest receive is tested.
+   in which they were posted; so only the oldest receive is tested. Once a peer
+   is lost all are: MPI may have begun to receive what that had sent, and never
+   end it. Others may be complete sooner then, so packets have numbers.
 
    A message that is not too long lies behind its packet: two MPI messages take
    two system calls on either side, and up to twice as long. What has arrived
@@ -248,6 +250,7 @@ static void push_packet(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t slot,
     memory->bodies = peer->bodies.reported = peer->bodies.granted;
     memory->taken = peer->packets_taken;
     memcpy(&memory->packet, packet, BATON__PACKET_HEAD);
+    memory->packet.word = peer->packets_sent;
     if (count > 0) {
         memcpy(far->departed[slot]->bytes + BATON__FAR_PACKET_HEAD, data,
                count);

@@ -46,7 +46,7 @@ enum { BATON__SHORT_BYTES = 256 };
 static_assert(BATON__SHORT_BYTES >= BATON_NOTICE_BYTES, "a notice is short");
 
 typedef struct baton__packet {
-    uint32_t word; /* the ring's */
+    uint32_t word; /* the ring's; over MPI how many the sender sent before */
     uint16_t kind;
     uint16_t flags;
     uint32_t source; /* rank */

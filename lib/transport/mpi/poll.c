@@ -36,22 +36,50 @@ enum {
 
 /* ---- what comes over MPI ----------------------------------------------- */
 
+/* Completes the oldest receive, or all that can be: see far.c. In MPI. */
+static void test_arrivals(baton__mpi_t *mpi)
+{
+    baton__far_t *far = &mpi->far;
+    MPI_Request *oldest = &far->arrivals[far->arrival % BATON__MPI_PACKETS];
+    int come;
+    int at = mpi->lost_any ? 0 : MPI_UNDEFINED;
+    int code = mpi->lost_any ? MPI_SUCCESS
+                             : PMPI_Test(oldest, &come, MPI_STATUS_IGNORE);
+    while (at != MPI_UNDEFINED && code == MPI_SUCCESS) {
+        code = PMPI_Testany(BATON__MPI_PACKETS, far->arrivals, &at, &come,
+                            MPI_STATUS_IGNORE);
+    }
+    if (code != MPI_SUCCESS) {
+        baton__far_lose_all(mpi, baton__far_text(mpi, code));
+    }
+}
+
+/* Whether its sender's next packet is there; or one behind what a lost sender
+   has not sent to the end. */
+static bool is_next(const baton__mpi_t *mpi, uint32_t slot, bool behind)
+{
+    const baton__packet_t *packet = &mpi->far.arrived[slot]->head.packet;
+    if (mpi->far.arrivals[slot] != MPI_REQUEST_NULL) {
+        return false;
+    }
+    const baton__peer_t *peer = &mpi->peers[packet->source];
+    return behind ? peer->lost : packet->word == peer->packets_taken;
+}
+
 /* The oldest packet that has come and was not taken, or NULL. In MPI. */
 static const baton__far_packet_t *oldest_packet(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
-    uint32_t slot = far->arrival % BATON__MPI_PACKETS;
-    int come = far->waiting;
-    if (!come) {
-        MPI_Status status;
-        int code = PMPI_Test(&far->arrivals[slot], &come, &status);
-        if (code != MPI_SUCCESS) {
-            baton__far_lose_all(mpi, baton__far_text(mpi, code));
-            come = 0;
+    test_arrivals(mpi);
+    uint32_t tries = mpi->lost_any ? 2 * BATON__MPI_PACKETS : 1;
+    for (uint32_t i = 0; i < tries && !far->cut; i++) {
+        uint32_t slot = (far->arrival + i) % BATON__MPI_PACKETS;
+        if (is_next(mpi, slot, i >= BATON__MPI_PACKETS)) {
+            far->arrival = slot;
+            return &far->arrived[slot]->head;
         }
-        far->waiting = come != 0;
     }
-    return come ? &far->arrived[slot]->head : NULL;
+    return NULL;
 }
 
 static bool take_far_packet(baton__mpi_t *mpi, baton__events_t *events)
@@ -66,12 +94,13 @@ static bool take_far_packet(baton__mpi_t *mpi, baton__events_t *events)
     peer->messages.limit = come->messages;
     peer->notices.limit = come->notices;
     peer->bodies.limit = come->bodies;
-    if (!baton__mpi_take_packet(mpi, &come->packet, events)) {
-        return false;
+    if (come->packet.word == peer->packets_taken) { /* else it is dropped */
+        if (!baton__mpi_take_packet(mpi, &come->packet, events)) {
+            return false;
+        }
+        peer->packets_taken++;
     }
-    peer->packets_taken++;
     baton__far_taken(mpi, peer, come->taken);
-    far->waiting = false;
     int code =
         baton__far_post_arrival(mpi, far->arrival++ % BATON__MPI_PACKETS);
     if (code != MPI_SUCCESS) {

@@ -16,6 +16,7 @@ enum { REQUESTS = 16384 };
 typedef struct operation {
     struct operation *next; /* of its list */
     bool used, complete;
+    bool held;     /* its data have come, but it is not to be complete */
     bool detached; /* its request is gone, and it was not received yet */
     bool copied;   /* `data` is this file's */
     int from, to, tag;
@@ -34,6 +35,7 @@ int fake_mpi_failing_sends;
 static operation_t operations[REQUESTS];
 static list_t sends, receives; /* not matched, oldest first */
 static bool is_stopped;
+static uint32_t held_ranks;
 static int rank_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -78,7 +80,10 @@ static void match(operation_t *send, operation_t *receive)
         memcpy(receive->data, send->data, send->bytes);
     }
     receive->bytes = send->bytes;
-    receive->complete = true;
+    receive->from = send->from;
+    receive->held = send->bytes > fake_mpi_eager_bytes &&
+                    (held_ranks >> send->from & 1) != 0;
+    receive->complete = !receive->held;
     end_send(send);
 }
 
@@ -307,6 +312,20 @@ void fake_mpi_stop(bool stopped)
     pthread_mutex_unlock(&lock);
 }
 
+void fake_mpi_hold(uint32_t ranks)
+{
+    pthread_mutex_lock(&lock);
+    held_ranks = ranks;
+    for (int i = 0; i < REQUESTS; i++) {
+        operation_t *each = &operations[i];
+        if (each->held && (ranks >> each->from & 1) == 0) {
+            each->held = false;
+            each->complete = true;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 int fake_mpi_unreceived(void)
 {
     int count = 0;
@@ -397,6 +416,7 @@ void fake_mpi_open(const fake_mpi_options_t *options)
     sends = (list_t){NULL, &sends.head};
     receives = (list_t){NULL, &receives.head};
     is_stopped = false;
+    held_ranks = 0;
     fake_mpi_failing_sends = 0;
     fake_mpi_eager_bytes = 65536;
     rank_count = options->size;

@@ -33,6 +33,10 @@ extern size_t fake_mpi_eager_bytes;
 /* While it is stopped nothing is delivered and no send completes. */
 void fake_mpi_stop(bool stopped);
 
+/* What these ranks send from now on, each a bit, is received but not complete
+   if it is longer than that; what others have sent is. */
+void fake_mpi_hold(uint32_t ranks);
+
 /* The next so many calls that send, or receive, fail. */
 extern int fake_mpi_failing_sends;
 
