@@ -25,6 +25,7 @@ typedef struct direction {
 typedef struct summary {
     direction_t sends, receives;
     uint32_t device_sends; /* of device memory, which needs a device there */
+    uint32_t lost;         /* 1 and a rank that the sender has lost; 0: none */
 } summary_t;
 
 enum { NAME_BYTES = BATON__UNKNOWN_BYTES, TERMS_BYTES = 136 };
@@ -102,6 +103,7 @@ static baton_status_t send_hello(const baton_schedule_t *schedule, int peer,
     header.tag = from;
     hello_t hello = {.summary = summarise(schedule, peer),
                      .terms_hash = schedule->terms_hash};
+    hello.summary.lost = (uint32_t)baton__group_first_lost(group);
     (void)snprintf(hello.name, sizeof hello.name, "%s", schedule->name);
     if (schedule->terms != NULL && from < strlen(schedule->terms)) {
         (void)snprintf(hello.terms, sizeof hello.terms, "%s",
@@ -666,7 +668,7 @@ static bool compare_next(const baton_schedule_t *schedule,
    and sends nothing of the present epochs any more. If it knew the schedule
    before, it has sent a failure, too; else this rank learns of it here. */
 static void fail_behind(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                        int peer)
+                        int peer, uint32_t lost)
 {
     const baton_group_t *group = schedule->group;
     char memory[BATON__SENTENCE_BYTES];
@@ -678,11 +680,13 @@ static void fail_behind(baton__stepper_t *stepper, baton_schedule_t *schedule,
     if (group->lost_count > 0) {
         baton__text_add(&text, "; rank %d is gone: %s", group->lost[0].peer,
                         group->lost[0].detail);
+    } else if (lost > 0) {
+        baton__text_add(&text, "; rank %u is gone", lost - 1);
     }
+    baton_status_t other = lost > 0 ? BATON_ERR_TRANSPORT : BATON_ERR_CANCELLED;
     baton__epoch_fail_here(
         stepper, schedule,
-        baton__error_forward(destroyed_status(group, BATON_ERR_CANCELLED),
-                             memory));
+        baton__error_forward(destroyed_status(group, other), memory));
 }
 
 void baton__notice_early(baton_group_t *group, const baton_header_t *header,
@@ -731,7 +735,7 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
         return;
     }
     if ((int16_t)(header.incarnation - group->incarnation) > 0) {
-        fail_behind(stepper, schedule, peer);
+        fail_behind(stepper, schedule, peer, hello.summary.lost);
     }
     if (header.kind == BATON__MESSAGE_HELLO) {
         /* A failure that it was sent before it had committed was lost. */

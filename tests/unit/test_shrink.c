@@ -7,6 +7,7 @@
 #include "support/random.h"
 #include "transport/group.h"
 #include "transport/subset.h"
+#include <baton/coll.h>
 #include <baton/engine.h>
 #include <string.h>
 
@@ -391,6 +392,31 @@ TEST(test_who_is_taken_for_lost_is_told)
     assert_non_null(strstr(baton_error_message(), "go on without it"));
     assert_null(baton__group_loss(ranks[0].group, 1));
     set_collective(false);
+    close_ranks();
+}
+
+/* Rank 0 recovers, and loses rank 2, before rank 1 has committed. */
+TEST(test_a_late_commit_learns_who_is_lost)
+{
+    baton_schedule_t *s[2];
+    open_ranks(3);
+    for (int r = 0; r < 2; r++) {
+        support_ok(baton_schedule_create(ranks[r].group, "late", &s[r]));
+        baton_add_barrier(s[r]);
+    }
+    support_ok(baton_schedule_commit(s[0]));
+    support_expect(baton_group_recover(ranks[0].group, 0), BATON_ERR_TIMEOUT);
+    (void)baton_engine_step(
+        ranks[1].engine); /* the failure means nothing yet */
+    ranks[0].given->lose(ranks[0].group->endpoint, 2, "it is dead");
+    support_ok(baton_schedule_commit(s[1]));
+    for (int turn = 0; turn < 8; turn++) {
+        (void)baton_engine_step(ranks[turn % 2].engine);
+    }
+    support_expect(baton_schedule_start(s[1]), BATON_ERR_FAILED);
+    support_says("recovers their group after a failure; rank 2 is gone");
+    support_ok(baton_schedule_destroy(s[0]));
+    support_ok(baton_schedule_destroy(s[1]));
     close_ranks();
 }
 
