@@ -26,8 +26,8 @@
 
    Rules for an implementation
    - All functions of an endpoint except drain, allocate and release are called
-     by one thread at a time, the engine's driver. None blocks, and none computes
-     for long: a long copy is made in parts, in poll.
+     by one thread at a time, the engine's driver. None blocks, or computes for
+     long: a long copy is made in parts, in poll.
    - Messages from one rank to another arrive in the order in which they were
      sent, unless `unordered` is set. Their data may arrive in any order. A rank
      may send to itself.
