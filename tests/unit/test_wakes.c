@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <semaphore.h>
-#include <stdlib.h>
 
 enum { THREADS = 3, ROUNDS = SUPPORT_REPEAT(3000), POLLS = 3 };
 
@@ -16,12 +15,18 @@ typedef struct task {
     baton_schedule_t *schedule;
     sem_t ended;
     int polls_left;
+    bool holds; /* and then waits until it is released */
 } task_t;
+
+static sem_t released;
 
 static baton_status_t post(void *arg, baton_call_t *call)
 {
     task_t *task = arg;
     (void)sem_post(&task->ended);
+    if (task->holds) {
+        (void)sem_wait(&released);
+    }
     return BATON_OK;
 }
 
@@ -61,6 +66,12 @@ static void close_task(task_t *task)
     (void)sem_destroy(&task->ended);
 }
 
+static void start_task(void *arg)
+{
+    task_t *task = arg;
+    support_ok(baton_schedule_start(task->schedule));
+}
+
 /* All threads start at about the same time, and block outside of the library
    until their epochs have run: so none finds what another's start has left. */
 static void start_and_block(void *arg)
@@ -68,14 +79,10 @@ static void start_and_block(void *arg)
     task_t *task = arg;
     for (int round = 0; round < ROUNDS; round++) {
         (void)pthread_barrier_wait(&together);
-        if (baton_schedule_start(task->schedule) != BATON_OK) {
-            abort();
-        }
+        start_task(task);
         (void)sem_wait(&task->ended);
         (void)pthread_barrier_wait(&together);
-        if (baton_schedule_wait(task->schedule, SUPPORT_WAIT_MS) != BATON_OK) {
-            abort();
-        }
+        support_ok(baton_schedule_wait(task->schedule, SUPPORT_WAIT_MS));
     }
 }
 
@@ -106,6 +113,28 @@ TEST(test_wakes_for_mail_of_many_threads)
 TEST(test_wakes_for_what_is_polled)
 {
     run_tasks(true);
+}
+
+/* While a call keeps the engine from it, more than one letter comes. */
+TEST(test_wakes_for_all_mail_that_came_meanwhile)
+{
+    support_cluster_t *cluster = support_cluster_open(1, SUPPORT_ONE_THREAD);
+    (void)sem_init(&released, 0, 0);
+    for (int i = 0; i < THREADS; i++) {
+        open_task(&tasks[i], cluster->groups[0], false);
+        tasks[i].holds = i == 0;
+    }
+    support_thread_t *first = support_thread_start(start_task, &tasks[0]);
+    (void)sem_wait(&tasks[0].ended);
+    start_task(&tasks[1]);
+    start_task(&tasks[2]);
+    (void)sem_post(&released);
+    support_thread_join(first);
+    for (int i = 0; i < THREADS; i++) {
+        support_ok(baton_schedule_wait(tasks[i].schedule, SUPPORT_WAIT_MS));
+        close_task(&tasks[i]);
+    }
+    support_cluster_close(cluster);
 }
 
 RUN_TESTS()
