@@ -33,7 +33,8 @@ TEST(test_engine_wrong_options_are_refused)
     refuses((baton_engine_options_t){.size = 0}, "BATON_ENGINE_OPTIONS");
     refuses((baton_engine_options_t){.size = 1}, "BATON_ENGINE_OPTIONS");
     support_set_variable("BATON_STALL_MS", "-3");
-    refuses(options, "BATON_STALL_MS is \"-3\"");
+    refuses(options, "BATON_STALL_MS is \"-3\"; it must be a whole number "
+                     "from 1 to");
     support_set_variable("BATON_STALL_MS", NULL);
     options.progress = (baton_progress_t)7;
     refuses(options, "progress is 7");

@@ -25,7 +25,8 @@ TEST_EACH(test_epoch_runs_once_a_start, 1)
     support_ok(baton_schedule_test(s, &done));
     assert_true(done); /* before the first start */
     support_expect(baton_schedule_wait(s, 0), BATON_ERR_STATE);
-    support_says("wait for \"count\": it has not been started");
+    support_says("wait for \"count\": it has not been started: call "
+                 "baton_schedule_start first");
     assert_int_equal(baton_schedule_epoch(s), 0);
     for (uint64_t epoch = 1; epoch <= 100; epoch++) {
         support_ok(baton_schedule_start(s));

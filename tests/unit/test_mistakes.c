@@ -1,7 +1,10 @@
 /* Mistakes that users make, on 1 to 4 ranks: each ends in an error that names
    the cause, the argument and the remedy, and none in a hang. On a row of the
    table follows what is done wrong, by the last rank where only one does it.
-   What NULL gets is test_wrong_use.c's; wrong use of MPI, mpi_errors.c's. */
+   What one rank can do wrong by itself is told by the tests of what it calls:
+   arguments by test_dense, test_schedule, test_sparse and test_partial, names
+   by test_tuning, the order of calls and NULL by test_wrong_use, MPI by
+   mpi_errors. Ranks that are missing at any point are test_timeouts'. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
@@ -242,11 +245,6 @@ IN_SUM(dtype_differs, 2, MISMATCH, ("rank 1 has i32", "rank 0 has f32"),
 IN_SUM(op_differs, 4, MISMATCH, ("rank 3 has op max", "has op sum"),
        in->op = me->odd ? BATON_MAX : BATON_SUM)
 
-static void first(void *arg, void *target, const void *left, const void *right,
-                  size_t count, baton_dtype_t dtype)
-{
-}
-
 IN_SUM(algorithm_differs, 2, MISMATCH, ("by ring", "by recursive doubling"),
        in->algorithm = me->odd ? "ring" : "recursive_doubling")
 
@@ -390,35 +388,6 @@ MISTAKE(tensors_differ, 2, MISMATCH, "rank 1 has count of bias 8",
 
 /* ---- ranks that are missing --------------------------------------------- */
 
-MISTAKE(not_created, 4, TIMEOUT, "rank 3 has not created it")
-{
-    if (!me->odd) {
-        (void)create(me, "grad");
-        baton_add_barrier(me->schedule);
-        run(me, LATE_MS);
-    }
-}
-
-MISTAKE(not_committed, 4, TIMEOUT, "rank 3 has not committed it")
-{
-    (void)create(me, "grad");
-    baton_add_barrier(me->schedule);
-    if (!me->odd) {
-        run(me, LATE_MS);
-    }
-}
-
-MISTAKE(not_started, 4, TIMEOUT, "rank 3 has not started epoch 1 of \"grad\"")
-{
-    (void)create(me, "grad");
-    baton_add_barrier(me->schedule);
-    if (!me->odd) {
-        run(me, LATE_MS);
-    } else {
-        (void)ok(me, baton_schedule_commit(me->schedule));
-    }
-}
-
 MISTAKE(destroyed_on_one, 2, STATE, "\"grad\" was destroyed on rank 1")
 {
     (void)create(me, "grad");
@@ -524,17 +493,6 @@ MISTAKE(medium_before_group, 2, BUSY, "rank 0", "destroy it first")
 
 /* ---- arguments ---------------------------------------------------------- */
 
-IN_SUM(elements_for_bytes, 2, INVALID,
-       ("source has 8 bytes and target has 32", "not of elements"),
-       in->source.bytes = COUNT)
-
-IN_SUM(half_an_element, 2, INVALID, ("source has 30 bytes", "multiple of 4"),
-       in->source.bytes = in->target.bytes = 30)
-
-IN_SUM(past_the_buffer, 2, INVALID,
-       ("source is 64 bytes at 0 of buffer 0", "which has 32 bytes"),
-       in->source.bytes = in->target.bytes = 2 * BYTES)
-
 MISTAKE(data_past_the_buffer, 2, INVALID, "data is 64 bytes at 0 of buffer 0")
 {
     (void)create(me, "grad");
@@ -554,69 +512,7 @@ IN_SUM(input_as_target, 2, INVALID, ("bound as an input", "baton_buffer_bind"),
 IN_SUM(no_memory_bound, 2, INVALID, ("no memory is bound to buffer 1"),
        in->source = in->target = support_view(me->schedule, NULL, BYTES))
 
-IN_SUM(overlap, 2, INVALID,
-       ("source (16 bytes at 0", "target (16 bytes at 8",
-        "must be the same (in place) or apart", "count in bytes?"),
-       in->source.bytes = in->target.bytes = 16;
-       in->target.offset = 8)
-
-IN_SUM(not_initialised, 2, INVALID,
-       ("size is 0", "sizeof(baton_allreduce_args_t)"), in->size = 0)
-
-IN_SUM(no_dtype, 2, INVALID, ("dtype is 0", "set BATON_F32 or another"),
-       in->dtype = 0)
-
-IN_SUM(not_commutative, 3, UNSUPPORTED,
-       ("ring can't do", "not commutative; these can: recursive_doubling"),
-       static const baton_op_t op = {.name = "first", .reduce = first};
-       in->op = &op; in->algorithm = "ring")
-
-IN_SUM(algorithm_misspelt, 2, INVALID, ("called \"rign\"", "nearest is ring"),
-       in->algorithm = "rign")
-
-MISTAKE(root_beyond, 3, INVALID, "root is 3", "a rank of the group, 0 to 2")
-{
-    (void)create(me, "grad");
-    broadcast(me, 3, vector(me, BYTES));
-    run(me, SUPPORT_WAIT_MS);
-}
-
-MISTAKE(peer_beyond, 3, INVALID, "peer is 3", "a rank of the group, 0 to 2")
-{
-    baton_schedule_t *in = create(me, "grad");
-    (void)baton_add_send(in, 3, vector(me, BYTES));
-    run(me, SUPPORT_WAIT_MS);
-}
-
-MISTAKE(foreign_node, 1, INVALID, "baton_before names node 7", "\"grad\" has 1")
-{
-    baton_schedule_t *in = create(me, "grad");
-    baton_before(in, baton_add_nop(in), (baton_node_t){7});
-    run(me, SUPPORT_WAIT_MS);
-}
-
-IN_PARTIAL(quorum_too_large, 2, INVALID, ("mode_ranks", "is 3", "1 to 2"),
-           in->mode = BATON_QUORUM;
-           in->mode_ranks = 3)
-
-IN_SPARSE(density_in_percent, 2, INVALID, ("density is 5", "at most 1"),
-          in->density = 5)
-
 /* ---- the order of calls ------------------------------------------------- */
-
-MISTAKE(no_commit, 1, STATE, "\"grad\" is not committed",
-        "baton_schedule_commit first")
-{
-    (void)create(me, "grad");
-    (void)ok(me, baton_schedule_start(me->schedule));
-}
-
-MISTAKE(wait_before_start, 2, STATE, "\"grad\"", "baton_schedule_start first")
-{
-    (void)create(me, "grad");
-    (void)(ok(me, baton_schedule_commit(me->schedule)) &&
-           ok(me, baton_schedule_wait(me->schedule, LATE_MS)));
-}
 
 MISTAKE(start_twice, 2, BUSY, "epoch 1 is still running", "wait for it",
         "a depth of 2 or more")
@@ -627,39 +523,6 @@ MISTAKE(start_twice, 2, BUSY, "epoch 1 is still running", "wait for it",
         start(me);
         (void)ok(me, baton_schedule_start(me->schedule));
     }
-}
-
-MISTAKE(add_after_commit, 2, STATE, "after its commit", "build before it")
-{
-    with_sum(me, keep);
-    baton_add_barrier(me->schedule);
-    (void)ok(me, baton_schedule_start(me->schedule));
-}
-
-MISTAKE(step_twice, 2, BUSY, "\"sparse\": a step is running", "wait for it")
-{
-    with_sparse(me, keep_sparse);
-    (void)(me->odd && ok(me, baton_sparse_start(me->sparse, me->memory)) &&
-           ok(me, baton_sparse_start(me->sparse, me->memory)));
-}
-
-/* ---- variables ---------------------------------------------------------- */
-
-MISTAKE(variable_value, 1, INVALID, "BATON_STALL_MS is \"soon\"",
-        "a whole number from 1")
-{
-    baton_engine_t *engine;
-    support_set_variable("BATON_STALL_MS", "soon");
-    (void)ok(me, baton_engine_open(NULL, &engine));
-    support_set_variable("BATON_STALL_MS", NULL);
-}
-
-MISTAKE(variable_algorithm, 1, INVALID, "BATON_ALLREDUCE: no algorithm",
-        "\"rign\"", "nearest is ring")
-{
-    support_set_variable("BATON_ALLREDUCE", "rign");
-    with_sum(me, keep);
-    support_set_variable("BATON_ALLREDUCE", NULL);
 }
 
 static int hurry(void **state)

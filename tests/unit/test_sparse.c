@@ -281,7 +281,7 @@ TEST(test_calls_out_of_turn_are_refused)
     support_ok(baton_sim_destroy(sim));
     support_sparse_t *group = support_sparse_open(1, &options);
     support_ok(make(START, group->ranks[0]));
-    expect_calls(group->ranks[0], START, BATON_ERR_BUSY, "");
+    expect_calls(group->ranks[0], START, BATON_ERR_BUSY, "wait for it");
     support_sparse_close(group);
 }
 

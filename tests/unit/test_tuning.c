@@ -315,7 +315,8 @@ TEST(test_a_wrong_variable_is_the_schedules_error)
     baton_add_broadcast(schedule, &args);
     support_set_variable("BATON_BROADCAST", NULL);
     support_expect(baton_schedule_commit(schedule), BATON_ERR_INVALID);
-    support_says("no algorithm of broadcast is called \"tree\"");
+    support_says("BATON_BROADCAST: no algorithm of broadcast is called "
+                 "\"tree\"");
     support_ok(baton_schedule_destroy(schedule));
 }
 

@@ -142,6 +142,7 @@ TEST(test_adders_refuse_a_committed_schedule)
             support_says("\"full\" is committed");
             support_expect(baton_schedule_start(s), BATON_ERR_STATE);
             support_says(name);
+            support_says("after its commit and had no effect: build before it");
         }
         support_ok(baton_schedule_destroy(s));
     }
@@ -209,7 +210,8 @@ TEST(test_calls_refuse_a_schedule_without_commit)
     baton_failure_t failure;
     bool done = false;
     baton_schedule_t *s = support_schedule(ranks->groups[0], "raw");
-    expect_state(baton_schedule_start(s), "\"raw\"");
+    expect_state(baton_schedule_start(s), "\"raw\" is not committed: call "
+                                          "baton_schedule_commit first");
     expect_state(baton_schedule_test(s, &done), "\"raw\"");
     expect_state(baton_schedule_wait(s, -1), "\"raw\"");
     expect_state(baton_schedule_cancel(s), "\"raw\"");
