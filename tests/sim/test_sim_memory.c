@@ -25,13 +25,7 @@ static support_messages_t messages = {list, sizeof list / sizeof list[0]};
 static void create(void)
 {
     baton_sim_t *sim = NULL;
-    trial_begin();
-    baton_status_t status = baton_sim_create(options_of(false), &sim);
-    trial_end(status);
-    if (status != BATON_OK) {
-        assert_null(sim);
-        support_ok(baton_sim_create(options_of(false), &sim));
-    }
+    TRY(baton_sim_create(options_of(false), &sim));
     support_ok(baton_sim_destroy(sim));
 }
 
@@ -39,14 +33,7 @@ static void build(void)
 {
     double us;
     baton_sim_t *sim = support_sim_open(options_of(false));
-    trial_begin();
-    baton_status_t status =
-        baton_sim_build(sim, "trial", support_sim_messages, &messages);
-    trial_end(status);
-    if (status != BATON_OK) {
-        support_ok(
-            baton_sim_build(sim, "trial", support_sim_messages, &messages));
-    }
+    TRY(baton_sim_build(sim, "trial", support_sim_messages, &messages));
     support_ok(baton_sim_epoch(sim, &us));
     support_ok(baton_sim_destroy(sim));
 }

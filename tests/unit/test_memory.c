@@ -18,12 +18,7 @@ static void open_engine(void)
 {
     baton_engine_t *engine;
     baton_engine_options_t options = {sizeof options, progress, NULL, 0};
-    trial_begin();
-    baton_status_t status = baton_engine_open(&options, &engine);
-    trial_end(status);
-    if (status != BATON_OK) {
-        support_ok(baton_engine_open(&options, &engine));
-    }
+    TRY(baton_engine_open(&options, &engine));
     support_ok(baton_engine_close(engine));
 }
 
@@ -38,12 +33,7 @@ TEST(test_memory_of_an_engine)
 static void create_inproc(void)
 {
     baton_inproc_t *inproc;
-    trial_begin();
-    baton_status_t status = baton_inproc_create(RANKS, &inproc);
-    trial_end(status);
-    if (status != BATON_OK) {
-        support_ok(baton_inproc_create(RANKS, &inproc));
-    }
+    TRY(baton_inproc_create(RANKS, &inproc));
     support_ok(baton_inproc_destroy(inproc));
 }
 
@@ -51,14 +41,8 @@ static void create_group(void)
 {
     support_cluster_t *ranks = support_cluster_manual(RANKS);
     support_ok(baton_group_destroy(ranks->groups[1]));
-    trial_begin();
-    baton_status_t status = baton_group_create_inproc(
-        ranks->engines[0], ranks->inproc, 1, &ranks->groups[1]);
-    trial_end(status);
-    if (status != BATON_OK) {
-        support_ok(baton_group_create_inproc(ranks->engines[0], ranks->inproc,
-                                             1, &ranks->groups[1]));
-    }
+    TRY(baton_group_create_inproc(ranks->engines[0], ranks->inproc, 1,
+                                  &ranks->groups[1]));
     support_cluster_close(ranks);
 }
 
@@ -66,12 +50,7 @@ static void create_group_of_one(void)
 {
     baton_group_t *group;
     support_cluster_t *ranks = support_cluster_manual(1);
-    trial_begin();
-    baton_status_t status = baton_group_create_self(ranks->engines[0], &group);
-    trial_end(status);
-    if (status != BATON_OK) {
-        support_ok(baton_group_create_self(ranks->engines[0], &group));
-    }
+    TRY(baton_group_create_self(ranks->engines[0], &group));
     support_ok(baton_group_destroy(group));
     support_cluster_close(ranks);
 }
