@@ -1,18 +1,13 @@
 /* Wrong use over MPI. By argument, since a process initialises MPI once:
 
      (none)      MPI that is not there yet, or no longer; wrong communicators;
-                 their attributes; and a commit that fails on one rank with
-                 BATON_VERIFY=1
+                 and their attributes
      serialized  MPI at a thread level that is too low for a progress thread
 
    The exit code is the result. */
-#include "base/config.h"
 #include "support/mpi.h"
-#include <baton/build.h>
 #include <baton/engine.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static baton_engine_t *open_engine(baton_progress_t progress)
 {
@@ -77,34 +72,6 @@ static void leave_attributes_alone(baton_engine_t *engine)
     support_mpi_check(count == 0, "an attribute was copied");
 }
 
-/* All ranks get one rank's error, and the group works. */
-static void verify_wrong_commit(baton_engine_t *engine)
-{
-    baton_group_t *group;
-    baton_schedule_t *s;
-    int failing_rank = world.size - 1;
-    setenv("BATON_VERIFY", "1", 1);
-    baton__config_forget();
-    support_mpi_ok(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
-    support_mpi_ok(baton_schedule_create(group, "local", &s));
-    baton_node_t a = baton_add_nop(s), b = baton_add_nop(s);
-    baton_before(s, a, b);
-    if (world.rank == failing_rank) {
-        baton_before(s, b, a);
-    }
-    support_mpi_expect(baton_schedule_commit(s), BATON_ERR_CYCLE);
-    support_mpi_says("dependency cycle");
-    if (world.rank != failing_rank) {
-        char text[64];
-        snprintf(text, sizeof(text), "failed on all ranks: rank %d",
-                 failing_rank);
-        support_mpi_says(text);
-    }
-    support_mpi_ok(baton_schedule_destroy(s));
-    support_mpi_healthy(group);
-    support_mpi_ok(baton_group_destroy(group));
-}
-
 static void use_wrongly(int argc, char **argv)
 {
     bool open_before = fcntl(0, F_GETFD) >= 0;
@@ -114,7 +81,6 @@ static void use_wrongly(int argc, char **argv)
     support_mpi_begin(argc, argv);
     use_wrong_communicators(engine);
     leave_attributes_alone(engine);
-    verify_wrong_commit(engine);
     support_mpi_end();
     expect_refused(engine, MPI_COMM_WORLD, BATON_ERR_STATE,
                    "MPI_Finalize has been called");

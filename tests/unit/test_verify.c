@@ -119,14 +119,6 @@ static void build_sends(void *arg, baton_schedule_t *s)
     }
 }
 
-static void build_unarmed(void *arg, baton_schedule_t *s)
-{
-    if (baton_schedule_rank(s) == 0) {
-        baton_node_t start = baton_add_on_start(s);
-        baton_before(s, start, baton_add_activate(s, 1));
-    }
-}
-
 static void build_terms(void *arg, baton_schedule_t *s)
 {
     baton_add_barrier(s);
@@ -178,9 +170,6 @@ TEST(test_verify_refuses)
          "ones don't)"},
         {3, build_sends, &sends, BATON_ERR_MISMATCH,
          "send#1 of rank 0 has no receive on rank 1, which has 1 from there"},
-        {2, build_unarmed, NULL, BATON_ERR_MISMATCH,
-         "activate#1 of rank 0 has no armed receive on rank 1, which has none "
-         "from there"},
         {3, build_terms, "f32", BATON_ERR_MISMATCH,
          "rank 0 has root 0 where rank 2 has root 1, in \"barrier, sum of "
          "f32\"; must "
