@@ -107,13 +107,6 @@ void baton__begin_fini(baton__begin_t *self)
     self->quorum = NULL;
 }
 
-void baton__begin_recover(baton__begin_t *self)
-{
-    if (self->quorum != NULL) {
-        baton__quorum_recover(self->quorum);
-    }
-}
-
 /* ---- building --------------------------------------------------------- */
 
 static void add_branch(baton__begin_t *self, baton_call_fn fn,

@@ -52,7 +52,7 @@ typedef struct baton__begin {
 baton__quorum_t *baton__quorum_create(const baton__begin_t *begin);
 void baton__quorum_destroy(baton__quorum_t *quorum); /* NULL is allowed */
 
-/* Epochs begin with number 1 again. */
+/* Epochs begin with number 1 again. NULL is allowed. */
 void baton__quorum_recover(baton__quorum_t *quorum);
 
 /* Adds the counting tree behind `arrived`, an on_start. Returns `reached`, an
@@ -75,9 +75,6 @@ void baton__begin_fail_if_lost(baton_schedule_t *schedule);
 
 /* After the schedule was destroyed. */
 void baton__begin_fini(baton__begin_t *self);
-
-/* Epochs begin with number 1 again. */
-void baton__begin_recover(baton__begin_t *self);
 
 /* Adds what begins an epoch; returns the node behind which it works. The node
    with which it ends goes behind self->activated, too. */

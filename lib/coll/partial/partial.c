@@ -128,7 +128,7 @@ static bool recover(void *arg, uint64_t epoch)
     atomic_fetch_add_explicit(&partial->generation, 1, memory_order_relaxed);
     partial->claimed = 0;
     partial->arrived = 0;
-    baton__begin_recover(&partial->begin);
+    baton__quorum_recover(partial->begin.quorum);
     baton__partial_limit(partial, &partial->seen, 0);
     return true;
 }
@@ -414,10 +414,10 @@ static baton_status_t check_data(const baton_partial_t *partial,
                               function, partial->name);
 }
 
-baton_status_t baton_partial_contribute(baton_partial_t *partial,
-                                        const void *data)
+static baton_status_t contribute(baton_partial_t *partial, const void *data,
+                                 bool lent, const char *function)
 {
-    baton_status_t status = check_data(partial, data, __func__);
+    baton_status_t status = check_data(partial, data, function);
     if (status != BATON_OK) {
         return status;
     }
@@ -425,23 +425,21 @@ baton_status_t baton_partial_contribute(baton_partial_t *partial,
         return baton__partial_device_contribute(partial, data);
     }
     baton__contribution_add(&partial->contribution, data,
-                            baton__partial_steps(partial) + 1, false);
+                            baton__partial_steps(partial) + 1,
+                            lent && !partial->rides);
     return BATON_OK;
+}
+
+baton_status_t baton_partial_contribute(baton_partial_t *partial,
+                                        const void *data)
+{
+    return contribute(partial, data, false, __func__);
 }
 
 baton_status_t baton_partial_contribute_lent(baton_partial_t *partial,
                                              const void *data)
 {
-    baton_status_t status = check_data(partial, data, __func__);
-    if (status != BATON_OK) {
-        return status;
-    }
-    if (partial->rides || partial->device != NULL) {
-        return baton_partial_contribute(partial, data);
-    }
-    baton__contribution_add(&partial->contribution, data,
-                            baton__partial_steps(partial) + 1, true);
-    return BATON_OK;
+    return contribute(partial, data, true, __func__);
 }
 
 baton_status_t baton_partial_start(baton_partial_t *partial)

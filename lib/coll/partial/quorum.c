@@ -160,7 +160,9 @@ void baton__quorum_destroy(baton__quorum_t *quorum)
 
 void baton__quorum_recover(baton__quorum_t *quorum)
 {
-    quorum->epoch = 0;
+    if (quorum != NULL) {
+        quorum->epoch = 0;
+    }
 }
 
 /* ---- an epoch --------------------------------------------------------- */

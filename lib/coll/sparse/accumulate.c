@@ -15,10 +15,10 @@ enum {
     MASK_AHEAD = 16         /* lines on their way to be masked */
 };
 
-static double factor_of(const baton_sparse_t *sparse, double square_sum)
+double baton__clip_factor(double clip, int ranks, double square_sum)
 {
     double norm = sqrt(square_sum);
-    double most = sparse->options.clip / sqrt((double)sparse->size);
+    double most = clip / sqrt((double)ranks);
     return norm > most ? most / norm : 1;
 }
 
@@ -29,12 +29,8 @@ static double clip_factor(const baton_sparse_t *sparse, const void *gradient)
     }
     baton_magnitudes_t all = baton_elements_measure(
         sparse->options.dtype, gradient, sparse->options.count);
-    return factor_of(sparse, all.square_sum);
-}
-
-void baton__sparse_clip(baton_sparse_t *sparse, double square_sum)
-{
-    sparse->clip_factor = factor_of(sparse, square_sum);
+    return baton__clip_factor(sparse->options.clip, sparse->size,
+                              all.square_sum);
 }
 
 void baton__sparse_begin(baton_sparse_t *sparse)

@@ -224,7 +224,8 @@ static baton_status_t clip(void *arg, baton_call_t *call)
     (void)call;
     if (sparse->gradient != NULL) {
         memcpy(&square_sum, sparse->device->square_sum.host, sizeof square_sum);
-        baton__sparse_clip(sparse, square_sum);
+        sparse->clip_factor =
+            baton__clip_factor(sparse->options.clip, sparse->size, square_sum);
     }
     return BATON_OK;
 }

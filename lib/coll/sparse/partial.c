@@ -187,7 +187,7 @@ static bool recover(void *arg, uint64_t epoch)
     sparse->missed = last - self->seen;
     self->base = last;
     self->steps = last;
-    baton__begin_recover(&self->begin);
+    baton__quorum_recover(self->begin.quorum);
     set_limit(self);
     return baton__sparse_recover(sparse, false, epoch);
 }

@@ -478,39 +478,34 @@ baton_status_t baton_sparse_set_density(baton_sparse_t *sparse, double density)
 }
 
 static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
-                                  void *vector, const char *what)
+                                  void *vector, const char *doing)
 {
+    baton_status_t status = hold(sparse, doing);
+    if (status != BATON_OK) {
+        return status;
+    }
     if (vector == NULL && sparse->payload) {
-        return baton__error(BATON_ERR_INVALID, "%s of \"%s\": vector is NULL",
-                            what, sparse->name);
+        status = baton__error(BATON_ERR_INVALID, "%s \"%s\": vector is NULL",
+                              doing, sparse->name);
+    } else if (velocity && sparse->options.momentum == 0) {
+        status = baton__error(BATON_ERR_STATE,
+                              "%s \"%s\": there is none: momentum is 0", doing,
+                              sparse->name);
+    } else if (sparse->payload) {
+        status = sparse->backend->read(sparse, velocity, vector);
     }
-    if (velocity && sparse->options.momentum == 0) {
-        return baton__error(BATON_ERR_STATE,
-                            "%s of \"%s\": there is none: momentum is 0", what,
-                            sparse->name);
-    }
-    return sparse->payload ? sparse->backend->read(sparse, velocity, vector)
-                           : BATON_OK;
+    release(sparse);
+    return status;
 }
 
 baton_status_t baton_sparse_residual(baton_sparse_t *sparse, void *vector)
 {
-    baton_status_t status = hold(sparse, "copy the residual of");
-    if (status == BATON_OK) {
-        status = read_vector(sparse, false, vector, "residual");
-        release(sparse);
-    }
-    return status;
+    return read_vector(sparse, false, vector, "copy the residual of");
 }
 
 baton_status_t baton_sparse_velocity(baton_sparse_t *sparse, void *vector)
 {
-    baton_status_t status = hold(sparse, "copy the velocity of");
-    if (status == BATON_OK) {
-        status = read_vector(sparse, true, vector, "velocity");
-        release(sparse);
-    }
-    return status;
+    return read_vector(sparse, true, vector, "copy the velocity of");
 }
 
 static baton_status_t write_vectors(baton_sparse_t *sparse,

@@ -398,8 +398,9 @@ baton_status_t baton__sparse_compared(baton_schedule_t *schedule,
 /* The first call node of a step: measures the gradient, for clipping. */
 void baton__sparse_begin(baton_sparse_t *sparse);
 
-/* Clips a gradient that was measured on a device, behind the begin. */
-void baton__sparse_clip(baton_sparse_t *sparse, double square_sum);
+/* What the gradients of one rank are clipped by, whose squares have this sum.
+ */
+double baton__clip_factor(double clip, int ranks, double square_sum);
 
 /* work = residual + what the gradient contributes, for these elements; zeros,
    where an epoch takes nothing. */

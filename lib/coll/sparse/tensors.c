@@ -340,11 +340,15 @@ baton_status_t baton_tensors_destroy(baton_tensors_t *set)
 /* ---- starting ---------------------------------------------------------- */
 
 static baton_status_t check_tensor(const baton_tensors_t *set, size_t tensor,
-                                   const char *doing)
+                                   const void *out, const char *doing)
 {
     baton_status_t status = check_set(set, doing);
     if (status != BATON_OK) {
         return status;
+    }
+    if (out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s \"%s\": out is NULL", doing,
+                            set->name);
     }
     if (!set->connected) {
         return baton__error(
@@ -424,9 +428,7 @@ static double clip_factor(const baton_tensors_t *set)
                                              unit->count)
                           .square_sum;
     }
-    double norm = sqrt(square_sum);
-    double most = set->options.clip / sqrt((double)set->ranks);
-    return norm > most ? most / norm : 1;
+    return baton__clip_factor(set->options.clip, set->ranks, square_sum);
 }
 
 static baton_status_t start_all(baton_tensors_t *set)
@@ -444,7 +446,7 @@ static baton_status_t start_all(baton_tensors_t *set)
 baton_status_t baton_tensors_ready(baton_tensors_t *set, size_t tensor,
                                    const void *gradient)
 {
-    baton_status_t status = check_tensor(set, tensor, "ready");
+    baton_status_t status = check_tensor(set, tensor, set, "ready");
     if (status != BATON_OK) {
         return status;
     }
@@ -483,13 +485,9 @@ baton_status_t baton_tensors_ready(baton_tensors_t *set, size_t tensor,
 baton_status_t baton_tensors_test(baton_tensors_t *set, size_t tensor,
                                   bool *done_out)
 {
-    baton_status_t status = check_tensor(set, tensor, "test");
+    baton_status_t status = check_tensor(set, tensor, done_out, "test");
     if (status != BATON_OK) {
         return status;
-    }
-    if (done_out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "test \"%s\": done_out is NULL",
-                            set->name);
     }
     baton__unit_t *unit = &set->units[set->members[tensor].unit];
     if (!unit->started) {
@@ -567,13 +565,9 @@ static baton_status_t next_result(baton_tensors_t *set, baton__unit_t *unit,
 baton_status_t baton_tensors_wait(baton_tensors_t *set, size_t tensor,
                                   int timeout_ms, baton_sparse_result_t *out)
 {
-    baton_status_t status = check_tensor(set, tensor, "wait");
+    baton_status_t status = check_tensor(set, tensor, out, "wait for");
     if (status != BATON_OK) {
         return status;
-    }
-    if (out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "wait for \"%s\": out is NULL",
-                            set->name);
     }
     baton__member_t *member = &set->members[tensor];
     baton__unit_t *unit = &set->units[member->unit];
@@ -598,16 +592,11 @@ baton_status_t baton_tensors_wait(baton_tensors_t *set, size_t tensor,
 baton_status_t baton_tensors_plan(const baton_tensors_t *set, size_t tensor,
                                   baton_tensor_plan_t *out)
 {
-    baton_status_t status = check_tensor(set, tensor, "plan of");
-    if (status != BATON_OK) {
-        return status;
+    baton_status_t status = check_tensor(set, tensor, out, "plan of");
+    if (status == BATON_OK) {
+        *out = set->members[tensor].plan;
     }
-    if (out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "plan of \"%s\": out is NULL",
-                            set->name);
-    }
-    *out = set->members[tensor].plan;
-    return BATON_OK;
+    return status;
 }
 
 baton_sparse_t *baton_tensors_sparse(baton_tensors_t *set, size_t tensor)
