@@ -1,6 +1,5 @@
 #include "coll/dense/allgather.h"
 
-#include "base/alloc.h"
 #include "coll/kit/check.h"
 
 bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
@@ -16,9 +15,11 @@ bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
     baton__agree_chunk(schedule, args->chunk_bytes);
     baton__agree_counts(schedule, "block_bytes", args->block_bytes);
     int rank = baton_schedule_rank(schedule);
-    out->at = baton__cut_bytes(schedule, builder, "target", args->target.bytes,
-                               args->block_bytes);
+    out->flow = baton__flow_open(schedule, BATON_U8, NULL);
+    out->at = baton__cut_bytes(&out->flow, builder, "target",
+                               args->target.bytes, args->block_bytes);
     if (out->at == NULL) {
+        baton__flow_close(&out->flow);
         return false;
     }
     out->blocks = (baton__blocks_t){.memory = args->target,
@@ -30,20 +31,13 @@ bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
                             own.bytes) ||
         !baton__check_places(schedule, builder, args->source, args->target,
                              in_place)) {
-        baton__free(out->at);
+        baton__flow_close(&out->flow);
         return false;
     }
-    out->flow = baton__flow_open(schedule, BATON_U8, NULL);
     if (!in_place) {
         baton__flow_copy(&out->flow, own, args->source);
         out->blocks.original = args->source;
         out->blocks.original_block = rank;
     }
     return true;
-}
-
-void baton__allgather_end(baton__allgather_t *gather)
-{
-    baton__flow_close(&gather->flow);
-    baton__free(gather->at);
 }

@@ -1,4 +1,4 @@
-/* What every all-gather begins and ends with. Each copies its own block to its
+/* What every all-gather begins with. Each copies its own block to its
    place, unless it is there. What is sent of its own block alone is sent from
    the source, all else from the target:
 
@@ -16,10 +16,9 @@ typedef struct baton__allgather {
     baton__blocks_t blocks;
 } baton__allgather_t;
 
-/* False: an error of the schedule. True: call end. */
+/* False: an error of the schedule. True: close the flow. */
 bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
                             const baton_allgather_args_t **args,
                             baton__allgather_t *out);
-void baton__allgather_end(baton__allgather_t *gather);
 
 #endif

@@ -10,7 +10,7 @@ void baton_add_allgather_bruck(baton_schedule_t *schedule,
                                &gather)) {
         baton__circulant_allgather(&gather.flow, &gather.blocks,
                                    BATON__SKIPS_DOUBLED);
-        baton__allgather_end(&gather);
+        baton__flow_close(&gather.flow);
     }
 }
 

@@ -29,7 +29,7 @@ void baton_add_allgather_recursive_doubling(baton_schedule_t *schedule,
             baton__flow_send(flow, fold.partner, args->target);
         }
     }
-    baton__allgather_end(&gather);
+    baton__flow_close(&gather.flow);
 }
 
 static double cost(const baton__terms_t *t)

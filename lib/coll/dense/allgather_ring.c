@@ -8,7 +8,7 @@ void baton_add_allgather_ring(baton_schedule_t *schedule,
                                &gather)) {
         baton__ring_allgather(&gather.flow, &gather.blocks, 1,
                               args->chunk_bytes);
-        baton__allgather_end(&gather);
+        baton__flow_close(&gather.flow);
     }
 }
 

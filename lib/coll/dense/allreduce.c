@@ -1,6 +1,5 @@
 #include "coll/dense/allreduce.h"
 
-#include "base/alloc.h"
 #include "coll/kit/check.h"
 
 bool baton__allreduce_in_place(const baton_schedule_t *schedule,
@@ -40,8 +39,8 @@ void baton__allreduce_in_blocks(baton_schedule_t *schedule, const char *builder,
     }
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
     size_t element = baton_op_element_bytes(args->op, args->dtype);
-    size_t *at = baton__cut_evenly(schedule, args->target.bytes / element,
-                                   element, flow.size);
+    size_t *at = baton__cut_evenly(&flow, args->target.bytes / element, element,
+                                   flow.size);
     if (at != NULL) {
         baton__blocks_t target = {
             .memory = args->target, .at = at, .parts = flow.size};
@@ -51,6 +50,5 @@ void baton__allreduce_in_blocks(baton_schedule_t *schedule, const char *builder,
         add(&flow, &target, in_place ? &target : &source, element,
             args->chunk_bytes);
     }
-    baton__free(at);
     baton__flow_close(&flow);
 }

@@ -83,10 +83,10 @@ static void find_neighbours(const int *numbers, int rank, int size, int *hosts,
 }
 
 /* Offsets of B blocks, and of an empty one for each rank of the host beyond. */
-static size_t *cut_for(baton_schedule_t *schedule, size_t count, size_t element,
+static size_t *cut_for(baton__flow_t *flow, size_t count, size_t element,
                        const place_t *place)
 {
-    size_t *at = baton__cut_evenly(schedule, count, element, place->mate_count);
+    size_t *at = baton__cut_evenly(flow, count, element, place->mate_count);
     for (int i = 0; at != NULL && i < place->mate_count; i++) {
         int last = i < place->blocks ? i : place->blocks - 1;
         baton__block_t block =
@@ -101,8 +101,8 @@ static size_t *cut_for(baton_schedule_t *schedule, size_t count, size_t element,
 static void reduce_between(baton__flow_t *flow, const place_t *place,
                            baton_view_t block, size_t element)
 {
-    size_t *at = baton__cut_evenly(flow->schedule, block.bytes / element,
-                                   element, place->hosts);
+    size_t *at =
+        baton__cut_evenly(flow, block.bytes / element, element, place->hosts);
     if (at == NULL) {
         return;
     }
@@ -110,15 +110,13 @@ static void reduce_between(baton__flow_t *flow, const place_t *place,
     baton__blocks_t parts = {.memory = block, .at = at, .parts = place->hosts};
     baton__circulant_reduce_scatter(flow, &parts, &parts, (baton_view_t){0});
     baton__circulant_allgather(flow, &parts, BATON__SKIPS_HALVED);
-    baton__free(at);
 }
 
 static void add_phases(baton__flow_t *flow, const place_t *place,
                        const baton_allreduce_args_t *args, bool in_place)
 {
     size_t element = baton_op_element_bytes(args->op, args->dtype);
-    size_t *at =
-        cut_for(flow->schedule, args->target.bytes / element, element, place);
+    size_t *at = cut_for(flow, args->target.bytes / element, element, place);
     if (at == NULL) {
         return;
     }
@@ -141,7 +139,6 @@ static void add_phases(baton__flow_t *flow, const place_t *place,
     }
     baton__flow_team(flow, place->mates, place->index, place->mate_count);
     baton__circulant_allgather(flow, &sums, BATON__SKIPS_HALVED);
-    baton__free(at);
 }
 
 static bool check_hosts(baton_schedule_t *schedule, const char *builder,

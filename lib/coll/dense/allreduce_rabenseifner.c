@@ -1,4 +1,3 @@
-#include "base/alloc.h"
 #include "coll/dense/allreduce.h"
 #include "coll/kit/phases.h"
 #include "coll/tune/algorithms.h"
@@ -31,8 +30,8 @@ static void add_phases(baton__flow_t *flow, baton_view_t target,
         baton__flow_reduce(flow, target, source, received);
         source = target;
     }
-    size_t *at = baton__cut_evenly(flow->schedule, target.bytes / element,
-                                   element, fold.core);
+    size_t *at =
+        baton__cut_evenly(flow, target.bytes / element, element, fold.core);
     if (at != NULL) {
         baton__blocks_t sums = {.memory = target, .at = at, .parts = fold.core};
         baton__blocks_t own = {.memory = source, .at = at, .parts = fold.core};
@@ -40,7 +39,6 @@ static void add_phases(baton__flow_t *flow, baton_view_t target,
                                       BATON__NEAREST_FIRST, (baton_view_t){0});
         baton__doubling_allgather(flow, &fold, &sums, BATON__NEAREST_FIRST);
     }
-    baton__free(at);
     if (fold.partner >= 0) {
         baton__flow_send(flow, fold.partner, target);
     }

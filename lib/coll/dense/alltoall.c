@@ -1,21 +1,13 @@
 #include "coll/dense/alltoall.h"
 
-#include "base/alloc.h"
 #include "coll/kit/check.h"
-
-void baton__alltoall_end(baton__alltoall_t *exchange)
-{
-    baton__flow_close(&exchange->flow);
-    baton__free(exchange->send_at);
-    baton__free(exchange->recv_at);
-}
 
 /* In place, blocks keep their places, so what comes is as long as what goes. */
 static bool check_in_place(baton_schedule_t *schedule, const char *builder,
                            const baton__alltoall_t *exchange)
 {
     for (int i = 0; i <= exchange->source.parts; i++) {
-        if (exchange->send_at[i] != exchange->recv_at[i]) {
+        if (exchange->source.at[i] != exchange->target.at[i]) {
             baton_schedule_fail(schedule, BATON_ERR_INVALID,
                                 "%s: in place, send_bytes and recv_bytes of "
                                 "rank %d must be the same",
@@ -39,15 +31,17 @@ bool baton__alltoall_begin(baton_schedule_t *schedule, const char *builder,
     int size = baton_schedule_size(schedule);
     *out =
         (baton__alltoall_t){.flow = baton__flow_open(schedule, BATON_U8, NULL)};
-    out->send_at = baton__cut_bytes(schedule, builder, "source",
-                                    args->source.bytes, args->send_bytes);
-    out->recv_at = baton__cut_bytes(schedule, builder, "target",
-                                    args->target.bytes, args->recv_bytes);
     out->source = (baton__blocks_t){
-        .memory = args->source, .at = out->send_at, .parts = size};
+        .memory = args->source,
+        .at = baton__cut_bytes(&out->flow, builder, "source",
+                               args->source.bytes, args->send_bytes),
+        .parts = size};
     out->target = (baton__blocks_t){
-        .memory = args->target, .at = out->recv_at, .parts = size};
-    bool right = out->send_at != NULL && out->recv_at != NULL;
+        .memory = args->target,
+        .at = baton__cut_bytes(&out->flow, builder, "target",
+                               args->target.bytes, args->recv_bytes),
+        .parts = size};
+    bool right = out->source.at != NULL && out->target.at != NULL;
     bool in_place = baton__same_place(schedule, args->source, args->target);
     if (right && in_place) {
         right = check_in_place(schedule, builder, out) &&
@@ -67,7 +61,7 @@ bool baton__alltoall_begin(baton_schedule_t *schedule, const char *builder,
                                    baton__blocks_bytes(&out->source, rank, 1));
     }
     if (!right) {
-        baton__alltoall_end(out);
+        baton__flow_close(&out->flow);
         return false;
     }
     baton__flow_copy(&out->flow, baton__blocks_view(&out->target, rank, 1),

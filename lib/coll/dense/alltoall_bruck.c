@@ -78,7 +78,7 @@ void baton_add_alltoall_bruck(baton_schedule_t *schedule,
         add_bruck(&exchange, places);
     }
     baton__free(places);
-    baton__alltoall_end(&exchange);
+    baton__flow_close(&exchange.flow);
 }
 
 /* In the step of bit k go the blocks of the distances that have it. */

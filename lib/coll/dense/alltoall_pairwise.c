@@ -22,7 +22,7 @@ void baton_add_alltoall_pairwise(baton_schedule_t *schedule,
         baton__blocks_send(flow, to, &exchange.source, to, 1);
         baton__blocks_recv(flow, from, &exchange.target, from, 1);
     }
-    baton__alltoall_end(&exchange);
+    baton__flow_close(&exchange.flow);
 }
 
 const baton_algorithm_t baton__alltoall_pairwise_algorithm = {

@@ -1,4 +1,3 @@
-#include "base/alloc.h"
 #include "coll/dense/broadcast.h"
 #include "coll/kit/phases.h"
 #include "coll/tune/algorithms.h"
@@ -21,7 +20,7 @@ void baton_add_broadcast_scatter_allgather(baton_schedule_t *schedule,
         return;
     }
     baton__flow_t flow = baton__flow_open(schedule, BATON_U8, NULL);
-    size_t *at = baton__cut_evenly(schedule, args->data.bytes, 1, flow.size);
+    size_t *at = baton__cut_evenly(&flow, args->data.bytes, 1, flow.size);
     if (at != NULL) {
         baton__blocks_t blocks = {.memory = args->data,
                                   .at = at,
@@ -30,7 +29,6 @@ void baton_add_broadcast_scatter_allgather(baton_schedule_t *schedule,
         baton__binomial_scatter(&flow, args->root, &blocks);
         baton__ring_allgather(&flow, &blocks, 1, SIZE_MAX);
     }
-    baton__free(at);
     baton__flow_close(&flow);
 }
 

@@ -1,4 +1,3 @@
-#include "base/alloc.h"
 #include "coll/dense/reduce.h"
 #include "coll/kit/check.h"
 #include "coll/kit/phases.h"
@@ -35,9 +34,8 @@ void baton_add_reduce_pairwise(baton_schedule_t *schedule,
         return;
     }
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
-    size_t *at =
-        baton__cut_evenly(schedule, reduce.source.bytes / reduce.element,
-                          reduce.element, flow.size);
+    size_t *at = baton__cut_evenly(&flow, reduce.source.bytes / reduce.element,
+                                   reduce.element, flow.size);
     if (at != NULL) {
         baton__blocks_t source = {
             .memory = reduce.source, .at = at, .parts = flow.size};
@@ -52,7 +50,6 @@ void baton_add_reduce_pairwise(baton_schedule_t *schedule,
                                        args->chunk_bytes);
         add_gather(&flow, &reduce, args->root, &target, own);
     }
-    baton__free(at);
     baton__flow_close(&flow);
 }
 

@@ -1,6 +1,5 @@
 #include "coll/dense/reduce_scatter.h"
 
-#include "base/alloc.h"
 #include "coll/kit/check.h"
 
 static bool check(baton_schedule_t *schedule, const char *builder,
@@ -34,13 +33,15 @@ bool baton__reduce_scatter_begin(baton_schedule_t *schedule,
     baton__agree_counts(schedule, "counts", args->counts);
     int size = baton_schedule_size(schedule);
     int rank = baton_schedule_rank(schedule);
+    out->flow = baton__flow_open(schedule, args->dtype, args->op);
     out->at =
         args->counts != NULL
-            ? baton__cut_by_counts(schedule, builder, args->counts,
+            ? baton__cut_by_counts(&out->flow, builder, args->counts,
                                    out->element, size)
-            : baton__cut_evenly(schedule, args->source.bytes / out->element,
+            : baton__cut_evenly(&out->flow, args->source.bytes / out->element,
                                 out->element, size);
     if (out->at == NULL) {
+        baton__flow_close(&out->flow);
         return false;
     }
     out->source =
@@ -55,20 +56,13 @@ bool baton__reduce_scatter_begin(baton_schedule_t *schedule,
                  baton__check_places(schedule, builder, args->source,
                                      args->target, out->in_place);
     if (!right) {
-        baton__free(out->at);
+        baton__flow_close(&out->flow);
         return false;
     }
-    out->flow = baton__flow_open(schedule, args->dtype, args->op);
     if (size == 1 && !out->in_place) {
         baton__flow_copy(&out->flow, out->target, own);
     }
     return true;
-}
-
-void baton__reduce_scatter_end(baton__reduce_scatter_t *scatter)
-{
-    baton__flow_close(&scatter->flow);
-    baton__free(scatter->at);
 }
 
 baton__blocks_t baton__reduce_scatter_sums(baton__reduce_scatter_t *scatter)

@@ -1,4 +1,4 @@
-/* What every reduce-scatter begins and ends with. The ring keeps its partial
+/* What every reduce-scatter begins with. The ring keeps its partial
    sums in slots, and the pairwise exchange in the target. The others make them
    in a vector of scratch, or in the source when in place; the last sum goes to
    the target:
@@ -20,12 +20,11 @@ typedef struct baton__reduce_scatter {
     bool in_place;
 } baton__reduce_scatter_t;
 
-/* False: an error of the schedule. True: call end. */
+/* False: an error of the schedule. True: close the flow. */
 bool baton__reduce_scatter_begin(baton_schedule_t *schedule,
                                  const char *builder,
                                  const baton_reduce_scatter_args_t **args,
                                  baton__reduce_scatter_t *out);
-void baton__reduce_scatter_end(baton__reduce_scatter_t *scatter);
 
 /* Where partial sums are made. */
 baton__blocks_t baton__reduce_scatter_sums(baton__reduce_scatter_t *scatter);

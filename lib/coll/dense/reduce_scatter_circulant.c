@@ -16,7 +16,7 @@ void baton_add_reduce_scatter_circulant(baton_schedule_t *schedule,
             &scatter.flow, &sums, scatter.in_place ? &sums : &scatter.source,
             scatter.in_place ? (baton_view_t){0} : scatter.target);
     }
-    baton__reduce_scatter_end(&scatter);
+    baton__flow_close(&scatter.flow);
 }
 
 static double cost(const baton__terms_t *t)

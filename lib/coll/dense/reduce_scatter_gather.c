@@ -1,4 +1,3 @@
-#include "base/alloc.h"
 #include "coll/dense/reduce.h"
 #include "coll/kit/check.h"
 #include "coll/kit/phases.h"
@@ -23,7 +22,7 @@ void baton_add_reduce_scatter_gather(baton_schedule_t *schedule,
     }
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
     size_t bytes = reduce.source.bytes;
-    size_t *at = baton__cut_evenly(schedule, bytes / reduce.element,
+    size_t *at = baton__cut_evenly(&flow, bytes / reduce.element,
                                    reduce.element, flow.size);
     if (at != NULL) {
         baton__blocks_t source = {
@@ -39,7 +38,6 @@ void baton_add_reduce_scatter_gather(baton_schedule_t *schedule,
                                         (baton_view_t){0});
         baton__binomial_gather(&flow, args->root, &target);
     }
-    baton__free(at);
     baton__flow_close(&flow);
 }
 

@@ -11,7 +11,7 @@ void baton_add_reduce_scatter_pairwise(baton_schedule_t *schedule,
         baton__pairwise_reduce_scatter(&scatter.flow, scatter.target,
                                        &scatter.source, scatter.element,
                                        args->chunk_bytes);
-        baton__reduce_scatter_end(&scatter);
+        baton__flow_close(&scatter.flow);
     }
 }
 

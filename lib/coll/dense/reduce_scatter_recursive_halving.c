@@ -44,7 +44,7 @@ void baton_add_reduce_scatter_recursive_halving(
     } else if (scatter.flow.size > 1) {
         add_halving(&scatter, &fold);
     }
-    baton__reduce_scatter_end(&scatter);
+    baton__flow_close(&scatter.flow);
 }
 
 static double cost(const baton__terms_t *t)

@@ -11,7 +11,7 @@ void baton_add_reduce_scatter_ring(baton_schedule_t *schedule,
                                        &scatter.source, scatter.element,
                                        args->chunk_bytes);
         }
-        baton__reduce_scatter_end(&scatter);
+        baton__flow_close(&scatter.flow);
     }
 }
 

@@ -1,4 +1,3 @@
-#include "base/alloc.h"
 #include "coll/kit/check.h"
 #include "coll/kit/phases.h"
 #include "coll/tune/algorithms.h"
@@ -16,7 +15,6 @@
                  recv from children ---+                                    */
 typedef struct rooted {
     baton__flow_t flow;
-    size_t *at;
     baton__blocks_t blocks;
     baton_view_t own; /* this rank's, among the blocks */
     bool is_there;    /* own is where the caller has it */
@@ -31,9 +29,10 @@ typedef struct operands {
 
 /* Offsets of the blocks; what the root's vector has is known on other ranks,
    too. */
-static size_t *cut(baton_schedule_t *schedule, const baton_rooted_args_t *args,
+static size_t *cut(baton__flow_t *flow, const baton_rooted_args_t *args,
                    const operands_t *operands)
 {
+    baton_schedule_t *schedule = flow->schedule;
     int size = baton_schedule_size(schedule);
     bool at_root = baton_schedule_rank(schedule) == args->root;
     size_t part = operands->part.bytes;
@@ -45,14 +44,14 @@ static size_t *cut(baton_schedule_t *schedule, const baton_rooted_args_t *args,
                                               operands->whole_name,
                                               operands->whole.bytes,
                                               (size_t)size * part)
-                   ? baton__cut_evenly(schedule, (size_t)size, part, size)
+                   ? baton__cut_evenly(flow, (size_t)size, part, size)
                    : NULL;
     }
-    return at_root ? baton__cut_bytes(schedule, operands->builder,
-                                      operands->whole_name,
-                                      operands->whole.bytes, args->block_bytes)
-                   : baton__cut_by_counts(schedule, operands->builder,
-                                          args->block_bytes, 1, size);
+    return at_root
+               ? baton__cut_bytes(flow, operands->builder, operands->whole_name,
+                                  operands->whole.bytes, args->block_bytes)
+               : baton__cut_by_counts(flow, operands->builder,
+                                      args->block_bytes, 1, size);
 }
 
 static bool check(baton_schedule_t *schedule, const baton_rooted_args_t *args,
@@ -75,24 +74,22 @@ static bool check(baton_schedule_t *schedule, const baton_rooted_args_t *args,
                                args->target, rooted->is_there);
 }
 
-/* False: an error. True: the flow is to be closed, and `at` to be freed. */
+/* False: an error. True: the flow is to be closed. */
 static bool begin(baton_schedule_t *schedule, const baton_rooted_args_t *args,
                   const operands_t *operands, rooted_t *out)
 {
-    *out = (rooted_t){.at = cut(schedule, args, operands)};
-    if (out->at == NULL) {
-        return false;
-    }
+    *out = (rooted_t){.flow = baton__flow_open(schedule, BATON_U8, NULL)};
     int size = baton_schedule_size(schedule);
     int rank = baton_schedule_rank(schedule);
     bool at_root = rank == args->root;
-    out->blocks = (baton__blocks_t){
-        .memory = operands->whole, .at = out->at, .parts = size};
-    if (!check(schedule, args, operands, at_root, out)) {
-        baton__free(out->at);
+    out->blocks = (baton__blocks_t){.memory = operands->whole,
+                                    .at = cut(&out->flow, args, operands),
+                                    .parts = size};
+    if (out->blocks.at == NULL ||
+        !check(schedule, args, operands, at_root, out)) {
+        baton__flow_close(&out->flow);
         return false;
     }
-    out->flow = baton__flow_open(schedule, BATON_U8, NULL);
     int span = baton__binomial_span(
         baton__rank_shift(rank, -(int64_t)args->root, size), size);
     if (!at_root) {
@@ -136,7 +133,6 @@ static void build(baton_schedule_t *schedule, const baton_rooted_args_t *args,
         baton__binomial_gather(&rooted.flow, args->root, &rooted.blocks);
     }
     baton__flow_close(&rooted.flow);
-    baton__free(rooted.at);
 }
 
 void baton_add_scatter(baton_schedule_t *schedule,

@@ -1,6 +1,5 @@
 #include "coll/kit/blocks.h"
 
-#include "base/alloc.h"
 #include "coll/kit/check.h"
 
 #define MOST_SEGMENT_BYTES ((size_t)1 << 30)
@@ -9,22 +8,10 @@
 
 /* ---- cuts -------------------------------------------------------------- */
 
-static size_t *offsets_of(baton_schedule_t *schedule, int parts)
+size_t *baton__cut_evenly(baton__flow_t *flow, size_t count, size_t element,
+                          int parts)
 {
-    size_t *at = baton__alloc((size_t)parts + 1, sizeof(size_t));
-    if (at == NULL) {
-        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
-                            "schedule \"%s\": no memory for the offsets of %d "
-                            "blocks",
-                            baton_schedule_name(schedule), parts);
-    }
-    return at;
-}
-
-size_t *baton__cut_evenly(baton_schedule_t *schedule, size_t count,
-                          size_t element, int parts)
-{
-    size_t *at = offsets_of(schedule, parts);
+    size_t *at = baton__flow_alloc(flow, (size_t)parts + 1);
     for (int i = 0; at != NULL && i < parts; i++) {
         baton__block_t block = baton__block_of(count, (size_t)parts, (size_t)i);
         at[i + 1] = (block.first + block.count) * element;
@@ -32,18 +19,17 @@ size_t *baton__cut_evenly(baton_schedule_t *schedule, size_t count,
     return at;
 }
 
-size_t *baton__cut_by_counts(baton_schedule_t *schedule, const char *builder,
+size_t *baton__cut_by_counts(baton__flow_t *flow, const char *builder,
                              const size_t *counts, size_t element, int parts)
 {
-    size_t *at = offsets_of(schedule, parts);
+    size_t *at = baton__flow_alloc(flow, (size_t)parts + 1);
     for (int i = 0; at != NULL && i < parts; i++) {
         if (counts[i] > (SIZE_MAX - at[i]) / element) {
-            baton_schedule_fail(schedule, BATON_ERR_INVALID,
+            baton_schedule_fail(flow->schedule, BATON_ERR_INVALID,
                                 "%s: rank %d has %zu elements of %zu bytes: "
                                 "with those before it that is more than %zu "
                                 "bytes",
                                 builder, i, counts[i], element, SIZE_MAX);
-            baton__free(at);
             return NULL;
         }
         at[i + 1] = at[i] + counts[i] * element;
@@ -61,24 +47,22 @@ static int run_of(const baton__blocks_t *blocks, int first, int count)
     return count < until_end ? count : until_end;
 }
 
-size_t *baton__cut_bytes(baton_schedule_t *schedule, const char *builder,
+size_t *baton__cut_bytes(baton__flow_t *flow, const char *builder,
                          const char *what, size_t bytes,
                          const size_t *block_bytes)
 {
-    int size = baton_schedule_size(schedule);
+    int size = flow->size;
     if (block_bytes == NULL) {
-        return baton__check_multiple(schedule, builder, what, bytes,
+        return baton__check_multiple(flow->schedule, builder, what, bytes,
                                      (size_t)size)
-                   ? baton__cut_evenly(schedule, bytes, 1, size)
+                   ? baton__cut_evenly(flow, bytes, 1, size)
                    : NULL;
     }
-    size_t *at = baton__cut_by_counts(schedule, builder, block_bytes, 1, size);
-    if (at != NULL &&
-        !baton__check_bytes(schedule, builder, what, bytes, at[size])) {
-        baton__free(at);
-        return NULL;
-    }
-    return at;
+    size_t *at = baton__cut_by_counts(flow, builder, block_bytes, 1, size);
+    return at != NULL && baton__check_bytes(flow->schedule, builder, what,
+                                            bytes, at[size])
+               ? at
+               : NULL;
 }
 
 size_t baton__blocks_bytes(const baton__blocks_t *blocks, int first, int count)

@@ -22,20 +22,19 @@ typedef struct baton__blocks {
     int original_block;
 } baton__blocks_t;
 
-/* The offsets of blocks in bytes, parts + 1 of them, for baton__free: blocks
-   that differ by at most one element; of counts[i] elements each. NULL means
-   the schedule has an error (no memory, or too many bytes), which names the
-   builder. */
-size_t *baton__cut_evenly(baton_schedule_t *schedule, size_t count,
-                          size_t element, int parts);
-size_t *baton__cut_by_counts(baton_schedule_t *schedule, const char *builder,
+/* The offsets of blocks in bytes, parts + 1 of them, until the flow is closed:
+   blocks that differ by at most one element; of counts[i] elements each. NULL
+   means the schedule has an error (no memory, or too many bytes), which names
+   the builder. */
+size_t *baton__cut_evenly(baton__flow_t *flow, size_t count, size_t element,
+                          int parts);
+size_t *baton__cut_by_counts(baton__flow_t *flow, const char *builder,
                              const size_t *counts, size_t element, int parts);
 
 /* Offsets of P blocks in a vector of `bytes` bytes: block_bytes[r] each, whose
    sum must be `bytes`, or NULL: equal ones, of which `bytes` must be a
-   multiple. `what` names the vector. For baton__free; NULL means the schedule's
-   error. */
-size_t *baton__cut_bytes(baton_schedule_t *schedule, const char *builder,
+   multiple. `what` names the vector. NULL means the schedule's error. */
+size_t *baton__cut_bytes(baton__flow_t *flow, const char *builder,
                          const char *what, size_t bytes,
                          const size_t *block_bytes);
 

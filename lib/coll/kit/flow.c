@@ -10,6 +10,11 @@
 
 #define FIRST_ROOM 64
 
+typedef struct baton__flow_memory {
+    struct baton__flow_memory *next;
+    size_t words[];
+} memory_t;
+
 baton__flow_t baton__flow_open(baton_schedule_t *schedule, baton_dtype_t dtype,
                                const baton_op_t *op)
 {
@@ -27,6 +32,26 @@ void baton__flow_close(baton__flow_t *flow)
     baton__free(flow->readers);
     flow->spans = NULL;
     flow->readers = NULL;
+    while (flow->memory != NULL) {
+        memory_t *memory = flow->memory;
+        flow->memory = memory->next;
+        baton__free(memory);
+    }
+}
+
+size_t *baton__flow_alloc(baton__flow_t *flow, size_t count)
+{
+    memory_t *memory = baton__alloc(count + 1, sizeof(size_t));
+    if (memory == NULL) {
+        baton_schedule_fail(flow->schedule, BATON_ERR_NO_MEMORY,
+                            "schedule \"%s\": no memory for the offsets of %zu "
+                            "blocks",
+                            baton_schedule_name(flow->schedule), count);
+        return NULL;
+    }
+    memory->next = flow->memory;
+    flow->memory = memory;
+    return memory->words;
 }
 
 void baton__flow_team(baton__flow_t *flow, const int *ranks, int rank, int size)

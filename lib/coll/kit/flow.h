@@ -44,8 +44,9 @@ typedef struct baton__flow {
     size_t span_count, span_room;
     baton__reader_t *readers;
     size_t reader_count, reader_room;
-    uint32_t last_recv; /* node + 1; 0 means none yet */
-    uint32_t round;     /* sends come behind this node; + 1 */
+    struct baton__flow_memory *memory; /* what flow_alloc has given */
+    uint32_t last_recv;                /* node + 1; 0 means none yet */
+    uint32_t round;                    /* sends come behind this node; + 1 */
     /* What is reduced next is of all ranks of the group: an average divides
        there. Builders set it before each reduction. */
     bool is_total;
@@ -54,11 +55,14 @@ typedef struct baton__flow {
 } baton__flow_t;
 
 /* A flow over all ranks of the schedule's group; dtype and op are those of its
-   reductions, NULL where there are none. Close frees what the flow has, and
-   leaves the schedule. */
+   reductions, NULL where there are none. Close frees what the flow has and has
+   given, and leaves the schedule. */
 baton__flow_t baton__flow_open(baton_schedule_t *schedule, baton_dtype_t dtype,
                                const baton_op_t *op);
 void baton__flow_close(baton__flow_t *flow);
+
+/* Zeroed words until the flow is closed; NULL: an error of the schedule. */
+size_t *baton__flow_alloc(baton__flow_t *flow, size_t count);
 
 /* From here on peers are these ranks, which include this one, at `rank`. */
 void baton__flow_team(baton__flow_t *flow, const int *ranks, int rank,
