@@ -29,8 +29,8 @@
      by one thread at a time, the engine's driver. None blocks, or computes for
      long: a long copy is made in parts, in poll.
    - Messages from one rank to another arrive in the order in which they were
-     sent, unless `unordered` is set. Their data may arrive in any order. A rank
-     may send to itself.
+     sent, unless `unordered` is set. Their data may arrive in any order. A peer
+     is always a rank of the group; a rank may send to itself.
    - Whatever was reserved is accepted. Only reserve, and allocate below,
      allocate memory.
    - The number of transfers in progress to or from a peer is bounded, however

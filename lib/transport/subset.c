@@ -36,17 +36,19 @@ uint64_t baton__subset_channel(uint64_t channel, uint64_t key)
     return bits(mixed, 0, BATON__CHANNEL_KIND_BITS) != 0 ? mixed : mixed + 1;
 }
 
-static void mark(const subset_t *self, baton_header_t *header)
+static baton_header_t marked(const subset_t *self, const baton_header_t *plain)
 {
+    baton_header_t header = *plain;
     const int tag_from = BATON__CHANNEL_KIND_BITS;
     const int epoch_from = tag_from + BATON__CHANNEL_TAG_BITS;
-    header->kind |=
+    header.kind |=
         (uint16_t)(bits(self->channel, 0, tag_from) << BATON__CHANNEL_SHIFT);
-    header->tag |=
+    header.tag |=
         (uint32_t)bits(self->channel, tag_from, BATON__CHANNEL_TAG_BITS)
         << BATON__TAG_BITS;
-    header->epoch |= self->channel >> epoch_from
-                                          << (64 - BATON__CHANNEL_EPOCH_BITS);
+    header.epoch |= self->channel >> epoch_from
+                                         << (64 - BATON__CHANNEL_EPOCH_BITS);
+    return header;
 }
 
 baton_header_t baton__subset_header(const baton_header_t *header)
@@ -71,7 +73,7 @@ void baton__subset_take(const void *endpoint, baton_message_t *message)
 static baton_message_t *restored(const subset_t *self, baton_message_t *message)
 {
     if (baton__subset_channel_of(&message->header) == 0) {
-        mark(self, &message->header);
+        message->header = marked(self, &message->header);
         message->peer = self->members[message->peer].root_rank;
     }
     return message;
@@ -92,11 +94,9 @@ static baton_status_t subset_send(void *endpoint, baton_token_t token, int peer,
                                   const void *data, size_t bytes)
 {
     const subset_t *self = endpoint;
-    baton_header_t marked = *header;
-    mark(self, &marked);
+    const baton_header_t own = marked(self, header);
     return self->inner->send(self->endpoint, token,
-                             self->members[peer].root_rank, &marked, data,
-                             bytes);
+                             self->members[peer].root_rank, &own, data, bytes);
 }
 
 static baton_status_t subset_notify(void *endpoint, int peer,
@@ -104,10 +104,9 @@ static baton_status_t subset_notify(void *endpoint, int peer,
                                     const void *data, size_t bytes)
 {
     const subset_t *self = endpoint;
-    baton_header_t marked = *header;
-    mark(self, &marked);
+    const baton_header_t own = marked(self, header);
     return self->inner->notify(self->endpoint, self->members[peer].root_rank,
-                               &marked, data, bytes);
+                               &own, data, bytes);
 }
 
 static bool subset_withdraw(void *endpoint, baton_token_t token)
@@ -150,10 +149,9 @@ static bool subset_post_receive(void *endpoint, baton_token_t token, int peer,
                                 size_t bytes)
 {
     const subset_t *self = endpoint;
-    baton_header_t marked = *header;
-    mark(self, &marked);
+    const baton_header_t own = marked(self, header);
     return self->inner->post_receive(self->endpoint, token,
-                                     self->members[peer].root_rank, &marked,
+                                     self->members[peer].root_rank, &own,
                                      target, bytes);
 }
 

@@ -95,15 +95,6 @@ static bool take(record_t *record)
 
 /* ---- sending ---------------------------------------------------------- */
 
-static baton_status_t check_peer(const rank_t *self, int peer)
-{
-    return peer >= 0 && peer < self->medium->size
-               ? BATON_OK
-               : baton__error(BATON_ERR_INVALID,
-                              "inproc: peer %d is not in 0 to %d", peer,
-                              self->medium->size - 1);
-}
-
 static void note_lost(rank_t *self, int peer)
 {
     if (self->lost[peer] == BATON__INPROC_THERE) {
@@ -155,10 +146,6 @@ static baton_status_t inproc_send(void *endpoint, baton_token_t token, int peer,
 {
     static const char nothing;
     rank_t *self = endpoint;
-    baton_status_t status = check_peer(self, peer);
-    if (status != BATON_OK) {
-        return status;
-    }
     if (send_copy(self, peer, header, data, bytes, false)) {
         return BATON_DONE;
     }
@@ -181,13 +168,8 @@ static baton_status_t inproc_notify(void *endpoint, int peer,
                                     const baton_header_t *header,
                                     const void *data, size_t bytes)
 {
-    rank_t *self = endpoint;
-    baton_status_t status = check_peer(self, peer);
-    if (status != BATON_OK) {
-        return status;
-    }
-    return send_copy(self, peer, header, data, bytes, true) ? BATON_DONE
-                                                            : BATON_AGAIN;
+    return send_copy(endpoint, peer, header, data, bytes, true) ? BATON_DONE
+                                                                : BATON_AGAIN;
 }
 
 /* Looks at every record: only failures and cancels withdraw. */

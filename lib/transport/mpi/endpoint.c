@@ -100,6 +100,9 @@ baton_status_t baton__mpi_error(const char *call, int code)
 {
     char text[MPI_MAX_ERROR_STRING];
     int length = 0;
+    if (code == MPI_SUCCESS) {
+        return BATON_OK;
+    }
     if (PMPI_Error_string(code, text, &length) != MPI_SUCCESS) {
         length = 0;
     }

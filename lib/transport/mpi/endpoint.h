@@ -328,7 +328,7 @@ bool baton__mpi_push_near(baton__mpi_t *mpi, baton__peer_t *peer,
 void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
                      const char *detail);
 
-/* BATON_ERR_TRANSPORT with what MPI says about `code`. */
+/* BATON_OK for MPI_SUCCESS; else BATON_ERR_TRANSPORT with what MPI says. */
 baton_status_t baton__mpi_error(const char *call, int code);
 
 /* ---- far.c: through MPI ------------------------------------------------ */

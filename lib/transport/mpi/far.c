@@ -58,8 +58,8 @@ static bool is_gpu_aware(void)
 bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes)
 {
     const baton__mpi_t *mpi = endpoint;
-    return bytes > BATON__BODY_BYTES && peer >= 0 && peer < mpi->size &&
-           mpi->peers[peer].near < 0 && is_gpu_aware();
+    return bytes > BATON__BODY_BYTES && mpi->peers[peer].near < 0 &&
+           is_gpu_aware();
 }
 
 /* ---- MPI_Finalize ------------------------------------------------------ */

@@ -336,8 +336,7 @@ static baton_status_t exchange_places(baton__mpi_t *mpi, const host_t *host)
         code = PMPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, links->places,
                               sizeof *links->places, MPI_BYTE, mpi->comm);
     }
-    return code == MPI_SUCCESS ? BATON_OK
-                               : baton__mpi_error("MPI_Allgather", code);
+    return baton__mpi_error("MPI_Allgather", code);
 }
 
 /* From here on this rank answers; tells all where. */
@@ -363,8 +362,7 @@ static baton_status_t exchange_answers(baton__mpi_t *mpi)
     int code =
         PMPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, answers->places,
                        sizeof *answers->places, MPI_BYTE, mpi->comm);
-    return code == MPI_SUCCESS ? BATON_OK
-                               : baton__mpi_error("MPI_Allgather", code);
+    return baton__mpi_error("MPI_Allgather", code);
 }
 
 /* Finds out whether the addresses of other hosts lead there: the first rank of
@@ -385,7 +383,7 @@ static baton_status_t prove_addresses(baton__mpi_t *mpi, const host_t *host)
                                  bytes, deadline_ns);
     }
     int code = PMPI_Bcast(mpi->far.reached, mpi->size, MPI_BYTE, 0, host->comm);
-    return code == MPI_SUCCESS ? BATON_OK : baton__mpi_error("MPI_Bcast", code);
+    return baton__mpi_error("MPI_Bcast", code);
 }
 
 /* Open MPI 4.1.4 writes to the connection of a rank that is gone as to any
@@ -419,11 +417,10 @@ static baton_status_t find_hosts(baton__mpi_t *mpi, const host_t *host)
         code = PMPI_Allgather(&lowest, 1, MPI_INT, mpi->host_of, 1, MPI_INT,
                               mpi->comm);
     }
-    if (code != MPI_SUCCESS) {
-        return baton__mpi_error("MPI_Allgather", code);
+    if (code == MPI_SUCCESS) {
+        baton__group_number_hosts(&mpi->transport, mpi->host_of, mpi->size);
     }
-    baton__group_number_hosts(&mpi->transport, mpi->host_of, mpi->size);
-    return BATON_OK;
+    return baton__mpi_error("MPI_Allgather", code);
 }
 
 static int host_of(const void *endpoint, int rank)
@@ -505,8 +502,7 @@ static baton_status_t watch_finalize(baton__mpi_t *mpi)
     if (code == MPI_SUCCESS) {
         code = PMPI_Comm_set_attr(MPI_COMM_SELF, mpi->far.keyval, mpi);
     }
-    return code == MPI_SUCCESS ? BATON_OK
-                               : baton__mpi_error("MPI_Comm_set_attr", code);
+    return baton__mpi_error("MPI_Comm_set_attr", code);
 }
 
 static void unwatch_finalize(baton__mpi_t *mpi)
@@ -713,15 +709,11 @@ static baton_status_t check_comm(MPI_Comm comm)
                             "mpi: the communicator is MPI_COMM_NULL");
     }
     int code = PMPI_Comm_test_inter(comm, &yes);
-    if (code != MPI_SUCCESS) {
-        return baton__mpi_error("MPI_Comm_test_inter", code);
-    }
-    if (yes) {
-        return baton__error(BATON_ERR_INVALID,
-                            "mpi: an intercommunicator can't be a group; use "
-                            "MPI_Intercomm_merge first");
-    }
-    return BATON_OK;
+    return code == MPI_SUCCESS && yes
+               ? baton__error(BATON_ERR_INVALID,
+                              "mpi: an intercommunicator can't be a group; use "
+                              "MPI_Intercomm_merge first")
+               : baton__mpi_error("MPI_Comm_test_inter", code);
 }
 
 /* After meeting: the rest that can fail on one rank alone. */
@@ -744,8 +736,7 @@ static baton_status_t separate(MPI_Comm comm, MPI_Comm *out)
         code = PMPI_Comm_create(comm, all, out);
         (void)PMPI_Group_free(&all);
     }
-    return code == MPI_SUCCESS ? BATON_OK
-                               : baton__mpi_error("MPI_Comm_create", code);
+    return baton__mpi_error("MPI_Comm_create", code);
 }
 
 baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,

@@ -339,15 +339,10 @@ void baton__mpi_flush(baton__mpi_t *mpi, baton__events_t *events)
 
 static baton_status_t check_peer(const baton__mpi_t *mpi, int peer)
 {
-    if (peer < 0 || peer >= mpi->size) {
-        return baton__error(BATON_ERR_INVALID, "mpi: peer %d is not in 0 to %d",
-                            peer, mpi->size - 1);
-    }
-    if (mpi->peers[peer].lost) {
-        return baton__error(BATON_ERR_TRANSPORT, "mpi: rank %d is gone: %s",
-                            peer, mpi->peers[peer].detail);
-    }
-    return BATON_OK;
+    return !mpi->peers[peer].lost
+               ? BATON_OK
+               : baton__error(BATON_ERR_TRANSPORT, "mpi: rank %d is gone: %s",
+                              peer, mpi->peers[peer].detail);
 }
 
 baton_status_t baton__mpi_send(void *endpoint, baton_token_t token, int peer,

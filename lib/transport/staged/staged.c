@@ -257,11 +257,6 @@ static baton_status_t staged_reserve(void *endpoint, int peer, int64_t sends,
                                      int64_t receives)
 {
     staged_t *self = endpoint;
-    if (peer < 0 || peer >= self->size) {
-        return baton__error(BATON_ERR_INVALID,
-                            "staged: peer %d is not in 0 to %d", peer,
-                            self->size - 1);
-    }
     baton_status_t status =
         baton__staged_grow(&self->sends, self->reserved_sends + sends);
     if (status == BATON_OK) {
@@ -378,8 +373,9 @@ static void free_buffers(const staged_t *self, const buffers_t *of)
     baton__free(of->all);
 }
 
-static void free_endpoint(staged_t *self)
+void baton__staged_undo(void *endpoint)
 {
+    staged_t *self = endpoint;
     free_buffers(self, &self->out);
     free_buffers(self, &self->in);
     free_buffers(self, &self->direct);
@@ -477,7 +473,7 @@ static void staged_close(void *endpoint)
     bool finished = finish(self);
     self->inner->close(self->endpoint);
     if (finished) {
-        free_endpoint(self);
+        baton__staged_undo(self);
     }
 }
 
@@ -594,7 +590,7 @@ baton_status_t baton__staged_open(const baton_transport_t *inner,
         status = make_endpoint(self);
     }
     if (status != BATON_OK) {
-        free_endpoint(self);
+        baton__staged_undo(self);
         return status == BATON_ERR_NO_MEMORY
                    ? baton__error(status,
                                   "staged: there is no memory for an "
@@ -605,9 +601,4 @@ baton_status_t baton__staged_open(const baton_transport_t *inner,
     *transport_out = &self->transport;
     *endpoint_out = self;
     return BATON_OK;
-}
-
-void baton__staged_undo(void *endpoint)
-{
-    free_endpoint(endpoint);
 }
