@@ -82,9 +82,10 @@ static void describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
         (void)cli_format_bytes(type->min, low, sizeof(low));
         (void)cli_format_bytes(type->max, high, sizeof(high));
         (void)snprintf(text, COMPLAINT_BYTES,
-                       type->multiple > 1 ? "%s to %s, in elements of %" PRIu64
-                                            " bytes"
-                                          : "%s to %s",
+                       type->multiple > 1
+                           ? "%s to %s (K, M, G: powers of 1024), in elements "
+                             "of %" PRIu64 " bytes"
+                           : "%s to %s (K, M, G: powers of 1024)",
                        low, high, type->multiple);
         break;
     case CLI_KIND_REAL:
