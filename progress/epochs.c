@@ -321,8 +321,12 @@ static baton_status_t choose(baton_schedule_t *schedule, uint64_t epoch,
    increments it before it sets the epoch back. */
 static baton_status_t check_started(const awaited_t *awaited)
 {
-    return awaited->epoch != 0 || generation(awaited->schedule) != 0
-               ? BATON_OK
+    if (awaited->epoch != 0 || generation(awaited->schedule) != 0) {
+        return BATON_OK;
+    }
+    baton_status_t status = check_start(awaited->schedule, 1, 0);
+    return status != BATON_OK /* why the start was refused, then */
+               ? status
                : baton__error(BATON_ERR_STATE,
                               "wait for \"%s\": it has not been started: call "
                               "baton_schedule_start first",

@@ -82,8 +82,9 @@ void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,
     size_t before = terms[0] != '\0' ? from + same : 0;
     if (before > 0) {
         size_t begin = before > BEHIND_MOST ? before - BEHIND_MOST : 0;
-        baton__text_add(text, ", in \"%s%.*s\"", begin > 0 ? "..." : "",
-                        (int)(before - begin - 2), schedule->terms + begin);
+        baton__text_add(text, " (both have \"%s%.*s\" before it)",
+                        begin > 0 ? "..." : "", (int)(before - begin - 2),
+                        schedule->terms + begin);
     }
     baton__text_add(text, "; must be the same on all ranks");
 }

@@ -360,8 +360,8 @@ IN_PARTIAL(partial_op_differs, 2, MISMATCH, ("rank 1 has op max", "op sum"),
 /* Far behind what ranks say of themselves at first. */
 IN_PARTIAL(
     late_count_differs, 2, MISMATCH,
-    ("rank 1 has counts[700] 2", "rank 0 has counts[700] 1", "in \"...",
-     "counts[699] 1\""),
+    ("rank 1 has counts[700] 2", "rank 0 has counts[700] 1", "(both have \"...",
+     "counts[699] 1\" before it)"),
     static _Thread_local size_t counts[800];
     for (int i = 0; i < 800; i++) { counts[i] = 1; } counts[700] += me->odd;
     counts[703] -= me->odd; in->count = 0; in->tensors = 800;

@@ -171,9 +171,9 @@ TEST(test_verify_refuses)
         {3, build_sends, &sends, BATON_ERR_MISMATCH,
          "send#1 of rank 0 has no receive on rank 1, which has 1 from there"},
         {3, build_terms, "f32", BATON_ERR_MISMATCH,
-         "rank 0 has root 0 where rank 2 has root 1, in \"barrier, sum of "
-         "f32\"; must "
-         "be the same on all ranks"},
+         "rank 0 has root 0 where rank 2 has root 1 (both have \"barrier, sum "
+         "of "
+         "f32\" before it); must be the same on all ranks"},
         {3, build_loop, &failing_rank, BATON_ERR_CYCLE,
          "rank 1: dependency cycle\n    nop#0 -> nop#0"}};
     for (size_t r = 0; r < sizeof refusals / sizeof *refusals; r++) {

@@ -68,7 +68,14 @@ baton_status_t baton__partial_check_step(const baton_partial_t *partial)
         (partial->options.keep != BATON_KEEP_ALL || partial->claimed != step)) {
         return BATON_OK;
     }
+    baton_failure_t failure;
+    if (step == 0 && partial->survival == NULL &&
+        baton_schedule_failure(partial->schedule, &failure) == BATON_OK) {
+        return baton__error(failure.status, "wait for \"%s\": %s",
+                            partial->name, failure.message);
+    }
     return baton__error(BATON_ERR_STATE, "wait for \"%s\": %s", partial->name,
-                        step == 0 ? "no step was started"
+                        step == 0 ? "no step was started: call "
+                                    "baton_partial_start first"
                                   : "the step's result was returned already");
 }
