@@ -238,7 +238,8 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
 {
     if (schedule->committed) {
         return baton__error(BATON_ERR_STATE,
-                            "commit of \"%s\": it is committed already",
+                            "commit of \"%s\": it is committed already: "
+                            "baton_schedule_start is next",
                             schedule->name);
     }
     if (baton__engine_is_inside(engine_of(schedule))) {

@@ -167,7 +167,8 @@ bool baton__epoch_has_memory(baton__stepper_t *stepper,
             schedule->addresses[op->buffer[i]] == NULL) {
             (void)baton__error(BATON_ERR_INVALID,
                                "no memory is bound to buffer %u, of which it "
-                               "uses %zu bytes",
+                               "uses %zu bytes: baton_buffer_rebind gives it "
+                               "some",
                                op->buffer[i], bytes);
             baton__epoch_fail_at(stepper, schedule, node, BATON_ERR_INVALID);
             return false;

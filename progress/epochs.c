@@ -172,17 +172,19 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch,
         char memory[BATON__SENTENCE_BYTES];
         const baton__failure_t failure =
             baton__epoch_failure(schedule, memory, sizeof memory);
+        bool mends = !failure.final && failure.status != BATON_ERR_TRANSPORT;
         return baton__error(
             failure.status == BATON_ERR_MISMATCH ? BATON_ERR_MISMATCH
                                                  : BATON_ERR_FAILED,
-            "start of \"%s\": it has failed: %s", schedule->name, memory);
+            "start of \"%s\": it has failed: %s%s", schedule->name, memory,
+            mends ? "; baton_group_recover on all ranks mends it" : "");
     }
     if (retired + 1 + ahead < epoch) {
         return ahead == 0
                    ? baton__error(BATON_ERR_BUSY,
                                   "start of \"%s\": epoch %llu is still "
-                                  "running: wait for it, or create the "
-                                  "schedule with a depth of 2 or more",
+                                  "running: wait for it (schedules that have "
+                                  "a depth of 2 or more are started ahead)",
                                   schedule->name, (unsigned long long)epoch - 1)
                    : baton__error(BATON_ERR_BUSY,
                                   "start of \"%s\": %llu epochs have been "

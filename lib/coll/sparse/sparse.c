@@ -298,7 +298,7 @@ static baton_status_t no_result(const baton_sparse_t *sparse)
                ? status
                : baton__error(BATON_ERR_STATE,
                               "wait for \"%s\": no step that was started has "
-                              "completed",
+                              "completed: call baton_sparse_start first",
                               sparse->name);
 }
 

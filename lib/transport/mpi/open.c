@@ -697,12 +697,14 @@ static baton_status_t check_comm(MPI_Comm comm)
     PMPI_Initialized(&yes);
     if (!yes) {
         return baton__error(BATON_ERR_STATE,
-                            "mpi: MPI_Init has not been called");
+                            "mpi: MPI_Init has not been called: call "
+                            "MPI_Init_thread first");
     }
     PMPI_Finalized(&yes);
     if (yes) {
         return baton__error(BATON_ERR_STATE,
-                            "mpi: MPI_Finalize has been called already");
+                            "mpi: MPI_Finalize has been called already: "
+                            "create and destroy groups before it");
     }
     if (comm == MPI_COMM_NULL) {
         return baton__error(BATON_ERR_INVALID,
