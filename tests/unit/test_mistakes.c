@@ -305,39 +305,7 @@ MISTAKE(collective_differs, 3, MISMATCH, "barrier", "binomial broadcast")
     run(me, SUPPORT_WAIT_MS);
 }
 
-MISTAKE(one_collective_more, 2, MISMATCH, "rank 1 has barrier",
-        "rank 0 has nothing")
-{
-    baton_schedule_t *in = create(me, "grad");
-    baton_add_barrier(in);
-    if (me->odd) {
-        baton_add_barrier(in);
-    }
-    run(me, SUPPORT_WAIT_MS);
-}
-
 /* Whichever commits first. */
-MISTAKE(no_receive, 2, MISMATCH, "on rank 0", "on rank 1", "message")
-{
-    baton_schedule_t *in = create(me, "grad");
-    if (me->odd) {
-        (void)baton_add_send(in, 0, vector(me, BYTES));
-    }
-    run(me, SUPPORT_WAIT_MS);
-}
-
-MISTAKE(message_sizes_differ, 2, MISMATCH, "rank 1 sends 1 message of 32 bytes",
-        "rank 0, which receives 1 message of 16 bytes")
-{
-    baton_schedule_t *in = create(me, "grad");
-    if (me->odd) {
-        (void)baton_add_send(in, 0, vector(me, BYTES));
-    } else {
-        (void)baton_add_recv(in, 1, vector(me, 16));
-    }
-    run(me, SUPPORT_WAIT_MS);
-}
-
 MISTAKE(name_differs, 2, TIMEOUT, "\"gard\"", "\"grad\"", "not created it")
 {
     (void)create(me, me->odd ? "gard" : "grad");
