@@ -175,13 +175,6 @@ static void subset_release(void *endpoint, void *memory)
     self->inner->release(self->endpoint, memory);
 }
 
-static bool subset_takes_device(void *endpoint, int peer, size_t bytes)
-{
-    const subset_t *self = endpoint;
-    return self->inner->takes_device(self->endpoint,
-                                     self->members[peer].root_rank, bytes);
-}
-
 static void subset_inner_lose(void *endpoint, int peer, const char *detail)
 {
     const subset_t *self = endpoint;
@@ -243,13 +236,12 @@ static baton_transport_t table_around(const baton_transport_t *inner)
     }
     table.allocate = inner->allocate != NULL ? subset_allocate : NULL;
     table.release = inner->allocate != NULL ? subset_release : NULL;
-    table.takes_device =
-        inner->takes_device != NULL ? subset_takes_device : NULL;
     table.host_of = subset_host_of;
     table.lose = inner->lose != NULL ? subset_inner_lose : NULL;
     table.ask = inner->ask != NULL ? subset_ask : NULL;
     table.flush = NULL; /* the root's are called */
     table.is_copying = NULL;
+    table.takes_device = NULL; /* messages of devices are staged at the root */
     return table;
 }
 
