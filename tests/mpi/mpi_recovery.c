@@ -4,7 +4,7 @@
    and no message meets an epoch that is not its own. That partial collectives
    lose nothing is told by sim/test_properties.c. BATON_SEED repeats a run; the
    exit code is the result. */
-#include "base/alloc.h"
+#include "support/given_up.h"
 #include "support/mpi.h"
 #include "support/random.h"
 #include "support/sanitized.h"
@@ -13,105 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    WARMUP = 10, /* rounds, after which nothing is allocated any more */
-    SHORT = 200,
-    LONG = 1 << 17 /* of 8 bytes */
-};
-
 static int rounds = SUPPORT_REPEAT(500);
-
-/* ---- epochs that fail ------------------------------------------------- */
-
-typedef struct summed {
-    baton_schedule_t *schedule;
-    uint64_t *data;
-    size_t count;
-} summed_t;
-
-static void fill(const summed_t *sum)
-{
-    for (size_t i = 0; i < sum->count; i++) {
-        sum->data[i] = (uint64_t)world.rank + i;
-    }
-}
-
-/* An epoch that this rank may fail: by a cancel, or by not waiting long. */
-static void give_up(const summed_t *sum, bool fails, support_random_t *own)
-{
-    fill(sum);
-    baton_status_t status = baton_schedule_start(sum->schedule);
-    if (fails && status == BATON_OK) {
-        bool done = false;
-        uint64_t looks = support_random_below(own, 20);
-        for (uint64_t i = 0; i < looks && status == BATON_OK && !done; i++) {
-            status = baton_schedule_test(sum->schedule, &done);
-        }
-        status = baton_schedule_cancel(sum->schedule);
-        if (status != BATON_OK) {
-            support_mpi_expect(status, BATON_ERR_STATE); /* it has ended */
-        }
-    }
-    if (status == BATON_ERR_FAILED) {
-        support_mpi_says("was cancelled"); /* before this rank's start */
-    } else {
-        status = baton_schedule_wait(sum->schedule, SUPPORT_MPI_WAIT_MS);
-    }
-    if (status != BATON_OK && status != BATON_ERR_FAILED) {
-        support_mpi_expect(status, BATON_ERR_CANCELLED);
-    }
-    memset(sum->data, 0xee, sum->count * 8); /* it is ours again */
-}
-
-static void succeed(const summed_t *sum)
-{
-    uint64_t ranks = (uint64_t)world.size;
-    fill(sum);
-    support_mpi_run(sum->schedule);
-    for (size_t i = 0; i < sum->count; i++) {
-        if (sum->data[i] != ranks * (ranks - 1) / 2 + ranks * i) {
-            support_mpi_die("a wrong sum after a recovery");
-        }
-    }
-}
-
-static summed_t open_sum(size_t count, const char *algorithm)
-{
-    uint64_t *data = malloc(count * 8);
-    return (summed_t){.schedule = support_mpi_sum(world.group, data, count * 8,
-                                                  BATON_U64, algorithm),
-                      .data = data,
-                      .count = count};
-}
-
-static void close_sum(const summed_t *sum)
-{
-    support_mpi_ok(baton_schedule_destroy(sum->schedule));
-    free(sum->data);
-}
 
 static void test_failures(uint64_t seed)
 {
-    support_random_t common = support_random(seed, 0);
-    support_random_t own = support_random(seed, 1 + (uint64_t)world.rank);
-    const summed_t sums[2] = {open_sum(SHORT, "recursive_doubling"),
-                              open_sum(LONG, "ring")};
-    int64_t allocations = 0;
-    for (int round = 0; round < rounds; round++) {
-        const summed_t *sum = &sums[round % 10 == 9];
-        int failing = (int)support_random_below(&common, (uint64_t)world.size);
-        give_up(sum, world.rank == failing, &own);
-        support_mpi_ok(baton_group_recover(world.group, SUPPORT_MPI_WAIT_MS));
-        succeed(sum);
-        if (round == WARMUP) {
-            allocations = baton__alloc_count();
-        }
-    }
-    if (baton__alloc_count() != allocations) {
-        support_mpi_die("recovering allocates");
-    }
-    close_sum(&sums[0]);
-    close_sum(&sums[1]);
+    int64_t allocated;
+    const char *wrong = given_up_run(world.group, seed, rounds, &allocated);
+    support_mpi_check(wrong == NULL, wrong);
+    support_mpi_check(allocated == 0, "recovering allocates");
 }
 
 /* ---- messages that may be missed -------------------------------------- */

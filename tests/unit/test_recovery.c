@@ -3,6 +3,7 @@
 #include "sched/schedule.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
+#include "support/given_up.h"
 #include "support/random.h"
 #include "support/sanitized.h"
 
@@ -10,127 +11,21 @@
 #include <sched.h>
 #include <stdlib.h>
 
-/* The same on all ranks. */
-static uint64_t sample(uint64_t seed, uint64_t round, uint64_t question,
-                       uint64_t bound)
-{
-    support_random_t random = support_random(seed, round * 16 + question);
-    return support_random_below(&random, bound);
-}
-
 /* ---- memory ------------------------------------------------------------ */
 
-enum { RING = 3, COUNT = 75000, BYTES = COUNT * 4 };
-enum { ROUNDS = SUPPORT_REPEAT(300) };
-
-/* A rank's vectors: what it sends, what it gets, and what it adds that to in
-   place (a loan). */
-typedef struct vectors {
-    int32_t out[COUNT], in[COUNT], sum[COUNT];
-} vectors_t;
-
-typedef struct trial {
-    uint64_t seed;
-    uint64_t rounds;
-} trial_t;
-
-static void fill_with(int32_t *vector, int32_t value)
+static void run_given_up(support_worker_t *worker)
 {
-    for (size_t i = 0; i < COUNT; i++) {
-        vector[i] = value;
-    }
+    int64_t allocated;
+    const char *wrong =
+        given_up_run(worker->group, *(const uint64_t *)worker->arg,
+                     SUPPORT_REPEAT(300), &allocated);
+    (void)support_worker_check(worker, wrong == NULL, "%s", wrong);
 }
 
-static bool holds(const int32_t *vector, int32_t value)
+TEST_EACH(test_memory_is_the_callers_after_a_failure, 3)
 {
-    for (size_t i = 0; i < COUNT; i++) {
-        if (vector[i] != value) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* One of the ranks cancels, sooner or later. However the epoch ends, the rank
-   overwrites its memory as soon as wait has returned. */
-static void run_given_up(support_worker_t *worker, baton_schedule_t *s,
-                         vectors_t *own, uint64_t round, const trial_t *trial)
-{
-    int rank = worker->rank;
-    uint64_t delay = sample(trial->seed, round, 2, 60);
-    int32_t value = (int32_t)(1 + sample(trial->seed, round, 3, 100));
-    fill_with(own->out, value);
-    fill_with(own->in, 0);
-    fill_with(own->sum, 1);
-    baton_status_t status = baton_schedule_start(s);
-    if (status == BATON_OK &&
-        sample(trial->seed, round, 1, RING) == (uint64_t)rank) {
-        bool done = false;
-        for (uint64_t i = 0; i < delay && status == BATON_OK && !done; i++) {
-            status = baton_schedule_test(s, &done);
-        }
-        status = baton_schedule_cancel(s);
-        (void)support_worker_check(
-            worker, status == BATON_OK || status == BATON_ERR_STATE,
-            "cancel: %s", baton_error_message());
-    }
-    if (status != BATON_ERR_FAILED) { /* else it was told before its start */
-        status = baton_schedule_wait(s, SUPPORT_WAIT_MS);
-    }
-    fill_with(own->out, -1);
-    if (status == BATON_OK) {
-        (void)support_worker_check(
-            worker, holds(own->in, value) && holds(own->sum, 1 + value),
-            "round %llu: got what was written later",
-            (unsigned long long)round);
-    }
-    (void)support_worker_check(
-        worker,
-        status == BATON_OK || status == BATON_ERR_CANCELLED ||
-            status == BATON_ERR_FAILED,
-        "round %llu: %s", (unsigned long long)round, baton_error_message());
-    fill_with(own->in, -2);
-    fill_with(own->sum, -2);
-    if (support_worker_ok(
-            worker, baton_group_recover(worker->group, SUPPORT_WAIT_MS))) {
-        (void)support_worker_check(
-            worker, holds(own->in, -2) && holds(own->sum, -2),
-            "round %llu: written after its wait", (unsigned long long)round);
-    }
-}
-
-/* Each rank sends to the next one in the ring, twice. */
-static void run_ring(support_worker_t *worker)
-{
-    const trial_t *trial = worker->arg;
-    vectors_t *own = malloc(sizeof *own);
-    baton_schedule_t *s;
-    int next = (worker->rank + 1) % RING;
-    int before = (worker->rank + RING - 1) % RING;
-    (void)support_worker_ok(worker,
-                            baton_schedule_create(worker->group, "ring", &s));
-    baton_view_t out = support_view(s, own->out, BYTES);
-    baton_view_t sum = support_view(s, own->sum, BYTES);
-    baton_view_t lent = support_scratch(s, BYTES);
-    (void)baton_add_send(s, next, out);
-    (void)baton_add_send(s, next, out);
-    (void)baton_add_recv(s, before, support_view(s, own->in, BYTES));
-    baton_before(
-        s, baton_add_recv(s, before, lent),
-        baton_add_reduce_local(s, BATON_I32, BATON_SUM, sum, sum, lent));
-    bool going = support_worker_ok(worker, baton_schedule_commit(s));
-    for (uint64_t round = 1; round <= trial->rounds && going; round++) {
-        run_given_up(worker, s, own, round, trial);
-        going = support_worker_ok(worker, BATON_OK);
-    }
-    (void)support_worker_ok(worker, baton_schedule_destroy(s));
-    free(own);
-}
-
-TEST_EACH(test_memory_is_the_callers_after_a_failure, RING)
-{
-    trial_t trial = {support_seed(), ROUNDS};
-    support_cluster_run(cluster, run_ring, &trial);
+    uint64_t seed = support_seed();
+    support_cluster_run(cluster, run_given_up, &seed);
 }
 
 /* ---- what is told ------------------------------------------------------ */
