@@ -15,17 +15,31 @@
 static void *opal_progress_register, *opal_progress_unregister, *opal_progress;
 static _Thread_local bool waits; /* in await() */
 
-/* In a wait of Baton's there is nothing to step, and its own pauses will do:
-   MPI yields where nothing has progressed. Without a thread peers are answered
-   here, also when nothing of this rank's is outstanding. */
+enum { VAIN_CALLS = 64 };
+
+/* In a wait of Baton's there is nothing to step, and its own pauses will do.
+   Without a thread peers are answered here, also when nothing of this rank's is
+   outstanding. A loop that waits in MPI, or tests, lets others run, who may be
+   ranks that it waits for: MPI yields only where it knows of more ranks than
+   processors, and each operation that is queued took a turn of a processor, or
+   two. */
 static int progress(void)
 {
+    static _Thread_local uint32_t vain; /* calls in a row that moved nothing */
     bool steps = atomic_load_explicit(&baton__mpi.outstanding,
                                       memory_order_relaxed) > 0 ||
                  (!baton__mpi.settings.thread &&
                   atomic_load_explicit(&baton__mpi.on, memory_order_acquire));
-    bool stepped = !waits && steps && baton_engine_step(baton__mpi.engine);
-    return waits || (steps && baton__mpi_complete_all()) || stepped;
+    if (waits || !steps) {
+        return waits;
+    }
+    bool stepped = baton_engine_step(baton__mpi.engine);
+    bool moved = baton__mpi_complete_all() || stepped;
+    vain = moved ? 0 : vain + 1;
+    if (vain > VAIN_CALLS) {
+        (void)sched_yield();
+    }
+    return moved;
 }
 
 /* Open MPI's own functions, which its headers do not declare. */

@@ -69,4 +69,6 @@ endif()
 if(NOT BATON_SANITIZE)
     hosts_entry(dropin_threads.hosts2.np3 ${hosts} 2 ${dropin_run} -np 3
         $<TARGET_FILE:dropin_threads>)
+    hosts_entry(dropin_mixed.hosts2.np4 ${hosts} 2 ${dropin_run} -np 4
+        $<TARGET_FILE:dropin_mixed>)
 endif()
