@@ -6,8 +6,8 @@
 
 #include <baton/mpi.h>
 
-/* Kind, its name in MPI, what its source and target have on a rank (NONE, one
-   PART, a BLOCK for each rank), and its traits:
+/* Kind, its name in MPI and in Baton, what its source and target have on a rank
+   (NONE, one PART, a BLOCK for each rank), and its traits:
 
      REDUCES    combines elements by an operation
      ROOTED     has a root
@@ -15,25 +15,28 @@
      LOCAL      each rank decides for itself whether it is in place
      PRIVATE    a rank does not know the sizes of all the others' blocks */
 #define BATON__MPI_LIST(X)                                                     \
-    X(BARRIER, Barrier, NONE, NONE, 0)                                         \
-    X(BCAST, Bcast, NONE, PART, ROOTED)                                        \
-    X(REDUCE, Reduce, PART, PART, REDUCES | ROOTED | TARGET | LOCAL)           \
-    X(ALLREDUCE, Allreduce, PART, PART, REDUCES)                               \
-    X(GATHER, Gather, PART, BLOCKS, ROOTED | TARGET | LOCAL)                   \
-    X(GATHERV, Gatherv, PART, BLOCKS, ROOTED | TARGET | LOCAL | PRIVATE)       \
-    X(SCATTER, Scatter, BLOCKS, PART, ROOTED | SOURCE | LOCAL)                 \
-    X(SCATTERV, Scatterv, BLOCKS, PART, ROOTED | SOURCE | LOCAL | PRIVATE)     \
-    X(ALLGATHER, Allgather, PART, BLOCKS, 0)                                   \
-    X(ALLGATHERV, Allgatherv, PART, BLOCKS, 0)                                 \
-    X(ALLTOALL, Alltoall, BLOCKS, BLOCKS, 0)                                   \
-    X(ALLTOALLV, Alltoallv, BLOCKS, BLOCKS, PRIVATE)                           \
-    X(REDUCE_SCATTER, Reduce_scatter, BLOCKS, PART, REDUCES)                   \
-    X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, BLOCKS, PART, REDUCES)       \
-    X(SCAN, Scan, PART, PART, REDUCES | LOCAL)                                 \
-    X(EXSCAN, Exscan, PART, PART, REDUCES | LOCAL)
+    X(BARRIER, Barrier, barrier, NONE, NONE, 0)                                \
+    X(BCAST, Bcast, broadcast, NONE, PART, ROOTED)                             \
+    X(REDUCE, Reduce, reduce, PART, PART, REDUCES | ROOTED | TARGET | LOCAL)   \
+    X(ALLREDUCE, Allreduce, allreduce, PART, PART, REDUCES)                    \
+    X(GATHER, Gather, gather, PART, BLOCKS, ROOTED | TARGET | LOCAL)           \
+    X(GATHERV, Gatherv, gatherv, PART, BLOCKS,                                 \
+      ROOTED | TARGET | LOCAL | PRIVATE)                                       \
+    X(SCATTER, Scatter, scatter, BLOCKS, PART, ROOTED | SOURCE | LOCAL)        \
+    X(SCATTERV, Scatterv, scatterv, BLOCKS, PART,                              \
+      ROOTED | SOURCE | LOCAL | PRIVATE)                                       \
+    X(ALLGATHER, Allgather, allgather, PART, BLOCKS, 0)                        \
+    X(ALLGATHERV, Allgatherv, allgatherv, PART, BLOCKS, 0)                     \
+    X(ALLTOALL, Alltoall, alltoall, BLOCKS, BLOCKS, 0)                         \
+    X(ALLTOALLV, Alltoallv, alltoallv, BLOCKS, BLOCKS, PRIVATE)                \
+    X(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, BLOCKS, PART, REDUCES)   \
+    X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter, BLOCKS,      \
+      PART, REDUCES)                                                           \
+    X(SCAN, Scan, scan, PART, PART, REDUCES | LOCAL)                           \
+    X(EXSCAN, Exscan, exscan, PART, PART, REDUCES | LOCAL)
 
 typedef enum baton__mpi_kind {
-#define BATON__MPI_ENUM(KIND, name, source, target, traits) BATON__MPI_##KIND,
+#define BATON__MPI_ENUM(KIND, ...) BATON__MPI_##KIND,
     BATON__MPI_LIST(BATON__MPI_ENUM)
 #undef BATON__MPI_ENUM
         BATON__MPI_KINDS
@@ -72,13 +75,30 @@ typedef struct baton__mpi_side {
     MPI_Datatype type;
 } baton__mpi_side_t;
 
+typedef enum baton__mpi_way {
+    BATON__MPI_BLOCKING,
+    BATON__MPI_NONBLOCKING,
+    BATON__MPI_PERSISTENT,
+    BATON__MPI_WAYS
+} baton__mpi_way_t;
+
 typedef struct baton__mpi_call {
     baton__mpi_kind_t kind;
+    baton__mpi_way_t way;
     baton__mpi_side_t source, target;
     MPI_Op op;
     int root;
     MPI_Comm comm;
 } baton__mpi_call_t;
+
+/* What is known of a handle of MPI's, which is an address; else NULL. */
+typedef struct baton__mpi_known {
+    struct baton__mpi_known *next;
+    const void *handle;
+} baton__mpi_known_t;
+
+void baton__mpi_know(baton__mpi_known_t *known, const void *handle);
+baton__mpi_known_t *baton__mpi_known(const void *handle, bool forgets);
 
 static inline bool baton__mpi_has(const baton__mpi_call_t *call, unsigned trait)
 {

@@ -3,8 +3,10 @@
 #include "mpi/requests.h"
 #include "mpi/runtime.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,13 +61,14 @@ ptrdiff_t baton__mpi_context_offset(void)
 /* ---- the log ------------------------------------------------------------- */
 
 static const char *const whys[BATON__MPI_WHYS] = {
-    ": taken",
-    "; left, as one rank",
-    "; left, as an intercommunicator",
-    "; left, as ranks of another MPI_COMM_WORLD",
-    "; left, as shorter than BATON_MPI_FROM",
-    "; left, as no reduction of Baton's",
-    "; left, as wrong arguments",
+    ": taken:",
+    "; left, as one rank:",
+    "; left, as an intercommunicator:",
+    "; left, as ranks of another MPI_COMM_WORLD:",
+    "; left, as shorter than BATON_MPI_FROM:",
+    "; left, as the first ones:",
+    "; left, as no reduction of Baton's:",
+    "; left, as wrong arguments:",
 };
 
 /* One line, by its rank 0, in one piece. */
@@ -86,14 +89,18 @@ static void log_calls(const baton__mpi_comm_t *comm)
                   name[0] != '\0' ? name : "a communicator", comm->size);
     bool any = false;
     for (int why = 0; why < BATON__MPI_WHYS; why++) {
-        bool first = true;
-        for (int k = 0; k < BATON__MPI_KINDS; k++) {
-            unsigned long long count = comm->counts[k][why];
+        const char *before = whys[why];
+        for (int i = 0; i < BATON__MPI_KINDS * BATON__MPI_WAYS; i++) {
+            uint32_t count = comm->counts[why][i];
+            const char *kind = baton__mpi_traits[i / BATON__MPI_WAYS].name;
+            int way = i % BATON__MPI_WAYS;
+            bool is_i = way == BATON__MPI_NONBLOCKING;
             if (count > 0) {
-                (void)fprintf(to, "%s%s %llu %s", first ? whys[why] : ",",
-                              first ? ":" : "", count,
-                              baton__mpi_traits[k].name);
-                first = false;
+                (void)fprintf(to, "%s %" PRIu32 " %s%c%s%s", before, count,
+                              is_i ? "I" : "", is_i ? tolower(*kind) : *kind,
+                              kind + 1,
+                              way == BATON__MPI_PERSISTENT ? "_init" : "");
+                before = ",";
                 any = true;
             }
         }
@@ -118,18 +125,17 @@ static void destroy(baton__mpi_comm_t *comm)
     free(comm);
 }
 
-static bool is_unused(baton__mpi_comm_t *comm)
-{
-    return atomic_load_explicit(&comm->users, memory_order_acquire) == 0;
-}
-
-/* The communicator is being freed. What has not ended goes on. */
+/* The communicator is being freed. What has not ended goes on; but Open MPI
+   4.1.4 crashes where its own operations do, so they end here. */
 static int on_delete(MPI_Comm handle, int keyval, void *value, void *extra)
 {
     baton__mpi_comm_t *comm = value;
-    (void)handle;
-    (void)keyval;
-    (void)extra;
+    (void)handle, (void)keyval, (void)extra;
+    /* Pairs with the subtraction in complete(). */
+    while (atomic_load_explicit(&comm->followed, memory_order_acquire) > 0) {
+        (void)baton__mpi_complete_all();
+        (void)sched_yield();
+    }
     log_calls(comm);
     atomic_fetch_add_explicit(&freed, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&dead_comms, 1, memory_order_relaxed);
@@ -147,7 +153,8 @@ void baton__mpi_comms_reap(void)
     baton__mpi_comm_t **at = &comms;
     while (*at != NULL) {
         baton__mpi_comm_t *comm = *at;
-        if (comm->dead && is_unused(comm)) {
+        if (comm->dead &&
+            atomic_load_explicit(&comm->users, memory_order_acquire) == 0) {
             *at = comm->next;
             atomic_fetch_sub_explicit(&dead_comms, 1, memory_order_relaxed);
             destroy(comm);
@@ -183,19 +190,14 @@ static int *world_ranks(const baton__mpi_comm_t *comm)
     return ranks;
 }
 
-static baton__mpi_why_t make_group(baton__mpi_comm_t *comm)
+baton__mpi_why_t baton__mpi_comm_join(baton__mpi_comm_t *comm)
 {
-    int inter;
-    (void)PMPI_Comm_test_inter(comm->handle, &inter);
-    if (inter) {
-        return BATON__MPI_INTER;
-    }
-    if (comm->size == 1) {
-        return BATON__MPI_SINGLE;
+    if (comm->group != NULL) {
+        return BATON__MPI_TAKEN;
     }
     int *ranks = world_ranks(comm);
     if (ranks == NULL) {
-        return BATON__MPI_FOREIGN;
+        return comm->why = BATON__MPI_FOREIGN;
     }
     char name[32];
     (void)snprintf(name, sizeof name, "mpi.%" PRIu32,
@@ -218,9 +220,14 @@ static baton__mpi_comm_t *make_record(MPI_Comm handle)
     }
     comm->handle = handle;
     comm->self = MPI_COMM_NULL;
+    comm->worth = handle == MPI_COMM_WORLD ? UINT32_MAX : 0;
+    int inter;
     (void)PMPI_Comm_rank(handle, &comm->rank);
     (void)PMPI_Comm_size(handle, &comm->size);
-    comm->why = make_group(comm);
+    (void)PMPI_Comm_test_inter(handle, &inter);
+    comm->why = inter             ? BATON__MPI_INTER
+                : comm->size == 1 ? BATON__MPI_SINGLE
+                                  : BATON__MPI_TAKEN;
     (void)pthread_mutex_lock(&comms_lock);
     if (key == MPI_KEYVAL_INVALID) {
         (void)PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_delete, &key,

@@ -1,8 +1,9 @@
 /* What is kept for a communicator: a group of Baton's, made without
    communication when its first collective is taken, and the schedules of the
-   shapes that it has met. It is an attribute of the communicator, with a key of
-   the library's own that no dup copies; the application's attributes and their
-   callbacks are not touched.
+   shapes that it has met. They cost as much as many short calls, so all but
+   MPI_COMM_WORLD must be worth it: their first calls are MPI's. It is an
+   attribute of the communicator, with a key of the library's own that no dup
+   copies; the application's attributes and their callbacks are not touched.
 
    Ranks may make the first collective calls on two communicators in different
    orders, also if both have the same ranks. So the group's name tells them
@@ -26,6 +27,7 @@ typedef enum baton__mpi_why {
     BATON__MPI_INTER,   /* an intercommunicator */
     BATON__MPI_FOREIGN, /* has ranks of another MPI_COMM_WORLD */
     BATON__MPI_SHORT,   /* fewer bytes than BATON_MPI_FROM, or none */
+    BATON__MPI_NEW,     /* the communicator's first calls */
     BATON__MPI_TYPE,    /* a type or operation that Baton does not reduce */
     BATON__MPI_WRONG,   /* an error of the program's: MPI says which */
     BATON__MPI_WHYS
@@ -35,22 +37,26 @@ typedef struct baton__mpi_comm {
     MPI_Comm handle;
     baton__mpi_why_t why; /* all calls are left; TAKEN: they need not be */
     int rank, size;
+    uint64_t worth;       /* bytes, and some for each call */
     baton_group_t *group; /* NULL where no call is taken */
     MPI_Comm self; /* of persistent requests (requests.h), or MPI_COMM_NULL; it
                       has the error handler of `handle` */
     struct baton__mpi_entry *entries;
     uint64_t calls;
-    _Atomic int users; /* operations that have not ended */
-    _Atomic bool dead; /* freed by the application */
-    uint64_t counts[BATON__MPI_KINDS][BATON__MPI_WHYS]; /* for the log */
+    _Atomic int users;    /* operations that have not ended */
+    _Atomic int followed; /* of them MPI's own */
+    _Atomic bool dead;    /* freed by the application */
+    uint32_t counts[BATON__MPI_WHYS][BATON__MPI_KINDS * BATON__MPI_WAYS];
     struct baton__mpi_comm *next;
 } baton__mpi_comm_t;
 
 /* Where the context id is in a communicator; -1: not found here. */
 ptrdiff_t baton__mpi_context_offset(void);
 
-/* The communicator's record; NULL: there is no memory. */
+/* The communicator's record; NULL: there is no memory. And its group; why there
+   is none. */
 baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm comm);
+baton__mpi_why_t baton__mpi_comm_join(baton__mpi_comm_t *comm);
 
 /* Destroys what was left when its operations had not ended: the schedules that
    are not needed any more, and the records of freed communicators. */

@@ -14,24 +14,8 @@ typedef baton_status_t (*create_fn)(baton_group_t *group,
                                     const baton_operands_t *operands,
                                     baton_schedule_t **out);
 
-static const create_fn creates[BATON__MPI_KINDS] = {
-    [BATON__MPI_BARRIER] = baton_barrier_create,
-    [BATON__MPI_BCAST] = baton_broadcast_create,
-    [BATON__MPI_REDUCE] = baton_reduce_create,
-    [BATON__MPI_ALLREDUCE] = baton_allreduce_create,
-    [BATON__MPI_GATHER] = baton_gather_create,
-    [BATON__MPI_GATHERV] = baton_gatherv_create,
-    [BATON__MPI_SCATTER] = baton_scatter_create,
-    [BATON__MPI_SCATTERV] = baton_scatterv_create,
-    [BATON__MPI_ALLGATHER] = baton_allgather_create,
-    [BATON__MPI_ALLGATHERV] = baton_allgatherv_create,
-    [BATON__MPI_ALLTOALL] = baton_alltoall_create,
-    [BATON__MPI_ALLTOALLV] = baton_alltoallv_create,
-    [BATON__MPI_REDUCE_SCATTER] = baton_reduce_scatter_create,
-    [BATON__MPI_REDUCE_SCATTER_BLOCK] = baton_reduce_scatter_create,
-    [BATON__MPI_SCAN] = baton_scan_create,
-    [BATON__MPI_EXSCAN] = baton_exscan_create,
-};
+#define CREATE(KIND, name, create, ...) baton_##create##_create,
+static const create_fn creates[BATON__MPI_KINDS] = {BATON__MPI_LIST(CREATE)};
 
 static baton_status_t create(baton__mpi_entry_t *entry, baton_group_t *group,
                              const baton__mpi_vectors_t *v, const char *prefix)

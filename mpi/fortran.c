@@ -27,10 +27,11 @@ static void tell(int code, f *error_out)
     }
 }
 
-static void give(int code, MPI_Request request, f *request_out, f *error_out)
+static void give(int code, const MPI_Request *request, f *request_out,
+                 f *error_out)
 {
     if (code == MPI_SUCCESS) {
-        *request_out = PMPI_Request_c2f(request);
+        *request_out = PMPI_Request_c2f(*request);
     }
     tell(code, error_out);
 }
@@ -45,95 +46,74 @@ static void give(int code, MPI_Request request, f *request_out, f *error_out)
 /* A collective: its name twice, its parameters and the arguments of C. No info
    says anything to the library. */
 #define FORTRAN(Name, name, parameters, arguments)                             \
-    SYMBOL(i##name, (ALL parameters, f * comm, f * request, f * error))        \
+    SYMBOL(i##name, (ALL parameters, f * request, f * error))                  \
     {                                                                          \
         MPI_Request q = MPI_REQUEST_NULL;                                      \
-        int code = MPI_I##name(ALL arguments, PMPI_Comm_f2c(*comm), &q);       \
-        give(code, q, request, error);                                         \
+        give(MPI_I##name(ALL arguments, &q), &q, request, error);              \
     }                                                                          \
-    SYMBOL(name, (ALL parameters, f * comm, f * error))                        \
+    SYMBOL(name, (ALL parameters, f * error))                                  \
     {                                                                          \
-        int code = MPI_##Name(ALL arguments, PMPI_Comm_f2c(*comm));            \
-        tell(code, error);                                                     \
+        tell(MPI_##Name(ALL arguments), error);                                \
     }                                                                          \
     SYMBOL_OF(mpix, name##_init,                                               \
-              (ALL parameters, f * comm, f * info, f * request, f * error))    \
+              (ALL parameters, f * info, f * request, f * error))              \
     {                                                                          \
         MPI_Request q = MPI_REQUEST_NULL;                                      \
-        int code = MPIX_##Name##_init(ALL arguments, PMPI_Comm_f2c(*comm),     \
-                                      PMPI_Info_f2c(*info), &q);               \
-        give(code, q, request, error);                                         \
+        give(MPIX_##Name##_init(ALL arguments, PMPI_Info_f2c(*info), &q), &q,  \
+             request, error);                                                  \
     }
 
 #define SEND     memory_of(send)
 #define RECV     memory_of(recv)
 #define TYPE(of) PMPI_Type_f2c(*(of))
+#define COMM     PMPI_Comm_f2c(*comm)
 #define OP       PMPI_Op_f2c(*op)
 
-SYMBOL(ibarrier, (f * comm, f *request, f *error))
-{
-    MPI_Request q = MPI_REQUEST_NULL;
-    int code = MPI_Ibarrier(PMPI_Comm_f2c(*comm), &q);
-    give(code, q, request, error);
-}
-
-SYMBOL(barrier, (f * comm, f *error))
-{
-    int code = MPI_Barrier(PMPI_Comm_f2c(*comm));
-    tell(code, error);
-}
-
-FORTRAN(Bcast, bcast, (void *recv, f *count, f *type, f *root),
-        (RECV, *count, TYPE(type), *root))
+FORTRAN(Barrier, barrier, (f * comm), (COMM))
+FORTRAN(Bcast, bcast, (void *recv, f *count, f *type, f *root, f *comm),
+        (RECV, *count, TYPE(type), *root, COMM))
 
 #define REDUCED void *send, void *recv, f *count, f *type, f *op
-FORTRAN(Reduce, reduce, (REDUCED, f *root),
-        (SEND, RECV, *count, TYPE(type), OP, *root))
-FORTRAN(Allreduce, allreduce, (REDUCED), (SEND, RECV, *count, TYPE(type), OP))
-FORTRAN(Scan, scan, (REDUCED), (SEND, RECV, *count, TYPE(type), OP))
-FORTRAN(Exscan, exscan, (REDUCED), (SEND, RECV, *count, TYPE(type), OP))
-FORTRAN(Reduce_scatter_block, reduce_scatter_block, (REDUCED),
-        (SEND, RECV, *count, TYPE(type), OP))
-FORTRAN(Reduce_scatter, reduce_scatter, (REDUCED),
-        (SEND, RECV, count, TYPE(type), OP))
+#define SUMMED  SEND, RECV, *count, TYPE(type), OP
+FORTRAN(Reduce, reduce, (REDUCED, f *root, f *comm), (SUMMED, *root, COMM))
+FORTRAN(Allreduce, allreduce, (REDUCED, f *comm), (SUMMED, COMM))
+FORTRAN(Scan, scan, (REDUCED, f *comm), (SUMMED, COMM))
+FORTRAN(Exscan, exscan, (REDUCED, f *comm), (SUMMED, COMM))
+FORTRAN(Reduce_scatter_block, reduce_scatter_block, (REDUCED, f *comm),
+        (SUMMED, COMM))
+FORTRAN(Reduce_scatter, reduce_scatter, (REDUCED, f *comm),
+        (SEND, RECV, count, TYPE(type), OP, COMM))
 
 #define MOVED void *send, f *scount, f *stype, void *recv, f *rcount, f *rtype
 #define EQUAL SEND, *scount, TYPE(stype), RECV, *rcount, TYPE(rtype)
-FORTRAN(Gather, gather, (MOVED, f *root), (EQUAL, *root))
-FORTRAN(Scatter, scatter, (MOVED, f *root), (EQUAL, *root))
-FORTRAN(Allgather, allgather, (MOVED), (EQUAL))
-FORTRAN(Alltoall, alltoall, (MOVED), (EQUAL))
+FORTRAN(Gather, gather, (MOVED, f *root, f *comm), (EQUAL, *root, COMM))
+FORTRAN(Scatter, scatter, (MOVED, f *root, f *comm), (EQUAL, *root, COMM))
+FORTRAN(Allgather, allgather, (MOVED, f *comm), (EQUAL, COMM))
+FORTRAN(Alltoall, alltoall, (MOVED, f *comm), (EQUAL, COMM))
 
 #define GATHERED                                                               \
     void *send, f *scount, f *stype, void *recv, f *rcounts, f *displs, f *rtype
 #define BLOCKS SEND, *scount, TYPE(stype), RECV, rcounts, displs, TYPE(rtype)
-FORTRAN(Gatherv, gatherv, (GATHERED, f *root), (BLOCKS, *root))
-FORTRAN(Allgatherv, allgatherv, (GATHERED), (BLOCKS))
+FORTRAN(Gatherv, gatherv, (GATHERED, f *root, f *comm), (BLOCKS, *root, COMM))
+FORTRAN(Allgatherv, allgatherv, (GATHERED, f *comm), (BLOCKS, COMM))
 FORTRAN(Scatterv, scatterv,
         (void *send, f *scounts, f *displs, f *stype, void *recv, f *rcount,
-         f *rtype, f *root),
-        (SEND, scounts, displs, TYPE(stype), RECV, *rcount, TYPE(rtype), *root))
+         f *rtype, f *root, f *comm),
+        (SEND, scounts, displs, TYPE(stype), RECV, *rcount, TYPE(rtype), *root,
+         COMM))
 FORTRAN(Alltoallv, alltoallv,
         (void *send, f *scounts, f *sdispls, f *stype, void *recv, f *rcounts,
-         f *rdispls, f *rtype),
+         f *rdispls, f *rtype, f *comm),
         (SEND, scounts, sdispls, TYPE(stype), RECV, rcounts, rdispls,
-         TYPE(rtype)))
-
-SYMBOL_OF(mpix, barrier_init, (f * comm, f *info, f *request, f *error))
-{
-    MPI_Request q = MPI_REQUEST_NULL;
-    int code =
-        MPIX_Barrier_init(PMPI_Comm_f2c(*comm), PMPI_Info_f2c(*info), &q);
-    give(code, q, request, error);
-}
+         TYPE(rtype), COMM))
 
 /* ---- requests, of which MPI's Fortran calls PMPI's functions ------------- */
 
 SYMBOL(start, (f * request, f *error))
 {
     MPI_Request q = PMPI_Request_f2c(*request);
-    int code = MPI_Start(&q);
-    give(code, q, request, error); /* MPI may put another in its place */
+    /* MPI may put another in its place. */
+    give(MPI_Start(&q), &q, request, error);
 }
 
 SYMBOL(startall, (f * count, f *requests, f *error))
@@ -147,14 +127,13 @@ SYMBOL(startall, (f * count, f *requests, f *error))
 SYMBOL(request_free, (f * request, f *error))
 {
     MPI_Request q = PMPI_Request_f2c(*request);
-    give(MPI_Request_free(&q), MPI_REQUEST_NULL, request, error);
+    give(MPI_Request_free(&q), &q, request, error);
 }
 
 SYMBOL(cancel, (f * request, f *error))
 {
     MPI_Request q = PMPI_Request_f2c(*request);
-    int code = MPI_Cancel(&q);
-    tell(code, error);
+    tell(MPI_Cancel(&q), error);
 }
 
 typedef void (*wait_fn)(f *request, f *status, f *error);
@@ -168,26 +147,14 @@ SYMBOL(wait, (f * request, f *status, f *error))
 
 /* ---- the life of MPI ----------------------------------------------------- */
 
-SYMBOL(init, (f * error))
-{
-    int code = MPI_Init(NULL, NULL);
-    tell(code, error);
-}
+#define LIFE(Name, name, parameters, arguments)                                \
+    SYMBOL(name, parameters)                                                   \
+    {                                                                          \
+        tell(MPI_##Name arguments, error);                                     \
+    }
 
-SYMBOL(init_thread, (f * required, f *provided, f *error))
-{
-    int code = MPI_Init_thread(NULL, NULL, *required, provided);
-    tell(code, error);
-}
-
-SYMBOL(query_thread, (f * provided, f *error))
-{
-    int code = MPI_Query_thread(provided);
-    tell(code, error);
-}
-
-SYMBOL(finalize, (f * error))
-{
-    int code = MPI_Finalize();
-    tell(code, error);
-}
+LIFE(Init, init, (f * error), (NULL, NULL))
+LIFE(Init_thread, init_thread, (f * required, f *provided, f *error),
+     (NULL, NULL, *required, provided))
+LIFE(Query_thread, query_thread, (f * provided, f *error), (provided))
+LIFE(Finalize, finalize, (f * error), ())

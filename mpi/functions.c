@@ -5,57 +5,24 @@
 #include "mpi/runtime.h"
 
 #include <limits.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Those that have not been freed. MPI gives no function of an operation. */
+/* MPI gives no function of an operation. */
 typedef struct known {
-    struct known *next;
-    MPI_Op op;
+    baton__mpi_known_t known;
     MPI_User_function *function;
     bool commutes;
 } known_t;
-
-static known_t *first;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void baton__mpi_function_add(MPI_Op op, MPI_User_function *function,
                              bool commutes)
 {
     known_t *known = malloc(sizeof *known);
-    if (known == NULL) {
-        return;
-    }
-    *known = (known_t){.op = op, .function = function, .commutes = commutes};
-    (void)pthread_mutex_lock(&lock);
-    known->next = first;
-    first = known;
-    (void)pthread_mutex_unlock(&lock);
-}
-
-/* A copy of what is known of it; without a function if nothing is. */
-static known_t find(MPI_Op op, bool forgets)
-{
-    known_t found = {.function = NULL};
-    (void)pthread_mutex_lock(&lock);
-    known_t **at = &first;
-    while (*at != NULL && (*at)->op != op) {
-        at = &(*at)->next;
-    }
-    known_t *known = *at;
     if (known != NULL) {
-        found = *known;
-        *at = forgets ? found.next : known;
+        *known = (known_t){.function = function, .commutes = commutes};
+        baton__mpi_know(&known->known, BATON__MPI_OP(op));
     }
-    (void)pthread_mutex_unlock(&lock);
-    free(forgets ? known : NULL);
-    return found;
-}
-
-void baton__mpi_function_remove(MPI_Op op)
-{
-    (void)find(op, true);
 }
 
 /* ---- calls --------------------------------------------------------------- */
@@ -103,11 +70,12 @@ static bool is_solid(MPI_Datatype type, size_t bytes)
 
 baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type)
 {
-    const known_t known = find(op, false);
+    const known_t *known =
+        (const void *)baton__mpi_known(BATON__MPI_OP(op), false);
     size_t bytes = baton__mpi_type_bytes(type);
     MPI_Datatype held = type; /* the application may free its own */
-    if (!baton__mpi.functions || known.function == NULL ||
-        !is_solid(type, bytes) || (!known.commutes && bytes > PART)) {
+    if (!baton__mpi.functions || known == NULL || !is_solid(type, bytes) ||
+        (!known->commutes && bytes > PART)) {
         return NULL;
     }
     baton__mpi_function_t *f = malloc(sizeof *f);
@@ -119,9 +87,9 @@ baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type)
     *f = (baton__mpi_function_t){.op = {.name = "a function",
                                         .reduce = reduce,
                                         .arg = f,
-                                        .commutative = known.commutes,
+                                        .commutative = known->commutes,
                                         .element_bytes = bytes},
-                                 .function = known.function,
+                                 .function = known->function,
                                  .type = held};
     return f;
 }

@@ -12,10 +12,11 @@ typedef struct baton__mpi_function {
     MPI_Datatype type; /* a copy, unless it is one of MPI's own */
 } baton__mpi_function_t;
 
-/* What MPI_Op_create has made, and MPI_Op_free is about to free. */
+/* What MPI_Op_create has made. It is known (call.h) by no request's address:
+   Fortran may free it. */
+#define BATON__MPI_OP(op) ((const char *)(op) + 1)
 void baton__mpi_function_add(MPI_Op op, MPI_User_function *function,
                              bool commutes);
-void baton__mpi_function_remove(MPI_Op op);
 
 /* The function of an operation on a type, the caller's to free; NULL: it is
    left to MPI, as it was not made by MPI_Op_create in C, the program did not

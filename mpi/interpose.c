@@ -4,36 +4,42 @@
 #include "mpi/runtime.h"
 
 #include <mpi-ext.h>
+#include <stdlib.h>
 
 #define ALL(...) __VA_ARGS__
+
+#define CALL(KIND, WAY, ...)                                                   \
+    const baton__mpi_call_t call = {.kind = BATON__MPI_##KIND,                 \
+                                    .way = BATON__MPI_##WAY,                   \
+                                    .comm = comm,                              \
+                                    __VA_ARGS__}
 
 /* The three ways of a collective: its kind, its name twice, its parameters and
    the arguments that they are, and the rest of the call. */
 #define INTERPOSE(KIND, Name, name, parameters, arguments, ...)                \
     int MPI_##Name(ALL parameters)                                             \
     {                                                                          \
-        const baton__mpi_call_t call = {                                       \
-            .kind = BATON__MPI_##KIND, .comm = comm, __VA_ARGS__};             \
+        CALL(KIND, BLOCKING, __VA_ARGS__);                                     \
         int code = baton__mpi_finish(&call);                                   \
-        return code == BATON__MPI_LEFT ? PMPI_##Name(ALL arguments) : code;    \
+        return code < 0 ? PMPI_##Name(ALL arguments) : code;                   \
     }                                                                          \
     int MPI_I##name(ALL parameters, MPI_Request *request)                      \
     {                                                                          \
-        const baton__mpi_call_t call = {                                       \
-            .kind = BATON__MPI_##KIND, .comm = comm, __VA_ARGS__};             \
+        CALL(KIND, NONBLOCKING, __VA_ARGS__);                                  \
         int code = baton__mpi_begin(&call, request);                           \
-        return code == BATON__MPI_LEFT ? PMPI_I##name(ALL arguments, request)  \
-                                       : code;                                 \
+        return code >= 0                                                       \
+                   ? code                                                      \
+                   : baton__mpi_follow(code,                                   \
+                                       PMPI_I##name(ALL arguments, request),   \
+                                       comm, request);                         \
     }                                                                          \
     int MPIX_##Name##_init(ALL parameters, MPI_Info info,                      \
                            MPI_Request *request)                               \
     {                                                                          \
-        const baton__mpi_call_t call = {                                       \
-            .kind = BATON__MPI_##KIND, .comm = comm, __VA_ARGS__};             \
+        CALL(KIND, PERSISTENT, __VA_ARGS__);                                   \
         int code = baton__mpi_prepare(&call, request);                         \
-        return code == BATON__MPI_LEFT                                         \
-                   ? PMPIX_##Name##_init(ALL arguments, info, request)         \
-                   : code;                                                     \
+        return code < 0 ? PMPIX_##Name##_init(ALL arguments, info, request)    \
+                        : code;                                                \
     }
 
 #define FROM(memory_, ...) .source = {.memory = (void *)(memory_), __VA_ARGS__}
@@ -145,10 +151,8 @@ INTERPOSE(ALLTOALLV, Alltoallv, alltoallv,
 
 int MPI_Start(MPI_Request *request)
 {
-    int code;
-    return request != NULL && baton__mpi_start(request, &code)
-               ? code
-               : PMPI_Start(request);
+    int code = baton__mpi_start(request);
+    return code < 0 ? PMPI_Start(request) : code;
 }
 
 int MPI_Startall(int count, MPI_Request *requests)
@@ -162,17 +166,15 @@ int MPI_Startall(int count, MPI_Request *requests)
 
 int MPI_Request_free(MPI_Request *request)
 {
-    int code;
-    return request != NULL && baton__mpi_request_free(request, &code)
-               ? code
-               : PMPI_Request_free(request);
+    int code = baton__mpi_request_free(request);
+    return code < 0 ? PMPI_Request_free(request) : code;
 }
 
 /* MPI has no cancel of collectives; the receive that stands for a persistent
    one must not be cancelled. */
 int MPI_Cancel(MPI_Request *request)
 {
-    return request != NULL && baton__mpi_persistent_of(*request) != NULL
+    return request != NULL && baton__mpi_known(*request, false) != NULL
                ? MPI_SUCCESS
                : PMPI_Cancel(request);
 }
@@ -183,17 +185,13 @@ int MPI_Cancel(MPI_Request *request)
 
 int MPI_Wait(MPI_Request *request, MPI_Status *status)
 {
-    if (request != NULL) {
-        baton__mpi_await(1, request);
-    }
+    baton__mpi_await(1, request);
     return PMPI_Wait(request, status);
 }
 
 int MPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses)
 {
-    if (requests != NULL) {
-        baton__mpi_await(count, requests);
-    }
+    baton__mpi_await(count, requests);
     return PMPI_Waitall(count, requests, statuses);
 }
 
@@ -208,9 +206,7 @@ int MPI_Op_create(MPI_User_function *function, int commute, MPI_Op *op)
 
 int MPI_Op_free(MPI_Op *op)
 {
-    if (op != NULL) {
-        baton__mpi_function_remove(*op);
-    }
+    free(op != NULL ? baton__mpi_known(BATON__MPI_OP(*op), true) : NULL);
     return PMPI_Op_free(op);
 }
 

@@ -7,48 +7,44 @@
 
 enum { TAGS = 1 << 20 }; /* Open MPI has 2^31 - 1 */
 
-/* ---- by their requests --------------------------------------------------- */
+/* ---- by their handles ---------------------------------------------------- */
 
-static _Atomic bool any; /* has ever been made */
+static _Atomic bool any; /* was ever known */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static baton__mpi_op_t *known[256]; /* by a hash of the address */
+static baton__mpi_known_t *all[256]; /* by a hash of the address */
 
-static baton__mpi_op_t **bucket_of(MPI_Request request)
+static baton__mpi_known_t **bucket_of(const void *handle)
 {
-    return &known[((uintptr_t)request >> 6 ^ (uintptr_t)request >> 14) % 256];
+    return &all[((uintptr_t)handle >> 6 ^ (uintptr_t)handle >> 14) % 256];
 }
 
-static void know(baton__mpi_op_t *op)
+void baton__mpi_know(baton__mpi_known_t *known, const void *handle)
 {
-    baton__mpi_op_t **bucket = bucket_of(op->request);
+    baton__mpi_known_t **bucket = bucket_of(handle);
+    known->handle = handle;
     (void)pthread_mutex_lock(&lock);
-    op->next_known = *bucket;
-    *bucket = op;
+    known->next = *bucket;
+    *bucket = known;
     (void)pthread_mutex_unlock(&lock);
     atomic_store_explicit(&any, true, memory_order_release);
 }
 
-static baton__mpi_op_t *find(MPI_Request request, bool forgets)
+baton__mpi_known_t *baton__mpi_known(const void *handle, bool forgets)
 {
     if (!atomic_load_explicit(&any, memory_order_acquire)) {
         return NULL;
     }
-    baton__mpi_op_t **at = bucket_of(request);
+    baton__mpi_known_t **at = bucket_of(handle);
     (void)pthread_mutex_lock(&lock);
-    while (*at != NULL && (*at)->request != request) {
-        at = &(*at)->next_known;
+    while (*at != NULL && (*at)->handle != handle) {
+        at = &(*at)->next;
     }
-    baton__mpi_op_t *op = *at;
-    if (op != NULL && forgets) {
-        *at = op->next_known;
+    baton__mpi_known_t *known = *at;
+    if (known != NULL && forgets) {
+        *at = known->next;
     }
     (void)pthread_mutex_unlock(&lock);
-    return op;
-}
-
-baton__mpi_op_t *baton__mpi_persistent_of(MPI_Request request)
-{
-    return find(request, false);
+    return known;
 }
 
 /* ---- their life ---------------------------------------------------------- */
@@ -88,7 +84,7 @@ static int add_persistent(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
         op->entry = entry;
         atomic_store_explicit(&op->ended, true, memory_order_relaxed);
         atomic_fetch_add_explicit(&op->comm->users, 1, memory_order_relaxed);
-        know(op);
+        baton__mpi_know(&op->known, op->request);
     }
     return code;
 }
@@ -96,12 +92,13 @@ static int add_persistent(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
 int baton__mpi_prepare(const baton__mpi_call_t *call, MPI_Request *request)
 {
     baton__mpi_shape_t shape;
-    baton__mpi_comm_t *comm = baton__mpi_take(call, &shape);
-    if (comm == NULL) {
-        return BATON__MPI_LEFT;
-    }
+    baton__mpi_comm_t *comm = NULL;
     baton__mpi_op_t *op = NULL;
-    int code = baton__mpi_op_make(call, comm, &shape, &op);
+    int code = baton__mpi_take(call, &shape, &comm);
+    if (code < 0) {
+        return code;
+    }
+    code = baton__mpi_op_make(call, comm, &shape, &op);
     if (code == MPI_SUCCESS) {
         baton__mpi_entry_t *entry;
         baton__mpi_entries_reap(comm, false);
@@ -122,35 +119,37 @@ int baton__mpi_prepare(const baton__mpi_call_t *call, MPI_Request *request)
     return MPI_SUCCESS;
 }
 
-bool baton__mpi_start(MPI_Request *request, int *code)
+int baton__mpi_start(const MPI_Request *request)
 {
-    baton__mpi_op_t *op = find(*request, false);
+    baton__mpi_op_t *op =
+        request != NULL ? (void *)baton__mpi_known(*request, false) : NULL;
     if (op == NULL) {
-        return false;
+        return BATON__MPI_LEFT;
     }
-    *code = copy_handler(op->comm);
-    if (*code == MPI_SUCCESS) {
-        *code = baton__mpi_vectors_pack(&op->vectors);
+    int code = copy_handler(op->comm);
+    if (code == MPI_SUCCESS) {
+        code = baton__mpi_vectors_pack(&op->vectors);
     }
-    if (*code == MPI_SUCCESS) {
-        *code = PMPI_Start(&op->request);
+    if (code == MPI_SUCCESS) {
+        code = PMPI_Start(&op->request);
     }
-    if (*code == MPI_SUCCESS) {
+    if (code == MPI_SUCCESS) {
         baton__mpi_op_post(op->entry, op);
     }
-    return true;
+    return code;
 }
 
-bool baton__mpi_request_free(MPI_Request *request, int *code)
+int baton__mpi_request_free(MPI_Request *request)
 {
-    baton__mpi_op_t *op = find(*request, true);
+    baton__mpi_op_t *op =
+        request != NULL ? (void *)baton__mpi_known(*request, true) : NULL;
     if (op == NULL) {
-        return false;
+        return BATON__MPI_LEFT;
     }
     baton__mpi_comm_t *comm = op->comm;
-    *code = PMPI_Request_free(request);
+    int code = PMPI_Request_free(request);
     /* Pairs with the load in reap(): `op` goes with its entry. */
     atomic_store_explicit(&op->entry->kept, false, memory_order_release);
     atomic_fetch_sub_explicit(&comm->users, 1, memory_order_release);
-    return true;
+    return code;
 }

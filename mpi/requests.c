@@ -12,6 +12,12 @@
 
 /* ---- progress inside MPI ------------------------------------------------- */
 
+/* Those that have ended, the latest first; and those that MPI runs. Baton's
+   thread does not complete them, as it must not call MPI where the program did
+   not ask for MPI_THREAD_MULTIPLE. */
+typedef baton__mpi_op_t *_Atomic ops_t;
+static ops_t done, followed;
+
 static void *opal_progress_register, *opal_progress_unregister, *opal_progress;
 static _Thread_local bool waits; /* in await() */
 
@@ -30,12 +36,12 @@ static int progress(void)
                                       memory_order_relaxed) > 0 ||
                  (!baton__mpi.settings.thread &&
                   atomic_load_explicit(&baton__mpi.on, memory_order_acquire));
-    if (waits || !steps) {
-        return waits;
+    if (waits) {
+        return true;
     }
-    bool stepped = baton_engine_step(baton__mpi.engine);
+    bool stepped = steps && baton_engine_step(baton__mpi.engine);
     bool moved = baton__mpi_complete_all() || stepped;
-    vain = moved ? 0 : vain + 1;
+    vain = moved || !steps ? 0 : vain + 1;
     if (vain > VAIN_CALLS) {
         (void)sched_yield();
     }
@@ -74,7 +80,7 @@ static baton__mpi_op_t *op_of(MPI_Request request)
     const given_t *given = (const void *)((const char *)request + given_offset);
     return given->query == query && given->release == release
                ? given->state
-               : baton__mpi_persistent_of(request);
+               : (void *)baton__mpi_known(request, false);
 }
 
 static bool find_given(void)
@@ -163,23 +169,6 @@ static void await(baton__mpi_op_t *op)
     waits = false;
 }
 
-void baton__mpi_await(int count, const MPI_Request *requests)
-{
-    /* Pairs with the subtraction in complete(). */
-    if (atomic_load_explicit(&baton__mpi.outstanding, memory_order_acquire) ==
-        0) {
-        return;
-    }
-    for (int i = 0; i < count && count > 1; i++) {
-        if (requests[i] != MPI_REQUEST_NULL && op_of(requests[i]) == NULL) {
-            return;
-        }
-    }
-    for (int i = 0; i < count; i++) {
-        await(op_of(requests[i]));
-    }
-}
-
 /* ---- the end of an operation --------------------------------------------- */
 
 void baton__mpi_op_free(baton__mpi_op_t *op)
@@ -199,7 +188,9 @@ static void send_end(const baton__mpi_op_t *op)
 /* An entry is in use until the request is freed, whose waits look at it. */
 static void leave(baton__mpi_entry_t *entry, baton__mpi_comm_t *comm)
 {
-    atomic_fetch_sub_explicit(&entry->users, 1, memory_order_release);
+    if (entry != NULL) {
+        atomic_fetch_sub_explicit(&entry->users, 1, memory_order_release);
+    }
     atomic_fetch_sub_explicit(&comm->users, 1, memory_order_release);
 }
 
@@ -209,7 +200,9 @@ static void complete(baton__mpi_op_t *op)
     if (op->code == MPI_SUCCESS) {
         op->code = baton__mpi_vectors_unpack(&op->vectors);
     }
-    atomic_fetch_sub_explicit(&baton__mpi.outstanding, 1, memory_order_release);
+    atomic_fetch_sub_explicit(op->entry == NULL ? &op->comm->followed
+                                                : &baton__mpi.outstanding,
+                              1, memory_order_release);
     if (op->persistent) {
         baton__mpi_entry_t *entry = op->entry;
         baton__mpi_comm_t *comm = op->comm;
@@ -223,33 +216,80 @@ static void complete(baton__mpi_op_t *op)
     }
 }
 
-/* Those that have ended, the latest first. Baton's thread does not complete
-   them, as it must not call MPI where the program did not ask for
-   MPI_THREAD_MULTIPLE. */
-static baton__mpi_op_t *_Atomic done;
-
-static void hand_over(baton__mpi_op_t *op)
+static void push(ops_t *ops, baton__mpi_op_t *op)
 {
-    op->next = atomic_load_explicit(&done, memory_order_relaxed);
-    /* Pairs with the exchange in baton__mpi_complete_all(). */
+    op->next = atomic_load_explicit(ops, memory_order_relaxed);
+    /* Pairs with the exchange in take_all(). */
     while (!atomic_compare_exchange_weak_explicit(
-        &done, &op->next, op, memory_order_release, memory_order_relaxed)) {
+        ops, &op->next, op, memory_order_release, memory_order_relaxed)) {
+    }
+}
+
+static baton__mpi_op_t *take_all(ops_t *ops)
+{
+    return atomic_load_explicit(ops, memory_order_relaxed) == NULL
+               ? NULL
+               : atomic_exchange_explicit(ops, NULL, memory_order_acquire);
+}
+
+/* In MPI's test or wait its progress comes here again. */
+static void test_followed(const baton__mpi_op_t *awaited)
+{
+    static _Thread_local bool tests;
+    baton__mpi_op_t *mine = NULL;
+    for (baton__mpi_op_t *op = tests ? NULL : take_all(&followed), *next;
+         op != NULL; op = next) {
+        next = op->next;
+        if (op == awaited) {
+            mine = op;
+            continue;
+        }
+        int ended = 0;
+        tests = true;
+        op->code = PMPI_Test(&op->followed, &ended, MPI_STATUS_IGNORE);
+        tests = false;
+        push(ended || op->code != MPI_SUCCESS ? &done : &followed, op);
+    }
+    if (mine != NULL) {
+        mine->code = PMPI_Wait(&mine->followed, MPI_STATUS_IGNORE);
+        push(&done, mine);
     }
 }
 
 bool baton__mpi_complete_all(void)
 {
-    if (atomic_load_explicit(&done, memory_order_relaxed) == NULL) {
-        return false;
-    }
-    baton__mpi_op_t *op =
-        atomic_exchange_explicit(&done, NULL, memory_order_acquire);
-    while (op != NULL) {
-        baton__mpi_op_t *next = op->next;
+    test_followed(NULL);
+    baton__mpi_op_t *op = take_all(&done);
+    bool any = op != NULL;
+    for (baton__mpi_op_t *next; op != NULL; op = next) {
+        next = op->next;
         complete(op);
-        op = next;
     }
-    return true;
+    return any;
+}
+
+void baton__mpi_await(int count, const MPI_Request *requests)
+{
+    /* Pairs with the subtraction in complete(). */
+    if (requests == NULL ||
+        (atomic_load_explicit(&baton__mpi.outstanding, memory_order_acquire) ==
+             0 &&
+         atomic_load_explicit(&followed, memory_order_relaxed) == NULL)) {
+        return;
+    }
+    for (int i = 0; i < count && count > 1; i++) {
+        if (requests[i] != MPI_REQUEST_NULL && op_of(requests[i]) == NULL) {
+            return;
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        baton__mpi_op_t *op = op_of(requests[i]);
+        if (op != NULL && op->entry == NULL) {
+            test_followed(op);
+        } else {
+            await(op);
+        }
+    }
 }
 
 static void lock(baton__mpi_entry_t *entry)
@@ -307,7 +347,7 @@ static void run(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
         }
         op->code = baton__mpi_code(status, baton_error_message());
         baton__mpi_op_t *next = take_next(entry);
-        hand_over(op);
+        push(&done, op);
         op = next;
     }
 }
@@ -325,7 +365,7 @@ void baton__mpi_on_end(void *arg, uint64_t epoch, baton_status_t status)
             baton_schedule_failure(entry->schedule, &failure) == BATON_OK;
         op->code = baton__mpi_code(status, told ? failure.message : "");
     }
-    hand_over(op);
+    push(&done, op);
 }
 
 void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
@@ -380,8 +420,7 @@ static int release(void *state)
 /* MPI has no cancel of collectives. */
 static int cancel(void *state, int complete)
 {
-    (void)state;
-    (void)complete;
+    (void)state, (void)complete;
     return MPI_SUCCESS;
 }
 
@@ -391,10 +430,13 @@ int baton__mpi_fail(MPI_Comm comm, int code)
     return code;
 }
 
+/* What a communicator's calls have moved before a group is made of it. */
+enum { WORTH = 1 << 16, FIRST_CALLS = 8 };
+
 /* Whether a call is taken, by what all ranks of its communicator know; then its
    shape, whose counts are the caller's. */
 static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
-                                 const baton__mpi_comm_t *comm,
+                                 baton__mpi_comm_t *comm,
                                  baton__mpi_shape_t *shape)
 {
     if (comm->why != BATON__MPI_TAKEN) {
@@ -414,34 +456,38 @@ static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
     size_t least = (size_t)baton__mpi.settings.from;
     size_t bytes = baton__mpi_shape_bytes(shape);
     bool is_short = bytes < least || bytes == 0;
-    return is_short && !baton__mpi_has(call, BATON__MPI_PRIVATE) &&
-                   call->kind != BATON__MPI_BARRIER
-               ? BATON__MPI_SHORT
-               : BATON__MPI_TAKEN;
+    if (is_short && !baton__mpi_has(call, BATON__MPI_PRIVATE) &&
+        call->kind != BATON__MPI_BARRIER) {
+        return BATON__MPI_SHORT;
+    }
+    comm->worth += bytes + WORTH / FIRST_CALLS;
+    return comm->worth < WORTH && call->way != BATON__MPI_PERSISTENT
+               ? BATON__MPI_NEW
+               : baton__mpi_comm_join(comm);
 }
 
-/* The communicator of a call that is taken, and its shape; else NULL. */
-baton__mpi_comm_t *baton__mpi_take(const baton__mpi_call_t *call,
-                                   baton__mpi_shape_t *shape)
+int baton__mpi_take(const baton__mpi_call_t *call, baton__mpi_shape_t *shape,
+                    baton__mpi_comm_t **out)
 {
     *shape = (baton__mpi_shape_t){.counts = NULL};
     if (!atomic_load_explicit(&baton__mpi.on, memory_order_acquire) ||
         (baton__mpi.settings.kinds >> call->kind & 1u) == 0 ||
         call->comm == MPI_COMM_NULL) {
-        return NULL;
+        return BATON__MPI_LEFT;
     }
     baton__mpi_comms_reap();
     baton__mpi_comm_t *comm = baton__mpi_comm_of(call->comm);
     if (comm == NULL) {
-        return NULL;
+        return BATON__MPI_LEFT;
     }
     baton__mpi_why_t why = why_left(call, comm, shape);
-    comm->counts[call->kind][why]++;
+    comm->counts[why][call->kind * BATON__MPI_WAYS + call->way]++;
     if (why != BATON__MPI_TAKEN) {
         baton__mpi_shape_fini(shape);
-        return NULL;
+        return why == BATON__MPI_NEW ? BATON__MPI_FOLLOW : BATON__MPI_LEFT;
     }
-    return comm;
+    *out = comm;
+    return MPI_SUCCESS;
 }
 
 /* The operation of a call; on an error none. */
@@ -489,13 +535,14 @@ static int ready(baton__mpi_op_t *op, baton__mpi_shape_t *shape,
 int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request)
 {
     baton__mpi_shape_t shape;
-    baton__mpi_comm_t *comm = baton__mpi_take(call, &shape);
-    if (comm == NULL) {
-        return BATON__MPI_LEFT;
-    }
+    baton__mpi_comm_t *comm = NULL;
     baton__mpi_op_t *op = NULL;
     baton__mpi_entry_t *entry = NULL;
-    int code = baton__mpi_op_make(call, comm, &shape, &op);
+    int code = baton__mpi_take(call, &shape, &comm);
+    if (code < 0) {
+        return code;
+    }
+    code = baton__mpi_op_make(call, comm, &shape, &op);
     if (code == MPI_SUCCESS) {
         code = ready(op, &shape, &entry);
         if (code != MPI_SUCCESS) {
@@ -509,6 +556,27 @@ int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request)
     *request = op->request;
     baton__mpi_op_post(entry, op);
     return MPI_SUCCESS;
+}
+
+int baton__mpi_follow(int left, int code, MPI_Comm handle, MPI_Request *request)
+{
+    bool follows = left == BATON__MPI_FOLLOW && code == MPI_SUCCESS;
+    baton__mpi_op_t *op = follows ? malloc(sizeof *op) : NULL;
+    if (op == NULL) {
+        return code;
+    }
+    *op = (baton__mpi_op_t){.comm = baton__mpi_comm_of(handle),
+                            .followed = *request,
+                            .vectors.held = MPI_DATATYPE_NULL};
+    if (PMPI_Grequest_start(query, release, cancel, op, &op->request) != 0) {
+        free(op);
+        return code;
+    }
+    *request = op->request;
+    atomic_fetch_add_explicit(&op->comm->users, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&op->comm->followed, 1, memory_order_relaxed);
+    push(&followed, op);
+    return code;
 }
 
 int baton__mpi_finish(const baton__mpi_call_t *call)

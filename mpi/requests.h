@@ -14,6 +14,9 @@
    schedule's own depth would bound their number, and MPI has no bound; it is 2,
    so that buffers are rebound without the driver.
 
+   MPI's calls on a new communicator (comms.h) have operations without entries,
+   which end with MPI's requests: a communicator that is freed awaits them.
+
    What a call costs beside its schedule counts several times where ranks share
    a processor, as each delays the others: 0.5 us more make 8 bytes on 4 ranks
    and 2 processors 2 us longer. So the path of a call that comes again takes no
@@ -25,9 +28,10 @@
 #include "mpi/vectors.h"
 
 typedef struct baton__mpi_op {
-    struct baton__mpi_op *next;       /* in its entry's queue */
-    struct baton__mpi_op *next_known; /* of the persistent ones */
-    struct baton__mpi_entry *entry;
+    baton__mpi_known_t known;   /* of the persistent ones, by their handles */
+    struct baton__mpi_op *next; /* in its entry's queue */
+    struct baton__mpi_entry *entry; /* NULL: MPI runs it, */
+    MPI_Request followed;           /* by this request */
     baton__mpi_comm_t *comm;
     MPI_Request request;
     bool persistent;
@@ -54,30 +58,32 @@ typedef struct baton__mpi_entry {
     baton__mpi_op_t *running, *first, **last;
 } baton__mpi_entry_t;
 
-/* Starts a call; *request is complete when it has ended. BATON__MPI_LEFT: it is
-   for MPI, and nothing has happened. Else an MPI error code, of which the
-   communicator's error handler has been told. */
-#define BATON__MPI_LEFT (-1)
+/* Starts a call; *request is complete when it has ended. Negative: it is for
+   MPI, and nothing has happened; FOLLOW: its request is to be followed. Else an
+   MPI error code, of which the communicator's error handler has been told. */
+#define BATON__MPI_LEFT   (-1)
+#define BATON__MPI_FOLLOW (-2)
 int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request);
 
 /* The same, and waits. */
 int baton__mpi_finish(const baton__mpi_call_t *call);
 
+/* After FOLLOW and MPI's success: puts a request of the library's own in the
+   place of MPI's. Returns MPI's code. */
+int baton__mpi_follow(int left, int code, MPI_Comm comm, MPI_Request *request);
+
 /* Makes a persistent request of it, which is inactive. */
 int baton__mpi_prepare(const baton__mpi_call_t *call, MPI_Request *request);
 
-/* The operation of a persistent request; NULL: it is none. */
-baton__mpi_op_t *baton__mpi_persistent_of(MPI_Request request);
-
-/* Starts a persistent request, or frees it. False: it is none of these, and
+/* Starts a persistent request, or frees it. LEFT: it is none of these, and
    nothing has happened. */
-bool baton__mpi_start(MPI_Request *request, int *code);
-bool baton__mpi_request_free(MPI_Request *request, int *code);
+int baton__mpi_start(const MPI_Request *request);
+int baton__mpi_request_free(MPI_Request *request);
 
 /* Waits until the operations of requests have ended, as Baton waits: MPI's own
    waits poll, and would keep Baton's thread from running. MPI progresses in
-   each turn of a wait that lasts. Where there are requests of MPI's among them
-   this does nothing. */
+   each turn of a wait that lasts. Where there are requests of MPI's among them,
+   or none (NULL), this does nothing. */
 void baton__mpi_await(int count, const MPI_Request *requests);
 
 /* Completes the requests of operations that have ended, in a call of the
@@ -87,9 +93,9 @@ bool baton__mpi_complete_all(void);
 /* ---- between requests.c, persistent.c and entries.c ---------------------- */
 
 /* The communicator of a call that is taken, and its shape, the caller's to
-   free; NULL: it is left. */
-baton__mpi_comm_t *baton__mpi_take(const baton__mpi_call_t *call,
-                                   baton__mpi_shape_t *shape);
+   free. Negative: it is left, as above. */
+int baton__mpi_take(const baton__mpi_call_t *call, baton__mpi_shape_t *shape,
+                    baton__mpi_comm_t **out);
 /* Tells the communicator's error handler; returns the code. */
 int baton__mpi_fail(MPI_Comm comm, int code);
 

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 baton__mpi_runtime_t baton__mpi = {.level = -1};
@@ -129,19 +128,12 @@ int baton__mpi_init(int *argc, char ***argv, int required, int *reported)
     return MPI_SUCCESS;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Ends, if it can, what the application has not waited for. */
 static void drain(void)
 {
     const char *text = getenv("BATON_DESTROY_MS");
-    int64_t until = now_ms() + (text != NULL ? atoll(text) : 10000);
-    while (atomic_load(&baton__mpi.outstanding) > 0 && now_ms() < until) {
+    double until = PMPI_Wtime() + (text != NULL ? atof(text) / 1e3 : 10);
+    while (atomic_load(&baton__mpi.outstanding) > 0 && PMPI_Wtime() < until) {
         int flag;
         (void)baton_engine_step(baton__mpi.engine);
         (void)PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag,

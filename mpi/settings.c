@@ -81,9 +81,9 @@ static void warn_about_unknown(void)
         const char *name = *at + strlen(PREFIX);
         size_t length = strcspn(name, "=");
         size_t i = 0;
-        while (i < sizeof names / sizeof *names &&
-               (strlen(names[i]) != length ||
-                strncmp(name, names[i], length) != 0)) {
+        while (
+            i < sizeof names / sizeof *names &&
+            (strncmp(name, names[i], length) != 0 || names[i][length] != 0)) {
             i++;
         }
         if (i == sizeof names / sizeof *names) {

@@ -12,42 +12,34 @@ typedef struct type_row {
     class_t class;
 } type_row_t;
 
-#define SIGNED(type)                                                           \
-    (sizeof(type) == 1   ? BATON_I8                                            \
-     : sizeof(type) == 2 ? BATON_I16                                           \
-     : sizeof(type) == 4 ? BATON_I32                                           \
-                         : BATON_I64)
-#define UNSIGNED(type)                                                         \
-    (sizeof(type) == 1   ? BATON_U8                                            \
-     : sizeof(type) == 2 ? BATON_U16                                           \
-     : sizeof(type) == 4 ? BATON_U32                                           \
-                         : BATON_U64)
+#define SIZED(letter, type)                                                    \
+    (sizeof(type) == 1   ? BATON_##letter##8                                   \
+     : sizeof(type) == 2 ? BATON_##letter##16                                  \
+     : sizeof(type) == 4 ? BATON_##letter##32                                  \
+                         : BATON_##letter##64)
+#define ROW(type, dtype)                                                       \
+    {                                                                          \
+        type, dtype, INTEGER                                                   \
+    }
+#define INTEGERS(as_signed, as_unsigned, type)                                 \
+    ROW(as_signed, SIZED(I, type)), ROW(as_unsigned, SIZED(U, type))
 
 /* The usual ones first. */
 static const type_row_t types[] = {
     {MPI_DOUBLE, BATON_F64, FLOATING},
     {MPI_FLOAT, BATON_F32, FLOATING},
-    {MPI_INT, SIGNED(int), INTEGER},
-    {MPI_LONG, SIGNED(long), INTEGER},
-    {MPI_UNSIGNED, UNSIGNED(unsigned), INTEGER},
-    {MPI_UNSIGNED_LONG, UNSIGNED(unsigned long), INTEGER},
-    {MPI_LONG_LONG, SIGNED(long long), INTEGER},
-    {MPI_UNSIGNED_LONG_LONG, UNSIGNED(unsigned long long), INTEGER},
-    {MPI_SHORT, SIGNED(short), INTEGER},
-    {MPI_UNSIGNED_SHORT, UNSIGNED(unsigned short), INTEGER},
-    {MPI_SIGNED_CHAR, BATON_I8, INTEGER},
-    {MPI_UNSIGNED_CHAR, BATON_U8, INTEGER},
-    {MPI_INT8_T, BATON_I8, INTEGER},
-    {MPI_INT16_T, BATON_I16, INTEGER},
-    {MPI_INT32_T, BATON_I32, INTEGER},
-    {MPI_INT64_T, BATON_I64, INTEGER},
-    {MPI_UINT8_T, BATON_U8, INTEGER},
-    {MPI_UINT16_T, BATON_U16, INTEGER},
-    {MPI_UINT32_T, BATON_U32, INTEGER},
-    {MPI_UINT64_T, BATON_U64, INTEGER},
-    {MPI_AINT, SIGNED(MPI_Aint), INTEGER},
-    {MPI_OFFSET, SIGNED(MPI_Offset), INTEGER},
-    {MPI_COUNT, SIGNED(MPI_Count), INTEGER},
+    INTEGERS(MPI_INT, MPI_UNSIGNED, int),
+    INTEGERS(MPI_LONG, MPI_UNSIGNED_LONG, long),
+    INTEGERS(MPI_LONG_LONG, MPI_UNSIGNED_LONG_LONG, long long),
+    INTEGERS(MPI_SHORT, MPI_UNSIGNED_SHORT, short),
+    INTEGERS(MPI_SIGNED_CHAR, MPI_UNSIGNED_CHAR, char),
+    INTEGERS(MPI_INT8_T, MPI_UINT8_T, int8_t),
+    INTEGERS(MPI_INT16_T, MPI_UINT16_T, int16_t),
+    INTEGERS(MPI_INT32_T, MPI_UINT32_T, int32_t),
+    INTEGERS(MPI_INT64_T, MPI_UINT64_T, int64_t),
+    {MPI_AINT, SIZED(I, MPI_Aint), INTEGER},
+    {MPI_OFFSET, SIZED(I, MPI_Offset), INTEGER},
+    {MPI_COUNT, SIZED(I, MPI_Count), INTEGER},
     {MPI_BYTE, BATON_U8, BYTES},
     {MPI_C_BOOL, BATON_BOOL, LOGICAL},
     {MPI_C_FLOAT_COMPLEX, BATON_C64, COMPLEX},

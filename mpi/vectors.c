@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRAITS(KIND, name, source, target, traits)                             \
+#define TRAITS(KIND, name, create, source, target, traits)                     \
     {#name, BATON__MPI_##source, BATON__MPI_##target, traits},
 #define REDUCES BATON__MPI_REDUCES
 #define ROOTED  BATON__MPI_ROOTED
