@@ -1378,6 +1378,29 @@ TEST(test_mpi_far_peer_dies_while_it_sends)
     assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
 }
 
+/* What two have not sent to the end takes all receives, and there are others.
+ */
+TEST(test_mpi_far_peers_die_while_they_send)
+{
+    open_far(4, 0);
+    fake_mpi_eager_bytes = 1000;
+    fake_mpi_hold(1U << 1 | 1U << 2);
+    for (uint32_t i = 0; i < BATON__MPI_PACKETS; i++) {
+        assert_int_equal(post(1 + (int)i % 2, 0, i / 2, 5000), BATON_DONE);
+    }
+    for (int dead = 1; dead < 3; dead++) {
+        baton__far_fail(rank_of(0), dead, MPI_ERR_OTHER);
+        settle_loss(0, dead);
+    }
+    for (uint32_t i = 0; i < 2 * BATON__MPI_PACKETS; i++) {
+        assert_int_equal(post(3, 0, i, 8), BATON_DONE);
+        settle(0);
+        assert_int_equal(seen[0].arrivals, i + 1);
+        drop(0, (int)i);
+        settle(3);
+    }
+}
+
 /* What is pulled goes behind the answers to what arrives with that: until then
    it can be withdrawn, or ends with its peer. */
 TEST(test_mpi_far_pulled_data_go_last)

@@ -66,9 +66,10 @@ enum {
        these, one more is announced every BATON__MPI_PATIENCE_NS. */
     BATON__MPI_ANNOUNCED = 8,
     BATON__MPI_PATIENCE_NS = 20000,
-    BATON__MPI_BODIES = 8,   /* kept for a peer that is behind */
-    BATON__MPI_TAGS = 512,   /* of pulled messages */
-    BATON__MPI_PACKETS = 16, /* receives posted, and sends at a time */
+    BATON__MPI_BODIES = 8,    /* kept for a peer that is behind */
+    BATON__MPI_TAGS = 512,    /* of pulled messages */
+    BATON__MPI_PACKETS = 16,  /* receives posted, and sends at a time; */
+    BATON__MPI_RECEIVES = 64, /* at most so many receives behind losses */
     /* A copy up to this long is made when the message is accepted, which may be
        in start; of a longer one each poll makes a slice. */
     BATON__MPI_AT_ONCE_BYTES = 64 * 1024,
@@ -221,10 +222,12 @@ typedef struct baton__far {
        and the data of the other direction with it. */
     baton__sends_t pulled;
     /* Packets: receives that are posted, in the order posted, and sends. */
-    MPI_Request arrivals[BATON__MPI_PACKETS];
+    MPI_Request arrivals[BATON__MPI_RECEIVES];
     MPI_Request departures[BATON__MPI_PACKETS];
     baton__far_buffer_t *buffers; /* those of both */
-    baton__far_buffer_t *arrived[BATON__MPI_PACKETS];
+    baton__far_buffer_t *arrived[BATON__MPI_RECEIVES];
+    baton__far_buffer_t *added[BATON__MPI_RECEIVES]; /* buffers of their own */
+    uint32_t receives;                               /* that there are */
     baton__far_buffer_t *departed[BATON__MPI_PACKETS];
     baton__far_buffer_t *free;            /* to take a body's place */
     baton__far_buffer_t *later;           /* that took a departed one's */
@@ -376,6 +379,10 @@ void baton__far_test_packets(baton__mpi_t *mpi);
 
 /* Posts a receive for a packet; returns MPI's code. */
 int baton__far_post_arrival(baton__mpi_t *mpi, uint32_t slot);
+
+/* Posts one more if a packet waits in MPI, as all are taken by what lost peers
+   have not sent to the end. In MPI. */
+void baton__far_add_arrival(baton__mpi_t *mpi);
 
 /* The peer has taken so many of this rank's packets. */
 void baton__far_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken);

@@ -344,6 +344,26 @@ int baton__far_post_arrival(baton__mpi_t *mpi, uint32_t slot)
                       &mpi->far.arrivals[slot]);
 }
 
+void baton__far_add_arrival(baton__mpi_t *mpi)
+{
+    baton__far_t *far = &mpi->far;
+    uint32_t slot = far->receives;
+    int waits = 0;
+    if (slot == BATON__MPI_RECEIVES ||
+        PMPI_Iprobe(MPI_ANY_SOURCE, PACKET_TAG, mpi->comm, &waits,
+                    MPI_STATUS_IGNORE) != MPI_SUCCESS ||
+        !waits) {
+        return;
+    }
+    baton__far_buffer_t *buffer = baton__alloc(1, sizeof *buffer);
+    far->arrived[slot] = far->added[slot] = buffer;
+    if (buffer != NULL && baton__far_post_arrival(mpi, slot) == MPI_SUCCESS) {
+        far->receives++;
+    } else {
+        baton__free(buffer);
+    }
+}
+
 static void give_buffer(baton__far_t *far, baton__far_buffer_t *buffer)
 {
     buffer->next = far->free;
@@ -353,7 +373,7 @@ static void give_buffer(baton__far_t *far, baton__far_buffer_t *buffer)
 void baton__far_keep(baton__mpi_t *mpi, baton__record_t *record)
 {
     baton__far_t *far = &mpi->far;
-    uint32_t slot = far->arrival % BATON__MPI_PACKETS;
+    uint32_t slot = far->arrival % far->receives;
     record->body = far->arrived[slot];
     far->arrived[slot] = far->free;
     far->free = far->free->next;
@@ -589,6 +609,7 @@ baton_status_t baton__far_open(baton__mpi_t *mpi)
     if (far->buffers == NULL) {
         return no_memory();
     }
+    far->receives = BATON__MPI_PACKETS;
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
         far->departed[slot] = &far->buffers[BATON__MPI_PACKETS + slot];
         far->arrived[slot] = &far->buffers[slot];
@@ -612,10 +633,9 @@ void baton__far_close(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
     if (baton__far_enter(mpi)) {
-        for (uint32_t slot = 0; far->peers > 0 && slot < BATON__MPI_PACKETS;
-             slot++) {
+        for (uint32_t slot = 0; slot < far->receives; slot++) {
             cancel(&far->arrivals[slot]);
-            cancel(&far->departures[slot]);
+            cancel(&far->departures[slot % BATON__MPI_PACKETS]);
         }
         baton__far_leave(mpi);
     }
@@ -624,6 +644,9 @@ void baton__far_close(baton__mpi_t *mpi)
     baton__free(far->requests);
     baton__free(far->transfers);
     baton__free(far->buffers);
+    while (far->receives > 0) {
+        baton__free(far->added[--far->receives]);
+    }
     while (far->later != NULL) {
         baton__far_buffer_t *buffer = far->later;
         far->later = buffer->next;

@@ -40,13 +40,13 @@ enum {
 static void test_arrivals(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
-    MPI_Request *oldest = &far->arrivals[far->arrival % BATON__MPI_PACKETS];
+    MPI_Request *oldest = &far->arrivals[far->arrival % far->receives];
     int come;
     int at = mpi->lost_any ? 0 : MPI_UNDEFINED;
     int code = mpi->lost_any ? MPI_SUCCESS
                              : PMPI_Test(oldest, &come, MPI_STATUS_IGNORE);
     while (at != MPI_UNDEFINED && code == MPI_SUCCESS) {
-        code = PMPI_Testany(BATON__MPI_PACKETS, far->arrivals, &at, &come,
+        code = PMPI_Testany((int)far->receives, far->arrivals, &at, &come,
                             MPI_STATUS_IGNORE);
     }
     if (code != MPI_SUCCESS) {
@@ -71,13 +71,16 @@ static const baton__far_packet_t *oldest_packet(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
     test_arrivals(mpi);
-    uint32_t tries = mpi->lost_any ? 2 * BATON__MPI_PACKETS : 1;
+    uint32_t tries = mpi->lost_any ? 2 * far->receives : 1;
     for (uint32_t i = 0; i < tries && !far->cut; i++) {
-        uint32_t slot = (far->arrival + i) % BATON__MPI_PACKETS;
-        if (is_next(mpi, slot, i >= BATON__MPI_PACKETS)) {
+        uint32_t slot = (far->arrival + i) % far->receives;
+        if (is_next(mpi, slot, i >= far->receives)) {
             far->arrival = slot;
             return &far->arrived[slot]->head;
         }
+    }
+    if (mpi->lost_any && !far->cut) {
+        baton__far_add_arrival(mpi);
     }
     return NULL;
 }
@@ -101,8 +104,7 @@ static bool take_far_packet(baton__mpi_t *mpi, baton__events_t *events)
         peer->packets_taken++;
     }
     baton__far_taken(mpi, peer, come->taken);
-    int code =
-        baton__far_post_arrival(mpi, far->arrival++ % BATON__MPI_PACKETS);
+    int code = baton__far_post_arrival(mpi, far->arrival++ % far->receives);
     if (code != MPI_SUCCESS) {
         baton__far_lose_all(mpi, baton__far_text(mpi, code));
     }

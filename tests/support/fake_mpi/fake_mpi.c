@@ -262,6 +262,22 @@ int PMPI_Testany(int count, MPI_Request requests[], int *at, int *done,
     return MPI_SUCCESS;
 }
 
+/* Of any source. */
+int PMPI_Iprobe(int from, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
+{
+    int to;
+    (void)from;
+    (void)status;
+    (void)PMPI_Comm_rank(comm, &to);
+    pthread_mutex_lock(&lock);
+    *flag = 0;
+    for (const operation_t *each = sends.head; each; each = each->next) {
+        *flag |= each->to == to && each->tag == tag;
+    }
+    pthread_mutex_unlock(&lock);
+    return MPI_SUCCESS;
+}
+
 int PMPI_Get_count(const MPI_Status *status, MPI_Datatype type, int *count)
 {
     (void)type;
