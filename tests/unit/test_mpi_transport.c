@@ -296,6 +296,21 @@ TEST(test_mpi_segments_are_read_in_place)
         settle(0);
         assert_int_equal(seen[0].ends, i);
     }
+    /* Or pulled, where its receiver can't map the segment. */
+    (void)baton__mpi_send(mpi, (baton_token_t){.node = 1}, 1, &header, block,
+                          LONGEST);
+    settle(1);
+    baton__record_t *record =
+        (baton__record_t *)((char *)seen[1].arrived[3] -
+                            offsetof(baton__record_t, message));
+    record->place += 1000;
+    rank_of(1)->reads = false;
+    memset(in, 0, sizeof in);
+    assert_int_equal(take(1, 3), BATON_OK);
+    settle(0);
+    settle(1);
+    assert_true(came_whole(LONGEST));
+    assert_int_equal(seen[1].receives, 1);
     baton__mpi_deallocate(mpi, block);
 }
 

@@ -471,7 +471,8 @@ void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet,
 void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
     baton__send_t *send = find(mpi, packet);
-    if (send != NULL && send->kind == BATON__PACKET_OFFER) {
+    if (send != NULL && send->kind == BATON__PACKET_OFFER &&
+        packet->flags == 0) { /* else it is pulled after all */
         baton__mpi_take_ask(mpi, send, packet);
     } else if (send == NULL) {
         baton__far_send_nothing(mpi, (int)packet->source, packet->place,
