@@ -22,7 +22,8 @@
 #
 # The library and the tests are built once. A mutant is its one file compiled
 # and linked ahead of the library, so several are tried side by side. A test that
-# includes the file is compiled anew instead.
+# includes the file is compiled anew instead. Programs of dropin/ have libbaton_mpi
+# in front of MPI; with a mutant its objects, likewise.
 set -eu
 patience=120 # seconds of a test without a bug
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -69,7 +70,7 @@ try() {
 # How a test failed: fuzz says which seed did, others which check.
 describe() {
     line=$(grep -am 1 -e '^seed [0-9]* fails: ' -e '\[  FAILED  \] test' \
-        -e '^rank [0-9]*[:,]' "$1") || line="it crashes or hangs"
+        -e '^rank [0-9]*[:,]' -e '/dropin_[a-z]*\.c:' "$1") || line="it crashes or hangs"
     printf '%.110s' "$line"
 }
 
@@ -147,6 +148,7 @@ mutant() {
         "-w -o '$own/mutant.o' -c '$at'" >"$own/output" 2>&1 &&
         eval "$(link "$program" | sed "s# [^ ]*/$except##
             s# -o [^ ]*# '$own/mutant.o' -o '$own/$program'#
+            s# [^ ]*libbaton_mpi\.so# '$work/libbaton_mpi.a' libbaton.so#
             s# [^ ]*libbaton\.so[^ ]*# '$build/libbaton.a' $libraries#")" \
             >"$own/output" 2>&1); then
         echo "$name: does not compile:"
@@ -244,13 +246,14 @@ fi
 # shellcheck disable=SC2086
 cmake -S "$root" -B "$build" $generator $launcher -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_C_FLAGS_RELEASE="-O1 -DNDEBUG" -DBATON_BUILD_TESTS=ON \
-    -DBATON_BUILD_MICROBENCH=OFF -DBATON_CUDA=OFF >/dev/null
+    -DBATON_BUILD_MICROBENCH=OFF -DBATON_CUDA=OFF -DBATON_LINKED=ON >/dev/null
 # shellcheck disable=SC2086
-cmake --build "$build" -j "$jobs" --target baton_static test_run $programs \
+cmake --build "$build" -j "$jobs" --target baton_static baton_mpi test_run $programs \
     >"$work/output" 2>&1 || {
     tail -20 "$work/output"
     exit 1
 }
+ar rc "$work/libbaton_mpi.a" "$build"/CMakeFiles/baton_mpi.dir/mpi/*.o
 for step in plain one; do
     if [ $step = plain ]; then
         tr '\n' '\0' <"$specs"

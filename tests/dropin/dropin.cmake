@@ -1,5 +1,6 @@
 # Programs that know MPI alone, with libbaton_mpi in front of MPI: by LD_PRELOAD, or
-# linked in front of it where a sanitizer's library must come first.
+# linked in front of it where a sanitizer's library must come first, and for
+# mutants.sh (BATON_LINKED).
 set(dropin_ranks 1 2 3 5 8)
 set(dropin_run ${baton_mpirun} --oversubscribe --blocking)
 if(BATON_SANITIZE)
@@ -27,7 +28,7 @@ foreach(source ${sources})
     get_filename_component(name ${source} NAME_WE)
     add_executable(${name} ${source})
     target_link_libraries(${name} PRIVATE
-        $<$<BOOL:${BATON_SANITIZE}>:baton_mpi>
+        $<$<BOOL:${BATON_SANITIZE}${BATON_LINKED}>:baton_mpi>
         ${${name}_needs} ${mpi_library} ${CMAKE_DL_LIBS} baton_flags)
     set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON)
     if(NOT DEFINED ${name}_ranks)

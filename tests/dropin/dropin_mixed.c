@@ -54,7 +54,7 @@ static void fill(int seed)
 {
     for (int i = 0; i < MOST; i++) {
         in[i] = (seed * 31 + rank * 7 + i) % 101;
-        out[i] = expected[i] = -1;
+        out[i] = expected[i] = -1 - in[i];
     }
 }
 
@@ -72,11 +72,11 @@ static void await(MPI_Request *request)
     EXPECT(*request == MPI_REQUEST_NULL, "the request is not null");
 }
 
-/* Behind its first calls a communicator is worth what Baton makes of it. */
+/* The first calls: the next one of a communicator is taken. */
 static void settle(MPI_Comm comm)
 {
     MPI_Request request;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 7; i++) {
         MPI_Ibarrier(comm, &request);
         await(&request);
     }
@@ -89,6 +89,7 @@ static void settle(MPI_Comm comm)
         int *to = expected;                                                    \
         fill(1);                                                               \
         const int *from = in;                                                  \
+        (void)from;                                                            \
         PMPI_##Name(__VA_ARGS__, comm);                                        \
         to = out;                                                              \
         MPI_I##name(__VA_ARGS__, comm, &request_);                             \
@@ -133,7 +134,7 @@ static void run_all_kinds(MPI_Comm comm)
     for (int r = 0; r < p; r++) {
         counts[r] = (r * 5) % 9;
         packed[r] = sum;
-        apart[r] = sum + 3 * (p - r);
+        apart[r] = sum + 3 * r;
         sum += counts[r];
         sends[r] = (me + 2 * r) % 7;
         recvs[r] = (r + 2 * me) % 7;
@@ -142,10 +143,8 @@ static void run_all_kinds(MPI_Comm comm)
         sent += sends[r];
         received += (p - 1 - r + 2 * me) % 7;
     }
-    for (int r = 0; r < p; r++) {
-        apart[r] = packed[r] + 3 * r;
-    }
     for (int root = 0; root<p; root += p> 1 ? p - 1 : 1) {
+        WAYS(comm, bcast, Bcast, to, COUNT, MPI_INT, root);
         WAYS(comm, reduce, Reduce, from, to, COUNT, MPI_INT, MPI_SUM, root);
         WAYS(comm, gather, Gather, from, COUNT, MPI_INT, to, COUNT, MPI_INT,
              root);
@@ -155,6 +154,10 @@ static void run_all_kinds(MPI_Comm comm)
              apart, MPI_INT, root);
         WAYS(comm, scatterv, Scatterv, from, counts, apart, MPI_INT, to,
              counts[me], MPI_INT, root);
+        counts[p - 1]++; /* which others do not know */
+        WAYS(comm, gatherv, Gatherv, from, counts[me], MPI_INT, to, counts,
+             apart, MPI_INT, root);
+        counts[p - 1]--;
         if (root + 1 >= p) {
             break;
         }
@@ -184,31 +187,20 @@ static void test_kinds(void)
     run_all_kinds(MPI_COMM_WORLD);
 }
 
-/* Bcast has one buffer, and root's data stays. */
-static void test_bcast(void)
-{
-    for (int root = 0; root < size; root++) {
-        fill(root);
-        MPI_Request request;
-        memcpy(out, in, sizeof out);
-        memcpy(expected, in, sizeof out);
-        PMPI_Bcast(expected, COUNT, MPI_INT, root, MPI_COMM_WORLD);
-        MPI_Ibcast(out, COUNT, MPI_INT, root, MPI_COMM_WORLD, &request);
-        await(&request);
-        expect_equal("Ibcast");
-    }
-}
-
 /* IN_PLACE, at roots alone too, before and after calls that are not. */
 static void test_in_place(void)
 {
     int root = size - 1;
     int counts[16];
     int at[16];
+    int same[16];
+    int even[16];
     MPI_Request q;
     for (int r = 0; r < size; r++) {
         counts[r] = 1 + r % 3;
         at[r] = r == 0 ? 0 : at[r - 1] + counts[r - 1];
+        same[r] = 2;
+        even[r] = 2 * r;
     }
     for (int turn = 0; turn < 2; turn++) {
 #define PLACED(name, Name, rooted, ...)                                        \
@@ -237,16 +229,8 @@ static void test_in_place(void)
         PLACED(gatherv, Gatherv, 1, from, counts[rank], MPI_INT, to, counts, at,
                MPI_INT, root);
         PLACED(alltoall, Alltoall, 0, from, 0, MPI_INT, to, COUNT, MPI_INT);
-        int same[16];
-        for (int r = 0; r < size; r++) {
-            same[r] = 2;
-            at[r] = 2 * r;
-        }
-        PLACED(alltoallv, Alltoallv, 0, from, NULL, NULL, MPI_INT, to, same, at,
-               MPI_INT);
-        for (int r = 0; r < size; r++) {
-            at[r] = r == 0 ? 0 : at[r - 1] + counts[r - 1];
-        }
+        PLACED(alltoallv, Alltoallv, 0, from, NULL, NULL, MPI_INT, to, same,
+               even, MPI_INT);
         /* Behind this rank's block anything may be. */
         fill(turn);
         memcpy(out, in, sizeof out);
@@ -280,7 +264,7 @@ static void test_in_place(void)
     }
 }
 
-/* Every type and operation that MPI has for it. */
+/* Types and operations that MPI has for them; dropin_mpi4py has others. */
 static void test_types(void)
 {
     static const struct {
@@ -288,15 +272,8 @@ static void test_types(void)
         int bytes;
         const char *ops;
     } types[] = {
-        {MPI_INT, 4, "sxnpabolOX"},
-        {MPI_LONG, 8, "sxnpabolOX"},
-        {MPI_SHORT, 2, "sxnpabolOX"},
-        {MPI_UNSIGNED_CHAR, 1, "sxnpabolOX"},
-        {MPI_SIGNED_CHAR, 1, "sxnpab"},
-        {MPI_UINT64_T, 8, "sxnpab"},
-        {MPI_UNSIGNED_SHORT, 2, "sxnpab"},
-        {MPI_BYTE, 1, "abX"},
-        {MPI_C_BOOL, 1, "lo"},
+        {MPI_SHORT, 2, "sxnpabolOX"}, {MPI_UINT64_T, 8, "sxnpab"},
+        {MPI_BYTE, 1, "abX"},         {MPI_C_BOOL, 1, "lo"},
         {MPI_INTEGER, 4, "sxnp"},
     };
     static const MPI_Op ops[] = {MPI_SUM,  MPI_MAX, MPI_MIN, MPI_PROD,
@@ -709,12 +686,17 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(void);
     } tests[] = {
-        {"kinds", test_kinds},           {"bcast", test_bcast},
-        {"in_place", test_in_place},     {"types", test_types},
-        {"derived", test_derived},       {"outstanding", test_outstanding},
-        {"comms", test_comms},           {"application", test_application},
-        {"background", test_background}, {"rendezvous", test_rendezvous},
-        {"mismatch", test_mismatch},     {"persistent", test_persistent},
+        {"kinds", test_kinds},
+        {"in_place", test_in_place},
+        {"types", test_types},
+        {"derived", test_derived},
+        {"outstanding", test_outstanding},
+        {"comms", test_comms},
+        {"application", test_application},
+        {"background", test_background},
+        {"rendezvous", test_rendezvous},
+        {"mismatch", test_mismatch},
+        {"persistent", test_persistent},
     };
     alarm(100);
     program = pthread_self();
