@@ -19,16 +19,27 @@ static void trial_begin(void)
     baton__alloc_fail_nth(nth);
 }
 
-static void trial_end(baton_status_t status)
+static void trial_stop(void)
 {
     baton__alloc_fail_nth(0);
     counted += baton__alloc_count();
+}
+
+/* Behind trial_stop: the status of what was under trial, told later. */
+static void trial_expect(baton_status_t status)
+{
     bool failed = nth > 0 && counted >= nth;
     support_expect(status, failed ? BATON_ERR_NO_MEMORY : BATON_OK);
     if (failed && strstr(baton_error_message(), "no memory") == NULL &&
         strstr(baton_error_message(), "no room") == NULL) {
         fail_msg("allocation %d: \"%s\"", (int)nth, baton_error_message());
     }
+}
+
+static void trial_end(baton_status_t status)
+{
+    trial_stop();
+    trial_expect(status);
 }
 
 /* One call under trial, which is made again where it has failed. */

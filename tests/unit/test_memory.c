@@ -7,8 +7,9 @@
 #include <baton/coll.h>
 #include <baton/engine.h>
 #include <baton/proof.h>
+#include <baton/sparse.h>
 
-enum { RANKS = 3, COUNT = 100 };
+enum { RANKS = 3, TEAMS = 4, COUNT = 100 };
 
 /* ---- engines and groups ------------------------------------------------ */
 
@@ -206,6 +207,64 @@ static void create_and_fill(void)
 TEST(test_memory_of_a_proof)
 {
     try_each(create_and_fill);
+}
+
+/* ---- sparse all-reduces ------------------------------------------------ */
+
+static baton_sparse_options_t sparse_options;
+
+/* A rank that has no memory tells the others: none connects. */
+static void create_sparse(void)
+{
+    support_cluster_t *ranks = support_cluster_manual(TEAMS);
+    baton_sparse_t *sparse[TEAMS] = {NULL};
+    trial_begin();
+    baton_status_t status =
+        baton_sparse_prepare(ranks->groups[0], &sparse_options, &sparse[0]);
+    trial_stop();
+    for (int rank = 1; rank < TEAMS && sparse[0] != NULL; rank++) {
+        support_ok(baton_sparse_prepare(ranks->groups[rank], &sparse_options,
+                                        &sparse[rank]));
+    }
+    for (int rank = TEAMS; rank-- > 0 && sparse[0] != NULL;) {
+        status = baton_sparse_connect(sparse[rank], SUPPORT_WAIT_MS);
+    }
+    trial_expect(status);
+    for (int rank = 0; rank < TEAMS; rank++) {
+        support_ok(baton_sparse_destroy(sparse[rank]));
+    }
+    support_cluster_close(ranks);
+}
+
+TEST(test_memory_of_a_sparse)
+{
+    static const struct {
+        baton_sparse_algorithm_t algorithm;
+        int teams;
+        bool partial, in_place;
+    } each[] = {{BATON_SPARSE_SPARDL, 1, false, false},
+                {BATON_SPARSE_SPARDL, 2, true, false},
+                {BATON_SPARSE_SPARDL, TEAMS, false, true},
+                {BATON_SPARSE_TOPKA, 1, false, false},
+                {BATON_SPARSE_TOPKDSA, 1, false, false},
+                {BATON_SPARSE_GTOPK, 1, true, false},
+                {BATON_SPARSE_OKTOPK, 1, false, false},
+                {BATON_SPARSE_REDSYNC, 1, false, false},
+                {BATON_SPARSE_DENSE, 1, false, true}};
+    for (size_t i = 0; i < sizeof each / sizeof each[0]; i++) {
+        sparse_options = (baton_sparse_options_t){
+            .size = sizeof sparse_options,
+            .dtype = BATON_F32,
+            .count = COUNT,
+            .k = 10,
+            .algorithm = each[i].algorithm,
+            .teams = each[i].teams,
+            .partial = each[i].partial,
+            .in_place = each[i].in_place,
+            .momentum = each[i].in_place ? 0 : 0.5,
+        };
+        try_each(create_sparse);
+    }
 }
 
 RUN_TESTS()

@@ -289,15 +289,13 @@ static baton_status_t build_results(baton_sparse_t *sparse)
 {
     backend_t *self = backend_of(sparse);
     size_t bytes = sparse->result_capacity * sparse->entry_bytes;
-    bool ok = true;
-    self->entries = baton__mirror_room(sparse, NULL, bytes, &ok);
+    self->entries = baton__mirror_room(sparse, NULL, bytes);
     self->results = (baton__requests_t){.bytes = sizeof(result_request_t),
                                         .begin = begin_result,
                                         .serve = copy_result,
                                         .arg = sparse};
-    return ok ? baton__requests_init(&self->results, self->self, "result of",
-                                     sparse->name)
-              : baton__sparse_no_memory(sparse);
+    return baton__requests_init(&self->results, self->self, "result of",
+                                sparse->name);
 }
 
 static baton_status_t copy_vector(baton_sparse_t *sparse, char *target,
@@ -328,12 +326,11 @@ static baton_status_t build_vectors(baton_sparse_t *sparse)
                : status;
 }
 
-static bool add_dense_nodes(baton_sparse_t *sparse)
+static void add_dense_nodes(baton_sparse_t *sparse)
 {
     baton_view_t work = baton__sparse_bind_dense(sparse);
     baton__sparse_add_dense(sparse, work, work,
                             baton__sparse_device_add_dense(sparse, work));
-    return true;
 }
 
 /* The driver completes no step meanwhile. */
@@ -349,8 +346,8 @@ static bool recover(void *arg, uint64_t epoch)
 }
 
 /* Adds nodes behind the load of one of the schedules. */
-static bool add_side(baton_sparse_t *sparse, bool dense,
-                     bool (*add)(baton_sparse_t *sparse))
+static void add_side(baton_sparse_t *sparse, bool dense,
+                     void (*add)(baton_sparse_t *sparse))
 {
     side_t *side = &backend_of(sparse)->sides[dense];
     *side = (side_t){.sparse = sparse, .dense = dense};
@@ -359,10 +356,9 @@ static bool add_side(baton_sparse_t *sparse, bool dense,
     baton_node_t last = baton_add_nop(s);
     baton_before(s, baton_add_async(s, &ready_ops, side), first);
     baton_enclosure_t inside = baton_enclose_begin(s);
-    bool ok = add(sparse);
+    add(sparse);
     baton_enclose_end(s, inside, first, last);
     baton_schedule_on_recover(s, recover, side);
-    return ok;
 }
 
 /* Why gradients may not be in device memory; NULL: they may. */
@@ -391,21 +387,11 @@ static const char *refusal(const baton_sparse_t *sparse,
                : "the device cannot add elements of options.dtype";
 }
 
-static bool allocate(baton_sparse_t *sparse)
-{
-    bool ok = baton__device_allocate(sparse);
-    sparse->work = baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
-                                             vector_bytes(sparse), &ok);
-    backend_of(sparse)->staged = sparse->work;
-    return ok;
-}
-
 static baton_status_t build(baton_sparse_t *sparse)
 {
-    bool ok = true;
-    backend_t *self = baton__sparse_alloc(sparse, 1, sizeof *self, &ok);
+    backend_t *self = baton__sparse_alloc(sparse, 1, sizeof *self);
     if (self == NULL) {
-        return baton__sparse_no_memory(sparse);
+        return BATON_OK;
     }
     sparse->device = &self->device;
     self->device.engine = baton_group_engine(sparse->group);
@@ -418,19 +404,22 @@ static baton_status_t build(baton_sparse_t *sparse)
             sparse->name,
             baton_sparse_algorithm_name(sparse->options.algorithm), why);
     }
-    ok = allocate(sparse) && add_side(sparse, true, add_dense_nodes);
-    if (ok && sparse->algorithm != NULL) {
-        ok = add_side(sparse, false, sparse->algorithm->build_on_device);
+    baton__device_allocate(sparse);
+    sparse->work = baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
+                                             vector_bytes(sparse));
+    self->staged = sparse->work;
+    add_side(sparse, true, add_dense_nodes);
+    if (sparse->algorithm != NULL) {
+        add_side(sparse, false, sparse->algorithm->build_on_device);
     }
-    if (!ok || !baton__device_allocate_kept(sparse)) {
-        return baton__sparse_no_memory(sparse);
-    }
+    baton__device_allocate_kept(sparse);
     baton_status_t status =
         baton_group_create_self(self->device.engine, &self->self);
     if (status == BATON_OK) {
         status = build_results(sparse);
     }
-    return status == BATON_OK ? build_vectors(sparse) : status;
+    return status == BATON_OK && !sparse->out_of_memory ? build_vectors(sparse)
+                                                        : status;
 }
 
 /* ---- end --------------------------------------------------------------- */

@@ -9,7 +9,7 @@ static size_t vector_bytes(const baton_sparse_t *sparse)
     return sparse->options.count * sparse->element_bytes;
 }
 
-bool baton__device_allocate(baton_sparse_t *sparse)
+void baton__device_allocate(baton_sparse_t *sparse)
 {
     baton__sparse_device_t *self = sparse->device;
     const baton_sparse_options_t *o = &sparse->options;
@@ -18,41 +18,35 @@ bool baton__device_allocate(baton_sparse_t *sparse)
     size_t most = 2 * o->max_k < o->count ? 2 * o->max_k + 1 : o->count;
     size_t scratch =
         self->port->select_bytes(self->device, o->dtype, o->count, most);
-    bool ok = true;
-    self->residual = baton__sparse_device_room(sparse, kind, bytes, &ok);
-    self->work = baton__sparse_device_room(sparse, kind, bytes, &ok);
+    self->residual = baton__sparse_device_room(sparse, kind, bytes);
+    self->work = baton__sparse_device_room(sparse, kind, bytes);
     if (o->momentum > 0) {
-        self->velocity = baton__sparse_device_room(sparse, kind, bytes, &ok);
-        self->new_velocity =
-            baton__sparse_device_room(sparse, kind, bytes, &ok);
+        self->velocity = baton__sparse_device_room(sparse, kind, bytes);
+        self->new_velocity = baton__sparse_device_room(sparse, kind, bytes);
     }
-    self->indices = baton__sparse_device_room(
-        sparse, kind, most * sizeof *self->indices, &ok);
-    self->scratch = baton__sparse_device_room(sparse, kind, scratch, &ok);
-    self->square_sum = baton__mirror_room(sparse, NULL, sizeof(double), &ok);
-    return ok;
+    self->indices =
+        baton__sparse_device_room(sparse, kind, most * sizeof *self->indices);
+    self->scratch = baton__sparse_device_room(sparse, kind, scratch);
+    self->square_sum = baton__mirror_room(sparse, NULL, sizeof(double));
 }
 
 /* Entries of a result, or of a selection. */
-bool baton__device_allocate_kept(baton_sparse_t *sparse)
+void baton__device_allocate_kept(baton_sparse_t *sparse)
 {
     size_t result = sparse->result_capacity, k = sparse->options.max_k;
-    bool ok = true;
     sparse->device->kept = baton__sparse_device_room(
         sparse, BATON_MEMORY_DEVICE,
-        (result > k ? result : k) * sparse->entry_bytes, &ok);
-    return ok;
+        (result > k ? result : k) * sparse->entry_bytes);
 }
 
 baton__mirror_t baton__mirror_room(baton_sparse_t *sparse, void *host,
-                                   size_t bytes, bool *ok)
+                                   size_t bytes)
 {
     return (baton__mirror_t){
         .host = host != NULL ? host
                              : baton__sparse_device_room(
-                                   sparse, BATON_MEMORY_HOST, bytes, ok),
-        .device =
-            baton__sparse_device_room(sparse, BATON_MEMORY_DEVICE, bytes, ok),
+                                   sparse, BATON_MEMORY_HOST, bytes),
+        .device = baton__sparse_device_room(sparse, BATON_MEMORY_DEVICE, bytes),
     };
 }
 
@@ -79,12 +73,8 @@ baton_node_t baton__sparse_device_call(baton_sparse_t *sparse,
                                        baton_node_t before,
                                        baton__enqueue_fn fn, void *arg)
 {
-    bool ok = true;
-    device_call_t *self = baton__sparse_alloc(sparse, 1, sizeof *self, &ok);
+    device_call_t *self = baton__sparse_alloc(sparse, 1, sizeof *self);
     if (self == NULL) {
-        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
-                            "sparse \"%s\": no memory for a device call",
-                            sparse->name);
         return before;
     }
     *self = (device_call_t){sparse, fn, arg};

@@ -50,13 +50,13 @@ struct baton__sparse_device {
 };
 
 /* Memory for vectors and selections; and, when it is known how many entries a
-   result has, for these. engine, port and device are set. False: no memory. */
-bool baton__device_allocate(baton_sparse_t *sparse);
-bool baton__device_allocate_kept(baton_sparse_t *sparse);
+   result has, for these. engine, port and device are set. */
+void baton__device_allocate(baton_sparse_t *sparse);
+void baton__device_allocate_kept(baton_sparse_t *sparse);
 
 /* `host`: memory that is there already, or NULL. */
 baton__mirror_t baton__mirror_room(baton_sparse_t *sparse, void *host,
-                                   size_t bytes, bool *ok);
+                                   size_t bytes);
 
 /* ---- device calls ------------------------------------------------------ */
 

@@ -186,12 +186,10 @@ static baton_node_t add_round(baton__gather_t *gather, int index,
 }
 
 baton__gather_t *baton__gather_build(const baton__gather_plan_t *plan,
-                                     baton_node_t ready, baton_node_t *done_out,
-                                     bool *ok)
+                                     baton_node_t ready, baton_node_t *done_out)
 {
     baton_sparse_t *sparse = plan->sparse;
-    baton__gather_t *gather =
-        baton__sparse_alloc(sparse, 1, sizeof *gather, ok);
+    baton__gather_t *gather = baton__sparse_alloc(sparse, 1, sizeof *gather);
     *done_out = ready;
     if (gather == NULL) {
         return NULL;
@@ -204,11 +202,11 @@ baton__gather_t *baton__gather_build(const baton__gather_plan_t *plan,
     }
     const int size = gather->plan.size;
     gather->round_count = baton__log2_ceil(size);
-    gather->offsets = baton__sparse_alloc(sparse, (size_t)size + 1,
-                                          sizeof *gather->offsets, ok);
+    gather->offsets =
+        baton__sparse_alloc(sparse, (size_t)size + 1, sizeof *gather->offsets);
     gather->rounds = baton__sparse_alloc(sparse, (size_t)gather->round_count,
-                                         sizeof *gather->rounds, ok);
-    if (!*ok) {
+                                         sizeof *gather->rounds);
+    if (sparse->out_of_memory) {
         return NULL;
     }
     size_t bytes = room(gather, 0, size);

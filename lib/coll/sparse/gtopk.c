@@ -161,7 +161,7 @@ static baton_status_t finish(void *arg, baton_call_t *call)
 
 /* ---- building ---------------------------------------------------------- */
 
-static baton_node_t add_reduce(gtopk_t *gtopk, bool *ok)
+static baton_node_t add_reduce(gtopk_t *gtopk)
 {
     baton_sparse_t *sparse = gtopk->sparse;
     baton_schedule_t *s = sparse->schedule;
@@ -172,7 +172,7 @@ static baton_node_t add_reduce(gtopk_t *gtopk, bool *ok)
         gtopk_merge_t *self = &gtopk->merges[gtopk->merge_count++];
         self->gtopk = gtopk;
         self->dropped =
-            baton__sparse_room(sparse, 2 * entries, sparse->entry_bytes, ok);
+            baton__sparse_room(sparse, 2 * entries, sparse->entry_bytes);
         baton__message_recv(&self->recv, sparse, sparse->rank + (1 << t),
                             bytes_of(gtopk, entries));
         last = baton__sparse_call_after(sparse, last, merge, self);
@@ -219,37 +219,31 @@ static void add_broadcast(gtopk_t *gtopk, baton_node_t merged)
     baton_before(s, gtopk->result.node, end);
 }
 
-static bool allocate(gtopk_t *gtopk)
+static void allocate(gtopk_t *gtopk)
 {
     baton_sparse_t *sparse = gtopk->sparse;
     size_t k = sparse->options.max_k, entry = sparse->entry_bytes;
     size_t dense = baton_select_scratch_bytes(sparse->options.count, k);
     size_t list = baton_entries_scratch_bytes(2 * k, k);
-    bool ok = true;
-    gtopk->indices = baton__sparse_room(sparse, k, sizeof *gtopk->indices, &ok);
-    gtopk->scratch =
-        baton__sparse_room(sparse, 1, dense > list ? dense : list, &ok);
-    gtopk->own = baton__sparse_room(sparse, k, entry, &ok);
-    gtopk->kept = baton__sparse_room(sparse, k, entry, &ok);
-    gtopk->sum = baton__sparse_room(sparse, 2 * k, entry, &ok);
-    gtopk->other = baton__sparse_room(sparse, 2 * k, entry, &ok);
-    return ok && baton__sparse_result_room(sparse, k);
+    gtopk->indices = baton__sparse_room(sparse, k, sizeof *gtopk->indices);
+    gtopk->scratch = baton__sparse_room(sparse, 1, dense > list ? dense : list);
+    gtopk->own = baton__sparse_room(sparse, k, entry);
+    gtopk->kept = baton__sparse_room(sparse, k, entry);
+    gtopk->sum = baton__sparse_room(sparse, 2 * k, entry);
+    gtopk->other = baton__sparse_room(sparse, 2 * k, entry);
+    baton__sparse_result_room(sparse, k);
 }
 
-bool baton__gtopk_build(baton_sparse_t *sparse)
+void baton__gtopk_build(baton_sparse_t *sparse)
 {
-    bool ok = true;
-    gtopk_t *gtopk = baton__sparse_alloc(sparse, 1, sizeof *gtopk, &ok);
+    gtopk_t *gtopk = baton__sparse_alloc(sparse, 1, sizeof *gtopk);
     if (gtopk == NULL) {
-        return false;
+        return;
     }
     gtopk->sparse = sparse;
     sparse->settle = keep;
     sparse->settling = gtopk;
-    ok = allocate(gtopk);
-    if (ok) {
-        add_broadcast(gtopk, add_reduce(gtopk, &ok));
-        sparse->rounds += 2 * (uint32_t)baton__log2_ceil(sparse->size);
-    }
-    return ok;
+    allocate(gtopk);
+    add_broadcast(gtopk, add_reduce(gtopk));
+    sparse->rounds += 2 * (uint32_t)baton__log2_ceil(sparse->size);
 }

@@ -5,22 +5,20 @@
 
 /* ---- steps' vectors ----------------------------------------------------- */
 
-bool baton__sparse_host_vectors(baton_sparse_t *sparse)
+void baton__sparse_host_vectors(baton_sparse_t *sparse)
 {
-    bool ok = true;
     size_t count = sparse->options.count, size = sparse->element_bytes;
-    sparse->residual = baton__sparse_room(sparse, count, size, &ok);
+    sparse->residual = baton__sparse_room(sparse, count, size);
     sparse->work = sparse->options.in_place
                        ? sparse->residual
-                       : baton__sparse_room(sparse, count, size, &ok);
+                       : baton__sparse_room(sparse, count, size);
     if (sparse->options.momentum > 0) {
         size = baton__velocity_bytes(sparse);
-        sparse->velocity = baton__sparse_room(sparse, count, size, &ok);
+        sparse->velocity = baton__sparse_room(sparse, count, size);
     }
     if (sparse->options.momentum > 0 && !sparse->options.partial) {
-        sparse->new_velocity = baton__sparse_room(sparse, count, size, &ok);
+        sparse->new_velocity = baton__sparse_room(sparse, count, size);
     }
-    return ok;
 }
 
 /* ---- dense steps ------------------------------------------------------- */
@@ -28,14 +26,12 @@ bool baton__sparse_host_vectors(baton_sparse_t *sparse)
 /* Where gradients are accumulated in place it has two vectors, for results. */
 static bool make_spare(baton_sparse_t *sparse)
 {
-    bool ok = true;
     if (sparse->spare == NULL) {
         size_t vectors = sparse->options.in_place ? 2 : 1;
-        sparse->spare =
-            baton__sparse_room(sparse, vectors * sparse->options.count,
-                               sparse->element_bytes, &ok);
+        sparse->spare = baton__sparse_room(
+            sparse, vectors * sparse->options.count, sparse->element_bytes);
     }
-    return ok;
+    return sparse->spare != NULL || !sparse->payload;
 }
 
 /* Peers that fail may still need the last result. */
@@ -240,12 +236,10 @@ static bool recover_dense(void *arg, uint64_t epoch)
 
 static baton_status_t build(baton_sparse_t *sparse)
 {
-    if (!baton__sparse_host_vectors(sparse)) {
-        return baton__sparse_no_memory(sparse);
-    }
+    baton__sparse_host_vectors(sparse);
     const bool in_place = sparse->options.in_place;
-    if (in_place && sparse->algorithm == NULL && !make_spare(sparse)) {
-        return baton__sparse_no_memory(sparse);
+    if (in_place && sparse->algorithm == NULL) {
+        (void)make_spare(sparse);
     }
     baton_view_t work = baton__sparse_bind_dense(sparse);
     sparse->dense_source = baton_buffer_bind(
@@ -255,12 +249,11 @@ static baton_status_t build(baton_sparse_t *sparse)
         baton__sparse_add_call(sparse, sparse->dense, begin_dense, sparse));
     sparse->no_residual = !in_place && baton__sparse_is_dense(sparse, false, 0);
     baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
-    if (sparse->algorithm == NULL) {
-        return BATON_OK; /* dense */
+    if (sparse->algorithm != NULL) { /* else dense */
+        baton_schedule_on_recover(sparse->schedule, recover_sparse, sparse);
+        sparse->algorithm->build(sparse);
     }
-    baton_schedule_on_recover(sparse->schedule, recover_sparse, sparse);
-    return sparse->algorithm->build(sparse) ? BATON_OK
-                                            : baton__sparse_no_memory(sparse);
+    return BATON_OK;
 }
 
 /* ---- between steps ----------------------------------------------------- */

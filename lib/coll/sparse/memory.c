@@ -21,13 +21,13 @@ static void free_piece(const baton_sparse_t *sparse,
     }
 }
 
-static void *keep(baton_sparse_t *sparse, baton__sparse_memory_t piece,
-                  bool *ok)
+static void *keep(baton_sparse_t *sparse, baton__sparse_memory_t piece)
 {
-    baton__sparse_memory_t *kept = baton__alloc(1, sizeof *kept);
+    baton__sparse_memory_t *kept =
+        piece.memory != NULL ? baton__alloc(1, sizeof *kept) : NULL;
     if (kept == NULL) {
         free_piece(sparse, &piece);
-        *ok = false;
+        sparse->out_of_memory = true;
         return NULL;
     }
     piece.next = sparse->memory;
@@ -36,39 +36,33 @@ static void *keep(baton_sparse_t *sparse, baton__sparse_memory_t piece,
     return piece.memory;
 }
 
-void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes,
-                          bool *ok)
+void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes)
 {
-    void *memory = *ok ? baton__alloc(count, bytes) : NULL;
-    const baton__sparse_memory_t piece = {.memory = memory};
-    *ok = memory != NULL;
-    return *ok ? keep(sparse, piece, ok) : NULL;
+    return keep(sparse,
+                (baton__sparse_memory_t){.memory = baton__alloc(count, bytes)});
 }
 
-void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes,
-                         bool *ok)
+void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes)
 {
-    return sparse->payload ? baton__sparse_alloc(sparse, count, bytes, ok)
-                           : NULL;
+    return sparse->payload ? baton__sparse_alloc(sparse, count, bytes) : NULL;
 }
 
 void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
-                                size_t bytes, bool *ok)
+                                size_t bytes)
 {
     baton__sparse_memory_t piece = {.of_device = true, .kind = kind};
-    *ok = *ok &&
-          baton_device_alloc(baton_group_engine(sparse->group), kind,
-                             bytes > 0 ? bytes : 1, &piece.memory) == BATON_OK;
-    return *ok ? keep(sparse, piece, ok) : NULL;
+    (void)!baton_device_alloc(baton_group_engine(sparse->group), kind,
+                              bytes > 0 ? bytes : 1, &piece.memory);
+    return keep(sparse, piece);
 }
 
 void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
-                                size_t bytes, bool *ok)
+                                size_t bytes)
 {
     return sparse->options.memory == BATON_MEMORY_DEVICE
                ? baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
-                                           count * bytes, ok)
-               : baton__sparse_room(sparse, count, bytes, ok);
+                                           count * bytes)
+               : baton__sparse_room(sparse, count, bytes);
 }
 
 void baton__sparse_free_memory(baton_sparse_t *sparse)

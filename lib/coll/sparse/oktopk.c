@@ -368,7 +368,7 @@ static size_t sum_extent(void *arg, int member, const char *data, size_t left)
 
 /* ---- building ---------------------------------------------------------- */
 
-static bool allocate(oktopk_t *self)
+static void allocate(oktopk_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
     size_t n = sparse->options.count, k = sparse->options.max_k;
@@ -379,26 +379,25 @@ static bool allocate(oktopk_t *self)
     size_t largest = sums > published ? sums : published;
     size_t dense = baton_select_scratch_bytes(n, k);
     size_t list = baton_entries_scratch_bytes(largest, largest);
-    bool ok = baton__regions_init(&self->regions, sparse, room, false);
-    self->scratch =
-        baton__sparse_room(sparse, 1, dense > list ? dense : list, &ok);
-    self->sum = baton__sparse_room(sparse, sums, entry, &ok);
-    self->all = baton__sparse_room(sparse, published, entry, &ok);
-    return ok && baton__sparse_result_room(sparse, published);
+    baton__regions_init(&self->regions, sparse, room, false);
+    self->scratch = baton__sparse_room(sparse, 1, dense > list ? dense : list);
+    self->sum = baton__sparse_room(sparse, sums, entry);
+    self->all = baton__sparse_room(sparse, published, entry);
+    baton__sparse_result_room(sparse, published);
 }
 
-bool baton__oktopk_build(baton_sparse_t *sparse)
+void baton__oktopk_build(baton_sparse_t *sparse)
 {
-    bool ok = true;
-    oktopk_t *self = baton__sparse_alloc(sparse, 1, sizeof *self, &ok);
+    oktopk_t *self = baton__sparse_alloc(sparse, 1, sizeof *self);
     if (self == NULL) {
-        return false;
+        return;
     }
     self->sparse = sparse;
     sparse->settle = restore;
     sparse->settling = self;
-    if (!allocate(self)) {
-        return false;
+    allocate(self);
+    if (sparse->out_of_memory) {
+        return;
     }
     const baton__gather_plan_t proposals = {.sparse = sparse,
                                             .arg = self,
@@ -412,12 +411,11 @@ bool baton__oktopk_build(baton_sparse_t *sparse)
     baton_node_t known, done;
     baton_node_t select =
         baton__sparse_add_call(sparse, sparse->schedule, select_own, self);
-    self->proposals = baton__gather_build(&proposals, select, &known, &ok);
+    self->proposals = baton__gather_build(&proposals, select, &known);
     baton_node_t parted = baton__sparse_call_after(sparse, known, split, self);
     baton_node_t sum =
         baton__sparse_call_after(sparse, parted, sum_region, self);
     baton__regions_build(&self->regions, parted, sum);
-    self->sums = baton__gather_build(&sums, sum, &done, &ok);
+    self->sums = baton__gather_build(&sums, sum, &done);
     baton__sparse_call_after(sparse, done, finish, self);
-    return ok;
 }

@@ -194,11 +194,11 @@ static bool recover(void *arg, uint64_t epoch)
 
 /* ---- life -------------------------------------------------------------- */
 
-static bool init(baton__sparse_partial_t *self)
+static void init(baton__sparse_partial_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
     const baton_sparse_options_t *o = &sparse->options;
-    bool ok = baton__sparse_host_vectors(sparse);
+    baton__sparse_host_vectors(sparse);
     self->velocity = sparse->velocity;
     sparse->velocity = NULL; /* no epoch accumulates with it */
     self->max_staleness = o->max_staleness;
@@ -209,10 +209,9 @@ static bool init(baton__sparse_partial_t *self)
                   .sync_every = o->sync_every,
                   .seed = o->seed},
     };
-    return ok && baton__begin_init(&self->begin) == BATON_OK;
 }
 
-static bool add_nodes(baton__sparse_partial_t *self)
+static void add_nodes(baton__sparse_partial_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
     baton_schedule_t *s = sparse->schedule;
@@ -222,12 +221,11 @@ static bool add_nodes(baton__sparse_partial_t *self)
     baton_before(s, begin, taken);
     baton_before(s, self->begin.activated, published);
     baton_enclosure_t inside = baton_enclose_begin(s);
-    bool ok = sparse->algorithm->build(sparse);
+    sparse->algorithm->build(sparse);
     baton_enclose_end(s, inside, taken, published);
     baton_schedule_on_recover(s, recover, self);
     baton__begin_fail_if_lost(s);
     set_limit(self);
-    return ok;
 }
 
 static baton__contribution_t contribution_of(const baton_sparse_t *sparse)
@@ -245,17 +243,23 @@ static baton__contribution_t contribution_of(const baton_sparse_t *sparse)
 
 static baton_status_t build(baton_sparse_t *sparse)
 {
-    bool ok = true;
     baton__sparse_partial_t *self =
-        baton__sparse_alloc(sparse, 1, sizeof *self, &ok);
-    if (self != NULL) {
-        self->sparse = sparse;
-        sparse->partial = self;
-        self->contribution = contribution_of(sparse);
-        bool begun = baton__contribution_init(&self->contribution) == BATON_OK;
-        ok = init(self) && begun && add_nodes(self);
+        baton__sparse_alloc(sparse, 1, sizeof *self);
+    if (self == NULL) {
+        return BATON_OK;
     }
-    return ok ? BATON_OK : baton__sparse_no_memory(sparse);
+    self->sparse = sparse;
+    sparse->partial = self;
+    self->contribution = contribution_of(sparse);
+    init(self);
+    baton_status_t status = baton__contribution_init(&self->contribution);
+    if (status == BATON_OK) {
+        status = baton__begin_init(&self->begin);
+    }
+    if (status == BATON_OK) {
+        add_nodes(self);
+    }
+    return status;
 }
 
 static void free_partial(baton_sparse_t *sparse)

@@ -1,32 +1,27 @@
 /* Split and reduce; see regions.h. */
 #include "coll/sparse/regions.h"
 
-bool baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
+void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
                          size_t room, bool fixed)
 {
     size_t size = (size_t)sparse->size;
-    bool ok = true;
     *regions = (baton__regions_t){
         .sparse = sparse,
         .room = room,
         .fixed = fixed,
         .bounds =
-            baton__sparse_alloc(sparse, size + 1, sizeof *regions->bounds, &ok),
-        .sends =
-            baton__sparse_alloc(sparse, size - 1, sizeof *regions->sends, &ok),
-        .recvs =
-            baton__sparse_alloc(sparse, size - 1, sizeof *regions->recvs, &ok),
-        .lists = baton__sparse_alloc(sparse, size, sizeof *regions->lists, &ok),
-        .indices =
-            baton__sparse_room(sparse, room, sizeof *regions->indices, &ok),
-        .own = baton__sparse_room(sparse, room, sparse->entry_bytes, &ok),
+            baton__sparse_alloc(sparse, size + 1, sizeof *regions->bounds),
+        .sends = baton__sparse_alloc(sparse, size - 1, sizeof *regions->sends),
+        .recvs = baton__sparse_alloc(sparse, size - 1, sizeof *regions->recvs),
+        .lists = baton__sparse_alloc(sparse, size, sizeof *regions->lists),
+        .indices = baton__sparse_room(sparse, room, sizeof *regions->indices),
+        .own = baton__sparse_room(sparse, room, sparse->entry_bytes),
     };
-    if (ok) {
+    if (regions->bounds != NULL) {
         regions->bounds[size] = sparse->options.count;
         sparse->extra = regions->bounds;
         sparse->extra_count = size + 1;
     }
-    return ok;
 }
 
 /* Bytes that one rank may have for an owner. */

@@ -20,8 +20,7 @@ typedef struct baton__regions {
     baton_entries_t *lists;          /* of this rank's region */
 } baton__regions_t;
 
-/* False: no memory. */
-bool baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
+void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
                          size_t room, bool fixed);
 
 /* Adds P - 1 sends behind `ready`, a call that sends; P - 1 receives before

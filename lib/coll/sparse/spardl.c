@@ -302,27 +302,26 @@ static size_t largest_quota_of(const spardl_t *spardl, int block)
 }
 
 static void allocate_candidates(const spardl_t *spardl, int block,
-                                baton_candidates_t *candidates, bool *ok)
+                                baton_candidates_t *candidates)
 {
     size_t count = baton__spardl_block(spardl, block).count;
     candidates->capacity =
         baton_candidates_room(count, largest_quota_of(spardl, block));
     candidates->entries = baton__sparse_room(
-        spardl->sparse, candidates->capacity, spardl->sparse->entry_bytes, ok);
+        spardl->sparse, candidates->capacity, spardl->sparse->entry_bytes);
 }
 
 /* Returns how many entries the block's sums may have. */
-static size_t allocate_block(const spardl_t *spardl, spardl_block_t *block,
-                             bool *ok)
+static size_t allocate_block(const spardl_t *spardl, spardl_block_t *block)
 {
     if (block->steps == 0) {
         return 0;
     }
-    allocate_candidates(spardl, block->block, &block->candidates, ok);
+    allocate_candidates(spardl, block->block, &block->candidates);
     size_t sums = block->candidates.capacity +
                   (size_t)block->steps * largest_quota_of(spardl, block->block);
-    block->sums.data = baton__sparse_room(spardl->sparse, sums,
-                                          spardl->sparse->entry_bytes, ok);
+    block->sums.data =
+        baton__sparse_room(spardl->sparse, sums, spardl->sparse->entry_bytes);
     return sums;
 }
 
@@ -332,40 +331,38 @@ static size_t larger(size_t a, size_t b)
 }
 
 /* Selections from a block, from sums and in exchanges use the same scratch. */
-static bool allocate(spardl_t *spardl)
+static void allocate(spardl_t *spardl)
 {
     baton_sparse_t *sparse = spardl->sparse;
     size_t entry = sparse->entry_bytes, largest = largest_quota_of(spardl, 0);
-    bool ok = true;
-    allocate_candidates(spardl, 0, &spardl->candidates, &ok);
+    allocate_candidates(spardl, 0, &spardl->candidates);
     size_t sums = spardl->candidates.capacity;
     for (int i = 0; i < spardl->members; i++) {
-        sums = larger(sums, allocate_block(spardl, &spardl->blocks[i], &ok));
+        sums = larger(sums, allocate_block(spardl, &spardl->blocks[i]));
     }
     size_t block = baton__spardl_block(spardl, 0).count;
     size_t scratch = larger(baton_select_scratch_bytes(block, largest),
                             baton_entries_largest_scratch_bytes(sums, largest));
     spardl->scratch = baton__sparse_room(
-        sparse, 1, larger(scratch, baton__spardl_teams_scratch(spardl)), &ok);
+        sparse, 1, larger(scratch, baton__spardl_teams_scratch(spardl)));
     spardl->indices =
-        baton__sparse_room(sparse, largest, sizeof *spardl->indices, &ok);
-    spardl->own.data = baton__sparse_room(sparse, largest, entry, &ok);
-    spardl->common = baton__sparse_room(sparse, largest + 1, entry, &ok);
+        baton__sparse_room(sparse, largest, sizeof *spardl->indices);
+    spardl->own.data = baton__sparse_room(sparse, largest, entry);
+    spardl->common = baton__sparse_room(sparse, largest + 1, entry);
     spardl->terms = baton__sparse_alloc(sparse, (size_t)spardl->step_count + 1,
-                                        sizeof *spardl->terms, &ok);
-    return ok;
+                                        sizeof *spardl->terms);
 }
 
-bool baton__spardl_build(baton_sparse_t *sparse)
+void baton__spardl_build(baton_sparse_t *sparse)
 {
     spardl_t *spardl = baton__spardl_open(sparse);
-    bool ok = spardl != NULL && allocate(spardl);
-    if (ok) {
-        sparse->settle = keep_xi;
-        sparse->settling = spardl;
-        baton_node_t own = add_reduce_scatter(spardl);
-        baton_node_t sum = baton__spardl_add_teams(spardl, own, &ok);
-        baton__spardl_add_gather(spardl, sum, finish, &ok);
+    if (spardl == NULL) {
+        return;
     }
-    return ok;
+    allocate(spardl);
+    sparse->settle = keep_xi;
+    sparse->settling = spardl;
+    baton_node_t own = add_reduce_scatter(spardl);
+    baton_node_t sum = baton__spardl_add_teams(spardl, own);
+    baton__spardl_add_gather(spardl, sum, finish);
 }

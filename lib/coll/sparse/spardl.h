@@ -100,8 +100,7 @@ baton_status_t baton__spardl_begin(void *arg, baton_call_t *call);
 
 /* Adds the exchange behind `ready`, which has left this rank's selection in
    `own`. Behind the node returned, `sum` is that of all teams. */
-baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready,
-                                     bool *ok);
+baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready);
 
 /* How many of these indices, of which the first are of a block, are of it. */
 size_t baton__spardl_within(const spardl_t *spardl, int block,
@@ -131,6 +130,6 @@ void baton__spardl_add_arrival(spardl_t *spardl, int step);
 /* Adds the all-gather of `sum` in the team, and `finish` behind it, a call that
    is returned, and which puts the result (baton__gather_put_result). */
 baton_node_t baton__spardl_add_gather(spardl_t *spardl, baton_node_t ready,
-                                      baton_call_fn finish, bool *ok);
+                                      baton_call_fn finish);
 
 #endif

@@ -14,17 +14,19 @@ static int steps_before(const spardl_t *spardl, int distance)
     return steps;
 }
 
-static bool lay_out(spardl_t *spardl)
+static void lay_out(spardl_t *spardl)
 {
     baton_sparse_t *sparse = spardl->sparse;
     int last = spardl->step_count - 1;
     size_t members = (size_t)spardl->members;
-    bool ok = true;
     spardl->blocks =
-        baton__sparse_alloc(sparse, members, sizeof *spardl->blocks, &ok);
+        baton__sparse_alloc(sparse, members, sizeof *spardl->blocks);
     spardl->steps = baton__sparse_alloc(sparse, (size_t)spardl->step_count,
-                                        sizeof *spardl->steps, &ok);
-    for (int i = 0; i < spardl->step_count && ok; i++) {
+                                        sizeof *spardl->steps);
+    if (sparse->out_of_memory) {
+        return;
+    }
+    for (int i = 0; i < spardl->step_count; i++) {
         int gap = 1 << (last - i);
         int blocks = i == 0 ? spardl->members - gap : gap;
         spardl->steps[i] = (spardl_step_t){
@@ -32,10 +34,10 @@ static bool lay_out(spardl_t *spardl)
             .gap = gap,
             .blocks = blocks,
             .lists = baton__sparse_alloc(sparse, (size_t)blocks,
-                                         sizeof(baton_entries_t), &ok),
+                                         sizeof(baton_entries_t)),
         };
     }
-    for (int j = 0; j < spardl->members && ok; j++) {
+    for (int j = 0; j < spardl->members; j++) {
         int block = baton__spardl_block_at(spardl, j);
         spardl->blocks[block] = (spardl_block_t){
             .spardl = spardl,
@@ -45,14 +47,12 @@ static bool lay_out(spardl_t *spardl)
         };
     }
     sparse->rounds += (uint32_t)spardl->step_count;
-    return ok;
 }
 
 spardl_t *baton__spardl_open(baton_sparse_t *sparse)
 {
-    bool ok = true;
     size_t entries = 0;
-    spardl_t *spardl = baton__sparse_alloc(sparse, 1, sizeof *spardl, &ok);
+    spardl_t *spardl = baton__sparse_alloc(sparse, 1, sizeof *spardl);
     if (spardl == NULL) {
         return NULL;
     }
@@ -65,9 +65,9 @@ spardl_t *baton__spardl_open(baton_sparse_t *sparse)
     for (int block = 0; block < spardl->members; block++) {
         entries += baton__spardl_quota(spardl, sparse->options.max_k, block);
     }
-    return lay_out(spardl) && baton__sparse_result_room(sparse, entries)
-               ? spardl
-               : NULL;
+    lay_out(spardl);
+    baton__sparse_result_room(sparse, entries);
+    return sparse->out_of_memory ? NULL : spardl;
 }
 
 /* ---- bags -------------------------------------------------------------- */
@@ -177,7 +177,7 @@ static baton_status_t begin_gather(void *arg, baton_call_t *call)
 }
 
 baton_node_t baton__spardl_add_gather(spardl_t *spardl, baton_node_t ready,
-                                      baton_call_fn finish, bool *ok)
+                                      baton_call_fn finish)
 {
     baton_sparse_t *sparse = spardl->sparse;
     const baton__gather_plan_t plan = {
@@ -194,6 +194,6 @@ baton_node_t baton__spardl_add_gather(spardl_t *spardl, baton_node_t ready,
     baton_node_t done;
     spardl->result = baton__gather_build(
         &plan, baton__sparse_call_after(sparse, ready, begin_gather, spardl),
-        &done, ok);
+        &done);
     return baton__sparse_call_after(sparse, done, finish, spardl);
 }

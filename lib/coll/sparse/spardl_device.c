@@ -157,14 +157,14 @@ static void keep_result(void *arg, baton__enqueue_t *queue)
 
 /* Selects a bag and sends it; returns the selection. */
 static baton_node_t add_sending(spardl_t *spardl, int index,
-                                baton_node_t before, bool *ok)
+                                baton_node_t before)
 {
     baton_sparse_t *sparse = spardl->sparse;
     spardl_step_t *step = &spardl->steps[index];
     baton_node_t select = baton__sparse_device_call(sparse, sparse->schedule,
                                                     before, select_bag, step);
-    step->selected = baton__mirror_room(
-        sparse, NULL, bag_bytes(step, sparse->options.max_k), ok);
+    step->selected = baton__mirror_room(sparse, NULL,
+                                        bag_bytes(step, sparse->options.max_k));
     baton__spardl_add_send(
         spardl, index,
         baton__sparse_call_after(sparse, select, pack_bag, step));
@@ -173,13 +173,12 @@ static baton_node_t add_sending(spardl_t *spardl, int index,
 
 /* Receives a bag and adds it, behind `before`; returns the addition. */
 static baton_node_t add_receiving(spardl_t *spardl, int index,
-                                  baton_node_t before, bool *ok)
+                                  baton_node_t before)
 {
     baton_sparse_t *sparse = spardl->sparse;
     spardl_step_t *step = &spardl->steps[index];
     baton__spardl_add_arrival(spardl, index);
-    step->received =
-        baton__mirror_room(sparse, NULL, step->recv.view.bytes, ok);
+    step->received = baton__mirror_room(sparse, NULL, step->recv.view.bytes);
     baton_node_t add = baton__sparse_device_call(sparse, sparse->schedule,
                                                  step->arrive, add_bag, step);
     baton_before(sparse->schedule, before, add);
@@ -187,7 +186,7 @@ static baton_node_t add_receiving(spardl_t *spardl, int index,
 }
 
 /* Spar-Reduce-Scatter; behind the node returned, `own` is there. */
-static baton_node_t add_reduce_scatter(spardl_t *spardl, bool *ok)
+static baton_node_t add_reduce_scatter(spardl_t *spardl)
 {
     baton_sparse_t *sparse = spardl->sparse;
     baton_schedule_t *s = sparse->schedule;
@@ -197,44 +196,41 @@ static baton_node_t add_reduce_scatter(spardl_t *spardl, bool *ok)
         baton__sparse_add_call(sparse, s, baton__spardl_begin, spardl);
     baton_node_t last = baton__sparse_device_add_accumulation(sparse, s, first);
     for (int i = 0; i < spardl->step_count; i++) {
-        last = add_sending(spardl, i, last, ok);
-        last = add_receiving(spardl, i, last, ok);
+        last = add_sending(spardl, i, last);
+        last = add_receiving(spardl, i, last);
     }
     baton_node_t select =
         baton__sparse_device_call(sparse, s, last, select_own, spardl);
-    spardl->own_selected = baton__mirror_room(
-        sparse, NULL, baton__selected_bytes(sparse, quota), ok);
+    spardl->own_selected =
+        baton__mirror_room(sparse, NULL, baton__selected_bytes(sparse, quota));
     return baton__sparse_call_after(sparse, select, take_own, spardl);
 }
 
-static void add_keeping(spardl_t *spardl, baton_node_t end, bool *ok)
+static void add_keeping(spardl_t *spardl, baton_node_t end)
 {
     baton_sparse_t *sparse = spardl->sparse;
     (void)baton__sparse_device_call(sparse, sparse->schedule, end, keep_result,
                                     spardl);
     spardl->result_indices =
         baton__mirror_room(sparse, sparse->result_indices,
-                           sparse->result_capacity * sizeof(uint32_t), ok);
+                           sparse->result_capacity * sizeof(uint32_t));
     for (int i = 0; i < spardl->exchange_count; i++) {
         spardl_exchange_t *exchange = &spardl->exchanges[i];
-        exchange->adds = baton__mirror_room(
-            sparse, exchange->dropped.data,
-            exchange->dropped_room * sparse->entry_bytes, ok);
+        exchange->adds =
+            baton__mirror_room(sparse, exchange->dropped.data,
+                               exchange->dropped_room * sparse->entry_bytes);
     }
 }
 
-bool baton__spardl_build_on_device(baton_sparse_t *sparse)
+void baton__spardl_build_on_device(baton_sparse_t *sparse)
 {
-    bool ok = true;
     spardl_t *spardl = baton__spardl_open(sparse);
     if (spardl == NULL) {
-        return false;
+        return;
     }
     spardl->scratch =
-        baton__sparse_room(sparse, 1, baton__spardl_teams_scratch(spardl), &ok);
-    baton_node_t own = add_reduce_scatter(spardl, &ok);
-    baton_node_t sum = baton__spardl_add_teams(spardl, own, &ok);
-    add_keeping(spardl, baton__spardl_add_gather(spardl, sum, finish, &ok),
-                &ok);
-    return ok;
+        baton__sparse_room(sparse, 1, baton__spardl_teams_scratch(spardl));
+    baton_node_t own = add_reduce_scatter(spardl);
+    baton_node_t sum = baton__spardl_add_teams(spardl, own);
+    add_keeping(spardl, baton__spardl_add_gather(spardl, sum, finish));
 }

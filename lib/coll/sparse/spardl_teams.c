@@ -166,8 +166,7 @@ static baton_status_t merge(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-static baton_node_t add_exchange(spardl_t *spardl, int step, baton_node_t ready,
-                                 bool *ok)
+static baton_node_t add_exchange(spardl_t *spardl, int step, baton_node_t ready)
 {
     baton_sparse_t *sparse = spardl->sparse;
     spardl_exchange_t *exchange = &spardl->exchanges[step];
@@ -177,7 +176,7 @@ static baton_node_t add_exchange(spardl_t *spardl, int step, baton_node_t ready,
     *exchange = (spardl_exchange_t){.spardl = spardl, .step = step};
     exchange->dropped_room = 2 * entries;
     exchange->dropped.data = baton__sparse_copied_room(
-        sparse, exchange->dropped_room, sparse->entry_bytes, ok);
+        sparse, exchange->dropped_room, sparse->entry_bytes);
     baton__message_send(&exchange->send, sparse, partner,
                         entries * sparse->entry_bytes);
     baton__message_recv(&exchange->recv, sparse, partner,
@@ -255,14 +254,14 @@ static void make_up(void *state, size_t count)
     }
 }
 
-static baton_node_t add_rsag(spardl_t *spardl, baton_node_t ready, bool *ok)
+static baton_node_t add_rsag(spardl_t *spardl, baton_node_t ready)
 {
-    spardl->exchange_count = baton__log2_ceil(spardl->teams);
-    spardl->exchanges =
-        baton__sparse_alloc(spardl->sparse, (size_t)spardl->exchange_count,
-                            sizeof *spardl->exchanges, ok);
-    for (int step = 0; step < spardl->exchange_count && *ok; step++) {
-        ready = add_exchange(spardl, step, ready, ok);
+    int count = baton__log2_ceil(spardl->teams);
+    spardl->exchanges = baton__sparse_alloc(spardl->sparse, (size_t)count,
+                                            sizeof *spardl->exchanges);
+    spardl->exchange_count = spardl->exchanges != NULL ? count : 0;
+    for (int step = 0; step < spardl->exchange_count; step++) {
+        ready = add_exchange(spardl, step, ready);
     }
     spardl->sparse->rounds += (uint32_t)spardl->exchange_count;
     spardl->sparse->make_up = make_up;
@@ -330,7 +329,7 @@ static baton_status_t sum_sets(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready, bool *ok)
+static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready)
 {
     baton_sparse_t *sparse = spardl->sparse;
     const baton__gather_plan_t plan = {
@@ -345,10 +344,10 @@ static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready, bool *ok)
     };
     baton_node_t done;
     spardl->lists = baton__sparse_alloc(sparse, (size_t)spardl->teams,
-                                        sizeof *spardl->lists, ok);
+                                        sizeof *spardl->lists);
     spardl->sets = baton__gather_build(
         &plan, baton__sparse_call_after(sparse, ready, begin_sets, spardl),
-        &done, ok);
+        &done);
     return baton__sparse_call_after(sparse, done, sum_sets, spardl);
 }
 
@@ -368,20 +367,18 @@ size_t baton__spardl_teams_scratch(const spardl_t *spardl)
                              : 0;
 }
 
-baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready,
-                                     bool *ok)
+baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready)
 {
     baton_sparse_t *sparse = spardl->sparse;
     size_t entries = union_room(spardl);
     if (spardl->teams == 1) {
         return ready;
     }
-    spardl->sum.data =
-        baton__sparse_room(sparse, entries, sparse->entry_bytes, ok);
+    spardl->sum.data = baton__sparse_room(sparse, entries, sparse->entry_bytes);
     if (gathers(spardl)) {
-        return add_bsag(spardl, ready, ok);
+        return add_bsag(spardl, ready);
     }
     spardl->other.data =
-        baton__sparse_room(sparse, entries, sparse->entry_bytes, ok);
-    return add_rsag(spardl, ready, ok);
+        baton__sparse_room(sparse, entries, sparse->entry_bytes);
+    return add_rsag(spardl, ready);
 }

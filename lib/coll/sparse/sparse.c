@@ -64,8 +64,10 @@ static void build(baton_sparse_t *sparse)
         baton__sparse_keep_error(&sparse->wrong,
                                  sparse->backend->build(sparse));
     }
-    if (sparse->wrong.status == BATON_OK &&
-        !baton__sparse_build_handover(sparse)) {
+    if (sparse->wrong.status == BATON_OK) {
+        baton__sparse_build_handover(sparse);
+    }
+    if (sparse->out_of_memory) {
         baton__sparse_keep_error(&sparse->wrong,
                                  baton__sparse_no_memory(sparse));
     }

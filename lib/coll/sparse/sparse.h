@@ -79,6 +79,7 @@ struct baton_sparse {
     baton_sparse_options_t options; /* and what is chosen by cost */
     int rank, size;
     bool payload;
+    bool out_of_memory; /* once */
     size_t element_bytes, entry_bytes;
 
     baton_schedule_t *comparison;
@@ -201,25 +202,25 @@ extern const baton__sparse_backend_t baton__sparse_host;
 extern const baton__sparse_backend_t baton__sparse_on_device;
 extern const baton__sparse_backend_t baton__sparse_partial;
 
-/* Vectors of the host's, which the partial one has, too. False: no memory. */
-bool baton__sparse_host_vectors(baton_sparse_t *sparse);
+/* Vectors of the host's, which the partial one has, too. */
+void baton__sparse_host_vectors(baton_sparse_t *sparse);
 
 /* ---- algorithms -------------------------------------------------------- */
 
 /* Adds nodes to `schedule`, for gradients on the host or on a device; NULL
-   where it is not for these. False: no memory. */
+   where it is not for these. */
 struct baton__sparse_algorithm {
-    bool (*build)(baton_sparse_t *sparse);
-    bool (*build_on_device)(baton_sparse_t *sparse);
+    void (*build)(baton_sparse_t *sparse);
+    void (*build_on_device)(baton_sparse_t *sparse);
 };
 
-bool baton__spardl_build(baton_sparse_t *sparse);
-bool baton__spardl_build_on_device(baton_sparse_t *sparse);
-bool baton__topka_build(baton_sparse_t *sparse);
-bool baton__topka_build_on_device(baton_sparse_t *sparse);
-bool baton__topkdsa_build(baton_sparse_t *sparse);
-bool baton__gtopk_build(baton_sparse_t *sparse);
-bool baton__oktopk_build(baton_sparse_t *sparse);
+void baton__spardl_build(baton_sparse_t *sparse);
+void baton__spardl_build_on_device(baton_sparse_t *sparse);
+void baton__topka_build(baton_sparse_t *sparse);
+void baton__topka_build_on_device(baton_sparse_t *sparse);
+void baton__topkdsa_build(baton_sparse_t *sparse);
+void baton__gtopk_build(baton_sparse_t *sparse);
+void baton__oktopk_build(baton_sparse_t *sparse);
 
 /* A call node whose processor time the statistics count, of one of the sparse
    all-reduce's schedules; call_after: of the sparse one, behind a node. */
@@ -230,22 +231,21 @@ baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
                                       baton_node_t before, baton_call_fn fn,
                                       void *arg);
 
-/* Memory, zeroed, until the sparse all-reduce is destroyed; *ok becomes false
-   where there is none, and then stays so. room: NULL in groups without payload.
+/* Memory, zeroed, until the sparse all-reduce is destroyed. Where there is none
+   out_of_memory is set, and who doesn't need it to go on goes on: what is built
+   then is not used. room: NULL in groups without payload.
    copied: that a device copies at its full speed, if gradients are on one. */
-void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes,
-                          bool *ok);
-void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes,
-                         bool *ok);
+void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes);
+void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes);
 void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
-                                size_t bytes, bool *ok);
+                                size_t bytes);
 void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
-                                size_t bytes, bool *ok);
+                                size_t bytes);
 void baton__sparse_free_memory(baton_sparse_t *sparse);
 
-/* Allocates rooms for results of up to so many entries. False: no memory. use:
-   the step that begins writes into one. */
-bool baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
+/* Allocates rooms for results of up to so many entries. use: the step that
+   begins writes into one. */
+void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
 void baton__sparse_use_room(baton_sparse_t *sparse, size_t room);
 
 /* The result's entries from `at` on become those of a list. */
@@ -303,7 +303,7 @@ bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
    settle completes a step of which it was handed over, and make_up adds to the
    residual what ranks have not dropped that failed. */
 enum { BATON__HAS = UINT8_MAX, BATON__LACKS_DENSE = UINT8_MAX - 1 };
-bool baton__sparse_build_handover(baton_sparse_t *sparse);
+void baton__sparse_build_handover(baton_sparse_t *sparse);
 bool baton__sparse_hand_over(baton_sparse_t *sparse, bool lacks, size_t room,
                              char *dense);
 void baton__sparse_settle(baton_sparse_t *sparse, size_t room);
@@ -523,11 +523,11 @@ typedef struct baton__gather_plan {
 } baton__gather_plan_t;
 
 /* Adds the rounds behind `ready`, a call that begins and ends this member's own
-   part. *done_out: the node behind which all parts are there. *ok becomes false
-   where there is no memory. */
+   part. *done_out: the node behind which all parts are there. NULL: no memory,
+   of this or before. */
 baton__gather_t *baton__gather_build(const baton__gather_plan_t *plan,
-                                     baton_node_t ready, baton_node_t *done_out,
-                                     bool *ok);
+                                     baton_node_t ready,
+                                     baton_node_t *done_out);
 
 /* In the call `ready`: where to write this member's part; and its bytes. */
 char *baton__gather_begin(baton__gather_t *gather, baton_call_t *call);

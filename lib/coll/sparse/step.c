@@ -32,12 +32,8 @@ baton_node_t baton__sparse_add_call(baton_sparse_t *sparse,
                                     baton_schedule_t *schedule,
                                     baton_call_fn fn, void *arg)
 {
-    bool ok = true;
-    timed_call_t *self = baton__sparse_alloc(sparse, 1, sizeof *self, &ok);
+    timed_call_t *self = baton__sparse_alloc(sparse, 1, sizeof *self);
     if (self == NULL) {
-        baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
-                            "sparse \"%s\": no memory for a call node",
-                            sparse->name);
         return baton_add_call(schedule, fn, arg);
     }
     *self = (timed_call_t){sparse, fn, arg};
@@ -86,25 +82,22 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
 
 /* ---- results ----------------------------------------------------------- */
 
-bool baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
+void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
 {
     size_t rooms = sparse->room_count, all = rooms * capacity;
-    bool ok = true;
     sparse->result_capacity = capacity;
-    uint32_t *indices =
-        baton__sparse_copied_room(sparse, all, sizeof *indices, &ok);
+    uint32_t *indices = baton__sparse_copied_room(sparse, all, sizeof *indices);
     char *values =
-        baton__sparse_copied_room(sparse, all, sparse->element_bytes, &ok);
-    sparse->rooms =
-        baton__sparse_alloc(sparse, rooms, sizeof *sparse->rooms, &ok);
-    for (size_t i = 0; ok && sparse->payload && i < rooms; i++) {
+        baton__sparse_copied_room(sparse, all, sparse->element_bytes);
+    sparse->rooms = baton__sparse_alloc(sparse, rooms, sizeof *sparse->rooms);
+    if (sparse->out_of_memory) {
+        return;
+    }
+    for (size_t i = 0; sparse->payload && i < rooms; i++) {
         sparse->rooms[i].indices = indices + i * capacity;
         sparse->rooms[i].values = values + i * capacity * sparse->element_bytes;
     }
-    if (ok) {
-        baton__sparse_use_room(sparse, 0);
-    }
-    return ok;
+    baton__sparse_use_room(sparse, 0);
 }
 
 void baton__sparse_use_room(baton_sparse_t *sparse, size_t room)
@@ -174,15 +167,14 @@ void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
 enum { PIECE = 8192 };
 
 /* An all-reduce of a piece that ranks have, and zeros of the others. */
-bool baton__sparse_build_handover(baton_sparse_t *sparse)
+void baton__sparse_build_handover(baton_sparse_t *sparse)
 {
-    bool ok = true;
     baton_schedule_t *s = sparse->handover;
     if (!sparse->payload || sparse->size == 1 || sparse->device != NULL) {
-        return true;
+        return;
     }
-    sparse->news = baton__sparse_alloc(sparse, (size_t)sparse->size, 1, &ok);
-    sparse->piece = baton__sparse_alloc(sparse, PIECE, 1, &ok);
+    sparse->news = baton__sparse_alloc(sparse, (size_t)sparse->size, 1);
+    sparse->piece = baton__sparse_alloc(sparse, PIECE, 1);
     baton_view_t view =
         baton_view(baton_buffer_bind(s, sparse->piece, PIECE), 0, PIECE);
     baton_allreduce_args_t args = {.size = sizeof args,
@@ -191,7 +183,6 @@ bool baton__sparse_build_handover(baton_sparse_t *sparse)
                                    .dtype = BATON_U8,
                                    .op = BATON_MAX};
     baton_add_allreduce_binomial(s, &args);
-    return ok;
 }
 
 static bool any_lacks(const baton_sparse_t *sparse)

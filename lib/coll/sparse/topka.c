@@ -337,32 +337,30 @@ static baton_status_t sum(void *arg, baton_call_t *call)
 
 /* ---- building ---------------------------------------------------------- */
 
-static bool allocate(topka_t *topka)
+static void allocate(topka_t *topka)
 {
     baton_sparse_t *sparse = topka->sparse;
     size_t n = sparse->options.count, k = sparse->options.max_k;
     bool searches = by_threshold(sparse);
-    bool ok = true;
     topka->room = !searches ? k : 2 * k < n ? 2 * k : n;
     size_t all = topka->room * (size_t)sparse->size;
     size_t distinct = all < n ? all : n;
     /* baton_select_at_least is told 2k, also where n is less. */
     topka->indices = baton__sparse_room(sparse, searches ? 2 * k : k,
-                                        sizeof *topka->indices, &ok);
+                                        sizeof *topka->indices);
     topka->scratch =
-        baton__sparse_room(sparse, 1, baton_select_scratch_bytes(n, k), &ok);
-    topka->sum = baton__sparse_room(sparse, distinct, sparse->entry_bytes, &ok);
+        baton__sparse_room(sparse, 1, baton_select_scratch_bytes(n, k));
+    topka->sum = baton__sparse_room(sparse, distinct, sparse->entry_bytes);
     if (redsync(sparse)) {
-        topka->entries =
-            baton__sparse_room(sparse, all, sparse->entry_bytes, &ok);
+        topka->entries = baton__sparse_room(sparse, all, sparse->entry_bytes);
     }
-    topka->lists = baton__sparse_alloc(sparse, (size_t)sparse->size,
-                                       sizeof *topka->lists, &ok);
-    return baton__sparse_result_room(sparse, distinct) && ok;
+    topka->lists =
+        baton__sparse_alloc(sparse, (size_t)sparse->size, sizeof *topka->lists);
+    baton__sparse_result_room(sparse, distinct);
 }
 
 /* Behind `write`, a call that writes this rank's part. */
-static bool add_gather(topka_t *topka, baton_node_t write)
+static void add_gather(topka_t *topka, baton_node_t write)
 {
     baton_sparse_t *sparse = topka->sparse;
     const baton__gather_plan_t plan = {
@@ -373,42 +371,39 @@ static bool add_gather(topka_t *topka, baton_node_t write)
         .extent = redsync(sparse) ? redsync_extent : NULL,
     };
     baton_node_t done;
-    bool ok = true;
-    topka->gather = baton__gather_build(&plan, write, &done, &ok);
+    topka->gather = baton__gather_build(&plan, write, &done);
     baton__sparse_call_after(sparse, done, sum, topka);
-    return ok;
 }
 
 static topka_t *open(baton_sparse_t *sparse)
 {
-    bool ok = true;
-    topka_t *topka = baton__sparse_alloc(sparse, 1, sizeof *topka, &ok);
+    topka_t *topka = baton__sparse_alloc(sparse, 1, sizeof *topka);
     if (topka != NULL) {
         topka->sparse = sparse;
-        ok = allocate(topka);
+        allocate(topka);
         sparse->selected = topka->indices;
     }
-    return ok ? topka : NULL;
+    return topka;
 }
 
-bool baton__topka_build(baton_sparse_t *sparse)
+void baton__topka_build(baton_sparse_t *sparse)
 {
     topka_t *topka = open(sparse);
-    return topka != NULL &&
-           add_gather(topka, baton__sparse_add_call(sparse, sparse->schedule,
-                                                    select_and_write, topka));
+    if (topka != NULL) {
+        add_gather(topka, baton__sparse_add_call(sparse, sparse->schedule,
+                                                 select_and_write, topka));
+    }
 }
 
-bool baton__topka_build_on_device(baton_sparse_t *sparse)
+void baton__topka_build_on_device(baton_sparse_t *sparse)
 {
     topka_t *topka = open(sparse);
-    bool ok = true;
     if (topka == NULL) {
-        return false;
+        return;
     }
     baton_schedule_t *s = sparse->schedule;
     topka->selected = baton__mirror_room(
-        sparse, NULL, baton__selected_bytes(sparse, topka->room), &ok);
+        sparse, NULL, baton__selected_bytes(sparse, topka->room));
     baton_node_t begin =
         baton__sparse_add_call(sparse, s, begin_on_device, topka);
     baton_node_t select = baton__sparse_device_call(
@@ -416,5 +411,5 @@ bool baton__topka_build_on_device(baton_sparse_t *sparse)
         select_on_device, topka);
     baton_node_t write =
         baton__sparse_call_after(sparse, select, write_selected, topka);
-    return add_gather(topka, write) && ok;
+    add_gather(topka, write);
 }

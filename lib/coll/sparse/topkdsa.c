@@ -189,7 +189,7 @@ static baton_status_t finish(void *arg, baton_call_t *call)
 
 /* ---- building ---------------------------------------------------------- */
 
-static bool add_gathers(topkdsa_t *self, baton_node_t summed)
+static void add_gathers(topkdsa_t *self, baton_node_t summed)
 {
     baton_sparse_t *sparse = self->sparse;
     baton__gather_plan_t plan = {
@@ -198,45 +198,45 @@ static bool add_gathers(topkdsa_t *self, baton_node_t summed)
         .most = length_bytes,
         .nominal = length_bytes,
     };
-    bool ok = true;
     baton_node_t known, done;
-    self->lengths = baton__gather_build(&plan, summed, &known, &ok);
+    self->lengths = baton__gather_build(&plan, summed, &known);
     plan.most = part_most;
     plan.nominal = part_bytes;
     self->sums = baton__gather_build(
-        &plan, baton__sparse_call_after(sparse, known, begin_sums, self), &done,
-        &ok);
+        &plan, baton__sparse_call_after(sparse, known, begin_sums, self),
+        &done);
     baton__sparse_call_after(sparse, done, finish, self);
-    return ok;
 }
 
-static bool allocate(topkdsa_t *self)
+static void allocate(topkdsa_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
     size_t n = sparse->options.count, k = sparse->options.max_k;
     size_t size = (size_t)sparse->size, all = k * size;
-    bool ok = baton__regions_init(&self->regions, sparse, k, true);
-    for (size_t owner = 0; owner < size && ok; owner++) {
+    baton__regions_init(&self->regions, sparse, k, true);
+    if (sparse->out_of_memory) {
+        return;
+    }
+    for (size_t owner = 0; owner < size; owner++) {
         self->regions.bounds[owner] = n / size * owner;
     }
     self->scratch =
-        baton__sparse_room(sparse, 1, baton_select_scratch_bytes(n, k), &ok);
-    self->sum =
-        baton__sparse_room(sparse, ok ? sum_room(self, sparse->rank) : 0,
-                           sparse->entry_bytes, &ok);
-    return ok && baton__sparse_result_room(sparse, all < n ? all : n);
+        baton__sparse_room(sparse, 1, baton_select_scratch_bytes(n, k));
+    self->sum = baton__sparse_room(sparse, sum_room(self, sparse->rank),
+                                   sparse->entry_bytes);
+    baton__sparse_result_room(sparse, all < n ? all : n);
 }
 
-bool baton__topkdsa_build(baton_sparse_t *sparse)
+void baton__topkdsa_build(baton_sparse_t *sparse)
 {
-    bool ok = true;
-    topkdsa_t *self = baton__sparse_alloc(sparse, 1, sizeof *self, &ok);
+    topkdsa_t *self = baton__sparse_alloc(sparse, 1, sizeof *self);
     if (self == NULL) {
-        return false;
+        return;
     }
     self->sparse = sparse;
-    if (!allocate(self)) {
-        return false;
+    allocate(self);
+    if (sparse->out_of_memory) {
+        return;
     }
     sparse->selected = self->regions.indices;
     baton_node_t select =
@@ -244,5 +244,5 @@ bool baton__topkdsa_build(baton_sparse_t *sparse)
     baton_node_t sum =
         baton__sparse_call_after(sparse, select, sum_region, self);
     baton__regions_build(&self->regions, select, sum);
-    return add_gathers(self, sum);
+    add_gathers(self, sum);
 }
