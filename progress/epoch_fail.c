@@ -43,7 +43,7 @@ static void stop(baton_schedule_t *schedule)
     for (uint32_t node = 0; node < schedule->count; node++) {
         const baton__op_t *op = &schedule->ops[node];
         const baton_token_t token = {schedule, node, baton__op_memory(op),
-                                     false};
+                                     false, false};
         switch ((baton__node_state_t)schedule->run.state[node]) {
         case BATON__NODE_WAITING:
             if ((op->flags & BATON__POSTS) != 0 &&

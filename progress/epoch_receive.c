@@ -94,7 +94,8 @@ bool baton__epoch_take_message(baton__stepper_t *stepper,
     if (up_to) {
         schedule->run.lengths[op->length] = bytes;
     }
-    const baton_token_t token = {schedule, node, baton__op_memory(op), false};
+    const baton_token_t token = {schedule, node, baton__op_memory(op), false,
+                                 false};
     char *target = baton__operand(op, BATON__TARGET, schedule->addresses);
     baton_status_t status = lend(schedule, node, message);
     if (status == BATON_AGAIN) {

@@ -11,7 +11,8 @@ static int send_message(const baton__op_t *op, uint32_t node,
                         size_t bytes)
 {
     const baton_token_t token = {context->owner, node, baton__op_memory(op),
-                                 (op->flags & BATON__MADE) != 0};
+                                 (op->flags & BATON__MADE) != 0,
+                                 (op->flags & BATON__PATIENT) != 0};
     baton_header_t header = context->header;
     header.tag = op->message.tag;
     header.kind = (uint16_t)kind;

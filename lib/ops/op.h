@@ -44,7 +44,10 @@ enum {
     /* Of a receive: its sender may write into its target. */
     BATON__POSTS = 128,
     /* Of a send: what it reads, or a part of it, was reduced in its epoch. */
-    BATON__MADE = 256
+    BATON__MADE = 256,
+    /* Of a send: nothing is before or behind it, and its epoch receives as
+       much, of which it lends nothing. */
+    BATON__PATIENT = 512
 };
 
 enum { BATON__TARGET, BATON__LEFT, BATON__RIGHT, BATON__OPERANDS };

@@ -406,8 +406,10 @@ void baton__schedule_free(baton_schedule_t *schedule)
 
 /* Receives are posted, so that their senders copy, where this rank sends about
    as much as it receives: else all would wait for the copies of one, which
-   sends to many. Those that are lent are read a part at a time. */
-static void mark_posted(baton_schedule_t *schedule)
+   sends to many. Those that are lent are read a part at a time. There a send
+   with no node before or behind it can wait until it is read, but where peers
+   lend, too: a reduction reads a buffer out of a cache. */
+static void mark_posted(baton_schedule_t *schedule, const baton__order_t *order)
 {
     double sent = 0;
     double received = 0;
@@ -417,11 +419,16 @@ static void mark_posted(baton_schedule_t *schedule)
         received += op->kind == BATON__RECV ? (double)op->bytes : 0;
     }
     double more = sent > received ? sent - received : received - sent;
-    bool posts = schedule->group->transport->post_receive != NULL &&
-                 4 * more < sent + received;
-    for (uint32_t i = 0; i < schedule->count && posts; i++) {
+    bool posts = schedule->group->transport->post_receive != NULL;
+    bool even = 4 * more < sent + received;
+    for (uint32_t i = 0; i < schedule->count && even; i++) {
         baton__op_t *op = &schedule->ops[i];
-        if (op->kind == BATON__RECV && op->message.loan == 0 &&
+        if (op->kind == BATON__SEND && schedule->plan.loan_count == 0 &&
+            order->first[i] == order->first[i + 1] &&
+            op->first_successor == op[1].first_successor) {
+            op->flags |= BATON__PATIENT;
+        }
+        if (op->kind == BATON__RECV && posts && op->message.loan == 0 &&
             op->length == BATON__NO_LENGTH &&
             (op->flags & (BATON__OPTIONAL | BATON__DEVICE_VIEW)) == 0) {
             op->flags |= BATON__POSTS;
@@ -461,7 +468,7 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
         assign_tags(schedule, counts);
         find_length_limits(schedule);
         baton__loans_enter(schedule, order);
-        mark_posted(schedule);
+        mark_posted(schedule, order);
         if (schedule->group->device != NULL) {
             status = baton__offload_create(schedule, order);
         }

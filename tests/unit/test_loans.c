@@ -123,6 +123,28 @@ TEST(test_sends_of_what_was_made)
     }
 }
 
+/* A send can wait where as much comes, in no loan, and no node is before or
+   behind it. */
+TEST(test_sends_that_can_wait)
+{
+    static float other[COUNT];
+    for (int i = 0; i < 5; i++) {
+        graph_t g = i == 1 ? begin() : begin_apart();
+        baton_view_t view =
+            support_view(g.schedule, other, i == 2 ? BYTES / 2 : BYTES);
+        baton_node_t send = baton_add_send(g.schedule, 0, view);
+        if (i == 3) {
+            baton_before(g.schedule, g.receive, send);
+        } else if (i == 4) {
+            baton_before(g.schedule, send, g.receive);
+        }
+        support_ok(baton_schedule_commit(g.schedule));
+        assert_int_equal(g.schedule->ops[send.index].flags & BATON__PATIENT,
+                         i == 0 ? BATON__PATIENT : 0);
+        support_ok(baton_schedule_destroy(g.schedule));
+    }
+}
+
 TEST(test_loans_of_two_receives_to_one_reduce)
 {
     graph_t g = begin_apart();

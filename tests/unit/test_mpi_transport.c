@@ -270,7 +270,8 @@ TEST(test_mpi_pulls_in_parts)
     }
 }
 
-/* From 16 KiB on a message out of a segment is read where it lies. */
+/* From 16 KiB on a message out of a segment is read where it lies; and longer
+   ones of a patient sender. */
 TEST(test_mpi_segments_are_read_in_place)
 {
     open_near(2, 0);
@@ -312,6 +313,12 @@ TEST(test_mpi_segments_are_read_in_place)
     assert_true(came_whole(LONGEST));
     assert_int_equal(seen[1].receives, 1);
     baton__mpi_deallocate(mpi, block);
+    for (size_t more = 0; more < 2; more++) {
+        const baton_token_t token = {.node = 1, .patient = true};
+        assert_int_equal(baton__mpi_send(mpi, token, 1, &header, out,
+                                         BATON__MPI_DIRECT_BYTES + more),
+                         more > 0 ? BATON_OK : BATON_DONE);
+    }
 }
 
 /* Beyond 64 KiB each poll copies a slice; the receiver does not sleep
