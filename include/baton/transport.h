@@ -65,14 +65,13 @@ typedef struct baton_message {
 
 /* Identifies a send or an accepted message in its event. `memory` is that of
    the data or the target; without a device in the engine, transports may ignore
-   it. `made`: a processor's cache probably holds the data, modified. `patient`:
-   the sender has as much to receive, and nothing else to do meanwhile. */
+   it. `made`: a processor's cache probably holds the data, modified. */
 typedef struct baton_token {
     void *owner;
     uint32_t node;
     baton_memory_t memory;
     bool made;    /* of a send: its data were reduced in the same epoch */
-    bool patient; /* of a send: no other node comes before or after it */
+    bool patient; /* of a send: its rank can wait until it is read */
 } baton_token_t;
 
 typedef enum baton_event_kind {

@@ -45,8 +45,7 @@ enum {
     BATON__POSTS = 128,
     /* Of a send: what it reads, or a part of it, was reduced in its epoch. */
     BATON__MADE = 256,
-    /* Of a send: nothing is before or behind it, and its epoch receives as
-       much, of which it lends nothing. */
+    /* Of a send: it can wait until it is read; sched/plan.c says which can. */
     BATON__PATIENT = 512
 };
 

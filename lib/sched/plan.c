@@ -406,9 +406,8 @@ void baton__schedule_free(baton_schedule_t *schedule)
 
 /* Receives are posted, so that their senders copy, where this rank sends about
    as much as it receives: else all would wait for the copies of one, which
-   sends to many. Those that are lent are read a part at a time. There a send
-   with no node before or behind it can wait until it is read, but where peers
-   lend, too: a reduction reads a buffer out of a cache. */
+   sends to many. Those that are lent are read a part at a time; where none are,
+   a send with no node before or behind it can wait until it is read. */
 static void mark_posted(baton_schedule_t *schedule, const baton__order_t *order)
 {
     double sent = 0;

@@ -11,10 +11,6 @@ void baton_add_allgather_pairwise(baton_schedule_t *schedule,
     }
 }
 
-/* A vector whose sums, a half for each of two ranks, fill a second level of 1
-   MiB. */
-#define CACHED_BYTES 2097152.0
-
 /* Where each rank has a processor, the one that has made a block writes it,
    which takes half as long as reading it (transport/mpi/put.c): an all-reduce
    of 256 KiB in place takes 18 us, and 28 by recursive doubling. But only out
@@ -23,7 +19,7 @@ static baton__works_t work(const baton__terms_t *t)
 {
     baton__works_t works = baton__allgather_ring_algorithm.work(t);
     works.written = baton__has_processor_each(t);
-    works.most.bytes /= works.written && t->n <= CACHED_BYTES ? 2 : 1;
+    works.most.bytes /= works.written && t->n <= BATON__CACHED_BYTES ? 2 : 1;
     works.direct = true;
     works.passed = 0;
     return works;

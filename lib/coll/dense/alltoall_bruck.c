@@ -93,11 +93,14 @@ static double cost(const baton__terms_t *t)
     return t->log * t->alpha + blocks * t->block * t->beta;
 }
 
-/* Half of the blocks go in each round, and are copied together for that. */
+/* Half of the blocks go in each round, and are copied together for that. These
+   copies, and those to the target, take an eighth of a message's work each. */
 static baton__works_t work(const baton__terms_t *t)
 {
     double moved = t->p * t->log * t->n / 2;
-    return baton__evenly(t, (baton__work_t){t->p * t->log, 3 * moved, 0}, 0);
+    double copies = t->p * t->p * (t->log / 2 + 1);
+    return baton__evenly(
+        t, (baton__work_t){t->p * t->log + copies / 8, 3 * moved, 0}, 0);
 }
 
 const baton_algorithm_t baton__alltoall_bruck_algorithm = {

@@ -83,6 +83,8 @@ typedef struct baton__works {
     double passed;
 } baton__works_t;
 
+#define BATON__CACHED_BYTES 2097152.0 /* a processor's second level */
+
 bool baton__has_processor_each(const baton__terms_t *t);
 
 /* All ranks have the same work. */

@@ -8,8 +8,8 @@
        bytes          to a near rank                  to a far one
        up to 256      in the packet                   in the packet
        up to 64 KiB   in a shm buffer (12 KiB if       behind the packet
-                      each has a processor, 16 KiB
-                      if the sender is patient)
+                      each has a processor, or 16
+                      from patient senders)
        more           read by the receiver (CMA)      pulled: MPI messages of
                                                       60 KiB (BATON_FAR_PART)
 
@@ -75,10 +75,9 @@ enum {
        in start; of a longer one each poll makes a slice. */
     BATON__MPI_AT_ONCE_BYTES = 64 * 1024,
     BATON__MPI_SLICE_BYTES = 4 << 20,
-    /* Shorter messages out of a segment are copied into buffers, and those up
-       to this whose senders are patient: on 4 ranks of 2 processors all-to-alls
-       of 64 KiB take 14 us so, and 20 if blocks of 16 KiB are read; of 256 KiB
-       62, and 40. */
+    /* Shorter messages out of a segment are copied into buffers, as are those
+       of patient senders: on 4 ranks of 2 processors all-to-alls of 64 KiB take
+       14 us so, and 20 if blocks of 16 KiB are read; of 256 KiB 62, and 40. */
     BATON__MPI_DIRECT_BYTES = 16 * 1024,
     /* The longest message that is, wherever it lies, if each rank has a
        processor: the receiver's single copy takes no longer then than its half

@@ -181,9 +181,9 @@ static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
     bool near = peer->near >= 0;
     uint32_t segment =
         near ? segment_of(mpi, peer, send->data, send->bytes) : 0;
-    bool reads = mpi->reads && send->token.patient &&
+    bool waits = mpi->reads && send->token.patient &&
                  send->bytes > BATON__MPI_DIRECT_BYTES;
-    if (near && credited && segment == 0 && !reads &&
+    if (near && credited && segment == 0 && !waits &&
         send->bytes <= mpi->buffered_bytes) {
         int buffer = fill_buffer(mpi, send->data, send->bytes);
         if (buffer >= 0) {
