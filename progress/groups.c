@@ -549,8 +549,12 @@ static void close_root(baton_group_t *root)
     engine->driver->enter(engine);
     begin_to_part(root);
     engine->driver->leave(engine);
-    (void)wait_until(root, is_recovered, waits ? ms : 0);
+    waits = wait_until(root, is_recovered, waits ? ms : 0) == BATON_OK && waits;
     engine->driver->enter(engine);
+    if (root->transport->lose != NULL && root->collective &&
+        (!waits || root->all_lost || root->lost_count > 0)) {
+        root->transport->lose(root->endpoint, root->rank, NULL);
+    }
     end_parting(root);
     (void)baton__recovery_advance(root->stepper);
     unlink_group(root);

@@ -41,6 +41,9 @@ extern "C" {
    permits it (process_vm_readv, process_vm_writev). Scratch of schedules, and
    what baton_memory_alloc returns (memory.h), is in memory that the ranks share
    without using /dev/shm (memfd_create), and is read without the kernel's help.
+   When all ranks of a group on one host have destroyed it, what they shared but
+   that memory, and the thread that answers, are kept until the next group is
+   created, which takes them over if it is of the same ranks, or MPI_Finalize.
    Features that the host lacks are detected, logged and not used.
 
    Ranks of different hosts use MPI. Each two that have messages keep a TCP

@@ -249,7 +249,8 @@ typedef struct baton_transport {
     int (*host_of)(const void *endpoint, int rank);
 
     /* Optional. Other ranks have found that this peer is lost: acts as if the
-       transport had found out itself, and reports LOST. `detail` is static. */
+       transport had found out itself, and reports LOST. `detail` is static.
+       The rank itself: its group is closed while others may wait for it. */
     void (*lose)(void *endpoint, int peer, const char *detail);
 
     /* Optional. This rank waits for the peer: checks whether it still runs, and

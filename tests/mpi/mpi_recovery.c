@@ -4,10 +4,15 @@
    and no message meets an epoch that is not its own. That partial collectives
    lose nothing is told by sim/test_properties.c. BATON_SEED repeats a run; the
    exit code is the result. */
+#include "base/alloc.h"
+#include "base/config.h"
+#include "progress/engine.h"
+#include "sched/schedule.h"
 #include "support/given_up.h"
 #include "support/mpi.h"
 #include "support/random.h"
 #include "support/sanitized.h"
+#include "transport/mpi/endpoint.h"
 #include <baton/coll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,9 +164,60 @@ static void test_farewells(void)
     support_mpi_ok(baton_group_destroy(of));
 }
 
+static baton_group_t *make_group(void)
+{
+    baton_group_t *group = NULL;
+    support_mpi_ok(
+        baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &group));
+    support_mpi_healthy(group);
+    return group;
+}
+
+/* Groups of the same ranks, one after another and two at a time: what ranks of
+   one host share is taken over from the last one, and nothing else. */
+static void test_again(void)
+{
+    const void *last = NULL;
+    for (int i = 0; i < 10; i++) {
+        baton_group_t *a = make_group(), *b = make_group();
+        support_mpi_check(last == NULL || a->endpoint == last, "it is taken");
+        last = b->endpoint;
+        support_mpi_ok(baton_group_destroy(a));
+        support_mpi_ok(baton_group_destroy(b));
+    }
+}
+
+/* The last rank comes when the others have left after BATON_DESTROY_MS: it is
+   told so, though they go on. */
+static void test_late(void)
+{
+    setenv("BATON_DESTROY_MS", "100", 1);
+    baton__config_forget();
+    baton_group_t *group = make_group();
+    uint64_t one = 1;
+    if (world.rank == world.size - 1) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        baton_schedule_t *late =
+            support_mpi_sum(group, &one, 8, BATON_U64, "recursive_doubling");
+        if (baton_schedule_start(late) == BATON_OK) {
+            support_mpi_expect(baton_schedule_wait(late, 20000),
+                               BATON_ERR_TRANSPORT);
+        }
+        support_mpi_ok(baton_schedule_destroy(late));
+    }
+    support_mpi_ok(baton_group_destroy(group));
+    if (world.rank < world.size - 1) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    unsetenv("BATON_DESTROY_MS");
+    baton__config_forget();
+    support_mpi_ok(baton_group_destroy(make_group()));
+}
+
 int main(int argc, char **argv)
 {
     support_mpi_begin(argc, argv);
+    baton__engine_rechecks = true; /* so that ranks are asked */
     if (argc > 1) {
         rounds = atoi(argv[1]);
     }
@@ -173,6 +229,11 @@ int main(int argc, char **argv)
     support_mpi_running = "letters, apart";
     test_letters(world.seed + 1, false);
     test_farewells();
+    const baton__mpi_t *mpi = world.group->endpoint;
+    if (mpi->host.count == world.size) {
+        test_again();
+        test_late();
+    }
     support_mpi_end();
     return 0;
 }

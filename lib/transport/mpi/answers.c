@@ -114,11 +114,7 @@ void baton__answers_close(baton__answers_t *self)
         (void)pthread_join(self->thread, NULL);
         (void)close(self->listener);
     }
-    for (int i = 0; self->asked != NULL && i < self->size; i++) {
-        if (self->asked[i].fd >= 0) {
-            (void)close(self->asked[i].fd);
-        }
-    }
+    baton__answers_hang_up(self);
     baton__free(self->places);
     baton__free(self->asked);
     baton__free(self->answer);
@@ -155,6 +151,15 @@ static void hang_up(baton__asked_t *asked)
 {
     (void)close(asked->fd);
     asked->fd = -1;
+}
+
+void baton__answers_hang_up(baton__answers_t *self)
+{
+    for (int i = 0; self->asked != NULL && i < self->size; i++) {
+        if (self->asked[i].fd >= 0) {
+            hang_up(&self->asked[i]);
+        }
+    }
 }
 
 /* Looks for the answer, and hangs up if there is no more to come. */

@@ -65,6 +65,9 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
                                    int rank, int size);
 void baton__answers_close(baton__answers_t *self);
 
+/* Waits for no answers any more. */
+void baton__answers_hang_up(baton__answers_t *self);
+
 /* From now on that rank is told so, and others are; but these do not heed it if
    this rank has no way to others, or was lost by one. */
 void baton__answers_lose(baton__answers_t *self, int peer, bool left_out);

@@ -275,11 +275,13 @@ typedef struct baton__mpi {
     uint32_t polls;
     uint32_t unreported; /* lost peers that the engine does not know of */
     bool lost_any;       /* so far */
+    bool alone;          /* this rank leaves before others */
 
     /* Pools, whose records do not move in memory; see pool.c. */
     struct baton__slab *slabs;
     baton__send_t **sends; /* by id */
     uint32_t send_count, record_count;
+    uint32_t in_use; /* of both */
     baton__send_t *free_sends;
     baton__record_t *free_records;
     int64_t reserved_sends, reserved_records;

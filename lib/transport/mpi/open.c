@@ -432,7 +432,10 @@ static int host_of(const void *endpoint, int rank)
 static void lose(void *endpoint, int peer, const char *detail)
 {
     baton__mpi_t *mpi = endpoint;
-    baton__mpi_lose(mpi, &mpi->peers[peer], detail);
+    mpi->alone |= peer == mpi->rank;
+    if (peer != mpi->rank) {
+        baton__mpi_lose(mpi, &mpi->peers[peer], detail);
+    }
 }
 
 /* Finds the ranks of this host, and opens what they share. */
@@ -473,16 +476,30 @@ static baton_status_t meet(baton__mpi_t *mpi)
 
 /* ---- MPI_Finalize ------------------------------------------------------ */
 
+/* The endpoint that was closed last, if its ranks share this host and have all
+   left it together. A group of the same ranks takes it over, see take_over():
+   to close it and open another takes far longer. Exchanged by threads that
+   create or close groups of different ranks. */
+static _Atomic(baton__mpi_t *) kept;
+
 /* MPI_Finalize deletes the attributes of MPI_COMM_SELF first. From here on the
    endpoint calls MPI no more; see baton__far_enter(). */
 static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     baton__mpi_t *mpi = value;
+    baton__mpi_t *unused = mpi;
     (void)comm;
     (void)keyval;
     (void)extra;
-    if (mpi->far.closing) {
-        return MPI_SUCCESS; /* the endpoint is being closed */
+    if (mpi->far.closing) { /* the endpoint is being closed, or kept */
+        if (atomic_compare_exchange_strong_explicit(&kept, &unused, NULL,
+                                                    memory_order_acq_rel,
+                                                    memory_order_relaxed)) {
+            MPI_Comm own = mpi->comm;
+            baton__mpi_free(mpi);
+            (void)PMPI_Comm_free(&own);
+        }
+        return MPI_SUCCESS;
     }
     baton__log(BATON_LOG_ERROR,
                "mpi: rank %d of %d: MPI_Finalize was called before this group "
@@ -587,26 +604,51 @@ static bool drain(baton__mpi_t *mpi, uint64_t deadline_ns)
     return told != 0;
 }
 
+/* NULL, too. in_use: MPI may still use its communicator. */
+static void free_endpoint(baton__mpi_t *mpi, bool in_use)
+{
+    if (mpi != NULL) {
+        MPI_Comm comm = mpi->comm;
+        mpi->far.closing = true;
+        unwatch_finalize(mpi);
+        baton__mpi_free(mpi);
+        if (!in_use) {
+            (void)PMPI_Comm_free(&comm);
+        }
+    }
+}
+
+/* True if all its ranks are on this host, and nothing of this one is left in
+   motion. */
+static bool is_as_new(const baton__mpi_t *mpi)
+{
+    return mpi->far.peers == 0 && mpi->host.count > 1 && !mpi->lost_any &&
+           !mpi->alone && mpi->listed == NULL && mpi->far.count == 0 &&
+           mpi->in_use == 0;
+}
+
 static void close_endpoint(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
-    MPI_Comm comm = mpi->comm;
     bool idle = true;
     baton__mpi_flush_bells(mpi);
-    bool finalized =
-        atomic_load_explicit(&mpi->far.finalized, memory_order_relaxed);
-    if (!finalized) {
-        uint64_t ms = (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS);
-        if (mpi->far.peers > 0 && !mpi->lost_any) {
-            idle = drain(mpi, baton__clock_ns() + ms * 1000000);
-        }
-        mpi->far.closing = true;
-        unwatch_finalize(mpi);
+    if (atomic_load_explicit(&mpi->far.finalized, memory_order_relaxed)) {
+        baton__mpi_free(mpi);
+        return;
     }
-    baton__mpi_free(mpi);
-    if (!finalized && idle) {
-        (void)PMPI_Comm_free(&comm);
+    uint64_t ms = (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS);
+    if (mpi->far.peers > 0 && !mpi->lost_any) {
+        idle = drain(mpi, baton__clock_ns() + ms * 1000000);
     }
+    mpi->far.closing = true;
+    if (is_as_new(mpi)) {
+        baton__doorbell_disarm(&mpi->host.doorbell);
+        baton__answers_hang_up(&mpi->answers);
+        baton__mappings_clear(&mpi->host.mappings);
+        baton__segments_clear(&mpi->host.segments);
+        mpi = atomic_exchange_explicit(&kept, mpi, memory_order_acq_rel);
+    }
+    free_endpoint(mpi, !idle);
 }
 
 /* ---- opening ----------------------------------------------------------- */
@@ -741,6 +783,57 @@ static baton_status_t separate(MPI_Comm comm, MPI_Comm *out)
     return baton__mpi_error("MPI_Comm_create", code);
 }
 
+static baton_status_t open_new(MPI_Comm comm, baton_status_t local,
+                               baton__mpi_t **out)
+{
+    MPI_Comm own = MPI_COMM_NULL;
+    baton_status_t status = separate(comm, &own);
+    if (status != BATON_OK) {
+        return status;
+    }
+    (void)PMPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+    status = local != BATON_OK ? local : baton__mpi_make(own, out);
+    status = baton__mpi_agree(own, status);
+    if (status == BATON_OK && *out != NULL) {
+        status = meet(*out);
+        status = status == BATON_OK ? complete(*out) : status;
+        status = baton__mpi_agree(own, status);
+    }
+    if (status != BATON_OK && *out == NULL) {
+        (void)PMPI_Comm_free(&own);
+    }
+    return status;
+}
+
+/* The endpoint that all ranks have kept of a group of these, or NULL. When all
+   have told which they have, each has left that group, and its last notices are
+   there: they are dropped before anybody sends for the new one. */
+static baton__mpi_t *take_over(MPI_Comm comm, baton_status_t local)
+{
+    baton__mpi_t *mpi =
+        atomic_exchange_explicit(&kept, NULL, memory_order_acq_rel);
+    int same = MPI_UNEQUAL;
+    if (mpi != NULL && local == BATON_OK) {
+        (void)PMPI_Comm_compare(comm, mpi->comm, &same);
+    }
+    uint64_t id =
+        same == MPI_CONGRUENT ? mpi->host.doorbell.states[0].nonce : 0;
+    uint64_t all[] = {id, ~id};
+    int code =
+        PMPI_Allreduce(MPI_IN_PLACE, all, 2, MPI_UINT64_T, MPI_MIN, comm);
+    if (mpi == NULL || code != MPI_SUCCESS || all[0] == 0 ||
+        all[0] != ~all[1]) {
+        free_endpoint(mpi, false);
+        return NULL;
+    }
+    while (baton__inbox_front(&mpi->host.inbox) != NULL) {
+        drop_arrivals(mpi);
+    }
+    mpi->keeps_off = false;
+    mpi->far.closing = false;
+    return mpi;
+}
+
 baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,
                                const baton_transport_t **transport_out,
                                void **endpoint_out)
@@ -749,28 +842,11 @@ baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,
     if (status != BATON_OK) {
         return status;
     }
-    MPI_Comm own = MPI_COMM_NULL;
-    status = separate(comm, &own);
+    baton__mpi_t *mpi = take_over(comm, local);
+    status = mpi != NULL ? baton__mpi_agree(mpi->comm, BATON_OK)
+                         : open_new(comm, local, &mpi);
     if (status != BATON_OK) {
-        return status;
-    }
-    (void)PMPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
-    baton__mpi_t *mpi = NULL;
-    status = local != BATON_OK ? local : baton__mpi_make(own, &mpi);
-    status = baton__mpi_agree(own, status);
-    if (status == BATON_OK && mpi != NULL) {
-        status = baton__mpi_agree(own, meet(mpi));
-    }
-    if (status == BATON_OK && mpi != NULL) {
-        status = baton__mpi_agree(own, complete(mpi));
-    }
-    if (status != BATON_OK) {
-        if (mpi != NULL) {
-            mpi->far.closing = true;
-            unwatch_finalize(mpi);
-            baton__mpi_free(mpi);
-        }
-        (void)PMPI_Comm_free(&own);
+        free_endpoint(mpi, false);
         return status;
     }
     *transport_out = &mpi->transport;

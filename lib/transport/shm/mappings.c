@@ -145,10 +145,18 @@ baton_status_t baton__mappings_open(baton__mappings_t *self,
     return status;
 }
 
+void baton__mappings_clear(baton__mappings_t *self)
+{
+    take_all(self);
+    for (size_t i = 0; self->mapped > 0; i++) {
+        unmap(self, &self->at[i]);
+    }
+}
+
 void baton__mappings_close(baton__mappings_t *self)
 {
-    for (size_t i = 0; self->at != NULL && self->mapped > 0; i++) {
-        unmap(self, &self->at[i]);
+    if (self->at != NULL) {
+        baton__mappings_clear(self);
     }
     if (self->socket >= 0) {
         (void)close(self->socket);

@@ -41,8 +41,9 @@ void baton__mappings_close(baton__mappings_t *self);
 const char *baton__mappings_find(baton__mappings_t *self, int peer, uint32_t id,
                                  uint64_t address, size_t bytes);
 
-/* Unmaps what its owners have freed. */
+/* Unmaps what its owners have freed; or all. */
 void baton__mappings_sweep(baton__mappings_t *self);
+void baton__mappings_clear(baton__mappings_t *self);
 
 static inline bool baton__mappings_are_stale(const baton__mappings_t *self)
 {

@@ -306,7 +306,7 @@ void baton__segments_init(baton__segments_t *self,
     }
 }
 
-void baton__segments_fini(baton__segments_t *self)
+void baton__segments_clear(baton__segments_t *self)
 {
     for (int i = 0; i < BATON__SEGMENTS; i++) {
         baton__segment_t *segment = &self->at[i];
@@ -321,8 +321,14 @@ void baton__segments_fini(baton__segments_t *self)
             baton__free(block);
         }
         if (segment->id != 0) {
-            unmake(segment);
+            baton__segment_t left = leave(self, segment);
+            unmake(&left);
         }
     }
+}
+
+void baton__segments_fini(baton__segments_t *self)
+{
+    baton__segments_clear(self);
     (void)pthread_mutex_destroy(&self->lock);
 }

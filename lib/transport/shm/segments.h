@@ -84,6 +84,9 @@ void baton__segments_init(baton__segments_t *self,
                           baton__freed_count_t *freed, int peers, size_t limit);
 void baton__segments_fini(baton__segments_t *self);
 
+/* Frees all segments, when their blocks are not used any more. */
+void baton__segments_clear(baton__segments_t *self);
+
 /* Memory of the segments, aligned to 64 bytes, not initialised; NULL if there
    is none, or it is too little to be worth it. Any thread. */
 void *baton__segments_allocate(baton__segments_t *self, size_t bytes);
