@@ -106,7 +106,7 @@ int baton_schedule_hosts(const baton_schedule_t *schedule); /* they are on */
    another way. */
 int baton_schedule_host_of(const baton_schedule_t *schedule, int rank);
 int baton_schedule_host_block(const baton_schedule_t *schedule);
-/* Processors that the ranks of this host may use, the same on all of them; 0
+/* Processors that the ranks of a host may use, of the host with the fewest; 0
    when unknown. */
 int baton_schedule_processors(const baton_schedule_t *schedule);
 const char *baton_schedule_name(const baton_schedule_t *schedule);

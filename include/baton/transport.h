@@ -182,9 +182,9 @@ typedef struct baton_transport {
     /* A send of up to this many bytes copies its data when it is posted, if
        there is room. start leaves most such copies to the progress thread. */
     size_t copy_bytes;
-    /* The job's ranks on this host, and the processors that they may use; 0
-       when unknown. With more ranks than processors the group's engine yields
-       sooner. */
+    /* The job's ranks on this host, and the processors that they may use, or
+       fewer where another host has fewer; 0 when unknown. With more ranks than
+       processors the group's engine yields sooner. */
     int host_ranks;
     int host_processors;
     /* The number of hosts that the group's ranks are on, the same on all; 0

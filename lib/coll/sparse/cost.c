@@ -9,8 +9,8 @@
    tests/sim/test_sparse_costs.c compares all with the simulator.
 
    On the machine itself the choice also counts what processors do: work, by
-   constants that were measured; on one host the ranks that share a processor,
-   which makes the copies of messages, too; on several the ranks that share a
+   constants that were measured, for the ranks that share a processor, which on
+   one host makes the copies of messages, too; on several the ranks that share a
    port; and sums in the worst case, no two ranks selecting the same. */
 #include "coll/sparse/sparse.h"
 
@@ -23,6 +23,10 @@
 #include <baton/sparse.h>
 #include <baton/tuning.h>
 #include <math.h>
+
+/* What a byte between hosts costs more than calibration says, which sends one
+   message at a time, where others come meanwhile; over TCP, in ns. */
+#define DUPLEX_NS 0.3
 
 /* A case, with what is derived from it. */
 typedef struct cost_case {
@@ -47,7 +51,9 @@ static cost_case_t case_of(const baton_sparse_options_t *options,
         .element = (double)baton_dtype_size(options->dtype),
         .entry = (double)baton_entry_bytes(options->dtype),
         .alpha_us = options->link.alpha_us,
-        .beta_us = options->link.beta_ns / 1e3,
+        .beta_us = (options->link.beta_ns +
+                    (place->measured && place->hosts > 1 ? DUPLEX_NS : 0)) /
+                   1e3,
     };
 }
 
@@ -228,16 +234,19 @@ static double work_us(const cost_case_t *of, const baton_sparse_cost_t *out)
            1e3;
 }
 
-/* Ranks that a port, or on one host a processor, sends or works for. */
+/* Ranks of a host that a processor works for. */
+static double share_of(const baton__sparse_place_t *place)
+{
+    double each = ceil((double)place->ranks / place->hosts);
+    return place->processors > 0 ? fmax(each / place->processors, 1) : 1;
+}
+
+/* Ranks that a port, or on one host a processor, sends for. */
 static double sharers_of(const baton__sparse_place_t *place)
 {
     double ranks = place->ranks, each = ceil(ranks / place->hosts);
-    if (place->hosts > 1) {
-        return each * (ranks - each) / (ranks - 1);
-    }
-    return place->processors > 0 && place->processors < place->ranks
-               ? ranks / place->processors
-               : 1;
+    return place->hosts > 1 ? each * (ranks - each) / (ranks - 1)
+                            : share_of(place);
 }
 
 /* Of the all-reduce that ranks on shared hosts take; its estimate lets each
@@ -264,7 +273,7 @@ static double weight_of(const cost_case_t *of, const baton_sparse_cost_t *out)
 {
     const baton__sparse_place_t *place = of->place;
     double sharers = sharers_of(place);
-    double share = place->hosts > 1 ? 1 : sharers; /* of a processor's ranks */
+    double share = share_of(place);
     double more = out->bytes * (sharers - 1);
     if (!place->measured) {
         return out->us;

@@ -283,8 +283,8 @@ static int quota(void)
     return share > 0 && share < INT_MAX - 1 ? (int)(share + 0.999) : 0;
 }
 
-/* Counts the processors on which any of the host's ranks may run, and agrees on
-   the least number: algorithms are chosen by it. */
+/* Counts the processors on which any of the host's ranks may run. All hosts
+   agree on the least number: algorithms are chosen by it. */
 static void count_processors(baton__mpi_t *mpi, const host_t *host)
 {
     cpu_set_t mine;
@@ -301,7 +301,7 @@ static void count_processors(baton__mpi_t *mpi, const host_t *host)
     int count = CPU_COUNT(&all);
     int most = quota();
     int least = most > 0 && most < count ? most : count;
-    if (PMPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT, MPI_MIN, host->comm) ==
+    if (PMPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT, MPI_MIN, mpi->comm) ==
         MPI_SUCCESS) {
         mpi->transport.host_processors = least;
     }
