@@ -24,10 +24,6 @@
 #include <baton/tuning.h>
 #include <math.h>
 
-/* What a byte between hosts costs more than calibration says, which sends one
-   message at a time, where others come meanwhile; over TCP, in ns. */
-#define DUPLEX_NS 0.3
-
 /* A case, with what is derived from it. */
 typedef struct cost_case {
     const baton_sparse_options_t *options;
@@ -51,9 +47,7 @@ static cost_case_t case_of(const baton_sparse_options_t *options,
         .element = (double)baton_dtype_size(options->dtype),
         .entry = (double)baton_entry_bytes(options->dtype),
         .alpha_us = options->link.alpha_us,
-        .beta_us = (options->link.beta_ns +
-                    (place->measured && place->hosts > 1 ? DUPLEX_NS : 0)) /
-                   1e3,
+        .beta_us = options->link.beta_ns / 1e3,
     };
 }
 
