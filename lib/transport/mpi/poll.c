@@ -66,23 +66,35 @@ static bool is_next(const baton__mpi_t *mpi, uint32_t slot, bool behind)
     return behind ? peer->lost : packet->word == peer->packets_taken;
 }
 
+/* The first of so many receives that has one. */
+static const baton__far_packet_t *find_packet(baton__mpi_t *mpi, uint32_t count,
+                                              bool behind)
+{
+    baton__far_t *far = &mpi->far;
+    for (uint32_t i = 0; i < count && !far->cut; i++) {
+        uint32_t slot = (far->arrival + i) % far->receives;
+        if (is_next(mpi, slot, behind)) {
+            far->arrival = slot;
+            return &far->arrived[slot]->head;
+        }
+    }
+    return NULL;
+}
+
 /* The oldest packet that has come and was not taken, or NULL. In MPI. */
 static const baton__far_packet_t *oldest_packet(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
     test_arrivals(mpi);
-    uint32_t tries = mpi->lost_any ? 2 * far->receives : 1;
-    for (uint32_t i = 0; i < tries && !far->cut; i++) {
-        uint32_t slot = (far->arrival + i) % far->receives;
-        if (is_next(mpi, slot, i >= far->receives)) {
-            far->arrival = slot;
-            return &far->arrived[slot]->head;
-        }
+    const baton__far_packet_t *come =
+        find_packet(mpi, mpi->lost_any ? far->receives : 1, false);
+    if (come == NULL && mpi->lost_any) {
+        come = find_packet(mpi, far->receives, true);
     }
-    if (mpi->lost_any && !far->cut) {
+    if (come == NULL && mpi->lost_any && !far->cut) {
         baton__far_add_arrival(mpi);
     }
-    return NULL;
+    return come;
 }
 
 static bool take_far_packet(baton__mpi_t *mpi, baton__events_t *events)
