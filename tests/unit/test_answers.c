@@ -16,7 +16,7 @@
 enum { RANKS = 20, ASKS = 3, ANSWERS = 17 };
 
 static baton__answers_t asks, answers;
-static uint16_t port;
+static struct sockaddr_in to;
 static int listener;
 
 /* Two of the ranks; `answering`: else nobody reads what comes to the second. */
@@ -25,7 +25,9 @@ static void open_both(const char *timeout_ms, bool answering)
     uint16_t unused;
     (void)setenv("BATON_PEER_TIMEOUT_MS", timeout_ms, 1);
     baton__config_forget();
-    listener = baton__links_listen(NULL, RANKS, &port);
+    to.sin_family = AF_INET;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    listener = baton__links_listen(NULL, RANKS, &to.sin_port);
     assert_true(listener >= 0);
     support_ok(baton__answers_open(
         &asks, baton__links_listen(NULL, RANKS, &unused), ASKS, RANKS));
@@ -44,9 +46,6 @@ static void close_both(void)
 
 static baton__reply_t ask(void)
 {
-    const struct sockaddr_in to = {.sin_family = AF_INET,
-                                   .sin_port = port,
-                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     return baton__answers_ask(&asks, ANSWERS, (const struct sockaddr *)&to,
                               sizeof to);
 }
@@ -61,9 +60,6 @@ static void ask_until(baton__reply_t expected)
 
 static bool prove(uint64_t ms)
 {
-    const struct sockaddr_in to = {.sin_family = AF_INET,
-                                   .sin_port = port,
-                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     return baton__answers_prove(&asks, ANSWERS, (const struct sockaddr *)&to,
                                 sizeof to, baton__clock_ns() + ms * 1000000);
 }
@@ -116,6 +112,8 @@ TEST(test_answers_of_a_rank_that_is_stopped)
 {
     open_both("20", false);
     ask_until(BATON__REPLY_LATE);
+    baton__answers_hang_up(&asks); /* until its next group */
+    assert_int_equal(ask(), BATON__REPLY_NONE);
     (void)close(listener);
     close_both();
 }

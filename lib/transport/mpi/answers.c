@@ -159,6 +159,7 @@ void baton__answers_hang_up(baton__answers_t *self)
         if (self->asked[i].fd >= 0) {
             hang_up(&self->asked[i]);
         }
+        self->asked[i].silent_ns = 0;
     }
 }
 

@@ -65,7 +65,7 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
                                    int rank, int size);
 void baton__answers_close(baton__answers_t *self);
 
-/* Waits for no answers any more. */
+/* Waits for no answers any more, and forgets for how long there were none. */
 void baton__answers_hang_up(baton__answers_t *self);
 
 /* From now on that rank is told so, and others are; but these do not heed it if
