@@ -59,8 +59,9 @@ if [ -s "$work/calls" ]; then
 fi
 
 if nm -D -u "$shared" | grep -E ' MPI_[A-Z][a-z]'; then
-    echo "by the names above programs that stand between an application and MPI"
-    echo "see its calls; the library's own are PMPI_"
+    echo "between an application and MPI: the library's own calls are PMPI_"
     fail=1
 fi
+
+readelf -d "$shared" | grep -q NODELETE || { echo "it can be unloaded"; fail=1; }
 exit $fail

@@ -44,6 +44,8 @@ extern "C" {
    When all ranks of a group on one host have destroyed it, what they shared but
    that memory, and the thread that answers, are kept until the next group is
    created, which takes them over if it is of the same ranks, or MPI_Finalize.
+   So dlclose does not unload libbaton.so; a plugin that contains libbaton.a is
+   linked with -z nodelete.
    Features that the host lacks are detected, logged and not used.
 
    Ranks of different hosts use MPI. Each two that have messages keep a TCP
