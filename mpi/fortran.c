@@ -132,16 +132,14 @@ SYMBOL(request_free, (f * request, f *error))
 
 SYMBOL(cancel, (f * request, f *error))
 {
-    MPI_Request q = PMPI_Request_f2c(*request);
-    tell(MPI_Cancel(&q), error);
+    tell(MPI_Cancel(&(MPI_Request){PMPI_Request_f2c(*request)}), error);
 }
 
 typedef void (*wait_fn)(f *request, f *status, f *error);
 SYMBOL(wait, (f * request, f *status, f *error))
 {
     void *next = dlsym(RTLD_NEXT, "ompi_wait_f");
-    MPI_Request q = PMPI_Request_f2c(*request);
-    baton__mpi_await(1, &q);
+    baton__mpi_await(1, &(MPI_Request){PMPI_Request_f2c(*request)});
     (*(wait_fn *)&next)(request, status, error);
 }
 

@@ -26,9 +26,8 @@ enum { VAIN_CALLS = 64 };
 /* In a wait of Baton's there is nothing to step, and its own pauses will do.
    Without a thread peers are answered here, also when nothing of this rank's is
    outstanding. A loop that waits in MPI, or tests, lets others run, who may be
-   ranks that it waits for: MPI yields only where it knows of more ranks than
-   processors, and each operation that is queued took a turn of a processor, or
-   two. */
+   ranks that it waits for: MPI yields only where it knows that these outnumber
+   processors. */
 static int progress(void)
 {
     static _Thread_local uint32_t vain; /* calls in a row that moved nothing */
@@ -216,12 +215,13 @@ static void complete(baton__mpi_op_t *op)
     }
 }
 
-static void push(ops_t *ops, baton__mpi_op_t *op)
+/* `end`: the last one's `next`. */
+static void push(ops_t *ops, baton__mpi_op_t *first, baton__mpi_op_t **end)
 {
-    op->next = atomic_load_explicit(ops, memory_order_relaxed);
+    *end = atomic_load_explicit(ops, memory_order_relaxed);
     /* Pairs with the exchange in take_all(). */
     while (!atomic_compare_exchange_weak_explicit(
-        ops, &op->next, op, memory_order_release, memory_order_relaxed)) {
+        ops, end, first, memory_order_release, memory_order_relaxed)) {
     }
 }
 
@@ -232,36 +232,40 @@ static baton__mpi_op_t *take_all(ops_t *ops)
                : atomic_exchange_explicit(ops, NULL, memory_order_acquire);
 }
 
-/* In MPI's test or wait its progress comes here again. */
-static void test_followed(const baton__mpi_op_t *awaited)
+/* Waits for the awaited, or looks at the one not looked at for longest: a look
+   is a turn of MPI's progress, which comes here again. True: it has ended. */
+static bool test_followed(const baton__mpi_op_t *awaited)
 {
     static _Thread_local bool tests;
-    baton__mpi_op_t *mine = NULL;
-    for (baton__mpi_op_t *op = tests ? NULL : take_all(&followed), *next;
-         op != NULL; op = next) {
-        next = op->next;
-        if (op == awaited) {
-            mine = op;
-            continue;
-        }
-        int ended = 0;
-        tests = true;
-        op->code = PMPI_Test(&op->followed, &ended, MPI_STATUS_IGNORE);
-        tests = false;
-        push(ended || op->code != MPI_SUCCESS ? &done : &followed, op);
+    baton__mpi_op_t *first = tests ? NULL : take_all(&followed);
+    baton__mpi_op_t **at = &first, **end = &first;
+    for (; *end != NULL; end = &(*end)->next) {
+        at = *at == awaited ? at : end;
     }
-    if (mine != NULL) {
-        mine->code = PMPI_Wait(&mine->followed, MPI_STATUS_IGNORE);
-        push(&done, mine);
+    baton__mpi_op_t *op = *at;
+    if (op == NULL) {
+        return false;
     }
+    *at = op->next;
+    if (first != NULL) {
+        push(&followed, first, end == &op->next ? at : end);
+    }
+    int ended = op == awaited;
+    tests = !ended;
+    op->code = ended ? PMPI_Wait(&op->followed, MPI_STATUS_IGNORE)
+                     : PMPI_Test(&op->followed, &ended, MPI_STATUS_IGNORE);
+    tests = false;
+    push(ended ? &done : &followed, op, &op->next);
+    return ended;
 }
 
 bool baton__mpi_complete_all(void)
 {
-    test_followed(NULL);
-    baton__mpi_op_t *op = take_all(&done);
-    bool any = op != NULL;
-    for (baton__mpi_op_t *next; op != NULL; op = next) {
+    while (test_followed(NULL)) {
+    }
+    bool any = false;
+    for (baton__mpi_op_t *op = take_all(&done), *next; op != NULL; op = next) {
+        any = true;
         next = op->next;
         complete(op);
     }
@@ -285,7 +289,7 @@ void baton__mpi_await(int count, const MPI_Request *requests)
     for (int i = 0; i < count; i++) {
         baton__mpi_op_t *op = op_of(requests[i]);
         if (op != NULL && op->entry == NULL) {
-            test_followed(op);
+            (void)test_followed(op);
         } else {
             await(op);
         }
@@ -347,7 +351,7 @@ static void run(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
         }
         op->code = baton__mpi_code(status, baton_error_message());
         baton__mpi_op_t *next = take_next(entry);
-        push(&done, op);
+        push(&done, op, &op->next);
         op = next;
     }
 }
@@ -365,7 +369,7 @@ void baton__mpi_on_end(void *arg, uint64_t epoch, baton_status_t status)
             baton_schedule_failure(entry->schedule, &failure) == BATON_OK;
         op->code = baton__mpi_code(status, told ? failure.message : "");
     }
-    push(&done, op);
+    push(&done, op, &op->next);
 }
 
 void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
@@ -395,11 +399,9 @@ void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
 
 static int query(void *state, MPI_Status *status)
 {
-    static const MPI_Status empty; /* no element, and not cancelled */
     const baton__mpi_op_t *op = state;
-    *status = empty;
-    status->MPI_SOURCE = MPI_UNDEFINED;
-    status->MPI_TAG = MPI_UNDEFINED;
+    *status =
+        (MPI_Status){.MPI_SOURCE = MPI_UNDEFINED, .MPI_TAG = MPI_UNDEFINED};
     /* Pairs with the store in complete(), should MPI's own order not do. */
     bool ended =
         op != NULL && atomic_load_explicit(&op->ended, memory_order_acquire);
@@ -575,7 +577,7 @@ int baton__mpi_follow(int left, int code, MPI_Comm handle, MPI_Request *request)
     *request = op->request;
     atomic_fetch_add_explicit(&op->comm->users, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&op->comm->followed, 1, memory_order_relaxed);
-    push(&followed, op);
+    push(&followed, op, &op->next);
     return code;
 }
 
