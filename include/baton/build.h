@@ -365,9 +365,10 @@ void baton_set_need(baton_schedule_t *schedule, baton_node_t node,
    optional, or a straggler of k of n. A message that comes later is dropped: it
    belongs to the epoch that sent it, and to no other. A required node that can
    no longer fire fails the epoch. A long send (longer than
-   baton_transport_t.copy_bytes) completes when its message was taken or
-   dropped, which may be as late as the end of the receiver's epoch: make it
-   optional as well if its own epoch must not wait for that. */
+   baton_transport_t.copy_bytes, or over MPI than 16 KiB if no node is before or
+   behind it) completes when its message was taken or dropped, which may be as
+   late as the end of the receiver's epoch: make it optional as well if its own
+   epoch must not wait for that. */
 void baton_set_optional(baton_schedule_t *schedule, baton_node_t node);
 
 /* Composition. What is added between baton_enclose_begin and baton_enclose_end

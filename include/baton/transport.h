@@ -180,7 +180,8 @@ typedef struct baton_transport {
     bool unordered;
     size_t max_bytes; /* of a message */
     /* A send of up to this many bytes copies its data when it is posted, if
-       there is room. start leaves most such copies to the progress thread. */
+       there is room and its sender is not patient. start leaves most such
+       copies to the progress thread. */
     size_t copy_bytes;
     /* The job's ranks on this host, and the processors that they may use, or
        fewer where another host has fewer; 0 when unknown. With more ranks than
