@@ -38,6 +38,7 @@ typedef struct baton__mpi_comm {
     baton__mpi_why_t why; /* all calls are left; TAKEN: they need not be */
     int rank, size;
     uint64_t worth;       /* bytes, and some for each call */
+    uint64_t counted;     /* of it for the last call */
     baton_group_t *group; /* NULL where no call is taken */
     MPI_Comm self; /* of persistent requests (requests.h), or MPI_COMM_NULL; it
                       has the error handler of `handle` */
@@ -53,8 +54,7 @@ typedef struct baton__mpi_comm {
 /* Where the context id is in a communicator; -1: not found here. */
 ptrdiff_t baton__mpi_context_offset(void);
 
-/* The communicator's record; NULL: there is no memory. And its group; why there
-   is none. */
+/* The communicator's record; NULL: no memory. Its group; why it has none. */
 baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm comm);
 baton__mpi_why_t baton__mpi_comm_join(baton__mpi_comm_t *comm);
 

@@ -101,9 +101,8 @@ void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all)
     }
 }
 
-/* The one of the shape, if there is one. Else, where too many are kept, the one
-   that was used longest ago goes: on all ranks the same, as they have made the
-   same calls. */
+/* The shape's, if there is one. Else, where too many are kept, the one used
+   longest ago goes: the same on all ranks, as they made the same calls. */
 static baton__mpi_entry_t *find(baton__mpi_comm_t *comm,
                                 const baton__mpi_shape_t *shape)
 {

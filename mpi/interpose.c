@@ -14,6 +14,9 @@
                                     .comm = comm,                              \
                                     __VA_ARGS__}
 
+#define TAKEN_OR(call_, request_)                                              \
+    (code >= 0 ? code : baton__mpi_follow(code, call_, comm, request_))
+
 /* The three ways of a collective: its kind, its name twice, its parameters and
    the arguments that they are, and the rest of the call. */
 #define INTERPOSE(KIND, Name, name, parameters, arguments, ...)                \
@@ -21,17 +24,13 @@
     {                                                                          \
         CALL(KIND, BLOCKING, __VA_ARGS__);                                     \
         int code = baton__mpi_finish(&call);                                   \
-        return code < 0 ? PMPI_##Name(ALL arguments) : code;                   \
+        return TAKEN_OR(PMPI_##Name(ALL arguments), NULL);                     \
     }                                                                          \
     int MPI_I##name(ALL parameters, MPI_Request *request)                      \
     {                                                                          \
         CALL(KIND, NONBLOCKING, __VA_ARGS__);                                  \
         int code = baton__mpi_begin(&call, request);                           \
-        return code >= 0                                                       \
-                   ? code                                                      \
-                   : baton__mpi_follow(code,                                   \
-                                       PMPI_I##name(ALL arguments, request),   \
-                                       comm, request);                         \
+        return TAKEN_OR(PMPI_I##name(ALL arguments, request), request);        \
     }                                                                          \
     int MPIX_##Name##_init(ALL parameters, MPI_Info info,                      \
                            MPI_Request *request)                               \

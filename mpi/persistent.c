@@ -49,8 +49,7 @@ baton__mpi_known_t *baton__mpi_known(const void *handle, bool forgets)
 
 /* ---- their life ---------------------------------------------------------- */
 
-/* Errors of a request are told to its communicator's handler, which may change
-   from start to start. */
+/* Errors go to the communicator's handler, which may change between starts. */
 static int copy_handler(const baton__mpi_comm_t *comm)
 {
     MPI_Errhandler handler;

@@ -25,9 +25,8 @@ enum { VAIN_CALLS = 64 };
 
 /* In a wait of Baton's there is nothing to step, and its own pauses will do.
    Without a thread peers are answered here, also when nothing of this rank's is
-   outstanding. A loop that waits in MPI, or tests, lets others run, who may be
-   ranks that it waits for: MPI yields only where it knows that these outnumber
-   processors. */
+   outstanding. A loop that waits in MPI, or tests, lets the ranks run that it
+   waits for: MPI yields only where it knows of more ranks than processors. */
 static int progress(void)
 {
     static _Thread_local uint32_t vain; /* calls in a row that moved nothing */
@@ -462,7 +461,8 @@ static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
         call->kind != BATON__MPI_BARRIER) {
         return BATON__MPI_SHORT;
     }
-    comm->worth += bytes + WORTH / FIRST_CALLS;
+    comm->counted = bytes + WORTH / FIRST_CALLS;
+    comm->worth += comm->counted;
     return comm->worth < WORTH && call->way != BATON__MPI_PERSISTENT
                ? BATON__MPI_NEW
                : baton__mpi_comm_join(comm);
@@ -562,14 +562,18 @@ int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request)
 
 int baton__mpi_follow(int left, int code, MPI_Comm handle, MPI_Request *request)
 {
-    bool follows = left == BATON__MPI_FOLLOW && code == MPI_SUCCESS;
+    baton__mpi_comm_t *comm =
+        left == BATON__MPI_FOLLOW ? baton__mpi_comm_of(handle) : NULL;
+    if (comm != NULL && code != MPI_SUCCESS) {
+        comm->worth -= comm->counted; /* which other ranks may not have done */
+    }
+    bool follows = comm != NULL && code == MPI_SUCCESS && request != NULL;
     baton__mpi_op_t *op = follows ? malloc(sizeof *op) : NULL;
     if (op == NULL) {
         return code;
     }
-    *op = (baton__mpi_op_t){.comm = baton__mpi_comm_of(handle),
-                            .followed = *request,
-                            .vectors.held = MPI_DATATYPE_NULL};
+    *op = (baton__mpi_op_t){
+        .comm = comm, .followed = *request, .vectors.held = MPI_DATATYPE_NULL};
     if (PMPI_Grequest_start(query, release, cancel, op, &op->request) != 0) {
         free(op);
         return code;

@@ -68,8 +68,9 @@ int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request);
 /* The same, and waits. */
 int baton__mpi_finish(const baton__mpi_call_t *call);
 
-/* After FOLLOW and MPI's success: puts a request of the library's own in the
-   place of MPI's. Returns MPI's code. */
+/* After a call of MPI's and its code, which is returned: if it is to be
+   followed, puts a request of the library's own in the place of MPI's, unless
+   NULL; a call that failed does not count. */
 int baton__mpi_follow(int left, int code, MPI_Comm comm, MPI_Request *request);
 
 /* Makes a persistent request of it, which is inactive. */

@@ -1,5 +1,4 @@
-/* Datatypes and operations: which ones Baton reduces, and where the bytes of a
-   vector lie. */
+/* Which datatypes and operations Baton reduces; where a vector's bytes lie. */
 #ifndef BATON_MPI_TYPES_H
 #define BATON_MPI_TYPES_H
 

@@ -6,8 +6,7 @@
 
 #include "mpi/functions.h"
 
-/* Data that moves is counted in bytes: types may differ between ranks where
-   their signatures match. */
+/* Data that moves is counted in bytes: ranks' types may differ. */
 typedef struct baton__mpi_shape {
     baton__mpi_kind_t kind;
     bool in_place; /* on all ranks */
