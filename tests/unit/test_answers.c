@@ -1,5 +1,4 @@
-/* What a rank learns of one that it waits for: that it answers, does not, has
-   ended, or has lost this rank. */
+/* What a rank learns of one that it waits for. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "transport/mpi/answers.h"
@@ -64,8 +63,7 @@ static bool prove(uint64_t ms)
                                 sizeof to, baton__clock_ns() + ms * 1000000);
 }
 
-/* Another one answers there, then nobody listens; in both cases it is known at
-   once, or nearly so. */
+/* Another one answers there, then nobody listens: it is known at once. */
 TEST(test_answers_prove_an_address)
 {
     open_both("1000000", true);

@@ -58,6 +58,7 @@
 
 #include <baton/mpi.h>
 #include <baton/transport.h>
+#include <sched.h>
 
 enum {
     BATON__MPI_NOTICES = 4, /* in flight to one peer */
@@ -261,6 +262,7 @@ typedef struct baton__mpi {
     uint32_t window; /* credits of a peer */
     baton__peer_t *peers;
     int *host_of;          /* of each rank: its number */
+    cpu_set_t processors;  /* where this rank could run when it was opened */
     bool reads;            /* near ranks can read each other's memory */
     bool asks;             /* and write into it, and each has a processor */
     bool keeps_off;        /* MPI is opened and closed with, and not called */

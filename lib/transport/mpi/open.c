@@ -12,7 +12,6 @@
 #include "transport/group.h"
 
 #include <limits.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -283,18 +282,24 @@ static int quota(void)
     return share > 0 && share < INT_MAX - 1 ? (int)(share + 0.999) : 0;
 }
 
+/* Where this thread may run. Unknown: nowhere; the others wait for this rank
+   all the same. */
+static cpu_set_t own_processors(void)
+{
+    cpu_set_t own;
+    if (sched_getaffinity(0, sizeof own, &own) != 0) {
+        CPU_ZERO(&own);
+    }
+    return own;
+}
+
 /* Counts the processors on which any of the host's ranks may run. All hosts
    agree on the least number: algorithms are chosen by it. */
 static void count_processors(baton__mpi_t *mpi, const host_t *host)
 {
-    cpu_set_t mine;
     cpu_set_t all;
-    CPU_ZERO(&mine);
-    if (sched_getaffinity(0, sizeof mine, &mine) != 0) {
-        CPU_ZERO(
-            &mine); /* unknown; the others wait for this rank all the same */
-    }
-    if (PMPI_Allreduce(&mine, &all, sizeof mine, MPI_BYTE, MPI_BOR,
+    mpi->processors = own_processors();
+    if (PMPI_Allreduce(&mpi->processors, &all, sizeof all, MPI_BYTE, MPI_BOR,
                        host->comm) != MPI_SUCCESS) {
         return;
     }
@@ -805,15 +810,17 @@ static baton_status_t open_new(MPI_Comm comm, baton_status_t local,
     return status;
 }
 
-/* The endpoint that all ranks have kept of a group of these, or NULL. When all
-   have told which they have, each has left that group, and its last notices are
-   there: they are dropped before anybody sends for the new one. */
+/* The endpoint that all ranks have kept of a group of these, which may run
+   where they did, or NULL. When all have told which they have, each has left
+   that group, and its last notices are there: they are dropped before anybody
+   sends for the new one. */
 static baton__mpi_t *take_over(MPI_Comm comm, baton_status_t local)
 {
     baton__mpi_t *mpi =
         atomic_exchange_explicit(&kept, NULL, memory_order_acq_rel);
     int same = MPI_UNEQUAL;
-    if (mpi != NULL && local == BATON_OK) {
+    const cpu_set_t own = own_processors();
+    if (mpi != NULL && local == BATON_OK && CPU_EQUAL(&own, &mpi->processors)) {
         (void)PMPI_Comm_compare(comm, mpi->comm, &same);
     }
     uint64_t id =
