@@ -196,9 +196,9 @@ static void test_again(void)
    told so, though they go on. */
 static void test_late(void)
 {
+    baton_group_t *group = make_group();
     setenv("BATON_DESTROY_MS", "100", 1);
     baton__config_forget();
-    baton_group_t *group = make_group();
     uint64_t one = 1;
     if (world.rank == world.size - 1) {
         MPI_Barrier(MPI_COMM_WORLD);
