@@ -380,8 +380,7 @@ static void test_derived(void)
     MPI_Type_free(&column);
 }
 
-/* Many of one shape, and of many shapes, at once, awaited in any order with
-   others. */
+/* Many of one shape, and of many, at once, awaited in any order with others. */
 static void test_outstanding(void)
 {
     enum { MANY = 200 };
@@ -545,6 +544,16 @@ static void test_application(void)
     FAILS(MPI_ERR_COUNT, allreduce, in, out, -1, MPI_INT, MPI_SUM);
     FAILS(MPI_ERR_ROOT, bcast, in, 1, MPI_INT, size);
     FAILS(MPI_ERR_TYPE, bcast, in, 1, MPI_DATATYPE_NULL, 0);
+    MPI_Datatype raw; /* which MPI refuses on one rank, and not on the others */
+    MPI_Type_contiguous(1, MPI_INT, &raw);
+    if (rank == 0) {
+        FAILS(MPI_ERR_TYPE, bcast, in, 1, raw, 0);
+    }
+    MPI_Type_free(&raw);
+    for (int i = 0; i < 8; i++) { /* the ranks go on to Baton's together */
+        MPI_Ibarrier(dup, &request);
+        await(&request);
+    }
     MPI_Comm_free(&dup);
     MPI_Comm_free_keyval(&key);
     EXPECT(deleted == 1, "an attribute is deleted %d times", deleted);

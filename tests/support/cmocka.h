@@ -8,8 +8,7 @@
 
        RUN_TESTS()                   at the end of the file
 
-   They run in the order in which they are written. Tests of a cluster of ranks:
-   cluster.h. */
+   They run in the order in which they are written. Of clusters: cluster.h. */
 #ifndef TESTS_SUPPORT_CMOCKA_H
 #define TESTS_SUPPORT_CMOCKA_H
 

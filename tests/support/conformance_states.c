@@ -72,8 +72,7 @@ void conformance_kept_while_others_pass(conformance_rank_t *self)
     keep_while_passing(self, MANY, 0, 0);
 }
 
-/* Whether a lent message has these data; they are read in parts if they are not
-   in memory. */
+/* Whether a lent message has these data; read in parts if not in memory. */
 static bool lent_holds(conformance_rank_t *self, const baton_message_t *message,
                        size_t bytes, uint32_t key)
 {

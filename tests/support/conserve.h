@@ -38,8 +38,7 @@ void conserve_give(conserve_account_t *account, uint64_t step, double *vector);
 const char *conserve_check(conserve_account_t *account, uint64_t step,
                            support_collective_t *own, const double *result);
 
-/* The same of what is pending at the end, and after a recovery. Then it is of
-   step 1. */
+/* The same of what is pending at the end; and after a recovery, of step 1. */
 const char *conserve_check_pending(conserve_account_t *account,
                                    const double *pending);
 void conserve_recover(conserve_account_t *account);

@@ -440,8 +440,7 @@ static bool wakes(device_subject_t *self, int timeout_ms)
 
 enum { LONG_MS = 20000 }; /* a wake-up that takes so long is lost */
 
-/* As an engine sleeps: arm, look once more, sleep; one stream may be held up
-   meanwhile. */
+/* As an engine sleeps: arm, look again, sleep; a stream may be held up then. */
 CASE(no_wake_up_is_lost)
 {
     int rounds = self->rounds > 0 ? self->rounds : 10000;

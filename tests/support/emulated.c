@@ -914,8 +914,7 @@ static baton_status_t port_arm(void *arg)
     return leave(BATON_OK);
 }
 
-/* A handle is the address, which another device may copy from once it was
-   opened. */
+/* A handle is the address, which another device copies from once it's open. */
 static baton_status_t
 port_get_handle(void *arg, const void *memory,
                 unsigned char out[BATON_DEVICE_HANDLE_BYTES])

@@ -416,8 +416,7 @@ static baton_node_t choose(program_part_t *part, program_site_t *site,
     return any;
 }
 
-/* Perhaps the node comes behind one of the first `known`, which the data do not
-   ask for. */
+/* Perhaps the node comes behind one of the first `known`, without a need. */
 static void finish(program_part_t *part, program_site_t *site,
                    baton_node_t node, bool sends, int known)
 {
@@ -545,8 +544,7 @@ static void add_buffers(program_part_t *part)
     }
 }
 
-/* A receive from the rank itself must not be behind its send, which may wait
-   for it. */
+/* A receive from the rank itself is not behind its send, which may wait. */
 void program_build(program_part_t *part, baton_schedule_t *schedule)
 {
     const program_t *program = part->program;

@@ -117,8 +117,7 @@ typedef struct program_touch {
     bool writes;
 } program_touch_t;
 
-/* A program on a rank. The user sets the first fields; the others are the
-   builder's. */
+/* A program on a rank. The user sets the first fields; the builder the rest. */
 struct program_part {
     const program_t *program;
     int rank;

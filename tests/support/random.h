@@ -5,8 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* BATON_SEED when it is set, otherwise a seed from the clock. Prints it the
-   first time. */
+/* BATON_SEED, or else a seed from the clock. Prints it the first time. */
 uint64_t support_seed(void);
 
 typedef struct support_random {

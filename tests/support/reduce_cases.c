@@ -25,8 +25,7 @@ typedef enum alias {
 #define GUARD_BYTES ((size_t)64)
 #define GUARD       0xa5
 
-/* How far target, left and right begin behind an address that is aligned to
-   16 bytes. */
+/* How far target, left and right begin behind a multiple of 16 bytes. */
 typedef struct shift {
     size_t elements[3];
     size_t bytes[3];
@@ -218,8 +217,7 @@ static void run_specials(trial_t trial)
     }
 }
 
-/* All 2^16 pairs of bytes; or every f16 and bf16 with itself, its neighbour,
-   and others. */
+/* All 2^16 pairs of bytes; or each f16 and bf16 with itself and some others. */
 static void run_all_values(trial_t trial)
 {
     static const uint32_t offsets[] = {0, 1, 0x8000, 0x4321, 0x0401};

@@ -17,13 +17,11 @@ size_t reference_index_at(baton_dtype_t dtype);
 void reference_combine(baton__op_kind_t kind, baton_dtype_t dtype, void *target,
                        const void *left, const void *right);
 
-/* (left + right) / ranks, of floats and complex numbers; f16 and bf16 are
-   rounded once. */
+/* (left + right) / ranks, of floats and complex; f16, bf16 are rounded once. */
 void reference_average(baton_dtype_t dtype, void *target, const void *left,
                        const void *right, int ranks);
 
-/* What follows is of types that have no parts. Elements are bit patterns, in
-   the low bits. */
+/* What follows is of types without parts. Elements are bits, the low ones. */
 uint64_t reference_reduce(baton__op_kind_t kind, baton_dtype_t dtype,
                           uint64_t left, uint64_t right);
 
