@@ -76,11 +76,15 @@ void baton__liveness_send(baton__liveness_t *self,
                                          .index = (uint32_t)doorbell->index};
     struct sockaddr_un address;
     socklen_t bytes = baton__doorbell_address(&states[to], &address);
-    if (self->own >= 0) {
+    /* One for each: Linux lets 50 loops like the engine's watch the same one.
+     */
+    int own = self->own >= 0 ? open_own() : -1;
+    if (own >= 0) {
         /* What is lost here is missed by is_complete. */
         (void)baton__share_send(doorbell->socket, &address, bytes,
-                                &introduction, sizeof introduction, self->own);
+                                &introduction, sizeof introduction, own);
     }
+    close_descriptor(&own);
 }
 
 void baton__liveness_take(baton__liveness_t *self,
