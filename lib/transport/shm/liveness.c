@@ -76,8 +76,7 @@ void baton__liveness_send(baton__liveness_t *self,
                                          .index = (uint32_t)doorbell->index};
     struct sockaddr_un address;
     socklen_t bytes = baton__doorbell_address(&states[to], &address);
-    /* One for each: Linux lets 50 loops like the engine's watch the same one.
-     */
+    /* One for each: Linux lets no more than 50 epolls of epolls watch one. */
     int own = self->own >= 0 ? open_own() : -1;
     if (own >= 0) {
         /* What is lost here is missed by is_complete. */
