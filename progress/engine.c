@@ -866,8 +866,7 @@ static void leave(baton_engine_t *engine)
         engine->nested--;
         return;
     }
-    /* Who recovers, or parts, waits for that next. */
-    stop_driving(engine, engine->stepper.recovering > 0);
+    stop_driving(engine, false);
 }
 
 /* Polls for what the wait that follows would poll for, so that this thread need
