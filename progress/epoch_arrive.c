@@ -148,6 +148,9 @@ void baton__epoch_complete_transfer(baton__stepper_t *stepper,
         (void)baton__epoch_end_in_draining(stepper, schedule, node);
         return;
     }
+    if (schedule->run.phase != BATON__RUN_RUNNING) {
+        return; /* another transfer of the same poll has failed the epoch */
+    }
     if (event->status == BATON_OK) {
         baton__run_complete(&schedule->run, node);
     } else if (event->status == BATON_ERR_CANCELLED &&

@@ -281,8 +281,7 @@ static void happen(baton__stepper_t *stepper, baton_group_t *group,
         break;
     case BATON_EVENT_SENT:
     case BATON_EVENT_RECEIVED:
-        baton__epoch_complete_transfer(stepper, event);
-        break;
+        break; /* see poll_groups */
     case BATON_EVENT_LOST:
         if (event->status == BATON_ERR_STATE) {
             baton__recovery_lose(stepper, group, event->peer, event->detail);
@@ -291,6 +290,12 @@ static void happen(baton__stepper_t *stepper, baton_group_t *group,
         }
         break;
     }
+}
+
+static bool is_end(const baton_event_t *event)
+{
+    return event->kind == BATON_EVENT_SENT ||
+           event->kind == BATON_EVENT_RECEIVED;
 }
 
 static bool poll_groups(baton__stepper_t *stepper)
@@ -305,8 +310,17 @@ static bool poll_groups(baton__stepper_t *stepper)
                            ? 0
                            : group->transport->poll(group->endpoint, events,
                                                     EVENTS_A_POLL);
+        /* Ends first: what arrives may fail an epoch, whose transfers that have
+           ended can't be withdrawn any more, and would end in the next one. */
         for (size_t i = 0; i < count; i++) {
-            happen(stepper, group, &events[i]);
+            if (is_end(&events[i])) {
+                baton__epoch_complete_transfer(stepper, &events[i]);
+            }
+        }
+        for (size_t i = 0; i < count; i++) {
+            if (!is_end(&events[i])) {
+                happen(stepper, group, &events[i]);
+            }
         }
         moved |= count > 0;
     }
