@@ -866,7 +866,8 @@ static void leave(baton_engine_t *engine)
         engine->nested--;
         return;
     }
-    stop_driving(engine, false);
+    /* Who recovers, or parts, waits for that next. */
+    stop_driving(engine, engine->stepper.recovering > 0);
 }
 
 /* Polls for what the wait that follows would poll for, so that this thread need

@@ -47,12 +47,11 @@ typedef struct baton__attribute {
     baton_attribute_destroy_fn destroy; /* or NULL */
 } baton__attribute_t;
 
-/* A dissemination: in round t a rank tells rank + 2^t what it knows, once it
-   has heard from rank - 2^(t-1); after log2 P rounds it has heard from all.
-   What is passed on is the highest number that any rank has. */
+/* All ranks of a group come to the same point, and learn the highest number
+   that any has; see recovery.c. */
 typedef struct baton__rounds {
-    uint32_t sent;    /* rounds so far */
-    uint32_t seen;    /* bits: rounds whose message has come */
+    uint32_t sent;    /* ranks that were told so far */
+    uint32_t seen;    /* bits: ranks that have told this one */
     uint64_t highest; /* number so far */
 } baton__rounds_t;
 
@@ -152,8 +151,8 @@ struct baton_group {
        one ahead. */
     baton__rounds_t rounds[2];
     baton__rounds_t farewell;
-    _Atomic uint32_t recovery_left; /* disseminations that are not over: the
-                                       group's, and those of schedules */
+    _Atomic uint32_t recovery_left; /* rounds that are not over: the group's,
+                                       and those of schedules */
     uint32_t answer_count;
     baton__answer_t *answers; /* that are due, in order */
     baton__answer_t *early; /* hellos for schedules not committed here; one for
