@@ -281,7 +281,8 @@ static void happen(baton__stepper_t *stepper, baton_group_t *group,
         break;
     case BATON_EVENT_SENT:
     case BATON_EVENT_RECEIVED:
-        break; /* see poll_groups */
+        baton__epoch_complete_transfer(stepper, event);
+        break;
     case BATON_EVENT_LOST:
         if (event->status == BATON_ERR_STATE) {
             baton__recovery_lose(stepper, group, event->peer, event->detail);
@@ -292,10 +293,16 @@ static void happen(baton__stepper_t *stepper, baton_group_t *group,
     }
 }
 
-static bool is_end(const baton_event_t *event)
+enum { TURNS = 3 };
+
+/* Transfers that have ended come first, and of these the ones that failed last:
+   whatever fails an epoch withdraws its transfers, and one that has ended can't
+   be withdrawn any more. It would end in the next epoch. */
+static int turn_of(const baton_event_t *event)
 {
-    return event->kind == BATON_EVENT_SENT ||
-           event->kind == BATON_EVENT_RECEIVED;
+    bool ends =
+        event->kind == BATON_EVENT_SENT || event->kind == BATON_EVENT_RECEIVED;
+    return !ends ? 2 : event->status != BATON_OK;
 }
 
 static bool poll_groups(baton__stepper_t *stepper)
@@ -310,16 +317,10 @@ static bool poll_groups(baton__stepper_t *stepper)
                            ? 0
                            : group->transport->poll(group->endpoint, events,
                                                     EVENTS_A_POLL);
-        /* Ends first: what arrives may fail an epoch, whose transfers that have
-           ended can't be withdrawn any more, and would end in the next one. */
-        for (size_t i = 0; i < count; i++) {
-            if (is_end(&events[i])) {
-                baton__epoch_complete_transfer(stepper, &events[i]);
-            }
-        }
-        for (size_t i = 0; i < count; i++) {
-            if (!is_end(&events[i])) {
-                happen(stepper, group, &events[i]);
+        for (size_t i = 0; i < TURNS * count; i++) {
+            const baton_event_t *event = &events[i % count];
+            if (turn_of(event) == (int)(i / count)) {
+                happen(stepper, group, event);
             }
         }
         moved |= count > 0;
