@@ -200,7 +200,7 @@ baton_status_t baton__host_open(baton__host_t *host, int file, int count,
                             .buffers = buffers,
                             .usable = buffers,
                             .doorbell.socket = -1,
-                            .liveness = {.epoll = -1, .own = -1},
+                            .liveness = {.epoll = -1},
                             .mappings.socket = -1};
     host->bytes = lay_out(host, NULL);
     baton_status_t status =

@@ -38,7 +38,6 @@ baton_status_t baton__liveness_open(baton__liveness_t *self, int count)
     size_t size = (size_t)count;
     *self = (baton__liveness_t){
         .epoll = epoll_create1(EPOLL_CLOEXEC),
-        .own = open_own(),
         .count = count,
         .descriptors = baton__alloc(size, sizeof *self->descriptors),
         .ended = baton__alloc(size, sizeof *self->ended),
@@ -59,17 +58,15 @@ void baton__liveness_close(baton__liveness_t *self)
     for (int i = 0; self->descriptors != NULL && i < self->count; i++) {
         close_descriptor(&self->descriptors[i]);
     }
-    close_descriptor(&self->own);
     close_descriptor(&self->epoll);
     baton__free(self->descriptors);
     baton__free(self->ended);
-    *self = (baton__liveness_t){.epoll = -1, .own = -1};
+    *self = (baton__liveness_t){.epoll = -1};
 }
 
 /* ---- introductions ----------------------------------------------------- */
 
-void baton__liveness_send(baton__liveness_t *self,
-                          const baton__doorbell_t *doorbell, int to)
+void baton__liveness_send(const baton__doorbell_t *doorbell, int to)
 {
     const baton__peer_state_t *states = doorbell->states;
     const introduction_t introduction = {.nonce = states[doorbell->index].nonce,
@@ -77,7 +74,7 @@ void baton__liveness_send(baton__liveness_t *self,
     struct sockaddr_un address;
     socklen_t bytes = baton__doorbell_address(&states[to], &address);
     /* One for each: Linux lets no more than 50 epolls of epolls watch one. */
-    int own = self->own >= 0 ? open_own() : -1;
+    int own = open_own();
     if (own >= 0) {
         /* What is lost here is missed by is_complete. */
         (void)baton__share_send(doorbell->socket, &address, bytes,
@@ -105,13 +102,12 @@ void baton__liveness_take(baton__liveness_t *self,
     }
 }
 
-bool baton__liveness_is_complete(baton__liveness_t *self, int index)
+bool baton__liveness_is_complete(const baton__liveness_t *self, int index)
 {
     bool complete = true;
     for (int i = 0; i < self->count; i++) {
         complete = complete && (i == index || self->descriptors[i] >= 0);
     }
-    close_descriptor(&self->own);
     return complete;
 }
 

@@ -15,7 +15,6 @@ enum { BATON__LIVENESS_ROUND = 8 };
 
 typedef struct baton__liveness {
     int epoll; /* readable when one has ended; -1: none is watched */
-    int own;   /* this process's, while it is sent; -1: can't be had */
     int count;
     int *descriptors; /* of each process; -1: unknown, or it has ended */
     /* Set by drain, from any thread; the release store of `any_ended` comes
@@ -33,13 +32,12 @@ void baton__liveness_close(baton__liveness_t *self);
 /* The processes watch each other, in rounds: each sends to up to
    BATON__LIVENESS_ROUND others; when all have sent, each takes what was sent to
    it; when all have taken, the next round begins. Nobody rings meanwhile. */
-void baton__liveness_send(baton__liveness_t *self,
-                          const baton__doorbell_t *doorbell, int to);
+void baton__liveness_send(const baton__doorbell_t *doorbell, int to);
 void baton__liveness_take(baton__liveness_t *self,
                           const baton__doorbell_t *doorbell);
 
 /* After the last round: true if all others are watched. */
-bool baton__liveness_is_complete(baton__liveness_t *self, int index);
+bool baton__liveness_is_complete(const baton__liveness_t *self, int index);
 
 /* Takes what has made the descriptor readable, for the next poll. Any thread.
  */
