@@ -283,7 +283,6 @@ typedef struct baton__mpi {
     struct baton__slab *slabs;
     baton__send_t **sends; /* by id */
     uint32_t send_count, record_count;
-    uint32_t in_use; /* of both */
     baton__send_t *free_sends;
     baton__record_t *free_records;
     int64_t reserved_sends, reserved_records;

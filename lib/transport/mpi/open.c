@@ -160,8 +160,7 @@ static void watch_each_other(baton__mpi_t *mpi, const host_t *host)
     baton__liveness_t *liveness = &mpi->host.liveness;
     const baton__doorbell_t *doorbell = &mpi->host.doorbell;
     for (int k = 1; k < host->size; k++) {
-        baton__liveness_send(liveness, doorbell,
-                             (host->index + k) % host->size);
+        baton__liveness_send(doorbell, (host->index + k) % host->size);
         if (k % BATON__LIVENESS_ROUND == 0 || k == host->size - 1) {
             (void)PMPI_Barrier(host->comm);
             baton__liveness_take(liveness, doorbell);
@@ -627,9 +626,16 @@ static void free_endpoint(baton__mpi_t *mpi, bool in_use)
    motion. */
 static bool is_as_new(const baton__mpi_t *mpi)
 {
+    uint32_t in_use = mpi->send_count + mpi->record_count;
+    for (const baton__send_t *s = mpi->free_sends; s != NULL; s = s->next) {
+        in_use--;
+    }
+    for (const baton__record_t *r = mpi->free_records; r != NULL; r = r->next) {
+        in_use--;
+    }
     return mpi->far.peers == 0 && mpi->host.count > 1 && !mpi->lost_any &&
            !mpi->alone && mpi->listed == NULL && mpi->far.count == 0 &&
-           mpi->in_use == 0;
+           in_use == 0;
 }
 
 static void close_endpoint(void *endpoint)
@@ -850,8 +856,14 @@ baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,
         return status;
     }
     baton__mpi_t *mpi = take_over(comm, local);
-    status = mpi != NULL ? baton__mpi_agree(mpi->comm, BATON_OK)
-                         : open_new(comm, local, &mpi);
+    bool taken = mpi != NULL;
+    if (taken && mpi->lost_any) { /* which this rank alone may know */
+        status = baton__error(BATON_ERR_TRANSPORT,
+                              "mpi: a rank of this host has ended: create the "
+                              "group on a communicator without it");
+    }
+    status = taken ? baton__mpi_agree(mpi->comm, status)
+                   : open_new(comm, local, &mpi);
     if (status != BATON_OK) {
         free_endpoint(mpi, false);
         return status;
