@@ -8,7 +8,7 @@
 #include "sched/offload.h"
 #include "transport/subset.h"
 
-/* ---- rounds ----------------------------------------------------------- */
+/* ---- agreements -------------------------------------------------------- */
 
 /* Ranks tell each other along a tree: one its parent when all its children have
    told it; and the first rank, which knows then that all have come, tells its
@@ -18,55 +18,56 @@
 enum { CHILDREN = 31 };
 
 /* The rank that is to be heard next, and the one that may be told; -1: none. */
-static int find_next(const baton_group_t *group, const baton__rounds_t *rounds,
-                     int *to_out)
+static int find_next(const baton_group_t *group,
+                     const baton__agreement_t *agreement, int *to_out)
 {
     int parent = (group->rank - 1) / CHILDREN;
     int first = group->rank * CHILDREN + 1;
     int end = first + CHILDREN < group->size ? first + CHILDREN : group->size;
     int from = first;
-    int to = first + (int)rounds->sent - (group->rank > 0);
-    while (from < end && (rounds->seen >> (from - first) & 1) != 0) {
+    int to = first + (int)agreement->sent - (group->rank > 0);
+    while (from < end && (agreement->seen >> (from - first) & 1) != 0) {
         from++;
     }
-    bool all = group->rank == 0 || rounds->seen >> CHILDREN != 0;
+    bool all = group->rank == 0 || agreement->seen >> CHILDREN != 0;
     *to_out = from < end ? -1 : to < first ? parent : all && to < end ? to : -1;
     return from < end ? from : all ? -1 : parent;
 }
 
-/* Tells those that may be told; true if one was. The group's own rounds have
+/* Tells those that may be told; true if one was. The group's own agreement has
    the identity 0. */
-static bool send_rounds(const baton_group_t *group, uint64_t identity,
-                        baton__rounds_t *rounds)
+static bool tell_next(const baton_group_t *group, uint64_t identity,
+                      baton__agreement_t *agreement)
 {
     int to;
     bool moved = false;
-    while ((void)find_next(group, rounds, &to), to >= 0) {
+    while ((void)find_next(group, agreement, &to), to >= 0) {
         const baton_header_t header = {
             .schedule = identity,
-            .epoch = rounds->highest,
+            .epoch = agreement->highest,
             .tag = to > group->rank ? CHILDREN
                                     : (uint32_t)(group->rank - 1) % CHILDREN,
             .incarnation = group->incarnation,
-            .kind = rounds == &group->farewell ? BATON__MESSAGE_FAREWELL
-                                               : BATON__MESSAGE_RECOVERY};
+            .kind = agreement == &group->farewell ? BATON__MESSAGE_FAREWELL
+                                                  : BATON__MESSAGE_RECOVERY};
         if (group->transport->notify(group->endpoint, to, &header, NULL, 0) ==
             BATON_AGAIN) {
             break;
         }
-        rounds->sent++;
+        agreement->sent++;
         moved = true;
     }
     return moved;
 }
 
-static bool are_over(const baton_group_t *group, const baton__rounds_t *rounds)
+static bool are_over(const baton_group_t *group,
+                     const baton__agreement_t *agreement)
 {
     int to;
-    return find_next(group, rounds, &to) < 0 && to < 0;
+    return find_next(group, agreement, &to) < 0 && to < 0;
 }
 
-/* Rounds are over: the group's, or a schedule's. */
+/* An agreement is over: the group's, or a schedule's. */
 static void end_part(baton__stepper_t *stepper, baton_group_t *group)
 {
     stepper->recovering--;
@@ -91,9 +92,9 @@ static bool is_quiet(const baton_schedule_t *schedule)
            schedule->run.phase != BATON__RUN_DRAINING;
 }
 
-static baton__rounds_t *rounds_of(baton_schedule_t *schedule)
+static baton__agreement_t *agreement_of(baton_schedule_t *schedule)
 {
-    return &schedule->rounds[schedule->group->incarnation & 1];
+    return &schedule->agreements[schedule->group->incarnation & 1];
 }
 
 /* Makes the schedule as it was after the commit. */
@@ -142,9 +143,9 @@ static void join(baton__stepper_t *stepper, baton_schedule_t *schedule)
         return;
     }
     begin_part(stepper, schedule->group);
-    baton__rounds_t *rounds = rounds_of(schedule);
-    if (retired > rounds->highest) {
-        rounds->highest = retired;
+    baton__agreement_t *agreement = agreement_of(schedule);
+    if (retired > agreement->highest) {
+        agreement->highest = retired;
     }
 }
 
@@ -152,21 +153,21 @@ static void join(baton__stepper_t *stepper, baton_schedule_t *schedule)
 static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
-    baton__rounds_t *rounds = rounds_of(schedule);
+    baton__agreement_t *agreement = agreement_of(schedule);
     if (schedule->failure.final) {
         baton__run_set_phase(&schedule->run, BATON__RUN_FAILED);
         schedule->group->unrecovered++;
         end_part(stepper, schedule->group);
         return true;
     }
-    bool moved = send_rounds(group, schedule->identity, rounds);
-    if (!are_over(group, rounds)) {
+    bool moved = tell_next(group, schedule->identity, agreement);
+    if (!are_over(group, agreement)) {
         return moved;
     }
-    if (!schedule->on_recover(schedule->on_recover_arg, rounds->highest)) {
+    if (!schedule->on_recover(schedule->on_recover_arg, agreement->highest)) {
         return moved; /* it waits for an epoch of another schedule */
     }
-    *rounds = (baton__rounds_t){0};
+    *agreement = (baton__agreement_t){0};
     reset(schedule);
     end_part(stepper, schedule->group);
     uint64_t failing_from = schedule->next.failing_from;
@@ -248,10 +249,10 @@ static bool advance_group(baton__stepper_t *stepper, baton_group_t *group)
     if (group->recovery != BATON__RECOVERY_JOINED) {
         return false;
     }
-    baton__rounds_t *rounds = &group->rounds[group->incarnation & 1];
-    moved |= send_rounds(group, 0, rounds);
-    if (are_over(group, rounds)) {
-        *rounds = (baton__rounds_t){0};
+    baton__agreement_t *agreement = &group->agreements[group->incarnation & 1];
+    moved |= tell_next(group, 0, agreement);
+    if (are_over(group, agreement)) {
+        *agreement = (baton__agreement_t){0};
         baton__group_set_recovery(group, BATON__RECOVERY_OVER);
         end_part(stepper, group);
         moved = true;
@@ -305,7 +306,7 @@ static bool advance_farewell(baton__stepper_t *stepper, baton_group_t *group)
         return false;
     }
     bool alone = !group->collective || group->all_lost || group->lost_count > 0;
-    bool moved = !alone && send_rounds(group, 0, &group->farewell);
+    bool moved = !alone && tell_next(group, 0, &group->farewell);
     if (alone && group->collective && !group->all_lost) {
         tell_left(group);
     }
@@ -377,7 +378,7 @@ void baton__recovery_lose(baton__stepper_t *stepper, baton_group_t *group,
 void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
                              int peer)
 {
-    baton__rounds_t *rounds = group->rounds;
+    baton__agreement_t *agreement = group->agreements;
     if (header->schedule != 0) {
         baton_schedule_t *schedule = baton__group_find(group, header->schedule);
         if (schedule == NULL && header->incarnation != group->incarnation) {
@@ -389,16 +390,16 @@ void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
             baton__notice_answer(group, header, header->epoch, peer);
             return;
         }
-        rounds = schedule->rounds;
+        agreement = schedule->agreements;
     }
     /* A peer is ahead by one at most, since it waits for this rank. */
-    rounds = header->kind == BATON__MESSAGE_FAREWELL
-                 ? &group->farewell
-                 : rounds + (header->incarnation & 1);
-    rounds->seen |= UINT32_C(1) << (header->tag & 31);
+    agreement = header->kind == BATON__MESSAGE_FAREWELL
+                    ? &group->farewell
+                    : agreement + (header->incarnation & 1);
+    agreement->seen |= UINT32_C(1) << (header->tag & 31);
     baton__recovery_rouse(group);
-    if (header->epoch > rounds->highest) {
-        rounds->highest = header->epoch;
+    if (header->epoch > agreement->highest) {
+        agreement->highest = header->epoch;
     }
 }
 
@@ -415,9 +416,9 @@ int baton__recovery_awaits(const baton__stepper_t *stepper,
                            const baton_group_t *group)
 {
     uint16_t parity = group->incarnation & 1;
-    const baton__rounds_t *waits =
+    const baton__agreement_t *waits =
         group->recovery == BATON__RECOVERY_PARTING ? &group->farewell
-        : baton__group_recovers(group)             ? &group->rounds[parity]
+        : baton__group_recovers(group)             ? &group->agreements[parity]
                                                    : NULL;
     if (group->recovery == BATON__RECOVERY_STOPPING) {
         return -1;
@@ -430,7 +431,7 @@ int baton__recovery_awaits(const baton__stepper_t *stepper,
     for (const baton_schedule_t *s = stepper->schedules;
          s != NULL && waits == NULL; s = s->notices.next) {
         if (s->group == group && s->run.phase == BATON__RUN_RECOVERING) {
-            waits = &s->rounds[parity];
+            waits = &s->agreements[parity];
         }
     }
     if (waits == NULL) {

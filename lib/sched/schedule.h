@@ -98,7 +98,7 @@ struct baton_schedule {
     void *on_recover_arg;
     baton_failed_fn on_failure; /* or NULL */
     void *on_failure_arg;
-    baton__rounds_t rounds[2]; /* as the group's */
+    baton__agreement_t agreements[2]; /* as the group's */
 
     /* What is called when epochs end; or NULL. */
     baton_end_fn on_end;

@@ -49,11 +49,11 @@ typedef struct baton__attribute {
 
 /* All ranks of a group come to the same point, and learn the highest number
    that any has; see recovery.c. */
-typedef struct baton__rounds {
+typedef struct baton__agreement {
     uint32_t sent;    /* ranks that were told so far */
     uint32_t seen;    /* bits: ranks that have told this one */
     uint64_t highest; /* number so far */
-} baton__rounds_t;
+} baton__agreement_t;
 
 /* A notice to one rank, which answers one of it or asks; see progress/notice.h.
  */
@@ -147,12 +147,12 @@ struct baton_group {
     baton__loss_t *lost; /* peers */
     uint32_t lost_count;
     uint32_t lost_capacity;
-    /* Rounds of the recovery to an incarnation, by its lowest bit: peers may be
-       one ahead. */
-    baton__rounds_t rounds[2];
-    baton__rounds_t farewell;
-    _Atomic uint32_t recovery_left; /* rounds that are not over: the group's,
-                                       and those of schedules */
+    /* Of the recovery to an incarnation, by its lowest bit: peers may be one
+       ahead. */
+    baton__agreement_t agreements[2];
+    baton__agreement_t farewell;
+    _Atomic uint32_t recovery_left; /* agreements that are not over: the
+                                       group's, and those of schedules */
     uint32_t answer_count;
     baton__answer_t *answers; /* that are due, in order */
     baton__answer_t *early; /* hellos for schedules not committed here; one for
