@@ -109,26 +109,31 @@ static uint32_t find_bound(const baton_schedule_t *schedule, bool input)
     return i;
 }
 
-/* Whether the source is there where the schedule has one. */
-static baton_status_t check_source(const baton_schedule_t *schedule,
-                                   uint32_t from, const void *source)
+static bool is_missing(const baton_schedule_t *schedule, uint32_t buffer,
+                       const void *memory)
 {
-    bool has_one = from < schedule->buffer_count;
-    if (!has_one && source != NULL) {
-        return baton__error(BATON_ERR_INVALID,
-                            "rebind in \"%s\": the source must be NULL: the "
-                            "schedule was created in place, or this rank has "
-                            "no source",
-                            schedule->name);
+    return memory == NULL && buffer < schedule->buffer_count &&
+           schedule->buffers[buffer].bytes > 0 && !schedule->group->cost_only;
+}
+
+/* Whether source and target are there where the schedule has them. */
+static baton_status_t check_vectors(const baton_schedule_t *schedule,
+                                    uint32_t from, const void *source,
+                                    uint32_t to, const void *target)
+{
+    const char *wrong = NULL;
+    if (from == schedule->buffer_count && source != NULL) {
+        wrong = "the source must be NULL: the schedule was created in place, "
+                "or this rank has no source";
+    } else if (is_missing(schedule, from, source)) {
+        wrong = "the source is NULL, but the schedule was not created in place";
+    } else if (is_missing(schedule, to, target)) {
+        wrong = "the target is NULL";
     }
-    if (has_one && source == NULL && schedule->buffers[from].bytes > 0 &&
-        !schedule->group->cost_only) {
-        return baton__error(BATON_ERR_INVALID,
-                            "rebind in \"%s\": the source is NULL, but the "
-                            "schedule was not created in place",
-                            schedule->name);
-    }
-    return BATON_OK;
+    return wrong != NULL
+               ? baton__error(BATON_ERR_INVALID, "rebind in \"%s\": %s",
+                              schedule->name, wrong)
+               : BATON_OK;
 }
 
 baton_status_t baton_schedule_rebind(baton_schedule_t *schedule,
@@ -139,7 +144,7 @@ baton_status_t baton_schedule_rebind(baton_schedule_t *schedule,
     }
     uint32_t from = find_bound(schedule, true);
     uint32_t to = find_bound(schedule, false);
-    baton_status_t status = check_source(schedule, from, source);
+    baton_status_t status = check_vectors(schedule, from, source, to, target);
     if (status == BATON_OK && from < schedule->buffer_count) {
         status = rebind(schedule, from, (void *)source);
     }

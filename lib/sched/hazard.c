@@ -159,7 +159,7 @@ static baton_status_t hazard(const checker_t *c, uint32_t u, uint32_t v,
         BATON_ERR_HAZARD,
         "commit of \"%s\" failed: %s and %s are unordered, and the first %s "
         "and the second %s bytes %zu to %zu of buffer %u%s: put one before the "
-        "other (that buffer is %s)",
+        "other by baton_before (that buffer is %s)",
         name, baton__node_name(c->schedule, u),
         baton__node_name(c->schedule, v), first_verb,
         access->write ? "writes" : "reads", cut[0] - buffer->base,

@@ -671,6 +671,8 @@ TEST_MANUALLY(test_rebind_is_in_place_as_created, 1)
     support_ok(baton_allreduce_create(cluster->groups[0], &on, &s));
     support_expect(baton_schedule_rebind(s, NULL, x), BATON_ERR_INVALID);
     support_says("not created in place");
+    support_expect(baton_schedule_rebind(s, y, NULL), BATON_ERR_INVALID);
+    support_says("the target is NULL");
     support_run(s);
     assert_int_equal(x[1], 4);
     support_ok(baton_schedule_destroy(s));
