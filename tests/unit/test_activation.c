@@ -137,12 +137,11 @@ TEST(test_activation_one_initiator_sends_p_minus_1)
 
 /* exit waits for begin, but not for activates, armed receives or on_start, so
    epochs also retire on ranks that do not start them. */
-TEST(test_activation_may_be_enclosed)
+TEST_MANUALLY(test_activation_may_be_enclosed, 5)
 {
-    support_cluster_t *ranks = support_cluster_manual(5);
     tally_t tallies[5] = {{0}};
-    baton_schedule_t **s = support_schedules_create(ranks, "enclosed");
-    for (int rank = 0; rank < ranks->size; rank++) {
+    baton_schedule_t **s = support_schedules_create(cluster, "enclosed");
+    for (int rank = 0; rank < cluster->size; rank++) {
         baton_node_t entry = baton_add_nop(s[rank]);
         baton_node_t exit =
             baton_add_call(s[rank], count_begin, &tallies[rank]);
@@ -150,53 +149,49 @@ TEST(test_activation_may_be_enclosed)
         (void)baton_add_activation(s[rank], baton_add_on_start(s[rank]));
         baton_enclose_end(s[rank], inside, entry, exit);
     }
-    support_schedules_commit(ranks, s);
+    support_schedules_commit(cluster, s);
     for (uint64_t epoch = 1; epoch <= 3; epoch++) {
         support_run(s[2]);
-        support_drain(ranks);
-        for (int rank = 0; rank < ranks->size; rank++) {
+        support_drain(cluster);
+        for (int rank = 0; rank < cluster->size; rank++) {
             assert_int_equal(baton_schedule_epoch(s[rank]), epoch);
             assert_int_equal(tallies[rank].begins, epoch);
         }
-        for (int rank = 0; rank < ranks->size; rank++) {
+        for (int rank = 0; rank < cluster->size; rank++) {
             if (rank != 2) {
                 support_ok(baton_schedule_start(s[rank]));
             }
         }
     }
-    support_schedules_destroy(ranks, s);
-    support_cluster_close(ranks);
+    support_schedules_destroy(cluster, s);
 }
 
 /* If the epoch waits for no enclosed node, exit is behind entry. */
-TEST(test_enclose_of_optional_nodes_alone)
+TEST_MANUALLY(test_enclose_of_optional_nodes_alone, 1)
 {
-    support_cluster_t *ranks = support_cluster_manual(1);
     tally_t tally = {0};
-    baton_schedule_t **s = support_schedules_create(ranks, "optional");
+    baton_schedule_t **s = support_schedules_create(cluster, "optional");
     baton_node_t entry = baton_add_nop(s[0]);
     baton_node_t exit = baton_add_call(s[0], count_begin, &tally);
     baton_enclosure_t inside = baton_enclose_begin(s[0]);
     (void)baton_add_on_start(s[0]);
     baton_enclose_end(s[0], inside, entry, exit);
-    support_schedules_commit(ranks, s);
-    support_schedules_run(ranks, s);
+    support_schedules_commit(cluster, s);
+    support_schedules_run(cluster, s);
     assert_int_equal(tally.begins, 1);
-    support_schedules_destroy(ranks, s);
-    support_cluster_close(ranks);
+    support_schedules_destroy(cluster, s);
 }
 
 /* The leaders' distances come first: those have others to tell. */
-TEST(test_activation_of_two_levels_begins_with_leaders)
+TEST_MANUALLY(test_activation_of_two_levels_begins_with_leaders, 23)
 {
     enum { SIZE = 23, GROUP = 5 };
-    support_cluster_t *ranks = support_cluster_manual(SIZE);
-    baton_schedule_t **s = support_schedules_create(ranks, "levels");
+    baton_schedule_t **s = support_schedules_create(cluster, "levels");
     for (int rank = 0; rank < SIZE; rank++) {
         (void)baton__add_activation(s[rank], baton_add_on_start(s[rank]),
                                     GROUP);
     }
-    support_schedules_commit(ranks, s);
+    support_schedules_commit(cluster, s);
     for (int rank = 0; rank < SIZE; rank++) {
         int steps = 0;
         for (uint32_t i = 0; i < s[rank]->count; i++) {
@@ -209,8 +204,7 @@ TEST(test_activation_of_two_levels_begins_with_leaders)
         }
         assert_int_equal(steps, (SIZE - 1) / GROUP + GROUP - 1);
     }
-    support_schedules_destroy(ranks, s);
-    support_cluster_close(ranks);
+    support_schedules_destroy(cluster, s);
 }
 
 /* ---- a run that is driven by hand -----------------------------------------

@@ -264,9 +264,8 @@ TEST(test_refuses_wrong_memory)
     emulated_release(device, memory);
 }
 
-TEST(test_refuses_without_device)
+TEST_MANUALLY(test_refuses_without_device, 1)
 {
-    support_cluster_t *cluster = support_cluster_manual(1);
     baton_schedule_t *s = support_schedule(cluster->groups[0], "wrong");
     (void)baton_add_device_call(s, refuse_call, NULL);
     refuses_commit(s, BATON_ERR_UNSUPPORTED, "device_call#0 needs a device");
@@ -280,7 +279,6 @@ TEST(test_refuses_without_device)
     support_expect(baton_schedule_start_on(s, NULL), BATON_ERR_UNSUPPORTED);
     support_expect(baton_schedule_wait_on(s, NULL), BATON_ERR_UNSUPPORTED);
     support_ok(baton_schedule_destroy(s));
-    support_cluster_close(cluster);
 }
 
 static void attach_to_first(void *arg, int rank, baton_engine_t *engine)

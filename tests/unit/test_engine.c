@@ -124,11 +124,9 @@ TEST(test_engines_of_several_threads)
 
 /* ---- what is left is named -------------------------------------------- */
 
-TEST(test_group_destroy_with_a_schedule_is_busy)
+TEST_WITH(test_group_destroy_with_a_schedule_is_busy, 1, SUPPORT_ONE_THREAD)
 {
     for (int committed = 0; committed < 2; committed++) {
-        support_cluster_t *cluster =
-            support_cluster_open(1, SUPPORT_ONE_THREAD);
         baton_schedule_t *schedule =
             support_schedule(cluster->groups[0], "left over");
         (void)baton_add_nop(schedule);
@@ -142,7 +140,6 @@ TEST(test_group_destroy_with_a_schedule_is_busy)
             support_run(schedule);
         }
         support_ok(baton_schedule_destroy(schedule));
-        support_cluster_close(cluster);
     }
     support_ok(baton_group_destroy(NULL));
     support_ok(baton_schedule_destroy(NULL));

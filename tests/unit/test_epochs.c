@@ -138,35 +138,31 @@ static void observe(void *arg)
     }
 }
 
-TEST(test_wait_of_many_never_misses_a_failure)
+TEST_EACH(test_wait_of_many_never_misses_a_failure, 1)
 {
     enum { OBSERVERS = 3, EPOCHS = SUPPORT_REPEAT(2000) };
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(1, i);
-        baton_schedule_t *s;
-        atomic_bool over = false;
-        observer_t observers[OBSERVERS];
-        support_thread_t *threads[OBSERVERS];
-        s = support_schedule(cluster->groups[0], "failing");
-        (void)baton_add_call(s, fail_always, NULL);
-        support_ok(baton_schedule_commit(s));
-        support_ok(baton_schedule_start(s));
-        for (int k = 0; k < OBSERVERS; k++) {
-            observers[k] = (observer_t){s, &over, 0};
-            threads[k] = support_thread_start(observe, &observers[k]);
-        }
-        for (int epoch = 1; epoch < EPOCHS; epoch++) {
-            support_ends(s, BATON_ERR_LIMIT);
-            support_ok(baton_schedule_start(s));
-        }
-        atomic_store(&over, true);
-        for (int k = 0; k < OBSERVERS; k++) {
-            support_thread_join(threads[k]);
-            assert_int_equal(observers[k].wrong, 0);
-        }
-        support_ok(baton_schedule_destroy(s));
-        support_cluster_close(cluster);
+    baton_schedule_t *s;
+    atomic_bool over = false;
+    observer_t observers[OBSERVERS];
+    support_thread_t *threads[OBSERVERS];
+    s = support_schedule(cluster->groups[0], "failing");
+    (void)baton_add_call(s, fail_always, NULL);
+    support_ok(baton_schedule_commit(s));
+    support_ok(baton_schedule_start(s));
+    for (int k = 0; k < OBSERVERS; k++) {
+        observers[k] = (observer_t){s, &over, 0};
+        threads[k] = support_thread_start(observe, &observers[k]);
     }
+    for (int epoch = 1; epoch < EPOCHS; epoch++) {
+        support_ends(s, BATON_ERR_LIMIT);
+        support_ok(baton_schedule_start(s));
+    }
+    atomic_store(&over, true);
+    for (int k = 0; k < OBSERVERS; k++) {
+        support_thread_join(threads[k]);
+        assert_int_equal(observers[k].wrong, 0);
+    }
+    support_ok(baton_schedule_destroy(s));
 }
 
 /* ---- several schedules ------------------------------------------------ */
@@ -189,33 +185,29 @@ static baton_status_t cross(void *arg, baton_call_t *call)
 
 /* While it drives the other engine it is still the driver of the first one,
    which a rebind requires. */
-TEST(test_call_node_starts_a_schedule_of_another_engine)
+TEST_VARIANTS(test_call_node_starts_a_schedule_of_another_engine, 2,
+              SUPPORT_OWN_ENGINES, SUPPORT_OWN_MANUAL + 1)
 {
-    static const int variants[] = {SUPPORT_OWN_MANUAL, SUPPORT_OWN_ENGINES};
-    for (int i = 0; i < 2; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, variants[i]);
-        char from[8] = "crossed", to[8] = "";
-        uint64_t calls = 0;
-        crossing_t crossing = {.memory = from};
-        crossing.own = support_schedule(cluster->groups[0], "own");
-        crossing.other = support_schedule(cluster->groups[1], "other");
-        (void)baton_add_call(crossing.other, support_count, &calls);
-        crossing.buffer = baton_buffer_bind(crossing.own, NULL, 8);
-        baton_node_t call = baton_add_call(crossing.own, cross, &crossing);
-        baton_node_t copy =
-            baton_add_copy(crossing.own, support_view(crossing.own, to, 8),
-                           baton_view(crossing.buffer, 0, 8));
-        baton_before(crossing.own, call, copy);
-        support_ok(baton_schedule_commit(crossing.own));
-        support_ok(baton_schedule_commit(crossing.other));
-        support_run(crossing.own);
-        support_ends(crossing.other, BATON_OK);
-        assert_int_equal(calls, 1);
-        assert_string_equal(to, "crossed");
-        support_ok(baton_schedule_destroy(crossing.own));
-        support_ok(baton_schedule_destroy(crossing.other));
-        support_cluster_close(cluster);
-    }
+    char from[8] = "crossed", to[8] = "";
+    uint64_t calls = 0;
+    crossing_t crossing = {.memory = from};
+    crossing.own = support_schedule(cluster->groups[0], "own");
+    crossing.other = support_schedule(cluster->groups[1], "other");
+    (void)baton_add_call(crossing.other, support_count, &calls);
+    crossing.buffer = baton_buffer_bind(crossing.own, NULL, 8);
+    baton_node_t call = baton_add_call(crossing.own, cross, &crossing);
+    baton_node_t copy =
+        baton_add_copy(crossing.own, support_view(crossing.own, to, 8),
+                       baton_view(crossing.buffer, 0, 8));
+    baton_before(crossing.own, call, copy);
+    support_ok(baton_schedule_commit(crossing.own));
+    support_ok(baton_schedule_commit(crossing.other));
+    support_run(crossing.own);
+    support_ends(crossing.other, BATON_OK);
+    assert_int_equal(calls, 1);
+    assert_string_equal(to, "crossed");
+    support_ok(baton_schedule_destroy(crossing.own));
+    support_ok(baton_schedule_destroy(crossing.other));
 }
 
 /* Calls that a call node makes on its own engine. Creating and starting

@@ -71,55 +71,44 @@ static void wait_there(void *arg)
 }
 
 /* recv --> trap: with messages the schedule stays failed. */
-TEST(test_call_error_wakes_all_who_wait)
+TEST_EACH(test_call_error_wakes_all_who_wait, 2)
 {
     enum { WAITERS = 4 };
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        trap_t trap = {1, BATON_ERR_UNSUPPORTED, 12, 0};
-        support_pair_t pair;
-        support_pair_open(&pair, cluster, "beside");
-        baton_schedule_t *receiver, *sender;
-        uint64_t memory[2] = {0};
-        receiver = support_schedule(cluster->groups[0], "doomed");
-        sender = support_schedule(cluster->groups[1], "doomed");
-        baton_node_t recv =
-            baton_add_recv(receiver, 1, support_view(receiver, &memory[0], 8));
-        baton_before(receiver, recv, baton_add_call(receiver, spring, &trap));
-        (void)baton_add_send(sender, 0, support_view(sender, &memory[1], 8));
-        support_ok(baton_schedule_commit(receiver));
-        support_ok(baton_schedule_commit(sender));
+    trap_t trap = {1, BATON_ERR_UNSUPPORTED, 12, 0};
+    support_pair_t pair;
+    support_pair_open(&pair, cluster, "beside");
+    uint64_t memory[2] = {0};
+    baton_schedule_t **s = support_schedules_create(cluster, "doomed");
+    support_message(s, 1, 0, &memory[1], &memory[0], 8);
+    baton_before(s[0], (baton_node_t){0}, baton_add_call(s[0], spring, &trap));
+    support_schedules_commit(cluster, s);
 
-        support_ok(baton_schedule_start(receiver));
-        waiter_t waiters[WAITERS];
-        support_thread_t *threads[WAITERS];
-        for (int w = 0; w < WAITERS; w++) {
-            waiters[w] = (waiter_t){receiver, BATON_OK, ""};
-            threads[w] = support_thread_start(wait_there, &waiters[w]);
-        }
-        support_run(sender);
-        for (int w = 0; w < WAITERS; w++) {
-            support_thread_join(threads[w]);
-            assert_int_equal(waiters[w].status, BATON_ERR_UNSUPPORTED);
-            assert_non_null(
-                strstr(waiters[w].sentence, "\"doomed\" epoch 1 failed at"));
-            assert_non_null(strstr(waiters[w].sentence, "12 is too many"));
-        }
-        assert_int_equal(trap.calls, 1);
-        support_expect(baton_schedule_start(receiver), BATON_ERR_FAILED);
-        support_says("start of \"doomed\": it has failed: ");
-        support_says("call#1");
-
-        /* Other schedules of the engine work. */
-        support_ok(baton_schedule_start(pair.schedules[0]));
-        support_pair_send(&pair, 5);
-        support_ends(pair.schedules[0], BATON_OK);
-        assert_int_equal(pair.got, 5);
-        support_ok(baton_schedule_destroy(receiver));
-        support_ok(baton_schedule_destroy(sender));
-        support_pair_close(&pair);
-        support_cluster_close(cluster);
+    support_ok(baton_schedule_start(s[0]));
+    waiter_t waiters[WAITERS];
+    support_thread_t *threads[WAITERS];
+    for (int w = 0; w < WAITERS; w++) {
+        waiters[w] = (waiter_t){s[0], BATON_OK, ""};
+        threads[w] = support_thread_start(wait_there, &waiters[w]);
     }
+    support_run(s[1]);
+    for (int w = 0; w < WAITERS; w++) {
+        support_thread_join(threads[w]);
+        assert_int_equal(waiters[w].status, BATON_ERR_UNSUPPORTED);
+        assert_non_null(
+            strstr(waiters[w].sentence, "\"doomed\" epoch 1 failed at"));
+        assert_non_null(strstr(waiters[w].sentence, "12 is too many"));
+    }
+    assert_int_equal(trap.calls, 1);
+    support_expect(baton_schedule_start(s[0]), BATON_ERR_FAILED);
+    support_says("start of \"doomed\": it has failed: ");
+    support_says("call#1");
+
+    /* Other schedules of the engine work. */
+    pair.sent = 5;
+    support_schedules_run(cluster, pair.schedules);
+    assert_int_equal(pair.got, 5);
+    support_schedules_destroy(cluster, s);
+    support_pair_close(&pair);
 }
 
 /* A rank that commits after its peer's epoch has failed learns of the failure,
@@ -136,9 +125,8 @@ TEST_EACH(test_failure_is_told_to_who_commits_later, 2)
     support_ok(baton_schedule_cancel(s[0]));
     support_ends(s[0], BATON_ERR_CANCELLED);
     for (uint64_t epoch = 1; epoch <= 20; epoch++) {
-        support_ok(baton_schedule_start(beside.schedules[0]));
-        support_pair_send(&beside, epoch);
-        support_ends(beside.schedules[0], BATON_OK);
+        beside.sent = epoch;
+        support_schedules_run(cluster, beside.schedules);
     }
     support_ok(baton_schedule_commit(s[1]));
     baton_status_t status = baton_schedule_start(s[1]);

@@ -111,36 +111,32 @@ static void run_echo(echo_t *echo)
     support_ends(echo->schedules[1], BATON_OK);
 }
 
-TEST(test_length_is_each_epochs_own)
+TEST_EACH(test_length_is_each_epochs_own, 2)
 {
     static echo_t echo;
     support_random_t random = support_random(support_seed(), 5);
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        open_echo(&echo, cluster);
-        for (uint64_t epoch = 1; epoch <= 200; epoch++) {
-            uint64_t sample = support_random_below(&random, 4);
-            size_t count = sample == 0   ? 0
-                           : sample == 1 ? COUNT
-                                         : support_random_below(&random, COUNT);
-            for (size_t k = 0; k < COUNT; k++) {
-                echo.sent[k] = epoch * COUNT + k;
-                echo.kept[k] = echo.back[k] = 7;
-            }
-            bool set = support_random_below(&random, 5) != 0;
-            count = set ? count : COUNT; /* else its whole view */
-            echo.wanted = set ? count * 8 : SIZE_MAX;
-            run_echo(&echo);
-            assert_int_equal(echo.seen, count * 8);
-            for (size_t k = 0; k < COUNT; k++) {
-                uint64_t wanted = k < count ? 2 * (epoch * COUNT + k) : 7;
-                assert_int_equal(echo.back[k], wanted);
-                assert_int_equal(echo.kept[k], wanted);
-            }
+    open_echo(&echo, cluster);
+    for (uint64_t epoch = 1; epoch <= 200; epoch++) {
+        uint64_t sample = support_random_below(&random, 4);
+        size_t count = sample == 0   ? 0
+                       : sample == 1 ? COUNT
+                                     : support_random_below(&random, COUNT);
+        for (size_t k = 0; k < COUNT; k++) {
+            echo.sent[k] = epoch * COUNT + k;
+            echo.kept[k] = echo.back[k] = 7;
         }
-        close_echo(&echo);
-        support_cluster_close(cluster);
+        bool set = support_random_below(&random, 5) != 0;
+        count = set ? count : COUNT; /* else its whole view */
+        echo.wanted = set ? count * 8 : SIZE_MAX;
+        run_echo(&echo);
+        assert_int_equal(echo.seen, count * 8);
+        for (size_t k = 0; k < COUNT; k++) {
+            uint64_t wanted = k < count ? 2 * (epoch * COUNT + k) : 7;
+            assert_int_equal(echo.back[k], wanted);
+            assert_int_equal(echo.kept[k], wanted);
+        }
     }
+    close_echo(&echo);
 }
 
 /* ---- what is refused in an epoch --------------------------------------- */
@@ -158,22 +154,18 @@ TEST_MANUALLY(test_length_above_the_view_is_refused, 2)
     close_echo(&echo);
 }
 
-TEST(test_length_of_broken_elements_fails_the_epoch)
+TEST_EACH(test_length_of_broken_elements_fails_the_epoch, 2)
 {
     static echo_t echo;
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        open_echo(&echo, cluster);
-        echo.wanted = 12;
-        support_ok(baton_schedule_start(echo.schedules[0]));
-        support_ok(baton_schedule_start(echo.schedules[1]));
-        for (int rank = 0; rank < 2; rank++) {
-            support_ends(echo.schedules[rank], BATON_ERR_INVALID);
-            support_says("not a whole number of elements of 8 bytes");
-        }
-        close_echo(&echo);
-        support_cluster_close(cluster);
+    open_echo(&echo, cluster);
+    echo.wanted = 12;
+    support_ok(baton_schedule_start(echo.schedules[0]));
+    support_ok(baton_schedule_start(echo.schedules[1]));
+    for (int rank = 0; rank < 2; rank++) {
+        support_ends(echo.schedules[rank], BATON_ERR_INVALID);
+        support_says("not a whole number of elements of 8 bytes");
     }
+    close_echo(&echo);
 }
 
 /* A message that is longer than the view of its receive. */

@@ -48,20 +48,13 @@ static void watch(ends_t ends[2], const support_pair_t *pair, uint64_t last)
     }
 }
 
-static void run_both(const support_pair_t *pair)
-{
-    support_ok(baton_schedule_start(pair->schedules[0]));
-    support_run(pair->schedules[1]);
-    support_ends(pair->schedules[0], BATON_OK);
-}
-
 TEST_EACH(test_on_end_each_epoch_starts_the_next, 2)
 {
     support_pair_t pair;
     ends_t ends[2];
     support_pair_open(&pair, cluster, "pair");
     watch(ends, &pair, EPOCHS);
-    run_both(&pair);
+    support_schedules_run(cluster, pair.schedules);
     for (int r = 0; r < 2; r++) {
         while (atomic_load(&ends[r].count) < EPOCHS) {
             support_ends(pair.schedules[r], BATON_OK);
@@ -77,7 +70,7 @@ TEST_MANUALLY(test_on_end_failure_is_told_once, 2)
     ends_t ends[2];
     support_pair_open(&pair, cluster, "pair");
     watch(ends, &pair, 0);
-    run_both(&pair);
+    support_schedules_run(cluster, pair.schedules);
     support_ok(baton_schedule_start(pair.schedules[0]));
     support_ok(baton_schedule_cancel(pair.schedules[0]));
     support_drain(cluster);
@@ -96,7 +89,7 @@ TEST_WITH(test_on_end_counts_anew_behind_a_recovery, 2, SUPPORT_OWN_ENGINES)
     ends_t ends[2];
     support_pair_open(&pair, cluster, "pair");
     watch(ends, &pair, 0);
-    run_both(&pair);
+    support_schedules_run(cluster, pair.schedules);
     support_ok(baton_schedule_start(pair.schedules[0]));
     support_expect(baton_group_recover(cluster->groups[1], 0),
                    BATON_ERR_TIMEOUT);
@@ -105,7 +98,7 @@ TEST_WITH(test_on_end_counts_anew_behind_a_recovery, 2, SUPPORT_OWN_ENGINES)
     expect(&ends[0], 2, BATON_ERR_CANCELLED);
     atomic_store(&ends[0].count, 0);
     atomic_store(&ends[1].count, 0);
-    run_both(&pair);
+    support_schedules_run(cluster, pair.schedules);
     support_pair_close(&pair); /* so the calls are over */
     expect(&ends[0], 1, BATON_OK);
     expect(&ends[1], 1, BATON_OK);

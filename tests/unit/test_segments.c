@@ -240,9 +240,8 @@ static void try_memory(baton_group_t *group)
     }
 }
 
-TEST(test_memory_alloc_inside_a_process)
+TEST_WITH(test_memory_alloc_inside_a_process, 2, SUPPORT_OWN_ENGINES)
 {
-    support_cluster_t *cluster = support_cluster_open(2, SUPPORT_OWN_ENGINES);
     try_memory(cluster->groups[0]);
     void *block;
     support_ok(baton_memory_alloc(cluster->groups[1], 8, &block));
@@ -251,7 +250,6 @@ TEST(test_memory_alloc_inside_a_process)
     support_expect(baton_group_destroy(cluster->groups[1]), BATON_ERR_BUSY);
     support_says("1 blocks of baton_memory_alloc still exist");
     support_ok(baton_memory_free(cluster->groups[1], block));
-    support_cluster_close(cluster);
 }
 
 /* A simulator takes what is left with it. */

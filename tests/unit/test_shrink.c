@@ -213,7 +213,7 @@ TEST(test_shrink_names_who_has_not_come)
     open_ranks(2);
     support_expect(baton_group_shrink(ranks[0].group, 0, &none),
                    BATON_ERR_TIMEOUT);
-    assert_non_null(strstr(baton_error_message(), "rank 1 has not come"));
+    support_says("rank 1 has not come");
     support_expect(baton_group_shrink(NULL, 0, &none), BATON_ERR_INVALID);
     support_expect(baton_group_shrink(ranks[0].group, 0, NULL),
                    BATON_ERR_INVALID);
@@ -236,7 +236,7 @@ TEST(test_shrink_tells_a_rank_that_is_left_out)
         status = baton_group_shrink(ranks[2].group, 0, &ranks[2].survivors);
     }
     support_expect(status, BATON_ERR_TRANSPORT);
-    assert_non_null(strstr(baton_error_message(), "go on without it"));
+    support_says("go on without it");
     assert_int_equal(baton_group_size(ranks[1].survivors), 2);
     close_ranks();
 }
@@ -262,7 +262,7 @@ TEST(test_shrink_tells_a_rank_that_was_left_out_before)
         }
     }
     support_expect(status, BATON_ERR_TRANSPORT);
-    assert_non_null(strstr(baton_error_message(), "go on without it"));
+    support_says("go on without it");
     close_ranks();
 }
 
@@ -319,7 +319,7 @@ TEST(test_who_leaves_says_whom_it_has_lost)
     assert_int_equal(lost_to_port, 2);
     support_expect(baton_group_recover(ranks[1].group, -1),
                    BATON_ERR_TRANSPORT);
-    assert_non_null(strstr(baton_error_message(), "rank 2 is gone"));
+    support_says("rank 2 is gone");
     close_ranks();
 }
 
@@ -348,7 +348,7 @@ TEST(test_a_loss_is_told_to_all_ranks)
     (void)baton_engine_step(ranks[0].engine);
     (void)baton_engine_step(ranks[1].engine);
     support_expect(baton_group_recover(ranks[1].group, 0), BATON_ERR_TRANSPORT);
-    assert_non_null(strstr(baton_error_message(), "rank 2 is gone"));
+    support_says("rank 2 is gone");
     assert_null(baton__group_loss(ranks[1].group, 0));
     set_collective(false);
     close_ranks();
@@ -389,7 +389,7 @@ TEST(test_who_is_taken_for_lost_is_told)
     assert_int_equal(lost_to_port, 1);
     support_expect(baton_group_shrink(ranks[2].group, 0, &ranks[2].survivors),
                    BATON_ERR_TRANSPORT);
-    assert_non_null(strstr(baton_error_message(), "go on without it"));
+    support_says("go on without it");
     assert_null(baton__group_loss(ranks[0].group, 1));
     set_collective(false);
     close_ranks();

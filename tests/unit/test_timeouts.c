@@ -28,40 +28,33 @@ static const char *const awaited[] = {
 };
 #define AWAITED (sizeof(awaited) / sizeof(awaited[0]))
 
-TEST(test_timeout_names_what_is_awaited)
+TEST_EACH(test_timeout_names_what_is_awaited, 2)
 {
     static const int timeouts[] = {0, 5, 0};
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(2, i);
-        char memory[2][BYTES] = {{0}};
-        baton_schedule_t **schedules = open_waiting(cluster, memory);
-        support_ok(baton_schedule_start(schedules[0]));
-        support_run(schedules[1]);
-        support_ends(schedules[0], BATON_OK);
+    char memory[2][BYTES] = {{0}};
+    baton_schedule_t **schedules = open_waiting(cluster, memory);
+    support_schedules_run(cluster, schedules);
 
-        support_ok(baton_schedule_start(schedules[0]));
-        do { /* until whoever drives has taken the start */
-            support_expect(baton_schedule_wait(schedules[0], 0),
-                           BATON_ERR_TIMEOUT);
-            support_says("epoch 2");
-        } while (strstr(baton_error_message(), "has not begun") != NULL);
-        for (size_t t = 0; t < sizeof(timeouts) / sizeof(timeouts[0]); t++) {
-            support_expect(baton_schedule_wait(schedules[0], timeouts[t]),
-                           BATON_ERR_TIMEOUT);
-            for (size_t a = 0; a < AWAITED; a++) {
-                support_says(awaited[a]);
-            }
-            char text[64];
-            snprintf(text, sizeof(text), "gave up after %d ms", timeouts[t]);
-            support_says(text);
+    support_ok(baton_schedule_start(schedules[0]));
+    do { /* until whoever drives has taken the start */
+        support_expect(baton_schedule_wait(schedules[0], 0), BATON_ERR_TIMEOUT);
+        support_says("epoch 2");
+    } while (strstr(baton_error_message(), "has not begun") != NULL);
+    for (size_t t = 0; t < sizeof(timeouts) / sizeof(timeouts[0]); t++) {
+        support_expect(baton_schedule_wait(schedules[0], timeouts[t]),
+                       BATON_ERR_TIMEOUT);
+        for (size_t a = 0; a < AWAITED; a++) {
+            support_says(awaited[a]);
         }
-        snprintf(memory[1], BYTES, "late, but here");
-        support_run(schedules[1]);
-        support_ends(schedules[0], BATON_OK);
-        assert_string_equal(memory[0], "late, but here");
-        support_schedules_destroy(cluster, schedules);
-        support_cluster_close(cluster);
+        char text[64];
+        snprintf(text, sizeof(text), "gave up after %d ms", timeouts[t]);
+        support_says(text);
     }
+    snprintf(memory[1], BYTES, "late, but here");
+    support_run(schedules[1]);
+    support_ends(schedules[0], BATON_OK);
+    assert_string_equal(memory[0], "late, but here");
+    support_schedules_destroy(cluster, schedules);
 }
 
 /* Nothing is in flight, but a required node can never fire. */
@@ -114,48 +107,42 @@ static baton_status_t pass_gate(void *arg, baton_call_t *call)
 
 /* With a progress thread a wait times out also while the engine runs a call of
    this schedule or of another one. */
-TEST(test_timeout_beside_a_long_call)
+TEST_VARIANTS(test_timeout_beside_a_long_call, 2, 1, SUPPORT_VARIANTS)
 {
-    for (int i = 1; i < SUPPORT_VARIANTS; i++) {
-        for (int round = 0; round < 5; round++) {
-            support_cluster_t *cluster = support_cluster_open(2, i);
-            char memory[2][BYTES] = {{0}};
-            baton_schedule_t *s;
-            gate_t gate = {false, false};
-            baton_schedule_t **waiting = open_waiting(cluster, memory);
-            s = support_schedule(cluster->groups[0], "long");
-            (void)baton_add_call(s, pass_gate, &gate);
-            support_ok(baton_schedule_commit(s));
-            support_ok(baton_schedule_start(waiting[0]));
-            support_ok(baton_schedule_start(s)); /* does not run the call */
-            while (!atomic_load(&gate.inside)) {
-                sched_yield();
-            }
-            support_expect(baton_schedule_wait(s, 10), BATON_ERR_TIMEOUT);
-            assert_true(atomic_load(&gate.inside));
-            support_says("\"long\"");
-            support_expect(baton_schedule_wait(waiting[0], 10),
-                           BATON_ERR_TIMEOUT);
-            assert_true(atomic_load(&gate.inside));
-            support_says("\"awaited\"");
-            atomic_store(&gate.released, true);
-            support_ends(s, BATON_OK);
-            support_run(waiting[1]);
-            support_ends(waiting[0], BATON_OK);
-            support_ok(baton_schedule_destroy(s));
-            support_schedules_destroy(cluster, waiting);
-            support_cluster_close(cluster);
+    for (int round = 0; round < 5; round++) {
+        char memory[2][BYTES] = {{0}};
+        baton_schedule_t *s;
+        gate_t gate = {false, false};
+        baton_schedule_t **waiting = open_waiting(cluster, memory);
+        s = support_schedule(cluster->groups[0], "long");
+        (void)baton_add_call(s, pass_gate, &gate);
+        support_ok(baton_schedule_commit(s));
+        support_ok(baton_schedule_start(waiting[0]));
+        support_ok(baton_schedule_start(s)); /* does not run the call */
+        while (!atomic_load(&gate.inside)) {
+            sched_yield();
         }
+        support_expect(baton_schedule_wait(s, 10), BATON_ERR_TIMEOUT);
+        assert_true(atomic_load(&gate.inside));
+        support_says("\"long\"");
+        support_expect(baton_schedule_wait(waiting[0], 10), BATON_ERR_TIMEOUT);
+        assert_true(atomic_load(&gate.inside));
+        support_says("\"awaited\"");
+        atomic_store(&gate.released, true);
+        support_ends(s, BATON_OK);
+        support_run(waiting[1]);
+        support_ends(waiting[0], BATON_OK);
+        support_ok(baton_schedule_destroy(s));
+        support_schedules_destroy(cluster, waiting);
     }
 }
 
 /* The waiter itself takes the message in front of the call and leaves the call
    to the thread. */
-TEST(test_timeout_of_a_wait_that_drives_up_to_a_long_call)
+TEST_WITH(test_timeout_of_a_wait_that_drives_up_to_a_long_call, 2,
+          SUPPORT_OWN_ENGINES)
 {
     for (int round = 0; round < 5; round++) {
-        support_cluster_t *cluster =
-            support_cluster_open(2, SUPPORT_OWN_ENGINES);
         baton_schedule_t **s = support_schedules_create(cluster, "long");
         gate_t gate = {false, false};
         support_message(s, 1, 0, NULL, NULL, 0);
@@ -174,7 +161,6 @@ TEST(test_timeout_of_a_wait_that_drives_up_to_a_long_call)
         support_ends(s[0], BATON_OK);
         support_ends(s[1], BATON_OK);
         support_schedules_destroy(cluster, s);
-        support_cluster_close(cluster);
     }
 }
 
@@ -210,50 +196,46 @@ static baton_status_t begin_late(void *arg, baton_call_t *call,
     return BATON_OK;
 }
 
-TEST(test_timeout_names_the_rank_at_the_end_of_the_chain)
+TEST_EACH(test_timeout_names_the_rank_at_the_end_of_the_chain, CHAIN)
 {
     static const baton_async_ops_t late = {.start = begin_late};
-    for (int i = 0; i < SUPPORT_VARIANTS; i++) {
-        support_cluster_t *cluster = support_cluster_open(CHAIN, i);
-        baton_async_t async;
-        baton_schedule_t *s[CHAIN];
-        for (int rank = 0; rank < CHAIN - 1; rank++) {
-            s[rank] = support_schedule(cluster->groups[rank], "chain");
-        }
-        s[3] = support_schedule(cluster->groups[3], "other");
-        add_chain(s);
-        for (int rank = 0; rank < CHAIN - 1; rank++) {
-            support_ok(baton_schedule_commit(s[rank]));
-            support_ok(baton_schedule_start(s[rank]));
-        }
-        expect_chain(s[2], "\n    rank 3 has not created it; ranks 0, 1, 2 "
-                           "have");
-        support_ok(baton_schedule_destroy(s[3]));
-        s[3] = support_schedule(cluster->groups[3], "chain");
-        baton_node_t begun = baton_add_async(s[3], &late, &async);
-        baton_before(s[3], begun,
-                     baton_add_send(s[3], 0, support_view(s[3], NULL, 0)));
-        expect_chain(s[2], "\n    rank 3 has not committed it; ranks 0, 1, 2 "
-                           "have");
-        support_ok(baton_schedule_commit(s[3]));
-        expect_chain(s[1], "\n    rank 3 has not started epoch 1 of \"chain\"; "
-                           "ranks 0, 1 have");
-        support_ok(baton_schedule_start(s[3]));
-        expect_chain(s[0], "\n    rank 3 has not ended async#0, which was "
-                           "begun; rank 0 has");
-        support_ok(baton_async_complete(async, BATON_OK));
-        for (int rank = 0; rank < CHAIN; rank++) {
-            support_ends(s[rank], BATON_OK);
-        }
-        support_ok(baton_schedule_start(s[1]));
-        support_ok(baton_schedule_start(s[0]));
-        expect_chain(s[1], "\n    rank 3 has not started epoch 2 of \"chain\"; "
-                           "ranks 0, 1 have");
-        support_ok(baton_schedule_cancel(s[0]));
-        for (int rank = 0; rank < CHAIN; rank++) {
-            support_ok(baton_schedule_destroy(s[rank]));
-        }
-        support_cluster_close(cluster);
+    baton_async_t async;
+    baton_schedule_t *s[CHAIN];
+    for (int rank = 0; rank < CHAIN - 1; rank++) {
+        s[rank] = support_schedule(cluster->groups[rank], "chain");
+    }
+    s[3] = support_schedule(cluster->groups[3], "other");
+    add_chain(s);
+    for (int rank = 0; rank < CHAIN - 1; rank++) {
+        support_ok(baton_schedule_commit(s[rank]));
+        support_ok(baton_schedule_start(s[rank]));
+    }
+    expect_chain(s[2], "\n    rank 3 has not created it; ranks 0, 1, 2 "
+                       "have");
+    support_ok(baton_schedule_destroy(s[3]));
+    s[3] = support_schedule(cluster->groups[3], "chain");
+    baton_node_t begun = baton_add_async(s[3], &late, &async);
+    baton_before(s[3], begun,
+                 baton_add_send(s[3], 0, support_view(s[3], NULL, 0)));
+    expect_chain(s[2], "\n    rank 3 has not committed it; ranks 0, 1, 2 "
+                       "have");
+    support_ok(baton_schedule_commit(s[3]));
+    expect_chain(s[1], "\n    rank 3 has not started epoch 1 of \"chain\"; "
+                       "ranks 0, 1 have");
+    support_ok(baton_schedule_start(s[3]));
+    expect_chain(s[0], "\n    rank 3 has not ended async#0, which was "
+                       "begun; rank 0 has");
+    support_ok(baton_async_complete(async, BATON_OK));
+    for (int rank = 0; rank < CHAIN; rank++) {
+        support_ends(s[rank], BATON_OK);
+    }
+    support_ok(baton_schedule_start(s[1]));
+    support_ok(baton_schedule_start(s[0]));
+    expect_chain(s[1], "\n    rank 3 has not started epoch 2 of \"chain\"; "
+                       "ranks 0, 1 have");
+    support_ok(baton_schedule_cancel(s[0]));
+    for (int rank = 0; rank < CHAIN; rank++) {
+        support_ok(baton_schedule_destroy(s[rank]));
     }
 }
 
@@ -310,9 +292,7 @@ TEST(test_stall_is_reported_to_the_log)
         support_cluster_t *cluster = support_cluster_open(2, threaded);
         char memory[2][BYTES] = {{0}};
         baton_schedule_t **schedules = open_waiting(cluster, memory);
-        support_ok(baton_schedule_start(schedules[0]));
-        support_run(schedules[1]);
-        support_ends(schedules[0], BATON_OK);
+        support_schedules_run(cluster, schedules);
         support_ok(baton_schedule_start(schedules[0]));
         int before = warnings(&journal);
         for (int i = 0, after = 0; after < 20; i++) {
@@ -342,14 +322,14 @@ TEST(test_stall_is_reported_to_the_log)
     baton_log_set(NULL, NULL);
 }
 
+enum { MANY = 32 };
+
 /* Many ranks wait for one, in a chain: one of them reports it. The last rank
    of a chain asks all others. */
-TEST(test_stall_of_many_ranks_is_reported_by_one)
+TEST_MANUALLY(test_stall_of_many_ranks_is_reported_by_one, MANY)
 {
-    enum { MANY = 32 };
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
     support_set_variable("BATON_STALL_MS", "5");
-    support_cluster_t *cluster = support_cluster_open(MANY, SUPPORT_MANUAL);
     baton_schedule_t **s = support_schedules_create(cluster, "many");
     for (int rank = 1; rank < MANY; rank++) {
         support_message(s, rank - 1, rank, NULL, NULL, 0);
@@ -373,7 +353,6 @@ TEST(test_stall_of_many_ranks_is_reported_by_one)
     support_run(s[0]);
     support_ends(s[MANY - 1], BATON_OK);
     support_schedules_destroy(cluster, s);
-    support_cluster_close(cluster);
 }
 
 RUN_TESTS()
