@@ -141,15 +141,16 @@ void baton__epoch_complete_transfer(baton__stepper_t *stepper,
 {
     baton_schedule_t *schedule = event->token.owner;
     uint32_t node = event->token.node;
+    /* It was withdrawn: what failed its epoch came first in the same poll. */
+    if (schedule->run.state[node] == BATON__NODE_IDLE) {
+        return;
+    }
     /* A posted receive that its sender has filled still waits. */
     schedule->turn.moving -=
         schedule->run.state[node] == BATON__NODE_MOVING ? 1 : 0;
     if (schedule->run.phase == BATON__RUN_DRAINING) {
         (void)baton__epoch_end_in_draining(stepper, schedule, node);
         return;
-    }
-    if (schedule->run.phase != BATON__RUN_RUNNING) {
-        return; /* another transfer of the same poll has failed the epoch */
     }
     if (event->status == BATON_OK) {
         baton__run_complete(&schedule->run, node);

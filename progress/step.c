@@ -293,18 +293,6 @@ static void happen(baton__stepper_t *stepper, baton_group_t *group,
     }
 }
 
-enum { TURNS = 3 };
-
-/* Transfers that have ended come first, and of these the ones that failed last:
-   whatever fails an epoch withdraws its transfers, and one that has ended can't
-   be withdrawn any more. It would end in the next epoch. */
-static int turn_of(const baton_event_t *event)
-{
-    bool ends =
-        event->kind == BATON_EVENT_SENT || event->kind == BATON_EVENT_RECEIVED;
-    return !ends ? 2 : event->status != BATON_OK;
-}
-
 static bool poll_groups(baton__stepper_t *stepper)
 {
     baton_event_t events[EVENTS_A_POLL];
@@ -317,11 +305,8 @@ static bool poll_groups(baton__stepper_t *stepper)
                            ? 0
                            : group->transport->poll(group->endpoint, events,
                                                     EVENTS_A_POLL);
-        for (size_t i = 0; i < TURNS * count; i++) {
-            const baton_event_t *event = &events[i % count];
-            if (turn_of(event) == (int)(i / count)) {
-                happen(stepper, group, event);
-            }
+        for (size_t i = 0; i < count; i++) {
+            happen(stepper, group, &events[i]);
         }
         moved |= count > 0;
     }

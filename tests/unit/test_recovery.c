@@ -6,6 +6,7 @@
 #include "support/given_up.h"
 #include "support/random.h"
 #include "support/sanitized.h"
+#include "transport/inproc/rank.h"
 
 #include <baton/coll.h>
 #include <sched.h>
@@ -183,6 +184,65 @@ TEST_WITH(test_recovery_twice_in_a_row_is_told_of, 3, SUPPORT_OWN_MANUAL)
     }
     assert_int_equal(keepers[1].told, 2);
     support_schedules_destroy(cluster, s);
+}
+
+/* ---- what has ended already -------------------------------------------- */
+
+static baton_token_t posted;
+static bool fills;
+
+static bool post_receive(void *endpoint, baton_token_t token, int peer,
+                         const baton_header_t *header, void *target,
+                         size_t bytes)
+{
+    posted = token;
+    return fills;
+}
+
+static bool withdraw_receive(void *endpoint, baton_token_t token, int peer)
+{
+    return true; /* a poll has told its end */
+}
+
+/* A sender has filled the receive, and a failure is told first. */
+static size_t poll_filled(void *endpoint, baton_event_t *out, size_t max)
+{
+    size_t count = baton__inproc_transport.poll(endpoint, out, max - 1);
+    if (fills && count > 0 &&
+        out[0].message->header.kind == BATON__MESSAGE_FAILURE) {
+        out[count++] =
+            (baton_event_t){.kind = BATON_EVENT_RECEIVED, .token = posted};
+        fills = false;
+    }
+    return count;
+}
+
+/* Rank 1: recv --> call, send. */
+TEST(test_recovery_of_a_receive_that_ends_behind_its_failure)
+{
+    baton_transport_t filling = baton__inproc_transport;
+    filling.post_receive = post_receive;
+    filling.withdraw_receive = withdraw_receive;
+    filling.poll = poll_filled;
+    support_cluster_t *cluster =
+        support_cluster_through(2, SUPPORT_MANUAL, &filling);
+    baton_schedule_t **s = support_schedules_create(cluster, "filled");
+    uint64_t numbers[4] = {0}, received = 0;
+    support_message(s, 0, 1, &numbers[0], &numbers[1], 8);
+    support_message(s, 1, 0, &numbers[2], &numbers[3], 8);
+    baton_before(s[1], (baton_node_t){0},
+                 baton_add_call(s[1], support_count, &received));
+    support_schedules_commit(cluster, s);
+    support_schedules_run(cluster, s);
+    fills = true;
+    support_ok(baton_schedule_start(s[1]));
+    recover_both(cluster);
+    assert_false(fills);
+    assert_int_equal(received, 1);
+    support_schedules_run(cluster, s);
+    assert_int_equal(received, 2);
+    support_schedules_destroy(cluster, s);
+    support_cluster_close(cluster);
 }
 
 /* ---- who waits meanwhile ---------------------------------------------- */
