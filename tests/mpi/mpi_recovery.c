@@ -174,7 +174,8 @@ static baton_group_t *make_group(void)
 }
 
 /* Groups of the same ranks, one after another and two at a time: what ranks of
-   one host share is taken over from the last one, unless it ran elsewhere. */
+   one host share is taken over from the last one, unless it ran elsewhere; and
+   no group is made if one of them alone has noticed that a rank has ended. */
 static void test_again(void)
 {
     baton__mpi_t *last = NULL;
@@ -186,10 +187,16 @@ static void test_again(void)
         support_mpi_ok(baton_group_destroy(b));
     }
     CPU_ZERO(&last->processors);
-    baton_group_t *group = make_group();
+    baton_group_t *group = make_group(), *none;
     last = group->endpoint;
     support_mpi_check(CPU_COUNT(&last->processors) > 0, "it is opened anew");
     support_mpi_ok(baton_group_destroy(group));
+    last->lost_any = world.rank == 1;
+    support_mpi_expect(
+        baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &none),
+        BATON_ERR_TRANSPORT);
+    support_mpi_says(world.rank == 1 ? "a rank of this host has ended"
+                                     : "on another rank");
 }
 
 /* The last rank comes when the others have left after BATON_DESTROY_MS: it is
