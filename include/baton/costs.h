@@ -15,7 +15,7 @@ extern "C" {
 typedef struct baton_costs {
     size_t size;               /* set by BATON_COSTS */
     baton_link_cost_t inside;  /* inside a host */
-    baton_link_cost_t between; /* between hosts */
+    baton_link_cost_t between; /* between hosts, while messages go both ways */
     double gamma_ns;           /* per reduced byte */
     baton_link_cost_t device;  /* a copy between a host and its device */
     double turn_us; /* how long a waiting rank keeps a shared processor */

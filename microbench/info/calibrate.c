@@ -39,25 +39,28 @@ static double run_and_destroy(const harness_t *harness,
     return us;
 }
 
-/* Rank 0 sends, `peer` sends back; half of the round trip, on rank 0. */
-static double message_us(const harness_t *harness, int peer, size_t bytes)
+/* Rank 0 sends and `peer` answers: half of the round trip, on rank 0; or, with
+   `both`, both send at once. */
+static double message_us(const harness_t *harness, int peer, size_t bytes,
+                         bool both)
 {
     baton_schedule_t *schedule =
         harness_schedule(harness->group, "calibrate/message");
     char *memory = harness_alloc(bytes, 2);
     baton_buffer_t buffer = baton_buffer_bind(schedule, memory, 2 * bytes);
-    baton_view_t out = baton_view(buffer, 0, bytes);
-    baton_view_t in = baton_view(buffer, bytes, bytes);
-    if (harness->rank == 0) {
-        (void)baton_add_send(schedule, peer, out);
-        (void)baton_add_recv(schedule, peer, in);
-    } else if (harness->rank == peer) {
-        baton_node_t came = baton_add_recv(schedule, 0, in);
-        baton_before(schedule, came, baton_add_send(schedule, 0, in));
+    if (harness->rank == 0 || harness->rank == peer) {
+        int other = harness->rank == 0 ? peer : 0;
+        baton_node_t came =
+            baton_add_recv(schedule, other, baton_view(buffer, bytes, bytes));
+        baton_node_t sent =
+            baton_add_send(schedule, other, baton_view(buffer, 0, bytes));
+        if (harness->rank == peer && !both) {
+            baton_before(schedule, came, sent);
+        }
     }
-    double us = run_and_destroy(harness, schedule) / 2;
+    double us = run_and_destroy(harness, schedule);
     free(memory);
-    return us;
+    return both ? us : us / 2;
 }
 
 static double reduction_us(const harness_t *harness)
@@ -113,10 +116,14 @@ static double turn_us(const harness_t *harness, const baton_costs_t *costs)
     return !shared ? costs->turn_us : us > without ? (us - without) / each : 0;
 }
 
-static baton_link_cost_t link_cost(const harness_t *harness, int peer)
+/* Between hosts both ways at once, as algorithms send: a link may be slower
+   then, or the processors that serve it. Inside a host one way, since the model
+   counts the copies that each processor makes. */
+static baton_link_cost_t link_cost(const harness_t *harness, int peer,
+                                   bool both)
 {
-    double small = message_us(harness, peer, SHORT_BYTES);
-    double large = message_us(harness, peer, LONG_BYTES);
+    double small = message_us(harness, peer, SHORT_BYTES, both);
+    double large = message_us(harness, peer, LONG_BYTES, both);
     double slope = (large - small) / (LONG_BYTES - SHORT_BYTES);
     return (baton_link_cost_t){.alpha_us = small,
                                .beta_ns = slope > 0 ? slope * 1e3 : 0};
@@ -178,10 +185,10 @@ int info_calibrate(const char *path)
         harness_require(baton_costs_get(&costs), "get the costs in force");
         find_peers(&harness, &inside, &between);
         if (inside >= 0) {
-            costs.inside = link_cost(&harness, inside);
+            costs.inside = link_cost(&harness, inside, false);
         }
         if (between >= 0) {
-            costs.between = link_cost(&harness, between);
+            costs.between = link_cost(&harness, between, true);
         }
         costs.gamma_ns = reduction_us(&harness) / REDUCED_BYTES * 1e3;
         costs.turn_us = turn_us(&harness, &costs);
