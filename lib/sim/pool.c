@@ -4,59 +4,34 @@
 
 #include <string.h>
 
-static bool grow_arrays(baton__sim_pool_t *pool)
-{
-    uint32_t slabs = pool->slab_count;
-    uint32_t capacity = slabs * 2 + 1;
-    baton__sim_item_t **grown =
-        baton__grow(pool->slabs, slabs, capacity, sizeof *grown);
-    if (grown == NULL) {
-        return false;
-    }
-    pool->slabs = grown;
-    uint32_t *spare =
-        baton__grow(pool->spare, (size_t)slabs * BATON__SIM_SLAB,
-                    (size_t)capacity * BATON__SIM_SLAB, sizeof *spare);
-    if (spare == NULL) {
-        return false;
-    }
-    pool->spare = spare;
-    pool->slab_capacity = capacity;
-    return true;
-}
-
 static bool add_slab(baton__sim_pool_t *pool)
 {
     uint32_t slabs = pool->slab_count;
     if (slabs == BATON__SIM_NONE / BATON__SIM_SLAB) {
         return false; /* items have run out of numbers */
     }
-    if (slabs == pool->slab_capacity && !grow_arrays(pool)) {
+    baton__sim_item_t **grown =
+        baton__grow(pool->slabs, slabs, slabs + 1, sizeof *grown);
+    if (grown == NULL) {
         return false;
     }
-    pool->slabs[slabs] = baton__alloc(BATON__SIM_SLAB, sizeof **pool->slabs);
-    if (pool->slabs[slabs] == NULL) {
-        return false;
-    }
-    pool->slab_count++;
-    /* The lowest indices are on top, so that a rank's items are adjacent. */
-    uint32_t end = pool->slab_count * BATON__SIM_SLAB;
-    for (uint32_t i = 0; i < BATON__SIM_SLAB; i++) {
-        pool->spare[pool->spare_count++] = end - 1 - i;
-    }
-    return true;
+    pool->slabs = grown;
+    grown[slabs] = baton__alloc(BATON__SIM_SLAB, sizeof **grown);
+    pool->slab_count += grown[slabs] != NULL;
+    return grown[slabs] != NULL;
 }
 
 uint32_t baton__sim_pool_take(baton__sim_pool_t *pool)
 {
-    if (pool->spare_count == 0 && !add_slab(pool)) {
-        return BATON__SIM_NONE;
+    if (pool->spare != 0) {
+        uint32_t index = pool->spare - 1;
+        pool->spare = baton__sim_pool_item(pool, index)->next;
+        return index;
     }
-    uint32_t index = pool->spare[--pool->spare_count];
-    if (index >= pool->item_count) {
-        pool->item_count = index + 1;
-    }
-    return index;
+    return pool->item_count < pool->slab_count * BATON__SIM_SLAB ||
+                   add_slab(pool)
+               ? pool->item_count++
+               : BATON__SIM_NONE;
 }
 
 bool baton__sim_item_copy(baton__sim_item_t *item)
@@ -90,7 +65,8 @@ void baton__sim_pool_give(baton__sim_pool_t *pool, uint32_t index)
     free_copy(item);
     item->copied = false;
     item->state = BATON__SIM_FREE;
-    pool->spare[pool->spare_count++] = index;
+    item->next = pool->spare;
+    pool->spare = index + 1;
 }
 
 void baton__sim_pool_fini(baton__sim_pool_t *pool)
@@ -102,5 +78,4 @@ void baton__sim_pool_fini(baton__sim_pool_t *pool)
         baton__free(pool->slabs[slab]);
     }
     baton__free(pool->slabs);
-    baton__free(pool->spare);
 }

@@ -36,7 +36,7 @@ typedef struct baton__sim_item {
     /* With `node`, the sender's token; NULL when no owner is left. */
     _Alignas(64) void *owner;
     uint32_t node;
-    uint32_t next; /* in a port's queue */
+    uint32_t next; /* in a port's queue, or as the pool's `spare` */
     /* While it is queued, the earliest time at which its transfer may begin;
        then the time at which the transfer began at the receiver. */
     double begin_us;
@@ -48,9 +48,8 @@ static_assert(sizeof(void *) != 8 || sizeof(baton__sim_item_t) == 128,
 
 typedef struct baton__sim_pool {
     baton__sim_item_t **slabs;
-    uint32_t slab_count, slab_capacity;
-    uint32_t *spare; /* stack of the free items */
-    uint32_t spare_count;
+    uint32_t slab_count;
+    uint32_t spare;      /* 1 and the item that was given back last; or 0 */
     uint32_t item_count; /* items from this index on were never taken */
 } baton__sim_pool_t;
 
