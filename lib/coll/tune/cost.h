@@ -83,7 +83,7 @@ typedef struct baton__works {
     double passed;
 } baton__works_t;
 
-#define BATON__CACHED_BYTES 2097152.0 /* a processor's second level */
+#define BATON__CACHED_BYTES 2097152.0 /* a second level: cost.c, host_us */
 
 bool baton__has_processor_each(const baton__terms_t *t);
 
