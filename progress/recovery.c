@@ -52,6 +52,7 @@ static bool tell_next(const baton_group_t *group, uint64_t identity,
                                                   : BATON__MESSAGE_RECOVERY};
         if (group->transport->notify(group->endpoint, to, &header, NULL, 0) ==
             BATON_AGAIN) {
+            group->stepper->untold = true;
             break;
         }
         agreement->sent++;
@@ -341,6 +342,7 @@ void baton__recovery_rouse(baton_group_t *group)
 bool baton__recovery_advance(baton__stepper_t *stepper)
 {
     bool moved = false;
+    stepper->untold = false;
     for (baton_group_t *group = stepper->groups; group != NULL;
          group = baton__group_next(group)) {
         if (baton__group_recovers(group)) {

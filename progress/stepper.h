@@ -30,6 +30,7 @@ typedef struct baton__stepper {
     size_t slice_bytes;   /* of one node at a time */
     /* Of all messages that running epochs wait for. */
     size_t awaited_bytes;
+    bool untold; /* recoveries have found no room for something at a peer */
     bool leaves_calls; /* leaves calls that may take long to another driver */
     bool left_calls;   /* and has done so in this step */
     _Atomic(baton_schedule_t *) mail; /* newest first */

@@ -392,7 +392,7 @@ TEST(test_no_device_memory)
 
 /* ---- attaching --------------------------------------------------------- */
 
-TEST(test_attaching)
+TEST_MANUALLY(test_attaching, 1)
 {
     baton_engine_t *engine = manual->cluster->engines[0];
     emulated_t *device = manual->devices[0];
@@ -409,12 +409,10 @@ TEST(test_attaching)
     support_expect(baton_engine_attach_device(engine, &port, device),
                    BATON_ERR_STATE);
     support_says("the engine has a device already");
-    support_cluster_t *cluster = support_cluster_manual(1);
     support_expect(
         baton_engine_attach_device(cluster->engines[0], &port, device),
         BATON_ERR_STATE);
     support_says("the engine has a group already");
-    support_cluster_close(cluster);
     support_ok(baton_engine_open(NULL, &engine));
     support_expect(baton_engine_device(engine, &own, &owned),
                    BATON_ERR_UNSUPPORTED);

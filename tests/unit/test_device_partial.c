@@ -390,9 +390,8 @@ TEST(test_recovery)
 
 /* ---- wrong use --------------------------------------------------------- */
 
-TEST(test_wrong_use)
+TEST_WITH(test_wrong_use, 1, SUPPORT_OWN_ENGINES)
 {
-    support_cluster_t *hosts = support_cluster_open(1, SUPPORT_OWN_ENGINES);
     world_t world = world_open(1, true);
     baton_group_t *group = world.ranks->cluster->groups[0];
     baton_stream_t stream = world.ranks->streams[0];
@@ -405,10 +404,9 @@ TEST(test_wrong_use)
     support_expect(baton_partial_start_on(NULL, stream), BATON_ERR_INVALID);
     support_ok(baton_partial_destroy(host));
     options.memory = BATON_MEMORY_DEVICE;
-    support_expect(baton_partial_create(hosts->groups[0], &options, &host),
+    support_expect(baton_partial_create(cluster->groups[0], &options, &host),
                    BATON_ERR_UNSUPPORTED);
     support_says("the engine has no device");
-    support_cluster_close(hosts);
     options.memory = (baton_memory_t)2;
     support_expect(baton_partial_create(group, &options, &host),
                    BATON_ERR_INVALID);
