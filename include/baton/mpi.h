@@ -18,8 +18,9 @@
 extern "C" {
 #endif
 
-/* Collective over `comm` (an intracommunicator); blocks in MPI. The group gets
-   a communicator of its own, so that user traffic can't collide, and leaves the
+/* Collective over `comm` (an intracommunicator); blocks in MPI, which waits for
+   good for a rank that ends before it has returned. The group gets a
+   communicator of its own, so that user traffic can't collide, and leaves the
    attributes of `comm` alone. The library calls MPI by its PMPI_ names, so
    tools that interpose MPI's symbols see none of its calls. Destroy the group
    before MPI_Finalize. If you do not, that is logged, and peers on other hosts
