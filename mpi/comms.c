@@ -125,16 +125,42 @@ static void destroy(baton__mpi_comm_t *comm)
     free(comm);
 }
 
+bool baton__mpi_is_first(MPI_Request request, bool frees)
+{
+    bool found = false;
+    (void)pthread_mutex_lock(&comms_lock);
+    for (baton__mpi_comm_t *c = comms; c != NULL && !found; c = c->next) {
+        int i = atomic_load_explicit(&c->first_count, memory_order_acquire);
+        while (!found && i-- > 0) {
+            found = c->firsts[i] == request &&
+                    baton__mpi_owner(request) == c->handle;
+        }
+        if (found && frees) {
+            c->orphans |= 1u << i;
+        }
+    }
+    (void)pthread_mutex_unlock(&comms_lock);
+    return found;
+}
+
 /* The communicator is being freed. What has not ended goes on; but Open MPI
    4.1.4 crashes where its own operations do, so they end here. */
 static int on_delete(MPI_Comm handle, int keyval, void *value, void *extra)
 {
     baton__mpi_comm_t *comm = value;
     (void)handle, (void)keyval, (void)extra;
-    /* Pairs with the subtraction in complete(). */
-    while (atomic_load_explicit(&comm->followed, memory_order_acquire) > 0) {
-        (void)baton__mpi_complete_all();
-        (void)sched_yield();
+    for (int i = 0; i < comm->first_count; i++) {
+        MPI_Request first = comm->firsts[i];
+        int ended = false;
+        while (baton__mpi_owner(first) == handle && !ended) {
+            (void)PMPI_Request_get_status(first, &ended, MPI_STATUS_IGNORE);
+            if (!ended) {
+                (void)sched_yield();
+            }
+        }
+        if ((comm->orphans >> i & 1u) != 0) {
+            (void)PMPI_Request_free(&first);
+        }
     }
     log_calls(comm);
     atomic_fetch_add_explicit(&freed, 1, memory_order_relaxed);

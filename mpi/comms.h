@@ -33,6 +33,10 @@ typedef enum baton__mpi_why {
     BATON__MPI_WHYS
 } baton__mpi_why_t;
 
+/* Bytes that a communicator's calls have moved before a group is made of it. A
+   call counts at least as 1 / FIRST_CALLS of it. */
+enum { BATON__MPI_WORTH = 1 << 16, BATON__MPI_FIRST_CALLS = 8 };
+
 typedef struct baton__mpi_comm {
     MPI_Comm handle;
     baton__mpi_why_t why; /* all calls are left; TAKEN: they need not be */
@@ -44,15 +48,21 @@ typedef struct baton__mpi_comm {
                       has the error handler of `handle` */
     struct baton__mpi_entry *entries;
     uint64_t calls;
-    _Atomic int users;    /* operations that have not ended */
-    _Atomic int followed; /* of them MPI's own */
-    _Atomic bool dead;    /* freed by the application */
+    MPI_Request firsts[BATON__MPI_FIRST_CALLS]; /* MPI's own; may have gone */
+    _Atomic int first_count;
+    unsigned orphans;  /* of them, by bits: the program has freed them */
+    _Atomic int users; /* operations that have not ended */
+    _Atomic bool dead; /* freed by the application */
     uint32_t counts[BATON__MPI_WHYS][BATON__MPI_KINDS * BATON__MPI_WAYS];
     struct baton__mpi_comm *next;
 } baton__mpi_comm_t;
 
 /* Where the context id is in a communicator; -1: not found here. */
 ptrdiff_t baton__mpi_context_offset(void);
+
+/* Whether MPI runs it as one of the first calls. Frees: it goes when it ends,
+   as MPI itself frees none that is active. */
+bool baton__mpi_is_first(MPI_Request request, bool frees);
 
 /* The communicator's record; NULL: no memory. Its group; why it has none. */
 baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm comm);

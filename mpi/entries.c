@@ -56,7 +56,6 @@ static void free_entry(baton__mpi_entry_t *entry)
     free(entry);
 }
 
-/* Takes what the shape has. */
 baton_status_t baton__mpi_entry_make(baton__mpi_comm_t *comm,
                                      baton__mpi_shape_t *shape,
                                      const baton__mpi_vectors_t *v,

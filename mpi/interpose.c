@@ -15,7 +15,7 @@
                                     __VA_ARGS__}
 
 #define TAKEN_OR(call_, request_)                                              \
-    (code >= 0 ? code : baton__mpi_follow(code, call_, comm, request_))
+    (code >= 0 ? code : baton__mpi_note(code, call_, comm, request_))
 
 /* The three ways of a collective: its kind, its name twice, its parameters and
    the arguments that they are, and the rest of the call. */
@@ -173,7 +173,8 @@ int MPI_Request_free(MPI_Request *request)
    one must not be cancelled. */
 int MPI_Cancel(MPI_Request *request)
 {
-    return request != NULL && baton__mpi_known(*request, false) != NULL
+    return request != NULL && (baton__mpi_known(*request, false) != NULL ||
+                               baton__mpi_is_first(*request, false))
                ? MPI_SUCCESS
                : PMPI_Cancel(request);
 }

@@ -8,6 +8,8 @@ target_include_directories(baton_mpi PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(baton_mpi PRIVATE
     baton ${mpi_library} $<BUILD_INTERFACE:baton_flags> Threads::Threads
     ${CMAKE_DL_LIBS})
+# It is there from the start, and MPI's progress comes to it each time.
+target_compile_options(baton_mpi PRIVATE -ftls-model=initial-exec)
 target_link_options(baton_mpi PRIVATE LINKER:--version-script=${mpi_exports})
 set_target_properties(baton_mpi PROPERTIES
     LINK_DEPENDS ${mpi_exports}

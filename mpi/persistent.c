@@ -142,6 +142,10 @@ int baton__mpi_request_free(MPI_Request *request)
 {
     baton__mpi_op_t *op =
         request != NULL ? (void *)baton__mpi_known(*request, true) : NULL;
+    if (op == NULL && request != NULL && baton__mpi_is_first(*request, true)) {
+        *request = MPI_REQUEST_NULL;
+        return MPI_SUCCESS;
+    }
     if (op == NULL) {
         return BATON__MPI_LEFT;
     }

@@ -12,11 +12,9 @@
 
 /* ---- progress inside MPI ------------------------------------------------- */
 
-/* Those that have ended, the latest first; and those that MPI runs. Baton's
-   thread does not complete them, as it must not call MPI where the program did
-   not ask for MPI_THREAD_MULTIPLE. */
-typedef baton__mpi_op_t *_Atomic ops_t;
-static ops_t done, followed;
+/* Those that have ended, the latest first. Baton's thread does not complete
+   them: it must not call MPI below MPI_THREAD_MULTIPLE. */
+static baton__mpi_op_t *_Atomic done;
 
 static void *opal_progress_register, *opal_progress_unregister, *opal_progress;
 static _Thread_local bool waits; /* in await() */
@@ -34,12 +32,12 @@ static int progress(void)
                                       memory_order_relaxed) > 0 ||
                  (!baton__mpi.settings.thread &&
                   atomic_load_explicit(&baton__mpi.on, memory_order_acquire));
-    if (waits) {
-        return true;
+    if (waits || !steps) {
+        return waits;
     }
-    bool stepped = steps && baton_engine_step(baton__mpi.engine);
+    bool stepped = baton_engine_step(baton__mpi.engine);
     bool moved = baton__mpi_complete_all() || stepped;
-    vain = moved || !steps ? 0 : vain + 1;
+    vain = moved ? 0 : vain + 1;
     if (vain > VAIN_CALLS) {
         (void)sched_yield();
     }
@@ -54,7 +52,8 @@ static void call(void *symbol)
 
 /* ---- the operations of requests --------------------------------------------
 
-   Open MPI 4 keeps what a generalized request was started with in a row. */
+   Open MPI 4 keeps what a generalized request was started with in a row; and of
+   each request the communicator, which is MPI_COMM_WORLD for these. */
 
 typedef struct given {
     MPI_Grequest_query_function *query;
@@ -68,7 +67,7 @@ static int release(void *state);
 static int cancel(void *state, int complete);
 
 enum { LOOKED_AT = 256 }; /* bytes of a request */
-static size_t given_offset;
+static size_t given_offset, owner_offset;
 
 static baton__mpi_op_t *op_of(MPI_Request request)
 {
@@ -81,23 +80,37 @@ static baton__mpi_op_t *op_of(MPI_Request request)
                : (void *)baton__mpi_known(request, false);
 }
 
-static bool find_given(void)
+MPI_Comm baton__mpi_owner(MPI_Request request)
+{
+    MPI_Comm owner;
+    memcpy(&owner, (const char *)request + owner_offset, sizeof owner);
+    return owner;
+}
+
+static size_t find(MPI_Request request, const void *bytes, size_t count)
+{
+    size_t at = 0;
+    while (at < LOOKED_AT &&
+           memcmp((const char *)request + at, bytes, count) != 0) {
+        at += sizeof(void *);
+    }
+    return at;
+}
+
+static bool find_parts(void)
 {
     MPI_Request request;
     const given_t given = {query, release, cancel, NULL};
+    const MPI_Comm owner = MPI_COMM_WORLD;
     if (PMPI_Grequest_start(query, release, cancel, NULL, &request) !=
         MPI_SUCCESS) {
         return false;
     }
-    given_offset = 0;
-    while (given_offset < LOOKED_AT &&
-           memcmp((const char *)request + given_offset, &given, sizeof given) !=
-               0) {
-        given_offset += sizeof(void *);
-    }
+    given_offset = find(request, &given, sizeof given);
+    owner_offset = find(request, &owner, sizeof owner);
     (void)PMPI_Grequest_complete(request);
     (void)PMPI_Wait(&request, MPI_STATUS_IGNORE);
-    return given_offset < LOOKED_AT;
+    return given_offset < LOOKED_AT && owner_offset < LOOKED_AT;
 }
 
 bool baton__mpi_drive(bool on)
@@ -108,7 +121,7 @@ bool baton__mpi_drive(bool on)
         opal_progress_unregister =
             dlsym(RTLD_DEFAULT, "opal_progress_unregister");
         if (opal_progress == NULL || opal_progress_register == NULL ||
-            opal_progress_unregister == NULL || !find_given()) {
+            opal_progress_unregister == NULL || !find_parts()) {
             return false;
         }
     }
@@ -186,9 +199,7 @@ static void send_end(const baton__mpi_op_t *op)
 /* An entry is in use until the request is freed, whose waits look at it. */
 static void leave(baton__mpi_entry_t *entry, baton__mpi_comm_t *comm)
 {
-    if (entry != NULL) {
-        atomic_fetch_sub_explicit(&entry->users, 1, memory_order_release);
-    }
+    atomic_fetch_sub_explicit(&entry->users, 1, memory_order_release);
     atomic_fetch_sub_explicit(&comm->users, 1, memory_order_release);
 }
 
@@ -198,9 +209,7 @@ static void complete(baton__mpi_op_t *op)
     if (op->code == MPI_SUCCESS) {
         op->code = baton__mpi_vectors_unpack(&op->vectors);
     }
-    atomic_fetch_sub_explicit(op->entry == NULL ? &op->comm->followed
-                                                : &baton__mpi.outstanding,
-                              1, memory_order_release);
+    atomic_fetch_sub_explicit(&baton__mpi.outstanding, 1, memory_order_release);
     if (op->persistent) {
         baton__mpi_entry_t *entry = op->entry;
         baton__mpi_comm_t *comm = op->comm;
@@ -214,70 +223,34 @@ static void complete(baton__mpi_op_t *op)
     }
 }
 
-/* `end`: the last one's `next`. */
-static void push(ops_t *ops, baton__mpi_op_t *first, baton__mpi_op_t **end)
+static void push(baton__mpi_op_t *op)
 {
-    *end = atomic_load_explicit(ops, memory_order_relaxed);
-    /* Pairs with the exchange in take_all(). */
+    op->next = atomic_load_explicit(&done, memory_order_relaxed);
+    /* Pairs with the exchange in complete_all(). */
     while (!atomic_compare_exchange_weak_explicit(
-        ops, end, first, memory_order_release, memory_order_relaxed)) {
+        &done, &op->next, op, memory_order_release, memory_order_relaxed)) {
     }
-}
-
-static baton__mpi_op_t *take_all(ops_t *ops)
-{
-    return atomic_load_explicit(ops, memory_order_relaxed) == NULL
-               ? NULL
-               : atomic_exchange_explicit(ops, NULL, memory_order_acquire);
-}
-
-/* Waits for the awaited, or looks at the one not looked at for longest: a look
-   is a turn of MPI's progress, which comes here again. True: it has ended. */
-static bool test_followed(const baton__mpi_op_t *awaited)
-{
-    static _Thread_local bool tests;
-    baton__mpi_op_t *first = tests ? NULL : take_all(&followed);
-    baton__mpi_op_t **at = &first, **end = &first;
-    for (; *end != NULL; end = &(*end)->next) {
-        at = *at == awaited ? at : end;
-    }
-    baton__mpi_op_t *op = *at;
-    if (op == NULL) {
-        return false;
-    }
-    *at = op->next;
-    if (first != NULL) {
-        push(&followed, first, end == &op->next ? at : end);
-    }
-    int ended = op == awaited;
-    tests = !ended;
-    op->code = ended ? PMPI_Wait(&op->followed, MPI_STATUS_IGNORE)
-                     : PMPI_Test(&op->followed, &ended, MPI_STATUS_IGNORE);
-    tests = false;
-    push(ended ? &done : &followed, op, &op->next);
-    return ended;
 }
 
 bool baton__mpi_complete_all(void)
 {
-    while (test_followed(NULL)) {
+    if (atomic_load_explicit(&done, memory_order_relaxed) == NULL) {
+        return false;
     }
-    bool any = false;
-    for (baton__mpi_op_t *op = take_all(&done), *next; op != NULL; op = next) {
-        any = true;
+    baton__mpi_op_t *first =
+        atomic_exchange_explicit(&done, NULL, memory_order_acquire);
+    for (baton__mpi_op_t *op = first, *next; op != NULL; op = next) {
         next = op->next;
         complete(op);
     }
-    return any;
+    return first != NULL;
 }
 
 void baton__mpi_await(int count, const MPI_Request *requests)
 {
     /* Pairs with the subtraction in complete(). */
-    if (requests == NULL ||
-        (atomic_load_explicit(&baton__mpi.outstanding, memory_order_acquire) ==
-             0 &&
-         atomic_load_explicit(&followed, memory_order_relaxed) == NULL)) {
+    if (requests == NULL || atomic_load_explicit(&baton__mpi.outstanding,
+                                                 memory_order_acquire) == 0) {
         return;
     }
     for (int i = 0; i < count && count > 1; i++) {
@@ -286,12 +259,7 @@ void baton__mpi_await(int count, const MPI_Request *requests)
         }
     }
     for (int i = 0; i < count; i++) {
-        baton__mpi_op_t *op = op_of(requests[i]);
-        if (op != NULL && op->entry == NULL) {
-            (void)test_followed(op);
-        } else {
-            await(op);
-        }
+        await(op_of(requests[i]));
     }
 }
 
@@ -350,7 +318,7 @@ static void run(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
         }
         op->code = baton__mpi_code(status, baton_error_message());
         baton__mpi_op_t *next = take_next(entry);
-        push(&done, op, &op->next);
+        push(op);
         op = next;
     }
 }
@@ -368,7 +336,7 @@ void baton__mpi_on_end(void *arg, uint64_t epoch, baton_status_t status)
             baton_schedule_failure(entry->schedule, &failure) == BATON_OK;
         op->code = baton__mpi_code(status, told ? failure.message : "");
     }
-    push(&done, op, &op->next);
+    push(op);
 }
 
 void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
@@ -431,9 +399,6 @@ int baton__mpi_fail(MPI_Comm comm, int code)
     return code;
 }
 
-/* What a communicator's calls have moved before a group is made of it. */
-enum { WORTH = 1 << 16, FIRST_CALLS = 8 };
-
 /* Whether a call is taken, by what all ranks of its communicator know; then its
    shape, whose counts are the caller's. */
 static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
@@ -461,9 +426,9 @@ static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
         call->kind != BATON__MPI_BARRIER) {
         return BATON__MPI_SHORT;
     }
-    comm->counted = bytes + WORTH / FIRST_CALLS;
+    comm->counted = bytes + BATON__MPI_WORTH / BATON__MPI_FIRST_CALLS;
     comm->worth += comm->counted;
-    return comm->worth < WORTH && call->way != BATON__MPI_PERSISTENT
+    return comm->worth < BATON__MPI_WORTH && call->way != BATON__MPI_PERSISTENT
                ? BATON__MPI_NEW
                : baton__mpi_comm_join(comm);
 }
@@ -486,13 +451,12 @@ int baton__mpi_take(const baton__mpi_call_t *call, baton__mpi_shape_t *shape,
     comm->counts[why][call->kind * BATON__MPI_WAYS + call->way]++;
     if (why != BATON__MPI_TAKEN) {
         baton__mpi_shape_fini(shape);
-        return why == BATON__MPI_NEW ? BATON__MPI_FOLLOW : BATON__MPI_LEFT;
+        return why == BATON__MPI_NEW ? BATON__MPI_FIRST : BATON__MPI_LEFT;
     }
     *out = comm;
     return MPI_SUCCESS;
 }
 
-/* The operation of a call; on an error none. */
 int baton__mpi_op_make(const baton__mpi_call_t *call, baton__mpi_comm_t *comm,
                        const baton__mpi_shape_t *shape, baton__mpi_op_t **out)
 {
@@ -560,28 +524,18 @@ int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request)
     return MPI_SUCCESS;
 }
 
-int baton__mpi_follow(int left, int code, MPI_Comm handle, MPI_Request *request)
+int baton__mpi_note(int left, int code, MPI_Comm handle,
+                    const MPI_Request *request)
 {
     baton__mpi_comm_t *comm =
-        left == BATON__MPI_FOLLOW ? baton__mpi_comm_of(handle) : NULL;
+        left == BATON__MPI_FIRST ? baton__mpi_comm_of(handle) : NULL;
     if (comm != NULL && code != MPI_SUCCESS) {
         comm->worth -= comm->counted; /* which other ranks may not have done */
+    } else if (comm != NULL && request != NULL) {
+        comm->firsts[comm->first_count] = *request;
+        /* Pairs with the load in is_first(). */
+        atomic_fetch_add_explicit(&comm->first_count, 1, memory_order_release);
     }
-    bool follows = comm != NULL && code == MPI_SUCCESS && request != NULL;
-    baton__mpi_op_t *op = follows ? malloc(sizeof *op) : NULL;
-    if (op == NULL) {
-        return code;
-    }
-    *op = (baton__mpi_op_t){
-        .comm = comm, .followed = *request, .vectors.held = MPI_DATATYPE_NULL};
-    if (PMPI_Grequest_start(query, release, cancel, op, &op->request) != 0) {
-        free(op);
-        return code;
-    }
-    *request = op->request;
-    atomic_fetch_add_explicit(&op->comm->users, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&op->comm->followed, 1, memory_order_relaxed);
-    push(&followed, op, &op->next);
     return code;
 }
 

@@ -14,8 +14,8 @@
    schedule's own depth would bound their number, and MPI has no bound; it is 2,
    so that buffers are rebound without the driver.
 
-   MPI's calls on a new communicator (comms.h) have operations without entries,
-   which end with MPI's requests: a communicator that is freed awaits them.
+   MPI's calls on a new communicator (comms.h) have MPI's own requests, which
+   the communicator notes, as it awaits them when it is freed.
 
    What a call costs beside its schedule counts several times where ranks share
    a processor, as each delays the others: 0.5 us more make 8 bytes on 4 ranks
@@ -30,8 +30,7 @@
 typedef struct baton__mpi_op {
     baton__mpi_known_t known;   /* of the persistent ones, by their handles */
     struct baton__mpi_op *next; /* in its entry's queue */
-    struct baton__mpi_entry *entry; /* NULL: MPI runs it, */
-    MPI_Request followed;           /* by this request */
+    struct baton__mpi_entry *entry;
     baton__mpi_comm_t *comm;
     MPI_Request request;
     bool persistent;
@@ -59,19 +58,24 @@ typedef struct baton__mpi_entry {
 } baton__mpi_entry_t;
 
 /* Starts a call; *request is complete when it has ended. Negative: it is for
-   MPI, and nothing has happened; FOLLOW: its request is to be followed. Else an
-   MPI error code, of which the communicator's error handler has been told. */
-#define BATON__MPI_LEFT   (-1)
-#define BATON__MPI_FOLLOW (-2)
+   MPI, and nothing has happened; FIRST: as one of the communicator's first.
+   Else an MPI error code, which the communicator's error handler has been told.
+ */
+#define BATON__MPI_LEFT  (-1)
+#define BATON__MPI_FIRST (-2)
 int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request);
 
 /* The same, and waits. */
 int baton__mpi_finish(const baton__mpi_call_t *call);
 
-/* After a call of MPI's and its code, which is returned: if it is to be
-   followed, puts a request of the library's own in the place of MPI's, unless
-   NULL; a call that failed does not count. */
-int baton__mpi_follow(int left, int code, MPI_Comm comm, MPI_Request *request);
+/* After a call of MPI's and its code, which is returned: of a FIRST one the
+   request is noted, unless NULL; if it failed it does not count. */
+int baton__mpi_note(int left, int code, MPI_Comm comm,
+                    const MPI_Request *request);
+
+/* The communicator of a nonblocking collective of MPI's. The memory of its
+   requests stays, and is another one's when they have gone. */
+MPI_Comm baton__mpi_owner(MPI_Request request);
 
 /* Makes a persistent request of it, which is inactive. */
 int baton__mpi_prepare(const baton__mpi_call_t *call, MPI_Request *request);
