@@ -15,7 +15,8 @@ extern "C" {
 #include <stdio.h>
 #include <ucontext.h>
 
-enum { MOST_THREADS = 1024, WARP_LANES = 32, STACK_BYTES = 256 << 10 };
+/* The sanitizer goes through a whole stack at each switch. */
+enum { MOST_THREADS = 1024, WARP_LANES = 32, STACK_BYTES = 64 << 10 };
 
 uint3 threadIdx, blockIdx, blockDim, gridDim;
 
