@@ -102,10 +102,18 @@ static bool put_in(int epoll, int fd, baton__watch_t *watch)
     return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-/* Makes libevent's loop. */
+/* Makes libevent's loop. One thread uses it, so it needs no locks, which a base
+   has where the process has told libevent of threads, as Open MPI does; and no
+   timer in it needs the time. */
 static bool make_base(baton__event_loop_t *loop)
 {
-    loop->base = event_base_new();
+    struct event_config *config = event_config_new();
+    if (config != NULL) {
+        (void)event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK |
+                                                EVENT_BASE_FLAG_NO_CACHE_TIME);
+        loop->base = event_base_new_with_config(config);
+        event_config_free(config);
+    }
     if (loop->base == NULL) {
         return false;
     }
