@@ -20,15 +20,11 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum {
-    DESCRIPTORS = 4, /* of an object, at most */
-    EVENTS = 16      /* taken at a time */
-};
+enum { EVENTS = 16 /* taken at a time */ };
 
 struct baton__watch {
     baton__event_loop_t *loop;
     baton__watched_t watched;
-    int descriptors[DESCRIPTORS]; /* up to the first that is negative */
 };
 
 struct baton__event_loop {
@@ -279,10 +275,7 @@ baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
     }
     watch->loop = loop;
     watch->watched = *watched;
-    for (int k = 0; k < DESCRIPTORS; k++) {
-        watch->descriptors[k] = -1;
-    }
-    for (int k = 0; k < DESCRIPTORS && fd >= 0; k++) {
+    for (int k = 1; fd >= 0; k++) {
         if (!put_in(loop->set, fd, watch)) {
             baton_status_t status = baton__error(
                 BATON_ERR_SYSTEM, "a descriptor of %s can't be watched: %s",
@@ -290,8 +283,7 @@ baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
             baton__event_loop_unwatch(watch);
             return status;
         }
-        watch->descriptors[k] = fd;
-        fd = watched->descriptor(watched->object, k + 1);
+        fd = watched->descriptor(watched->object, k);
     }
     *out = watch;
     return BATON_OK;
@@ -302,10 +294,11 @@ void baton__event_loop_unwatch(baton__watch_t *watch)
     if (watch == NULL) {
         return;
     }
+    const baton__watched_t *watched = &watch->watched;
+    int fd;
     (void)pthread_mutex_lock(&watch->loop->lock);
-    for (int k = 0; k < DESCRIPTORS && watch->descriptors[k] >= 0; k++) {
-        (void)epoll_ctl(watch->loop->set, EPOLL_CTL_DEL, watch->descriptors[k],
-                        NULL);
+    for (int k = 0; (fd = watched->descriptor(watched->object, k)) >= 0; k++) {
+        (void)epoll_ctl(watch->loop->set, EPOLL_CTL_DEL, fd, NULL);
     }
     (void)pthread_mutex_unlock(&watch->loop->lock);
     baton__free(watch);

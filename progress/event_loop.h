@@ -12,7 +12,8 @@ typedef struct baton__event_loop baton__event_loop_t;
 typedef struct baton__watch baton__watch_t; /* descriptors in the loop */
 
 /* What has descriptors: an endpoint, a device. They are asked for from k = 0
-   on, up to the first that is negative. */
+   on, up to the first that is negative, when the watch begins and when it ends.
+ */
 typedef struct baton__watched {
     const char *name; /* outlives the watch */
     void *object;
@@ -53,7 +54,7 @@ void baton__event_loop_wait_sooner(baton__event_loop_t *loop, uint32_t us);
 /* Ends the present or the next wait or sleep. Any thread; kicks coalesce. */
 void baton__event_loop_kick(baton__event_loop_t *loop);
 
-/* Puts the object's descriptors into the set, and drains them when they become
+/* Puts the object's descriptors into the set, and drains them while they are
    readable; *out is NULL if it has none. Any thread, also while others sleep.
  */
 baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,

@@ -118,13 +118,6 @@ static baton_status_t enclose(const baton__device_t *device,
     return status;
 }
 
-static void unwatch(const watched_group_t *watched)
-{
-    if (watched->watch != NULL) {
-        baton__event_loop_unwatch(watched->watch);
-    }
-}
-
 static void disclose(const watched_group_t *watched)
 {
     if (watched->group.device != NULL && watched->group.root == NULL) {
@@ -211,7 +204,7 @@ static baton_status_t create(baton_engine_t *engine, baton_group_t *parent,
         engine->driver->enter(engine);
         unlink_group(&watched->group);
         engine->driver->leave(engine);
-        unwatch(watched);
+        baton__event_loop_unwatch(watched->watch);
         disclose(watched);
         free_group(watched);
         return status;
@@ -559,7 +552,7 @@ static void close_root(baton_group_t *root)
     (void)baton__recovery_advance(root->stepper);
     unlink_group(root);
     engine->driver->leave(engine);
-    unwatch(watched);
+    baton__event_loop_unwatch(watched->watch);
     root->transport->close(root->endpoint);
     free_group(watched);
 }
