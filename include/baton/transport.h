@@ -158,9 +158,9 @@ typedef struct baton_transport {
     void (*drop)(void *endpoint, baton_message_t *message);
 
     /* Returns the endpoint's k-th descriptor, counted from 0, or -1 past the
-       last. A descriptor becomes readable when something happens to an armed
-       endpoint; spurious wake-ups are possible. drain makes the descriptors
-       unreadable again, from any thread. */
+       last; the same until close. A descriptor becomes readable when something
+       happens to an armed endpoint; spurious wake-ups are possible. While one
+       is readable, drain is called, from any thread, until none is. */
     int (*descriptor)(void *endpoint, int k);
     void (*drain)(void *endpoint);
 

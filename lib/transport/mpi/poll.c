@@ -473,8 +473,9 @@ int baton__mpi_descriptor(void *endpoint, int k)
 void baton__mpi_drain(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
-    baton__doorbell_drain(&mpi->host.doorbell);
-    baton__liveness_drain(&mpi->host.liveness);
+    if (!baton__doorbell_drain(&mpi->host.doorbell)) { /* else the next time */
+        baton__liveness_drain(&mpi->host.liveness);
+    }
     baton__links_drain(&mpi->far.links);
 }
 

@@ -220,10 +220,12 @@ void baton__doorbell_disarm(const baton__doorbell_t *doorbell)
     }
 }
 
-void baton__doorbell_drain(baton__doorbell_t *doorbell)
+bool baton__doorbell_drain(baton__doorbell_t *doorbell)
 {
     char byte;
-    if (recv(doorbell->socket, &byte, sizeof byte, MSG_DONTWAIT) > 0) {
+    bool rung = recv(doorbell->socket, &byte, sizeof byte, MSG_DONTWAIT) > 0;
+    if (rung) {
         atomic_store_explicit(&doorbell->rung, true, memory_order_relaxed);
     }
+    return rung;
 }

@@ -113,7 +113,7 @@ void baton__doorbell_ring_due(baton__doorbell_t *doorbell,
 void baton__doorbell_arm(baton__doorbell_t *doorbell, baton__bell_t bell);
 void baton__doorbell_disarm(const baton__doorbell_t *doorbell);
 
-/* Takes one ring from the socket. Any thread. */
-void baton__doorbell_drain(baton__doorbell_t *doorbell);
+/* Takes one ring from the socket; false if there was none. Any thread. */
+bool baton__doorbell_drain(baton__doorbell_t *doorbell);
 
 #endif
