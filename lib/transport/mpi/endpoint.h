@@ -517,9 +517,6 @@ void *baton__mpi_allocate(void *endpoint, size_t bytes);
 void baton__mpi_deallocate(void *endpoint, void *memory);
 void baton__mpi_drop(void *endpoint, baton_message_t *message);
 
-/* This rank is done with a message: its sender gets a credit, or FIN. */
-void baton__mpi_release(baton__mpi_t *mpi, baton__record_t *record);
-
 /* Copies a slice of the first long message of this host. */
 void baton__mpi_copy(baton__mpi_t *mpi, baton__events_t *events);
 

@@ -10,6 +10,10 @@
 /* The states of an offer, see send.c. One that was taken has to be answered. */
 enum { OFFER_MADE = 1, OFFER_TAKEN };
 
+/* What lies in a buffer is fetched from its sender's cache while its message is
+   matched: as many lines as a processor has under way at a time. */
+enum { FETCHED_BYTES = 16 * 64 };
+
 /* ---- arrival ---------------------------------------------------------- */
 
 /* The data, if they can be read already; else NULL. */
@@ -53,6 +57,10 @@ static bool arrive(baton__mpi_t *mpi, const baton__packet_t *packet,
     record->message.bytes = packet->bytes;
     record->message.peer = (int)packet->source;
     record->message.data = data_of(mpi, record);
+    size_t fetched = packet->kind == BATON__PACKET_BUFFER ? packet->bytes : 0;
+    for (size_t i = 0; i < fetched && i < FETCHED_BYTES; i += 64) {
+        __builtin_prefetch((const char *)record->message.data + i);
+    }
     if (packet->kind == BATON__PACKET_BODY &&
         packet->bytes > BATON__FIRST_BYTES) {
         mpi->peers[packet->source].begun = record;
@@ -110,27 +118,24 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
 
 /* ---- answers -------------------------------------------- */
 
-static void add(_Atomic uint32_t *counter)
-{
-    /* This rank alone writes it. Pairs with the load in has_credit(), send.c:
-       the record is free again. */
-    uint32_t value = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, value + 1, memory_order_release);
-}
-
 static void give_credit(baton__mpi_t *mpi, baton__peer_t *peer, bool notice)
 {
     if (peer->near >= 0) {
         baton__credit_t *credit =
             baton__host_credit(&mpi->host, mpi->host.index, peer->near);
-        add(notice ? &credit->notices : &credit->messages);
+        _Atomic uint32_t *count = notice ? &credit->notices : &credit->messages;
+        uint32_t given = atomic_load_explicit(count, memory_order_relaxed);
+        /* This rank alone writes it. Pairs with the load in has_credit(),
+           send.c: the record is free again. */
+        atomic_store_explicit(count, given + 1, memory_order_release);
         return;
     }
     (notice ? &peer->notices : &peer->messages)->granted++;
     baton__far_credit(mpi, peer);
 }
 
-void baton__mpi_release(baton__mpi_t *mpi, baton__record_t *record)
+/* This rank is done with a message: its sender gets a credit, or FIN. */
+static void release(baton__mpi_t *mpi, baton__record_t *record)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
     if (record->kind == BATON__PACKET_BUFFER) {
@@ -221,7 +226,7 @@ void baton__mpi_copy(baton__mpi_t *mpi, baton__events_t *events)
     baton__events_received(events, record->token,
                            wrong == NULL ? BATON_OK : BATON_ERR_TRANSPORT,
                            wrong);
-    baton__mpi_release(mpi, record);
+    release(mpi, record);
 }
 
 static baton_status_t unread(int peer, const char *wrong)
@@ -246,7 +251,7 @@ static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record,
     }
     int peer = record->message.peer;
     const char *wrong = copy_slice(mpi, record);
-    baton__mpi_release(mpi, record);
+    release(mpi, record);
     return wrong == NULL ? BATON_DONE : unread(peer, wrong);
 }
 
@@ -296,7 +301,7 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
         if (message->bytes > 0) {
             memcpy(target, message->data, message->bytes);
         }
-        baton__mpi_release(mpi, record);
+        release(mpi, record);
         return BATON_DONE;
     }
     record->token = token;
@@ -326,18 +331,17 @@ baton_status_t baton__mpi_lend(void *endpoint, baton_message_t *message)
 {
     baton__mpi_t *mpi = endpoint;
     baton__record_t *record = record_of(message);
-    if (message->data == NULL && record->kind == BATON__PACKET_OFFER &&
+    bool readable = message->data != NULL;
+    if (!readable && record->kind == BATON__PACKET_OFFER &&
         !mpi->peers[message->peer].lost) {
-        const char *source = source_of(mpi, record);
-        bool readable = source != NULL || mpi->reads;
+        message->data = source_of(mpi, record);
+        readable = message->data != NULL || mpi->reads;
         if (readable && !take_offer(mpi, record)) {
             baton__mpi_give_record(mpi, record);
             return BATON_ERR_CANCELLED;
         }
-        message->data = source;
-        return readable ? BATON_DONE : BATON_AGAIN;
     }
-    return message->data != NULL ? BATON_DONE : BATON_AGAIN;
+    return readable ? BATON_DONE : BATON_AGAIN;
 }
 
 baton_status_t baton__mpi_read(void *endpoint, const baton_message_t *message,
@@ -362,7 +366,7 @@ void baton__mpi_deallocate(void *endpoint, void *memory)
 
 void baton__mpi_drop(void *endpoint, baton_message_t *message)
 {
-    baton__mpi_release(endpoint, record_of(message));
+    release(endpoint, record_of(message));
 }
 
 bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer,
