@@ -8,7 +8,8 @@
 
        RUN_TESTS()                   at the end of the file
 
-   They run in the order in which they are written. Of clusters: cluster.h. */
+   They run in the order in which they are written; those of one name or pattern
+   alone, if the program is given that. Of clusters: cluster.h. */
 #ifndef TESTS_SUPPORT_CMOCKA_H
 #define TESTS_SUPPORT_CMOCKA_H
 
@@ -39,8 +40,9 @@ void support_add(struct CMUnitTest test);
 
 /* With a fixture of them all. */
 #define RUN_TESTS_BETWEEN(setup, teardown)                                     \
-    int main(void)                                                             \
+    int main(int argc, char **argv)                                            \
     {                                                                          \
+        cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);                     \
         return support_run_tests(setup, teardown);                             \
     }
 int support_run_tests(CMFixtureFunction setup, CMFixtureFunction teardown);

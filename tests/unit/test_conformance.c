@@ -390,8 +390,6 @@ int main(int argc, char **argv)
         tests[i] =
             (struct CMUnitTest){names[i], run_sizes, NULL, NULL, &runs[i]};
     }
-    if (argc > 1) {
-        cmocka_set_test_filter(argv[1]);
-    }
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests_name("conformance", tests, NULL, NULL);
 }
