@@ -22,9 +22,11 @@
 #include "base/options.h"
 #include "base/random.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Samples of each algorithm, after one that does not count; algorithms tried;
@@ -34,12 +36,7 @@ enum { TURNS = 9, CANDIDATES = 4, BUDGET_MS = 10000, MEASURE_MS = 1000 };
 /* A sample has several epochs, as clocks and ranks that begin at different
    times count in one, and one before them that is not measured: after a vote,
    and other candidates, vectors and scratch are not where a loop has them. */
-enum { SHORT_BYTES = 32 << 10, MIDDLE_BYTES = 1 << 20 };
-
-static int epochs_of(size_t bytes)
-{
-    return bytes <= SHORT_BYTES ? 8 : bytes <= MIDDLE_BYTES ? 4 : 2;
-}
+enum { SAMPLE_US = 4000, LEAST_EPOCHS = 2, MOST_EPOCHS = 32 };
 
 #define CLEARLY      0.9
 #define LEAST_BYTES  ((size_t)8)
@@ -91,8 +88,9 @@ static tuned_t *tuned_of(baton_group_t *group)
 /* ---- a tuning ------------------------------------------------------------ */
 
 /* The numbers of a vote: time used, as a part of the budget; what is tuned, and
-   the same negative, so that ranks see if they differ; medians. */
-enum { USED, WHAT, NOT_WHAT, MEDIANS, VALUES = MEDIANS + CANDIDATES };
+   the same negative, so that ranks see if they differ; the first sample of a
+   size; medians. */
+enum { USED, WHAT, NOT_WHAT, FIRST, MEDIANS, VALUES = MEDIANS + CANDIDATES };
 
 typedef struct tuning {
     baton_group_t *group;
@@ -117,13 +115,8 @@ typedef struct trial {
     baton_schedule_t *schedules[CANDIDATES];
     double us[CANDIDATES][TURNS + 1];
     size_t taken[CANDIDATES];
+    int epochs; /* of a sample: the first one says how many */
 } trial_t;
-
-static double used(const tuning_t *tuning)
-{
-    double ms = (double)(baton__clock_ns() - tuning->began_ns) / 1e6;
-    return ms / tuning->options.budget_ms;
-}
 
 /* Runs an epoch. One that takes too long is cancelled. */
 static baton_status_t run(tuning_t *tuning, baton_schedule_t *schedule,
@@ -148,7 +141,8 @@ static baton_status_t run(tuning_t *tuning, baton_schedule_t *schedule,
 
 static baton_status_t vote(tuning_t *tuning, int timeout_ms)
 {
-    tuning->mine[USED] = used(tuning);
+    double ms = (double)(baton__clock_ns() - tuning->began_ns) / 1e6;
+    tuning->mine[USED] = ms / tuning->options.budget_ms;
     return run(tuning, tuning->votes, timeout_ms);
 }
 
@@ -223,19 +217,19 @@ static baton_status_t sample(trial_t *trial, size_t candidate)
 {
     tuning_t *tuning = trial->tuning;
     const char *name = trial->choices[candidate].algorithm.name;
-    int epochs = epochs_of(trial->of.bytes);
     uint64_t began_ns = 0;
     baton_status_t status = BATON_OK;
-    for (int i = -1; i < epochs && status == BATON_OK; i++) {
+    for (int i = -1; i < trial->epochs && status == BATON_OK; i++) {
         began_ns = i <= 0 ? baton__clock_ns() : began_ns;
         status =
             run(tuning, trial->schedules[candidate], tuning->options.budget_ms);
     }
-    double us = (double)(baton__clock_ns() - began_ns) / 1e3 / epochs;
+    double us = (double)(baton__clock_ns() - began_ns) / 1e3 / trial->epochs;
     if (baton__tune_us != NULL) {
         us = baton__tune_us(baton_group_rank(tuning->group), name, us);
     }
     trial->us[candidate][trial->taken[candidate]++] = us;
+    tuning->mine[FIRST] = trial->us[0][0];
     return status;
 }
 
@@ -247,6 +241,11 @@ static baton_status_t sample_all(trial_t *trial)
         baton_status_t status = vote(tuning, tuning->options.budget_ms);
         if (status != BATON_OK || tuning->all[USED] >= 1) {
             return status;
+        }
+        if (i == trial->count) {
+            trial->epochs =
+                (int)fmax(LEAST_EPOCHS,
+                          fmin(SAMPLE_US / tuning->all[FIRST], MOST_EPOCHS));
         }
         status = sample(trial, i % trial->count);
         if (status != BATON_OK) {
@@ -299,7 +298,7 @@ static baton_status_t conclude(trial_t *trial)
    candidate has had one that counts, nothing is learned. */
 static baton_status_t try_size(tuning_t *tuning, const baton_choice_case_t *of)
 {
-    trial_t trial = {.tuning = tuning, .of = *of};
+    trial_t trial = {.tuning = tuning, .of = *of, .epochs = 1};
     baton_status_t status = open_candidates(&trial);
     if (status == BATON_OK) {
         status = sample_all(&trial);
@@ -331,6 +330,9 @@ static baton_status_t allocate(tuning_t *tuning)
                   sizeof(float) * (size_t)baton_group_size(tuning->group);
     tuning->source = baton__alloc(1, room);
     tuning->target = baton__alloc(1, room);
+    if (tuning->source != NULL) {
+        memset(tuning->source, 0, room); /* else pages that are all the same */
+    }
     return tuning->source != NULL && tuning->target != NULL
                ? BATON_OK
                : baton__error(BATON_ERR_NO_MEMORY,
