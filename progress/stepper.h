@@ -33,6 +33,7 @@ typedef struct baton__stepper {
     bool untold; /* recoveries have found no room for something at a peer */
     bool leaves_calls; /* leaves calls that may take long to another driver */
     bool left_calls;   /* and has done so in this step */
+    bool unpolled;     /* the last step has not polled */
     _Atomic(baton_schedule_t *) mail; /* newest first */
     /* Optional: true while the simulated processor is busy; the rank's epochs
        retire when it is free. */

@@ -48,8 +48,7 @@ TEST(test_engine_variable_chooses_the_mode)
     assert_false(engine->threaded);
     support_ok(baton_engine_close(engine));
     baton_engine_options_t options = BATON_ENGINE_OPTIONS;
-    options.progress =
-        BATON_PROGRESS_THREAD; /* takes precedence over the variable */
+    options.progress = BATON_PROGRESS_THREAD; /* it takes precedence */
     support_ok(baton_engine_open(&options, &engine));
     assert_true(engine->threaded);
     support_ok(baton_engine_close(engine));
@@ -289,6 +288,7 @@ TEST_MANUALLY(test_start_leaves_what_is_ready, 2)
         support_ok(baton_schedule_start(s[0]));
         support_ok(baton_schedule_wait(s[0], 10000));
         support_ok(baton_schedule_wait(s[1], 10000));
+        assert_true(stepper->unpolled); /* in which the last one ended */
         support_schedules_destroy(cluster, s);
     }
 }
