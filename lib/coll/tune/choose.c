@@ -61,7 +61,7 @@ static void weigh(const baton_algorithm_t *algorithm, baton_cost_case_t cost,
     do {
         cost.segment_bytes = (double)segment;
         double us = one_host ? baton_algorithm_host_us(algorithm, &cost)
-                             : baton_algorithm_cost_us(algorithm, &cost);
+                             : baton__between_us(algorithm, &cost);
         if (best->algorithm.name == NULL || us < best->cost_us * LESS) {
             *best = (baton_choice_t){*algorithm, segment, us};
         }

@@ -250,6 +250,11 @@ static double time_of(const baton__terms_t *t, baton__work_t work)
    recursive doubling for 16 KiB, 470 us, and not a binomial tree, 340. */
 #define MOST_SHARE 4
 
+/* What passes a cache for each byte that is reduced: two operands and the sum;
+   between hosts also what sockets copy, both ways. */
+#define HOST_STREAMS    3
+#define BETWEEN_STREAMS 5
+
 static double rounds_of(const baton_algorithm_t *algorithm,
                         const baton__works_t *works, baton__terms_t t)
 {
@@ -262,6 +267,26 @@ static double rounds_of(const baton_algorithm_t *algorithm,
     return baton__cost_of(algorithm, &t);
 }
 
+/* What reductions take longer whose streams do not fit in a cache. */
+static double uncached_us(const baton__terms_t *t, double streams)
+{
+    return streams > BATON__CACHED_BYTES
+               ? 2 * baton__reduction(t, streams / HOST_STREAMS)
+               : 0;
+}
+
+double baton__between_us(const baton_algorithm_t *algorithm,
+                         const baton_cost_case_t *of)
+{
+    baton__terms_t t = baton__terms_of(of);
+    double us = baton_algorithm_cost_us(algorithm, of);
+    if (is_still(algorithm, of) || !baton__exact_flat(&t)) {
+        return us;
+    }
+    double reduced = work_of(algorithm, &t).most.reduced;
+    return us + uncached_us(&t, BETWEEN_STREAMS * reduced);
+}
+
 double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
                                const baton_cost_case_t *of)
 {
@@ -271,10 +296,9 @@ double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
     baton__terms_t t = baton__terms_of(of);
     baton__works_t works = work_of(algorithm, &t);
     double path_us = time_of(&t, works.most);
-    double streams = works.direct ? (t.p + 1) / (t.p - 1) : 3;
-    streams *= works.most.reduced;
-    if (baton__has_processor_each(&t) && streams > BATON__CACHED_BYTES) {
-        path_us += 2 * baton__reduction(&t, streams / 3);
+    double streams = works.direct ? (t.p + 1) / (t.p - 1) : HOST_STREAMS;
+    if (baton__has_processor_each(&t)) {
+        path_us += uncached_us(&t, streams * works.most.reduced);
     }
     if (!works.direct) {
         path_us = fmax(baton__cost_of(algorithm, &t), path_us);

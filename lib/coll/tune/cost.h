@@ -49,6 +49,11 @@ int baton__host_block(const baton__terms_t *t);
 double baton__cost_of(const baton_algorithm_t *algorithm,
                       const baton__terms_t *t);
 
+/* Between hosts: baton_algorithm_cost_us, and what caches are too small for
+   where no ranks share a host. */
+double baton__between_us(const baton_algorithm_t *algorithm,
+                         const baton_cost_case_t *of);
+
 /* ---- where a formula is exact ------------------------------------------ */
 
 /* All links are alike. */
