@@ -106,9 +106,9 @@ void baton_add_reduce_pairwise(baton_schedule_t *schedule,
 
 /* What an all-reduce works on. `target` gets the elementwise reduction of all
    ranks' `source`, bit-identical on every rank; both have the same number of
-   bytes, a multiple of the element's. In place, on all ranks or on none: source
-   and target are the same memory, by view or by address. Otherwise they must
-   not overlap, and source is not written. */
+   bytes, a multiple of the element's. In place: source and target are the same
+   memory, by view or by address. Otherwise they must not overlap, and source is
+   not written. */
 typedef struct baton_allreduce_args {
     size_t size; /* set by BATON_ALLREDUCE_ARGS */
     baton_view_t source;

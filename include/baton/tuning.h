@@ -66,7 +66,6 @@ typedef struct baton_cost_case {
     /* For baton_algorithm_host_us: of the host; 0 means one per rank. */
     int processors;
     double turn_us; /* how long a waiting rank keeps a shared processor */
-    bool in_place;  /* as in baton_choice_case_t */
     /* For baton_algorithm_cost_us, if ranks share hosts: the number of hosts
        (0: one per rank), and the costs of messages inside a host. */
     int hosts;
@@ -156,7 +155,8 @@ typedef struct baton_choice_case {
                          linear pipeline also keeps the order of ranks */
     bool scattered;   /* ranks of a host are not consecutive, or hosts differ in
                          their number of ranks; false with one host */
-    bool in_place;    /* of an all-reduce: the target is the source */
+    bool in_place;    /* of an all-reduce: the target is the source; matters to
+                         measured choices only */
 } baton_choice_case_t;
 
 #define BATON_CHOICE_CASE BATON_INITIALIZER(baton_choice_case_t)
@@ -195,7 +195,8 @@ BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
    The results hold for this group until it is destroyed. From the file, which
    later programs name in BATON_CALIBRATION, they hold for all groups of as many
    ranks and hosts. Sizes are classes: 4^k bytes stand for all from half of that
-   to less than twice. An all-reduce in place is measured separately. Vectors in
+   to less than twice. An all-reduce in place is measured separately, so with
+   measured choices it must be in place on all ranks or on none. Vectors in
    device memory use the choices measured for host memory.
 
    With BATON_TUNE=measure, builders measure a size class when they first meet

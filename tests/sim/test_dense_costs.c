@@ -141,6 +141,7 @@ static dense_case_t case_of(const dense_builder_t *builder, int size)
 {
     dense_case_t c = {.builder = builder,
                       .size = size,
+
                       .element = 8,
                       .dtype = BATON_F64,
                       .op = BATON_SUM,

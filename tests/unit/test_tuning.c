@@ -206,10 +206,6 @@ TEST(test_choices_by_length_and_place)
         {OF(ALLREDUCE, .ranks = 8, .bytes = 8, .processors = 2), "flat"},
         {OF(ALLREDUCE, .ranks = 4, .bytes = 8, .processors = 2),
          "recursive_doubling"},
-        /* In place recursive doubling copies the vector first. */
-        {OF(ALLREDUCE, .ranks = 2, .bytes = 1 << 16), "recursive_doubling"},
-        {OF(ALLREDUCE, .ranks = 2, .bytes = 1 << 16, .in_place = true),
-         "pairwise"},
         /* On hosts of several ranks long vectors move between hosts once: by
            pairs where the numbers are powers of two, hierarchically elsewhere,
            and where the ranks of a host do not follow one another. */
@@ -434,14 +430,17 @@ TEST(test_costs_fill_what_an_older_struct_has)
 TEST(test_wrong_costs_are_not_written)
 {
     static const double wrong[] = {-1, NAN, INFINITY, -INFINITY};
-#define COST(member) #member " is ", offsetof(baton_costs_t, member)
+#define COST(member)                                                           \
+    {                                                                          \
+#member " is ", offsetof(baton_costs_t, member)                        \
+    }
     static const struct {
         const char *says;
         size_t offset;
-    } members[] = {{COST(inside.alpha_us)},  {COST(inside.beta_ns)},
-                   {COST(between.alpha_us)}, {COST(between.beta_ns)},
-                   {COST(gamma_ns)},         {COST(device.alpha_us)},
-                   {COST(device.beta_ns)},   {COST(turn_us)}};
+    } members[] = {COST(inside.alpha_us),  COST(inside.beta_ns),
+                   COST(between.alpha_us), COST(between.beta_ns),
+                   COST(gamma_ns),         COST(device.alpha_us),
+                   COST(device.beta_ns),   COST(turn_us)};
     (void)remove(path);
     for (size_t i = 0; i < 4 * sizeof members / sizeof members[0]; i++) {
         baton_costs_t costs = measured;

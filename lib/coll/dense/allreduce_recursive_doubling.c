@@ -32,12 +32,17 @@ enum { LONG_SLOTS = 3 };
 typedef struct doubling {
     baton__flow_t flow;
     baton_view_t target;
-    bool copies; /* what it sends: in place, and in one step */
-    int steps;   /* that receive and reduce: the fold, if any, and the rounds */
+    bool in_place;
+    int steps; /* that receive and reduce: the fold, if any, and the rounds */
     int step;
     baton__slots_t slots;
     baton_view_t partial; /* the sum so far */
 } doubling_t;
+
+static bool copies(const doubling_t *doubling)
+{
+    return doubling->in_place && doubling->steps == 1;
+}
 
 /* One step with a peer, which sends its partial sum, and gets ours when
    `mutual`. */
@@ -53,7 +58,7 @@ static void add_step(doubling_t *doubling, int peer, bool mutual)
     baton__flow_recv(flow, peer, slot);
     if (mutual) {
         baton_view_t sent = partial;
-        if (doubling->copies) {
+        if (copies(doubling)) {
             sent = baton__slot_of(&doubling->slots, 1, partial.bytes);
             baton__flow_copy(flow, sent, partial);
         }
@@ -71,9 +76,8 @@ static void add_core(doubling_t *doubling, const baton__fold_t *fold)
     bool paired = fold->partner >= 0;
     int rounds = baton__log2_ceil(fold->core);
     doubling->steps = rounds + (paired ? 1 : 0);
-    doubling->copies &= doubling->steps == 1;
     doubling->slots = baton__slots_for_rounds(
-        flow->schedule, doubling->steps + (doubling->copies ? 1 : 0),
+        flow->schedule, doubling->steps + (copies(doubling) ? 1 : 0),
         doubling->target.bytes, LONG_SLOTS);
     if (paired) {
         add_step(doubling, fold->partner, false);
@@ -101,7 +105,7 @@ void baton_add_allreduce_recursive_doubling(baton_schedule_t *schedule,
     doubling_t doubling = {
         .flow = baton__flow_open(schedule, args->dtype, args->op),
         .target = args->target,
-        .copies = in_place,
+        .in_place = in_place,
         .partial = in_place ? args->target : args->source,
     };
     baton__flow_t *flow = &doubling.flow;
@@ -148,10 +152,9 @@ static baton__works_t work(const baton__terms_t *t)
 {
     double sums = t->core * t->core_log + t->extra;
     double messages = sums + t->extra;
-    double moved = t->of.in_place && t->p <= 2 ? 2 * t->n : t->n;
     return (baton__works_t){
-        .most = {t->core_log, t->core_log * moved, t->core_log * t->n},
-        .all = {messages, messages * moved, sums * t->n},
+        .most = {t->core_log, t->core_log * t->n, t->core_log * t->n},
+        .all = {messages, messages * t->n, sums * t->n},
         .passed = (sums - t->core) * t->n};
 }
 
