@@ -295,10 +295,11 @@ void baton__event_loop_unwatch(baton__watch_t *watch)
         return;
     }
     const baton__watched_t *watched = &watch->watched;
-    int fd;
     (void)pthread_mutex_lock(&watch->loop->lock);
-    for (int k = 0; (fd = watched->descriptor(watched->object, k)) >= 0; k++) {
+    int fd = watched->descriptor(watched->object, 0);
+    for (int k = 1; fd >= 0; k++) {
         (void)epoll_ctl(watch->loop->set, EPOLL_CTL_DEL, fd, NULL);
+        fd = watched->descriptor(watched->object, k);
     }
     (void)pthread_mutex_unlock(&watch->loop->lock);
     baton__free(watch);

@@ -164,7 +164,7 @@ typedef struct baton_choice_case {
 typedef struct baton_choice {
     baton_algorithm_t algorithm;
     size_t segment_bytes; /* of algorithms with segments; else 0 */
-    double cost_us;       /* expected */
+    double cost_us;       /* expected; also of what leaves a cache */
 } baton_choice_t;
 
 /* Chooses the named algorithm, else the one that the calibration file has as

@@ -91,7 +91,7 @@ static double least_us(const baton_choice_case_t *of,
                 .inside_alpha_us = costs->inside.alpha_us,
                 .inside_beta_us = costs->inside.beta_ns / 1e3};
             double us = near ? baton_algorithm_host_us(&each, &cost)
-                             : baton_algorithm_cost_us(&each, &cost);
+                             : baton__between_us(&each, &cost);
             least = us < least ? us : least;
         }
     }
@@ -215,6 +215,10 @@ TEST(test_choices_by_length_and_place)
             .scattered = true),
          "hierarchical"},
         {OF(ALLTOALL, .ranks = 8, .bytes = 8, .uneven = true), "pairwise"},
+        /* Whole vectors leave a cache that halves fit in. */
+        {OF(ALLREDUCE, .ranks = 2, .hosts = 2, .bytes = 3 << 17),
+         "recursive_doubling"},
+        {OF(ALLREDUCE, .ranks = 2, .hosts = 2, .bytes = 1 << 19), "ring"},
         /* As the header of the linear pipeline says: where the root is at an
            end of the chain of ranks. */
         {OF(REDUCE, .ranks = 8, .bytes = 64, .ordered = true,
