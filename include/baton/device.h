@@ -1,5 +1,5 @@
-/* Devices: schedules whose buffers are in the memory of an accelerator, and
-   epochs that begin and end in the order of its streams.
+/* Devices: schedules with buffers in the memory of an accelerator, and epochs
+   in the order of its streams.
 
    An engine has at most one device, which is attached before its first group.
    <baton/cuda.h> attaches a GPU:
@@ -12,38 +12,39 @@
        baton_schedule_commit(s);
        ...
        backward<<<grid, block, 0, stream>>>(gradient);
-       baton_schedule_start_on(s, stream);             // neither of the two
-       other_work<<<grid, block, 0, stream>>>();       // blocks the host, or
-       baton_schedule_wait_on(s, stream);              // synchronises anything
+       baton_schedule_start_on(s, stream);             // does not block
+       other_work<<<grid, block, 0, stream>>>();
+       baton_schedule_wait_on(s, stream);              // does not block
        update<<<grid, block, 0, stream>>>(weights, gradient);
 
-   The device executes every reduce or copy with a view in device memory. All
-   operands of a reduce are in one kind of memory; a copy may go from one kind
-   to the other. Consecutive nodes of this sort are queued on the device,
-   without returning to the host in between. Any transport sends from device
-   memory and receives into it. The receiver of a message from device memory
-   needs a device, too, even if its target is in host memory. Scratch is in
-   device memory if a reduce or copy connects it with a device buffer, directly
-   or through other scratch; baton_buffer_set_memory overrides this. Call nodes
-   run on the host, which must not follow the device addresses that they find.
+   The device executes every reduce and copy with a view in device memory. All
+   operands of a reduce must be in one kind of memory; a copy may cross kinds.
+   Consecutive nodes of this sort are queued on the device, without returning to
+   the host. Every transport sends from device memory and receives into it. A
+   rank that receives from device memory needs a device, even if the target is
+   in host memory. Scratch is in device memory if a reduce or copy connects it
+   with a device buffer, directly or through other scratch. So is scratch that
+   only messages use, if a bound buffer is in device memory and no call or async
+   node may read scratch (baton_set_no_scratch). baton_buffer_set_memory
+   overrides this. Call nodes run on the host, and must not dereference device
+   addresses.
 
-   partial.h has such calls for partial collectives.
+   partial.h has the corresponding calls for partial collectives.
 
    While a stream is blocked at wait_on, no thread of the program should
    allocate or free device or pinned memory, copy to or from unpinned host
-   memory, or launch a kernel for the first time. The driver may first wait
-   until all of the device's streams are idle, and block other calls and streams
-   meanwhile. These include the engine's, which would end the wait.
-   Allocate before the first step or from a pool (cudaMallocAsync), and load
-   kernels before the first step. docs/cuda.md says how, and how many streams
-   may be blocked there.
+   memory, or launch a kernel for the first time. In such a call CUDA may wait
+   until all streams are idle, and block other calls and streams meanwhile,
+   among them the engine's: a deadlock. Allocate before the first step or from a
+   pool (cudaMallocAsync), and load kernels before the first step. docs/cuda.md
+   says how, and how many streams may be blocked.
 
-   Without a device, a schedule with device buffers fails to commit with
-   BATON_ERR_UNSUPPORTED.
+   Without a device, commit of a schedule with nodes that use device memory or
+   are device calls fails with BATON_ERR_UNSUPPORTED.
 
-   The second part of this header is the port that a device implements. A
-   separate library implements it for CUDA, so that this one needs no driver;
-   tests/support has a device whose queues are threads. */
+   The second part of this header is the port that a device implements.
+   libbaton_cuda implements it for CUDA, so libbaton itself needs no driver;
+   tests/support has a device whose streams are threads. */
 #ifndef BATON_DEVICE_H
 #define BATON_DEVICE_H
 
@@ -62,17 +63,17 @@ typedef void *baton_stream_t;
 
 /* Starts this rank's next epoch as baton_schedule_start does, but the epoch
    begins when the work now in the stream has completed, or when a peer
-   activates it. Returns within microseconds. Up to 8 epochs may be started
-   before the first has ended; they run one after the other. If one fails or is
-   cancelled, those behind it fail, too. BATON_ERR_BUSY: 8 are pending.
+   activates it. Does not block. Up to 8 epochs, or as many as a depth above 1
+   allows, may be in flight; they run one after another. If one fails or is
+   cancelled, the later ones fail, too. BATON_ERR_BUSY: that many are in flight.
    BATON_ERR_UNSUPPORTED: the engine has no device, or the stream is being
-   captured. Other errors as baton_schedule_start. */
+   captured. Other errors as for baton_schedule_start. */
 BATON_CHECKED baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
                                                      baton_stream_t stream);
 
 /* Work put into the stream from now on runs when the last started epoch has
    ended, with success or not; test or wait returns its status. Does not block.
-   BATON_ERR_UNSUPPORTED, _STATE as for start_on. */
+   BATON_ERR_STATE: no epoch was started. Other errors as for start_on. */
 BATON_CHECKED baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
                                                     baton_stream_t stream);
 
@@ -83,8 +84,8 @@ BATON_CHECKED baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
    predecessors and before that of its successors. `fn` returns BATON_OK or an
    error, which fails the epoch. It is called on the driving thread, like a call
    node's function; baton_call_address gives it device addresses. All schedules
-   of the process share the stream: work that waits for something there delays
-   the others. */
+   of the process share the stream, so work that waits there delays the
+   others. */
 typedef baton_status_t (*baton_device_call_fn)(void *arg, baton_call_t *call,
                                                baton_stream_t stream);
 baton_node_t baton_add_device_call(baton_schedule_t *schedule,
@@ -93,23 +94,23 @@ baton_node_t baton_add_device_call(baton_schedule_t *schedule,
 /* ---- memory ------------------------------------------------------------ */
 
 /* Allocates memory of the engine's device, or pinned host memory, which the
-   device copies at full speed. It is aligned to 256 bytes, not initialised, and
-   the caller's until baton_device_free. May block. Any thread, but not in a
-   call node. BATON_ERR_INVALID: engine or out is NULL, bytes is 0, or kind is
-   neither of the two. BATON_ERR_UNSUPPORTED: the engine has no device.
+   device copies at full speed. It is aligned to 256 bytes and not initialised,
+   and the caller owns it until baton_device_free. May block. Any thread, but
+   not in a call node. BATON_ERR_INVALID: engine or out is NULL, bytes is 0, or
+   kind is invalid. BATON_ERR_UNSUPPORTED: the engine has no device.
    BATON_ERR_NO_MEMORY. */
 BATON_CHECKED baton_status_t baton_device_alloc(baton_engine_t *engine,
                                                 baton_memory_t kind,
                                                 size_t bytes, void **out);
 
-/* Frees memory before the engine is closed; `kind` is what it was allocated
-   as. No work that uses the memory may be in a stream. NULL is allowed. */
+/* Frees memory of baton_device_alloc, with the same `kind`, before the engine
+   is closed. No work in a stream may still use it. NULL is allowed. */
 void baton_device_free(baton_engine_t *engine, baton_memory_t kind,
                        void *memory);
 
 /* BATON_OK if all `bytes` bytes are memory of that kind for the engine's
-   device, whoever allocated it. Any thread. BATON_ERR_INVALID says what it is
-   instead. BATON_ERR_UNSUPPORTED: the engine has no device. */
+   device, whoever allocated it; else BATON_ERR_INVALID says what it is. Any
+   thread. BATON_ERR_UNSUPPORTED: the engine has no device. */
 BATON_CHECKED baton_status_t baton_device_check(baton_engine_t *engine,
                                                 const void *memory,
                                                 size_t bytes,
@@ -120,26 +121,26 @@ BATON_CHECKED baton_status_t baton_device_check(baton_engine_t *engine,
 /* The result of a selection, in device memory, aligned to 8 bytes. */
 typedef struct baton_device_selected {
     uint64_t count;
-    baton_magnitude_t threshold; /* of the smallest selected; 0: none was */
+    baton_magnitude_t threshold; /* smallest selected magnitude; 0: none */
 } baton_device_selected_t;
 
-/* A list of entries in device memory, as select.h has it: {index, value}
-   without padding. */
+/* A list of {index, value} entries in device memory, without padding, as in
+   select.h. */
 typedef struct baton_device_entries {
     baton_dtype_t dtype;
     void *data; /* aligned to 2 bytes for f16 and bf16, to 4 for f32 and f64 */
     size_t capacity;
-    /* The number of entries, in device memory; beyond `capacity` only the first
-       `capacity` are used. NULL: there are `capacity`. */
+    /* The number of entries, in device memory. If it exceeds `capacity`, only
+       the first `capacity` are used. NULL means `capacity`. */
     const uint64_t *count;
 } baton_device_entries_t;
 
-/* How a device selects. TOPK: as baton_select_topk; baton_select_trimmed has
-   the same result. SAMPLED, for k of at least 1: RedSync's selection by a
-   threshold. It is the one that baton_select_search finds, or that of the k
-   largest if the search finds none that leaves at most 2k. REUSED: as SAMPLED,
-   but with the present selected->threshold, unless that is 0 or leaves more
-   than 2k. */
+/* How a device selects. TOPK: as baton_select_topk and baton_select_trimmed,
+   whose results are the same. SAMPLED, for k of at least 1: RedSync's selection
+   by threshold, the one that baton_select_search finds. If that finds none that
+   leaves at most 2k elements, it is the threshold of the k largest. REUSED: as
+   SAMPLED, but with the current selected->threshold, unless that is 0 or leaves
+   more than 2k. */
 typedef enum baton_device_method {
     BATON_DEVICE_TOPK,
     BATON_DEVICE_SAMPLED,
@@ -154,14 +155,14 @@ typedef struct baton_device_selection {
     uint32_t *indices; /* room for k; with SAMPLED and REUSED for 2k, or for all
                           elements if these are fewer */
     baton_device_selected_t *selected;
-    void *scratch; /* aligned to 256 bytes, and in use until the stream has done
-                      the work */
+    void *scratch; /* select_bytes() bytes, aligned to 256; in use until the
+                      stream has done the work */
 } baton_device_selection_t;
 
 /* Moves entries between a list and a dense vector. GATHER and TAKE: as
-   baton_entries_gather and _take, for the first indices, as many as the list's
-   count says. PUT and ADD: as baton_entries_put and _add; indices may be in any
-   order, without duplicates. */
+   baton_entries_gather and _take, for the list's count of indices. PUT and ADD:
+   as baton_entries_put and _add; indices may be in any order, without
+   duplicates. */
 typedef enum baton_device_direction {
     BATON_DEVICE_GATHER,
     BATON_DEVICE_TAKE,
@@ -180,7 +181,7 @@ typedef struct baton_device_transfer {
 /* The size of a handle to device memory; see get_handle. */
 #define BATON_DEVICE_HANDLE_BYTES 128
 
-/* A device's own streams, in the order in which data usually pass them. */
+/* A device's own streams, in the order that data usually takes. */
 enum {
     BATON_DEVICE_IN,   /* copies from the host */
     BATON_DEVICE_WORK, /* everything else */
@@ -190,17 +191,17 @@ enum {
 
 /* Rules for an implementation
    - Unless its comment says otherwise, a function is called by one thread at a
-     time, the engine's driver, and neither blocks nor computes nor allocates.
+     time, the engine's driver, and must not block, compute or allocate.
    - A function that puts work into a stream returns at once. If it returns an
      error, it has put nothing there. If work fails later, query fails for every
-     event behind it in the stream.
+     event recorded after it.
    - Errors are BATON_ERR_SYSTEM, or those that a function names. The message
      (baton_error_set) names the device and quotes its driver. */
 typedef struct baton_device_port {
     size_t size;      /* of this struct; an engine keeps a copy of it */
     const char *name; /* "cuda:0 NVIDIA H100"; outlives the engine */
 
-    /* Device memory, or pinned host memory, which the device copies fastest;
+    /* Device memory, or pinned host memory, which the device copies fastest,
        aligned to 256 bytes. Any thread; may block. BATON_ERR_NO_MEMORY. */
     baton_status_t (*allocate)(void *device, baton_memory_t kind, size_t bytes,
                                void **out);
@@ -216,9 +217,9 @@ typedef struct baton_device_port {
        makes one of them wait for a user's stream. */
     baton_stream_t streams[BATON_DEVICE_STREAMS];
 
-    /* Puts a copy into the stream. Either end may be host memory, memory of
-       this device, or memory that open_handle gave. With unpinned host memory
-       it may block until the copy is done. */
+    /* Puts a copy into the stream. Either end may be host memory or memory of
+       this device; the source may also be an address that open_handle gave.
+       With unpinned host memory it may block until the copy is done. */
     baton_status_t (*copy)(void *device, baton_stream_t stream, void *target,
                            const void *source, size_t bytes);
 
@@ -232,10 +233,10 @@ typedef struct baton_device_port {
                              size_t count);
 
     /* Events. create and destroy: any thread; may allocate. record: the event
-       now stands for the work in the stream so far, and for nothing earlier.
-       follow: work put into the stream from now on runs after the event. query:
-       BATON_OK when the event's work is done (or none was ever recorded),
-       BATON_AGAIN, or an error. record and follow: any thread. */
+       now stands for all work in the stream so far, and for nothing recorded
+       earlier. follow: work put into the stream from now on runs after the
+       event. query: BATON_OK when the event's work is done (or none was
+       recorded), BATON_AGAIN, or an error. record and follow: any thread. */
     baton_status_t (*event_create)(void *device, void **out);
     void (*event_destroy)(void *device, void *event);
     baton_status_t (*record)(void *device, baton_stream_t stream, void *event);
@@ -244,9 +245,9 @@ typedef struct baton_device_port {
 
     /* Words that only grow, in pinned memory from `allocate`; the engine also
        writes and reads them, as atomics. await: work put into the stream from
-       now on runs when the word is at least `value`; any thread. raise: the
-       stream sets the word when it gets there; a reader of that value also sees
-       all work before it in the stream. */
+       now on runs when the word is at least `value`, by signed difference; any
+       thread. raise: the stream sets the word when it gets there; a reader of
+       that value also sees all work before it. */
     baton_status_t (*await)(void *device, baton_stream_t stream, uint64_t *word,
                             uint64_t value);
     baton_status_t (*raise)(void *device, baton_stream_t stream, uint64_t *word,
@@ -254,23 +255,22 @@ typedef struct baton_device_port {
 
     /* For sleeping: a non-blocking eventfd. arm: for each of the device's
        streams, the descriptor becomes readable when the work now in it is done;
-       spurious wake-ups are possible. Work done before may not be reported. */
+       spurious wake-ups are possible. Work already done may not be reported. */
     int descriptor;
     baton_status_t (*arm)(void *device);
 
     /* Optional, both or neither. get_handle writes a handle to memory of this
        device, for devices of the same `kin` in other processes of the host or
        other engines of this process. open_handle gives an address that copy
-       takes as a source, until the device is closed. It caches what it opened,
-       so the next time is quick. Both may block. BATON_ERR_UNSUPPORTED: this
-       memory can have no handle. */
+       takes as a source, until the device is closed; opened handles are cached.
+       Both may block. BATON_ERR_UNSUPPORTED: this memory can have no handle. */
     baton_status_t (*get_handle)(
         void *device, const void *memory,
         unsigned char handle_out[BATON_DEVICE_HANDLE_BYTES]);
     baton_status_t (*open_handle)(
         void *device, const unsigned char handle[BATON_DEVICE_HANDLE_BYTES],
         const void **out);
-    uint64_t kin; /* 0: none */
+    uint64_t kin; /* 0: no handles */
 
     /* Frees the device, which is no longer in use. */
     void (*close)(void *device);
@@ -292,7 +292,7 @@ typedef struct baton_device_port {
     /* scale: target[i] = factor * source[i], rounded as baton_elements_scale
        does; target may be source; a NULL source gives zeros. square_sum: as in
        baton_elements_measure, with the same bits unless it is a NaN; scratch as
-       above, for a k of 1. */
+       for a selection with k = 1. */
     baton_status_t (*scale)(void *device, baton_stream_t stream,
                             baton_dtype_t dtype, void *target,
                             const void *source, size_t count, double factor);
@@ -304,16 +304,16 @@ typedef struct baton_device_port {
 #define BATON_DEVICE_PORT BATON_INITIALIZER(baton_device_port_t)
 
 /* Attaches a device, which the engine then owns and closes. Call it before the
-   engine's first group. BATON_ERR_INVALID (a function is missing), _STATE (the
-   engine has a device or a group), _NO_MEMORY. On an error the device is still
-   the caller's. */
+   engine's first group. BATON_ERR_INVALID: engine or port is NULL, or a
+   function is missing. BATON_ERR_STATE: the engine has a device or a group.
+   BATON_ERR_NO_MEMORY. On an error the device is still the caller's. */
 BATON_CHECKED baton_status_t baton_engine_attach_device(
     baton_engine_t *engine, const baton_device_port_t *port, void *device);
 
-/* Gives the engine's device and copy of its port, both valid until the engine
-   is closed. The function of a device call may put work into its stream with
-   them. BATON_ERR_INVALID: a pointer is NULL. BATON_ERR_UNSUPPORTED: the engine
-   has no device. Any thread. */
+/* Returns the engine's device and its copy of the port, both valid until the
+   engine is closed. With them, the function of a device call can put work into
+   its stream. BATON_ERR_INVALID: a pointer is NULL. BATON_ERR_UNSUPPORTED: the
+   engine has no device. Any thread. */
 BATON_CHECKED baton_status_t
 baton_engine_device(const baton_engine_t *engine,
                     const baton_device_port_t **port_out, void **device_out);
