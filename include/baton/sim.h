@@ -12,20 +12,20 @@
        baton_sim_epoch(sim, &us);
 
    Or create schedules and partial collectives on baton_sim_group(sim, rank),
-   rank by rank, as a program would, and schedule the applications' actions at
+   rank by rank, as a program would, and schedule the application's actions at
    virtual times with baton_sim_at. start returns at once. wait lets virtual
-   time pass until the epoch has ended; its timeout is virtual too. When nothing
+   time pass until the epoch has ended; its timeout is virtual, too. If no event
    is left that could end the epoch, wait returns BATON_ERR_DEADLOCK. test
    processes the next events, and never reports a deadlock. destroy cancels a
    running epoch and does not wait. recover is collective: call it for each rank
-   with a timeout of 0, in callbacks too, and again when time has passed.
+   with a timeout of 0, also in callbacks, and again after time has passed.
 
-   The transfer of a message of n bytes takes alpha + n * beta. It occupies the
-   sender's port and the receiver's port for as long, and the message arrives
-   `lag` later. A port carries one message at a time (single-ported ranks), in
-   the order in which transfers begin. A message costs `overhead` of processor
-   time at each end, and a reduction gamma per byte. A rank does one of these at
-   a time; its `speed` divides both. Copies, calls and nops take no time.
+   The transfer of a message of n bytes takes alpha + n * beta. It occupies both
+   ports, sender's and receiver's, and the message arrives `lag` later. A port
+   carries one message at a time (single-ported ranks), in the order in which
+   transfers begin. A message costs `overhead` of processor time at each end, a
+   reduction gamma per byte. A rank does one of these at a time; `speed` divides
+   both. Copies, calls and nops are free. Async nodes are polled every 10 us.
 
    The same seed gives the same run, bit for bit, on any machine.
 
@@ -43,8 +43,8 @@ extern "C" {
 /* ---- distributions ---------------------------------------------------- */
 
 /* Named distributions: enumerator, name, parameters. Only the normal's mean may
-   be negative; a shape is above 0. Samples below 0 count as 0. No parameter and
-   no sample exceeds 1e15. */
+   be negative; high is at least low, and a shape is above 0. Samples below 0
+   count as 0. No parameter or sample exceeds 1e15. */
 #define BATON_DISTRIBUTION_LIST(X)                                             \
     X(CONSTANT, "constant", "value")                                           \
     X(UNIFORM, "uniform", "low", "high")                                       \
@@ -85,8 +85,8 @@ typedef struct baton_sim_link {
     double beta_ns;  /* per byte: 8 / (Gbit/s) */
 } baton_sim_link_t;
 
-/* Returns the link between two ranks, for a topology of your own. Called often;
-   must be pure. Costs are clamped to the range from 0 to 1e15. */
+/* Returns the link between two ranks, for a topology of your own. It is called
+   often, and must be pure. Costs are clamped to the range from 0 to 1e15. */
 typedef baton_sim_link_t (*baton_sim_topology_fn)(void *arg, int from, int to);
 
 /* Zero is an ordinary value here: a cost of 0, no skew, no lag. Costs are from
@@ -94,8 +94,8 @@ typedef baton_sim_link_t (*baton_sim_topology_fn)(void *arg, int from, int to);
 typedef struct baton_sim_options {
     size_t size; /* set by BATON_SIM_OPTIONS */
     int ranks;   /* 1 to 2^24 */
-    /* Buffers have no memory, bound memory is not touched, and copies and
-       reductions only take time. Call nodes and activations run as usual. */
+    /* Scratch has no memory, bound memory is not touched, and reductions only
+       take time. Call nodes and activations run as usual. */
     bool cost_only;
     uint64_t seed;
     baton_sim_link_t link;
@@ -103,8 +103,8 @@ typedef struct baton_sim_options {
     double overhead_us; /* per message, at each end */
     bool multi_ported;  /* ports carry any number of messages at once */
     /* Shorter sends complete when posted, as short ones do in MPI; only their
-       transfer waits for the port. Others complete with their transfer. It must
-       not exceed sync_bytes, unless that is 0. */
+       transfer waits for the port. Others complete with their transfer. At most
+       sync_bytes, unless that is 0. */
     size_t eager_bytes;
     /* A send of at least this many bytes completes only when its receive has
        taken the message, as long ones do in MPI. 0: no send does. */
@@ -116,13 +116,13 @@ typedef struct baton_sim_options {
     baton_sim_topology_fn topology; /* replaces both links, unless NULL */
     void *topology_arg;
     baton_distribution_t speed; /* of a rank; 1 is normal, samples below 1e-9
-                                   count as 1e-9, {0}: all are 1 */
-    baton_distribution_t skew;  /* us by which a rank is late to an epoch of
-                                   baton_sim_epoch */
-    baton_distribution_t lag;   /* us that a message takes beyond its transfer:
+                                   count as 1e-9; {0}: all are 1 */
+    baton_distribution_t skew;  /* us by which a rank starts an epoch of
+                                   baton_sim_epoch late */
+    baton_distribution_t lag;   /* us that a message takes beyond its transfer;
                                    messages may overtake each other */
     /* True: ranks learn from messages that a peer has committed a schedule, as
-       outside the simulator. They may commit at any time, in callbacks too;
+       outside the simulator. They may commit at any time, also in callbacks;
        sends to a peer wait until it has committed. False: all ranks must commit
        before time passes, and the simulator compares their schedules. */
     bool introductions;
@@ -130,15 +130,15 @@ typedef struct baton_sim_options {
 
 #define BATON_SIM_OPTIONS BATON_INITIALIZER(baton_sim_options_t)
 
-/* Creates a simulator. BATON_ERR_INVALID names the option, its value and its
-   range. BATON_ERR_NO_MEMORY says how much is needed and available, before
-   anything is allocated. */
+/* Creates a simulator. BATON_ERR_INVALID: the message names the option, its
+   value and its range; or out is NULL. BATON_ERR_NO_MEMORY: the message says
+   how much is needed and available. */
 BATON_CHECKED baton_status_t
 baton_sim_create(const baton_sim_options_t *options, baton_sim_t **out);
 
 /* Destroys the simulator, its groups, and the schedules of baton_sim_build.
-   NULL is allowed. Other schedules must be destroyed first: BATON_ERR_BUSY
-   names one that was not, and nothing is destroyed. */
+   NULL is allowed. BATON_ERR_BUSY: another schedule still exists, which is
+   named; nothing is destroyed. BATON_ERR_STATE: in a callback. */
 BATON_CHECKED baton_status_t baton_sim_destroy(baton_sim_t *sim);
 
 /* One rank's group, owned by the simulator; NULL if there is no such rank. */
@@ -149,10 +149,10 @@ baton_group_t *baton_sim_group(baton_sim_t *sim, int rank);
 typedef void (*baton_sim_build_fn)(void *arg, baton_schedule_t *schedule);
 
 /* Creates a schedule for each rank, calls `build` to fill it
-   (baton_schedule_rank tells the rank), commits all, and compares every send
-   with its receive. Once per simulator, else BATON_ERR_STATE. Errors of create
-   and commit; BATON_ERR_MISMATCH names both ranks and nodes;
-   BATON_ERR_NO_MEMORY. */
+   (baton_schedule_rank returns the rank), commits all, and compares every send
+   with its receive. Once per simulator, else BATON_ERR_STATE. Errors as for
+   create and commit; BATON_ERR_MISMATCH names both ranks and nodes.
+   BATON_ERR_INVALID: name or build is NULL. BATON_ERR_NO_MEMORY. */
 BATON_CHECKED baton_status_t baton_sim_build(baton_sim_t *sim, const char *name,
                                              baton_sim_build_fn build,
                                              void *arg);
@@ -160,9 +160,9 @@ BATON_CHECKED baton_status_t baton_sim_build(baton_sim_t *sim, const char *name,
 /* The schedule built for this rank, owned by the simulator; NULL if none. */
 baton_schedule_t *baton_sim_schedule(baton_sim_t *sim, int rank);
 
-/* Starts an epoch on every rank, each late by its skew, and runs until all have
-   ended. *us_out: the time from the first start to the last end. Errors: an
-   epoch's, or as baton_sim_run; BATON_ERR_STATE: nothing was built. */
+/* Starts an epoch on every living rank, each late by its skew, and runs until
+   all have ended. *us_out: the time from the first start to the last end.
+   Errors: the epoch's; as for run; BATON_ERR_STATE: nothing was built. */
 BATON_CHECKED baton_status_t baton_sim_epoch(baton_sim_t *sim, double *us_out);
 
 /* ---- virtual time ----------------------------------------------------- */
@@ -174,21 +174,21 @@ double baton_sim_now_us(const baton_sim_t *sim);
 /* When the last epoch ended, in virtual microseconds. */
 double baton_schedule_ended_us(const baton_schedule_t *schedule);
 
-/* Calls fn(arg) at a virtual time, or at once if that has passed: an
-   application's action. It may start, test, contribute, cancel, recover, and
-   destroy schedules. In it run, epoch, destroy of the simulator, and a wait for
-   an epoch that has not ended return BATON_ERR_STATE. BATON_ERR_INVALID (the
-   time is not finite, or a pointer NULL), BATON_ERR_NO_MEMORY. */
+/* Calls fn(arg), an application's action, at a virtual time, or now if that has
+   passed. It may start, test, contribute, cancel, recover, and destroy
+   schedules. In it run, epoch, destroy of the simulator, and a wait for an
+   epoch that has not ended return BATON_ERR_STATE. BATON_ERR_INVALID: the time
+   is not finite, or a pointer is NULL. BATON_ERR_NO_MEMORY. */
 typedef void (*baton_sim_fn)(void *arg);
 BATON_CHECKED baton_status_t baton_sim_at(baton_sim_t *sim, double at_us,
                                           baton_sim_fn fn, void *arg);
 
-/* Lets time pass until no event is left, or, with BATON_ERR_TIMEOUT, until
-   `until_us` (negative: no limit). BATON_ERR_DEADLOCK: nothing can end some
+/* Lets time pass until no event is left, or until `until_us` (negative: no
+   limit), which is BATON_ERR_TIMEOUT. BATON_ERR_DEADLOCK: nothing can end some
    started epochs; baton_error_message() says which rank and node waits for
    which, round the cycle or up to the one at fault. The first call compares all
    committed schedules across ranks, unless `introductions` is set:
-   BATON_ERR_MISMATCH. BATON_ERR_STATE in a callback, BATON_ERR_NO_MEMORY for
+   BATON_ERR_MISMATCH. BATON_ERR_STATE: in a callback. BATON_ERR_NO_MEMORY: for
    messages and events. */
 BATON_CHECKED baton_status_t baton_sim_run(baton_sim_t *sim, double until_us);
 
@@ -202,10 +202,10 @@ baton_sim_totals_t baton_sim_totals(const baton_sim_t *sim);
 
 /* ---- faults ----------------------------------------------------------- */
 
-/* These may be called at any time, in callbacks too. BATON_ERR_INVALID: there
-   is no such rank, or as said below. */
+/* These may be called at any time, in callbacks too. BATON_ERR_INVALID: no such
+   rank, or as said below. */
 
-/* Sets the lag of all messages whose transfer begins from now on; {0}: none.
+/* Sets the lag of messages whose transfer begins from now on; {0}: none.
    BATON_ERR_INVALID: as for the option. */
 BATON_CHECKED baton_status_t baton_sim_set_lag(baton_sim_t *sim,
                                                baton_distribution_t lag);
@@ -216,12 +216,11 @@ BATON_CHECKED baton_status_t baton_sim_set_speed(baton_sim_t *sim, int rank,
                                                  double speed);
 
 /* Kills the rank: it does nothing from now on. Its messages under way still
-   arrive. All other receives from it, and sends to it that have not completed,
-   now or later, end in BATON_ERR_TRANSPORT. */
+   arrive. All other receives from it, and all sends to it that have not
+   completed, end in BATON_ERR_TRANSPORT. */
 BATON_CHECKED baton_status_t baton_sim_kill(baton_sim_t *sim, int rank);
 
-/* Makes this rank's k-th send from now on fail, counted from 1. 0 undoes that.
- */
+/* Makes this rank's k-th send from now on fail, counted from 1; 0 undoes it. */
 BATON_CHECKED baton_status_t baton_sim_fail_send(baton_sim_t *sim, int rank,
                                                  uint64_t k);
 
@@ -247,8 +246,8 @@ typedef struct baton_sim_event {
                        may begin after its own epoch */
 } baton_sim_event_t;
 
-/* Calls fn for each event once its end time is known, in a deterministic order.
-   A NULL fn ends the trace. */
+/* Calls fn for each event once its end time is known, in a deterministic order,
+   on the thread that lets time pass. A NULL fn ends the trace. */
 typedef void (*baton_sim_trace_fn)(void *arg, const baton_sim_event_t *event);
 void baton_sim_trace(baton_sim_t *sim, baton_sim_trace_fn fn, void *arg);
 
