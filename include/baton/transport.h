@@ -1,11 +1,11 @@
 /* The transport port: how messages leave one rank and arrive at another. The
-   mpi and inproc transports implement it, and so can yours: tests/support/
-   conformance.h is the suite to pass.
+   mpi and inproc transports implement it, and so can yours: it should pass the
+   suite tests/support/conformance.h.
 
    A transport only moves messages. The engine decides which receive a message
    belongs to, and whether it is still wanted. A send carries a header, which is
    delivered unchanged with the message's length. The message arrives when poll
-   reports it; then, or later, the engine says where its data goes, or that it
+   reports it. Then, or later, the engine says where its data goes, or that it
    is not wanted:
 
        sender                               receiver
@@ -16,13 +16,12 @@
                                             poll: RECEIVED (after accept)
 
    Short sends don't wait for the receiver: their data travels with the header,
-   and send returns BATON_DONE. A receiver that is behind therefore holds up
-   long messages only. Memory is bounded by what schedules reserve, and by the
-   number of short messages that a transport keeps for a peer that is behind.
-   A short send beyond that number ends when its receiver is done with it. So
-   may a short send before the first message that the peer sent after its first
-   reserve: until that arrives, the sender can't know how many it may send. The
-   engine sends a peer only notices before then.
+   and send returns BATON_DONE. So a receiver that is behind delays long
+   messages only. Memory is bounded by what schedules reserve, and by the number
+   of short messages that a transport keeps for a peer that is behind. A short
+   send beyond that number ends when its receiver is done with it. So may one
+   before the first message that the peer sent after its first reserve, as the
+   sender can't know how many it may send; the engine sends only notices then.
 
    Rules for an implementation
    - All functions of an endpoint except drain, allocate and release are called
@@ -44,12 +43,12 @@
 extern "C" {
 #endif
 
-/* A message's header. The engine fills and reads it. */
+/* A message's header. The engine fills it in and reads it. */
 typedef struct baton_header {
     uint64_t schedule;    /* its identity: name and attempt in one number */
-    uint64_t epoch;       /* to which the message belongs */
+    uint64_t epoch;       /* that the message belongs to */
     uint32_t tag;         /* which of the schedule's messages of this pair */
-    uint16_t incarnation; /* how often the group was recovered */
+    uint16_t incarnation; /* how often the group has been recovered */
     uint16_t kind;
 } baton_header_t;
 
@@ -63,15 +62,15 @@ typedef struct baton_message {
     int peer;         /* the sender */
 } baton_message_t;
 
-/* Identifies a send or an accepted message in its event. `memory` is that of
-   the data or the target; without a device in the engine, transports may ignore
-   it. `made`: a processor's cache probably holds the data, modified. */
+/* Identifies a send or an accepted message in its event. `memory` is where the
+   data or the target is; without a device in the engine, transports may ignore
+   it. */
 typedef struct baton_token {
     void *owner;
     uint32_t node;
     baton_memory_t memory;
-    bool made;    /* of a send: its data were reduced in the same epoch */
-    bool patient; /* of a send: its rank can wait until it is read */
+    bool made;    /* of a send: its data was just reduced: likely in a cache */
+    bool patient; /* of a send: need not be copied to end before it is read */
 } baton_token_t;
 
 typedef enum baton_event_kind {
@@ -104,13 +103,13 @@ typedef struct baton_event {
 
 /* What an armed endpoint reports. */
 typedef enum baton_arm {
-    BATON_ARM_NOTICES, /* notices, and messages whose senders insist: no epoch
-                          waits for any others */
+    BATON_ARM_NOTICES, /* notices, and messages of peers that use ARM_INSIST: no
+                          epoch waits for others */
     BATON_ARM_SOON,    /* everything, but the caller may be back in a moment:
                           peers may wait that long before they wake it */
     BATON_ARM_ALL,     /* everything: the caller sleeps */
-    BATON_ARM_INSIST   /* the same; and peers armed for notices that have not
-                          taken this rank's messages are told of them now */
+    BATON_ARM_INSIST   /* the same; also wakes peers armed for notices that have
+                          not taken this rank's messages */
 } baton_arm_t;
 
 typedef struct baton_transport {
@@ -119,42 +118,41 @@ typedef struct baton_transport {
 
     /* Reserves room for `sends` more sends to `peer` in flight, and for
        `receives` more messages from it that have arrived and were neither
-       accepted nor dropped. Negative numbers release it. BATON_ERR_NO_MEMORY.
-     */
+       accepted nor dropped. Negative numbers release room.
+       BATON_ERR_NO_MEMORY. */
     baton_status_t (*reserve)(void *endpoint, int peer, int64_t sends,
                               int64_t receives);
 
-    /* Posts a send. BATON_OK: the memory must stay valid until SENT.
-       BATON_DONE: the memory is free already, and no event follows. On an error
-       nothing was posted. */
+    /* Posts a send. BATON_OK: the memory must stay valid and unchanged until
+       SENT. BATON_DONE: the memory is free already, and no event follows. On an
+       error nothing was posted. */
     baton_status_t (*send)(void *endpoint, baton_token_t token, int peer,
                            const baton_header_t *header, const void *data,
                            size_t bytes);
 
-    /* Sends at most BATON_NOTICE_BYTES without a reservation or an event; the
-       memory is free on return. BATON_AGAIN: there is no room now. */
+    /* Sends at most BATON_NOTICE_BYTES without a reservation or event.
+       BATON_DONE: sent; the memory is free. BATON_AGAIN: no room now. */
     baton_status_t (*notify)(void *endpoint, int peer,
                              const baton_header_t *header, const void *data,
                              size_t bytes);
 
     /* Withdraws a posted send. True: the memory is the caller's, no event
        follows, and the receiver's accept fails with BATON_ERR_CANCELLED. False:
-       the data is being transferred, and SENT follows whatever the engine
-       does. */
+       the data is being transferred, and SENT follows in any case. */
     bool (*withdraw)(void *endpoint, baton_token_t token);
 
     /* Makes progress. Stores up to `max` events, and returns their number. */
     size_t (*poll)(void *endpoint, baton_event_t *out, size_t max);
 
-    /* Moves a message's data to `target`, which has room for all of its bytes,
-       and takes the message back. BATON_DONE: the data is there, and no event
-       follows; this is always so for a target in host memory and a message
-       with `data`, or of at most BATON_NOTICE_BYTES. BATON_OK: RECEIVED
+    /* Moves a message's data to `target`, which has room for all of its bytes;
+       the message is the transport's again. BATON_DONE: the data is there, and
+       no event follows. This is always so for a target in host memory and a
+       message with `data`, or of at most BATON_NOTICE_BYTES. BATON_OK: RECEIVED
        follows. BATON_ERR_CANCELLED: the sender has withdrawn the message. */
     baton_status_t (*accept)(void *endpoint, baton_message_t *message,
                              baton_token_t token, void *target);
 
-    /* Takes an unwanted message back. Its send ends as if it were accepted. */
+    /* Gives an unwanted or lent message back. Its send ends as if accepted. */
     void (*drop)(void *endpoint, baton_message_t *message);
 
     /* Returns the endpoint's k-th descriptor, counted from 0, or -1 past the
@@ -165,11 +163,11 @@ typedef struct baton_transport {
     void (*drain)(void *endpoint);
 
     /* arm: from now on, until disarm, the events that `how` names make a
-       descriptor readable. (Reporting all events is allowed, but causes
-       wake-ups with nothing to do.) Returns false, and does not arm, if there
-       already is something to poll for. *sleep_us_out is the longest time to
-       sleep before the next poll: BATON_SLEEP_FOREVER when the descriptors
-       report all that can happen. disarm may be called at any time. */
+       descriptor readable. (Reporting more is allowed, but wakes the engine for
+       nothing.) Returns false, and does not arm, if there already is something
+       to poll for. *sleep_us_out is the longest time to sleep before the next
+       poll: BATON_SLEEP_FOREVER if the descriptors report all that can happen.
+       disarm may be called at any time. */
     bool (*arm)(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out);
     void (*disarm)(void *endpoint);
 
@@ -180,33 +178,33 @@ typedef struct baton_transport {
     bool unordered;
     size_t max_bytes; /* of a message */
     /* A send of up to this many bytes copies its data when it is posted, if
-       there is room and its sender is not patient. start leaves most such
-       copies to the progress thread. */
+       there is room and the token is not patient. start leaves most such copies
+       to the progress thread. */
     size_t copy_bytes;
     /* The job's ranks on this host, and the processors that they may use, or
-       fewer where another host has fewer; 0 when unknown. With more ranks than
-       processors the group's engine yields sooner. */
+       fewer if another host has fewer; 0 if unknown. With more ranks than
+       processors the engine yields sooner. */
     int host_ranks;
     int host_processors;
-    /* The number of hosts that the group's ranks are on, the same on all; 0
-       when unknown, which counts as one. */
+    /* The number of hosts that the group's ranks are on, the same on all ranks;
+       0 if unknown, which counts as one. */
     int hosts;
     /* With several hosts: the number of consecutive ranks on each host, the
        rest on the last; 0 if ranks are placed otherwise or it is unknown. */
     int host_block;
-    /* Commits are verified, as with BATON_VERIFY=1; all ranks agree on it. */
+    /* Commits are verified, as with BATON_VERIFY=1; the same on all ranks. */
     bool verify;
 
     /* Optional. Makes a message's data readable until the message is dropped,
        which ends its send. From now on the sender can't withdraw it.
        BATON_DONE: the data can be read now, at `data`, or by `read` if that is
        still NULL. BATON_AGAIN: it can't; accept or drop the message.
-       BATON_ERR_CANCELLED: the sender has withdrawn it; it is taken back. */
+       BATON_ERR_CANCELLED: the sender has withdrawn it, and it is gone. */
     baton_status_t (*lend)(void *endpoint, baton_message_t *message);
 
     /* Optional. Copies `bytes` bytes, from `offset` on, of a message that was
-       lent without `data`. The engine reads parts small enough to stay in a
-       cache until they have been reduced. */
+       lent without `data`. The engine reads parts that are small enough to stay
+       in a cache until they are reduced. */
     baton_status_t (*read)(void *endpoint, const baton_message_t *message,
                            size_t offset, size_t bytes, void *target);
 
@@ -215,8 +213,8 @@ typedef struct baton_transport {
        message's. If the sender writes the data there itself, RECEIVED follows,
        and the message does not arrive. Otherwise it arrives as usual, and
        accept ends the post. False: nothing was posted. withdraw_receive takes a
-       token that was posted or not. True: the memory is the caller's, and no
-       event follows. False: it is being written, and RECEIVED follows. */
+       token, posted or not. True: the memory is the caller's, and no event
+       follows. False: it is being written, and RECEIVED follows. */
     bool (*post_receive)(void *endpoint, baton_token_t token, int peer,
                          const baton_header_t *header, void *target,
                          size_t bytes);
@@ -224,24 +222,24 @@ typedef struct baton_transport {
 
     /* Optional, both or neither; any thread. Memory that peers on this host can
        read in place, so that messages from it can be lent; aligned to 64 bytes,
-       not initialised. NULL if there is none, or ordinary memory is as good. It
-       is released before the endpoint is closed. */
+       not initialised. NULL if there is none, or if ordinary memory is as good.
+       It is released before the endpoint is closed. */
     void *(*allocate)(void *endpoint, size_t bytes);
     void (*release)(void *endpoint, void *memory);
 
-    /* Optional. Whether messages of `bytes` bytes may be sent to this peer from
+    /* Optional. True if messages of `bytes` bytes may be sent to this peer from
        device memory, and received from it into device memory, without a copy on
        the host. send and accept then take device addresses, as token.memory
-       says. Without this function none may; messages of device memory are
+       says. Otherwise, and without this function, messages of device memory are
        staged on the host. */
     bool (*takes_device)(void *endpoint, int peer, size_t bytes);
 
-    /* Optional. Whether each poll copies a part of a long message now, and so
+    /* Optional. True if each poll now copies a part of a long message, and so
        takes long itself. A thread that should return soon leaves such polls to
        the progress thread. */
     bool (*is_copying)(const void *endpoint);
 
-    /* Optional. Wakes the peers that it has given a moment to come back
+    /* Optional. Wakes the peers that were given a moment to come back
        (BATON_ARM_SOON): the caller will not poll for a while. */
     void (*flush)(void *endpoint);
 
@@ -249,9 +247,10 @@ typedef struct baton_transport {
        rank's host; hosts count from 0 in the order of their first ranks. */
     int (*host_of)(const void *endpoint, int rank);
 
-    /* Optional. Other ranks have found that this peer is lost: acts as if the
-       transport had found out itself, and reports LOST. `detail` is static.
-       The rank itself: its group is closed while others may wait for it. */
+    /* Optional. Other ranks have found that this peer is lost: the endpoint
+       acts as if it had found that, and reports LOST. `detail` is static. The
+       rank itself is passed if its group is closed while others may wait for
+       it. */
     void (*lose)(void *endpoint, int peer, const char *detail);
 
     /* Optional. This rank waits for the peer: checks whether it still runs, and
@@ -263,7 +262,8 @@ typedef struct baton_transport {
 
 /* Creates a group from an endpoint, which the group then owns and closes. The
    transport's name must outlive the group. On an error the endpoint is still
-   the caller's. BATON_ERR_INVALID, _NO_MEMORY. */
+   the caller's. BATON_ERR_INVALID: a pointer, function or rank is wrong.
+   BATON_ERR_NO_MEMORY. */
 BATON_CHECKED baton_status_t
 baton_group_create(baton_engine_t *engine, const baton_transport_t *transport,
                    void *endpoint, int rank, int size, baton_group_t **out);
