@@ -1,14 +1,14 @@
 /* The choice of algorithms: the table of all dense builders with their costs,
-   and how the builder of each collective takes the cheapest.
+   and how each collective's builder chooses the cheapest.
 
    The model: a message of n bytes takes alpha + n beta, and reducing a byte
-   gamma. A rank sends one message at a time and receives one. If all ranks are
-   on one host, its processors also make the copies, and do nothing else
-   meanwhile; ranks beyond their number share them. Links inside a host and
-   between hosts have their own alpha and beta (costs.h). With several hosts,
-   binomial broadcasts and reduces, and the all-reduces recursive_doubling,
-   binomial, rabenseifner and hierarchical, account for messages that stay
-   inside one; for the other algorithms all go between hosts.
+   takes gamma. A rank sends one message at a time and receives one. If all
+   ranks are on one host, its processors also make the copies, and do nothing
+   else meanwhile; if there are more ranks, they share processors. Links inside
+   a host and between hosts have their own alpha and beta (costs.h). With
+   several hosts, binomial broadcasts and reduces, and the all-reduces
+   recursive_doubling, binomial, rabenseifner and hierarchical, account for
+   messages that stay inside one; for the other algorithms all go between hosts.
 
    A builder chooses when it is called, from inputs that are the same on all
    ranks: sizes, numbers of ranks and hosts, costs, variables. So variables and
@@ -16,8 +16,8 @@
    build different schedules, which their first messages reveal
    (BATON_ERR_MISMATCH). Builders named after an algorithm never choose.
 
-   If algorithms were measured (baton_group_tune, below), the fastest is taken
-   instead of the one that the model expects to be fastest. */
+   If algorithms were measured (baton_group_tune, below), builders take the
+   fastest instead of the one that the model expects to be fastest. */
 #ifndef BATON_TUNING_H
 #define BATON_TUNING_H
 
@@ -54,8 +54,8 @@ const char *baton_collective_name(baton_collective_t collective);
 
 /* ---- what an algorithm costs ------------------------------------------- */
 
-/* Input of the model. `bytes` is the size of the whole vector; if data is
-   gathered, scattered or exchanged, of all blocks of a rank together. */
+/* Input of the model. `bytes` is the size of the whole vector, or of all blocks
+   of a rank together if data is gathered, scattered or exchanged. */
 typedef struct baton_cost_case {
     int ranks;
     double bytes;
@@ -63,7 +63,7 @@ typedef struct baton_cost_case {
     double beta_us;       /* per byte */
     double gamma_us;      /* per reduced byte */
     double segment_bytes; /* of algorithms with segments */
-    /* For baton_algorithm_host_us: of the host; 0 means one per rank. */
+    /* For baton_algorithm_host_us: the host's; 0 means one per rank. */
     int processors;
     double turn_us; /* how long a waiting rank keeps a shared processor */
     /* For baton_algorithm_cost_us, if ranks share hosts: the number of hosts
@@ -107,8 +107,8 @@ typedef struct baton_algorithm {
     bool ordered_at_ends; /* as `ordered`, but only for root 0 or P - 1 */
     bool one_host;        /* chosen only if all ranks are on one host: in a
                              network its messages would all queue at one port */
-    /* For the functions below. If cost or work is NULL, it is that of `phases`,
-       one after the other, which have their own. */
+    /* For the functions below. If cost or work is NULL, it is the sum of that
+       of `phases`, which run one after the other. */
     const struct baton_algorithm *phases[2];
     double (*cost)(const struct baton__terms *terms);
     bool (*exact)(const struct baton__terms *terms); /* NULL: never */
@@ -116,9 +116,9 @@ typedef struct baton_algorithm {
 } baton_algorithm_t;
 
 /* cost_us: the algorithm's time by its formula. host_us: the same if all ranks
-   are on one host. is_exact: true if the simulator takes cost_us, to 1e-9, with
-   equal blocks and segments of one chunk each. Otherwise cost_us is an estimate
-   to choose by. */
+   are on one host. is_exact: true if the simulator, with equal blocks and
+   segments of one chunk each, takes cost_us, to 1e-9. Otherwise cost_us is an
+   estimate to choose by. */
 double baton_algorithm_cost_us(const baton_algorithm_t *algorithm,
                                const baton_cost_case_t *of);
 double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
@@ -126,9 +126,9 @@ double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
 bool baton_algorithm_is_exact(const baton_algorithm_t *algorithm,
                               const baton_cost_case_t *of);
 
-/* get: the i-th of the table; false past its end or if out is NULL. find: by
-   name. BATON_ERR_INVALID lists the collective's algorithms and the nearest
-   name, or says that `collective` is invalid or a pointer NULL. */
+/* get: the i-th algorithm of the table; false past the end or if out is NULL.
+   find: by name. BATON_ERR_INVALID lists the collective's algorithms and the
+   nearest name, or says that `collective` is invalid or a pointer NULL. */
 bool baton_algorithm_get(size_t i, baton_algorithm_t *out);
 BATON_CHECKED baton_status_t baton_algorithm_find(baton_collective_t collective,
                                                   const char *name,
@@ -142,11 +142,11 @@ typedef struct baton_choice_case {
     baton_collective_t collective;
     int ranks;
     int hosts; /* of these ranks, at most `ranks`; 0 means 1 */
-    /* Shared by the ranks of one host; 0 means one per rank. */
+    /* Of a host, shared by its ranks; 0 means one per rank. */
     int processors;
     size_t bytes; /* as in baton_cost_case_t */
-    bool ordered; /* the reduction is not commutative; false for collectives
-                     that reduce nothing */
+    bool ordered; /* the reduction is not commutative; must be false if the
+                     collective does not reduce */
     bool uneven;  /* sizes are given per rank */
     /* A name; NULL means the one in the collective's variable (BATON_ALLREDUCE
        and so on), else the cheapest. */
@@ -164,24 +164,24 @@ typedef struct baton_choice_case {
 typedef struct baton_choice {
     baton_algorithm_t algorithm;
     size_t segment_bytes; /* of algorithms with segments; else 0 */
-    double cost_us;       /* expected; also of what leaves a cache */
+    double cost_us;       /* expected; includes cache misses of reductions */
 } baton_choice_t;
 
 /* Chooses the named algorithm, else the one that the calibration file has as
    measured for the case, else the cheapest. Ignores what a group has measured.
-   BATON_ERR_INVALID: no such algorithm (see find); a value out of range, which
+   BATON_ERR_INVALID: no such algorithm (see find); a value is out of range, and
    is named with its range; or a pointer is NULL. BATON_ERR_UNSUPPORTED: the
    algorithm can't do this; the message names those that can, or says that none
-   can. Other errors as baton_costs_get. */
+   can. Other errors as for baton_costs_get. */
 BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
                                           baton_choice_t *out);
 
 /* ---- choices that are measured ----------------------------------------- */
 
-/* Measures on this group, for each collective and size, the few algorithms that
-   the model ranks first. Builders take the fastest of them from then on. That
-   is the one whose median over epochs is least on the slowest rank, if it is a
-   tenth less than that of the model's choice.
+/* Measures on this group, for each collective and size, the four algorithms
+   that the model ranks first. From then on builders take the fastest: the one
+   whose median time is least on the slowest rank. It must be at least a
+   tenth faster than the model's choice, which otherwise stays.
 
        baton_tune_options_t options = BATON_TUNE_OPTIONS;
        options.collectives = BATON_TUNE(ALLREDUCE);
@@ -190,33 +190,33 @@ BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
        if (baton_group_tune(group, &options) != BATON_OK) {
            fprintf(stderr, "%s\n", baton_error_message());
        }
-       baton_add_allreduce(schedule, &args); // as it was measured
+       baton_add_allreduce(schedule, &args); // as measured
 
-   The results hold for this group until it is destroyed. From the file, which
-   later programs name in BATON_CALIBRATION, they hold for all groups of as many
+   The results hold for this group until it is destroyed. Later programs name
+   the file in BATON_CALIBRATION; there they hold for all groups of as many
    ranks and hosts. Sizes are classes: 4^k bytes stand for all from half of that
-   to less than twice. An all-reduce in place is measured separately, so with
-   measured choices it must be in place on all ranks or on none. Vectors in
-   device memory use the choices measured for host memory.
+   to less than twice. All-reduces in place are measured separately, so with
+   measured choices an all-reduce must be in place on all ranks or on none.
+   Vectors in device memory use the choices measured for host memory.
 
-   With BATON_TUNE=measure, builders measure a size class when they first meet
-   it, for at most a second. Their calls then wait for the other ranks, which
-   must make the same calls in the same order, each rank in a thread of its own.
-   If a rank does not come in time (it lacks the variable, for example), the
-   group measures nothing more, and the model's choice stays on all ranks.
+   With BATON_TUNE=measure, builders measure a size class, up to that of 64 MiB,
+   when they first meet it, for at most a second. Their calls then wait for the
+   other ranks, which must make the same calls in the same order, each rank in a
+   thread of its own. If a measurement fails (a rank lacks the variable, say),
+   the group measures no more and keeps the model's choice.
 
-   Collective: all ranks call it with the same options, except `budget_ms` and
-   `file`. Blocks for the budget and one epoch at most; if a rank stops
-   answering, for as long again. When any rank has used up the budget, sizes not
-   measured on all stay with the model, and the call returns BATON_OK.
+   Collective: all ranks pass the same options (NULL: defaults), except
+   `budget_ms` and `file`. Blocks for at most the budget and one epoch; if a
+   rank stops answering, for as long again. Sizes that a rank's budget did not
+   suffice for keep the model's choice; the call returns BATON_OK.
 
    After an error all choices are as before. BATON_ERR_INVALID: an option, which
-   is named, or options that differ between ranks. BATON_ERR_TIMEOUT: a rank did
-   not come within the budget, or stopped answering. BATON_ERR_UNSUPPORTED: the
-   ranks are simulated. BATON_ERR_STATE in a call node. BATON_ERR_NO_MEMORY,
-   _CANCELLED, _TRANSPORT: on any rank; and whatever else ended an epoch.
-   BATON_ERR_SYSTEM, on rank 0 alone: the file can't be written; the new choices
-   are in force all the same. */
+   is named; options that differ between ranks; group is NULL.
+   BATON_ERR_TIMEOUT: a rank did not come within the budget, or stopped
+   answering. BATON_ERR_UNSUPPORTED: the ranks are simulated. BATON_ERR_STATE:
+   in a call node. BATON_ERR_NO_MEMORY, _CANCELLED, _TRANSPORT, or what else
+   ended an epoch on any rank. On rank 0 alone, with the new choices in force:
+   BATON_ERR_SYSTEM, the file can't be written, or as baton_costs_read. */
 typedef struct baton_tune_options {
     size_t size;          /* set by BATON_TUNE_OPTIONS */
     int budget_ms;        /* 0 means 10 000 */
@@ -226,8 +226,8 @@ typedef struct baton_tune_options {
     size_t most_bytes;    /* to this one; 0 means 4 MiB, at most 1 GiB */
     bool in_place;        /* all-reduces are in place */
     const char *file;     /* rank 0 adds the results to this calibration file,
-                             created with the costs in force if it does not
-                             exist; NULL: to none */
+                             or creates it with the costs in force; NULL:
+                             none */
 } baton_tune_options_t;
 
 #define BATON_TUNE_OPTIONS BATON_INITIALIZER(baton_tune_options_t)
