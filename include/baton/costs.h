@@ -1,8 +1,8 @@
-/* The costs of messages, reductions and copies to a device on this machine:
-   alpha each, and beta per byte. The compiled-in figures are rough. `mpirun ...
-   baton-info --calibrate FILE` measures, and with BATON_CALIBRATION=FILE the
-   library reads the file. (Device costs are not measured: edit the file's line
-   `device ALPHA_US BETA_NS`.) Threads: any. */
+/* The costs on this machine of messages and copies to a device (alpha each,
+   plus beta per byte) and of reductions. The compiled-in figures are rough.
+   `mpirun ... baton-info --calibrate FILE` measures; with
+   BATON_CALIBRATION=FILE the library reads the file, once. (Device costs are
+   not measured: edit the line `device ALPHA_US BETA_NS`.) Threads: any. */
 #ifndef BATON_COSTS_H
 #define BATON_COSTS_H
 
@@ -23,25 +23,25 @@ typedef struct baton_costs {
 
 #define BATON_COSTS BATON_INITIALIZER(baton_costs_t)
 
-/* Gets the costs in force: of the file that BATON_CALIBRATION names, else the
-   compiled-in ones. Initialise `out` with BATON_COSTS; its size says which
+/* Gets the costs in force: those of the file that BATON_CALIBRATION names, else
+   the compiled-in ones. Initialise `out` with BATON_COSTS; its size says which
    fields are filled. BATON_ERR_INVALID: out is NULL or not initialised. Other
-   errors as read. */
+   errors as for read. */
 BATON_CHECKED baton_status_t baton_costs_get(baton_costs_t *out);
 
 /* write: writes a calibration file, which names this machine and the version of
    its format. read: reads one into `out`, as get does. Costs are finite and not
    negative. BATON_ERR_SYSTEM: the file can't be opened or written.
    BATON_ERR_INVALID: a pointer is NULL or a size impossible; or a cost or line
-   is wrong, which is named with what it must be. BATON_ERR_UNSUPPORTED: the
-   file is of another version, or of another machine, which is named beside this
-   one. In these cases nothing is stored or written. */
+   is wrong, and is named with what it must be. BATON_ERR_UNSUPPORTED: the file
+   is of another version or machine, which is named. On an error `out` is
+   unchanged; only a failed write may leave a broken file. */
 BATON_CHECKED baton_status_t baton_costs_write(const char *path,
                                                const baton_costs_t *costs);
 BATON_CHECKED baton_status_t baton_costs_read(const char *path,
                                               baton_costs_t *out);
 
-/* The machine of a calibration: the processor's name and count; static. */
+/* A calibration's machine: the model and number of its processors; static. */
 const char *baton_machine_name(void);
 
 #ifdef __cplusplus
