@@ -1,5 +1,5 @@
-/* For those who write collectives: a schedule is the DAG of one rank, built
-   once and run any number of times.
+/* For authors of collectives: a schedule is the DAG of one rank, built once and
+   run any number of times.
 
        building --commit--> idle --start--> running --> idle ...
                              ^                  |
@@ -7,7 +7,7 @@
                              |                  v
                              +-- recover ---- failed
 
-   Adders return ids and never fail: the first error sticks to the schedule and
+   Adders return ids and never fail: the first error sticks to the schedule, and
    commit reports it with the node's name. So a builder reads like a picture of
    its DAG:
 
@@ -26,8 +26,8 @@
 
    Threads: one thread at a time builds a schedule, starts it, and destroys it;
    any threads may test, wait and cancel. Ids belong to the schedule that
-   returned them. (The names of the adders begin with the verb, unlike all
-   others, because a builder consists of them.) */
+   returned them. (Unlike all other functions, adders have the verb first in
+   their names, because builders consist of them.) */
 #ifndef BATON_BUILD_H
 #define BATON_BUILD_H
 
@@ -63,36 +63,36 @@ typedef struct baton_view {
 /* Creates an empty schedule for this rank of the group. The name is copied. It
    appears in messages, and identifies the schedule across ranks: the k-th
    schedule of a name on one rank belongs with the k-th of that name on every
-   other, in whatever order the ranks create and commit schedules of different
-   names. When a commit has failed it may be tried again; or the schedule is
-   destroyed, on all ranks, and another one created. Allowed in a call node.
-   BATON_ERR_INVALID, BATON_ERR_NO_MEMORY. */
+   other. Schedules of different names may be created and committed in any
+   order. A commit that failed may be tried again; or all ranks destroy the
+   schedule and create another one. Allowed in a call node. BATON_ERR_INVALID: a
+   pointer is NULL. BATON_ERR_NO_MEMORY. */
 BATON_CHECKED baton_status_t baton_schedule_create(baton_group_t *group,
                                                    const char *name,
                                                    baton_schedule_t **out);
 
 /* Validates the schedule and allocates all that its epochs need; an epoch
    allocates nothing. Commit does not wait for other ranks: a message to a rank
-   that has not committed the schedule yet is held back until it has. When two
+   that has not committed the schedule yet is held back until it has. If two
    ranks have committed different numbers or sizes of messages for each other,
    the schedule fails with BATON_ERR_MISMATCH on both, as soon as they have
    heard of each other.
 
-   Checked here: ids and ranges, cycles, needs that can't be met, message sizes
-   the transport can't carry, and hazards (two nodes whose views overlap, one of
-   them writing, neither of which happens before the other by this rank's own
-   dependencies: an order by way of other ranks does not count). With
-   BATON_VERIFY=1, set on all ranks when the group is made, commit is
-   collective: rank 0 gets all graphs, compares every send with its receive, and
-   simulates an epoch that all ranks start, in which no message is buffered and
-   every call node succeeds. Then all ranks commit, or all fail for the same
-   reason.
+   Commit checks ids and ranges, cycles, needs that can't be met, message sizes
+   that the transport can't carry, and hazards. A hazard is two nodes whose
+   views overlap, one of them writing, neither of which happens before the other
+   by this rank's own dependencies (an order by way of other ranks does not
+   count). With BATON_VERIFY=1, set on all ranks when the group is created,
+   commit is collective: rank 0 gets all graphs, compares every send with its
+   receive, and simulates an epoch that all ranks start, in which no message is
+   buffered and every call node succeeds. Then all ranks commit, or all fail for
+   the same reason.
 
    On an error the schedule and the group are as before, and
-   baton_error_message() names the nodes. BATON_ERR_INVALID, _CYCLE,
-   _HAZARD, _UNREACHABLE, _LIMIT, _UNSUPPORTED, _MISMATCH, _DEADLOCK,
-   _NO_MEMORY, or whatever an adder met; BATON_ERR_STATE when committed already.
- */
+   baton_error_message() names the nodes. BATON_ERR_INVALID, _CYCLE, _HAZARD,
+   _UNREACHABLE, _LIMIT, _UNSUPPORTED, _MISMATCH, _DEADLOCK, _NO_MEMORY, or
+   whatever an adder met. BATON_ERR_STATE: committed already, or in a call
+   node. */
 BATON_CHECKED baton_status_t baton_schedule_commit(baton_schedule_t *schedule);
 
 /* The group that it was created in; NULL for NULL. */
@@ -100,80 +100,79 @@ baton_group_t *baton_schedule_group(const baton_schedule_t *schedule);
 int baton_schedule_rank(const baton_schedule_t *schedule);
 int baton_schedule_size(const baton_schedule_t *schedule);  /* ranks, P */
 int baton_schedule_hosts(const baton_schedule_t *schedule); /* they are on */
-/* The host that a rank is on, counted from 0 in the order of their first ranks;
-   0 if that is unknown; -1: BATON_ERR_INVALID. And how many ranks follow one
-   another on each host, the last one with the rest; 0 if they are placed in
-   another way. */
+/* host_of: the host that a rank is on, counted from 0 in the order of the
+   hosts' first ranks; 0 if unknown; -1 if there is no such rank. host_block:
+   the number of consecutive ranks on each host, the rest on the last; 0 if
+   ranks are placed otherwise. */
 int baton_schedule_host_of(const baton_schedule_t *schedule, int rank);
 int baton_schedule_host_block(const baton_schedule_t *schedule);
-/* Processors that the ranks of a host may use, of the host with the fewest; 0
-   when unknown. */
+/* Processors that the ranks of a host may use, on the host with the fewest; 0
+   if unknown. */
 int baton_schedule_processors(const baton_schedule_t *schedule);
 const char *baton_schedule_name(const baton_schedule_t *schedule);
 
 /* For builders: makes `status`, with a message, the error that commit will
-   report, as if an adder had met it. Without effect after the first one. */
+   report, as if an adder had met it. No effect after the first error. */
 void baton_schedule_fail(baton_schedule_t *schedule, baton_status_t status,
                          const char *format, ...) BATON_PRINTF(3, 4);
 
 /* For builders: states something that must be the same on all ranks and shows
-   in no message's size, such as the type and the reduction. Where ranks have
+   in no message's size, such as the type and the reduction. If ranks have
    stated different things, or in another order, the schedule fails with
-   BATON_ERR_MISMATCH as above, and the error names the first that differs. A
-   call may state several, with ", " between them. */
+   BATON_ERR_MISMATCH as above, and the error names the first difference. One
+   call may state several, separated by ", ". */
 void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
     BATON_PRINTF(2, 3);
 
 /* ---- buffers ---------------------------------------------------------- */
 
-/* User memory of `bytes` bytes, which must stay valid while an epoch runs. NULL
-   may be bound and replaced before the first start. No node may write a buffer
-   of bind_input. */
+/* User memory of `bytes` bytes, which must stay valid while an epoch runs. It
+   may be NULL if it is replaced before the first start. No node may write a
+   buffer of bind_input. */
 baton_buffer_t baton_buffer_bind(baton_schedule_t *schedule, void *memory,
                                  size_t bytes);
 baton_buffer_t baton_buffer_bind_input(baton_schedule_t *schedule,
                                        const void *memory, size_t bytes);
 
 /* Memory that commit allocates (aligned to 64 bytes, not initialised) and the
-   schedule owns. In an epoch a byte of it has no defined value before a node
-   writes it. What a receive writes there and one reduce alone reads may never
-   be stored: the reduce reads it in the message (see baton_set_no_scratch). */
+   schedule owns. At the beginning of an epoch its contents are undefined. Data
+   that a receive writes there and only one reduce reads may never be stored:
+   the reduce reads it in the message (see baton_set_no_scratch). */
 baton_buffer_t baton_buffer_scratch(baton_schedule_t *schedule, size_t bytes);
 
-/* Says where a buffer's bytes live. Buffers are in host memory unless they are
-   said not to be. */
+/* Sets the kind of memory that a buffer is in; host memory by default. */
 void baton_buffer_set_memory(baton_schedule_t *schedule, baton_buffer_t buffer,
                              baton_memory_t memory);
 
 /* Binds other memory of the same size to a bound buffer, before the commit or
-   between epochs; with a depth above 1 (baton_schedule_set_depth) at any time,
-   for the starts that follow. A call node may do it while its epoch runs, for a
-   buffer whose nodes all come after it. Several buffers may be bound to the
-   same memory: commit treats them as one. From then on a buffer that a node
-   writes must share memory with the same buffers as at commit, and be rebound
-   together with them. BATON_ERR_BUSY while an epoch runs. BATON_ERR_INVALID:
-   the id is not a bound buffer, or memory is shared in another way, which a
-   call node is told at once and others by the next start. */
+   between epochs. With a depth above 1 (baton_schedule_set_depth) this is
+   allowed at any time, for later starts. A call node may do it while its epoch
+   runs, for a buffer whose nodes all come after it. Several buffers may be
+   bound to the same memory; commit treats them as one. From then on a buffer
+   that a node writes must share memory with the same buffers, and be rebound
+   together with them. BATON_ERR_BUSY: an epoch runs. BATON_ERR_INVALID: the id
+   is not a bound buffer; or memory is shared in another way, which is reported
+   at once in a call node, else by the next start. */
 BATON_CHECKED baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                                  baton_buffer_t buffer,
                                                  void *memory);
 
 /* The same for a collective that was created (baton.h): other vectors of the
-   same sizes. `source` is NULL just where there is none: in place, if it was
-   created so, and on ranks without one; else BATON_ERR_INVALID. `target` is
-   ignored on ranks without one. In general, `source` is bound to the first
-   buffer of bind_input, and `target` to the first one of bind. */
+   same sizes. `source` must be NULL if the collective was created in place or
+   this rank has no source, and must not be NULL otherwise: BATON_ERR_INVALID.
+   `target` is ignored on ranks without one. In general, `source` is bound to
+   the first buffer of bind_input, and `target` to the first one of bind. */
 BATON_CHECKED baton_status_t baton_schedule_rebind(baton_schedule_t *schedule,
                                                    const void *source,
                                                    void *target);
 
-/* The size of a buffer, bound or scratch; SIZE_MAX for an id that is none. */
+/* The size of a buffer, bound or scratch; SIZE_MAX if there is none. */
 size_t baton_buffer_bytes(const baton_schedule_t *schedule,
                           baton_buffer_t buffer);
 
-/* The address of a view of a bound buffer; NULL for scratch, and when nothing
-   is bound. Builders compare addresses to find views of the same memory. The
-   address must not be used to access memory in a group without payload. */
+/* The address of a view of a bound buffer; NULL for scratch, and if nothing is
+   bound. Builders compare addresses to find views of the same memory. In a
+   group without payload the address must not be used to access memory. */
 const void *baton_view_address(const baton_schedule_t *schedule,
                                baton_view_t view);
 
@@ -186,9 +185,9 @@ static inline baton_view_t baton_view(baton_buffer_t buffer, size_t offset,
 
 /* ---- nodes ------------------------------------------------------------ */
 
-/* The k-th send added from p to q meets the k-th receive that q adds from p, in
-   whatever order they fire. Sizes are equal, unless they are set in the epoch
-   (baton_set_length). A rank may send to itself. */
+/* The k-th send added from p to q matches the k-th receive that q adds from p,
+   in whatever order they fire. Their sizes must be equal, unless they are set
+   in the epoch (baton_set_length). A rank may send to itself. */
 baton_node_t baton_add_send(baton_schedule_t *schedule, int peer,
                             baton_view_t source);
 baton_node_t baton_add_recv(baton_schedule_t *schedule, int peer,
@@ -214,37 +213,37 @@ typedef struct baton_call baton_call_t;
 /* Runs on the driving thread. BATON_OK satisfies the node's successors;
    BATON_SKIP completes it without satisfying them (they may still fire through
    other edges); an error fails the epoch. The function may create schedules,
-   destroy those that are not committed, and start others; wait, commit, recover
-   and destroy return BATON_ERR_STATE there. It should be short: it holds up
-   every schedule of its engine. */
+   destroy those that are not committed, and start others. Wait (for an epoch
+   that has not ended), commit, recover and destroy return BATON_ERR_STATE
+   there. It should be short: it holds up every schedule of its engine. */
 typedef baton_status_t (*baton_call_fn)(void *arg, baton_call_t *call);
 baton_node_t baton_add_call(baton_schedule_t *schedule, baton_call_fn fn,
                             void *arg);
 
-/* Promises that a call or async node, and what it begins, does not look at
-   scratch. A receive ahead of a call node without this promise always stores
-   its data in its view; with it, data that only one reduce reads can be reduced
-   straight from where the message lies, which saves a copy. */
+/* Promises that a call, async or device call node, and what it begins, does not
+   look at scratch. A receive that comes before a call node without this promise
+   always stores its data in its view. With the promise, data that only one
+   reduce reads can be reduced straight from the message, which saves a copy. */
 void baton_set_no_scratch(baton_schedule_t *schedule, baton_node_t node);
 
 /* ---- nodes that complete elsewhere ------------------------------------ */
 
-/* An async node that has begun in one epoch and has not completed. */
+/* An async node that has begun in an epoch and not completed. */
 typedef struct baton_async {
     void *record;
     uint64_t turn;
 } baton_async_t;
 
-/* The functions of an async node. The struct must outlive the schedule. All but
-   `start` may be NULL.
+/* The functions of an async node. The struct must outlive the schedule. Only
+   `start` is required.
 
-   start   begins the work, on the driving thread, as a call node's function.
+   start   begins the work, on the driving thread, like a call node's function.
            BATON_OK: the work has begun, and the node completes when any thread
            calls baton_async_complete (even before start has returned), or when
            `poll` reports it. BATON_DONE: the node is complete. BATON_SKIP and
            errors are as for a call node.
    poll    is called by the driver now and then, less and less often, until the
-           node completes. Returns BATON_AGAIN, BATON_OK, or an error.
+           node completes. Returns BATON_AGAIN, BATON_OK, _SKIP, or an error.
    cancel  is called when the epoch has failed: the work should end soon, and
            its status no longer counts. Threads that wait for the epoch go on
            only when the node has completed, as the work may use memory until
@@ -259,19 +258,18 @@ baton_node_t baton_add_async(baton_schedule_t *schedule,
                              const baton_async_ops_t *ops, void *arg);
 
 /* Completes the node, once: BATON_OK, BATON_SKIP, or an error that fails its
-   epoch. Any thread, also the driver's, until the schedule is destroyed; then
-   `async` is no longer valid. BATON_ERR_STATE: the node has completed already.
-   `poll` and `cancel` may be under way in another thread meanwhile;
-   once complete has returned they may still run for a moment, until a wait for
-   the epoch has returned. */
+   epoch. Any thread, including the driver's, until the schedule is destroyed;
+   after that `async` is invalid. BATON_ERR_STATE: the node has completed
+   already. `poll` and `cancel` may be running in another thread meanwhile, and
+   for a moment after this has returned, until a wait for the epoch has
+   returned. */
 BATON_CHECKED baton_status_t baton_async_complete(baton_async_t async,
                                                   baton_status_t status);
 
 /* ---- lengths that are known in the epoch only -------------------------- */
 
 /* A number of bytes that is set anew in each epoch, by a receive or by a call
-   node. While it is not set, the nodes that have it work on their whole
-   views. */
+   node. While it is not set, its nodes work on their whole views. */
 typedef struct baton_length {
     uint32_t index;
 } baton_length_t;
@@ -280,10 +278,11 @@ baton_length_t baton_add_length(baton_schedule_t *schedule);
 
 /* Gives a node a length. A receive with a length takes a message of any size up
    to its view's, and sets the length to that size. A send, a reduce or a copy
-   with a length works on that many bytes, the first of its views; a reduce
-   fails the epoch if they are not a whole number of elements. The nodes that
-   set a length happen before those that use it; commit checks that of receives.
-   Several nodes may have one length, but at most one receive. */
+   with a length works on that many bytes at the beginning of its views; a
+   reduce fails the epoch if they are not a whole number of elements. The nodes
+   that set a length must happen before those that use it; commit checks this
+   for receives. Several nodes may have the same length, but at most one of them
+   a receive. */
 void baton_set_length(baton_schedule_t *schedule, baton_node_t node,
                       baton_length_t length);
 
@@ -291,30 +290,30 @@ void baton_set_length(baton_schedule_t *schedule, baton_node_t node,
 
 uint64_t baton_call_epoch(const baton_call_t *call);
 
-/* Says why the function is about to return `status`, an error: the sentence
-   becomes part of the epoch's, on all ranks. Returns `status`. */
+/* Explains why the function is about to return `status`, an error. The sentence
+   becomes part of the epoch's error, on all ranks. Returns `status`. */
 baton_status_t baton_call_fail(baton_call_t *call, baton_status_t status,
                                const char *format, ...) BATON_PRINTF(3, 4);
 
 /* The address of a view, in bound memory or scratch. NULL in a group without
-   payload, when no memory is bound, and for a view outside of its buffer. */
+   payload, if no memory is bound, and for a view that exceeds its buffer. */
 void *baton_call_address(const baton_call_t *call, baton_view_t view);
 
-/* Whether a node has completed in this epoch and satisfied its successors.
+/* True if a node has completed in this epoch and satisfied its successors.
    Tells a call node with a need below ALL which of its edges fired. */
 bool baton_call_completed(const baton_call_t *call, baton_node_t node);
 
 /* Reads a length (SIZE_MAX while it is not set), and sets it for nodes that
    come after this one. BATON_ERR_INVALID: there is no such length, or the value
-   is larger than the smallest view of a node that has it. */
+   is larger than the smallest view of a node with this length. */
 size_t baton_call_length(const baton_call_t *call, baton_length_t length);
 BATON_CHECKED baton_status_t baton_call_set_length(baton_call_t *call,
                                                    baton_length_t length,
                                                    size_t bytes);
 
 /* Reads the word that came with an armed receive's message in this epoch (0
-   before it came), and sets the word that an activate node will send; see
-   below. BATON_ERR_INVALID: the node is not an activate, or has fired. */
+   before that), and sets the word that an activate node will send; see below.
+   BATON_ERR_INVALID: the node is not an activate, or has fired. */
 uint64_t baton_call_word(const baton_call_t *call, baton_node_t armed_recv);
 BATON_CHECKED baton_status_t baton_call_set_word(baton_call_t *call,
                                                  baton_node_t activate,
@@ -323,8 +322,8 @@ BATON_CHECKED baton_status_t baton_call_set_word(baton_call_t *call,
 /* ---- external activation ---------------------------------------------- */
 
 /* A schedule with armed receives can be started by its peers: an epoch begins
-   when this rank starts it or when an armed receive gets a message that names
-   it, whichever comes first (after Di Girolamo et al. 2015, "Exploiting Offload
+   when this rank starts it or when an armed receive gets a message for it,
+   whichever comes first (after Di Girolamo et al. 2015, "Exploiting Offload
    Enabled Network Interfaces"). Nodes without predecessors fire when the epoch
    begins, however it began, except these:
 
@@ -332,15 +331,15 @@ BATON_CHECKED baton_status_t baton_call_set_word(baton_call_t *call,
    armed_recv stays posted across epochs, for messages of `peer`'s activate. A
               message for an epoch that has retired here is dropped; one for the
               running epoch satisfies the node's successors; one for the next
-              epoch begins it; one for a later epoch is kept until then.
+              epoch begins it; one for a later epoch is kept for that.
    activate   sends {epoch, origin, word} to `peer`'s armed receive. The origin
               is the rank that began the epoch. An arrival from an armed receive
-              counts for it only if the peer lies farther from that message's
-              origin than this rank does, in ranks modulo P: so a tree by offset
+              counts for it only if the peer is farther from that message's
+              origin than this rank is, in ranks modulo P. So a tree by offset
               never goes round the ring twice. The word is 0 unless a call node
-              sets it: a counting tree's count, for example.
+              sets it, for example to a counting tree's count.
 
-   All three are optional (see below). The k-th activate from p to q meets
+   All three are optional (see below). The k-th activate from p to q matches
    the k-th armed receive of q from p. */
 baton_node_t baton_add_on_start(baton_schedule_t *schedule);
 baton_node_t baton_add_armed_recv(baton_schedule_t *schedule, int peer);
@@ -353,31 +352,31 @@ baton_node_t baton_add_activate(baton_schedule_t *schedule, int peer);
 void baton_before(baton_schedule_t *schedule, baton_node_t a, baton_node_t b);
 
 /* A node fires when `need` of its incoming edges are satisfied, at most once an
-   epoch. Default BATON_NEED_ALL; BATON_NEED_ANY is 1; any k from 1 to the
-   number of edges. Later arrivals are consumed without effect. */
+   epoch: BATON_NEED_ALL (the default), BATON_NEED_ANY (1), or any k from 1 to
+   the number of edges. Later arrivals have no effect. */
 #define BATON_NEED_ALL 0u
 #define BATON_NEED_ANY 1u
 void baton_set_need(baton_schedule_t *schedule, baton_node_t node,
                     uint32_t need);
 
 /* Makes a node optional: the epoch retires without waiting for it to fire, or
-   for the message of an optional receive. A branch that is not taken is
-   optional, or a straggler of k of n. A message that comes later is dropped: it
+   for the message of an optional receive. Examples are a branch that may not be
+   taken, and a straggler of k of n. A message that comes later is dropped: it
    belongs to the epoch that sent it, and to no other. A required node that can
-   no longer fire fails the epoch. A long send (longer than
-   baton_transport_t.copy_bytes, or over MPI than 16 KiB if no node is before or
-   behind it) completes when its message was taken or dropped, which may be as
-   late as the end of the receiver's epoch: make it optional as well if its own
-   epoch must not wait for that. */
+   no longer fire fails the epoch. A long send completes when its message has
+   been accepted or dropped, which may be as late as the end of the receiver's
+   epoch. If the sender's epoch must not wait for that, make the send optional,
+   too. Long means longer than baton_transport_t.copy_bytes; over MPI also
+   longer than 16 KiB, if no node is before or after the send. */
 void baton_set_optional(baton_schedule_t *schedule, baton_node_t node);
 
-/* Composition. What is added between baton_enclose_begin and baton_enclose_end
-   is put between the nodes `entry` and `exit`, which were added before. Nodes
-   without predecessors get `entry` before them, except on_start and armed_recv,
-   which take none. Nodes that the epoch waits for, and that lead to no other
-   such node, get `exit` after them: so `exit` waits for all that an epoch waits
-   for, and for no optional node. Where there is no such node, `entry` comes
-   directly before `exit`. Enclosures may be nested. */
+/* Composition. The nodes added between baton_enclose_begin and
+   baton_enclose_end are put between the nodes `entry` and `exit`, which were
+   added before. Nodes without predecessors get `entry` before them, except
+   on_start and armed_recv, which take none. Nodes that the epoch waits for, and
+   that lead to no other such node, get `exit` after them. So `exit` waits for
+   all that an epoch waits for, and for no optional node. If there is no such
+   node, `entry` comes directly before `exit`. Enclosures may be nested. */
 typedef struct baton_enclosure {
     uint32_t node;
     uint32_t edge;
@@ -388,62 +387,62 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t begun,
 
 /* ---- epochs -----------------------------------------------------------
 
-   Start, test, wait and cancel are in baton.h. Where a schedule has armed
+   Start, test, wait and cancel are in baton.h. If a schedule has armed
    receives, the epoch that is started may be running already, or may have
-   retired: then start only fires its on_start nodes, or has nothing to do; and
-   wait is BATON_ERR_STATE before this rank's first start, even if a peer has
-   begun an epoch. Start is BATON_ERR_STATE before the commit, and when an adder
-   was called after it. A call node may cancel its epoch; wait is
-   BATON_ERR_STATE there. Wait returns the error of an epoch that failed also
-   after a recovery that came first; from a timeout_ms of 100 on a
-   BATON_ERR_TIMEOUT names the rank that all others wait for.
+   retired. Then start only fires its on_start nodes, or has nothing to do. Wait
+   is BATON_ERR_STATE before this rank's first start, even if a peer has begun
+   an epoch, and in a call node. Start is BATON_ERR_STATE before the commit, and
+   if an adder was called after it. A call node may cancel its epoch. For an
+   epoch that failed, wait returns its error even after a recovery. With a
+   timeout_ms of at least 100, the message of a BATON_ERR_TIMEOUT names the rank
+   that all others wait for.
 
    Destroy waits for an epoch that runs here, whether or not this rank started
    it. Peers that begin a later epoch fail, and learn why; destroy does not wait
    until they have. Peers may still be in epochs that have ended here, or may
    not have committed the schedule yet: what they send this rank is dropped.
-   BATON_ERR_TIMEOUT: a message was moving and its peer has not ended it, or an
-   async node has not completed, within BATON_DESTROY_MS. The schedule is
-   destroyed all the same, and its group and engine can be; but the memory that
-   the message names is still in use, and scratch is freed later, when that has
-   ended. BATON_ERR_STATE (in a call node): nothing has happened. */
+   BATON_ERR_TIMEOUT: within BATON_DESTROY_MS a transfer in progress or an async
+   node has not ended. The schedule is destroyed all the same, and its group and
+   engine can be. But the memory that the message names is still in use, and
+   scratch is freed later, when that has ended. BATON_ERR_STATE (in a call
+   node): nothing has happened. */
 
-/* The number of the last epoch that has retired here since the commit, or the
+/* The number of the last epoch that has retired here since the commit or the
    last recovery; and of the last one that this rank has started. */
 uint64_t baton_schedule_epoch(const baton_schedule_t *schedule);
 uint64_t baton_schedule_started(const baton_schedule_t *schedule);
 
-/* Sets how many epochs may be started and not ended: 1 (the default) to
-   BATON_MAX_DEPTH, or 8 in an engine with a device. They run one after another,
-   each with the memory that was bound when it was started. With a depth above 1
-   the thread that starts, and call nodes, may rebind buffers at any time, for
-   the starts that follow. The k-th start of a rank meets the
-   k-th of the others, whose depth may differ. A failed epoch fails all that
-   were started behind it; a cancel gives up all of them. Call this before the
-   commit, which gives BATON_ERR_LIMIT, or BATON_ERR_UNSUPPORTED for a schedule
-   with armed receives. */
+/* Sets how many epochs may be in flight, started and not ended: 1 (the default)
+   to BATON_MAX_DEPTH, or to 8 in an engine with a device. They run one after
+   another, each with the memory that was bound when it was started. With a
+   depth above 1 the thread that starts, and call nodes, may rebind buffers at
+   any time, for later starts. The k-th start of a rank matches the k-th of the
+   others, whose depth may differ. A failed epoch fails all that were started
+   after it; a cancel gives up all of them. Call this before the commit, which
+   returns BATON_ERR_LIMIT above 8 with a device, and BATON_ERR_UNSUPPORTED
+   above 1 with armed receives. */
 #define BATON_MAX_DEPTH 1024
 void baton_schedule_set_depth(baton_schedule_t *schedule, uint32_t depth);
 
-/* Test and wait as baton.h's, for one epoch: 1 to baton_schedule_started(), or
-   BATON_ERR_STATE. */
+/* Test and wait as in baton.h, for one epoch. BATON_ERR_STATE: it is not in
+   1..baton_schedule_started(). */
 BATON_CHECKED baton_status_t baton_schedule_test_epoch(
     baton_schedule_t *schedule, uint64_t epoch, bool *done_out);
 BATON_CHECKED baton_status_t baton_schedule_wait_epoch(
     baton_schedule_t *schedule, uint64_t epoch, int timeout_ms);
 
-/* Waits for one of those epochs, or (0) for all of them, while something else
-   has to be polled: `fn` is called on this thread in each turn of the wait,
-   which sleeps for at most 50 us. While it returns BATON_OK the wait goes on;
-   anything else ends the wait, which returns that, and the epoch goes on. The
-   rules for a call node's function apply to it. */
+/* Waits for one of those epochs, or (0) for the last one started, while
+   something else has to be polled. `fn` is called on this thread in each turn
+   of the wait, which sleeps for at most 50 us. While it returns BATON_OK the
+   wait goes on; anything else ends the wait, which returns that, and the epoch
+   goes on. The rules for a call node's function apply to it. */
 typedef baton_status_t (*baton_turn_fn)(void *arg);
 BATON_CHECKED baton_status_t
 baton_schedule_wait_with(baton_schedule_t *schedule, uint64_t epoch,
                          int timeout_ms, baton_turn_fn fn, void *arg);
 
-/* What this rank has sent for the schedule in all of its epochs: messages, with
-   those of activates, and bytes of payload. */
+/* What this rank has sent for the schedule in all of its epochs: messages,
+   including those of activates, and bytes of payload. */
 typedef struct baton_traffic {
     uint64_t messages;
     uint64_t bytes;
@@ -451,22 +450,23 @@ typedef struct baton_traffic {
 baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule);
 
 /* Keeps armed receives from beginning an epoch beyond `epoch`; their messages
-   are kept until the limit is raised. A lower value than before has no effect.
-   A new schedule, or one that was recovered, has no limit until the first call.
-   One thread at a time may call this for a schedule. */
+   are kept until the limit is raised. A value below the current limit has no
+   effect. A new or recovered schedule has no limit until the first call. One
+   thread at a time may call this for a schedule. */
 void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch);
 
 /* Sets a function that is called once for each epoch of this rank, in order,
-   when it has retired or failed, with its number and outcome: also for those
-   that peers have begun, and those that were started and can't begin any more.
-   NULL sets none. Any thread may call this at any time, for what ends from then
-   on; behind another such call, or destroy, the function is called no more.
+   when it has retired or failed, with its number and outcome. These include
+   epochs that peers began, and started ones that can't begin any more. NULL
+   removes it. Any thread may call this at any time, for epochs that end from
+   then on. Once another such call, or destroy, has returned, the function is
+   not called any more.
 
-   It runs on the driving thread, as a call node's function does, and should be
-   as short. It may start schedules, this one, too, rebind buffers of this one,
-   create schedules, test and cancel; commit, recover, destroy and a wait for
-   what has not ended return BATON_ERR_STATE. Threads that wait for the epoch
-   may go on before it has returned. */
+   It runs on the driving thread, like a call node's function, and should be as
+   short. It may start schedules (this one, too), rebind buffers of this one,
+   create schedules, test and cancel. Commit, recover, destroy, and a wait for
+   an epoch that has not ended return BATON_ERR_STATE. Threads that wait for the
+   epoch may go on before it has returned. */
 typedef void (*baton_end_fn)(void *arg, uint64_t epoch, baton_status_t status);
 void baton_schedule_on_end(baton_schedule_t *schedule, baton_end_fn fn,
                            void *arg);
@@ -476,11 +476,11 @@ void baton_schedule_on_end(baton_schedule_t *schedule, baton_end_fn fn,
 /* An epoch fails once, for the first cause that this rank learns of: a node
    that failed, a cancel, a peer that is gone, or the failure of a peer's epoch.
    The schedule's peers are told the cause and the rank where it occurred, and
-   fail with the same status (a rank that commits the schedule only when others
-   recover already fails with BATON_ERR_CANCELLED). A peer that still has an
+   fail with the same status. (A rank that commits the schedule only when others
+   already recover fails with BATON_ERR_CANCELLED.) A peer that still has an
    earlier epoch to complete completes it first. The schedule stays failed until
-   it is recovered or destroyed; one without messages and on_recover can be
-   started again at once. */
+   it is recovered or destroyed. One that has neither messages nor on_recover
+   can be started again at once. */
 typedef struct baton_failure {
     baton_status_t status; /* of the first cause */
     int rank;              /* where it occurred */
@@ -488,31 +488,31 @@ typedef struct baton_failure {
     char message[512];     /* the error message there */
 } baton_failure_t;
 
-/* Tells how the schedule failed. BATON_ERR_STATE: it has not. */
+/* How the schedule failed. BATON_ERR_STATE: it has not, or is not committed. */
 BATON_CHECKED baton_status_t
 baton_schedule_failure(const baton_schedule_t *schedule, baton_failure_t *out);
 
 /* Sets a function that is called when the schedule is being recovered, before
    its next epoch, for builders that keep state across epochs. `epoch` is the
-   last one that any rank completed before the failure, so that its result
-   exists somewhere; baton_schedule_epoch, which is reset afterwards, still says
-   how far this rank has come. The function returns true when it is done. Until
-   then it is called again and again, and the group's recovery goes on: so it
-   may start another schedule (without such a function) through which ranks tell
-   each other more, and look until that epoch has retired. All ranks of the
-   group must have such a schedule. The function runs on the driving thread, as
-   a call node's does. Call this before the commit, at most once. */
+   last one that any rank completed before the failure, so its result exists
+   somewhere. baton_schedule_epoch, which is reset afterwards, still says how
+   far this rank has come. The function returns true when it is done. Until then
+   it is called again and again, while the group's recovery goes on. So it may
+   start another schedule (without such a function) through which ranks tell
+   each other more, and poll until that epoch has retired. All ranks of the
+   group must have such a schedule. The function runs on the driving thread,
+   like a call node's. Call this before the commit, at most once. */
 typedef bool (*baton_recover_fn)(void *arg, uint64_t epoch);
 void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
                                void *arg);
 
-/* Sets a function that is called when the schedule has failed and stays so:
-   once none of its nodes is in motion, and before threads that wait for it are
-   told. It runs on the driving thread, as a call node's function does. `status`
-   is that of the first cause. Such a schedule fails, with
-   BATON_ERR_TRANSPORT, as soon as a rank of its group is lost, in an epoch or
-   between two, whether it needs that rank or not. Call this before the commit,
-   at most once. */
+/* Sets a function that is called when the schedule has failed and stays failed:
+   once none of its nodes is in progress, and before threads that wait for it
+   are told. It runs on the driving thread, like a call node's function.
+   `status` is that of the first cause. A schedule with this function fails,
+   with BATON_ERR_TRANSPORT, as soon as a rank of its group is lost, in an epoch
+   or between two, whether it needs that rank or not. Call this before the
+   commit, at most once. */
 typedef void (*baton_failed_fn)(void *arg, baton_status_t status);
 void baton_schedule_on_failure(baton_schedule_t *schedule, baton_failed_fn fn,
                                void *arg);
@@ -520,7 +520,7 @@ void baton_schedule_on_failure(baton_schedule_t *schedule, baton_failed_fn fn,
 /* ---- reductions of your own ------------------------------------------- */
 
 /* target[i] = left[i] (op) right[i] for count elements. target may equal left
-   or right; it never overlaps them in another way. Runs on the engine's driving
+   or right, but overlaps them in no other way. It runs on the engine's driving
    thread, in the default floating-point mode (round to nearest, subnormals
    kept); it must not call into Baton and should not block. */
 typedef void (*baton_reduce_fn)(void *arg, void *target, const void *left,
@@ -531,26 +531,26 @@ typedef void (*baton_reduce_fn)(void *arg, void *target, const void *left,
 typedef void (*baton_identity_fn)(void *arg, void *target, size_t count,
                                   baton_dtype_t dtype);
 
-/* A reduction: associative up to rounding. Builders keep one order of operands
-   on all ranks, so that results are bit-identical. Users fill one of their own
-   (usually static const); it must outlive every schedule that uses it. */
+/* A reduction, associative up to rounding. Builders keep one order of operands
+   on all ranks, so that results are bit-identical. Users fill in one of their
+   own (usually static const); it must outlive every schedule that uses it. */
 struct baton_op {
     const char *name;
     baton_reduce_fn reduce;
-    baton_identity_fn identity; /* NULL where no partial collective uses it */
+    baton_identity_fn identity; /* NULL if no partial collective uses it */
     void *arg;
-    /* Whether left (op) right = right (op) left. If not, builders reduce in the
-       order of ranks, and those that can't (the ring) refuse. */
+    /* True if left (op) right = right (op) left. If not, builders reduce in the
+       order of ranks, and those that can't (the ring) fail. */
     bool commutative;
-    /* The size of an element, if it is not the element type's: of a pair of
-       value and index, for example. 0 means the type's. The functions get the
-       type in any case. */
+    /* The size of an element, if it is not that of the element type: a pair of
+       value and index, for example. 0 means the type's. The functions are
+       passed the type in any case. */
     size_t element_bytes;
-    /* The types that it takes, a bit 1u << dtype for each. 0 means all. */
+    /* The types that it supports, a bit 1u << dtype for each; 0: all. */
     uint32_t dtypes;
 };
 
-/* Bytes of an element that `op` reduces. 0 when `dtype` is not a type. */
+/* Bytes of an element that `op` reduces; 0 if `dtype` is invalid. */
 size_t baton_op_element_bytes(const baton_op_t *op, baton_dtype_t dtype);
 
 static inline bool baton_op_takes(const baton_op_t *op, baton_dtype_t dtype)
@@ -559,14 +559,14 @@ static inline bool baton_op_takes(const baton_op_t *op, baton_dtype_t dtype)
            ((unsigned)dtype < 32 && (op->dtypes >> (unsigned)dtype & 1) != 0);
 }
 
-/* Whether op and dtype can be reduced with: BATON_ERR_INVALID for an op that is
-   NULL or has no function, for what is no type, and for an op that does not
-   take the type; the message says which built-in ones do. All that is given an
-   op and a dtype checks this. */
+/* Checks that op reduces dtype. BATON_ERR_INVALID: op is NULL or has no
+   function, dtype is invalid, or op does not support it; the message says which
+   built-in reductions do. All functions that are given an op and a dtype check
+   this. */
 BATON_CHECKED baton_status_t baton_op_check(const baton_op_t *op,
                                             baton_dtype_t dtype);
 
-/* The built-in reductions, and what they take:
+/* The built-in reductions, and the types that they support:
 
        SUM, PROD          integers, floats, complex
        MIN, MAX           integers, floats
@@ -576,23 +576,23 @@ BATON_CHECKED baton_status_t baton_op_check(const baton_op_t *op,
        AVG                floats, complex
 
    Integer sums and products wrap modulo 2^bits. The neutral element of a float
-   sum is -0, as x + -0 is x for every x: a sum that nobody contributed to is
-   -0, which equals 0. MIN and MAX of floats: a NaN operand gives a NaN; of a
-   zero and a negative zero, MIN is the negative one and MAX the positive.
+   sum is -0, as x + -0 is x for every x. So a sum without contributions is -0,
+   which equals 0. MIN and MAX of floats: a NaN operand gives a NaN. Of a zero
+   and a negative zero, MIN is the negative one and MAX the positive.
 
-   For LAND, LOR and LXOR 0 is false and all else is true; of two elements they
-   make 0 or 1. MINLOC and MAXLOC of pairs: the value is MIN or MAX of the two
-   values, and the index that of the operand whose value is less or greater, or
-   the lower one where the values are equal, as zeros of either sign are. A NaN
-   comes before all other values in both. Padding becomes 0.
+   For LAND, LOR and LXOR, 0 is false and all else is true; the result of two
+   elements is 0 or 1. MINLOC and MAXLOC of pairs: the value is the MIN or MAX
+   of the two values. The index is that of the operand with this value, or the
+   lower one if the values are equal, as zeros of either sign are. A NaN comes
+   before all other values in both. Padding becomes 0.
 
    AVG is for reduce, reduce-scatter, all-reduce and partial collectives. The
    last reduction of an element is baton_schedule_average(): a copy of BATON_AVG
-   whose `arg` is the number of ranks, which makes (left + right) / ranks and
-   rounds f16 and bf16 once, from f32. Those before are BATON_SUM's. In a
-   partial collective, too, the divisor is all ranks that live, not those that
-   were active: what comes late counts as much. Integers would lose the
-   fraction.
+   whose `arg` is the number of ranks. It computes (left + right) / ranks, and
+   rounds f16 and bf16 once, from f32. The reductions before it are BATON_SUM's.
+   In a partial collective, too, the divisor is the number of ranks that live,
+   not of those that were active: late contributions count as much. Integers are
+   not supported: they would lose the fraction.
 
    A complex product is (ac - bd) + (ad + bc)i, as computed: infinite factors
    may give NaNs. Its neutral element, 1, keeps finite numbers, but not the sign
@@ -619,7 +619,7 @@ baton_engine_t *baton_group_engine(const baton_group_t *group);
 /* How often the group has been recovered. */
 unsigned baton_group_recoveries(const baton_group_t *group);
 
-/* Whether the buffers of this group have memory. False in a cost-only
+/* True if the buffers of this group have memory. False in a cost-only
    simulation (sim.h), where call nodes must not touch data. */
 bool baton_group_has_payload(const baton_group_t *group);
 
@@ -627,19 +627,19 @@ bool baton_group_has_payload(const baton_group_t *group);
    ranks, so none of them can wait for another meanwhile. */
 bool baton_group_is_simulated(const baton_group_t *group);
 
-/* Keeps a pointer with the group, as an attribute of an MPI communicator: one
-   for each `key`, which is an address of the caller's choice. The first that is
-   set stays; a value of NULL only asks. Returns what is kept: `value`, or what
-   was set before; NULL if nothing is, or if there is no memory. `destroy`
-   (NULL: nothing) gets the value when the group is being destroyed, and may
-   destroy schedules then. */
+/* Keeps a pointer with the group, like an attribute of an MPI communicator: one
+   for each `key`, an address of the caller's choice. The first value that is
+   set stays; a `value` of NULL only queries. Returns the value that is kept,
+   `value` or an earlier one; NULL if there is none, or no memory. `destroy`
+   (unless NULL) is called with the value when the group is being destroyed, and
+   may destroy schedules then. */
 typedef void (*baton_attribute_destroy_fn)(void *value);
 void *baton_group_attribute(baton_group_t *group, const void *key, void *value,
                             baton_attribute_destroy_fn destroy);
 
 /* For transports, devices and builders of your own: makes a sentence this
-   thread's error message, and returns `status`. The library says around it
-   which object met the error. */
+   thread's error message, and returns `status`. The library adds which object
+   met the error. */
 baton_status_t baton_error_set(baton_status_t status, const char *format, ...)
     BATON_PRINTF(2, 3);
 
