@@ -131,7 +131,7 @@ bool baton__mpi_is_first(MPI_Request request, bool frees)
     (void)pthread_mutex_lock(&comms_lock);
     for (baton__mpi_comm_t *c = comms; c != NULL && !found; c = c->next) {
         int i = atomic_load_explicit(&c->first_count, memory_order_acquire);
-        while (!found && i-- > 0) {
+        while (!found && !c->dead && i-- > 0) {
             found = c->firsts[i] == request &&
                     baton__mpi_owner(request) == c->handle;
         }

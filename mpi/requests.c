@@ -531,7 +531,8 @@ int baton__mpi_note(int left, int code, MPI_Comm handle,
         left == BATON__MPI_FIRST ? baton__mpi_comm_of(handle) : NULL;
     if (comm != NULL && code != MPI_SUCCESS) {
         comm->worth -= comm->counted; /* which other ranks may not have done */
-    } else if (comm != NULL && request != NULL) {
+    } else if (comm != NULL && request != NULL &&
+               baton__mpi_owner(*request) == handle) {
         comm->firsts[comm->first_count] = *request;
         /* Pairs with the load in is_first(). */
         atomic_fetch_add_explicit(&comm->first_count, 1, memory_order_release);

@@ -112,8 +112,7 @@ void baton__mpi_op_free(baton__mpi_op_t *op);
 void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op);
 void baton__mpi_on_end(void *entry, uint64_t epoch, baton_status_t status);
 
-/* A new schedule, and the one of a shape. They take what the shape has, or not.
- */
+/* A new schedule; the one of a shape. They take what the shape has, or not. */
 baton_status_t baton__mpi_entry_make(baton__mpi_comm_t *comm,
                                      baton__mpi_shape_t *shape,
                                      const baton__mpi_vectors_t *vectors,

@@ -25,6 +25,7 @@ enum { EVENTS = 16 /* taken at a time */ };
 struct baton__watch {
     baton__event_loop_t *loop;
     baton__watched_t watched;
+    int count; /* of its descriptors, which are in the set */
 };
 
 struct baton__event_loop {
@@ -275,7 +276,7 @@ baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
     }
     watch->loop = loop;
     watch->watched = *watched;
-    for (int k = 1; fd >= 0; k++) {
+    for (; fd >= 0; watch->count++) {
         if (!put_in(loop->set, fd, watch)) {
             baton_status_t status = baton__error(
                 BATON_ERR_SYSTEM, "a descriptor of %s can't be watched: %s",
@@ -283,7 +284,7 @@ baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
             baton__event_loop_unwatch(watch);
             return status;
         }
-        fd = watched->descriptor(watched->object, k);
+        fd = watched->descriptor(watched->object, watch->count + 1);
     }
     *out = watch;
     return BATON_OK;
@@ -294,12 +295,11 @@ void baton__event_loop_unwatch(baton__watch_t *watch)
     if (watch == NULL) {
         return;
     }
-    const baton__watched_t *watched = &watch->watched;
     (void)pthread_mutex_lock(&watch->loop->lock);
-    int fd = watched->descriptor(watched->object, 0);
-    for (int k = 1; fd >= 0; k++) {
-        (void)epoll_ctl(watch->loop->set, EPOLL_CTL_DEL, fd, NULL);
-        fd = watched->descriptor(watched->object, k);
+    for (int k = 0; k < watch->count; k++) {
+        (void)epoll_ctl(watch->loop->set, EPOLL_CTL_DEL,
+                        watch->watched.descriptor(watch->watched.object, k),
+                        NULL);
     }
     (void)pthread_mutex_unlock(&watch->loop->lock);
     baton__free(watch);

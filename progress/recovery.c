@@ -166,7 +166,8 @@ static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule)
         return moved;
     }
     if (!schedule->on_recover(schedule->on_recover_arg, agreement->highest)) {
-        return moved; /* it waits for an epoch of another schedule */
+        stepper->untold = true; /* nothing need tell of what it waits for */
+        return moved;
     }
     *agreement = (baton__agreement_t){0};
     reset(schedule);

@@ -1,8 +1,11 @@
 /* Who is woken, and when; see progress/event_loop.h. A wait that ends at the
    wrong time hangs. */
 #include "progress/event_loop.h"
+#include "support/cluster.h"
 #include "support/cmocka.h"
 #include <baton/transport.h>
+
+#include <unistd.h>
 
 enum { SOON_US = 100000, NEVER_US = 2000000000 };
 
@@ -50,6 +53,36 @@ TEST(test_event_loop_closed_gate_keeps_the_thread_asleep)
     baton__event_loop_gate(loop, true);
     assert_int_equal(baton__event_loop_wait(loop), BATON__WAKEUP_KICK);
     baton__event_loop_close(loop);
+}
+
+static int list_descriptor(void *object, int k)
+{
+    return ((int *)object)[k];
+}
+
+static void drain_list(void *object)
+{
+    char byte;
+    assert_int_equal(read(*(int *)object, &byte, 1), 1);
+}
+
+TEST(test_event_loop_watch_that_fails_leaves_the_others)
+{
+    int list[] = {-1, -1}, pipes[2];
+    assert_int_equal(pipe(pipes), 0);
+    list[0] = pipes[0];
+    const baton__watched_t watched = {"it", list, list_descriptor, drain_list};
+    baton__event_loop_t *loop = open_loop();
+    baton__watch_t *watch, *again;
+    support_ok(baton__event_loop_watch(loop, &watched, &watch));
+    support_expect(baton__event_loop_watch(loop, &watched, &again),
+                   BATON_ERR_SYSTEM);
+    assert_int_equal(write(pipes[1], "", 1), 1);
+    assert_int_equal(baton__event_loop_wait(loop), BATON__WAKEUP_MESSAGE);
+    baton__event_loop_unwatch(watch);
+    baton__event_loop_close(loop);
+    (void)close(pipes[0]);
+    (void)close(pipes[1]);
 }
 
 RUN_TESTS()

@@ -1,5 +1,6 @@
 /* After failures: the caller owns its memory again, and groups work again once
    they are recovered. Failures of nodes at random are baton-fuzz's. */
+#include "base/clock.h"
 #include "sched/schedule.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
@@ -143,6 +144,23 @@ TEST_MANUALLY(test_recovery_tells_the_last_completed_epoch, 3)
     numbers[0] = 11;
     support_schedules_run(cluster, s);
     assert_int_equal(numbers[1], 11);
+    support_schedules_destroy(cluster, s);
+}
+
+static bool is_time(void *arg, uint64_t epoch)
+{
+    return baton__clock_ns() >= *(uint64_t *)arg;
+}
+
+/* Nothing wakes the rank for it. */
+TEST_WITH(test_recovery_asks_again_who_says_false, 1, SUPPORT_OWN_ENGINES)
+{
+    uint64_t at = baton__clock_ns() + 20000000;
+    baton_schedule_t **s = support_schedules_create(cluster, "late");
+    baton_add_barrier(s[0]);
+    baton_schedule_on_recover(s[0], is_time, &at);
+    support_schedules_commit(cluster, s);
+    support_ok(baton_group_recover(cluster->groups[0], -1));
     support_schedules_destroy(cluster, s);
 }
 
