@@ -204,15 +204,13 @@ static uint32_t watch_us(const baton_engine_t *engine)
 static uint32_t sleep_us(const baton_engine_t *engine)
 {
     const baton__stepper_t *stepper = &engine->stepper;
-    bool recovers = stepper->recovering > 0;
-    bool awaits_peers = stepper->running + stepper->draining > 0 || recovers;
     uint32_t most = !baton__engine_rechecks ? BATON_SLEEP_FOREVER
-                    : awaits_peers          ? ASK_US
-                                            : CHECK_US;
+                    : stepper->running + stepper->draining > 0 ? ASK_US
+                                                               : CHECK_US;
     uint32_t us = engine->armed_us < most ? engine->armed_us : most;
     uint64_t still = still_us(engine);
     bool asks = stepper->polled > 0 || baton__stepper_has_notices(stepper) ||
-                (recovers && stepper->untold) || stepper->starts > 0 ||
+                stepper->recovering > 0 || stepper->starts > 0 ||
                 engine->unarmed;
     if (asks && us > POLL_US) {
         us = POLL_US;

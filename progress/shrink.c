@@ -284,10 +284,8 @@ static bool send_view(const baton_group_t *group, int peer, uint64_t number,
                                    .tag = tag,
                                    .incarnation = group->incarnation,
                                    .kind = BATON__MESSAGE_VIEW};
-    bool told = group->transport->notify(group->endpoint, peer, &header, view,
-                                         sizeof *view) != BATON_AGAIN;
-    group->stepper->untold |= !told;
-    return told;
+    return group->transport->notify(group->endpoint, peer, &header, view,
+                                    sizeof *view) != BATON_AGAIN;
 }
 
 /* Also to a rank that others believe lost: so it learns that it is excluded. */
