@@ -286,6 +286,21 @@ static bool tell(baton_schedule_t *schedule, uint32_t index)
     return true;
 }
 
+/* Behind `before`, or the first: it has none to send. */
+static void take_out(baton__stepper_t *stepper, baton_schedule_t *before,
+                     baton_schedule_t *schedule)
+{
+    *(before == NULL ? &stepper->notices : &before->notices.next_notice) =
+        schedule->notices.next_notice;
+    if (stepper->last_notice == schedule) {
+        stepper->last_notice = before;
+    }
+    if (stepper->last_tried == schedule) {
+        stepper->last_tried = before;
+    }
+    schedule->notices.listed = false;
+}
+
 bool baton__notice_send(baton__stepper_t *stepper, bool all)
 {
     bool moved = false;
@@ -294,30 +309,29 @@ bool baton__notice_send(baton__stepper_t *stepper, bool all)
          group = baton__group_next(group)) {
         moved |= send_answers(stepper, group);
     }
-    baton_schedule_t **link = &stepper->notices;
-    while (*link != NULL) {
-        baton_schedule_t *schedule = *link;
-        for (uint32_t i = 0;
-             i < schedule->plan.peer_count && schedule->notices.due_count > 0;
+    baton_schedule_t *before = all ? NULL : stepper->last_tried;
+    baton_schedule_t *next =
+        before == NULL ? stepper->notices : before->notices.next_notice;
+    for (baton_schedule_t *s = next; s != NULL; s = next) {
+        for (uint32_t i = 0; i < s->plan.peer_count && s->notices.due_count > 0;
              i++) {
-            if (schedule->notices.due[i] != 0 && tell(schedule, i)) {
-                schedule->notices.due_count--;
+            if (s->notices.due[i] != 0 && tell(s, i)) {
+                s->notices.due_count--;
                 moved = true;
             }
         }
-        if (schedule->notices.due_count == 0) {
-            schedule->notices.listed = false;
-            *link = schedule->notices.next_notice;
-            if (schedule->notices.leaving) {
-                schedule->group->leaving--;
-                baton__schedule_free(schedule);
-            }
-        } else if (all) {
-            link = &schedule->notices.next_notice;
-        } else {
-            break;
+        next = s->notices.next_notice;
+        if (s->notices.due_count > 0) {
+            before = s;
+            continue;
+        }
+        take_out(stepper, before, s);
+        if (s->notices.leaving) {
+            s->group->leaving--;
+            baton__schedule_free(s);
         }
     }
+    stepper->last_tried = before;
     return moved;
 }
 
@@ -340,14 +354,14 @@ void baton__notice_give_up(baton__stepper_t *stepper, baton_group_t *group)
 {
     stepper->answers -= group->answer_count;
     group->answer_count = group->leaving = 0;
-    baton_schedule_t **link = &stepper->notices;
-    while (*link != NULL) {
-        baton_schedule_t *schedule = *link;
-        if (schedule->group == group && schedule->notices.leaving) {
-            *link = schedule->notices.next_notice;
-            baton__schedule_free(schedule);
+    baton_schedule_t *before = NULL, *next;
+    for (baton_schedule_t *s = stepper->notices; s != NULL; s = next) {
+        next = s->notices.next_notice;
+        if (s->group == group && s->notices.leaving) {
+            take_out(stepper, before, s);
+            baton__schedule_free(s);
         } else {
-            link = &schedule->notices.next_notice;
+            before = s;
         }
     }
 }
@@ -357,12 +371,12 @@ void baton__notice_forget(baton__stepper_t *stepper, baton_schedule_t *schedule)
     if (!schedule->notices.listed) {
         return;
     }
-    baton_schedule_t **link = &stepper->notices;
-    while (*link != schedule) {
-        link = &(*link)->notices.next_notice;
+    baton_schedule_t *before = NULL;
+    for (baton_schedule_t *s = stepper->notices; s != schedule;
+         s = s->notices.next_notice) {
+        before = s;
     }
-    *link = schedule->notices.next_notice;
-    schedule->notices.listed = false;
+    take_out(stepper, before, schedule);
 }
 
 static void queue_answer(baton_group_t *group, baton_header_t header,

@@ -41,8 +41,8 @@ void baton__notice_depart(baton_schedule_t *schedule);
    were not (0): tells peers that have committed it. */
 void baton__notice_retract(baton_group_t *group, uint64_t identity);
 
-/* Sends the notices that are due, all, or the latest until there is no room;
-   true if one was sent. */
+/* Sends the notices that are due, in the order in which schedules came to have
+   some: all, or those that have not been tried yet. True if one was sent. */
 bool baton__notice_send(baton__stepper_t *stepper, bool all);
 
 /* A notice has arrived. */

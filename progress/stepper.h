@@ -15,7 +15,9 @@ typedef struct baton__stepper {
     baton_schedule_t *runnable_tail;
     baton_schedule_t *schedules;   /* that are committed */
     baton_schedule_t *uncommitted; /* and that are not */
-    baton_schedule_t *notices;     /* with notices to send */
+    baton_schedule_t *notices;     /* with notices to send, in order */
+    baton_schedule_t *last_notice; /* of them; counts while there are some */
+    baton_schedule_t *last_tried;  /* of those without room; NULL: none */
     uint32_t answers;              /* of all groups, to notices of peers */
     baton_schedule_t *offloads;    /* with something to ask a device for */
     uint32_t waited;      /* nodes that running epochs wait for: in motion, or
@@ -95,8 +97,11 @@ static inline void baton__stepper_tell(baton__stepper_t *stepper,
     schedule->notices.due[peer] |= what;
     if (!schedule->notices.listed) {
         schedule->notices.listed = true;
-        schedule->notices.next_notice = stepper->notices;
-        stepper->notices = schedule;
+        schedule->notices.next_notice = NULL;
+        *(stepper->notices == NULL
+              ? &stepper->notices
+              : &stepper->last_notice->notices.next_notice) = schedule;
+        stepper->last_notice = schedule;
     }
 }
 

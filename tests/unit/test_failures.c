@@ -162,4 +162,42 @@ TEST_MANUALLY(test_on_failure_is_told_of_an_earlier_loss, 3)
     support_ok(baton_schedule_destroy(s));
 }
 
+static void cancel(void *arg, baton_status_t status)
+{
+    support_ok(baton_schedule_cancel(arg));
+}
+
+static void append(void *arg, baton_status_t status)
+{
+    static char heard[8];
+    assert_string_equal(strcat(heard, arg), *(char *)arg == 'a' ? "a" : "ab");
+}
+
+/* Rank 0 hears that a has failed, fails b for it, and tells rank 1 of both. */
+TEST_MANUALLY(test_failures_are_told_in_their_order, 3)
+{
+    static char names[2][2] = {"a", "b"};
+    baton_schedule_t **all[2];
+    uint64_t numbers[4];
+    for (int i = 0; i < 2; i++) {
+        all[i] = support_schedules_create(cluster, names[i]);
+        support_message(all[i], 1, 0, &numbers[0], &numbers[1], 8);
+        support_message(all[i], 2 - i, 0, &numbers[2], &numbers[3], 8);
+        baton_schedule_on_failure(all[i][1], append, names[i]);
+    }
+    baton_schedule_on_failure(all[0][0], cancel, all[1][0]);
+    for (int i = 0; i < 2; i++) {
+        support_schedules_commit(cluster, all[i]);
+        support_ok(baton_schedule_start(all[i][0]));
+    }
+    support_ok(baton_schedule_start(all[0][2]));
+    support_ok(baton_schedule_cancel(all[0][2]));
+    support_ends(all[1][0], BATON_ERR_CANCELLED);
+    support_drain(cluster);
+    for (int i = 0; i < 2; i++) {
+        support_expect(baton_schedule_start(all[i][1]), BATON_ERR_FAILED);
+        support_schedules_destroy(cluster, all[i]);
+    }
+}
+
 RUN_TESTS()
