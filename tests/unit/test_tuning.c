@@ -219,6 +219,8 @@ TEST(test_choices_by_length_and_place)
         {OF(ALLREDUCE, .ranks = 2, .hosts = 2, .bytes = 3 << 17),
          "recursive_doubling"},
         {OF(ALLREDUCE, .ranks = 2, .hosts = 2, .bytes = 1 << 19), "ring"},
+        {OF(REDUCE, .ranks = 2, .hosts = 2, .bytes = 1 << 22),
+         "linear_pipeline"},
         /* As the header of the linear pipeline says: where the root is at an
            end of the chain of ranks. */
         {OF(REDUCE, .ranks = 8, .bytes = 64, .ordered = true,

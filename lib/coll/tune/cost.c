@@ -280,7 +280,8 @@ double baton__between_us(const baton_algorithm_t *algorithm,
 {
     baton__terms_t t = baton__terms_of(of);
     double us = baton_algorithm_cost_us(algorithm, of);
-    if (is_still(algorithm, of) || !baton__exact_flat(&t)) {
+    if (is_still(algorithm, of) || !baton__exact_flat(&t) ||
+        algorithm->segmented) { /* it reduces in cache, beside messages */
         return us;
     }
     double reduced = work_of(algorithm, &t).most.reduced;
