@@ -73,8 +73,8 @@ int baton__mpi_finish(const baton__mpi_call_t *call);
 int baton__mpi_note(int left, int code, MPI_Comm comm,
                     const MPI_Request *request);
 
-/* The communicator of a nonblocking collective of MPI's. The memory of its
-   requests stays, and is another one's when they have gone. */
+/* The communicator of a nonblocking collective of MPI's: coll/libnbc's alone
+   name it. Their memory stays when they have gone, and is another one's. */
 MPI_Comm baton__mpi_owner(MPI_Request request);
 
 /* Makes a persistent request of it, which is inactive. */
