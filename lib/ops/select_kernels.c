@@ -116,7 +116,7 @@ static inline const float *momentum_short(const baton_accumulation_t *of,
         g[j] = (of->nesterov ? u + next : u) + lost;
     }
     put((char *)of->new_velocity + at * sizeof *old, halves,
-        count * sizeof *old, of->stream);
+        count * sizeof *old, of->stream && count == BLOCK);
     return g;
 }
 #define NO_SHORT(of, at, count, right, g) (right)
