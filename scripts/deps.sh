@@ -13,7 +13,7 @@ for option in "$@"; do
     case $option in
     --demo) command -v gnuplot >/dev/null || packages="$packages gnuplot-nox" ;;
     --ci) packages="$packages clang clang-format clang-tidy llvm
-        libclang-rt-14-dev iproute2 procps python3-mpi4py
+        libclang-rt-dev iproute2 procps python3-mpi4py
         hpcc scalapack-mpi-test" ;;
     *)
         echo "usage: $0 [--demo] [--ci]" >&2
