@@ -6,6 +6,14 @@
 
 #include <baton/mpi.h>
 
+/* Persistent collectives, which Open MPI 4 has as an extension. P: PMPI's. */
+#if OMPI_MAJOR_VERSION >= 5
+#define BATON__MPI_INIT(P, Name) P##MPI_##Name##_init
+#else
+#include <mpi-ext.h>
+#define BATON__MPI_INIT(P, Name) P##MPIX_##Name##_init
+#endif
+
 /* Kind, its name in MPI and in Baton, what its source and target have on a rank
    (NONE, one PART, a BLOCK for each rank), and its traits:
 

@@ -22,40 +22,70 @@ static _Atomic unsigned freed; /* communicators */
 
 enum { LOOKED_AT = 384 }; /* bytes of a communicator, which has 512 */
 
-static uint32_t number_at(MPI_Comm comm, ptrdiff_t offset)
+/* Its name, the id, and this process's rank. Open MPI 5 repeats the id, and has
+   another one, the index, which ranks may give differently. */
+typedef struct parts {
+#if OMPI_MAJOR_VERSION >= 5
+    const char *name;
+    uint64_t id[2], block[4];
+    uint32_t index;
+#else
+    char name[MPI_MAX_OBJECT_NAME];
+    uint32_t index;
+#endif
+    int rank;
+} parts_t;
+
+static parts_t parts_at(MPI_Comm comm, ptrdiff_t offset)
 {
-    uint32_t number;
-    memcpy(&number, (const char *)comm + offset, sizeof number);
-    return number;
+    parts_t parts;
+    memcpy(&parts, (const char *)comm + offset, sizeof parts);
+    return parts;
 }
 
-/* The id is behind the name, and this process's rank behind the id. */
 static bool is_there(MPI_Comm comm, const char *name, ptrdiff_t offset,
-                     uint32_t id)
+                     uint32_t index)
 {
     int rank;
+    const parts_t parts = parts_at(comm, offset);
     (void)PMPI_Comm_rank(comm, &rank);
-    return strcmp((const char *)comm + offset - MPI_MAX_OBJECT_NAME, name) ==
-               0 &&
-           number_at(comm, offset) == id &&
-           number_at(comm, offset + (ptrdiff_t)sizeof id) == (uint32_t)rank;
+    return parts.index == index && parts.rank == rank &&
+#if OMPI_MAJOR_VERSION >= 5
+           memcmp(parts.id, parts.block, sizeof parts.id) == 0 &&
+           (parts.id[1] != 0) == (index != 0) && parts.name != NULL &&
+#endif
+           strcmp(parts.name, name) == 0;
 }
 
 ptrdiff_t baton__mpi_context_offset(void)
 {
-#if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION == 4
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    char expected[32];
     int length;
     (void)PMPI_Get_library_version(version, &length);
-    for (ptrdiff_t at = MPI_MAX_OBJECT_NAME;
-         strncmp(version, "Open MPI v4.", 12) == 0 && at < LOOKED_AT; at += 4) {
-        if (is_there(MPI_COMM_WORLD, "MPI_COMM_WORLD", at, 0) &&
-            is_there(MPI_COMM_SELF, "MPI_COMM_SELF", at, 1)) {
+    length = snprintf(expected, sizeof expected, "Open MPI v%d.",
+                      OMPI_MAJOR_VERSION);
+    for (ptrdiff_t at = 0; strncmp(version, expected, (size_t)length) == 0 &&
+                           at + (ptrdiff_t)sizeof(parts_t) <= LOOKED_AT;
+         at += (ptrdiff_t) _Alignof(parts_t)) {
+        if (is_there(MPI_COMM_SELF, "MPI_COMM_SELF", at, 1) &&
+            is_there(MPI_COMM_WORLD, "MPI_COMM_WORLD", at, 0)) {
             return at;
         }
     }
-#endif
     return -1;
+}
+
+/* What tells its groups from those of other communicators. */
+static void name_group(MPI_Comm comm, char *name, size_t bytes)
+{
+    const parts_t parts = parts_at(comm, baton__mpi.context_offset);
+#if OMPI_MAJOR_VERSION >= 5
+    (void)snprintf(name, bytes, "mpi.%" PRIx64 ".%" PRIx64, parts.id[0],
+                   parts.id[1]);
+#else
+    (void)snprintf(name, bytes, "mpi.%" PRIu32, parts.index);
+#endif
 }
 
 /* ---- the log ------------------------------------------------------------- */
@@ -225,9 +255,8 @@ baton__mpi_why_t baton__mpi_comm_join(baton__mpi_comm_t *comm)
     if (ranks == NULL) {
         return comm->why = BATON__MPI_FOREIGN;
     }
-    char name[32];
-    (void)snprintf(name, sizeof name, "mpi.%" PRIu32,
-                   number_at(comm->handle, baton__mpi.context_offset));
+    char name[48];
+    name_group(comm->handle, name, sizeof name);
     baton_status_t status = baton_group_create_sub(
         baton__mpi.world, ranks, comm->size, name, &comm->group);
     free(ranks);

@@ -11,8 +11,8 @@
    apart, and which is the same on all of its ranks. An id comes again when a
    communicator was freed; all of its ranks have used the old one, or none, and
    groups of one name pair by their order. No call of MPI returns the id: it is
-   read from where Open MPI 4 keeps it, behind the communicator's name, which
-   baton__mpi_context_offset finds and verifies by the predefined ones. */
+   read from where Open MPI 4 and 5 keep it, behind the communicator's name,
+   which baton__mpi_context_offset finds and verifies by the predefined ones. */
 #ifndef BATON_MPI_COMMS_H
 #define BATON_MPI_COMMS_H
 

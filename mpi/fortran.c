@@ -4,7 +4,6 @@
 #include "mpi/requests.h"
 
 #include <dlfcn.h>
-#include <mpi-ext.h>
 
 /* Whose addresses stand for MPI_IN_PLACE and MPI_BOTTOM. */
 extern int mpi_fortran_in_place_, mpi_fortran_bottom_;
@@ -42,6 +41,11 @@ static void give(int code, const MPI_Request *request, f *request_out,
         __attribute__((alias("o" #mpi "_" #name "_f")));                       \
     void o##mpi##_##name##_f parameters
 #define SYMBOL(name, parameters) SYMBOL_OF(mpi, name, parameters)
+#if OMPI_MAJOR_VERSION >= 5
+#define SYMBOL_INIT(name, parameters) SYMBOL_OF(mpi, name##_init, parameters)
+#else
+#define SYMBOL_INIT(name, parameters) SYMBOL_OF(mpix, name##_init, parameters)
+#endif
 
 /* A collective: its name twice, its parameters and the arguments of C. No info
    says anything to the library. */
@@ -55,12 +59,11 @@ static void give(int code, const MPI_Request *request, f *request_out,
     {                                                                          \
         tell(MPI_##Name(ALL arguments), error);                                \
     }                                                                          \
-    SYMBOL_OF(mpix, name##_init,                                               \
-              (ALL parameters, f * info, f * request, f * error))              \
+    SYMBOL_INIT(name, (ALL parameters, f * info, f * request, f * error))      \
     {                                                                          \
         MPI_Request q = MPI_REQUEST_NULL;                                      \
-        give(MPIX_##Name##_init(ALL arguments, PMPI_Info_f2c(*info), &q), &q,  \
-             request, error);                                                  \
+        give(BATON__MPI_INIT(, Name)(ALL arguments, PMPI_Info_f2c(*info), &q), \
+             &q, request, error);                                              \
     }
 
 #define SEND     memory_of(send)

@@ -3,7 +3,6 @@
 #include "mpi/requests.h"
 #include "mpi/runtime.h"
 
-#include <mpi-ext.h>
 #include <stdlib.h>
 
 #define ALL(...) __VA_ARGS__
@@ -32,13 +31,14 @@
         int code = baton__mpi_begin(&call, request);                           \
         return TAKEN_OR(PMPI_I##name(ALL arguments, request), request);        \
     }                                                                          \
-    int MPIX_##Name##_init(ALL parameters, MPI_Info info,                      \
-                           MPI_Request *request)                               \
+    int BATON__MPI_INIT(, Name)(ALL parameters, MPI_Info info,                 \
+                                MPI_Request * request)                         \
     {                                                                          \
         CALL(KIND, PERSISTENT, __VA_ARGS__);                                   \
         int code = baton__mpi_prepare(&call, request);                         \
-        return code < 0 ? PMPIX_##Name##_init(ALL arguments, info, request)    \
-                        : code;                                                \
+        return code >= 0                                                       \
+                   ? code                                                      \
+                   : BATON__MPI_INIT(P, Name)(ALL arguments, info, request);   \
     }
 
 #define FROM(memory_, ...) .source = {.memory = (void *)(memory_), __VA_ARGS__}

@@ -52,7 +52,7 @@ static void call(void *symbol)
 
 /* ---- the operations of requests --------------------------------------------
 
-   Open MPI 4 keeps what a generalized request was started with in a row; and of
+   Open MPI keeps what a generalized request was started with in a row; and of
    each request the communicator, which is MPI_COMM_WORLD for these. */
 
 typedef struct given {

@@ -69,7 +69,7 @@ static void open_all(int required)
                      0, MPI_COMM_WORLD);
     baton__mpi.context_offset = baton__mpi_context_offset();
     if (!agree(baton__mpi.context_offset >= 0 && baton__mpi_drive(true))) {
-        say(off, "this is not Open MPI 4");
+        say(off, "MPI is another than it was built with");
         return;
     }
     baton_status_t status = open_engine();

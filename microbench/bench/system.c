@@ -11,7 +11,7 @@
 #endif
 
 /* MPI 4 has persistent collectives; Open MPI 4 has them as an extension. */
-#if MPI_VERSION >= 4
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 #define HAS_PERSISTENT        1
 #define PERSISTENT(name, ...) MPI_##name##_init(__VA_ARGS__)
 #elif defined(OMPI_HAVE_MPI_EXT_PCOLLREQ) && OMPI_HAVE_MPI_EXT_PCOLLREQ

@@ -8,6 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Persistent collectives, which Open MPI 4 has as an extension. */
+#if OMPI_MAJOR_VERSION >= 5
+#define PERSISTENT(Name)     MPI_##Name##_init
+#define MPIX_Allreduce_init  MPI_Allreduce_init
+#define mpix_allreduce_init_ mpi_allreduce_init_
+#else
+#include <mpi-ext.h>
+#define PERSISTENT(Name) MPIX_##Name##_init
+#endif
+
 static int dropin_failures;
 static const char *dropin_test = "";
 

@@ -6,7 +6,6 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <mpi-ext.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -101,7 +100,7 @@ static void settle(MPI_Comm comm, int calls_left)
         to = out;                                                              \
         MPI_##Name(__VA_ARGS__, comm);                                         \
         expect_equal(#Name);                                                   \
-        MPIX_##Name##_init(__VA_ARGS__, comm, MPI_INFO_NULL, &request_);       \
+        PERSISTENT(Name)(__VA_ARGS__, comm, MPI_INFO_NULL, &request_);         \
         for (int turn = 0; turn < 3; turn++) {                                 \
             fill(turn);                                                        \
             to = expected;                                                     \

@@ -2,7 +2,6 @@
    and its threads use communicators of their own. */
 #include "dropin.h"
 
-#include <mpi-ext.h>
 #include <pthread.h>
 #include <unistd.h>
 
