@@ -429,7 +429,9 @@ void baton__epoch_turn(baton__stepper_t *stepper, baton_schedule_t *schedule,
                        uint32_t nodes)
 {
     baton__run_t *run = &schedule->run;
+    stepper->issuing = schedule;
     issue_ready(stepper, schedule, nodes);
+    stepper->issuing = NULL;
     if (run->phase == BATON__RUN_RUNNING && schedule->offload != NULL) {
         baton__queues_end_turn(stepper, schedule);
     }

@@ -16,7 +16,7 @@ static void put_behind(baton_schedule_t *schedule, uint32_t buffer,
     }
 }
 
-/* Rebinds in a call node, where aliases are checked at once. */
+/* Rebinds in a call node of its own, where aliases are checked at once. */
 static baton_status_t rebind_inside(baton_schedule_t *schedule, uint32_t buffer,
                                     void *memory)
 {
@@ -69,7 +69,8 @@ static baton_status_t rebind(baton_schedule_t *schedule, uint32_t buffer,
     }
     /* Before `committed` is read: an external epoch may run before commit
        returns. */
-    if (baton__engine_is_inside(schedule->group->engine)) {
+    if (baton__engine_is_inside(schedule->group->engine) &&
+        schedule->group->stepper->issuing == schedule) {
         return rebind_inside(schedule, buffer, memory);
     }
     if (!schedule->committed) {

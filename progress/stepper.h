@@ -18,6 +18,7 @@ typedef struct baton__stepper {
     baton_schedule_t *notices;     /* with notices to send, in order */
     baton_schedule_t *last_notice; /* of them; counts while there are some */
     baton_schedule_t *last_tried;  /* of those without room; NULL: none */
+    baton_schedule_t *issuing;     /* whose nodes fire now, or NULL */
     uint32_t answers;              /* of all groups, to notices of peers */
     baton_schedule_t *offloads;    /* with something to ask a device for */
     uint32_t waited;      /* nodes that running epochs wait for: in motion, or

@@ -123,6 +123,8 @@ static void try_all(void *arg, uint64_t epoch, baton_status_t status)
     inside->calls++;
     support_ok(baton_schedule_start(inside->other));
     support_expect(baton_schedule_wait(inside->other, -1), BATON_ERR_STATE);
+    support_expect(baton_schedule_rebind(inside->other, NULL, &made),
+                   BATON_ERR_BUSY); /* it runs */
     support_expect(baton_schedule_destroy(inside->own), BATON_ERR_STATE);
     support_expect(baton_group_recover(group, 0), BATON_ERR_STATE);
     support_expect(baton_group_destroy(group), BATON_ERR_STATE);
@@ -142,6 +144,7 @@ TEST_MANUALLY(test_on_end_refuses_what_waits, 1)
         baton_buffer_bind(inside.own, &inside.memory[0], sizeof three);
     (void)baton_add_copy(inside.own, baton_view(inside.buffer, 0, sizeof three),
                          support_view(inside.own, &three, sizeof three));
+    (void)baton_buffer_bind(inside.other, &three, sizeof three);
     (void)baton_add_nop(inside.other);
     baton_schedule_on_end(inside.own, try_all, &inside);
     support_ok(baton_schedule_commit(inside.own));

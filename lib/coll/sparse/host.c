@@ -61,18 +61,13 @@ static baton_status_t bind_dense(baton_sparse_t *sparse)
     if (sparse->options.in_place) {
         sparse->work = other_than_last(sparse);
     }
-    const struct {
-        baton_buffer_t buffer;
-        const char *memory;
-    } steps[] = {{sparse->dense_source, NULL}, /* may be `work` by now */
-                 {sparse->dense_buffer, sparse->work},
-                 {sparse->dense_source, alone ? source : sparse->spare}};
-    baton_status_t status = BATON_OK;
-    for (int i = 0; status == BATON_OK && i < 3; i++) {
-        status = baton_buffer_rebind(sparse->dense, steps[i].buffer,
-                                     (void *)(uintptr_t)steps[i].memory);
-    }
-    return status;
+    const void *from = alone ? source : sparse->spare;
+    baton_status_t status =
+        baton_buffer_rebind(sparse->dense, sparse->dense_buffer, sparse->work);
+    return status == BATON_OK
+               ? baton_buffer_rebind(sparse->dense, sparse->dense_source,
+                                     (void *)(uintptr_t)from)
+               : status;
 }
 
 static baton_status_t begin_dense(void *arg, baton_call_t *call)
