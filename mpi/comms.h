@@ -5,14 +5,11 @@
    attribute of the communicator, with a key of the library's own that no dup
    copies; the application's attributes and their callbacks are not touched.
 
-   Ranks may make the first collective calls on two communicators in different
-   orders, also if both have the same ranks. So the group's name tells them
-   apart: it has the context id by which Open MPI itself tells their messages
-   apart, and which is the same on all of its ranks. An id comes again when a
-   communicator was freed; all of its ranks have used the old one, or none, and
-   groups of one name pair by their order. No call of MPI returns the id: it is
-   read from where Open MPI 4 and 5 keep it, behind the communicator's name,
-   which baton__mpi_context_offset finds and verifies by the predefined ones. */
+   Ranks may make the first calls on two communicators of the same ranks in
+   different orders. So the group's name has the context id by which Open MPI
+   itself tells their messages apart. An id comes again when a communicator was
+   freed; all of its ranks have used the old one, or none, and groups of one
+   name pair by their order. */
 #ifndef BATON_MPI_COMMS_H
 #define BATON_MPI_COMMS_H
 

@@ -179,9 +179,7 @@ int MPI_Cancel(MPI_Request *request)
                : PMPI_Cancel(request);
 }
 
-/* ---- waits ------------------------------------------------------------------
-
-   MPI's own would do, and Waitany and the like are. */
+/* ---- waits: MPI's own would do, and Waitany and the like are ------------ */
 
 int MPI_Wait(MPI_Request *request, MPI_Status *status)
 {

@@ -386,7 +386,6 @@ static int release(void *state)
     return MPI_SUCCESS;
 }
 
-/* MPI has no cancel of collectives. */
 static int cancel(void *state, int complete)
 {
     (void)state, (void)complete;

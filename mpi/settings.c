@@ -8,9 +8,7 @@
 extern char **environ; /* POSIX has it, and declares it nowhere */
 
 #define PREFIX "BATON_MPI_"
-
-static const char *const names[] = {"FROM", "ONLY", "BLOCKING", "THREAD",
-                                    "LOG"};
+#define NAMES  ",FROM,ONLY,BLOCKING,THREAD,LOG,"
 
 /* A value that is set and not empty; else NULL. */
 static const char *value_of(const char *name)
@@ -75,23 +73,18 @@ static uint32_t kinds_of(const char *list)
 static void warn_about_unknown(void)
 {
     for (char **at = environ; at != NULL && *at != NULL; at++) {
-        if (strncmp(*at, PREFIX, strlen(PREFIX)) != 0) {
-            continue;
+        char name[64] = NAMES;
+        if (strncmp(*at, PREFIX, strlen(PREFIX)) == 0) {
+            size_t length = strcspn(*at, "=") - strlen(PREFIX);
+            (void)snprintf(name, sizeof name, ",%.*s,", (int)length,
+                           *at + strlen(PREFIX));
         }
-        const char *name = *at + strlen(PREFIX);
-        size_t length = strcspn(name, "=");
-        size_t i = 0;
-        while (
-            i < sizeof names / sizeof *names &&
-            (strncmp(name, names[i], length) != 0 || names[i][length] != 0)) {
-            i++;
-        }
-        if (i == sizeof names / sizeof *names) {
+        if (strstr(NAMES, name) == NULL) {
             (void)fprintf(stderr,
                           "baton_mpi: unknown variable " PREFIX "%.*s has no "
                           "effect; there are " PREFIX
                           "FROM, _ONLY, _BLOCKING, _THREAD and _LOG\n",
-                          (int)length, name);
+                          (int)strlen(name) - 2, name + 1);
         }
     }
 }
