@@ -3,10 +3,9 @@
    `ompi_iallreduce_f` what mpi_f08 calls; both have the same arguments. */
 #include "mpi/requests.h"
 
-#include <dlfcn.h>
-
-/* Whose addresses stand for MPI_IN_PLACE and MPI_BOTTOM. */
-extern int mpi_fortran_in_place_, mpi_fortran_bottom_;
+/* Whose addresses stand for MPI_IN_PLACE, MPI_BOTTOM and MPI_STATUS_IGNORE. */
+extern int mpi_fortran_in_place_, mpi_fortran_bottom_,
+    mpi_fortran_status_ignore_;
 
 typedef MPI_Fint f;
 
@@ -138,12 +137,15 @@ SYMBOL(cancel, (f * request, f *error))
     tell(MPI_Cancel(&(MPI_Request){PMPI_Request_f2c(*request)}), error);
 }
 
-typedef void (*wait_fn)(f *request, f *status, f *error);
 SYMBOL(wait, (f * request, f *status, f *error))
 {
-    void *next = dlsym(RTLD_NEXT, "ompi_wait_f");
-    baton__mpi_await(1, &(MPI_Request){PMPI_Request_f2c(*request)});
-    (*(wait_fn *)&next)(request, status, error);
+    MPI_Request q = PMPI_Request_f2c(*request);
+    MPI_Status ended;
+    int code = MPI_Wait(&q, &ended);
+    if (code == MPI_SUCCESS && status != &mpi_fortran_status_ignore_) {
+        (void)PMPI_Status_c2f(&ended, status);
+    }
+    give(code, &q, request, error);
 }
 
 /* ---- the life of MPI ----------------------------------------------------- */
