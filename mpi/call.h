@@ -37,9 +37,10 @@
     X(ALLGATHERV, Allgatherv, allgatherv, PART, BLOCKS, 0)                     \
     X(ALLTOALL, Alltoall, alltoall, BLOCKS, BLOCKS, 0)                         \
     X(ALLTOALLV, Alltoallv, alltoallv, BLOCKS, BLOCKS, PRIVATE)                \
-    X(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, BLOCKS, PART, REDUCES)   \
+    X(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, BLOCKS, PART,            \
+      REDUCES | LOCAL)                                                         \
     X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter, BLOCKS,      \
-      PART, REDUCES)                                                           \
+      PART, REDUCES | LOCAL)                                                   \
     X(SCAN, Scan, scan, PART, PART, REDUCES | LOCAL)                           \
     X(EXSCAN, Exscan, exscan, PART, PART, REDUCES | LOCAL)
 

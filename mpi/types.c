@@ -3,8 +3,8 @@
 #include <baton/build.h>
 #include <limits.h>
 
-/* What MPI allows of a type: integers all but MINLOC and MAXLOC, and so on. */
-typedef enum class { INTEGER, FLOATING, COMPLEX, LOGICAL, BYTES, PAIR } class_t;
+/* What MPI allows of a type: C's integers all but MINLOC, MAXLOC, and so on. */
+typedef enum { INTEGER, FINT, FLOATING, COMPLEX, LOGICAL, BYTES, PAIR } class_t;
 
 typedef struct type_row {
     MPI_Datatype type;
@@ -49,16 +49,16 @@ static const type_row_t types[] = {
     {MPI_LONG_INT, BATON_I64_I32, PAIR},
     {MPI_FLOAT_INT, BATON_F32_I32, PAIR},
     {MPI_DOUBLE_INT, BATON_F64_I32, PAIR},
-    {MPI_INTEGER, BATON_I32, INTEGER},
+    {MPI_INTEGER, BATON_I32, FINT},
     {MPI_REAL, BATON_F32, FLOATING},
     {MPI_DOUBLE_PRECISION, BATON_F64, FLOATING},
     {MPI_LOGICAL, BATON_I32, LOGICAL},
     {MPI_COMPLEX, BATON_C64, COMPLEX},
     {MPI_DOUBLE_COMPLEX, BATON_C128, COMPLEX},
-    {MPI_INTEGER1, BATON_I8, INTEGER},
-    {MPI_INTEGER2, BATON_I16, INTEGER},
-    {MPI_INTEGER4, BATON_I32, INTEGER},
-    {MPI_INTEGER8, BATON_I64, INTEGER},
+    {MPI_INTEGER1, BATON_I8, FINT},
+    {MPI_INTEGER2, BATON_I16, FINT},
+    {MPI_INTEGER4, BATON_I32, FINT},
+    {MPI_INTEGER8, BATON_I64, FINT},
     {MPI_REAL4, BATON_F32, FLOATING},
     {MPI_REAL8, BATON_F64, FLOATING},
 };
@@ -69,9 +69,9 @@ typedef struct op_row {
     unsigned classes; /* 1u << class of what it takes */
 } op_row_t;
 
-#define ARITHMETIC (1u << INTEGER | 1u << FLOATING)
+#define ARITHMETIC (1u << INTEGER | 1u << FINT | 1u << FLOATING)
 #define LOGICALS   (1u << INTEGER | 1u << LOGICAL)
-#define BITWISE    (1u << INTEGER | 1u << BYTES)
+#define BITWISE    (1u << INTEGER | 1u << FINT | 1u << BYTES)
 
 static const op_row_t ops[] = {
     {MPI_SUM, BATON_SUM, ARITHMETIC | 1u << COMPLEX},
@@ -162,18 +162,11 @@ bool baton__mpi_is_plain(MPI_Datatype type)
     return plain;
 }
 
-/* How many elements MPI_Pack can take at once. */
-static int most_at_once(size_t bytes)
-{
-    size_t most = bytes > 0 ? (size_t)INT_MAX / bytes : (size_t)INT_MAX;
-    return most > 0 ? (int)most : 1;
-}
-
 int baton__mpi_pack(const void *memory, int count, MPI_Datatype type,
                     char *bytes, bool back)
 {
     size_t size = baton__mpi_type_bytes(type);
-    int most = most_at_once(size);
+    int most = size > 0 && size <= INT_MAX ? (int)(INT_MAX / size) : 1;
     int code = MPI_SUCCESS;
     MPI_Aint low;
     MPI_Aint extent;

@@ -48,7 +48,7 @@ static int count_of(const baton__mpi_side_t *side, int block)
 
 static bool is_valid_side(const baton__mpi_side_t *side, int blocks)
 {
-    if (side->type == MPI_DATATYPE_NULL) {
+    if (side->type == MPI_DATATYPE_NULL || side->memory == MPI_IN_PLACE) {
         return false;
     }
     for (int b = 0; side->counts != NULL && b < blocks; b++) {
@@ -63,13 +63,12 @@ bool baton__mpi_is_valid(const baton__mpi_call_t *call, int rank, int size)
 {
     const baton__mpi_traits_t *traits = &baton__mpi_traits[call->kind];
     bool in_place = is_in_place(call, rank);
-    bool from_target = in_place && !baton__mpi_has(call, SOURCE);
-    bool from_source = in_place && baton__mpi_has(call, SOURCE);
+    bool scatters = baton__mpi_has(call, SOURCE);
     return (!baton__mpi_has(call, ROOTED) ||
             (call->root >= 0 && call->root < size)) &&
-           (!has_source(call, rank) || from_target ||
+           (!has_source(call, rank) || (in_place && !scatters) ||
             is_valid_side(&call->source, blocks_of(traits->source, size))) &&
-           (!has_target(call, rank) || from_source ||
+           (!has_target(call, rank) || (in_place && scatters) ||
             is_valid_side(&call->target, blocks_of(traits->target, size)));
 }
 
@@ -114,13 +113,15 @@ int baton__mpi_shape(const baton__mpi_call_t *call, int rank, int size,
         return MPI_SUCCESS;
     }
     const baton__mpi_side_t *side = ruler(call, rank);
+    const baton__mpi_traits_t *traits = &baton__mpi_traits[call->kind];
     size_t unit = 1;
     if (!baton__mpi_has(call, REDUCES)) {
         unit = baton__mpi_type_bytes(side->type);
     } else if (!baton__mpi_reduction(side->type, call->op, &shape->dtype,
                                      &shape->op)) {
         shape->function = baton__mpi_function_of(call->op, side->type);
-        if (shape->function == NULL) {
+        if (shape->function == NULL || (traits->source == BATON__MPI_BLOCKS &&
+                                        !shape->function->op.commutative)) {
             return MPI_ERR_OP;
         }
         shape->op = &shape->function->op;
@@ -150,12 +151,6 @@ void baton__mpi_shape_fini(baton__mpi_shape_t *shape)
     free(shape->counts);
 }
 
-static size_t element_bytes(const baton__mpi_shape_t *shape)
-{
-    return shape->op != NULL ? baton_op_element_bytes(shape->op, shape->dtype)
-                             : baton_dtype_size(shape->dtype);
-}
-
 bool baton__mpi_shape_equals(const baton__mpi_shape_t *a,
                              const baton__mpi_shape_t *b)
 {
@@ -176,7 +171,10 @@ size_t baton__mpi_shape_bytes(const baton__mpi_shape_t *shape)
     for (int r = 0; shape->counts != NULL && r < shape->size; r++) {
         sum += shape->counts[r];
     }
-    return (traits->traits & PRIVATE) != 0 ? 0 : sum * element_bytes(shape);
+    size_t unit = shape->op != NULL
+                      ? baton_op_element_bytes(shape->op, shape->dtype)
+                      : baton_dtype_size(shape->dtype);
+    return (traits->traits & PRIVATE) != 0 ? 0 : sum * unit;
 }
 
 /* ---- vectors ------------------------------------------------------------- */
@@ -255,27 +253,21 @@ static int copy_for(const baton__mpi_side_t *side, int blocks, char **copy)
 }
 
 /* In place on this rank alone: what the schedule has apart is a copy. */
-static int init_apart(const baton__mpi_call_t *call,
-                      const baton__mpi_shape_t *shape, int rank,
+static int init_apart(const baton__mpi_call_t *call, int rank,
                       baton__mpi_vectors_t *v)
 {
     if (baton__mpi_has(call, REDUCES)) {
         v->from = call->target;
-        v->raw_bytes = shape->count * element_bytes(shape);
-        v->source = v->source_copy = malloc(v->raw_bytes + 1);
-        return v->source != NULL ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+        v->source = or_nothing(v->from.memory, 0); /* which split() copies */
+        return MPI_SUCCESS;
     }
     bool scatters = baton__mpi_has(call, SOURCE);
     const baton__mpi_side_t *whole = scatters ? &call->source : &call->target;
     baton__mpi_side_t part = block_of(whole, rank);
-    char **copy = scatters ? &v->target_copy : &v->source_copy;
-    int code = copy_for(&part, 1, copy);
-    if (!scatters) {
-        v->from = part;
-        v->source = v->source_copy;
-    } else {
-        v->target = v->target_copy;
-    }
+    int code = copy_for(&part, 1, scatters ? &v->target_copy : &v->source_copy);
+    v->from = part;
+    v->source = v->source_copy;
+    v->target = v->target_copy;
     return code;
 }
 
@@ -291,6 +283,23 @@ static int init_source(const baton__mpi_call_t *call, int size,
     }
     int code = copy_for(&v->from, blocks, &v->source_copy);
     v->source = v->source_copy;
+    return code;
+}
+
+/* The program may free its type before the end, and mpi4py frees the arrays. */
+static int hold(baton__mpi_side_t *side, int blocks, baton__mpi_vectors_t *v)
+{
+    size_t bytes = side->displs != NULL ? (size_t)blocks * sizeof(int) : 0;
+    v->arrays = malloc(2 * bytes + 1);
+    if (v->arrays == NULL) {
+        return MPI_ERR_NO_MEM;
+    }
+    if (bytes > 0) {
+        side->displs = memcpy(v->arrays, side->displs, bytes);
+        side->counts = memcpy(v->arrays + blocks, side->counts, bytes);
+    }
+    int code = PMPI_Type_dup(side->type, &v->held);
+    side->type = v->held;
     return code;
 }
 
@@ -310,11 +319,27 @@ static int init_target(const baton__mpi_call_t *call, int size, bool packs,
     v->packs_target = packs;
     v->unpacks = unpacks;
     if (code == MPI_SUCCESS && unpacks) {
-        /* The application may free its type before the end. */
-        code = PMPI_Type_dup(v->to.type, &v->held);
-        v->to.type = v->held;
+        code = hold(&v->to, blocks, v);
     }
     return code;
+}
+
+/* Open MPI lets the two overlap, and so may programs. */
+static int split(const baton__mpi_call_t *call, const baton__mpi_shape_t *shape,
+                 baton__mpi_vectors_t *v)
+{
+    size_t all = baton__mpi_shape_bytes(shape);
+    bool sums = baton__mpi_has(call, REDUCES);
+    size_t bytes = sums ? all : bytes_of(&v->from, v->from_blocks);
+    size_t room = sums ? all : bytes_of(&v->to, v->to_blocks);
+    if ((uintptr_t)v->source >= (uintptr_t)v->target + room ||
+        (uintptr_t)v->target >= (uintptr_t)v->source + bytes) {
+        return MPI_SUCCESS;
+    }
+    v->from.memory = (void *)v->source;
+    v->raw_bytes = bytes;
+    v->source = v->source_copy = malloc(bytes + 1);
+    return v->source != NULL ? MPI_SUCCESS : MPI_ERR_NO_MEM;
 }
 
 int baton__mpi_vectors_init(const baton__mpi_call_t *call,
@@ -325,10 +350,7 @@ int baton__mpi_vectors_init(const baton__mpi_call_t *call,
         .from_blocks = 1, .to_blocks = 1, .held = MPI_DATATYPE_NULL};
     bool apart = is_in_place(call, rank) && !shape->in_place;
     bool scatters = baton__mpi_has(call, SOURCE);
-    int code = MPI_SUCCESS;
-    if (apart) {
-        code = init_apart(call, shape, rank, v);
-    }
+    int code = apart ? init_apart(call, rank, v) : MPI_SUCCESS;
     if (code == MPI_SUCCESS && has_source(call, rank) && !shape->in_place &&
         (!apart || scatters)) {
         code = init_source(call, shape->size, v);
@@ -339,7 +361,9 @@ int baton__mpi_vectors_init(const baton__mpi_call_t *call,
         code = init_target(call, shape->size, sends,
                            !bcast || rank != call->root, v);
     }
-    return code;
+    bool raw = v->source != NULL && v->source_copy == NULL &&
+               v->target != NULL && v->target_copy == NULL;
+    return raw && code == MPI_SUCCESS ? split(call, shape, v) : code;
 }
 
 int baton__mpi_vectors_pack(const baton__mpi_vectors_t *v)
@@ -366,6 +390,7 @@ void baton__mpi_vectors_fini(baton__mpi_vectors_t *v)
 {
     free(v->source_copy);
     free(v->target_copy);
+    free(v->arrays);
     if (v->held != MPI_DATATYPE_NULL) {
         (void)PMPI_Type_free(&v->held);
     }

@@ -28,7 +28,9 @@ typedef struct baton__mpi_vectors {
     int from_blocks, to_blocks;
     size_t raw_bytes; /* of a source_copy that is copied as it is */
     bool packs_target, unpacks;
-    MPI_Datatype held; /* a copy of the type that unpacks, or NULL */
+    MPI_Datatype
+        held;    /* copies of the type that unpacks, or NULL; and of the */
+    int *arrays; /* counts and places */
 } baton__mpi_vectors_t;
 
 /* False: the call is wrong, and MPI says in which way. */

@@ -1,7 +1,6 @@
 """mpi4py's own words, with libbaton_mpi in front of MPI: nonblocking and persistent
 collectives against blocking ones of MPI, which are computed here by hand."""
 
-import sys
 from array import array
 
 from mpi4py import MPI
@@ -102,14 +101,7 @@ def communicators(comm):
     copy, request = half.Idup()
     request.Wait()
     half.Free()
-    result = zeros("i")
-    ones = values("i", 1)
-    request = copy.Iallreduce([ones, MPI.INT], [result, MPI.INT])
-    size = copy.size
     copy.Free()
-    while not request.Test():
-        pass
-    assert result == array("i", [size * v for v in values("i", 1)])
 
 
 def main():
@@ -119,8 +111,7 @@ def main():
     movement(comm)
     communicators(comm)
     assert comm.allreduce(comm.rank) == comm.size * (comm.size - 1) // 2
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
