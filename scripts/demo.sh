@@ -21,6 +21,8 @@ if [ "$(id -u)" -eq 0 ]; then
     # Open MPI refuses to run as root unless it is told twice.
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
+# All ranks are on this host; Open MPI 5 complains of IPv6 addresses.
+export OMPI_MCA_btl_tcp_disable_family=6
 set -- --bytes 64,4096,65536 --iterations 192 --plot "$plot" "$@"
 echo "mpirun -np $ranks baton-skew $*"
 mpirun -np "$ranks" --oversubscribe --bind-to none \
