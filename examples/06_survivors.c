@@ -2,6 +2,7 @@
    live.
 
        mpirun --enable-recovery -np 4 ./06_survivors
+       mpirun --with-ft ulfm -np 4 ./06_survivors        with Open MPI 5
 
        step      1 ...             20                 21 ...             60
        rank 0    gradient --+      gradient --+       gradient --+

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 sums='include,lib,progress,cuda 65000
 mpi 3140
 microbench,examples 11000
-tests 52100'
+tests 52200'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress lib/sim
     lib/coll/kit lib/coll/dense lib/coll/tune lib/coll/create lib/coll/partial

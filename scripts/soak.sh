@@ -29,8 +29,12 @@ bound=${SOAK_BOUND_MS:-1000}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_mpi_yield_when_idle=1 # mpirun counts the processors of hosts.sh twice
 export BATON_PEER_TIMEOUT_MS=3000
+recovery=--enable-recovery
+! mpirun --version | grep -q 'Open MPI) [5-9]' || recovery="--with-ft ulfm"
 dir=$(mktemp -d /tmp/soak.XXXXXX) || exit 1
 trap 'rm -rf "$dir"' EXIT
+folders=${TMPDIR:-/tmp} # Open MPI 5 leaves some there; hosts.sh removes its own
+[ "$hosts" != 1 ] || folders=$dir
 
 moments=(awake awake asleep call reduce copy commit leave stop everyone
          orders)
@@ -255,12 +259,12 @@ world() {
     algorithm=${algorithms[RANDOM % 8]}
     setting=${SOAK_SETTING:-${settings[RANDOM % ${#settings[@]}]}}
     log=$dir/log
-    rm -f "$log"
+    rm -rf "$log" "$dir"/prterun.*
     ls /dev/shm | grep '^baton' >"$dir/before"
     set -- "$moment" $victim $epoch $delay $child "$work" $count \
         $((RANDOM % 4)) "$algorithm"
-    BATON_SEED=$seed env "$setting" mpirun -np $ranks --oversubscribe \
-        --bind-to none --enable-recovery "$program" "$log" "$@" \
+    BATON_SEED=$seed env "$setting" TMPDIR="$folders" mpirun -np $ranks --oversubscribe \
+        --bind-to none $recovery "$program" "$log" "$@" \
         >"$dir/output" 2>&1 </dev/null &
     job=$!
     watch

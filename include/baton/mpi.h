@@ -66,10 +66,12 @@ extern "C" {
    too long finds that the others have lost it. This needs a connection: ranks
    of other hosts are never lost if none of them could be reached.
 
-   After a loss baton_group_shrink gives the survivors a group. Start Open MPI
-   4.1.4 with mpirun --enable-recovery: otherwise it ends the job when a rank
-   dies. It then prints PMIX errors, which mean nothing. Open MPI itself may end
-   a rank that is sending to one on another host when that dies
+   After a loss baton_group_shrink gives the survivors a group. Start Open MPI 4
+   with mpirun --enable-recovery, and Open MPI 5 with mpirun --with-ft ulfm:
+   otherwise it ends the job when a rank dies, or (5, with --enable-recovery)
+   the ranks that have a connection to it from another host. Errors of PMIX and
+   PRTE that it then prints mean nothing. Open MPI 4.1.4 itself may end a rank
+   that is sending to one on another host when that dies
    ("pml_ob1_sendreq.c:190 FATAL"), which is lost to the others, too; seldom a
    rank that connects to the dead one loops in MPI for good. Call none of MPI's
    own collectives any more. MPI_Finalize returns if all ranks are on one host,

@@ -110,6 +110,11 @@ describe_test(soak soak mpi)
 set_tests_properties(mpi_kill.one mpi_kill.stop soak PROPERTIES RUN_SERIAL ON)
 
 # Ranks are killed, and the others go on; see mpi_survivors.c.
+set(recovery --enable-recovery)
+execute_process(COMMAND ${MPIEXEC_EXECUTABLE} --version OUTPUT_VARIABLE version)
+if(version MATCHES "Open MPI. [5-9]")
+    set(recovery --with-ft ulfm)
+endif()
 set(survivors ${CMAKE_CURRENT_SOURCE_DIR}/mpi/survivors.sh)
 foreach(rounds "all_but_one 6 1 none 1 d0,3 none 5 d4" "first 4 3 0"
         "at_once 5 2 1,0,3" "twice 4 2 2 d1" "no_loss 3 3 none none"
@@ -117,36 +122,36 @@ foreach(rounds "all_but_one 6 1 none 1 d0,3 none 5 d4" "first 4 3 0"
     separate_arguments(rounds)
     list(POP_FRONT rounds name ranks left)
     add_test(NAME mpi_survivors.${name}
-        COMMAND ${survivors} ${left} ${mpi_run} --enable-recovery -np ${ranks}
+        COMMAND ${survivors} ${left} ${mpi_run} ${recovery} -np ${ranks}
                 $<TARGET_FILE:mpi_survivors> ${rounds})
     describe_test(mpi_survivors.${name} mpi_survivors mpi)
     set_tests_properties(mpi_survivors.${name} PROPERTIES RUN_SERIAL ON)
 endforeach()
 # Nobody waits for a rank that ends while all close their group.
 add_test(NAME mpi_survivors.closing
-    COMMAND ${survivors} 2 ${mpi_run} --enable-recovery -np 3
+    COMMAND ${survivors} 2 ${mpi_run} ${recovery} -np 3
             $<TARGET_FILE:mpi_survivors> c1)
 set(mpi_closing_env BATON_SHM=0 BATON_DESTROY_MS=1000000)
 describe_test(mpi_survivors.closing mpi_closing mpi)
 set_tests_properties(mpi_survivors.closing PROPERTIES RUN_SERIAL ON)
 if(BATON_BUILD_EXAMPLES)
     add_test(NAME example_06
-        COMMAND ${survivors} 3 ${mpi_run} --enable-recovery -np 4
+        COMMAND ${survivors} 3 ${mpi_run} ${recovery} -np 4
                 $<TARGET_FILE:example_06_survivors>)
     describe_test(example_06 example_06 example)
 endif()
 # The one that is left had no link to all of the dead on the other host.
 hosts_entry(mpi_survivors.hosts2.lowest ${hosts} 2 ${survivors} 1
-    ${MPIEXEC_EXECUTABLE} --enable-recovery -np 5
+    ${MPIEXEC_EXECUTABLE} ${recovery} -np 5
     $<TARGET_FILE:mpi_survivors> 1,2,3,4)
 hosts_entry(mpi_survivors.hosts2.highest ${hosts} 2 ${survivors} 1
-    ${MPIEXEC_EXECUTABLE} --enable-recovery -np 5
+    ${MPIEXEC_EXECUTABLE} ${recovery} -np 5
     $<TARGET_FILE:mpi_survivors> 0,1,2,3)
 hosts_entry(mpi_survivors.hosts2.begin ${hosts} 2 ${survivors} 1
-    ${MPIEXEC_EXECUTABLE} --enable-recovery -np 2
+    ${MPIEXEC_EXECUTABLE} ${recovery} -np 2
     $<TARGET_FILE:mpi_survivors> b1)
 hosts_entry(mpi_survivors.hosts2.twice ${hosts} 2 ${survivors} 2
-    ${MPIEXEC_EXECUTABLE} --oversubscribe --enable-recovery -np 5
+    ${MPIEXEC_EXECUTABLE} --oversubscribe ${recovery} -np 5
     $<TARGET_FILE:mpi_survivors> none 1,3 d0)
 
 if(BATON_BUILD_MICROBENCH)

@@ -400,6 +400,9 @@ void baton__far_ring_due(baton__mpi_t *mpi);
    for comes. True if there is such a peer. */
 bool baton__far_ask(baton__mpi_t *mpi);
 
+/* Whether receives go on after such an error. In MPI. */
+bool baton__far_goes_on(const baton__mpi_t *mpi, int code);
+
 /* All peers on other hosts are lost. */
 void baton__far_lose_all(baton__mpi_t *mpi, const char *detail);
 

@@ -25,7 +25,7 @@
 
 #include <string.h>
 
-/* MPIX_Query_cuda_support. */
+/* MPIX_Query_cuda_support, _Comm_failure_ack. */
 #if defined(OPEN_MPI) && defined(__has_include)
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
@@ -105,6 +105,20 @@ const char *baton__far_text(baton__mpi_t *mpi, int code)
 void baton__far_fail(baton__mpi_t *mpi, int peer, int code)
 {
     baton__mpi_lose(mpi, &mpi->peers[peer], baton__far_text(mpi, code));
+}
+
+/* With --with-ft ulfm of Open MPI 5 a receive from any rank reports that one
+   has died until that is acknowledged, and goes on. The links tell which it is.
+ */
+bool baton__far_goes_on(const baton__mpi_t *mpi, int code)
+{
+#if defined(MPIX_ERR_PROC_FAILED_PENDING)
+    return code == MPIX_ERR_PROC_FAILED_PENDING &&
+           PMPIX_Comm_failure_ack(mpi->comm) == MPI_SUCCESS;
+#else
+    (void)mpi, (void)code;
+    return false;
+#endif
 }
 
 /* ---- packets out ------------------------------------------------------- */
