@@ -28,6 +28,8 @@ enum {
     START_NODES = 64,      /* that start issues itself */
     START_BYTES = 1 << 16, /* that start and a driver that leaves compute */
     START_POLLS = 32,      /* of a start that is probably followed by a wait */
+    MOST_VAIN = 4,         /* one of 16 starts polls where it is in vain */
+    MOST_RINGS = 4,        /* for as long as that many a start polls on */
     /* That what is left waits for who will probably be back. A timer's
        interrupt takes some 30 us of a virtual machine's processor, in the
        middle of a copy, and setting one 2: with 400 us all-reduces of 256 KiB
@@ -50,6 +52,8 @@ enum {
     ASKS_MS = 100,
     INQUIRE_MS = 1000,
     INSIST_US = 1000,     /* asleep, after which peers are rung that need not */
+    UNWAITED_US = 10000,  /* where nobody sleeps: a timer that ends before the
+                             system's next tick takes 11 us of a start to set */
     PARK_NS = 10000000,   /* after which a parked thread looks itself */
     TURN_NS = 50000,      /* and calls the function of its wait */
     TAKE_OVER_YIELDS = 64 /* tries to become the driver before parking */
@@ -330,7 +334,7 @@ static bool hand_over(baton_engine_t *engine, bool soon)
         }
     } else if (stepper->running > 0) {
         baton__event_loop_wait_sooner(engine->event_loop,
-                                      soon ? watch_us(engine) : INSIST_US);
+                                      soon ? watch_us(engine) : UNWAITED_US);
     }
     return true;
 }
@@ -795,10 +799,24 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* How long the thread takes to wake up: the median of a few times. */
+static uint64_t median(uint64_t ns[MEASURED])
+{
+    for (int i = 1; i < MEASURED; i++) {
+        for (int at = i; at > 0 && ns[at - 1] > ns[at]; at--) {
+            uint64_t less = ns[at];
+            ns[at] = ns[at - 1];
+            ns[at - 1] = less;
+        }
+    }
+    return ns[MEASURED / 2];
+}
+
+/* How long the thread takes to wake up, and another one to wake it (ring_ns):
+   medians of a few times. */
 static uint64_t measure_wake(baton_engine_t *engine)
 {
-    uint64_t took[MEASURED] = {0};
+    uint64_t took[MEASURED];
+    uint64_t rings[MEASURED];
     atomic_store_explicit(&engine->asks_awake, true, memory_order_relaxed);
     for (int i = 0; i < MEASURED; i++) {
         /* Until it sleeps again. */
@@ -806,20 +824,17 @@ static uint64_t measure_wake(baton_engine_t *engine)
         uint64_t began = baton__clock_ns();
         uint64_t awake;
         baton__event_loop_kick(engine->event_loop);
+        rings[i] = baton__clock_ns() - began;
         do {
             (void)sched_yield();
             awake =
                 atomic_load_explicit(&engine->awake_ns, memory_order_acquire);
         } while (awake < began && baton__clock_ns() - began < WAKE_NS);
-        uint64_t ns = awake < began ? WAKE_NS : awake - began;
-        int at = i;
-        for (; at > 0 && took[at - 1] > ns; at--) {
-            took[at] = took[at - 1];
-        }
-        took[at] = ns;
+        took[i] = awake < began ? WAKE_NS : awake - began;
     }
     atomic_store_explicit(&engine->asks_awake, false, memory_order_relaxed);
-    return took[MEASURED / 2];
+    engine->ring_ns = median(rings);
+    return median(took);
 }
 
 static void stop_thread(baton_engine_t *engine)
@@ -871,14 +886,42 @@ static void leave(baton_engine_t *engine)
 }
 
 /* Polls for what the wait that follows would poll for, so that this thread need
-   not leave, and have itself rung for, in between. */
-static void poll_soon(baton_engine_t *engine)
+   not leave, and have itself rung for, in between. Before other work it polls
+   for as long as it takes a peer to ring: ranks that start together end a short
+   epoch sooner than they would wake each other's threads. What progresses is
+   worth another ring, but an epoch of many steps is the thread's. Where polls
+   are in vain fewer starts do it, on all ranks those of the same epochs, so
+   that they meet. */
+static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
+                      bool waits_soon)
 {
-    for (uint32_t i = 0;
-         i < START_POLLS && i < engine->idle.spins && !engine->idle.scarce &&
-         engine->stepper.running == 1 && !baton__step_is_due(&engine->stepper);
-         i++) {
+    const baton__stepper_t *stepper = &engine->stepper;
+    uint64_t skips = (UINT64_C(1) << schedule->turn.vain) - 1;
+    if (engine->idle.spins == 0 || engine->idle.scarce ||
+        stepper->running != 1 || baton__step_is_due(stepper) ||
+        schedule->plan.awaited_bytes >= LONG_BYTES ||
+        (!waits_soon &&
+         (engine->ring_ns == 0 || (schedule->run.epoch & skips) != 0))) {
+        return;
+    }
+    uint64_t until_ns = waits_soon ? 0 : baton__clock_ns() + engine->ring_ns;
+    uint64_t progress = schedule->run.progress_count;
+    uint32_t polls = 0;
+    int rings = 0;
+    while (stepper->running == 1 && !stepper->left_calls &&
+           (polls++ < START_POLLS || baton__clock_ns() < until_ns)) {
         (void)step_leaving(engine, START_BYTES);
+        if (schedule->run.progress_count != progress && rings < MOST_RINGS) {
+            progress = schedule->run.progress_count;
+            rings++;
+            polls = 0;
+            until_ns += engine->ring_ns;
+        }
+    }
+    if (stepper->running == 0) {
+        schedule->turn.vain = 0;
+    } else if (!waits_soon && schedule->turn.vain < MOST_VAIN) {
+        schedule->turn.vain++;
     }
 }
 
@@ -896,9 +939,7 @@ static void start(baton_schedule_t *schedule, bool waits_soon)
         engine->stepper.leaves_calls = engine->threaded;
         baton__step_start(&engine->stepper, schedule, START_NODES, START_BYTES);
         engine->stepper.leaves_calls = false;
-        if (waits_soon && schedule->plan.awaited_bytes < START_BYTES) {
-            poll_soon(engine);
-        }
+        poll_soon(engine, schedule, waits_soon);
         stop_driving(engine, waits_soon);
     }
 }

@@ -24,7 +24,8 @@
 /* ---- who waits, who wakes --------------------------------------------------
 
    1. The thread that holds the driver lock polls, and nobody needs to wake it.
-   2. A driver that leaves arms all transports, unless nobody could be woken.
+   2. A driver that leaves arms all transports, unless nobody could be woken; a
+      start polls for a moment before, which may spare the peers a ring.
       Then what comes makes a descriptor readable, and whoever sleeps at the
       descriptors drives next. If nothing runs and no armed receive waits, it
       arms for notices alone: what belongs to epochs that have not begun can
@@ -71,6 +72,7 @@ struct baton_engine {
     bool armed;
     uint32_t armed_us;           /* for how long at most to sleep while armed */
     const baton_engine_t *outer; /* whose call node led this thread here */
+    uint64_t ring_ns;            /* that it takes to wake the thread; or 0 */
     uint32_t nested;             /* times that it has entered besides */
 
     bool gate_closed; /* the leader's */

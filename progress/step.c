@@ -361,6 +361,7 @@ void baton__step_start(baton__stepper_t *stepper, baton_schedule_t *schedule,
 {
     baton__float_mode_t mode = baton__float_mode_enter();
     stepper->bytes_left = bytes;
+    stepper->left_calls = false;
     (void)take_mail(stepper);
     attend(stepper, schedule);
     if (schedule->run.phase == BATON__RUN_RUNNING) {

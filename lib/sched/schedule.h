@@ -67,6 +67,7 @@ struct baton_schedule {
         uint32_t begun;    /* async nodes that have not completed */
         uint32_t queued;   /* nodes that the device has */
         size_t slice_done; /* of a node that is computed on in parts */
+        uint32_t vain; /* one of 2^vain starts polls; see progress/engine.c */
         bool runnable;
         bool held;      /* its epoch waits for a stream to get to its start */
         bool abandoned; /* was destroyed: to be freed when nothing moves */
