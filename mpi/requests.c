@@ -542,7 +542,9 @@ int baton__mpi_note(int left, int code, MPI_Comm handle,
 int baton__mpi_finish(const baton__mpi_call_t *call)
 {
     MPI_Request request;
-    if (!baton__mpi.settings.blocking) {
+    /* A schedule for one call costs more than MPI's call. */
+    if (!baton__mpi.settings.blocking ||
+        baton__mpi_has(call, BATON__MPI_PRIVATE)) {
         return BATON__MPI_LEFT;
     }
     int code = baton__mpi_begin(call, &request);
