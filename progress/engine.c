@@ -29,7 +29,6 @@ enum {
     START_BYTES = 1 << 16, /* that start and a driver that leaves compute */
     START_POLLS = 32,      /* of a start that is probably followed by a wait */
     MOST_VAIN = 4,         /* one of 16 starts polls where it is in vain */
-    MOST_RINGS = 4,        /* for as long as that many a start polls on */
     /* That what is left waits for who will probably be back. A timer's
        interrupt takes some 30 us of a virtual machine's processor, in the
        middle of a copy, and setting one 2: with 400 us all-reduces of 256 KiB
@@ -799,24 +798,12 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-static uint64_t median(uint64_t ns[MEASURED])
-{
-    for (int i = 1; i < MEASURED; i++) {
-        for (int at = i; at > 0 && ns[at - 1] > ns[at]; at--) {
-            uint64_t less = ns[at];
-            ns[at] = ns[at - 1];
-            ns[at - 1] = less;
-        }
-    }
-    return ns[MEASURED / 2];
-}
-
-/* How long the thread takes to wake up, and another one to wake it (ring_ns):
-   medians of a few times. */
+/* How long the thread takes to wake up, the median of a few times; and another
+   one to wake it, that time (ring_ns). */
 static uint64_t measure_wake(baton_engine_t *engine)
 {
-    uint64_t took[MEASURED];
-    uint64_t rings[MEASURED];
+    uint64_t took[MEASURED] = {0};
+    uint64_t rings[MEASURED] = {0};
     atomic_store_explicit(&engine->asks_awake, true, memory_order_relaxed);
     for (int i = 0; i < MEASURED; i++) {
         /* Until it sleeps again. */
@@ -824,17 +811,24 @@ static uint64_t measure_wake(baton_engine_t *engine)
         uint64_t began = baton__clock_ns();
         uint64_t awake;
         baton__event_loop_kick(engine->event_loop);
-        rings[i] = baton__clock_ns() - began;
+        uint64_t ring = baton__clock_ns() - began;
         do {
             (void)sched_yield();
             awake =
                 atomic_load_explicit(&engine->awake_ns, memory_order_acquire);
         } while (awake < began && baton__clock_ns() - began < WAKE_NS);
-        took[i] = awake < began ? WAKE_NS : awake - began;
+        uint64_t ns = awake < began ? WAKE_NS : awake - began;
+        int at = i;
+        for (; at > 0 && took[at - 1] > ns; at--) {
+            took[at] = took[at - 1];
+            rings[at] = rings[at - 1];
+        }
+        took[at] = ns;
+        rings[at] = ring;
     }
     atomic_store_explicit(&engine->asks_awake, false, memory_order_relaxed);
-    engine->ring_ns = median(rings);
-    return median(took);
+    engine->ring_ns = rings[MEASURED / 2];
+    return took[MEASURED / 2];
 }
 
 static void stop_thread(baton_engine_t *engine)
@@ -889,9 +883,9 @@ static void leave(baton_engine_t *engine)
    not leave, and have itself rung for, in between. Before other work it polls
    for as long as it takes a peer to ring: ranks that start together end a short
    epoch sooner than they would wake each other's threads. What progresses is
-   worth another ring, but an epoch of many steps is the thread's. Where polls
-   are in vain fewer starts do it, on all ranks those of the same epochs, so
-   that they meet. */
+   worth another ring, but a long epoch is the thread's. Where polls are in vain
+   fewer starts do it, on all ranks those of the same epochs, so that they meet.
+ */
 static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
                       bool waits_soon)
 {
@@ -904,21 +898,26 @@ static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
          (engine->ring_ns == 0 || (schedule->run.epoch & skips) != 0))) {
         return;
     }
+    const uint64_t epoch = schedule->run.epoch; /* the next may begin at once */
     uint64_t until_ns = waits_soon ? 0 : baton__clock_ns() + engine->ring_ns;
+    uint64_t leave_ns = 0;
     uint64_t progress = schedule->run.progress_count;
     uint32_t polls = 0;
-    int rings = 0;
-    while (stepper->running == 1 && !stepper->left_calls &&
+    while (stepper->running == 1 && schedule->run.epoch == epoch &&
+           !stepper->left_calls && stepper->bytes_left > 0 &&
+           !(waits_soon && baton__step_is_due(stepper)) &&
            (polls++ < START_POLLS || baton__clock_ns() < until_ns)) {
-        (void)step_leaving(engine, START_BYTES);
-        if (schedule->run.progress_count != progress && rings < MOST_RINGS) {
+        (void)step_leaving(engine, LONG_BYTES);
+        if (!waits_soon && schedule->run.progress_count != progress) {
+            uint64_t now_ns = baton__clock_ns();
+            leave_ns =
+                leave_ns == 0 ? now_ns + engine->ring_ns + LEAVE_NS : leave_ns;
             progress = schedule->run.progress_count;
-            rings++;
-            polls = 0;
-            until_ns += engine->ring_ns;
+            polls = now_ns < leave_ns ? 0 : START_POLLS;
+            until_ns = polls > 0 ? 0 : now_ns + engine->ring_ns;
         }
     }
-    if (stepper->running == 0) {
+    if (stepper->running == 0 || schedule->run.epoch != epoch) {
         schedule->turn.vain = 0;
     } else if (!waits_soon && schedule->turn.vain < MOST_VAIN) {
         schedule->turn.vain++;
