@@ -275,10 +275,27 @@ static void give_up(baton__stepper_t *stepper, baton_group_t *group)
     }
 }
 
+/* Those that it hears from can wake it then. Without memory for that a farewell
+   is late: this rank looks now and then. */
+static void contact(const baton_group_t *group)
+{
+    int parent = (group->rank - 1) / CHILDREN;
+    for (int rank = 0; rank < group->size; rank++) {
+        bool near = rank == parent || (rank - 1) / CHILDREN == group->rank;
+        if (near && rank != group->rank &&
+            baton__group_loss(group, rank) == NULL) {
+            (void)group->transport->reserve(group->endpoint, rank, 0, 0);
+        }
+    }
+}
+
 void baton__recovery_part(baton__stepper_t *stepper, baton_group_t *group)
 {
     give_up(stepper, group);
     baton__group_set_recovery(group, BATON__RECOVERY_PARTING);
+    if (group->root != NULL && group->root->transport->strangers) {
+        contact(group);
+    }
     begin_part(stepper, group);
 }
 

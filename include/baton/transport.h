@@ -194,6 +194,10 @@ typedef struct baton_transport {
     int host_block;
     /* Commits are verified, as with BATON_VERIFY=1; the same on all ranks. */
     bool verify;
+    /* The descriptor may not tell of a notice of a rank for which nothing was
+       reserved: while one may be awaited, as in a recovery, the engine polls.
+     */
+    bool strangers;
 
     /* Optional. Makes a message's data readable until the message is dropped,
        which ends its send. From now on the sender can't withdraw it.

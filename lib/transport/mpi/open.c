@@ -462,6 +462,7 @@ static baton_status_t meet(baton__mpi_t *mpi)
     status = baton__mpi_agree(mpi->comm, status);
     if (status == BATON_OK) {
         mpi->far.peers = mpi->size - mpi->host.count;
+        mpi->transport.strangers = mpi->far.peers > 0; /* no link with it */
         agree_on_settings(mpi);
         status = exchange_places(mpi, &host);
     }
