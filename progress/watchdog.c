@@ -176,15 +176,19 @@ static void ask_peers(const baton_schedule_t *schedule)
     }
 }
 
-/* And those that groups wait for that recover, shrink or part. */
+/* And those that groups wait for that recover, shrink or part. One of this host
+   is noticed as soon as it dies, and all may wait for the same: so it is asked
+   from the second look on. */
 static void ask_members(const baton__stepper_t *stepper)
 {
-    for (const baton_group_t *g = stepper->groups; g != NULL;
+    for (baton_group_t *g = stepper->groups; g != NULL;
          g = baton__group_next(g)) {
         int peer = baton__recovery_awaits(stepper, g);
-        if (peer >= 0) {
+        if (peer >= 0 &&
+            (peer + 1 == g->awaited || !baton__group_is_near(g, peer))) {
             ask(g, peer);
         }
+        g->awaited = peer + 1;
         while (baton__shrink_state(g) == BATON__SHRINK_ASKING &&
                (peer = baton__shrink_awaits(g, peer + 1)) >= 0) {
             ask(g, peer);

@@ -19,8 +19,8 @@ typedef struct baton__watchdog {
    for live, from the first look on in which it has made no progress. So one
    that does not answer is lost to a rank that waits for it, whose epoch fails
    with its name, and with it the epochs of all that wait for that rank. It is
-   the same of ranks that a recovery, a shrink or a farewell waits for. The
-   driver's. */
+   the same of ranks that a recovery, a shrink or a farewell waits for; those of
+   this host from the second look on. The driver's. */
 void baton__watchdog_look(baton__watchdog_t *watchdog,
                           const baton__stepper_t *stepper);
 
