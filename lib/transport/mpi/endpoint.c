@@ -14,6 +14,7 @@ baton__send_t *baton__mpi_take_send(baton__mpi_t *mpi)
     baton__send_t *send = mpi->free_sends;
     if (send != NULL) {
         mpi->free_sends = send->next;
+        mpi->in_use++;
     }
     return send;
 }
@@ -28,6 +29,7 @@ void baton__mpi_give_send(baton__mpi_t *mpi, baton__send_t *send)
     send->generation++;
     send->next = mpi->free_sends;
     mpi->free_sends = send;
+    mpi->in_use--;
 }
 
 baton__record_t *baton__mpi_take_record(baton__mpi_t *mpi)
@@ -35,6 +37,7 @@ baton__record_t *baton__mpi_take_record(baton__mpi_t *mpi)
     baton__record_t *record = mpi->free_records;
     if (record != NULL) {
         mpi->free_records = record->next;
+        mpi->in_use++;
     }
     return record;
 }
@@ -43,6 +46,7 @@ void baton__mpi_give_record(baton__mpi_t *mpi, baton__record_t *record)
 {
     record->next = mpi->free_records;
     mpi->free_records = record;
+    mpi->in_use--;
 }
 
 /* ---- sends ------------------------------------------------------------ */

@@ -282,7 +282,7 @@ typedef struct baton__mpi {
     /* Pools, whose records do not move in memory; see pool.c. */
     struct baton__slab *slabs;
     baton__send_t **sends; /* by id */
-    uint32_t send_count, record_count;
+    uint32_t send_count, record_count, in_use;
     baton__send_t *free_sends;
     baton__record_t *free_records;
     int64_t reserved_sends, reserved_records;

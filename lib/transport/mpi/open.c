@@ -627,16 +627,9 @@ static void free_endpoint(baton__mpi_t *mpi, bool in_use)
    motion. */
 static bool is_as_new(const baton__mpi_t *mpi)
 {
-    uint32_t in_use = mpi->send_count + mpi->record_count;
-    for (const baton__send_t *s = mpi->free_sends; s != NULL; s = s->next) {
-        in_use--;
-    }
-    for (const baton__record_t *r = mpi->free_records; r != NULL; r = r->next) {
-        in_use--;
-    }
     return mpi->far.peers == 0 && mpi->host.count > 1 && !mpi->lost_any &&
            !mpi->alone && mpi->listed == NULL && mpi->far.count == 0 &&
-           in_use == 0;
+           mpi->in_use == 0;
 }
 
 static void close_endpoint(void *endpoint)

@@ -72,6 +72,7 @@ static baton_status_t grow(baton__mpi_t *mpi, uint32_t sends, uint32_t records)
         *end = &slab->sends[i];
         end = &slab->sends[i].next;
     }
+    mpi->in_use += records;
     for (uint32_t i = records; i-- > 0;) {
         baton__mpi_give_record(mpi, &slab->records[i]);
     }
