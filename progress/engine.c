@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "progress/notice.h"
 #include "progress/placement.h"
+#include "progress/recovery.h"
 
 #include <baton/engine.h>
 #include <errno.h>
@@ -207,13 +208,15 @@ static uint32_t watch_us(const baton_engine_t *engine)
 static uint32_t sleep_us(const baton_engine_t *engine)
 {
     const baton__stepper_t *stepper = &engine->stepper;
+    bool recovers = stepper->recovering > 0;
+    bool awaits_peers = stepper->running + stepper->draining > 0 || recovers;
     uint32_t most = !baton__engine_rechecks ? BATON_SLEEP_FOREVER
-                    : stepper->running + stepper->draining > 0 ? ASK_US
-                                                               : CHECK_US;
+                    : awaits_peers          ? ASK_US
+                                            : CHECK_US;
     uint32_t us = engine->armed_us < most ? engine->armed_us : most;
     uint64_t still = still_us(engine);
     bool asks = stepper->polled > 0 || baton__stepper_has_notices(stepper) ||
-                stepper->recovering > 0 || stepper->starts > 0 ||
+                baton__recovery_asks(stepper) || stepper->starts > 0 ||
                 engine->unarmed;
     if (asks && us > POLL_US) {
         us = POLL_US;
@@ -649,6 +652,21 @@ static bool may_lead(baton_engine_t *engine)
                                      memory_order_seq_cst);
 }
 
+/* The caller, the driver, will lead at once, so that nobody need be woken; but
+   where another thread leads that may be asleep. It arms all the same: a bell
+   for what is urgent alone would ring on while this thread polls. */
+static void leave_to_lead(const waiter_t *waiter)
+{
+    baton_engine_t *engine = waiter->engine;
+    if (is_true(waiter) ||
+        atomic_load_explicit(&engine->leading, memory_order_seq_cst)) {
+        stop_driving(engine, true);
+    } else {
+        (void)arm(engine, false);
+        unlock(engine);
+    }
+}
+
 /* How many ms before its end a wait asks; 0: it does not. */
 static int inquire_ms(const baton_schedule_t *schedule, int timeout_ms)
 {
@@ -671,6 +689,9 @@ static baton_status_t wait_until(baton_engine_t *engine,
                        .slept_at = UINT64_MAX};
     const uint64_t deadline_ns = waiter.deadline_ns;
     waiter.deadline_ns -= (uint64_t)inquire_ms(schedule, timeout_ms) * 1000000u;
+    if (is_inside(engine)) {
+        leave_to_lead(&waiter);
+    }
     while (!is_true(&waiter)) {
         uint32_t reigns =
             atomic_load_explicit(&engine->reigns, memory_order_seq_cst);

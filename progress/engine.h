@@ -125,7 +125,8 @@ struct baton__driver {
     baton_status_t (*test)(baton_engine_t *engine);
 
     /* Progresses until the condition is true. BATON_ERR_TIMEOUT; or the reason
-       why it never will be; or what `turn` has returned. */
+       why it never will be; or what `turn` has returned. A caller that has
+       entered, and begun what it waits for, need not leave before. */
     baton_status_t (*wait)(baton_engine_t *engine, const baton__wait_t *wait);
 
     /* Optional: baton_group_recover was called. */

@@ -541,7 +541,6 @@ static void close_root(baton_group_t *root)
     }
     engine->driver->enter(engine);
     begin_to_part(root);
-    engine->driver->leave(engine);
     waits = wait_until(root, is_recovered, waits ? ms : 0) == BATON_OK && waits;
     engine->driver->enter(engine);
     if (root->transport->lose != NULL && root->collective &&

@@ -52,6 +52,7 @@ static bool tell_next(const baton_group_t *group, uint64_t identity,
                                                   : BATON__MESSAGE_RECOVERY};
         if (group->transport->notify(group->endpoint, to, &header, NULL, 0) ==
             BATON_AGAIN) {
+            group->stepper->untold = true;
             break;
         }
         agreement->sent++;
@@ -165,7 +166,8 @@ static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule)
         return moved;
     }
     if (!schedule->on_recover(schedule->on_recover_arg, agreement->highest)) {
-        return moved; /* it waits for an epoch of another schedule */
+        stepper->untold = true; /* nothing need tell of what it waits for */
+        return moved;
     }
     *agreement = (baton__agreement_t){0};
     reset(schedule);
@@ -358,6 +360,7 @@ void baton__recovery_rouse(baton_group_t *group)
 bool baton__recovery_advance(baton__stepper_t *stepper)
 {
     bool moved = false;
+    stepper->untold = false;
     for (baton_group_t *group = stepper->groups; group != NULL;
          group = baton__group_next(group)) {
         if (baton__group_recovers(group)) {
@@ -375,6 +378,15 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
         }
     }
     return moved;
+}
+
+bool baton__recovery_asks(const baton__stepper_t *stepper)
+{
+    bool asks = stepper->untold;
+    for (const baton_group_t *g = stepper->groups; g != NULL; g = g->next) {
+        asks |= g->transport->strangers;
+    }
+    return asks && stepper->recovering > 0;
 }
 
 void baton__recovery_lose(baton__stepper_t *stepper, baton_group_t *group,

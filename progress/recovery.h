@@ -26,6 +26,11 @@ void baton__recovery_lose(baton__stepper_t *stepper, baton_group_t *group,
 /* Advances groups that recover; true if anything happened. */
 bool baton__recovery_advance(baton__stepper_t *stepper);
 
+/* A group recovers, shrinks or parts, and nothing need tell this rank of what
+   it waits for: a peer has no room for what it is to be told, a
+   baton_recover_fn is to be asked again, or see transport.strangers. */
+bool baton__recovery_asks(const baton__stepper_t *stepper);
+
 /* The group, which has no schedules any more, is being destroyed: is in parting
    until all ranks have come to that, or this one parts alone. One that shares
    its root's endpoint does so while its rank goes on: it is dormant while it

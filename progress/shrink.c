@@ -284,8 +284,10 @@ static bool send_view(const baton_group_t *group, int peer, uint64_t number,
                                    .tag = tag,
                                    .incarnation = group->incarnation,
                                    .kind = BATON__MESSAGE_VIEW};
-    return group->transport->notify(group->endpoint, peer, &header, view,
-                                    sizeof *view) != BATON_AGAIN;
+    bool told = group->transport->notify(group->endpoint, peer, &header, view,
+                                         sizeof *view) != BATON_AGAIN;
+    group->stepper->untold |= !told;
+    return told;
 }
 
 /* Also to a rank that others believe lost: so it learns that it is excluded. */

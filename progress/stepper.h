@@ -33,6 +33,9 @@ typedef struct baton__stepper {
     size_t slice_bytes;   /* of one node at a time */
     /* Of all messages that running epochs wait for. */
     size_t awaited_bytes;
+    /* Recoveries have found no room for something at a peer, or are to ask a
+       baton_recover_fn again. */
+    bool untold;
     bool leaves_calls; /* leaves calls that may take long to another driver */
     bool left_calls;   /* and has done so in this step */
     bool unpolled;     /* the last step has not polled */
