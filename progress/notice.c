@@ -255,9 +255,18 @@ static bool send_answers(baton__stepper_t *stepper, baton_group_t *group)
     return kept < count;
 }
 
+/* Peers that have been found to have no room now, by a hash: later notices must
+   not overtake, and need not be written. Where two share a place one is tried
+   again. */
+enum { FULL = 64 };
+typedef struct full {
+    const baton_group_t *group;
+    int peer;
+} full_t;
+
 /* Sends one peer what it is to be told; false if there is no room. Any other
    error means that the peer is lost, which the transport reports. */
-static bool tell(baton_schedule_t *schedule, uint32_t index)
+static bool tell(baton_schedule_t *schedule, uint32_t index, full_t *full)
 {
     static const struct {
         uint8_t due;
@@ -267,8 +276,11 @@ static bool tell(baton_schedule_t *schedule, uint32_t index)
                {BATON__TELL_FAILURE, BATON__MESSAGE_FAILURE}};
     uint8_t *due = &schedule->notices.due[index];
     int peer = (int)schedule->plan.peers[index];
+    full += ((uintptr_t)schedule->group / 64 + (unsigned)peer) % FULL;
     if (baton__group_loss(schedule->group, peer) != NULL) {
         *due = 0;
+    } else if (full->group == schedule->group && full->peer == peer) {
+        return false;
     }
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if ((*due & all[i].due) == 0) {
@@ -279,6 +291,7 @@ static bool tell(baton_schedule_t *schedule, uint32_t index)
                 ? send_failure(schedule, peer, schedule->failing_from)
                 : send_hello(schedule, peer, all[i].kind, 0);
         if (status == BATON_AGAIN) {
+            *full = (full_t){schedule->group, peer};
             return false;
         }
         *due &= (uint8_t)~all[i].due;
@@ -303,7 +316,11 @@ static void take_out(baton__stepper_t *stepper, baton_schedule_t *before,
 
 bool baton__notice_send(baton__stepper_t *stepper, bool all)
 {
+    if (!baton__stepper_has_notices(stepper)) {
+        return false;
+    }
     bool moved = false;
+    full_t full[FULL] = {{NULL, 0}};
     for (baton_group_t *group = stepper->groups;
          group != NULL && stepper->answers > 0;
          group = baton__group_next(group)) {
@@ -315,7 +332,7 @@ bool baton__notice_send(baton__stepper_t *stepper, bool all)
     for (baton_schedule_t *s = next; s != NULL; s = next) {
         for (uint32_t i = 0; i < s->plan.peer_count && s->notices.due_count > 0;
              i++) {
-            if (s->notices.due[i] != 0 && tell(s, i)) {
+            if (s->notices.due[i] != 0 && tell(s, i, full)) {
                 s->notices.due_count--;
                 moved = true;
             }
