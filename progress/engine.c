@@ -925,7 +925,7 @@ static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
     uint64_t progress = schedule->run.progress_count;
     uint32_t polls = 0;
     while (stepper->running == 1 && schedule->run.epoch == epoch &&
-           !stepper->left_calls && stepper->bytes_left > 0 &&
+           !stepper->left_calls && (polls == 0 || stepper->bytes_left > 0) &&
            !(waits_soon && baton__step_is_due(stepper)) &&
            (polls++ < START_POLLS || baton__clock_ns() < until_ns)) {
         (void)step_leaving(engine, LONG_BYTES);
