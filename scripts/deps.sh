@@ -4,6 +4,8 @@
 #   scripts/deps.sh           to build and test
 #   scripts/deps.sh --demo    and to plot
 #   scripts/deps.sh --ci      and to lint and to build with sanitizers
+#
+# The format is that of Debian 12's clang-format 14; Debian 13's 19 has another.
 set -eu
 
 packages="gcc g++ libc6-dev make cmake pkg-config help2man libevent-dev libhwloc-dev
