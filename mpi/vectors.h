@@ -28,9 +28,8 @@ typedef struct baton__mpi_vectors {
     int from_blocks, to_blocks;
     size_t raw_bytes; /* of a source_copy that is copied as it is */
     bool packs_target, unpacks;
-    MPI_Datatype
-        held;    /* copies of the type that unpacks, or NULL; and of the */
-    int *arrays; /* counts and places */
+    MPI_Datatype held; /* a copy of the type that unpacks, or NULL */
+    int *arrays;       /* copies of its counts and displacements, or NULL */
 } baton__mpi_vectors_t;
 
 /* False: the call is wrong, and MPI says in which way. */

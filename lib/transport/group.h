@@ -167,8 +167,7 @@ struct baton_group {
     baton__kept_t *deferred;     /* recovery messages of schedules unknown here,
                                     until this rank joins the recovery */
     uint32_t unrecovered;        /* schedules that can't be recovered */
-    int awaited; /* 1 + the peer that it waited for at the watchdog's last look
-                  */
+    int awaited; /* 1 + the peer that it waited for when last watched */
     baton__recovery_state_t recovery;
     struct baton__verifier *verifier; /* with BATON_VERIFY=1 */
     baton__attribute_t *attributes;   /* under a lock of group.c */
