@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "transport/around.h"
 
 typedef struct member {
     int root_rank;
@@ -11,9 +12,7 @@ typedef struct member {
 } member_t;
 
 typedef struct subset {
-    baton_transport_t transport;
-    const baton_transport_t *inner; /* the root's */
-    void *endpoint;
+    baton__around_t around; /* the root's */
     uint64_t channel;
     int size;
     member_t *members;
@@ -85,8 +84,8 @@ static baton_status_t subset_reserve(void *endpoint, int peer, int64_t sends,
                                      int64_t receives)
 {
     const subset_t *self = endpoint;
-    return self->inner->reserve(self->endpoint, self->members[peer].root_rank,
-                                sends, receives);
+    return self->around.inner->reserve(
+        self->around.endpoint, self->members[peer].root_rank, sends, receives);
 }
 
 static baton_status_t subset_send(void *endpoint, baton_token_t token, int peer,
@@ -95,8 +94,9 @@ static baton_status_t subset_send(void *endpoint, baton_token_t token, int peer,
 {
     const subset_t *self = endpoint;
     const baton_header_t own = marked(self, header);
-    return self->inner->send(self->endpoint, token,
-                             self->members[peer].root_rank, &own, data, bytes);
+    return self->around.inner->send(self->around.endpoint, token,
+                                    self->members[peer].root_rank, &own, data,
+                                    bytes);
 }
 
 static baton_status_t subset_notify(void *endpoint, int peer,
@@ -105,43 +105,31 @@ static baton_status_t subset_notify(void *endpoint, int peer,
 {
     const subset_t *self = endpoint;
     const baton_header_t own = marked(self, header);
-    return self->inner->notify(self->endpoint, self->members[peer].root_rank,
-                               &own, data, bytes);
-}
-
-static bool subset_withdraw(void *endpoint, baton_token_t token)
-{
-    const subset_t *self = endpoint;
-    return self->inner->withdraw(self->endpoint, token);
+    return self->around.inner->notify(self->around.endpoint,
+                                      self->members[peer].root_rank, &own, data,
+                                      bytes);
 }
 
 static baton_status_t subset_accept(void *endpoint, baton_message_t *message,
                                     baton_token_t token, void *target)
 {
     const subset_t *self = endpoint;
-    return self->inner->accept(self->endpoint, restored(self, message), token,
-                               target);
+    return self->around.inner->accept(self->around.endpoint,
+                                      restored(self, message), token, target);
 }
 
 static void subset_drop(void *endpoint, baton_message_t *message)
 {
     const subset_t *self = endpoint;
-    self->inner->drop(self->endpoint, restored(self, message));
+    self->around.inner->drop(self->around.endpoint, restored(self, message));
 }
 
 /* What is lent is not looked at any more, but read and dropped. */
 static baton_status_t subset_lend(void *endpoint, baton_message_t *message)
 {
     const subset_t *self = endpoint;
-    return self->inner->lend(self->endpoint, restored(self, message));
-}
-
-static baton_status_t subset_read(void *endpoint,
-                                  const baton_message_t *message, size_t offset,
-                                  size_t bytes, void *target)
-{
-    const subset_t *self = endpoint;
-    return self->inner->read(self->endpoint, message, offset, bytes, target);
+    return self->around.inner->lend(self->around.endpoint,
+                                    restored(self, message));
 }
 
 static bool subset_post_receive(void *endpoint, baton_token_t token, int peer,
@@ -150,41 +138,31 @@ static bool subset_post_receive(void *endpoint, baton_token_t token, int peer,
 {
     const subset_t *self = endpoint;
     const baton_header_t own = marked(self, header);
-    return self->inner->post_receive(self->endpoint, token,
-                                     self->members[peer].root_rank, &own,
-                                     target, bytes);
+    return self->around.inner->post_receive(self->around.endpoint, token,
+                                            self->members[peer].root_rank, &own,
+                                            target, bytes);
 }
 
 static bool subset_withdraw_receive(void *endpoint, baton_token_t token,
                                     int peer)
 {
     const subset_t *self = endpoint;
-    return self->inner->withdraw_receive(self->endpoint, token,
-                                         self->members[peer].root_rank);
-}
-
-static void *subset_allocate(void *endpoint, size_t bytes)
-{
-    const subset_t *self = endpoint;
-    return self->inner->allocate(self->endpoint, bytes);
-}
-
-static void subset_release(void *endpoint, void *memory)
-{
-    const subset_t *self = endpoint;
-    self->inner->release(self->endpoint, memory);
+    return self->around.inner->withdraw_receive(self->around.endpoint, token,
+                                                self->members[peer].root_rank);
 }
 
 static void subset_inner_lose(void *endpoint, int peer, const char *detail)
 {
     const subset_t *self = endpoint;
-    self->inner->lose(self->endpoint, self->members[peer].root_rank, detail);
+    self->around.inner->lose(self->around.endpoint,
+                             self->members[peer].root_rank, detail);
 }
 
 static void subset_ask(void *endpoint, int peer)
 {
     const subset_t *self = endpoint;
-    self->inner->ask(self->endpoint, self->members[peer].root_rank);
+    self->around.inner->ask(self->around.endpoint,
+                            self->members[peer].root_rank);
 }
 
 static int subset_host_of(const void *endpoint, int rank)
@@ -219,23 +197,18 @@ static void subset_close(void *endpoint)
 
 static baton_transport_t table_around(const baton_transport_t *inner)
 {
-    baton_transport_t table = *inner;
-    table.size = sizeof table;
+    baton_transport_t table = baton__around(inner);
     table.reserve = subset_reserve;
     table.send = subset_send;
     table.notify = subset_notify;
-    table.withdraw = subset_withdraw;
     table.accept = subset_accept;
     table.drop = subset_drop;
     table.close = subset_close;
     table.lend = inner->lend != NULL ? subset_lend : NULL;
-    table.read = inner->read != NULL ? subset_read : NULL;
     if (inner->post_receive != NULL) {
         table.post_receive = subset_post_receive;
         table.withdraw_receive = subset_withdraw_receive;
     }
-    table.allocate = inner->allocate != NULL ? subset_allocate : NULL;
-    table.release = inner->allocate != NULL ? subset_release : NULL;
     table.host_of = subset_host_of;
     table.lose = inner->lose != NULL ? subset_inner_lose : NULL;
     table.ask = inner->ask != NULL ? subset_ask : NULL;
@@ -247,11 +220,12 @@ static baton_transport_t table_around(const baton_transport_t *inner)
 
 static int root_host(const subset_t *self, int rank)
 {
-    const baton_transport_t *inner = self->inner;
+    const baton_transport_t *inner = self->around.inner;
     int root_rank = self->members[rank].root_rank;
-    return inner->host_block > 0    ? root_rank / inner->host_block
-           : inner->host_of != NULL ? inner->host_of(self->endpoint, root_rank)
-                                    : 0;
+    return inner->host_block > 0 ? root_rank / inner->host_block
+           : inner->host_of != NULL
+               ? inner->host_of(self->around.endpoint, root_rank)
+               : 0;
 }
 
 /* False if there is no memory. */
@@ -267,7 +241,7 @@ static bool find_hosts(subset_t *self)
             hosts[i]++;
         }
     }
-    baton__group_number_hosts(&self->transport, hosts, self->size);
+    baton__group_number_hosts(&self->around.transport, hosts, self->size);
     for (int i = 0; i < self->size; i++) {
         self->members[i].host = hosts[i];
     }
@@ -284,9 +258,9 @@ baton_status_t baton__subset_open(const baton_group_t *root, uint64_t channel,
     if (self == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
-    *self = (subset_t){.transport = table_around(root->transport),
-                       .inner = root->transport,
-                       .endpoint = root->endpoint,
+    *self = (subset_t){.around = {.transport = table_around(root->transport),
+                                  .inner = root->transport,
+                                  .endpoint = root->endpoint},
                        .channel = channel,
                        .size = size};
     self->members = baton__alloc((size_t)size, sizeof *self->members);
@@ -303,7 +277,7 @@ baton_status_t baton__subset_open(const baton_group_t *root, uint64_t channel,
         subset_close(self);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
-    *transport_out = &self->transport;
+    *transport_out = &self->around.transport;
     *endpoint_out = self;
     return BATON_OK;
 }

@@ -42,6 +42,7 @@
 #define BATON_TRANSPORT_STAGED_ENDPOINT_H
 
 #include "base/list.h"
+#include "transport/around.h"
 #include "transport/staged/block.h"
 #include "transport/staged/staged.h"
 
@@ -176,9 +177,7 @@ typedef struct baton__staged_peer {
 } baton__staged_peer_t;
 
 typedef struct baton__staged {
-    baton_transport_t transport;
-    const baton_transport_t *inner;
-    void *endpoint; /* the inner one */
+    baton__around_t around;
     int rank, size;
     baton_device_port_t port;
     void *device;

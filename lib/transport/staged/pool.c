@@ -158,8 +158,8 @@ static bool notify(staged_t *self, int peer, baton__staged_kind_t kind,
 {
     header.kind = (uint16_t)(BATON__STAGED_CONTROL | (int)kind);
     return self->peers[peer].lost != BATON_OK ||
-           self->inner->notify(self->endpoint, peer, &header, data, bytes) !=
-               BATON_AGAIN;
+           self->around.inner->notify(self->around.endpoint, peer, &header,
+                                      data, bytes) != BATON_AGAIN;
 }
 
 static bool send_control(staged_t *self, const transfer_t *of)
@@ -196,7 +196,7 @@ void baton__staged_refuse(staged_t *self, baton_message_t *request)
     const baton_header_t header = {.schedule = request->header.schedule,
                                    .tag = 1};
     if (notify(self, request->peer, BATON__STAGED_ABORT, header, NULL, 0)) {
-        self->inner->drop(self->endpoint, request);
+        self->around.inner->drop(self->around.endpoint, request);
     } else {
         request->next = self->refused;
         self->refused = request;

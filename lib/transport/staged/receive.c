@@ -46,10 +46,10 @@ baton_status_t baton__staged_take_offer(staged_t *self, baton_message_t *offer,
     receive->message.header.kind &= (uint16_t)~BATON__STAGED_KINDS;
     baton_status_t status = BATON_ERR_MISMATCH; /* not from Baton */
     if (offer->bytes != sizeof *data) {
-        self->inner->drop(self->endpoint, offer);
+        self->around.inner->drop(self->around.endpoint, offer);
     } else { /* it is short, so this is done at once, or it was withdrawn */
-        status = self->inner->accept(self->endpoint, offer,
-                                     (baton_token_t){.owner = self}, data);
+        status = self->around.inner->accept(
+            self->around.endpoint, offer, (baton_token_t){.owner = self}, data);
         assert(status != BATON_OK);
     }
     if (status != BATON_DONE || data->bytes == 0 || data->block == 0) {
@@ -135,25 +135,25 @@ static void end_accept(staged_t *self, buffer_t *buffer, baton_status_t status)
 static void take_block(staged_t *self, transfer_t *receive,
                        baton_message_t *message)
 {
-    const baton_transport_t *inner = self->inner;
+    const baton_transport_t *inner = self->around.inner;
     uint32_t block = message->header.tag;
     if (receive == NULL || receive->state != BATON__TRANSFER_RECEIVING ||
         block >= receive->granted ||
         message->bytes != baton__staged_bytes_of(receive, block)) {
-        inner->drop(self->endpoint, message); /* it is not awaited */
+        inner->drop(self->around.endpoint, message); /* it is not awaited */
         return;
     }
     receive->started++;
     self->promised--;
     if (receive->status != BATON_OK) {
-        inner->drop(self->endpoint, message);
+        inner->drop(self->around.endpoint, message);
         end_block(self, receive, BATON_OK);
         return;
     }
     if (is_to_device(receive)) {
         buffer_t *buffer = baton__staged_take_buffer(&self->in, receive, block);
         baton_status_t status = inner->accept(
-            self->endpoint, message,
+            self->around.endpoint, message,
             baton__staged_token(self, BATON__STAGED_TOKEN_IN, buffer->index),
             buffer->memory);
         if (status != BATON_OK) {
@@ -162,7 +162,7 @@ static void take_block(staged_t *self, transfer_t *receive,
         return;
     }
     baton_status_t status = inner->accept(
-        self->endpoint, message,
+        self->around.endpoint, message,
         baton__staged_token(self, BATON__STAGED_TOKEN_HOST, receive->id),
         receive->target + (size_t)block * receive->block_bytes);
     if (status != BATON_OK) {
@@ -296,12 +296,12 @@ baton_status_t baton__staged_accept_plain(staged_t *self,
     receive->memory = baton__alloc(1, message->bytes);
     baton_status_t status;
     if (receive->memory != NULL) {
-        status = self->inner->accept(
-            self->endpoint, message,
+        status = self->around.inner->accept(
+            self->around.endpoint, message,
             baton__staged_token(self, BATON__STAGED_TOKEN_PLAIN, receive->id),
             receive->memory);
     } else {
-        self->inner->drop(self->endpoint, message);
+        self->around.inner->drop(self->around.endpoint, message);
         status = baton__error(BATON_ERR_NO_MEMORY,
                               "staged: there is no memory for a message of %zu "
                               "bytes from host memory of rank %d",
@@ -372,7 +372,7 @@ void baton__staged_receive_control(staged_t *self, baton__staged_kind_t kind,
                  "the sender's device could not copy it");
         }
     }
-    self->inner->drop(self->endpoint, message);
+    self->around.inner->drop(self->around.endpoint, message);
 }
 
 void baton__staged_receive_event(staged_t *self, baton__staged_tokens_t what,

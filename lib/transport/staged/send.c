@@ -21,8 +21,8 @@ static baton_status_t post_offer(staged_t *self, transfer_t *send,
         .bytes = send->bytes,
         .kin = self->port.get_handle != NULL ? self->port.kin : 0,
         .block = self->block_bytes};
-    return self->inner->send(
-        self->endpoint,
+    return self->around.inner->send(
+        self->around.endpoint,
         baton__staged_token(self, BATON__STAGED_TOKEN_OFFER, send->id),
         send->peer, &offered, &send->offer, sizeof send->offer);
 }
@@ -55,8 +55,8 @@ baton_status_t baton__staged_offer(staged_t *self, baton_token_t token,
 static bool take_back(staged_t *self, transfer_t *send)
 {
     if (send->offer_posted &&
-        self->inner->withdraw(
-            self->endpoint,
+        self->around.inner->withdraw(
+            self->around.endpoint,
             baton__staged_token(self, BATON__STAGED_TOKEN_OFFER, send->id))) {
         send->offer_posted = false;
     }
@@ -81,7 +81,7 @@ bool baton__staged_withdraw(void *endpoint, baton_token_t token)
             }
         }
     }
-    return self->inner->withdraw(self->endpoint, token);
+    return self->around.inner->withdraw(self->around.endpoint, token);
 }
 
 /* ---- ending ------------------------------------------------------------ */
@@ -139,8 +139,8 @@ static void post_block(staged_t *self, buffer_t *buffer)
                                    .tag = buffer->block,
                                    .kind = BATON__STAGED_CONTROL |
                                            BATON__STAGED_BLOCK};
-    baton_status_t status = self->inner->send(
-        self->endpoint,
+    baton_status_t status = self->around.inner->send(
+        self->around.endpoint,
         baton__staged_token(self, BATON__STAGED_TOKEN_OUT, buffer->index),
         send->peer, &header, buffer->memory,
         baton__staged_bytes_of(send, buffer->block));
@@ -253,7 +253,7 @@ void baton__staged_send_control(staged_t *self, baton__staged_kind_t kind,
                send->state != BATON__TRANSFER_SENDING) { /* DONE */
         baton__staged_end(self, send);
     }
-    self->inner->drop(self->endpoint, message);
+    self->around.inner->drop(self->around.endpoint, message);
 }
 
 void baton__staged_send_event(staged_t *self, baton__staged_tokens_t what,

@@ -20,8 +20,8 @@ enum { RETRY_US = 100 };
 
 static bool takes_device(const staged_t *self, int peer, size_t bytes)
 {
-    return self->inner->takes_device != NULL &&
-           self->inner->takes_device(self->endpoint, peer, bytes);
+    return self->around.inner->takes_device != NULL &&
+           self->around.inner->takes_device(self->around.endpoint, peer, bytes);
 }
 
 static baton_status_t staged_send(void *endpoint, baton_token_t token, int peer,
@@ -37,18 +37,10 @@ static baton_status_t staged_send(void *endpoint, baton_token_t token, int peer,
     }
     if (token.memory == BATON_MEMORY_HOST || bytes == 0 || data == NULL ||
         takes_device(self, peer, bytes)) {
-        return self->inner->send(self->endpoint, token, peer, header, data,
-                                 bytes);
+        return self->around.inner->send(self->around.endpoint, token, peer,
+                                        header, data, bytes);
     }
     return baton__staged_offer(self, token, peer, header, data, bytes);
-}
-
-static baton_status_t staged_notify(void *endpoint, int peer,
-                                    const baton_header_t *header,
-                                    const void *data, size_t bytes)
-{
-    staged_t *self = endpoint;
-    return self->inner->notify(self->endpoint, peer, header, data, bytes);
 }
 
 /* ---- receiving --------------------------------------------------------- */
@@ -58,7 +50,7 @@ static void staged_drop(void *endpoint, baton_message_t *message)
     staged_t *self = endpoint;
     transfer_t *receive = baton__staged_of(self, message);
     if (receive == NULL) {
-        self->inner->drop(self->endpoint, message);
+        self->around.inner->drop(self->around.endpoint, message);
         return;
     }
     baton__staged_tell(self, receive, BATON__STAGED_DONE, 0);
@@ -74,7 +66,8 @@ static baton_status_t staged_accept(void *endpoint, baton_message_t *message,
     if (!offered && (token.memory == BATON_MEMORY_HOST ||
                      (message->data == NULL &&
                       takes_device(self, message->peer, message->bytes)))) {
-        return self->inner->accept(self->endpoint, message, token, target);
+        return self->around.inner->accept(self->around.endpoint, message, token,
+                                          target);
     }
     if (message->bytes == 0 || target == NULL) {
         staged_drop(self, message);
@@ -89,15 +82,7 @@ static baton_status_t staged_lend(void *endpoint, baton_message_t *message)
     staged_t *self = endpoint;
     return baton__staged_of(self, message) != NULL
                ? BATON_AGAIN
-               : self->inner->lend(self->endpoint, message);
-}
-
-static baton_status_t staged_read(void *endpoint,
-                                  const baton_message_t *message, size_t offset,
-                                  size_t bytes, void *target)
-{
-    const staged_t *self = endpoint;
-    return self->inner->read(self->endpoint, message, offset, bytes, target);
+               : self->around.inner->lend(self->around.endpoint, message);
 }
 
 /* ---- polling ----------------------------------------------------------- */
@@ -237,7 +222,8 @@ static size_t staged_poll(void *endpoint, baton_event_t *out, size_t max)
     if (count == max) {
         return count;
     }
-    size_t more = self->inner->poll(self->endpoint, out + count, max - count);
+    size_t more = self->around.inner->poll(self->around.endpoint, out + count,
+                                           max - count);
     size_t end = count + more;
     for (size_t i = count; i < end; i++) {
         if (take_event(self, &out[i])) {
@@ -266,8 +252,8 @@ static baton_status_t staged_reserve(void *endpoint, int peer, int64_t sends,
     /* Blocks to and from the peer, beside messages of the engine. */
     int64_t more = self->peers[peer].reserved ? 0 : self->in.count;
     if (status == BATON_OK) {
-        status = self->inner->reserve(self->endpoint, peer, sends + more,
-                                      receives + more);
+        status = self->around.inner->reserve(self->around.endpoint, peer,
+                                             sends + more, receives + more);
     }
     if (status == BATON_OK) {
         self->peers[peer].reserved = true;
@@ -275,48 +261,6 @@ static baton_status_t staged_reserve(void *endpoint, int peer, int64_t sends,
         self->reserved_receives += receives;
     }
     return status;
-}
-
-static int staged_descriptor(void *endpoint, int k)
-{
-    staged_t *self = endpoint;
-    return self->inner->descriptor(self->endpoint, k);
-}
-
-static void staged_drain(void *endpoint)
-{
-    staged_t *self = endpoint;
-    self->inner->drain(self->endpoint);
-}
-
-static void staged_flush(void *endpoint)
-{
-    staged_t *self = endpoint;
-    self->inner->flush(self->endpoint);
-}
-
-static bool staged_is_copying(const void *endpoint)
-{
-    const staged_t *self = endpoint;
-    return self->inner->is_copying(self->endpoint);
-}
-
-static void staged_ask(void *endpoint, int peer)
-{
-    const staged_t *self = endpoint;
-    self->inner->ask(self->endpoint, peer);
-}
-
-static void staged_lose(void *endpoint, int peer, const char *detail)
-{
-    staged_t *self = endpoint;
-    self->inner->lose(self->endpoint, peer, detail);
-}
-
-static int staged_host_of(const void *endpoint, int rank)
-{
-    const staged_t *self = endpoint;
-    return self->inner->host_of(self->endpoint, rank);
 }
 
 /* Nothing tells when there is room for what is to be told peers. */
@@ -333,7 +277,7 @@ static bool staged_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
         *sleep_us_out = BATON_SLEEP_FOREVER;
         return false;
     }
-    if (!self->inner->arm(self->endpoint, how, sleep_us_out)) {
+    if (!self->around.inner->arm(self->around.endpoint, how, sleep_us_out)) {
         return false;
     }
     if ((self->controls > 0 || self->refused != NULL) &&
@@ -341,24 +285,6 @@ static bool staged_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
         *sleep_us_out = RETRY_US;
     }
     return true;
-}
-
-static void staged_disarm(void *endpoint)
-{
-    staged_t *self = endpoint;
-    self->inner->disarm(self->endpoint);
-}
-
-static void *staged_allocate(void *endpoint, size_t bytes)
-{
-    staged_t *self = endpoint;
-    return self->inner->allocate(self->endpoint, bytes);
-}
-
-static void staged_release(void *endpoint, void *memory)
-{
-    staged_t *self = endpoint;
-    self->inner->release(self->endpoint, memory);
 }
 
 /* ---- open and close ---------------------------------------------------- */
@@ -406,8 +332,8 @@ static void withdraw_blocks(staged_t *self)
 {
     for (uint32_t i = 0; i < self->out.count; i++) {
         if (self->out.all[i].transfer != NULL &&
-            self->inner->withdraw(
-                self->endpoint,
+            self->around.inner->withdraw(
+                self->around.endpoint,
                 baton__staged_token(self, BATON__STAGED_TOKEN_OUT, i))) {
             baton__staged_send_event(self, BATON__STAGED_TOKEN_OUT, i,
                                      BATON_ERR_CANCELLED);
@@ -471,7 +397,7 @@ static void staged_close(void *endpoint)
     staged_t *self = endpoint;
     give_up(self);
     bool finished = finish(self);
-    self->inner->close(self->endpoint);
+    self->around.inner->close(self->around.endpoint);
     if (finished) {
         baton__staged_undo(self);
     }
@@ -534,29 +460,16 @@ static baton_status_t make_endpoint(staged_t *self)
 
 static baton_transport_t table_around(const baton_transport_t *inner)
 {
-    baton_transport_t table = *inner;
-    table.size = sizeof table;
+    baton_transport_t table = baton__around(inner);
     table.reserve = staged_reserve;
     table.send = staged_send;
-    table.notify = staged_notify;
     table.withdraw = baton__staged_withdraw;
     table.poll = staged_poll;
     table.accept = staged_accept;
     table.drop = staged_drop;
-    table.descriptor = staged_descriptor;
-    table.drain = staged_drain;
     table.arm = staged_arm;
-    table.disarm = staged_disarm;
     table.close = staged_close;
     table.lend = inner->lend != NULL ? staged_lend : NULL;
-    table.read = inner->read != NULL ? staged_read : NULL;
-    table.allocate = inner->allocate != NULL ? staged_allocate : NULL;
-    table.release = inner->allocate != NULL ? staged_release : NULL;
-    table.host_of = inner->host_of != NULL ? staged_host_of : NULL;
-    table.lose = inner->lose != NULL ? staged_lose : NULL;
-    table.ask = inner->ask != NULL ? staged_ask : NULL;
-    table.flush = inner->flush != NULL ? staged_flush : NULL;
-    table.is_copying = inner->is_copying != NULL ? staged_is_copying : NULL;
     table.takes_device = NULL;
     table.post_receive = NULL;
     table.withdraw_receive = NULL;
@@ -574,9 +487,9 @@ baton_status_t baton__staged_open(const baton_transport_t *inner,
         return baton__error(BATON_ERR_NO_MEMORY,
                             "staged: there is no memory for an endpoint");
     }
-    self->transport = table_around(inner);
-    self->inner = inner;
-    self->endpoint = inner_endpoint;
+    self->around.transport = table_around(inner);
+    self->around.inner = inner;
+    self->around.endpoint = inner_endpoint;
     self->rank = rank;
     self->size = size;
     self->port = *port;
@@ -598,7 +511,7 @@ baton_status_t baton__staged_open(const baton_transport_t *inner,
                                   size)
                    : status;
     }
-    *transport_out = &self->transport;
+    *transport_out = &self->around.transport;
     *endpoint_out = self;
     return BATON_OK;
 }

@@ -1,0 +1,49 @@
+#include "transport/around.h"
+
+/* The functions: type, how it returns, name, parameters, and what the inner one
+   is called with. */
+#define FUNCTIONS(X)                                                           \
+    X(baton_status_t, return, notify,                                          \
+      (void *endpoint, int peer, const baton_header_t *header,                 \
+       const void *data, size_t bytes),                                        \
+      (self->endpoint, peer, header, data, bytes))                             \
+    X(bool, return, withdraw, (void *endpoint, baton_token_t token),           \
+      (self->endpoint, token))                                                 \
+    X(int, return, descriptor, (void *endpoint, int k), (self->endpoint, k))   \
+    X(void, (void), drain, (void *endpoint), (self->endpoint))                 \
+    X(void, (void), disarm, (void *endpoint), (self->endpoint))                \
+    X(baton_status_t, return, read,                                            \
+      (void *endpoint, const baton_message_t *message, size_t offset,          \
+       size_t bytes, void *target),                                            \
+      (self->endpoint, message, offset, bytes, target))                        \
+    X(void *, return, allocate, (void *endpoint, size_t bytes),                \
+      (self->endpoint, bytes))                                                 \
+    X(void, (void), release, (void *endpoint, void *memory),                   \
+      (self->endpoint, memory))                                                \
+    X(bool, return, is_copying, (const void *endpoint), (self->endpoint))      \
+    X(void, (void), flush, (void *endpoint), (self->endpoint))                 \
+    X(int, return, host_of, (const void *endpoint, int rank),                  \
+      (self->endpoint, rank))                                                  \
+    X(void, (void), lose, (void *endpoint, int peer, const char *detail),      \
+      (self->endpoint, peer, detail))                                          \
+    X(void, (void), ask, (void *endpoint, int peer), (self->endpoint, peer))
+
+#define PASS(type, how, name, parameters, arguments)                           \
+    static type pass_##name parameters                                         \
+    {                                                                          \
+        const baton__around_t *self = endpoint;                                \
+        how self->inner->name arguments;                                       \
+    }
+FUNCTIONS(PASS)
+#undef PASS
+
+baton_transport_t baton__around(const baton_transport_t *inner)
+{
+    baton_transport_t table = *inner;
+    table.size = sizeof table;
+#define TAKE(type, how, name, parameters, arguments)                           \
+    table.name = inner->name != NULL ? pass_##name : NULL;
+    FUNCTIONS(TAKE)
+#undef TAKE
+    return table;
+}
