@@ -89,6 +89,12 @@ BATON_ELEMENT bf16 narrow(float value, bf16)
     return bf16{value != value ? (uint16_t)0x7fc0 : (uint16_t)rounded};
 }
 
+/* ---- the least and the largest ----------------------------------------- */
+
+template <typename T>
+constexpr bool is_half =
+    std::is_same<T, f16>::value || std::is_same<T, bf16>::value;
+
 /* The bits as an integer in the order of the values, -0 before +0; its own
    inverse. */
 BATON_ELEMENT int16_t half_key(uint16_t bits)
@@ -96,65 +102,31 @@ BATON_ELEMENT int16_t half_key(uint16_t bits)
     return (int16_t)((int16_t)bits ^ ((bits & 0x8000u) != 0 ? 0x7fff : 0));
 }
 
-template <bool LEAST, typename Half>
-BATON_ELEMENT Half half_extreme(Half a, Half b, uint16_t infinity, uint16_t nan)
-{
-    int16_t a_key = half_key(a.bits), b_key = half_key(b.bits);
-    bool take_a = LEAST ? a_key < b_key : a_key > b_key;
-    uint16_t a_size = a.bits & 0x7fffu, b_size = b.bits & 0x7fffu;
-    bool is_nan = a_size > infinity || b_size > infinity;
-    return Half{is_nan ? nan : take_a ? a.bits : b.bits};
-}
-
-template <bool LEAST> BATON_ELEMENT f16 extreme(f16 a, f16 b)
-{
-    return half_extreme<LEAST>(a, b, 0x7c00, 0x7e00);
-}
-
-template <bool LEAST> BATON_ELEMENT bf16 extreme(bf16 a, bf16 b)
-{
-    return half_extreme<LEAST>(a, b, 0x7f80, 0x7fc0);
-}
-
-/* ---- f32, f64 --------------------------------------------------------- */
-
 /* One of the operands, or the NaN. */
-template <bool LEAST, typename Float>
-BATON_ELEMENT Float float_extreme(Float a, Float b)
+template <bool LEAST, typename T> BATON_ELEMENT T extreme(T a, T b)
 {
-    typedef float_traits<Float> traits;
-    typedef typename traits::bits bits;
-    bool a_negative = (same_bits<bits>(a) & traits::sign) != 0;
-    bool a_before_b = a < b || (a == b && a_negative);
-    Float result = a_before_b == LEAST ? a : b;
-    return a != a || b != b ? same_bits<Float>((bits)traits::nan) : result;
-}
-
-template <bool LEAST> BATON_ELEMENT float extreme(float a, float b)
-{
-    return float_extreme<LEAST>(a, b);
-}
-
-template <bool LEAST> BATON_ELEMENT double extreme(double a, double b)
-{
-    return float_extreme<LEAST>(a, b);
-}
-
-/* ---- integers --------------------------------------------------------- */
-
-template <bool LEAST, typename Integer>
-BATON_ELEMENT
-    typename std::enable_if<std::is_integral<Integer>::value, Integer>::type
-    extreme(Integer a, Integer b)
-{
-    return (a < b) == LEAST ? a : b;
+    if constexpr (is_half<T>) {
+        constexpr bool wide = std::is_same<T, bf16>::value;
+        constexpr uint16_t infinity = wide ? 0x7f80 : 0x7c00;
+        constexpr uint16_t nan = wide ? 0x7fc0 : 0x7e00;
+        int16_t a_key = half_key(a.bits), b_key = half_key(b.bits);
+        bool take_a = LEAST ? a_key < b_key : a_key > b_key;
+        uint16_t a_size = a.bits & 0x7fffu, b_size = b.bits & 0x7fffu;
+        bool is_nan = a_size > infinity || b_size > infinity;
+        return T{is_nan ? nan : take_a ? a.bits : b.bits};
+    } else if constexpr (std::is_floating_point<T>::value) {
+        typedef float_traits<T> traits;
+        typedef typename traits::bits bits;
+        bool a_negative = (same_bits<bits>(a) & traits::sign) != 0;
+        bool a_before_b = a < b || (a == b && a_negative);
+        T result = a_before_b == LEAST ? a : b;
+        return a != a || b != b ? same_bits<T>((bits)traits::nan) : result;
+    } else {
+        return (a < b) == LEAST ? a : b;
+    }
 }
 
 /* ---- all -------------------------------------------------------------- */
-
-template <typename T>
-constexpr bool is_half =
-    std::is_same<T, f16>::value || std::is_same<T, bf16>::value;
 
 /* Sums and products of integers are of unsigned ones, which wrap. */
 template <baton__cuda_op OP, typename T>
