@@ -30,6 +30,34 @@ struct bf16 {
 
 using baton_cuda::same_bits;
 
+/* ---- memory of any alignment -------------------------------------------- */
+
+/* An element at a multiple of a word's size, by words: in registers, once this
+   has been unrolled. */
+template <typename T, typename Word>
+static __device__ __forceinline__ T load_words(const void *at)
+{
+    T value;
+    Word words[sizeof(T) / sizeof(Word)];
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(T) / sizeof(Word); i++) {
+        words[i] = static_cast<const Word *>(at)[i];
+    }
+    memcpy(&value, words, sizeof value);
+    return value;
+}
+
+template <typename Word, typename T>
+static __device__ __forceinline__ void store_words(void *at, T value)
+{
+    Word words[sizeof(T) / sizeof(Word)];
+    memcpy(words, &value, sizeof value);
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(T) / sizeof(Word); i++) {
+        static_cast<Word *>(at)[i] = words[i];
+    }
+}
+
 /* ---- NaNs -------------------------------------------------------------- */
 
 /* Bits of a float or double; `nan` is the one that has no sign and payload. */

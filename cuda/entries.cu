@@ -8,7 +8,9 @@ namespace baton_cuda
 {
 
 using baton_element::combine;
+using baton_element::load_words;
 using baton_element::scaled;
+using baton_element::store_words;
 using baton_element::value;
 
 enum { ENTRY_THREADS = 256, INDEX_BYTES = 4 };
@@ -29,26 +31,6 @@ template <baton_dtype_t D>
 using word = std::conditional_t<sizeof(typename element<D>::bits_t) == 2,
                                 uint16_t, uint32_t>;
 
-template <class value_t, class word_t>
-__device__ value_t load_words(const char *at)
-{
-    uint64_t value = 0;
-    for (unsigned i = 0; i < sizeof(value_t) / sizeof(word_t); i++) {
-        uint64_t part = ((const word_t *)(const void *)at)[i];
-        value |= part << (8 * sizeof(word_t) * i);
-    }
-    return (value_t)value;
-}
-
-template <class value_t, class word_t>
-__device__ void store_words(char *at, value_t value)
-{
-    for (unsigned i = 0; i < sizeof(value_t) / sizeof(word_t); i++) {
-        ((word_t *)(void *)at)[i] =
-            (word_t)((uint64_t)value >> (8 * sizeof(word_t) * i));
-    }
-}
-
 /* One entry of a list, in the memory of the list. */
 template <baton_dtype_t D> struct entry {
     typedef typename element<D>::bits_t bits_t;
@@ -65,11 +47,11 @@ template <baton_dtype_t D> struct entry {
     }
     __device__ void set_index(uint32_t index)
     {
-        store_words<uint32_t, word_t>(at, index);
+        store_words<word_t>(at, index);
     }
     __device__ void set_value(bits_t value)
     {
-        store_words<bits_t, word_t>(at + INDEX_BYTES, value);
+        store_words<word_t>(at + INDEX_BYTES, value);
     }
 };
 

@@ -20,6 +20,8 @@ namespace
 using baton_element::bf16;
 using baton_element::combine;
 using baton_element::f16;
+using baton_element::load_words;
+using baton_element::store_words;
 
 constexpr unsigned threads = 256; /* of a block */
 constexpr unsigned depth = 4;     /* vectors that a thread asks for at once */
@@ -98,46 +100,22 @@ __global__ void __launch_bounds__(threads)
     }
 }
 
-/* An element at any address. */
-template <typename T>
-__device__ T load(const void *from, size_t i, bool aligned)
-{
-    if (aligned) {
-        return static_cast<const T *>(from)[i];
-    }
-    T value;
-    unsigned char bytes[sizeof(T)];
-#pragma unroll
-    for (unsigned k = 0; k < sizeof(T); k++) {
-        bytes[k] = static_cast<const unsigned char *>(from)[i * sizeof(T) + k];
-    }
-    memcpy(&value, bytes, sizeof value);
-    return value;
-}
-
-template <typename T>
-__device__ void store(void *to, size_t i, T value, bool aligned)
-{
-    if (aligned) {
-        static_cast<T *>(to)[i] = value;
-        return;
-    }
-    unsigned char bytes[sizeof(T)];
-    memcpy(bytes, &value, sizeof value);
-#pragma unroll
-    for (unsigned k = 0; k < sizeof(T); k++) {
-        static_cast<unsigned char *>(to)[i * sizeof(T) + k] = bytes[k];
-    }
-}
-
 template <baton__cuda_op OP, typename T>
 __global__ void __launch_bounds__(threads)
     reduce_elements(void *target, const void *left, const void *right,
                     size_t count, double ranks, bool aligned)
 {
+    const T *lefts = static_cast<const T *>(left);
+    const T *rights = static_cast<const T *>(right);
+    T *targets = static_cast<T *>(target);
     for (size_t i = first(); i < count; i += stride()) {
-        T a = load<T>(left, i, aligned), b = load<T>(right, i, aligned);
-        store(target, i, combine<OP>(a, b, ranks), aligned);
+        if (aligned) {
+            targets[i] = combine<OP>(lefts[i], rights[i], ranks);
+        } else {
+            T a = load_words<T, unsigned char>(lefts + i);
+            T b = load_words<T, unsigned char>(rights + i);
+            store_words<unsigned char>(targets + i, combine<OP>(a, b, ranks));
+        }
     }
 }
 
