@@ -28,7 +28,7 @@ static layout_t layout_of(baton_dtype_t dtype, size_t count, size_t k)
     const size_t size = baton_dtype_size(dtype);
     const size_t most = k < count ? k : count;
     at.tiles = count * size / TILE_BYTES + 2;
-    at.capacity = candidates_of(count, 2 * most + 1);
+    at.capacity = baton_candidates_room(count, 2 * most + 1);
     at.tally = aligned(sizeof(state_t));
     at.groups = at.tally + aligned(at.tiles * sizeof(uint64_t));
     at.bases = at.groups + aligned((at.tiles / WARPS + 1) * sizeof(uint64_t));

@@ -181,22 +181,6 @@ BATON__BOTH uint32_t sample_rank(size_t count, size_t need)
     return rank < (double)size ? (uint32_t)rank + 1 : 0;
 }
 
-/* As many candidates as nearly every sample leaves; it grows with both. */
-BATON__BOTH size_t candidates_of(size_t count, size_t need)
-{
-    if (count <= SMALL_COUNT) {
-        return count;
-    }
-    double per_sample = (double)count / SAMPLE_LEAST;
-    per_sample = per_sample > SAMPLE_SHARE + 1 ? SAMPLE_SHARE + 1 : per_sample;
-    double share = (double)count / SAMPLE_MOST;
-    per_sample = per_sample > share ? per_sample : share;
-    double most = SMALL_COUNT + (double)need +
-                  3 * DEVIATIONS * sqrt((double)need * per_sample) +
-                  3 * DEVIATIONS * DEVIATIONS * per_sample;
-    return most < (double)count ? (size_t)most : count;
-}
-
 /* The i-th position of a sample of `size`: one of each stratum, by a hash
    (splitmix64's finaliser), so that no order of the elements deceives it. The
    strata's sizes differ by one at most. One division, of the same numbers for

@@ -359,12 +359,12 @@ static void test_candidates_grow_with_count_and_need(void **)
 {
     size_t before = 0;
     for (size_t count = 1; count < UINT32_MAX; count += 1 + count / 50) {
-        size_t now = candidates_of(count, 1000 < count ? 1000 : count);
+        size_t now = baton_candidates_room(count, 1000 < count ? 1000 : count);
         assert_true(now >= before && now <= count);
         before = now;
-        assert_true(candidates_of(count, count / 2) >=
-                    candidates_of(count, count / 3));
-        assert_true(candidates_of(count, count / 2) >= count / 2);
+        assert_true(baton_candidates_room(count, count / 2) >=
+                    baton_candidates_room(count, count / 3));
+        assert_true(baton_candidates_room(count, count / 2) >= count / 2);
     }
 }
 
