@@ -1,4 +1,4 @@
-#include "coll/dense/allgather.h"
+#include "coll/dense/begin.h"
 
 #include <math.h>
 

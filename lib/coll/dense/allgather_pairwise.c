@@ -1,4 +1,4 @@
-#include "coll/dense/allgather.h"
+#include "coll/dense/begin.h"
 
 void baton_add_allgather_pairwise(baton_schedule_t *schedule,
                                   const baton_allgather_args_t *args)

@@ -1,5 +1,5 @@
 #include "base/alloc.h"
-#include "coll/dense/alltoall.h"
+#include "coll/dense/begin.h"
 
 /* The block for rank + i goes there in the steps of the bits of i, with all
    other blocks that have that bit: in step k to rank + 2^k. So a message is

@@ -1,4 +1,4 @@
-#include "coll/dense/alltoall.h"
+#include "coll/dense/begin.h"
 
 /* In step k a rank sends to rank + k and receives from rank - k, nothing behind
    anything:

@@ -1,6 +1,4 @@
-#include "coll/dense/broadcast.h"
-#include "coll/kit/blocks.h"
-#include "coll/tune/algorithms.h"
+#include "coll/dense/begin.h"
 
 /* Two binary trees below the root. Each half of the data goes down one of them
    in segments; a rank is an inner one of at most one tree, so that it receives

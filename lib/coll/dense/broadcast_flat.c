@@ -1,7 +1,5 @@
-#include "coll/dense/broadcast.h"
-#include "coll/kit/flow.h"
+#include "coll/dense/begin.h"
 #include "coll/kit/pattern.h"
-#include "coll/tune/algorithms.h"
 
 /* A tree of one level: nothing is passed on.
 

@@ -1,6 +1,4 @@
-#include "coll/dense/broadcast.h"
-#include "coll/kit/blocks.h"
-#include "coll/tune/algorithms.h"
+#include "coll/dense/begin.h"
 
 /* Segments go down the chain root, root + 1, ... (mod P). A rank sends one on
    while it receives the next:

@@ -1,6 +1,4 @@
-#include "coll/dense/broadcast.h"
-#include "coll/kit/phases.h"
-#include "coll/tune/algorithms.h"
+#include "coll/dense/begin.h"
 
 /* The data is cut in P blocks. A binomial scatter leaves block r at rank r, and
    a ring takes each block to all:

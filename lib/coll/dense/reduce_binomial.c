@@ -1,6 +1,4 @@
-#include "coll/dense/reduce.h"
-#include "coll/kit/blocks.h"
-#include "coll/tune/algorithms.h"
+#include "coll/dense/begin.h"
 
 #include <math.h>
 

@@ -1,7 +1,5 @@
-#include "coll/dense/reduce.h"
-#include "coll/kit/blocks.h"
+#include "coll/dense/begin.h"
 #include "coll/kit/check.h"
-#include "coll/tune/algorithms.h"
 
 #include <math.h>
 

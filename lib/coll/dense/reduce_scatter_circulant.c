@@ -1,4 +1,4 @@
-#include "coll/dense/reduce_scatter.h"
+#include "coll/dense/begin.h"
 
 void baton_add_reduce_scatter_circulant(baton_schedule_t *schedule,
                                         const baton_reduce_scatter_args_t *args)

@@ -1,7 +1,5 @@
-#include "coll/dense/reduce.h"
+#include "coll/dense/begin.h"
 #include "coll/kit/check.h"
-#include "coll/kit/phases.h"
-#include "coll/tune/algorithms.h"
 
 /* Reduce-scatter on the circulant graph, then a binomial gather of the blocks:
 

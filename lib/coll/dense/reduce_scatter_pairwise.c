@@ -1,4 +1,4 @@
-#include "coll/dense/reduce_scatter.h"
+#include "coll/dense/begin.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-#include "coll/dense/reduce_scatter.h"
+#include "coll/dense/begin.h"
 
 static void add_halving(baton__reduce_scatter_t *scatter,
                         const baton__fold_t *fold)
