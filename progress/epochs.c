@@ -7,7 +7,6 @@
 #include "sched/offload.h"
 
 #include <sched.h>
-#include <stdio.h>
 
 enum {
     SOON_NS = 20000, /* a wait comes soon within this after its start */

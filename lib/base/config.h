@@ -4,7 +4,6 @@
 
 #include <baton/memory.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #define BATON__CONFIG_PREFIX    "BATON_"

@@ -1,6 +1,5 @@
 /* Dependencies between the nodes of a graph. */
 #include "base/alloc.h"
-#include "base/error.h"
 #include "sched/schedule.h"
 
 /* Whether an id may be used; an id of another schedule shows as out of range at

@@ -4,8 +4,6 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-#include <string.h>
-
 int baton__offload_queue(const baton_schedule_t *schedule,
                          const baton__op_t *op)
 {

@@ -14,7 +14,6 @@
 
 extern "C" {
 #include "support/cmocka.h"
-#include "support/sanitized.h"
 #include "support/select_cases.h"
 }
 

@@ -5,7 +5,6 @@
 #include "dropin.h"
 
 #include <dlfcn.h>
-#include <limits.h>
 #include <pthread.h>
 #include <unistd.h>
 

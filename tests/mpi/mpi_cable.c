@@ -9,7 +9,6 @@
 #include "progress/engine.h"
 #include "support/mpi.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 enum { COUNT = 4096, FEW = 200 };

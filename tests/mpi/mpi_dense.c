@@ -4,7 +4,6 @@
 #include "support/dense_data.h"
 #include "support/mpi.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
    and no message meets an epoch that is not its own. That partial collectives
    lose nothing is told by sim/test_properties.c. BATON_SEED repeats a run; the
    exit code is the result. */
-#include "base/alloc.h"
 #include "base/config.h"
 #include "progress/engine.h"
 #include "sched/schedule.h"
@@ -14,7 +13,6 @@
 #include "support/sanitized.h"
 #include "transport/mpi/endpoint.h"
 #include <baton/coll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

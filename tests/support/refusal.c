@@ -1,6 +1,5 @@
 #include "support/refusal.h"
 #include "support/cmocka.h"
-#include <string.h>
 
 enum { RANKS = 3 };
 

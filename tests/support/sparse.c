@@ -8,7 +8,6 @@
 #include <baton/select.h>
 #include <baton/sparse.h>
 #include <stdlib.h>
-#include <string.h>
 
 static size_t vector_bytes(const support_sparse_t *group)
 {

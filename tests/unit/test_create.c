@@ -3,7 +3,6 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include <baton/coll.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { LARGEST = 8, MOST = 9 * LARGEST };

@@ -8,7 +8,6 @@
 #include "support/dense_data.h"
 #include "support/sanitized.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

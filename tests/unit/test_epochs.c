@@ -1,16 +1,13 @@
 /* Epochs: start, test and wait, on a manual engine and on engines with threads;
    what may change between them; several schedules on one engine and on several,
    and call nodes that start them. */
-#include "base/alloc.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/sanitized.h"
 
 #include <baton/coll.h>
 #include <baton/engine.h>
-#include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- start, test, wait ------------------------------------------------ */

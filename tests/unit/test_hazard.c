@@ -5,7 +5,6 @@
 #include "support/refusal.h"
 #include "support/sanitized.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A node that writes bytes, from scratch of its own. */

@@ -4,7 +4,6 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { RANKS = 2, EPOCHS = 200 };

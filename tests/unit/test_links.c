@@ -1,6 +1,5 @@
 /* Links between ranks on different hosts, through sockets in one process: who
    connects, what wakes whom, and how the end of a link is told. */
-#include "base/alloc.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "transport/mpi/links.h"

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

@@ -14,7 +14,6 @@
 #include <baton/partial.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { MOST = 8, STEPS = 24, TRIALS = 250, TURNS = 400000, LONG = 31 };
 

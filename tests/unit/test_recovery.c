@@ -11,7 +11,6 @@
 
 #include <baton/coll.h>
 #include <sched.h>
-#include <stdlib.h>
 
 /* ---- memory ------------------------------------------------------------ */
 

@@ -8,9 +8,7 @@
 
 #include <baton/memory.h>
 #include <baton/sim.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { OWNER, PEER, PROCESSES, MIB = 1 << 20 };
 

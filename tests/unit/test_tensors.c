@@ -10,7 +10,6 @@
 #include <baton/sim.h>
 #include <baton/tensors.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,7 +11,6 @@
 #include <baton/tuning.h>
 
 #include <stdio.h>
-#include <string.h>
 
 static support_cluster_t *ranks;
 

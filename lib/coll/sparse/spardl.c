@@ -45,8 +45,6 @@
    With the residual on a device, spardl_device.c does all this. */
 #include "coll/sparse/spardl.h"
 
-#include <string.h>
-
 /* ---- in a step --------------------------------------------------------- */
 
 static size_t quota_of(const spardl_t *spardl, int block)

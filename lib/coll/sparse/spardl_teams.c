@@ -21,7 +21,6 @@
    With one team there is no exchange, and no `sum`: it is `own`. */
 #include "coll/sparse/spardl.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 baton__block_t baton__spardl_block(const spardl_t *spardl, int block)

@@ -5,7 +5,6 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const baton__sparse_algorithm_t *

@@ -20,7 +20,6 @@
 
 #include <baton/costs.h>
 #include <baton/tensors.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

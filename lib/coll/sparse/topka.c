@@ -15,8 +15,6 @@
    host (device_work.h). */
 #include "coll/sparse/device_work.h"
 
-#include "coll/kit/pattern.h"
-
 #include <string.h>
 
 enum { SAMPLED_PERIOD = 5, COUNT_BYTES = sizeof(uint32_t) };

@@ -1,6 +1,5 @@
 /* Collectives by one name: each asks for a choice, and calls what it says. */
 #include "coll/kit/check.h"
-#include "coll/tune/algorithms.h"
 #include "coll/tune/tune.h"
 
 /* Whether a reduction must keep the order of ranks; the builder that is called

@@ -20,12 +20,9 @@
    holds two of them, so there is no order to keep. */
 #include "transport/inproc/rank.h"
 
-#include "base/alloc.h"
 #include "base/error.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 typedef baton__inproc_record_t record_t;

@@ -37,7 +37,6 @@
 #include "transport/mpi/endpoint.h"
 
 #include <errno.h>
-#include <string.h>
 
 enum { POST_NONE, POST_MADE, POST_TAKEN, POST_STATES };
 

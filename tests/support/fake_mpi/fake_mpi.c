@@ -2,7 +2,6 @@
    of its record. */
 #include "support/fake_mpi/fake_mpi.h"
 
-#include "base/alloc.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
