@@ -107,14 +107,13 @@ void baton__far_fail(baton__mpi_t *mpi, int peer, int code)
     baton__mpi_lose(mpi, &mpi->peers[peer], baton__far_text(mpi, code));
 }
 
-/* With --with-ft ulfm of Open MPI 5 receives from any rank, and probes, report
-   that one has died until that is acknowledged; the receives go on. The links
-   tell which rank it is. */
+/* With --with-ft ulfm of Open MPI 5 a receive from any rank reports each death
+   until that is acknowledged, and goes on. The links tell whose it is. */
 bool baton__far_goes_on(const baton__mpi_t *mpi, int code)
 {
 #if defined(MPIX_ERR_PROC_FAILED_PENDING)
-    return PMPIX_Comm_failure_ack(mpi->comm) == MPI_SUCCESS &&
-           code == MPIX_ERR_PROC_FAILED_PENDING;
+    return code == MPIX_ERR_PROC_FAILED_PENDING &&
+           PMPIX_Comm_failure_ack(mpi->comm) == MPI_SUCCESS;
 #else
     (void)mpi, (void)code;
     return false;
@@ -363,13 +362,10 @@ void baton__far_add_arrival(baton__mpi_t *mpi)
     baton__far_t *far = &mpi->far;
     uint32_t slot = far->receives;
     int waits = 0;
-    if (slot == BATON__MPI_RECEIVES) {
-        return;
-    }
-    int code = PMPI_Iprobe(MPI_ANY_SOURCE, PACKET_TAG, mpi->comm, &waits,
-                           MPI_STATUS_IGNORE);
-    if (code != MPI_SUCCESS || !waits) { /* the next poll probes again */
-        (void)(code != MPI_SUCCESS && baton__far_goes_on(mpi, code));
+    if (slot == BATON__MPI_RECEIVES ||
+        PMPI_Iprobe(MPI_ANY_SOURCE, PACKET_TAG, mpi->comm, &waits,
+                    MPI_STATUS_IGNORE) != MPI_SUCCESS ||
+        !waits) {
         return;
     }
     baton__far_buffer_t *buffer = baton__alloc(1, sizeof *buffer);
