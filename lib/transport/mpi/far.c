@@ -319,14 +319,10 @@ void baton__far_test_packets(baton__mpi_t *mpi)
     baton__far_t *far = &mpi->far;
     far->packets_unsent = 0;
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
-        if (far->departures[slot] == MPI_REQUEST_NULL) {
-            continue;
-        }
-        if (is_sent(mpi, slot)) {
+        if (far->departures[slot] != MPI_REQUEST_NULL && is_sent(mpi, slot)) {
             ring(mpi, far->destinations[slot]);
-        } else {
-            far->packets_unsent++;
         }
+        far->packets_unsent += far->departures[slot] != MPI_REQUEST_NULL;
     }
 }
 
