@@ -1477,6 +1477,27 @@ TEST(test_mpi_far_errors_lose_the_peer)
     }
 }
 
+/* A receive that went on after an error has its packet, and is posted again. */
+TEST(test_mpi_far_receives_go_on)
+{
+    for (int lost = 0; lost < 2; lost++) {
+        open_far(3, 0);
+        if (lost) {
+            baton__far_fail(rank_of(0), 1, MPI_ERR_OTHER);
+            settle_loss(0, 1);
+        }
+        fake_mpi_failing_receives = 2;
+        for (uint32_t i = 0; i < 2 * BATON__MPI_PACKETS; i++) {
+            assert_int_equal(post(2, 0, i, 8), BATON_DONE);
+            settle(0);
+            assert_int_equal(seen[0].arrivals, i + 1);
+            drop(0, (int)i);
+            settle(2);
+        }
+        assert_int_equal(seen[0].losses, lost);
+    }
+}
+
 /* A link that ends loses its peer, as does a farewell that comes before this
    rank closes; it says which. */
 TEST(test_mpi_far_link_ends)

@@ -18,6 +18,7 @@ typedef struct operation {
     bool held;     /* its data have come, but it is not to be complete */
     bool detached; /* its request is gone, and it was not received yet */
     bool copied;   /* `data` is this file's */
+    bool failing;  /* it reports an error, though it is complete */
     int from, to, tag;
     size_t bytes; /* a receive's room; once it is complete what came */
     void *data;
@@ -29,7 +30,7 @@ typedef struct list {
 
 baton__mpi_t *fake_mpi_ranks[FAKE_MPI_RANKS];
 size_t fake_mpi_eager_bytes = 65536;
-int fake_mpi_failing_sends;
+int fake_mpi_failing_sends, fake_mpi_failing_receives;
 
 static operation_t operations[REQUESTS];
 static list_t sends, receives; /* not matched, oldest first */
@@ -83,6 +84,8 @@ static void match(operation_t *send, operation_t *receive)
     receive->held = send->bytes > fake_mpi_eager_bytes &&
                     (held_ranks >> send->from & 1) != 0;
     receive->complete = !receive->held;
+    receive->failing = fake_mpi_failing_receives > 0;
+    fake_mpi_failing_receives -= receive->failing;
     end_send(send);
 }
 
@@ -228,9 +231,16 @@ static bool test(MPI_Request *request, MPI_Status *status)
     if (status != MPI_STATUS_IGNORE) {
         status->MPI_ERROR = (int)operation->bytes; /* for MPI_Get_count */
     }
-    forget(operation);
-    *request = MPI_REQUEST_NULL;
+    if (!operation->failing) {
+        forget(operation);
+        *request = MPI_REQUEST_NULL;
+    }
     return true;
+}
+
+static int code_of(MPI_Request request, int done)
+{
+    return done && request != MPI_REQUEST_NULL ? MPI_ERR_OTHER : MPI_SUCCESS;
 }
 
 int PMPI_Test(MPI_Request *request, int *done, MPI_Status *status)
@@ -238,7 +248,7 @@ int PMPI_Test(MPI_Request *request, int *done, MPI_Status *status)
     pthread_mutex_lock(&lock);
     *done = *request == MPI_REQUEST_NULL || test(request, status);
     pthread_mutex_unlock(&lock);
-    return MPI_SUCCESS;
+    return code_of(*request, *done);
 }
 
 int PMPI_Testany(int count, MPI_Request requests[], int *at, int *done,
@@ -258,7 +268,7 @@ int PMPI_Testany(int count, MPI_Request requests[], int *at, int *done,
     }
     *done = all_null || *at != MPI_UNDEFINED;
     pthread_mutex_unlock(&lock);
-    return MPI_SUCCESS;
+    return *at == MPI_UNDEFINED ? MPI_SUCCESS : code_of(requests[*at], *done);
 }
 
 /* Of any source. */
@@ -290,7 +300,7 @@ int PMPI_Cancel(MPI_Request *request)
     return MPI_SUCCESS;
 }
 
-/* Of a receive: it was cancelled before. */
+/* Of a receive: it was cancelled before, or is complete. */
 int PMPI_Request_free(MPI_Request *request)
 {
     pthread_mutex_lock(&lock);
@@ -432,7 +442,7 @@ void fake_mpi_open(const fake_mpi_options_t *options)
     receives = (list_t){NULL, &receives.head};
     is_stopped = false;
     held_ranks = 0;
-    fake_mpi_failing_sends = 0;
+    fake_mpi_failing_sends = fake_mpi_failing_receives = 0;
     fake_mpi_eager_bytes = 65536;
     rank_count = options->size;
     for (int rank = 0; rank < options->size; rank++) {

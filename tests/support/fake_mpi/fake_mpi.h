@@ -40,6 +40,9 @@ void fake_mpi_hold(uint32_t ranks);
 /* The next so many calls that send, or receive, fail. */
 extern int fake_mpi_failing_sends;
 
+/* The next so many receives report an error for good once they are complete. */
+extern int fake_mpi_failing_receives;
+
 /* Sends that were not received, and receives that are posted, of all ranks. */
 int fake_mpi_unreceived(void);
 
