@@ -26,10 +26,12 @@ enum {
     /* An epoch whose messages have so many bytes is waited for with patience.
      */
     LONG_BYTES = 1 << 18,
-    START_NODES = 64,      /* that start issues itself */
-    START_BYTES = 1 << 16, /* that start and a driver that leaves compute */
-    START_POLLS = 32,      /* of a start that is probably followed by a wait */
-    MOST_VAIN = 4,         /* one of 16 starts polls where it is in vain */
+    START_NODES = 64,       /* that start issues itself */
+    START_BYTES = 68 << 10, /* that it, or who leaves, computes: 64 KiB and more
+                             */
+    START_POLLS = 32,       /* of a start that is probably followed by a wait */
+    POLL_WAKES = 4,         /* for which a start polls at most */
+    MOST_VAIN = 4,          /* one of 16 starts polls where it is in vain */
     /* That what is left waits for who will probably be back. A timer's
        interrupt takes some 30 us of a virtual machine's processor, in the
        middle of a copy, and setting one 2: with 400 us all-reduces of 256 KiB
@@ -359,6 +361,9 @@ static void stop_driving(baton_engine_t *engine, bool soon)
             !atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
             baton__event_loop_set_timer(engine->event_loop, LEFT_US);
             kick = false;
+        }
+        if (kick) {
+            baton__stepper_flush(&engine->stepper); /* the thread may compute */
         }
         unlock(engine);
         /* Mail may have come after the last step, from a thread that could not
@@ -819,12 +824,10 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* How long the thread takes to wake up, the median of a few times; and another
-   one to wake it, that time (ring_ns). */
+/* How long the thread takes to wake up, the median of a few times. */
 static uint64_t measure_wake(baton_engine_t *engine)
 {
     uint64_t took[MEASURED] = {0};
-    uint64_t rings[MEASURED] = {0};
     atomic_store_explicit(&engine->asks_awake, true, memory_order_relaxed);
     for (int i = 0; i < MEASURED; i++) {
         /* Until it sleeps again. */
@@ -832,7 +835,6 @@ static uint64_t measure_wake(baton_engine_t *engine)
         uint64_t began = baton__clock_ns();
         uint64_t awake;
         baton__event_loop_kick(engine->event_loop);
-        uint64_t ring = baton__clock_ns() - began;
         do {
             (void)sched_yield();
             awake =
@@ -842,13 +844,10 @@ static uint64_t measure_wake(baton_engine_t *engine)
         int at = i;
         for (; at > 0 && took[at - 1] > ns; at--) {
             took[at] = took[at - 1];
-            rings[at] = rings[at - 1];
         }
         took[at] = ns;
-        rings[at] = ring;
     }
     atomic_store_explicit(&engine->asks_awake, false, memory_order_relaxed);
-    engine->ring_ns = rings[MEASURED / 2];
     return took[MEASURED / 2];
 }
 
@@ -902,43 +901,46 @@ static void leave(baton_engine_t *engine)
 
 /* Polls for what the wait that follows would poll for, so that this thread need
    not leave, and have itself rung for, in between. Before other work it polls
-   for as long as it takes a peer to ring: ranks that start together end a short
-   epoch sooner than they would wake each other's threads. What progresses is
-   worth another ring, but a long epoch is the thread's. Where polls are in vain
-   fewer starts do it, on all ranks those of the same epochs, so that they meet.
- */
+   for as long as a thread takes to wake up: ranks that start together need not
+   ring, and end a short epoch sooner than they would wake each other's threads.
+   A long epoch it leaves to the thread as soon as there is something to compute
+   or copy. Where polls are in vain fewer starts do it, on all ranks those of
+   the same epochs, so that they meet. */
 static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
                       bool waits_soon)
 {
     const baton__stepper_t *stepper = &engine->stepper;
-    uint64_t skips = (UINT64_C(1) << schedule->turn.vain) - 1;
+    const uint64_t wake_ns = engine->idle.wake_ns;
+    const bool is_long = schedule->plan.awaited_bytes >= LONG_BYTES;
+    const uint64_t skips = (UINT64_C(1) << schedule->turn.vain) - 1;
     if (engine->idle.spins == 0 || engine->idle.scarce ||
         stepper->running != 1 || baton__step_is_due(stepper) ||
-        schedule->plan.awaited_bytes >= LONG_BYTES ||
-        (!waits_soon &&
-         (engine->ring_ns == 0 || (schedule->run.epoch & skips) != 0))) {
+        (waits_soon ? is_long
+                    : wake_ns == 0 || (schedule->run.epoch & skips) != 0)) {
         return;
     }
     const uint64_t epoch = schedule->run.epoch; /* the next may begin at once */
-    uint64_t until_ns = waits_soon ? 0 : baton__clock_ns() + engine->ring_ns;
-    uint64_t leave_ns = 0;
+    const uint64_t began_ns = waits_soon ? 0 : baton__clock_ns();
     uint64_t progress = schedule->run.progress_count;
+    uint64_t until_ns = began_ns + wake_ns;
     uint32_t polls = 0;
-    while (stepper->running == 1 && schedule->run.epoch == epoch &&
-           !stepper->left_calls && (polls == 0 || stepper->bytes_left > 0) &&
-           !(waits_soon && baton__step_is_due(stepper)) &&
-           (polls++ < START_POLLS || baton__clock_ns() < until_ns)) {
-        (void)step_leaving(engine, LONG_BYTES);
+    bool left = is_long && is_copying(engine); /* something for the thread */
+    while (
+        stepper->running == 1 && schedule->run.epoch == epoch && !left &&
+        !stepper->left_calls && stepper->bytes_left > 0 &&
+        (waits_soon ? polls++ < START_POLLS : baton__clock_ns() < until_ns)) {
+        (void)step_leaving(engine, is_long ? START_BYTES : LONG_BYTES);
+        left = ((waits_soon || is_long) && baton__step_is_due(stepper)) ||
+               (is_long && is_copying(engine));
         if (!waits_soon && schedule->run.progress_count != progress) {
             uint64_t now_ns = baton__clock_ns();
-            leave_ns =
-                leave_ns == 0 ? now_ns + engine->ring_ns + LEAVE_NS : leave_ns;
             progress = schedule->run.progress_count;
-            polls = now_ns < leave_ns ? 0 : START_POLLS;
-            until_ns = polls > 0 ? 0 : now_ns + engine->ring_ns;
+            until_ns =
+                now_ns - began_ns < POLL_WAKES * wake_ns ? now_ns + wake_ns : 0;
         }
     }
-    if (stepper->running == 0 || schedule->run.epoch != epoch) {
+    if (stepper->running == 0 || schedule->run.epoch != epoch ||
+        (is_long && left)) {
         schedule->turn.vain = 0;
     } else if (!waits_soon && schedule->turn.vain < MOST_VAIN) {
         schedule->turn.vain++;

@@ -72,7 +72,6 @@ struct baton_engine {
     bool armed;
     uint32_t armed_us;           /* for how long at most to sleep while armed */
     const baton_engine_t *outer; /* whose call node led this thread here */
-    uint64_t ring_ns;            /* that it takes to wake the thread; or 0 */
     uint32_t nested;             /* times that it has entered besides */
 
     bool gate_closed; /* the leader's */

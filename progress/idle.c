@@ -36,7 +36,8 @@ void baton__idle_init(baton__idle_t *idle, bool alone)
 void baton__idle_measured(baton__idle_t *idle, uint64_t wake_ns)
 {
     uint64_t least = wake_ns > LEAST_WAKE_NS ? wake_ns : LEAST_WAKE_NS;
-    idle->share_ns = WAKES * (least < MOST_WAKE_NS ? least : MOST_WAKE_NS);
+    idle->wake_ns = least < MOST_WAKE_NS ? least : MOST_WAKE_NS;
+    idle->share_ns = WAKES * idle->wake_ns;
 }
 
 void baton__idle_share(baton__idle_t *idle)

@@ -42,6 +42,7 @@ typedef struct baton__idle {
     uint32_t spins;     /* most polls without a pause */
     uint64_t yield_ns;  /* most time that a wait yields */
     uint64_t share_ns;  /* most time of it in which others run */
+    uint64_t wake_ns;   /* that a wake-up takes; 0: not measured */
     uint32_t polls;     /* since something moved */
     uint64_t shared_ns; /* since then, of yields in which others may have run */
     uint32_t slow_polls;  /* for which the last yield, a slow one, deters */

@@ -245,6 +245,15 @@ typedef struct world {
 } world_t;
 
 static world_t w;
+
+/* For single starts, and not part of the states of runs. */
+static struct {
+    uint64_t tick_ns;   /* that each look at the engine's clock takes */
+    int looks, flushes; /* of the transport */
+    int reply_at;       /* the look that finds a message */
+    size_t work;        /* that the epoch then computes */
+} alone;
+
 static int preemptions; /* of this run */
 static int points;
 static const scenario_t *scenario;
@@ -465,6 +474,7 @@ static void signal_all(const char *function)
 
 static uint64_t engine_clock(void)
 {
+    w.now_ns += alone.tick_ns;
     return w.now_ns;
 }
 
@@ -598,6 +608,7 @@ static size_t transport_poll(void *endpoint, baton_event_t *out, size_t max)
     expect(driven == &w.engine && !w.polls, "two threads drive");
     w.polls = true;
     point(__func__, "looks at the ring");
+    w.ring[0] += ++alone.looks == alone.reply_at;
     for (int i = 0; i < APPS; i++) {
         for (; w.ring[i] > 0; w.ring[i]--) {
             out[count++] = (baton_event_t){.kind = BATON_EVENT_ARRIVED,
@@ -628,8 +639,16 @@ static bool transport_arm(void *endpoint, baton_arm_t how, uint32_t *us_out)
     return true;
 }
 
-static const baton_transport_t transport = {
-    .poll = transport_poll, .arm = transport_arm, .disarm = transport_disarm};
+static void transport_flush(void *endpoint)
+{
+    expect(driven == &w.engine, "who does not drive rings");
+    alone.flushes++;
+}
+
+static const baton_transport_t transport = {.poll = transport_poll,
+                                            .arm = transport_arm,
+                                            .disarm = transport_disarm,
+                                            .flush = transport_flush};
 
 /* ---- epochs -------------------------------------------------------------- */
 
@@ -694,6 +713,10 @@ static bool poll_node(baton__stepper_t *stepper, baton_schedule_t *schedule)
 static bool is_complete(baton__stepper_t *stepper, task_t *task)
 {
     if (awaits_message(task)) {
+        return false;
+    }
+    if (stepper->bytes_left < alone.work) {
+        baton__stepper_add_runnable(stepper, &task->schedule);
         return false;
     }
     if (needs(task, 'c') && !task->called) {
@@ -1032,8 +1055,46 @@ static void test_interleavings(void **state)
     }
 }
 
+/* Starts an epoch, and ends it. Returns how often the start has looked. */
+static int looks_of_start(int reply_at)
+{
+    points = alone.looks = 0;
+    alone.reply_at = reply_at;
+    act(0, 'S');
+    int looks = alone.looks;
+    w.ring[0] += reply_at == 0;
+    act(0, 't');
+    assert_null(w.broken);
+    return looks;
+}
+
+/* In vain one of 16 polls. The thread gets what is long, behind due rings. */
+static void test_start_polls_for_a_wake_up(void **state)
+{
+    static const scenario_t start = {"", SETTLED, {"S"}, NULL, {"m"}, 0, 0};
+    int polled = 0;
+    scenario = &start;
+    set_up();
+    alone.tick_ns = 1000;
+    w.engine.idle.spins = 1;
+    w.engine.idle.wake_ns = 20 * alone.tick_ns;
+    assert_in_range(looks_of_start(0), 18, 20);
+    for (int epoch = 2; epoch < 32 + (4 << MOST_VAIN); epoch++) {
+        polled += looks_of_start(0) > 0 && epoch >= 32;
+    }
+    assert_int_equal(polled, 4);
+    assert_in_range(looks_of_start(5), 5, 7); /* the ranks have met */
+    w.tasks[0].schedule.plan.awaited_bytes = LONG_BYTES;
+    alone.work = START_BYTES + 1;
+    assert_in_range(looks_of_start(5), 5, 7);
+    assert_true(w.kicked && alone.flushes > 0);
+    assert_int_equal(w.tasks[0].schedule.turn.vain, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_interleavings)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_interleavings),
+        cmocka_unit_test(test_start_polls_for_a_wake_up)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

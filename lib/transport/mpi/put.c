@@ -154,7 +154,7 @@ bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record)
     const baton__peer_t *peer = &mpi->peers[record->message.peer];
     uint32_t place = place_of(&record->message.header);
     if (!mpi->asks || (record->flags & BATON__PACKET_MADE) == 0 ||
-        !baton__doorbell_is_off(&mpi->host.doorbell, peer->near)) {
+        !baton__doorbell_polls(&mpi->host.doorbell.states[peer->near])) {
         return false;
     }
     baton__host_post_t *post = post_from(mpi, peer, place);

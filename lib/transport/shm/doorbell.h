@@ -87,14 +87,12 @@ void baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent);
 /* The same, whatever it is armed for, and at once. Any thread. */
 void baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index);
 
-/* Whether the process polls now: it is armed for nothing. */
-static inline bool baton__doorbell_is_off(const baton__doorbell_t *doorbell,
-                                          int index)
+/* Whether a process that has messages in motion polls now: it is armed for
+   nothing, or still for what is urgent (see disarm). */
+static inline bool baton__doorbell_polls(const baton__peer_state_t *state)
 {
-    return atomic_load_explicit(&doorbell->states[index].armed,
-                                memory_order_relaxed) %
-               4 ==
-           BATON__BELL_OFF;
+    return atomic_load_explicit(&state->armed, memory_order_relaxed) % 4 <=
+           BATON__BELL_URGENT;
 }
 
 /* What is to be done about bells that are due. */
