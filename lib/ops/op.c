@@ -2,6 +2,7 @@
 #include "ops/op.h"
 
 #include "base/error.h"
+#include "ops/copy.h"
 
 #include <string.h>
 
@@ -71,9 +72,15 @@ static int issue_copy(const baton__op_t *op, uint32_t node,
                       const baton__context_t *context, size_t begin,
                       size_t bytes)
 {
+    char *to = baton__operand(op, BATON__TARGET, context->address) + begin;
+    const char *from =
+        baton__operand(op, BATON__LEFT, context->address) + begin;
     (void)node;
-    memmove(baton__operand(op, BATON__TARGET, context->address) + begin,
-            baton__operand(op, BATON__LEFT, context->address) + begin, bytes);
+    if ((op->flags & BATON__SHARES) != 0) {
+        baton__copy_shared(to, from, bytes);
+    } else {
+        memmove(to, from, bytes);
+    }
     return BATON_OK;
 }
 

@@ -46,7 +46,9 @@ enum {
     /* Of a send: what it reads, or a part of it, was reduced in its epoch. */
     BATON__MADE = 256,
     /* Of a send: it can wait until it is read; sched/plan.c says which can. */
-    BATON__PATIENT = 512
+    BATON__PATIENT = 512,
+    /* Of a copy: peers read its target where it lies; see copy.h. */
+    BATON__SHARES = 1024
 };
 
 enum { BATON__TARGET, BATON__LEFT, BATON__RIGHT, BATON__OPERANDS };

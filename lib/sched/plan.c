@@ -6,6 +6,7 @@
    tags the others use. */
 #include "base/alloc.h"
 #include "base/error.h"
+#include "ops/copy.h"
 #include "sched/loans.h"
 #include "sched/offload.h"
 
@@ -435,6 +436,21 @@ static void mark_posted(baton_schedule_t *schedule, const baton__order_t *order)
     }
 }
 
+/* Only where each rank has a processor are copies timed; see copy.h. */
+static void mark_shared(baton_schedule_t *schedule)
+{
+    const baton_transport_t *transport = schedule->group->transport;
+    bool each = transport->host_ranks <= transport->host_processors;
+    for (uint32_t i = 0; i < schedule->count && each; i++) {
+        baton__op_t *op = &schedule->ops[i];
+        if (op->kind == BATON__COPY && op->bytes >= BATON__COPY_SHARED_BYTES &&
+            op->buffer[BATON__TARGET] != op->buffer[BATON__LEFT] &&
+            schedule->buffers[op->buffer[BATON__TARGET]].shared) {
+            op->flags |= BATON__SHARES;
+        }
+    }
+}
+
 baton_status_t baton__plan_create(baton_schedule_t *schedule,
                                   const baton__order_t *order)
 {
@@ -468,6 +484,7 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
         find_length_limits(schedule);
         baton__loans_enter(schedule, order);
         mark_posted(schedule, order);
+        mark_shared(schedule);
         if (schedule->group->device != NULL) {
             status = baton__offload_create(schedule, order);
         }

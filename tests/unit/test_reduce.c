@@ -1,6 +1,7 @@
 /* The built-in reductions: every operation, type and instruction set of this
    processor against an independent reference; and the types themselves. */
 #include "base/half.h"
+#include "ops/copy.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
@@ -42,6 +43,26 @@ TEST(test_reduce_matches_reference_on_all_isas)
                                              .reduce = reduce_by_table,
                                              .kernels = kernels,
                                              .memory = memory});
+    }
+}
+
+/* From anywhere to anywhere in a line, with nothing touched beside it. */
+TEST(test_copies_past_cache_are_exact)
+{
+    enum { LINE = 64, MOST = 200, GUARD = 0xee };
+    static unsigned char from[LINE + MOST], to[LINE + MOST + 1], all[sizeof to];
+    for (size_t i = 0; i < sizeof from; i++) {
+        from[i] = (unsigned char)(i * 7);
+    }
+    for (size_t at = 0; at < LINE; at++) {
+        for (size_t bytes = 0; bytes <= MOST; bytes++) {
+            memset(to, GUARD, sizeof to);
+            memset(all, GUARD, sizeof all);
+            memcpy(all + at, from + bytes % LINE, bytes);
+            baton__copy_past_cache((char *)to + at, (char *)from + bytes % LINE,
+                                   bytes);
+            assert_memory_equal(to, all, sizeof to);
+        }
     }
 }
 

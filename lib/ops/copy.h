@@ -1,0 +1,15 @@
+/* Copies into memory that other ranks of this host read in place. */
+#ifndef BATON_OPS_COPY_H
+#define BATON_OPS_COPY_H
+
+#include <stddef.h>
+
+/* Shorter ones are as quick either way; see copy.c. */
+#define BATON__COPY_SHARED_BYTES ((size_t)16 * 1024)
+
+void baton__copy_shared(void *to, const void *from, size_t bytes);
+
+/* As memcpy, but what was copied is in no cache. */
+void baton__copy_past_cache(char *to, const char *from, size_t bytes);
+
+#endif
