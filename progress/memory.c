@@ -124,3 +124,35 @@ baton_status_t baton_memory_free(baton_group_t *group, void *memory)
     baton__free(block);
     return BATON_OK;
 }
+
+static bool is_shared(const baton_group_t *group, const char *address)
+{
+    const baton__memory_t *block = group->memory;
+    while (block != NULL &&
+           (!block->shared || address < (const char *)block->address ||
+            address >= (const char *)block->address + block->bytes)) {
+        block = block->next;
+    }
+    return block != NULL ||
+           (group->root != NULL && is_shared(group->root, address));
+}
+
+bool baton_view_is_private(const baton_schedule_t *schedule, baton_view_t view)
+{
+    if (!baton__is_schedule(schedule, __func__) ||
+        view.buffer.index >= schedule->buffer_count ||
+        schedule->buffers[view.buffer.index].scratch) {
+        return false;
+    }
+    const baton_group_t *group = schedule->group;
+    if (group->borrowed || group->device != NULL ||
+        group->transport->allocate == NULL) {
+        return false;
+    }
+    const char *address = baton_view_address(schedule, view);
+    baton_engine_t *engine = group->engine;
+    engine->driver->enter(engine);
+    bool shared = address != NULL && is_shared(group, address);
+    engine->driver->leave(engine);
+    return !shared;
+}

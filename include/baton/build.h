@@ -176,6 +176,12 @@ size_t baton_buffer_bytes(const baton_schedule_t *schedule,
 const void *baton_view_address(const baton_schedule_t *schedule,
                                baton_view_t view);
 
+/* True if the view lies in ordinary memory, while scratch, like the memory of
+   baton_memory_alloc, is read in place by ranks of this host. The system copies
+   ordinary memory for them, which takes longer: a builder may copy it into
+   scratch itself. */
+bool baton_view_is_private(const baton_schedule_t *schedule, baton_view_t view);
+
 static inline baton_view_t baton_view(baton_buffer_t buffer, size_t offset,
                                       size_t bytes)
 {

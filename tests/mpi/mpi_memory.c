@@ -115,8 +115,8 @@ static void sums_of_any_memory(void)
         1,     4096,          65536,         69567,        69568,
         69569, 68 * 1024 - 1, 68 * 1024 + 1, (1 << 20) + 1};
     static const char *const algorithms[] = {"ring", "recursive_doubling",
-                                             "linear_pipeline"};
-    enum { SIZES = sizeof sizes / sizeof sizes[0], ALGORITHMS = 3 };
+                                             "linear_pipeline", "pairwise"};
+    enum { SIZES = sizeof sizes / sizeof sizes[0], ALGORITHMS = 4 };
     support_mpi_running = "sums of any memory";
     for (int i = 0; i < SIZES; i++) {
         unsigned char *shared[2] = {allocate(sizes[i]), allocate(sizes[i])};
@@ -225,11 +225,36 @@ static void memory_is_shared(void)
     support_mpi_ok(baton_schedule_destroy(s));
 }
 
+/* Ordinary memory is, wherever it is bound; what ranks share is not. */
+static void memory_is_private(void)
+{
+    enum { BYTES = 200000 };
+    static char own[BYTES];
+    support_mpi_running = "memory is private";
+    char *shared = allocate(BYTES);
+    bool expected = is_shared(shared);
+    baton_schedule_t *s;
+    support_mpi_ok(baton_schedule_create(world.group, "private", &s));
+    const baton_buffer_t bound[] = {
+        baton_buffer_bind(s, own, BYTES), baton_buffer_bind(s, NULL, BYTES),
+        baton_buffer_bind(s, shared, BYTES),
+        baton_buffer_bind_input(s, shared + BYTES - 1, 1),
+        baton_buffer_scratch(s, BYTES)};
+    for (int i = 0; i < 5 && expected; i++) {
+        support_mpi_check(
+            baton_view_is_private(s, baton_view(bound[i], 0, 1)) == (i < 2),
+            "ordinary memory alone is private");
+    }
+    support_mpi_ok(baton_schedule_destroy(s));
+    release(shared);
+}
+
 int main(int argc, char **argv)
 {
     support_mpi_begin(argc, argv);
     support_mpi_open();
     memory_is_shared();
+    memory_is_private();
     sums_of_any_memory();
     sums_of_long_elements();
     nothing_is_left_behind();

@@ -215,6 +215,9 @@ TEST(test_choices_by_length_and_place)
             .scattered = true),
          "hierarchical"},
         {OF(ALLTOALL, .ranks = 8, .bytes = 8, .uneven = true), "pairwise"},
+        /* Two ranks of a host read copies of each other's whole vectors. */
+        {OF(ALLREDUCE, .ranks = 2, .bytes = 1 << 18), "pairwise"},
+        {OF(ALLREDUCE, .ranks = 2, .bytes = 1 << 20), "recursive_doubling"},
         /* Whole vectors leave a cache that halves fit in. */
         {OF(ALLREDUCE, .ranks = 2, .hosts = 2, .bytes = 3 << 17),
          "recursive_doubling"},

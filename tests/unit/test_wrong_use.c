@@ -178,6 +178,7 @@ TEST(test_calls_refuse_nothing)
     support_says("baton_schedule_name: schedule is NULL");
     GIVES(SIZE_MAX, "schedule", baton_buffer_bytes, NULL, whole.buffer);
     GIVES(NULL, "schedule", baton_view_address, NULL, whole);
+    GIVES(false, "schedule", baton_view_is_private, NULL, whole);
     assert_int_equal(baton_group_rank(NULL), -1);
     assert_int_equal(baton_group_size(NULL), -1);
     support_ok(baton_group_destroy(NULL));

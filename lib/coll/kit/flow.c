@@ -10,6 +10,9 @@
 
 #define FIRST_ROOM 64
 
+/* Transports copy shorter messages through memory that ranks share. */
+#define STAGED_BYTES ((size_t)16 * 1024)
+
 typedef struct baton__flow_memory {
     struct baton__flow_memory *next;
     size_t words[];
@@ -288,6 +291,13 @@ void baton__flow_reduce(baton__flow_t *flow, baton_view_t target,
         note_read(flow, node, right);
         note_write(flow, node, target);
     }
+}
+
+bool baton__flow_stages(const baton__flow_t *flow, baton_view_t view)
+{
+    return view.bytes >= STAGED_BYTES &&
+           baton_schedule_hosts(flow->schedule) <= 1 &&
+           baton_view_is_private(flow->schedule, view);
 }
 
 baton_view_t baton__flow_scratch(baton__flow_t *flow, size_t bytes)

@@ -15,6 +15,9 @@
 
    All-gather: this rank's block goes to all others, and theirs come.
 
+   Where ranks share processors, each first copies what the others read, if that
+   is ordinary memory, into scratch (flow.h): a segment at a time.
+
    So a rank that is late delays what needs its own data alone, and where ranks
    share processors each has all its work together when its turn comes. Nothing
    is written but sums of this rank's block, a segment at a time, which stays in
@@ -24,6 +27,13 @@
    need not. Within one, the operands take turns in a slot, which lets the
    reduction read each in the message. */
 #define SLOTS 2
+
+static bool stages(const baton__flow_t *flow, baton_view_t view)
+{
+    int processors = baton_schedule_processors(flow->schedule);
+    return processors > 0 && flow->size > processors &&
+           baton__flow_stages(flow, view);
+}
 
 void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                                     const baton__blocks_t *source,
@@ -35,9 +45,15 @@ void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
         return;
     }
     baton_view_t own = baton__blocks_view(source, flow->rank, 1);
-    baton__slots_t slots =
-        baton__slots_open(flow->schedule, SLOTS,
-                          baton__segment_of(own, element, chunks, 0).bytes);
+    const size_t longest =
+        (baton__blocks_most(source) / element + chunks - 1) / chunks * element;
+    const size_t others = (size_t)flow->size - 1;
+    const bool staged =
+        stages(flow, baton_view(own.buffer, own.offset, longest));
+    baton__slots_t slots = baton__slots_open(flow->schedule, SLOTS, longest);
+    baton__slots_t copies =
+        staged ? baton__slots_open(flow->schedule, SLOTS * others, longest)
+               : slots;
     for (size_t i = 0; i < chunks; i++) {
         baton_view_t sum = baton__segment_of(target, element, chunks, i);
         baton_view_t received = baton__slot_of(&slots, i, sum.bytes);
@@ -45,10 +61,15 @@ void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
         for (int k = 1; k < flow->size; k++) {
             int to = baton__rank_shift(flow->rank, k, flow->size);
             int from = baton__rank_shift(flow->rank, -(int64_t)k, flow->size);
-            baton__flow_send(
-                flow, to,
-                baton__segment_of(baton__blocks_view(source, to, 1), element,
-                                  chunks, i));
+            baton_view_t sent = baton__segment_of(
+                baton__blocks_view(source, to, 1), element, chunks, i);
+            if (staged) {
+                baton_view_t copy = baton__slot_of(
+                    &copies, i * others + (size_t)k - 1, sent.bytes);
+                baton__flow_copy(flow, copy, sent);
+                sent = copy;
+            }
+            baton__flow_send(flow, to, sent);
             baton__flow_recv(flow, from, received);
             flow->is_total = k == flow->size - 1;
             baton__flow_reduce(flow, sum, received, before);
@@ -66,13 +87,19 @@ void baton__pairwise_allgather(baton__flow_t *flow,
     size_t chunks = baton__blocks_segments(blocks, element, chunk_bytes,
                                            BATON__PAIRWISE_BYTES);
     baton_view_t own = baton__blocks_outgoing(blocks, flow->rank);
+    const bool staged = stages(flow, own);
+    baton_view_t copy = staged ? baton__flow_scratch(flow, own.bytes) : own;
     for (size_t i = 0; i < chunks; i++) {
+        baton_view_t sent = baton__segment_of(copy, element, chunks, i);
+        if (staged) {
+            baton__flow_copy(flow, sent,
+                             baton__segment_of(own, element, chunks, i));
+        }
         for (int k = 1; k < flow->size; k++) {
             int to = baton__rank_shift(flow->rank, k, flow->size);
             int from = baton__rank_shift(flow->rank, -(int64_t)k, flow->size);
             baton_view_t other = baton__blocks_view(blocks, from, 1);
-            baton__flow_send(flow, to,
-                             baton__segment_of(own, element, chunks, i));
+            baton__flow_send(flow, to, sent);
             baton__flow_recv(flow, from,
                              baton__segment_of(other, element, chunks, i));
         }

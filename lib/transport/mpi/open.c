@@ -256,6 +256,8 @@ static baton_status_t share_or_open_alone(baton__mpi_t *mpi, const host_t *host)
         return BATON_OK;
     }
     mpi->reads = true;
+    mpi->transport.allocate = NULL;
+    mpi->transport.release = NULL;
     baton_status_t status = baton__host_open(&mpi->host, -1, 1, 0, 0);
     if (status == BATON_OK) {
         set_near(mpi, mpi->rank, 0);
