@@ -1,8 +1,7 @@
 /* Sums, products and the like of one element, on the GPU with the bits of
    lib/ops. For the host too, so that tests on a machine without a GPU compare
    the two. */
-#ifndef BATON_CUDA_ELEMENT_CUH
-#define BATON_CUDA_ELEMENT_CUH
+#pragma once
 
 #include "cuda/kernels.h"
 #include "cuda/select_element.h"
@@ -237,5 +236,3 @@ using value = std::conditional_t<
                        std::conditional_t<D == BATON_F32, float, double>>>;
 
 } // namespace baton_element
-
-#endif

@@ -28,8 +28,7 @@
    its record of the thread's last error is not the application's. Streams,
    events and pointers are the driver's, and so common to all copies of the
    runtime in a process. */
-#ifndef BATON_CUDA_GPU_H
-#define BATON_CUDA_GPU_H
+#pragma once
 
 #include <baton/device.h>
 #include <cuda.h>
@@ -156,5 +155,3 @@ void baton__gpu_close(void *device);
 
 /* A port with these functions. */
 baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu);
-
-#endif

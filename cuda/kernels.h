@@ -1,8 +1,7 @@
 /* What the .cu files give to the .c files. Each function puts kernels into the
    stream and returns; none allocates, synchronises, or asks the device for a
    result. Addresses are of device memory, elements aligned to their size. */
-#ifndef BATON_CUDA_KERNELS_H
-#define BATON_CUDA_KERNELS_H
+#pragma once
 
 #include <baton/device.h>
 
@@ -65,5 +64,4 @@ cudaError_t baton__cuda_scale(cudaStream_t stream, baton_dtype_t dtype,
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* How kernels are launched: as the driver does it, or, in tests on a machine
    without a GPU, by a loop over blocks and threads. */
-#ifndef BATON_CUDA_LAUNCH_H
-#define BATON_CUDA_LAUNCH_H
+#pragma once
 
 #include "cuda/kernels.h"
 
@@ -74,5 +73,3 @@ template <class function> cudaError_t for_each_type(function visit)
 }
 
 } // namespace baton_cuda
-
-#endif

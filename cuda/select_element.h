@@ -1,8 +1,7 @@
 /* What the selection kernels do with one element or one number: keys of
    magnitudes, samples, thresholds, and the decisions between two passes over a
    vector. */
-#ifndef BATON_CUDA_SELECT_ELEMENT_H
-#define BATON_CUDA_SELECT_ELEMENT_H
+#pragma once
 
 #include <baton/select.h>
 
@@ -237,5 +236,3 @@ BATON__BOTH typename element<D>::key_t search(double mean, double largest,
 }
 
 } // namespace baton_cuda
-
-#endif

@@ -21,8 +21,7 @@
    RedSync's search needs mean and largest, from measure and join, and counts no
    elements: a threshold leaves k to 2k of them if it is at most the k-th key,
    and above the (2k+1)-th. So radix finds both, and its last block searches. */
-#ifndef BATON_CUDA_SELECT_KERNELS_CUH
-#define BATON_CUDA_SELECT_KERNELS_CUH
+#pragma once
 
 #include "cuda/launch.h"
 #include "cuda/select_element.h"
@@ -966,5 +965,3 @@ static __global__ void publish_nothing(baton_device_selected_t *out,
 }
 
 } // namespace baton_cuda
-
-#endif

@@ -9,8 +9,7 @@
 
    A simulated engine does the same in virtual time: `driver` is the table of
    what the two do differently. */
-#ifndef BATON_PROGRESS_ENGINE_H
-#define BATON_PROGRESS_ENGINE_H
+#pragma once
 
 #include "progress/event_loop.h"
 #include "progress/idle.h"
@@ -158,5 +157,3 @@ static inline bool baton__engine_is_inside(const baton_engine_t *engine)
 baton_status_t baton__engine_open(const baton_engine_options_t *options,
                                   const baton__verification_t *verification,
                                   baton_engine_t **out);
-
-#endif

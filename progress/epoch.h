@@ -2,8 +2,7 @@
    arrives, retires or fails. The state is lib/sched/run.h's; this connects it
    to transports and to the threads that wait. All functions are the driver's.
  */
-#ifndef BATON_PROGRESS_EPOCH_H
-#define BATON_PROGRESS_EPOCH_H
+#pragma once
 
 #include "progress/stepper.h"
 
@@ -95,5 +94,3 @@ baton_status_t baton__epoch_unreported(const baton_schedule_t *schedule);
 
 /* Drops messages that came for later epochs. */
 void baton__epoch_drop_early(baton_schedule_t *schedule);
-
-#endif

@@ -9,8 +9,7 @@
        epoch_state.c      what the state is changed by
 
    Functions that return a bool and may fail the epoch return false then. */
-#ifndef BATON_PROGRESS_EPOCH_PARTS_H
-#define BATON_PROGRESS_EPOCH_PARTS_H
+#pragma once
 
 #include "progress/stepper.h"
 
@@ -105,5 +104,3 @@ void baton__epoch_return_all_loans(baton_schedule_t *schedule);
 
 /* True if an async node that was begun has not been completed elsewhere. */
 bool baton__epoch_is_open(const baton_schedule_t *schedule, uint32_t node);
-
-#endif

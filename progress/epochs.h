@@ -1,6 +1,5 @@
 /* What the application has asked of a schedule's epochs, and how they ended. */
-#ifndef BATON_PROGRESS_EPOCHS_H
-#define BATON_PROGRESS_EPOCHS_H
+#pragma once
 
 #include "sched/schedule.h"
 
@@ -15,5 +14,3 @@ bool baton__epoch_runs(const baton_schedule_t *schedule);
    the commit. */
 baton_status_t baton__check_committed(const baton_schedule_t *schedule,
                                       const char *function);
-
-#endif

@@ -3,8 +3,7 @@
    sleeps in an event loop, in which this set is behind a gate, beside a timer.
    An application thread that waits sleeps at the set itself; it closes the gate
    before, so that one thread is woken. The only home of libevent. */
-#ifndef BATON_PROGRESS_EVENT_LOOP_H
-#define BATON_PROGRESS_EVENT_LOOP_H
+#pragma once
 
 #include <baton/types.h>
 
@@ -61,5 +60,3 @@ baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
                                        const baton__watched_t *watched,
                                        baton__watch_t **out);
 void baton__event_loop_unwatch(baton__watch_t *watch); /* NULL is allowed */
-
-#endif

@@ -30,8 +30,7 @@
    While something is awaited that can't wake the driver, it polls after sleeps
    of an eighth of the time waited so far. So a wait lasts at most that much
    longer, and a long one costs next to no processor time. */
-#ifndef BATON_PROGRESS_IDLE_H
-#define BATON_PROGRESS_IDLE_H
+#pragma once
 
 #include "base/clock.h"
 
@@ -97,5 +96,3 @@ void baton__idle_yielded(baton__idle_t *idle);
 
 /* For how long to sleep if what is awaited can't wake this rank. */
 uint32_t baton__idle_sleep_us(const baton__idle_t *idle);
-
-#endif

@@ -10,8 +10,7 @@
 
    Here is what was found out. notice.c has the messages, and watchdog.c
    reports. All functions are the driver's. */
-#ifndef BATON_PROGRESS_INQUIRY_H
-#define BATON_PROGRESS_INQUIRY_H
+#pragma once
 
 #include "base/text.h"
 #include "sched/schedule.h"
@@ -57,5 +56,3 @@ bool baton__node_is_awaited(const baton_schedule_t *schedule, uint32_t node);
 /* Appends a node that is no message, and where it is. */
 void baton__describe_own(const baton_schedule_t *schedule, uint32_t node,
                          baton__text_t *text);
-
-#endif

@@ -19,8 +19,7 @@
    A notice that a transport has no room for is sent in a later step: of a
    schedule's own its bits say what is due; answers to peers stand in a queue of
    their group, and keep no message of the peer, which could send no other. */
-#ifndef BATON_PROGRESS_NOTICE_H
-#define BATON_PROGRESS_NOTICE_H
+#pragma once
 
 #include "progress/stepper.h"
 
@@ -84,5 +83,3 @@ void baton__notice_give_up(baton__stepper_t *stepper, baton_group_t *group);
 /* Removes the schedule from those with notices to send. */
 void baton__notice_forget(baton__stepper_t *stepper,
                           baton_schedule_t *schedule);
-
-#endif

@@ -2,8 +2,7 @@
    gets there: see sched/offload.h. All functions are the driver's; those that
    take a schedule need one that has an offload. queues.c issues nodes and asks
    the device, and fails epochs; queues_state.c has what both change. */
-#ifndef BATON_PROGRESS_QUEUES_H
-#define BATON_PROGRESS_QUEUES_H
+#pragma once
 
 #include "progress/stepper.h"
 #include "sched/offload.h"
@@ -56,5 +55,3 @@ baton_status_t baton__queues_record(const baton__offload_t *offload,
 
 /* The start is no longer waited for. */
 void baton__queues_forget_start(baton_schedule_t *schedule);
-
-#endif

@@ -9,8 +9,7 @@
    A failed schedule stays failed until all ranks call baton_group_recover: only
    the application knows whether its peers are still there, and what to do with
    half a step. */
-#ifndef BATON_PROGRESS_RECOVERY_H
-#define BATON_PROGRESS_RECOVERY_H
+#pragma once
 
 #include "progress/stepper.h"
 
@@ -52,5 +51,3 @@ void baton__recovery_leave(baton__stepper_t *stepper,
    for another; -1 if that is none, as with something of this rank in motion. */
 int baton__recovery_awaits(const baton__stepper_t *stepper,
                            const baton_group_t *group);
-
-#endif

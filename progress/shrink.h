@@ -15,8 +15,7 @@
 
    A view grows at most once for each rank, so this ends when deaths do. It uses
    notices alone, and answers until the group is closed. */
-#ifndef BATON_PROGRESS_SHRINK_H
-#define BATON_PROGRESS_SHRINK_H
+#pragma once
 
 #include "progress/stepper.h"
 
@@ -56,5 +55,3 @@ void baton__shrink_receive(baton__stepper_t *stepper, baton_group_t *group,
 
 /* The group is being destroyed: answers nobody any more. */
 void baton__shrink_give_up(baton__stepper_t *stepper, baton_group_t *group);
-
-#endif

@@ -7,8 +7,7 @@
 
    No thread, clock or wait in here: the caller decides when to step. One thread
    at a time steps a stepper; mail may come from any. */
-#ifndef BATON_PROGRESS_STEP_H
-#define BATON_PROGRESS_STEP_H
+#pragma once
 
 #include "progress/stepper.h"
 
@@ -49,5 +48,3 @@ void baton__step_detach(baton__stepper_t *stepper, baton_schedule_t *schedule);
    of it, which ranks are lost, and what peers have sent that made theirs
    before. */
 void baton__step_adopt(baton__stepper_t *stepper, baton_group_t *group);
-
-#endif

@@ -1,7 +1,6 @@
 /* What one driver steps: the schedules of some groups, and what is due for
    them. */
-#ifndef BATON_PROGRESS_STEPPER_H
-#define BATON_PROGRESS_STEPPER_H
+#pragma once
 
 #include "sched/schedule.h"
 
@@ -108,5 +107,3 @@ static inline void baton__stepper_tell(baton__stepper_t *stepper,
         stepper->last_notice = schedule;
     }
 }
-
-#endif

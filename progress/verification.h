@@ -1,7 +1,6 @@
 /* What BATON_VERIFY=1 adds to a commit: lib/sim implements this table, and
    passes it to the engines that it opens (verify.c). */
-#ifndef BATON_PROGRESS_VERIFICATION_H
-#define BATON_PROGRESS_VERIFICATION_H
+#pragma once
 
 #include <baton/baton.h>
 
@@ -23,5 +22,3 @@ typedef struct baton__verification {
 /* Commits a schedule of the verifier's own, which is not verified, nor counted
    as one that the group must not have when it is destroyed (commit.c). */
 baton_status_t baton__commit_unverified(baton_schedule_t *schedule);
-
-#endif

@@ -1,6 +1,5 @@
 /* The watchdog: reports epochs that have made no progress for too long. */
-#ifndef BATON_PROGRESS_WATCHDOG_H
-#define BATON_PROGRESS_WATCHDOG_H
+#pragma once
 
 #include "base/text.h"
 #include "progress/stepper.h"
@@ -28,5 +27,3 @@ void baton__watchdog_look(baton__watchdog_t *watchdog,
    driver's. */
 void baton__describe_wait(const baton_schedule_t *schedule,
                           baton__text_t *text);
-
-#endif

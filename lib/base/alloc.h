@@ -1,7 +1,6 @@
 /* All of the library's memory comes from here, so that tests can count
    allocations and make the n-th one fail. */
-#ifndef BATON_BASE_ALLOC_H
-#define BATON_BASE_ALLOC_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ void baton__alloc_fail_nth(int64_t n);
 
 /* For tests: the number of allocations so far, in all threads. */
 int64_t baton__alloc_count(void);
-
-#endif

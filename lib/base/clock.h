@@ -1,6 +1,5 @@
 /* Monotonic time, and that of a processor. */
-#ifndef BATON_BASE_CLOCK_H
-#define BATON_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -19,5 +18,3 @@ static inline uint64_t baton__clock_thread_ns(void)
     (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The table of BATON_* variables, read once per process. */
-#ifndef BATON_BASE_CONFIG_H
-#define BATON_BASE_CONFIG_H
+#pragma once
 
 #include <baton/memory.h>
 #include <stdbool.h>
@@ -122,5 +121,3 @@ baton_status_t baton__config_check(void);
 /* For tests: makes the next use read the environment again. Not while another
    thread uses the library. */
 void baton__config_forget(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Errors carry a message, kept for the thread that gets the status. */
-#ifndef BATON_BASE_ERROR_H
-#define BATON_BASE_ERROR_H
+#pragma once
 
 #include "base/text.h"
 
@@ -27,5 +26,3 @@ bool baton__is_given(const void *pointer, bool needed, const char *function,
 /* The same of an object, which is not there either once it was destroyed. */
 bool baton__is_alive(const void *object, bool destroyed, const char *function,
                      const char *what);
-
-#endif

@@ -3,8 +3,7 @@
    other modes for their own threads (-ffast-math switches subnormals off), and
    which thread drives is a matter of timing: without this, ranks would differ
    by bits. */
-#ifndef BATON_BASE_FLOAT_MODE_H
-#define BATON_BASE_FLOAT_MODE_H
+#pragma once
 
 #if defined(__SSE__)
 
@@ -76,5 +75,4 @@ static inline void baton__float_mode_leave(baton__float_mode_t before)
     (void)fesetenv(&before);
 }
 
-#endif
 #endif

@@ -2,8 +2,7 @@
    that loops over them vectorise. Rounding is to nearest even. Every NaN
    becomes the one canonical NaN, so that a result does not depend on which
    instructions converted it. */
-#ifndef BATON_BASE_HALF_H
-#define BATON_BASE_HALF_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -77,5 +76,3 @@ static inline uint16_t baton__bf16_of_f32(float value)
     uint32_t is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
     return (uint16_t)(is_nan ? BATON__BF16_NAN : rounded);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Singly linked lists, first in, first out, of records that have a `next` and
    are in one list at a time. */
-#ifndef BATON_BASE_LIST_H
-#define BATON_BASE_LIST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -44,5 +43,3 @@
             list->tail = list->tail == at ? before : list->tail;               \
         }                                                                      \
     }
-
-#endif

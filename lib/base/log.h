@@ -1,7 +1,6 @@
 /* Log messages: to the user's handler, or to standard error when BATON_LOG asks
    for it. */
-#ifndef BATON_BASE_LOG_H
-#define BATON_BASE_LOG_H
+#pragma once
 
 #include <baton/build.h>
 #include <baton/engine.h>
@@ -10,5 +9,3 @@
    Preserves errno. */
 void baton__log(baton_log_level_t level, const char *format, ...)
     BATON_PRINTF(2, 3);
-
-#endif

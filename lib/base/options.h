@@ -1,6 +1,5 @@
 /* Structs that callers fill, and that newer versions of the library extend. */
-#ifndef BATON_BASE_OPTIONS_H
-#define BATON_BASE_OPTIONS_H
+#pragma once
 
 #include <baton/types.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ baton_status_t baton__options_read(void *out, size_t bytes, const void *given,
    written then. */
 baton_status_t baton__options_write(void *out, const void *whole, size_t bytes,
                                     const char *what, const char *initialiser);
-
-#endif

@@ -1,7 +1,6 @@
 /* Random bits as a function of their purpose: there is no state, so the order
    of calls does not matter. */
-#ifndef BATON_BASE_RANDOM_H
-#define BATON_BASE_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ static inline uint64_t baton__random(uint64_t seed, uint64_t stream, uint64_t k)
     return baton__mix(baton__mix(baton__mix(seed + step) ^ (stream + step)) +
                       k * step);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Text under construction in memory of a fixed size. */
-#ifndef BATON_BASE_TEXT_H
-#define BATON_BASE_TEXT_H
+#pragma once
 
 #include <baton/build.h>
 #include <stdarg.h>
@@ -36,5 +35,3 @@ const char *baton__read_number(const char *text, double *out);
 /* The number of single-letter edits from a to b, of which the first 47 letters
    count: the smallest finds the name that was meant. */
 size_t baton__edit_distance(const char *a, const char *b);
-
-#endif

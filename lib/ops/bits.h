@@ -1,6 +1,5 @@
 /* What the loops over elements ask of compilers: GCC and clang. */
-#ifndef BATON_OPS_BITS_H
-#define BATON_OPS_BITS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -18,5 +17,3 @@ static inline unsigned baton__lowest_bit(uint64_t bits)
 {
     return (unsigned)__builtin_ctzll(bits);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Copies into memory that other ranks of this host read in place. */
-#ifndef BATON_OPS_COPY_H
-#define BATON_OPS_COPY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -11,5 +10,3 @@ void baton__copy_shared(void *to, const void *from, size_t bytes);
 
 /* As memcpy, but what was copied is in no cache. */
 void baton__copy_past_cache(char *to, const char *from, size_t bytes);
-
-#endif

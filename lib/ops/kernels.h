@@ -1,7 +1,6 @@
 /* The reduction kernels: one table for each instruction set that the library
    was built for. */
-#ifndef BATON_OPS_KERNELS_H
-#define BATON_OPS_KERNELS_H
+#pragma once
 
 #include "ops/select.h"
 
@@ -52,5 +51,3 @@ const baton__kernels_t *baton__kernels(void);
 
 /* Tests: the next use chooses again. Not while another thread reduces. */
 void baton__kernels_forget(void);
-
-#endif

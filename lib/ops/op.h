@@ -3,8 +3,7 @@
    A record is one cache line. It is filled by an adder and stays where it is
    for the schedule's life: commit adds tags, ordinals and the first successor.
  */
-#ifndef BATON_OPS_OP_H
-#define BATON_OPS_OP_H
+#pragma once
 
 #include <assert.h>
 #include <baton/device.h>
@@ -241,5 +240,3 @@ static inline const char *baton__source(const baton__op_t *op, int which,
                ? context->lent[which]
                : baton__operand(op, which, context->address) + begin;
 }
-
-#endif

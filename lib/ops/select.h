@@ -1,6 +1,5 @@
 /* Selection, inside. */
-#ifndef BATON_OPS_SELECT_H
-#define BATON_OPS_SELECT_H
+#pragma once
 
 #include <baton/select.h>
 
@@ -72,5 +71,3 @@ bool baton__selection_given(const baton_selection_t *from,
 bool baton__topk_given(const baton_selection_t *from, size_t k,
                        const uint32_t *indices, const void *scratch,
                        const char *function);
-
-#endif

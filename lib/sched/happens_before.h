@@ -9,8 +9,7 @@
    questions are of nodes on one path, or have a long path between them; so
    the nodes are cut into paths first, and of the longest of these each node
    knows after how many of their nodes it happens. */
-#ifndef BATON_SCHED_HAPPENS_BEFORE_H
-#define BATON_SCHED_HAPPENS_BEFORE_H
+#pragma once
 
 #include "sched/schedule.h"
 
@@ -41,5 +40,3 @@ void baton__happens_before_fini(baton__happens_before_t *self);
 /* u does not come behind v in the order. */
 bool baton__happens_before(baton__happens_before_t *self, uint32_t u,
                            uint32_t v);
-
-#endif

@@ -13,8 +13,7 @@
    Whether a message is lent is decided when it is taken: see lend(),
    epoch_receive.c.
  */
-#ifndef BATON_SCHED_LOANS_H
-#define BATON_SCHED_LOANS_H
+#pragma once
 
 #include "sched/schedule.h"
 
@@ -37,5 +36,3 @@ uint32_t baton__loans_list(const baton__order_t *order, uint32_t nodes,
    records of the nodes. */
 void baton__loans_enter(baton_schedule_t *schedule,
                         const baton__order_t *order);
-
-#endif

@@ -14,8 +14,7 @@
 
    Behind each node an event is recorded, which other streams follow, and for
    which the driver asks. */
-#ifndef BATON_SCHED_OFFLOAD_H
-#define BATON_SCHED_OFFLOAD_H
+#pragma once
 
 #include "sched/schedule.h"
 
@@ -79,5 +78,3 @@ baton_status_t baton__check_bound(const baton_schedule_t *schedule,
 baton_status_t baton__offload_create(baton_schedule_t *schedule,
                                      const baton__order_t *order);
 void baton__offload_destroy(baton_schedule_t *schedule);
-
-#endif

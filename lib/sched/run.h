@@ -17,8 +17,7 @@
    A schedule without messages goes back to idle from draining. Every node
    enters the ready queue at most once an epoch, so the queue is an array with
    one place a node. */
-#ifndef BATON_SCHED_RUN_H
-#define BATON_SCHED_RUN_H
+#pragma once
 
 #include "ops/op.h"
 
@@ -185,5 +184,3 @@ bool baton__run_is_stuck(const baton__run_t *run);
 
 /* The one place where the phase changes. */
 void baton__run_set_phase(baton__run_t *run, baton__run_state_t phase);
-
-#endif

@@ -4,8 +4,7 @@
    Ownership: the builder's thread owns the graph. The plan is read-only after
    the commit. The driver owns `run`, `turn`, `notices` and `failure`. `shared`
    is accessed by all threads. */
-#ifndef BATON_SCHED_SCHEDULE_H
-#define BATON_SCHED_SCHEDULE_H
+#pragma once
 
 #include "base/text.h"
 #include "ops/op.h"
@@ -306,5 +305,3 @@ void baton__schedule_free(baton_schedule_t *schedule);
 
 /* Where `peer` is in plan.peers; peer_count: it is not. */
 uint32_t baton__plan_peer(const baton__plan_t *plan, int peer);
-
-#endif

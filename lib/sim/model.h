@@ -1,7 +1,6 @@
 /* The cost model: distributions, the simulator's options, and the links between
    ranks. All functions are pure. */
-#ifndef BATON_SIM_MODEL_H
-#define BATON_SIM_MODEL_H
+#pragma once
 
 #include <baton/sim.h>
 #include <stdint.h>
@@ -47,5 +46,3 @@ baton_status_t baton__sim_check_options(const baton_sim_options_t *options);
 /* The link from one rank to another under these options. */
 baton_sim_link_t baton__sim_link(const baton_sim_options_t *options, int from,
                                  int to);
-
-#endif

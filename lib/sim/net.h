@@ -9,8 +9,7 @@
    engine is notified. Data is copied once, from the sender's memory to where
    the receiver accepts it; only a message that is SENT before it is accepted is
    copied in between. */
-#ifndef BATON_SIM_NET_H
-#define BATON_SIM_NET_H
+#pragma once
 
 #include "sim/pool.h"
 #include "sim/queue.h"
@@ -160,5 +159,3 @@ void baton__sim_report(const baton__sim_net_t *net,
                        const baton__sim_item_t *item, const void *owner,
                        uint32_t node, baton_sim_what_t what, double begin_us,
                        double end_us);
-
-#endif

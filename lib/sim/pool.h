@@ -2,8 +2,7 @@
 
    Here epochs do allocate, which the transport port forbids to transports that
    run them for real. */
-#ifndef BATON_SIM_POOL_H
-#define BATON_SIM_POOL_H
+#pragma once
 
 #include <assert.h>
 #include <baton/transport.h>
@@ -69,5 +68,3 @@ void baton__sim_pool_give(baton__sim_pool_t *pool, uint32_t index);
 /* Copies the data that the receiver has not accepted yet, so that the sender
    may have its memory back. Returns false when there is no memory. */
 bool baton__sim_item_copy(baton__sim_item_t *item);
-
-#endif

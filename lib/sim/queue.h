@@ -1,8 +1,7 @@
 /* The simulator's events in order of time, and those of one time in the order
    in which they were pushed: a heap in which each entry comes before its four
    children. */
-#ifndef BATON_SIM_QUEUE_H
-#define BATON_SIM_QUEUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ bool baton__sim_queue_peek(const baton__sim_queue_t *queue, double *at_out);
 
 /* Removes the first entry, of a queue that is not empty. */
 baton__sim_entry_t baton__sim_queue_pop(baton__sim_queue_t *queue);
-
-#endif

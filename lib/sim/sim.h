@@ -1,7 +1,6 @@
 /* The state of a simulator: a stepper and a group for each rank over one
    simulated network (sim/net.h), and what its files offer each other. */
-#ifndef BATON_SIM_SIM_H
-#define BATON_SIM_SIM_H
+#pragma once
 
 #include "progress/engine.h"
 #include "sim/net.h"
@@ -103,5 +102,3 @@ baton_status_t baton__sim_check_schedule(const baton_schedule_t *schedule);
    ends. Nothing may be left to happen in the simulator. */
 baton_status_t baton__sim_explain(const baton_sim_t *sim,
                                   const baton_schedule_t *schedule);
-
-#endif

@@ -7,8 +7,7 @@
    can fire in one order fires in every order. The simulation can't detect an
    epoch that ends before an optional node has fired although the node would
    have to. */
-#ifndef BATON_SIM_SIMULATE_GRAPHS_H
-#define BATON_SIM_SIMULATE_GRAPHS_H
+#pragma once
 
 #include <baton/baton.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ typedef struct baton__sim_packed_graph {
    come with an explanation; BATON_ERR_NO_MEMORY. */
 baton_status_t baton__sim_simulate_graphs(baton__sim_packed_graph_t *graphs,
                                           int ranks);
-
-#endif

@@ -11,8 +11,7 @@
                 send#1 <-----waits for----- recv#0
 
    Nothing is allocated, so that any number of ranks can be explained. */
-#ifndef BATON_SIM_WAIT_GRAPH_H
-#define BATON_SIM_WAIT_GRAPH_H
+#pragma once
 
 #include "sim/sim.h"
 
@@ -66,5 +65,3 @@ uint32_t baton__sim_wait_predecessor(const baton_schedule_t *schedule,
    BATON__NO_NODE. */
 uint32_t baton__sim_wait_find_skip(const baton_schedule_t *schedule,
                                    uint32_t node);
-
-#endif

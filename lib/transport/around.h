@@ -1,7 +1,6 @@
 /* Transports around another one, whose calls they pass on: staged/ and subset.
    Their endpoints begin with this. */
-#ifndef BATON_TRANSPORT_AROUND_H
-#define BATON_TRANSPORT_AROUND_H
+#pragma once
 
 #include <baton/transport.h>
 
@@ -16,5 +15,3 @@ typedef struct baton__around {
    transport's own: reserve, send, poll, accept, drop, arm, close, and of what
    is optional lend, post_receive, withdraw_receive and takes_device. */
 baton_transport_t baton__around(const baton_transport_t *inner);
-
-#endif

@@ -1,7 +1,6 @@
 /* The device of an engine, as its groups and schedules see it: the port, and
    flags, which are words in pinned memory that streams wait for. */
-#ifndef BATON_TRANSPORT_DEVICE_H
-#define BATON_TRANSPORT_DEVICE_H
+#pragma once
 
 #include <baton/device.h>
 #include <pthread.h>
@@ -41,5 +40,3 @@ void baton__flag_raise(const baton__flag_t *flag, uint64_t value);
 /* Frees all flags. Nothing that raises one is in a stream; streams of users
    that wait for one go on. */
 void baton__flags_free(baton__device_t *device);
-
-#endif

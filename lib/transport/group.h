@@ -4,8 +4,7 @@
    hash of their name and the attempt, which counts the schedules of that name
    that a rank has made in the group. Messages carry it, so that a schedule that
    exists only on some ranks takes no messages of others. */
-#ifndef BATON_TRANSPORT_GROUP_H
-#define BATON_TRANSPORT_GROUP_H
+#pragma once
 
 #include "transport/device.h"
 
@@ -281,5 +280,3 @@ void baton__group_number_hosts(baton_transport_t *transport, int *host_of,
 void baton__group_drop_attributes(baton_group_t *group);
 
 void baton__group_fini(baton_group_t *group);
-
-#endif

@@ -7,8 +7,7 @@
    need not tell each other, and the other ranks have no part in it. The root is
    polled, watched and armed for all: a subset's functions for that are never
    called. A transfer ends with the root's event, which names the schedule. */
-#ifndef BATON_TRANSPORT_SUBSET_H
-#define BATON_TRANSPORT_SUBSET_H
+#pragma once
 
 #include "transport/group.h"
 
@@ -55,5 +54,3 @@ void baton__subset_take(const void *endpoint, baton_message_t *message);
 /* The rank in the root; and the one here of a rank of the root, or -1. */
 int baton__subset_root_rank(const void *endpoint, int rank);
 int baton__subset_rank(const void *endpoint, int root_rank);
-
-#endif

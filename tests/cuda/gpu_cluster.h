@@ -1,7 +1,6 @@
 /* Ranks of this process on GPU 0, and its memory. Failures are cmocka's, except
    CUDA's, which end the program. */
-#ifndef TESTS_CUDA_GPU_CLUSTER_H
-#define TESTS_CUDA_GPU_CLUSTER_H
+#pragma once
 
 #include "cuda/on_gpu.h"
 #include "support/device_cluster.h"
@@ -25,5 +24,3 @@ cudaStream_t gpu_stream(void); /* that does not wait for the default one */
 void gpu_copy(cudaStream_t stream, void *target, const void *source,
               size_t bytes);
 void gpu_synchronise(cudaStream_t stream);
-
-#endif

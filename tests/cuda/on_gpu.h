@@ -1,6 +1,5 @@
 /* What the tests on a GPU share. */
-#ifndef TESTS_CUDA_ON_GPU_H
-#define TESTS_CUDA_ON_GPU_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
@@ -29,5 +28,4 @@ void gpu_add(cudaStream_t stream, float *memory, size_t count, float value);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,6 +1,5 @@
 /* For programs that know MPI alone: they are run with libbaton_mpi.so. */
-#ifndef TESTS_DROPIN_DROPIN_H
-#define TESTS_DROPIN_DROPIN_H
+#pragma once
 
 #include <mpi.h>
 #include <stdbool.h>
@@ -31,5 +30,3 @@ static const char *dropin_test = "";
             (void)fputc('\n', stderr);                                         \
         }                                                                      \
     } while (0)
-
-#endif

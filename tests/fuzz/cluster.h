@@ -23,8 +23,7 @@
        participant.c     a rank's schedule and its application
        kinds_program.c, kinds_quorum.c
        cluster.c, plan.c */
-#ifndef TESTS_FUZZ_CLUSTER_H
-#define TESTS_FUZZ_CLUSTER_H
+#pragma once
 
 #include "fuzz/plan.h"
 #include "fuzz/run.h"
@@ -247,5 +246,3 @@ static inline double fuzz_poll_delay_us(uint32_t polls)
 {
     return 0.25 * (double)(UINT64_C(1) << polls);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A participant: its schedule, and the application that runs it. */
-#ifndef TESTS_FUZZ_PARTICIPANT_H
-#define TESTS_FUZZ_PARTICIPANT_H
+#pragma once
 
 #include "fuzz/cluster.h"
 
@@ -13,5 +12,3 @@ void fuzz_participant_begin(fuzz_participant_t *participant);
 /* Checks what must hold once its group has recovered; after the last step. */
 void fuzz_participant_recovered(fuzz_participant_t *participant);
 void fuzz_participant_audit(fuzz_participant_t *participant);
-
-#endif

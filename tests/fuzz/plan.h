@@ -1,7 +1,6 @@
 /* The plan of a run, sampled from its seed: the cluster, its tasks and the
    faults. */
-#ifndef TESTS_FUZZ_PLAN_H
-#define TESTS_FUZZ_PLAN_H
+#pragma once
 
 #include "support/random.h"
 #include <baton/sim.h>
@@ -98,5 +97,3 @@ void fuzz_plan_print(const fuzz_plan_t *plan, FILE *to);
 
 /* The kind's name in messages. */
 const char *fuzz_kind_name(fuzz_kind_t kind);
-
-#endif

@@ -3,8 +3,7 @@
        ... injected failure (somewhere) ... told to recover --> recovers
                                                                    |
        first steps of all tasks <--(baton_group_recover: OK)-------+        */
-#ifndef TESTS_FUZZ_RECOVERY_H
-#define TESTS_FUZZ_RECOVERY_H
+#pragma once
 
 #include "fuzz/cluster.h"
 
@@ -18,5 +17,3 @@ bool fuzz_wants_recovery(const fuzz_cluster_t *cluster);
 /* Checks that all tasks have ended or failed as they had to, and lets all ranks
    recover. */
 void fuzz_recover_when_idle(fuzz_cluster_t *cluster);
-
-#endif

@@ -1,6 +1,5 @@
 /* A program that fuzzes, but for main.c: the run of one seed. */
-#ifndef TESTS_FUZZ_RUN_H
-#define TESTS_FUZZ_RUN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ fuzz_outcome_t fuzz_run(uint64_t seed);
 
 /* Prints what the seed says. */
 void fuzz_print(uint64_t seed, FILE *to);
-
-#endif

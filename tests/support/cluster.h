@@ -3,8 +3,7 @@
    the test's thread, so that the test needs no sleep and no lock: waiting for
    one rank drives them all. Unless a comment says otherwise, failures are
    cmocka's, so these functions are for the main thread. */
-#ifndef TESTS_SUPPORT_CLUSTER_H
-#define TESTS_SUPPORT_CLUSTER_H
+#pragma once
 
 #include <baton/build.h>
 #include <baton/inproc.h>
@@ -176,5 +175,3 @@ bool support_worker_run(support_worker_t *worker, baton_schedule_t *schedule);
 typedef struct support_thread support_thread_t;
 support_thread_t *support_thread_start(void (*fn)(void *arg), void *arg);
 void support_thread_join(support_thread_t *thread);
-
-#endif

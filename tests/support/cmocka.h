@@ -10,8 +10,7 @@
 
    They run in the order in which they are written; those of one name or pattern
    alone, if the program is given that. Of clusters: cluster.h. */
-#ifndef TESTS_SUPPORT_CMOCKA_H
-#define TESTS_SUPPORT_CMOCKA_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,5 +49,3 @@ int support_run_tests(CMFixtureFunction setup, CMFixtureFunction teardown);
 /* Sets a variable, or removes it where the value is NULL, and has the library
    read its variables anew. */
 void support_set_variable(const char *name, const char *value);
-
-#endif

@@ -2,8 +2,7 @@
    suite of properties (sim/test_properties.c). Vectors are of f64, on the host.
    Where the collective works on a device they are copied, and every other step
    is put into a stream where its result can be told from that alone. */
-#ifndef TESTS_SUPPORT_COLLECTIVE_H
-#define TESTS_SUPPORT_COLLECTIVE_H
+#pragma once
 
 #include "support/emulated.h"
 
@@ -108,5 +107,3 @@ void support_dense_of(const baton_sparse_result_t *result, size_t count,
 
 /* What was given and is in no result yet. */
 void support_collective_rest(support_collective_t *self, double *rest);
-
-#endif

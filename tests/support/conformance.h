@@ -6,8 +6,7 @@
    The port leaves it to the engine which receive a message belongs to. Here
    that is done by tag: conformance_recv takes the first message from a peer
    with its tag that has arrived and not been taken, or is the next to come. */
-#ifndef BATON_TESTS_SUPPORT_CONFORMANCE_H
-#define BATON_TESTS_SUPPORT_CONFORMANCE_H
+#pragma once
 
 #include "support/emulated.h"
 
@@ -158,5 +157,3 @@ uint32_t conformance_key_of(int source, uint32_t number);
 void conformance_expect_message(conformance_rank_t *self, uint32_t node,
                                 const void *data, size_t bytes, uint32_t key);
 void conformance_expect_sent(conformance_rank_t *self, uint32_t node);
-
-#endif

@@ -5,8 +5,7 @@
    and the sum of their ordinals, which are consecutive; its first element is
    the sum of random values. So every result is checked by itself: the values,
    `included`, `active`, `staleness`, and that no contribution is in two. */
-#ifndef TESTS_SUPPORT_CONSERVE_H
-#define TESTS_SUPPORT_CONSERVE_H
+#pragma once
 
 #include "support/collective.h"
 
@@ -69,5 +68,3 @@ const char *conserve_run(baton_group_t *group,
 /* Returns NULL when the totals of all ranks agree and add up, or a message. */
 const char *conserve_compare(support_row_t row, const conserve_totals_t *totals,
                              int ranks);
-
-#endif

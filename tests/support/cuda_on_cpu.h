@@ -8,8 +8,7 @@
    alone, so this finds no race between two of them, and tells nothing about
    time. Memory of the device is malloc's: the address sanitizer sees what
    lies outside of it. */
-#ifndef TESTS_SUPPORT_CUDA_ON_CPU_H
-#define TESTS_SUPPORT_CUDA_ON_CPU_H
+#pragma once
 
 #include "base/half.h"
 
@@ -237,5 +236,3 @@ void cpu_launch(const void *kernel, unsigned blocks, unsigned threads,
         kernel, blocks, threads, [](void *arg) { (*(function *)arg)(); },
         &call);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Every dense builder, and for any of them its buffers, and whose data must be
    where in its result: one description for proofs, real data and times, on any
    transport. */
-#ifndef TESTS_SUPPORT_DENSE_H
-#define TESTS_SUPPORT_DENSE_H
+#pragma once
 
 #include <baton/tuning.h>
 
@@ -65,5 +64,3 @@ typedef void (*dense_piece_fn)(void *arg, int low, int high, size_t first,
                                size_t count, size_t at);
 void dense_pieces(const dense_case_t *c, int rank, dense_piece_fn fn,
                   void *arg);
-
-#endif

@@ -1,7 +1,6 @@
 /* Data for the dense builders, of any type, and the oracle for their results:
    each rank can tell what all others have contributed. */
-#ifndef TESTS_SUPPORT_DENSE_DATA_H
-#define TESTS_SUPPORT_DENSE_DATA_H
+#pragma once
 
 #include "support/dense.h"
 #include "support/values.h"
@@ -36,5 +35,3 @@ typedef struct dense_affine {
     uint32_t a, b;
 } dense_affine_t;
 extern const baton_op_t dense_compose;
-
-#endif

@@ -1,7 +1,6 @@
 /* Ranks of one process, each with an engine and an emulated device of its own;
    and what tests do with memory there. Failures are cmocka's. */
-#ifndef TESTS_SUPPORT_DEVICE_CLUSTER_H
-#define TESTS_SUPPORT_DEVICE_CLUSTER_H
+#pragma once
 
 #include "support/cluster.h"
 #include "support/emulated.h"
@@ -31,5 +30,3 @@ void device_cluster_synchronise(device_cluster_t *self, int rank);
 
 /* Recovers the group on all ranks, each in a thread of its own. */
 void device_cluster_recover(device_cluster_t *self);
-
-#endif

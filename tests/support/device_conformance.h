@@ -3,8 +3,7 @@
    and over a GPU: test_device_conformance.c is an example.
 
    Cases use no framework: a failure is a sentence in the subject. */
-#ifndef TESTS_SUPPORT_DEVICE_CONFORMANCE_H
-#define TESTS_SUPPORT_DEVICE_CONFORMANCE_H
+#pragma once
 
 #include <baton/device.h>
 
@@ -67,5 +66,3 @@ extern const device_conformance_case_t
    failed_work_*, where a repair function is needed. */
 bool device_conformance_run(const device_conformance_case_t *test,
                             device_subject_t *self);
-
-#endif

@@ -1,6 +1,5 @@
 /* A random program on a rank with an emulated device. */
-#ifndef TESTS_SUPPORT_DEVICE_PROGRAM_H
-#define TESTS_SUPPORT_DEVICE_PROGRAM_H
+#pragma once
 
 #include "support/emulated.h"
 #include "support/program.h"
@@ -22,5 +21,3 @@ void device_program_write(const device_program_t *self, int slot,
                           const unsigned char *contents);
 bool device_program_holds(const device_program_t *self, int slot,
                           const unsigned char *right);
-
-#endif

@@ -10,8 +10,7 @@
    It is stricter than a GPU is. The program aborts, with a sentence, when
    memory is released that queued work will touch. Copies from the memory of
    another device need an address that open_handle gave. */
-#ifndef TESTS_SUPPORT_EMULATED_H
-#define TESTS_SUPPORT_EMULATED_H
+#pragma once
 
 #include <baton/device.h>
 
@@ -106,5 +105,3 @@ void emulated_read(emulated_t *device, void *target, const void *source,
                    size_t bytes);
 void emulated_write(emulated_t *device, void *target, const void *source,
                     size_t bytes);
-
-#endif

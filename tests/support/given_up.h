@@ -1,7 +1,6 @@
 /* Epochs that are given up, on ranks that are threads or processes: in each
    round a rank cancels an all-reduce, sooner or later, and all recover. */
-#ifndef TESTS_SUPPORT_GIVEN_UP_H
-#define TESTS_SUPPORT_GIVEN_UP_H
+#pragma once
 
 #include <baton/baton.h>
 
@@ -12,5 +11,3 @@
    rounds had passed. */
 const char *given_up_run(baton_group_t *group, uint64_t seed, int rounds,
                          int64_t *allocated_out);
-
-#endif

@@ -1,8 +1,7 @@
 /* Counts the allocations of the whole process, also under the sanitizers (but
    the thread sanitizer hides aligned_alloc). It defines malloc and the like, so
    one file of a program may include it. */
-#ifndef TESTS_SUPPORT_MALLOC_H
-#define TESTS_SUPPORT_MALLOC_H
+#pragma once
 
 #include "support/sanitized.h"
 
@@ -91,7 +90,5 @@ void free(void *block)
     malloc_uncount(block);
     __libc_free(block);
 }
-
-#endif
 
 #endif

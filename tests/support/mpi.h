@@ -1,7 +1,6 @@
 /* For MPI programs: a process is a rank. A failed expectation aborts the job.
  */
-#ifndef TESTS_SUPPORT_MPI_H
-#define TESTS_SUPPORT_MPI_H
+#pragma once
 
 #include <baton/mpi.h>
 
@@ -42,5 +41,3 @@ void support_mpi_run(baton_schedule_t *schedule);
 
 /* Expects that an all-reduce over the group gives the right result. */
 void support_mpi_healthy(baton_group_t *group);
-
-#endif

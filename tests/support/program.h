@@ -7,8 +7,7 @@
    some messages have a length that their sender sets in the epoch, and steps of
    their receiver have it, too. All of this follows from a step and the epoch.
  */
-#ifndef TESTS_SUPPORT_PROGRAM_H
-#define TESTS_SUPPORT_PROGRAM_H
+#pragma once
 
 #include "support/random.h"
 #include <baton/device.h>
@@ -140,5 +139,3 @@ struct program_part {
 };
 
 void program_build(program_part_t *part, baton_schedule_t *schedule);
-
-#endif

@@ -1,6 +1,5 @@
 /* Random numbers of tests. A run prints its seed, and BATON_SEED repeats it. */
-#ifndef TESTS_SUPPORT_RANDOM_H
-#define TESTS_SUPPORT_RANDOM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ bool support_once_in(support_random_t *random, uint64_t n);
 
 /* 0 to `limit`, not included. */
 double support_random_real(support_random_t *random, double limit);
-
-#endif

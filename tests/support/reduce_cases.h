@@ -1,8 +1,7 @@
 /* Reductions against an independent reference: one table of cases for the
    kernels of each instruction set (unit/test_reduce.c) and for those of
    libbaton_cuda (cuda/test_reduce.cpp). Failures are cmocka's. */
-#ifndef TESTS_SUPPORT_REDUCE_CASES_H
-#define TESTS_SUPPORT_REDUCE_CASES_H
+#pragma once
 
 #include "ops/kernels.h"
 
@@ -30,5 +29,3 @@ typedef struct reduce_subject {
    another or aligned in different ways; all values of short types, and special
    values. */
 void reduce_cases_run(const reduce_subject_t *subject);
-
-#endif

@@ -1,7 +1,6 @@
 /* A reference for the reduction of one element of any bits, written from
    types.h and independent of the kernels. */
-#ifndef TESTS_SUPPORT_REFERENCE_H
-#define TESTS_SUPPORT_REFERENCE_H
+#pragma once
 
 #include "ops/kernels.h"
 
@@ -42,5 +41,3 @@ void reference_store(void *data, size_t index, baton_dtype_t dtype,
 /* One of a type's zeros, ones, extremes, infinities and NaNs; `which` wraps. */
 #define REFERENCE_SPECIALS ((size_t)20)
 uint64_t reference_special(baton_dtype_t dtype, uint64_t which);
-
-#endif

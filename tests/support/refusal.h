@@ -1,7 +1,6 @@
 /* Schedules whose commit must fail. They are named "wrong", have one bound
    buffer of 16 bytes, and belong to rank 0 of 3. */
-#ifndef TESTS_SUPPORT_REFUSAL_H
-#define TESTS_SUPPORT_REFUSAL_H
+#pragma once
 
 #include "support/cluster.h"
 
@@ -28,5 +27,3 @@ void refuses(baton_schedule_t *schedule, baton_status_t status,
              const char *text);
 void refused(baton_schedule_t *schedule, baton_status_t status,
              const char *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* Whether a sanitizer is built in. It makes a test five to twenty times slower,
    so tests repeat less. */
-#ifndef TESTS_SUPPORT_SANITIZED_H
-#define TESTS_SUPPORT_SANITIZED_H
+#pragma once
 
 #ifndef __has_feature
 #define __has_feature(x) 0
@@ -24,5 +23,3 @@
 
 /* `times` repetitions, or a tenth of them with a sanitizer. */
 #define SUPPORT_REPEAT(times) (SUPPORT_SANITIZED ? ((times) + 9) / 10 : (times))
-
-#endif

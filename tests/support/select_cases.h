@@ -1,8 +1,7 @@
 /* Selections against a sort: one table of cases for the functions of
    <baton/select.h> (unit/test_select.c) and for the kernels of libbaton_cuda
    (cuda/test_select.cpp). Failures are cmocka's. */
-#ifndef TESTS_SUPPORT_SELECT_CASES_H
-#define TESTS_SUPPORT_SELECT_CASES_H
+#pragma once
 
 #include "support/random.h"
 
@@ -61,5 +60,3 @@ void select_cases_run(const select_subject_t *subject);
 /* Writes the indices of the k largest, by a sort, and returns how many. */
 size_t select_sorted(const baton_selection_t *from, size_t k,
                      uint32_t *indices);
-
-#endif

@@ -1,7 +1,6 @@
 /* Small simulations of given messages, and their traces. Failures are cmocka's.
  */
-#ifndef TESTS_SUPPORT_SIM_H
-#define TESTS_SUPPORT_SIM_H
+#pragma once
 
 #include "support/cluster.h"
 
@@ -75,5 +74,3 @@ void support_words_remove(const support_words_t *words);
 /* The same with a simulator of its own. */
 void support_words_open(support_words_t *words);
 void support_words_close(const support_words_t *words);
-
-#endif

@@ -1,6 +1,5 @@
 /* Sparse all-reduces on every rank of a simulated group. */
-#ifndef TESTS_SUPPORT_SPARSE_H
-#define TESTS_SUPPORT_SPARSE_H
+#pragma once
 
 #include <baton/sim.h>
 
@@ -36,5 +35,3 @@ void support_sparse_step(support_sparse_t *group);
 
 /* Recovers the groups of all ranks. */
 void support_sparse_recover(support_sparse_t *group);
-
-#endif

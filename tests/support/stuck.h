@@ -1,6 +1,5 @@
 /* Simulated schedules that deadlock or do not match, and their messages. */
-#ifndef TESTS_SUPPORT_STUCK_H
-#define TESTS_SUPPORT_STUCK_H
+#pragma once
 
 #include "support/cluster.h"
 #include <baton/sim.h>
@@ -25,5 +24,3 @@ void stuck_head_to_head(void *arg, baton_schedule_t *schedule);
 /* Fixtures of a test, whose new groups verify their commits. */
 int stuck_verify_on(void **state);
 int stuck_verify_off(void **state);
-
-#endif

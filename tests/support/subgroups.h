@@ -1,8 +1,7 @@
 /* Random groups of some ranks of others: made, used and destroyed by all of
    their ranks in one random order, many at once, overlapping, of each other,
    and behind the group that they were made of. */
-#ifndef TESTS_SUPPORT_SUBGROUPS_H
-#define TESTS_SUPPORT_SUBGROUPS_H
+#pragma once
 
 #include <baton/baton.h>
 
@@ -10,5 +9,3 @@
    them. Destroys the group, too. Returns NULL, or what is wrong, valid until
    this thread's next call. */
 const char *subgroups_run(baton_group_t *group, uint64_t seed, int rounds);
-
-#endif

@@ -1,7 +1,6 @@
 /* Runs a call with its n-th allocation failing, for each n. One file of a
    program may include this. */
-#ifndef TESTS_SUPPORT_TRIAL_H
-#define TESTS_SUPPORT_TRIAL_H
+#pragma once
 
 #include "base/alloc.h"
 #include "support/cluster.h"
@@ -73,5 +72,3 @@ static void try_each(void (*attempt)(void))
     } while (counted >= nth);
     print_message("%lld allocations\n", (long long)nth - 1);
 }
-
-#endif

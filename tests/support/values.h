@@ -1,6 +1,5 @@
 /* Vectors of any element type, and their reduction by the reference. */
-#ifndef TESTS_SUPPORT_VALUES_H
-#define TESTS_SUPPORT_VALUES_H
+#pragma once
 
 #include "support/random.h"
 #include <baton/build.h>
@@ -40,5 +39,3 @@ void support_reduce(void *target, const void *right, size_t count,
                     baton_dtype_t dtype, support_op_t op);
 void support_divide(void *target, size_t count, baton_dtype_t dtype,
                     support_op_t op, int ranks);
-
-#endif

@@ -2,8 +2,7 @@
    them, binds the vectors, calls the builder of coll.h, and commits. now.c
    keeps such schedules with the group, by what the ranks have in common, and
    binds the vectors of each call. */
-#ifndef BATON_COLL_CREATE_CREATE_H
-#define BATON_COLL_CREATE_CREATE_H
+#pragma once
 
 #include <baton/tuning.h>
 
@@ -47,5 +46,3 @@ baton_status_t baton__collective_create(const baton__collective_t *collective,
                                         const char *verb, baton_group_t *group,
                                         const baton_operands_t *on,
                                         baton_schedule_t **out);
-
-#endif

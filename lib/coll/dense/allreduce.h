@@ -1,6 +1,5 @@
 /* What every all-reduce builder begins with. */
-#ifndef BATON_COLL_DENSE_ALLREDUCE_H
-#define BATON_COLL_DENSE_ALLREDUCE_H
+#pragma once
 
 #include "coll/kit/phases.h"
 
@@ -32,5 +31,3 @@ void baton__allreduce_in_blocks(baton_schedule_t *schedule, const char *builder,
 /* Whether source and target are the same memory. */
 bool baton__allreduce_in_place(const baton_schedule_t *schedule,
                                const baton_allreduce_args_t *args);
-
-#endif

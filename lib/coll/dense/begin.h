@@ -1,7 +1,6 @@
 /* What all builders of a collective begin with (begin.c; all-reduces:
    allreduce.h): they check the arguments, and do what needs no messages. */
-#ifndef BATON_COLL_DENSE_BEGIN_H
-#define BATON_COLL_DENSE_BEGIN_H
+#pragma once
 
 #include "coll/kit/phases.h"
 #include "coll/tune/algorithms.h"
@@ -89,5 +88,3 @@ typedef struct baton__alltoall {
 bool baton__alltoall_begin(baton_schedule_t *schedule, const char *builder,
                            const baton_alltoall_args_t **args,
                            baton__alltoall_t *out);
-
-#endif

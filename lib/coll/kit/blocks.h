@@ -1,8 +1,7 @@
 /* A vector cut in blocks, one for each rank of a team, and ranges of them that
    may go round its end: what scatter, gather and their relatives move. Blocks
    may be empty and of any sizes. Also the segments that pipelines work in. */
-#ifndef BATON_COLL_KIT_BLOCKS_H
-#define BATON_COLL_KIT_BLOCKS_H
+#pragma once
 
 #include "coll/kit/flow.h"
 #include "coll/kit/pattern.h"
@@ -100,5 +99,3 @@ baton__slots_t baton__slots_for_rounds(baton_schedule_t *schedule, int rounds,
 
 baton_view_t baton__slot_of(const baton__slots_t *slots, size_t index,
                             size_t bytes);
-
-#endif

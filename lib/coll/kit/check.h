@@ -3,8 +3,7 @@
    the schedule's error. What must be the same on all ranks is stated, too
    (baton_schedule_agree): the builder, root, type, reduction, multiples, counts
    and chunks. */
-#ifndef BATON_COLL_KIT_CHECK_H
-#define BATON_COLL_KIT_CHECK_H
+#pragma once
 
 #include <baton/build.h>
 
@@ -62,5 +61,3 @@ size_t baton__check_reduction(baton_schedule_t *schedule, const char *builder,
 /* Whether two views begin at the same place, by id or by address. */
 bool baton__same_place(const baton_schedule_t *schedule, baton_view_t a,
                        baton_view_t b);
-
-#endif

@@ -1,6 +1,5 @@
 /* Counting ranks in a vector's own element type: a sum of ones. */
-#ifndef BATON_COLL_KIT_COUNT_H
-#define BATON_COLL_KIT_COUNT_H
+#pragma once
 
 #include <baton/types.h>
 
@@ -10,5 +9,3 @@ uint64_t baton__largest_count(baton_dtype_t dtype);
 /* Reads a count back; zero is all bits zero in every type. A float is
    multiplied by `factor`, and rounded. */
 uint32_t baton__count_of(baton_dtype_t dtype, const char *at, double factor);
-
-#endif

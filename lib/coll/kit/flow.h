@@ -15,8 +15,7 @@
    order of their own. Messages and operands of 0 bytes add nothing: both ends
    know the size. Buffers are told apart by their ids, so a builder whose source
    and target are the same memory names one of them only. */
-#ifndef BATON_COLL_KIT_FLOW_H
-#define BATON_COLL_KIT_FLOW_H
+#pragma once
 
 #include <baton/build.h>
 
@@ -89,5 +88,3 @@ bool baton__flow_stages(const baton__flow_t *flow, baton_view_t view);
 
 /* All of a new scratch buffer. */
 baton_view_t baton__flow_scratch(baton__flow_t *flow, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Peer arithmetic of the builders: pure functions of rank, size and count. */
-#ifndef BATON_COLL_KIT_PATTERN_H
-#define BATON_COLL_KIT_PATTERN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -229,5 +228,3 @@ static inline int baton__circulant_less(int have, int doubled)
     }
     return (int)power;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Phases that several builders consist of, each added to a task flow by the
    ranks of its team. What a phase begins with was written before in the flow,
    so phases in a row need no edges between them. */
-#ifndef BATON_COLL_KIT_PHASES_H
-#define BATON_COLL_KIT_PHASES_H
+#pragma once
 
 #include "coll/kit/blocks.h"
 
@@ -86,5 +85,3 @@ void baton__binomial_scatter(baton__flow_t *flow, int root,
                              const baton__blocks_t *blocks);
 void baton__binomial_gather(baton__flow_t *flow, int root,
                             const baton__blocks_t *blocks);
-
-#endif

@@ -6,8 +6,7 @@
    does work begin with the activation: of two trees of messages one may cut the
    other where a rank has ended the epoch, so the epoch must end nowhere before
    all ranks were activated. */
-#ifndef BATON_COLL_PARTIAL_BEGIN_H
-#define BATON_COLL_PARTIAL_BEGIN_H
+#pragma once
 
 #include "coll/partial/rule.h"
 
@@ -79,5 +78,3 @@ void baton__begin_fini(baton__begin_t *self);
 /* Adds what begins an epoch; returns the node behind which it works. The node
    with which it ends goes behind self->activated, too. */
 baton_node_t baton__begin_add(baton__begin_t *self);
-
-#endif

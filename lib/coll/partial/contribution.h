@@ -30,8 +30,7 @@
    A partial sparse all-reduce (coll/sparse/partial.c) has no identity, since
    its epochs do without a contribution, and its results are lists, whose memory
    it has itself. Its epochs wait rather than take nothing. */
-#ifndef BATON_COLL_PARTIAL_CONTRIBUTION_H
-#define BATON_COLL_PARTIAL_CONTRIBUTION_H
+#pragma once
 
 #include <baton/baton.h>
 #include <pthread.h>
@@ -207,5 +206,3 @@ char *baton__contribution_hand_over(baton__contribution_t *self, bool has);
    when it is not there. */
 bool baton__contribution_pin(baton__contribution_t *self, uint64_t epoch,
                              uint64_t step, baton_partial_result_t *out);
-
-#endif

@@ -2,8 +2,7 @@
    that supports them sends no payload for such a rank and reduces only what the
    others contributed. Each vector then has a length at run time: all of its
    bytes, or none. */
-#ifndef BATON_COLL_PARTIAL_GIVEN_H
-#define BATON_COLL_PARTIAL_GIVEN_H
+#pragma once
 
 #include <baton/coll.h>
 
@@ -86,5 +85,3 @@ void baton__allreduce_flat(baton_schedule_t *schedule,
    sets it before. */
 void baton__broadcast_binomial(baton_schedule_t *schedule, int root,
                                baton__maybe_vector_t data);
-
-#endif

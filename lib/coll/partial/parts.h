@@ -1,6 +1,5 @@
 /* What the files of the partial collectives share. */
-#ifndef BATON_COLL_PARTIAL_PARTS_H
-#define BATON_COLL_PARTIAL_PARTS_H
+#pragma once
 
 #include "coll/partial/begin.h"
 #include "coll/partial/contribution.h"
@@ -161,5 +160,3 @@ baton_status_t baton__partial_device_pending(baton_partial_t *partial,
 
 /* The error of the contribution that was added last, if the device failed. */
 baton_status_t baton__partial_device_check(baton_partial_t *partial);
-
-#endif

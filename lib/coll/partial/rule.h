@@ -9,8 +9,7 @@
        CANDIDATES_ALL(m)  m elected ranks   m
        FULL               every rank        all, and nobody is activated
 */
-#ifndef BATON_COLL_PARTIAL_RULE_H
-#define BATON_COLL_PARTIAL_RULE_H
+#pragma once
 
 #include <baton/baton.h>
 
@@ -61,5 +60,3 @@ bool baton__rule_counts(baton__rule_t rule, uint64_t seed, uint64_t epoch,
 /* "QUORUM(3)", into `text`. */
 enum { BATON__RULE_TEXT = 40 };
 void baton__rule_format(baton__choice_t mode, char text[BATON__RULE_TEXT]);
-
-#endif

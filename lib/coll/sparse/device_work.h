@@ -22,8 +22,7 @@
    With `clip` the gradient's norm comes to the host, before it is accumulated:
 
        begin --> square_sum, copy --> clip --> accumulate */
-#ifndef BATON_COLL_SPARSE_DEVICE_WORK_H
-#define BATON_COLL_SPARSE_DEVICE_WORK_H
+#pragma once
 
 #include "coll/sparse/sparse.h"
 
@@ -171,5 +170,3 @@ void baton__enqueue_mask(baton__enqueue_t *queue, const uint32_t *indices,
    dense_work is bound to `work`. */
 baton_node_t baton__sparse_device_add_dense(baton_sparse_t *sparse,
                                             baton_view_t target);
-
-#endif

@@ -1,7 +1,6 @@
 /* Split and reduce: each rank owns a region of the indices, and gets from each
    other rank what that has selected there. What TopkDSA and Ok-Topk share. */
-#ifndef BATON_COLL_SPARSE_REGIONS_H
-#define BATON_COLL_SPARSE_REGIONS_H
+#pragma once
 
 #include "coll/kit/pattern.h"
 #include "coll/sparse/sparse.h"
@@ -47,5 +46,3 @@ baton_status_t baton__regions_send(baton__regions_t *regions,
 
 /* Sets lists: this rank's own entries, then those of r - 1, r - 2, ... */
 void baton__regions_take(baton__regions_t *regions, baton_call_t *call);
-
-#endif

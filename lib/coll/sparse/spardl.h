@@ -1,8 +1,7 @@
 /* SparDL, inside: spardl.c has the part within a team, spardl_device.c the same
    with the residual on a device, spardl_bags.c what both have, and
    spardl_teams.c what teams exchange. */
-#ifndef BATON_COLL_SPARSE_SPARDL_H
-#define BATON_COLL_SPARSE_SPARDL_H
+#pragma once
 
 #include "coll/kit/pattern.h"
 #include "coll/sparse/device_work.h"
@@ -131,5 +130,3 @@ void baton__spardl_add_arrival(spardl_t *spardl, int step);
    is returned, and which puts the result (baton__gather_put_result). */
 baton_node_t baton__spardl_add_gather(spardl_t *spardl, baton_node_t ready,
                                       baton_call_fn finish);
-
-#endif

@@ -30,8 +30,7 @@
    algorithm learns in a step waits in its `next` for the same moment. Where
    gradients are accumulated in place the two are one, which a step only reads;
    what changes in it is settled when the step has been completed. */
-#ifndef BATON_COLL_SPARSE_SPARSE_H
-#define BATON_COLL_SPARSE_SPARSE_H
+#pragma once
 
 #include <baton/sparse.h>
 
@@ -543,5 +542,3 @@ const char *baton__gather_part(const baton__gather_t *gather, int member,
 /* Where parts are lists of entries: these become the result's, in the order of
    members. Returns how many there are. */
 size_t baton__gather_put_result(const baton__gather_t *gather);
-
-#endif

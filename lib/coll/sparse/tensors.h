@@ -1,8 +1,7 @@
 /* Sets of tensors, inside: tensors.c has their life and steps,
    tensors_plan.c what becomes of each tensor, tensors_options.c defaults,
    checks and the comparison across ranks. */
-#ifndef BATON_COLL_SPARSE_TENSORS_H
-#define BATON_COLL_SPARSE_TENSORS_H
+#pragma once
 
 #include "coll/sparse/sparse.h"
 
@@ -66,5 +65,3 @@ baton_status_t baton__tensors_compare(baton_tensors_t *set);
 
 /* Decides about all tensors, and divides them into units. */
 void baton__tensors_decide(baton_tensors_t *set);
-
-#endif

@@ -8,8 +8,7 @@
    Its group has one rank, so a recovery of the owner's group leaves requests in
    streams as they are; and a request that fails does not keep the next one from
    being served. */
-#ifndef BATON_COLL_STREAM_REQUESTS_H
-#define BATON_COLL_STREAM_REQUESTS_H
+#pragma once
 
 #include <baton/device.h>
 
@@ -56,5 +55,3 @@ bool baton__requests_is_over(const baton__requests_t *self);
 
 /* The error of the last request, if it has ended with one. */
 baton_status_t baton__requests_status(const baton__requests_t *self);
-
-#endif

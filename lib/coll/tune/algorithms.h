@@ -1,8 +1,7 @@
 /* The one list of dense algorithms. Each has its record at the end of its own
    file: a new one is a file in coll/dense and a line here. Of those that cost
    the same the first is chosen: rings pass on what is still in a cache. */
-#ifndef BATON_COLL_TUNE_ALGORITHMS_H
-#define BATON_COLL_TUNE_ALGORITHMS_H
+#pragma once
 
 #include "coll/tune/cost.h"
 
@@ -51,5 +50,3 @@ BATON__ALGORITHM_LIST(BATON__ALGORITHM_DECLARE)
    `what` begins the sentence. */
 baton_status_t baton__check_collective(const char *what,
                                        baton_collective_t collective);
-
-#endif

@@ -3,8 +3,7 @@
    one message at a time and receive one), and the work of a host's processors.
    Formulas are exact for equal blocks and segments where the record's `exact`
    says so; tests/sim/test_dense_costs.c compares them with the simulator. */
-#ifndef BATON_COLL_TUNE_COST_H
-#define BATON_COLL_TUNE_COST_H
+#pragma once
 
 #include <baton/tuning.h>
 
@@ -107,5 +106,3 @@ double baton__passed_up(const baton__terms_t *t);
 /* What goes down a binomial tree of blocks, or up: each rank's subtree, of as
    many ranks as the lowest bit of its number says, or those that are left. */
 double baton__scattered(const baton__terms_t *t);
-
-#endif

@@ -9,8 +9,7 @@
    several is in the key, the memory of the vectors is not: whether a rank's
    memory is shared is for that rank alone to know, and a choice must be the
    same on all. */
-#ifndef BATON_COLL_TUNE_TUNE_H
-#define BATON_COLL_TUNE_TUNE_H
+#pragma once
 
 #include <baton/tuning.h>
 
@@ -78,5 +77,3 @@ baton_status_t baton__choose_for(baton_group_t *group,
 /* For tests: gets the microseconds that an epoch of an algorithm took on this
    rank, and returns those that count. NULL: as measured. */
 extern double (*baton__tune_us)(int rank, const char *algorithm, double us);
-
-#endif

@@ -1,7 +1,6 @@
 /* A rank of the inproc transport: what it is about to poll, and its pools of
    records. The design note is in inproc.c. */
-#ifndef BATON_TRANSPORT_INPROC_RANK_H
-#define BATON_TRANSPORT_INPROC_RANK_H
+#pragma once
 
 #include "base/list.h"
 
@@ -116,5 +115,3 @@ baton_status_t baton__inproc_join(baton_inproc_t *medium, int rank,
 
 /* The transport's close. */
 void baton__inproc_close(void *endpoint);
-
-#endif

@@ -13,8 +13,7 @@
 
    A rank asks only while it waits, and counts only time in which it looks: of
    ranks that a batch system has stopped together nobody is lost. */
-#ifndef BATON_TRANSPORT_MPI_ANSWERS_H
-#define BATON_TRANSPORT_MPI_ANSWERS_H
+#pragma once
 
 #include <baton/types.h>
 #include <pthread.h>
@@ -85,5 +84,3 @@ baton__reply_t baton__answers_ask(baton__answers_t *self, int peer,
 bool baton__answers_prove(baton__answers_t *self, int peer,
                           const struct sockaddr *to, socklen_t bytes,
                           uint64_t deadline_ns);
-
-#endif

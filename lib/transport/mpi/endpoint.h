@@ -47,8 +47,7 @@
        receive.c    a message from a peer
        poll.c       polling and sleeping
        open.c       opening and closing */
-#ifndef BATON_TRANSPORT_MPI_ENDPOINT_H
-#define BATON_TRANSPORT_MPI_ENDPOINT_H
+#pragma once
 
 #include "base/list.h"
 #include "transport/mpi/answers.h"
@@ -564,5 +563,3 @@ baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,
 /* The status of all ranks of `comm`: `local` if that is an error, else the
    worst of the others'. Collective. */
 baton_status_t baton__mpi_agree(MPI_Comm comm, baton_status_t local);
-
-#endif

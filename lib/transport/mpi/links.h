@@ -10,8 +10,7 @@
 
    The end of a link tells that the peer's process has ended, as its children
    close their copies. Whether it answers is answers.h's. */
-#ifndef BATON_TRANSPORT_MPI_LINKS_H
-#define BATON_TRANSPORT_MPI_LINKS_H
+#pragma once
 
 #include <baton/types.h>
 #include <netinet/in.h>
@@ -120,5 +119,3 @@ bool baton__links_poll(baton__links_t *links);
 /* Takes what has made the epoll descriptor readable, for the next poll. Any
    thread. */
 void baton__links_drain(baton__links_t *links);
-
-#endif

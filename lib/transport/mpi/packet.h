@@ -17,8 +17,7 @@
    A credited message is its receiver's alone once it was sent. Of the others
    the sender keeps a record, `id`, until FIN, or until it has sent what was
    pulled by CTS. `generation` tells uses of one record apart. */
-#ifndef BATON_TRANSPORT_MPI_PACKET_H
-#define BATON_TRANSPORT_MPI_PACKET_H
+#pragma once
 
 #include <assert.h>
 #include <baton/transport.h>
@@ -95,5 +94,3 @@ typedef struct baton__far_buffer {
     };
     struct baton__far_buffer *next;
 } baton__far_buffer_t;
-
-#endif

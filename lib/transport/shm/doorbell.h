@@ -8,8 +8,7 @@
    process that is armed for what is urgent alone is not rung for the rest. One
    whose thread may be back in a moment is given that moment: its bell is due,
    and rung if it still stands then. */
-#ifndef BATON_TRANSPORT_SHM_DOORBELL_H
-#define BATON_TRANSPORT_SHM_DOORBELL_H
+#pragma once
 
 #include <assert.h>
 #include <baton/types.h>
@@ -113,5 +112,3 @@ void baton__doorbell_disarm(const baton__doorbell_t *doorbell);
 
 /* Takes one ring from the socket; false if there was none. Any thread. */
 bool baton__doorbell_drain(baton__doorbell_t *doorbell);
-
-#endif

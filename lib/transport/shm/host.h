@@ -18,8 +18,7 @@
 
    All of it is one piece of shared memory. Beside it each process has segments
    that it allocates from, and that the others map (segments.h). */
-#ifndef BATON_TRANSPORT_SHM_HOST_H
-#define BATON_TRANSPORT_SHM_HOST_H
+#pragma once
 
 #include "transport/shm/liveness.h"
 #include "transport/shm/mappings.h"
@@ -162,5 +161,3 @@ int baton__host_read(const baton__host_t *host, int index, void *target,
                      uint64_t address, size_t bytes);
 int baton__host_write(const baton__host_t *host, int index, uint64_t address,
                       const void *source, size_t bytes);
-
-#endif

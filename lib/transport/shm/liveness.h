@@ -4,8 +4,7 @@
    behind. Passed on like this it is good between PID namespaces, too.
 
    A process that is stopped, or busy for long, lives. */
-#ifndef BATON_TRANSPORT_SHM_LIVENESS_H
-#define BATON_TRANSPORT_SHM_LIVENESS_H
+#pragma once
 
 #include "transport/shm/doorbell.h"
 
@@ -45,5 +44,3 @@ void baton__liveness_drain(baton__liveness_t *self);
 
 /* A process that has ended, each once; -1: no other one. */
 int baton__liveness_next(baton__liveness_t *self);
-
-#endif

@@ -1,7 +1,6 @@
 /* The segments of other processes of this host that this one has mapped; see
    segments.h. All functions are the driver's, but for address. */
-#ifndef BATON_TRANSPORT_SHM_MAPPINGS_H
-#define BATON_TRANSPORT_SHM_MAPPINGS_H
+#pragma once
 
 #include "transport/shm/segments.h"
 
@@ -51,5 +50,3 @@ static inline bool baton__mappings_are_stale(const baton__mappings_t *self)
     return atomic_load_explicit(&self->freed->count, memory_order_acquire) !=
            self->seen;
 }
-
-#endif

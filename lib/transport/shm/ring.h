@@ -13,8 +13,7 @@
        stores its count     release -> acquire    finds that it differs
                                                   reads the record
        claims cells again   acquire <- release    frees its cells */
-#ifndef BATON_TRANSPORT_SHM_RING_H
-#define BATON_TRANSPORT_SHM_RING_H
+#pragma once
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -91,5 +90,3 @@ static inline bool baton__ring_is_empty(const baton__ring_t *ring)
    it is the next one's turn. */
 void *baton__inbox_front(baton__inbox_t *inbox);
 void baton__inbox_pop(baton__inbox_t *inbox);
-
-#endif

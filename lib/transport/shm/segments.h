@@ -18,8 +18,7 @@
 
    Memory is reserved when a segment is made, so that a lack of it is no SIGBUS
    later. */
-#ifndef BATON_TRANSPORT_SHM_SEGMENTS_H
-#define BATON_TRANSPORT_SHM_SEGMENTS_H
+#pragma once
 
 #include "transport/shm/doorbell.h"
 
@@ -102,5 +101,3 @@ static inline uint32_t baton__segment_place(uint32_t id)
 {
     return id % BATON__SEGMENTS;
 }
-
-#endif

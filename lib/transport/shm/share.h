@@ -2,8 +2,7 @@
    creates, and whose descriptor it passes to the others. It has no name, so
    nothing is left of it however they end; it stays until all have unmapped it.
  */
-#ifndef BATON_TRANSPORT_SHM_SHARE_H
-#define BATON_TRANSPORT_SHM_SHARE_H
+#pragma once
 
 #include <baton/types.h>
 #include <stdbool.h>
@@ -48,5 +47,3 @@ bool baton__share_send(int socket, const struct sockaddr_un *to,
    number become zeros, a descriptor that is missing -1. */
 bool baton__share_receive(int socket, void *data, size_t bytes,
                           int *descriptor_out);
-
-#endif

@@ -12,8 +12,7 @@
    short blocks pay c(0) and s(0) often, long ones wait long for the first. T is
    flat around its least value, so the best power of two is within a few percent
    of it. */
-#ifndef BATON_TRANSPORT_STAGED_BLOCK_H
-#define BATON_TRANSPORT_STAGED_BLOCK_H
+#pragma once
 
 #include <baton/baton.h>
 
@@ -36,5 +35,3 @@ double baton__block_us(const baton__block_model_t *model, double bytes,
 /* The block for a message of so many bytes; and the longest of any message. */
 size_t baton__block_for(const baton__block_model_t *model, size_t bytes);
 size_t baton__block_most(const baton__block_model_t *model);
-
-#endif

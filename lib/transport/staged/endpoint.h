@@ -38,8 +38,7 @@
 
    Files, from the bottom up: pool.c (transfers, buffers, controls), receive.c,
    send.c, staged.c (the transport). */
-#ifndef BATON_TRANSPORT_STAGED_ENDPOINT_H
-#define BATON_TRANSPORT_STAGED_ENDPOINT_H
+#pragma once
 
 #include "base/list.h"
 #include "transport/around.h"
@@ -345,5 +344,3 @@ void baton__staged_send_progress(baton__staged_t *self);
 void baton__staged_send_lost(baton__staged_t *self,
                              baton__staged_transfer_t *send,
                              baton_status_t status);
-
-#endif

@@ -1,7 +1,6 @@
 /* Messages of device memory, over any transport: a transport around another
    one, for the groups of an engine that has a device. */
-#ifndef BATON_TRANSPORT_STAGED_STAGED_H
-#define BATON_TRANSPORT_STAGED_STAGED_H
+#pragma once
 
 #include <baton/device.h>
 #include <baton/transport.h>
@@ -28,5 +27,3 @@ baton_status_t baton__staged_open(const baton_transport_t *inner,
 /* Frees an endpoint through which nothing has gone; the inner one is the
    caller's again. */
 void baton__staged_undo(void *endpoint);
-
-#endif

@@ -3,8 +3,7 @@
    from one thread, holds messages back, and makes MPI fail. What ranks of a
    host share is real, and so are the links between hosts. Opening and closing,
    which are collective, are left to the tests under mpirun. */
-#ifndef BATON_TESTS_FAKE_MPI_H
-#define BATON_TESTS_FAKE_MPI_H
+#pragma once
 
 #include "transport/mpi/endpoint.h"
 
@@ -45,5 +44,3 @@ extern int fake_mpi_failing_receives;
 
 /* Sends that were not received, and receives that are posted, of all ranks. */
 int fake_mpi_unreceived(void);
-
-#endif
