@@ -263,9 +263,13 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
         baton_schedule_epoch(schedule) >= epoch) {
         return BATON_OK; /* or peers have begun it, and it has retired */
     }
+    /* What was once is no hint where nobody has waited for the last epoch. */
+    bool unwaited = atomic_load_explicit(&schedule->shared.started_ns,
+                                         memory_order_relaxed) != 0;
     engine_of(schedule)->driver->start(
-        schedule, atomic_load_explicit(&schedule->shared.waits_soon,
-                                       memory_order_relaxed));
+        schedule,
+        !unwaited && atomic_load_explicit(&schedule->shared.waits_soon,
+                                          memory_order_relaxed));
     /* Whoever waits for what has ended waits for nothing: that is no hint. */
     bool ended = baton_schedule_epoch(schedule) >= epoch;
     atomic_store_explicit(&schedule->shared.started_ns,
@@ -506,6 +510,8 @@ static void note_wait(baton_schedule_t *schedule)
     if (started_ns == 0) {
         return;
     }
+    atomic_store_explicit(&schedule->shared.started_ns, 0,
+                          memory_order_relaxed);
     bool soon = baton__clock_ns() - started_ns < SOON_NS;
     if (soon != atomic_load_explicit(&schedule->shared.waits_soon,
                                      memory_order_relaxed)) {

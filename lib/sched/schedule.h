@@ -137,7 +137,8 @@ struct baton_schedule {
         _Atomic bool mailed;     /* is in the mailbox */
         _Atomic uint64_t cancel; /* epoch to be given up, or 0 */
         baton_schedule_t *next_mail;
-        _Atomic uint64_t started_ns; /* the last start; 0: it ended there */
+        _Atomic uint64_t started_ns; /* the last start; 0: it ended there,
+                                        or was waited for */
         _Atomic bool waits_soon;     /* a hint: the last wait came soon after */
         _Atomic uint32_t waiters;    /* threads in wait, or completing a node */
         /* The number of recoveries, and the outcome of the epochs before the

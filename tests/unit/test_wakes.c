@@ -1,6 +1,7 @@
 /* No wake-up is lost: epochs that nobody waits for end at once, whatever other
    threads do with the engine meanwhile. No timer makes good one that is lost
    (support/cluster.c), so such a bug is a hang. */
+#include "progress/engine.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/sanitized.h"
@@ -134,6 +135,47 @@ TEST(test_wakes_for_all_mail_that_came_meanwhile)
         support_ok(baton_schedule_wait(tasks[i].schedule, SUPPORT_WAIT_MS));
         close_task(&tasks[i]);
     }
+    support_cluster_close(cluster);
+}
+
+static baton_async_t pending;
+static bool hinted;
+
+static baton_status_t pend(void *arg, baton_call_t *call, baton_async_t async)
+{
+    pending = async;
+    return BATON_OK;
+}
+
+static void see_hint(baton_schedule_t *schedule, bool waits_soon)
+{
+    hinted = waits_soon;
+    baton__real_driver.start(schedule, waits_soon);
+}
+
+/* That a wait has come soon once is no hint where nobody waits any more. */
+TEST(test_starts_are_not_waited_for_for_ever)
+{
+    static const baton_async_ops_t ops = {.start = pend};
+    support_cluster_t *cluster = support_cluster_open(1, SUPPORT_MANUAL);
+    baton_group_t *group = cluster->groups[0];
+    baton__driver_t driver = baton__real_driver;
+    driver.start = see_hint;
+    group->engine->driver = &driver;
+    baton_schedule_t *s = support_schedule(group, "task");
+    (void)baton_add_async(s, &ops, NULL);
+    support_ok(baton_schedule_commit(s));
+    atomic_store(&s->shared.waits_soon, true);
+    for (uint64_t epoch = 1; epoch <= 3; epoch++) {
+        support_ok(baton_schedule_start(s));
+        assert_int_equal(hinted, epoch == 1);
+        support_ok(baton_async_complete(pending, BATON_OK));
+        while (baton_schedule_epoch(s) < epoch) {
+            (void)baton_engine_step(group->engine);
+        }
+    }
+    support_ok(baton_schedule_destroy(s));
+    group->engine->driver = &baton__real_driver;
     support_cluster_close(cluster);
 }
 
