@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 enum { RESERVED = 1000, LONGEST = 3 * BATON__MPI_SLICE_BYTES, LOG = 8192 };
+enum { PULLED_BYTES = BATON__BODY_LONGEST + 1 }; /* by ranks of other hosts */
 
 /* What poll has returned, by rank. */
 typedef struct seen {
@@ -247,7 +248,9 @@ TEST(test_mpi_far_ways_have_exact_limits)
     assert_int_equal(way_of(BATON__FIRST_BYTES), BATON__PACKET_BODY);
     assert_int_equal(way_of(BATON__FIRST_BYTES + 1), BATON__PACKET_BODY);
     assert_int_equal(way_of(BATON__BODY_BYTES), BATON__PACKET_BODY);
-    assert_int_equal(way_of(BATON__BODY_BYTES + 1), BATON__PACKET_RTS);
+    assert_int_equal(way_of(BATON__BODY_BYTES + 1), BATON__PACKET_BODY);
+    assert_int_equal(way_of(BATON__BODY_LONGEST), BATON__PACKET_BODY);
+    assert_int_equal(way_of(BATON__BODY_LONGEST + 1), BATON__PACKET_RTS);
     assert_int_equal(way_of(LONGEST), BATON__PACKET_RTS);
     assert_int_equal(fake_mpi_unreceived(), 0);
 }
@@ -693,51 +696,83 @@ TEST(test_mpi_far_credits_wrap)
     assert_int_equal(peer_of(0, 1)->bodies.sent, ROUNDS / 3);
 }
 
+static void expect_kept(size_t bytes, int most)
+{
+    open_far(2, 64);
+    for (int i = 0; i < most; i++) {
+        out[0] = (unsigned char)i;
+        assert_int_equal(post(0, 1, (uint32_t)i, bytes), BATON_DONE);
+    }
+    assert_int_equal(post(0, 1, 100, bytes), BATON_OK); /* is pulled */
+    settle(1);
+    assert_int_equal(kind_at(1, most), BATON__PACKET_RTS);
+    out[0] = 99;
+    for (int i = most - 1; i > 0; i -= 2) {
+        drop(1, i);
+    }
+    settle_all(2); /* half of them are told at once */
+    for (int i = 0; i < most / 2; i++) {
+        assert_int_equal(post(0, 1, 101, bytes), BATON_DONE);
+    }
+    assert_int_equal(post(0, 1, 200, bytes), BATON_OK);
+    settle(1);
+    for (int i = 0; i < most; i += 2) {
+        assert_int_equal(take(1, i), BATON_DONE);
+        assert_int_equal(in[0], i);
+    }
+    for (int i = most + 1; i <= most + most / 2; i++) {
+        assert_int_equal(take(1, i), BATON_DONE); /* a body */
+        assert_true(came_whole(bytes));
+    }
+    drop(1, most);
+    drop(1, most + most / 2 + 1);
+    settle_all(2);
+    assert_int_equal(peer_of(0, 1)->bodies.limit,
+                     BATON__MPI_BODIES + peer_of(0, 1)->bodies.sent);
+    expect_all_free(1);
+}
+
 /* No more bodies are sent than the peer keeps: what is in use of its buffers
    comes back in any order, and a packet tells of it. */
 TEST(test_mpi_far_bodies_are_kept)
 {
-    enum { BYTES = 300, MORE = BATON__MPI_BODIES };
-    open_far(2, 64);
-    for (uint32_t i = 0; i < BATON__MPI_BODIES; i++) {
-        out[0] = (unsigned char)i;
-        assert_int_equal(post(0, 1, i, BYTES), BATON_DONE);
+    expect_kept(300, BATON__MPI_BODIES);
+    expect_kept(BATON__BODY_LONGEST, BATON__MPI_BODIES / BATON__BODY_BUFFERS);
+    assert_int_equal(post(0, 1, 1, 300), BATON_DONE);
+    for (int i = 0; i < BATON__MPI_BODIES / BATON__BODY_BUFFERS - 1; i++) {
+        assert_int_equal(post(0, 1, 2, BATON__BODY_LONGEST), BATON_DONE);
     }
-    assert_int_equal(post(0, 1, MORE, BYTES), BATON_OK); /* is pulled */
-    settle(1);
-    assert_int_equal(kind_at(1, MORE), BATON__PACKET_RTS);
-    out[0] = 99;
-    for (int i = BATON__MPI_BODIES - 1; i > 0; i -= 2) {
-        drop(1, i);
+    assert_int_equal(post(0, 1, 3, BATON__BODY_LONGEST), BATON_OK);
+}
+
+/* The next message tells of credits, if it is sent at once; else a packet does,
+   before this rank sleeps or after a few polls that find nothing. */
+TEST(test_mpi_far_messages_tell_of_credits)
+{
+    uint32_t us;
+    open_far(2, 0);
+    for (int round = 0; round < 2; round++) {
+        uint32_t before = peer_of(1, 0)->packets_sent;
+        for (int i = 0; i < BATON__MPI_BODIES / 2; i++) {
+            assert_int_equal(post(0, 1, 1, 300), BATON_DONE);
+            (void)poll_some(1, 64);
+            drop(1, seen[1].arrivals - 1);
+        }
+        (void)poll_some(1, 64);
+        assert_int_equal(peer_of(1, 0)->packets_sent, before);
+        if (round == 0) {
+            assert_int_equal(post(1, 0, 1, 8), BATON_DONE);
+        } else {
+            (void)baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us);
+        }
+        assert_int_equal(peer_of(1, 0)->packets_sent, before + 1);
     }
-    settle_all(2); /* half of them are told at once */
-    for (uint32_t i = 0; i < BATON__MPI_BODIES / 2; i++) {
-        assert_int_equal(post(0, 1, 100 + i, BYTES), BATON_DONE);
-    }
-    assert_int_equal(post(0, 1, 200, BYTES), BATON_OK);
-    settle(1);
-    for (int i = 0; i < BATON__MPI_BODIES; i += 2) {
-        assert_int_equal(take(1, i), BATON_DONE);
-        assert_int_equal(in[0], i);
-    }
-    for (int i = MORE + 1; i <= MORE + BATON__MPI_BODIES / 2; i++) {
-        assert_int_equal(kind_at(1, i), BATON__PACKET_BODY);
-        assert_int_equal(take(1, i), BATON_DONE);
-        assert_int_equal(in[0], 99);
-    }
-    drop(1, MORE);
-    drop(1, MORE + BATON__MPI_BODIES / 2 + 1);
-    settle_all(2);
-    assert_int_equal(peer_of(0, 1)->bodies.limit,
-                     BATON__MPI_BODIES + peer_of(0, 1)->bodies.sent);
-    expect_all_free(0);
-    expect_all_free(1);
 }
 
 /* Four messages are pulled from a peer at a time. */
 TEST(test_mpi_far_pulls_are_bounded)
 {
-    enum { COUNT = 7, BYTES = 100000 };
+    enum { COUNT = 7, BYTES = PULLED_BYTES };
     open_far(2, 0);
     for (uint32_t i = 0; i < COUNT; i++) {
         assert_int_equal(post(0, 1, i, BYTES), BATON_OK);
@@ -782,8 +817,9 @@ TEST(test_mpi_far_packets_wait_for_room)
         assert_int_equal(post(1, 0, i, 8), BATON_DONE);
     }
     for (int i = 0; i < COUNT; i++) {
-        drop(1, i); /* no room to tell of the credits */
+        drop(1, i);
     }
+    settle(1); /* no room to tell of the credits */
     assert_true(rank_of(1)->far.credits_due);
     fake_mpi_stop(false);
     settle_all(2);
@@ -895,7 +931,7 @@ TEST(test_mpi_withdraws_anywhere_in_the_outbox)
 /* Of announced sends one side has each: who withdraws, or who accepts. */
 TEST(test_mpi_withdraws_several_offers)
 {
-    enum { BYTES = 100000 };
+    enum { BYTES = PULLED_BYTES };
     open_near(2, 0);
     for (uint32_t i = 0; i < 6; i++) {
         assert_int_equal(post(0, 1, i, BYTES), BATON_OK);
@@ -938,7 +974,7 @@ TEST(test_mpi_withdraws_several_offers)
 /* A message that was withdrawn before it was pulled ends with nothing. */
 TEST(test_mpi_far_withdraws_what_is_pulled)
 {
-    enum { BYTES = 100000 };
+    enum { BYTES = PULLED_BYTES };
     open_far(2, 0);
     assert_int_equal(post(0, 1, 1, BYTES), BATON_OK);
     assert_int_equal(post(0, 1, 2, BYTES), BATON_OK);
@@ -1048,7 +1084,7 @@ static uint32_t sleep_of(int rank)
    which is asleep by then: so whoever waits for it wakes that rank. */
 TEST(test_mpi_far_late_messages_wake_their_sender)
 {
-    enum { LONG = 100000, LATE_MS = 5 };
+    enum { LONG = PULLED_BYTES, LATE_MS = 5 };
     open_quiet();
     fake_mpi_stop(true);
     assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
@@ -1154,7 +1190,7 @@ TEST(test_mpi_far_sleeps_as_its_links_allow)
     settle_all(2);
     drop(1, 1);
     settle_all(2);
-    assert_int_equal(post(0, 1, 2, 100000), BATON_OK);
+    assert_int_equal(post(0, 1, 2, PULLED_BYTES), BATON_OK);
     settle(1);
     assert_int_equal(take(1, 2), BATON_OK);
     assert_int_equal(notify(1, 0), BATON_DONE);
@@ -1210,7 +1246,7 @@ TEST(test_mpi_near_peer_is_lost)
     open_near(3, 0);
     assert_int_equal(post(0, 2, 1, 100000), BATON_OK);
     for (uint32_t i = 2; i < 5; i++) {
-        assert_int_equal(post(0, 1, i, 100000), BATON_OK);
+        assert_int_equal(post(0, 1, i, PULLED_BYTES), BATON_OK);
     }
     settle(1);
     assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
@@ -1280,7 +1316,7 @@ TEST(test_mpi_near_peer_ends_while_it_is_read)
    answers in the outbox. */
 TEST(test_mpi_far_peer_is_lost_in_motion)
 {
-    enum { LONG = 100000, MIDDLE = 5000, PULLED = 6 };
+    enum { LONG = PULLED_BYTES, MIDDLE = 5000, PULLED = 6 };
     open_far(3, 16);
     fake_mpi_eager_bytes = MIDDLE + 100; /* packets alone */
     assert_int_equal(post(1, 0, 201, LONG), BATON_OK);
@@ -1301,7 +1337,7 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
     assert_int_equal(seen[1].arrivals, PULLED + 5);
     fake_mpi_stop(true);
     settle(1);
-    assert_int_equal(rank_of(1)->far.count, 4); /* two parts of each */
+    assert_int_equal(rank_of(1)->far.count, 6); /* three parts of each */
     assert_int_equal(post(1, 0, 200, LONG), BATON_OK);
     int failing = 2;
     for (uint32_t i = 0; i < 100 && seen[1].losses == 0; i++) {
@@ -1337,11 +1373,29 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
     expect_all_free(1);
 }
 
+/* A body of which some packets have not come ends with its peer, unseen. */
+TEST(test_mpi_far_peer_is_lost_within_a_body)
+{
+    for (uint32_t come = 1; come <= 3; come++) {
+        open_far(2, 0);
+        fake_mpi_deliveries = (int)come;
+        assert_int_equal(post(0, 1, 1, BATON__BODY_LONGEST), BATON_DONE);
+        settle(1);
+        baton__far_fail(rank_of(1), 0, MPI_ERR_OTHER);
+        settle_loss(1, 0);
+        assert_int_equal(seen[1].arrivals, come == 3);
+        assert_true(come < 3 || take(1, 0) == BATON_DONE);
+        assert_int_equal(peer_of(1, 0)->bodies.granted,
+                         BATON__MPI_BODIES + (come == 1 ? 1 : 2));
+        expect_all_free(1);
+    }
+}
+
 /* What MPI can't send to one peer, or could not before that was lost, takes no
    room from the others for good. */
 TEST(test_mpi_far_peer_that_takes_nothing)
 {
-    enum { TAKEN = BATON__MPI_PACKETS }; /* receives that are posted */
+    enum { TAKEN = BATON__MPI_POSTED };
     enum { KEPT = BATON__MPI_PACKETS / 2, WINDOW = 4 * TAKEN };
     open_far(3, WINDOW);
     fake_mpi_eager_bytes = 0;
@@ -1371,7 +1425,7 @@ TEST(test_mpi_far_peer_that_takes_nothing)
    back nothing that others send. Each one's packets are taken in order. */
 TEST(test_mpi_far_peer_dies_while_it_sends)
 {
-    enum { MORE = 3 * BATON__MPI_PACKETS };
+    enum { MORE = 3 * BATON__MPI_POSTED };
     open_far(3, 0);
     fake_mpi_eager_bytes = 1000;
     fake_mpi_hold(1U << 1 | 1U << 2);
@@ -1406,14 +1460,14 @@ TEST(test_mpi_far_peers_die_while_they_send)
     open_far(4, 0);
     fake_mpi_eager_bytes = 1000;
     fake_mpi_hold(1U << 1 | 1U << 2);
-    for (uint32_t i = 0; i < BATON__MPI_PACKETS; i++) {
+    for (uint32_t i = 0; i < BATON__MPI_POSTED; i++) {
         assert_int_equal(post(1 + (int)i % 2, 0, i / 2, 5000), BATON_DONE);
     }
     for (int dead = 1; dead < 3; dead++) {
         baton__far_fail(rank_of(0), dead, MPI_ERR_OTHER);
         settle_loss(0, dead);
     }
-    for (uint32_t i = 0; i < 2 * BATON__MPI_PACKETS; i++) {
+    for (uint32_t i = 0; i < 2 * BATON__MPI_POSTED; i++) {
         assert_int_equal(post(3, 0, i, 8), BATON_DONE);
         settle(0);
         assert_int_equal(seen[0].arrivals, i + 1);
@@ -1430,13 +1484,13 @@ TEST(test_mpi_far_pulled_data_go_last)
         uint32_t us = 0;
         open_far(2, 0);
         for (uint32_t i = 1; i < 4; i++) {
-            assert_int_equal(post(0, 1, i, 100000), BATON_OK);
+            assert_int_equal(post(0, 1, i, PULLED_BYTES), BATON_OK);
         }
         settle(1);
         for (int i = 0; i < 3; i++) {
             assert_int_equal(take(1, i), BATON_OK);
         }
-        assert_int_equal(post(1, 0, 7, 100000), BATON_OK);
+        assert_int_equal(post(1, 0, 7, PULLED_BYTES), BATON_OK);
         (void)poll_some(0, 64);
         assert_int_equal(seen[0].arrivals, 1);
         assert_false(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
@@ -1460,7 +1514,7 @@ TEST(test_mpi_far_errors_lose_the_peer)
     for (int way = 0; way < 3; way++) {
         static const size_t sizes[] = {8, 5000, 100000};
         open_far(2, 0);
-        assert_int_equal(post(1, 0, 7, 100000), BATON_OK);
+        assert_int_equal(post(1, 0, 7, PULLED_BYTES), BATON_OK);
         settle(0);
         fake_mpi_failing_sends = 1;
         if (way == 2) {

@@ -7,8 +7,8 @@
 
        bytes          to a near rank                  to a far one
        up to 256      in the packet                   in the packet
-       up to 64 KiB   in a shm buffer (12 KiB if       behind the packet
-                      each has a processor, or 16
+       up to 64 KiB   in a shm buffer (12 KiB if       behind the packet,
+                      each has a processor, or 16      up to 128 KiB
                       from patient senders)
        more           read by the receiver (CMA)      pulled: MPI messages of
                                                       60 KiB (BATON_FAR_PART)
@@ -67,10 +67,11 @@ enum {
        these, one more is announced every BATON__MPI_PATIENCE_NS. */
     BATON__MPI_ANNOUNCED = 8,
     BATON__MPI_PATIENCE_NS = 20000,
-    BATON__MPI_BODIES = 8,    /* kept for a peer that is behind */
+    BATON__MPI_BODIES = 8,    /* buffers kept for a peer that is behind */
     BATON__MPI_TAGS = 512,    /* of pulled messages */
-    BATON__MPI_PACKETS = 16,  /* receives posted, and sends at a time; */
-    BATON__MPI_RECEIVES = 64, /* at most so many receives behind losses */
+    BATON__MPI_PACKETS = 16,  /* sends at a time */
+    BATON__MPI_POSTED = 8,    /* receives: few buffers stay in cache; */
+    BATON__MPI_RECEIVES = 64, /* at most so many behind losses */
     /* A copy up to this long is made when the message is accepted, which may be
        in start; of a longer one each poll makes a slice. */
     BATON__MPI_AT_ONCE_BYTES = 64 * 1024,
@@ -147,11 +148,12 @@ typedef struct baton__record {
     baton_token_t token;
     char *target;
     const char *source; /* of an offer: where it can be read; NULL: by CMA */
-    baton__far_buffer_t *body;
-    size_t copied; /* or asked for: in MPI messages of `part` bytes, */
+    size_t copied;      /* or asked for: in MPI messages of `part` bytes, */
     size_t part;
-    size_t arrived; /* of which so many bytes have come, */
-    uint32_t parts; /* and so many are in motion */
+    uint32_t parts; /* of which so many are in motion */
+    size_t arrived; /* bytes of them that have come; or of a BODY, in these: */
+    uint32_t body_count;
+    baton__far_buffer_t *bodies[BATON__BODY_BUFFERS];
     unsigned char data[BATON__SHORT_BYTES];
 } baton__record_t;
 
@@ -213,7 +215,7 @@ typedef struct baton__far {
     int peers;        /* on other hosts */
     uint64_t now_ns;  /* of the last poll that found something, or send */
     uint32_t quiet;   /* polls that have found nothing since */
-    bool credits_due; /* there was no room to report some */
+    bool credits_due; /* peers may need to know of some */
     /* Those in motion; there is room for all parts of all messages. */
     MPI_Request *requests;
     baton__transfer_t *transfers;
@@ -360,8 +362,10 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
                      const baton__packet_t *packet, const void *data,
                      size_t count);
 
-/* The peer was granted credits: tells it, if it may need to know. */
-void baton__far_credit(baton__mpi_t *mpi, baton__peer_t *peer);
+/* Whether the peer may need to know how many credits it has; tells those. */
+bool baton__far_owes_credits(const baton__mpi_t *mpi,
+                             const baton__peer_t *peer);
+void baton__far_report_credits(baton__mpi_t *mpi);
 
 /* Sends the next parts of a send's data; false if all is complete. */
 bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send);
@@ -369,10 +373,11 @@ bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send);
 /* Receives the next parts of a record's data. */
 void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record);
 
-/* The record keeps the body that the oldest packet has brought; and gives it
-   back. */
+/* The record keeps what the oldest packet has brought of its body; copies the
+   body; and gives its buffers back. */
 void baton__far_keep(baton__mpi_t *mpi, baton__record_t *record);
-void baton__far_give_body(baton__mpi_t *mpi, const baton__record_t *record);
+void baton__far_copy_body(const baton__record_t *record, char *target);
+void baton__far_give_body(baton__mpi_t *mpi, baton__record_t *record);
 
 /* Sends nothing to a peer that pulls what was withdrawn, and has posted so many
    receives for it. */

@@ -40,6 +40,11 @@ enum {
     ASK_NS = 1000000
 };
 
+static size_t part_of(size_t part, size_t left)
+{
+    return left < part ? left : part;
+}
+
 /* ---- device memory ----------------------------------------------------- */
 
 static bool is_gpu_aware(void)
@@ -58,7 +63,7 @@ static bool is_gpu_aware(void)
 bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes)
 {
     const baton__mpi_t *mpi = endpoint;
-    return bytes > BATON__BODY_BYTES && mpi->peers[peer].near < 0 &&
+    return bytes > BATON__BODY_LONGEST && mpi->peers[peer].near < 0 &&
            is_gpu_aware();
 }
 
@@ -227,27 +232,18 @@ static bool is_sent(baton__mpi_t *mpi, uint32_t slot)
     return code != MPI_SUCCESS || complete;
 }
 
-/* Finds room for a packet: a peer that MPI can't send to keeps what it has, and
-   no more. In MPI. */
-static bool find_room(baton__mpi_t *mpi, uint32_t *slot_out)
+/* Finds room for so many packets, of which the first is returned: a peer that
+   MPI can't send to keeps what it has, and no more. In MPI. */
+static bool find_room(baton__mpi_t *mpi, size_t packets, uint32_t *slot_out)
 {
-    for (uint32_t i = 0; i < BATON__MPI_PACKETS; i++) {
-        *slot_out = (mpi->far.departure + i) % BATON__MPI_PACKETS;
-        if (is_sent(mpi, *slot_out)) {
-            return true;
+    size_t room = 0;
+    for (uint32_t i = 0; i < BATON__MPI_PACKETS && room < packets; i++) {
+        uint32_t slot = (mpi->far.departure + i) % BATON__MPI_PACKETS;
+        if (is_sent(mpi, slot) && room++ == 0) {
+            *slot_out = slot;
         }
     }
-    return false;
-}
-
-/* Whether there is room for another packet, too. In MPI. */
-static bool has_room_beside(baton__mpi_t *mpi, uint32_t slot)
-{
-    bool room = false;
-    for (uint32_t i = 1; i < BATON__MPI_PACKETS && !room; i++) {
-        room = is_sent(mpi, (slot + i) % BATON__MPI_PACKETS);
-    }
-    return room;
+    return room == packets;
 }
 
 /* Sends a packet out of a slot, which is free. In MPI. */
@@ -287,20 +283,20 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
                      const baton__packet_t *packet, const void *data,
                      size_t count)
 {
+    const baton__packet_t tail = {.kind = BATON__PACKET_TAIL,
+                                  .source = packet->source};
     uint32_t slot;
-    size_t first = count < BATON__FIRST_BYTES ? count : BATON__FIRST_BYTES;
+    size_t packets = count == 0 ? 1 : (count - 1) / BATON__FIRST_BYTES + 1;
     if (!baton__far_enter(mpi)) {
         return true; /* as sent: the peer is lost */
     }
-    bool room =
-        find_room(mpi, &slot) && (first == count || has_room_beside(mpi, slot));
+    bool room = find_room(mpi, packets, &slot);
     if (room) {
-        push_packet(mpi, peer, slot, packet, data, first);
-        if (first < count && find_room(mpi, &slot)) {
-            baton__packet_t tail = {.kind = BATON__PACKET_TAIL,
-                                    .source = packet->source};
-            push_packet(mpi, peer, slot, &tail, (const char *)data + first,
-                        count - first);
+        for (size_t i = 0; i < packets && find_room(mpi, 1, &slot); i++) {
+            size_t at = i * BATON__FIRST_BYTES;
+            push_packet(mpi, peer, slot, i == 0 ? packet : &tail,
+                        i == 0 ? data : (const char *)data + at,
+                        part_of(BATON__FIRST_BYTES, count - at));
         }
         ring(mpi, (int)(peer - mpi->peers));
         if (peer->probe == 0) {
@@ -326,20 +322,27 @@ void baton__far_test_packets(baton__mpi_t *mpi)
     }
 }
 
-void baton__far_credit(baton__mpi_t *mpi, baton__peer_t *peer)
+bool baton__far_owes_credits(const baton__mpi_t *mpi, const baton__peer_t *peer)
 {
     uint32_t messages = peer->messages.granted - peer->messages.reported;
     uint32_t notices = peer->notices.granted - peer->notices.reported;
     uint32_t bodies = peer->bodies.granted - peer->bodies.reported;
-    if (peer->lost || mpi->far.closing ||
-        (2 * messages < mpi->window && 2 * notices < BATON__MPI_NOTICES &&
-         2 * bodies < BATON__MPI_BODIES)) {
-        return;
-    }
-    baton__packet_t packet = {.kind = BATON__PACKET_CREDIT,
-                              .source = (uint32_t)mpi->rank};
-    if (!baton__far_push(mpi, peer, &packet, NULL, 0)) {
-        mpi->far.credits_due = true;
+    return peer->near < 0 && !peer->lost && !mpi->far.closing &&
+           (2 * messages >= mpi->window || 2 * notices >= BATON__MPI_NOTICES ||
+            2 * bodies >= BATON__MPI_BODIES);
+}
+
+void baton__far_report_credits(baton__mpi_t *mpi)
+{
+    const baton__packet_t packet = {.kind = BATON__PACKET_CREDIT,
+                                    .source = (uint32_t)mpi->rank};
+    mpi->far.credits_due = false;
+    for (int i = 0; i < mpi->size; i++) {
+        baton__peer_t *peer = &mpi->peers[i];
+        if (baton__far_owes_credits(mpi, peer) &&
+            !baton__far_push(mpi, peer, &packet, NULL, 0)) {
+            mpi->far.credits_due = true; /* there is no room */
+        }
     }
 }
 
@@ -382,16 +385,38 @@ static void give_buffer(baton__far_t *far, baton__far_buffer_t *buffer)
 void baton__far_keep(baton__mpi_t *mpi, baton__record_t *record)
 {
     baton__far_t *far = &mpi->far;
-    uint32_t slot = far->arrival % far->receives;
-    record->body = far->arrived[slot];
-    far->arrived[slot] = far->free;
-    far->free = far->free->next;
+    baton__far_buffer_t **arrived = &far->arrived[far->arrival % far->receives];
+    uint32_t k = record->body_count;
+    size_t bytes =
+        part_of(BATON__FIRST_BYTES, record->message.bytes - record->arrived);
+    record->arrived += bytes;
+    if (k == baton__body_buffers(record->message.bytes)) {
+        memcpy(record->bodies[k - 1]->bytes + BATON__FAR_PACKET_HEAD +
+                   BATON__FIRST_BYTES,
+               (*arrived)->bytes + BATON__FAR_PACKET_HEAD, bytes);
+    } else {
+        record->bodies[record->body_count++] = *arrived;
+        *arrived = far->free;
+        far->free = far->free->next;
+    }
 }
 
-void baton__far_give_body(baton__mpi_t *mpi, const baton__record_t *record)
+void baton__far_copy_body(const baton__record_t *record, char *target)
 {
-    give_buffer(&mpi->far, record->body);
-    mpi->peers[record->message.peer].bodies.granted++;
+    for (uint32_t i = 0; i < record->body_count; i++) {
+        size_t at = (size_t)i * BATON__FIRST_BYTES;
+        memcpy(target + at, record->bodies[i]->bytes + BATON__FAR_PACKET_HEAD,
+               i + 1 < record->body_count ? BATON__FIRST_BYTES
+                                          : record->message.bytes - at);
+    }
+}
+
+void baton__far_give_body(baton__mpi_t *mpi, baton__record_t *record)
+{
+    mpi->peers[record->message.peer].bodies.granted += record->body_count;
+    while (record->body_count > 0) {
+        give_buffer(&mpi->far, record->bodies[--record->body_count]);
+    }
 }
 
 /* ---- transfers of data ------------------------------------------------- */
@@ -414,17 +439,14 @@ baton_status_t baton__far_reserve(baton__mpi_t *mpi, uint32_t messages)
     }
     MPI_Request *requests = baton__grow(far->requests, (size_t)far->count,
                                         (size_t)capacity, sizeof *requests);
-    if (requests == NULL) {
-        return BATON_ERR_NO_MEMORY;
-    }
-    far->requests = requests;
+    far->requests = requests != NULL ? requests : far->requests;
     baton__transfer_t *transfers =
         baton__grow(far->transfers, (size_t)far->count, (size_t)capacity,
                     sizeof *transfers);
-    if (transfers == NULL) {
+    far->transfers = transfers != NULL ? transfers : far->transfers;
+    if (requests == NULL || transfers == NULL) {
         return BATON_ERR_NO_MEMORY;
     }
-    far->transfers = transfers;
     far->capacity = capacity;
     return BATON_OK;
 }
@@ -434,11 +456,6 @@ baton_status_t baton__far_reserve(baton__mpi_t *mpi, uint32_t messages)
    motion, so that MPI always has some to move, in both directions. Of Open MPI
    4.1.4 over TCP between two hosts an exchange of 1 MiB takes 700 us as one
    message, which it sends by a protocol of its own, and 270 in eager ones. */
-static int part_of(size_t part, size_t left)
-{
-    return (int)(left < part ? left : part);
-}
-
 bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send)
 {
     int code = MPI_SUCCESS;
@@ -451,7 +468,7 @@ bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send)
          i++) {
         MPI_Request request = MPI_REQUEST_NULL;
         int complete = 0;
-        int part = part_of(send->part, send->bytes - send->moved);
+        int part = (int)part_of(send->part, send->bytes - send->moved);
         code =
             PMPI_Isend((const char *)send->data + send->moved, part, MPI_BYTE,
                        send->peer, (int)send->tag, mpi->comm, &request);
@@ -504,7 +521,7 @@ void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record)
            record->copied < record->message.bytes && code == MPI_SUCCESS) {
         MPI_Request *request = add_transfer(&mpi->far, NULL, record);
         int part =
-            part_of(record->part, record->message.bytes - record->copied);
+            (int)part_of(record->part, record->message.bytes - record->copied);
         code = PMPI_Irecv(record->target + record->copied, part, MPI_BYTE, peer,
                           (int)record->place, mpi->comm, request);
         record->copied += (size_t)part;
@@ -601,7 +618,7 @@ void baton__far_contact(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     if (peer->near < 0) {
         baton__links_connect(&mpi->far.links, (int)(peer - mpi->peers));
-        baton__far_credit(mpi, peer);
+        baton__far_report_credits(mpi);
     }
 }
 
@@ -613,14 +630,16 @@ baton_status_t baton__far_open(baton__mpi_t *mpi)
     if (far->peers == 0) {
         return BATON_OK;
     }
-    far->buffers =
-        baton__alloc((size_t)2 * BATON__MPI_PACKETS, sizeof *far->buffers);
+    far->buffers = baton__alloc((size_t)BATON__MPI_PACKETS + BATON__MPI_POSTED,
+                                sizeof *far->buffers);
     if (far->buffers == NULL) {
         return no_memory();
     }
-    far->receives = BATON__MPI_PACKETS;
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
-        far->departed[slot] = &far->buffers[BATON__MPI_PACKETS + slot];
+        far->departed[slot] = &far->buffers[BATON__MPI_POSTED + slot];
+    }
+    far->receives = BATON__MPI_POSTED;
+    for (uint32_t slot = 0; slot < BATON__MPI_POSTED; slot++) {
         far->arrived[slot] = &far->buffers[slot];
         int code = baton__far_post_arrival(mpi, slot);
         if (code != MPI_SUCCESS) {
@@ -630,11 +649,13 @@ baton_status_t baton__far_open(baton__mpi_t *mpi)
     return BATON_OK;
 }
 
-static void cancel(MPI_Request *request)
+static void cancel(MPI_Request *requests, uint32_t count)
 {
-    if (*request != MPI_REQUEST_NULL) {
-        (void)PMPI_Cancel(request);
-        (void)PMPI_Request_free(request);
+    for (uint32_t i = 0; i < count; i++) {
+        if (requests[i] != MPI_REQUEST_NULL) {
+            (void)PMPI_Cancel(&requests[i]);
+            (void)PMPI_Request_free(&requests[i]);
+        }
     }
 }
 
@@ -642,10 +663,8 @@ void baton__far_close(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
     if (baton__far_enter(mpi)) {
-        for (uint32_t slot = 0; slot < far->receives; slot++) {
-            cancel(&far->arrivals[slot]);
-            cancel(&far->departures[slot % BATON__MPI_PACKETS]);
-        }
+        cancel(far->arrivals, far->receives);
+        cancel(far->departures, BATON__MPI_PACKETS);
         baton__far_leave(mpi);
     }
     far->links.gives_up = mpi->lost_any;

@@ -405,15 +405,6 @@ static void outlive_broken_pipes(void)
     }
 }
 
-/* Settings that must be equal on all ranks: BATON_VERIFY on any is on all. */
-static void agree_on_settings(baton__mpi_t *mpi)
-{
-    int mine = baton__config_number(BATON__CONFIG_VERIFY) != 0;
-    int any = mine;
-    (void)PMPI_Allreduce(&mine, &any, 1, MPI_INT, MPI_MAX, mpi->comm);
-    mpi->transport.verify = any != 0;
-}
-
 /* Finds out which rank is on which host. */
 static baton_status_t find_hosts(baton__mpi_t *mpi, const host_t *host)
 {
@@ -465,7 +456,8 @@ static baton_status_t meet(baton__mpi_t *mpi)
     if (status == BATON_OK) {
         mpi->far.peers = mpi->size - mpi->host.count;
         mpi->transport.strangers = mpi->far.peers > 0; /* no link with it */
-        agree_on_settings(mpi);
+        mpi->transport.verify = /* if any rank wants it */
+            !all_of(mpi->comm, baton__config_number(BATON__CONFIG_VERIFY) == 0);
         status = exchange_places(mpi, &host);
     }
     if (status == BATON_OK) {

@@ -24,6 +24,9 @@ enum {
        one in LINK_POLLS looks at the links, too, if no thread waits on them. */
     QUIET_POLLS = 64,
     LINK_POLLS = 1024,
+    /* So many before credits are reported by themselves: in an exchange this
+       rank's next message soon tells of them, too. */
+    CREDIT_POLLS = 8,
     AFTER_RING_NS = 1000000, /* that while */
     AFTER_RING_US = 50,      /* such a sleep */
     /* The same where nothing is awaited. It is as long as the timer that a
@@ -207,17 +210,6 @@ static void poll_links(baton__mpi_t *mpi)
     }
 }
 
-/* Reports credits for which there was no room. */
-static void report_credits(baton__mpi_t *mpi)
-{
-    mpi->far.credits_due = false;
-    for (int i = 0; i < mpi->size; i++) {
-        if (mpi->peers[i].near < 0) {
-            baton__far_credit(mpi, &mpi->peers[i]);
-        }
-    }
-}
-
 static void poll_far(baton__mpi_t *mpi, baton__events_t *events)
 {
     baton__far_t *far = &mpi->far;
@@ -249,8 +241,8 @@ static void poll_far(baton__mpi_t *mpi, baton__events_t *events)
     baton__far_leave(mpi);
     far->now_ns = packets ? baton__clock_ns() : far->now_ns;
     far->quiet = packets || transfers ? 0 : far->quiet;
-    if (far->credits_due) {
-        report_credits(mpi);
+    if (far->credits_due && far->quiet >= CREDIT_POLLS) {
+        baton__far_report_credits(mpi);
     }
     if (far->rings_due) {
         baton__far_ring_due(mpi);
@@ -502,7 +494,6 @@ static bool is_linked(const baton__mpi_t *mpi)
 static uint32_t far_sleep_us(baton__mpi_t *mpi, baton_arm_t how, bool recent)
 {
     const baton__far_t *far = &mpi->far;
-    uint32_t us = BATON_SLEEP_FOREVER;
     if (recent) {
         return how == BATON_ARM_NOTICES ? LATER_US : AFTER_RING_US;
     }
@@ -510,10 +501,9 @@ static uint32_t far_sleep_us(baton__mpi_t *mpi, baton_arm_t how, bool recent)
         far->packets_unsent > 0 || far->rings_due) {
         return MOVING_US;
     }
-    if (far->peers > 0 && !is_linked(mpi)) {
-        us = (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
-    }
-    return us;
+    return far->peers > 0 && !is_linked(mpi)
+               ? (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US)
+               : BATON_SLEEP_FOREVER;
 }
 
 /* Wakes peers on this host that have not taken what was sent to them. */
@@ -537,6 +527,9 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
     bool recent = mpi->far.peers > 0 &&
                   baton__clock_ns() - mpi->far.now_ns < AFTER_RING_NS;
     ring_due(mpi, BATON__DUE_WAIT);
+    if (mpi->far.credits_due) {
+        baton__far_report_credits(mpi);
+    }
     baton__doorbell_arm(&mpi->host.doorbell,
                         how == BATON_ARM_NOTICES ? BATON__BELL_URGENT
                         : how == BATON_ARM_SOON  ? BATON__BELL_SOON

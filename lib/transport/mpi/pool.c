@@ -18,7 +18,7 @@
 typedef struct baton__slab {
     struct baton__slab *next;
     baton__send_t *sends;
-    baton__record_t *records;
+    baton__record_t records[];
 } baton__slab_t;
 
 enum { LEAST = 16 };
@@ -37,28 +37,23 @@ static uint32_t growth(uint32_t count, int64_t wanted)
 
 static baton_status_t grow(baton__mpi_t *mpi, uint32_t sends, uint32_t records)
 {
-    baton__slab_t *slab = baton__alloc(1, sizeof *slab);
+    baton__send_t *new_sends = baton__alloc(sends, sizeof *new_sends);
+    baton__slab_t *slab =
+        baton__alloc(1, sizeof *slab + records * sizeof *slab->records);
     baton__send_t **table = baton__grow(mpi->sends, mpi->send_count,
                                         mpi->send_count + sends, sizeof *table);
     mpi->sends = table != NULL ? table : mpi->sends;
-    if (slab != NULL) {
-        slab->sends = baton__alloc(sends, sizeof *slab->sends);
-        slab->records = baton__alloc(records, sizeof *slab->records);
-    }
-    if (slab == NULL || table == NULL || slab->sends == NULL ||
-        slab->records == NULL ||
+    if (slab == NULL || table == NULL || new_sends == NULL ||
         baton__far_reserve(mpi, mpi->send_count + sends + mpi->record_count +
                                     records) != BATON_OK) {
-        if (slab != NULL) {
-            baton__free(slab->sends);
-            baton__free(slab->records);
-        }
+        baton__free(new_sends);
         baton__free(slab);
         return baton__error(BATON_ERR_NO_MEMORY,
                             "mpi: no memory for %u more sends and %u more "
                             "receives in flight",
                             sends, records);
     }
+    slab->sends = new_sends;
     slab->next = mpi->slabs;
     mpi->slabs = slab;
     /* Behind those that are free: only low numbers are among the offers. */
@@ -151,7 +146,6 @@ void baton__mpi_free_pools(baton__mpi_t *mpi)
         baton__slab_t *slab = mpi->slabs;
         mpi->slabs = slab->next;
         baton__free(slab->sends);
-        baton__free(slab->records);
         baton__free(slab);
     }
     baton__free(mpi->sends);

@@ -23,8 +23,9 @@ static const void *data_of(const baton__mpi_t *mpi,
     if (record->kind == BATON__PACKET_SHORT) {
         return record->data;
     }
-    if (record->kind == BATON__PACKET_BODY) {
-        return record->body->bytes + BATON__FAR_PACKET_HEAD;
+    if (record->kind == BATON__PACKET_BODY &&
+        record->message.bytes <= BATON__BODY_BYTES) {
+        return record->bodies[0]->bytes + BATON__FAR_PACKET_HEAD;
     }
     return record->kind == BATON__PACKET_BUFFER
                ? baton__host_buffer(&mpi->host,
@@ -46,6 +47,11 @@ static bool arrive(baton__mpi_t *mpi, const baton__packet_t *packet,
     record->id = packet->id;
     record->generation = packet->generation;
     record->place = packet->place;
+    record->copied = record->arrived = 0;
+    record->parts = record->body_count = 0;
+    record->message.header = packet->header;
+    record->message.bytes = packet->bytes;
+    record->message.peer = (int)packet->source;
     if (packet->kind == BATON__PACKET_SHORT) {
         memcpy(record->data, packet->data, packet->bytes);
     } else if (packet->kind == BATON__PACKET_BODY) {
@@ -53,16 +59,12 @@ static bool arrive(baton__mpi_t *mpi, const baton__packet_t *packet,
     } else if (packet->kind == BATON__PACKET_OFFER) {
         record->address = packet->address;
     }
-    record->message.header = packet->header;
-    record->message.bytes = packet->bytes;
-    record->message.peer = (int)packet->source;
     record->message.data = data_of(mpi, record);
     size_t fetched = packet->kind == BATON__PACKET_BUFFER ? packet->bytes : 0;
     for (size_t i = 0; i < fetched && i < FETCHED_BYTES; i += 64) {
         __builtin_prefetch((const char *)record->message.data + i);
     }
-    if (packet->kind == BATON__PACKET_BODY &&
-        packet->bytes > BATON__FIRST_BYTES) {
+    if (packet->kind == BATON__PACKET_BODY && record->arrived < packet->bytes) {
         mpi->peers[packet->source].begun = record;
         return true;
     }
@@ -71,21 +73,21 @@ static bool arrive(baton__mpi_t *mpi, const baton__packet_t *packet,
     return true;
 }
 
-/* The rest of a body, behind its packet. */
-static void end_body(baton__mpi_t *mpi, const baton__packet_t *packet,
-                     baton__events_t *events)
+/* More of a body, behind its packet. */
+static void take_tail(baton__mpi_t *mpi, const baton__packet_t *packet,
+                      baton__events_t *events)
 {
     baton__peer_t *peer = &mpi->peers[packet->source];
     baton__record_t *record = peer->begun;
     if (record == NULL) {
         return; /* it has ended with its peer */
     }
-    peer->begun = NULL;
-    memcpy(record->body->bytes + BATON__FAR_PACKET_HEAD + BATON__FIRST_BYTES,
-           (const char *)packet + BATON__PACKET_HEAD,
-           record->message.bytes - BATON__FIRST_BYTES);
-    baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_ARRIVED,
-                                              .message = &record->message});
+    baton__far_keep(mpi, record);
+    if (record->arrived == record->message.bytes) {
+        peer->begun = NULL;
+        baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_ARRIVED,
+                                                  .message = &record->message});
+    }
 }
 
 bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
@@ -99,7 +101,7 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
     case BATON__PACKET_RTS:
         return arrive(mpi, packet, events);
     case BATON__PACKET_TAIL:
-        end_body(mpi, packet, events);
+        take_tail(mpi, packet, events);
         break;
     case BATON__PACKET_PUT:
         baton__mpi_take_put(mpi, packet, events);
@@ -131,7 +133,7 @@ static void give_credit(baton__mpi_t *mpi, baton__peer_t *peer, bool notice)
         return;
     }
     (notice ? &peer->notices : &peer->messages)->granted++;
-    baton__far_credit(mpi, peer);
+    mpi->far.credits_due |= baton__far_owes_credits(mpi, peer);
 }
 
 /* This rank is done with a message: its sender gets a credit, or FIN. */
@@ -143,9 +145,8 @@ static void release(baton__mpi_t *mpi, baton__record_t *record)
         atomic_store_explicit(
             &baton__host_buffer(&mpi->host, peer->near, record->place)->full, 0,
             memory_order_release);
-    } else if (record->kind == BATON__PACKET_BODY) {
-        baton__far_give_body(mpi, record);
     }
+    baton__far_give_body(mpi, record);
     if ((record->flags & (BATON__PACKET_CREDITED | BATON__PACKET_NOTICE)) !=
         0) {
         bool notice = (record->flags & BATON__PACKET_NOTICE) != 0;
@@ -297,8 +298,11 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
     baton__record_t *record = record_of(message);
     bool posted = message->bytes > mpi->put_above &&
                   baton__mpi_end_post(mpi, message, token);
-    if (message->data != NULL || message->bytes == 0) {
-        if (message->bytes > 0) {
+    if (message->data != NULL || message->bytes == 0 ||
+        record->body_count > 0) {
+        if (record->body_count > 0) {
+            baton__far_copy_body(record, target);
+        } else if (message->bytes > 0) {
             memcpy(target, message->data, message->bytes);
         }
         release(mpi, record);
@@ -306,9 +310,6 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
     }
     record->token = token;
     record->target = target;
-    record->copied = 0;
-    record->arrived = 0;
-    record->parts = 0;
     if (mpi->peers[message->peer].lost) {
         baton__mpi_give_record(mpi, record);
         return baton__error(BATON_ERR_TRANSPORT, "mpi: rank %d is gone: %s",

@@ -66,11 +66,11 @@ static bool push(baton__mpi_t *mpi, baton__peer_t *peer,
                : baton__far_push(mpi, peer, packet, data, count);
 }
 
-static outcome_t send_short(baton__mpi_t *mpi, baton__peer_t *peer,
-                            baton__send_t *send, baton__packet_t *packet,
+/* Sends the data with their packet. */
+static outcome_t send_along(baton__mpi_t *mpi, baton__peer_t *peer,
+                            const baton__send_t *send, baton__packet_t *packet,
                             bool credited)
 {
-    packet->kind = BATON__PACKET_SHORT;
     packet->flags = credited ? BATON__PACKET_CREDITED : 0;
     if ((!credited && is_behind(peer)) ||
         !push(mpi, peer, packet, send->data, send->bytes)) {
@@ -130,19 +130,6 @@ static outcome_t send_offer(baton__mpi_t *mpi, baton__peer_t *peer,
                                                              : NO_ROOM;
 }
 
-static outcome_t send_body(baton__mpi_t *mpi, baton__peer_t *peer,
-                           const baton__send_t *send, baton__packet_t *packet)
-{
-    packet->kind = BATON__PACKET_BODY;
-    packet->flags = BATON__PACKET_CREDITED;
-    if (!push(mpi, peer, packet, send->data, send->bytes)) {
-        return NO_ROOM;
-    }
-    peer->bodies.sent++;
-    peer->messages.sent++;
-    return ENDED;
-}
-
 /* The segment that the peer can read the data in; 0 if there is none, or a copy
    costs less than an answer. */
 static uint32_t segment_of(baton__mpi_t *mpi, const baton__peer_t *peer,
@@ -190,9 +177,13 @@ static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
             return send_in_buffer(mpi, peer, packet, buffer);
         }
     }
-    if (!near && credited && send->bytes <= BATON__BODY_BYTES &&
-        peer->bodies.sent != peer->bodies.limit) {
-        return send_body(mpi, peer, send, packet);
+    uint32_t buffers = baton__body_buffers(send->bytes);
+    if (!near && credited && send->bytes <= BATON__BODY_LONGEST &&
+        peer->bodies.limit - peer->bodies.sent >= buffers) {
+        packet->kind = BATON__PACKET_BODY;
+        outcome_t outcome = send_along(mpi, peer, send, packet, true);
+        peer->bodies.sent += outcome == ENDED ? buffers : 0;
+        return outcome;
     }
     if (is_behind(peer)) {
         return NO_ROOM;
@@ -214,7 +205,7 @@ static outcome_t announce(baton__mpi_t *mpi, baton__send_t *send)
 {
     baton__peer_t *peer = &mpi->peers[send->peer];
     baton__packet_t packet;
-    packet.kind = BATON__PACKET_RTS;
+    packet.kind = BATON__PACKET_SHORT;
     packet.flags = 0;
     packet.source = (uint32_t)mpi->rank;
     packet.id = send->id;
@@ -230,7 +221,7 @@ static outcome_t announce(baton__mpi_t *mpi, baton__send_t *send)
     }
     bool credited = has_credit(peer, false);
     outcome_t outcome = send->bytes <= BATON__SHORT_BYTES
-                            ? send_short(mpi, peer, send, &packet, credited)
+                            ? send_along(mpi, peer, send, &packet, credited)
                             : send_long(mpi, peer, send, &packet, credited);
     if (outcome == ANNOUNCED) {
         send->kind = packet.kind;
@@ -434,9 +425,7 @@ bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
             (send->state == BATON__SEND_ANNOUNCED && !take_back(mpi, send))) {
             return false;
         }
-        if (send->state == BATON__SEND_QUEUED) {
-            baton__outbox_remove(&mpi->peers[send->peer].outbox, &send->out);
-        }
+        baton__outbox_remove(&mpi->peers[send->peer].outbox, &send->out);
         if (send->state == BATON__SEND_PULLED) {
             baton__sends_remove(&mpi->far.pulled, send);
             baton__far_send_nothing(mpi, send->peer, send->tag, send->asked);
@@ -512,15 +501,9 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer,
         if (baton__events_are_full(events)) {
             return false;
         }
-        if (send->state == BATON__SEND_QUEUED) {
-            baton__outbox_remove(&peer->outbox, &send->out);
-        }
-        if (send->state == BATON__SEND_PULLED) {
-            baton__sends_remove(&mpi->far.pulled, send);
-        }
-        if (send->state == BATON__SEND_PUTTING) {
-            baton__sends_remove(&mpi->putting, send);
-        }
+        baton__outbox_remove(&peer->outbox, &send->out); /* if it is there */
+        baton__sends_remove(&mpi->far.pulled, send);
+        baton__sends_remove(&mpi->putting, send);
         baton__far_forget(&mpi->far, send);
         baton__mpi_end_send(mpi, send, BATON_ERR_TRANSPORT, peer->detail,
                             events);

@@ -31,6 +31,7 @@ typedef struct list {
 baton__mpi_t *fake_mpi_ranks[FAKE_MPI_RANKS];
 size_t fake_mpi_eager_bytes = 65536;
 int fake_mpi_failing_sends, fake_mpi_failing_receives;
+int fake_mpi_deliveries = -1;
 
 static operation_t operations[REQUESTS];
 static list_t sends, receives; /* not matched, oldest first */
@@ -119,11 +120,12 @@ static void advance(void)
             send->complete = true;
         }
         operation_t **to = find_receive(send);
-        if (*to == NULL) {
+        if (*to == NULL || fake_mpi_deliveries == 0) {
             link = &send->next;
             continue;
         }
         operation_t *receive = *to;
+        fake_mpi_deliveries -= fake_mpi_deliveries > 0;
         unlink_at(&receives, to);
         unlink_at(&sends, link);
         match(send, receive);
@@ -443,6 +445,7 @@ void fake_mpi_open(const fake_mpi_options_t *options)
     is_stopped = false;
     held_ranks = 0;
     fake_mpi_failing_sends = fake_mpi_failing_receives = 0;
+    fake_mpi_deliveries = -1;
     fake_mpi_eager_bytes = 65536;
     rank_count = options->size;
     for (int rank = 0; rank < options->size; rank++) {

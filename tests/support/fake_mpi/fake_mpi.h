@@ -36,8 +36,8 @@ void fake_mpi_stop(bool stopped);
    if it is longer than that; what others have sent is. */
 void fake_mpi_hold(uint32_t ranks);
 
-/* The next so many calls that send, or receive, fail. */
-extern int fake_mpi_failing_sends;
+/* Calls that send or receive that fail next; sends that come (-1: all). */
+extern int fake_mpi_failing_sends, fake_mpi_deliveries;
 
 /* The next so many receives report an error for good once they are complete. */
 extern int fake_mpi_failing_receives;
