@@ -78,6 +78,10 @@ extern "C" {
    and hangs if a dead rank was on another; so survivors end by _exit. Mpirun
    itself hangs in that case, too, until it is killed.
 
+   Collective: it waits for all ranks of the communicator, and says so in a
+   warning if some have not called it after BATON_STALL_MS. A rank that ends
+   before it has returned may keep the others in MPI.
+
    BATON_ERR_STATE: MPI not initialised, or finalised, or its thread level too
    low. BATON_ERR_INVALID, _NO_MEMORY, _SYSTEM, _TRANSPORT. */
 BATON_CHECKED baton_status_t baton_group_create_mpi(baton_engine_t *engine,

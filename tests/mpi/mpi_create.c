@@ -1,9 +1,12 @@
 /* Collectives by one call between processes: long vectors and short ones, again
    and again, at once and started. The exit code is the result. */
+#include "base/config.h"
 #include "support/mpi.h"
 
 #include <baton/build.h>
+#include <baton/engine.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void check_sum(const float *x, size_t count)
 {
@@ -111,10 +114,43 @@ static void check_queued(size_t count)
     free(y);
 }
 
+static int warnings;
+
+static void call_the_others(void *arg, baton_log_level_t level,
+                            const char *message)
+{
+    warnings += strstr(message, "has waited") != NULL;
+    for (int rank = 1; rank < world.size && warnings == 1; rank++) {
+        MPI_Send(NULL, 0, MPI_BYTE, rank, 0, MPI_COMM_WORLD);
+    }
+}
+
+/* Who waits for ranks that do not come says so: then they come. */
+static void check_late(void)
+{
+    support_mpi_ok(baton_group_destroy(world.group));
+    world.group = NULL;
+    if (world.rank > 0) {
+        MPI_Recv(NULL, 0, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else {
+        baton_log_set(call_the_others, NULL);
+        (void)setenv("BATON_STALL_MS", "1", 1);
+        baton__config_forget();
+    }
+    support_mpi_ok(
+        baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &world.group));
+    baton_log_set(NULL, NULL);
+    (void)unsetenv("BATON_STALL_MS");
+    baton__config_forget();
+    support_mpi_check(warnings == (world.rank == 0 && world.size > 1),
+                      "it is said once");
+}
+
 int main(int argc, char **argv)
 {
     support_mpi_begin(argc, argv);
     support_mpi_open();
+    check_late();
     check_count(0);
     check_count(1);
     check_count(8192);

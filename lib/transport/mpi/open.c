@@ -804,6 +804,47 @@ static baton_status_t open_new(MPI_Comm comm, baton_status_t local,
     return status;
 }
 
+/* Finds the least that any rank has of each of two numbers, when all have come.
+   They are awaited without a call that blocks in MPI, which would take a
+   processor meanwhile: after some yields by sleeps of a part of the time waited
+   so far. One that never comes keeps the others here, which say so once. */
+static int await_all(MPI_Comm comm, uint64_t least[2])
+{
+    enum { YIELD_NS = 30000000, SLEEP_PARTS = 16, MOST_NS = 10000000 };
+    const uint64_t began_ns = baton__clock_ns();
+    uint64_t warn_ns =
+        (uint64_t)baton__config_number(BATON__CONFIG_STALL_MS) * 1000000;
+    MPI_Request request;
+    int come = 0;
+    int code = PMPI_Iallreduce(MPI_IN_PLACE, least, 2, MPI_UINT64_T, MPI_MIN,
+                               comm, &request);
+    while (code == MPI_SUCCESS) {
+        code = PMPI_Test(&request, &come, MPI_STATUS_IGNORE);
+        if (come || code != MPI_SUCCESS) {
+            break;
+        }
+        uint64_t waited_ns = baton__clock_ns() - began_ns;
+        uint64_t sleep_ns = waited_ns / SLEEP_PARTS;
+        if (waited_ns < YIELD_NS) {
+            (void)sched_yield();
+            continue;
+        }
+        if (waited_ns >= warn_ns) {
+            warn_ns = UINT64_MAX;
+            baton__log(BATON_LOG_WARN,
+                       "mpi: this rank has waited %.1f s in "
+                       "baton_group_create_mpi: another rank of the "
+                       "communicator has not called it, is stopped, or has "
+                       "ended",
+                       (double)waited_ns / 1e9);
+        }
+        const struct timespec sleep = {
+            .tv_nsec = (long)(sleep_ns < MOST_NS ? sleep_ns : MOST_NS)};
+        (void)nanosleep(&sleep, NULL);
+    }
+    return code;
+}
+
 /* The endpoint that all ranks have kept of a group of these, which may run
    where they did, or NULL. When all have told which they have, each has left
    that group, and its last notices are there: they are dropped before anybody
@@ -820,8 +861,7 @@ static baton__mpi_t *take_over(MPI_Comm comm, baton_status_t local)
     uint64_t id =
         same == MPI_CONGRUENT ? mpi->host.doorbell.states[0].nonce : 0;
     uint64_t all[] = {id, ~id};
-    int code =
-        PMPI_Allreduce(MPI_IN_PLACE, all, 2, MPI_UINT64_T, MPI_MIN, comm);
+    int code = await_all(comm, all);
     if (mpi == NULL || code != MPI_SUCCESS || all[0] == 0 ||
         all[0] != ~all[1]) {
         free_endpoint(mpi, false);
