@@ -134,8 +134,9 @@ typedef void (*baton_allreduce_fn)(baton_schedule_t *schedule,
 
 /* Recursive doubling: each of log2 P rounds exchanges the whole vector. When P
    is not a power of two the first 2(P - 2^k) ranks fold in pairs before, and
-   unfold after: two more rounds. For short vectors. (Thakur, Rabenseifner,
-   Gropp 2005.) */
+   unfold after: two more rounds. For short vectors; and for 512 KiB to 4 MiB on
+   two ranks of a host, which have scratch for two. (Thakur, Rabenseifner, Gropp
+   2005.) */
 void baton_add_allreduce_recursive_doubling(baton_schedule_t *schedule,
                                             const baton_allreduce_args_t *args);
 
@@ -180,7 +181,9 @@ void baton_add_allreduce_circulant(baton_schedule_t *schedule,
    others, reduces it, and sends it to them: 2(P-1) messages a rank for each
    segment, which wait for nobody else's. In segments of chunk_bytes (default
    256 KiB), each of which stays in a cache until it has been sent. For long
-   vectors, ranks of one host, and commutative reductions. */
+   vectors, ranks of one host, and commutative reductions. Where ranks share
+   processors, ordinary memory is copied into scratch: of about the size of the
+   vector, and at most 2(P-1) segments and a block. */
 void baton_add_allreduce_pairwise(baton_schedule_t *schedule,
                                   const baton_allreduce_args_t *args);
 

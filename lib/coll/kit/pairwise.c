@@ -16,7 +16,8 @@
    All-gather: this rank's block goes to all others, and theirs come.
 
    Where ranks share processors, each first copies what the others read, if that
-   is ordinary memory, into scratch (flow.h): a segment at a time.
+   is ordinary memory, into scratch (flow.h): a segment at a time, SLOTS of each
+   of the others' blocks.
 
    So a rank that is late delays what needs its own data alone, and where ranks
    share processors each has all its work together when its turn comes. Nothing
@@ -50,9 +51,10 @@ void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
     const size_t others = (size_t)flow->size - 1;
     const bool staged =
         stages(flow, baton_view(own.buffer, own.offset, longest));
-    baton__slots_t slots = baton__slots_open(flow->schedule, SLOTS, longest);
+    const size_t turns = chunks < SLOTS ? chunks : SLOTS;
+    baton__slots_t slots = baton__slots_open(flow->schedule, turns, longest);
     baton__slots_t copies =
-        staged ? baton__slots_open(flow->schedule, SLOTS * others, longest)
+        staged ? baton__slots_open(flow->schedule, turns * others, longest)
                : slots;
     for (size_t i = 0; i < chunks; i++) {
         baton_view_t sum = baton__segment_of(target, element, chunks, i);
