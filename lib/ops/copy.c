@@ -3,9 +3,9 @@
    They have read what was there before, so their caches must give up each line
    that is written. Between cores that share a cache this costs little; between
    others a write waits for each line, and cores of a virtual machine are now
-   one and now the other. On 2 of an AMD EPYC a copy of 512 KiB takes 28 us, and
-   a sum that then reads it on the other core 20; in the other state 220 to 275,
-   and 31. Past the cache they take 20 and 35, and 13 and 33.
+   one and now the other. On 2 cores of an AMD EPYC a copy of 512 KiB takes 28
+   us, and a sum that then reads it on the other core 20; in the other state 220
+   to 275, and 31. Past the cache they take 20 and 35, and 13 and 33.
 
    So copies go through the cache and are timed. After two slow ones in a row
    (one may have been preempted) the next ones go past it. */
