@@ -18,10 +18,11 @@
 extern "C" {
 #endif
 
-/* Collective over `comm` (an intracommunicator); blocks in MPI, which waits for
-   good for a rank that ends before it has returned. The group gets a
-   communicator of its own, so that user traffic can't collide, and leaves the
-   attributes of `comm` alone. The library calls MPI by its PMPI_ names, so
+/* Collective over `comm` (an intracommunicator): blocks until all ranks have
+   called it. From then on a rank that ends, or has not answered for
+   BATON_PEER_TIMEOUT_MS, is an error on all others: BATON_ERR_TRANSPORT. User
+   traffic can't collide: what MPI carries goes through a duplicate of `comm`,
+   which is made where there is anything (see Threads). The library calls MPI by its PMPI_ names, so
    tools that interpose MPI's symbols see none of its calls. Destroy the group
    before MPI_Finalize. If you do not, that is logged, and peers on other hosts
    are lost.

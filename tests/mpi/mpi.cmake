@@ -118,7 +118,8 @@ endif()
 set(survivors ${CMAKE_CURRENT_SOURCE_DIR}/mpi/survivors.sh)
 foreach(rounds "all_but_one 6 1 none 1 d0,3 none 5 d4" "first 4 3 0"
         "at_once 5 2 1,0,3" "twice 4 2 2 d1" "no_loss 3 3 none none"
-        "partial 5 2 p1,3 p0" "partial_most 6 1 p0,2,3,4,5")
+        "partial 5 2 p1,3 p0" "partial_most 6 1 p0,2,3,4,5" 
+        "made 15 2 m1 m2 m3 m4 m5 m6 m7 m8 m9 m10 m11 m m0 m m1 m")
     separate_arguments(rounds)
     list(POP_FRONT rounds name ranks left)
     add_test(NAME mpi_survivors.${name}
@@ -153,6 +154,11 @@ hosts_entry(mpi_survivors.hosts2.begin ${hosts} 2 ${survivors} 1
 hosts_entry(mpi_survivors.hosts2.twice ${hosts} 2 ${survivors} 2
     ${MPIEXEC_EXECUTABLE} --oversubscribe ${recovery} -np 5
     $<TARGET_FILE:mpi_survivors> none 1,3 d0)
+hosts_entry(mpi_survivors.hosts2.made ${hosts} 2 ${survivors} 6
+    ${MPIEXEC_EXECUTABLE} --oversubscribe ${recovery} -np 7
+    $<TARGET_FILE:mpi_survivors> f9)
+set_property(TEST mpi_survivors.hosts2.made APPEND PROPERTY ENVIRONMENT
+    BATON_PEER_TIMEOUT_MS=3000)
 
 if(BATON_BUILD_MICROBENCH)
     add_test(NAME info_command

@@ -17,10 +17,23 @@ static bool yield(conformance_rank_t *rank)
     return rank->failure[0] == '\0';
 }
 
+static baton_status_t try_to_open(MPI_Comm comm, baton_status_t local)
+{
+    baton__meeting_t meeting;
+    baton__mpi_t *mpi = NULL;
+    support_mpi_ok(baton__meeting_begin(&meeting, comm));
+    baton_status_t status = baton__mpi_open(&meeting, local, &mpi);
+    (void)!baton__meeting_agree(&meeting, status);
+    baton__meeting_end(&meeting);
+    support_mpi_check((mpi != NULL) == (status == BATON_OK), "opened, or not");
+    self.endpoint = mpi;
+    self.transport = mpi != NULL ? &mpi->transport : NULL;
+    return status;
+}
+
 static void open_endpoint(MPI_Comm comm)
 {
-    support_mpi_ok(
-        baton__mpi_open(comm, BATON_OK, &self.transport, &self.endpoint));
+    support_mpi_ok(try_to_open(comm, BATON_OK));
     MPI_Comm_rank(comm, &self.rank);
     MPI_Comm_size(comm, &self.size);
 }
@@ -51,13 +64,9 @@ static void run_in_halves(void **state)
 static void an_error_of_one_rank_is_all_ranks(void **state)
 {
     bool last = world.rank == world.size - 1;
-    const baton_transport_t *transport = NULL;
-    void *endpoint = NULL;
-    support_mpi_expect(baton__mpi_open(MPI_COMM_WORLD,
-                                       last ? BATON_ERR_NO_MEMORY : BATON_OK,
-                                       &transport, &endpoint),
-                       BATON_ERR_NO_MEMORY);
-    support_mpi_check(!transport && !endpoint, "nothing was opened");
+    support_mpi_expect(
+        try_to_open(MPI_COMM_WORLD, last ? BATON_ERR_NO_MEMORY : BATON_OK),
+        BATON_ERR_NO_MEMORY);
 }
 
 /* The n-th allocation fails on the last rank, until none does. */
@@ -67,8 +76,7 @@ static void every_allocation_may_fail(void **state)
     int64_t nth = 1;
     for (; status && nth < 50; nth++) {
         baton__alloc_fail_nth(world.rank == world.size - 1 ? nth : 0);
-        status = baton__mpi_open(MPI_COMM_WORLD, BATON_OK, &self.transport,
-                                 &self.endpoint);
+        status = try_to_open(MPI_COMM_WORLD, BATON_OK);
         baton__alloc_fail_nth(0);
         support_mpi_check(status == BATON_OK || status == BATON_ERR_NO_MEMORY,
                           "out of memory, or made");

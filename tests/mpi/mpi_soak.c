@@ -7,9 +7,10 @@
      mpi_soak LOG MOMENT VICTIM EPOCH DELAY_US CHILD WORK COUNT MODE ALGORITHM
 
    MOMENT, of rank VICTIM: what it is at in EPOCH, when it is killed DELAY_US
-   later: awake, asleep, call, reduce, copy; or commit, leave; or everyone, for
-   all ranks, also while they make a group. stop: it is stopped for COUNT ms and
-   nobody fails. orders: nobody is killed; EPOCH rounds of try_orders.
+   later: awake, asleep, call, reduce, copy; or create, commit, leave; or
+   everyone, for all ranks, also while they make a group. stop: it is stopped
+   for COUNT ms and nobody fails. orders: nobody is killed; EPOCH rounds of
+   try_orders.
    CHILD: 1: the victim leaves a child that has its descriptors; 2: the others
    try a recovery.
    WORK: dense: all-reduces of COUNT elements by ALGORITHM ("": any); small:
@@ -21,6 +22,7 @@
 #include "support/random.h"
 
 #include <baton/coll.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -415,6 +417,36 @@ static void run_epochs(void)
     }
 }
 
+static int exchanges = -1; /* of this rank, while the group is made */
+
+/* Takes the place of MPI's, by which ranks that make a group exchange data. */
+int PMPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type,
+                    MPI_Op op, MPI_Comm comm, MPI_Request *request)
+{
+    int (*all_reduce)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm,
+                      MPI_Request *);
+    void *found = dlsym(RTLD_NEXT, "PMPI_Iallreduce");
+    memcpy(&all_reduce, &found, sizeof all_reduce);
+    if (exchanges >= 0 && ++exchanges == 2 && is_struck("create")) {
+        strike(plan.delay_us / 10); /* all have come */
+    }
+    return all_reduce(from, to, count, type, op, comm, request);
+}
+
+/* False if a rank has ended meanwhile. */
+static bool make_group(void)
+{
+    exchanges = 0;
+    support_mpi_ok(baton_engine_open(NULL, &world.engine));
+    if (baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &world.group) ==
+        BATON_OK) {
+        return true;
+    }
+    say("error", "create: %s", baton_error_message());
+    support_mpi_ok(baton_engine_close(world.engine));
+    return false;
+}
+
 static void leave(void)
 {
     if (is_struck("leave")) {
@@ -537,8 +569,7 @@ int main(int argc, char **argv)
         say("left", "%" PRIu64, i);
         support_mpi_ok(baton_engine_close(world.engine));
     }
-    if (!is_at("orders")) {
-        support_mpi_open();
+    if (!is_at("orders") && make_group()) {
         run_epochs();
         leave();
     }

@@ -87,21 +87,23 @@ static void run_programs(baton_progress_t progress, const char *block)
    or the user does. */
 static void ask_for_gpu_aware_mpi(const char *word, bool expected)
 {
-    const baton_transport_t *transport = NULL;
-    void *endpoint = NULL;
+    baton__meeting_t meeting;
+    baton__mpi_t *mpi = NULL;
     setenv("BATON_GPU_AWARE_MPI", word, 1);
     baton__config_forget();
-    support_mpi_ok(
-        baton__mpi_open(MPI_COMM_WORLD, BATON_OK, &transport, &endpoint));
+    support_mpi_ok(baton__meeting_begin(&meeting, MPI_COMM_WORLD));
+    support_mpi_ok(baton__mpi_open(&meeting, BATON_OK, &mpi));
+    baton__meeting_end(&meeting);
+    const baton_transport_t *transport = &mpi->transport;
     for (int peer = 0; peer < world.size; peer++) {
-        bool far = ((const baton__mpi_t *)endpoint)->peers[peer].near < 0;
-        support_mpi_check(transport->takes_device(endpoint, peer, 1 << 20) ==
+        bool far = mpi->peers[peer].near < 0;
+        support_mpi_check(transport->takes_device(mpi, peer, 1 << 20) ==
                               (expected && far),
                           "takes_device of a long message");
-        support_mpi_check(!transport->takes_device(endpoint, peer, 4096),
+        support_mpi_check(!transport->takes_device(mpi, peer, 4096),
                           "takes_device of a short message");
     }
-    transport->close(endpoint);
+    transport->close(mpi);
 }
 
 int main(int argc, char **argv)

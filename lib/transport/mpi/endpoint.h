@@ -46,6 +46,7 @@
        send.c       a message on its way to a peer
        receive.c    a message from a peer
        poll.c       polling and sleeping
+       meeting.c    what ranks tell each other while they open
        open.c       opening and closing */
 #pragma once
 
@@ -257,7 +258,8 @@ typedef struct baton__far {
 
 typedef struct baton__mpi {
     baton_transport_t transport;
-    MPI_Comm comm;
+    MPI_Comm comm;     /* MPI_COMM_NULL if this rank keeps off MPI */
+    MPI_Group members; /* the ranks */
     int rank;
     int size;
     uint32_t window; /* credits of a peer */
@@ -266,7 +268,7 @@ typedef struct baton__mpi {
     cpu_set_t processors;  /* where this rank could run when it was opened */
     bool reads;            /* near ranks can read each other's memory */
     bool asks;             /* and write into it, and each has a processor */
-    bool keeps_off;        /* MPI is opened and closed with, and not called */
+    bool keeps_off;        /* MPI carries nothing, and needs no communicator */
     size_t put_above;      /* longer messages are written, */
     size_t put_bytes;      /* up to this many bytes; 0: none */
     size_t buffered_bytes; /* the longest message that goes into a buffer */
@@ -551,6 +553,68 @@ bool baton__mpi_answers_at(const baton__mpi_t *mpi, int peer,
                            struct sockaddr_storage *out, socklen_t *bytes_out);
 void baton__mpi_disarm(void *endpoint);
 
+/* ---- meeting.c: what ranks tell each other while they open -------------- */
+
+/* All ranks of a communicator call each of these. The first error is kept: that
+   MPI fails, that a rank of this host has ended, or that one which had come
+   does not answer for BATON_PEER_TIMEOUT_MS. From then on they do nothing, and
+   data is NULL. No call blocks in MPI, where a rank that ends or never comes
+   would keep the others for good. */
+typedef struct baton__meeting {
+    MPI_Comm comm; /* the application's */
+    MPI_Errhandler handler;
+    int rank, size;
+    baton_status_t status;
+    unsigned char *data;      /* what was exchanged last */
+    pid_t *processes;         /* of ranks that can be looked for; else 0 */
+    const baton__mpi_t *kept; /* a former endpoint, which watches them; or NULL
+                               */
+    bool met;                 /* all have come */
+    bool reported;            /* that this rank has waited for long */
+} baton__meeting_t;
+
+enum { BATON__MEETING_BYTES = 256 }; /* of each rank; or one for each rank */
+
+/* After an error there is nothing to end. BATON_ERR_STATE, _INVALID,
+   _NO_MEMORY. */
+baton_status_t baton__meeting_begin(baton__meeting_t *self, MPI_Comm comm);
+void baton__meeting_end(baton__meeting_t *self);
+
+/* Where this process is. */
+typedef struct baton__location {
+    uint64_t host; /* tells hosts apart: by what MPI calls it, and the run of
+                      its kernel, as names may be the same */
+    uint64_t pids, network; /* its namespaces; 0: unknown */
+} baton__location_t;
+
+const baton__location_t *baton__meeting_location(void);
+
+/* The first of all: true if all ranks have kept the endpoint of the same group,
+   which may be NULL here. From then on it is known which processes they are. */
+bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept);
+
+/* What each rank tells, by rank. Good until the next exchange; NULL after an
+   error. */
+void *baton__meeting_gather(baton__meeting_t *self, const void *own,
+                            size_t bytes);
+
+/* One outcome on all ranks: `local` if that is an error, else the worst of the
+   others'. */
+baton_status_t baton__meeting_agree(baton__meeting_t *self,
+                                    baton_status_t local);
+
+/* The same, as the last of all. A rank that ends in it is missed by some of the
+   others alone: on a host they have one outcome all the same, and it is an
+   error, or a loss that the group tells of. */
+baton_status_t baton__meeting_conclude(baton__meeting_t *self,
+                                       baton__host_t *host,
+                                       baton_status_t local);
+
+/* A communicator of the same ranks; none after an error. No other function of
+   MPI that makes one returns while a rank is missing; this one runs those by
+   which the application copies its attributes. */
+void baton__meeting_separate(baton__meeting_t *self, MPI_Comm *out);
+
 /* ---- open.c: opening and closing --------------------------------------- */
 
 /* Not collective: makes an endpoint of `comm` that has not met its peers, and
@@ -558,13 +622,8 @@ void baton__mpi_disarm(void *endpoint);
 baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out);
 void baton__mpi_free(baton__mpi_t *mpi);
 
-/* Collective over `comm`; `local` is this rank's own status so far. When any
-   rank fails, all do: the others with a message that says so. On success the
-   endpoint's close() is collective too. */
-baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,
-                               const baton_transport_t **transport_out,
-                               void **endpoint_out);
-
-/* The status of all ranks of `comm`: `local` if that is an error, else the
-   worst of the others'. Collective. */
-baton_status_t baton__mpi_agree(MPI_Comm comm, baton_status_t local);
+/* Collective; `local` is this rank's own status so far. When any rank fails,
+   all do: the others with a message that says so. On success the endpoint's
+   close() is collective too; before any rank sends, all agree once more. */
+baton_status_t baton__mpi_open(baton__meeting_t *meeting, baton_status_t local,
+                               baton__mpi_t **out);

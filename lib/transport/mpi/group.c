@@ -18,18 +18,20 @@ static baton_status_t check_engine(const baton_engine_t *engine,
     return BATON_OK;
 }
 
-/* A thread of Baton's may call MPI, unless there is never a reason to. */
-static baton_status_t check_level(const baton_engine_t *engine,
-                                  baton__mpi_t *mpi)
+/* An endpoint that was taken over may have lost a rank, as this one alone may
+   know. A thread of Baton's may call MPI, unless there is never a reason to. */
+static baton_status_t check_endpoint(const baton_engine_t *engine,
+                                     const baton__mpi_t *mpi)
 {
     int level = MPI_THREAD_SINGLE;
-    PMPI_Query_thread(&level);
-    if (baton_engine_progress(engine) == BATON_PROGRESS_MANUAL ||
-        level == MPI_THREAD_MULTIPLE) {
-        return BATON_OK;
+    if (mpi->lost_any) {
+        return baton__error(BATON_ERR_TRANSPORT,
+                            "mpi: a rank of this host has ended: create the "
+                            "group on a communicator without it");
     }
-    mpi->keeps_off = mpi->far.peers == 0 && mpi->reads;
-    return mpi->keeps_off
+    PMPI_Query_thread(&level);
+    return baton_engine_progress(engine) == BATON_PROGRESS_MANUAL ||
+                   level == MPI_THREAD_MULTIPLE || mpi->keeps_off
                ? BATON_OK
                : baton__error(BATON_ERR_STATE,
                               "mpi: a progress thread needs "
@@ -39,26 +41,24 @@ static baton_status_t check_level(const baton_engine_t *engine,
                               "BATON_PROGRESS_MANUAL");
 }
 
-baton_status_t baton_group_create_mpi(baton_engine_t *engine, MPI_Comm comm,
-                                      baton_group_t **out)
+static baton_status_t create(baton_engine_t *engine, baton__meeting_t *meeting,
+                             baton_group_t **out)
 {
-    const baton_transport_t *transport = NULL;
-    void *endpoint = NULL;
+    baton__mpi_t *mpi = NULL;
+    baton_group_t *group = NULL;
     baton_status_t status =
-        baton__mpi_open(comm, check_engine(engine, out), &transport, &endpoint);
-    if (status != BATON_OK || endpoint == NULL) {
+        baton__mpi_open(meeting, check_engine(engine, out), &mpi);
+    if (status != BATON_OK) {
         return status;
     }
-    baton__mpi_t *mpi = endpoint;
-    baton_group_t *group = NULL;
-    status = check_level(engine, mpi);
+    status = check_endpoint(engine, mpi);
     if (status == BATON_OK) {
-        status = baton_group_create(engine, transport, endpoint, mpi->rank,
+        status = baton_group_create(engine, &mpi->transport, mpi, mpi->rank,
                                     mpi->size, &group);
     }
-    baton_status_t all = baton__mpi_agree(mpi->comm, status);
+    baton_status_t all = baton__meeting_conclude(meeting, &mpi->host, status);
     if (status != BATON_OK) {
-        transport->close(endpoint);
+        mpi->transport.close(mpi);
         return status;
     }
     if (all != BATON_OK) {
@@ -68,4 +68,16 @@ baton_status_t baton_group_create_mpi(baton_engine_t *engine, MPI_Comm comm,
     group->collective = true;
     *out = group;
     return BATON_OK;
+}
+
+baton_status_t baton_group_create_mpi(baton_engine_t *engine, MPI_Comm comm,
+                                      baton_group_t **out)
+{
+    baton__meeting_t meeting;
+    baton_status_t status = baton__meeting_begin(&meeting, comm);
+    if (status == BATON_OK) {
+        status = create(engine, &meeting, out);
+        baton__meeting_end(&meeting);
+    }
+    return status;
 }

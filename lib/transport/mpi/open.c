@@ -17,44 +17,45 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* What has not answered by then can't be reached. */
 enum { PROOF_NS = 1000000000 };
 
+/* What each rank tells all others first. */
+typedef struct card {
+    uint64_t host;    /* where it is */
+    uint64_t network; /* its namespace; 0: unknown */
+    int quota;        /* of processors; INT_MAX: no limit is known */
+    cpu_set_t processors;
+    uint64_t secret; /* random numbers, of which one rank's is taken: of the */
+    uint64_t nonce;  /* host, and of the group */
+    bool shares, reads, verifies; /* as BATON_* variables say */
+} card_t;
+static_assert(sizeof(card_t) <= BATON__MEETING_BYTES, "there is room");
+
 /* The ranks of this host, while the endpoint is opened. */
 typedef struct host {
-    MPI_Comm comm;
-    int size;
-    int index; /* of this rank */
+    baton__meeting_t *meeting;
+    const int *of;      /* of each rank: its host */
+    int size, most;     /* of any host */
+    int index;          /* of this rank */
+    int first;          /* which rank of the communicator that is */
+    bool shares, reads; /* all want to, */
+    bool reaches;       /* and this rank can ring all others */
+    uint64_t secret, nonce;
+    int socket; /* -1, or where this rank takes what the first one passes */
 } host_t;
 
-baton_status_t baton__mpi_agree(MPI_Comm comm, baton_status_t local)
+/* The flags that all ranks of this host have set. */
+static unsigned all_of(const host_t *host, unsigned flags)
 {
-    int mine = local;
-    int worst = local;
-    int code = PMPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MIN, comm);
-    if (code != MPI_SUCCESS) {
-        return baton__mpi_error("MPI_Allreduce", code);
+    const unsigned *all =
+        baton__meeting_gather(host->meeting, &flags, sizeof flags);
+    for (int i = 0; all != NULL && i < host->meeting->size; i++) {
+        flags &= host->of[i] == host->of[host->first] ? all[i] : flags;
     }
-    if (local == BATON_OK && worst != BATON_OK) {
-        return baton__error((baton_status_t)worst,
-                            "mpi: the group could not be made on another rank "
-                            "(%s), whose message says more",
-                            baton_status_text((baton_status_t)worst));
-    }
-    return local;
-}
-
-/* True if `mine` is true on all ranks. */
-static bool all_of(MPI_Comm comm, bool mine)
-{
-    int here = mine;
-    int all = 0;
-    return PMPI_Allreduce(&here, &all, 1, MPI_INT, MPI_MIN, comm) ==
-               MPI_SUCCESS &&
-           all != 0;
+    return all != NULL ? flags : 0;
 }
 
 /* ---- shared memory ----------------------------------------------------- */
@@ -94,83 +95,99 @@ static void log_lack(const host_t *host, lack_t lack)
     }
 }
 
-/* The first rank of the host creates what they share, and passes it to the
-   others; false if their sockets can't be reached. */
-static bool create_host(const host_t *host, int *buffers_out, int *file_out,
-                        int socket, uint64_t secret)
+/* What the control group of this process gives it, in whole processors; INT_MAX
+   if no limit is known. */
+static int quota(void)
 {
-    bool passed = true;
+    char limit[32];
+    double period = 0;
+    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
+    if (file == NULL) {
+        return INT_MAX;
+    }
+    bool read = fscanf(file, "%31s %lf", limit, &period) == 2;
+    (void)fclose(file);
+    double share = read && period > 0 ? atof(limit) / period : 0; /* "max": 0 */
+    return share > 0 && share < INT_MAX - 1 ? (int)(share + 0.999) : INT_MAX;
+}
+
+/* Where this thread may run. Unknown: nowhere; the others wait for this rank
+   all the same. */
+static cpu_set_t own_processors(void)
+{
+    cpu_set_t own;
+    if (sched_getaffinity(0, sizeof own, &own) != 0) {
+        CPU_ZERO(&own);
+    }
+    return own;
+}
+
+/* The first rank of the host creates what they share, and passes it to the
+   others. */
+static void create_host(const host_t *host, int *buffers_out, int *file_out)
+{
     int wanted = (int)baton__config_number(BATON__CONFIG_SHM_BUFFERS);
     *buffers_out = baton__host_afford(host->size, wanted);
     if (*buffers_out < wanted) {
         log_lack(host, LACK_BUFFERS);
     }
     if (baton__host_create(host->size, *buffers_out, file_out) == BATON_OK) {
-        for (int i = 1; i < host->size; i++) {
-            passed &= baton__share_pass(socket, secret, i, *file_out);
+        for (int i = 1; i < host->size; i++) { /* see what take returns */
+            (void)baton__share_pass(host->socket, host->secret, i, *file_out);
         }
     }
-    return passed;
 }
 
 /* All ranks of the host open it, or none does. */
-static bool open_host(baton__mpi_t *mpi, const host_t *host, lack_t *lack_out)
+static bool open_host(baton__mpi_t *mpi, const host_t *host)
 {
-    uint64_t secret = host->index == 0 ? baton__share_random() : 0;
     int buffers = 0;
     int file = -1;
-    (void)PMPI_Bcast(&secret, 1, MPI_UINT64_T, 0, host->comm);
-    int socket = baton__share_socket(secret, host->index);
-    bool open = all_of(host->comm, socket >= 0);
-    *lack_out = LACK_MEMORY;
-    if (open && host->index == 0 &&
-        !create_host(host, &buffers, &file, socket, secret)) {
-        *lack_out = LACK_SOCKETS;
+    if (host->index == 0 && host->socket >= 0) {
+        create_host(host, &buffers, &file);
     }
-    open = open && PMPI_Bcast(&buffers, 1, MPI_INT, 0, host->comm) ==
-                       MPI_SUCCESS; /* behind what was passed */
-    if (open && host->index != 0) {
-        file = baton__share_take(socket, secret);
+    const int *told = /* behind what was passed */
+        baton__meeting_gather(host->meeting, &buffers, sizeof buffers);
+    if (host->index != 0 && host->socket >= 0) {
+        file = baton__share_take(host->socket, host->secret);
     }
-    open = open && file >= 0 &&
-           baton__host_open(&mpi->host, file, host->size, host->index,
-                            buffers) == BATON_OK;
-    if (socket >= 0) {
-        (void)close(socket);
+    bool open = told != NULL && file >= 0 &&
+                baton__host_open(&mpi->host, file, host->size, host->index,
+                                 told[host->first]) == BATON_OK;
+    if (host->socket >= 0) {
+        (void)close(host->socket);
     }
     if (file >= 0) {
         (void)close(file);
     }
-    return all_of(host->comm, open);
-}
-
-static bool reach_all(const baton__mpi_t *mpi)
-{
-    for (int i = 0; i < mpi->host.count; i++) {
-        if (!baton__doorbell_reaches(&mpi->host.doorbell, i)) {
-            return false;
-        }
+    if (all_of(host, open)) {
+        return true;
     }
-    return true;
+    if (open) {
+        baton__host_close(&mpi->host);
+    }
+    return false;
 }
 
-/* The ranks of the host watch each other, in the rounds of liveness.h. */
-static void watch_each_other(baton__mpi_t *mpi, const host_t *host)
+/* The ranks of each host watch each other, in the rounds of liveness.h. True if
+   those of this one do. */
+static bool watch_each_other(baton__mpi_t *mpi, const host_t *host, bool open)
 {
     baton__liveness_t *liveness = &mpi->host.liveness;
     const baton__doorbell_t *doorbell = &mpi->host.doorbell;
-    for (int k = 1; k < host->size; k++) {
-        baton__liveness_send(doorbell, (host->index + k) % host->size);
-        if (k % BATON__LIVENESS_ROUND == 0 || k == host->size - 1) {
-            (void)PMPI_Barrier(host->comm);
-            baton__liveness_take(liveness, doorbell);
-            (void)PMPI_Barrier(host->comm);
+    for (int k = 1; k < host->most; k++) {
+        if (open && k < host->size) {
+            baton__liveness_send(doorbell, (host->index + k) % host->size);
+        }
+        if (k % BATON__LIVENESS_ROUND == 0 || k == host->most - 1) {
+            (void)baton__meeting_agree(host->meeting, BATON_OK);
+            if (open) {
+                baton__liveness_take(liveness, doorbell);
+            }
+            (void)baton__meeting_agree(host->meeting, BATON_OK);
         }
     }
-    bool complete = baton__liveness_is_complete(liveness, host->index);
-    if (!all_of(host->comm, complete)) {
-        log_lack(host, LACK_LIVENESS);
-    }
+    return open && baton__liveness_is_complete(liveness, host->index);
 }
 
 static void set_near(baton__mpi_t *mpi, int rank, int near)
@@ -215,29 +232,30 @@ static size_t most_put(const baton__mpi_t *mpi)
 /* Opens what the ranks of the host share; false if that is only MPI. */
 static bool share(baton__mpi_t *mpi, const host_t *host)
 {
-    bool wanted = baton__config_number(BATON__CONFIG_SHM) != 0;
-    bool reads = baton__config_number(BATON__CONFIG_CMA) != 0;
-    if (host->size == 1 || !all_of(host->comm, wanted)) {
+    enum { READS = 1, WRITES = 2 }; /* each other's memory */
+    bool open = open_host(mpi, host);
+    bool watch = watch_each_other(mpi, host, open);
+    unsigned able = open && baton__host_probe(&mpi->host, false) ? READS : 0;
+    able |=
+        able && host->reads && baton__host_probe(&mpi->host, true) ? WRITES : 0;
+    able = all_of(host, able);
+    mpi->reads = able & READS && host->reads;
+    if (host->meeting->status != BATON_OK || host->size == 1 || !host->shares) {
         return false;
     }
-    lack_t lack;
-    bool open = open_host(mpi, host, &lack);
-    if (!open || !all_of(host->comm, reach_all(mpi))) {
-        log_lack(host, open ? LACK_SOCKETS : lack);
-        baton__host_close(&mpi->host);
+    if (!open) {
+        log_lack(host, host->reaches ? LACK_MEMORY : LACK_SOCKETS);
         return false;
     }
-    watch_each_other(mpi, host);
-    bool permitted = all_of(host->comm, baton__host_probe(&mpi->host, false));
-    mpi->reads = all_of(host->comm, reads) && permitted;
-    bool writes =
-        all_of(host->comm, mpi->reads && baton__host_probe(&mpi->host, true));
-    mpi->put_bytes = writes ? most_put(mpi) : 0;
-    if (!permitted) {
+    if (!watch) {
+        log_lack(host, LACK_LIVENESS);
+    }
+    if ((able & READS) == 0) {
         log_lack(host, LACK_CMA);
     }
     number(mpi);
-    mpi->asks = writes && has_processor_each(mpi);
+    mpi->put_bytes = able & WRITES ? most_put(mpi) : 0;
+    mpi->asks = able & WRITES && has_processor_each(mpi);
     if (mpi->host.buffers > 0) {
         mpi->buffered_bytes = mpi->reads && has_processor_each(mpi)
                                   ? BATON__MPI_OWN_BYTES
@@ -265,54 +283,6 @@ static baton_status_t share_or_open_alone(baton__mpi_t *mpi, const host_t *host)
     return status;
 }
 
-/* ---- processors -------------------------------------------------------- */
-
-/* What the control group of this process gives it, in whole processors; 0 if no
-   limit is known. */
-static int quota(void)
-{
-    char limit[32];
-    double period = 0;
-    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (file == NULL) {
-        return 0;
-    }
-    bool read = fscanf(file, "%31s %lf", limit, &period) == 2;
-    (void)fclose(file);
-    double share = read && period > 0 ? atof(limit) / period : 0; /* "max": 0 */
-    return share > 0 && share < INT_MAX - 1 ? (int)(share + 0.999) : 0;
-}
-
-/* Where this thread may run. Unknown: nowhere; the others wait for this rank
-   all the same. */
-static cpu_set_t own_processors(void)
-{
-    cpu_set_t own;
-    if (sched_getaffinity(0, sizeof own, &own) != 0) {
-        CPU_ZERO(&own);
-    }
-    return own;
-}
-
-/* Counts the processors on which any of the host's ranks may run. All hosts
-   agree on the least number: algorithms are chosen by it. */
-static void count_processors(baton__mpi_t *mpi, const host_t *host)
-{
-    cpu_set_t all;
-    mpi->processors = own_processors();
-    if (PMPI_Allreduce(&mpi->processors, &all, sizeof all, MPI_BYTE, MPI_BOR,
-                       host->comm) != MPI_SUCCESS) {
-        return;
-    }
-    int count = CPU_COUNT(&all);
-    int most = quota();
-    int least = most > 0 && most < count ? most : count;
-    if (PMPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT, MPI_MIN, mpi->comm) ==
-        MPI_SUCCESS) {
-        mpi->transport.host_processors = least;
-    }
-}
-
 /* Counts the ranks of the whole job on this host, which Open MPI tells. */
 static int count_ranks(const host_t *host)
 {
@@ -321,61 +291,135 @@ static int count_ranks(const host_t *host)
     return job > host->size && job < INT_MAX ? (int)job : host->size;
 }
 
-/* ---- other hosts ------------------------------------------------------- */
+/* ---- cards ------------------------------------------------------------- */
 
-/* Tells all ranks where this one is. */
-static baton_status_t exchange_places(baton__mpi_t *mpi, const host_t *host)
+static card_t own_card(void)
 {
-    baton__links_t *links = &mpi->far.links;
-    if (mpi->far.peers == 0) {
-        return BATON_OK; /* on all ranks */
-    }
-    baton_status_t status = baton__mpi_agree(
-        mpi->comm, baton__links_open(links, mpi->rank, mpi->size,
-                                     host->size == mpi->size));
-    if (status != BATON_OK) {
-        return status;
-    }
-    links->nonce = mpi->rank == 0 ? baton__share_random() : 0;
-    int code = PMPI_Bcast(&links->nonce, 1, MPI_UINT64_T, 0, mpi->comm);
-    if (code == MPI_SUCCESS) {
-        code = PMPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, links->places,
-                              sizeof *links->places, MPI_BYTE, mpi->comm);
-    }
-    return baton__mpi_error("MPI_Allgather", code);
+    const baton__location_t *place = baton__meeting_location();
+    return (card_t){
+        .host = place->host,
+        .network = place->network,
+        .quota = quota(),
+        .processors = own_processors(),
+        .secret = baton__share_random(),
+        .nonce = baton__share_random(),
+        .shares = baton__config_number(BATON__CONFIG_SHM) != 0,
+        .reads = baton__config_number(BATON__CONFIG_CMA) != 0,
+        .verifies = baton__config_number(BATON__CONFIG_VERIFY) != 0,
+    };
 }
 
-/* From here on this rank answers; tells all where. */
-static baton_status_t exchange_answers(baton__mpi_t *mpi)
+/* Another rank of this host, or this one. */
+static void read_neighbour(baton__mpi_t *mpi, const card_t *cards, int rank,
+                           host_t *host)
+{
+    const card_t *card = &cards[rank];
+    const card_t *own = &cards[mpi->rank];
+    int *least = &mpi->transport.host_processors;
+    host->index += rank < mpi->rank;
+    host->size++;
+    host->shares &= card->shares;
+    host->reads &= card->reads;
+    host->reaches &= card->network == own->network;
+    CPU_OR(&mpi->processors, &mpi->processors, &card->processors);
+    *least = card->quota < *least ? card->quota : *least;
+}
+
+/* What the cards tell of the ranks, and of this host. */
+static void read_cards(baton__mpi_t *mpi, const card_t *cards, host_t *host)
+{
+    int *of = mpi->host_of;
+    baton_transport_t *transport = &mpi->transport;
+    host->shares = host->reads = host->reaches = true;
+    transport->host_processors = INT_MAX;
+    for (int i = 0; i < mpi->size; i++) {
+        of[i] = 0;
+        while (cards[of[i]].host != cards[i].host) {
+            of[i]++;
+        }
+        transport->verify |= cards[i].verifies;
+        int before = 0; /* on that host */
+        for (int k = 0; k < i; k++) {
+            before += of[k] == of[i];
+        }
+        host->most = before < host->most ? host->most : before + 1;
+        if (cards[i].host == cards[mpi->rank].host) {
+            host->first = of[i];
+            read_neighbour(mpi, cards, i, host);
+        }
+    }
+    baton__group_number_hosts(transport, of, mpi->size);
+    host->of = of;
+    host->secret = cards[host->first].secret;
+    host->nonce = cards[0].nonce;
+    transport->host_ranks = count_ranks(host);
+    int count = CPU_COUNT(&mpi->processors);
+    if (count < transport->host_processors) {
+        transport->host_processors = count;
+    }
+    mpi->processors = cards[mpi->rank].processors;
+}
+
+/* ---- other hosts ------------------------------------------------------- */
+
+/* Opens where this rank can be reached: from here on it answers. */
+static baton_status_t open_places(baton__mpi_t *mpi, const host_t *host)
 {
     baton__links_t *links = &mpi->far.links;
-    baton__answers_t *answers = &mpi->answers;
+    const baton__link_place_t *place = NULL;
     uint16_t port = 0;
-    if (mpi->size == 1) {
-        return BATON_OK;
+    if (mpi->far.peers > 0) {
+        links->nonce = host->nonce;
+        baton_status_t status = baton__links_open(links, mpi->rank, mpi->size,
+                                                  host->size == mpi->size);
+        if (status != BATON_OK) {
+            return status;
+        }
+        place = &links->places[mpi->rank];
     }
-    const baton__link_place_t *place =
-        mpi->far.peers > 0 ? &links->places[mpi->rank] : NULL;
     int listener = baton__links_listen(place, mpi->size, &port);
     baton_status_t status =
-        baton__mpi_agree(mpi->comm, baton__answers_open(answers, listener,
-                                                        mpi->rank, mpi->size));
-    if (status != BATON_OK) {
-        return status;
+        baton__answers_open(&mpi->answers, listener, mpi->rank, mpi->size);
+    if (status == BATON_OK) {
+        links->answers = mpi->answers.listener;
+        mpi->answers.places[mpi->rank].port = port;
     }
-    links->answers = answers->listener;
-    answers->places[mpi->rank].port = port;
-    int code =
-        PMPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, answers->places,
-                       sizeof *answers->places, MPI_BYTE, mpi->comm);
-    return baton__mpi_error("MPI_Allgather", code);
+    return status;
+}
+
+/* Tells all ranks where this one is. All hosts agree on the least number of
+   processors: algorithms are chosen by it. */
+static void exchange_places(baton__mpi_t *mpi, baton__meeting_t *meeting)
+{
+    struct {
+        int processors;
+        baton__answers_place_t answers;
+        baton__link_place_t link;
+    } * all, own = {.processors = mpi->transport.host_processors,
+                    .answers = mpi->answers.places[mpi->rank]};
+    static_assert(sizeof own <= BATON__MEETING_BYTES, "there is room");
+    baton__link_place_t *links = mpi->far.links.places;
+    if (links != NULL) {
+        own.link = links[mpi->rank];
+    }
+    all = baton__meeting_gather(meeting, &own, sizeof own);
+    for (int i = 0; all != NULL && i < mpi->size; i++) {
+        mpi->answers.places[i] = all[i].answers;
+        if (links != NULL) {
+            links[i] = all[i].link;
+        }
+        if (all[i].processors < mpi->transport.host_processors) {
+            mpi->transport.host_processors = all[i].processors;
+        }
+    }
 }
 
 /* Finds out whether the addresses of other hosts lead there: the first rank of
    this one asks the first one of each, and tells the others. */
-static baton_status_t prove_addresses(baton__mpi_t *mpi, const host_t *host)
+static void prove_addresses(baton__mpi_t *mpi, const host_t *host)
 {
     const uint64_t deadline_ns = baton__clock_ns() + PROOF_NS;
+    const size_t size = (size_t)mpi->size;
     struct sockaddr_storage to;
     socklen_t bytes;
     int hosts = 0; /* whose first rank was seen */
@@ -388,8 +432,11 @@ static baton_status_t prove_addresses(baton__mpi_t *mpi, const host_t *host)
             baton__answers_prove(&mpi->answers, i, (struct sockaddr *)&to,
                                  bytes, deadline_ns);
     }
-    int code = PMPI_Bcast(mpi->far.reached, mpi->size, MPI_BYTE, 0, host->comm);
-    return baton__mpi_error("MPI_Bcast", code);
+    const unsigned char *told =
+        baton__meeting_gather(host->meeting, mpi->far.reached, size);
+    if (told != NULL) {
+        memcpy(mpi->far.reached, told + (size_t)host->first * size, size);
+    }
 }
 
 /* Open MPI 4.1.4 writes to the connection of a rank that is gone as to any
@@ -403,21 +450,6 @@ static void outlive_broken_pipes(void)
         now.sa_handler = SIG_IGN;
         (void)sigaction(SIGPIPE, &now, NULL);
     }
-}
-
-/* Finds out which rank is on which host. */
-static baton_status_t find_hosts(baton__mpi_t *mpi, const host_t *host)
-{
-    int lowest = mpi->rank;
-    int code = PMPI_Bcast(&lowest, 1, MPI_INT, 0, host->comm);
-    if (code == MPI_SUCCESS) {
-        code = PMPI_Allgather(&lowest, 1, MPI_INT, mpi->host_of, 1, MPI_INT,
-                              mpi->comm);
-    }
-    if (code == MPI_SUCCESS) {
-        baton__group_number_hosts(&mpi->transport, mpi->host_of, mpi->size);
-    }
-    return baton__mpi_error("MPI_Allgather", code);
 }
 
 static int host_of(const void *endpoint, int rank)
@@ -435,51 +467,27 @@ static void lose(void *endpoint, int peer, const char *detail)
     }
 }
 
-/* Finds the ranks of this host, and opens what they share. */
-static baton_status_t meet(baton__mpi_t *mpi)
-{
-    host_t host;
-    int code = PMPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank,
-                                    MPI_INFO_NULL, &host.comm);
-    if (code != MPI_SUCCESS) {
-        return baton__mpi_error("MPI_Comm_split_type", code);
-    }
-    PMPI_Comm_size(host.comm, &host.size);
-    PMPI_Comm_rank(host.comm, &host.index);
-    mpi->transport.host_ranks = count_ranks(&host);
-    count_processors(mpi, &host);
-    baton_status_t status = find_hosts(mpi, &host);
-    if (status == BATON_OK) {
-        status = share_or_open_alone(mpi, &host);
-    }
-    status = baton__mpi_agree(mpi->comm, status);
-    if (status == BATON_OK) {
-        mpi->far.peers = mpi->size - mpi->host.count;
-        mpi->transport.strangers = mpi->far.peers > 0; /* no link with it */
-        mpi->transport.verify = /* if any rank wants it */
-            !all_of(mpi->comm, baton__config_number(BATON__CONFIG_VERIFY) == 0);
-        status = exchange_places(mpi, &host);
-    }
-    if (status == BATON_OK) {
-        status = exchange_answers(mpi);
-    }
-    if (mpi->far.peers > 0) {
-        outlive_broken_pipes();
-    }
-    if (status == BATON_OK && mpi->far.peers > 0) {
-        status = prove_addresses(mpi, &host);
-    }
-    (void)PMPI_Comm_free(&host.comm);
-    return status;
-}
-
 /* ---- MPI_Finalize ------------------------------------------------------ */
 
 /* The endpoint that was closed last, if its ranks share this host and have all
-   left it together. A group of the same ranks takes it over, see take_over():
+   left it together. A group of the same ranks takes it over, see take_kept():
    to close it and open another takes far longer. Exchanged by threads that
    create or close groups of different ranks. */
 static _Atomic(baton__mpi_t *) kept;
+
+/* in_use: MPI may still use its communicator. */
+static void release(baton__mpi_t *mpi, bool in_use)
+{
+    MPI_Comm comm = mpi->comm;
+    MPI_Group members = mpi->members;
+    baton__mpi_free(mpi);
+    if (comm != MPI_COMM_NULL && !in_use) {
+        (void)PMPI_Comm_free(&comm);
+    }
+    if (members != MPI_GROUP_NULL) {
+        (void)PMPI_Group_free(&members);
+    }
+}
 
 /* MPI_Finalize deletes the attributes of MPI_COMM_SELF first. From here on the
    endpoint calls MPI no more; see baton__far_enter(). */
@@ -494,9 +502,7 @@ static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
         if (atomic_compare_exchange_strong_explicit(&kept, &unused, NULL,
                                                     memory_order_acq_rel,
                                                     memory_order_relaxed)) {
-            MPI_Comm own = mpi->comm;
-            baton__mpi_free(mpi);
-            (void)PMPI_Comm_free(&own);
+            release(mpi, false);
         }
         return MPI_SUCCESS;
     }
@@ -603,17 +609,13 @@ static bool drain(baton__mpi_t *mpi, uint64_t deadline_ns)
     return told != 0;
 }
 
-/* NULL, too. in_use: MPI may still use its communicator. */
+/* NULL, too. */
 static void free_endpoint(baton__mpi_t *mpi, bool in_use)
 {
     if (mpi != NULL) {
-        MPI_Comm comm = mpi->comm;
         mpi->far.closing = true;
         unwatch_finalize(mpi);
-        baton__mpi_free(mpi);
-        if (!in_use) {
-            (void)PMPI_Comm_free(&comm);
-        }
+        release(mpi, in_use);
     }
 }
 
@@ -713,6 +715,7 @@ baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
     }
     mpi->transport = mpi_transport;
     mpi->comm = comm;
+    mpi->members = MPI_GROUP_NULL;
     mpi->size = size;
     mpi->rank = rank;
     mpi->peers = peers;
@@ -731,172 +734,118 @@ baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
     return BATON_OK;
 }
 
-/* Checks what no rank can disagree about, so that no rank need be told. */
-static baton_status_t check_comm(MPI_Comm comm)
+/* Opens what goes through MPI, and the rest that can fail on one rank alone. */
+static baton_status_t complete(baton__mpi_t *mpi, const host_t *host)
 {
-    int yes = 0;
-    PMPI_Initialized(&yes);
-    if (!yes) {
-        return baton__error(BATON_ERR_STATE,
-                            "mpi: MPI_Init has not been called: call "
-                            "MPI_Init_thread first");
+    if (!mpi->keeps_off) {
+        baton__meeting_separate(host->meeting, &mpi->comm);
     }
-    PMPI_Finalized(&yes);
-    if (yes) {
-        return baton__error(BATON_ERR_STATE,
-                            "mpi: MPI_Finalize has been called already: "
-                            "create and destroy groups before it");
+    baton_status_t status = host->meeting->status;
+    if (status == BATON_OK) {
+        status = baton__mpi_reserve_notices(mpi);
     }
-    if (comm == MPI_COMM_NULL) {
-        return baton__error(BATON_ERR_INVALID,
-                            "mpi: the communicator is MPI_COMM_NULL");
-    }
-    int code = PMPI_Comm_test_inter(comm, &yes);
-    return code == MPI_SUCCESS && yes
-               ? baton__error(BATON_ERR_INVALID,
-                              "mpi: an intercommunicator can't be a group; use "
-                              "MPI_Intercomm_merge first")
-               : baton__mpi_error("MPI_Comm_test_inter", code);
-}
-
-/* After meeting: the rest that can fail on one rank alone. */
-static baton_status_t complete(baton__mpi_t *mpi)
-{
-    baton_status_t status = baton__mpi_reserve_notices(mpi);
     if (status == BATON_OK) {
         status = baton__far_open(mpi);
+    }
+    if (status == BATON_OK && mpi->size > 1) {
+        status = open_places(mpi, host);
     }
     return status == BATON_OK ? watch_finalize(mpi) : status;
 }
 
-/* A communicator of the same ranks. A duplicate would be one, too, but run the
-   functions by which the application copies its attributes. */
-static baton_status_t separate(MPI_Comm comm, MPI_Comm *out)
+/* Opens what the ranks of this host share, and the ways to other hosts. */
+static baton_status_t meet(baton__mpi_t *mpi, const host_t *host)
 {
-    MPI_Group all;
-    int code = PMPI_Comm_group(comm, &all);
-    if (code == MPI_SUCCESS) {
-        code = PMPI_Comm_create(comm, all, out);
-        (void)PMPI_Group_free(&all);
-    }
-    return baton__mpi_error("MPI_Comm_create", code);
-}
-
-static baton_status_t open_new(MPI_Comm comm, baton_status_t local,
-                               baton__mpi_t **out)
-{
-    MPI_Comm own = MPI_COMM_NULL;
-    baton_status_t status = separate(comm, &own);
+    baton_status_t status =
+        baton__meeting_agree(host->meeting, share_or_open_alone(mpi, host));
     if (status != BATON_OK) {
         return status;
     }
-    (void)PMPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
-    status = local != BATON_OK ? local : baton__mpi_make(own, out);
-    status = baton__mpi_agree(own, status);
-    if (status == BATON_OK && *out != NULL) {
-        status = meet(*out);
-        status = status == BATON_OK ? complete(*out) : status;
-        status = baton__mpi_agree(own, status);
+    mpi->far.peers = mpi->size - mpi->host.count;
+    mpi->transport.strangers = mpi->far.peers > 0; /* no link with it */
+    mpi->keeps_off = mpi->far.peers == 0 && mpi->reads;
+    status = baton__meeting_agree(host->meeting, complete(mpi, host));
+    if (status == BATON_OK && mpi->size > 1) {
+        exchange_places(mpi, host->meeting);
     }
-    if (status != BATON_OK && *out == NULL) {
-        (void)PMPI_Comm_free(&own);
+    if (status == BATON_OK && mpi->far.peers > 0) {
+        outlive_broken_pipes();
+        prove_addresses(mpi, host);
+    }
+    return status == BATON_OK ? host->meeting->status : status;
+}
+
+static baton_status_t open_new(baton__meeting_t *meeting, baton_status_t local,
+                               baton__mpi_t **out)
+{
+    host_t host = {.meeting = meeting};
+    const card_t own = own_card();
+    const card_t *cards = baton__meeting_gather(meeting, &own, sizeof own);
+    if (cards == NULL) {
+        return meeting->status;
+    }
+    baton_status_t status =
+        local != BATON_OK ? local : baton__mpi_make(meeting->comm, out);
+    if (status == BATON_OK && *out != NULL) {
+        (*out)->comm = MPI_COMM_NULL;
+        (void)PMPI_Comm_group(meeting->comm, &(*out)->members);
+        read_cards(*out, cards, &host);
+    }
+    host.socket = host.size > 1 && host.shares && host.reaches
+                      ? baton__share_socket(host.secret, host.index)
+                      : -1;
+    status = baton__meeting_agree(meeting, status); /* all have sockets */
+    if (status == BATON_OK && *out != NULL) {
+        return meet(*out, &host);
+    }
+    if (host.socket >= 0) {
+        (void)close(host.socket);
     }
     return status;
 }
 
-/* Finds the least that any rank has of each of two numbers, when all have come.
-   They are awaited without a call that blocks in MPI, which would take a
-   processor meanwhile: after some yields by sleeps of a part of the time waited
-   so far. One that never comes keeps the others here, which say so once. */
-static int await_all(MPI_Comm comm, uint64_t least[2])
-{
-    enum { YIELD_NS = 30000000, SLEEP_PARTS = 16, MOST_NS = 10000000 };
-    const uint64_t began_ns = baton__clock_ns();
-    uint64_t warn_ns =
-        (uint64_t)baton__config_number(BATON__CONFIG_STALL_MS) * 1000000;
-    MPI_Request request;
-    int come = 0;
-    int code = PMPI_Iallreduce(MPI_IN_PLACE, least, 2, MPI_UINT64_T, MPI_MIN,
-                               comm, &request);
-    while (code == MPI_SUCCESS) {
-        code = PMPI_Test(&request, &come, MPI_STATUS_IGNORE);
-        if (come || code != MPI_SUCCESS) {
-            break;
-        }
-        uint64_t waited_ns = baton__clock_ns() - began_ns;
-        uint64_t sleep_ns = waited_ns / SLEEP_PARTS;
-        if (waited_ns < YIELD_NS) {
-            (void)sched_yield();
-            continue;
-        }
-        if (waited_ns >= warn_ns) {
-            warn_ns = UINT64_MAX;
-            baton__log(BATON_LOG_WARN,
-                       "mpi: this rank has waited %.1f s in "
-                       "baton_group_create_mpi: another rank of the "
-                       "communicator has not called it, is stopped, or has "
-                       "ended",
-                       (double)waited_ns / 1e9);
-        }
-        const struct timespec sleep = {
-            .tv_nsec = (long)(sleep_ns < MOST_NS ? sleep_ns : MOST_NS)};
-        (void)nanosleep(&sleep, NULL);
-    }
-    return code;
-}
-
-/* The endpoint that all ranks have kept of a group of these, which may run
-   where they did, or NULL. When all have told which they have, each has left
-   that group, and its last notices are there: they are dropped before anybody
-   sends for the new one. */
-static baton__mpi_t *take_over(MPI_Comm comm, baton_status_t local)
+/* The endpoint that this rank has kept, if it is of a group of these ranks,
+   which may run where they did; or NULL. */
+static baton__mpi_t *take_kept(MPI_Comm comm, baton_status_t local)
 {
     baton__mpi_t *mpi =
         atomic_exchange_explicit(&kept, NULL, memory_order_acq_rel);
-    int same = MPI_UNEQUAL;
     const cpu_set_t own = own_processors();
-    if (mpi != NULL && local == BATON_OK && CPU_EQUAL(&own, &mpi->processors)) {
-        (void)PMPI_Comm_compare(comm, mpi->comm, &same);
+    MPI_Group members;
+    int same = MPI_UNEQUAL;
+    if (mpi != NULL && local == BATON_OK && CPU_EQUAL(&own, &mpi->processors) &&
+        PMPI_Comm_group(comm, &members) == MPI_SUCCESS) {
+        (void)PMPI_Group_compare(members, mpi->members, &same);
+        (void)PMPI_Group_free(&members);
     }
-    uint64_t id =
-        same == MPI_CONGRUENT ? mpi->host.doorbell.states[0].nonce : 0;
-    uint64_t all[] = {id, ~id};
-    int code = await_all(comm, all);
-    if (mpi == NULL || code != MPI_SUCCESS || all[0] == 0 ||
-        all[0] != ~all[1]) {
-        free_endpoint(mpi, false);
-        return NULL;
+    if (same == MPI_IDENT) {
+        return mpi;
     }
-    while (baton__inbox_front(&mpi->host.inbox) != NULL) {
-        drop_arrivals(mpi);
-    }
-    mpi->keeps_off = false;
-    mpi->far.closing = false;
-    return mpi;
+    free_endpoint(mpi, false);
+    return NULL;
 }
 
-baton_status_t baton__mpi_open(MPI_Comm comm, baton_status_t local,
-                               const baton_transport_t **transport_out,
-                               void **endpoint_out)
+baton_status_t baton__mpi_open(baton__meeting_t *meeting, baton_status_t local,
+                               baton__mpi_t **out)
 {
-    baton_status_t status = check_comm(comm);
-    if (status != BATON_OK) {
-        return status;
+    baton__mpi_t *mpi = take_kept(meeting->comm, local);
+    baton_status_t status = BATON_OK;
+    if (baton__meeting_keeps(meeting, mpi)) {
+        /* All have left the group before, and its last notices are there: they
+           are dropped before all agree that there is a new one. */
+        while (baton__inbox_front(&mpi->host.inbox) != NULL) {
+            drop_arrivals(mpi);
+        }
+        mpi->far.closing = false;
+    } else {
+        free_endpoint(mpi, false);
+        mpi = NULL;
+        status = open_new(meeting, local, &mpi);
     }
-    baton__mpi_t *mpi = take_over(comm, local);
-    bool taken = mpi != NULL;
-    if (taken && mpi->lost_any) { /* which this rank alone may know */
-        status = baton__error(BATON_ERR_TRANSPORT,
-                              "mpi: a rank of this host has ended: create the "
-                              "group on a communicator without it");
-    }
-    status = taken ? baton__mpi_agree(mpi->comm, status)
-                   : open_new(comm, local, &mpi);
     if (status != BATON_OK) {
         free_endpoint(mpi, false);
         return status;
     }
-    *transport_out = &mpi->transport;
-    *endpoint_out = mpi;
+    *out = mpi;
     return BATON_OK;
 }

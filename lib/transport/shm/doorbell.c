@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -62,10 +61,6 @@ baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,
     baton__peer_state_t *own = &states[index];
     own->process = (uint32_t)getpid();
     own->nonce = baton__share_random();
-    struct stat network;
-    if (stat("/proc/self/ns/net", &network) == 0) {
-        own->network = (uint64_t)network.st_ino;
-    }
     struct sockaddr_un address;
     socklen_t bytes = baton__doorbell_address(own, &address);
     if (bind(doorbell->socket, (struct sockaddr *)&address, bytes) != 0) {
@@ -80,12 +75,6 @@ void baton__doorbell_close(baton__doorbell_t *doorbell)
         (void)close(doorbell->socket);
     }
     doorbell->socket = -1;
-}
-
-bool baton__doorbell_reaches(const baton__doorbell_t *doorbell, int index)
-{
-    return doorbell->states[index].network ==
-           doorbell->states[doorbell->index].network;
 }
 
 /* Orders this rank's stores before its next load. The thread sanitizer knows no

@@ -34,7 +34,6 @@ typedef struct baton__peer_state {
     /* Written before the processes meet in open, constant from then on. */
     uint32_t process;
     uint64_t nonce;
-    uint64_t network; /* inode of its network namespace; 0 if unknown */
     /* Of its inbox (ring.h), unless there are more: a peer that counts a record
        here looks whether it is armed, too. */
     _Atomic uint8_t counts[BATON__STATE_COUNTS];
@@ -73,11 +72,6 @@ socklen_t baton__doorbell_address(const baton__peer_state_t *state,
 baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,
                                     baton__peer_state_t *states, int index);
 void baton__doorbell_close(baton__doorbell_t *doorbell);
-
-/* True if this process and process `index` can ring each other, which they
-   can't from different network namespaces, such as those of two containers.
-   Call it after all have opened. */
-bool baton__doorbell_reaches(const baton__doorbell_t *doorbell, int index);
 
 /* Wakes process `index` if it is armed for this. Call it after something was
    put into its ring. */

@@ -73,6 +73,7 @@ static size_t lay_out(baton__host_t *host, char *memory)
     host->tables = carve(memory, &used, count, sizeof(baton__segment_table_t));
     host->freed = carve(memory, &used, 1, sizeof(baton__freed_count_t));
     host->probes = carve(memory, &used, count, sizeof *host->probes);
+    host->outcome = carve(memory, &used, 1, sizeof *host->outcome);
     host->credits = carve(memory, &used, count * baton__host_row(host),
                           sizeof *host->credits);
     host->processors = carve(memory, &used, count, sizeof *host->processors);
@@ -100,6 +101,18 @@ bool baton__host_reserve(baton__host_t *host, int buffer)
         host->usable = done ? host->usable : buffer;
     }
     return buffer < host->reserved;
+}
+
+bool baton__host_decide(baton__host_t *host, bool outcome)
+{
+    uint32_t before = 2 * host->decided | 1;
+    uint32_t word = 2 * ++host->decided | outcome;
+    uint32_t seen = atomic_load_explicit(host->outcome, memory_order_relaxed);
+    while (seen <= before && !atomic_compare_exchange_weak_explicit(
+                                 host->outcome, &seen, word,
+                                 memory_order_relaxed, memory_order_relaxed)) {
+    }
+    return seen <= before ? outcome : seen & 1;
 }
 
 static _Atomic uint8_t *counts_of(const baton__host_t *host, int index)

@@ -68,6 +68,7 @@ typedef struct baton__host {
     void *memory;
     size_t bytes;
     uint64_t spread_ns; /* when it last moved a thread, or tried to */
+    uint32_t decided;   /* so often: all take part in each decision, or end */
     baton__doorbell_t doorbell;
     baton__liveness_t liveness;   /* of the others */
     baton__segments_t segments;   /* of this process */
@@ -77,7 +78,8 @@ typedef struct baton__host {
     /* Into the shared memory. */
     baton__segment_table_t *tables; /* of each process */
     baton__freed_count_t *freed;
-    uint64_t *probes; /* of each process: where its probe is */
+    uint64_t *probes;          /* of each process: where its probe is */
+    _Atomic uint32_t *outcome; /* number of the last decision, and what it is */
     baton__credit_t *credits;
     _Atomic uint32_t *offers;
     baton__host_post_t *posts;
@@ -90,6 +92,9 @@ typedef struct baton__host {
 /* The number of buffers for each of `count` processes: `wanted`, or fewer if
    there is little room in /dev/shm. */
 int baton__host_afford(int count, int wanted);
+
+/* What the first process that decides the same has said. */
+bool baton__host_decide(baton__host_t *host, bool outcome);
 
 /* Creates what `count` processes share; see share.h. BATON_ERR_SYSTEM. */
 baton_status_t baton__host_create(int count, int buffers, int *file_out);

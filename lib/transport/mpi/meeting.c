@@ -1,0 +1,325 @@
+/* How ranks exchange data while they make a group. No call blocks in MPI: a
+   rank that ends, or never comes, would keep all others there for good. */
+#include "transport/mpi/endpoint.h"
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/random.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    NS_PER_MS = 1000000,
+    YIELD_NS = 30 * NS_PER_MS, /* for so long a rank that waits only yields; */
+    LONGEST_NS = 10 * NS_PER_MS, /* the longest sleep after that */
+    WAITED_FOR_A_SLEEP = 16,     /* times as long as the next sleep */
+    LAST_NS = 100 * NS_PER_MS    /* for what a rank that has ended has sent */
+};
+
+/* Checks what no rank can disagree about, so that no rank need be told. */
+static baton_status_t check_comm(MPI_Comm comm)
+{
+    int yes = 0;
+    PMPI_Initialized(&yes);
+    if (!yes) {
+        return baton__error(BATON_ERR_STATE,
+                            "mpi: MPI_Init has not been called: call "
+                            "MPI_Init_thread first");
+    }
+    PMPI_Finalized(&yes);
+    if (yes) {
+        return baton__error(BATON_ERR_STATE,
+                            "mpi: MPI_Finalize has been called already: "
+                            "create and destroy groups before it");
+    }
+    if (comm == MPI_COMM_NULL) {
+        return baton__error(BATON_ERR_INVALID,
+                            "mpi: the communicator is MPI_COMM_NULL");
+    }
+    int code = PMPI_Comm_test_inter(comm, &yes);
+    return code == MPI_SUCCESS && yes
+               ? baton__error(BATON_ERR_INVALID,
+                              "mpi: an intercommunicator can't be a group; use "
+                              "MPI_Intercomm_merge first")
+               : baton__mpi_error("MPI_Comm_test_inter", code);
+}
+
+baton_status_t baton__meeting_begin(baton__meeting_t *self, MPI_Comm comm)
+{
+    *self = (baton__meeting_t){.comm = comm};
+    baton_status_t status = check_comm(comm);
+    if (status != BATON_OK) {
+        return status;
+    }
+    PMPI_Comm_size(comm, &self->size);
+    PMPI_Comm_rank(comm, &self->rank);
+    size_t size = (size_t)self->size;
+    size_t row = size > BATON__MEETING_BYTES ? size : BATON__MEETING_BYTES;
+    const MPI_Aint bytes = (MPI_Aint)(size * (row + sizeof *self->processes));
+    int code = PMPI_Alloc_mem(bytes, MPI_INFO_NULL, &self->data);
+    if (code != MPI_SUCCESS) {
+        return baton__mpi_error("MPI_Alloc_mem", code);
+    }
+    self->processes = (pid_t *)(void *)(self->data + size * row);
+    memset(self->processes, 0, size * sizeof *self->processes);
+    (void)PMPI_Comm_get_errhandler(comm, &self->handler);
+    (void)PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    return BATON_OK;
+}
+
+void baton__meeting_end(baton__meeting_t *self)
+{
+    (void)PMPI_Comm_set_errhandler(self->comm, self->handler);
+    (void)PMPI_Errhandler_free(&self->handler);
+    if (self->data != NULL) {
+        (void)PMPI_Free_mem(self->data);
+    }
+}
+
+/* A descriptor of the process, or -1; sets errno. */
+static int open_process(pid_t process)
+{
+    errno = ENOSYS;
+#ifdef SYS_pidfd_open
+    return (int)syscall(SYS_pidfd_open, process, 0);
+#else
+    return -1;
+#endif
+}
+
+/* A rank of this host that has ended, or -1. */
+static int look_for_ended(const baton__meeting_t *self)
+{
+    int found = -1;
+    for (int i = 0; i < self->size && found < 0; i++) {
+        struct pollfd end = {.fd = -1, .events = POLLIN};
+        int own = -1;
+        bool gone = false;
+        if (self->kept != NULL) {
+            end.fd = self->kept->host.liveness
+                         .descriptors[self->kept->peers[i].near];
+        } else if (self->processes[i] > 0) {
+            end.fd = own = open_process(self->processes[i]);
+            gone = own < 0 && errno == ESRCH;
+        }
+        if (gone || poll(&end, 1, 0) == 1) {
+            found = i;
+        }
+        if (own >= 0) {
+            (void)close(own);
+        }
+    }
+    return found;
+}
+
+static baton_status_t tell_ended(int rank)
+{
+    return baton__error(BATON_ERR_TRANSPORT,
+                        "mpi: rank %d is gone: its process has ended: create "
+                        "the group on a communicator without it",
+                        rank);
+}
+
+/* What a rank says once it has waited for long; and whether that is too long:
+   those that have come once answer soon. */
+static bool is_too_long(baton__meeting_t *self, uint64_t waited_ns)
+{
+    uint64_t stall_ms = (uint64_t)baton__config_number(BATON__CONFIG_STALL_MS);
+    uint64_t most_ms =
+        (uint64_t)baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS);
+    if (!self->reported && waited_ns >= stall_ms * NS_PER_MS) {
+        self->reported = true;
+        baton__log(BATON_LOG_WARN,
+                   "mpi: rank %d of %d has waited %.1f s in "
+                   "baton_group_create_mpi: another rank has not called it, is "
+                   "stopped, or has ended",
+                   self->rank, self->size, (double)waited_ns / 1e9);
+    }
+    return self->met && most_ms > 0 && waited_ns >= most_ms * NS_PER_MS;
+}
+
+/* Completes a request of the MPI function `name`. If that can't be, what MPI
+   may still write to is left to it. */
+static void complete(baton__meeting_t *self, const char *name, int code,
+                     MPI_Request request)
+{
+    const uint64_t begun_ns = baton__clock_ns();
+    uint64_t ended_ns = 0; /* how long it had waited when it knew that, */
+    int ended = -1;        /* of a rank */
+    int done = 0;
+    while (code == MPI_SUCCESS) {
+        code = PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
+        const uint64_t waited_ns = baton__clock_ns() - begun_ns;
+        if (code != MPI_SUCCESS || done) {
+            break;
+        }
+        if (waited_ns < YIELD_NS) {
+            (void)sched_yield();
+            continue;
+        }
+        const uint64_t ns = waited_ns / WAITED_FOR_A_SLEEP;
+        (void)nanosleep(
+            &(struct timespec){.tv_nsec =
+                                   (long)(ns < LONGEST_NS ? ns : LONGEST_NS)},
+            NULL);
+        if (ended < 0) {
+            ended = look_for_ended(self);
+            ended_ns = waited_ns;
+        }
+        if (is_too_long(self, waited_ns) ||
+            (ended >= 0 && waited_ns >= ended_ns + LAST_NS)) {
+            break;
+        }
+    }
+    self->met = true;
+    if (done) {
+        return;
+    }
+    self->data = NULL;
+    self->status =
+        code != MPI_SUCCESS ? baton__mpi_error(name, code)
+        : ended >= 0
+            ? tell_ended(ended)
+            : baton__error(
+                  BATON_ERR_TRANSPORT,
+                  "mpi: a rank has called baton_group_create_mpi, and not "
+                  "answered for %.1f s (BATON_PEER_TIMEOUT_MS): it is stopped, "
+                  "has ended, or is out of reach",
+                  (double)(baton__clock_ns() - begun_ns) / 1e9);
+}
+
+static void reduce(baton__meeting_t *self, int count, MPI_Datatype type,
+                   MPI_Op op)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    int code = PMPI_Iallreduce(MPI_IN_PLACE, self->data, count, type, op,
+                               self->comm, &request);
+    complete(self, "MPI_Iallreduce", code, request);
+}
+
+void *baton__meeting_gather(baton__meeting_t *self, const void *own,
+                            size_t bytes)
+{
+    const size_t all = (size_t)self->size * bytes;
+    if (self->data != NULL) {
+        /* Not MPI_Iallgather: there Open MPI sends from each rank to each. */
+        memset(self->data, 0, all);
+        memcpy(self->data + (size_t)self->rank * bytes, own, bytes);
+        reduce(self, (int)all, MPI_BYTE, MPI_BOR);
+    }
+    return self->data;
+}
+
+static baton__location_t here;
+
+static uint64_t find_namespace(const char *path)
+{
+    struct stat found;
+    return stat(path, &found) == 0 ? (uint64_t)found.st_ino : 0;
+}
+
+static void find_location(void)
+{
+    char text[MPI_MAX_PROCESSOR_NAME + 40];
+    int length = 0;
+    (void)PMPI_Get_processor_name(text, &length);
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (file != NULL) {
+        length += (int)fread(text + length, 1, 40, file);
+        (void)fclose(file);
+    }
+    for (int i = 0; i < length; i++) {
+        here.host = baton__mix(here.host ^ (unsigned char)text[i]);
+    }
+    here.pids = find_namespace("/proc/self/ns/pid");
+    here.network = find_namespace("/proc/self/ns/net");
+}
+
+const baton__location_t *baton__meeting_location(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, find_location);
+    return &here;
+}
+
+bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept)
+{
+    const baton__location_t *place = baton__meeting_location();
+    const struct {
+        uint64_t kept, host, pids;
+        pid_t process;
+    } own = {.kept = kept != NULL ? kept->host.doorbell.states[0].nonce : 0,
+             .host = place->host,
+             .pids = place->pids,
+             .process = getpid()},
+      *all;
+    self->kept = kept;
+    all = baton__meeting_gather(self, &own, sizeof own);
+    bool same = kept != NULL && all != NULL;
+    for (int i = 0; all != NULL && i < self->size; i++) {
+        same &= all[i].kept == own.kept;
+        if (all[i].host == own.host && all[i].pids == own.pids) {
+            self->processes[i] = all[i].process;
+        }
+    }
+    self->kept = NULL;
+    return same;
+}
+
+baton_status_t baton__meeting_agree(baton__meeting_t *self,
+                                    baton_status_t local)
+{
+    int worst = local;
+    if (self->data != NULL) {
+        memcpy(self->data, &worst, sizeof worst);
+        reduce(self, 1, MPI_INT, MPI_MIN);
+    }
+    if (self->data == NULL) {
+        return self->status;
+    }
+    memcpy(&worst, self->data, sizeof worst);
+    if (local == BATON_OK && worst != BATON_OK) {
+        return baton__error((baton_status_t)worst,
+                            "mpi: the group could not be made on another rank "
+                            "(%s), whose message says more",
+                            baton_status_text((baton_status_t)worst));
+    }
+    return local;
+}
+
+baton_status_t baton__meeting_conclude(baton__meeting_t *self,
+                                       baton__host_t *host,
+                                       baton_status_t local)
+{
+    baton_status_t all = baton__meeting_agree(self, local);
+    bool missed = self->data == NULL;
+    if (local != BATON_OK || host->count == 1 ||
+        baton__host_decide(host, all == BATON_OK) == (all == BATON_OK)) {
+        return all;
+    }
+    return missed ? BATON_OK : tell_ended(look_for_ended(self));
+}
+
+void baton__meeting_separate(baton__meeting_t *self, MPI_Comm *out)
+{
+    if (self->data != NULL) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        MPI_Comm *own = (MPI_Comm *)(void *)self->data;
+        int code = PMPI_Comm_idup(self->comm, own, &request);
+        complete(self, "MPI_Comm_idup", code, request);
+    }
+    if (self->data != NULL) {
+        memcpy(out, self->data, sizeof *out);
+        (void)PMPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN);
+    }
+}
