@@ -130,6 +130,16 @@ static baton_status_t tell_ended(int rank)
                         rank);
 }
 
+static baton_status_t tell_failed(baton_status_t elsewhere)
+{
+    return elsewhere == BATON_OK
+               ? BATON_OK
+               : baton__error(elsewhere,
+                              "mpi: the group could not be made on another "
+                              "rank (%s), whose message says more",
+                              baton_status_text(elsewhere));
+}
+
 /* What a rank says once it has waited for long; and whether that is too long:
    those that have come once answer soon. */
 static bool is_too_long(baton__meeting_t *self, uint64_t waited_ns)
@@ -268,7 +278,7 @@ bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept)
     bool same = kept != NULL && all != NULL;
     for (int i = 0; all != NULL && i < self->size; i++) {
         same &= all[i].kept == own.kept;
-        if (all[i].host == own.host && all[i].pids == own.pids) {
+        if (all[i].host == own.host && all[i].pids == own.pids && own.pids) {
             self->processes[i] = all[i].process;
         }
     }
@@ -288,13 +298,7 @@ baton_status_t baton__meeting_agree(baton__meeting_t *self,
         return self->status;
     }
     memcpy(&worst, self->data, sizeof worst);
-    if (local == BATON_OK && worst != BATON_OK) {
-        return baton__error((baton_status_t)worst,
-                            "mpi: the group could not be made on another rank "
-                            "(%s), whose message says more",
-                            baton_status_text((baton_status_t)worst));
-    }
-    return local;
+    return local == BATON_OK ? tell_failed((baton_status_t)worst) : local;
 }
 
 baton_status_t baton__meeting_conclude(baton__meeting_t *self,
@@ -307,7 +311,10 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
         baton__host_decide(host, all == BATON_OK) == (all == BATON_OK)) {
         return all;
     }
-    return missed ? BATON_OK : tell_ended(look_for_ended(self));
+    int ended = look_for_ended(self);
+    return missed       ? BATON_OK
+           : ended >= 0 ? tell_ended(ended)
+                        : tell_failed(BATON_ERR_TRANSPORT);
 }
 
 void baton__meeting_separate(baton__meeting_t *self, MPI_Comm *out)
