@@ -185,8 +185,8 @@ static baton_node_t add_round(baton__gather_t *gather, int index,
     return call;
 }
 
-baton__gather_t *baton__gather_build(const baton__gather_plan_t *plan,
-                                     baton_node_t ready, baton_node_t *done_out)
+static baton__gather_t *build(const baton__gather_plan_t *plan,
+                              baton_node_t ready, baton_node_t *done_out)
 {
     baton_sparse_t *sparse = plan->sparse;
     baton__gather_t *gather = baton__sparse_alloc(sparse, 1, sizeof *gather);
@@ -217,4 +217,13 @@ baton__gather_t *baton__gather_build(const baton__gather_plan_t *plan,
     }
     sparse->rounds += (uint32_t)gather->round_count;
     return gather;
+}
+
+baton_node_t baton__gather_build(const baton__gather_plan_t *plan,
+                                 baton_node_t ready, baton_call_fn then,
+                                 baton__gather_t **out)
+{
+    baton_node_t done;
+    *out = build(plan, ready, &done);
+    return baton__sparse_call_after(plan->sparse, done, then, plan->arg);
 }

@@ -408,14 +408,12 @@ void baton__oktopk_build(baton_sparse_t *sparse)
                                        .most = sum_most,
                                        .nominal = sum_nominal,
                                        .extent = sum_extent};
-    baton_node_t known, done;
     baton_node_t select =
         baton__sparse_add_call(sparse, sparse->schedule, select_own, self);
-    self->proposals = baton__gather_build(&proposals, select, &known);
-    baton_node_t parted = baton__sparse_call_after(sparse, known, split, self);
+    baton_node_t parted =
+        baton__gather_build(&proposals, select, split, &self->proposals);
     baton_node_t sum =
         baton__sparse_call_after(sparse, parted, sum_region, self);
     baton__regions_build(&self->regions, parted, sum);
-    self->sums = baton__gather_build(&sums, sum, &done);
-    baton__sparse_call_after(sparse, done, finish, self);
+    baton__gather_build(&sums, sum, finish, &self->sums);
 }

@@ -191,9 +191,7 @@ baton_node_t baton__spardl_add_gather(spardl_t *spardl, baton_node_t ready,
         .nominal = nominal,
         .extent = extent,
     };
-    baton_node_t done;
-    spardl->result = baton__gather_build(
+    return baton__gather_build(
         &plan, baton__sparse_call_after(sparse, ready, begin_gather, spardl),
-        &done);
-    return baton__sparse_call_after(sparse, done, finish, spardl);
+        finish, &spardl->result);
 }

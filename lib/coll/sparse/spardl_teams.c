@@ -341,13 +341,11 @@ static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready)
         .most = set_most,
         .nominal = set_bytes,
     };
-    baton_node_t done;
     spardl->lists = baton__sparse_alloc(sparse, (size_t)spardl->teams,
                                         sizeof *spardl->lists);
-    spardl->sets = baton__gather_build(
+    return baton__gather_build(
         &plan, baton__sparse_call_after(sparse, ready, begin_sets, spardl),
-        &done);
-    return baton__sparse_call_after(sparse, done, sum_sets, spardl);
+        sum_sets, &spardl->sets);
 }
 
 /* ---- both -------------------------------------------------------------- */

@@ -522,11 +522,11 @@ typedef struct baton__gather_plan {
 } baton__gather_plan_t;
 
 /* Adds the rounds behind `ready`, a call that begins and ends this member's own
-   part. *done_out: the node behind which all parts are there. NULL: no memory,
-   of this or before. */
-baton__gather_t *baton__gather_build(const baton__gather_plan_t *plan,
-                                     baton_node_t ready,
-                                     baton_node_t *done_out);
+   part, and behind them the call of then(plan->arg), which finds all parts
+   there: that node is returned. *out is NULL: no memory, of this or before. */
+baton_node_t baton__gather_build(const baton__gather_plan_t *plan,
+                                 baton_node_t ready, baton_call_fn then,
+                                 baton__gather_t **out);
 
 /* In the call `ready`: where to write this member's part; and its bytes. */
 char *baton__gather_begin(baton__gather_t *gather, baton_call_t *call);
@@ -536,7 +536,7 @@ baton_status_t baton__gather_end(baton__gather_t *gather, baton_call_t *call,
 baton_status_t baton__gather_put(baton__gather_t *gather, baton_call_t *call,
                                  const void *part, size_t bytes);
 
-/* Behind `done`: a member's part, NULL without payload, and its bytes. */
+/* In the call `then`: a member's part, NULL without payload, and its bytes. */
 const char *baton__gather_part(const baton__gather_t *gather, int member,
                                size_t *bytes_out);
 /* Where parts are lists of entries: these become the result's, in the order of

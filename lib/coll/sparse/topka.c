@@ -368,9 +368,7 @@ static void add_gather(topka_t *topka, baton_node_t write)
         .nominal = nominal,
         .extent = redsync(sparse) ? redsync_extent : NULL,
     };
-    baton_node_t done;
-    topka->gather = baton__gather_build(&plan, write, &done);
-    baton__sparse_call_after(sparse, done, sum, topka);
+    baton__gather_build(&plan, write, sum, &topka->gather);
 }
 
 static topka_t *open(baton_sparse_t *sparse)

@@ -198,14 +198,11 @@ static void add_gathers(topkdsa_t *self, baton_node_t summed)
         .most = length_bytes,
         .nominal = length_bytes,
     };
-    baton_node_t known, done;
-    self->lengths = baton__gather_build(&plan, summed, &known);
+    baton_node_t known =
+        baton__gather_build(&plan, summed, begin_sums, &self->lengths);
     plan.most = part_most;
     plan.nominal = part_bytes;
-    self->sums = baton__gather_build(
-        &plan, baton__sparse_call_after(sparse, known, begin_sums, self),
-        &done);
-    baton__sparse_call_after(sparse, done, finish, self);
+    baton__gather_build(&plan, known, finish, &self->sums);
 }
 
 static void allocate(topkdsa_t *self)
