@@ -145,14 +145,19 @@ static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17};
 #endif
 enum { SIZE_COUNT = sizeof sizes / sizeof sizes[0] };
 
+/* Hosts of two ranks, and of three. */
+static baton_hosts_t in_twos = {.size = sizeof in_twos, .host_ranks = 2};
+static baton_hosts_t in_threes = {.size = sizeof in_threes, .host_ranks = 3};
+
 static dense_case_t case_of(const dense_builder_t *builder, int size,
-                            void *hosts)
+                            baton_hosts_t *hosts)
 {
     dense_case_t c = {.builder = builder,
                       .size = size,
                       .root = size / 2,
                       .dtype = BATON_U8,
                       .element = 1,
+                      .op = BATON_SUM,
                       .arg = hosts};
     return c;
 }
@@ -160,9 +165,8 @@ static dense_case_t case_of(const dense_builder_t *builder, int size,
 TEST(test_every_type_and_operation)
 {
     static const int few[] = {1, 3, 6, 8};
-    baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 2};
     for (size_t i = 0; dense_builder_at(i / 4) != NULL; i++) {
-        dense_case_t c = case_of(dense_builder_at(i / 4), few[i % 4], &hosts);
+        dense_case_t c = case_of(dense_builder_at(i / 4), few[i % 4], &in_twos);
         for (int type = 1; type < (int)BATON_DTYPE_COUNT; type++) {
             c.dtype = (baton_dtype_t)type;
             c.element = baton_dtype_size(c.dtype);
@@ -180,7 +184,6 @@ TEST(test_every_type_and_operation)
 TEST(test_every_operation_that_a_type_takes)
 {
     static const int few[] = {1, 2, 3, 5, 8};
-    baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 2};
     size_t builders = 0;
     while (dense_builder_at(builders) != NULL) {
         builders++;
@@ -194,8 +197,8 @@ TEST(test_every_operation_that_a_type_takes)
                      baton_op_takes(support_op(op), dtype);
         size_t least = op == SUPPORT_AVG ? builders : 4;
         for (size_t done = 0; takes && done < least; turn++) {
-            dense_case_t c =
-                case_of(dense_builder_at(turn % builders), few[i % 5], &hosts);
+            dense_case_t c = case_of(dense_builder_at(turn % builders),
+                                     few[i % 5], &in_twos);
             done++;
             c.dtype = dtype;
             c.element = baton_dtype_size(dtype);
@@ -216,13 +219,11 @@ TEST(test_any_number_of_ranks_and_elements)
     static const size_t counts[] = {0, 16, 5, 67, 262};
     /* Less than an element, one, and 33: segments of 33 and of 32. */
     static const size_t chunks[] = {0, 64, 1, 2, 66};
-    baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
     for (size_t i = 0; dense_builder_at(i / SIZE_COUNT) != NULL; i++) {
         dense_case_t c = case_of(dense_builder_at(i / SIZE_COUNT),
-                                 sizes[i % SIZE_COUNT], &hosts);
+                                 sizes[i % SIZE_COUNT], &in_threes);
         c.dtype = BATON_I16;
         c.element = 2;
-        c.op = BATON_SUM;
         for (size_t k = 0; k < 5; k++) {
             c.count =
                 dense_counts_blocks(c.builder) ? counts[k] / 16 : counts[k];
@@ -238,12 +239,10 @@ TEST(test_any_number_of_ranks_and_elements)
 /* Beyond what has a slot for each round. */
 TEST(test_long_vectors)
 {
-    baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 2};
     for (size_t i = 0; dense_builder_at(i) != NULL; i++) {
-        dense_case_t c = case_of(dense_builder_at(i), 7, &hosts);
+        dense_case_t c = case_of(dense_builder_at(i), 7, &in_twos);
         c.dtype = BATON_I32;
         c.element = 4;
-        c.op = BATON_SUM;
         c.count = dense_counts_blocks(c.builder) ? 3001 : 20003;
         run_case(&c, SUPPORT_SUM);
         c.in_place = true;
@@ -254,11 +253,9 @@ TEST(test_long_vectors)
 TEST(test_all_ranks_have_the_same_bits)
 {
     static const baton_dtype_t floats[] = {BATON_F16, BATON_F32};
-    baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
     for (size_t i = 0; dense_builder_at(i / SIZE_COUNT) != NULL; i++) {
         dense_case_t c = case_of(dense_builder_at(i / SIZE_COUNT),
-                                 sizes[i % SIZE_COUNT], &hosts);
-        c.op = BATON_SUM;
+                                 sizes[i % SIZE_COUNT], &in_threes);
         c.count = 101;
         c.chunk_bytes = 40;
         for (size_t k = 0; k < 2; k++) {
@@ -279,7 +276,6 @@ TEST(test_hierarchical_on_uneven_hosts)
     for (int i = 0; i < SIZE_COUNT && sizes[i] <= 13; i++) {
         dense_case_t c =
             case_of(dense_builder("allreduce_hierarchical"), sizes[i], &hosts);
-        c.op = BATON_SUM;
         for (c.count = 0; c.count < 20; c.count += 3) {
             c.in_place = c.count % 2 == 1;
             run_case(&c, SUPPORT_SUM);
@@ -290,7 +286,7 @@ TEST(test_hierarchical_on_uneven_hosts)
 /* ---- the order of ranks ------------------------------------------------- */
 
 static dense_case_t composition(const dense_builder_t *builder, int size,
-                                void *hosts)
+                                baton_hosts_t *hosts)
 {
     dense_case_t c = case_of(builder, size, hosts);
     c.dtype = BATON_U32;
@@ -303,11 +299,10 @@ static dense_case_t composition(const dense_builder_t *builder, int size,
 
 TEST(test_reductions_that_are_not_commutative)
 {
-    baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
     for (size_t i = 0; dense_builder_at(i / SIZE_COUNT) != NULL; i++) {
         const dense_builder_t *builder = dense_builder_at(i / SIZE_COUNT);
         int size = sizes[i % SIZE_COUNT];
-        dense_case_t c = composition(builder, size, &hosts);
+        dense_case_t c = composition(builder, size, &in_threes);
         bool chain = strcmp(builder->name, "reduce_linear_pipeline") == 0;
         for (int root = 0; builder->algorithm.ordered || chain; root++) {
             if (root >= size || (root > 0 && !dense_has_roots(builder))) {
@@ -335,12 +330,11 @@ static void refuses_order(const dense_case_t *c, const char *says)
 
 TEST(test_builders_without_order_refuse_them)
 {
-    baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
     const dense_builder_t *builder;
     for (size_t i = 0; (builder = dense_builder_at(i)) != NULL; i++) {
         if (!builder->algorithm.ordered && !builder->chooses &&
             dense_reduces(builder)) {
-            dense_case_t c = composition(builder, 5, &hosts);
+            dense_case_t c = composition(builder, 5, &in_threes);
             refuses_order(&c, "\"compose\"");
             refuses_order(&c, "use ");
         }
@@ -637,10 +631,8 @@ TEST(test_barrier_waits_for_the_last_rank)
    commit reports, and nothing is lost. */
 TEST(test_builders_without_memory)
 {
-    baton_hosts_t hosts = {.size = sizeof hosts, .host_ranks = 3};
     for (size_t i = 0; dense_builder_at(i) != NULL; i++) {
-        dense_case_t c = case_of(dense_builder_at(i), 7, &hosts);
-        c.op = BATON_SUM;
+        dense_case_t c = case_of(dense_builder_at(i), 7, &in_threes);
         c.count = 100;
         c.root = 1;
         bool failed = true;

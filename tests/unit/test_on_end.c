@@ -40,21 +40,23 @@ static void expect(const ends_t *ends, uint64_t count, baton_status_t status)
     assert_int_equal(ends->status, status);
 }
 
-static void watch(ends_t ends[2], const support_pair_t *pair, uint64_t last)
+/* A pair that is watched has run an epoch. */
+static void open_watched(support_pair_t *pair, support_cluster_t *cluster,
+                         ends_t ends[2], uint64_t last)
 {
+    support_pair_open(pair, cluster, "pair");
     for (int r = 0; r < 2; r++) {
         ends[r] = (ends_t){.schedule = pair->schedules[r], .last = last};
         baton_schedule_on_end(pair->schedules[r], note, &ends[r]);
     }
+    support_schedules_run(cluster, pair->schedules);
 }
 
 TEST_EACH(test_on_end_each_epoch_starts_the_next, 2)
 {
     support_pair_t pair;
     ends_t ends[2];
-    support_pair_open(&pair, cluster, "pair");
-    watch(ends, &pair, EPOCHS);
-    support_schedules_run(cluster, pair.schedules);
+    open_watched(&pair, cluster, ends, EPOCHS);
     for (int r = 0; r < 2; r++) {
         while (atomic_load(&ends[r].count) < EPOCHS) {
             support_ends(pair.schedules[r], BATON_OK);
@@ -68,9 +70,7 @@ TEST_MANUALLY(test_on_end_failure_is_told_once, 2)
 {
     support_pair_t pair;
     ends_t ends[2];
-    support_pair_open(&pair, cluster, "pair");
-    watch(ends, &pair, 0);
-    support_schedules_run(cluster, pair.schedules);
+    open_watched(&pair, cluster, ends, 0);
     support_ok(baton_schedule_start(pair.schedules[0]));
     support_ok(baton_schedule_cancel(pair.schedules[0]));
     support_drain(cluster);
@@ -87,9 +87,7 @@ TEST_WITH(test_on_end_counts_anew_behind_a_recovery, 2, SUPPORT_OWN_ENGINES)
 {
     support_pair_t pair;
     ends_t ends[2];
-    support_pair_open(&pair, cluster, "pair");
-    watch(ends, &pair, 0);
-    support_schedules_run(cluster, pair.schedules);
+    open_watched(&pair, cluster, ends, 0);
     support_ok(baton_schedule_start(pair.schedules[0]));
     support_expect(baton_group_recover(cluster->groups[1], 0),
                    BATON_ERR_TIMEOUT);
