@@ -215,10 +215,11 @@ TEST(test_links_end_with_and_without_farewell)
     open_ends();
     connect_ends(0, 1);
     ends[1].links.gives_up = true;
+    ends[1].links.blamed = 3;
     baton__links_close(&ends[1].links);
     assert_true(is_woken(0, PATIENCE_MS));
     settle(0);
-    assert_true(link_of(0, 1)->farewell && link_of(0, 1)->gave_up);
+    assert_true(link_of(0, 1)->gave_up && link_of(0, 1)->blamed == 3);
     close_ends();
 }
 

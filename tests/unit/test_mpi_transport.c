@@ -1032,10 +1032,10 @@ TEST(test_mpi_near_wakes_who_is_armed)
     assert_true(is_readable(0));
 }
 
-/* Two hosts with a link. */
+/* Three hosts with links. */
 static void open_linked(void)
 {
-    open_with((fake_mpi_options_t){.size = 2, .host_ranks = 1, .links = true});
+    open_with((fake_mpi_options_t){.size = 3, .host_ranks = 1, .links = true});
     for (int i = 0; i < 1000 && link_of(1, 0)->state != BATON__LINK_OPEN; i++) {
         for (int rank = 0; rank < 2; rank++) {
             baton__mpi_drain(rank_of(rank));
@@ -1553,13 +1553,20 @@ TEST(test_mpi_far_receives_go_on)
 }
 
 /* A link that ends loses its peer, as does a farewell that comes before this
-   rank closes; it says which. */
+   rank closes; it says which. Behind a loss the lost rank, first, is lost here,
+   too. */
 TEST(test_mpi_far_link_ends)
 {
-    for (int farewell = 0; farewell < 2; farewell++) {
+    static const char *const details[] = {
+        "its process has ended", "it has closed its group",
+        "it has lost rank 2, and closed its group"};
+    for (int farewell = 0; farewell < 3; farewell++) {
         open_linked();
+        baton__links_t *links = &rank_of(1)->far.links;
         if (farewell) {
-            baton__links_close(&rank_of(1)->far.links);
+            links->gives_up = farewell == 2;
+            links->blamed = links->gives_up ? 3 : 0;
+            baton__links_close(links);
         } else {
             (void)close(link_of(1, 0)->fd);
             link_of(1, 0)->state = BATON__LINK_ENDED;
@@ -1570,10 +1577,10 @@ TEST(test_mpi_far_link_ends)
             baton__mpi_drain(rank_of(0));
             settle(0);
         }
-        assert_int_equal(seen[0].losses, 1);
-        assert_string_equal(seen[0].lost[0].detail,
-                            farewell ? "it has closed its group"
-                                     : "its process has ended");
+        int last = farewell == 2;
+        assert_int_equal(seen[0].losses, last + 1);
+        assert_int_equal(seen[0].lost[0].peer, 1 + last);
+        assert_string_equal(seen[0].lost[last].detail, details[farewell]);
     }
 }
 

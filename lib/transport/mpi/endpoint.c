@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "transport/group.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- records ----------------------------------------------------------- */
@@ -90,14 +91,22 @@ void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
 
 void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer, const char *detail)
 {
-    if (!peer->lost) {
-        peer->lost = true;
-        peer->detail = detail;
-        mpi->unreported++;
-        mpi->lost_any = true;
-        baton__answers_lose(&mpi->answers, (int)(peer - mpi->peers),
-                            mpi->far.cut || detail == baton__disowned);
+    uint32_t rank = (uint32_t)(peer - mpi->peers);
+    bool left_out = mpi->far.cut || detail == baton__disowned;
+    if (peer->lost) {
+        return;
     }
+    peer->lost = true;
+    peer->detail = detail;
+    mpi->unreported++;
+    if (mpi->first_lost == 0) {
+        mpi->first_lost = rank + 1;
+        (void)snprintf(mpi->closed, sizeof mpi->closed,
+                       "it has lost rank %u, and closed its group", rank);
+        mpi->far.links.gives_up = true;
+        mpi->far.links.blamed = left_out ? 0 : rank + 1;
+    }
+    baton__answers_lose(&mpi->answers, (int)rank, left_out);
 }
 
 baton_status_t baton__mpi_error(const char *call, int code)

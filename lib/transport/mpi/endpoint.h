@@ -279,7 +279,8 @@ typedef struct baton__mpi {
     baton__sends_t putting;
     uint32_t polls;
     uint32_t unreported; /* lost peers that the engine does not know of */
-    bool lost_any;       /* so far */
+    uint32_t first_lost; /* 1 + this rank; 0: none was lost so far */
+    char closed[64];     /* of a peer that has lost that, and left for it */
     bool alone;          /* this rank leaves before others */
 
     /* Pools, whose records do not move in memory; see pool.c. */

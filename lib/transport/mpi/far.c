@@ -667,7 +667,6 @@ void baton__far_close(baton__mpi_t *mpi)
         cancel(far->departures, BATON__MPI_PACKETS);
         baton__far_leave(mpi);
     }
-    far->links.gives_up = mpi->lost_any;
     baton__links_close(&far->links);
     baton__free(far->requests);
     baton__free(far->transfers);

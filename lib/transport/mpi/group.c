@@ -24,7 +24,7 @@ static baton_status_t check_endpoint(const baton_engine_t *engine,
                                      const baton__mpi_t *mpi)
 {
     int level = MPI_THREAD_SINGLE;
-    if (mpi->lost_any) {
+    if (mpi->first_lost > 0) {
         return baton__error(BATON_ERR_TRANSPORT,
                             "mpi: a rank of this host has ended: create the "
                             "group on a communicator without it");

@@ -26,7 +26,7 @@ typedef struct greeting {
 } greeting_t;
 
 /* What follows are words: how many packets the writer has sent, or one of
-   these. */
+   these; to the second `blamed` is added. */
 static const uint64_t FAREWELL = UINT64_C(1) << 32;
 static const uint64_t FAREWELL_AFTER_LOSS = UINT64_C(3) << 32;
 
@@ -34,11 +34,11 @@ enum { LISTENER = -1, PENDING = -2 };
 
 /* ---- addresses -------------------------------------------------------- */
 
-static uint16_t count_bits(const unsigned char *mask, size_t bytes)
+static uint16_t count_bits(const char *mask, size_t bytes)
 {
     uint16_t bits = 0;
     for (size_t i = 0; i < bytes; i++) {
-        bits = (uint16_t)(bits + __builtin_popcount(mask[i]));
+        bits = (uint16_t)(bits + __builtin_popcount((unsigned char)mask[i]));
     }
     return bits;
 }
@@ -48,15 +48,23 @@ static size_t bytes_of(int family)
     return family == AF_INET ? 4 : 16;
 }
 
-static const unsigned char *bytes_in(const struct sockaddr *address)
+/* The bytes in a socket address. */
+static char *bytes_in(void *address, int family)
 {
-    return address->sa_family == AF_INET
-               ? (const unsigned char *)&(
-                     (const struct sockaddr_in *)(const void *)address)
-                     ->sin_addr
-               : (const unsigned char *)&(
-                     (const struct sockaddr_in6 *)(const void *)address)
-                     ->sin6_addr;
+    return (char *)address + (family == AF_INET
+                                  ? offsetof(struct sockaddr_in, sin_addr)
+                                  : offsetof(struct sockaddr_in6, sin6_addr));
+}
+
+static socklen_t socket_address(const baton__link_address_t *address,
+                                uint16_t port, struct sockaddr_storage *out)
+{
+    *out = (struct sockaddr_storage){.ss_family = address->family};
+    ((struct sockaddr_in *)out)->sin_port = port; /* sin6_port is there, too */
+    memcpy(bytes_in(out, address->family), address->bytes,
+           bytes_of(address->family));
+    return address->family == AF_INET ? sizeof(struct sockaddr_in)
+                                      : sizeof(struct sockaddr_in6);
 }
 
 /* True if others can reach this interface by this address. */
@@ -71,8 +79,7 @@ static bool serves(const struct ifaddrs *at, bool loopback)
     return family == AF_INET ||
            (family == AF_INET6 &&
             !IN6_IS_ADDR_LINKLOCAL(
-                &((const struct sockaddr_in6 *)(const void *)at->ifa_addr)
-                     ->sin6_addr));
+                (struct in6_addr *)(void *)bytes_in(at->ifa_addr, family)));
 }
 
 static void find_addresses(baton__link_place_t *place, bool loopback)
@@ -91,8 +98,9 @@ static void find_addresses(baton__link_place_t *place, bool loopback)
         int family = at->ifa_addr->sa_family;
         address->family = (uint16_t)family;
         address->prefix =
-            count_bits(bytes_in(at->ifa_netmask), bytes_of(family));
-        memcpy(address->bytes, bytes_in(at->ifa_addr), bytes_of(family));
+            count_bits(bytes_in(at->ifa_netmask, family), bytes_of(family));
+        memcpy(address->bytes, bytes_in(at->ifa_addr, family),
+               bytes_of(family));
     }
     freeifaddrs(all);
 }
@@ -100,16 +108,11 @@ static void find_addresses(baton__link_place_t *place, bool loopback)
 static bool same_network(const baton__link_address_t *a,
                          const baton__link_address_t *b)
 {
-    if (a->family == 0 || a->family != b->family || a->prefix != b->prefix) {
-        return false;
-    }
-    for (unsigned bit = 0; bit < a->prefix; bit++) {
-        unsigned char mask = (unsigned char)(0x80 >> (bit % 8));
-        if (((a->bytes[bit / 8] ^ b->bytes[bit / 8]) & mask) != 0) {
-            return false;
-        }
-    }
-    return true;
+    const unsigned whole = a->prefix / 8, rest = a->prefix % 8;
+    return a->family != 0 && a->family == b->family && a->prefix == b->prefix &&
+           memcmp(a->bytes, b->bytes, whole) == 0 &&
+           (rest == 0 ||
+            (a->bytes[whole] ^ b->bytes[whole]) >> (8 - rest) == 0);
 }
 
 /* The peer's address in a network of this rank; else its first; NULL if it has
@@ -210,39 +213,33 @@ static bool watch(const baton__links_t *links, int fd, int peer)
 int baton__links_listen(const baton__link_place_t *place, int backlog,
                         uint16_t *port_out)
 {
-    bool six = false;
-    for (int i = 0; place != NULL && i < BATON__LINK_ADDRESSES; i++) {
-        six = six || place->addresses[i].family == AF_INET6;
+    baton__link_address_t any = {.family = AF_INET};
+    if (place == NULL) {
+        memcpy(any.bytes, &(in_addr_t){htonl(INADDR_LOOPBACK)}, 4);
     }
-    struct sockaddr_in6 any6 = {.sin6_family = AF_INET6};
-    struct sockaddr_in any4 = {
-        .sin_family = AF_INET,
-        .sin_addr.s_addr = htonl(place == NULL ? INADDR_LOOPBACK : INADDR_ANY)};
-    struct sockaddr *any =
-        six ? (struct sockaddr *)&any6 : (struct sockaddr *)&any4;
-    socklen_t bytes = six ? sizeof any6 : sizeof any4;
+    for (int i = 0; place != NULL && i < BATON__LINK_ADDRESSES; i++) {
+        any.family =
+            place->addresses[i].family == AF_INET6 ? AF_INET6 : any.family;
+    }
+    struct sockaddr_storage at;
+    socklen_t bytes = socket_address(&any, 0, &at);
     int off = 0;
-    int listener = socket(six ? AF_INET6 : AF_INET,
-                          SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int listener =
+        socket(any.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (listener < 0) {
         return -1;
     }
-    if (six) { /* accept IPv4, too */
+    if (any.family == AF_INET6) { /* accept IPv4, too */
         (void)setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     }
-    if (bind(listener, any, bytes) != 0 || listen(listener, backlog) != 0 ||
-        getsockname(listener, any, &bytes) != 0) {
+    if (bind(listener, (struct sockaddr *)&at, bytes) != 0 ||
+        listen(listener, backlog) != 0 ||
+        getsockname(listener, (struct sockaddr *)&at, &bytes) != 0) {
         (void)close(listener);
         return -1;
     }
-    *port_out = six ? any6.sin6_port : any4.sin_port;
+    *port_out = ((struct sockaddr_in *)&at)->sin_port;
     return listener;
-}
-
-static bool listen_on(baton__links_t *links, baton__link_place_t *place)
-{
-    links->listener = baton__links_listen(place, links->size, &place->port);
-    return links->listener >= 0 && watch(links, links->listener, LISTENER);
 }
 
 void baton__links_init(baton__links_t *links)
@@ -274,8 +271,11 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
         find_addresses(own, true);
     }
     links->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (links->epoll < 0 || own->addresses[0].family == 0 ||
-        !listen_on(links, own)) {
+    if (own->addresses[0].family != 0) {
+        links->listener = baton__links_listen(own, size, &own->port);
+    }
+    if (links->epoll < 0 || links->listener < 0 ||
+        !watch(links, links->listener, LISTENER)) {
         own->port = 0;
         close_open(&links->listener);
         close_open(&links->epoll);
@@ -290,24 +290,6 @@ static void set_options(int fd)
 {
     int on = 1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-}
-
-static socklen_t socket_address(const baton__link_address_t *address,
-                                uint16_t port, struct sockaddr_storage *out)
-{
-    memset(out, 0, sizeof *out);
-    if (address->family == AF_INET) {
-        struct sockaddr_in *in = (struct sockaddr_in *)out;
-        in->sin_family = AF_INET;
-        in->sin_port = port;
-        memcpy(&in->sin_addr, address->bytes, 4);
-        return sizeof *in;
-    }
-    struct sockaddr_in6 *in = (struct sockaddr_in6 *)out;
-    in->sin6_family = AF_INET6;
-    in->sin6_port = port;
-    memcpy(&in->sin6_addr, address->bytes, 16);
-    return sizeof *in;
 }
 
 static void end(baton__link_t *link)
@@ -494,7 +476,8 @@ static void take_byte(baton__link_t *link, unsigned char byte)
             link->announced = (uint32_t)word;
         } else {
             link->farewell = true;
-            link->gave_up = word == FAREWELL_AFTER_LOSS;
+            link->gave_up = word >= FAREWELL_AFTER_LOSS;
+            link->blamed = (uint32_t)word;
         }
     }
 }
@@ -569,11 +552,11 @@ bool baton__links_poll(baton__links_t *links)
     return found > 0;
 }
 
-static void leave(baton__link_t *link, bool gives_up)
+static void leave(baton__link_t *link, uint64_t farewell)
 {
     bool rang = false;
     if (link->state == BATON__LINK_OPEN) {
-        (void)write_word(link, gives_up ? FAREWELL_AFTER_LOSS : FAREWELL);
+        (void)write_word(link, farewell);
         (void)read_all(link, &rang); /* unread bytes would reset it */
     }
     if (link->state == BATON__LINK_OPEN ||
@@ -584,9 +567,11 @@ static void leave(baton__link_t *link, bool gives_up)
 
 void baton__links_close(baton__links_t *links)
 {
+    uint64_t farewell =
+        links->gives_up ? FAREWELL_AFTER_LOSS + links->blamed : FAREWELL;
     unlist(links);
     for (int peer = 0; links->at != NULL && peer < links->size; peer++) {
-        leave(&links->at[peer], links->gives_up);
+        leave(&links->at[peer], farewell);
     }
     for (int i = 0; i < BATON__LINK_PENDING; i++) {
         close_open(&links->pending[i]);

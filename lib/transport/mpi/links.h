@@ -38,6 +38,7 @@ typedef struct baton__link {
     bool opened;        /* it was open once: the peer can be reached so */
     bool farewell;      /* the peer has announced that it closes, */
     bool gave_up;       /* after a loss: it waits for nobody */
+    uint32_t blamed;    /* 1 + the rank that it has lost first; 0: untold */
     const char *lost;   /* why the peer is lost; NULL: it is not */
     uint32_t reported;  /* packets sent to the peer, as it knows */
     uint32_t announced; /* packets that the peer has sent, as it told */
@@ -66,7 +67,8 @@ typedef struct baton__links {
     int rank;
     int size;
     uint64_t nonce;    /* of the group */
-    bool gives_up;     /* this rank closes after a loss */
+    bool gives_up;     /* this rank closes after a loss, */
+    uint32_t blamed;   /* of 1 + this rank; 0: it tells of none */
     int answers;       /* another listener that children close; -1: none */
     baton__link_t *at; /* of each rank */
     baton__link_place_t *places; /* of each rank, once they were exchanged */

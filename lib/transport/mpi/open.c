@@ -592,7 +592,7 @@ static bool drain(baton__mpi_t *mpi, uint64_t deadline_ns)
     }
     int code = PMPI_Ialltoall(counts, 1, MPI_UINT32_T, counts + size, 1,
                               MPI_UINT32_T, mpi->comm, &request);
-    while (code == MPI_SUCCESS && !mpi->lost_any &&
+    while (code == MPI_SUCCESS && mpi->first_lost == 0 &&
            baton__clock_ns() < deadline_ns) {
         code =
             told ? MPI_SUCCESS : PMPI_Test(&request, &told, MPI_STATUS_IGNORE);
@@ -623,7 +623,7 @@ static void free_endpoint(baton__mpi_t *mpi, bool in_use)
    motion. */
 static bool is_as_new(const baton__mpi_t *mpi)
 {
-    return mpi->far.peers == 0 && mpi->host.count > 1 && !mpi->lost_any &&
+    return mpi->far.peers == 0 && mpi->host.count > 1 && mpi->first_lost == 0 &&
            !mpi->alone && mpi->listed == NULL && mpi->far.count == 0 &&
            mpi->in_use == 0;
 }
@@ -638,7 +638,7 @@ static void close_endpoint(void *endpoint)
         return;
     }
     uint64_t ms = (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS);
-    if (mpi->far.peers > 0 && !mpi->lost_any) {
+    if (mpi->far.peers > 0 && mpi->first_lost == 0) {
         idle = drain(mpi, baton__clock_ns() + ms * 1000000);
     }
     mpi->far.closing = true;

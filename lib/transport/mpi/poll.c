@@ -47,7 +47,7 @@ static void test_arrivals(baton__mpi_t *mpi)
     int come = 0;
     int code;
     do {
-        code = mpi->lost_any
+        code = mpi->first_lost > 0
                    ? PMPI_Testany((int)far->receives, far->arrivals, &at, &come,
                                   MPI_STATUS_IGNORE)
                    : PMPI_Test(&far->arrivals[at], &come, MPI_STATUS_IGNORE);
@@ -57,7 +57,7 @@ static void test_arrivals(baton__mpi_t *mpi)
                again: Open MPI 5.0.7 would report that error for good. */
             code = PMPI_Request_free(&far->arrivals[at]);
         }
-    } while (mpi->lost_any && at != MPI_UNDEFINED && code == MPI_SUCCESS);
+    } while (mpi->first_lost > 0 && at != MPI_UNDEFINED && code == MPI_SUCCESS);
     if (code != MPI_SUCCESS && !baton__far_goes_on(mpi, code)) {
         baton__far_lose_all(mpi, baton__far_text(mpi, code));
     }
@@ -96,11 +96,11 @@ static const baton__far_packet_t *oldest_packet(baton__mpi_t *mpi)
     baton__far_t *far = &mpi->far;
     test_arrivals(mpi);
     const baton__far_packet_t *come =
-        find_packet(mpi, mpi->lost_any ? far->receives : 1, false);
-    if (come == NULL && mpi->lost_any) {
+        find_packet(mpi, mpi->first_lost > 0 ? far->receives : 1, false);
+    if (come == NULL && mpi->first_lost > 0) {
         come = find_packet(mpi, far->receives, true);
     }
-    if (come == NULL && mpi->lost_any && !far->cut) {
+    if (come == NULL && mpi->first_lost > 0 && !far->cut) {
         baton__far_add_arrival(mpi);
     }
     return come;
@@ -186,6 +186,22 @@ static bool complete_transfer(baton__mpi_t *mpi, baton__events_t *events)
     return true;
 }
 
+/* The peer has said farewell before this rank has. After a loss it waits for no
+   one, and its last packets, which tell of that, may not come. */
+static void lose_closed(baton__mpi_t *mpi, int peer)
+{
+    const uint32_t blamed = mpi->far.links.at[peer].blamed;
+    if (blamed > 0 && blamed <= (uint32_t)mpi->size &&
+        blamed != (uint32_t)mpi->rank + 1) {
+        baton__mpi_lose(mpi, &mpi->peers[blamed - 1],
+                        "another rank has lost it, and left");
+    }
+    baton__mpi_lose(mpi, &mpi->peers[peer],
+                    blamed > 0 && blamed == mpi->first_lost
+                        ? mpi->closed
+                        : "it has closed its group");
+}
+
 static void poll_links(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
@@ -203,9 +219,7 @@ static void poll_links(baton__mpi_t *mpi)
         if (link->lost != NULL) {
             baton__mpi_lose(mpi, &mpi->peers[i], link->lost);
         } else if (link->farewell && (!far->closing || link->gave_up)) {
-            /* After a loss it does not wait for this rank, and its last packets
-               may not come. */
-            baton__mpi_lose(mpi, &mpi->peers[i], "it has closed its group");
+            lose_closed(mpi, i);
         }
     }
 }
@@ -289,7 +303,8 @@ static void poll_near(baton__mpi_t *mpi, baton__events_t *events)
 
 static void report_lost(baton__mpi_t *mpi, baton__events_t *events)
 {
-    for (int i = 0; i < mpi->size && mpi->unreported > 0; i++) {
+    for (int k = -1; k < mpi->size && mpi->unreported > 0; k++) {
+        int i = k >= 0 ? k : (int)mpi->first_lost - 1; /* it is the cause */
         baton__peer_t *peer = &mpi->peers[i];
         if (!peer->lost || peer->reported) {
             continue;
