@@ -116,47 +116,37 @@ if(version MATCHES "Open MPI. [5-9]")
     set(recovery --with-ft ulfm)
 endif()
 set(survivors ${CMAKE_CURRENT_SOURCE_DIR}/mpi/survivors.sh)
+# Nobody waits for a rank that ends while all close their group.
+set(closing_env BATON_SHM=0 BATON_DESTROY_MS=1000000)
+set(closing_linked_env ${closing_env})
 foreach(rounds "all_but_one 6 1 none 1 d0,3 none 5 d4" "first 4 3 0"
         "at_once 5 2 1,0,3" "twice 4 2 2 d1" "no_loss 3 3 none none"
-        "partial 5 2 p1,3 p0" "partial_most 6 1 p0,2,3,4,5" 
-        "made 15 2 m1 m2 m3 m4 m5 m6 m7 m8 m9 m10 m11 m m0 m m1 m")
+        "partial 5 2 p1,3 p0" "partial_most 6 1 p0,2,3,4,5"
+        "made 15 2 m1 m2 m3 m4 m5 m6 m7 m8 m9 m10 m11 m m0 m m1 m"
+        "closing 3 2 c1" "closing_linked 3 2 none c1")
     separate_arguments(rounds)
     list(POP_FRONT rounds name ranks left)
     add_test(NAME mpi_survivors.${name}
         COMMAND ${survivors} ${left} ${mpi_run} ${recovery} -np ${ranks}
                 $<TARGET_FILE:mpi_survivors> ${rounds})
-    describe_test(mpi_survivors.${name} mpi_survivors mpi)
+    describe_test(mpi_survivors.${name} ${name} mpi)
     set_tests_properties(mpi_survivors.${name} PROPERTIES RUN_SERIAL ON)
 endforeach()
-# Nobody waits for a rank that ends while all close their group.
-add_test(NAME mpi_survivors.closing
-    COMMAND ${survivors} 2 ${mpi_run} ${recovery} -np 3
-            $<TARGET_FILE:mpi_survivors> c1)
-set(mpi_closing_env BATON_SHM=0 BATON_DESTROY_MS=1000000)
-describe_test(mpi_survivors.closing mpi_closing mpi)
-set_tests_properties(mpi_survivors.closing PROPERTIES RUN_SERIAL ON)
 if(BATON_BUILD_EXAMPLES)
     add_test(NAME example_06
         COMMAND ${survivors} 3 ${mpi_run} ${recovery} -np 4
                 $<TARGET_FILE:example_06_survivors>)
     describe_test(example_06 example_06 example)
 endif()
-# The one that is left had no link to all of the dead on the other host.
-hosts_entry(mpi_survivors.hosts2.lowest ${hosts} 2 ${survivors} 1
-    ${MPIEXEC_EXECUTABLE} ${recovery} -np 5
-    $<TARGET_FILE:mpi_survivors> 1,2,3,4)
-hosts_entry(mpi_survivors.hosts2.highest ${hosts} 2 ${survivors} 1
-    ${MPIEXEC_EXECUTABLE} ${recovery} -np 5
-    $<TARGET_FILE:mpi_survivors> 0,1,2,3)
-hosts_entry(mpi_survivors.hosts2.begin ${hosts} 2 ${survivors} 1
-    ${MPIEXEC_EXECUTABLE} ${recovery} -np 2
-    $<TARGET_FILE:mpi_survivors> b1)
-hosts_entry(mpi_survivors.hosts2.twice ${hosts} 2 ${survivors} 2
-    ${MPIEXEC_EXECUTABLE} --oversubscribe ${recovery} -np 5
-    $<TARGET_FILE:mpi_survivors> none 1,3 d0)
-hosts_entry(mpi_survivors.hosts2.made ${hosts} 2 ${survivors} 6
-    ${MPIEXEC_EXECUTABLE} --oversubscribe ${recovery} -np 7
-    $<TARGET_FILE:mpi_survivors> f9)
+# (lowest, highest: the one that is left had no link to all of the dead.)
+foreach(rounds "lowest 5 1 1,2,3,4" "highest 5 1 0,1,2,3" "begin 2 1 b1"
+        "twice 5 2 none 1,3 d0" "made 7 6 f9")
+    separate_arguments(rounds)
+    list(POP_FRONT rounds name ranks left)
+    hosts_entry(mpi_survivors.hosts2.${name} ${hosts} 2 ${survivors} ${left}
+        ${MPIEXEC_EXECUTABLE} --oversubscribe ${recovery} -np ${ranks}
+        $<TARGET_FILE:mpi_survivors> ${rounds})
+endforeach()
 set_property(TEST mpi_survivors.hosts2.made APPEND PROPERTY ENVIRONMENT
     BATON_PEER_TIMEOUT_MS=3000)
 

@@ -202,6 +202,7 @@ typedef struct baton__peer {
     baton__far_buffer_t *kept; /* its share of the buffers */
     baton__record_t *begun;    /* a message whose tail has not come yet */
     uint32_t packets_taken;    /* of those that it has sent */
+    bool told, has_told;       /* one the other that it sends no more */
 } baton__peer_t;
 
 /* An MPI message of data: of a send or of a record. */

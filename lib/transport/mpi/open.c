@@ -19,8 +19,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What has not answered by then can't be reached. */
-enum { PROOF_NS = 1000000000 };
+enum {
+    PROOF_NS = 1000000000, /* what has not answered by then can't be reached */
+    ASK_NS = 250000000 /* how often one is asked that keeps a close waiting */
+};
 
 /* What each rank tells all others first. */
 typedef struct card {
@@ -561,52 +563,55 @@ static void drop_arrivals(baton__mpi_t *mpi)
     }
 }
 
-static bool is_drained(const baton__mpi_t *mpi, const uint32_t *expected)
+/* Tells the ranks on other hosts that this one sends no more, as far as there
+   is room. Returns one that was not told, has not told, or has not got what was
+   sent; -1: none. */
+static int tell_last(baton__mpi_t *mpi)
 {
+    const baton__packet_t last = {.kind = BATON__PACKET_LAST,
+                                  .source = (uint32_t)mpi->rank};
+    int awaited = -1;
     for (int i = 0; i < mpi->size; i++) {
-        if (mpi->peers[i].near < 0 &&
-            mpi->peers[i].packets_taken != expected[i]) {
-            return false;
+        baton__peer_t *peer = &mpi->peers[i];
+        if (peer->near < 0 && !peer->told && peer->outbox.head == NULL) {
+            peer->told = baton__far_push(mpi, peer, &last, NULL, 0);
         }
+        awaited =
+            peer->near >= 0 || (peer->told && peer->has_told) ? awaited : i;
     }
-    return mpi->far.count == 0 && mpi->far.packets_unsent == 0;
+    for (int i = 0; i < BATON__MPI_PACKETS && awaited < 0; i++) {
+        awaited = mpi->far.departures[i] != MPI_REQUEST_NULL
+                      ? mpi->far.destinations[i]
+                      : -1;
+    }
+    return awaited;
 }
 
-/* All ranks tell each other how many packets they have sent; from then on none
-   sends any. Each takes what the others have sent, so that nothing is left of
-   it when the communicator is freed. False if MPI is still at it, as a rank is
-   lost that has not told: the communicator must not be freed then. */
+/* Each takes what the others have sent, so that nothing is left of it when the
+   communicator is freed; and asks the one that it waits for, which may have
+   ended without a link between the two. False if one may still send, or MPI is
+   still at it: the communicator must not be freed then. */
 static bool drain(baton__mpi_t *mpi, uint64_t deadline_ns)
 {
-    size_t size = (size_t)mpi->size;
-    uint32_t *counts = baton__alloc(2 * size, sizeof *counts);
-    if (counts == NULL || !baton__far_enter(mpi)) {
-        baton__free(counts);
+    uint64_t now = baton__clock_ns();
+    uint64_t asked_ns = now;
+    int awaited = -1;
+    if (!baton__far_enter(mpi)) {
         return true;
     }
-    MPI_Request request;
-    int told = 0;
     mpi->far.closing = true;
-    for (size_t i = 0; i < size; i++) {
-        counts[i] = mpi->peers[i].packets_sent;
-    }
-    int code = PMPI_Ialltoall(counts, 1, MPI_UINT32_T, counts + size, 1,
-                              MPI_UINT32_T, mpi->comm, &request);
-    while (code == MPI_SUCCESS && mpi->first_lost == 0 &&
-           baton__clock_ns() < deadline_ns) {
-        code =
-            told ? MPI_SUCCESS : PMPI_Test(&request, &told, MPI_STATUS_IGNORE);
+    while (((awaited = tell_last(mpi)) >= 0 || mpi->far.count > 0) &&
+           mpi->first_lost == 0 && now < deadline_ns) {
         drop_arrivals(mpi);
-        if (told && is_drained(mpi, counts + size)) {
-            break;
+        now = baton__clock_ns();
+        if (awaited >= 0 && now - asked_ns >= ASK_NS) {
+            asked_ns = now;
+            baton__mpi_ask(mpi, awaited);
         }
         (void)sched_yield();
     }
     baton__far_leave(mpi);
-    if (told) {
-        baton__free(counts); /* else MPI may still write there */
-    }
-    return told != 0;
+    return awaited < 0 && mpi->far.count == 0;
 }
 
 /* NULL, too. */
@@ -631,16 +636,14 @@ static bool is_as_new(const baton__mpi_t *mpi)
 static void close_endpoint(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
-    bool idle = true;
     baton__mpi_flush_bells(mpi);
     if (atomic_load_explicit(&mpi->far.finalized, memory_order_relaxed)) {
         baton__mpi_free(mpi);
         return;
     }
     uint64_t ms = (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS);
-    if (mpi->far.peers > 0 && mpi->first_lost == 0) {
-        idle = drain(mpi, baton__clock_ns() + ms * 1000000);
-    }
+    bool in_use = mpi->far.peers > 0 && mpi->first_lost == 0 &&
+                  !drain(mpi, baton__clock_ns() + ms * 1000000);
     mpi->far.closing = true;
     if (is_as_new(mpi)) {
         baton__doorbell_disarm(&mpi->host.doorbell);
@@ -649,7 +652,7 @@ static void close_endpoint(void *endpoint)
         baton__segments_clear(&mpi->host.segments);
         mpi = atomic_exchange_explicit(&kept, mpi, memory_order_acq_rel);
     }
-    free_endpoint(mpi, !idle);
+    free_endpoint(mpi, in_use);
 }
 
 /* ---- opening ----------------------------------------------------------- */

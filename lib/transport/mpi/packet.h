@@ -32,7 +32,8 @@ typedef enum baton__packet_kind {
     BATON__PACKET_PUT,
     BATON__PACKET_FIN,
     BATON__PACKET_CTS,
-    BATON__PACKET_CREDIT /* the counts that every packet over MPI carries */
+    BATON__PACKET_CREDIT, /* the counts that every packet over MPI carries */
+    BATON__PACKET_LAST    /* its sender closes its group */
 } baton__packet_kind_t;
 
 enum {

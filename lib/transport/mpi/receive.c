@@ -112,6 +112,9 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
     case BATON__PACKET_CTS:
         baton__mpi_take_cts(mpi, packet);
         break;
+    case BATON__PACKET_LAST:
+        mpi->peers[packet->source].has_told = true;
+        break;
     case BATON__PACKET_CREDIT:
         break;
     }
