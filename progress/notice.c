@@ -130,14 +130,17 @@ static baton_status_t send_failure(const baton_schedule_t *schedule, int peer,
                                     sizeof failure);
 }
 
-/* Appends that the schedule was destroyed here; and what is likely to be why,
+/* Appends what has become of the schedule here; and what is likely to be why,
    as the peer may have no other way to know. */
-static void add_destroyed(baton__text_t *text, const baton_group_t *group)
+static void add_ended(baton__text_t *text, const char *how,
+                      const baton_group_t *group)
 {
-    baton__text_add(text, " was destroyed on rank %d", group->rank);
+    baton__text_add(text, " was %s on rank %d", how, group->rank);
     if (group->lost_count > 0) {
         baton__text_add(text, ", which had lost rank %d: %s",
                         group->lost[0].peer, group->lost[0].detail);
+    } else if (group->shrunk > 0) { /* of which others have told */
+        baton__text_add(text, ", after the loss of rank %d", group->shrunk - 1);
     }
 }
 
@@ -145,7 +148,8 @@ static void add_destroyed(baton__text_t *text, const baton_group_t *group)
 static baton_status_t destroyed_status(const baton_group_t *group,
                                        baton_status_t other)
 {
-    return group->lost_count > 0 ? BATON_ERR_TRANSPORT : other;
+    return group->lost_count > 0 || group->shrunk > 0 ? BATON_ERR_TRANSPORT
+                                                      : other;
 }
 
 /* True if the schedule is not committed here, and may still be. */
@@ -155,8 +159,9 @@ static bool is_uncommitted(const baton_group_t *group, uint64_t identity)
     while (s != NULL && (s->group != group || s->identity != identity)) {
         s = s->notices.next;
     }
-    return s != NULL || (!baton__group_has_made(group, identity) &&
-                         group->recovery != BATON__RECOVERY_PARTING);
+    return group->shrunk == 0 &&
+           (s != NULL || (!baton__group_has_made(group, identity) &&
+                          group->recovery != BATON__RECOVERY_PARTING));
 }
 
 static baton_status_t send_state(const baton_group_t *group, int peer,
@@ -198,9 +203,10 @@ static baton_status_t send_destroyed(baton_group_t *group, int peer,
         baton__text_add(&text, "%s", known->cause);
     } else {
         bool made = baton__group_has_made(group, header.schedule);
+        bool shrunk = group->recovery != BATON__RECOVERY_PARTING && !made;
         baton__text_add(&text, made ? "the schedule"
                                     : "the group, which lacked the schedule,");
-        add_destroyed(&text, group);
+        add_ended(&text, shrunk ? "shrunk" : "destroyed", group);
     }
     baton_status_t status = group->transport->notify(
         group->endpoint, peer, &header, &failure, sizeof failure);
@@ -540,30 +546,52 @@ void baton__notice_hello(baton__stepper_t *stepper, baton_schedule_t *schedule)
     }
 }
 
-void baton__notice_destroy(baton__stepper_t *stepper,
-                           baton_schedule_t *schedule)
+/* Fails the schedule from an epoch on, for good, and tells its peers so. */
+static void end(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                const char *how, uint64_t from, baton_status_t status)
 {
     char memory[SENTENCE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
-    const baton__run_t *run = &schedule->run;
-    bool running = run->phase == BATON__RUN_RUNNING;
-    if (!running &&
-        (run->phase != BATON__RUN_IDLE || schedule->plan.messages == 0)) {
-        return;
-    }
-    const baton__failure_t failure = {
-        .status = destroyed_status(
-            schedule->group, running ? BATON_ERR_CANCELLED : BATON_ERR_STATE),
-        .rank = schedule->group->rank,
-        .epoch = running ? run->epoch : run->epoch + 1,
-        .final = true};
+    const baton_group_t *group = schedule->group;
+    const baton__failure_t failure = {.status = destroyed_status(group, status),
+                                      .rank = group->rank,
+                                      .epoch = from,
+                                      .final = true};
     baton__text_add(&text, "\"%.128s\"", schedule->name);
-    add_destroyed(&text, schedule->group);
-    if (running) {
+    add_ended(&text, how, group);
+    if (from == schedule->run.epoch) {
         baton__text_add(&text, " while epoch %llu ran",
-                        (unsigned long long)run->epoch);
+                        (unsigned long long)from);
     }
-    baton__epoch_fail(stepper, schedule, &failure, memory);
+    baton__epoch_fail_from(stepper, schedule, from, &failure, memory);
+}
+
+void baton__notice_destroy(baton__stepper_t *stepper,
+                           baton_schedule_t *schedule)
+{
+    const baton__run_t *run = &schedule->run;
+    if (run->phase == BATON__RUN_RUNNING) {
+        end(stepper, schedule, "destroyed", run->epoch, BATON_ERR_CANCELLED);
+    } else if (run->phase == BATON__RUN_IDLE && schedule->plan.messages > 0) {
+        end(stepper, schedule, "destroyed", run->epoch + 1, BATON_ERR_STATE);
+    }
+}
+
+void baton__notice_shrink(baton__stepper_t *stepper, baton_group_t *group,
+                          int lost)
+{
+    group->shrunk = lost + 1;
+    baton__notice_retract(group, ALL_SCHEDULES);
+    for (baton_schedule_t *s = stepper->schedules; s != NULL;
+         s = s->notices.next) {
+        if (s->group == group && s->plan.messages > 0) {
+            end(stepper, s, "given up",
+                atomic_load_explicit(&s->shared.requested,
+                                     memory_order_seq_cst) +
+                    1,
+                BATON_ERR_TRANSPORT);
+        }
+    }
 }
 
 /* Peers that are lost never ask. (Without memory to remember it, peers are told

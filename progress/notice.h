@@ -32,6 +32,11 @@ void baton__notice_hello(baton__stepper_t *stepper, baton_schedule_t *schedule);
 void baton__notice_destroy(baton__stepper_t *stepper,
                            baton_schedule_t *schedule);
 
+/* The group is being shrunk here after a loss: tells peers that this rank
+   starts nothing more in it, so that they do not wait for that. */
+void baton__notice_shrink(baton__stepper_t *stepper, baton_group_t *group,
+                          int lost);
+
 /* The schedule is leaving its group: remembers from which epoch on, for peers
    that have not committed theirs yet. */
 void baton__notice_depart(baton_schedule_t *schedule);

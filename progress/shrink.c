@@ -173,6 +173,7 @@ baton_status_t baton__shrink_begin(baton__stepper_t *stepper,
     }
     shrink->number++;
     shrink->view = (view_t){{0}};
+    shrink->lost = 0;
     set_state(shrink, BATON__SHRINK_ASKING);
     stepper->recovering++;
     return BATON_OK;
@@ -316,14 +317,35 @@ static bool tell(baton__stepper_t *stepper, const baton_group_t *group,
     return moved;
 }
 
+/* Peers that still use the group, or others of a lost rank that share its
+   endpoint, must not wait for what this rank starts no more: they are to come,
+   too. */
+static void give_up(baton__stepper_t *stepper, baton_group_t *group)
+{
+    int lost = 0;
+    while (!is_lost(&group->shrink->view, lost)) {
+        lost++;
+    }
+    baton__notice_shrink(stepper, group, lost);
+    for (baton_group_t *g = group->subsets; g != NULL; g = g->next) {
+        if (g->lost_count > 0) {
+            baton__notice_shrink(stepper, g, g->lost[0].peer);
+        }
+    }
+}
+
 static bool advance(baton__stepper_t *stepper, baton_group_t *group)
 {
     shrink_t *shrink = group->shrink;
     bool asks = state_of(shrink) == BATON__SHRINK_ASKING;
     bool moved = false;
+    uint32_t known = shrink->lost;
     if (asks && !look_for_lost(group, shrink)) {
         stop_asking(stepper, group, BATON__SHRINK_EXCLUDED);
         return true;
+    }
+    if (asks && shrink->lost > known) {
+        give_up(stepper, group);
     }
     for (int peer = 0; peer < group->size; peer++) {
         moved |= peer != group->rank && tell(stepper, group, peer);

@@ -85,10 +85,10 @@ BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
 
 /* Makes a group of the ranks that live, in their order, after some are lost:
    killed, or on a host that does not answer. Collective over those that live,
-   which get the same members; one that dies later is lost to the new group.
-   Create schedules anew in it, and destroy both groups, in any order. An epoch
-   may have ended on some and failed on others: agree on the step to repeat.
-   BATON_ERR_TRANSPORT: another rank believes this one dead. */
+   which get the same members; one that dies later is lost to it. Old epochs
+   that wait for a rank in this call fail. Create schedules anew, and destroy
+   both groups, in any order. An epoch may have ended on some alone: agree on
+   the step to repeat. BATON_ERR_TRANSPORT: others believe this rank dead. */
 BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
                                                 int timeout_ms,
                                                 baton_group_t **survivors_out);

@@ -127,6 +127,8 @@ struct baton_group {
     bool all_lost; /* there was no memory to remember which peers are lost */
     bool retired;  /* destroyed: it only answers its peers */
     bool dormant;  /* and waits for them; see recovery.h */
+    int shrunk;    /* 1 + a rank after whose loss it was, and starts nothing
+                      more; or 0 */
     int rank;
     int size;
     bool cost_only;  /* simulated: buffers have no memory */
