@@ -35,6 +35,10 @@ bool baton__epoch_poll_asyncs(baton__stepper_t *stepper,
 void baton__epoch_introduce(baton__stepper_t *stepper,
                             baton_schedule_t *schedule, int peer);
 
+/* A poll has brought nothing: fails the epochs of which a node's message has
+   failed, and no peer is lost. */
+void baton__epoch_end_doubts(baton__stepper_t *stepper);
+
 /* One that has on_failure fails if any rank of its group is lost. */
 void baton__epoch_fail_if_lost(baton__stepper_t *stepper,
                                baton_schedule_t *schedule);

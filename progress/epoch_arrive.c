@@ -115,7 +115,7 @@ void baton__epoch_fail_if_lost(baton__stepper_t *stepper,
         baton__epoch_fail_here(
             stepper, schedule,
             baton__error(BATON_ERR_TRANSPORT,
-                         "\"%s\" failed on rank %d: rank %d is gone: %s",
+                         "\"%.128s\" failed on rank %d: rank %d is gone: %s",
                          schedule->name, group->rank, group->lost[0].peer,
                          group->lost[0].detail));
     }
@@ -158,14 +158,9 @@ void baton__epoch_complete_transfer(baton__stepper_t *stepper,
                event->kind == BATON_EVENT_RECEIVED) {
         baton__run_enter(&schedule->run, node, BATON__NODE_WAITING);
     } else {
-        const baton__op_t *op = &schedule->ops[node];
         baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
-        (void)baton__error(event->status, "rank %d, tag %u, %zu bytes: %s",
-                           (int)op->peer, op->message.tag, op->bytes,
-                           event->detail != NULL
-                               ? event->detail
-                               : baton_status_text(event->status));
-        baton__epoch_fail_at(stepper, schedule, node, event->status);
+        baton__epoch_fail_message(stepper, schedule, node, event->status,
+                                  event->detail);
         return;
     }
     baton__stepper_add_runnable(stepper, schedule);

@@ -148,7 +148,8 @@ void baton__epoch_fail_at(baton__stepper_t *stepper, baton_schedule_t *schedule,
 {
     baton__epoch_fail_here(
         stepper, schedule,
-        baton__error(status, "\"%s\" epoch %llu failed at %s on rank %d: %s",
+        baton__error(status,
+                     "\"%.128s\" epoch %llu failed at %s on rank %d: %s",
                      schedule->name, (unsigned long long)schedule->run.epoch,
                      baton__node_name(schedule, node), schedule->group->rank,
                      baton_error_message()));

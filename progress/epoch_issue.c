@@ -86,17 +86,16 @@ static bool issue_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
         schedule->group->kinds[op->kind].issue(op, node, context, 0, bytes);
     add(&schedule->shared.sent_messages, 1);
     add(&schedule->shared.sent_bytes, op->kind == BATON__SEND ? bytes : 0);
-    if (result == BATON__PENDING) {
-        baton__run_enter(&schedule->run, node, BATON__NODE_MOVING);
+    if (result == BATON_OK) {
+        baton__run_complete(run, node);
+    } else if (result == BATON__PENDING) {
+        baton__run_enter(run, node, BATON__NODE_MOVING);
         schedule->turn.moving++;
-        return true;
+    } else {
+        baton__epoch_fail_message(stepper, schedule, node,
+                                  (baton_status_t)result, NULL);
     }
-    if (result == BATON_ERR_TRANSPORT &&
-        baton__group_loss(schedule->group, (int)op->peer) != NULL) {
-        baton__epoch_fail_lost(stepper, schedule, node);
-        return false;
-    }
-    return baton__epoch_take_result(stepper, schedule, node, result);
+    return run->phase == BATON__RUN_RUNNING;
 }
 
 /* Where an operand is read that is lent and not in memory: in the target, where

@@ -47,6 +47,13 @@ bool baton__epoch_is_left_out(const baton_schedule_t *schedule, uint32_t node);
 void baton__epoch_fail_left_out(baton__stepper_t *stepper,
                                 baton_schedule_t *schedule, uint32_t node);
 
+/* Fails the epoch at a node whose message has failed; `why` may say more. If
+   the peer may be lost the node is held until the transport has reported that,
+   so that the error names it, or a poll has brought nothing. */
+void baton__epoch_fail_message(baton__stepper_t *stepper,
+                               baton_schedule_t *schedule, uint32_t node,
+                               baton_status_t status, const char *why);
+
 /* Fails the epoch at a node whose peer is lost. */
 void baton__epoch_fail_lost(baton__stepper_t *stepper,
                             baton_schedule_t *schedule, uint32_t node);

@@ -113,20 +113,9 @@ bool baton__epoch_take_message(baton__stepper_t *stepper,
     case BATON_ERR_CANCELLED:
         break; /* the sender's epoch has failed, and it will tell us */
     default:
-        if (status == BATON_ERR_TRANSPORT &&
-            baton__group_loss(group, (int)op->peer) != NULL) {
-            baton__epoch_fail_lost(stepper, schedule, node);
-            return false;
-        }
-        (void)baton__error(status,
-                           "the %s transport could not take a message of %zu "
-                           "bytes from rank %d: %s",
-                           group->transport->name, bytes, (int)op->peer,
-                           baton_status_text(status));
-        baton__epoch_fail_at(stepper, schedule, node, status);
-        return false;
+        baton__epoch_fail_message(stepper, schedule, node, status, NULL);
     }
-    return true;
+    return schedule->run.phase == BATON__RUN_RUNNING;
 }
 
 bool baton__epoch_is_left_out(const baton_schedule_t *schedule, uint32_t node)
@@ -171,6 +160,49 @@ void baton__epoch_fail_lost(baton__stepper_t *stepper,
                        (int)op->peer, baton__group_loss(group, (int)op->peer),
                        memory);
     baton__epoch_fail_at(stepper, schedule, node, BATON_ERR_TRANSPORT);
+}
+
+static void fail_message(baton__stepper_t *stepper, baton_schedule_t *schedule,
+                         uint32_t node, baton_status_t status, const char *why)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    (void)baton__error(status, "rank %d, tag %u, %zu bytes: %s", (int)op->peer,
+                       op->message.tag, op->bytes,
+                       why != NULL ? why : baton_status_text(status));
+    baton__epoch_fail_at(stepper, schedule, node, status);
+}
+
+void baton__epoch_fail_message(baton__stepper_t *stepper,
+                               baton_schedule_t *schedule, uint32_t node,
+                               baton_status_t status, const char *why)
+{
+    const int peer = (int)schedule->ops[node].peer;
+    if (status != BATON_ERR_TRANSPORT) {
+        fail_message(stepper, schedule, node, status, why);
+    } else if (baton__group_loss(schedule->group, peer) != NULL) {
+        baton__epoch_fail_lost(stepper, schedule, node);
+    } else {
+        baton__run_enter(&schedule->run, node, BATON__NODE_HELD);
+        schedule->turn.doubted = node + 1;
+        schedule->turn.why = why;
+        stepper->doubts = true;
+        baton__stepper_add_runnable(stepper, schedule);
+    }
+}
+
+void baton__epoch_end_doubts(baton__stepper_t *stepper)
+{
+    stepper->doubts = false;
+    for (baton_schedule_t *s = stepper->schedules; s != NULL;
+         s = s->notices.next) {
+        const uint32_t node = s->turn.doubted;
+        s->turn.doubted = 0;
+        if (node > 0 && s->run.phase == BATON__RUN_RUNNING &&
+            s->run.state[node - 1] == BATON__NODE_HELD) {
+            fail_message(stepper, s, node - 1, BATON_ERR_TRANSPORT,
+                         s->turn.why);
+        }
+    }
 }
 
 /* Tells the sender where the data go. */

@@ -687,12 +687,11 @@ static baton_status_t recovered(baton_group_t *group)
         baton__group_set_recovery(group, BATON__RECOVERY_NONE);
     }
     const baton_schedule_t *failed = find_failed(group);
-    if (group->all_lost || group->lost_count > 0) {
+    if (group->first.detail != NULL) {
         status = baton__error(BATON_ERR_TRANSPORT,
                               "recovery on %s: rank %d is gone "
                               "(baton_group_shrink goes on without it)",
-                              baton__group_place(group),
-                              group->lost_count > 0 ? group->lost[0].peer : 0);
+                              baton__group_place(group), group->first.peer);
     } else if (failed != NULL) {
         status = baton__error(BATON_ERR_FAILED,
                               "recovery on %s: \"%s\" can't be "
@@ -736,8 +735,8 @@ baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
             baton__group_place(group));
     }
     engine->driver->enter(engine);
-    if (group->recovery == BATON__RECOVERY_NONE && !group->all_lost &&
-        group->lost_count == 0) {
+    if (group->recovery == BATON__RECOVERY_NONE &&
+        group->first.detail == NULL) {
         baton__recovery_begin(group->stepper, group);
         if (engine->driver->recover != NULL) {
             engine->driver->recover(group);

@@ -25,7 +25,7 @@ typedef struct direction {
 typedef struct summary {
     direction_t sends, receives;
     uint32_t device_sends; /* of device memory, which needs a device there */
-    uint32_t lost;         /* 1 and a rank that the sender has lost; 0: none */
+    uint32_t lost;         /* 1 and a rank that is lost, see hear(); 0: none */
 } summary_t;
 
 enum { NAME_BYTES = BATON__UNKNOWN_BYTES, TERMS_BYTES = 136 };
@@ -46,6 +46,7 @@ typedef struct failure {
     uint64_t epoch;
     char sentence[SENTENCE_BYTES];
     uint32_t final;
+    uint32_t lost; /* as a summary's */
 } failure_t;
 static_assert(sizeof(failure_t) <= BATON_NOTICE_BYTES, "a failure is a notice");
 
@@ -121,7 +122,8 @@ static baton_status_t send_failure(const baton_schedule_t *schedule, int peer,
     failure_t failure = {.status = schedule->failure.status,
                          .rank = schedule->failure.rank,
                          .epoch = schedule->failure.epoch,
-                         .final = schedule->failure.final};
+                         .final = schedule->failure.final,
+                         .lost = (uint32_t)baton__group_first_lost(group)};
     baton__text_t text = {failure.sentence, sizeof failure.sentence, 0};
     baton__text_add(&text, "%s", schedule->sentence);
     baton_header_t header = header_of(schedule, BATON__MESSAGE_FAILURE);
@@ -130,26 +132,33 @@ static baton_status_t send_failure(const baton_schedule_t *schedule, int peer,
                                     sizeof failure);
 }
 
-/* Appends what has become of the schedule here; and what is likely to be why,
-   as the peer may have no other way to know. */
+/* Appends which rank is gone: what is likely to be the cause, as the peer may
+   have no other way to know. */
+static void add_loss(baton__text_t *text, const baton_group_t *group)
+{
+    if (group->first.detail != NULL) {
+        baton__text_add(text, "; rank %d is gone: %s", group->first.peer,
+                        group->first.detail);
+    } else if (group->shrunk > 0) { /* of which others have told */
+        baton__text_add(text, "; rank %d is gone", group->shrunk - 1);
+    }
+}
+
+/* Appends what has become of the schedule here. */
 static void add_ended(baton__text_t *text, const char *how,
                       const baton_group_t *group)
 {
     baton__text_add(text, " was %s on rank %d", how, group->rank);
-    if (group->lost_count > 0) {
-        baton__text_add(text, ", which had lost rank %d: %s",
-                        group->lost[0].peer, group->lost[0].detail);
-    } else if (group->shrunk > 0) { /* of which others have told */
-        baton__text_add(text, ", after the loss of rank %d", group->shrunk - 1);
-    }
+    add_loss(text, group);
 }
 
 /* The cause is the loss, if there is one. */
 static baton_status_t destroyed_status(const baton_group_t *group,
                                        baton_status_t other)
 {
-    return group->lost_count > 0 || group->shrunk > 0 ? BATON_ERR_TRANSPORT
-                                                      : other;
+    return group->first.detail != NULL || group->shrunk > 0
+               ? BATON_ERR_TRANSPORT
+               : other;
 }
 
 /* True if the schedule is not committed here, and may still be. */
@@ -192,7 +201,8 @@ static baton_status_t send_destroyed(baton_group_t *group, int peer,
     failure_t failure = {.status = destroyed_status(group, BATON_ERR_STATE),
                          .rank = group->rank,
                          .epoch = header.epoch,
-                         .final = true};
+                         .final = true,
+                         .lost = (uint32_t)baton__group_first_lost(group)};
     baton__text_t text = {failure.sentence, sizeof failure.sentence, 0};
     const baton__departed_t *known =
         baton__group_departed(group, header.schedule);
@@ -625,6 +635,19 @@ void baton__notice_depart(baton_schedule_t *schedule)
 
 /* ---- receiving -------------------------------------------------------- */
 
+/* A peer tells, with what it says of a schedule, that a rank is lost: 1 and its
+   number. This rank will notice that, too; but what fails meanwhile, here and
+   at peers of its own, is to name the cause. What a rank says that was lost
+   itself does not count. */
+static void hear(baton_group_t *group, int peer, uint32_t lost)
+{
+    const int rank = (int)lost - 1;
+    if (lost > 0 && rank < group->size && rank != group->rank &&
+        group->first.detail == NULL && baton__group_loss(group, peer) == NULL) {
+        group->first = (baton__loss_t){rank, "another rank has lost it"};
+    }
+}
+
 static bool meet(const direction_t *a, const direction_t *b)
 {
     return a->count == b->count &&
@@ -641,11 +664,10 @@ static void add_messages(baton__text_t *text, const direction_t *messages)
     unsigned long long bytes = messages->bytes;
     if (messages->count == 0) {
         baton__text_add(text, "no message");
-    } else if (messages->count == 1) {
-        baton__text_add(text, "1 message of %llu bytes", bytes);
     } else {
-        baton__text_add(text, "%u messages of %llu bytes in all",
-                        messages->count, bytes);
+        bool many = messages->count > 1;
+        baton__text_add(text, "%u message%s of %llu bytes%s", messages->count,
+                        many ? "s" : "", bytes, many ? " in all" : "");
     }
 }
 
@@ -727,25 +749,20 @@ static bool compare_next(const baton_schedule_t *schedule,
    and sends nothing of the present epochs any more. If it knew the schedule
    before, it has sent a failure, too; else this rank learns of it here. */
 static void fail_behind(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                        int peer, uint32_t lost)
+                        int peer)
 {
     const baton_group_t *group = schedule->group;
     char memory[BATON__SENTENCE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
     baton__text_add(&text,
-                    "\"%s\" was cancelled on rank %d: rank %d recovers "
+                    "\"%.128s\" was cancelled on rank %d: rank %d recovers "
                     "their group after a failure",
                     schedule->name, group->rank, peer);
-    if (group->lost_count > 0) {
-        baton__text_add(&text, "; rank %d is gone: %s", group->lost[0].peer,
-                        group->lost[0].detail);
-    } else if (lost > 0) {
-        baton__text_add(&text, "; rank %u is gone", lost - 1);
-    }
-    baton_status_t other = lost > 0 ? BATON_ERR_TRANSPORT : BATON_ERR_CANCELLED;
+    add_loss(&text, group);
     baton__epoch_fail_here(
         stepper, schedule,
-        baton__error_forward(destroyed_status(group, other), memory));
+        baton__error_forward(destroyed_status(group, BATON_ERR_CANCELLED),
+                             memory));
 }
 
 void baton__notice_early(baton_group_t *group, const baton_header_t *header,
@@ -773,6 +790,7 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
     }
     baton__notice_take(group, message, &hello, sizeof hello);
     hello.name[NAME_BYTES - 1] = hello.terms[TERMS_BYTES - 1] = '\0';
+    hear(group, peer, hello.summary.lost);
     if (schedule == NULL) {
         group->unknown_peer = peer;
         memcpy(group->unknown_name, hello.name, sizeof group->unknown_name);
@@ -794,7 +812,7 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
         return;
     }
     if ((int16_t)(header.incarnation - group->incarnation) > 0) {
-        fail_behind(stepper, schedule, peer, hello.summary.lost);
+        fail_behind(stepper, schedule, peer);
     }
     if (header.kind == BATON__MESSAGE_HELLO) {
         /* A failure that it was sent before it had committed was lost. */
@@ -817,6 +835,7 @@ static void receive_failure(baton__stepper_t *stepper, baton_group_t *group,
     failure_t received;
     baton__notice_take(group, message, &received, sizeof received);
     received.sentence[SENTENCE_BYTES - 1] = '\0';
+    hear(group, peer, received.lost);
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL && received.final != 0) {
         forget(group, header.schedule, peer, false); /* it has ended there */

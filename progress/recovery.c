@@ -363,7 +363,10 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
     stepper->untold = false;
     for (baton_group_t *group = stepper->groups; group != NULL;
          group = baton__group_next(group)) {
-        if (baton__group_recovers(group)) {
+        if (baton__group_recovers(group) && group->first.detail != NULL) {
+            give_up(stepper, group);
+            moved = true;
+        } else if (baton__group_recovers(group)) {
             moved |= advance_group(stepper, group);
         } else if (group->recovery == BATON__RECOVERY_PARTING &&
                    !group->dormant) {

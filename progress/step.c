@@ -331,15 +331,19 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
         moved |= baton__recovery_advance(stepper);
         moved |= baton__shrink_advance(stepper);
     }
-    if (baton__stepper_has_notices(stepper)) {
-        moved |= baton__notice_send(stepper, true);
-    }
     /* Who waited for the last epoch need not poll any more, which is 5 % of the
        time of a short message between hosts; but not twice in a row. */
     stepper->unpolled =
         running > 0 && stepper->running == 0 && !stepper->unpolled;
-    if (!stepper->unpolled) {
-        moved |= poll_groups(stepper);
+    if (!stepper->unpolled && poll_groups(stepper)) {
+        moved = true;
+    } else if (!stepper->unpolled && stepper->doubts) {
+        baton__epoch_end_doubts(stepper);
+        moved = true;
+    }
+    /* They tell of a loss that this poll has reported, and of why, too. */
+    if (baton__stepper_has_notices(stepper)) {
+        moved |= baton__notice_send(stepper, true);
     }
     baton__float_mode_leave(mode);
     return moved;

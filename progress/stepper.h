@@ -38,6 +38,7 @@ typedef struct baton__stepper {
     bool leaves_calls; /* leaves calls that may take long to another driver */
     bool left_calls;   /* and has done so in this step */
     bool unpolled;     /* the last step has not polled */
+    bool doubts;       /* some schedule is in doubt about a node */
     _Atomic(baton_schedule_t *) mail; /* newest first */
     /* Optional: true while the simulated processor is busy; the rank's epochs
        retire when it is free. */

@@ -19,18 +19,9 @@ static int send_message(const baton__op_t *op, uint32_t node,
     header.kind = (uint16_t)kind;
     baton_status_t status = context->transport->send(
         context->endpoint, token, (int)op->peer, &header, data, bytes);
-    if (status == BATON_OK) {
-        return BATON__PENDING;
-    }
-    if (status == BATON_DONE) {
-        return BATON_OK;
-    }
-    return baton__error(status,
-                        "%s of %zu bytes to rank %d, tag %u: the %s transport "
-                        "refused it: %s",
-                        baton__kinds[op->kind].name, bytes, (int)op->peer,
-                        op->message.tag, context->transport->name,
-                        baton_status_text(status));
+    return status == BATON_OK     ? BATON__PENDING
+           : status == BATON_DONE ? BATON_OK
+                                  : (int)status;
 }
 
 static int issue_send(const baton__op_t *op, uint32_t node,

@@ -81,7 +81,8 @@ typedef enum baton__run_state {
 /* Where a node of the running epoch is. */
 typedef enum baton__node_state {
     BATON__NODE_IDLE,    /* has not fired, or its message is not waited for */
-    BATON__NODE_HELD,    /* a send to a peer that has not committed yet */
+    BATON__NODE_HELD,    /* a send to a peer that has not committed yet; or a
+                            message that failed: the peer may be lost */
     BATON__NODE_WAITING, /* a receive that has fired, without its message */
     BATON__NODE_MOVING,  /* the transport has it: a send, an accepted message */
     BATON__NODE_BEGUN,   /* an async node that has not completed */

@@ -66,6 +66,10 @@ struct baton_schedule {
         uint32_t begun;    /* async nodes that have not completed */
         uint32_t queued;   /* nodes that the device has */
         size_t slice_done; /* of a node that is computed on in parts */
+        /* 1 + a node that is held since its message failed; 0: none. And more
+           on why, or NULL. See baton__epoch_fail_message. */
+        uint32_t doubted;
+        const char *why;
         uint32_t vain; /* one of 2^vain starts polls; see progress/engine.c */
         bool runnable;
         bool held;      /* its epoch waits for a stream to get to its start */

@@ -272,6 +272,9 @@ const char baton__disowned[] = "it has lost this rank";
 
 void baton__group_lose(baton_group_t *group, int peer, const char *detail)
 {
+    const baton__loss_t loss = {
+        peer, detail != NULL ? detail : baton_status_text(BATON_ERR_TRANSPORT)};
+    group->first = group->lost_count == 0 ? loss : group->first;
     if (group->lost_count == group->lost_capacity) {
         uint32_t room = group->lost_capacity * 2 + 4;
         baton__loss_t *lost =
@@ -283,8 +286,7 @@ void baton__group_lose(baton_group_t *group, int peer, const char *detail)
         group->lost = lost;
         group->lost_capacity = room;
     }
-    group->lost[group->lost_count++] = (baton__loss_t){
-        peer, detail != NULL ? detail : baton_status_text(BATON_ERR_TRANSPORT)};
+    group->lost[group->lost_count++] = loss;
 }
 
 const char *baton__group_place(const baton_group_t *group)
@@ -317,8 +319,8 @@ bool baton__group_is_near(const baton_group_t *group, int rank)
 
 uint64_t baton__group_first_lost(const baton_group_t *group)
 {
-    return group->lost_count > 0 && group->lost[0].detail != baton__disowned
-               ? (uint64_t)group->lost[0].peer + 1
+    return group->first.detail != NULL && group->first.detail != baton__disowned
+               ? (uint64_t)group->first.peer + 1
                : 0;
 }
 

@@ -148,6 +148,8 @@ struct baton_group {
     baton__loss_t *lost; /* peers */
     uint32_t lost_count;
     uint32_t lost_capacity;
+    baton__loss_t first; /* that was lost; until then, that a peer has told of;
+                            no detail: none. Errors name it */
     /* Of the recovery to an incarnation, by its lowest bit: peers may be one
        ahead. */
     baton__agreement_t agreements[2];

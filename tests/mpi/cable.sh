@@ -39,13 +39,11 @@ ended() {
     ! kill -0 "$job"
 }
 
-# names_peer RANK PEERS: its sentence names one of these as not answering: as a
-# peer that is gone, or as that of the transfer that failed first. It may be the
-# sentence of another rank, whose epoch failed before, or be told by one, which
-# knows why.
+# names_peer RANK PEERS: its sentence says that one of these is gone, as it does
+# not answer; or another rank has told it so, which knows why.
 names_peer() {
     silent="it has not answered for 3.0 s"
-    grep -qE ": rank $2[ ,].*: ($silent|another rank has lost it)" \
+    grep -qE ": rank $2 is gone: ($silent|another rank has lost it)" \
         "$dir/error.$1" && grep -q "$silent" "$dir"/error.* ||
         fail "rank $1 does not name rank $2"
 }

@@ -433,11 +433,13 @@ static bool make_group(void)
 {
     exchanges = 0;
     support_mpi_ok(baton_engine_open(NULL, &world.engine));
-    if (baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &world.group) ==
-        BATON_OK) {
+    baton_status_t status =
+        baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &world.group);
+    if (status == BATON_OK) {
         return true;
     }
-    say("error", "create: %s", baton_error_message());
+    say("error", "create: %s: %s", baton_status_name(status),
+        baton_error_message());
     support_mpi_ok(baton_engine_close(world.engine));
     return false;
 }

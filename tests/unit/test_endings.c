@@ -404,27 +404,4 @@ TEST_WITH(test_group_that_leaves_ends_who_needs_it, 2, SUPPORT_OWN_MANUAL)
     support_schedules_destroy(cluster, s);
 }
 
-/* Rank 2 is lost. Rank 0, which needs it, fails and destroys its schedule
-   before rank 1 commits, which learns of the cause. */
-TEST_MANUALLY(test_destroy_names_a_rank_that_was_lost, 3)
-{
-    baton_schedule_t **s = support_schedules_create(cluster, "chain");
-    baton_node_t from = baton_add_recv(s[0], 2, support_scratch(s[0], 1));
-    baton_before(s[0], from, baton_add_send(s[0], 1, support_scratch(s[0], 1)));
-    (void)baton_add_recv(s[1], 0, support_scratch(s[1], 1));
-    support_ok(baton_schedule_destroy(s[2]));
-    support_ok(baton_group_destroy(cluster->groups[2]));
-    s[2] = NULL;
-    cluster->groups[2] = NULL;
-    support_ok(baton_schedule_commit(s[0]));
-    assert_int_not_equal(support_run_until_failure(s[0]), BATON_OK);
-    support_ok(baton_schedule_destroy(s[0]));
-    s[0] = NULL;
-    support_drain(cluster); /* rank 1 knows nothing of it yet */
-    support_ok(baton_schedule_commit(s[1]));
-    assert_int_not_equal(support_run_until_failure(s[1]), BATON_OK);
-    support_says("rank 0: rank 2 is gone: it has destroyed its group");
-    support_schedules_destroy(cluster, s);
-}
-
 RUN_TESTS()

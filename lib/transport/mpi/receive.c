@@ -233,9 +233,11 @@ void baton__mpi_copy(baton__mpi_t *mpi, baton__events_t *events)
     release(mpi, record);
 }
 
-static baton_status_t unread(int peer, const char *wrong)
+static baton_status_t unread(const baton__mpi_t *mpi, int peer,
+                             const char *wrong)
 {
-    return baton__error(BATON_ERR_TRANSPORT, "mpi: rank %d: %s", peer, wrong);
+    return baton__error(BATON_ERR_TRANSPORT, "mpi: rank %d%s: %s", peer,
+                        mpi->peers[peer].lost ? " is gone" : "", wrong);
 }
 
 static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record,
@@ -256,7 +258,7 @@ static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record,
     int peer = record->message.peer;
     const char *wrong = copy_slice(mpi, record);
     release(mpi, record);
-    return wrong == NULL ? BATON_DONE : unread(peer, wrong);
+    return wrong == NULL ? BATON_DONE : unread(mpi, peer, wrong);
 }
 
 /* ---- data in MPI messages ------------------------------------- */
@@ -353,7 +355,7 @@ baton_status_t baton__mpi_read(void *endpoint, const baton_message_t *message,
 {
     const char *wrong =
         read_source(endpoint, record_of(message), offset, bytes, target);
-    return wrong == NULL ? BATON_OK : unread(message->peer, wrong);
+    return wrong == NULL ? BATON_OK : unread(endpoint, message->peer, wrong);
 }
 
 void *baton__mpi_allocate(void *endpoint, size_t bytes)
