@@ -137,6 +137,13 @@ static void run_mistake(void **state)
 #define IN_PARTIAL(...) IN(with_partial, baton_partial_options_t, __VA_ARGS__)
 #define IN_SPARSE(...)  IN(with_sparse, baton_sparse_options_t, __VA_ARGS__)
 
+#define IN_CREATED(title, noun, says, ...)                                     \
+    MISTAKE(title, 2, MISMATCH, WORDS says)                                    \
+    {                                                                          \
+        const baton_operands_t on = {__VA_ARGS__};                             \
+        (void)ok(me, baton_now(me->group, baton_##noun##_create, &on));        \
+    }
+
 static baton_schedule_t *create(rank_t *me, const char *name)
 {
     (void)ok(me, baton_schedule_create(me->group, name, &me->schedule));
@@ -171,7 +178,7 @@ static void with_sum(rank_t *me,
     args.source = args.target = support_view(me->schedule, me->memory, BYTES);
     args.dtype = BATON_F32;
     args.op = BATON_SUM;
-    edit(me, &args);
+    edit != NULL ? edit(me, &args) : (void)0;
     baton_add_allreduce(me->schedule, &args);
     run(me, SUPPORT_WAIT_MS);
 }
@@ -183,7 +190,7 @@ static void with_partial(rank_t *me,
     baton_partial_result_t result;
     options.count = COUNT;
     options.dtype = BATON_F32;
-    edit(me, &options);
+    edit != NULL ? edit(me, &options) : (void)0;
     (void)(ok(me, baton_partial_create(me->group, &options, &me->partial)) &&
            ok(me, baton_partial_start(me->partial)) &&
            ok(me, baton_partial_wait(me->partial, SUPPORT_WAIT_MS, &result)));
@@ -195,7 +202,7 @@ static void with_sparse(rank_t *me,
     baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
     options.count = COUNT;
     options.density = 0.5;
-    edit(me, &options);
+    edit != NULL ? edit(me, &options) : (void)0;
     (void)(ok(me, baton_sparse_prepare(me->group, &options, &me->sparse)) &&
            ok(me, baton_sparse_connect(me->sparse, SUPPORT_WAIT_MS)));
 }
@@ -205,17 +212,15 @@ static baton_view_t vector(rank_t *me, size_t bytes)
     return support_view(me->schedule, me->memory, bytes);
 }
 
-static void broadcast(rank_t *me, int root, baton_view_t data)
+static void broadcast(rank_t *me, int root, size_t bytes)
 {
     baton_broadcast_args_t args = BATON_BROADCAST_ARGS;
+    (void)create(me, "grad");
     args.root = root;
-    args.data = data;
+    args.data = vector(me, BYTES);
+    args.data.bytes = bytes;
     args.algorithm = "binomial";
     baton_add_broadcast(me->schedule, &args);
-}
-
-static void keep(rank_t *me, baton_allreduce_args_t *in)
-{
 }
 
 /* ---- what differs on a rank --------------------------------------------- */
@@ -226,18 +231,21 @@ IN_SUM(count_differs, 3, MISMATCH,
        in->source.bytes = in->target.bytes = BYTES - 4u * me->odd)
 
 /* By which Baton may have chosen other algorithms. */
-MISTAKE(created_count_differs, 2, MISMATCH, "rank 1 has count 7 of f32",
-        "rank 0 has count 8 of f32")
-{
-    const baton_allreduce_t sum = {.target = me->memory,
-                                   .count = COUNT - me->odd,
-                                   .dtype = BATON_F32,
-                                   .op = BATON_SUM,
-                                   .algorithm = me->odd ? "ring" : "binomial"};
-    (void)(ok(me, baton_allreduce_create(me->group, &sum, &me->schedule)) &&
-           ok(me, baton_schedule_start(me->schedule)) &&
-           ok(me, baton_schedule_wait(me->schedule, SUPPORT_WAIT_MS)));
-}
+IN_CREATED(created_count_differs, allreduce,
+           ("rank 1 has count 7 of f32", "rank 0 has count 8 of f32"),
+           .target = me->memory, .count = COUNT - me->odd, .dtype = BATON_F32,
+           .op = BATON_SUM, .algorithm = me->odd ? "ring" : "binomial")
+
+/* Of bytes that are moved, and are as many. */
+IN_CREATED(scattered_dtype_differs, scatter,
+           ("rank 1 has count 4 of i32", "rank 0 has count 4 of f32"),
+           .source = me->odd ? NULL : me->memory,
+           .target = me->odd ? me->memory : NULL, .count = 4,
+           .dtype = me->odd ? BATON_I32 : BATON_F32)
+IN_CREATED(gathered_dtype_differs, allgatherv,
+           ("rank 1 has i32", "rank 0 has f32"), .target = me->memory,
+           .counts = (const size_t[]){1, 3},
+           .dtype = me->odd ? BATON_I32 : BATON_F32)
 
 IN_SUM(dtype_differs, 2, MISMATCH, ("rank 1 has i32", "rank 0 has f32"),
        in->dtype = me->odd ? BATON_I32 : BATON_F32)
@@ -255,15 +263,13 @@ IN_SUM(chunk_differs, 2, MISMATCH,
 
 MISTAKE(data_differ, 3, MISMATCH, "data of 32 bytes", "data of 28 bytes")
 {
-    (void)create(me, "grad");
-    broadcast(me, 0, vector(me, BYTES - 4u * me->odd));
+    broadcast(me, 0, BYTES - 4u * me->odd);
     run(me, SUPPORT_WAIT_MS);
 }
 
 MISTAKE(root_differs, 4, MISMATCH, "rank 3 has root 1", "root 0")
 {
-    (void)create(me, "grad");
-    broadcast(me, me->odd, vector(me, BYTES));
+    broadcast(me, me->odd, BYTES);
     run(me, SUPPORT_WAIT_MS);
 }
 
@@ -296,11 +302,10 @@ MISTAKE(blocks_differ, 3, MISMATCH, "rank 2 has block_bytes[2] 12",
 
 MISTAKE(collective_differs, 3, MISMATCH, "barrier", "binomial broadcast")
 {
-    baton_schedule_t *in = create(me, "grad");
     if (me->odd) {
-        broadcast(me, 0, vector(me, BYTES));
+        broadcast(me, 0, BYTES);
     } else {
-        baton_add_barrier(in);
+        baton_add_barrier(create(me, "grad"));
     }
     run(me, SUPPORT_WAIT_MS);
 }
@@ -385,8 +390,7 @@ MISTAKE(circular_waits, 3, TIMEOUT, "ranks wait for each other: 0 for 2 for 1")
 MISTAKE(freed_early, 2, BUSY, "baton_memory_free", "\"grad\", whose epoch 1",
         "wait for it")
 {
-    (void)create(me, "grad");
-    broadcast(me, 0, vector(me, BYTES));
+    broadcast(me, 0, BYTES);
     if (me->odd) {
         start(me);
         (void)ok(me, baton_memory_free(me->group, me->memory));
@@ -396,7 +400,7 @@ MISTAKE(freed_early, 2, BUSY, "baton_memory_free", "\"grad\", whose epoch 1",
 MISTAKE(used_after_destroy, 1, INVALID, "baton_schedule_start",
         "schedule \"grad\" was destroyed")
 {
-    with_sum(me, keep);
+    with_sum(me, NULL);
     baton_schedule_t *gone = me->schedule;
     me->schedule = NULL;
     if (ok(me, baton_schedule_destroy(gone))) {
@@ -408,26 +412,18 @@ MISTAKE(used_after_destroy, 1, INVALID, "baton_schedule_start",
     }
 }
 
-static void keep_partial(rank_t *me, baton_partial_options_t *in)
-{
-}
-
 MISTAKE(partial_after_destroy, 1, INVALID, "baton_partial_contribute",
         "partial was destroyed")
 {
-    with_partial(me, keep_partial);
+    with_partial(me, NULL);
     if (ok(me, baton_partial_destroy(me->partial))) {
         (void)ok(me, baton_partial_contribute(me->partial, me->memory));
     }
 }
 
-static void keep_sparse(rank_t *me, baton_sparse_options_t *in)
-{
-}
-
 MISTAKE(sparse_after_destroy, 1, INVALID, "start", "sparse was destroyed")
 {
-    with_sparse(me, keep_sparse);
+    with_sparse(me, NULL);
     if (ok(me, baton_sparse_destroy(me->sparse))) {
         (void)ok(me, baton_sparse_start(me->sparse, me->memory));
     }
@@ -463,10 +459,7 @@ MISTAKE(medium_before_group, 2, BUSY, "rank 0", "destroy it first")
 
 MISTAKE(data_past_the_buffer, 2, INVALID, "data is 64 bytes at 0 of buffer 0")
 {
-    (void)create(me, "grad");
-    baton_view_t view = vector(me, BYTES);
-    view.bytes = 2 * BYTES;
-    broadcast(me, 0, view);
+    broadcast(me, 0, 2 * BYTES);
     run(me, SUPPORT_WAIT_MS);
 }
 

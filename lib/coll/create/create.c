@@ -353,6 +353,18 @@ static views_t bind_all(const call_t *call, baton_schedule_t *s)
     return views;
 }
 
+/* States what the ranks' vectors consist of: before the algorithm, which
+   follows from it. A builder that has no type sees bytes alone. */
+static void state_type(baton_schedule_t *s, const call_t *call)
+{
+    const char *dtype = baton_dtype_name(call->on->dtype);
+    if (call->by_counts || call->of->sizes == BATON__SIZES_ROOT) {
+        baton_schedule_agree(s, "%s", dtype);
+    } else {
+        baton_schedule_agree(s, "count %zu of %s", call->on->count, dtype);
+    }
+}
+
 /* The root exchanges a message with each other rank, whose block nobody else
    needs to know. */
 static void add_flat(baton_schedule_t *s, const call_t *call,
@@ -362,8 +374,7 @@ static void add_flat(baton_schedule_t *s, const call_t *call,
     int root = call->on->root;
     baton_view_t own = gathers ? views->source : views->target;
     baton_view_t block = gathers ? views->target : views->source;
-    baton_schedule_agree(s, "baton_%s_create, root %d, %s", call->of->noun,
-                         root, baton_dtype_name(call->on->dtype));
+    baton_schedule_agree(s, "baton_%s_create, root %d", call->of->noun, root);
     if (root < 0 || root >= call->size) {
         baton_schedule_fail(s, BATON_ERR_INVALID,
                             "root is %d, must be a rank of the group, 0 to %d",
@@ -507,10 +518,8 @@ baton_status_t baton__collective_create(const baton__collective_t *collective,
             s, on->depth > UINT32_MAX ? UINT32_MAX : (uint32_t)on->depth);
     }
     const views_t views = bind_all(&call, s);
-    if (collective->chosen && !call.by_counts) { /* before the algorithm, which
-                                                    follows from it */
-        baton_schedule_agree(s, "count %zu of %s", on->count,
-                             baton_dtype_name(on->dtype));
+    if (collective->target != BATON__SPAN_NONE) {
+        state_type(s, &call);
     }
     bool moves = call.in_place && call.offset > 0 && call.part > 0 &&
                  collective->kind == BATON_COLLECTIVE_REDUCE_SCATTER;
