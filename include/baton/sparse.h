@@ -198,11 +198,11 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
 /* baton_sparse_create is collective: all ranks create with the same options, in
    the same order. It blocks until all have, for at most timeout_ms (negative:
    for ever). Where options are wrong, or differ, no rank has a result; the
-   message names the option and both values. Where one rank's are wrong and
-   differ, the others get BATON_ERR_MISMATCH. A rank whose options can't be read
-   (NULL, or of a size that no version has) takes part under the name in them if
-   the size is 0, else as "sparse". A group or an out that is NULL is an error
-   of this rank alone.
+   message names the option and both values. Where one rank's are wrong, the
+   others get its error, or BATON_ERR_MISMATCH if they differ. A rank whose
+   options can't be read (NULL, or of a size that no version has) takes part
+   under the name in them if the size is 0, else as "sparse". A group or an out
+   that is NULL is an error of this rank alone.
 
    Memory: residual and a work vector, i.e. 2n elements; 2n more with momentum,
    or n with short_velocity; the entries of messages and results. A dense step

@@ -192,6 +192,10 @@ TEST(test_options_that_one_rank_has_wrong_fail_on_all)
            "rank 0 has options that cannot be read");
     refuse(sim, &options, 3, NULL, BATON_ERR_INVALID, "options is NULL",
            "rank 3 has options that cannot be read");
+    other = options;
+    other.short_velocity = true; /* in which ranks may differ */
+    refuse(sim, &options, 1, &other, BATON_ERR_INVALID, "short_velocity is",
+           NULL);
     expect_step(sim, &options);
     support_ok(baton_sim_destroy(sim));
 }

@@ -412,10 +412,9 @@ void baton__sparse_keep_error(baton__wrong_t *wrong, baton_status_t status)
 static baton_status_t fail_if_wrong(void *arg, baton_call_t *call)
 {
     const baton__wrong_t *wrong = arg;
-    (void)call;
-    return wrong->status == BATON_ERR_MISMATCH
+    return wrong->status == BATON_OK || wrong->status == BATON_ERR_MISMATCH
                ? BATON_OK
-               : baton__error_forward(wrong->status, wrong->text);
+               : baton_call_fail(call, wrong->status, "%s", wrong->text);
 }
 
 baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
