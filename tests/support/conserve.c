@@ -296,13 +296,15 @@ static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
     }
     status = baton_group_recover(group, -1);
     bool partial = run->options->row == SUPPORT_PARTIAL_SPARSE;
-    while (status == BATON_OK && (partial || run->open) &&
-           support_collective_wait(&run->own, run->vector, NULL) == BATON_OK) {
-        count_result(run);
+    while (status == BATON_OK && (partial || run->open)) {
+        status = support_collective_wait(&run->own, run->vector, NULL);
+        if (status == BATON_OK) {
+            count_result(run);
+        }
     }
     support_collective_settle(&run->own);
     run->totals.given -= run->open && !partial ? run->started : 0;
-    return status;
+    return status == BATON_ERR_STATE ? BATON_OK : status; /* that was all */
 }
 
 static baton_status_t run_all(run_t *run, baton_group_t *group)

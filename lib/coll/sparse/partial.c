@@ -181,9 +181,7 @@ static bool recover(void *arg, uint64_t epoch)
         baton__sparse_exchange(&sparse->work, &sparse->residual);
     }
     baton__contribution_recover(c, last, last + 1);
-    if (self->steps <= last || sparse->phase != BATON__SPARSE_RUNNING) {
-        sparse->phase = BATON__SPARSE_NO_RESULT;
-    } /* else a wait tells of the failure */
+    sparse->phase = BATON__SPARSE_NO_RESULT; /* that is not to be asked for */
     sparse->missed = last - self->seen;
     self->base = last;
     self->steps = last;
