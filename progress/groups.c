@@ -329,6 +329,9 @@ static baton_status_t check_sub(const baton_group_t *parent, const int *ranks,
                             : name == NULL  ? "name"
                                             : "out");
     }
+    if (!baton__is_group(parent, "baton_group_create_sub")) {
+        return BATON_ERR_INVALID;
+    }
     if (parent->borrowed) {
         return baton__error(BATON_ERR_UNSUPPORTED,
                             "baton_group_create_sub: a simulator's group has "

@@ -437,6 +437,9 @@ MISTAKE(group_after_destroy, 1, INVALID, "baton_schedule_create",
               baton_group_create_self(baton_group_engine(me->group), &alone)) &&
            ok(me, baton_group_destroy(alone)) &&
            ok(me, baton_schedule_create(alone, "grad", &me->schedule)));
+    support_expect(baton_barrier_now(alone), BATON_ERR_INVALID);
+    support_expect(baton_group_create_sub(alone, &(int){0}, 1, "x", &alone),
+                   BATON_ERR_INVALID);
 }
 
 MISTAKE(group_before_schedule, 2, BUSY, "\"grad\"", "destroy them first")

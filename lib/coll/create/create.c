@@ -274,8 +274,9 @@ static const char *wrong_vector(const call_t *call)
 static baton_status_t check(call_t *call)
 {
     const baton_operands_t *on = call->on;
-    const char *wrong =
-        call->group == NULL ? "group is NULL" : wrong_field(call);
+    const char *wrong = call->group == NULL ? "group is NULL"
+                        : call->size < 0    ? "group was destroyed"
+                                            : wrong_field(call);
     if (wrong != NULL) {
         return refuse(call, wrong);
     }
