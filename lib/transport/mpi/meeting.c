@@ -307,8 +307,9 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
 {
     baton_status_t all = baton__meeting_agree(self, local);
     bool missed = self->data == NULL;
-    if (local != BATON_OK || host->count == 1 ||
-        baton__host_decide(host, all == BATON_OK) == (all == BATON_OK)) {
+    /* All decide, or those that keep the host would not count alike. */
+    if (baton__host_decide(host, all == BATON_OK) == (all == BATON_OK) ||
+        local != BATON_OK) {
         return all;
     }
     int ended = look_for_ended(self);
