@@ -19,13 +19,15 @@ extern "C" {
 #endif
 
 /* Collective over `comm` (an intracommunicator): blocks until all ranks have
-   called it. From then on a rank that ends, or has not answered for
-   BATON_PEER_TIMEOUT_MS, is an error on all others: BATON_ERR_TRANSPORT. User
-   traffic can't collide: what MPI carries goes through a duplicate of `comm`,
-   which is made where there is anything (see Threads). The library calls MPI by its PMPI_ names, so
-   tools that interpose MPI's symbols see none of its calls. Destroy the group
-   before MPI_Finalize. If you do not, that is logged, and peers on other hosts
-   are lost.
+   called it, and warns if some have not after BATON_STALL_MS. From then on a
+   rank that ends, or has not answered for BATON_PEER_TIMEOUT_MS, is an error on
+   all others: BATON_ERR_TRANSPORT. Then ranks may have left an exchange on
+   `comm` at different places: make no other group of it, and call none of MPI's
+   collectives on it. User traffic can't collide: what MPI carries goes through
+   a duplicate of `comm`, which is made where there is anything (see Threads).
+   The library calls MPI by its PMPI_ names, so tools that interpose MPI's
+   symbols see none of its calls. Destroy the group before MPI_Finalize. If you
+   do not, that is logged, and peers on other hosts are lost.
 
    Threads: with a progress thread MPI must have been initialised with
    MPI_THREAD_MULTIPLE, unless all ranks are on one host and can read each
@@ -78,10 +80,6 @@ extern "C" {
    own collectives any more. MPI_Finalize returns if all ranks are on one host,
    and hangs if a dead rank was on another; so survivors end by _exit. Mpirun
    itself hangs in that case, too, until it is killed.
-
-   Collective: it waits for all ranks of the communicator, and says so in a
-   warning if some have not called it after BATON_STALL_MS. A rank that ends
-   before it has returned may keep the others in MPI.
 
    BATON_ERR_STATE: MPI not initialised, or finalised, or its thread level too
    low. BATON_ERR_INVALID, _NO_MEMORY, _SYSTEM, _TRANSPORT. */

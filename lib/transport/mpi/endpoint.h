@@ -578,7 +578,7 @@ typedef struct baton__meeting {
 enum { BATON__MEETING_BYTES = 256 }; /* of each rank; or one for each rank */
 
 /* After an error there is nothing to end. BATON_ERR_STATE, _INVALID,
-   _NO_MEMORY. */
+   _TRANSPORT. */
 baton_status_t baton__meeting_begin(baton__meeting_t *self, MPI_Comm comm);
 void baton__meeting_end(baton__meeting_t *self);
 
