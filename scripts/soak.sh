@@ -137,7 +137,7 @@ check() {
         }
         return us / 1000
     }
-    $1 == "FAULT" { fault($0) }
+    $1 == "FAULT" { fault(substr($0, 7)) }
     $1 == "pause" { stop[pauses] = $3; pause[pauses++] = $4 }
     $1 == "died" { died = $3 + $4 }
     $1 == "died" && moment == "everyone" { victim = victim "|" $2 }
