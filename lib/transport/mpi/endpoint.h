@@ -567,8 +567,13 @@ typedef struct baton__meeting {
     MPI_Errhandler handler;
     int rank, size;
     baton_status_t status;
-    unsigned char *data;      /* what was exchanged last */
-    pid_t *processes;         /* of ranks that can be looked for; else 0 */
+    unsigned char *data; /* what was exchanged last */
+    struct {
+        pid_t number;    /* of a rank that can be looked for; else 0 */
+        uint64_t secret; /* of the socket where it is told of a failure */
+    } * processes;
+    uint64_t secret;
+    int socket; /* of this rank, if it waits for the first exchange; or -1 */
     const baton__mpi_t *kept; /* a former endpoint, which watches them; or NULL
                                */
     bool met;                 /* all have come */

@@ -56,7 +56,8 @@ static baton_status_t check_comm(MPI_Comm comm)
 
 baton_status_t baton__meeting_begin(baton__meeting_t *self, MPI_Comm comm)
 {
-    *self = (baton__meeting_t){.comm = comm};
+    *self = (baton__meeting_t){
+        .comm = comm, .secret = baton__share_random(), .socket = -1};
     baton_status_t status = check_comm(comm);
     if (status != BATON_OK) {
         return status;
@@ -64,13 +65,14 @@ baton_status_t baton__meeting_begin(baton__meeting_t *self, MPI_Comm comm)
     PMPI_Comm_size(comm, &self->size);
     PMPI_Comm_rank(comm, &self->rank);
     size_t size = (size_t)self->size;
-    size_t row = size > BATON__MEETING_BYTES ? size : BATON__MEETING_BYTES;
+    size_t row = (size + BATON__MEETING_BYTES - 1) / BATON__MEETING_BYTES *
+                 BATON__MEETING_BYTES; /* aligned */
     const MPI_Aint bytes = (MPI_Aint)(size * (row + sizeof *self->processes));
     int code = PMPI_Alloc_mem(bytes, MPI_INFO_NULL, &self->data);
     if (code != MPI_SUCCESS) {
         return baton__mpi_error("MPI_Alloc_mem", code);
     }
-    self->processes = (pid_t *)(void *)(self->data + size * row);
+    self->processes = (void *)(self->data + size * row);
     memset(self->processes, 0, size * sizeof *self->processes);
     (void)PMPI_Comm_get_errhandler(comm, &self->handler);
     (void)PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
@@ -81,6 +83,9 @@ void baton__meeting_end(baton__meeting_t *self)
 {
     (void)PMPI_Comm_set_errhandler(self->comm, self->handler);
     (void)PMPI_Errhandler_free(&self->handler);
+    if (self->socket >= 0) {
+        (void)close(self->socket);
+    }
     if (self->data != NULL) {
         (void)PMPI_Free_mem(self->data);
     }
@@ -108,8 +113,8 @@ static int look_for_ended(const baton__meeting_t *self)
         if (self->kept != NULL) {
             end.fd = self->kept->host.liveness
                          .descriptors[self->kept->peers[i].near];
-        } else if (self->processes[i] > 0) {
-            end.fd = own = open_process(self->processes[i]);
+        } else if (self->processes[i].number > 0) {
+            end.fd = own = open_process(self->processes[i].number);
             gone = own < 0 && errno == ESRCH;
         }
         if (gone || poll(&end, 1, 0) == 1) {
@@ -158,6 +163,37 @@ static bool is_too_long(baton__meeting_t *self, uint64_t waited_ns)
     return self->met && most_ms > 0 && waited_ns >= most_ms * NS_PER_MS;
 }
 
+/* A rank that ends in the first exchange may leave some others in it that do
+   not know its process: those that do tell them. */
+static void tell_unmet(const baton__meeting_t *self)
+{
+    int own = baton__share_socket(baton__share_random(), 0);
+    for (int i = 0; i < self->size && own >= 0; i++) {
+        if (self->processes[i].number > 0 && i != self->rank) {
+            (void)baton__share_pass(own, self->processes[i].secret, 0, own);
+        }
+    }
+    if (own >= 0) {
+        (void)close(own);
+    }
+}
+
+static bool is_told(baton__meeting_t *self)
+{
+    if (self->met) {
+        return false;
+    }
+    if (self->socket < 0) {
+        self->socket = baton__share_socket(self->secret, 0);
+    }
+    int passed =
+        self->socket >= 0 ? baton__share_take(self->socket, self->secret) : -1;
+    if (passed >= 0) {
+        (void)close(passed);
+    }
+    return passed >= 0;
+}
+
 /* Completes a request of the MPI function `name`. If that can't be, what MPI
    may still write to is left to it. */
 static void complete(baton__meeting_t *self, const char *name, int code,
@@ -166,6 +202,7 @@ static void complete(baton__meeting_t *self, const char *name, int code,
     const uint64_t begun_ns = baton__clock_ns();
     uint64_t ended_ns = 0; /* how long it had waited when it knew that, */
     int ended = -1;        /* of a rank */
+    bool told = false;     /* that another rank has failed */
     int done = 0;
     while (code == MPI_SUCCESS) {
         code = PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
@@ -186,7 +223,8 @@ static void complete(baton__meeting_t *self, const char *name, int code,
             ended = look_for_ended(self);
             ended_ns = waited_ns;
         }
-        if (is_too_long(self, waited_ns) ||
+        told = is_told(self);
+        if (told || is_too_long(self, waited_ns) ||
             (ended >= 0 && waited_ns >= ended_ns + LAST_NS)) {
             break;
         }
@@ -196,8 +234,10 @@ static void complete(baton__meeting_t *self, const char *name, int code,
         return;
     }
     self->data = NULL;
+    tell_unmet(self);
     self->status =
         code != MPI_SUCCESS ? baton__mpi_error(name, code)
+        : told              ? tell_failed(BATON_ERR_TRANSPORT)
         : ended >= 0
             ? tell_ended(ended)
             : baton__error(
@@ -266,11 +306,12 @@ bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept)
 {
     const baton__location_t *place = baton__meeting_location();
     const struct {
-        uint64_t kept, host, pids;
+        uint64_t kept, host, pids, secret;
         pid_t process;
     } own = {.kept = kept != NULL ? kept->host.doorbell.states[0].nonce : 0,
              .host = place->host,
              .pids = place->pids,
+             .secret = self->secret,
              .process = getpid()},
       *all;
     self->kept = kept;
@@ -279,7 +320,8 @@ bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept)
     for (int i = 0; all != NULL && i < self->size; i++) {
         same &= all[i].kept == own.kept;
         if (all[i].host == own.host && all[i].pids == own.pids && own.pids) {
-            self->processes[i] = all[i].process;
+            self->processes[i].number = all[i].process;
+            self->processes[i].secret = all[i].secret;
         }
     }
     self->kept = NULL;
