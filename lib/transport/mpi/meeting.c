@@ -23,6 +23,7 @@ enum {
     YIELD_NS = 30 * NS_PER_MS, /* for so long a rank that waits only yields; */
     LONGEST_NS = 10 * NS_PER_MS, /* the longest sleep after that */
     WAITED_FOR_A_SLEEP = 16,     /* times as long as the next sleep */
+    MOST_NS = 1000 * NS_PER_MS,  /* that a turn counts */
     LAST_NS = 100 * NS_PER_MS    /* for what a rank that has ended has sent */
 };
 
@@ -199,14 +200,18 @@ static bool is_told(baton__meeting_t *self)
 static void complete(baton__meeting_t *self, const char *name, int code,
                      MPI_Request request)
 {
-    const uint64_t begun_ns = baton__clock_ns();
-    uint64_t ended_ns = 0; /* how long it had waited when it knew that, */
-    int ended = -1;        /* of a rank */
-    bool told = false;     /* that another rank has failed */
+    uint64_t seen_ns = baton__clock_ns();
+    uint64_t waited_ns = 0; /* not while the whole job is stopped */
+    uint64_t ended_ns = 0;  /* how long it had waited when it knew that, */
+    int ended = -1;         /* of a rank */
+    bool told = false;      /* that another rank has failed */
     int done = 0;
     while (code == MPI_SUCCESS) {
         code = PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
-        const uint64_t waited_ns = baton__clock_ns() - begun_ns;
+        const uint64_t now_ns = baton__clock_ns();
+        const uint64_t since_ns = now_ns - seen_ns;
+        waited_ns += since_ns < MOST_NS ? since_ns : MOST_NS;
+        seen_ns = now_ns;
         if (code != MPI_SUCCESS || done) {
             break;
         }
@@ -245,7 +250,7 @@ static void complete(baton__meeting_t *self, const char *name, int code,
                   "mpi: a rank has called baton_group_create_mpi, and not "
                   "answered for %.1f s (BATON_PEER_TIMEOUT_MS): it is stopped, "
                   "has ended, or is out of reach",
-                  (double)(baton__clock_ns() - begun_ns) / 1e9);
+                  (double)waited_ns / 1e9);
 }
 
 static void reduce(baton__meeting_t *self, int count, MPI_Datatype type,
