@@ -25,6 +25,9 @@
 #include "support/mpi.h"
 #include "support/random.h"
 #include "transport/mpi/packet.h"
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
 #include <baton/partial.h>
 #include <signal.h>
 #include <stdio.h>
@@ -252,10 +255,14 @@ static void try_to_make(const char *round)
     int rank;
     baton_group_t *group = NULL;
     if (died) { /* not behind the last one: Open MPI hangs here between hosts */
+#if defined(MPIX_ERR_PROC_FAILED)
+        MPIX_Comm_shrink(comm, &comm);
+#else
         MPI_Group all, living;
         MPI_Comm_group(comm, &all);
         MPI_Group_excl(all, 1, &dying, &living);
         MPI_Comm_create_group(comm, living, 0, &comm);
+#endif
     }
     died = exchanges >= 0;
     MPI_Comm_rank(comm, &rank);

@@ -235,16 +235,17 @@ static void complete(baton__meeting_t *self, const char *name, int code,
         }
     }
     self->met = true;
-    if (done) {
+    if (done && code == MPI_SUCCESS) {
         return;
     }
     self->data = NULL;
     tell_unmet(self);
+    ended = ended < 0 ? look_for_ended(self) : ended; /* MPI may know before */
     self->status =
-        code != MPI_SUCCESS ? baton__mpi_error(name, code)
-        : told              ? tell_failed(BATON_ERR_TRANSPORT)
-        : ended >= 0
-            ? tell_ended(ended)
+        ended >= 0            ? tell_ended(ended)
+        : code != MPI_SUCCESS ? baton__mpi_error(name, code)
+        : told
+            ? tell_failed(BATON_ERR_TRANSPORT)
             : baton__error(
                   BATON_ERR_TRANSPORT,
                   "mpi: a rank has called baton_group_create_mpi, and not "
