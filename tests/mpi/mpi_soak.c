@@ -474,9 +474,9 @@ static void say_rest(const char *word, const char *path)
 {
     char command[4200];
     snprintf(command, sizeof command,
-             "echo %s %d 0 $(ls /proc/$PPID/fd | wc -l) $(grep -c "
-             "'memfd:baton\\|shm/baton' /proc/$PPID/maps) >>%s",
-             word, world.rank, path);
+             "echo %s %d 0 $(ls /proc/%d/fd | wc -l) $(grep -c "
+             "'memfd:baton\\|shm/baton' /proc/%d/maps) >>%s",
+             word, world.rank, getpid(), getpid(), path);
     if (system(command) != 0) {
         say("FAULT", "no shell");
     }
