@@ -245,6 +245,19 @@ static void check_same(baton_group_t *group, uint64_t hash)
 
 /* ---- deaths while a group is made ---------------------------------------- */
 
+/* Descriptors by which this rank watches others. */
+static int count_watches(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 256; fd++) {
+        char path[32], target[64] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        count += readlink(path, target, sizeof target - 1) > 0 &&
+                 strstr(target, "pidfd") != NULL;
+    }
+    return count;
+}
+
 /* Makes a group of those that live. */
 static void try_to_make(const char *round)
 {
@@ -278,6 +291,7 @@ static void try_to_make(const char *round)
         return;
     }
     support_mpi_expect(status, BATON_ERR_TRANSPORT);
+    support_mpi_check(count_watches() == 0, "a descriptor is left");
     if (told) {
         support_mpi_says("on another rank");
     } else if (*round != 'f') {

@@ -574,8 +574,7 @@ typedef struct baton__meeting {
     } * processes;
     uint64_t secret;
     int socket; /* of this rank, if it waits for the first exchange; or -1 */
-    const baton__mpi_t *kept; /* a former endpoint, which watches them; or NULL
-                               */
+    const baton__mpi_t *kept; /* a former endpoint, which watches; or NULL */
     bool met;                 /* all have come */
     bool reported;            /* that this rank has waited for long */
 } baton__meeting_t;

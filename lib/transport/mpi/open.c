@@ -242,6 +242,9 @@ static bool share(baton__mpi_t *mpi, const host_t *host)
         able && host->reads && baton__host_probe(&mpi->host, true) ? WRITES : 0;
     able = all_of(host, able);
     mpi->reads = able & READS && host->reads;
+    if (host->meeting->status != BATON_OK && open) {
+        baton__host_close(&mpi->host);
+    }
     if (host->meeting->status != BATON_OK || host->size == 1 || !host->shares) {
         return false;
     }
