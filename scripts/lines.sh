@@ -1,6 +1,7 @@
 #!/bin/sh
-# Counts the lines of each folder: whoever carries this on must be able to hold
-# it in the head.
+# Counts the lines of code of each folder: an engineer who carries this on must
+# be able to hold it in the head. Comments and blank lines are not counted, so
+# that no word is ever saved to stay below a limit.
 #
 #   scripts/lines.sh            prints the table of lib/README.md
 #   scripts/lines.sh --check    fails where a sum is above its limit, or a row of
@@ -9,18 +10,21 @@ set -eu
 cd "$(dirname "$0")/.."
 
 # What is counted together, and the most that it may be.
-sums='include,lib,progress,cuda 65400
-mpi 3140
-microbench,examples 11000
-tests 52500'
+sums='include,lib,progress,cuda 51600
+mpi 2600
+microbench,examples 8900
+tests 42300'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress lib/sim
     lib/coll/kit lib/coll/dense lib/coll/tune lib/coll/create lib/coll/partial
-    lib/coll/stream lib/coll/sparse cuda mpi microbench examples tests scripts docs"
+    lib/coll/stream lib/coll/sparse cuda mpi microbench examples tests"
 
-# Of one or more folders: all files but pictures.
+# Of one or more folders: C and CUDA, as the preprocessor leaves it when it
+# removes comments and expands nothing.
 count() {
-    find "$@" -type f ! -name '*.svg' -exec cat {} + | wc -l
+    find "$@" -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) \
+        -exec cat {} + |
+        gcc -fpreprocessed -dD -E -P -x c - 2>/dev/null | grep -c .
 }
 
 table() {
