@@ -29,6 +29,24 @@ for file in man/man1/baton-sim.1 doc/baton/LICENSE doc/baton/docs/modes.md; do
         exit 1
     fi
 done
+# Each link of the installed pages leads to a file, or to a heading.
+dead=$(cd prefix/share/doc/baton && grep -o '](\([^)#]*\)' README.md CHANGELOG.md docs/*.md |
+    sed 's/\(.*\):](/\1 /' | while read -r page target; do
+    case $target in
+    "" | https:*) ;;
+    *) [ -e "$(dirname "$page")/$target" ] || echo "$page: no $target" ;;
+    esac
+done)
+if [ -n "$dead" ]; then
+    echo "$dead"
+    exit 1
+fi
+# README counts the algorithms.
+algorithms=$(grep -c '^    X(' "$root/lib/coll/tune/algorithms.h")
+if ! grep -q "\*\*$algorithms algorithms\*\*" "$root/README.md"; then
+    echo "README.md does not say that there are $algorithms algorithms"
+    exit 1
+fi
 
 echo "find_package:"
 "$cmake" -S source -B build -DCMAKE_C_COMPILER="$cc" \
