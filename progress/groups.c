@@ -93,11 +93,14 @@ static baton_status_t read_transport(const baton_transport_t *given,
                             "group: a function of transport \"%s\" is NULL",
                             out->name != NULL ? out->name : "?");
     }
-    if ((out->allocate == NULL) != (out->release == NULL)) {
-        return baton__error(
-            BATON_ERR_INVALID,
-            "group: transport \"%s\" has only one of allocate and release",
-            out->name != NULL ? out->name : "?");
+    bool half = (out->allocate == NULL) != (out->release == NULL);
+    if (half ||
+        (out->post_receive == NULL) != (out->withdraw_receive == NULL)) {
+        return baton__error(BATON_ERR_INVALID,
+                            "group: transport \"%s\" has only one of %s",
+                            out->name != NULL ? out->name : "?",
+                            half ? "allocate and release"
+                                 : "post_receive and withdraw_receive");
     }
     return BATON_OK;
 }

@@ -47,7 +47,10 @@ enum {
     /* Of a send: it can wait until it is read; sched/plan.c says which can. */
     BATON__PATIENT = 512,
     /* Of a copy: peers read its target where it lies; see copy.h. */
-    BATON__SHARES = 1024
+    BATON__SHARES = 1024,
+    /* What adders set. All other flags follow from the group that commits the
+       node, from its transport for one, and hold in no other group. */
+    BATON__BUILT = BATON__OPTIONAL | BATON__NO_SCRATCH
 };
 
 enum { BATON__TARGET, BATON__LEFT, BATON__RIGHT, BATON__OPERANDS };

@@ -50,8 +50,7 @@ void baton__pack(const baton_schedule_t *schedule, char *out)
             .peer = message ? (int32_t)op->peer : 0,
             .need = schedule->needs[i],
             .kind = op->kind,
-            .flags =
-                op->flags & (uint16_t) ~(BATON__ON_DEVICE | BATON__DEVICE_VIEW),
+            .flags = op->flags & BATON__BUILT,
             .length = op->length,
         };
         memcpy(out, &record, sizeof record);

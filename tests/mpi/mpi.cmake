@@ -90,6 +90,9 @@ endforeach()
 add_test(NAME mpi_errors.serialized
     COMMAND ${mpi_run} -x BATON_CMA=0 -np 2 $<TARGET_FILE:mpi_errors> serialized)
 describe_test(mpi_errors.serialized mpi_errors mpi)
+add_test(NAME mpi_errors.verified
+    COMMAND ${mpi_run} -x BATON_VERIFY=1 -np 3 $<TARGET_FILE:mpi_errors> verified)
+describe_test(mpi_errors.verified mpi_errors mpi)
 foreach(ban cma shm memfd)
     add_test(NAME mpi_forbidden.${ban}
         COMMAND ${mpi_run} -np 3 $<TARGET_FILE:mpi_forbidden> ${ban})

@@ -3,11 +3,14 @@
      (none)      MPI that is not there yet, or no longer; wrong communicators;
                  and their attributes
      serialized  MPI at a thread level that is too low for a progress thread
+     verified    schedules that BATON_VERIFY=1 refuses, on 3 ranks
 
    The exit code is the result. */
 #include "support/mpi.h"
+#include "support/stuck.h"
 #include <baton/engine.h>
 #include <fcntl.h>
+#include <string.h>
 
 static baton_engine_t *open_engine(baton_progress_t progress)
 {
@@ -112,9 +115,34 @@ static void use_too_low_a_level(void)
     MPI_Finalize();
 }
 
+/* The first ranks are a group that commits, and is healthy after that. */
+static void commit_mistakes(int argc, char **argv)
+{
+    support_mpi_begin(argc, argv);
+    baton_engine_t *engine = open_engine(BATON_PROGRESS_DEFAULT);
+    for (size_t i = 0; i < stuck_refusal_count; i++) {
+        bool one = world.rank < stuck_refusals[i].ranks;
+        MPI_Comm some;
+        baton_group_t *group;
+        MPI_Comm_split(MPI_COMM_WORLD, one ? 0 : MPI_UNDEFINED, 0, &some);
+        if (one) {
+            support_mpi_ok(baton_group_create_mpi(engine, some, &group));
+            support_mpi_check(stuck_refuse(group, &stuck_refusals[i]),
+                              stuck_refusals[i].text);
+            support_mpi_healthy(group);
+            support_mpi_ok(baton_group_destroy(group));
+            MPI_Comm_free(&some);
+        }
+    }
+    support_mpi_ok(baton_engine_close(engine));
+    support_mpi_end();
+}
+
 int main(int argc, char **argv)
 {
-    if (argc > 1) {
+    if (argc > 1 && strcmp(argv[1], "verified") == 0) {
+        commit_mistakes(argc, argv);
+    } else if (argc > 1) {
         use_too_low_a_level();
     } else {
         use_wrongly(argc, argv);

@@ -3,8 +3,10 @@
 
 #include "base/config.h"
 
-#include <baton/sim.h>
+#include <baton/coll.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 baton_sim_t *stuck_open(int ranks, size_t sync)
 {
@@ -45,6 +47,144 @@ void stuck_head_to_head(void *arg, baton_schedule_t *schedule)
     baton_node_t send = stuck_send(schedule, peer);
     baton_before(schedule, send, stuck_recv(schedule, peer));
 }
+
+/* ---- deadlocks --------------------------------------------------------- */
+
+/* Every rank receives from the left before it sends to the right, and has `arg`
+   nops in a row besides. */
+static void build_ring(void *arg, baton_schedule_t *s)
+{
+    int rank = baton_schedule_rank(s);
+    int size = baton_schedule_size(s);
+    baton_node_t recv = stuck_recv(s, (rank + size - 1) % size);
+    baton_before(s, recv, stuck_send(s, (rank + 1) % size));
+    for (int i = 0; arg != NULL && i < *(int *)arg; i++) {
+        baton_node_t nop = baton_add_nop(s);
+        baton_before(s, (baton_node_t){nop.index - 1}, nop);
+    }
+}
+
+static baton_status_t complete_at_once(void *arg, baton_call_t *call,
+                                       baton_async_t async)
+{
+    return baton_async_complete(async, BATON_OK);
+}
+
+const baton_async_ops_t stuck_completes_at_once = {.start = complete_at_once};
+
+/* Nodes that the verification does not execute keep their names. */
+static void build_behind_nodes(void *arg, baton_schedule_t *s)
+{
+    int peer = 1 - baton_schedule_rank(s);
+    baton_view_t view = support_scratch(s, 8);
+    baton_view_t other = support_scratch(s, 8);
+    baton_node_t nodes[] = {
+        stuck_recv(s, peer),
+        baton_add_reduce_local(s, BATON_F32, BATON_SUM, view, view, view),
+        baton_add_copy(s, other, view),
+        baton_add_call(s, support_skip, NULL),
+        baton_add_async(s, &stuck_completes_at_once, NULL),
+        stuck_send(s, peer),
+    };
+    for (size_t i = 1; i < sizeof nodes / sizeof *nodes; i++) {
+        baton_before(s, nodes[i - 1], nodes[i]);
+    }
+}
+
+/* ---- mismatches -------------------------------------------------------- */
+
+/* Rank 0 sends `arg` messages to rank 1, which has one receive from it. */
+void stuck_build_sends(void *arg, baton_schedule_t *s)
+{
+    if (baton_schedule_rank(s) == 1) {
+        (void)stuck_recv(s, 0);
+    }
+    for (int i = 0; baton_schedule_rank(s) == 0 && i < *(int *)arg; i++) {
+        (void)stuck_send(s, 1);
+    }
+}
+
+static void build_terms(void *arg, baton_schedule_t *s)
+{
+    baton_add_barrier(s);
+    baton_schedule_agree(s, "sum of %s, root %d", (const char *)arg,
+                         baton_schedule_rank(s) / 2);
+}
+
+static void build_loop(void *arg, baton_schedule_t *s)
+{
+    baton_node_t nop = baton_add_nop(s);
+    if (baton_schedule_rank(s) >= *(int *)arg) {
+        baton_before(s, nop, nop);
+    }
+}
+
+/* ---- what is refused ---------------------------------------------------- */
+
+#define CYCLE                                                                  \
+    "epoch 1 can't end on rank 0: ranks wait in a cycle\n"                     \
+    "    rank "
+#define RECVS(rank, peer, send)                                                \
+#rank ": recv#0 waits for send#" #send " of rank " #peer                   \
+          ", which is behind recv#0"
+#define AND "\n    rank "
+
+static int nops = 3000; /* more than one block of the exchange */
+static int sends = 3;
+static int failing_rank = 1;
+
+const stuck_refusal_t stuck_refusals[] = {
+    {1, "x", build_ring, NULL, BATON_ERR_DEADLOCK, CYCLE RECVS(0, 0, 1)},
+    {3, "xxx", build_ring, NULL, BATON_ERR_DEADLOCK,
+     CYCLE RECVS(0, 2, 1) AND RECVS(2, 1, 1) AND RECVS(1, 0, 1)},
+    {2, "xx", build_ring, &nops, BATON_ERR_DEADLOCK,
+     CYCLE RECVS(0, 1, 1) AND RECVS(1, 0, 1)},
+    {2, "xx", build_behind_nodes, NULL, BATON_ERR_DEADLOCK,
+     CYCLE RECVS(0, 1, 5) AND RECVS(1, 0, 5)},
+    {2, "xx", stuck_head_to_head, NULL, BATON_ERR_DEADLOCK,
+     CYCLE "0: send#0 waits for recv#1 of rank 1, which is behind send#0" AND
+           "1: send#0 waits for recv#1 of rank 0, which is behind send#0\n"
+           "    (it would end if every message sent found a buffer; long ones "
+           "don't)"},
+    {3, "xxx", stuck_build_sends, &sends, BATON_ERR_MISMATCH,
+     "send#1 of rank 0 has no receive on rank 1, which has 1 from there"},
+    {3, "xxx", build_terms, "f32", BATON_ERR_MISMATCH,
+     "rank 0 has root 0 where rank 2 has root 1 (both have \"barrier, sum of "
+     "f32\" before it); must be the same on all ranks"},
+    {3, "xxx", build_loop, &failing_rank, BATON_ERR_CYCLE,
+     "rank 1: dependency cycle\n    nop#0 -> nop#0"},
+    {2, "ab", build_ring, NULL, BATON_ERR_MISMATCH,
+     "rank 0 commits \"a\" while rank 1 commits \"b\": with BATON_VERIFY=1 "
+     "all ranks must commit in the same order"},
+};
+const size_t stuck_refusal_count =
+    sizeof stuck_refusals / sizeof *stuck_refusals;
+
+/* The second commit of the same graph fails like the first. */
+bool stuck_refuse(baton_group_t *group, const stuck_refusal_t *refusal)
+{
+    char name[] = {refusal->names[baton_group_rank(group)], '\0'};
+    char text[600];
+    (void)snprintf(text, sizeof text,
+                   "commit of \"%s\" failed on all ranks: %s", name,
+                   refusal->text);
+    bool refused = true;
+    for (int times = 0; times < 2 && refused; times++) {
+        baton_schedule_t *s;
+        if (baton_schedule_create(group, name, &s) != BATON_OK) {
+            return false;
+        }
+        refusal->build(refusal->arg, s);
+        for (int commits = 0; commits < 2 && refused; commits++) {
+            refused = baton_schedule_commit(s) == refusal->status &&
+                      strcmp(baton_error_message(), text) == 0;
+        }
+        refused &= baton_schedule_destroy(s) == BATON_OK;
+    }
+    return refused;
+}
+
+/* ---- fixtures ------------------------------------------------------------ */
 
 int stuck_verify_on(void **state)
 {

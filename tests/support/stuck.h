@@ -21,6 +21,28 @@ baton_node_t stuck_recv(baton_schedule_t *schedule, int peer);
    buffered. */
 void stuck_head_to_head(void *arg, baton_schedule_t *schedule);
 
+/* Rank 0 sends `*arg` messages to rank 1, which has one receive from it. */
+void stuck_build_sends(void *arg, baton_schedule_t *schedule);
+
+extern const baton_async_ops_t stuck_completes_at_once;
+
+/* Every mistake that BATON_VERIFY=1 finds. Rank k commits the k-th character of
+   `names`, and the commit fails on all ranks with this status and reason. */
+typedef struct stuck_refusal {
+    int ranks;
+    const char *names;
+    baton_sim_build_fn build;
+    void *arg;
+    baton_status_t status;
+    const char *text;
+} stuck_refusal_t;
+extern const stuck_refusal_t stuck_refusals[];
+extern const size_t stuck_refusal_count;
+
+/* Commits one, on a rank of a group that verifies. False if a commit did not
+   fail as it should: baton_error_message says how it ended. */
+bool stuck_refuse(baton_group_t *group, const stuck_refusal_t *refusal);
+
 /* Fixtures of a test, whose new groups verify their commits. */
 int stuck_verify_on(void **state);
 int stuck_verify_off(void **state);

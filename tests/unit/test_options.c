@@ -89,6 +89,11 @@ TEST(test_a_struct_that_is_filled_keeps_its_size)
     assert_int_equal(older.first, 3);
 }
 
+static bool withdraw_receive(void *endpoint, baton_token_t token, int peer)
+{
+    return true;
+}
+
 TEST(test_a_transport_lacks_a_function)
 {
     baton_engine_t *engine;
@@ -100,6 +105,12 @@ TEST(test_a_transport_lacks_a_function)
         baton_group_create(engine, &transport, &transport, 0, 1, &group),
         BATON_ERR_INVALID);
     support_says("a function of transport \"inproc\" is NULL");
+    transport = baton__inproc_transport;
+    transport.withdraw_receive = withdraw_receive;
+    support_expect(
+        baton_group_create(engine, &transport, &transport, 0, 1, &group),
+        BATON_ERR_INVALID);
+    support_says("only one of post_receive and withdraw_receive");
     assert_null(group);
     support_ok(baton_engine_close(engine));
 }

@@ -9,14 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A schedule that all ranks commit, and the expected error. */
-typedef struct trial {
-    baton_sim_build_fn build;
-    void *arg;
-    baton_status_t status;
-    const char *text;
-} trial_t;
-
 /* Checks that the group works, by a sum over all ranks. */
 static void check_health(support_worker_t *worker)
 {
@@ -43,150 +35,19 @@ static void check_health(support_worker_t *worker)
 
 static void run_refusal(support_worker_t *worker)
 {
-    const trial_t *trial = worker->arg;
-    for (int times = 0; times < 2; times++) {
-        baton_schedule_t *s;
-        (void)support_worker_ok(worker,
-                                baton_schedule_create(worker->group, "x", &s));
-        trial->build(trial->arg, s);
-        /* The second commit of the same graph fails like the first. */
-        for (int commits = 0; commits < 2; commits++) {
-            baton_status_t status = baton_schedule_commit(s);
-            (void)support_worker_check(
-                worker,
-                status == trial->status &&
-                    strcmp(baton_error_message(), trial->text) == 0,
-                "%s: %s", baton_status_name(status), baton_error_message());
-        }
-        (void)!baton_schedule_destroy(s);
-        check_health(worker);
-    }
+    const bool refused = stuck_refuse(worker->group, worker->arg);
+    (void)support_worker_check(worker, refused, "%s", baton_error_message());
+    check_health(worker);
 }
-
-/* ---- deadlocks --------------------------------------------------------- */
-
-/* Every rank receives from the left before it sends to the right, and has `arg`
-   nops in a row besides. */
-static void build_ring(void *arg, baton_schedule_t *s)
-{
-    int rank = baton_schedule_rank(s);
-    int size = baton_schedule_size(s);
-    baton_node_t recv = stuck_recv(s, (rank + size - 1) % size);
-    baton_before(s, recv, stuck_send(s, (rank + 1) % size));
-    for (int i = 0; arg != NULL && i < *(int *)arg; i++) {
-        baton_node_t nop = baton_add_nop(s);
-        baton_before(s, (baton_node_t){nop.index - 1}, nop);
-    }
-}
-
-static baton_status_t complete_at_once(void *arg, baton_call_t *call,
-                                       baton_async_t async)
-{
-    return baton_async_complete(async, BATON_OK);
-}
-
-static const baton_async_ops_t completes_at_once = {.start = complete_at_once};
-
-/* Nodes that the verification does not execute keep their names. */
-static void build_behind_nodes(void *arg, baton_schedule_t *s)
-{
-    int peer = 1 - baton_schedule_rank(s);
-    baton_view_t view = support_scratch(s, 8);
-    baton_view_t other = support_scratch(s, 8);
-    baton_node_t nodes[] = {
-        stuck_recv(s, peer),
-        baton_add_reduce_local(s, BATON_F32, BATON_SUM, view, view, view),
-        baton_add_copy(s, other, view),
-        baton_add_call(s, support_skip, NULL),
-        baton_add_async(s, &completes_at_once, NULL),
-        stuck_send(s, peer),
-    };
-    for (size_t i = 1; i < sizeof nodes / sizeof *nodes; i++) {
-        baton_before(s, nodes[i - 1], nodes[i]);
-    }
-}
-
-/* ---- mismatches -------------------------------------------------------- */
-
-/* Rank 0 sends `arg` messages to rank 1, which has one receive from it. */
-static void build_sends(void *arg, baton_schedule_t *s)
-{
-    if (baton_schedule_rank(s) == 1) {
-        (void)stuck_recv(s, 0);
-    }
-    for (int i = 0; baton_schedule_rank(s) == 0 && i < *(int *)arg; i++) {
-        (void)stuck_send(s, 1);
-    }
-}
-
-static void build_terms(void *arg, baton_schedule_t *s)
-{
-    baton_add_barrier(s);
-    baton_schedule_agree(s, "sum of %s, root %d", (const char *)arg,
-                         baton_schedule_rank(s) / 2);
-}
-
-static void build_loop(void *arg, baton_schedule_t *s)
-{
-    baton_node_t nop = baton_add_nop(s);
-    if (baton_schedule_rank(s) >= *(int *)arg) {
-        baton_before(s, nop, nop);
-    }
-}
-
-/* ---- what is refused ---------------------------------------------------- */
-
-#define CYCLE                                                                  \
-    "epoch 1 can't end on rank 0: ranks wait in a cycle\n"                     \
-    "    rank "
-#define RECVS(rank, peer, send)                                                \
-#rank ": recv#0 waits for send#" #send " of rank " #peer                   \
-          ", which is behind recv#0"
-#define AND "\n    rank "
 
 TEST(test_verify_refuses)
 {
-    static int nops = 3000; /* more than one block of the exchange */
-    static int sends = 3;
-    static int failing_rank = 1;
-    static const struct refusal {
-        int ranks;
-        baton_sim_build_fn build;
-        void *arg;
-        baton_status_t status;
-        const char *text;
-    } refusals[] = {
-        {3, build_ring, NULL, BATON_ERR_DEADLOCK,
-         CYCLE RECVS(0, 2, 1) AND RECVS(2, 1, 1) AND RECVS(1, 0, 1)},
-        {2, build_ring, &nops, BATON_ERR_DEADLOCK,
-         CYCLE RECVS(0, 1, 1) AND RECVS(1, 0, 1)},
-        {2, build_behind_nodes, NULL, BATON_ERR_DEADLOCK,
-         CYCLE RECVS(0, 1, 5) AND RECVS(1, 0, 5)},
-        {2, stuck_head_to_head, NULL, BATON_ERR_DEADLOCK,
-         CYCLE
-         "0: send#0 waits for recv#1 of rank 1, which is behind send#0" AND
-         "1: send#0 waits for recv#1 of rank 0, which is behind send#0\n"
-         "    (it would end if every message sent found a buffer; long "
-         "ones don't)"},
-        {3, build_sends, &sends, BATON_ERR_MISMATCH,
-         "send#1 of rank 0 has no receive on rank 1, which has 1 from there"},
-        {3, build_terms, "f32", BATON_ERR_MISMATCH,
-         "rank 0 has root 0 where rank 2 has root 1 (both have \"barrier, sum "
-         "of "
-         "f32\" before it); must be the same on all ranks"},
-        {3, build_loop, &failing_rank, BATON_ERR_CYCLE,
-         "rank 1: dependency cycle\n    nop#0 -> nop#0"}};
-    for (size_t r = 0; r < sizeof refusals / sizeof *refusals; r++) {
-        const struct refusal *refusal = &refusals[r];
-        char text[600];
-        (void)snprintf(text, sizeof text,
-                       "commit of \"x\" failed on all ranks: %s",
-                       refusal->text);
-        trial_t trial = {refusal->build, refusal->arg, refusal->status, text};
+    for (size_t r = 0; r < stuck_refusal_count; r++) {
         for (int i = 0; i < SUPPORT_VARIANTS; i++) {
             support_cluster_t *cluster =
-                support_cluster_open(refusal->ranks, i);
-            support_cluster_run(cluster, run_refusal, &trial);
+                support_cluster_open(stuck_refusals[r].ranks, i);
+            support_cluster_run(cluster, run_refusal,
+                                (void *)(uintptr_t)&stuck_refusals[r]);
             support_cluster_close(cluster);
         }
     }
@@ -220,7 +81,7 @@ static void build_all_kinds(baton_schedule_t *s)
         baton_add_reduce_local(s, BATON_I8, BATON_SUM, in, in, in),
         baton_add_copy(s, out, in),
         baton_add_call(s, support_succeed, NULL),
-        baton_add_async(s, &completes_at_once, NULL),
+        baton_add_async(s, &stuck_completes_at_once, NULL),
         baton_add_send(s, (rank + 1) % size, out),
         baton_add_recv(s, (rank + size - 1) % size, in),
     };
@@ -273,7 +134,7 @@ static void run_mending(support_worker_t *worker)
     baton_schedule_t *s;
     (void)support_worker_ok(worker,
                             baton_schedule_create(worker->group, "x", &s));
-    build_sends(&(int){2}, s);
+    stuck_build_sends(&(int){2}, s);
     baton_status_t status = baton_schedule_commit(s);
     (void)support_worker_check(worker, status == BATON_ERR_MISMATCH, "%s",
                                baton_error_message());
@@ -299,33 +160,6 @@ static void run_mending(support_worker_t *worker)
 TEST(test_verify_takes_a_mended_graph)
 {
     run_once(3, run_mending);
-}
-
-/* Ranks that commit in different orders get an error. */
-static void run_disorder(support_worker_t *worker)
-{
-    baton_schedule_t *s;
-    (void)support_worker_ok(
-        worker, baton_schedule_create(worker->group,
-                                      worker->rank == 0 ? "a" : "b", &s));
-    if (worker->rank == 0) {
-        (void)stuck_send(s, 1);
-    }
-    baton_status_t status = baton_schedule_commit(s);
-    (void)support_worker_check(
-        worker,
-        status == BATON_ERR_MISMATCH &&
-            strstr(baton_error_message(),
-                   " failed on all ranks: rank 0 commits \"a\" while rank 1 "
-                   "commits \"b\": with BATON_VERIFY=1 all ranks must commit "
-                   "in the same order") != NULL,
-        "%s", baton_error_message());
-    (void)support_worker_ok(worker, baton_schedule_destroy(s));
-}
-
-TEST(test_verify_tells_of_another_order)
-{
-    run_once(2, run_disorder);
 }
 
 /* ---- memory ------------------------------------------------------------ */
@@ -354,7 +188,7 @@ TEST(test_verify_without_memory_on_one_rank)
         for (int rank = 0; rank < 3; rank++) {
             commits.schedules[rank] =
                 support_schedule(cluster->groups[rank], "x");
-            build_sends(&(int){1}, commits.schedules[rank]);
+            stuck_build_sends(&(int){1}, commits.schedules[rank]);
         }
         baton__alloc_fail_nth(nth);
         support_cluster_run(cluster, run_commit, &commits);
