@@ -286,21 +286,33 @@ static int init_source(const baton__mpi_call_t *call, int size,
     return code;
 }
 
-/* The program may free its type before the end, and mpi4py frees the arrays. */
-static int hold(baton__mpi_side_t *side, int blocks, baton__mpi_vectors_t *v)
+/* A contiguous type of one element is a copy for which MPI calls none of the
+   program's attribute callbacks. mpi4py frees the arrays. */
+static int hold(baton__mpi_side_t *side, int blocks, baton__mpi_held_t *held)
 {
-    size_t bytes = side->displs != NULL ? (size_t)blocks * sizeof(int) : 0;
-    v->arrays = malloc(2 * bytes + 1);
-    if (v->arrays == NULL) {
-        return MPI_ERR_NO_MEM;
+    size_t bytes = (size_t)blocks * sizeof(int);
+    if (side->displs != NULL) {
+        held->arrays = malloc(2 * bytes);
+        if (held->arrays == NULL) {
+            return MPI_ERR_NO_MEM;
+        }
+        side->displs = memcpy(held->arrays, side->displs, bytes);
+        side->counts = memcpy(held->arrays + blocks, side->counts, bytes);
     }
-    if (bytes > 0) {
-        side->displs = memcpy(v->arrays, side->displs, bytes);
-        side->counts = memcpy(v->arrays + blocks, side->counts, bytes);
+    int code = PMPI_Type_contiguous(1, side->type, &held->type);
+    if (code == MPI_SUCCESS) {
+        code = PMPI_Type_commit(&held->type);
+        side->type = held->type;
     }
-    int code = PMPI_Type_dup(side->type, &v->held);
-    side->type = v->held;
     return code;
+}
+
+static void let_go(baton__mpi_held_t *held)
+{
+    free(held->arrays);
+    if (held->type != MPI_DATATYPE_NULL) {
+        (void)PMPI_Type_free(&held->type);
+    }
 }
 
 /* packs: its data goes out. */
@@ -318,9 +330,6 @@ static int init_target(const baton__mpi_call_t *call, int size, bool packs,
     v->target = v->target_copy;
     v->packs_target = packs;
     v->unpacks = unpacks;
-    if (code == MPI_SUCCESS && unpacks) {
-        code = hold(&v->to, blocks, v);
-    }
     return code;
 }
 
@@ -346,8 +355,12 @@ int baton__mpi_vectors_init(const baton__mpi_call_t *call,
                             const baton__mpi_shape_t *shape, int rank,
                             baton__mpi_vectors_t *v)
 {
-    *v = (baton__mpi_vectors_t){
-        .from_blocks = 1, .to_blocks = 1, .held = MPI_DATATYPE_NULL};
+    *v = (baton__mpi_vectors_t){.from_blocks = 1,
+                                .to_blocks = 1,
+                                .from_held = {.type = MPI_DATATYPE_NULL},
+                                .to_held = {.type = MPI_DATATYPE_NULL}};
+    /* A persistent call packs at each start. */
+    bool packs_again = call->way == BATON__MPI_PERSISTENT;
     bool apart = is_in_place(call, rank) && !shape->in_place;
     bool scatters = baton__mpi_has(call, SOURCE);
     int code = apart ? init_apart(call, rank, v) : MPI_SUCCESS;
@@ -360,6 +373,13 @@ int baton__mpi_vectors_init(const baton__mpi_call_t *call,
         bool sends = shape->in_place || (bcast && rank == call->root);
         code = init_target(call, shape->size, sends,
                            !bcast || rank != call->root, v);
+    }
+    if (code == MPI_SUCCESS && packs_again && v->source_copy != NULL) {
+        code = hold(&v->from, v->from_blocks, &v->from_held);
+    }
+    if (code == MPI_SUCCESS &&
+        (v->unpacks || (packs_again && v->packs_target))) {
+        code = hold(&v->to, v->to_blocks, &v->to_held);
     }
     bool raw = v->source != NULL && v->source_copy == NULL &&
                v->target != NULL && v->target_copy == NULL;
@@ -390,8 +410,6 @@ void baton__mpi_vectors_fini(baton__mpi_vectors_t *v)
 {
     free(v->source_copy);
     free(v->target_copy);
-    free(v->arrays);
-    if (v->held != MPI_DATATYPE_NULL) {
-        (void)PMPI_Type_free(&v->held);
-    }
+    let_go(&v->from_held);
+    let_go(&v->to_held);
 }

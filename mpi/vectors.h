@@ -20,6 +20,14 @@ typedef struct baton__mpi_shape {
     int size;       /* P */
 } baton__mpi_shape_t;
 
+/* A side that is read or written after the call has returned: copies of its
+   type, which the program may free, and of its counts and displacements, or
+   NULL. */
+typedef struct baton__mpi_held {
+    MPI_Datatype type;
+    int *arrays;
+} baton__mpi_held_t;
+
 typedef struct baton__mpi_vectors {
     const void *source; /* what the schedule works on; NULL: in place */
     void *target;
@@ -28,8 +36,7 @@ typedef struct baton__mpi_vectors {
     int from_blocks, to_blocks;
     size_t raw_bytes; /* of a source_copy that is copied as it is */
     bool packs_target, unpacks;
-    MPI_Datatype held; /* a copy of the type that unpacks, or NULL */
-    int *arrays;       /* copies of its counts and displacements, or NULL */
+    baton__mpi_held_t from_held, to_held;
 } baton__mpi_vectors_t;
 
 /* False: the call is wrong, and MPI says in which way. */

@@ -374,6 +374,101 @@ static void test_derived(void)
     MPI_Type_free(&column);
 }
 
+static int copied; /* attributes of types */
+static int on_copy(MPI_Datatype type, int key, void *extra, void *value,
+                   void *copy, int *flag)
+{
+    (void)type, (void)key, (void)extra, (void)value, (void)copy;
+    copied++;
+    *flag = 0;
+    return MPI_SUCCESS;
+}
+
+/* Every other integer, in blocks that lie in any order. */
+static MPI_Datatype lay_out(int key, int *counts, int *at)
+{
+    MPI_Datatype wide;
+    MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &wide);
+    MPI_Type_commit(&wide);
+    MPI_Type_set_attr(wide, key, &copied);
+    for (int r = 0; r < size; r++) {
+        counts[r] = 5;
+        at[r] = 7 * (size - 1 - r);
+    }
+    return wide;
+}
+
+/* Others lie where the type and the arrays were. */
+static void overwrite(MPI_Datatype *type, int *counts, int *at,
+                      MPI_Datatype others[8])
+{
+    MPI_Type_free(type);
+    for (int i = 0; i < 8; i++) {
+        MPI_Type_create_resized(MPI_SHORT, 0, 3 * sizeof(int), &others[i]);
+    }
+    for (int r = 0; r < size; r++) {
+        counts[r] = 1;
+        at[r] = r;
+    }
+}
+
+static void free_types(MPI_Datatype types[8])
+{
+    for (int i = 0; i < 8; i++) {
+        MPI_Type_free(&types[i]);
+    }
+}
+
+/* What a persistent call was made with is gone before it starts. */
+static void test_freed(void)
+{
+    int key;
+    int counts[16];
+    int at[16];
+    MPI_Request q;
+    MPI_Datatype others[8];
+    if (size == 1) { /* Open MPI itself keeps no type */
+        return;
+    }
+    MPI_Type_create_keyval(on_copy, MPI_TYPE_NULL_DELETE_FN, &key, NULL);
+#define FREED(Name, ...)                                                       \
+    do {                                                                       \
+        MPI_Datatype type = lay_out(key, counts, at);                          \
+        int *to = out;                                                         \
+        PERSISTENT(Name)(__VA_ARGS__, MPI_COMM_WORLD, MPI_INFO_NULL, &q);      \
+        overwrite(&type, counts, at, others);                                  \
+        for (int turn = 0; turn < 2; turn++) {                                 \
+            fill(turn);                                                        \
+            free_types(others);                                                \
+            type = lay_out(key, counts, at);                                   \
+            to = expected;                                                     \
+            PMPI_##Name(__VA_ARGS__, MPI_COMM_WORLD);                          \
+            overwrite(&type, counts, at, others);                              \
+            MPI_Start(&q);                                                     \
+            MPI_Wait(&q, MPI_STATUS_IGNORE);                                   \
+            expect_equal("freed: " #Name);                                     \
+        }                                                                      \
+        MPI_Request_free(&q);                                                  \
+        free_types(others);                                                    \
+    } while (0)
+    int root = size - 1;
+    void *place = rank == root ? MPI_IN_PLACE : in;
+    FREED(Bcast, to, COUNT, type, root);
+    FREED(Gather, in, 5, type, to, 5, type, root);
+    FREED(Gather, place, 5, type, to, 5, type, root);
+    FREED(Gatherv, in, 5, type, to, counts, at, type, root);
+    FREED(Scatter, in, 5, type, to, 5, type, root);
+    FREED(Scatterv, in, counts, at, type, to, 5, type, root);
+    FREED(Allgather, in, 5, type, to, 5, MPI_INT);
+    FREED(Allgather, MPI_IN_PLACE, 5, type, to, 5, type);
+    FREED(Allgatherv, in, 5, type, to, counts, at, type);
+    FREED(Alltoall, in, 5, type, to, 5, MPI_INT);
+    FREED(Alltoallv, in, counts, at, type, to, counts, at, type);
+    FREED(Alltoallv, MPI_IN_PLACE, counts, at, type, to, counts, at, type);
+    MPI_Type_free_keyval(&key);
+    EXPECT(copied == 0, "an attribute of a type was copied");
+}
+
 /* Many of one shape, and of many, at once, awaited in any order with others. */
 static void test_outstanding(void)
 {
@@ -699,17 +794,12 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(void);
     } tests[] = {
-        {"kinds", test_kinds},
-        {"in_place", test_in_place},
-        {"types", test_types},
-        {"derived", test_derived},
-        {"outstanding", test_outstanding},
-        {"comms", test_comms},
-        {"application", test_application},
-        {"background", test_background},
-        {"rendezvous", test_rendezvous},
-        {"mismatch", test_mismatch},
-        {"persistent", test_persistent},
+        {"kinds", test_kinds},           {"in_place", test_in_place},
+        {"types", test_types},           {"derived", test_derived},
+        {"freed", test_freed},           {"outstanding", test_outstanding},
+        {"comms", test_comms},           {"application", test_application},
+        {"background", test_background}, {"rendezvous", test_rendezvous},
+        {"mismatch", test_mismatch},     {"persistent", test_persistent},
     };
     alarm(100);
     program = pthread_self();
