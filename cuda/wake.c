@@ -12,6 +12,7 @@
 #include "cuda/gpu.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -19,6 +20,12 @@
 baton_status_t baton__gpu_wakes_open(baton__gpu_t *gpu)
 {
     gpu->descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (gpu->descriptor >= 0 && gpu->descriptor <= STDERR_FILENO) {
+        /* Or what is written to standard error goes there. */
+        int standard = gpu->descriptor;
+        gpu->descriptor = fcntl(standard, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        (void)close(standard);
+    }
     if (gpu->descriptor < 0) {
         return baton_error_set(BATON_ERR_SYSTEM, "%s: eventfd failed: %s",
                                gpu->name, strerror(errno));

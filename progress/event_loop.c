@@ -6,11 +6,13 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 
 #include <baton/transport.h>
 #include <errno.h>
 #include <event2/event.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -99,17 +101,32 @@ static bool put_in(int epoll, int fd, baton__watch_t *watch)
     return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
+static void close_open(int fd)
+{
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
 /* Makes libevent's loop. One thread uses it, so it needs no locks, which a base
    has where the process has told libevent of threads, as Open MPI does; and no
-   timer in it needs the time. */
+   timer in it needs the time. It opens descriptors that can't be moved: while
+   it does, those that the program lacks of 0 to 2 are taken. */
 static bool make_base(baton__event_loop_t *loop)
 {
     struct event_config *config = event_config_new();
+    int taken[STDERR_FILENO + 1];
+    for (int i = 0; i <= STDERR_FILENO; i++) {
+        taken[i] = fcntl(loop->kick_fd, F_DUPFD_CLOEXEC, 0);
+    }
     if (config != NULL) {
         (void)event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK |
                                                 EVENT_BASE_FLAG_NO_CACHE_TIME);
         loop->base = event_base_new_with_config(config);
         event_config_free(config);
+    }
+    for (int i = 0; i <= STDERR_FILENO; i++) {
+        close_open(taken[i]);
     }
     if (loop->base == NULL) {
         return false;
@@ -131,11 +148,12 @@ baton_status_t baton__event_loop_open(baton__event_loop_t **out)
     }
     (void)pthread_mutex_init(&loop->lock, NULL);
     loop->due_ns = UINT64_MAX;
-    loop->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    loop->set = epoll_create1(EPOLL_CLOEXEC);
-    loop->gate = epoll_create1(EPOLL_CLOEXEC);
-    loop->timer_fd =
-        timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    loop->kick_fd =
+        baton__descriptor_move(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    loop->set = baton__descriptor_move(epoll_create1(EPOLL_CLOEXEC));
+    loop->gate = baton__descriptor_move(epoll_create1(EPOLL_CLOEXEC));
+    loop->timer_fd = baton__descriptor_move(
+        timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     baton_status_t status = BATON_OK;
     if (loop->kick_fd < 0 || loop->set < 0 || loop->gate < 0 ||
         loop->timer_fd < 0 || !put_in(loop->set, loop->kick_fd, NULL) ||
@@ -155,13 +173,6 @@ baton_status_t baton__event_loop_open(baton__event_loop_t **out)
     }
     *out = loop;
     return BATON_OK;
-}
-
-static void close_open(int fd)
-{
-    if (fd >= 0) {
-        (void)close(fd);
-    }
 }
 
 void baton__event_loop_close(baton__event_loop_t *loop)

@@ -9,6 +9,7 @@
        turn 1                   us
        choice ...               what was measured: see coll/tune/tune.h     */
 #include "base/config.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
@@ -51,7 +52,7 @@ static void find_machine(void)
 {
     char line[LINE_BYTES];
     char model[160] = "unknown processor";
-    FILE *file = fopen("/proc/cpuinfo", "re");
+    FILE *file = baton__descriptor_fopen("/proc/cpuinfo");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         const char *colon = strchr(line, ':');
         if (strncmp(line, "model name", 10) == 0 && colon != NULL) {
@@ -144,7 +145,8 @@ baton_status_t baton_costs_write(const char *path, const baton_costs_t *given)
         costs.inside.beta_ns, costs.between.alpha_us, costs.between.beta_ns,
         costs.gamma_ns, costs.device.alpha_us, costs.device.beta_ns,
         costs.turn_us);
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int file = baton__descriptor_move(
+        open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (file < 0) {
         return system_error("open", path);
     }
@@ -240,7 +242,7 @@ static baton_status_t read_costs(FILE *file, const char *path,
 
 static baton_status_t read_file(const char *path, baton_costs_t *out)
 {
-    FILE *file = fopen(path, "re");
+    FILE *file = baton__descriptor_fopen(path);
     if (file == NULL) {
         return system_error("open", path);
     }

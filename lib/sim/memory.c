@@ -1,6 +1,7 @@
 /* Checks that the machine has memory for a simulation before it is used. */
 #include "sim/sim.h"
 
+#include "base/descriptor.h"
 #include "base/error.h"
 
 #include <stdio.h>
@@ -12,7 +13,7 @@
 static double available_bytes(void)
 {
     double kib = -1.0;
-    FILE *file = fopen("/proc/meminfo", "r");
+    FILE *file = baton__descriptor_fopen("/proc/meminfo");
     if (file != NULL) {
         char line[128];
         while (fgets(line, sizeof line, file) != NULL &&

@@ -93,6 +93,11 @@ describe_test(mpi_errors.serialized mpi_errors mpi)
 add_test(NAME mpi_errors.verified
     COMMAND ${mpi_run} -x BATON_VERIFY=1 -np 3 $<TARGET_FILE:mpi_errors> verified)
 describe_test(mpi_errors.verified mpi_errors mpi)
+add_test(NAME mpi_errors.closed
+    COMMAND ${mpi_run} -np 3 $<TARGET_FILE:mpi_errors> closed)
+describe_test(mpi_errors.closed mpi_errors mpi)
+hosts_entry(mpi_errors.hosts2.closed ${hosts} 2 ${MPIEXEC_EXECUTABLE} -np 3
+    $<TARGET_FILE:mpi_errors> closed)
 foreach(ban cma shm memfd)
     add_test(NAME mpi_forbidden.${ban}
         COMMAND ${mpi_run} -np 3 $<TARGET_FILE:mpi_forbidden> ${ban})

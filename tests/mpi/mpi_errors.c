@@ -4,13 +4,16 @@
                  and their attributes
      serialized  MPI at a thread level that is too low for a progress thread
      verified    schedules that BATON_VERIFY=1 refuses, on 3 ranks
+     closed      descriptors 0 to 2 are closed
 
    The exit code is the result. */
 #include "support/mpi.h"
 #include "support/stuck.h"
 #include <baton/engine.h>
+#include <baton/memory.h>
 #include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 static baton_engine_t *open_engine(baton_progress_t progress)
 {
@@ -138,10 +141,79 @@ static void commit_mistakes(int argc, char **argv)
     support_mpi_end();
 }
 
+enum { DESCRIPTORS = 512, MOST = 1 << 18 };
+
+/* The flags of each; -1: it is not open. */
+static void list_descriptors(int flags[DESCRIPTORS])
+{
+    for (int fd = 0; fd < DESCRIPTORS; fd++) {
+        flags[fd] = fcntl(fd, F_GETFD);
+    }
+}
+
+/* Of all lengths, in memory that the ranks of a host read in place. */
+static void sum_all_lengths(baton_group_t *group, int32_t *data)
+{
+    for (size_t count = 1; count <= MOST; count *= 8) {
+        for (size_t i = 0; i < count; i++) {
+            data[i] = world.rank + (int)i;
+        }
+        support_mpi_ok(baton_allreduce_now(group, NULL, data, count, BATON_I32,
+                                           BATON_SUM));
+        for (size_t i = 0; i < count; i++) {
+            int right = world.size * (world.size - 1) / 2;
+            support_mpi_check(data[i] == right + world.size * (int)i,
+                              "wrong sum");
+        }
+    }
+}
+
+/* A program may have closed its standard descriptors. None that the library
+   opens takes the number of one, which others write to; and exec closes all. */
+static void close_standard(int argc, char **argv)
+{
+    int before[DESCRIPTORS], now[DESCRIPTORS], copies[3], own = 0;
+    int sent[8] = {0}, received[8];
+    baton_group_t *group;
+    int32_t *data;
+    support_mpi_begin(argc, argv);
+    for (int fd = 0; fd < 3; fd++) {
+        copies[fd] = fcntl(fd, F_DUPFD_CLOEXEC, DESCRIPTORS);
+    }
+    /* MPI opens its own where it first sends. */
+    MPI_Alltoall(sent, 1, MPI_INT, received, 1, MPI_INT, MPI_COMM_WORLD);
+    list_descriptors(before);
+    for (int fd = 0; fd < 3; fd++) {
+        close(fd);
+    }
+    baton_engine_t *engine = open_engine(BATON_PROGRESS_DEFAULT);
+    support_mpi_ok(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
+    support_mpi_ok(baton_memory_alloc(group, MOST * 4, (void **)&data));
+    sum_all_lengths(group, data);
+    list_descriptors(now);
+    for (int fd = 0; fd < 3; fd++) {
+        dup2(copies[fd], fd); /* for messages */
+        support_mpi_check(now[fd] < 0, "a standard descriptor was taken");
+    }
+    for (int fd = 3; fd < DESCRIPTORS; fd++) {
+        own += now[fd] >= 0 && before[fd] < 0;
+        support_mpi_check(before[fd] >= 0 || now[fd] < 0 ||
+                              now[fd] == FD_CLOEXEC,
+                          "exec leaves a descriptor open");
+    }
+    support_mpi_check(own >= 8, "no descriptors were seen");
+    support_mpi_ok(baton_memory_free(group, data));
+    support_mpi_ok(baton_group_destroy(group));
+    support_mpi_ok(baton_engine_close(engine));
+    support_mpi_end();
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "verified") == 0) {
         commit_mistakes(argc, argv);
+    } else if (argc > 1 && strcmp(argv[1], "closed") == 0) {
+        close_standard(argc, argv);
     } else if (argc > 1) {
         use_too_low_a_level();
     } else {

@@ -3,6 +3,7 @@
 #include "coll/sparse/sparse.h"
 
 #include "base/alloc.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -49,7 +50,8 @@ static bool sync_folder(char *path)
 {
     char *slash = strrchr(path, '/');
     (void)snprintf(slash != NULL ? slash + 1 : path, sizeof ".", ".");
-    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int folder =
+        baton__descriptor_move(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     return folder >= 0 && closed(folder, fsync(folder) == 0);
 }
 
@@ -57,7 +59,8 @@ static bool replace(const char *path, char *data, size_t bytes)
 {
     char other[PATH_MAX + sizeof ".new"];
     (void)snprintf(other, sizeof other, "%s.new", path);
-    int file = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int file = baton__descriptor_move(
+        open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     return file >= 0 &&
            closed(file,
                   transfer(file, true, data, bytes) && fsync(file) == 0) &&
@@ -108,7 +111,7 @@ baton_status_t baton_sparse_load(baton_sparse_t *sparse, const char *path)
         return status;
     }
     size_t most = baton_sparse_state_size(sparse) + 1, bytes = 0;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = baton__descriptor_move(open(path, O_RDONLY | O_CLOEXEC));
     bool done = file >= 0 && fstat(file, &found) == 0;
     if (done) {
         bytes = (size_t)found.st_size < most ? (size_t)found.st_size : most;

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/config.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -156,7 +157,7 @@ static baton_status_t read_lines(FILE *file, const char *path,
 
 static baton_status_t read_file(const char *path, baton__measured_t **list)
 {
-    FILE *file = fopen(path, "re");
+    FILE *file = baton__descriptor_fopen(path);
     if (file == NULL) {
         return system_error("open", path);
     }
@@ -169,7 +170,8 @@ static baton_status_t read_file(const char *path, baton__measured_t **list)
 baton_status_t baton__measured_append(const char *path,
                                       const baton__measured_t *list)
 {
-    int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    int file =
+        baton__descriptor_move(open(path, O_WRONLY | O_APPEND | O_CLOEXEC));
     if (file < 0) {
         return system_error("open", path);
     }

@@ -2,6 +2,7 @@
 #include "transport/inproc/rank.h"
 
 #include "base/alloc.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -30,7 +31,8 @@ static baton_status_t make_lost(rank_t *rank)
 
 static baton_status_t join(rank_t *rank)
 {
-    int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int event_fd =
+        baton__descriptor_move(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (event_fd < 0) {
         return baton__error(BATON_ERR_SYSTEM, "inproc: eventfd: %s",
                             strerror(errno));

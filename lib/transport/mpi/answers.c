@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/config.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "transport/shm/share.h"
 
@@ -41,7 +42,8 @@ static void *answer_all(void *arg)
         if ((listener.revents & POLLHUP) != 0) {
             return NULL; /* close has shut it down */
         }
-        int fd = accept4(self->listener, NULL, NULL, SOCK_CLOEXEC);
+        int fd = baton__descriptor_move(
+            accept4(self->listener, NULL, NULL, SOCK_CLOEXEC));
         if (fd < 0) { /* too many descriptors? */
             (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
             continue;
@@ -197,8 +199,8 @@ static baton__reply_t ask(baton__asked_t *asked, const struct sockaddr *to,
                           socklen_t bytes)
 {
     asked->silent_ns += 1; /* so that what fails at once is tried again */
-    asked->fd =
-        socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    asked->fd = baton__descriptor_move(
+        socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (asked->fd < 0 || connect(asked->fd, to, bytes) == 0 ||
         errno == EINPROGRESS) {
         return BATON__REPLY_NONE;

@@ -6,6 +6,7 @@
 #include "transport/mpi/links.h"
 
 #include "base/alloc.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 
 #include <arpa/inet.h>
@@ -224,8 +225,8 @@ int baton__links_listen(const baton__link_place_t *place, int backlog,
     struct sockaddr_storage at;
     socklen_t bytes = socket_address(&any, 0, &at);
     int off = 0;
-    int listener =
-        socket(any.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int listener = baton__descriptor_move(
+        socket(any.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (listener < 0) {
         return -1;
     }
@@ -270,7 +271,7 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
     if (alone && own->addresses[0].family == 0) {
         find_addresses(own, true);
     }
-    links->epoll = epoll_create1(EPOLL_CLOEXEC);
+    links->epoll = baton__descriptor_move(epoll_create1(EPOLL_CLOEXEC));
     if (own->addresses[0].family != 0) {
         links->listener = baton__links_listen(own, size, &own->port);
     }
@@ -325,8 +326,8 @@ void baton__links_connect(baton__links_t *links, int peer)
                               &bytes)) {
         return;
     }
-    link->fd =
-        socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    link->fd = baton__descriptor_move(
+        socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (link->fd < 0) {
         link->state = BATON__LINK_ENDED;
         return;
@@ -409,8 +410,8 @@ static void accept_connections(baton__links_t *links)
         if (links->pending[i] >= 0) {
             continue;
         }
-        int fd =
-            accept4(links->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = baton__descriptor_move(
+            accept4(links->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (fd < 0) {
             return;
         }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/config.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -97,7 +98,7 @@ static int open_process(pid_t process)
 {
     errno = ENOSYS;
 #ifdef SYS_pidfd_open
-    return (int)syscall(SYS_pidfd_open, process, 0);
+    return baton__descriptor_move((int)syscall(SYS_pidfd_open, process, 0));
 #else
     return -1;
 #endif
@@ -289,7 +290,7 @@ static void find_location(void)
     char text[MPI_MAX_PROCESSOR_NAME + 40];
     int length = 0;
     (void)PMPI_Get_processor_name(text, &length);
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    FILE *file = baton__descriptor_fopen("/proc/sys/kernel/random/boot_id");
     if (file != NULL) {
         length += (int)fread(text + length, 1, 40, file);
         (void)fclose(file);

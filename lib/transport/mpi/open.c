@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/config.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/group.h"
@@ -103,7 +104,7 @@ static int quota(void)
 {
     char limit[32];
     double period = 0;
-    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
+    FILE *file = baton__descriptor_fopen("/sys/fs/cgroup/cpu.max");
     if (file == NULL) {
         return INT_MAX;
     }

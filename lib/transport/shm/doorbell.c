@@ -2,6 +2,7 @@
 #include "transport/shm/doorbell.h"
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "transport/shm/share.h"
 
@@ -53,8 +54,8 @@ baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,
 {
     doorbell->states = states;
     doorbell->index = index;
-    doorbell->socket =
-        socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    doorbell->socket = baton__descriptor_move(
+        socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (doorbell->socket < 0) {
         return system_error(doorbell, "socket");
     }

@@ -2,6 +2,7 @@
 #include "transport/shm/liveness.h"
 
 #include "base/alloc.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "transport/shm/share.h"
 
@@ -19,7 +20,7 @@ typedef struct introduction {
 static int open_own(void)
 {
 #ifdef SYS_pidfd_open
-    return (int)syscall(SYS_pidfd_open, getpid(), 0); /* closed by exec */
+    return baton__descriptor_move((int)syscall(SYS_pidfd_open, getpid(), 0));
 #else
     return -1;
 #endif
@@ -37,7 +38,7 @@ baton_status_t baton__liveness_open(baton__liveness_t *self, int count)
 {
     size_t size = (size_t)count;
     *self = (baton__liveness_t){
-        .epoll = epoll_create1(EPOLL_CLOEXEC),
+        .epoll = baton__descriptor_move(epoll_create1(EPOLL_CLOEXEC)),
         .count = count,
         .descriptors = baton__alloc(size, sizeof *self->descriptors),
         .ended = baton__alloc(size, sizeof *self->ended),

@@ -2,6 +2,7 @@
 #include "transport/shm/mappings.h"
 
 #include "base/alloc.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "transport/shm/share.h"
 
@@ -119,7 +120,8 @@ baton_status_t baton__mappings_open(baton__mappings_t *self,
                                     baton__freed_count_t *freed, int peers)
 {
     *self = (baton__mappings_t){
-        .socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0),
+        .socket = baton__descriptor_move(
+            socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
         .peers = peers,
         .tables = tables,
         .freed = freed,

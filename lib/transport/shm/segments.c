@@ -5,6 +5,7 @@
 #include "transport/shm/segments.h"
 
 #include "base/alloc.h"
+#include "base/descriptor.h"
 #include "base/log.h"
 #include "transport/shm/mappings.h"
 #include "transport/shm/share.h"
@@ -67,7 +68,8 @@ static void log_failure(int error)
 static bool make(baton__segment_t *out, int peers, size_t bytes)
 {
     *out = (baton__segment_t){
-        .file = memfd_create("baton", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+        .file = baton__descriptor_move(
+            memfd_create("baton", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
         .bytes = bytes,
         .told = baton__alloc((size_t)peers, sizeof *out->told),
     };

@@ -1,6 +1,7 @@
 /* Shared memory; see share.h. */
 #include "transport/shm/share.h"
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/random.h"
 
@@ -53,6 +54,7 @@ baton_status_t baton__share_create(size_t bytes, size_t reserved, int *file_out)
         file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
         (void)shm_unlink(name);
     }
+    file = baton__descriptor_move(file);
     if (file < 0) {
         return system_error("shm_open", errno);
     }
@@ -137,6 +139,7 @@ bool baton__share_receive(int socket, void *data, size_t bytes,
         head->cmsg_type == SCM_RIGHTS &&
         head->cmsg_len == CMSG_LEN(sizeof(int))) {
         memcpy(descriptor_out, CMSG_DATA(head), sizeof *descriptor_out);
+        *descriptor_out = baton__descriptor_move(*descriptor_out);
     }
     if (got != (ssize_t)bytes) {
         memset(data, 0, bytes);
@@ -159,7 +162,8 @@ int baton__share_socket(uint64_t secret, int index)
 {
     struct sockaddr_un own;
     socklen_t bytes = address_of(secret, index, &own);
-    int taker = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int taker =
+        baton__descriptor_move(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (taker >= 0 && bind(taker, (struct sockaddr *)&own, bytes) != 0) {
         (void)close(taker);
         taker = -1;

@@ -1,0 +1,14 @@
+/* Descriptors beyond the standard ones. A program may have closed 0, 1 or 2,
+   and the kernel gives their numbers to the next files that are opened. What is
+   written to standard error then goes there, the library's own warnings too. So
+   every descriptor that the library opens or receives goes through this. */
+#pragma once
+
+#include <stdio.h>
+
+/* Returns the descriptor, or one above 2 in its place, which exec closes. On an
+   error, and if fd is negative, returns -1 with errno; fd is closed. */
+int baton__descriptor_move(int fd);
+
+/* Opens a file to read it, or returns NULL with errno. */
+FILE *baton__descriptor_fopen(const char *path);
