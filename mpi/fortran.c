@@ -1,7 +1,11 @@
 /* Fortran's own symbols: libmpi_mpifh calls PMPI_ functions, past those of
    interpose.c. `mpi_iallreduce_` is what mpif.h and the module mpi call, and
    `ompi_iallreduce_f` what mpi_f08 calls; both have the same arguments. */
+#define _GNU_SOURCE
 #include "mpi/requests.h"
+#include "mpi/runtime.h"
+
+#include <dlfcn.h>
 
 /* Whose addresses stand for MPI_IN_PLACE, MPI_BOTTOM and MPI_STATUS_IGNORE. */
 extern int mpi_fortran_in_place_, mpi_fortran_bottom_,
@@ -34,31 +38,63 @@ static void give(int code, const MPI_Request *request, f *request_out,
     tell(code, error_out);
 }
 
-#define SYMBOL_OF(mpi, name, parameters)                                       \
-    void o##mpi##_##name##_f parameters;                                       \
-    void mpi##_##name##_ parameters                                            \
+/* Declares a parameter for each of at most 12 names. */
+#define PICK(_1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, picked, ...)   \
+    picked
+#define DECLARE(...)                                                           \
+    PICK(__VA_ARGS__, P12, P11, P10, P9, P8, P7, P6, P5, P4, P3, P2, P1, P)    \
+    (__VA_ARGS__)
+#define P1(a)       f *a
+#define P2(a, ...)  f *a, P1(__VA_ARGS__)
+#define P3(a, ...)  f *a, P2(__VA_ARGS__)
+#define P4(a, ...)  f *a, P3(__VA_ARGS__)
+#define P5(a, ...)  f *a, P4(__VA_ARGS__)
+#define P6(a, ...)  f *a, P5(__VA_ARGS__)
+#define P7(a, ...)  f *a, P6(__VA_ARGS__)
+#define P8(a, ...)  f *a, P7(__VA_ARGS__)
+#define P9(a, ...)  f *a, P8(__VA_ARGS__)
+#define P10(a, ...) f *a, P9(__VA_ARGS__)
+#define P11(a, ...) f *a, P10(__VA_ARGS__)
+#define P12(a, ...) f *a, P11(__VA_ARGS__)
+
+/* Both symbols of a function, whose body follows. If MPI is another than the
+   one that this was built for, its own function gets the arguments as they are.
+ */
+#define SYMBOL_OF(mpi, name, ...)                                              \
+    static void name##_here(DECLARE(__VA_ARGS__));                             \
+    void o##mpi##_##name##_f(DECLARE(__VA_ARGS__));                            \
+    void mpi##_##name##_(DECLARE(__VA_ARGS__))                                 \
         __attribute__((alias("o" #mpi "_" #name "_f")));                       \
-    void o##mpi##_##name##_f parameters
-#define SYMBOL(name, parameters) SYMBOL_OF(mpi, name, parameters)
+    void o##mpi##_##name##_f(DECLARE(__VA_ARGS__))                             \
+    {                                                                          \
+        if (baton__mpi_is_other()) {                                           \
+            void *theirs = dlsym(RTLD_NEXT, #mpi "_" #name "_");               \
+            (*(void (**)(DECLARE(__VA_ARGS__))) & theirs)(__VA_ARGS__);        \
+        } else {                                                               \
+            name##_here(__VA_ARGS__);                                          \
+        }                                                                      \
+    }                                                                          \
+    static void name##_here(DECLARE(__VA_ARGS__))
+#define SYMBOL(name, ...) SYMBOL_OF(mpi, name, __VA_ARGS__)
 #if OMPI_MAJOR_VERSION >= 5
-#define SYMBOL_INIT(name, parameters) SYMBOL_OF(mpi, name##_init, parameters)
+#define SYMBOL_INIT(name, ...) SYMBOL_OF(mpi, name##_init, __VA_ARGS__)
 #else
-#define SYMBOL_INIT(name, parameters) SYMBOL_OF(mpix, name##_init, parameters)
+#define SYMBOL_INIT(name, ...) SYMBOL_OF(mpix, name##_init, __VA_ARGS__)
 #endif
 
 /* A collective: its name twice, its parameters and the arguments of C. No info
    says anything to the library. */
 #define FORTRAN(Name, name, parameters, arguments)                             \
-    SYMBOL(i##name, (ALL parameters, f * request, f * error))                  \
+    SYMBOL(i##name, ALL parameters, request, error)                            \
     {                                                                          \
         MPI_Request q = MPI_REQUEST_NULL;                                      \
         give(MPI_I##name(ALL arguments, &q), &q, request, error);              \
     }                                                                          \
-    SYMBOL(name, (ALL parameters, f * error))                                  \
+    SYMBOL(name, ALL parameters, error)                                        \
     {                                                                          \
         tell(MPI_##Name(ALL arguments), error);                                \
     }                                                                          \
-    SYMBOL_INIT(name, (ALL parameters, f * info, f * request, f * error))      \
+    SYMBOL_INIT(name, ALL parameters, info, request, error)                    \
     {                                                                          \
         MPI_Request q = MPI_REQUEST_NULL;                                      \
         give(BATON__MPI_INIT(, Name)(ALL arguments, PMPI_Info_f2c(*info), &q), \
@@ -71,54 +107,51 @@ static void give(int code, const MPI_Request *request, f *request_out,
 #define COMM     PMPI_Comm_f2c(*comm)
 #define OP       PMPI_Op_f2c(*op)
 
-FORTRAN(Barrier, barrier, (f * comm), (COMM))
-FORTRAN(Bcast, bcast, (void *recv, f *count, f *type, f *root, f *comm),
+FORTRAN(Barrier, barrier, (comm), (COMM))
+FORTRAN(Bcast, bcast, (recv, count, type, root, comm),
         (RECV, *count, TYPE(type), *root, COMM))
 
-#define REDUCED void *send, void *recv, f *count, f *type, f *op
+#define REDUCED send, recv, count, type, op
 #define SUMMED  SEND, RECV, *count, TYPE(type), OP
-FORTRAN(Reduce, reduce, (REDUCED, f *root, f *comm), (SUMMED, *root, COMM))
-FORTRAN(Allreduce, allreduce, (REDUCED, f *comm), (SUMMED, COMM))
-FORTRAN(Scan, scan, (REDUCED, f *comm), (SUMMED, COMM))
-FORTRAN(Exscan, exscan, (REDUCED, f *comm), (SUMMED, COMM))
-FORTRAN(Reduce_scatter_block, reduce_scatter_block, (REDUCED, f *comm),
+FORTRAN(Reduce, reduce, (REDUCED, root, comm), (SUMMED, *root, COMM))
+FORTRAN(Allreduce, allreduce, (REDUCED, comm), (SUMMED, COMM))
+FORTRAN(Scan, scan, (REDUCED, comm), (SUMMED, COMM))
+FORTRAN(Exscan, exscan, (REDUCED, comm), (SUMMED, COMM))
+FORTRAN(Reduce_scatter_block, reduce_scatter_block, (REDUCED, comm),
         (SUMMED, COMM))
-FORTRAN(Reduce_scatter, reduce_scatter, (REDUCED, f *comm),
+FORTRAN(Reduce_scatter, reduce_scatter, (REDUCED, comm),
         (SEND, RECV, count, TYPE(type), OP, COMM))
 
-#define MOVED void *send, f *scount, f *stype, void *recv, f *rcount, f *rtype
+#define MOVED send, scount, stype, recv, rcount, rtype
 #define EQUAL SEND, *scount, TYPE(stype), RECV, *rcount, TYPE(rtype)
-FORTRAN(Gather, gather, (MOVED, f *root, f *comm), (EQUAL, *root, COMM))
-FORTRAN(Scatter, scatter, (MOVED, f *root, f *comm), (EQUAL, *root, COMM))
-FORTRAN(Allgather, allgather, (MOVED, f *comm), (EQUAL, COMM))
-FORTRAN(Alltoall, alltoall, (MOVED, f *comm), (EQUAL, COMM))
+FORTRAN(Gather, gather, (MOVED, root, comm), (EQUAL, *root, COMM))
+FORTRAN(Scatter, scatter, (MOVED, root, comm), (EQUAL, *root, COMM))
+FORTRAN(Allgather, allgather, (MOVED, comm), (EQUAL, COMM))
+FORTRAN(Alltoall, alltoall, (MOVED, comm), (EQUAL, COMM))
 
-#define GATHERED                                                               \
-    void *send, f *scount, f *stype, void *recv, f *rcounts, f *displs, f *rtype
-#define BLOCKS SEND, *scount, TYPE(stype), RECV, rcounts, displs, TYPE(rtype)
-FORTRAN(Gatherv, gatherv, (GATHERED, f *root, f *comm), (BLOCKS, *root, COMM))
-FORTRAN(Allgatherv, allgatherv, (GATHERED, f *comm), (BLOCKS, COMM))
+#define GATHERED send, scount, stype, recv, rcounts, displs, rtype
+#define BLOCKS   SEND, *scount, TYPE(stype), RECV, rcounts, displs, TYPE(rtype)
+FORTRAN(Gatherv, gatherv, (GATHERED, root, comm), (BLOCKS, *root, COMM))
+FORTRAN(Allgatherv, allgatherv, (GATHERED, comm), (BLOCKS, COMM))
 FORTRAN(Scatterv, scatterv,
-        (void *send, f *scounts, f *displs, f *stype, void *recv, f *rcount,
-         f *rtype, f *root, f *comm),
+        (send, scounts, displs, stype, recv, rcount, rtype, root, comm),
         (SEND, scounts, displs, TYPE(stype), RECV, *rcount, TYPE(rtype), *root,
          COMM))
 FORTRAN(Alltoallv, alltoallv,
-        (void *send, f *scounts, f *sdispls, f *stype, void *recv, f *rcounts,
-         f *rdispls, f *rtype, f *comm),
+        (send, scounts, sdispls, stype, recv, rcounts, rdispls, rtype, comm),
         (SEND, scounts, sdispls, TYPE(stype), RECV, rcounts, rdispls,
          TYPE(rtype), COMM))
 
 /* ---- requests, of which MPI's Fortran calls PMPI's functions ------------- */
 
-SYMBOL(start, (f * request, f *error))
+SYMBOL(start, request, error)
 {
     MPI_Request q = PMPI_Request_f2c(*request);
     /* MPI may put another in its place. */
     give(MPI_Start(&q), &q, request, error);
 }
 
-SYMBOL(startall, (f * count, f *requests, f *error))
+SYMBOL(startall, count, requests, error)
 {
     tell(MPI_SUCCESS, error);
     for (f i = 0; i < *count; i++) {
@@ -126,18 +159,18 @@ SYMBOL(startall, (f * count, f *requests, f *error))
     }
 }
 
-SYMBOL(request_free, (f * request, f *error))
+SYMBOL(request_free, request, error)
 {
     MPI_Request q = PMPI_Request_f2c(*request);
     give(MPI_Request_free(&q), &q, request, error);
 }
 
-SYMBOL(cancel, (f * request, f *error))
+SYMBOL(cancel, request, error)
 {
     tell(MPI_Cancel(&(MPI_Request){PMPI_Request_f2c(*request)}), error);
 }
 
-SYMBOL(wait, (f * request, f *status, f *error))
+SYMBOL(wait, request, status, error)
 {
     MPI_Request q = PMPI_Request_f2c(*request);
     MPI_Status ended;
@@ -151,13 +184,13 @@ SYMBOL(wait, (f * request, f *status, f *error))
 /* ---- the life of MPI ----------------------------------------------------- */
 
 #define LIFE(Name, name, parameters, arguments)                                \
-    SYMBOL(name, parameters)                                                   \
+    SYMBOL(name, ALL parameters)                                               \
     {                                                                          \
         tell(MPI_##Name arguments, error);                                     \
     }
 
-LIFE(Init, init, (f * error), (NULL, NULL))
-LIFE(Init_thread, init_thread, (f * required, f *provided, f *error),
+LIFE(Init, init, (error), (NULL, NULL))
+LIFE(Init_thread, init_thread, (required, provided, error),
      (NULL, NULL, *required, provided))
-LIFE(Query_thread, query_thread, (f * provided, f *error), (provided))
-LIFE(Finalize, finalize, (f * error), ())
+LIFE(Query_thread, query_thread, (provided, error), (provided))
+LIFE(Finalize, finalize, (error), ())

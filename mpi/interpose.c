@@ -150,12 +150,16 @@ INTERPOSE(ALLTOALLV, Alltoallv, alltoallv,
 
 int MPI_Start(MPI_Request *request)
 {
-    int code = baton__mpi_start(request);
+    int code =
+        baton__mpi_is_other() ? BATON__MPI_LEFT : baton__mpi_start(request);
     return code < 0 ? PMPI_Start(request) : code;
 }
 
 int MPI_Startall(int count, MPI_Request *requests)
 {
+    if (baton__mpi_is_other()) {
+        return PMPI_Startall(count, requests);
+    }
     int code = MPI_SUCCESS;
     for (int i = 0; i < count && code == MPI_SUCCESS; i++) {
         code = MPI_Start(&requests[i]);
@@ -165,7 +169,8 @@ int MPI_Startall(int count, MPI_Request *requests)
 
 int MPI_Request_free(MPI_Request *request)
 {
-    int code = baton__mpi_request_free(request);
+    int code = baton__mpi_is_other() ? BATON__MPI_LEFT
+                                     : baton__mpi_request_free(request);
     return code < 0 ? PMPI_Request_free(request) : code;
 }
 
@@ -173,8 +178,9 @@ int MPI_Request_free(MPI_Request *request)
    one must not be cancelled. */
 int MPI_Cancel(MPI_Request *request)
 {
-    return request != NULL && (baton__mpi_known(*request, false) != NULL ||
-                               baton__mpi_is_first(*request, false))
+    return request != NULL && !baton__mpi_is_other() &&
+                   (baton__mpi_known(*request, false) != NULL ||
+                    baton__mpi_is_first(*request, false))
                ? MPI_SUCCESS
                : PMPI_Cancel(request);
 }
@@ -196,7 +202,7 @@ int MPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses)
 int MPI_Op_create(MPI_User_function *function, int commute, MPI_Op *op)
 {
     int code = PMPI_Op_create(function, commute, op);
-    if (code == MPI_SUCCESS) {
+    if (code == MPI_SUCCESS && !baton__mpi_is_other()) {
         baton__mpi_function_add(*op, function, commute != 0);
     }
     return code;
@@ -204,7 +210,9 @@ int MPI_Op_create(MPI_User_function *function, int commute, MPI_Op *op)
 
 int MPI_Op_free(MPI_Op *op)
 {
-    free(op != NULL ? baton__mpi_known(BATON__MPI_OP(*op), true) : NULL);
+    free(op != NULL && !baton__mpi_is_other()
+             ? baton__mpi_known(BATON__MPI_OP(*op), true)
+             : NULL);
     return PMPI_Op_free(op);
 }
 
@@ -213,12 +221,16 @@ int MPI_Op_free(MPI_Op *op)
 int MPI_Init(int *argc, char ***argv)
 {
     int provided;
-    return baton__mpi_init(argc, argv, MPI_THREAD_SINGLE, &provided);
+    return baton__mpi_is_other()
+               ? PMPI_Init(argc, argv)
+               : baton__mpi_init(argc, argv, MPI_THREAD_SINGLE, &provided);
 }
 
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
-    return baton__mpi_init(argc, argv, required, provided);
+    return baton__mpi_is_other()
+               ? PMPI_Init_thread(argc, argv, required, provided)
+               : baton__mpi_init(argc, argv, required, provided);
 }
 
 int MPI_Query_thread(int *provided)

@@ -20,6 +20,38 @@ int baton__mpi_code(baton_status_t status, const char *message)
     return status == BATON_ERR_NO_MEMORY ? MPI_ERR_NO_MEM : MPI_ERR_OTHER;
 }
 
+/* By what mpirun has set, since the MPI that is there can't be asked. */
+static bool may_be_rank_0(void)
+{
+    const char *rank = getenv("PMIX_RANK");
+    rank = rank != NULL ? rank : getenv("PMI_RANK");
+    return rank == NULL || strcmp(rank, "0") == 0;
+}
+
+bool baton__mpi_is_other(void)
+{
+    static enum { UNKNOWN, SAME, OTHER } _Atomic known;
+    int is = atomic_load_explicit(&known, memory_order_relaxed);
+    if (is == UNKNOWN) {
+        char version[8192] = ""; /* MPICH's longest; Open MPI's has 256 bytes */
+        char expected[32];
+        int length;
+        (void)PMPI_Get_library_version(version, &length);
+        length = snprintf(expected, sizeof expected, "Open MPI v%d.",
+                          OMPI_MAJOR_VERSION);
+        is = strncmp(version, expected, (size_t)length) == 0 ? SAME : OTHER;
+        bool first = atomic_exchange(&known, is) == UNKNOWN;
+        if (first && is == OTHER && may_be_rank_0()) {
+            (void)fprintf(
+                stderr,
+                "baton_mpi: all calls are left to MPI: it is \"%.*s\", "
+                "and this library was built with Open MPI %d\n",
+                (int)strcspn(version, "\n,"), version, OMPI_MAJOR_VERSION);
+        }
+    }
+    return is == OTHER;
+}
+
 /* Once, on rank 0. */
 static void say(const char *what, const char *why)
 {
@@ -69,7 +101,7 @@ static void open_all(int required)
                      0, MPI_COMM_WORLD);
     baton__mpi.context_offset = baton__mpi_context_offset();
     if (!agree(baton__mpi.context_offset >= 0 && baton__mpi_drive(true))) {
-        say(off, "MPI is another than it was built with");
+        say(off, "Open MPI's objects are laid out differently");
         return;
     }
     baton_status_t status = open_engine();

@@ -22,6 +22,11 @@ typedef struct baton__mpi_runtime {
 
 extern baton__mpi_runtime_t baton__mpi;
 
+/* Whether the process's MPI is another than the one that this was built for:
+   the first call says so on standard error. Then handles and constants mean
+   nothing here, a handle may be shorter, and each call goes to MPI as it is. */
+bool baton__mpi_is_other(void);
+
 /* MPI_Init_thread with a level that lets Baton's thread call MPI if it will,
    which it does where ranks are on several hosts. `reported` is the level that
    the application asked for, or what there is if that is less. */

@@ -1,21 +1,28 @@
 #!/bin/sh
-# Installs the Debian packages that Baton needs, those that are missing.
+# Installs the Debian packages that Baton needs, those that are missing. An MPI
+# that is there is used; else Open MPI is installed.
 #
 #   scripts/deps.sh           to build and test
 #   scripts/deps.sh --demo    and to plot
-#   scripts/deps.sh --ci      and to lint and to build with sanitizers
+#   scripts/deps.sh --ci      and to lint, to build with sanitizers, and to test over
+#                             both MPIs; which one is mpicc stays as it is
 #
 # The format is that of Debian 12's clang-format 14; Debian 13's 19 has another.
 set -eu
 
 packages="gcc g++ libc6-dev make cmake pkg-config help2man libevent-dev libhwloc-dev
-    libopenmpi-dev openmpi-bin libcmocka-dev libmimalloc-dev zlib1g-dev
-    libopenblas-dev"
+    libcmocka-dev libmimalloc-dev zlib1g-dev libopenblas-dev"
+mpicc=$(command -v mpicc || true)
+mpicc=${mpicc:+$(readlink -f "$mpicc")}
+if [ -z "$mpicc" ]; then
+    packages="$packages libopenmpi-dev openmpi-bin"
+fi
 for option in "$@"; do
     case $option in
     --demo) command -v gnuplot >/dev/null || packages="$packages gnuplot-nox" ;;
     --ci) packages="$packages clang clang-format clang-tidy llvm
         libclang-rt-dev iproute2 procps python3-mpi4py
+        libopenmpi-dev openmpi-bin libmpich-dev mpich
         hpcc scalapack-mpi-test" ;;
     *)
         echo "usage: $0 [--demo] [--ci]" >&2
@@ -53,4 +60,12 @@ then
     # Often only the lists are missing or old.
     $apt update </dev/null
     $apt install --no-install-recommends $missing </dev/null
+fi
+
+# Debian prefers Open MPI to MPICH, unless someone has chosen.
+is=$(readlink -f "$(command -v mpicc)")
+if [ "$is" != "${mpicc:-$(readlink -f "$(command -v mpicc.openmpi)")}" ]; then
+    echo "$0: mpicc is now $is;" >&2
+    echo "choose by: update-alternatives --config mpi, and --config mpirun" >&2
+    exit 1
 fi

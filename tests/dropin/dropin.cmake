@@ -66,6 +66,24 @@ if(HPCC AND scalapack AND NOT BATON_SANITIZE)
     set_tests_properties(dropin_packages PROPERTIES RUN_SERIAL ON)
 endif()
 
+# A program of MPICH, where Debian's is installed beside Open MPI.
+find_path(MPICH_INCLUDE mpi.h PATH_SUFFIXES mpich)
+find_library(MPICH_LIBRARY mpich)
+find_library(MPICH_FORTRAN_LIBRARY mpichfort)
+find_program(MPICH_RUN mpirun.mpich)
+if(MPICH_INCLUDE AND MPICH_LIBRARY AND MPICH_FORTRAN_LIBRARY AND MPICH_RUN
+   AND NOT BATON_SANITIZE)
+    add_executable(other_mpi dropin/other_mpi.c)
+    target_include_directories(other_mpi SYSTEM PRIVATE ${MPICH_INCLUDE})
+    target_link_libraries(other_mpi PRIVATE ${MPICH_LIBRARY}
+        ${MPICH_FORTRAN_LIBRARY} baton_flags)
+    add_test(NAME dropin_other_mpi COMMAND ${MPICH_RUN} -np 2
+        -genv LD_PRELOAD $<TARGET_FILE:baton_mpi> $<TARGET_FILE:other_mpi>)
+    describe_test(dropin_other_mpi dropin_other_mpi mpi)
+    set_tests_properties(dropin_other_mpi PROPERTIES PASS_REGULAR_EXPRESSION
+        "all calls are left to MPI: it is \"MPICH[^\n]*\n0 failures")
+endif()
+
 # Between two hosts.
 if(NOT BATON_SANITIZE)
     hosts_entry(dropin_threads.hosts2.np3 ${hosts} 2 ${dropin_run} -np 3
