@@ -1,8 +1,11 @@
-/* A program of another MPI (MPICH) than libbaton_mpi's, with that in front of MPI:
-   every call of it that reads a handle, of C and of Fortran, goes to its MPI. */
-#include <mpi.h>
+/* A program of another MPI (MPICH) than libbaton's and libbaton_mpi's, with the
+   latter in front of MPI: every call of it that reads a handle, of C and of
+   Fortran, goes to its own MPI; and no group is made over that. */
+#include <baton/engine.h>
+#include <baton/mpi.h>
 
 #include <stdio.h>
+#include <string.h>
 
 /* MPICH's MPI_BOTTOM and MPI_IN_PLACE of Fortran, and its functions. */
 extern int mpipriv1_[];
@@ -90,6 +93,17 @@ static void sum_in_fortran(int wanted)
     expect("a sum of Fortran in place", sum, wanted);
 }
 
+static void make_group(void)
+{
+    baton_engine_t *engine;
+    baton_group_t *group;
+    expect("opening", baton_engine_open(NULL, &engine), BATON_OK);
+    expect("a group", baton_group_create_mpi(engine, MPI_COMM_WORLD, &group),
+           BATON_ERR_STATE);
+    expect("its message", strstr(baton_error_message(), "MPICH") != NULL, 1);
+    expect("closing", baton_engine_close(engine), BATON_OK);
+}
+
 int main(int argc, char **argv)
 {
     int size, level, all;
@@ -102,6 +116,7 @@ int main(int argc, char **argv)
     sum(size);
     cancel();
     sum_in_fortran(size);
+    make_group();
     MPI_Reduce(&failures, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
     MPI_Comm_rank(MPI_COMM_WORLD, &level);
     MPI_Finalize();

@@ -28,10 +28,34 @@ enum {
     LAST_NS = 100 * NS_PER_MS    /* for what a rank that has ended has sent */
 };
 
+/* Handles are pointers in Open MPI, and numbers in other libraries. */
+static baton_status_t check_library(void)
+{
+#ifdef OPEN_MPI
+    static const char built_with[] = "Open MPI";
+#else
+    static const char built_with[] = "MPICH, or one like it";
+#endif
+    char version[8192] = ""; /* MPICH's longest; Open MPI's has 256 bytes */
+    int length;
+    (void)PMPI_Get_library_version(version, &length);
+    return (strncmp(version, "Open MPI", 8) == 0) == (built_with[0] == 'O')
+               ? BATON_OK
+               : baton__error(BATON_ERR_STATE,
+                              "mpi: Baton was built with %s, and the program "
+                              "runs with \"%.*s\": build both with one MPI",
+                              built_with, (int)strcspn(version, "\n,"),
+                              version);
+}
+
 /* Checks what no rank can disagree about, so that no rank need be told. */
 static baton_status_t check_comm(MPI_Comm comm)
 {
     int yes = 0;
+    baton_status_t status = check_library();
+    if (status != BATON_OK) {
+        return status;
+    }
     PMPI_Initialized(&yes);
     if (!yes) {
         return baton__error(BATON_ERR_STATE,
