@@ -8,6 +8,7 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/thread.h"
 #include "progress/notice.h"
 #include "progress/placement.h"
 #include "progress/recovery.h"
@@ -799,7 +800,6 @@ static void *thread_main(void *arg)
 {
     baton_engine_t *engine = arg;
     baton__wakeup_t wakeup = BATON__WAKEUP_KICK;
-    (void)prctl(PR_SET_NAME, "baton", 0, 0, 0);
     /* The default lets the kernel end a sleep 50 us late. */
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
@@ -862,7 +862,8 @@ static void stop_thread(baton_engine_t *engine)
 static baton_status_t start_thread(baton_engine_t *engine,
                                    const char *placement)
 {
-    int error = pthread_create(&engine->thread, NULL, thread_main, engine);
+    int error =
+        baton__thread_start(&engine->thread, "baton", thread_main, engine);
     if (error != 0) {
         return baton__error(BATON_ERR_SYSTEM, "no progress thread: %s",
                             strerror(error));

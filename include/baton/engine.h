@@ -7,7 +7,9 @@
    no processor time. Manual mode has no such thread: schedules progress only
    inside start, test, wait and baton_engine_step.
 
-   No call of the library is async-signal-safe. */
+   No call of the library is async-signal-safe. The library's threads block all
+   signals but those that an instruction raises (SIGSEGV and the like), and so
+   do programs that a call node's function starts, unless it unblocks them. */
 #ifndef BATON_ENGINE_H
 #define BATON_ENGINE_H
 

@@ -11,7 +11,10 @@
 #include "support/stuck.h"
 #include <baton/engine.h>
 #include <baton/memory.h>
+#include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -78,6 +81,61 @@ static void leave_attributes_alone(baton_engine_t *engine)
     support_mpi_check(count == 0, "an attribute was copied");
 }
 
+/* The signals that a thread of the library blocks, by its file in /proc; 0: it
+   is another's. */
+static unsigned long long blocked_signals(const char *thread)
+{
+    char path[80], line[200];
+    unsigned long long blocked = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%.20s/status", thread);
+    FILE *file = fopen(path, "r");
+    bool own = fgets(line, sizeof line, file) != NULL &&
+               strncmp(line, "Name:\tbaton", 11) == 0;
+    while (own && fgets(line, sizeof line, file) != NULL &&
+           sscanf(line, "SigBlk: %llx", &blocked) != 1) {
+    }
+    fclose(file);
+    return blocked & 0x7fffffff;
+}
+
+/* Handlers of the application's run on none of the library's threads, but where
+   the thread itself raised the signal. */
+static void leave_signals_alone(baton_engine_t *engine)
+{
+    static const int raised[] = {SIGSEGV, SIGBUS, SIGFPE,  SIGILL,
+                                 SIGTRAP, SIGSYS, SIGKILL, SIGSTOP};
+    unsigned long long right = 0x7fffffff, blocked;
+    int threads = 0;
+    baton_group_t *group;
+    baton_partial_t *partial;
+    baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
+    options.count = 1;
+    options.dtype = BATON_I32;
+    options.on_loss = BATON_ON_LOSS_CONTINUE;
+    support_mpi_ok(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
+    support_mpi_ok(baton_partial_create(group, &options, &partial));
+    for (int i = 0; i < 8; i++) {
+        right &= ~(1ull << (raised[i] - 1));
+    }
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        if (task->d_name[0] == '.') {
+            continue;
+        }
+        int tries = 0;
+        do { /* until it has begun: before that it blocks all */
+            blocked = blocked_signals(task->d_name);
+        } while (blocked != 0 && blocked != right && ++tries < 100000);
+        support_mpi_check(blocked == 0 || blocked == right,
+                          "a thread blocks other signals than it should");
+        threads += blocked != 0;
+    }
+    closedir(tasks);
+    support_mpi_check(threads == 3, "not three threads");
+    support_mpi_ok(baton_partial_destroy(partial));
+    support_mpi_ok(baton_group_destroy(group));
+}
+
 static void use_wrongly(int argc, char **argv)
 {
     bool open_before = fcntl(0, F_GETFD) >= 0;
@@ -87,6 +145,7 @@ static void use_wrongly(int argc, char **argv)
     support_mpi_begin(argc, argv);
     use_wrong_communicators(engine);
     leave_attributes_alone(engine);
+    leave_signals_alone(engine);
     support_mpi_end();
     expect_refused(engine, MPI_COMM_WORLD, BATON_ERR_STATE,
                    "MPI_Finalize has been called");

@@ -36,6 +36,7 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "coll/partial/parts.h"
 
 #include <baton/engine.h>
@@ -587,8 +588,8 @@ static baton_status_t begin(survival_t *self, baton_group_t *group)
     }
     if (status == BATON_OK && baton_engine_progress(baton_group_engine(
                                   group)) == BATON_PROGRESS_THREAD) {
-        self->threaded =
-            pthread_create(&self->thread, NULL, run_thread, self) == 0;
+        self->threaded = baton__thread_start(&self->thread, "baton survivors",
+                                             run_thread, self) == 0;
         status = self->threaded ? BATON_OK
                                 : baton__error(BATON_ERR_SYSTEM,
                                                "partial \"%s\": can't start a "

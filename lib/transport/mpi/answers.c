@@ -6,14 +6,13 @@
 #include "base/config.h"
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "transport/shm/share.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,7 +35,6 @@ static void *answer_all(void *arg)
 {
     baton__answers_t *self = arg;
     struct pollfd listener = {.fd = self->listener, .events = POLLIN};
-    (void)prctl(PR_SET_NAME, "baton answers", 0, 0, 0);
     for (;;) {
         (void)poll(&listener, 1, -1);
         if ((listener.revents & POLLHUP) != 0) {
@@ -54,18 +52,6 @@ static void *answer_all(void *arg)
         (void)pthread_mutex_unlock(&self->lock);
         (void)close(fd);
     }
-}
-
-/* The application's signals are not for this thread. */
-static int start_thread(baton__answers_t *self)
-{
-    sigset_t all;
-    sigset_t before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&self->thread, NULL, answer_all, self);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
 }
 
 baton_status_t baton__answers_open(baton__answers_t *self, int listener,
@@ -98,7 +84,8 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
     self->places[rank].key = baton__share_random();
     memcpy(self->answer, &self->places[rank].key, KEY_BYTES);
     self->listener = listener;
-    int error = start_thread(self);
+    int error =
+        baton__thread_start(&self->thread, "baton answers", answer_all, self);
     if (error != 0) {
         (void)close(listener);
         self->listener = -1;
