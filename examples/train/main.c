@@ -19,13 +19,13 @@
    in the calls that start all-reduces and wait for them; hidden is the share of
    it that an overlapped step does not spend there.
 
-   partial: in each step one rank, at random, is delayed; with --severe all of
-   them are, by 50 to 400 ms, shifted by one rank each step (Li et al. 2020,
-   section 7.2.3). With --keep all every rank applies the sum of every epoch, in
-   order, so the weights are the same on all ranks, bit for bit. With --keep
-   latest a rank that comes late applies the latest sum alone, once: it never
-   holds others up, but its weights drift, so the ranks average theirs at the
-   end of each epoch.
+   partial: in each step one rank is delayed, at random, in turn or always the
+   last one (--late); with --late all all of them are, by 50 to 400 ms, shifted
+   by one rank each step (Li et al. 2020, section 7.2.3). With --keep all every
+   rank applies the sum of every epoch, in order, so the weights are the same on
+   all ranks, bit for bit. With --keep latest a rank that comes late applies the
+   latest sum alone, once: it never holds others up, but its weights drift, so
+   the ranks average theirs at the end of each epoch.
 
    sparse: bytes are counted, and the network's time is that of the closed form
    (baton_sparse_cost), so both are the same on any machine. A run that was
@@ -69,13 +69,23 @@ typedef struct trainer {
 
 static void delay(uint64_t step)
 {
-    double ms = 0, turn = (double)(((uint64_t)rank + step) % (uint64_t)size);
-    if (settings.severe) {
-        ms = 50 + (size > 1 ? 350 * turn / (size - 1) : 0);
-    } else if ((int)(uniform(DELAYS, step) * size) == rank) {
-        ms = settings.delay_ms;
+    uint64_t ranks = (uint64_t)size;
+    double turn = (double)(((uint64_t)rank + step) % ranks);
+    const struct {
+        const char *late;
+        double ms;
+    } delays[] = {
+        {"random",
+         (int)(uniform(DELAYS, step) * size) == rank ? settings.delay_ms : 0},
+        {"rotate", step % ranks == (uint64_t)rank ? settings.delay_ms : 0},
+        {"last", rank == size - 1 ? settings.delay_ms : 0},
+        {"all", 50 + (size > 1 ? 350 * turn / (size - 1) : 0)},
+    };
+    for (size_t i = 0; i < sizeof delays / sizeof delays[0]; i++) {
+        if (strcmp(delays[i].late, settings.late) == 0) {
+            usleep((useconds_t)(1e3 * delays[i].ms * settings.scale));
+        }
     }
-    usleep((useconds_t)(1e3 * ms * settings.scale));
 }
 
 /* Besides computing the ranks sleep, as long as an accelerator would work: two

@@ -11,6 +11,7 @@
 settings_t settings = {
     .mode = "partial",
     .keep = "all",
+    .late = "random",
     .scale = 0.02,
     .delay_ms = -1,
     .rate = 0.05,
@@ -32,8 +33,13 @@ static const char usage[] =
     "  --epochs N, --batch N, --layers N, --width N, --rate R, --momentum M,\n"
     "  --seed N         of the training; batches are of all ranks\n"
     "  --scale F        of data and delays, 0.002 to 1 (default 0.02)\n"
-    "  --delay-ms MS    of one rank a step, before scaling (partial: 300)\n"
-    "  --severe         all ranks are late, by 50 to 400 ms\n"
+    "  --late WHICH     ranks a step: one at random (random, the default), "
+    "one\n"
+    "                   after another (rotate), always the last one (last), "
+    "or\n"
+    "                   all of them, by 50 to 400 ms (all)\n"
+    "  --delay-ms MS    of the one that is late, before scaling (partial: "
+    "300)\n"
     "  --device-ms MS   sleep in each step besides computing\n"
     "  --bucket-kib N   least size of an all-reduce (default 256)\n"
     "  --keep WHAT      all: the same weights everywhere (default); latest\n"
@@ -44,7 +50,7 @@ static const char usage[] =
 
 static const struct {
     const char *name;
-    enum { TEXT, REAL, WHOLE, FLAG } type;
+    enum { TEXT, REAL, WHOLE } type;
     void *out;
     double least, most;
 } rows[] = {
@@ -61,7 +67,7 @@ static const struct {
     {"seed", WHOLE, &settings.seed, 0, 1e6},
     {"scale", REAL, &settings.scale, 0.002, 1},
     {"delay-ms", REAL, &settings.delay_ms, 0, 60000},
-    {"severe", FLAG, &settings.severe, 0, 0},
+    {"late", TEXT, &settings.late, 0, 0},
     {"device-ms", REAL, &settings.device_ms, 0, 10000},
     {"bucket-kib", WHOLE, &settings.bucket_kib, 0, 65536},
     {"keep", TEXT, &settings.keep, 0, 0},
@@ -97,15 +103,12 @@ static bool read_number(const char *name, const char *text, double least,
 
 static bool read_row(int index, const char *text)
 {
-    double number = 1, least = rows[index].least, most = rows[index].most;
+    double number, least = rows[index].least, most = rows[index].most;
     const char *name = rows[index].name;
     void *out = rows[index].out;
     switch (rows[index].type) {
     case TEXT:
         *(const char **)out = text;
-        return true;
-    case FLAG:
-        *(bool *)out = true;
         return true;
     case REAL:
         return read_number(name, text, least, most, out);
@@ -158,6 +161,7 @@ static bool complete(void)
     settings.layers = plane ? 0 : settings.layers;
     return is_one_of("task", settings.task, "hyperplane, digits, sequences") &&
            is_one_of("mode", settings.mode, "full, partial, sparse") &&
+           is_one_of("late", settings.late, "random, rotate, last, all") &&
            is_one_of("keep", settings.keep, "all, latest");
 }
 
@@ -165,9 +169,8 @@ bool read_options(int argc, char **argv)
 {
     struct option options[ROWS + 1] = {{0}};
     for (size_t i = 0; i < ROWS; i++) {
-        bool flag = rows[i].type == FLAG;
-        options[i] = (struct option){
-            rows[i].name, flag ? no_argument : required_argument, NULL, 'o'};
+        options[i] =
+            (struct option){rows[i].name, required_argument, NULL, 'o'};
     }
     opterr = rank == 0;
     int option, index = 0;

@@ -11,14 +11,13 @@
 enum { SYSTEM_NAME = 24, MOST_SYSTEMS = 32 };
 
 typedef struct settings {
-    const char *task, *mode, *systems, *keep;
+    const char *task, *mode, *systems, *keep, *late;
     const char *digits, *csv, *save, *load;
     double scale, delay_ms, device_ms;
     double rate, momentum, required;
     double alpha_us, gbit;
     uint64_t epochs, batch, layers, width, bucket_kib;
     uint64_t seed;
-    bool severe;
 } settings_t;
 
 typedef enum kind {

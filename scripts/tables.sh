@@ -1,0 +1,360 @@
+#!/bin/bash
+# Makes the tables of the documentation that hold results, and their pictures.
+#
+#   scripts/tables.sh [--write] [TABLE ...]     all of them, if none is named
+#   scripts/tables.sh --list
+#
+# A table is printed as Markdown, under the command, the version, the machine and
+# the share of the processors that its host took meanwhile. With --write it
+# replaces the lines between "<!-- tables.sh TABLE -->" and "<!-- end -->" in
+# README.md and docs/. Those of the simulator are the same on each machine. The
+# others are worth something on a machine that does nothing else: together they
+# take an hour.
+#
+#   BUILD=build     the build folder, with commands and examples
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=$(realpath "${BUILD:-$root/build}")
+sim=$build/microbench/baton-sim
+train=$build/examples/train
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+if [ "$(id -u)" -eq 0 ]; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+
+# ---- what the tables share -------------------------------------------------
+
+# For awk: the fields of a CSV file by name, and a format filled with some of
+# them. Of %n three digits count.
+fields='
+    FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+    function number(x) { return x < 1000 ? sprintf("%.3g", x) : sprintf("%.0f", x) }
+    function fill(format, names, name, n, i, value) {
+        n = split(names, name, " ")
+        for (i = 1; i <= n; i++) {
+            match(format, /%[.0-9]*[sfn]/)
+            value = substr(format, RSTART, RLENGTH)
+            format = substr(format, 1, RSTART - 1) \
+                (value == "%n" ? number($at[name[i]]) \
+                               : sprintf(value, $at[name[i]])) \
+                substr(format, RSTART + RLENGTH)
+        }
+        return format
+    }'
+
+# rows FILE FORMAT FIELD ...: a row of Markdown for each of the file.
+rows() {
+    awk -F, -v format="$2" -v names="${*:3}" \
+        "$fields"' { print fill(format, names) }' "$1"
+}
+
+# grid FILE ROW COLUMN FORMAT FIELD ...: a table with a row and a column for each
+# value of those two fields.
+grid() {
+    awk -F, -v row="$2" -v column="$3" -v format="$4" -v names="${*:5}" "$fields"'
+        {
+            r = $at[row]; c = $at[column]
+            if (!(r in seen)) { seen[r] = 1; left[++lines] = r }
+            if (!(c in known)) { known[c] = 1; head[++columns] = c }
+            cell[r, c] = fill(format, names)
+        }
+        END {
+            printf "| %s |", row
+            for (c = 1; c <= columns; c++) printf " %s |", head[c]
+            printf "\n|---|"
+            for (c = 1; c <= columns; c++) printf "---|"
+            for (r = 1; r <= lines; r++) {
+                printf "\n| %s |", left[r]
+                for (c = 1; c <= columns; c++)
+                    printf " %s |", cell[left[r], head[c]]
+            }
+            print ""
+        }' "$1"
+}
+
+# joined NAME FILE ... : CSV files with a first field NAME, from VALUE=FILE.
+joined() {
+    local name=$1 pair
+    shift
+    head -n 1 "${1#*=}" | sed "s/^/$name,/"
+    for pair in "$@"; do
+        tail -n +2 "${pair#*=}" | sed "s/^/${pair%%=*},/"
+    done
+}
+
+# simulate FILE OPTION ...: what baton-sim partial tells.
+simulate() {
+    "$sim" partial "${@:2}" --csv "$1" >/dev/null
+}
+
+# trained FILE RANKS OPTION ...: the table that train prints, as CSV.
+trained() {
+    mpirun -np "$2" --oversubscribe --bind-to none "$train" "${@:3}" >"$work/log"
+    sed -n '/^system /,$p' "$work/log" |
+        sed 's/digest of the weights/digest/; s/speed-up/speed_up/
+             s/target s/target_s/; s/comm\. ms/comm_ms/; s/MB sent/mb_sent/
+             s/network s/network_s/; s/  */,/g' >"$1"
+}
+
+stolen() { # ticks of the processors: all, and those that the host took
+    awk '/^cpu / { for (i = 2; i <= 9; i++) sum += $i; print sum, $9 }' /proc/stat
+}
+
+# ---- in the simulator: docs/modes.md ----------------------------------------
+
+modes_even() {
+    command='baton-sim partial --skew-ms 1 --ranks 32 --epochs 3200'
+    # shellcheck disable=SC2086
+    simulate "$work/a" ${command#* * }
+    echo "| | mean latency, us | FULL's latency over it | active | expected |"
+    echo "|---|---|---|---|---|"
+    rows "$work/a" '| %s | %n | %n | %.2f | %.1f |' \
+        mode latency_us full_over_this active active_expected
+}
+
+modes_quorum() {
+    local q pairs=()
+    command='baton-sim partial --skew-ms 1 --mode quorum --epochs 1000 --mode-ranks q'
+    for q in 2 4 8 16 24 31 32; do
+        simulate "$work/$q" --skew-ms 1 --mode quorum --epochs 1000 --mode-ranks $q
+        pairs+=("$q=$work/$q")
+    done
+    joined q "${pairs[@]}" >"$work/all"
+    echo "| q | mean latency, us | limit, us |"
+    echo "|---|---|---|"
+    rows "$work/all" '| %s | %.1f' q latency_us |
+        awk '{ printf "%s | %.1f |\n", $0, $2 * ($2 - 1) / 2 / 32 * 1000 }'
+}
+
+modes_lateness() {
+    local name pairs=()
+    command='baton-sim partial --ranks 32 --epochs 1000 --skew LATENESS'
+    for name in normal:1000:300 exponential:1000 pareto:300:1.5; do
+        simulate "$work/$name" --ranks 32 --epochs 1000 --skew $name
+        pairs+=("$name=$work/$name")
+    done
+    joined lateness "${pairs[@]}" >"$work/all"
+    echo "FULL's mean latency over the mode's; in parentheses the mode's, in us:"
+    echo
+    grid "$work/all" lateness mode '%n (%n)' full_over_this latency_us
+}
+
+modes_ranks() {
+    local name pairs=()
+    command='baton-sim partial --mode full,majority,any,solo --mode-ranks 8 '
+    command+='--epochs 50 --sweep ranks=32..4096 --skew LATENESS`, `--mode '
+    command+='full,quorum --sweep ranks=32..512'
+    for name in normal:1000:300 exponential:1000 pareto:300:1.5; do
+        simulate "$work/rest" --mode full,majority,any,solo --mode-ranks 8 \
+            --epochs 50 --sweep ranks=32..4096 --skew $name
+        simulate "$work/quorum" --mode full,quorum --epochs 50 \
+            --sweep ranks=32..512 --skew $name
+        grep '^quorum' "$work/quorum" | cat "$work/rest" - |
+            awk -F, 'NR == 1 || $2 == 32 || $2 == 512 || $2 == 4096' \
+                >"$work/$name"
+        pairs+=("$name=$work/$name")
+    done
+    joined lateness "${pairs[@]}" |
+        awk -F, 'NR == 1 { print "skew," $0; next } { print $1 " on " $3 "," $0 }' |
+        (read -r head && echo "$head" && sort -t, -s -k 2,2 -k 4,4n) >"$work/all"
+    echo "FULL's mean latency over the mode's; in parentheses the mode's, in us, and"
+    echo "its active ranks:"
+    echo
+    grid "$work/all" skew mode '%n (%n; %.0f)' full_over_this latency_us active
+}
+
+# ---- in training ------------------------------------------------------------
+
+# README.md: 4 ranks, one of which is late.
+late() {
+    local common=(--scale 0.1 --epochs 12) modes=majority,quorum:2,solo
+    command="mpirun -np 4 train ${common[*]} --systems mpi,full,$modes"
+    command+='`, with `--late rotate --delay-ms 300`, `--late last --delay-ms 600` and'
+    command+=' `--keep latest'
+    trained "$work/1" 4 "${common[@]}" --late rotate --delay-ms 300 \
+        --systems mpi,full,$modes
+    trained "$work/2" 4 "${common[@]}" --late last --delay-ms 600 \
+        --systems mpi,full,$modes
+    trained "$work/3" 4 "${common[@]}" --late last --delay-ms 600 \
+        --systems $modes --keep latest
+    joined "late rank" "each in turn 30 ms=$work/1" "always the same 60 ms=$work/2" \
+        "the same with KEEP_LATEST=$work/3" >"$work/all"
+    echo "Seconds; in parentheses the final loss:"
+    echo
+    grid "$work/all" "late rank" system '%.1f (%n)' seconds loss
+}
+
+hyperplane() {
+    local ms pairs=()
+    command='mpirun -np 8 train --scale 0.2 --delay-ms DELAY'
+    for ms in 200 300 400; do
+        trained "$work/$ms" 8 --scale 0.2 --delay-ms $ms
+        pairs+=("$ms ms=$work/$ms")
+    done
+    joined delay "${pairs[@]}" >"$work/all"
+    echo "Seconds for 768 steps; in parentheses the final validation loss:"
+    echo
+    grid "$work/all" delay system '%.1f (%.5f)' seconds loss
+}
+
+# Three seeds: with one alone, a mode's accuracy may be a point above or below.
+severe() {
+    local seed pairs=()
+    command='mpirun -np 8 train --task digits --late all --scale 0.1 --seed SEED'
+    for seed in 1 2 3; do
+        trained "$work/$seed" 8 --task digits --late all --scale 0.1 --seed $seed \
+            --systems full,quorum:7,quorum:6,majority,quorum:5,quorum:4,quorum:2,solo
+        pairs+=("$seed=$work/$seed")
+    done
+    joined seed "${pairs[@]}" >"$work/all"
+    echo "Accuracy at the end, in %; in parentheses the seconds:"
+    echo
+    grid "$work/all" system seed '%.1f (%.1f)' accuracy seconds
+}
+
+sparse_training() {
+    local density systems
+    command='mpirun -np 4 train --mode sparse --batch 64 --epochs 27 --systems '
+    command+='dense,ALGORITHM:DENSITY,...'
+    for density in 0.01 0.001; do
+        systems=dense$(printf ",%s:$density" spardl topka topkdsa gtopk oktopk redsync)
+        trained "$work/$density" 4 --mode sparse --batch 64 --epochs 27 \
+            --systems "$systems"
+    done
+    echo "| algorithm | loss | accuracy, % | MB sent per rank | network, s |"
+    echo "|---|---|---|---|---|"
+    for density in 0.01 0.001; do
+        rows "$work/$density" '| %s | %.4f | %.2f | %n | %n |' \
+            system loss accuracy mb_sent network_s
+    done | awk '!seen[$2]++'
+}
+
+sparse_seeds() {
+    local seed pairs=()
+    command='mpirun -np 4 train --mode sparse --batch 64 --epochs 27 --seed SEED'
+    for seed in 1 2 3; do
+        trained "$work/$seed" 4 --mode sparse --batch 64 --epochs 27 --seed $seed \
+            --systems dense,spardl,oktopk,redsync
+        pairs+=("$seed=$work/$seed")
+    done
+    joined seed "${pairs[@]}" >"$work/all"
+    echo "Accuracy in %:"
+    echo
+    grid "$work/all" seed system %.2f accuracy
+}
+
+# A step of 15 Mi elements in milliseconds: SparDL with one team, what the library
+# chooses with teams = automatic, and the rivals; then the largest difference
+# between a simulated time and its formula.
+sparse_links() {
+    local density gbit alpha file
+    command='baton-sim sparse --sweep ranks=8,14,64,256,1024 --density D --gbit G '
+    command+='--alpha-us A --algorithm ...'
+    for density in 0.01 0.001; do
+        for gbit in 1 10 100; do
+            for alpha in 5 50; do
+                "$sim" sparse --sweep "ranks=8,14,64,256,1024" --density $density \
+                    --gbit $gbit --alpha-us $alpha --csv "$work/all.csv" \
+                    --algorithm spardl,topka,topkdsa,gtopk,oktopk,redsync,dense \
+                    >/dev/null
+                "$sim" sparse --sweep "ranks=8,14,64,256,1024" --density $density \
+                    --gbit $gbit --alpha-us $alpha --csv "$work/auto.csv" \
+                    --algorithm auto --teams 0 >/dev/null
+                for file in all auto; do
+                    awk -v link="$density,$gbit,$alpha" \
+                        'NR > 1 { print link "," $0 }' "$work/$file.csv"
+                done
+            done
+        done
+    done >"$work/rows"
+
+    head -n 1 "$work/all.csv" >"$work/heading"
+    awk -F, '
+        FNR == NR { for (i = 1; i <= NF; i++) at[$i] = i + 3; next }
+        {
+            point = $at["ranks"] "," $1 "," $2 "," $3
+            name = $at["algorithm"]
+            if (!(point in seen)) { seen[point] = 1; points[++count] = point }
+            ms[point, name] = $at["us"] / 1000
+            if (name == "auto") choice[point] = $at["chosen"] \
+                ($at["chosen"] == "spardl" ? ", d = " $at["teams"] : "")
+            difference = $at["difference"] < 0 ? -$at["difference"] \
+                                               : $at["difference"]
+            if (difference > largest) largest = difference
+        }
+        END {
+            n = split("spardl auto topka topkdsa gtopk oktopk redsync dense", \
+                names, " ")
+            print "| P | density | Gbit/s | alpha, us | SparDL, d = 1 | " \
+                "automatic | TopkA | TopkDSA | gTopk | Ok-Topk | RedSync | " \
+                "dense |"
+            print "|---|---|---|---|---|---|---|---|---|---|---|---|"
+            for (p = 1; p <= count; p++) {
+                split(points[p], of, ",")
+                printf "| %s | %g%% | %s | %s", of[1], 100 * of[2], of[3], of[4]
+                for (i = 1; i <= n; i++) {
+                    printf " | %.3g", ms[points[p], names[i]]
+                    if (names[i] == "auto") printf " (%s)", choice[points[p]]
+                }
+                print " |"
+            }
+            printf "\nLargest difference from a formula: %.1e\n", largest
+        }' "$work/heading" "$work/rows"
+}
+
+# ---- one after another -------------------------------------------------------
+
+# Prints a table with what it is of.
+show() {
+    local before after
+    before=$(stolen)
+    "$1" >"$work/table"
+    after=$(stolen)
+    # shellcheck disable=SC2086
+    set -- $before $after
+    echo "By \`$command\`, with Baton $("$build/microbench/baton-info" --version |
+        awk 'NR == 1 { print $NF }') of $(git -C "$root" log -1 --format=%cs);" \
+        "$(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo |
+        head -n 1), Linux $(uname -r | sed 's/-.*//'), $(mpirun --version |
+        head -n 1 | sed 's/mpirun (//; s/)//'); CPU steal" \
+        "$(awk "BEGIN { printf \"%.1f\", ($4 - $2) * 100 / ($3 - $1 + 1) }") %."
+    echo
+    cat "$work/table"
+}
+
+# Puts a file between the marks of a table.
+place() {
+    local page
+    page=$(grep -l "^<!-- tables.sh $1 -->$" "$root"/README.md "$root"/docs/*.md) || {
+        echo "$0: no page has the marks of $1" >&2
+        return 1
+    }
+    awk -v mark="<!-- tables.sh $1 -->" -v table="$2" '
+        $0 == mark { print; while ((getline line < table) > 0) print line; skip = 1 }
+        $0 == "<!-- end -->" { skip = 0 }
+        !skip { print }' "$page" >"$work/page"
+    cat "$work/page" >"$page"
+}
+
+all='modes_even modes_quorum modes_lateness modes_ranks late hyperplane severe
+    sparse_training sparse_seeds sparse_links'
+write=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --write) write=1 ;;
+    --list) echo $all | tr ' ' '\n'; exit ;;
+    -*) sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    *) break ;;
+    esac
+    shift
+done
+for table in ${*:-$all}; do
+    case " $(echo $all) " in
+    *" $table "*) ;;
+    *) echo "$0: no table $table; there are: $(echo $all)" >&2; exit 2 ;;
+    esac
+    echo "$(date +%H:%M:%S) $table" >&2
+    show "$table" >"$work/shown"
+    if [ "$write" ]; then place "$table" "$work/shown"; else cat "$work/shown"; fi
+done
