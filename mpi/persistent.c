@@ -71,7 +71,7 @@ static int add_persistent(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
     op->tag = atomic_fetch_add_explicit(&tags, 1, memory_order_relaxed) % TAGS;
     int code = MPI_SUCCESS;
     if (op->comm->self == MPI_COMM_NULL) {
-        code = PMPI_Comm_dup(MPI_COMM_SELF, &op->comm->self);
+        code = PMPI_Comm_split(baton__mpi.self, 0, 0, &op->comm->self);
     }
     if (code == MPI_SUCCESS) {
         code = PMPI_Recv_init(NULL, 0, MPI_BYTE, 0, op->tag, op->comm->self,
@@ -128,6 +128,9 @@ int baton__mpi_start(const MPI_Request *request)
     int code = copy_handler(op->comm);
     if (code == MPI_SUCCESS) {
         code = baton__mpi_vectors_pack(&op->vectors);
+        if (code != MPI_SUCCESS) { /* the communicator may be gone */
+            return baton__mpi_fail(op->comm->self, code);
+        }
     }
     if (code == MPI_SUCCESS) {
         code = PMPI_Start(&op->request);

@@ -551,7 +551,11 @@ int baton__mpi_finish(const baton__mpi_call_t *call)
     if (code != MPI_SUCCESS) {
         return code;
     }
+    /* MPI would tell an error to the handler of MPI_COMM_WORLD. */
+    baton__mpi_op_t *op = op_of(request);
     baton__mpi_await(1, &request);
-    code = PMPI_Wait(&request, MPI_STATUS_IGNORE);
+    code = op->code;
+    op->code = MPI_SUCCESS;
+    (void)PMPI_Wait(&request, MPI_STATUS_IGNORE);
     return code == MPI_SUCCESS ? code : baton__mpi_fail(call->comm, code);
 }

@@ -5,9 +5,9 @@
    program mixes it with any others in Wait, Test and their kin. It is completed
    inside the program's calls of MPI, by MPI's progress. Persistent ones can't
    be generalized: a persistent request is a receive from this process itself,
-   on a copy of MPI_COMM_SELF, and the end of the operation is the empty message
-   that it waits for; one that failed is a byte too long, so that the request
-   fails with MPI_ERR_TRUNCATE.
+   on a communicator of its own, and the end of the operation is the empty
+   message that it waits for; one that failed is a byte too long, so that the
+   request fails with MPI_ERR_TRUNCATE.
 
    Operations of one shape use one schedule, one after another: those that
    wait for it queue in its entry, and the end of each starts the next. The

@@ -104,6 +104,9 @@ static void open_all(int required)
         say(off, "Open MPI's objects are laid out differently");
         return;
     }
+    /* A copy of MPI_COMM_SELF would copy its attributes. */
+    (void)PMPI_Comm_split(MPI_COMM_SELF, 0, 0, &baton__mpi.self);
+    (void)PMPI_Comm_set_errhandler(baton__mpi.self, MPI_ERRORS_RETURN);
     baton_status_t status = open_engine();
     if (status != BATON_OK && baton__mpi.settings.thread) {
         say("there is no thread", baton_error_message());
@@ -185,4 +188,5 @@ void baton__mpi_shut_down(void)
     (void)!baton_group_destroy(baton__mpi.world);
     (void)!baton_engine_close(baton__mpi.engine);
     (void)PMPI_Group_free(&baton__mpi.world_group);
+    (void)PMPI_Comm_free(&baton__mpi.self);
 }

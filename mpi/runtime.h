@@ -12,8 +12,10 @@ typedef struct baton__mpi_runtime {
     _Atomic bool on; /* calls are taken: between MPI_Init and MPI_Finalize */
     baton__mpi_settings_t settings; /* the same on all ranks */
     baton_engine_t *engine;
-    baton_group_t *world;     /* of MPI_COMM_WORLD */
-    MPI_Group world_group;    /* the same, of MPI's */
+    baton_group_t *world;  /* of MPI_COMM_WORLD */
+    MPI_Group world_group; /* the same, of MPI's */
+    MPI_Comm self;         /* of this process: its errors are returned, for the
+                              program's         handlers to be told */
     ptrdiff_t context_offset; /* see comms.h */
     bool functions; /* of the program's may be called by Baton's thread */
     int level; /* that MPI_Query_thread reports; -1: not initialised here */

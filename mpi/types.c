@@ -1,5 +1,7 @@
 #include "mpi/types.h"
 
+#include "mpi/runtime.h"
+
 #include <baton/build.h>
 #include <limits.h>
 
@@ -162,6 +164,38 @@ bool baton__mpi_is_plain(MPI_Datatype type)
     return plain;
 }
 
+/* So many bytes in a row. */
+static int make_row(size_t bytes, MPI_Datatype *row)
+{
+    const size_t part = 1 << 30;
+    const int counts[2] = {(int)(bytes / part), (int)(bytes % part)};
+    const MPI_Aint at[2] = {0, (MPI_Aint)(bytes - bytes % part)};
+    MPI_Datatype parts[2] = {MPI_BYTE, MPI_BYTE};
+    int code = PMPI_Type_contiguous((int)part, MPI_BYTE, &parts[0]);
+    if (code == MPI_SUCCESS) {
+        code = PMPI_Type_create_struct(2, counts, at, parts, row);
+        (void)PMPI_Type_free(&parts[0]);
+    }
+    return code == MPI_SUCCESS ? PMPI_Type_commit(row) : code;
+}
+
+/* MPI_Pack counts bytes by an int. A collective of this process alone copies an
+   element with more, and sends no message. */
+static int pack_long(void *place, MPI_Datatype type, size_t size, char *bytes,
+                     bool back)
+{
+    MPI_Datatype row;
+    int code = make_row(size, &row);
+    if (code == MPI_SUCCESS) {
+        code = back ? PMPI_Allgather(bytes, 1, row, place, 1, type,
+                                     baton__mpi.self)
+                    : PMPI_Allgather(place, 1, type, bytes, 1, row,
+                                     baton__mpi.self);
+        (void)PMPI_Type_free(&row);
+    }
+    return code;
+}
+
 int baton__mpi_pack(const void *memory, int count, MPI_Datatype type,
                     char *bytes, bool back)
 {
@@ -174,12 +208,13 @@ int baton__mpi_pack(const void *memory, int count, MPI_Datatype type,
     for (int i = 0, some; i < count && code == MPI_SUCCESS; i += some) {
         some = count - i < most ? count - i : most;
         void *place = (void *)((MPI_Aint)memory + (MPI_Aint)i * extent);
-        int length = (int)((size_t)some * size);
+        size_t length = (size_t)some * size;
         int at = 0;
-        code = back ? PMPI_Unpack(bytes, length, &at, place, some, type,
-                                  MPI_COMM_SELF)
-                    : PMPI_Pack(place, some, type, bytes, length, &at,
-                                MPI_COMM_SELF);
+        code = length > INT_MAX ? pack_long(place, type, size, bytes, back)
+               : back ? PMPI_Unpack(bytes, (int)length, &at, place, some, type,
+                                    baton__mpi.self)
+                      : PMPI_Pack(place, some, type, bytes, (int)length, &at,
+                                  baton__mpi.self);
         bytes += length;
     }
     return code;

@@ -44,6 +44,10 @@ if(NOT BATON_SANITIZE) # without a thread, a rank in MPI answers its peers
         --oversubscribe -np 5 $<TARGET_FILE:dropin_mixed>)
     describe_test(dropin_mixed.nothread dropin_mixed mpi)
     set_tests_properties(dropin_mixed.nothread PROPERTIES RUN_SERIAL ON)
+    add_test(NAME dropin_mixed.huge COMMAND ${dropin_run} -np 2
+        $<TARGET_FILE:dropin_mixed> huge)
+    describe_test(dropin_mixed.huge dropin_mixed mpi)
+    set_tests_properties(dropin_mixed.huge PROPERTIES RUN_SERIAL ON)
 endif()
 
 # In mpi4py's words, where Debian's is installed (scripts/deps.sh --ci).

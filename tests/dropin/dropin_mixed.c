@@ -42,6 +42,17 @@ WATCH(Unpack,
        MPI_Comm c),
       (from, bytes, at, to, n, t, c))
 
+/* Fails if it is to. */
+static bool no_room;
+int PMPI_Pack(const void *from, int n, MPI_Datatype t, void *to, int bytes,
+              int *at, MPI_Comm c)
+{
+    typedef int (*next_fn)(const void *, int, MPI_Datatype, void *, int, int *,
+                           MPI_Comm);
+    void *next = dlsym(RTLD_NEXT, "PMPI_Pack");
+    return (*(next_fn *)&next)(from, n, t, to, no_room ? 0 : bytes, at, c);
+}
+
 static int rank, size;
 
 enum { COUNT = 37, MOST = 8 * 1024 };
@@ -759,6 +770,77 @@ static void test_rendezvous(void)
     EXPECT(received[LONG - 1] == left + LONG - 1, "the last one");
 }
 
+/* One element of 2 GiB and more, with gaps: of its blocks all are the same
+   memory, so that two ranks have a copy of it each, and no more. */
+static void test_huge(void)
+{
+    enum { BLOCK = 1 << 16, BLOCKS = 1 + (1 << 15) };
+    static char block[BLOCK + 1];
+    MPI_Datatype huge;
+    MPI_Datatype odd;
+    MPI_Request q;
+    MPI_Aint at[2] = {0, 0};
+    int counts[2] = {1, BLOCK - 1};
+    MPI_Type_create_hvector(BLOCKS, BLOCK, 0, MPI_CHAR, &odd);
+    MPI_Datatype parts[2] = {odd, MPI_CHAR};
+    MPI_Type_create_struct(2, counts, at, parts, &huge);
+    MPI_Type_commit(&huge);
+    for (int i = 0; i < BLOCK; i++) {
+        block[i] = (char)(rank == 0 ? i * 7 + i / 256 : -1);
+    }
+    MPI_Ibcast(block, 1, huge, 0, MPI_COMM_WORLD, &q);
+    await(&q);
+    for (int i = 0; i < BLOCK; i++) {
+        EXPECT(block[i] == (char)(i * 7 + i / 256), "%d is %d", i, block[i]);
+    }
+    EXPECT(block[BLOCK] == 0, "beyond the last");
+    MPI_Type_free(&huge);
+    MPI_Type_free(&odd);
+}
+
+/* An error of the call alone goes to its communicator's handler. */
+static void test_handlers(void)
+{
+    enum { EACH = 4 };
+    int sent[2 * EACH];
+    int got[16 * EACH];
+    MPI_Datatype wide;
+    MPI_Comm dup;
+    MPI_Request q;
+    if (size == 1) {
+        return;
+    }
+    int key;
+    int before = deleted;
+    MPI_Comm_create_keyval(MPI_COMM_DUP_FN, on_delete, &key, NULL);
+    MPI_Comm_set_attr(MPI_COMM_SELF, key, &key);
+    MPI_Type_create_resized(MPI_INT, 0, 2 * sizeof(int), &wide);
+    MPI_Type_commit(&wide);
+    MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+    settle(dup, 7);
+    MPI_Comm_set_errhandler(dup, MPI_ERRORS_RETURN);
+    PERSISTENT(Allgather)
+    (sent, EACH, wide, got, EACH, MPI_INT, dup, MPI_INFO_NULL, &q);
+    no_room = true;
+    EXPECT(MPI_Start(&q) != MPI_SUCCESS, "a start without room");
+    MPI_Request_free(&q);
+    EXPECT(MPI_Iallgather(sent, EACH, wide, got, EACH, MPI_INT, dup, &q) !=
+               MPI_SUCCESS,
+           "a call without room");
+    no_room = false;
+    const char *blocking = getenv("BATON_MPI_BLOCKING");
+    if (blocking != NULL && blocking[0] == '1') {
+        EXPECT(MPI_Allreduce(in, out, 1 + (rank == 0), MPI_INT, MPI_SUM, dup) !=
+                   MPI_SUCCESS,
+               "a blocking call with other counts");
+    }
+    MPI_Comm_free(&dup);
+    MPI_Type_free(&wide);
+    EXPECT(deleted == before, "a copy of an attribute of MPI_COMM_SELF");
+    MPI_Comm_delete_attr(MPI_COMM_SELF, key);
+    MPI_Comm_free_keyval(&key);
+}
+
 /* Ranks that disagree: an error on each, where MPI has none. */
 static void test_mismatch(void)
 {
@@ -794,12 +876,21 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(void);
     } tests[] = {
-        {"kinds", test_kinds},           {"in_place", test_in_place},
-        {"types", test_types},           {"derived", test_derived},
-        {"freed", test_freed},           {"outstanding", test_outstanding},
-        {"comms", test_comms},           {"application", test_application},
-        {"background", test_background}, {"rendezvous", test_rendezvous},
-        {"mismatch", test_mismatch},     {"persistent", test_persistent},
+        {"kinds", test_kinds},
+        {"in_place", test_in_place},
+        {"types", test_types},
+        {"derived", test_derived},
+        {"freed", test_freed},
+        {"outstanding", test_outstanding},
+        {"comms", test_comms},
+        {"application", test_application},
+        {"background", test_background},
+        {"rendezvous", test_rendezvous},
+        {"handlers", test_handlers},
+        {"mismatch", test_mismatch},
+        {"persistent", test_persistent},
+        /* It needs 4 GiB, and is asked for by its name. */
+        {"huge", test_huge},
     };
     alarm(100);
     program = pthread_self();
@@ -809,7 +900,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     for (size_t t = 0; t < sizeof tests / sizeof *tests; t++) {
-        bool asked = argc == 1;
+        bool asked = argc == 1 && tests[t].run != test_huge;
         for (int i = 1; i < argc; i++) {
             asked |= strcmp(argv[i], tests[t].name) == 0;
         }
