@@ -373,8 +373,9 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     uint32_t *count = baton__group_counter(parent, NULL, key);
     uint32_t nth = count != NULL ? ++*count : 0;
     engine->driver->leave(engine);
-    char *own_name = baton__copy_string(name);
-    status = nth == 0 || own_name == NULL
+    bool named = *name != '\0';
+    char *own_name = named ? baton__copy_string(name) : NULL;
+    status = nth == 0 || (named && own_name == NULL)
                  ? baton__error(BATON_ERR_NO_MEMORY, "no memory for a group")
                  : create_subset(parent, baton__mix(key) + nth, false, copy,
                                  size, out);

@@ -164,6 +164,20 @@ static void destroy_one(void *arg)
     }
 }
 
+static void close_groups(void)
+{
+    for (int r = 0; r < size; r++) {
+        enter(&ranks[r]);
+        ranks[r].group->transport = ranks[r].given;
+        leave(&ranks[r]);
+    }
+    for (int r = 0; r < size; r++) {
+        support_ok(baton_group_destroy(ranks[r].group));
+        support_ok(baton_engine_close(ranks[r].engine));
+    }
+    support_ok(baton_inproc_destroy(medium));
+}
+
 /* Those that live destroy theirs together; then each dead one, which comes to
    think that all others are. */
 static void close_ranks(void)
@@ -192,15 +206,8 @@ static void close_ranks(void)
             (void)baton_engine_step(rank->engine);
             destroy_one(rank);
         }
-        enter(rank);
-        rank->group->transport = rank->given;
-        leave(rank);
     }
-    for (int r = 0; r < size; r++) {
-        support_ok(baton_group_destroy(ranks[r].group));
-        support_ok(baton_engine_close(ranks[r].engine));
-    }
-    support_ok(baton_inproc_destroy(medium));
+    close_groups();
 }
 
 /* ---- steps --------------------------------------------------------------- */
@@ -463,6 +470,31 @@ TEST(test_partial_goes_on_without_a_rank_that_computes)
     assert_false(baton_partial_lives(ranks[1].partial, 2));
     assert_null(baton_partial_schedule(ranks[1].partial));
     close_ranks();
+}
+
+/* Rank 0 has a step more than the others, which wait for it in destroy. */
+TEST(test_partial_says_that_peers_do_no_more_steps)
+{
+    baton_partial_result_t result;
+    (void)setenv("BATON_DESTROY_MS", "600000", 1);
+    options.mode = BATON_FULL;
+    open_ranks(3, BATON_PROGRESS_THREAD);
+    support_ok(baton_partial_start(ranks[0].partial));
+    support_thread_t *others[2];
+    for (int i = 0; i < 2; i++) {
+        others[i] = support_thread_start(destroy_one, &ranks[1 + i]);
+    }
+    support_expect(
+        baton_partial_wait(ranks[0].partial, SUPPORT_WAIT_MS, &result),
+        BATON_ERR_STATE);
+    support_says("\"partial\" was destroyed on rank");
+    destroy_one(&ranks[0]);
+    for (int i = 0; i < 2; i++) {
+        support_thread_join(others[i]);
+    }
+    close_groups();
+    (void)unsetenv("BATON_DESTROY_MS");
+    options.mode = BATON_SOLO;
 }
 
 /* Rank 1 believes rank 0 dead, which lives, and finds out. */

@@ -43,7 +43,7 @@
 #include <baton/partial.h>
 #include <stdio.h>
 
-enum { WHY_BYTES = 320, THREAD_MS = 100, ACTIVE_BITS = 24 };
+enum { WHY_BYTES = 320, NAME_BYTES = 320, THREAD_MS = 100, ACTIVE_BITS = 24 };
 
 typedef enum stage { RUNS, SHRINKS, HANDS_OVER, DIFFERS, GONE } stage_t;
 
@@ -51,6 +51,7 @@ struct baton__survival {
     baton_partial_t *partial;
     baton__partial_commit_fn commit;
     baton_group_t *group;
+    int size;   /* of the application's */
     int *ranks; /* of each rank of `group`: the one in the application's */
 
     baton_schedule_t *terms; /* in the application's; or NULL */
@@ -162,6 +163,15 @@ static bool leave(survival_t *self, baton_status_t status)
     return lost;
 }
 
+/* NULL once this rank has destroyed it. */
+static baton_schedule_t *steps_of(survival_t *self)
+{
+    lock(self);
+    baton_schedule_t *steps = self->partial->schedule;
+    unlock(self);
+    return steps;
+}
+
 /* On the driver: of the schedule that states the terms. */
 static void note_terms(void *arg, baton_status_t status)
 {
@@ -173,8 +183,8 @@ static void note_terms(void *arg, baton_status_t status)
     lock(self);
     go_to(self, self->stage == GONE ? RUNS : self->stage, DIFFERS);
     unlock(self);
-    if (running) { /* whoever waits for its epoch learns of it */
-        (void)!baton_schedule_cancel(self->partial->schedule);
+    if (running) { /* a call that waits for its epoch returns the mismatch */
+        (void)!baton_schedule_cancel(steps_of(self));
         (void)leave(self, BATON_OK);
     }
 }
@@ -267,8 +277,14 @@ static void add_maximum(baton_schedule_t *s, baton_buffer_t buffer,
 static baton_status_t build_hand_over(survival_t *self)
 {
     size_t bytes = self->partial->vector_bytes;
-    baton_status_t status = baton_schedule_create(
-        self->group, "hand-over of a partial", &self->hand_over);
+    const char *step = self->partial->name;
+    char name[NAME_BYTES]; /* says what a rank waits for that waits in vain */
+    bool first = baton_group_size(self->group) == self->size;
+    (void)snprintf(name, sizeof name,
+                   first ? "destroy of %s" : "%s after a loss, or its destroy",
+                   step);
+    baton_status_t status =
+        baton_schedule_create(self->group, name, &self->hand_over);
     if (status != BATON_OK) {
         return status;
     }
@@ -384,6 +400,7 @@ static void go_on(survival_t *self)
     baton__contribution_recover(c, last, 0);
     c->living = (uint32_t)baton_group_size(self->group);
     partial->begin.modes.base = last;
+    baton__partial_begin_limit(partial, true);
     lock(self);
     if (baton__partial_steps(partial) > last) {
         unlock(self);
@@ -392,7 +409,6 @@ static void go_on(survival_t *self)
     }
     go_to(self, HANDS_OVER, RUNS);
     unlock(self);
-    baton__partial_begin_limit(partial, true);
 }
 
 /* Until the partial runs again. BATON_ERR_TIMEOUT: it is to be called again. */
@@ -579,9 +595,8 @@ static baton_status_t begin(survival_t *self, baton_group_t *group)
 {
     baton_status_t status = build_terms(self, group);
     if (status == BATON_OK) {
-        status =
-            baton_group_create_sub(group, self->ranks, baton_group_size(group),
-                                   "a copy", &self->group);
+        status = baton_group_create_sub(
+            group, self->ranks, baton_group_size(group), "", &self->group);
     }
     if (status == BATON_OK) {
         status = build(self);
@@ -612,7 +627,8 @@ baton_status_t baton__survival_create(baton_partial_t *partial,
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for partial \"%s\"",
                             partial->name);
     }
-    *self = (survival_t){.partial = partial, .commit = commit, .ranks = ranks};
+    *self = (survival_t){
+        .partial = partial, .commit = commit, .size = size, .ranks = ranks};
     partial->survival = self;
     init_changed(self);
     for (int i = 0; i < size; i++) {
@@ -621,7 +637,23 @@ baton_status_t baton__survival_create(baton_partial_t *partial,
     return begin(self, group);
 }
 
-/* Waits until all that live have come to this. */
+/* Peers that wait for a step which this rank never starts fail at once. */
+static void end_steps(survival_t *self, uint64_t until_ns)
+{
+    baton_schedule_t *steps = steps_of(self);
+    baton__partial_begin_limit(self->partial, false);
+    if (steps != NULL &&
+        baton_schedule_epoch(steps) < baton_schedule_started(steps) &&
+        baton_schedule_wait(steps, left_ms(until_ns)) == BATON_ERR_TIMEOUT) {
+        (void)!baton_schedule_cancel(steps);
+    }
+    (void)!baton_schedule_destroy(steps);
+    lock(self);
+    self->partial->schedule = NULL;
+    unlock(self);
+}
+
+/* Waits until all that live have come to this, which a loss interrupts. */
 static void meet(survival_t *self)
 {
     uint64_t until =
@@ -629,9 +661,13 @@ static void meet(survival_t *self)
     bool again = true;
     while (again && await_running(self, until) == BATON_OK) {
         if (enter(self)) {
+            end_steps(self, until);
             baton_status_t status = baton_schedule_start(self->hand_over);
             if (status == BATON_OK) {
                 status = baton_schedule_wait(self->hand_over, left_ms(until));
+            }
+            if (status == BATON_ERR_TIMEOUT) { /* and its destroy, after it */
+                (void)!baton_schedule_cancel(self->hand_over);
             }
             again = leave(self, status);
         }
