@@ -57,16 +57,18 @@ static bool is_there(MPI_Comm comm, const char *name, ptrdiff_t offset,
            strcmp(parts.name, name) == 0;
 }
 
-ptrdiff_t baton__mpi_context_offset(void)
+const char *baton__mpi_find_context(void)
 {
     for (ptrdiff_t at = 0; at + (ptrdiff_t)sizeof(parts_t) <= LOOKED_AT;
          at += (ptrdiff_t) _Alignof(parts_t)) {
         if (is_there(MPI_COMM_SELF, "MPI_COMM_SELF", at, 1) &&
             is_there(MPI_COMM_WORLD, "MPI_COMM_WORLD", at, 0)) {
-            return at;
+            baton__mpi.context_offset = at;
+            return NULL;
         }
     }
-    return -1;
+    return "this MPI's communicators have no context id where it was looked "
+           "for";
 }
 
 /* What tells its groups from those of other communicators. */

@@ -54,8 +54,8 @@ typedef struct baton__mpi_comm {
     struct baton__mpi_comm *next;
 } baton__mpi_comm_t;
 
-/* Where the context id is in a communicator; -1: not found here. */
-ptrdiff_t baton__mpi_context_offset(void);
+/* Finds where the context id is in a communicator. NULL; else why it can't. */
+const char *baton__mpi_find_context(void);
 
 /* Whether MPI runs it as one of the first calls. Frees: it goes when it ends,
    as MPI itself frees none that is active. */

@@ -66,7 +66,9 @@ static int query(void *state, MPI_Status *status);
 static int release(void *state);
 static int cancel(void *state, int complete);
 
-enum { LOOKED_AT = 256 }; /* bytes of a request */
+enum {
+    LOOKED_AT = 200
+}; /* bytes of a generalized request, which has no more */
 static size_t given_offset, owner_offset;
 
 static baton__mpi_op_t *op_of(MPI_Request request)
@@ -87,14 +89,16 @@ MPI_Comm baton__mpi_owner(MPI_Request request)
     return owner;
 }
 
-static size_t find(MPI_Request request, const void *bytes, size_t count)
+static bool find(MPI_Request request, const void *bytes, size_t count,
+                 size_t *offset)
 {
-    size_t at = 0;
-    while (at < LOOKED_AT &&
-           memcmp((const char *)request + at, bytes, count) != 0) {
-        at += sizeof(void *);
+    for (size_t at = 0; at + count <= LOOKED_AT; at += sizeof(void *)) {
+        if (memcmp((const char *)request + at, bytes, count) == 0) {
+            *offset = at;
+            return true;
+        }
     }
-    return at;
+    return false;
 }
 
 static bool find_parts(void)
@@ -106,14 +110,14 @@ static bool find_parts(void)
         MPI_SUCCESS) {
         return false;
     }
-    given_offset = find(request, &given, sizeof given);
-    owner_offset = find(request, &owner, sizeof owner);
+    bool found = find(request, &given, sizeof given, &given_offset) &&
+                 find(request, &owner, sizeof owner, &owner_offset);
     (void)PMPI_Grequest_complete(request);
     (void)PMPI_Wait(&request, MPI_STATUS_IGNORE);
-    return given_offset < LOOKED_AT && owner_offset < LOOKED_AT;
+    return found;
 }
 
-bool baton__mpi_drive(bool on)
+const char *baton__mpi_drive(bool on)
 {
     if (on) {
         opal_progress = dlsym(RTLD_DEFAULT, "opal_progress");
@@ -121,12 +125,16 @@ bool baton__mpi_drive(bool on)
         opal_progress_unregister =
             dlsym(RTLD_DEFAULT, "opal_progress_unregister");
         if (opal_progress == NULL || opal_progress_register == NULL ||
-            opal_progress_unregister == NULL || !find_parts()) {
-            return false;
+            opal_progress_unregister == NULL) {
+            return "this MPI has no opal_progress that can be called";
+        }
+        if (!find_parts()) {
+            return "this MPI's requests do not have what they were made with "
+                   "where it was looked for";
         }
     }
     call(on ? opal_progress_register : opal_progress_unregister);
-    return true;
+    return NULL;
 }
 
 /* ---- waits --------------------------------------------------------------- */

@@ -119,7 +119,7 @@ baton_status_t baton__mpi_entry_for(baton__mpi_comm_t *comm,
 void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all);
 
 /* Lets MPI's waits drive Baton: from now on, until it is called with false.
-   False: MPI is not as it must be, and nothing has happened. */
-bool baton__mpi_drive(bool on);
+   NULL; else why that can't be, and nothing has happened. */
+const char *baton__mpi_drive(bool on);
 
 #endif

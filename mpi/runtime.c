@@ -99,9 +99,10 @@ static void open_all(int required)
     baton__mpi_settings_read(&baton__mpi.settings);
     (void)PMPI_Bcast(&baton__mpi.settings, sizeof baton__mpi.settings, MPI_BYTE,
                      0, MPI_COMM_WORLD);
-    baton__mpi.context_offset = baton__mpi_context_offset();
-    if (!agree(baton__mpi.context_offset >= 0 && baton__mpi_drive(true))) {
-        say(off, "Open MPI's objects are laid out differently");
+    const char *wrong = baton__mpi_find_context();
+    wrong = wrong != NULL ? wrong : baton__mpi_drive(true);
+    if (!agree(wrong == NULL)) {
+        say(off, wrong != NULL ? wrong : "MPI is another on some of the ranks");
         return;
     }
     /* A copy of MPI_COMM_SELF would copy its attributes. */
@@ -174,6 +175,22 @@ static void drain(void)
         (void)PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag,
                           MPI_STATUS_IGNORE);
         (void)sched_yield();
+    }
+}
+
+/* A program that looks MPI's functions up in a libmpi that it has opened for
+   itself calls none of this library's, which can be said at its end alone. */
+__attribute__((destructor)) static void tell_bypassed(void)
+{
+    const char *log = getenv("BATON_MPI_LOG");
+    int started = 0;
+    if (baton__mpi.level < 0 && log != NULL && log[0] == '1' &&
+        may_be_rank_0() && PMPI_Initialized(&started) == MPI_SUCCESS &&
+        started && !baton__mpi_is_other()) {
+        (void)fprintf(stderr,
+                      "baton_mpi: all calls were left to MPI: the program has "
+                      "looked up MPI_Init in libmpi itself; in Python use "
+                      "ctypes.CDLL(None), in C dlsym(RTLD_DEFAULT)\n");
     }
 }
 

@@ -14,8 +14,8 @@ typedef struct baton__mpi_runtime {
     baton_engine_t *engine;
     baton_group_t *world;  /* of MPI_COMM_WORLD */
     MPI_Group world_group; /* the same, of MPI's */
-    MPI_Comm self;         /* of this process: its errors are returned, for the
-                              program's         handlers to be told */
+    MPI_Comm self; /* of this process: returns errors, which are told to the
+                      handler of the communicator that a call is on */
     ptrdiff_t context_offset; /* see comms.h */
     bool functions; /* of the program's may be called by Baton's thread */
     int level; /* that MPI_Query_thread reports; -1: not initialised here */
