@@ -1,7 +1,10 @@
 /* Collectives by one call: created and started, and at once; in place and not,
    with blocks of one size and of several. */
+#include "progress/engine.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
+#include "transport/group.h"
+
 #include <baton/coll.h>
 #include <string.h>
 
@@ -322,6 +325,42 @@ TEST_EACH(test_every_type, 2)
     if (cluster->engine_count == cluster->size) {
         support_cluster_run(cluster, sum_type, NULL);
     }
+}
+
+static void call_late(support_worker_t *w)
+{
+    int64_t x = 1, y = 0;
+    for (int i = 0; i < 2 && w->rank < 2; i++) {
+        baton_status_t status = i == 0
+                                    ? baton_barrier_now(w->group)
+                                    : baton_allreduce_now(w->group, &x, &y, 1,
+                                                          BATON_I64, BATON_SUM);
+        (void)support_worker_check(
+            w,
+            status == BATON_ERR_TRANSPORT &&
+                strstr(baton_error_message(), "rank 2 is gone") != NULL,
+            "call %d: %s: %s", i, baton_status_text(status),
+            baton_error_message());
+    }
+}
+
+static void meet(support_worker_t *w)
+{
+    (void)support_worker_ok(w, baton_barrier_now(w->group));
+}
+
+/* These ranks call after they have lost another one, by a schedule that failed
+   then, and by a new one. */
+TEST_WITH(test_late_calls_name_a_lost_rank, 3, SUPPORT_OWN_ENGINES)
+{
+    support_cluster_run(cluster, meet, NULL);
+    for (int r = 0; r < 2; r++) {
+        baton_group_t *group = cluster->groups[r];
+        group->engine->driver->enter(group->engine);
+        group->transport->lose(group->endpoint, 2, "it is dead");
+        group->engine->driver->leave(group->engine);
+    }
+    support_cluster_run(cluster, call_late, NULL);
 }
 
 /* After a recovery ranks begin anew, whatever each had prepared before it. */

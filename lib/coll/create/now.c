@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "coll/create/create.h"
+#include "coll/kit/check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -177,6 +178,12 @@ static baton_status_t match_places(kept_t *kept, bool is_new,
     return BATON_OK;
 }
 
+static baton_status_t start_and_wait(baton_schedule_t *schedule)
+{
+    baton_status_t status = baton__start_to_wait(schedule);
+    return status == BATON_OK ? baton_schedule_wait(schedule, -1) : status;
+}
+
 static baton_status_t run(const baton__collective_t *collective,
                           baton_group_t *group, baton_operands_t on)
 {
@@ -213,10 +220,9 @@ static baton_status_t run(const baton__collective_t *collective,
     }
     if (status == BATON_OK) {
         kept->used = ++shapes->calls;
-        status = baton_schedule_start(kept->schedule);
+        status = start_and_wait(kept->schedule);
     }
-    return status == BATON_OK ? baton_schedule_wait(kept->schedule, -1)
-                              : status;
+    return status;
 }
 
 /* ---- the calls ---------------------------------------------------------- */
@@ -279,10 +285,7 @@ baton_status_t baton_now(baton_group_t *group, baton_create_fn *create,
     if (status != BATON_OK) {
         return status;
     }
-    status = baton_schedule_start(s);
-    if (status == BATON_OK) {
-        status = baton_schedule_wait(s, -1);
-    }
+    status = start_and_wait(s);
     baton_status_t ended = baton_schedule_destroy(s);
     return status != BATON_OK ? status : ended;
 }

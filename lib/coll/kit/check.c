@@ -230,3 +230,13 @@ size_t baton__check_reduction(baton_schedule_t *schedule, const char *builder,
                ? element
                : 0;
 }
+
+baton_status_t baton__start_to_wait(baton_schedule_t *schedule)
+{
+    baton_failure_t failure;
+    baton_status_t status = baton_schedule_start(schedule);
+    return status == BATON_ERR_FAILED &&
+                   baton_schedule_failure(schedule, &failure) == BATON_OK
+               ? baton__error(failure.status, "%s", failure.message)
+               : status;
+}

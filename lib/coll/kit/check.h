@@ -61,3 +61,8 @@ size_t baton__check_reduction(baton_schedule_t *schedule, const char *builder,
 /* Whether two views begin at the same place, by id or by address. */
 bool baton__same_place(const baton_schedule_t *schedule, baton_view_t a,
                        baton_view_t b);
+
+/* Starts an epoch for a call that also waits for it, and so returns the cause
+   where a peer was lost before, as on ranks that were waiting then: not
+   BATON_ERR_FAILED. */
+baton_status_t baton__start_to_wait(baton_schedule_t *schedule);

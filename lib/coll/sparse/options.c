@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "coll/kit/check.h"
 #include "coll/kit/pattern.h"
 #include "coll/partial/rule.h"
 
@@ -427,7 +428,7 @@ baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
     baton_enclose_end(schedule, inside, call, end);
     baton_status_t status = baton_schedule_commit(schedule);
     baton_status_t started =
-        status == BATON_OK ? baton_schedule_start(schedule) : BATON_OK;
+        status == BATON_OK ? baton__start_to_wait(schedule) : BATON_OK;
     baton__sparse_keep_error(wrong, started); /* of a peer that came before */
     return status;
 }

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/random.h"
+#include "coll/kit/check.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -123,7 +124,7 @@ static baton_status_t run(tuning_t *tuning, baton_schedule_t *schedule,
                           int timeout_ms)
 {
     char why[BATON__MESSAGE_BYTES];
-    baton_status_t status = baton_schedule_start(schedule);
+    baton_status_t status = baton__start_to_wait(schedule);
     if (status == BATON_OK) {
         status = baton_schedule_wait(schedule, timeout_ms);
     }
