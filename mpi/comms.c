@@ -130,6 +130,14 @@ static void log_calls(const baton__mpi_comm_t *comm)
             }
         }
     }
+    if (comm->flight_ns > 0) {
+        const int64_t flight_us = comm->flight_ns / 1000;
+        const int64_t waited_us = comm->waited_ns / 1000;
+        (void)fprintf(to,
+                      "; saved %" PRId64 " us: %" PRId64 " bytes, %" PRId64
+                      " us in flight, %" PRId64 " us of them in MPI_Wait",
+                      flight_us - waited_us, comm->bytes, flight_us, waited_us);
+    }
     if (fclose(to) == 0 && any) {
         (void)fprintf(stderr, "%s\n", line);
     }

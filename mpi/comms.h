@@ -50,6 +50,10 @@ typedef struct baton__mpi_comm {
     unsigned orphans;  /* of them, by bits: the program has freed them */
     _Atomic int users; /* operations that have not ended */
     _Atomic bool dead; /* freed by the application */
+    /* For the log, of the operations that a MPI_Wait or MPI_Waitall was for:
+       their bytes; the time with any in flight, up to when it is counted; and
+       how much of that the program waited. */
+    _Atomic int64_t bytes, flight_ns, counted_to_ns, waited_ns;
     uint32_t counts[BATON__MPI_WHYS][BATON__MPI_KINDS * BATON__MPI_WAYS];
     struct baton__mpi_comm *next;
 } baton__mpi_comm_t;

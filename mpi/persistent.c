@@ -136,6 +136,7 @@ int baton__mpi_start(const MPI_Request *request)
         code = PMPI_Start(&op->request);
     }
     if (code == MPI_SUCCESS) {
+        baton__mpi_op_account(op);
         baton__mpi_op_post(op->entry, op);
     }
     return code;
@@ -153,6 +154,7 @@ int baton__mpi_request_free(MPI_Request *request)
         return BATON__MPI_LEFT;
     }
     baton__mpi_comm_t *comm = op->comm;
+    baton__mpi_op_account(op);
     int code = PMPI_Request_free(request);
     /* Pairs with the load in reap(): `op` goes with its entry. */
     atomic_store_explicit(&op->entry->kept, false, memory_order_release);

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- progress inside MPI ------------------------------------------------- */
 
@@ -231,8 +232,38 @@ static void complete(baton__mpi_op_t *op)
     }
 }
 
+#define LATER(a, b) ((a) > (b) ? (a) : (b))
+
+/* 0: without a log nobody asks. */
+static int64_t now_ns(void)
+{
+    struct timespec now = {0};
+    if (baton__mpi.settings.log) {
+        (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    }
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void baton__mpi_op_account(baton__mpi_op_t *op)
+{
+    baton__mpi_comm_t *comm = op->comm;
+    const int64_t counted_ns = comm->counted_to_ns;
+    const int64_t from_ns = LATER(op->started_ns, counted_ns);
+    if (op->awaited_ns > 0) {
+        comm->bytes += (int64_t)baton__mpi_shape_bytes(&op->entry->shape);
+        if (op->ended_ns > from_ns) {
+            int64_t waits_ns = LATER(from_ns, op->awaited_ns);
+            comm->flight_ns += op->ended_ns - from_ns;
+            comm->waited_ns += LATER(op->ended_ns, waits_ns) - waits_ns;
+            comm->counted_to_ns = op->ended_ns;
+        }
+        op->awaited_ns = 0;
+    }
+}
+
 static void push(baton__mpi_op_t *op)
 {
+    op->ended_ns = now_ns();
     op->next = atomic_load_explicit(&done, memory_order_relaxed);
     /* Pairs with the exchange in complete_all(). */
     while (!atomic_compare_exchange_weak_explicit(
@@ -256,6 +287,13 @@ bool baton__mpi_complete_all(void)
 
 void baton__mpi_await(int count, const MPI_Request *requests)
 {
+    const int64_t since_ns = now_ns();
+    for (int i = 0; i < count && requests != NULL && since_ns > 0; i++) {
+        baton__mpi_op_t *op = op_of(requests[i]);
+        if (op != NULL && op->started_ns > 0 && op->awaited_ns == 0) {
+            op->awaited_ns = since_ns;
+        }
+    }
     /* Pairs with the subtraction in complete(). */
     if (requests == NULL || atomic_load_explicit(&baton__mpi.outstanding,
                                                  memory_order_acquire) == 0) {
@@ -351,6 +389,7 @@ void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
 {
     op->entry = entry;
     op->next = NULL;
+    op->started_ns = now_ns();
     op->code = MPI_SUCCESS;
     atomic_store_explicit(&op->ended, false, memory_order_relaxed);
     atomic_fetch_add_explicit(&baton__mpi.outstanding, 1, memory_order_relaxed);
@@ -388,6 +427,7 @@ static int release(void *state)
 {
     baton__mpi_op_t *op = state;
     if (op != NULL) {
+        baton__mpi_op_account(op);
         leave(op->entry, op->comm);
         baton__mpi_op_free(op);
     }
@@ -427,10 +467,10 @@ static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
         return BATON__MPI_WRONG;
     }
     size_t least = (size_t)baton__mpi.settings.from;
-    size_t bytes = baton__mpi_shape_bytes(shape);
+    bool is_private = baton__mpi_has(call, BATON__MPI_PRIVATE);
+    size_t bytes = is_private ? 0 : baton__mpi_shape_bytes(shape);
     bool is_short = bytes < least || bytes == 0;
-    if (is_short && !baton__mpi_has(call, BATON__MPI_PRIVATE) &&
-        call->kind != BATON__MPI_BARRIER) {
+    if (is_short && !is_private && call->kind != BATON__MPI_BARRIER) {
         return BATON__MPI_SHORT;
     }
     comm->counted = bytes + BATON__MPI_WORTH / BATON__MPI_FIRST_CALLS;

@@ -29,6 +29,8 @@ typedef struct baton__mpi_op {
     int tag; /* of a persistent one */
     baton__mpi_vectors_t vectors;
     int code; /* of the end */
+    int64_t started_ns, ended_ns,
+        awaited_ns; /* if there is a log; 0: not yet */
     _Atomic bool ended;
 } baton__mpi_op_t;
 
@@ -100,6 +102,8 @@ int baton__mpi_fail(MPI_Comm comm, int code);
 int baton__mpi_op_make(const baton__mpi_call_t *call, baton__mpi_comm_t *comm,
                        const baton__mpi_shape_t *shape, baton__mpi_op_t **out);
 void baton__mpi_op_free(baton__mpi_op_t *op);
+/* Counts what a wait of the program's has ended, once. */
+void baton__mpi_op_account(baton__mpi_op_t *op);
 /* Starts it, or queues it behind those of its entry. */
 void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op);
 void baton__mpi_on_end(void *entry, uint64_t epoch, baton_status_t status);

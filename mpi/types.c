@@ -164,35 +164,24 @@ bool baton__mpi_is_plain(MPI_Datatype type)
     return plain;
 }
 
-/* So many bytes in a row. */
-static int make_row(size_t bytes, MPI_Datatype *row)
-{
-    const size_t part = 1 << 30;
-    const int counts[2] = {(int)(bytes / part), (int)(bytes % part)};
-    const MPI_Aint at[2] = {0, (MPI_Aint)(bytes - bytes % part)};
-    MPI_Datatype parts[2] = {MPI_BYTE, MPI_BYTE};
-    int code = PMPI_Type_contiguous((int)part, MPI_BYTE, &parts[0]);
-    if (code == MPI_SUCCESS) {
-        code = PMPI_Type_create_struct(2, counts, at, parts, row);
-        (void)PMPI_Type_free(&parts[0]);
-    }
-    return code == MPI_SUCCESS ? PMPI_Type_commit(row) : code;
-}
-
 /* MPI_Pack counts bytes by an int. A collective of this process alone copies an
    element with more, and sends no message. */
 static int pack_long(void *place, MPI_Datatype type, size_t size, char *bytes,
                      bool back)
 {
-    MPI_Datatype row;
-    int code = make_row(size, &row);
-    if (code == MPI_SUCCESS) {
-        code = back ? PMPI_Allgather(bytes, 1, row, place, 1, type,
-                                     baton__mpi.self)
-                    : PMPI_Allgather(place, 1, type, bytes, 1, row,
-                                     baton__mpi.self);
-        (void)PMPI_Type_free(&row);
-    }
+    const size_t part = 1 << 30;
+    const int counts[2] = {(int)(size / part), (int)(size % part)};
+    const MPI_Aint at[2] = {0, (MPI_Aint)(size - size % part)};
+    MPI_Datatype parts[2] = {MPI_BYTE, MPI_BYTE};
+    MPI_Datatype row = MPI_DATATYPE_NULL; /* which the collective refuses */
+    (void)PMPI_Type_contiguous((int)part, MPI_BYTE, &parts[0]);
+    (void)PMPI_Type_create_struct(2, counts, at, parts, &row);
+    (void)PMPI_Type_commit(&row);
+    MPI_Comm self = baton__mpi.self;
+    int code = back ? PMPI_Allgather(bytes, 1, row, place, 1, type, self)
+                    : PMPI_Allgather(place, 1, type, bytes, 1, row, self);
+    (void)PMPI_Type_free(&parts[0]);
+    (void)PMPI_Type_free(&row);
     return code;
 }
 

@@ -174,7 +174,7 @@ size_t baton__mpi_shape_bytes(const baton__mpi_shape_t *shape)
     size_t unit = shape->op != NULL
                       ? baton_op_element_bytes(shape->op, shape->dtype)
                       : baton_dtype_size(shape->dtype);
-    return (traits->traits & PRIVATE) != 0 ? 0 : sum * unit;
+    return sum * unit;
 }
 
 /* ---- vectors ------------------------------------------------------------- */

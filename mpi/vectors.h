@@ -49,7 +49,7 @@ void baton__mpi_shape_fini(baton__mpi_shape_t *shape);
 bool baton__mpi_shape_equals(const baton__mpi_shape_t *a,
                              const baton__mpi_shape_t *b);
 
-/* Bytes of the whole vector. 0 where ranks can't know it. */
+/* Bytes of the whole vector; of PRIVATE kinds those that this rank knows of. */
 size_t baton__mpi_shape_bytes(const baton__mpi_shape_t *shape);
 
 int baton__mpi_vectors_init(const baton__mpi_call_t *call,
