@@ -231,6 +231,10 @@ baton_status_t baton_device_alloc(baton_engine_t *engine, baton_memory_t kind,
     if (status != BATON_OK) {
         return status;
     }
+    if (kind == BATON_MEMORY_HOST && !baton__memory_fits(bytes)) {
+        return baton__error(BATON_ERR_NO_MEMORY, "%s: no memory for %zu bytes",
+                            __func__, bytes);
+    }
     const baton__device_t *device = engine->device;
     return device->port.allocate(device->device, kind, bytes, out);
 }

@@ -866,7 +866,7 @@ static baton_status_t start_thread(baton_engine_t *engine,
         baton__thread_start(&engine->thread, "baton", thread_main, engine);
     if (error != 0) {
         return baton__error(BATON_ERR_SYSTEM, "no progress thread: %s",
-                            strerror(error));
+                            baton__errno_text(error));
     }
     baton_status_t status = baton__place_thread(engine->thread, placement);
     if (status != BATON_OK) {

@@ -162,7 +162,7 @@ baton_status_t baton__event_loop_open(baton__event_loop_t **out)
                               loop->kick_fd < 0                      ? "eventfd"
                               : loop->set >= 0 && loop->timer_fd < 0 ? "timerfd"
                                                                      : "epoll",
-                              strerror(errno));
+                              baton__errno_text(errno));
     } else if (!make_base(loop)) {
         status = baton__error(BATON_ERR_SYSTEM,
                               "libevent could not make an event loop");
@@ -291,7 +291,7 @@ baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
         if (!put_in(loop->set, fd, watch)) {
             baton_status_t status = baton__error(
                 BATON_ERR_SYSTEM, "a descriptor of %s can't be watched: %s",
-                watched->name, strerror(errno));
+                watched->name, baton__errno_text(errno));
             baton__event_loop_unwatch(watch);
             return status;
         }

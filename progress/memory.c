@@ -4,6 +4,7 @@
 #include "progress/engine.h"
 
 #include "base/alloc.h"
+#include "base/available.h"
 #include "base/error.h"
 #include "progress/epochs.h"
 
@@ -40,8 +41,10 @@ baton_status_t baton_memory_alloc(baton_group_t *group, size_t bytes,
     if (block == NULL || !allocate(group, bytes, block)) {
         baton__free(block);
         return baton__error(BATON_ERR_NO_MEMORY,
-                            "%s: no memory for %zu bytes on %s", __func__,
-                            bytes, baton__group_place(group));
+                            "%s: no memory for %zu bytes on %s: %zu are "
+                            "available",
+                            __func__, bytes, baton__group_place(group),
+                            baton__available_memory(""));
     }
     baton_engine_t *engine = group->engine;
     engine->driver->enter(engine);

@@ -57,7 +57,7 @@ static baton_status_t bind_thread(hwloc_topology_t topology, pthread_t thread,
     }
     if (hwloc_set_thread_cpubind(topology, thread, object->cpuset, 0) != 0) {
         return baton__error(BATON_ERR_SYSTEM, "placement \"%s\": %s", placement,
-                            strerror(errno));
+                            baton__errno_text(errno));
     }
     return BATON_OK;
 }

@@ -27,8 +27,9 @@ extern "C" {
    Blocks below 4 KiB are ordinary memory. Memory is reserved at once, so a lack
    of it is an error here, not a signal later.
 
-   BATON_ERR_INVALID: group or out is NULL, or bytes is 0. BATON_ERR_NO_MEMORY.
- */
+   BATON_ERR_INVALID: group or out is NULL, or bytes is 0. BATON_ERR_NO_MEMORY:
+   the host, or the limit of this process's control group, has not that much
+   left. */
 BATON_CHECKED baton_status_t baton_memory_alloc(baton_group_t *group,
                                                 size_t bytes, void **out);
 

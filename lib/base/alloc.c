@@ -1,8 +1,9 @@
 /* Allocation; see alloc.h. */
 #include "base/alloc.h"
 
+#include "base/available.h"
+
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,6 +16,8 @@
 /* These are only counters: they order no other memory, so relaxed is enough. */
 static _Atomic int64_t allocations;
 static _Atomic int64_t until_failure; /* off when it is not positive */
+static _Atomic size_t uncompared;     /* bytes since memory was looked at */
+static _Atomic size_t pretended = SIZE_MAX; /* what is left; in tests */
 
 static bool failure_is_due(void)
 {
@@ -27,27 +30,58 @@ static bool failure_is_due(void)
            1;
 }
 
-void *baton__alloc(size_t count, size_t size)
+bool baton__memory_fits(size_t bytes)
+{
+    size_t sum = bytes + atomic_fetch_add_explicit(&uncompared, bytes,
+                                                   memory_order_relaxed);
+    if (sum >= bytes && sum < BATON__TOUCHED_BYTES) {
+        return true; /* to look takes longer than to touch little */
+    }
+    atomic_store_explicit(&uncompared, 0, memory_order_relaxed);
+    size_t left = atomic_load_explicit(&pretended, memory_order_relaxed);
+    left = left < SIZE_MAX ? left : baton__available_memory("");
+    return bytes <= left - left / 16; /* others need some, too */
+}
+
+/* Fills memory with zeros; false if the kernel runs out of it. */
+static bool clear(char *memory, size_t bytes)
+{
+    size_t part = BATON__TOUCHED_BYTES;
+    for (size_t done = 0; done < bytes; done += part) {
+        part = bytes - done < part ? bytes - done : part;
+        if (done > 0 && !baton__memory_fits(bytes - done)) {
+            return false;
+        }
+        memset(memory + done, 0, part);
+    }
+    return true;
+}
+
+void *baton__alloc_raw(size_t bytes)
 {
     atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
-    if (failure_is_due()) {
+    if (failure_is_due() || bytes > SIZE_MAX - HUGE ||
+        !baton__memory_fits(bytes)) {
         return NULL;
     }
-    if (size != 0 && count > (SIZE_MAX - HUGE) / size) {
-        return NULL;
-    }
-    size_t bytes = count * size;
     size_t unit = bytes >= 2 * HUGE ? HUGE : ALIGNMENT;
     /* aligned_alloc needs a multiple of the alignment; 0 bytes become some, so
        that the pointer is not NULL. */
     size_t blocks = bytes / unit + (bytes % unit != 0 || bytes == 0);
-    size_t rounded = blocks * unit;
-    void *memory = aligned_alloc(unit, rounded);
+    void *memory = aligned_alloc(unit, blocks * unit);
     if (memory != NULL && unit == HUGE) {
-        (void)madvise(memory, rounded, MADV_HUGEPAGE); /* it may not help */
+        (void)madvise(memory, blocks * unit, MADV_HUGEPAGE); /* it may fail */
     }
-    if (memory != NULL) {
-        memset(memory, 0, rounded);
+    return memory;
+}
+
+void *baton__alloc(size_t count, size_t size)
+{
+    bool overflows = size != 0 && count > SIZE_MAX / size;
+    void *memory = baton__alloc_raw(overflows ? SIZE_MAX : count * size);
+    if (memory != NULL && !clear(memory, count * size)) {
+        free(memory);
+        memory = NULL;
     }
     return memory;
 }
@@ -94,6 +128,11 @@ char *baton__copy_string(const char *text)
 void baton__alloc_fail_nth(int64_t n)
 {
     atomic_store_explicit(&until_failure, n, memory_order_relaxed);
+}
+
+void baton__memory_pretend(size_t left)
+{
+    atomic_store_explicit(&pretended, left, memory_order_relaxed);
 }
 
 int64_t baton__alloc_count(void)

@@ -3,7 +3,10 @@
 
 #include "base/log.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static _Thread_local char last_message[BATON__MESSAGE_BYTES];
 
@@ -91,6 +94,22 @@ baton_status_t baton__error_forward(baton_status_t status, const char *message)
         baton__text_mark_cut(last_message, sizeof last_message);
     }
     return status;
+}
+
+const char *baton__errno_text(int error)
+{
+    static _Thread_local char text[128];
+    bool files = error == EMFILE;
+    struct rlimit limit = {0};
+    if ((!files && error != EFBIG) ||
+        getrlimit(files ? RLIMIT_NOFILE : RLIMIT_FSIZE, &limit) != 0) {
+        return strerror(error);
+    }
+    (void)snprintf(text, sizeof text, "%s (%s is %llu)", strerror(error),
+                   files ? "RLIMIT_NOFILE, ulimit -n,"
+                         : "RLIMIT_FSIZE, ulimit -f,",
+                   (unsigned long long)limit.rlim_cur);
+    return text;
 }
 
 bool baton__is_given(const void *pointer, bool needed, const char *function,

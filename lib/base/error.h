@@ -14,6 +14,10 @@ baton_status_t baton__error(baton_status_t status, const char *format, ...)
    logged already, on its way to the thread that waits. */
 baton_status_t baton__error_forward(baton_status_t status, const char *message);
 
+/* What an error's number means; with the limit of this process that it is
+   about, if it is: for one message of this thread. */
+const char *baton__errno_text(int error);
+
 /* The failure that `code` stands for, which a callback returned or a peer sent:
    BATON_ERR_INVALID when it stands for none. */
 baton_status_t baton__failure_of(int code);

@@ -5,6 +5,7 @@
    so the k-th send meets the k-th receive without any rank knowing how many
    tags the others use. */
 #include "base/alloc.h"
+#include "base/available.h"
 #include "base/error.h"
 #include "ops/copy.h"
 #include "sched/loans.h"
@@ -220,17 +221,49 @@ static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
     return used;
 }
 
+/* Finds out what nodes use of scratch. Between hosts messages are not lent. */
+static void find_used(baton_schedule_t *schedule)
+{
+    bool one_host = schedule->group->transport->hosts <= 1;
+    bool seen = false; /* all of it, by functions */
+    for (uint32_t i = 0; i < schedule->count; i++) {
+        const baton__op_t *op = &schedule->ops[i];
+        seen |= (op->kind == BATON__CALL || op->kind == BATON__ASYNC ||
+                 op->kind == BATON__DEVICE_CALL) &&
+                (op->flags & BATON__NO_SCRATCH) == 0;
+        for (int k = 0; k < BATON__OPERANDS; k++) {
+            if (!baton__op_uses(op, k)) {
+                continue;
+            }
+            baton__buffer_t *buffer = &schedule->buffers[op->buffer[k]];
+            size_t end = op->offset[k] + op->bytes;
+            buffer->used = end > buffer->used ? end : buffer->used;
+            buffer->stored |=
+                op->kind == BATON__RECV
+                    ? op->message.loan == 0 || !one_host
+                    : k == BATON__TARGET || baton__kinds[op->kind].message;
+        }
+    }
+    for (uint32_t i = 0; i < schedule->buffer_count && seen; i++) {
+        schedule->buffers[i].used = schedule->buffers[i].bytes;
+        schedule->buffers[i].stored = true;
+    }
+}
+
 /* Scratch is what peers read most: it lies in memory that they can read in
-   place, where the transport has such. */
+   place, where the transport has such. Where only messages that are lent go, a
+   page is taken when one must be stored after all. */
 static void *allocate_buffer(const baton_group_t *group,
                              baton__buffer_t *buffer)
 {
     void *memory =
-        group->transport->allocate != NULL
-            ? group->transport->allocate(group->endpoint, buffer->bytes)
+        group->transport->allocate != NULL && buffer->stored
+            ? group->transport->allocate(group->endpoint, buffer->used)
             : NULL;
     buffer->shared = memory != NULL;
-    return memory != NULL ? memory : baton__alloc(buffer->bytes, 1);
+    return memory != NULL   ? memory
+           : buffer->stored ? baton__alloc(buffer->used, 1)
+                            : baton__alloc_raw(buffer->used);
 }
 
 static baton_status_t allocate_on_device(baton_schedule_t *schedule,
@@ -252,12 +285,14 @@ static baton_status_t allocate_on_device(baton_schedule_t *schedule,
                               buffer, baton_error_message());
 }
 
-static baton_status_t no_memory(const baton_schedule_t *schedule)
+static baton_status_t no_memory(const baton_schedule_t *schedule, size_t bytes,
+                                const char *what)
 {
     return baton__error(BATON_ERR_NO_MEMORY,
-                        "commit of \"%s\" failed: no memory for its plan of %u "
-                        "nodes and its scratch buffers",
-                        schedule->name, schedule->count);
+                        "commit of \"%s\" failed: no memory for %zu bytes of "
+                        "%s: %zu are available",
+                        schedule->name, bytes, what,
+                        baton__available_memory(""));
 }
 
 static baton_status_t allocate_scratch(baton_schedule_t *schedule)
@@ -273,8 +308,9 @@ static baton_status_t allocate_scratch(baton_schedule_t *schedule)
             status = allocate_on_device(schedule, i);
         } else {
             schedule->addresses[i] = allocate_buffer(schedule->group, buffer);
-            status =
-                schedule->addresses[i] != NULL ? BATON_OK : no_memory(schedule);
+            status = schedule->addresses[i] != NULL
+                         ? BATON_OK
+                         : no_memory(schedule, buffer->used, "scratch");
         }
     }
     return status;
@@ -468,21 +504,25 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
     uint32_t *peers = find_peers(schedule, plan->messages, &plan->peer_count);
     uint32_t *counts =
         baton__alloc((size_t)plan->peer_count * 4, sizeof *counts);
-    char *memory = peers == NULL || counts == NULL
-                       ? NULL
-                       : baton__alloc(lay_out(schedule, NULL, edges), 1);
+    size_t bytes = lay_out(schedule, NULL, edges);
+    char *memory =
+        peers == NULL || counts == NULL ? NULL : baton__alloc(bytes, 1);
     if (memory != NULL) {
         (void)lay_out(schedule, memory, edges);
         memcpy(plan->peers, peers, plan->peer_count * sizeof *peers);
     }
-    baton_status_t status =
-        memory != NULL ? allocate_scratch(schedule) : no_memory(schedule);
+    if (memory != NULL) {
+        baton__loans_enter(schedule, order);
+        find_used(schedule);
+    }
+    baton_status_t status = memory != NULL
+                                ? allocate_scratch(schedule)
+                                : no_memory(schedule, bytes, "its plan");
     if (status == BATON_OK) {
         fill_lists(schedule, order);
         link_successors(schedule, order);
         assign_tags(schedule, counts);
         find_length_limits(schedule);
-        baton__loans_enter(schedule, order);
         mark_posted(schedule, order);
         mark_shared(schedule);
         if (schedule->group->device != NULL) {

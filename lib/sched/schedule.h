@@ -36,6 +36,11 @@ typedef struct baton__buffer {
        of memory, and those that something computes on. */
     uint32_t joined;
     bool computed;
+    /* While commit allocates scratch: the bytes up to the last that a node
+       uses, and whether a node writes it, or sends from it. A received message
+       that is lent to a reduction is not written. */
+    size_t used;
+    bool stored;
 } baton__buffer_t;
 
 /* A sentence that waits for its reader. */

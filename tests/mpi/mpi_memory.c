@@ -1,6 +1,7 @@
 /* Memory that ranks of a host share: as source, as target and in place; freed
    in any order; and that none of it is left behind. The exit code is the
    result. */
+#include "base/alloc.h"
 #include "base/config.h"
 #include "sched/schedule.h"
 #include "support/mpi.h"
@@ -204,6 +205,16 @@ static void nothing_is_left_behind(void)
     support_mpi_check(!left, "no mapping is left");
 }
 
+static baton_schedule_t *copy_scratch(size_t bytes)
+{
+    baton_schedule_t *s;
+    support_mpi_ok(baton_schedule_create(world.group, "scratch", &s));
+    baton_buffer_t scratch = baton_buffer_scratch(s, bytes);
+    (void)baton_add_copy(s, baton_view(scratch, 0, bytes / 2),
+                         baton_view(scratch, bytes / 2, bytes / 2));
+    return s;
+}
+
 /* Where ranks share a host and nothing forbids it memory is shared, scratch,
    too: that no test passes for want of it. */
 static void memory_is_shared(void)
@@ -217,11 +228,31 @@ static void memory_is_shared(void)
     support_mpi_check(is_shared(memory) == expected, "memory is shared");
     release(memory);
     baton_schedule_t *s;
-    support_mpi_ok(baton_schedule_create(world.group, "scratch", &s));
+    s = copy_scratch(BYTES);
     (void)baton_buffer_scratch(s, BYTES);
-    (void)baton_add_nop(s);
     support_mpi_ok(baton_schedule_commit(s));
     support_mpi_check(s->buffers[0].shared == expected, "scratch is shared");
+    support_mpi_check(!s->buffers[1].shared, "unused scratch takes no memory");
+    support_mpi_ok(baton_schedule_destroy(s));
+}
+
+/* A wrong count asks for more than the host has: an error that names it. */
+static void memory_is_lacking(void)
+{
+    enum { BYTES = 64 << 20 };
+    support_mpi_running = "memory is lacking";
+    baton_schedule_t *s = copy_scratch(BYTES);
+    void *memory = NULL;
+    baton__memory_pretend(BYTES);
+    support_mpi_check(baton_schedule_commit(s) == BATON_ERR_NO_MEMORY &&
+                          strstr(baton_error_message(), "67108864") != NULL,
+                      "scratch is refused by its bytes");
+    support_mpi_check(baton_memory_alloc(world.group, BYTES, &memory) ==
+                              BATON_ERR_NO_MEMORY &&
+                          strstr(baton_error_message(), "67108864") != NULL,
+                      "memory is refused by its bytes");
+    baton__memory_pretend(SIZE_MAX);
+    support_mpi_ok(baton_schedule_commit(s));
     support_mpi_ok(baton_schedule_destroy(s));
 }
 
@@ -254,6 +285,7 @@ int main(int argc, char **argv)
     support_mpi_begin(argc, argv);
     support_mpi_open();
     memory_is_shared();
+    memory_is_lacking();
     memory_is_private();
     sums_of_any_memory();
     sums_of_long_elements();

@@ -1,11 +1,13 @@
 /* lib/base: the log, the table of variables, allocation and error messages. */
 #include "base/alloc.h"
+#include "base/available.h"
 #include "base/config.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "support/cmocka.h"
 
 #include <baton/engine.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -300,7 +302,79 @@ TEST_BETWEEN(test_alloc_grow_keeps_content, clean, NULL)
     baton__free(grown);
 }
 
+/* ---- available memory --------------------------------------------------- */
+
+static char root[] = "/tmp/baton-test-XXXXXX";
+
+static void write_below_root(const char *folder, const char *name,
+                             const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "mkdir -p %s%s", root, folder);
+    assert_int_equal(system(path), 0);
+    snprintf(path, sizeof path, "%s%s/%s", root, folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+TEST_BETWEEN(test_available_memory_is_the_least_of_host_and_groups, clean, NULL)
+{
+#define V1 "/sys/fs/cgroup/memory"
+    assert_non_null(mkdtemp(root));
+    assert_true(baton__available_memory(root) == SIZE_MAX);
+    write_below_root("/proc", "meminfo",
+                     "MemFree: 1 kB\nMemAvailable:   900 kB\nSwapFree: 100 kB");
+    assert_int_equal(baton__available_memory(root), 1000 * 1024);
+    /* Version 2: of a group, and of the one that it is in; "max" is no limit.
+     */
+    write_below_root("/proc/self", "cgroup", "0::/job/step\n");
+    write_below_root("/sys/fs/cgroup/job/step", "memory.max", "max\n");
+    write_below_root("/sys/fs/cgroup/job/step", "memory.current", "5\n");
+    assert_int_equal(baton__available_memory(root), 1000 * 1024);
+    write_below_root("/sys/fs/cgroup/job", "memory.max", "7000\n");
+    write_below_root("/sys/fs/cgroup/job", "memory.current", "6000\n");
+    assert_int_equal(baton__available_memory(root), 1000);
+    write_below_root("/sys/fs/cgroup/job", "memory.stat",
+                     "file 3000\ninactive_file 20\nactive_file 300\n");
+    assert_int_equal(baton__available_memory(root), 1320);
+    /* Version 1, in a container, whose group is what is mounted. */
+    write_below_root("/proc/self", "cgroup",
+                     "5:cpu:/x\n4:hugetlb,memory:/docker/4711\n0::/\n");
+    write_below_root(V1, "memory.limit_in_bytes", "9223372036854771712\n");
+    write_below_root(V1, "memory.usage_in_bytes", "400\n");
+    assert_int_equal(baton__available_memory(root), 1000 * 1024);
+    write_below_root(V1, "memory.limit_in_bytes", "500\n");
+    assert_int_equal(baton__available_memory(root), 100);
+    write_below_root(V1, "memory.usage_in_bytes", "600\n");
+    assert_int_equal(baton__available_memory(root), 0);
+    char command[64];
+    snprintf(command, sizeof command, "rm -r %s", root);
+    assert_int_equal(system(command), 0);
+}
+
+TEST_BETWEEN(test_alloc_takes_no_more_than_is_available, clean, NULL)
+{
+    enum { MANY = 64 << 20 };
+    baton__memory_pretend(MANY);
+    assert_null(baton__alloc(MANY, 1));
+    assert_null(baton__alloc_raw(MANY));
+    baton__memory_pretend(2 * (size_t)MANY);
+    void *memory = baton__alloc_raw(MANY);
+    assert_non_null(memory);
+    baton__free(memory);
+    baton__memory_pretend(SIZE_MAX);
+}
+
 /* ---- error ------------------------------------------------------------- */
+
+TEST_BETWEEN(test_error_names_the_limit, clean, NULL)
+{
+    assert_string_equal(baton__errno_text(EPERM), strerror(EPERM));
+    assert_non_null(strstr(baton__errno_text(EMFILE), "RLIMIT_NOFILE"));
+    assert_non_null(strstr(baton__errno_text(EFBIG), "RLIMIT_FSIZE"));
+}
 
 TEST_BETWEEN(test_error_every_status_has_name_and_text, clean, NULL)
 {

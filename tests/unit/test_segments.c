@@ -8,7 +8,11 @@
 
 #include <baton/memory.h>
 #include <baton/sim.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
 
 enum { OWNER, PEER, PROCESSES, MIB = 1 << 20 };
 
@@ -187,6 +191,59 @@ TEST(test_segments_have_limits)
         baton__alloc_fail_nth(0);
     }
     assert_int_equal(host.segments.total, 0);
+    close_host();
+}
+
+/* A segment is larger than what is taken of it; that costs no memory. */
+TEST(test_segments_take_the_memory_of_their_blocks)
+{
+    struct stat file;
+    open_host(1024 * (size_t)MIB);
+    void *large = baton__segments_allocate(&host.segments, 16 * MIB);
+    char *small = baton__segments_allocate(&host.segments, 4096);
+    assert_non_null(large);
+    assert_non_null(small);
+    assert_int_equal(host.segments.at[1].bytes, 4 * MIB);
+    assert_int_equal(fstat(host.segments.at[1].file, &file), 0);
+    assert_int_equal(file.st_blocks * 512, 4096);
+    baton__memory_pretend(32 * MIB);
+    assert_null(baton__segments_allocate(&host.segments, 64 * MIB));
+    assert_int_equal(host.segments.total, 20 * MIB);
+    baton__memory_pretend(SIZE_MAX);
+    close_host();
+}
+
+/* It would raise SIGXFSZ. */
+TEST(test_segments_heed_the_limit_of_files)
+{
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit limit = {3 * MIB, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    open_host(64 * MIB);
+    assert_null(baton__segments_allocate(&host.segments, 4 * MIB));
+    assert_non_null(baton__segments_allocate(&host.segments, 2 * MIB));
+    close_host();
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
+static void on_alarm(int signal)
+{
+    (void)signal;
+}
+
+/* Each would interrupt what reserves memory, which takes longer. */
+TEST(test_segments_are_made_among_signals)
+{
+    const struct sigaction action = {.sa_handler = on_alarm};
+    const struct itimerval often = {{0, 1000}, {0, 1000}};
+    const struct itimerval never = {{0, 0}, {0, 0}};
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+    open_host(256 * MIB);
+    void *block = baton__segments_allocate(&host.segments, 64 * MIB);
+    assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+    assert_non_null(block);
     close_host();
 }
 

@@ -35,7 +35,7 @@ static baton_status_t join(rank_t *rank)
         baton__descriptor_move(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (event_fd < 0) {
         return baton__error(BATON_ERR_SYSTEM, "inproc: eventfd: %s",
-                            strerror(errno));
+                            baton__errno_text(errno));
     }
     pthread_mutex_lock(&rank->mutex);
     bool taken = rank->joined;

@@ -91,7 +91,7 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
         self->listener = -1;
         return baton__error(BATON_ERR_SYSTEM,
                             "mpi: no thread to answer other ranks: %s",
-                            strerror(error));
+                            baton__errno_text(error));
     }
     return BATON_OK;
 }

@@ -44,7 +44,7 @@ static baton_status_t system_error(baton__doorbell_t *doorbell,
                                    const char *what)
 {
     baton_status_t status = baton__error(BATON_ERR_SYSTEM, "doorbell: %s: %s",
-                                         what, strerror(errno));
+                                         what, baton__errno_text(errno));
     baton__doorbell_close(doorbell);
     return status;
 }

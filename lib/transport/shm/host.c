@@ -162,7 +162,7 @@ static baton_status_t map_alone(baton__host_t *host)
     if (host->memory == MAP_FAILED) {
         host->memory = NULL;
         return baton__error(BATON_ERR_SYSTEM, "mmap of %zu bytes: %s",
-                            host->bytes, strerror(errno));
+                            host->bytes, baton__errno_text(errno));
     }
     return BATON_OK;
 }

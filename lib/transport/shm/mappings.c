@@ -139,7 +139,7 @@ baton_status_t baton__mappings_open(baton__mappings_t *self,
                bind(self->socket, (struct sockaddr *)&address, bytes) != 0) {
         status =
             baton__error(BATON_ERR_SYSTEM, "shared memory: socket or bind: %s",
-                         strerror(errno));
+                         baton__errno_text(errno));
     }
     if (status != BATON_OK) {
         baton__mappings_close(self);

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/descriptor.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "transport/shm/mappings.h"
 #include "transport/shm/share.h"
@@ -44,46 +45,53 @@ static void unmake(baton__segment_t *segment)
     *segment = (baton__segment_t){.file = -1};
 }
 
-/* Reserves the memory, and forbids that it ever shrinks under a mapping. */
-static bool fill_file(int file, size_t bytes)
-{
-    errno = posix_fallocate(file, 0, (off_t)bytes);
-    return errno == 0 &&
-           fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
-}
-
-/* Logs, once in the life of the process, that there are no segments. */
+/* Logs, once in the life of the process, that there are no segments. Where
+   memory is lacking, ordinary memory is lacking, too, and that is an error. */
 static void log_failure(int error)
 {
     static _Atomic bool logged;
-    if (!atomic_exchange_explicit(&logged, true, memory_order_relaxed)) {
-        baton__log(
-            BATON_LOG_WARN,
-            "shared memory: memfd_create, fallocate or mmap: %s: scratch "
-            "and baton_memory_alloc take ordinary memory",
-            strerror(error));
+    if (error != ENOMEM &&
+        !atomic_exchange_explicit(&logged, true, memory_order_relaxed)) {
+        baton__log(BATON_LOG_WARN,
+                   "shared memory: memfd_create, ftruncate or mmap: %s: "
+                   "scratch and baton_memory_alloc take ordinary memory",
+                   baton__errno_text(error));
     }
+}
+
+/* A file of that size, which can never shrink under a mapping; an error's
+   number. */
+static int make_file(baton__segment_t *out)
+{
+    out->file = baton__descriptor_move(
+        memfd_create("baton", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    int error =
+        out->file < 0 ? errno : baton__share_resize(out->file, out->bytes, 0);
+    return error == 0 && fcntl(out->file, F_ADD_SEALS,
+                               F_SEAL_SHRINK | F_SEAL_GROW) != 0
+               ? errno
+               : error;
 }
 
 static bool make(baton__segment_t *out, int peers, size_t bytes)
 {
     *out = (baton__segment_t){
-        .file = baton__descriptor_move(
-            memfd_create("baton", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
+        .file = -1,
         .bytes = bytes,
         .told = baton__alloc((size_t)peers, sizeof *out->told),
     };
-    if (out->file >= 0 && out->told != NULL && fill_file(out->file, bytes)) {
-        void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_POPULATE, out->file, 0);
+    int error = out->told != NULL ? make_file(out) : ENOMEM;
+    if (error == 0) {
+        void *memory =
+            mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, out->file, 0);
+        error = memory != MAP_FAILED ? 0 : errno;
         out->base = memory != MAP_FAILED ? memory : NULL;
     }
-    if (out->base == NULL) {
-        log_failure(errno);
+    if (error != 0) {
+        log_failure(error);
         unmake(out);
-        return false;
     }
-    return true;
+    return error == 0;
 }
 
 /* Under the lock: gives the segment a place and an id. NULL if all places are
@@ -190,28 +198,6 @@ static void *grow(baton__segments_t *self, baton__segment_block_t *block)
     return memory;
 }
 
-void *baton__segments_allocate(baton__segments_t *self, size_t bytes)
-{
-    if (self->peers < 2 || bytes < BLOCK_LEAST || bytes > self->limit) {
-        return NULL;
-    }
-    baton__segment_block_t *block = baton__alloc(1, sizeof *block);
-    if (block == NULL) {
-        return NULL;
-    }
-    block->bytes = round_up(bytes, ALIGNMENT);
-    (void)pthread_mutex_lock(&self->lock);
-    void *memory = take_any_gap(self, block);
-    (void)pthread_mutex_unlock(&self->lock);
-    if (memory == NULL) {
-        memory = grow(self, block);
-    }
-    if (memory == NULL) {
-        baton__free(block);
-    }
-    return memory;
-}
-
 /* Under the lock: the segment that these bytes lie in, or NULL. */
 static baton__segment_t *find(baton__segments_t *self, const void *data,
                               size_t bytes)
@@ -249,6 +235,51 @@ void baton__segments_release(baton__segments_t *self, void *memory)
     if (left.base != NULL) {
         drop(self, &left);
     }
+}
+
+/* Reserves the pages of a block: a segment is larger than what is in use of it.
+ */
+static bool reserve(char *memory, size_t bytes)
+{
+    size_t unit = (size_t)sysconf(_SC_PAGESIZE);
+    char *page = (char *)((uintptr_t)memory / unit * unit);
+    char *end = memory + bytes;
+    bool done = true;
+    while (done && page < end) {
+        unsigned char there = 0; /* the pages, of a block that was freed */
+        size_t left = round_up((size_t)(end - page), unit);
+        size_t part = left < BATON__TOUCHED_BYTES ? left : BATON__TOUCHED_BYTES;
+        done = ((mincore(page, 1, &there) == 0 && (there & 1) != 0) ||
+                baton__memory_fits(left)) &&
+               baton__share_reserve(page, part);
+        page += part;
+    }
+    return done;
+}
+
+void *baton__segments_allocate(baton__segments_t *self, size_t bytes)
+{
+    if (self->peers < 2 || bytes < BLOCK_LEAST || bytes > self->limit) {
+        return NULL;
+    }
+    baton__segment_block_t *block = baton__alloc(1, sizeof *block);
+    if (block == NULL) {
+        return NULL;
+    }
+    block->bytes = round_up(bytes, ALIGNMENT);
+    (void)pthread_mutex_lock(&self->lock);
+    void *memory = take_any_gap(self, block);
+    (void)pthread_mutex_unlock(&self->lock);
+    if (memory == NULL) {
+        memory = grow(self, block);
+    }
+    if (memory == NULL) {
+        baton__free(block);
+    } else if (!reserve(memory, bytes)) {
+        baton__segments_release(self, memory);
+        memory = NULL;
+    }
+    return memory;
 }
 
 /* ---- sharing ----------------------------------------------------------- */

@@ -16,8 +16,8 @@
        frees the segment: its id in
        shared memory becomes 0        --->  unmaps it at its next poll
 
-   Memory is reserved when a segment is made, so that a lack of it is no SIGBUS
-   later. */
+   Memory is reserved when a block is taken, so that a lack of it is no SIGBUS
+   later. The rest of a segment is no more than addresses. */
 #pragma once
 
 #include "transport/shm/doorbell.h"

@@ -7,11 +7,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,7 +32,7 @@ uint64_t baton__share_random(void)
 static baton_status_t system_error(const char *what, int error)
 {
     return baton__error(BATON_ERR_SYSTEM, "shared memory: %s: %s", what,
-                        strerror(error));
+                        baton__errno_text(error));
 }
 
 /* Linux before 5.14 does not know it: there all is reserved at once. */
@@ -40,12 +42,40 @@ static baton_status_t system_error(const char *what, int error)
 
 bool baton__share_reserve(void *part, size_t bytes)
 {
-    return madvise(part, bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL;
+    int failed;
+    do {
+        failed = madvise(part, bytes, MADV_POPULATE_WRITE);
+    } while (failed != 0 && errno == EINTR);
+    return failed == 0 || errno == EINVAL;
+}
+
+/* A signal would interrupt fallocate, which begins again then: with a timer
+   that is quick enough for ever. So signals wait. A size above RLIMIT_FSIZE,
+   which memory without a name is subject to, too, would raise SIGXFSZ. */
+int baton__share_resize(int file, size_t bytes, size_t reserved)
+{
+    struct rlimit most;
+    sigset_t all;
+    sigset_t before;
+    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && bytes > most.rlim_cur) {
+        return EFBIG;
+    }
+    if (madvise(NULL, 0, MADV_POPULATE_WRITE) != 0) {
+        reserved = bytes;
+    }
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = ftruncate(file, (off_t)bytes) == 0 ? 0 : errno;
+    while (error == 0 && reserved > 0 &&
+           (error = posix_fallocate(file, 0, (off_t)reserved)) == EINTR) {
+        error = 0;
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
 }
 
 baton_status_t baton__share_create(size_t bytes, size_t reserved, int *file_out)
 {
-    bool later = madvise(NULL, 0, MADV_POPULATE_WRITE) == 0;
     char name[48];
     int file = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (file < 0) { /* not on every file system */
@@ -58,11 +88,8 @@ baton_status_t baton__share_create(size_t bytes, size_t reserved, int *file_out)
     if (file < 0) {
         return system_error("shm_open", errno);
     }
-    /* Not only ftruncate: a full /dev/shm is an error now, not SIGBUS later. */
-    int error = posix_fallocate(file, 0, (off_t)(later ? reserved : bytes));
-    if (error == 0 && ftruncate(file, (off_t)bytes) != 0) {
-        error = errno;
-    }
+    /* Reserved: a full /dev/shm is an error now, not SIGBUS later. */
+    int error = baton__share_resize(file, bytes, reserved);
     if (error != 0) {
         (void)close(file);
         return system_error("posix_fallocate in /dev/shm", error);

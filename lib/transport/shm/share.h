@@ -17,6 +17,10 @@
 baton_status_t baton__share_create(size_t bytes, size_t reserved,
                                    int *file_out);
 
+/* Sets the size of a file of memory, and reserves that for its first bytes, or
+   for all where baton__share_reserve can't later. Returns an error's number. */
+int baton__share_resize(int file, size_t bytes, size_t reserved);
+
 /* Reserves memory for a part that is mapped here, of whole pages; false if
    there is no room. */
 bool baton__share_reserve(void *part, size_t bytes);

@@ -1,0 +1,130 @@
+/* Available memory; see available.h. */
+#include "base/available.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_BYTES = 4096 };
+
+/* What the two versions of control groups call their files and counts. */
+typedef struct version {
+    const char *mount, *limit, *used, *inactive, *active;
+} version_t;
+
+static const version_t v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
+                             "memory.usage_in_bytes", "total_inactive_file ",
+                             "total_active_file "};
+static const version_t v2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
+                             "inactive_file ", "active_file "};
+
+static FILE *available_open(const char *root, const char *folder,
+                            const char *name)
+{
+    char path[PATH_BYTES + 256];
+    (void)snprintf(path, sizeof path, "%s%s/%s", root, folder, name);
+    return fopen(path, "re");
+}
+
+/* The number that follows `key` at the beginning of a line of a file; false if
+   there is none, or a word, as "max". */
+static bool available_read(const char *root, const char *folder,
+                           const char *name, const char *key, uint64_t *out)
+{
+    char line[256];
+    bool found = false;
+    FILE *file = available_open(root, folder, name);
+    while (file != NULL && !found &&
+           fgets(line, (int)sizeof line, file) != NULL) {
+        char *end = line;
+        if (strncmp(line, key, strlen(key)) == 0) {
+            *out = strtoull(line + strlen(key), &end, 10);
+            found = end > line + strlen(key);
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return found;
+}
+
+/* What a control group has left. Pages of files count as left: the kernel drops
+   them before it ends a process. */
+static uint64_t available_in(const char *root, const version_t *names,
+                             const char *folder)
+{
+    uint64_t limit = 0;
+    uint64_t used = 0;
+    uint64_t inactive = 0;
+    uint64_t active = 0;
+    if (!available_read(root, folder, names->limit, "", &limit) ||
+        !available_read(root, folder, names->used, "", &used)) {
+        return UINT64_MAX;
+    }
+    (void)available_read(root, folder, "memory.stat", names->inactive,
+                         &inactive);
+    (void)available_read(root, folder, "memory.stat", names->active, &active);
+    used -= inactive + active < used ? inactive + active : used;
+    return used < limit ? limit - used : 0;
+}
+
+/* The least of a group and those that it is in. In a container its own group
+   may be the whole of what is mounted, and the path another. */
+static uint64_t available_upwards(const char *root, const version_t *names,
+                                  const char *group)
+{
+    char folder[PATH_BYTES];
+    uint64_t least = UINT64_MAX;
+    size_t mount = strlen(names->mount);
+    (void)snprintf(folder, sizeof folder, "%s%s", names->mount, group);
+    for (char *end = folder + strlen(folder); end != NULL;
+         end = strrchr(folder + mount, '/')) {
+        *end = '\0';
+        uint64_t left = available_in(root, names, folder);
+        least = left < least ? left : least;
+    }
+    return least;
+}
+
+/* "4:memory:/job" or "3:cpu,memory:/job" is of version 1, "0::/job" of 2. */
+static uint64_t available_in_groups(const char *root)
+{
+    char line[PATH_BYTES];
+    uint64_t least = UINT64_MAX;
+    FILE *file = available_open(root, "/proc/self", "cgroup");
+    while (file != NULL && fgets(line, (int)sizeof line, file) != NULL) {
+        char *names = strchr(line, ':');
+        char *group = names != NULL ? strchr(names + 1, ':') : NULL;
+        if (group == NULL) {
+            continue;
+        }
+        *group++ = '\0';
+        group[strcspn(group, "\n")] = '\0';
+        const version_t *version = names[1] == '\0'                  ? &v2
+                                   : strstr(names, "memory") != NULL ? &v1
+                                                                     : NULL;
+        uint64_t left = version != NULL
+                            ? available_upwards(root, version, group)
+                            : UINT64_MAX;
+        least = left < least ? left : least;
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return least;
+}
+
+size_t baton__available_memory(const char *root)
+{
+    uint64_t free_kb = 0;
+    uint64_t swap_kb = 0;
+    uint64_t least = available_in_groups(root);
+    if (available_read(root, "/proc", "meminfo", "MemAvailable:", &free_kb)) {
+        (void)available_read(root, "/proc", "meminfo", "SwapFree:", &swap_kb);
+        uint64_t left = (free_kb + swap_kb) * 1024;
+        least = left < least ? left : least;
+    }
+    return least < SIZE_MAX ? (size_t)least : SIZE_MAX;
+}
