@@ -168,7 +168,8 @@ int baton__mpi_init(int *argc, char ***argv, int required, int *reported)
 static void drain(void)
 {
     const char *text = getenv("BATON_DESTROY_MS");
-    double until = PMPI_Wtime() + (text != NULL ? atof(text) / 1e3 : 10);
+    double until = PMPI_Wtime() +
+                   (text != NULL ? (double)strtoll(text, NULL, 10) / 1e3 : 10);
     while (atomic_load(&baton__mpi.outstanding) > 0 && PMPI_Wtime() < until) {
         int flag;
         (void)baton_engine_step(baton__mpi.engine);

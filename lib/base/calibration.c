@@ -136,21 +136,22 @@ baton_status_t baton_costs_write(const char *path, const baton_costs_t *given)
     if (status != BATON_OK) {
         return status;
     }
-    char text[4 * LINE_BYTES];
-    int length = snprintf(
-        text, sizeof text,
-        HEADER "%d\n" MACHINE "%s\ninside %.9g %.9g\nbetween %.9g %.9g\n"
-               "gamma %.9g\ndevice %.9g %.9g\nturn %.9g\n",
-        (int)FORM, baton_machine_name(), costs.inside.alpha_us,
-        costs.inside.beta_ns, costs.between.alpha_us, costs.between.beta_ns,
-        costs.gamma_ns, costs.device.alpha_us, costs.device.beta_ns,
-        costs.turn_us);
+    char memory[4 * LINE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_add(&text,
+                    HEADER "%d\n" MACHINE
+                           "%s\ninside %.9g %.9g\nbetween %.9g %.9g\n"
+                           "gamma %.9g\ndevice %.9g %.9g\nturn %.9g\n",
+                    (int)FORM, baton_machine_name(), costs.inside.alpha_us,
+                    costs.inside.beta_ns, costs.between.alpha_us,
+                    costs.between.beta_ns, costs.gamma_ns,
+                    costs.device.alpha_us, costs.device.beta_ns, costs.turn_us);
     int file = baton__descriptor_move(
         open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (file < 0) {
         return system_error("open", path);
     }
-    bool written = write(file, text, (size_t)length) == length;
+    bool written = write(file, memory, text.used) == (ssize_t)text.used;
     bool closed = close(file) == 0;
     return written && closed ? BATON_OK : system_error("write", path);
 }

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <locale.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +17,30 @@ void baton__text_mark_cut(char *data, size_t size)
     }
 }
 
+/* In which numbers have a decimal point, whatever the program's locale: other
+   ranks, and programs, read what is written. glibc's is static. */
+static locale_t text_locale;
+
+static void text_make_locale(void)
+{
+    text_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+static locale_t text_find_locale(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, text_make_locale);
+    return text_locale;
+}
+
 void baton__text_add_list(baton__text_t *text, const char *format,
                           va_list values)
 {
     assert(text->used < text->size);
     size_t room = text->size - text->used;
+    locale_t before = uselocale(text_find_locale());
     int length = vsnprintf(text->data + text->used, room, format, values);
+    (void)uselocale(before);
     if (length < 0) {
         /* The C library could not format it: keep what was there. */
         text->data[text->used] = '\0';
@@ -45,13 +64,12 @@ const char *baton__read_number(const char *text, double *out)
 {
     /* strtod also accepts blanks, names and hexadecimal. */
     size_t length = strspn(text, "0123456789.+-eE");
-    locale_t c = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    locale_t c = text_find_locale();
     if (c == (locale_t)0) {
         return NULL;
     }
     char *end = NULL;
     *out = strtod_l(text, &end, c);
-    freelocale(c);
     return length > 0 && end == text + length ? end : NULL;
 }
 

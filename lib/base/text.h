@@ -19,7 +19,8 @@ typedef struct baton__text {
     size_t used; /* without the final zero */
 } baton__text_t;
 
-/* Appends. The text never overflows; one that was cut ends with "...". */
+/* Appends, in the C locale whatever the program's is. The text never overflows;
+   one that was cut ends with "...". */
 void baton__text_add(baton__text_t *text, const char *format, ...)
     BATON_PRINTF(2, 3);
 void baton__text_add_list(baton__text_t *text, const char *format,

@@ -3,6 +3,7 @@
 #include <baton/engine.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -512,6 +513,8 @@ cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
                         bool speak, void *values)
 {
     argp_table_t table;
+    /* Numbers are read and written as programs want them, in every locale. */
+    (void)uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
     fill_table(program, &table);
     const struct argp argp = {
         .options = table.options,

@@ -5,6 +5,7 @@
 #include "support/cmocka.h"
 #include "transport/inproc/rank.h"
 
+#include <locale.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +13,13 @@
 
 enum { QUIET_STEPS = 64 };
 
-/* In every test: no timer makes good a wake-up that is lost. */
-__attribute__((constructor)) static void sleep_until_woken(void)
+/* In every test: no timer makes good a wake-up that is lost; and numbers are
+   written as the environment says, where ctest asks for a decimal comma. */
+__attribute__((constructor)) static void begin_test(void)
 {
     baton__engine_rechecks = false;
     (void)setenv("BATON_STALL_MS", "86400000", 0);
+    (void)setlocale(LC_NUMERIC, "");
 }
 
 const char *const support_variant_names[SUPPORT_VARIANTS] = {

@@ -365,6 +365,7 @@ static void list_options(const baton_sparse_options_t *o, compared_t *out)
 
 static const char *value_of(const compared_t *option, uint64_t word, char *text)
 {
+    baton__text_t number = {text, VALUE_BYTES, 0};
     double value;
     memcpy(&value, &word, sizeof value);
     if (strcmp(option->name, "algorithm") == 0) {
@@ -374,9 +375,9 @@ static const char *value_of(const compared_t *option, uint64_t word, char *text)
         return baton_dtype_name((baton_dtype_t)word);
     }
     if (option->real) {
-        (void)snprintf(text, VALUE_BYTES, "%.12g", value);
+        baton__text_add(&number, "%.12g", value);
     } else {
-        (void)snprintf(text, VALUE_BYTES, "%llu", (unsigned long long)word);
+        baton__text_add(&number, "%llu", (unsigned long long)word);
     }
     return text;
 }

@@ -32,6 +32,8 @@
    what changes in it is settled when the step has been completed. */
 #pragma once
 
+#include "base/text.h"
+
 #include <baton/sparse.h>
 
 typedef struct baton__sparse_algorithm baton__sparse_algorithm_t;
@@ -343,7 +345,9 @@ baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
 /* For checks: false, with this text. */
 #define BATON__REFUSE(wrong, ...)                                              \
     ((wrong)->status = BATON_ERR_INVALID,                                      \
-     (void)snprintf((wrong)->text, sizeof(wrong)->text, __VA_ARGS__), false)
+     baton__text_add(&(baton__text_t){(wrong)->text, sizeof(wrong)->text, 0},  \
+                     __VA_ARGS__),                                             \
+     false)
 typedef struct baton__sparse_place {
     int ranks, hosts, processors; /* of a host; 0: one for each rank */
     bool measured;                /* the options do not say what links cost */
