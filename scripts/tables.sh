@@ -166,23 +166,44 @@ modes_ranks() {
 
 # ---- in training ------------------------------------------------------------
 
-# README.md: 4 ranks, one of which is late.
+# README.md: 4 ranks, one of which is late; with a picture.
 late() {
-    local common=(--scale 0.1 --epochs 12) modes=majority,quorum:2,solo
+    local common=(--scale 0.1 --epochs 24) modes=majority,quorum:2,solo
     command="mpirun -np 4 train ${common[*]} --systems mpi,full,$modes"
     command+='`, with `--late rotate --delay-ms 300`, `--late last --delay-ms 600` and'
-    command+=' `--keep latest'
+    command+=' `--behind skip'
     trained "$work/1" 4 "${common[@]}" --late rotate --delay-ms 300 \
         --systems mpi,full,$modes
     trained "$work/2" 4 "${common[@]}" --late last --delay-ms 600 \
         --systems mpi,full,$modes
     trained "$work/3" 4 "${common[@]}" --late last --delay-ms 600 \
-        --systems $modes --keep latest
-    joined "late rank" "each in turn 30 ms=$work/1" "always the same 60 ms=$work/2" \
-        "the same with KEEP_LATEST=$work/3" >"$work/all"
-    echo "Seconds; in parentheses the final loss:"
+        --behind skip --systems mpi,full,$modes
+    joined late "each rank in turn 30 ms=$work/1" \
+        "always the same 60 ms=$work/2" \
+        "the same that skips=$work/3" >"$work/all"
+    echo "Milliseconds a step; in parentheses the loss after 384 steps:"
     echo
-    grid "$work/all" "late rank" system '%.1f (%n)' seconds loss
+    awk -F, -v OFS=, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }
+        { print $0, NR == 1 ? "ms" : $at["seconds"] * 1000 / 384 }' \
+        "$work/all" >"$work/steps"
+    grid "$work/steps" late system '%n (%n)' ms loss
+    if [ "$write" ]; then
+        grid "$work/steps" late system %s ms |
+            sed '2d; s/^| *//; s/ *| *$//; s/ *| */;/g' >"$work/bars"
+        gnuplot <<END
+set datafile separator ";"
+set terminal svg size 760,300 background "#ffffff"
+set output "$root/docs/late.svg"
+set style data histograms
+set style fill solid
+set key outside autotitle columnhead
+set logscale y
+set yrange [0.5:]
+set ylabel "ms a step"
+set grid y
+plot for [c = 2:6] "$work/bars" using c:xtic(1)
+END
+    fi
 }
 
 hyperplane() {

@@ -135,6 +135,13 @@ static void finish_partial(exchange_t *exchange)
     exchange->applied = result.epoch;
 }
 
+bool exchange_is_behind(const exchange_t *exchange)
+{
+    return exchange->partial != NULL &&
+           baton_schedule_epoch(baton_partial_schedule(exchange->partial)) >
+               exchange->applied;
+}
+
 /* ---- sparse ----------------------------------------------------------- */
 
 static baton_sparse_options_t sparse_options(const exchange_t *exchange)

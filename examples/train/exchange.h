@@ -35,6 +35,9 @@ void exchange_open(exchange_t *exchange, baton_group_t *group,
                    const system_t *system, net_t *net);
 void exchange_close(exchange_t *exchange);
 
+/* Whether the other ranks have ended the next step without this one. */
+bool exchange_is_behind(const exchange_t *exchange);
+
 /* The layer's gradient is there. */
 void exchange_layer(exchange_t *exchange, size_t layer);
 

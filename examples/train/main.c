@@ -95,6 +95,11 @@ static void take_step(trainer_t *trainer, uint64_t step)
     net_t *net = &trainer->net;
     double layer_ms = settings.device_ms / (double)net->layer_count;
     trainer->exchange.seconds = 0;
+    if (strcmp(settings.behind, "skip") == 0 &&
+        exchange_is_behind(&trainer->exchange)) {
+        exchange_finish(&trainer->exchange);
+        return;
+    }
     delay(step);
     net->rows = task_batch(trainer->task, step, net->values[0], net->targets);
     for (size_t l = 0; l < net->layer_count; l++) {

@@ -12,6 +12,7 @@ settings_t settings = {
     .mode = "partial",
     .keep = "all",
     .late = "random",
+    .behind = "compute",
     .scale = 0.02,
     .delay_ms = -1,
     .rate = 0.05,
@@ -40,6 +41,11 @@ static const char usage[] =
     "                   all of them, by 50 to 400 ms (all)\n"
     "  --delay-ms MS    of the one that is late, before scaling (partial: "
     "300)\n"
+    "  --behind WHAT    a rank whose step the others have ended without it: "
+    "takes\n"
+    "                   it all the same (compute, the default), or only "
+    "applies\n"
+    "                   its sum, to catch up (skip)\n"
     "  --device-ms MS   sleep in each step besides computing\n"
     "  --bucket-kib N   least size of an all-reduce (default 256)\n"
     "  --keep WHAT      all: the same weights everywhere (default); latest\n"
@@ -68,6 +74,7 @@ static const struct {
     {"scale", REAL, &settings.scale, 0.002, 1},
     {"delay-ms", REAL, &settings.delay_ms, 0, 60000},
     {"late", TEXT, &settings.late, 0, 0},
+    {"behind", TEXT, &settings.behind, 0, 0},
     {"device-ms", REAL, &settings.device_ms, 0, 10000},
     {"bucket-kib", WHOLE, &settings.bucket_kib, 0, 65536},
     {"keep", TEXT, &settings.keep, 0, 0},
@@ -162,6 +169,7 @@ static bool complete(void)
     return is_one_of("task", settings.task, "hyperplane, digits, sequences") &&
            is_one_of("mode", settings.mode, "full, partial, sparse") &&
            is_one_of("late", settings.late, "random, rotate, last, all") &&
+           is_one_of("behind", settings.behind, "compute, skip") &&
            is_one_of("keep", settings.keep, "all, latest");
 }
 

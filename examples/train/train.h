@@ -11,7 +11,7 @@
 enum { SYSTEM_NAME = 24, MOST_SYSTEMS = 32 };
 
 typedef struct settings {
-    const char *task, *mode, *systems, *keep, *late;
+    const char *task, *mode, *systems, *keep, *late, *behind;
     const char *digits, *csv, *save, *load;
     double scale, delay_ms, device_ms;
     double rate, momentum, required;
