@@ -33,7 +33,7 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
     if (!baton__is_group(group, __func__) ||
         !baton__is_given(name, true, __func__, "name") ||
         !baton__is_given(out, true, __func__, "out")) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     baton_engine_t *engine = group->engine;
     const char *of = group->name != NULL ? group->name : "";
@@ -286,7 +286,7 @@ baton_status_t baton_schedule_commit(baton_schedule_t *schedule)
     /* A simulator's groups have no verifier: it compares all ranks itself. */
     return baton__is_schedule(schedule, __func__)
                ? commit(schedule, schedule->group->verifier != NULL)
-               : BATON_ERR_INVALID;
+               : baton__error_status();
 }
 
 baton_status_t baton__commit_unverified(baton_schedule_t *schedule)
@@ -413,7 +413,7 @@ baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
         return BATON_OK;
     }
     if (!baton__is_schedule(schedule, __func__)) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     baton_group_t *group = schedule->group;
     baton_engine_t *engine = group->engine;

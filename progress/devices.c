@@ -121,6 +121,9 @@ baton_status_t baton_engine_attach_device(baton_engine_t *engine,
         return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
                             engine == NULL ? "engine" : "port");
     }
+    if (!baton__process_is_own(__func__)) {
+        return BATON_ERR_STATE;
+    }
     baton__device_t *device = baton__alloc(1, sizeof *device);
     if (device == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a device");
@@ -178,6 +181,9 @@ static baton_status_t check_engine(const baton_engine_t *engine,
 {
     if (engine == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s: engine is NULL", function);
+    }
+    if (!baton__process_is_own(function)) {
+        return BATON_ERR_STATE;
     }
     return engine->device != NULL ? BATON_OK
                                   : baton__error(BATON_ERR_UNSUPPORTED,

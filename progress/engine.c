@@ -997,7 +997,8 @@ bool baton_engine_step(baton_engine_t *engine)
         (void)baton__error(BATON_ERR_INVALID, "%s: engine is NULL", __func__);
         return false;
     }
-    if (is_inside(engine) || !try_drive(engine)) {
+    if (!baton__process_is_own(__func__) || is_inside(engine) ||
+        !try_drive(engine)) {
         return false;
     }
     bool moved = baton__step(&engine->stepper, BATON__STEP_BYTES);
@@ -1065,6 +1066,9 @@ baton_status_t baton__engine_open(const baton_engine_options_t *given,
         return baton__error(BATON_ERR_INVALID,
                             "baton_engine_open: out is NULL");
     }
+    if (!baton__process_is_own("baton_engine_open")) {
+        return BATON_ERR_STATE;
+    }
     baton_engine_options_t options;
     bool threaded = false;
     baton_status_t status = read_options(given, &options);
@@ -1111,6 +1115,7 @@ baton_status_t baton__engine_open(const baton_engine_options_t *given,
         dispose(engine);
         return status;
     }
+    baton__process_count(1);
     *out = engine;
     return BATON_OK;
 }
@@ -1119,6 +1124,9 @@ baton_status_t baton_engine_close(baton_engine_t *engine)
 {
     if (engine == NULL) {
         return BATON_OK;
+    }
+    if (!baton__process_is_own(__func__)) {
+        return BATON_ERR_STATE;
     }
     if (baton__engine_is_inside(engine)) {
         return baton__error(BATON_ERR_STATE,
@@ -1136,6 +1144,7 @@ baton_status_t baton_engine_close(baton_engine_t *engine)
     }
     baton__engine_close_device(engine);
     dispose(engine);
+    baton__process_count(-1);
     return BATON_OK;
 }
 

@@ -109,15 +109,16 @@ baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule)
 baton_status_t baton__check_committed(const baton_schedule_t *schedule,
                                       const char *function)
 {
-    if (schedule != NULL && schedule->committed) {
-        return BATON_OK;
+    if (schedule == NULL || !schedule->committed) {
+        return baton__is_schedule(schedule, function) && schedule != NULL
+                   ? baton__error(BATON_ERR_STATE,
+                                  "%s: \"%s\" is not committed: call "
+                                  "baton_schedule_commit first",
+                                  function, schedule->name)
+               : schedule == NULL ? BATON_ERR_INVALID
+                                  : baton__error_status();
     }
-    return baton__is_schedule(schedule, function) && schedule != NULL
-               ? baton__error(BATON_ERR_STATE,
-                              "%s: \"%s\" is not committed: call "
-                              "baton_schedule_commit first",
-                              function, schedule->name)
-               : BATON_ERR_INVALID;
+    return baton__process_is_own(function) ? BATON_OK : BATON_ERR_STATE;
 }
 
 /* One that was started may not have begun yet; a failed one runs until nothing
@@ -628,6 +629,9 @@ baton_status_t baton_async_complete(baton_async_t async, baton_status_t status)
     if (record == NULL) {
         return baton__error(BATON_ERR_INVALID,
                             "baton_async_complete: the handle is invalid");
+    }
+    if (!baton__process_is_own(__func__)) {
+        return BATON_ERR_STATE;
     }
     int code = (int)status;
     if (code <= -BATON__ASYNC_DONE || code >= BATON__ASYNC_DONE) {

@@ -227,6 +227,9 @@ baton_status_t baton_group_create(baton_engine_t *engine,
                             : transport == NULL ? "transport"
                                                 : "out");
     }
+    if (!baton__process_is_own(__func__)) {
+        return BATON_ERR_STATE;
+    }
     if (size < 1 || rank < 0 || rank >= size) {
         return baton__error(BATON_ERR_INVALID,
                             "group: rank is %d; allowed: 0 to %d", rank,
@@ -333,7 +336,7 @@ static baton_status_t check_sub(const baton_group_t *parent, const int *ranks,
                                             : "out");
     }
     if (!baton__is_group(parent, "baton_group_create_sub")) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     if (parent->borrowed) {
         return baton__error(BATON_ERR_UNSUPPORTED,
@@ -586,7 +589,7 @@ baton_status_t baton_group_destroy(baton_group_t *group)
         return BATON_OK;
     }
     if (!baton__is_group(group, __func__)) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     if (group->borrowed) {
         return baton__error(
@@ -732,7 +735,7 @@ static baton_status_t not_recovered(baton_group_t *group, int timeout_ms)
 baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
 {
     if (!baton__is_group(group, __func__)) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     baton_engine_t *engine = group->engine;
     if (baton__engine_is_inside(engine)) {
@@ -807,7 +810,7 @@ static baton_status_t check_shrink(const baton_group_t *group,
 {
     if (!baton__is_group(group, "baton_group_shrink") ||
         !baton__is_given(out, true, "baton_group_shrink", "survivors_out")) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     if (group->borrowed) {
         return baton__error(BATON_ERR_UNSUPPORTED,

@@ -31,7 +31,7 @@ baton_status_t baton_memory_alloc(baton_group_t *group, size_t bytes,
 {
     if (!baton__is_group(group, __func__) ||
         !baton__is_given(out, true, __func__, "out")) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     if (bytes == 0) {
         return baton__error(BATON_ERR_INVALID,
@@ -113,11 +113,11 @@ baton_status_t baton_memory_free(baton_group_t *group, void *memory)
     if (memory == NULL) {
         return BATON_OK;
     }
-    baton_status_t status = BATON_ERR_INVALID;
+    baton_status_t status = BATON_OK;
     baton__memory_t *block =
         baton__is_group(group, __func__) ? take(group, memory, &status) : NULL;
     if (block == NULL) {
-        return status;
+        return status != BATON_OK ? status : baton__error_status();
     }
     if (block->shared) {
         group->transport->release(group->endpoint, memory);

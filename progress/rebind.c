@@ -84,7 +84,7 @@ baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                    baton_buffer_t buffer, void *memory)
 {
     if (!baton__is_schedule(schedule, __func__)) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     if (buffer.index >= schedule->buffer_count ||
         schedule->buffers[buffer.index].scratch) {
@@ -141,7 +141,7 @@ baton_status_t baton_schedule_rebind(baton_schedule_t *schedule,
                                      const void *source, void *target)
 {
     if (!baton__is_schedule(schedule, __func__)) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     uint32_t from = find_bound(schedule, true);
     uint32_t to = find_bound(schedule, false);

@@ -9,7 +9,13 @@
 
    No call of the library is async-signal-safe. The library's threads block all
    signals but those that an instruction raises (SIGSEGV and the like), and so
-   do programs that a call node's function starts, unless it unblocks them. */
+   do programs that a call node's function starts, unless it unblocks them.
+
+   A process that is forked while its parent has an engine can't use the
+   library: it has none of the threads, and shares memory and sockets with the
+   parent. There every call on an engine, a group or what is made in one, also
+   to destroy it or to open another engine, does nothing and returns
+   BATON_ERR_STATE. Fork before baton_engine_open, or call exec. */
 #ifndef BATON_ENGINE_H
 #define BATON_ENGINE_H
 

@@ -34,7 +34,7 @@ extern "C" {
    other's memory: then only creating and destroying a group calls MPI. In
    manual mode MPI_THREAD_FUNNELED is enough if the thread that initialised MPI
    makes all of Baton's calls. A process that forks
-   must not use Baton in the child, as with MPI.
+   must not use Baton in the child, as with MPI (engine.h).
 
    Ranks of one host use shared memory instead of MPI, and wake each other by
    datagrams of AF_UNIX sockets. A group takes about 170 KiB of /dev/shm for

@@ -4,11 +4,19 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
 static _Thread_local char last_message[BATON__MESSAGE_BYTES];
+static _Thread_local baton_status_t last_status;
+
+baton_status_t baton__error_status(void)
+{
+    return last_status;
+}
 
 const char *baton_status_name(baton_status_t status)
 {
@@ -86,6 +94,7 @@ baton_status_t baton_error_set(baton_status_t status, const char *format, ...)
 
 baton_status_t baton__error_forward(baton_status_t status, const char *message)
 {
+    last_status = status;
     size_t length = strlen(message);
     if (length < sizeof last_message) {
         memmove(last_message, message, length + 1);
@@ -132,4 +141,38 @@ bool baton__is_alive(const void *object, bool destroyed, const char *function,
             what);
     }
     return baton__is_given(object, true, function, what) && !destroyed;
+}
+
+/* ---- processes that fork ------------------------------------------------ */
+
+static atomic_int engine_count;
+static bool forked; /* written by a child that has one thread */
+
+static void note_fork(void)
+{
+    forked = forked || atomic_load(&engine_count) > 0;
+}
+
+static void handle_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, note_fork);
+}
+
+void baton__process_count(int engines)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, handle_forks);
+    atomic_fetch_add(&engine_count, engines);
+}
+
+bool baton__process_is_own(const char *function)
+{
+    if (forked) {
+        (void)baton__error(
+            BATON_ERR_STATE,
+            "%s: this process was forked from one that uses Baton, and must "
+            "not use it: call exec, or fork before baton_engine_open",
+            function);
+    }
+    return !forked;
 }

@@ -27,6 +27,17 @@ baton_status_t baton__failure_of(int code);
 bool baton__is_given(const void *pointer, bool needed, const char *function,
                      const char *what);
 
+/* The status of this thread's last error, for callers of the checks below. */
+baton_status_t baton__error_status(void);
+
 /* The same of an object, which is not there either once it was destroyed. */
 bool baton__is_alive(const void *object, bool destroyed, const char *function,
                      const char *what);
+
+/* Counts the engines of this process. One that is forked while it has some has
+   their memory, which its parent's threads and peers share in part, and none of
+   the threads: so it must not use them. */
+void baton__process_count(int engines);
+
+/* Whether this process may: else BATON_ERR_STATE names the function. */
+bool baton__process_is_own(const char *function);

@@ -91,7 +91,8 @@ bool baton__is_schedule(const baton_schedule_t *schedule, const char *function)
     if (destroyed) {
         (void)snprintf(what, sizeof what, "schedule \"%s\"", schedule->name);
     }
-    return baton__is_alive(schedule, destroyed, function, what);
+    return baton__is_alive(schedule, destroyed, function, what) &&
+           baton__process_is_own(function);
 }
 
 bool baton__graph_open(baton_schedule_t *schedule, const char *adder)

@@ -13,15 +13,20 @@
 #include <stdio.h>
 #include <string.h>
 
-bool baton__is_group(const baton_group_t *group, const char *function)
+static bool is_alive(const baton_group_t *group, const char *function)
 {
     return baton__is_alive(group, group != NULL && group->retired, function,
                            "group");
 }
 
+bool baton__is_group(const baton_group_t *group, const char *function)
+{
+    return is_alive(group, function) && baton__process_is_own(function);
+}
+
 int baton_group_rank(const baton_group_t *group)
 {
-    return baton__is_group(group, __func__) ? group->rank : -1;
+    return is_alive(group, __func__) ? group->rank : -1;
 }
 
 bool baton_group_has_payload(const baton_group_t *group)
@@ -31,13 +36,12 @@ bool baton_group_has_payload(const baton_group_t *group)
 
 int baton_group_size(const baton_group_t *group)
 {
-    return baton__is_group(group, __func__) ? group->size : -1;
+    return is_alive(group, __func__) ? group->size : -1;
 }
 
 int baton_group_origin(const baton_group_t *group, int rank)
 {
-    return !baton__is_group(group, __func__) || rank < 0 || rank >= group->size
-               ? -1
+    return !is_alive(group, __func__) || rank < 0 || rank >= group->size ? -1
            : group->origins != NULL ? group->origins[rank]
                                     : rank;
 }

@@ -5,12 +5,17 @@
 #include "support/dense.h"
 
 #include <baton/engine.h>
+#include <baton/memory.h>
 #include <baton/partial.h>
 #include <baton/proof.h>
 #include <baton/sim.h>
+#include <baton/sparse.h>
 #include <baton/tuning.h>
 
 #include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static support_cluster_t *ranks;
 
@@ -61,6 +66,107 @@ static void refuses(baton_status_t status, const char *text)
 {
     support_expect(status, BATON_ERR_INVALID);
     support_says(text);
+}
+
+/* ---- processes that fork ------------------------------------------------- */
+
+typedef struct inherited {
+    baton_engine_t *engine;
+    baton_group_t *group;
+    baton_schedule_t *schedule, *open;
+    baton_partial_t *partial;
+    baton_sparse_t *sparse;
+    void *memory;
+} inherited_t;
+
+static int count_wrong(const char *call, baton_status_t status)
+{
+    bool right = status == BATON_ERR_STATE &&
+                 strstr(baton_error_message(), "forked") != NULL;
+    if (!right) {
+        print_error("%s: %s\n", call, baton_error_message());
+    }
+    return !right;
+}
+
+/* In the child: returns how many calls were not refused. */
+static int use_inherited(inherited_t *own)
+{
+    static float vector[8];
+    baton_partial_result_t result;
+    baton_sparse_result_t entries;
+    void *made = NULL;
+    bool done = false;
+    int wrong = 0;
+#define FORKED(call) (wrong += count_wrong(#call, call))
+    FORKED(baton_schedule_start(own->schedule));
+    FORKED(baton_schedule_test(own->schedule, &done));
+    FORKED(baton_schedule_wait(own->schedule, -1));
+    FORKED(baton_schedule_cancel(own->schedule));
+    FORKED(baton_schedule_rebind(own->schedule, vector, vector));
+    FORKED(baton_schedule_commit(own->open));
+    FORKED(baton_schedule_destroy(own->open));
+    FORKED(baton_schedule_destroy(own->schedule));
+    FORKED(baton_partial_contribute(own->partial, vector));
+    FORKED(baton_partial_start(own->partial));
+    FORKED(baton_partial_test(own->partial, &done));
+    FORKED(baton_partial_wait(own->partial, -1, &result));
+    FORKED(baton_partial_pending(own->partial, vector, &done));
+    FORKED(baton_partial_destroy(own->partial));
+    FORKED(baton_sparse_start(own->sparse, vector));
+    FORKED(baton_sparse_wait(own->sparse, -1, &entries));
+    FORKED(baton_sparse_residual(own->sparse, vector));
+    FORKED(baton_sparse_destroy(own->sparse));
+    FORKED(baton_barrier_now(own->group));
+    FORKED(baton_barrier_create(own->group, NULL, &own->open));
+    FORKED(baton_memory_alloc(own->group, 8192, &made));
+    FORKED(baton_memory_free(own->group, own->memory));
+    FORKED(baton_group_recover(own->group, -1));
+    FORKED(baton_group_shrink(own->group, -1, &own->group));
+    FORKED(baton_group_destroy(own->group));
+    FORKED(baton_group_create_self(own->engine, &own->group));
+    FORKED(baton_engine_close(own->engine));
+    FORKED(baton_engine_open(NULL, &own->engine));
+#undef FORKED
+    return wrong + baton_engine_step(own->engine);
+}
+
+/* None of these calls hangs, though another thread may have held a lock; and
+   the parent goes on. */
+TEST_WITH(test_forked_children_are_refused, 1, SUPPORT_OWN_ENGINES)
+{
+    float vector[8] = {1};
+    baton_partial_options_t dense = BATON_PARTIAL_OPTIONS;
+    baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
+    inherited_t own = {.engine = cluster->engines[0],
+                       .group = cluster->groups[0]};
+    dense.on_loss = BATON_ON_LOSS_CONTINUE;
+    dense.count = options.count = 8;
+    dense.dtype = BATON_F32;
+    options.k = 2;
+    support_ok(baton_barrier_create(own.group, NULL, &own.schedule));
+    own.open = support_schedule(own.group, "open");
+    support_ok(baton_partial_create(own.group, &dense, &own.partial));
+    support_ok(baton_sparse_create(own.group, &options, -1, &own.sparse));
+    support_ok(baton_memory_alloc(own.group, 8192, &own.memory));
+    support_run(own.schedule);
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(use_inherited(&own));
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    baton_partial_result_t result;
+    support_run(own.schedule);
+    support_ok(baton_partial_contribute(own.partial, vector));
+    support_ok(baton_partial_start(own.partial));
+    support_ok(baton_partial_wait(own.partial, -1, &result));
+    support_ok(baton_memory_free(own.group, own.memory));
+    support_ok(baton_sparse_destroy(own.sparse));
+    support_ok(baton_partial_destroy(own.partial));
+    support_ok(baton_schedule_destroy(own.open));
+    support_ok(baton_schedule_destroy(own.schedule));
 }
 
 /* ---- what builds ------------------------------------------------------- */

@@ -308,7 +308,8 @@ baton_status_t baton__operands_check(const baton__collective_t *collective,
                                      const baton_operands_t *on)
 {
     call_t call = describe(collective, verb, group, on);
-    return check(&call);
+    return baton__process_is_own(collective->noun) ? check(&call)
+                                                   : baton__error_status();
 }
 
 /* ---- building ----------------------------------------------------------- */

@@ -252,7 +252,7 @@ static baton_status_t check_partial(const baton_partial_t *partial,
                                     const char *function)
 {
     if (!baton__partial_is_alive(partial, function)) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     return partial->device != NULL
                ? BATON_OK

@@ -7,7 +7,8 @@ bool baton__partial_is_alive(const baton_partial_t *partial,
                              const char *function)
 {
     return baton__is_alive(partial, partial != NULL && partial->name == NULL,
-                           function, "partial");
+                           function, "partial") &&
+           baton__process_is_own(function);
 }
 
 uint64_t baton__partial_steps(const baton_partial_t *partial)

@@ -360,7 +360,7 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
         return BATON_OK;
     }
     if (!baton__partial_is_alive(partial, __func__)) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     baton_status_t status = baton__survival_destroy(partial);
     if (status != BATON_OK) {
@@ -406,7 +406,7 @@ static baton_status_t check_data(const baton_partial_t *partial,
                                  const void *data, const char *function)
 {
     if (!baton__partial_is_alive(partial, function)) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     return data != NULL || partial->contribution.count == 0
                ? BATON_OK
@@ -445,7 +445,7 @@ baton_status_t baton_partial_contribute_lent(baton_partial_t *partial,
 baton_status_t baton_partial_start(baton_partial_t *partial)
 {
     if (!baton__partial_is_alive(partial, __func__)) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     baton_status_t status;
     baton__partial_set_close(partial);
@@ -466,7 +466,7 @@ baton_status_t baton_partial_test(baton_partial_t *partial, bool *done_out)
 {
     if (!baton__partial_is_alive(partial, __func__) ||
         !baton__is_given(done_out, true, __func__, "done_out")) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     if (partial->survival != NULL) {
         return baton__survival_wait(partial, 0, done_out);
@@ -480,7 +480,7 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
 {
     if (!baton__partial_is_alive(partial, __func__) ||
         !baton__is_given(out, true, __func__, "out")) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     uint64_t step = baton__partial_steps(partial);
     bool all = partial->options.keep == BATON_KEEP_ALL;

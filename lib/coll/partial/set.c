@@ -192,7 +192,7 @@ baton_status_t baton_partial_contribute_tensor(baton_partial_t *partial,
                                                size_t tensor, const void *data)
 {
     if (!baton__partial_is_alive(partial, __func__)) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     baton__partial_set_t *set = &partial->set;
     if (tensor >= set->tensors) {

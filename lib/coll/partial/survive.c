@@ -565,9 +565,12 @@ baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
 
 bool baton_partial_lives(baton_partial_t *partial, int rank)
 {
-    survival_t *self = partial != NULL ? partial->survival : NULL;
+    if (!baton__partial_is_alive(partial, __func__)) {
+        return false;
+    }
+    survival_t *self = partial->survival;
     if (self == NULL) {
-        return partial != NULL;
+        return true;
     }
     bool lives = false;
     lock(self);

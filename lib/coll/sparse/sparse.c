@@ -162,7 +162,7 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
 baton_status_t baton_sparse_connect(baton_sparse_t *sparse, int timeout_ms)
 {
     if (!baton__sparse_is_alive(sparse, "connect")) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     if (sparse->connected) {
         return BATON_OK;
@@ -198,7 +198,7 @@ baton_status_t baton_sparse_destroy(baton_sparse_t *sparse)
         return BATON_OK;
     }
     if (!baton__sparse_is_alive(sparse, "destroy")) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     baton_schedule_t **schedules[] = {&sparse->schedule, &sparse->dense,
                                       &sparse->handover, &sparse->comparison};
@@ -266,7 +266,7 @@ baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
 {
     if (!baton__sparse_is_alive(sparse, __func__) ||
         !baton__is_given(done_out, true, __func__, "done_out")) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     baton_status_t status = baton__sparse_check_connected(sparse, "test");
     if (status != BATON_OK) {
@@ -308,7 +308,7 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
 {
     if (!baton__sparse_is_alive(sparse, __func__) ||
         !baton__is_given(out, true, __func__, "out")) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     baton_status_t status = baton__sparse_check_connected(sparse, "wait for");
     if (status != BATON_OK) {
@@ -546,7 +546,7 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
 {
     if (!baton__sparse_is_alive(sparse, __func__) ||
         !baton__is_given(out, true, __func__, "out")) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     baton_status_t status = hold(sparse, "statistics of");
     if (status != BATON_OK) {

@@ -361,14 +361,15 @@ baton_status_t baton__sparse_no_memory(const baton_sparse_t *sparse)
 bool baton__sparse_is_alive(const baton_sparse_t *sparse, const char *doing)
 {
     return baton__is_alive(sparse, sparse != NULL && sparse->group == NULL,
-                           doing, "sparse");
+                           doing, "sparse") &&
+           baton__process_is_own(doing);
 }
 
 baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
                                              const char *doing)
 {
     if (!baton__sparse_is_alive(sparse, doing)) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     return sparse->connected
                ? BATON_OK

@@ -235,9 +235,11 @@ static baton_status_t make_units(baton_tensors_t *set)
 
 static baton_status_t check_set(const baton_tensors_t *set, const char *doing)
 {
-    return baton__is_alive(set, set != NULL && set->group == NULL, doing, "set")
+    return baton__is_alive(set, set != NULL && set->group == NULL, doing,
+                           "set") &&
+                   baton__process_is_own(doing)
                ? BATON_OK
-               : BATON_ERR_INVALID;
+               : baton__error_status();
 }
 
 baton_status_t baton_tensors_agree(baton_tensors_t *set, int timeout_ms)

@@ -74,6 +74,9 @@ baton_status_t baton_group_create_mpi(baton_engine_t *engine, MPI_Comm comm,
                                       baton_group_t **out)
 {
     baton__meeting_t meeting;
+    if (!baton__process_is_own(__func__)) {
+        return BATON_ERR_STATE;
+    }
     baton_status_t status = baton__meeting_begin(&meeting, comm);
     if (status == BATON_OK) {
         status = create(engine, &meeting, out);
