@@ -91,6 +91,7 @@ static const char *const whys[BATON__MPI_WHYS] = {
     "; left, as an intercommunicator:",
     "; left, as ranks of another MPI_COMM_WORLD:",
     "; left, as shorter than BATON_MPI_FROM:",
+    "; left, as one round of short messages:",
     "; left, as the first ones:",
     "; left, as no reduction of Baton's:",
     "; left, as wrong arguments:",

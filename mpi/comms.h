@@ -20,13 +20,14 @@
 /* Why a call is left to MPI. */
 typedef enum baton__mpi_why {
     BATON__MPI_TAKEN,
-    BATON__MPI_SINGLE,  /* one rank */
-    BATON__MPI_INTER,   /* an intercommunicator */
-    BATON__MPI_FOREIGN, /* has ranks of another MPI_COMM_WORLD */
-    BATON__MPI_SHORT,   /* fewer bytes than BATON_MPI_FROM, or none */
-    BATON__MPI_NEW,     /* the communicator's first calls */
-    BATON__MPI_TYPE,    /* a type or operation that Baton does not reduce */
-    BATON__MPI_WRONG,   /* an error of the program's: MPI says which */
+    BATON__MPI_SINGLE,    /* one rank */
+    BATON__MPI_INTER,     /* an intercommunicator */
+    BATON__MPI_FOREIGN,   /* has ranks of another MPI_COMM_WORLD */
+    BATON__MPI_SHORT,     /* fewer bytes than BATON_MPI_FROM, or none */
+    BATON__MPI_ONE_ROUND, /* of messages, which MPI need not progress */
+    BATON__MPI_NEW,       /* the communicator's first calls */
+    BATON__MPI_TYPE,      /* a type or operation that Baton does not reduce */
+    BATON__MPI_WRONG,     /* an error of the program's: MPI says which */
     BATON__MPI_WHYS
 } baton__mpi_why_t;
 

@@ -7,11 +7,10 @@
 
 #define ALL(...) __VA_ARGS__
 
+/* All members are named, so that none is cleared before. */
 #define CALL(KIND, WAY, ...)                                                   \
-    const baton__mpi_call_t call = {.kind = BATON__MPI_##KIND,                 \
-                                    .way = BATON__MPI_##WAY,                   \
-                                    .comm = comm,                              \
-                                    __VA_ARGS__}
+    const baton__mpi_call_t call = {BATON__MPI_##KIND, BATON__MPI_##WAY,       \
+                                    __VA_ARGS__, comm}
 
 #define TAKEN_OR(call_, request_)                                              \
     (code >= 0 ? code : baton__mpi_note(code, call_, comm, request_))
@@ -21,6 +20,9 @@
 #define INTERPOSE(KIND, Name, name, parameters, arguments, ...)                \
     int MPI_##Name(ALL parameters)                                             \
     {                                                                          \
+        if (!baton__mpi.settings.blocking) { /* at no cost */                  \
+            return PMPI_##Name(ALL arguments);                                 \
+        }                                                                      \
         CALL(KIND, BLOCKING, __VA_ARGS__);                                     \
         int code = baton__mpi_finish(&call);                                   \
         return TAKEN_OR(PMPI_##Name(ALL arguments), NULL);                     \
@@ -41,110 +43,101 @@
                    : BATON__MPI_INIT(P, Name)(ALL arguments, info, request);   \
     }
 
-#define FROM(memory_, ...) .source = {.memory = (void *)(memory_), __VA_ARGS__}
-#define TO(memory_, ...)   .target = {.memory = (memory_), __VA_ARGS__}
+#define SIDE(memory, count, counts, displs, type)                              \
+    {                                                                          \
+        (void *)(memory), count, counts, displs, type                          \
+    }
+#define NONE SIDE(NULL, 0, NULL, NULL, NULL)
 
-INTERPOSE(BARRIER, Barrier, barrier, (MPI_Comm comm), (comm), .op = MPI_OP_NULL)
+INTERPOSE(BARRIER, Barrier, barrier, (MPI_Comm comm), (comm), NONE, NONE, NULL,
+          0)
 
 INTERPOSE(BCAST, Bcast, bcast,
           (void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm),
-          (buffer, count, type, root, comm),
-          TO(buffer, .count = count, .type = type), .root = root)
+          (buffer, count, type, root, comm), NONE,
+          SIDE(buffer, count, NULL, NULL, type), NULL, root)
 
 #define REDUCES                                                                \
-    FROM(send, .count = count, .type = type),                                  \
-        TO(recv, .count = count, .type = type), .op = op
+    SIDE(send, count, NULL, NULL, type), SIDE(recv, count, NULL, NULL, type), op
 
 INTERPOSE(REDUCE, Reduce, reduce,
           (const void *send, void *recv, int count, MPI_Datatype type,
            MPI_Op op, int root, MPI_Comm comm),
-          (send, recv, count, type, op, root, comm), REDUCES, .root = root)
+          (send, recv, count, type, op, root, comm), REDUCES, root)
 
-INTERPOSE(ALLREDUCE, Allreduce, allreduce,
-          (const void *send, void *recv, int count, MPI_Datatype type,
-           MPI_Op op, MPI_Comm comm),
-          (send, recv, count, type, op, comm), REDUCES)
+#define INTERPOSE_SUM(KIND, Name, name)                                        \
+    INTERPOSE(KIND, Name, name,                                                \
+              (const void *send, void *recv, int count, MPI_Datatype type,     \
+               MPI_Op op, MPI_Comm comm),                                      \
+              (send, recv, count, type, op, comm), REDUCES, 0)
 
-INTERPOSE(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter_block,
-          (const void *send, void *recv, int count, MPI_Datatype type,
-           MPI_Op op, MPI_Comm comm),
-          (send, recv, count, type, op, comm), REDUCES)
-
-INTERPOSE(SCAN, Scan, scan,
-          (const void *send, void *recv, int count, MPI_Datatype type,
-           MPI_Op op, MPI_Comm comm),
-          (send, recv, count, type, op, comm), REDUCES)
-
-INTERPOSE(EXSCAN, Exscan, exscan,
-          (const void *send, void *recv, int count, MPI_Datatype type,
-           MPI_Op op, MPI_Comm comm),
-          (send, recv, count, type, op, comm), REDUCES)
+INTERPOSE_SUM(ALLREDUCE, Allreduce, allreduce)
+INTERPOSE_SUM(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter_block)
+INTERPOSE_SUM(SCAN, Scan, scan)
+INTERPOSE_SUM(EXSCAN, Exscan, exscan)
 
 INTERPOSE(REDUCE_SCATTER, Reduce_scatter, reduce_scatter,
           (const void *send, void *recv, const int *counts, MPI_Datatype type,
            MPI_Op op, MPI_Comm comm),
           (send, recv, counts, type, op, comm),
-          FROM(send, .counts = counts, .type = type),
-          TO(recv, .counts = counts, .type = type), .op = op)
+          SIDE(send, 0, counts, NULL, type), SIDE(recv, 0, counts, NULL, type),
+          op, 0)
 
 #define EQUAL                                                                  \
-    FROM(send, .count = scount, .type = stype),                                \
-        TO(recv, .count = rcount, .type = rtype)
+    SIDE(send, scount, NULL, NULL, stype),                                     \
+        SIDE(recv, rcount, NULL, NULL, rtype), NULL
 
 INTERPOSE(GATHER, Gather, gather,
           (const void *send, int scount, MPI_Datatype stype, void *recv,
            int rcount, MPI_Datatype rtype, int root, MPI_Comm comm),
-          (send, scount, stype, recv, rcount, rtype, root, comm), EQUAL,
-          .root = root)
+          (send, scount, stype, recv, rcount, rtype, root, comm), EQUAL, root)
 
 INTERPOSE(SCATTER, Scatter, scatter,
           (const void *send, int scount, MPI_Datatype stype, void *recv,
            int rcount, MPI_Datatype rtype, int root, MPI_Comm comm),
-          (send, scount, stype, recv, rcount, rtype, root, comm), EQUAL,
-          .root = root)
+          (send, scount, stype, recv, rcount, rtype, root, comm), EQUAL, root)
 
 INTERPOSE(ALLGATHER, Allgather, allgather,
           (const void *send, int scount, MPI_Datatype stype, void *recv,
            int rcount, MPI_Datatype rtype, MPI_Comm comm),
-          (send, scount, stype, recv, rcount, rtype, comm), EQUAL)
+          (send, scount, stype, recv, rcount, rtype, comm), EQUAL, 0)
 
 INTERPOSE(ALLTOALL, Alltoall, alltoall,
           (const void *send, int scount, MPI_Datatype stype, void *recv,
            int rcount, MPI_Datatype rtype, MPI_Comm comm),
-          (send, scount, stype, recv, rcount, rtype, comm), EQUAL)
+          (send, scount, stype, recv, rcount, rtype, comm), EQUAL, 0)
 
 INTERPOSE(GATHERV, Gatherv, gatherv,
           (const void *send, int scount, MPI_Datatype stype, void *recv,
            const int *rcounts, const int *displs, MPI_Datatype rtype, int root,
            MPI_Comm comm),
           (send, scount, stype, recv, rcounts, displs, rtype, root, comm),
-          FROM(send, .count = scount, .type = stype),
-          TO(recv, .counts = rcounts, .displs = displs, .type = rtype),
-          .root = root)
+          SIDE(send, scount, NULL, NULL, stype),
+          SIDE(recv, 0, rcounts, displs, rtype), NULL, root)
 
 INTERPOSE(SCATTERV, Scatterv, scatterv,
           (const void *send, const int *scounts, const int *displs,
            MPI_Datatype stype, void *recv, int rcount, MPI_Datatype rtype,
            int root, MPI_Comm comm),
           (send, scounts, displs, stype, recv, rcount, rtype, root, comm),
-          FROM(send, .counts = scounts, .displs = displs, .type = stype),
-          TO(recv, .count = rcount, .type = rtype), .root = root)
+          SIDE(send, 0, scounts, displs, stype),
+          SIDE(recv, rcount, NULL, NULL, rtype), NULL, root)
 
 INTERPOSE(ALLGATHERV, Allgatherv, allgatherv,
           (const void *send, int scount, MPI_Datatype stype, void *recv,
            const int *rcounts, const int *displs, MPI_Datatype rtype,
            MPI_Comm comm),
           (send, scount, stype, recv, rcounts, displs, rtype, comm),
-          FROM(send, .count = scount, .type = stype),
-          TO(recv, .counts = rcounts, .displs = displs, .type = rtype))
+          SIDE(send, scount, NULL, NULL, stype),
+          SIDE(recv, 0, rcounts, displs, rtype), NULL, 0)
 
 INTERPOSE(ALLTOALLV, Alltoallv, alltoallv,
           (const void *send, const int *scounts, const int *sdispls,
            MPI_Datatype stype, void *recv, const int *rcounts,
            const int *rdispls, MPI_Datatype rtype, MPI_Comm comm),
           (send, scounts, sdispls, stype, recv, rcounts, rdispls, rtype, comm),
-          FROM(send, .counts = scounts, .displs = sdispls, .type = stype),
-          TO(recv, .counts = rcounts, .displs = rdispls, .type = rtype))
+          SIDE(send, 0, scounts, sdispls, stype),
+          SIDE(recv, 0, rcounts, rdispls, rtype), NULL, 0)
 
 /* ---- persistent requests ------------------------------------------------- */
 

@@ -118,24 +118,27 @@ static bool find_parts(void)
     return found;
 }
 
-const char *baton__mpi_drive(bool on)
+const char *baton__mpi_find_request(void)
 {
-    if (on) {
-        opal_progress = dlsym(RTLD_DEFAULT, "opal_progress");
-        opal_progress_register = dlsym(RTLD_DEFAULT, "opal_progress_register");
-        opal_progress_unregister =
-            dlsym(RTLD_DEFAULT, "opal_progress_unregister");
-        if (opal_progress == NULL || opal_progress_register == NULL ||
-            opal_progress_unregister == NULL) {
-            return "this MPI has no opal_progress that can be called";
-        }
-        if (!find_parts()) {
-            return "this MPI's requests do not have what they were made with "
-                   "where it was looked for";
-        }
+    opal_progress = dlsym(RTLD_DEFAULT, "opal_progress");
+    opal_progress_register = dlsym(RTLD_DEFAULT, "opal_progress_register");
+    opal_progress_unregister = dlsym(RTLD_DEFAULT, "opal_progress_unregister");
+    if (opal_progress == NULL || opal_progress_register == NULL ||
+        opal_progress_unregister == NULL) {
+        return "this MPI has no opal_progress that can be called";
     }
-    call(on ? opal_progress_register : opal_progress_unregister);
-    return NULL;
+    return find_parts() ? NULL
+                        : "this MPI's requests do not have what they were made "
+                          "with where it was looked for";
+}
+
+void baton__mpi_drive(bool on)
+{
+    static _Atomic bool drives;
+    if (atomic_load_explicit(&drives, memory_order_relaxed) != on &&
+        atomic_exchange(&drives, on) != on) {
+        call(on ? opal_progress_register : opal_progress_unregister);
+    }
 }
 
 /* ---- waits --------------------------------------------------------------- */
@@ -404,6 +407,7 @@ void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
         entry->last = &op->next;
     }
     unlock(entry);
+    baton__mpi_drive(true);
     if (idle) {
         run(entry, op);
     }
@@ -446,6 +450,23 @@ int baton__mpi_fail(MPI_Comm comm, int code)
     return code;
 }
 
+enum { EAGER_BYTES = 1 << 10 }; /* below the eager limits of all transports */
+
+/* Of short blocks to few ranks Open MPI makes one round of messages, which need
+   no progress: there is nothing to gain from a call that costs more. */
+static bool is_one_round(const baton__mpi_call_t *call,
+                         const baton__mpi_comm_t *comm)
+{
+    const uint32_t kinds = 1u << BATON__MPI_BCAST | 1u << BATON__MPI_GATHER |
+                           1u << BATON__MPI_SCATTER |
+                           1u << BATON__MPI_ALLGATHER |
+                           1u << BATON__MPI_ALLTOALL;
+    return (kinds >> call->kind & 1u) != 0 && baton__mpi.settings.from == 0 &&
+           call->way == BATON__MPI_NONBLOCKING &&
+           comm->size <= (call->kind == BATON__MPI_BCAST ? 4 : 8) &&
+           baton__mpi_block_bytes(call, comm->rank) <= EAGER_BYTES;
+}
+
 /* Whether a call is taken, by what all ranks of its communicator know; then its
    shape, whose counts are the caller's. */
 static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
@@ -454,6 +475,9 @@ static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
 {
     if (comm->why != BATON__MPI_TAKEN) {
         return comm->why;
+    }
+    if (is_one_round(call, comm)) {
+        return BATON__MPI_ONE_ROUND;
     }
     if (!baton__mpi_is_valid(call, comm->rank, comm->size)) {
         return BATON__MPI_WRONG;
@@ -591,8 +615,7 @@ int baton__mpi_finish(const baton__mpi_call_t *call)
 {
     MPI_Request request;
     /* A schedule for one call costs more than MPI's call. */
-    if (!baton__mpi.settings.blocking ||
-        baton__mpi_has(call, BATON__MPI_PRIVATE)) {
+    if (baton__mpi_has(call, BATON__MPI_PRIVATE)) {
         return BATON__MPI_LEFT;
     }
     int code = baton__mpi_begin(call, &request);

@@ -122,8 +122,12 @@ baton_status_t baton__mpi_entry_for(baton__mpi_comm_t *comm,
 /* Destroys the schedules that are neither kept nor in use, or all. */
 void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all);
 
-/* Lets MPI's waits drive Baton: from now on, until it is called with false.
-   NULL; else why that can't be, and nothing has happened. */
-const char *baton__mpi_drive(bool on);
+/* Finds what there is in Open MPI to drive Baton, and to tell requests. NULL;
+   else why it can't. */
+const char *baton__mpi_find_request(void);
+
+/* Lets MPI's waits drive Baton, or no longer. The first operation does so; what
+   is left to MPI before pays nothing for it. */
+void baton__mpi_drive(bool on);
 
 #endif

@@ -100,7 +100,7 @@ static void open_all(int required)
     (void)PMPI_Bcast(&baton__mpi.settings, sizeof baton__mpi.settings, MPI_BYTE,
                      0, MPI_COMM_WORLD);
     const char *wrong = baton__mpi_find_context();
-    wrong = wrong != NULL ? wrong : baton__mpi_drive(true);
+    wrong = wrong != NULL ? wrong : baton__mpi_find_request();
     if (!agree(wrong == NULL)) {
         say(off, wrong != NULL ? wrong : "MPI is another on some of the ranks");
         return;
@@ -122,6 +122,9 @@ static void open_all(int required)
     baton__mpi.functions =
         agree(required == MPI_THREAD_MULTIPLE || !baton__mpi.settings.thread);
     atomic_store(&baton__mpi.on, true);
+    if (!baton__mpi.settings.thread) { /* peers are to be answered, too */
+        baton__mpi_drive(true);
+    }
 }
 
 static bool has(const char *variable)
@@ -202,7 +205,7 @@ void baton__mpi_shut_down(void)
     }
     drain();
     baton__mpi_comms_close();
-    (void)baton__mpi_drive(false);
+    baton__mpi_drive(false);
     (void)!baton_group_destroy(baton__mpi.world);
     (void)!baton_engine_close(baton__mpi.engine);
     (void)PMPI_Group_free(&baton__mpi.world_group);

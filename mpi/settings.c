@@ -93,7 +93,7 @@ void baton__mpi_settings_read(baton__mpi_settings_t *settings)
 {
     warn_about_unknown();
     *settings = (baton__mpi_settings_t){
-        .from = number("FROM", 1, INT64_MAX),
+        .from = number("FROM", 0, INT64_MAX),
         .kinds = kinds_of(value_of("ONLY")),
         .blocking = (uint8_t)number("BLOCKING", 0, 1),
         .thread = (uint8_t)number("THREAD", 1, 1),

@@ -6,7 +6,8 @@
 #include "mpi/call.h"
 
 typedef struct baton__mpi_settings {
-    int64_t from;     /* bytes of the shortest vector that is taken */
+    int64_t from;     /* bytes of the shortest vector that is taken; 0: all are
+                         but those from which nothing can be gained */
     uint32_t kinds;   /* 1u << kind of those that are taken */
     uint8_t blocking; /* blocking calls, too */
     uint8_t thread;   /* progress by a thread of Baton's */

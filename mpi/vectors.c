@@ -84,6 +84,14 @@ static const baton__mpi_side_t *ruler(const baton__mpi_call_t *call, int rank)
     return by_source ? &call->source : &call->target;
 }
 
+size_t baton__mpi_block_bytes(const baton__mpi_call_t *call, int rank)
+{
+    const baton__mpi_side_t *side = ruler(call, rank);
+    return side->type == MPI_DATATYPE_NULL || side->count < 0
+               ? SIZE_MAX
+               : (size_t)side->count * baton__mpi_type_bytes(side->type);
+}
+
 static bool times(size_t count, size_t unit, size_t *bytes)
 {
     return !__builtin_mul_overflow(count, unit, bytes) && *bytes <= PTRDIFF_MAX;

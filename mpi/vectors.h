@@ -42,6 +42,9 @@ typedef struct baton__mpi_vectors {
 /* False: the call is wrong, and MPI says in which way. */
 bool baton__mpi_is_valid(const baton__mpi_call_t *call, int rank, int size);
 
+/* Bytes of a block, where all have one count. SIZE_MAX: the call is wrong. */
+size_t baton__mpi_block_bytes(const baton__mpi_call_t *call, int rank);
+
 /* The shape of a valid call, the caller's to free. An MPI error code. */
 int baton__mpi_shape(const baton__mpi_call_t *call, int rank, int size,
                      baton__mpi_shape_t *shape);

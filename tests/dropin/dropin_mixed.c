@@ -801,9 +801,9 @@ static void test_huge(void)
 /* An error of the call alone goes to its communicator's handler. */
 static void test_handlers(void)
 {
-    enum { EACH = 4 };
-    int sent[2 * EACH];
-    int got[16 * EACH];
+    enum { EACH = 300 }; /* 1 KiB at least, so that the call is taken */
+    static int sent[2 * EACH];
+    static int got[16 * EACH];
     MPI_Datatype wide;
     MPI_Comm dup;
     MPI_Request q;
