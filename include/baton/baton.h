@@ -327,8 +327,11 @@ typedef enum baton_sparse_algorithm {
     BATON_SPARSE_DENSE,
     BATON_SPARSE_COUNT
 } baton_sparse_algorithm_t;
-enum baton_teams { BATON_TEAMS_AUTO, BATON_TEAMS_RSAG, BATON_TEAMS_BSAG };
-typedef enum baton_teams baton_teams_t;
+typedef enum baton_exchange {
+    BATON_EXCHANGE_AUTO,
+    BATON_EXCHANGE_RSAG,
+    BATON_EXCHANGE_BSAG
+} baton_exchange_t;
 typedef enum baton_redsync {
     BATON_REDSYNC_EXACT,
     BATON_REDSYNC_TRIMMED,
@@ -350,7 +353,7 @@ typedef struct baton_sparse_options {
     double density;      /* k / n */
     size_t max_k;
     int teams;
-    baton_teams_t exchange;
+    baton_exchange_t exchange;
     bool average;    /* the result is divided by P */
     double momentum; /* instead of the optimizer's, 0 to below 1 */
     bool nesterov;

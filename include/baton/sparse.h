@@ -151,7 +151,7 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
    exchange        how the teams of SparDL exchange their sums. RSAG: recursive
                    doubling, d is a power of two. BSAG: Bruck all-gather of each
                    team's h largest, any d. AUTO: RSAG where d is a power of
-                   two, else BSAG.
+                   two, else BSAG. Others with SPARDL and AUTO only.
    momentum        m: u = m u + g, and u is accumulated. u becomes 0 where the
                    result has an entry (SPARDL, GTOPK), where this rank has sent
                    one (TOPKA, TOPKDSA, REDSYNC), or both (OKTOPK). With
@@ -170,20 +170,18 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
    redsync         how RedSync selects. EXACT: the fastest here. TRIMMED: the
                    same k, by the paper's trimming. SEARCH: k to 2k, by a
                    threshold that is searched. SAMPLED: that threshold, searched
-                   every fifth step only.
-   quantise        REDSYNC: even steps send the largest positive entries, odd
-                   steps the smallest negative ones; of their values only the
-                   mean is sent. Not with SAMPLED.
-   link            the only costs by which AUTO chooses; zeros mean the costs of
-                   this machine (costs.h), and of its processors.
-   partial         see above. Mode to seed are as in baton_partial_options_t,
-                   but `history` 0 means 4, and max_staleness 0 means that W is
-                   the bound. With SPARDL (which AUTO takes then), TOPKA (which
-                   always sends k entries), TOPKDSA and GTOPK, and gradients in
-                   host memory. Memory: two vectors of n elements more, and
-                   history + 2 results; with warmup, messages and results have
-                   room for n entries.
-   in_place        the caller adds its gradients to the residual itself: see
+                   every fifth step only. With REDSYNC only, but for EXACT.
+   quantise        with REDSYNC only: even steps send the largest positive
+   entries, odd steps the smallest negative ones; of their values only the mean
+   is sent. Not with SAMPLED. link            the only costs by which AUTO
+   chooses; zeros mean the costs of this machine (costs.h), and of its
+   processors. partial         see above. Mode to seed are as in
+   baton_partial_options_t, but `history` 0 means 4, and max_staleness 0 means
+   that W is the bound, which it can't exceed. With SPARDL (which AUTO takes
+   then), TOPKA (which always sends k entries), TOPKDSA and GTOPK, and gradients
+   in host memory. Memory: two vectors of n elements more, and history + 2
+   results; with warmup, messages and results have room for n entries. in_place
+   the caller adds its gradients to the residual itself: see
                    baton_sparse_accumulator. With SPARDL (which AUTO takes then)
                    and DENSE, and gradients in host memory; without partial,
                    momentum and clip. Ranks may differ, except with AUTO.
@@ -370,7 +368,7 @@ BATON_CHECKED baton_status_t baton_sparse_load(baton_sparse_t *sparse,
 typedef struct baton_sparse_cost {
     baton_sparse_algorithm_t algorithm; /* that is chosen, never AUTO */
     int teams;                          /* of SPARDL */
-    baton_teams_t exchange;             /* of its teams, never AUTO */
+    baton_exchange_t exchange;          /* of SPARDL's teams, not AUTO then */
     double us;                          /* of a step */
     double rounds;                      /* of messages, one after the other */
     double messages, bytes;             /* that the busiest rank sends */

@@ -74,7 +74,7 @@ typedef struct sim_options {
     uint64_t count; /* elements, of f32 */
     double density;
     uint64_t teams;  /* 0 means that the library chooses */
-    size_t exchange; /* baton_teams_t */
+    size_t exchange; /* baton_exchange_t */
 
     size_t variants[SIM_MAX_VARIANTS]; /* indices of names */
     size_t variant_count;

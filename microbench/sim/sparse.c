@@ -186,7 +186,9 @@ static baton_sparse_options_t options_of(const sim_case_t *c)
     out.teams = c->teams == 0 ? BATON_SPARSE_TEAMS_AUTO
                 : has_teams   ? (int)c->teams
                               : 1;
-    out.exchange = (baton_teams_t)options->exchange;
+    if (has_teams) {
+        out.exchange = (baton_exchange_t)options->exchange;
+    }
     out.link = (baton_link_cost_t){link->alpha_us, link->beta_ns};
     return out;
 }

@@ -111,9 +111,9 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
              baton_sparse_algorithm_name(cost->algorithm));
     add(c, table, SPARSE, SPARSE, "teams", "teams", 5, 0, cost->teams);
     add_text(c, table, 0, SPARSE, "exchange", NULL, 0,
-             cost->teams == 1                     ? "none"
-             : cost->exchange == BATON_TEAMS_RSAG ? "rsag"
-                                                  : "bsag");
+             cost->teams == 1                        ? "none"
+             : cost->exchange == BATON_EXCHANGE_RSAG ? "rsag"
+                                                     : "bsag");
     add(c, table, SPARSE, SPARSE, "rounds", "rounds", 6, 0, result->rounds);
     add(c, table, 0, SPARSE, "rounds_formula", NULL, 0, 0, cost->rounds);
     add(c, table, SPARSE, SPARSE, "messages_sent", "messages", 8, 0,

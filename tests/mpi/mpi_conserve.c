@@ -70,7 +70,7 @@ static void conserve_sparse(void)
     for (options.teams = 2; options.teams <= world.size; options.teams++) {
         for (int shares = 0; shares < 2; shares++) {
             options.exchange =
-                shares == 0 ? BATON_TEAMS_AUTO : BATON_TEAMS_BSAG;
+                shares == 0 ? BATON_EXCHANGE_AUTO : BATON_EXCHANGE_BSAG;
             if (world.size % options.teams == 0) {
                 conserve(SUPPORT_SPARSE, &options, 20, 0);
             }

@@ -253,8 +253,9 @@ static void choose_algorithm(baton_sparse_options_t *o)
     o->teams = once_in(4)  ? BATON_SPARSE_TEAMS_AUTO
                : has_teams ? random_teams()
                            : 1;
-    o->exchange = once_in(2) ? BATON_TEAMS_BSAG : BATON_TEAMS_AUTO;
-    if (trial.row == SUPPORT_SPARSE) {
+    o->exchange =
+        once_in(2) && has_teams ? BATON_EXCHANGE_BSAG : BATON_EXCHANGE_AUTO;
+    if (o->algorithm == BATON_SPARSE_REDSYNC) {
         o->redsync =
             trial.kind == ALL ? BATON_REDSYNC_EXACT : (baton_redsync_t)below(4);
     }
@@ -599,7 +600,7 @@ static void check_entries(void)
         sent[dense ? i : result->indices[i]] = true;
     }
     bool shares = stats.teams > 1 && (stats.teams & (stats.teams - 1)) != 0;
-    shares = shares || trial.options.exchange == BATON_TEAMS_BSAG;
+    shares = shares || trial.options.exchange == BATON_EXCHANGE_BSAG;
     bool exact = is_global(stats.algorithm) && !shares;
     for (int r = 0; r < trial.size; r++) {
         const participant_t *p = &trial.participants[r];

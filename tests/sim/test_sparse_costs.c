@@ -115,10 +115,10 @@ TEST(test_spardl_costs_its_formula)
             baton_sparse_options_t options =
                 some_options(BATON_SPARSE_SPARDL, size / teams);
             options.teams = teams;
-            options.exchange = BATON_TEAMS_BSAG;
+            options.exchange = BATON_EXCHANGE_BSAG;
             expect_cost(size, &options);
             if ((teams & (teams - 1)) == 0 && teams > 1) {
-                options.exchange = BATON_TEAMS_RSAG;
+                options.exchange = BATON_EXCHANGE_RSAG;
                 expect_cost(size, &options);
             }
         }
@@ -212,13 +212,13 @@ TEST(test_formulas_are_the_papers)
         baton_sparse_algorithm_t algorithm;
         int teams, blocks;
         double rounds, bytes;
-        baton_teams_t exchange;
+        baton_exchange_t exchange;
     } all[] = {
         {BATON_SPARSE_SPARDL, 1, 8, 2 * 3, 2 * 7 * EACH * ENTRY, 0},
         {BATON_SPARSE_SPARDL, 2, 4, 2 * 2 + 1, (2 * 3 + 1) * EACH * ENTRY,
-         BATON_TEAMS_RSAG},
+         BATON_EXCHANGE_RSAG},
         {BATON_SPARSE_SPARDL, 4, 2, 2 * 1 + 2,
-         (2 * EACH + 3.0 * EACH / 4) * ENTRY, BATON_TEAMS_BSAG},
+         (2 * EACH + 3.0 * EACH / 4) * ENTRY, BATON_EXCHANGE_BSAG},
         {BATON_SPARSE_TOPKA, 0, 1, 3, 7 * EACH * ENTRY, 0},
         {BATON_SPARSE_REDSYNC, 0, 1, 3, 7 * (WORD + EACH * ENTRY), 0},
         {BATON_SPARSE_GTOPK, 0, 1, 2 * 3, 3 * EACH * ENTRY, 0},
@@ -335,25 +335,25 @@ TEST(test_choice_depends_on_more_than_costs)
         int ranks;
         baton_sparse_algorithm_t algorithm;
         int teams;
-        baton_teams_t exchange;
+        baton_exchange_t exchange;
         baton_sparse_options_t options;
     } all[] = {
-        {8, BATON_SPARSE_DENSE, 1, BATON_TEAMS_RSAG,
+        {8, BATON_SPARSE_DENSE, 1, BATON_EXCHANGE_AUTO,
          GIVEN(.count = 1000000, .density = 0.51, .link.alpha_us = 1)},
-        {8, BATON_SPARSE_SPARDL, 1, BATON_TEAMS_RSAG,
+        {8, BATON_SPARSE_SPARDL, 1, BATON_EXCHANGE_RSAG,
          GIVEN(.count = 1000000, .density = 0.49, .link.alpha_us = 1)},
-        {8, BATON_SPARSE_TOPKA, 1, BATON_TEAMS_RSAG,
+        {8, BATON_SPARSE_TOPKA, 1, BATON_EXCHANGE_AUTO,
          GIVEN(.count = 1000000, .density = 1e-5, .link.alpha_us = 1000)},
-        {1, BATON_SPARSE_SPARDL, 1, BATON_TEAMS_RSAG,
+        {1, BATON_SPARSE_SPARDL, 1, BATON_EXCHANGE_RSAG,
          GIVEN(.count = 1000000, .density = 0.01, .link.alpha_us = 1)},
-        {14, BATON_SPARSE_SPARDL, 14, BATON_TEAMS_BSAG,
+        {14, BATON_SPARSE_SPARDL, 14, BATON_EXCHANGE_BSAG,
          GIVEN(.count = 1000, .k = 14, .teams = BATON_SPARSE_TEAMS_AUTO,
                .algorithm = BATON_SPARSE_SPARDL, .link.alpha_us = 1000)},
         /* R-SAG that is asked for leaves powers of two to choose from. */
-        {14, BATON_SPARSE_SPARDL, 2, BATON_TEAMS_RSAG,
+        {14, BATON_SPARSE_SPARDL, 2, BATON_EXCHANGE_RSAG,
          GIVEN(.count = 1000, .k = 14, .teams = BATON_SPARSE_TEAMS_AUTO,
-               .exchange = BATON_TEAMS_RSAG, .algorithm = BATON_SPARSE_SPARDL,
-               .link.alpha_us = 1000)},
+               .exchange = BATON_EXCHANGE_RSAG,
+               .algorithm = BATON_SPARSE_SPARDL, .link.alpha_us = 1000)},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         baton_sparse_cost_t cost;

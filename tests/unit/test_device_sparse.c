@@ -507,9 +507,10 @@ static baton_sparse_options_t any_options(support_random_t *random, int size)
     if (options.algorithm == BATON_SPARSE_SPARDL && size > 1) {
         options.teams = support_random_below(random, 2) == 0 ? size : 1;
         options.teams = size == 8 ? 4 : options.teams;
-        options.exchange = (baton_teams_t)(support_random_below(random, 2) == 0
-                                               ? BATON_TEAMS_AUTO
-                                               : BATON_TEAMS_BSAG);
+        options.exchange =
+            (baton_exchange_t)(support_random_below(random, 2) == 0
+                                   ? BATON_EXCHANGE_AUTO
+                                   : BATON_EXCHANGE_BSAG);
     }
     if (options.algorithm == BATON_SPARSE_REDSYNC) {
         options.redsync = (baton_redsync_t)support_random_below(random, 4);
@@ -617,7 +618,7 @@ TEST(test_load_goes_back)
     for (int i = 0; i < 3; i += 2) { /* SparDL, RedSync */
         baton_sparse_options_t options = sized(algorithms[i], 300, 20);
         options.momentum = 0.5;
-        options.redsync = BATON_REDSYNC_SAMPLED;
+        options.redsync = i == 0 ? BATON_REDSYNC_EXACT : BATON_REDSYNC_SAMPLED;
         go_back(&options);
     }
 }

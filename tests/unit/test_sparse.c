@@ -67,8 +67,17 @@ static const struct {
     {"teams is 2 with algorithm topka, which has none",
      BAD(.count = 10, .k = 3, .teams = 2, .algorithm = BATON_SPARSE_TOPKA)},
     {"clip is -1; allowed: 0 and above", BAD(.count = 10, .k = 3, .clip = -1)},
-    {"quantise is set with SAMPLED", BAD(.count = 10, .k = 3, .quantise = true,
-                                         .redsync = BATON_REDSYNC_SAMPLED)},
+    {"quantise is set with SAMPLED",
+     BAD(.count = 10, .k = 3, .quantise = true,
+         .algorithm = BATON_SPARSE_REDSYNC, .redsync = BATON_REDSYNC_SAMPLED)},
+    {"quantise is set with algorithm spardl; allowed: with redsync",
+     BAD(.count = 10, .k = 3, .quantise = true,
+         .algorithm = BATON_SPARSE_SPARDL)},
+    {"redsync is set with algorithm auto; allowed: with redsync",
+     BAD(.count = 10, .k = 3, .redsync = BATON_REDSYNC_SEARCH)},
+    {"exchange is set with algorithm topka, which has no teams; allowed: with",
+     BAD(.count = 10, .k = 3, .exchange = BATON_EXCHANGE_BSAG,
+         .algorithm = BATON_SPARSE_TOPKA)},
     {"mode is 1; allowed without partial: 0",
      BAD(.count = 10, .k = 2, .mode = BATON_MAJORITY)},
     {"history is 2; allowed without partial: 0",
@@ -81,6 +90,8 @@ static const struct {
          .algorithm = BATON_SPARSE_OKTOPK)},
     {"max_staleness is 1048577; allowed: 0 to 1048576",
      BAD(.count = 10, .k = 2, .partial = true, .max_staleness = (1 << 20) + 1)},
+    {"max_staleness is 5; allowed: 0 to 4, the history",
+     BAD(.count = 10, .k = 2, .partial = true, .max_staleness = 5)},
     {"in_place is set with momentum; allowed: auto, spardl and dense",
      BAD(.count = 10, .k = 2, .in_place = true, .momentum = 0.5)},
     {"short_velocity is set with no momentum; allowed: with a momentum, of f32",
@@ -336,7 +347,9 @@ TEST(test_gradients_are_accumulated_in_place)
         baton_sparse_options_t options = some_options();
         options.algorithm = i == 0 ? BATON_SPARSE_DENSE : BATON_SPARSE_SPARDL;
         options.teams = i < 2 ? 1 : 2;
-        options.exchange = i < 3 ? BATON_TEAMS_RSAG : BATON_TEAMS_BSAG;
+        options.exchange = i == 0  ? BATON_EXCHANGE_AUTO
+                           : i < 3 ? BATON_EXCHANGE_RSAG
+                                   : BATON_EXCHANGE_BSAG;
         options.warmup = i == 4 ? 2 : 0;
         options.dtype = i == 1 ? BATON_F64 : BATON_F32;
         support_sparse_t *given = support_sparse_open(RANKS, &options);
@@ -469,7 +482,9 @@ TEST(test_what_is_not_finite_has_the_same_bits_on_all_ranks)
                 options.dtype = BATON_F64;
                 options.average = true;
                 step_not_finite(sizes[i], &options);
-                options.exchange = BATON_TEAMS_BSAG;
+                options.exchange = j == BATON_SPARSE_SPARDL
+                                       ? BATON_EXCHANGE_BSAG
+                                       : BATON_EXCHANGE_AUTO;
                 step_not_finite(sizes[i], &options);
             }
         }
@@ -512,7 +527,7 @@ TEST(test_sums_of_zero_are_left_out)
             if (i == BATON_SPARSE_SPARDL && form > 0) {
                 options.teams = 2;
                 options.exchange =
-                    form == 1 ? BATON_TEAMS_RSAG : BATON_TEAMS_BSAG;
+                    form == 1 ? BATON_EXCHANGE_RSAG : BATON_EXCHANGE_BSAG;
             }
             step_cancels(&options);
         }
@@ -779,7 +794,7 @@ TEST(test_teams_adjust_h)
     baton_sparse_options_t options = some_options();
     options.k = L;
     options.teams = 2;
-    options.exchange = BATON_TEAMS_BSAG;
+    options.exchange = BATON_EXCHANGE_BSAG;
     support_sparse_t *group = support_sparse_open(2, &options);
     int64_t low = L / 2, h = low, step = 1;
     bool flag = false;

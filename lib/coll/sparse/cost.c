@@ -104,14 +104,14 @@ static void cost_spardl(const cost_case_t *of, baton_sparse_cost_t *out)
     double exchanges = baton__log2_ceil(out->teams);
     double quota = of->k / members > 1 ? of->k / members : 1;
     double entries = 2 * (members - 1) * quota;
-    entries += out->exchange == BATON_TEAMS_RSAG
+    entries += out->exchange == BATON_EXCHANGE_RSAG
                    ? exchanges * quota
                    : (teams - 1) * first_share(quota, out->teams);
     set_rounds(of, 2 * rounds + exchanges, entries * of->entry, out);
     if (of->k > members) {
         double longer = 2 * gather_longer(members, of->k);
         double longest = ceil(of->k / members);
-        longer += out->exchange == BATON_TEAMS_RSAG
+        longer += out->exchange == BATON_EXCHANGE_RSAG
                       ? exchanges * (longest - quota)
                       : (teams - 1) * (first_share(longest, out->teams) -
                                        first_share(quota, out->teams));
@@ -287,12 +287,12 @@ static double weight_of(const cost_case_t *of, const baton_sparse_cost_t *out)
 
 /* ---- the choice -------------------------------------------------------- */
 
-static baton_teams_t exchange_of(const baton_sparse_options_t *options,
-                                 int teams)
+static baton_exchange_t exchange_of(const baton_sparse_options_t *options,
+                                    int teams)
 {
-    return options->exchange != BATON_TEAMS_AUTO ? options->exchange
-           : baton__is_power_of_two(teams)       ? BATON_TEAMS_RSAG
-                                                 : BATON_TEAMS_BSAG;
+    return options->exchange != BATON_EXCHANGE_AUTO ? options->exchange
+           : baton__is_power_of_two(teams)          ? BATON_EXCHANGE_RSAG
+                                                    : BATON_EXCHANGE_BSAG;
 }
 
 static bool can_have_teams(const baton_sparse_options_t *options, int ranks,
@@ -301,7 +301,7 @@ static bool can_have_teams(const baton_sparse_options_t *options, int ranks,
     if (options->teams != BATON_SPARSE_TEAMS_AUTO) {
         return teams == options->teams;
     }
-    return ranks % teams == 0 && (options->exchange != BATON_TEAMS_RSAG ||
+    return ranks % teams == 0 && (options->exchange != BATON_EXCHANGE_RSAG ||
                                   baton__is_power_of_two(teams));
 }
 
@@ -394,5 +394,8 @@ baton_status_t baton_sparse_cost(const baton_sparse_options_t *given, int ranks,
                                          .measured =
                                              !baton__sparse_has_link(&options)};
     choose(&resolved, &place, out);
+    if (out->algorithm != BATON_SPARSE_SPARDL) {
+        out->exchange = BATON_EXCHANGE_AUTO; /* as options must have it */
+    }
     return BATON_OK;
 }

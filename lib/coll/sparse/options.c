@@ -72,9 +72,9 @@ static bool check_kind(const baton_sparse_options_t *o, int size,
         return REFUSE("memory is %d; allowed: 0 to %d", (int)o->memory,
                       (int)BATON_MEMORY_DEVICE);
     }
-    if ((unsigned)o->exchange > BATON_TEAMS_BSAG) {
+    if ((unsigned)o->exchange > BATON_EXCHANGE_BSAG) {
         return REFUSE("exchange is %d; allowed: 0 to %d", (int)o->exchange,
-                      BATON_TEAMS_BSAG);
+                      BATON_EXCHANGE_BSAG);
     }
     if ((unsigned)o->redsync > BATON_REDSYNC_SAMPLED) {
         return REFUSE("redsync is %d; allowed: 0 to %d", (int)o->redsync,
@@ -92,7 +92,20 @@ static bool check_kind(const baton_sparse_options_t *o, int size,
                       "with spardl or auto",
                       o->teams, baton_sparse_algorithm_name(o->algorithm));
     }
-    if (o->exchange == BATON_TEAMS_RSAG && o->teams > 0 &&
+    if (o->exchange != BATON_EXCHANGE_AUTO &&
+        o->algorithm != BATON_SPARSE_AUTO &&
+        o->algorithm != BATON_SPARSE_SPARDL) {
+        return REFUSE("exchange is set with algorithm %s, which has no teams; "
+                      "allowed: with spardl or auto",
+                      baton_sparse_algorithm_name(o->algorithm));
+    }
+    if ((o->quantise || o->redsync != BATON_REDSYNC_EXACT) &&
+        o->algorithm != BATON_SPARSE_REDSYNC) {
+        return REFUSE("%s is set with algorithm %s; allowed: with redsync",
+                      o->quantise ? "quantise" : "redsync",
+                      baton_sparse_algorithm_name(o->algorithm));
+    }
+    if (o->exchange == BATON_EXCHANGE_RSAG && o->teams > 0 &&
         !baton__is_power_of_two(o->teams)) {
         return REFUSE("teams is %d; allowed with RSAG: powers of two",
                       o->teams);
@@ -188,6 +201,12 @@ static bool check_partial(const baton_sparse_options_t *o, int size,
                       o->history > MOST_EPOCHS ? "history" : "max_staleness",
                       o->history > MOST_EPOCHS ? o->history : o->max_staleness,
                       (int)MOST_EPOCHS);
+    }
+    const uint32_t history = o->history == 0 ? HISTORY : o->history;
+    if (o->max_staleness > history) {
+        return REFUSE("max_staleness is %u; allowed: 0 to %u, the history: no "
+                      "gradient gets older than that",
+                      o->max_staleness, history);
     }
     const baton__choice_t choice = {o->mode, o->mode_ranks};
     return baton__rule_check(o->name != NULL ? o->name : "sparse", choice,

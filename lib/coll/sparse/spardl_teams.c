@@ -52,7 +52,7 @@ static size_t largest_quota(const spardl_t *spardl)
 static bool gathers(const spardl_t *spardl)
 {
     return spardl->teams > 1 &&
-           spardl->sparse->options.exchange == BATON_TEAMS_BSAG;
+           spardl->sparse->options.exchange == BATON_EXCHANGE_BSAG;
 }
 
 /* ---- h ----------------------------------------------------------------- */

@@ -100,6 +100,7 @@ static void decide(const baton_tensors_t *set, baton__member_t *member)
         plan->form = BATON_TENSOR_DENSE;
         plan->algorithm = BATON_SPARSE_DENSE;
         plan->quantise = false;
+        plan->selection = BATON_REDSYNC_EXACT;
         plan->k = 0;
     }
 }
