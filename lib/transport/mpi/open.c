@@ -289,10 +289,12 @@ static baton_status_t share_or_open_alone(baton__mpi_t *mpi, const host_t *host)
     return status;
 }
 
-/* Counts the ranks of the whole job on this host, which Open MPI tells. */
+/* Counts the ranks of the whole job on this host, which mpirun tells: Open
+   MPI's, or MPICH's. */
 static int count_ranks(const host_t *host)
 {
     const char *text = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    text = text != NULL ? text : getenv("MPI_LOCALNRANKS");
     long job = text != NULL ? strtol(text, NULL, 10) : 0;
     return job > host->size && job < INT_MAX ? (int)job : host->size;
 }
