@@ -66,9 +66,10 @@ static int copy_handler(const baton__mpi_comm_t *comm)
 
 static int add_persistent(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
 {
-    static _Atomic int tags;
+    static _Atomic unsigned tags;
     op->persistent = true;
-    op->tag = atomic_fetch_add_explicit(&tags, 1, memory_order_relaxed) % TAGS;
+    op->tag =
+        (int)(atomic_fetch_add_explicit(&tags, 1, memory_order_relaxed) % TAGS);
     int code = MPI_SUCCESS;
     if (op->comm->self == MPI_COMM_NULL) {
         code = PMPI_Comm_split(baton__mpi.self, 0, 0, &op->comm->self);
