@@ -268,6 +268,28 @@ void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg);
 BATON_CHECKED baton_status_t baton_sparse_dense(baton_sparse_t *sparse,
                                                 void *vector);
 
+/* After baton_group_shrink: goes on among the survivors, with all that it has.
+   Collective over `survivors`, a group that was made of the sparse
+   all-reduce's, or of one that was made of that. A step that any survivor has
+   completed is completed on all of them, as after a recovery (see above): wait
+   again for the step that was not known to have ended, and start it again if
+   that is BATON_ERR_STATE. So the survivors have got the same results, and what
+   they have contributed is in those and in their residuals (and pending),
+   except what a lost rank's residual held. With SPARDL and GTOPK that includes
+   entries of others, which it had dropped on their way.
+
+   Afterwards the old group has nothing of it. `average` and `clip` count the
+   ranks that are left; an algorithm that was chosen stays; `teams` is
+   1 if it does not divide them, and mode_ranks is at most their number. Until
+   this has returned BATON_OK, other calls but destroy are BATON_ERR_STATE.
+   BATON_ERR_TRANSPORT: another rank was lost: shrink `survivors`, and call this
+   for the group of that, on all ranks of it. BATON_ERR_TIMEOUT: call it again.
+   BATON_ERR_UNSUPPORTED: gradients are on a device. BATON_ERR_NO_MEMORY, which
+   leaves the others to their timeout. */
+BATON_CHECKED baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
+                                                 baton_group_t *survivors,
+                                                 int timeout_ms);
+
 /* ---- in the order of a stream ------------------------------------------
 
    BATON_ERR_UNSUPPORTED where options.memory is BATON_MEMORY_HOST. Neither call
@@ -304,10 +326,11 @@ BATON_CHECKED baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
 
 /* All of these are BATON_ERR_BUSY while a step runs; with options.partial also
    while an epoch runs that a peer has begun, and after a failed one until the
-   group is recovered. With options.partial set_k, set_density, export, import,
-   save and load are BATON_ERR_UNSUPPORTED. Where the residual is on a device,
-   residual, export, import, save and load wait until it has been copied;
-   BATON_ERR_SYSTEM: the device has failed, and the state is as it was. */
+   group is recovered, or baton_sparse_shrink has returned BATON_OK. With
+   options.partial set_k, set_density, export, import, save and load are
+   BATON_ERR_UNSUPPORTED. Where the residual is on a device, residual, export,
+   import, save and load wait until it has been copied; BATON_ERR_SYSTEM: the
+   device has failed, and the state is as it was. */
 
 /* From the next step on; the same on all ranks. 1 to max_k; a density gives
    max(1, n * density), rounded down. BATON_ERR_INVALID. */

@@ -163,6 +163,12 @@ BATON_CHECKED baton_status_t baton_tensors_connect(baton_tensors_t *set,
 /* As baton_sparse_destroy. NULL is allowed. */
 BATON_CHECKED baton_status_t baton_tensors_destroy(baton_tensors_t *set);
 
+/* After baton_group_shrink: as baton_sparse_shrink, of all all-reduces of the
+   set. Each tensor's last step is completed on all survivors, or on none. */
+BATON_CHECKED baton_status_t baton_tensors_shrink(baton_tensors_t *set,
+                                                  baton_group_t *survivors,
+                                                  int timeout_ms);
+
 /* ---- steps ------------------------------------------------------------- */
 
 /* The gradient of a tensor, its `count` elements, is ready. It stays as it is

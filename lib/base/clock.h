@@ -18,3 +18,19 @@ static inline uint64_t baton__clock_thread_ns(void)
     (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
+
+/* The time at which a timeout is over; negative milliseconds: never. */
+static inline uint64_t baton__deadline(int timeout_ms)
+{
+    return timeout_ms < 0 ? UINT64_MAX
+                          : baton__clock_ns() + (uint64_t)timeout_ms * 1000000;
+}
+
+/* Milliseconds until a deadline, rounded up; negative if there is none. */
+static inline int baton__left_ms(uint64_t until_ns)
+{
+    uint64_t now = baton__clock_ns();
+    return until_ns == UINT64_MAX ? -1
+           : until_ns <= now      ? 0
+                                  : (int)((until_ns - now + 999999) / 1000000);
+}

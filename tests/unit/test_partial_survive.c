@@ -1,5 +1,6 @@
-/* Partials with on_loss BATON_ON_LOSS_CONTINUE, whose ranks die at any moment:
-   between calls, or behind any message. All ranks take turns in one thread.
+/* Partials with on_loss BATON_ON_LOSS_CONTINUE, and sparse all-reduces that go
+   on in a group that was shrunk, whose ranks die at any moment: between calls,
+   or after any message. All ranks take turns in one thread.
    Every contribution has a bit of its own in its rank's element, so each result
    tells what is in it. Over MPI: mpi/mpi_survivors.c. */
 #include "progress/engine.h"
@@ -12,10 +13,12 @@
 #include <baton/engine.h>
 #include <baton/inproc.h>
 #include <baton/partial.h>
+#include <baton/tensors.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST = 8, STEPS = 24, TRIALS = 250, TURNS = 400000, LONG = 31 };
+enum { SPARSE = 20, MOST_K = 5 }; /* elements: messages are copied at once */
 
 typedef struct outcome {
     bool known;
@@ -37,6 +40,16 @@ typedef struct rank {
     uint64_t seen[MOST]; /* bits of each rank's contributions, in results */
     uint64_t given_bits, living;
     outcome_t outcomes[STEPS + 1]; /* by epoch */
+
+    /* Of the sparse ones. */
+    baton_sparse_t *sparse;
+    baton_group_t *groups[MOST]; /* the latest is the last */
+    int shrunk;
+    enum { WORKS, SHRINKS, MOVES, CATCHES_UP } at;
+    bool has_gradient;
+    double gradient[SPARSE], given_in_all[SPARSE], results[SPARSE];
+    double residual[SPARSE]; /* after the last result */
+    uint64_t result_count;
 } rank_t;
 
 static rank_t ranks[MOST];
@@ -126,7 +139,7 @@ static void learn_all(const rank_t *rank, bool dead_alone)
     }
 }
 
-static void open_ranks(int count, baton_progress_t progress)
+static void open_groups(int count, baton_progress_t progress)
 {
     baton_engine_options_t own = BATON_ENGINE_OPTIONS;
     own.progress = progress;
@@ -148,6 +161,11 @@ static void open_ranks(int count, baton_progress_t progress)
         rank->group->transport = &rank->port;
         leave(rank);
     }
+}
+
+static void open_ranks(int count, baton_progress_t progress)
+{
+    open_groups(count, progress);
     for (int r = 0; r < size; r++) {
         support_ok(
             baton_partial_create(ranks[r].group, &options, &ranks[r].partial));
@@ -558,6 +576,427 @@ TEST(test_partial_that_does_not_go_on_fails)
                    BATON_ERR_TRANSPORT);
     support_says("rank 1 is gone");
     close_ranks();
+}
+
+/* ---- sparse all-reduces in groups that were shrunk -----------------------
+
+   Element i of a gradient is rank i % size's alone, and all are positive. So
+   what a rank that lives has given is the results' sum there, and what
+   residuals have: all of it where nobody keeps what others have sent, else at
+   most. */
+
+static baton_sparse_options_t sparse_options;
+static int generation; /* shrinks that any rank has begun */
+
+static bool keeps_entries_of_others(void)
+{
+    return sparse_options.algorithm == BATON_SPARSE_SPARDL ||
+           sparse_options.algorithm == BATON_SPARSE_GTOPK;
+}
+
+static void choose_sparse_options(bool partial)
+{
+    static const baton_sparse_algorithm_t algorithms[] = {
+        BATON_SPARSE_SPARDL, BATON_SPARSE_TOPKA,   BATON_SPARSE_TOPKDSA,
+        BATON_SPARSE_GTOPK,  BATON_SPARSE_REDSYNC, BATON_SPARSE_OKTOPK,
+        BATON_SPARSE_DENSE};
+    baton_sparse_options_t *o = &sparse_options;
+    *o = (baton_sparse_options_t)BATON_SPARSE_OPTIONS;
+    o->algorithm = algorithms[below(partial ? 4 : 7)];
+    o->dtype = BATON_F64;
+    o->count = SPARSE;
+    o->k = 1 + (size_t)below(MOST_K);
+    o->warmup = below(3) == 0 ? (uint64_t)below(STEPS) : 0;
+    if (o->algorithm == BATON_SPARSE_SPARDL) {
+        o->teams = size % 4 == 0 && below(2) == 0 ? 4 : size % 2 == 0 ? 2 : 1;
+        o->in_place = !partial && below(3) == 0;
+    }
+    if (partial) {
+        o->partial = true;
+        o->mode = (baton_partial_mode_t)below(BATON_CANDIDATES_ALL + 1);
+        o->mode_ranks =
+            o->mode >= BATON_QUORUM ? (uint32_t)(1 + below(size)) : 0;
+        o->history = (uint32_t)(1 + below(4));
+    }
+}
+
+static void open_sparse(void)
+{
+    int connected = 0;
+    generation = 0;
+    open_groups(size, BATON_PROGRESS_MANUAL);
+    for (int r = 0; r < size; r++) {
+        ranks[r].groups[0] = ranks[r].group;
+        support_ok(baton_sparse_prepare(ranks[r].group, &sparse_options,
+                                        &ranks[r].sparse));
+    }
+    for (int i = 0; connected < size; i = (i + 1) % size) {
+        connected = i == 0 ? 0 : connected;
+        baton_status_t status = baton_sparse_connect(ranks[i].sparse, 0);
+        support_expect(status, status == BATON_ERR_TIMEOUT ? status : BATON_OK);
+        connected += status == BATON_OK;
+    }
+}
+
+/* A gradient whose step has not ended is given again; not to a partial one. */
+static baton_status_t start_sparse(rank_t *rank)
+{
+    double *in_place =
+        sparse_options.in_place ? baton_sparse_accumulator(rank->sparse) : NULL;
+    bool drawn = rank->has_gradient;
+    for (int i = 0; i < SPARSE && !drawn; i++) {
+        rank->gradient[i] =
+            i % size == rank - ranks ? (double)(1 + below(1000)) : 0;
+        if (in_place != NULL) {
+            in_place[i] += rank->gradient[i];
+        }
+    }
+    rank->has_gradient = true;
+    baton_status_t status = baton_sparse_start(
+        rank->sparse, in_place != NULL ? NULL : rank->gradient);
+    if (sparse_options.partial) {
+        drawn = status != BATON_OK;
+        rank->has_gradient = false;
+    }
+    for (int i = 0; i < SPARSE && !drawn; i++) {
+        rank->given_in_all[i] += rank->gradient[i];
+    }
+    return status;
+}
+
+/* Of the next result, or the one that was missed. */
+static baton_status_t wait_sparse(rank_t *rank)
+{
+    baton_sparse_result_t result;
+    baton_status_t status = baton_sparse_wait(rank->sparse, 0, &result);
+    if (status != BATON_OK || rank->dead) {
+        return status;
+    }
+    for (size_t i = 0; i < result.count; i++) {
+        size_t at = result.indices != NULL ? result.indices[i] : i;
+        rank->results[at] += ((const double *)result.values)[i];
+    }
+    rank->result_count++;
+    rank->has_gradient = false;
+    return status;
+}
+
+static bool is_over(baton_status_t status)
+{
+    return status == BATON_ERR_TRANSPORT || status == BATON_ERR_FAILED ||
+           status == BATON_ERR_CANCELLED;
+}
+
+/* Goes on with its step, if it has not done all. */
+static void work(rank_t *rank)
+{
+    if (rank->started) {
+        baton_status_t status = wait_sparse(rank);
+        rank->started = status != BATON_OK;
+        rank->at = is_over(status) ? SHRINKS : WORKS;
+        return;
+    }
+    if (rank->shrunk < generation) {
+        rank->at = SHRINKS;
+        return;
+    }
+    if (rank->step == STEPS || below(2) == 0) {
+        return;
+    }
+    baton_status_t status = start_sparse(rank);
+    if (status == BATON_OK) {
+        rank->step++;
+        rank->started = true;
+    } else if (!rank->dead) {
+        assert_true(is_over(status));
+        rank->at = SHRINKS;
+    }
+}
+
+/* Gets what it has missed, and starts again what nobody has completed. */
+static void catch_up(rank_t *rank)
+{
+    baton_status_t status = BATON_ERR_STATE;
+    if (sparse_options.partial || rank->started) {
+        status = wait_sparse(rank);
+        rank->started &= sparse_options.partial || status != BATON_OK;
+    }
+    if (status == BATON_OK && sparse_options.partial) {
+        return;
+    }
+    rank->at = WORKS;
+    if (rank->started && !rank->dead && !sparse_options.partial) {
+        support_expect(status, BATON_ERR_STATE);
+        status = start_sparse(rank);
+        rank->at = status == BATON_OK ? WORKS : SHRINKS;
+    }
+    if (sparse_options.partial) {
+        rank->started = false;
+        rank->step = rank->result_count; /* the others', too */
+    }
+}
+
+static void go_on_sparse(rank_t *rank)
+{
+    baton_status_t status;
+    switch (rank->at) {
+    case WORKS:
+        work(rank);
+        break;
+    case SHRINKS:
+        generation = rank->shrunk == generation ? rank->shrunk + 1 : generation;
+        status = baton_group_shrink(rank->groups[rank->shrunk], 0,
+                                    &rank->groups[rank->shrunk + 1]);
+        if (status != BATON_ERR_TIMEOUT && !rank->dead) {
+            support_ok(status);
+            rank->shrunk++;
+            rank->at = MOVES;
+        }
+        break;
+    case MOVES:
+        status =
+            baton_sparse_shrink(rank->sparse, rank->groups[rank->shrunk], 0);
+        if (status == BATON_OK) {
+            rank->at = CATCHES_UP;
+
+        } else if (status != BATON_ERR_TIMEOUT && !rank->dead) {
+            support_expect(status, BATON_ERR_TRANSPORT);
+            rank->at = SHRINKS;
+        }
+        break;
+    case CATCHES_UP:
+        catch_up(rank);
+        break;
+    }
+}
+
+static bool all_have_done_sparse(void)
+{
+    for (int r = 0; r < size; r++) {
+        const rank_t *rank = &ranks[r];
+        if (!rank->dead && (rank->step < STEPS || rank->started ||
+                            rank->at != WORKS || rank->shrunk < generation)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void take_sparse_turns(void)
+{
+    for (int turn = 0; turn < TURNS && !all_have_done_sparse(); turn++) {
+        rank_t *rank = &ranks[below(size)];
+        if (rank->dead) {
+            continue;
+        }
+        (void)baton_engine_step(rank->engine);
+        if (!rank->dead && below(4) > 0) {
+            go_on_sparse(rank);
+        }
+        spread_losses();
+    }
+    for (int r = 0; r < size && !all_have_done_sparse(); r++) {
+        print_error("rank %d: %s, step %d, at %d, shrunk %d\n", r,
+                    ranks[r].dead ? "dead" : "lives", (int)ranks[r].step,
+                    (int)ranks[r].at, ranks[r].shrunk);
+    }
+    if (!all_have_done_sparse()) {
+        fail_msg("the ranks that live have not ended: %s",
+                 baton_error_message());
+    }
+}
+
+static void check_sparse(int died)
+{
+    const rank_t *first = NULL;
+    double left[SPARSE] = {0};
+    for (int r = 0; r < size; r++) {
+        rank_t *rank = &ranks[r];
+        if (rank->dead) {
+            continue;
+        }
+        first = first == NULL ? rank : first;
+        if (rank->result_count != first->result_count) {
+            fail_msg("rank %d has %d results, the first %d", r,
+                     (int)rank->result_count, (int)first->result_count);
+        }
+        assert_memory_equal(rank->results, first->results,
+                            sizeof rank->results);
+        baton_status_t status = BATON_ERR_BUSY;
+        while (status == BATON_ERR_BUSY) {
+            for (int i = 0; i < size; i++) {
+                (void)baton_engine_step(ranks[i].engine);
+            }
+            status = baton_sparse_residual(rank->sparse, rank->residual);
+        }
+        support_ok(status);
+        for (int i = 0; i < SPARSE; i++) {
+            left[i] += rank->residual[i];
+        }
+    }
+    for (int i = 0; i < SPARSE && first != NULL; i++) {
+        const rank_t *owner = &ranks[i % size];
+        double lost = owner->given_in_all[i] - first->results[i] - left[i];
+        bool may_lose = died > 0 && keeps_entries_of_others();
+        if (!owner->dead && (may_lose ? lost < 0 : lost != 0)) {
+            fail_msg("element %d: %g given, %g in results, %g left", i,
+                     owner->given_in_all[i], first->results[i], left[i]);
+        }
+    }
+}
+
+static void close_sparse(void)
+{
+    for (int r = 0; r < size; r++) {
+        rank_t *rank = &ranks[r];
+        learn_all(rank, !rank->dead);
+        rank->dead = false;
+        rank->messages = -1;
+        (void)baton_engine_step(rank->engine);
+        support_ok(baton_sparse_destroy(rank->sparse));
+        rank->group->transport = rank->given;
+        rank->group->collective = false;
+        for (int i = 0; i < MOST; i++) {
+            support_ok(baton_group_destroy(rank->groups[i]));
+        }
+        support_ok(baton_engine_close(rank->engine));
+    }
+    support_ok(baton_inproc_destroy(medium));
+}
+
+static void kill_in_sparse_steps(bool partial)
+{
+    int died = 0;
+    dice = support_random(support_seed(), 9);
+    for (int trial = 0; trial < TRIALS; trial++) {
+        int dead = 0;
+        size = 2 + below(MOST - 1);
+        choose_sparse_options(partial);
+        open_sparse();
+        int victims = below(size);
+        for (int i = 0; i < victims; i++) {
+            ranks[below(size)].messages = below(60 * size);
+        }
+        take_sparse_turns();
+        for (int r = 0; r < size; r++) {
+            dead += ranks[r].dead;
+        }
+        check_sparse(dead);
+        died += dead;
+        close_sparse();
+    }
+    print_message("%d ranks died\n", died);
+    assert_true(died > TRIALS / 4);
+}
+
+TEST(test_sparse_shrinks_whoever_dies_when)
+{
+    kill_in_sparse_steps(false);
+}
+
+TEST(test_partial_sparse_shrinks_whoever_dies_when)
+{
+    kill_in_sparse_steps(true);
+}
+
+/* ---- sets of tensors ----------------------------------------------------- */
+
+static baton_tensors_t *sets[3];
+
+/* The ranks below `count` do this until each has, in turns. */
+static void do_all(int count, baton_status_t (*fn)(int rank))
+{
+    bool done[MOST] = {false};
+    for (int left = count, i = 0; left > 0; i = (i + 1) % count) {
+        baton_status_t status = done[i] ? BATON_ERR_TIMEOUT : fn(i);
+        support_expect(status, status == BATON_ERR_TIMEOUT ? status : BATON_OK);
+        done[i] |= status == BATON_OK;
+        left -= status == BATON_OK;
+    }
+}
+
+static baton_status_t agree_on_set(int r)
+{
+    return baton_tensors_agree(sets[r], 0);
+}
+
+static baton_status_t connect_set(int r)
+{
+    return baton_tensors_connect(sets[r], 0);
+}
+
+static baton_status_t shrink_group(int r)
+{
+    return baton_group_shrink(ranks[r].group, 0, &ranks[r].groups[1]);
+}
+
+static baton_status_t shrink_set(int r)
+{
+    return baton_tensors_shrink(sets[r], ranks[r].groups[1], 0);
+}
+
+static void ready_all(int count, const float *gradient)
+{
+    for (int r = 0; r < count; r++) {
+        for (size_t i = 0; i < 2; i++) {
+            support_ok(baton_tensors_ready(sets[r], i, gradient));
+        }
+    }
+}
+
+/* One is packed, and one is sparse. */
+TEST(test_tensors_go_on_in_a_group_that_was_shrunk)
+{
+    static const float gradient[4] = {1, 2, 3, 4};
+    const baton_tensor_t tensors[] = {
+        {.role = BATON_ROLE_BIAS_OR_NORM, .count = 4},
+        {.role = BATON_ROLE_CONVOLUTION, .count = 4}};
+    baton_tensors_options_t own = BATON_TENSORS_OPTIONS;
+    baton_sparse_result_t result;
+    own.small_bytes = 1;
+    own.always_sparse = true;
+    own.density = 1;
+    open_groups(3, BATON_PROGRESS_MANUAL);
+    for (int r = 0; r < 3; r++) {
+        support_ok(
+            baton_tensors_prepare(ranks[r].group, tensors, 2, &own, &sets[r]));
+    }
+    do_all(3, agree_on_set);
+    do_all(3, connect_set);
+    ready_all(2, gradient);
+    ranks[2].dead = true;
+    learn(&ranks[0], 2);
+    learn(&ranks[1], 2);
+    do_all(2, shrink_group);
+    do_all(2, shrink_set);
+    for (size_t i = 0; i < 2; i++) { /* no rank has completed it */
+        support_expect(baton_tensors_wait(sets[0], i, 0, &result),
+                       BATON_ERR_STATE);
+        support_expect(baton_tensors_wait(sets[1], i, 0, &result),
+                       BATON_ERR_STATE);
+    }
+    ready_all(2, gradient);
+    for (size_t i = 0; i < 2; i++) {
+        baton_status_t status = BATON_ERR_TIMEOUT;
+        while (status == BATON_ERR_TIMEOUT) {
+            (void)baton_engine_step(ranks[1].engine);
+            status = baton_tensors_wait(sets[0], i, 0, &result);
+        }
+        support_ok(status);
+        assert_int_equal(result.count, 4);
+        assert_true(((const float *)result.values)[3] == 8);
+    }
+    for (int r = 0; r < 3; r++) {
+        learn_all(&ranks[r], r < 2);
+        ranks[r].dead = false;
+        (void)baton_engine_step(ranks[r].engine);
+        support_ok(baton_tensors_destroy(sets[r]));
+        ranks[r].group->collective = false;
+        support_ok(baton_group_destroy(ranks[r].groups[1]));
+        support_ok(baton_group_destroy(ranks[r].group));
+        support_ok(baton_engine_close(ranks[r].engine));
+    }
+    support_ok(baton_inproc_destroy(medium));
 }
 
 RUN_TESTS()

@@ -125,21 +125,6 @@ static void note_failure(void *arg, baton_status_t status)
     unlock(self);
 }
 
-/* Milliseconds until then; negative without a limit. */
-static uint64_t deadline(int timeout_ms)
-{
-    return timeout_ms < 0 ? UINT64_MAX
-                          : baton__clock_ns() + (uint64_t)timeout_ms * 1000000;
-}
-
-static int left_ms(uint64_t until_ns)
-{
-    uint64_t now = baton__clock_ns();
-    return until_ns == UINT64_MAX ? -1
-           : until_ns <= now      ? 0
-                                  : (int)((until_ns - now + 999999) / 1000000);
-}
-
 /* ---- use of the schedules ---------------------------------------------- */
 
 static bool enter(survival_t *self)
@@ -414,7 +399,7 @@ static void go_on(survival_t *self)
 /* Until the partial runs again. BATON_ERR_TIMEOUT: it is to be called again. */
 static baton_status_t advance(survival_t *self, int timeout_ms)
 {
-    uint64_t until = deadline(timeout_ms);
+    uint64_t until = baton__deadline(timeout_ms);
     for (;;) {
         baton_group_t *survivors = NULL;
         baton_failure_t failure;
@@ -425,14 +410,14 @@ static baton_status_t advance(survival_t *self, int timeout_ms)
             return BATON_OK;
         case SHRINKS:
             await_users(self);
-            status =
-                baton_group_shrink(self->group, left_ms(until), &survivors);
+            status = baton_group_shrink(self->group, baton__left_ms(until),
+                                        &survivors);
             if (status == BATON_OK) {
                 status = adopt(self, survivors);
             }
             break;
         case HANDS_OVER:
-            status = hand_over(self, left_ms(until));
+            status = hand_over(self, baton__left_ms(until));
             if (status == BATON_OK) {
                 go_on(self);
             }
@@ -474,7 +459,7 @@ static void *run_thread(void *arg)
 static baton_status_t await_running(survival_t *self, uint64_t until_ns)
 {
     if (!self->threaded) {
-        return advance(self, left_ms(until_ns));
+        return advance(self, baton__left_ms(until_ns));
     }
     int error = 0;
     struct timespec at = {(time_t)(until_ns / 1000000000),
@@ -535,7 +520,7 @@ baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
                                     bool *done_out)
 {
     survival_t *self = partial->survival;
-    uint64_t until = deadline(timeout_ms);
+    uint64_t until = baton__deadline(timeout_ms);
     baton_status_t status =
         done_out != NULL ? await_running(self, 0) : BATON_OK;
     bool done = true;
@@ -544,9 +529,10 @@ baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
             status = await_running(self, until);
             continue;
         }
-        status = done_out != NULL
-                     ? baton_schedule_test(partial->schedule, &done)
-                     : baton_schedule_wait(partial->schedule, left_ms(until));
+        status =
+            done_out != NULL
+                ? baton_schedule_test(partial->schedule, &done)
+                : baton_schedule_wait(partial->schedule, baton__left_ms(until));
         if (!leave(self, status)) {
             break;
         }
@@ -647,7 +633,8 @@ static void end_steps(survival_t *self, uint64_t until_ns)
     baton__partial_begin_limit(self->partial, false);
     if (steps != NULL &&
         baton_schedule_epoch(steps) < baton_schedule_started(steps) &&
-        baton_schedule_wait(steps, left_ms(until_ns)) == BATON_ERR_TIMEOUT) {
+        baton_schedule_wait(steps, baton__left_ms(until_ns)) ==
+            BATON_ERR_TIMEOUT) {
         (void)!baton_schedule_cancel(steps);
     }
     (void)!baton_schedule_destroy(steps);
@@ -660,14 +647,15 @@ static void end_steps(survival_t *self, uint64_t until_ns)
 static void meet(survival_t *self)
 {
     uint64_t until =
-        deadline((int)baton__config_number(BATON__CONFIG_DESTROY_MS));
+        baton__deadline((int)baton__config_number(BATON__CONFIG_DESTROY_MS));
     bool again = true;
     while (again && await_running(self, until) == BATON_OK) {
         if (enter(self)) {
             end_steps(self, until);
             baton_status_t status = baton_schedule_start(self->hand_over);
             if (status == BATON_OK) {
-                status = baton_schedule_wait(self->hand_over, left_ms(until));
+                status =
+                    baton_schedule_wait(self->hand_over, baton__left_ms(until));
             }
             if (status == BATON_ERR_TIMEOUT) { /* and its destroy, after it */
                 (void)!baton_schedule_cancel(self->hand_over);

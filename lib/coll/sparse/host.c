@@ -7,6 +7,10 @@
 
 void baton__sparse_host_vectors(baton_sparse_t *sparse)
 {
+    if (sparse->residual != NULL) {
+        return;
+    }
+    sparse->lasting = true;
     size_t count = sparse->options.count, size = sparse->element_bytes;
     sparse->residual = baton__sparse_room(sparse, count, size);
     sparse->work = sparse->options.in_place
@@ -19,6 +23,7 @@ void baton__sparse_host_vectors(baton_sparse_t *sparse)
     if (sparse->options.momentum > 0 && !sparse->options.partial) {
         sparse->new_velocity = baton__sparse_room(sparse, count, size);
     }
+    sparse->lasting = false;
 }
 
 /* ---- dense steps ------------------------------------------------------- */
@@ -28,8 +33,10 @@ static bool make_spare(baton_sparse_t *sparse)
 {
     if (sparse->spare == NULL) {
         size_t vectors = sparse->options.in_place ? 2 : 1;
+        sparse->lasting = true;
         sparse->spare = baton__sparse_room(
             sparse, vectors * sparse->options.count, sparse->element_bytes);
+        sparse->lasting = false;
     }
     return sparse->spare != NULL || !sparse->payload;
 }
@@ -165,33 +172,61 @@ static char *dense_result(const baton_sparse_t *sparse, bool lacks, bool dense)
                : sparse->spare;
 }
 
-/* True once each step has been completed on all ranks, or on none. */
-static bool mend(baton_sparse_t *sparse)
+/* Hands over the result of a step, and completes it where it lacked: so each
+   step has been completed on all ranks, or on none. */
+static bool agree(baton_sparse_t *sparse, bool lacks, uint64_t step)
 {
-    bool dense = sparse->latest == sparse->dense, lacks = sparse->lacks;
-    bool stands = sparse->open != 0 && sparse->open <= sparse->steps;
-    if (stands && !lacks) {
-        complete(sparse, dense, BATON_OK);
-        sparse->phase = BATON__SPARSE_RESULT;
-    }
-    if (!baton__sparse_hand_over(sparse, lacks,
-                                 lacks ? sparse->room : sparse->shown,
-                                 dense_result(sparse, lacks, dense))) {
+    bool dense = sparse->is_dense;
+    if (!baton__sparse_tell(sparse, lacks, step)) {
         return false;
     }
-    if (lacks && !dense) {
+    bool gets = lacks && baton__sparse_is_had(sparse, step);
+    if (!baton__sparse_hand_over(sparse, gets, step,
+                                 gets ? sparse->room : sparse->shown,
+                                 dense_result(sparse, gets, dense))) {
+        return false;
+    }
+    if (gets && !dense) {
         baton__sparse_settle(sparse, sparse->room);
     }
-    if (lacks) {
+    if (gets) {
         complete(sparse, dense, BATON_OK);
         sparse->phase = BATON__SPARSE_RESULT;
     }
-    baton__sparse_make_up(sparse);
+    baton__sparse_make_up(sparse, lacks && !gets ? step - 1 : step);
     if (sparse->open != 0) {
         sparse->phase = BATON__SPARSE_NO_RESULT;
     }
     sparse->open = 0;
+    return true;
+}
+
+/* True once each step has been completed on all ranks, or on none. */
+static bool mend(baton_sparse_t *sparse)
+{
+    bool stands = sparse->open != 0 && sparse->open <= sparse->steps;
+    if (stands && !sparse->lacks) {
+        complete(sparse, sparse->is_dense, BATON_OK);
+        sparse->phase = BATON__SPARSE_RESULT;
+    }
+    if (!agree(sparse, sparse->lacks, sparse->steps)) {
+        return false;
+    }
     sparse->lacks = false;
+    return true;
+}
+
+/* Steps that a recovery has counted which did not end may not stand. */
+static bool survive(baton_sparse_t *sparse)
+{
+    bool lacks = sparse->open != 0;
+    uint64_t step = lacks ? sparse->open : sparse->steps;
+    if (!agree(sparse, lacks, step)) {
+        return false;
+    }
+    sparse->steps = baton__sparse_is_had(sparse, step) ? step : step - 1;
+    sparse->lacks = sparse->mended = false;
+    sparse->told = 0;
     return true;
 }
 
@@ -231,8 +266,12 @@ static bool recover_dense(void *arg, uint64_t epoch)
 
 static baton_status_t build(baton_sparse_t *sparse)
 {
-    baton__sparse_host_vectors(sparse);
     const bool in_place = sparse->options.in_place;
+    if (sparse->residual == NULL) {
+        sparse->no_residual =
+            !in_place && baton__sparse_is_dense(sparse, false, 0);
+    }
+    baton__sparse_host_vectors(sparse);
     if (in_place && sparse->algorithm == NULL) {
         (void)make_spare(sparse);
     }
@@ -242,7 +281,6 @@ static baton_status_t build(baton_sparse_t *sparse)
     baton__sparse_add_dense(
         sparse, baton_view(sparse->dense_source, 0, work.bytes), work,
         baton__sparse_add_call(sparse, sparse->dense, begin_dense, sparse));
-    sparse->no_residual = !in_place && baton__sparse_is_dense(sparse, false, 0);
     baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
     if (sparse->algorithm != NULL) { /* else dense */
         baton_schedule_on_recover(sparse->schedule, recover_sparse, sparse);
@@ -284,6 +322,7 @@ const baton__sparse_backend_t baton__sparse_host = {
     .build = build,
     .start = start,
     .complete = complete,
+    .survive = survive,
     .read = read_vector,
     .write = write_vectors,
 };

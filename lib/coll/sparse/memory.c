@@ -1,4 +1,5 @@
-/* Memory that a sparse all-reduce has until it is destroyed. */
+/* Memory that a sparse all-reduce has until it is destroyed, or its schedules
+   are built anew. */
 #include "coll/sparse/sparse.h"
 
 #include "base/alloc.h"
@@ -7,6 +8,7 @@ struct baton__sparse_memory {
     baton__sparse_memory_t *next;
     void *memory;
     bool of_device; /* by baton_device_alloc */
+    bool lasts;     /* sparse->lasting was set */
     baton_memory_t kind;
 };
 
@@ -31,6 +33,7 @@ static void *keep(baton_sparse_t *sparse, baton__sparse_memory_t piece)
         return NULL;
     }
     piece.next = sparse->memory;
+    piece.lasts = sparse->lasting;
     *kept = piece;
     sparse->memory = kept;
     return piece.memory;
@@ -65,11 +68,16 @@ void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
                : baton__sparse_room(sparse, count, bytes);
 }
 
-void baton__sparse_free_memory(baton_sparse_t *sparse)
+void baton__sparse_free_memory(baton_sparse_t *sparse, bool all)
 {
-    while (sparse->memory != NULL) {
-        baton__sparse_memory_t *piece = sparse->memory;
-        sparse->memory = piece->next;
+    baton__sparse_memory_t **link = &sparse->memory;
+    while (*link != NULL) {
+        baton__sparse_memory_t *piece = *link;
+        if (piece->lasts && !all) {
+            link = &piece->next;
+            continue;
+        }
+        *link = piece->next;
         free_piece(sparse, piece);
         baton__free(piece);
     }

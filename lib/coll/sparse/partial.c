@@ -146,23 +146,44 @@ static void show_result(baton__sparse_partial_t *self, uint64_t step)
 
 /* ---- recovery ---------------------------------------------------------- */
 
+/* Completes an epoch that this rank lacks, if any rank has completed it. */
+static bool agree(baton__sparse_partial_t *self, bool lacks, uint64_t epoch)
+{
+    baton_sparse_t *sparse = self->sparse;
+    if (!baton__sparse_tell(sparse, lacks, epoch)) {
+        return false;
+    }
+    bool gets = lacks && baton__sparse_is_had(sparse, epoch);
+    size_t room = gets ? self->contribution.result : sparse->shown;
+    if (!baton__sparse_hand_over(sparse, gets, epoch, room, NULL)) {
+        return false;
+    }
+    if (gets) {
+        baton__sparse_settle(sparse, room);
+        end_epoch(self);
+    }
+    baton__sparse_make_up(sparse, lacks && !gets ? epoch - 1 : epoch);
+    return true;
+}
+
 /* True once this rank has completed `last`, as some rank has. All have
    completed it where one has taken for a later one. */
 static bool mend(baton__sparse_partial_t *self, uint64_t last)
 {
-    baton_sparse_t *sparse = self->sparse;
     baton__contribution_t *c = &self->contribution;
     bool lacks = baton__contribution_is_working(c) && c->taken_for == last;
-    size_t room = lacks ? c->result : sparse->shown;
-    if (!baton__sparse_hand_over(sparse, lacks, room, NULL)) {
-        return false;
-    }
-    if (lacks) {
-        baton__sparse_settle(sparse, room);
-        end_epoch(self);
-    }
-    baton__sparse_make_up(sparse);
-    return true;
+    return agree(self, lacks, last);
+}
+
+/* Epochs after the last one that any rank has completed are begun again. */
+static void go_on(baton__sparse_partial_t *self, uint64_t last)
+{
+    baton_sparse_t *sparse = self->sparse;
+    baton__contribution_recover(&self->contribution, last, last + 1);
+    sparse->phase = BATON__SPARSE_NO_RESULT; /* that is not to be asked for */
+    sparse->missed = last - self->seen;
+    self->base = last;
+    self->steps = last;
 }
 
 /* The application is in baton_group_recover, and gets the results that it has
@@ -180,14 +201,25 @@ static bool recover(void *arg, uint64_t epoch)
     if (c->newest > last) {
         baton__sparse_exchange(&sparse->work, &sparse->residual);
     }
-    baton__contribution_recover(c, last, last + 1);
-    sparse->phase = BATON__SPARSE_NO_RESULT; /* that is not to be asked for */
-    sparse->missed = last - self->seen;
-    self->base = last;
-    self->steps = last;
+    go_on(self, last);
     baton__quorum_recover(self->begin.quorum);
     set_limit(self);
     return baton__sparse_recover(sparse, false, epoch);
+}
+
+/* The schedule has failed, so nothing begins or ends meanwhile. */
+static bool survive(baton_sparse_t *sparse)
+{
+    baton__sparse_partial_t *self = sparse->partial;
+    baton__contribution_t *c = &self->contribution;
+    bool lacks = baton__contribution_is_working(c);
+    uint64_t epoch = lacks ? c->taken_for : c->newest;
+    if (!agree(self, lacks, epoch)) {
+        return false;
+    }
+    go_on(self, c->newest);
+    sparse->steps = c->newest;
+    return true;
 }
 
 /* ---- life -------------------------------------------------------------- */
@@ -201,7 +233,12 @@ static void init(baton__sparse_partial_t *self)
     sparse->velocity = NULL; /* no epoch accumulates with it */
     self->max_staleness = o->max_staleness;
     sparse->room_count = (size_t)o->history + BATON__CONTRIBUTION_RESULTS;
-    self->begin = (baton__begin_t){
+}
+
+static baton__begin_t begin_of(const baton_sparse_t *sparse)
+{
+    const baton_sparse_options_t *o = &sparse->options;
+    return (baton__begin_t){
         .schedule = sparse->schedule,
         .modes = {.choice = {o->mode, o->mode_ranks},
                   .sync_every = o->sync_every,
@@ -239,10 +276,12 @@ static baton__contribution_t contribution_of(const baton_sparse_t *sparse)
     };
 }
 
-static baton_status_t build(baton_sparse_t *sparse)
+static baton_status_t open_partial(baton_sparse_t *sparse)
 {
+    sparse->lasting = true;
     baton__sparse_partial_t *self =
         baton__sparse_alloc(sparse, 1, sizeof *self);
+    sparse->lasting = false;
     if (self == NULL) {
         return BATON_OK;
     }
@@ -250,8 +289,21 @@ static baton_status_t build(baton_sparse_t *sparse)
     sparse->partial = self;
     self->contribution = contribution_of(sparse);
     init(self);
-    baton_status_t status = baton__contribution_init(&self->contribution);
+    return baton__contribution_init(&self->contribution);
+}
+
+/* Once more in another group. */
+static baton_status_t build(baton_sparse_t *sparse)
+{
+    baton_status_t status =
+        sparse->partial == NULL ? open_partial(sparse) : BATON_OK;
+    baton__sparse_partial_t *self = sparse->partial;
+    if (self == NULL) {
+        return status;
+    }
     if (status == BATON_OK) {
+        baton__begin_fini(&self->begin);
+        self->begin = begin_of(sparse);
         status = baton__begin_init(&self->begin);
     }
     if (status == BATON_OK) {
@@ -275,8 +327,7 @@ static void free_partial(baton_sparse_t *sparse)
    lock is held. */
 static void see(baton__sparse_partial_t *self, uint64_t step)
 {
-    uint64_t ended = self->base + baton_schedule_epoch(self->sparse->schedule);
-    if (ended >= step) {
+    if (baton__contribution_newest(&self->contribution, NULL) >= step) {
         self->seen = step;
     }
 }
@@ -407,6 +458,7 @@ const baton__sparse_backend_t baton__sparse_partial = {
     .free = free_partial,
     .start = start,
     .complete = complete,
+    .survive = survive,
     .hold = hold,
     .release = release,
     .read = read_vector,

@@ -223,8 +223,9 @@ void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
     }
 }
 
-/* The shares of what ranks would have dropped who failed before: the first of
-   those who have dropped it keeps them. */
+/* The shares of what ranks would have dropped that failed before: the first
+   rank that has dropped it keeps them. Those of a lost rank are lost with its
+   residual. */
 static void make_up(void *state, size_t count)
 {
     spardl_t *spardl = state;
@@ -240,10 +241,11 @@ static void make_up(void *state, size_t count)
         int teams = 2 << i, begin = spardl->team & -teams, first = -1;
         int missing = 0;
         for (int team = begin; team < begin + teams; team++) {
-            bool made =
-                sparse->news[team * spardl->members + spardl->position] > i;
+            int rank = team * spardl->members + spardl->position;
+            bool lacks = baton__sparse_lacks_addition(sparse, rank, i);
+            bool made = !lacks && !baton__sparse_is_lost(sparse, rank);
             first = made && first < 0 ? team : first;
-            missing += !made;
+            missing += lacks;
         }
         if (missing > 0 && first == spardl->team) {
             const spardl_exchange_t *exchange = &spardl->exchanges[i];

@@ -54,12 +54,6 @@ static baton_status_t create_schedules(baton_sparse_t *sparse)
 static void build(baton_sparse_t *sparse)
 {
     if (sparse->wrong.status == BATON_OK) {
-        sparse->algorithm = algorithm_of(sparse->options.algorithm);
-        sparse->backend = backend_of(&sparse->options);
-        /* A rank that failed may need the result before the running step's. */
-        sparse->room_count =
-            sparse->options.memory == BATON_MEMORY_HOST ? 2 : 1;
-        sparse->shown = 1;
         baton__sparse_keep_error(&sparse->wrong,
                                  sparse->backend->build(sparse));
     }
@@ -85,7 +79,7 @@ static void free_sparse(baton_sparse_t *sparse)
     if (sparse->backend->free != NULL) {
         sparse->backend->free(sparse);
     }
-    baton__sparse_free_memory(sparse);
+    baton__sparse_free_memory(sparse, true);
     baton__free(sparse->name);
     memset(sparse, 0, sizeof *sparse);
     baton__free_later(sparse);
@@ -112,6 +106,7 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     sparse->backend = &baton__sparse_host; /* until options are known */
     sparse->rank = baton_group_rank(group);
     sparse->size = baton_group_size(group);
+    sparse->most_ranks = sparse->size;
     sparse->payload = baton_group_has_payload(group);
     baton__sparse_keep_error(&sparse->wrong,
                              baton__sparse_read(given, &options));
@@ -148,6 +143,13 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
         sparse->element_bytes = baton_dtype_size(sparse->options.dtype);
         sparse->entry_bytes = baton_entry_bytes(sparse->options.dtype);
         sparse->k = sparse->options.k;
+        sparse->teams = sparse->options.teams;
+        sparse->algorithm = algorithm_of(sparse->options.algorithm);
+        sparse->backend = backend_of(&sparse->options);
+        /* A rank that failed may need the result before the running step's. */
+        sparse->room_count =
+            sparse->options.memory == BATON_MEMORY_HOST ? 2 : 1;
+        sparse->shown = 1;
         build(sparse);
         status = baton__sparse_compare_options(sparse);
     }
@@ -192,6 +194,22 @@ baton_status_t baton_sparse_create(baton_group_t *group,
     return BATON_OK;
 }
 
+baton_status_t baton__sparse_leave(baton_sparse_t *sparse)
+{
+    baton_schedule_t **schedules[] = {&sparse->schedule, &sparse->dense,
+                                      &sparse->handover, &sparse->comparison};
+    for (int i = 0; i < 4; i++) {
+        baton_status_t status = baton_schedule_destroy(*schedules[i]);
+        if (status != BATON_ERR_STATE) {
+            *schedules[i] = NULL;
+        }
+        if (status != BATON_OK) {
+            return status;
+        }
+    }
+    return BATON_OK;
+}
+
 baton_status_t baton_sparse_destroy(baton_sparse_t *sparse)
 {
     if (sparse == NULL) {
@@ -200,26 +218,16 @@ baton_status_t baton_sparse_destroy(baton_sparse_t *sparse)
     if (!baton__sparse_is_alive(sparse, "destroy")) {
         return baton__error_status();
     }
-    baton_schedule_t **schedules[] = {&sparse->schedule, &sparse->dense,
-                                      &sparse->handover, &sparse->comparison};
-    baton_status_t closed = sparse->backend->close != NULL
+    baton_status_t status = sparse->backend->close != NULL
                                 ? sparse->backend->close(sparse)
                                 : BATON_OK;
-    if (closed != BATON_OK) {
-        return closed; /* as below */
+    if (status == BATON_OK) {
+        status = baton__sparse_leave(sparse);
     }
-    for (int i = 0; i < 4; i++) {
-        baton_status_t status = baton_schedule_destroy(*schedules[i]);
-        if (status == BATON_ERR_STATE) {
-            return status;
-        }
-        *schedules[i] = NULL;
-        if (status != BATON_OK) {
-            return status; /* vectors are still in use, and are not freed */
-        }
+    if (status == BATON_OK) { /* else vectors are still in use */
+        free_sparse(sparse);
     }
-    free_sparse(sparse);
-    return BATON_OK;
+    return status;
 }
 
 /* ---- steps ------------------------------------------------------------- */
@@ -288,6 +296,21 @@ baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
     return status;
 }
 
+baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms)
+{
+    baton_status_t status = baton_schedule_wait(sparse->latest, timeout_ms);
+    if (status != BATON_OK) {
+        bool done = false;
+        baton_status_t ended = baton_schedule_test(sparse->latest, &done);
+        if (ended == BATON_OK && !done) {
+            return status; /* a timeout: it goes on */
+        }
+        status = ended;
+    }
+    complete(sparse, status);
+    return status;
+}
+
 /* How the last step has failed, told again; or that there was none. */
 static baton_status_t no_result(const baton_sparse_t *sparse)
 {
@@ -315,16 +338,7 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
         return status;
     }
     if (sparse->phase == BATON__SPARSE_RUNNING) {
-        status = baton_schedule_wait(sparse->latest, timeout_ms);
-        if (status != BATON_OK) {
-            bool done = false;
-            baton_status_t ended = baton_schedule_test(sparse->latest, &done);
-            if (ended == BATON_OK && !done) {
-                return status; /* a timeout: it goes on */
-            }
-            status = ended;
-        }
-        complete(sparse, status);
+        status = baton__sparse_end_step(sparse, timeout_ms);
         if (status != BATON_OK) {
             return status;
         }
@@ -353,20 +367,51 @@ static void end_step(void *arg, uint64_t epoch, baton_status_t status)
     sparse->on_end(sparse->on_end_arg, ++sparse->ended, status);
 }
 
+static void set_on_end(baton_sparse_t *sparse, baton_end_fn fn)
+{
+    baton_schedule_on_end(sparse->schedule, fn, sparse);
+    baton_schedule_on_end(sparse->dense, fn, sparse);
+}
+
 void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg)
 {
     if (sparse == NULL) {
         (void)baton__error(BATON_ERR_INVALID, "%s: sparse is NULL", __func__);
         return;
     }
-    baton_schedule_on_end(sparse->schedule, NULL, NULL);
-    baton_schedule_on_end(sparse->dense, NULL, NULL);
+    set_on_end(sparse, NULL);
     sparse->on_end = fn;
     sparse->on_end_arg = arg;
     sparse->ended = 0;
-    baton_schedule_on_end(sparse->schedule, fn != NULL ? end_step : NULL,
-                          sparse);
-    baton_schedule_on_end(sparse->dense, fn != NULL ? end_step : NULL, sparse);
+    set_on_end(sparse, fn != NULL ? end_step : NULL);
+}
+
+/* There is one team where those that were asked for do not divide the ranks. So
+   it depends on this group alone, and not on those that the rank was in. */
+baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
+                                     baton_group_t *group)
+{
+    baton__sparse_free_memory(sparse, false);
+    sparse->group = group;
+    sparse->rank = baton_group_rank(group);
+    sparse->size = baton_group_size(group);
+    baton_sparse_options_t *o = &sparse->options;
+    o->teams = sparse->size % sparse->teams == 0 ? sparse->teams : 1;
+    o->mode_ranks = o->mode_ranks > (uint32_t)sparse->size
+                        ? (uint32_t)sparse->size
+                        : o->mode_ranks;
+    sparse->latest = NULL;
+    sparse->make_up = NULL;
+    sparse->news = NULL;
+    baton_status_t status = create_schedules(sparse);
+    if (status != BATON_OK) {
+        return status;
+    }
+    build(sparse);
+    set_on_end(sparse, sparse->on_end != NULL ? end_step : NULL);
+    return sparse->wrong.status == BATON_OK
+               ? BATON_OK
+               : baton__error_forward(sparse->wrong.status, sparse->wrong.text);
 }
 
 void *baton_sparse_accumulator(const baton_sparse_t *sparse)

@@ -1,5 +1,6 @@
 /* The sparse all-reduce, inside: what its files and the algorithms share.
 
+       shrink.c      what becomes of it when its group has shrunk
        sparse.c      the object, as its users see it
        options.c     defaults, checks, comparison across ranks
        cost.c        closed forms, and the choice by them
@@ -73,14 +74,26 @@ typedef enum baton__sparse_phase {
     BATON__SPARSE_RESULT,    /* in `last` */
 } baton__sparse_phase_t;
 
+/* How far a baton_sparse_shrink has come. */
+typedef enum baton__sparse_move {
+    BATON__SPARSE_ENDS_STEP,  /* in the old group */
+    BATON__SPARSE_HANDS_OVER, /* the result of the last step */
+    BATON__SPARSE_CONFIRMS,   /* that all survivors have got it */
+    BATON__SPARSE_REBUILDS
+} baton__sparse_move_t;
+
 struct baton_sparse {
     baton_group_t *group;
     char *name;
     baton_sparse_options_t asked;   /* defaults filled in; compared */
     baton_sparse_options_t options; /* and what is chosen by cost */
     int rank, size;
+    int most_ranks; /* `size` before ranks were lost */
+    int teams;      /* of options, likewise */
     bool payload;
     bool out_of_memory; /* once */
+    bool lasting;       /* what is allocated outlasts the schedules */
+    bool is_dense;      /* the step that was started last */
     size_t element_bytes, entry_bytes;
 
     baton_schedule_t *comparison;
@@ -96,6 +109,7 @@ struct baton_sparse {
     uint64_t ended;           /* calls of it so far */
     baton_schedule_t *latest; /* of the step that was started last, or NULL */
     baton__sparse_phase_t phase;
+    baton__sparse_move_t move; /* of baton_sparse_shrink */
     const baton__sparse_backend_t *backend;
     baton__sparse_partial_t *partial; /* that backend's */
     baton__sparse_device_t *device;   /* that backend's */
@@ -127,14 +141,17 @@ struct baton_sparse {
     bool no_residual; /* it is zero: its memory has the dense result */
     bool sums_spare;  /* the running dense step does */
     /* In a recovery. */
-    bool lacks;    /* this rank: the result of the last step */
-    bool mended;   /* all steps are completed on all ranks, or on none */
-    uint8_t told;  /* the schedules of which this rank was: their bits */
-    uint8_t *news; /* of each rank: `merged` if it lacks a sparse result, or one
-                      of the values below */
+    bool lacks;       /* this rank: the result of the last step */
+    bool mended;      /* all steps are completed on all ranks, or on none */
+    uint8_t told;     /* the schedules of which this rank was: their bits */
+    uint8_t *news;    /* what ranks tell each other, see step.c */
+    uint64_t lacked;  /* the last step whose result was handed to this rank */
+    uint64_t made_up; /* the last step of which this rank has added what other
+                         ranks had not dropped */
     baton_schedule_t *handover;
-    char *piece;     /* that is handed over */
-    uint64_t handed; /* so many, or 0 */
+    char *piece;              /* that is handed over */
+    uint64_t handed;          /* so many, or 0 */
+    baton_group_t *survivors; /* the group to which it moves; or NULL */
 
     baton_sparse_result_t last; /* where there is one */
     uint64_t missed; /* results that waits return behind a recovery */
@@ -191,6 +208,9 @@ struct baton__sparse_backend {
        and behind all, also where build has failed or was not called. */
     baton_status_t (*close)(baton_sparse_t *sparse);
     void (*free)(baton_sparse_t *sparse);
+    /* Completes the last step on all ranks of `survivors`, or on none; false
+       while baton__sparse_hand_over is. NULL: it can't. */
+    bool (*survive)(baton_sparse_t *sparse);
     /* The error of results that were to be copied. */
     baton_status_t (*check_result)(baton_sparse_t *sparse);
     /* Between hold and release no epoch begins to work. BATON_ERR_BUSY: one
@@ -232,17 +252,18 @@ baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
                                       baton_node_t before, baton_call_fn fn,
                                       void *arg);
 
-/* Memory, zeroed, until the sparse all-reduce is destroyed. Where there is none
-   out_of_memory is set, and who doesn't need it to go on goes on: what is built
-   then is not used. room: NULL in groups without payload.
-   copied: that a device copies at its full speed, if gradients are on one. */
+/* Memory, zeroed, until the sparse all-reduce is destroyed, or, if it was
+   allocated while sparse->lasting was false, until its schedules are built
+   anew. Without memory out_of_memory is set, and builders that can continue do;
+   their result is discarded. room: NULL in groups without payload. copied:
+   memory that a device copies at full speed, if gradients are on one. */
 void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes);
 void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes);
 void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
                                 size_t bytes);
 void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
                                 size_t bytes);
-void baton__sparse_free_memory(baton_sparse_t *sparse);
+void baton__sparse_free_memory(baton_sparse_t *sparse, bool all);
 
 /* Allocates rooms for results of up to so many entries. use: the step that
    begins writes into one. */
@@ -298,17 +319,35 @@ static inline void baton__sparse_exchange(char **left, char **right)
 /* The group was recovered; `epoch`: as baton_schedule_on_recover tells it. */
 bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
 
-/* In a recovery: the result of the last step that any rank has completed is
-   handed over to those that lack it, piece by piece, by a schedule; true once
-   all have it. It is dense, in this vector, or NULL: sparse, in this room. Then
-   settle completes a step of which it was handed over, and make_up adds to the
-   residual what ranks have not dropped that failed. */
-enum { BATON__HAS = UINT8_MAX, BATON__LACKS_DENSE = UINT8_MAX - 1 };
+/* In a recovery or a shrink. tell: by a schedule ranks tell each other the last
+   step that they have completed, or the one that they have begun and lack; true
+   once all have. Then is_had says whether any rank has completed the step.
+   hand_over: hands a step's result to the ranks that lack it, if any does,
+   piece by piece; true once all have it. It is in `dense`, or, if that is NULL,
+   in a room. settle: completes a step whose result was handed over. make_up:
+   adds to the residual what failed ranks have not dropped of a step's result;
+   is_lost: whether the rank has not told anything; lacks_addition: whether it
+   has told that it has not made this addition of teams. */
 void baton__sparse_build_handover(baton_sparse_t *sparse);
-bool baton__sparse_hand_over(baton_sparse_t *sparse, bool lacks, size_t room,
-                             char *dense);
+bool baton__sparse_tell(baton_sparse_t *sparse, bool lacks, uint64_t step);
+bool baton__sparse_is_had(const baton_sparse_t *sparse, uint64_t step);
+bool baton__sparse_hand_over(baton_sparse_t *sparse, bool gets, uint64_t step,
+                             size_t room, char *dense);
 void baton__sparse_settle(baton_sparse_t *sparse, size_t room);
-void baton__sparse_make_up(baton_sparse_t *sparse);
+void baton__sparse_make_up(baton_sparse_t *sparse, uint64_t step);
+bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank);
+bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
+                                  int index);
+
+/* Waits until the running step has ended, and completes it. An error: it has
+   not ended, or nothing runs. */
+baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms);
+
+/* Destroys the schedules; builds them in this group. The first error of build
+   is the caller's. */
+baton_status_t baton__sparse_leave(baton_sparse_t *sparse);
+baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
+                                     baton_group_t *group);
 
 /* ---- checks ------------------------------------------------------------ */
 

@@ -82,14 +82,25 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
 
 /* ---- results ----------------------------------------------------------- */
 
+/* Rooms last: the application may still read the last result, and the
+   schedules of fewer ranks need no larger ones, if each block of the fewest
+   entries has room from the beginning. */
 void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
 {
+    if (sparse->rooms != NULL && capacity <= sparse->result_capacity) {
+        baton__sparse_use_room(sparse, 0);
+        return;
+    }
+    capacity =
+        capacity < (size_t)sparse->size ? (size_t)sparse->size : capacity;
     size_t rooms = sparse->room_count, all = rooms * capacity;
     sparse->result_capacity = capacity;
+    sparse->lasting = true;
     uint32_t *indices = baton__sparse_copied_room(sparse, all, sizeof *indices);
     char *values =
         baton__sparse_copied_room(sparse, all, sparse->element_bytes);
     sparse->rooms = baton__sparse_alloc(sparse, rooms, sizeof *sparse->rooms);
+    sparse->lasting = false;
     if (sparse->out_of_memory) {
         return;
     }
@@ -164,7 +175,29 @@ void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
 
 /* ---- recovery ---------------------------------------------------------- */
 
-enum { PIECE = 8192 };
+/* What ranks tell each other. Flags by steps, modulo 4: whether a rank lacks
+   the result, and whether a rank has it. And a byte for each rank of the step's
+   group: the step that it tells of, modulo 4, and 1 + the additions of teams
+   that it has made in that; 0 if the rank is lost. Steps that ranks tell of
+   differ by one at most; and so may their groups, but not where one lacks what
+   another one has. */
+enum { MOST_PIECE = 8192, LACKS = 0, HAS = 4, FLAGS = 8, MADE_BITS = 6 };
+static const uint8_t made_all = (1 << MADE_BITS) - 1;
+
+static size_t news_bytes(const baton_sparse_t *sparse)
+{
+    return FLAGS + (size_t)sparse->most_ranks;
+}
+
+/* Bytes of a piece: no more than the longest part has. */
+static size_t piece_bytes(const baton_sparse_t *sparse)
+{
+    size_t vector = sparse->options.count * sparse->element_bytes;
+    size_t bytes = sparse->result_capacity * sizeof(uint64_t);
+    bytes = bytes < vector ? vector : bytes;
+    bytes = bytes < news_bytes(sparse) ? news_bytes(sparse) : bytes;
+    return bytes < MOST_PIECE ? bytes : MOST_PIECE;
+}
 
 /* An all-reduce of a piece that ranks have, and zeros of the others. */
 void baton__sparse_build_handover(baton_sparse_t *sparse)
@@ -173,10 +206,13 @@ void baton__sparse_build_handover(baton_sparse_t *sparse)
     if (!sparse->payload || sparse->size == 1 || sparse->device != NULL) {
         return;
     }
-    sparse->news = baton__sparse_alloc(sparse, (size_t)sparse->size, 1);
-    sparse->piece = baton__sparse_alloc(sparse, PIECE, 1);
+    const size_t bytes = piece_bytes(sparse);
+    if (sparse->news == NULL) {
+        sparse->news = baton__sparse_alloc(sparse, news_bytes(sparse), 1);
+        sparse->piece = baton__sparse_alloc(sparse, bytes, 1);
+    }
     baton_view_t view =
-        baton_view(baton_buffer_bind(s, sparse->piece, PIECE), 0, PIECE);
+        baton_view(baton_buffer_bind(s, sparse->piece, bytes), 0, bytes);
     baton_allreduce_args_t args = {.size = sizeof args,
                                    .source = view,
                                    .target = view,
@@ -185,13 +221,18 @@ void baton__sparse_build_handover(baton_sparse_t *sparse)
     baton_add_allreduce_binomial(s, &args);
 }
 
+bool baton__sparse_is_had(const baton_sparse_t *sparse, uint64_t step)
+{
+    return sparse->news == NULL || sparse->news[HAS + step % 4] != 0;
+}
+
 static bool any_lacks(const baton_sparse_t *sparse)
 {
-    int r = 0;
-    while (r < sparse->size && sparse->news[r] == BATON__HAS) {
-        r++;
+    bool any = false;
+    for (size_t i = 0; i < 4; i++) {
+        any |= sparse->news[LACKS + i] != 0 && baton__sparse_is_had(sparse, i);
     }
-    return r < sparse->size;
+    return any;
 }
 
 typedef struct piece {
@@ -199,66 +240,112 @@ typedef struct piece {
     size_t bytes;
 } piece_t;
 
-/* The news come first, and say whether the rest is wanted. Behind the last
-   piece its data is NULL. */
-static piece_t piece_at(const baton_sparse_t *sparse, size_t room, char *dense,
-                        uint64_t index)
+static uint64_t pieces_of(const baton_sparse_t *sparse, size_t bytes)
 {
-    const size_t size = sparse->element_bytes;
-    const size_t entries = sparse->result_capacity;
-    piece_t all[4] = {{sparse->news, (size_t)sparse->size}};
-    if (dense != NULL) {
-        all[1] = (piece_t){dense, sparse->options.count * size};
-    } else {
-        baton__sparse_room_t *of = &sparse->rooms[room];
-        all[1] = (piece_t){&of->count, sizeof of->count};
-        all[2] = (piece_t){of->indices, entries * sizeof *of->indices};
-        all[3] = (piece_t){of->values, entries * size};
-    }
-    for (int i = 0; i == 0 || (i < 4 && any_lacks(sparse)); i++) {
-        size_t begin = index * PIECE;
-        if (begin < all[i].bytes) {
-            size_t left = all[i].bytes - begin;
-            return (piece_t){(char *)all[i].data + begin,
-                             left < PIECE ? left : PIECE};
+    size_t piece = piece_bytes(sparse);
+    return (bytes + piece - 1) / piece;
+}
+
+/* After the last piece of the parts its data is NULL. */
+static piece_t piece_at(const baton_sparse_t *sparse, const piece_t *parts,
+                        int count, uint64_t index)
+{
+    const size_t piece = piece_bytes(sparse);
+    for (int i = 0; i < count; i++) {
+        size_t begin = index * piece;
+        if (begin < parts[i].bytes) {
+            size_t left = parts[i].bytes - begin;
+            return (piece_t){(char *)parts[i].data + begin,
+                             left < piece ? left : piece};
         }
-        index -= (all[i].bytes + PIECE - 1) / PIECE;
+        index -= pieces_of(sparse, parts[i].bytes);
     }
     return (piece_t){NULL, 0};
 }
 
-bool baton__sparse_hand_over(baton_sparse_t *sparse, bool lacks, size_t room,
-                             char *dense)
+/* Sends the parts, after `begin` pieces of others: starts the next piece,
+   unless one is on its way. True when all have arrived. */
+static bool pass_on(baton_sparse_t *sparse, uint64_t begin,
+                    const piece_t *parts, int count, bool gives, bool gets)
 {
-    const size_t news = ((size_t)sparse->size + PIECE - 1) / PIECE;
-    if (sparse->news == NULL) {
-        return true;
-    }
-    if (sparse->handed == 0) {
-        memset(sparse->news, 0, (size_t)sparse->size);
-        sparse->news[sparse->rank] = !lacks          ? BATON__HAS
-                                     : dense != NULL ? BATON__LACKS_DENSE
-                                                     : sparse->merged;
-    } else if (baton_schedule_epoch(sparse->handover) < sparse->handed) {
-        return false;
-    } else {
-        piece_t to = piece_at(sparse, room, dense, sparse->handed - 1);
-        if (to.data != NULL && (lacks || sparse->handed <= news)) {
+    const piece_t from = piece_at(sparse, parts, count, sparse->handed - begin);
+    if (sparse->handed > begin) {
+        piece_t to = piece_at(sparse, parts, count, sparse->handed - 1 - begin);
+        if (to.data == NULL) {
+            return true; /* others are on their way */
+        }
+        if (baton_schedule_epoch(sparse->handover) < sparse->handed) {
+            return false;
+        }
+        if (gets) {
             memcpy(to.data, sparse->piece, to.bytes);
         }
     }
-    const piece_t from = piece_at(sparse, room, dense, sparse->handed);
     if (from.data == NULL) {
-        sparse->handed = 0;
         return true;
     }
-    memset(sparse->piece, 0, PIECE);
-    if (!lacks || sparse->handed < news) {
+    memset(sparse->piece, 0, piece_bytes(sparse));
+    if (gives) {
         memcpy(sparse->piece, from.data, from.bytes);
     }
     sparse->handed++;
     (void)!baton_schedule_start(sparse->handover); /* it is idle */
     return false;
+}
+
+bool baton__sparse_tell(baton_sparse_t *sparse, bool lacks, uint64_t step)
+{
+    uint8_t *news = sparse->news;
+    if (news == NULL) {
+        return true;
+    }
+    if (sparse->handed == 0) {
+        memset(news, 0, news_bytes(sparse));
+        bool knows = (lacks || sparse->lacked == step) && !sparse->is_dense;
+        news[FLAGS + sparse->rank] =
+            (uint8_t)((step % 4) << MADE_BITS |
+                      (knows ? (uint8_t)(sparse->merged + 1) : made_all));
+        news[LACKS + step % 4] = lacks;
+        news[HAS + (step - lacks) % 4] = 1;
+    }
+    const piece_t all = {news, news_bytes(sparse)};
+    return pass_on(sparse, 0, &all, 1, true, true);
+}
+
+bool baton__sparse_hand_over(baton_sparse_t *sparse, bool gets, uint64_t step,
+                             size_t room, char *dense)
+{
+    if (sparse->news != NULL && any_lacks(sparse)) {
+        const size_t size = sparse->element_bytes;
+        const size_t entries = sparse->result_capacity;
+        piece_t parts[3] = {{dense, sparse->options.count * size}};
+        if (dense == NULL) {
+            baton__sparse_room_t *of = &sparse->rooms[room];
+            parts[0] = (piece_t){&of->count, sizeof of->count};
+            parts[1] = (piece_t){of->indices, entries * sizeof *of->indices};
+            parts[2] = (piece_t){of->values, entries * size};
+        }
+        if (!pass_on(sparse, pieces_of(sparse, news_bytes(sparse)), parts, 3,
+                     !gets, gets)) {
+            return false;
+        }
+    }
+    sparse->handed = 0;
+    sparse->lacked = gets ? step : sparse->lacked;
+    return true;
+}
+
+bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank)
+{
+    return sparse->news[FLAGS + rank] == 0;
+}
+
+bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
+                                  int index)
+{
+    uint8_t told = sparse->news[FLAGS + rank];
+    return told != 0 && told >> MADE_BITS == sparse->made_up % 4 &&
+           (told & made_all) <= index + 1;
 }
 
 void baton__sparse_settle(baton_sparse_t *sparse, size_t room)
@@ -269,9 +356,11 @@ void baton__sparse_settle(baton_sparse_t *sparse, size_t room)
     }
 }
 
-void baton__sparse_make_up(baton_sparse_t *sparse)
+void baton__sparse_make_up(baton_sparse_t *sparse, uint64_t step)
 {
-    if (sparse->make_up != NULL && sparse->news != NULL) {
+    if (sparse->make_up != NULL && sparse->news != NULL &&
+        sparse->made_up != step && any_lacks(sparse)) {
+        sparse->made_up = step;
         baton__sparse_use_room(sparse, sparse->shown);
         baton__sparse_exchange(&sparse->work, &sparse->residual);
         sparse->make_up(sparse->settling, sparse->rooms[sparse->shown].count);
@@ -290,6 +379,7 @@ bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
 void baton__sparse_started(baton_sparse_t *sparse, bool dense)
 {
     sparse->latest = dense ? sparse->dense : sparse->schedule;
+    sparse->is_dense = dense;
     sparse->phase = BATON__SPARSE_RUNNING;
 }
 
@@ -371,12 +461,13 @@ baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
     if (!baton__sparse_is_alive(sparse, doing)) {
         return baton__error_status();
     }
-    return sparse->connected
+    return sparse->connected && sparse->survivors == NULL
                ? BATON_OK
                : baton__error(BATON_ERR_STATE,
                               "%s \"%s\": it is not connected: call "
-                              "baton_sparse_connect first",
-                              doing, sparse->name);
+                              "baton_sparse_%s first",
+                              doing, sparse->name,
+                              sparse->connected ? "shrink" : "connect");
 }
 
 baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,

@@ -13,6 +13,7 @@
 #include "coll/sparse/tensors.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "coll/kit/pattern.h"
@@ -334,6 +335,33 @@ baton_status_t baton_tensors_destroy(baton_tensors_t *set)
     }
     if (status == BATON_OK) { /* else its memory is still in use */
         free_set(set);
+    }
+    return status;
+}
+
+/* Decisions stay. */
+baton_status_t baton_tensors_shrink(baton_tensors_t *set,
+                                    baton_group_t *survivors, int timeout_ms)
+{
+    baton_status_t status = check_set(set, "shrink");
+    uint64_t until = baton__deadline(timeout_ms);
+    if (status == BATON_OK && !set->connected) {
+        status = baton__error(BATON_ERR_STATE,
+                              "shrink \"%s\": it is not connected: call "
+                              "baton_tensors_connect first",
+                              set->name);
+    }
+    for (size_t i = 0; status == BATON_OK && i < set->unit_count; i++) {
+        status = baton_sparse_shrink(set->units[i].sparse, survivors,
+                                     baton__left_ms(until));
+    }
+    if (status == BATON_OK) {
+        status = baton_schedule_destroy(set->comparison);
+    }
+    if (status == BATON_OK) {
+        set->comparison = NULL;
+        set->group = survivors;
+        set->ranks = baton_group_size(survivors);
     }
     return status;
 }

@@ -1,0 +1,166 @@
+/* A sparse all-reduce goes on in the group of those that live
+   (baton_sparse_shrink):
+
+       the running step ends --> news --> hand-over --> confirm --> built anew
+
+   A step that any survivor has completed is completed on all of them, as in a
+   recovery (step.c). `news` has a byte for each rank of the old group, so that
+   ranks that died meanwhile have told nothing.
+
+   Another rank may die at any moment. Then those that live shrink the group
+   again, and call this again, though it may have succeeded on some. So what a
+   rank has completed stays so, and a rank is ready only when all others have
+   all that they lacked: each takes part in the confirmation after that. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "coll/sparse/sparse.h"
+
+/* Nothing of the schedules is in progress after this. Of a partial one, peers
+   may have begun an epoch: what is started on top of it fails with it. */
+static baton_status_t end_step(baton_sparse_t *sparse, uint64_t until)
+{
+    baton_status_t status = BATON_OK;
+    bool partial = sparse->options.partial;
+    if (!partial && sparse->phase == BATON__SPARSE_RUNNING) {
+        status = baton__sparse_end_step(sparse, baton__left_ms(until));
+        return sparse->phase == BATON__SPARSE_RUNNING ? status : BATON_OK;
+    }
+    while (status == BATON_OK && partial) {
+        status = baton_schedule_start(sparse->schedule);
+        if (status == BATON_OK || status == BATON_ERR_BUSY) {
+            (void)!baton_schedule_cancel(sparse->schedule);
+            status =
+                baton_schedule_wait(sparse->schedule, baton__left_ms(until));
+        }
+    }
+    return status == BATON_ERR_TIMEOUT ? status : BATON_OK;
+}
+
+/* A schedule for the hand-over, in the survivors' group. */
+static baton_status_t open_handover(baton_sparse_t *sparse)
+{
+    baton_status_t status = baton_schedule_destroy(sparse->handover);
+    if (status == BATON_OK) {
+        sparse->handover = NULL;
+        status = baton_schedule_create(sparse->survivors, sparse->name,
+                                       &sparse->handover);
+    }
+    if (status == BATON_OK) {
+        sparse->handed = 0;
+        baton__sparse_build_handover(sparse);
+        status = baton_schedule_commit(sparse->handover);
+    }
+    return status;
+}
+
+/* A peer that knows of a loss before this rank does has left for another group,
+   and destroyed the schedule. */
+static baton_status_t blame_loss(baton_status_t status)
+{
+    return status == BATON_ERR_STATE
+               ? baton__error_forward(BATON_ERR_TRANSPORT,
+                                      baton_error_message())
+               : status;
+}
+
+/* Waits for an epoch of the hand-over, which may have failed to start. */
+static baton_status_t await(const baton_sparse_t *sparse, uint64_t until)
+{
+    baton_failure_t failure;
+    baton_status_t status =
+        baton_schedule_wait(sparse->handover, baton__left_ms(until));
+    if (status == BATON_OK &&
+        baton_schedule_epoch(sparse->handover) < sparse->handed) {
+        status = baton_schedule_failure(sparse->handover, &failure);
+        status = status == BATON_OK
+                     ? baton__error_forward(failure.status, failure.message)
+                     : status;
+    }
+    return blame_loss(status);
+}
+
+static baton_status_t advance(baton_sparse_t *sparse, uint64_t until)
+{
+    baton_status_t status = BATON_OK;
+    switch (sparse->move) {
+    case BATON__SPARSE_ENDS_STEP:
+        status = end_step(sparse, until);
+        if (status == BATON_OK) {
+            status = open_handover(sparse);
+        }
+        break;
+    case BATON__SPARSE_HANDS_OVER:
+        while (status == BATON_OK && !sparse->backend->survive(sparse)) {
+            status = await(sparse, until);
+        }
+        if (status == BATON_OK) {
+            status = blame_loss(baton_schedule_start(sparse->handover));
+        }
+        break;
+    case BATON__SPARSE_CONFIRMS:
+        status = await(sparse, until);
+        break;
+    case BATON__SPARSE_REBUILDS:
+        status = baton__sparse_leave(sparse);
+        if (status == BATON_OK) {
+            status = baton__sparse_rebuild(sparse, sparse->survivors);
+        }
+        break;
+    }
+    return status;
+}
+
+static baton_status_t check(const baton_sparse_t *sparse,
+                            const baton_group_t *survivors)
+{
+    if (!baton__sparse_is_alive(sparse, "shrink")) {
+        return BATON_ERR_INVALID;
+    }
+    if (baton_group_size(survivors) < 0) {
+        return baton__error(
+            BATON_ERR_INVALID,
+            "shrink \"%s\": survivors is NULL, or was destroyed", sparse->name);
+    }
+    if (!sparse->connected) {
+        return baton__error(BATON_ERR_STATE,
+                            "shrink \"%s\": it is not connected: call "
+                            "baton_sparse_connect first",
+                            sparse->name);
+    }
+    return sparse->backend->survive != NULL && sparse->payload
+               ? BATON_OK
+               : baton__error(BATON_ERR_UNSUPPORTED, "shrink \"%s\": %s",
+                              sparse->name,
+                              sparse->payload ? "gradients are on a device"
+                                              : "the simulation is cost-only");
+}
+
+baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
+                                   baton_group_t *survivors, int timeout_ms)
+{
+    baton_status_t status = check(sparse, survivors);
+    if (status != BATON_OK || survivors == sparse->group) {
+        return status;
+    }
+    if (sparse->survivors != survivors) {
+        sparse->survivors = survivors;
+        sparse->move = BATON__SPARSE_ENDS_STEP;
+    }
+    uint64_t until = baton__deadline(timeout_ms);
+    for (;;) {
+        status = advance(sparse, until);
+        if (status != BATON_OK) {
+            return status;
+        }
+        if (sparse->move == BATON__SPARSE_REBUILDS) {
+            break;
+        }
+        sparse->move++;
+    }
+    sparse->survivors = NULL;
+    sparse->learned = (baton__learned_t){0};
+    sparse->sparse_base = sparse->steps;
+    sparse->dense_base = 0;
+    sparse->recovered = true;
+    return BATON_OK;
+}
