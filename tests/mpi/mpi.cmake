@@ -132,6 +132,7 @@ set(closing_linked_env ${closing_env})
 foreach(rounds "all_but_one 6 1 none 1 d0,3 none 5 d4" "first 4 3 0"
         "at_once 5 2 1,0,3" "twice 4 2 2 d1" "no_loss 3 3 none none"
         "partial 5 2 p1,3 p0" "partial_most 6 1 p0,2,3,4,5"
+        "sparse 5 2 s1,3 s0" "sparse_most 6 1 s0 s2,3 s4,5"
         "made 16 2 h1 m1 m2 m3 m4 m5 m6 m7 m8 m9 m10 m11 m m0 m m1 m"
         "closing 3 2 c1" "closing_linked 3 2 none c1")
     separate_arguments(rounds)

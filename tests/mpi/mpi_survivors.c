@@ -8,15 +8,17 @@
      none   nobody is killed, and the last rank comes late
      p0,2   ranks 0 and 2 die at random moments, of a timer, while all do steps
             of a partial that goes on (on_loss)
-     b1     the first one: rank 1 is killed before any rank has had anything to
-            do with another, and leaves a child that has its descriptors
-     c1     the last one: rank 1 is killed while ranks of several hosts, or with
-            BATON_SHM=0, tell each other that they send no more: that never
-            reaches the next rank. As the first one, too, no rank has a link
-     m4     rank 1 of those that live is killed behind the fourth exchange by
-   which they make a group; m: none is. f4: the same, and the others may be far,
-   and know no more than that one is missing. h1: as m1, and rank 2 is held in
-   the first exchange. All rounds are so, or none
+     s0,2   the same, while all do steps of a sparse all-reduce, full or
+   partial, which goes on in the survivors' group (baton_sparse_shrink) b1 the
+   first one: rank 1 is killed before any rank has had anything to do with
+   another, and leaves a child that has its descriptors c1     the last one:
+   rank 1 is killed while ranks of several hosts, or with BATON_SHM=0, tell each
+   other that they send no more: that never reaches the next rank. As the first
+   one, too, no rank has a link m4     rank 1 of those that live is killed
+   behind the fourth exchange by which they make a group; m: none is. f4: the
+   same, and the others may be far, and know no more than that one is missing.
+   h1: as m1, and rank 2 is held in the first exchange. All rounds are so, or
+   none
 
    Old groups are destroyed before the new ones are used, or at the end. Those
    that are left say that they go on. MPI_Finalize is not called: it hangs if
@@ -28,7 +30,9 @@
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
 #endif
+#include <baton/coll.h>
 #include <baton/partial.h>
+#include <baton/sparse.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +51,7 @@ static uint64_t seed; /* the same on all ranks */
 /* True if this rank is among those of a round: "1,3", "d4" or "p0". */
 static bool is_victim(const char *round, int rank)
 {
-    const char *at = round + (strchr("bcdp", *round) != NULL);
+    const char *at = round + (strchr("bcdps", *round) != NULL);
     bool found = false;
     while (*at >= '0' && *at <= '9') {
         char *end;
@@ -243,6 +247,169 @@ static void check_same(baton_group_t *group, uint64_t hash)
     support_mpi_ok(baton_schedule_destroy(sum));
 }
 
+/* ---- a sparse all-reduce --------------------------------------------------
+ */
+
+enum { ELEMENTS = 1200 };
+
+/* Element i of gradients is rank i % world.size's alone, and all are positive
+   integers: so an element's results and residuals add up to what its rank has
+   given, if that lives; or to less, where others drop entries on their way,
+   which die. */
+static struct {
+    baton_sparse_options_t options;
+    baton_sparse_t *sparse;
+    uint64_t results_seen;
+    bool started, has_gradient; /* full: that is in no result */
+    double gradient[ELEMENTS], given[ELEMENTS], results[ELEMENTS];
+} own;
+
+static void choose_sparse(int size)
+{
+    static const baton_sparse_algorithm_t algorithms[] = {
+        BATON_SPARSE_TOPKA, BATON_SPARSE_SPARDL,  BATON_SPARSE_TOPKDSA,
+        BATON_SPARSE_GTOPK, BATON_SPARSE_REDSYNC, BATON_SPARSE_OKTOPK,
+        BATON_SPARSE_DENSE};
+    support_random_t same = support_random(seed++, 3);
+    baton_sparse_options_t *o = &own.options;
+    *o = (baton_sparse_options_t)BATON_SPARSE_OPTIONS;
+    o->partial = support_once_in(&same, 2);
+    o->algorithm = algorithms[support_random_below(&same, o->partial ? 4 : 7)];
+    o->dtype = BATON_F64;
+    o->count = ELEMENTS;
+    o->k = 1 + support_random_below(&same, ELEMENTS / 4);
+    o->warmup = support_once_in(&same, 3) ? STEPS / 2 : 0;
+    if (o->algorithm == BATON_SPARSE_SPARDL) {
+        o->teams = size % 2 == 0 ? 2 : 1;
+        o->in_place = !o->partial && support_once_in(&same, 2);
+    }
+    if (o->partial) {
+        o->mode = (baton_partial_mode_t)support_random_below(&same, 3);
+    }
+}
+
+static baton_status_t start_sparse(support_random_t *random)
+{
+    double *at = own.options.in_place ? baton_sparse_accumulator(own.sparse)
+                                      : own.gradient;
+    bool again = own.has_gradient && !own.options.partial;
+    for (int i = world.rank; i < ELEMENTS && !again; i += world.size) {
+        own.gradient[i] = 1 + (double)support_random_below(random, 1000);
+        at[i] =
+            own.options.in_place ? at[i] + own.gradient[i] : own.gradient[i];
+    }
+    own.has_gradient = true;
+    baton_status_t status = baton_sparse_start(
+        own.sparse, own.options.in_place ? NULL : own.gradient);
+    bool counts = !again && (status == BATON_OK || !own.options.partial);
+    for (int i = 0; i < ELEMENTS && counts; i++) {
+        own.given[i] += own.gradient[i];
+    }
+    own.started = status == BATON_OK;
+    return status;
+}
+
+static baton_status_t wait_for_sparse(void)
+{
+    baton_sparse_result_t result;
+    baton_status_t status =
+        baton_sparse_wait(own.sparse, SUPPORT_MPI_WAIT_MS, &result);
+    for (size_t i = 0; status == BATON_OK && i < result.count; i++) {
+        size_t at = result.indices != NULL ? result.indices[i] : i;
+        own.results[at] += ((const double *)result.values)[i];
+    }
+    if (status == BATON_OK) {
+        own.results_seen++;
+        own.started = own.has_gradient = false;
+    }
+    return status;
+}
+
+/* Goes on among those that live, as docs/training.md has it. */
+static baton_group_t *move_sparse(baton_group_t *group)
+{
+    baton_status_t status;
+    do {
+        group = shrink(group, false);
+        status = baton_sparse_shrink(own.sparse, group, SUPPORT_MPI_WAIT_MS);
+    } while (status == BATON_ERR_TRANSPORT);
+    support_mpi_ok(status);
+    bool partial = own.options.partial;
+    if (partial || own.started) {
+        do {
+            status = wait_for_sparse();
+        } while (partial && status == BATON_OK);
+        support_mpi_check(status == BATON_ERR_STATE || status == BATON_OK,
+                          "a wait in the survivors' group");
+    }
+    own.started = false;
+    return group;
+}
+
+/* Of all that live: the same results, and nothing is lost or in two. */
+static void check_sparse(baton_group_t *group, bool died)
+{
+    static double all[ELEMENTS], least[ELEMENTS], rest[ELEMENTS];
+    baton_sparse_algorithm_t algorithm = own.options.algorithm;
+    bool drops =
+        algorithm == BATON_SPARSE_SPARDL || algorithm == BATON_SPARSE_GTOPK;
+    baton_status_t status = baton_sparse_residual(own.sparse, rest);
+    while (status == BATON_ERR_BUSY) { /* peers' epochs end */
+        bool done;
+        (void)!baton_sparse_test(own.sparse, &done);
+        status = baton_sparse_residual(own.sparse, rest);
+    }
+    support_mpi_ok(status);
+    support_mpi_ok(baton_allreduce_now(group, own.results, all, ELEMENTS,
+                                       BATON_F64, BATON_MAX));
+    support_mpi_ok(baton_allreduce_now(group, own.results, least, ELEMENTS,
+                                       BATON_F64, BATON_MIN));
+    for (int i = 0; i < ELEMENTS; i++) {
+        support_mpi_check(all[i] == least[i], "different sparse results");
+    }
+    support_mpi_ok(
+        baton_allreduce_now(group, rest, all, ELEMENTS, BATON_F64, BATON_SUM));
+    for (int i = world.rank; i < ELEMENTS; i += world.size) {
+        double lost = own.given[i] - own.results[i] - all[i];
+        support_mpi_check(drops && died ? lost >= 0 : lost == 0,
+                          "not conserved");
+    }
+}
+
+/* Those that are to die have, when the others have done their steps. */
+static baton_group_t *run_sparse(baton_group_t *group, bool victim)
+{
+    support_random_t random = support_random(seed, 90 + (uint64_t)world.rank);
+    int before = baton_group_size(group);
+    memset(&own, 0, sizeof own);
+    choose_sparse(before);
+    support_mpi_ok(baton_sparse_create(group, &own.options, SUPPORT_MPI_WAIT_MS,
+                                       &own.sparse));
+    if (victim) {
+        die_within(support_random_below(&random, 80000));
+    }
+    for (bool over = false; !over;) {
+        baton_status_t status;
+        (void)usleep((useconds_t)support_random_below(&random, 1500));
+        if (own.results_seen == STEPS && victim) {
+            die();
+        }
+        if (own.results_seen == STEPS) {
+            status = baton_barrier_now(group);
+            over = status == BATON_OK;
+        } else {
+            status = start_sparse(&random);
+            status = status == BATON_OK ? wait_for_sparse() : status;
+        }
+        if (status != BATON_OK) {
+            group = move_sparse(group);
+        }
+    }
+    check_sparse(group, baton_group_size(group) < before);
+    support_mpi_ok(baton_sparse_destroy(own.sparse));
+    return group;
+}
+
 /* ---- deaths while a group is made ---------------------------------------- */
 
 /* Descriptors by which this rank watches others. */
@@ -305,8 +472,11 @@ static baton_group_t *play(baton_group_t *group, const char *round,
                            bool destroys)
 {
     bool victim = is_victim(round, world.rank);
-    bool during = *round == 'd' || *round == 'p';
+    bool during = strchr("dps", *round) != NULL;
     int before = baton_group_size(group);
+    if (*round == 's') {
+        group = run_sparse(group, victim);
+    }
     uint64_t hash = *round == 'p' ? run_partial(group, victim) : 0;
     if (victim && during) {
         baton_group_t *none = NULL;
@@ -325,7 +495,9 @@ static baton_group_t *play(baton_group_t *group, const char *round,
         while (can_sum(group)) {
         }
     }
-    group = shrink(group, destroys);
+    if (*round != 's') {
+        group = shrink(group, destroys);
+    }
     while (!can_sum(group)) {
         support_mpi_check(during, "a survivors' group has a loss");
         group = shrink(group, destroys);
