@@ -20,6 +20,11 @@
 static int dropin_failures;
 static const char *dropin_test = "";
 
+/* The function of this name that a library has, or the next one has. */
+#define LOOKED_UP(where, name)                                                 \
+    (*(__typeof__(&name) *)&(void *){dlsym(where, #name)})
+#define NEXT(name) LOOKED_UP(RTLD_NEXT, name)
+
 /* Says what is wrong, a few times. */
 #define EXPECT(condition, ...)                                                 \
     do {                                                                       \

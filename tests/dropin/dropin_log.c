@@ -15,22 +15,14 @@ static char *another; /* a request in memory that ends with it */
 
 enum { BYTES = 200 };
 
-static void *next_of(const char *name)
-{
-    return dlsym(RTLD_NEXT, name);
-}
-
 /* What MPI was given is in another order, as far behind as there is room. */
 int PMPI_Grequest_start(MPI_Grequest_query_function *query,
                         MPI_Grequest_free_function *release,
                         MPI_Grequest_cancel_function *cancel, void *state,
                         MPI_Request *request)
 {
-    typedef int (*start_fn)(
-        MPI_Grequest_query_function *, MPI_Grequest_free_function *,
-        MPI_Grequest_cancel_function *, void *, MPI_Request *);
-    void *next = next_of("PMPI_Grequest_start");
-    int code = (*(start_fn *)&next)(query, release, cancel, state, request);
+    int code =
+        NEXT(PMPI_Grequest_start)(query, release, cancel, state, request);
     requests++;
     if (strcmp(which, "request") == 0) {
         size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -48,16 +40,14 @@ int PMPI_Grequest_start(MPI_Grequest_query_function *query,
 
 int PMPI_Grequest_complete(MPI_Request request)
 {
-    void *next = next_of("PMPI_Grequest_complete");
-    return (*(int (**)(MPI_Request)) &
-            next)((char *)request == another ? real : request);
+    return NEXT(PMPI_Grequest_complete)((char *)request == another ? real
+                                                                   : request);
 }
 
 int PMPI_Wait(MPI_Request *request, MPI_Status *status)
 {
-    void *next = next_of("PMPI_Wait");
-    return (*(int (**)(MPI_Request *, MPI_Status *)) &
-            next)((char *)*request == another ? &real : request, status);
+    return NEXT(PMPI_Wait)((char *)*request == another ? &real : request,
+                           status);
 }
 
 /* The library's progress within MPI's calls. */
@@ -66,40 +56,30 @@ int opal_progress_register(int (*progress)(void));
 int opal_progress_register(int (*progress)(void))
 {
     Dl_info of;
-    void *next = next_of("opal_progress_register");
     if (dladdr(*(void **)&progress, &of) != 0) {
         drives += strstr(of.dli_fname, "libbaton_mpi") != NULL;
     }
-    return (*(int (**)(int (*)(void))) & next)(progress);
+    return NEXT(opal_progress_register)(progress);
 }
 
 /* The rank is where it is looked for, and another. */
 int PMPI_Comm_rank(MPI_Comm comm, int *rank)
 {
-    void *next = next_of("PMPI_Comm_rank");
-    int code = (*(int (**)(MPI_Comm, int *)) & next)(comm, rank);
+    int code = NEXT(PMPI_Comm_rank)(comm, rank);
     *rank += comm == MPI_COMM_SELF && strcmp(which, "communicator") == 0;
     return code;
 }
 
 int main(int argc, char **argv)
 {
-    typedef int (*init_fn)(int *, char ***);
-    typedef int (*reduce_fn)(const void *, void *, int, MPI_Datatype, MPI_Op,
-                             MPI_Comm, MPI_Request *);
-    typedef int (*wait_fn)(MPI_Request *, MPI_Status *);
     void *from = RTLD_DEFAULT;
     Dl_info mpi;
     which = argc > 1 ? argv[1] : "";
     if (strcmp(which, "private") == 0 &&
-        dladdr(next_of("PMPI_Init"), &mpi) != 0) {
+        dladdr(dlsym(RTLD_NEXT, "PMPI_Init"), &mpi) != 0) {
         from = dlopen(mpi.dli_fname, RTLD_NOW | RTLD_LOCAL);
     }
-    void *init = dlsym(from, "MPI_Init");
-    void *reduce = dlsym(from, "MPI_Iallreduce");
-    void *wait = dlsym(from, "MPI_Wait");
-    void *finalize = dlsym(from, "MPI_Finalize");
-    (*(init_fn *)&init)(&argc, &argv);
+    LOOKED_UP(from, MPI_Init)(&argc, &argv);
     int at_start = requests;
     int one = 1;
     int sum = 0;
@@ -110,9 +90,9 @@ int main(int argc, char **argv)
     PMPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     EXPECT(drives == 0, "what is left pays for progress");
-    (*(reduce_fn *)&reduce)(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD,
-                            &q);
-    (*(wait_fn *)&wait)(&q, MPI_STATUS_IGNORE);
+    LOOKED_UP(from, MPI_Iallreduce)
+    (&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &q);
+    LOOKED_UP(from, MPI_Wait)(&q, MPI_STATUS_IGNORE);
     MPI_Ibcast(&one, 1, MPI_INT, 0, MPI_COMM_WORLD, &q);
     PMPI_Wait(&q, MPI_STATUS_IGNORE);
     EXPECT(sum == size, "the sum is %d", sum);
@@ -120,7 +100,7 @@ int main(int argc, char **argv)
                drives == (strcmp(which, "taken") == 0),
            "%d calls are taken, and progress is on: %d", requests - at_start,
            drives);
-    (*(int (**)(void)) & finalize)();
+    LOOKED_UP(from, MPI_Finalize)();
     if (dropin_failures == 0 && rank == 0) {
         (void)fprintf(stderr, "all is well\n");
     }

@@ -19,10 +19,8 @@ static _Atomic int strays, calls; /* by other threads, and by the program */
 #define WATCH(name, parameters, arguments)                                     \
     int PMPI_##name parameters                                                 \
     {                                                                          \
-        typedef int(*next_fn) parameters;                                      \
-        void *next = dlsym(RTLD_NEXT, "PMPI_" #name);                          \
         *(pthread_equal(pthread_self(), program) ? &calls : &strays) += 1;     \
-        return (*(next_fn *)&next)arguments;                                   \
+        return NEXT(PMPI_##name) arguments;                                    \
     }
 WATCH(Grequest_complete, (MPI_Request q), (q))
 WATCH(Type_free, (MPI_Datatype * type), (type))
@@ -47,10 +45,7 @@ static bool no_room;
 int PMPI_Pack(const void *from, int n, MPI_Datatype t, void *to, int bytes,
               int *at, MPI_Comm c)
 {
-    typedef int (*next_fn)(const void *, int, MPI_Datatype, void *, int, int *,
-                           MPI_Comm);
-    void *next = dlsym(RTLD_NEXT, "PMPI_Pack");
-    return (*(next_fn *)&next)(from, n, t, to, no_room ? 0 : bytes, at, c);
+    return NEXT(PMPI_Pack)(from, n, t, to, no_room ? 0 : bytes, at, c);
 }
 
 static int rank, size;
