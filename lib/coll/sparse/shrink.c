@@ -53,30 +53,31 @@ static baton_status_t open_handover(baton_sparse_t *sparse)
     return status;
 }
 
-/* A peer that knows of a loss before this rank does has left for another group,
-   and destroyed the schedule. */
-static baton_status_t blame_loss(baton_status_t status)
+/* The cause, where the hand-over has failed before this rank started its next
+   epoch. A peer that has destroyed the schedule knew of a loss before this
+   rank, and has left for another group. */
+static baton_status_t find_cause(const baton_sparse_t *sparse,
+                                 baton_status_t status)
 {
-    return status == BATON_ERR_STATE
-               ? baton__error_forward(BATON_ERR_TRANSPORT,
-                                      baton_error_message())
-               : status;
+    baton_failure_t failure;
+    if ((status != BATON_ERR_FAILED && status != BATON_ERR_STATE) ||
+        baton_schedule_failure(sparse->handover, &failure) != BATON_OK) {
+        return status;
+    }
+    return baton__error_forward(failure.status == BATON_ERR_STATE
+                                    ? BATON_ERR_TRANSPORT
+                                    : failure.status,
+                                failure.message);
 }
 
 /* Waits for an epoch of the hand-over, which may have failed to start. */
 static baton_status_t await(const baton_sparse_t *sparse, uint64_t until)
 {
-    baton_failure_t failure;
     baton_status_t status =
         baton_schedule_wait(sparse->handover, baton__left_ms(until));
-    if (status == BATON_OK &&
-        baton_schedule_epoch(sparse->handover) < sparse->handed) {
-        status = baton_schedule_failure(sparse->handover, &failure);
-        status = status == BATON_OK
-                     ? baton__error_forward(failure.status, failure.message)
-                     : status;
-    }
-    return blame_loss(status);
+    bool begun = baton_schedule_epoch(sparse->handover) >= sparse->handed;
+    return find_cause(sparse,
+                      status == BATON_OK && !begun ? BATON_ERR_FAILED : status);
 }
 
 static baton_status_t advance(baton_sparse_t *sparse, uint64_t until)
@@ -94,7 +95,7 @@ static baton_status_t advance(baton_sparse_t *sparse, uint64_t until)
             status = await(sparse, until);
         }
         if (status == BATON_OK) {
-            status = blame_loss(baton_schedule_start(sparse->handover));
+            status = find_cause(sparse, baton_schedule_start(sparse->handover));
         }
         break;
     case BATON__SPARSE_CONFIRMS:
