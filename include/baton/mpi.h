@@ -83,7 +83,8 @@ extern "C" {
 
    BATON_ERR_STATE: MPI not initialised, or finalised, or its thread level too
    low; or the program runs with Open MPI and Baton was built with another MPI,
-   or the other way round. BATON_ERR_INVALID, _NO_MEMORY, _SYSTEM, _TRANSPORT.
+   or the other way round. BATON_ERR_MISMATCH: ranks run several versions of
+   Baton. BATON_ERR_INVALID, _NO_MEMORY, _SYSTEM, _TRANSPORT.
  */
 BATON_CHECKED baton_status_t baton_group_create_mpi(baton_engine_t *engine,
                                                     MPI_Comm comm,

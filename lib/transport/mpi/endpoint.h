@@ -558,10 +558,11 @@ void baton__mpi_disarm(void *endpoint);
 /* ---- meeting.c: what ranks tell each other while they open -------------- */
 
 /* All ranks of a communicator call each of these. The first error is kept: that
-   MPI fails, that a rank of this host has ended, or that one which had come
-   does not answer for BATON_PEER_TIMEOUT_MS. From then on they do nothing, and
-   data is NULL. No call blocks in MPI, where a rank that ends or never comes
-   would keep the others for good. */
+   MPI fails, that ranks run several versions of Baton, that a rank of this host
+   has ended, or that one which had come does not answer for
+   BATON_PEER_TIMEOUT_MS. From then on they do nothing, and data is NULL. No
+   call blocks in MPI, where a rank that ends or never comes would keep the
+   others for good. */
 typedef struct baton__meeting {
     MPI_Comm comm; /* the application's */
     MPI_Errhandler handler;

@@ -333,20 +333,50 @@ const baton__location_t *baton__meeting_location(void)
     return &here;
 }
 
+/* What ranks exchange first. The version comes first, and all versions have so
+   many bytes; the rest is looked at only where all ranks have the same one. */
+typedef struct introduction {
+    char version[16];
+    uint64_t kept, host, pids, secret;
+    pid_t process;
+} introduction_t;
+static_assert(sizeof(introduction_t) == 56, "as in all versions");
+
+/* All ranks find the same. */
+static bool have_one_version(baton__meeting_t *self, const introduction_t *all)
+{
+    const char *own = all[self->rank].version;
+    int other = 0;
+    while (other < self->size &&
+           memcmp(all[other].version, own, sizeof all->version) == 0) {
+        other++;
+    }
+    if (other == self->size) {
+        return true;
+    }
+    self->status = baton__error(
+        BATON_ERR_MISMATCH,
+        "mpi: rank %d runs Baton %.16s, and this one, rank %d, Baton %.16s: "
+        "have all ranks load one libbaton",
+        other, all[other].version, self->rank, own);
+    (void)PMPI_Free_mem(self->data);
+    self->data = NULL;
+    return false;
+}
+
 bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept)
 {
     const baton__location_t *place = baton__meeting_location();
-    const struct {
-        uint64_t kept, host, pids, secret;
-        pid_t process;
-    } own = {.kept = kept != NULL ? kept->host.doorbell.states[0].nonce : 0,
-             .host = place->host,
-             .pids = place->pids,
-             .secret = self->secret,
-             .process = getpid()},
-      *all;
+    introduction_t own = {
+        .kept = kept != NULL ? kept->host.doorbell.states[0].nonce : 0,
+        .host = place->host,
+        .pids = place->pids,
+        .secret = self->secret,
+        .process = getpid()};
+    (void)snprintf(own.version, sizeof own.version, "%s", baton_version());
     self->kept = kept;
-    all = baton__meeting_gather(self, &own, sizeof own);
+    const introduction_t *all = baton__meeting_gather(self, &own, sizeof own);
+    all = all != NULL && have_one_version(self, all) ? all : NULL;
     bool same = kept != NULL && all != NULL;
     for (int i = 0; all != NULL && i < self->size; i++) {
         same &= all[i].kept == own.kept;
