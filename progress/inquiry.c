@@ -122,11 +122,12 @@ static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,
     }
     memmove(at + 1, at, behind * sizeof *at);
     *at = (asked_t){.rank = rank, .state = {.first = 1}};
-    (void)snprintf(at->state.text, sizeof at->state.text, "%s",
-                   baton__group_loss(group, rank) != NULL
-                       ? "been lost"
-                       : "not answered: it is stopped, in a long call node, or "
-                         "without a progress thread and in no call");
+    (void)snprintf(
+        at->state.text, sizeof at->state.text, "%s",
+        baton__group_loss(group, rank) != NULL
+            ? "been lost"
+            : "not answered: it is stopped, in a long call node or a "
+              "call of MPI, or without a progress thread and in no call");
     inquiry->count++;
 }
 

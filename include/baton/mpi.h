@@ -76,10 +76,11 @@ extern "C" {
    PRTE that it then prints mean nothing. Open MPI 4.1.4 itself may end a rank
    that is sending to one on another host when that dies
    ("pml_ob1_sendreq.c:190 FATAL"), which is lost to the others, too; seldom a
-   rank that connects to the dead one loops in MPI for good. Call none of MPI's
-   own collectives any more. MPI_Finalize returns if all ranks are on one host,
-   and hangs if a dead rank was on another; so survivors end by _exit. Mpirun
-   itself hangs in that case, too, until it is killed.
+   rank that connects to the dead one loops in MPI for good. It is lost, too,
+   once its engine has been in that call for BATON_PEER_TIMEOUT_MS. Call none of
+   MPI's own collectives any more. MPI_Finalize returns if all ranks are on one
+   host, and hangs if a dead rank was on another; so survivors end by _exit.
+   Mpirun itself hangs in that case, too, until it is killed.
 
    BATON_ERR_STATE: MPI not initialised, or finalised, or its thread level too
    low; or the program runs with Open MPI and Baton was built with another MPI,

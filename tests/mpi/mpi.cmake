@@ -129,12 +129,13 @@ set(survivors ${CMAKE_CURRENT_SOURCE_DIR}/mpi/survivors.sh)
 # Nobody waits for a rank that ends while all close their group.
 set(closing_env BATON_SHM=0 BATON_DESTROY_MS=1000000)
 set(closing_linked_env ${closing_env})
+set(looping_env BATON_SHM=0 BATON_PEER_TIMEOUT_MS=2000)
 foreach(rounds "all_but_one 6 1 none 1 d0,3 none 5 d4" "first 4 3 0"
         "at_once 5 2 1,0,3" "twice 4 2 2 d1" "no_loss 3 3 none none"
         "partial 5 2 p1,3 p0" "partial_most 6 1 p0,2,3,4,5"
         "sparse 5 2 s1,3 s0" "sparse_most 6 1 s0 s2,3 s4,5"
         "made 16 2 h1 m1 m2 m3 m4 m5 m6 m7 m8 m9 m10 m11 m m0 m m1 m"
-        "closing 3 2 c1" "closing_linked 3 2 none c1")
+        "looping 3 2 l1" "closing 3 2 c1" "closing_linked 3 2 none c1")
     separate_arguments(rounds)
     list(POP_FRONT rounds name ranks left)
     add_test(NAME mpi_survivors.${name}

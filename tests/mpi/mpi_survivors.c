@@ -6,19 +6,22 @@
      d4     rank 4 is killed while it shrinks the group; the others may find it
             in their new one, and shrink that
      none   nobody is killed, and the last rank comes late
+     l1     rank 1 does not come back from a call of MPI: it is dead to the
+            others, though its process lives
      p0,2   ranks 0 and 2 die at random moments, of a timer, while all do steps
             of a partial that goes on (on_loss)
      s0,2   the same, while all do steps of a sparse all-reduce, full or
-   partial, which goes on in the survivors' group (baton_sparse_shrink) b1 the
-   first one: rank 1 is killed before any rank has had anything to do with
-   another, and leaves a child that has its descriptors c1     the last one:
-   rank 1 is killed while ranks of several hosts, or with BATON_SHM=0, tell each
-   other that they send no more: that never reaches the next rank. As the first
-   one, too, no rank has a link m4     rank 1 of those that live is killed
-   behind the fourth exchange by which they make a group; m: none is. f4: the
-   same, and the others may be far, and know no more than that one is missing.
-   h1: as m1, and rank 2 is held in the first exchange. All rounds are so, or
-   none
+            partial, which goes on in the survivors' group
+            (baton_sparse_shrink)
+     b1     the first one: rank 1 is killed before any rank has had anything to
+            do with another, and leaves a child that has its descriptors
+     c1     the last one: rank 1 is killed while ranks of several hosts, or with
+            BATON_SHM=0, tell each other that they send no more: that never
+            reaches the next rank. As the first one, too, no rank has a link
+     m4     rank 1 of those that live is killed behind the fourth exchange by
+   which they make a group; m: none is. f4: the same, and the others may be far,
+   and know no more than that one is missing. h1: as m1, and rank 2 is held in
+   the first exchange. All rounds are so, or none
 
    Old groups are destroyed before the new ones are used, or at the end. Those
    that are left say that they go on. MPI_Finalize is not called: it hangs if
@@ -51,7 +54,7 @@ static uint64_t seed; /* the same on all ranks */
 /* True if this rank is among those of a round: "1,3", "d4" or "p0". */
 static bool is_victim(const char *round, int rank)
 {
-    const char *at = round + (strchr("bcdps", *round) != NULL);
+    const char *at = round + (strchr("bcdlps", *round) != NULL);
     bool found = false;
     while (*at >= '0' && *at <= '9') {
         char *end;
@@ -89,6 +92,16 @@ static void die_if_due(void)
     if (exchanges_left >= 0 && exchanges_left-- == 0) {
         die();
     }
+}
+
+static bool loops; /* in the next call */
+
+int PMPI_Test(MPI_Request *request, int *done, MPI_Status *status)
+{
+    while (loops) {
+        (void)pause();
+    }
+    return MPI_Test(request, done, status);
 }
 
 int PMPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type,
@@ -486,7 +499,9 @@ static baton_group_t *play(baton_group_t *group, const char *round,
         (void)alarm(20);
         (void)pause();
     }
-    if (victim) {
+    if (victim && *round == 'l') {
+        loops = true;
+    } else if (victim) {
         die();
     }
     if (strcmp(round, "none") == 0) {

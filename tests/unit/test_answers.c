@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -113,6 +114,37 @@ TEST(test_answers_of_a_rank_that_is_stopped)
     baton__answers_hang_up(&asks); /* until its next group */
     assert_int_equal(ask(), BATON__REPLY_NONE);
     (void)close(listener);
+    close_both();
+}
+
+/* The thread answers for a rank whose driver comes back, and no longer for one
+   that does not. */
+TEST(test_answers_of_a_rank_that_loops_in_mpi)
+{
+    open_both("700", true);
+    for (int i = 0; i < 8; i++) { /* beyond the timeout */
+        baton__answers_count(&answers.begun);
+        baton__answers_count(&answers.returned);
+        asks.asked[ANSWERS].asked_ns = 0;
+        baton__answers_count(&answers.begun);
+        do {
+            assert_int_equal(ask(), BATON__REPLY_NONE);
+            (void)nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        } while (asks.asked[ANSWERS].silent_ns > 0);
+        baton__answers_count(&answers.returned);
+    }
+    baton__answers_count(&answers.begun);
+    ask_until(BATON__REPLY_INSIDE);
+    assert_non_null(strstr(asks.inside, "in a call of MPI for 0.7 s"));
+    baton__answers_count(&answers.returned);
+    for (int i = 0; i < 3; i++) {
+        asks.asked[ANSWERS].asked_ns = 0;
+        assert_int_equal(ask(), BATON__REPLY_NONE);
+        while (asks.asked[ANSWERS].silent_ns > 0) {
+            assert_int_equal(ask(), BATON__REPLY_NONE);
+        }
+    }
+    baton__answers_close(&answers);
     close_both();
 }
 

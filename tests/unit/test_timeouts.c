@@ -247,8 +247,8 @@ TEST_WITH(test_timeout_names_a_rank_that_does_not_answer, 2, SUPPORT_OWN_MANUAL)
     support_ok(baton_schedule_start(s[0]));
     expect_chain(s[0],
                  "\n    rank 1 has not answered: it is stopped, in a long "
-                 "call node, or without a progress thread and in no "
-                 "call; rank 0 has");
+                 "call node or a call of MPI, or without a progress "
+                 "thread and in no call; rank 0 has");
     support_run(s[1]);
     support_ends(s[0], BATON_OK);
     support_schedules_destroy(cluster, s);

@@ -24,11 +24,33 @@
 #define KEY_BYTES sizeof(uint64_t)
 #define HEAD      (KEY_BYTES + 1)
 
+/* Flags behind the key. */
+enum { LEFT_OUT = 1, INSIDE = 2 };
+
 /* ---- answering --------------------------------------------------------- */
 
 static size_t answer_bytes(const baton__answers_t *self)
 {
     return HEAD + (size_t)(self->size + 7) / 8;
+}
+
+/* The driver is in one call of MPI for too long, as far as this thread has
+   seen: between two questions it may have been stopped. */
+static bool is_inside(baton__answers_t *self)
+{
+    uint32_t returned =
+        atomic_load_explicit(&self->returned, memory_order_relaxed);
+    uint32_t begun = atomic_load_explicit(&self->begun, memory_order_relaxed);
+    uint64_t now = baton__clock_ns();
+    uint64_t since = now - self->seen_ns;
+    uint64_t most = self->timeout_ns / PARTS * 2;
+    most = most > LOOK_NS ? most : LOOK_NS;
+    bool same = returned == self->seen && begun != returned;
+    self->inside_ns += since < most ? since : most;
+    self->inside_ns = same ? self->inside_ns : 0;
+    self->seen = returned - (begun == returned); /* none is seen to go on */
+    self->seen_ns = now;
+    return self->timeout_ns > 0 && self->inside_ns >= self->timeout_ns;
 }
 
 static void *answer_all(void *arg)
@@ -46,7 +68,10 @@ static void *answer_all(void *arg)
             (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
             continue;
         }
+        bool inside = is_inside(self);
         (void)pthread_mutex_lock(&self->lock);
+        self->answer[KEY_BYTES] &= (unsigned char)~INSIDE;
+        self->answer[KEY_BYTES] |= inside ? INSIDE : 0;
         (void)!send(fd, self->answer, answer_bytes(self),
                     MSG_DONTWAIT | MSG_NOSIGNAL);
         (void)pthread_mutex_unlock(&self->lock);
@@ -77,6 +102,10 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
     }
     baton__text_add(&(baton__text_t){self->silent, sizeof self->silent, 0},
                     "it has not answered for %.1f s (BATON_PEER_TIMEOUT_MS)",
+                    (double)ms / 1e3);
+    baton__text_add(&(baton__text_t){self->inside, sizeof self->inside, 0},
+                    "its engine has been in a call of MPI for %.1f s "
+                    "(BATON_PEER_TIMEOUT_MS)",
                     (double)ms / 1e3);
     for (int i = 0; i < size; i++) {
         self->asked[i].fd = -1;
@@ -120,7 +149,7 @@ void baton__answers_lose(baton__answers_t *self, int peer, bool left_out)
 {
     if (self->listener >= 0) {
         (void)pthread_mutex_lock(&self->lock);
-        self->answer[KEY_BYTES] |= left_out;
+        self->answer[KEY_BYTES] |= left_out ? LEFT_OUT : 0;
         self->answer[HEAD + (size_t)peer / 8] |= bit_of(peer);
         (void)pthread_mutex_unlock(&self->lock);
     }
@@ -171,6 +200,9 @@ static baton__reply_t look(baton__answers_t *self, int peer)
         return error == ECONNREFUSED ? BATON__REPLY_REFUSED : BATON__REPLY_NONE;
     }
     asked->silent_ns = 0;
+    if ((in[KEY_BYTES] & INSIDE) != 0) {
+        return BATON__REPLY_INSIDE;
+    }
     if (at < end && (in[at] & bit_of(self->rank)) != 0) {
         return in[KEY_BYTES] == 0 ? BATON__REPLY_DISOWNED
                                   : BATON__REPLY_REFUSED;

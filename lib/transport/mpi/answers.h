@@ -9,7 +9,9 @@
    to the rank that asks, too: so a loss is known to all whom it keeps waiting,
    also to those that had no messages with the lost rank. And a rank that was
    stopped for too long learns that the others go on without it, when it waits
-   for one of them. A listener that refuses tells that the process has ended.
+   for one of them. The thread vouches for no rank whose driver has been in one
+   call of MPI for the timeout: MPI may loop there for good once a rank has
+   died. A listener that refuses tells that the process has ended.
 
    A rank asks only while it waits, and counts only time in which it looks: of
    ranks that a batch system has stopped together nobody is lost. */
@@ -17,6 +19,7 @@
 
 #include <baton/types.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -40,12 +43,20 @@ typedef struct baton__answers {
     int rank, size;
     uint64_t timeout_ns; /* 0: none is too long */
     char silent[80];     /* a sentence: it has not answered for so long */
+    char inside[80];     /* a sentence: it has been in MPI for so long */
+    /* Calls of MPI that the driver has begun, and that have returned. */
+    _Atomic uint32_t begun, returned;
+    /* The answering thread's: how many had returned when it was asked last, and
+       when that was; for how long the same one was seen to go on since. */
+    uint32_t seen;
+    uint64_t seen_ns, inside_ns;
     baton__answers_place_t *places; /* of all ranks, once they were exchanged */
     baton__asked_t *asked;          /* of all ranks */
     pthread_t thread;
     pthread_mutex_t lock;  /* of the answer */
-    unsigned char *answer; /* the key, whether this rank is left out itself, and
-                              a bit for each rank that is lost */
+    unsigned char *answer; /* the key, whether this rank is left out itself, or
+                              is in MPI for too long, and a bit for each rank
+                              that is lost */
     unsigned char *told;   /* such bits, of what others have answered */
     bool any_told;         /* since it was looked at last */
 } baton__answers_t;
@@ -53,6 +64,7 @@ typedef struct baton__answers {
 typedef enum baton__reply {
     BATON__REPLY_NONE,    /* it has answered, or there is still time */
     BATON__REPLY_LATE,    /* it has not answered for too long */
+    BATON__REPLY_INSIDE,  /* it does not come back from MPI */
     BATON__REPLY_REFUSED, /* nobody listens there any more, or it has no way to
                              this rank and is left out itself */
     BATON__REPLY_DISOWNED /* it has lost this rank */
@@ -63,6 +75,14 @@ typedef enum baton__reply {
 baton_status_t baton__answers_open(baton__answers_t *self, int listener,
                                    int rank, int size);
 void baton__answers_close(baton__answers_t *self);
+
+/* The driver begins a call of MPI, or has returned from one. */
+static inline void baton__answers_count(_Atomic uint32_t *calls)
+{
+    atomic_store_explicit(calls,
+                          atomic_load_explicit(calls, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
 
 /* Waits for no answers any more, and forgets for how long there were none. */
 void baton__answers_hang_up(baton__answers_t *self);

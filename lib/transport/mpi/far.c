@@ -84,11 +84,12 @@ bool baton__far_enter(baton__mpi_t *mpi)
     baton__far_t *far = &mpi->far;
     /* Pairs with the store and the load in on_finalize(), open.c: one of the
        two sees the other. */
+    baton__answers_count(&mpi->answers.begun);
     atomic_fetch_add_explicit(&far->inside, 1, memory_order_seq_cst);
     if (!atomic_load_explicit(&far->finalized, memory_order_seq_cst)) {
         return true;
     }
-    atomic_fetch_sub_explicit(&far->inside, 1, memory_order_release);
+    baton__far_leave(mpi);
     baton__far_lose_all(mpi, "MPI_Finalize was called on this rank");
     return false;
 }
@@ -96,6 +97,7 @@ bool baton__far_enter(baton__mpi_t *mpi)
 void baton__far_leave(baton__mpi_t *mpi)
 {
     atomic_fetch_sub_explicit(&mpi->far.inside, 1, memory_order_release);
+    baton__answers_count(&mpi->answers.returned);
 }
 
 const char *baton__far_text(baton__mpi_t *mpi, int code)

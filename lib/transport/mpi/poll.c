@@ -463,6 +463,7 @@ void baton__mpi_ask(void *endpoint, int peer)
         baton__mpi_lose(mpi, &mpi->peers[peer],
                         answer == BATON__REPLY_DISOWNED ? baton__disowned
                         : answer == BATON__REPLY_LATE   ? mpi->answers.silent
+                        : answer == BATON__REPLY_INSIDE ? mpi->answers.inside
                                                         : ended);
     }
 }
