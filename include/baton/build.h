@@ -595,7 +595,9 @@ BATON_CHECKED baton_status_t baton_op_check(const baton_op_t *op,
    AVG is for reduce, reduce-scatter, all-reduce and partial collectives. The
    last reduction of an element is baton_schedule_average(): a copy of BATON_AVG
    whose `arg` is the number of ranks. It computes (left + right) / ranks, and
-   rounds f16 and bf16 once, from f32. The reductions before it are BATON_SUM's.
+   rounds f16 and bf16 once, from f32. The reductions before it are BATON_SUM's,
+   and round each time: where they overflow the mean is infinite, although it
+   might be finite. To avoid that, scale before and use BATON_SUM, or f32.
    In a partial collective, too, the divisor is the number of ranks that live,
    not of those that were active: late contributions count as much. Integers are
    not supported: they would lose the fraction.

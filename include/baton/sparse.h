@@ -16,6 +16,14 @@
    residuals, up to rounding. Quantised values are the exception: what their
    mean lacks is dropped.
 
+   NaNs and infinities are the largest of all, so they are sent first; but a
+   step sends k of them, and those of one bad gradient of n come back out of the
+   residual for n/k steps. So don't start a step with a gradient that is not
+   finite: all ranks skip it, if one of them has one. If results have them
+   (not_finite of baton_sparse_stats_t), every rank clears its residual and
+   velocity by baton_sparse_set_residual, or loads a state of before, and the
+   weights go back to a checkpoint.
+
    "The same on all ranks" is checked for options (baton_sparse_create), and for
    nothing else.
 
@@ -378,7 +386,9 @@ BATON_CHECKED baton_status_t baton_sparse_state_import(baton_sparse_t *sparse,
 /* Exports to a file, and imports from it. Save writes path.new, synchronises it
    with the disk, and renames it: after a crash there is the old file or the new
    one. Both allocate memory for a copy. BATON_ERR_SYSTEM: the file or its
-   folder can't be read, written or synchronised. */
+   folder can't be read, written or synchronised. BATON_ERR_INVALID: path or
+   path.new is there and no regular file, but a link, a device or a folder,
+   which save neither replaces nor follows. */
 BATON_CHECKED baton_status_t baton_sparse_save(baton_sparse_t *sparse,
                                                const char *path);
 BATON_CHECKED baton_status_t baton_sparse_load(baton_sparse_t *sparse,
@@ -428,7 +438,8 @@ typedef struct baton_sparse_stats {
     double select_us; /* processor time of all but messages: accumulation,
                          selection, merging, packing; not what a device does */
 
-    uint64_t nnz; /* entries of the result */
+    uint64_t nnz;        /* entries of the result */
+    uint64_t not_finite; /* of these: infinities and NaNs; see above */
     /* In force for the next step: */
     size_t k;
     uint64_t h;       /* BSAG: entries that a team sends of a block */

@@ -97,7 +97,8 @@ const char *baton_dtype_name(baton_dtype_t dtype);
 /* Reductions: SUM, PROD of integers (which wrap), floats and complex; MIN, MAX
    of integers and floats (a NaN gives a NaN); BAND to LXOR of integers and
    bool; MINLOC, MAXLOC of pairs; AVG of floats and complex, but not in scans.
-   Build.h has the details. */
+   AVG adds and then divides: where the sum overflows (f16 above 65504) it is
+   infinite, and so is the mean. Build.h has the details. */
 typedef struct baton_op baton_op_t;
 extern const baton_op_t baton_op_sum, baton_op_prod, baton_op_min, baton_op_max,
     baton_op_band, baton_op_bor, baton_op_bxor, baton_op_land, baton_op_lor,

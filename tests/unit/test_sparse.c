@@ -460,6 +460,18 @@ static void step_not_finite(int size, const baton_sparse_options_t *options)
     for (uint64_t step = 0; step < 3; step++) {
         fill_not_finite(group, step);
         support_sparse_step(group); /* fails unless ranks have the same bits */
+        baton_sparse_stats_t stats;
+        uint64_t not_finite = 0;
+        for (size_t i = 0; i < group->results[0].count; i++) {
+            const void *values = group->results[0].values;
+            double value = options->dtype == BATON_F64
+                               ? ((const double *)values)[i]
+                               : (double)((const float *)values)[i];
+            not_finite += isfinite(value) ? 0 : 1;
+        }
+        support_ok(baton_sparse_stats(group->ranks[0], &stats));
+        assert_true(not_finite > 0);
+        assert_int_equal(stats.not_finite, not_finite);
     }
     support_sparse_close(group);
 }

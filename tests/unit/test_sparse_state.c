@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { RANKS = 4, COUNT = 100 };
@@ -363,7 +364,7 @@ TEST(test_wrong_memory_is_refused)
 
 TEST(test_save_and_load)
 {
-    char folder[] = "/tmp/baton_sparse_XXXXXX", path[64], text[64];
+    char folder[] = "/tmp/baton_sparse_XXXXXX", path[64], text[64], other[80];
     baton_sparse_options_t options = some_options();
     assert_non_null(mkdtemp(folder));
     (void)snprintf(path, sizeof path, "%s/state", folder);
@@ -374,7 +375,19 @@ TEST(test_save_and_load)
     run(group, 1);
     char *before = export(sparse, &bytes);
     support_expect(baton_sparse_load(sparse, path), BATON_ERR_SYSTEM);
-    support_expect(baton_sparse_save(sparse, folder), BATON_ERR_SYSTEM);
+    support_expect(baton_sparse_save(sparse, folder), BATON_ERR_INVALID);
+    support_says("is no regular file, and is not replaced");
+    (void)snprintf(other, sizeof other, "%s.new", path);
+    for (int i = 0; i < 2; i++) { /* what a link leads to stays, and the link */
+        struct stat found;
+        assert_int_equal(symlink("/dev/null", i == 0 ? path : other), 0);
+        support_expect(baton_sparse_save(sparse, path), BATON_ERR_INVALID);
+        support_says(i == 0 ? "state is no regular"
+                            : "state.new is no regular");
+        assert_int_equal(lstat(i == 0 ? path : other, &found), 0);
+        assert_true(S_ISLNK(found.st_mode));
+        assert_int_equal(remove(i == 0 ? path : other), 0);
+    }
     support_expect(baton_sparse_save(sparse, ""), BATON_ERR_INVALID);
     support_ok(baton_sparse_save(sparse, path));
     run(group, 2);
@@ -387,8 +400,6 @@ TEST(test_save_and_load)
     support_expect(baton_sparse_load(sparse, path), BATON_ERR_INVALID);
     support_says(text);
     assert_int_equal(remove(path), 0);
-    (void)snprintf(path, sizeof path, "%s.new", folder);
-    assert_int_equal(remove(path), 0); /* what was to replace the folder */
     assert_int_equal(rmdir(folder), 0);
     support_sparse_close(group);
 }

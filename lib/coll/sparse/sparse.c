@@ -586,6 +586,26 @@ baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
     return status;
 }
 
+/* Entries of the last result whose exponent is all ones. */
+static uint64_t count_not_finite(const baton_sparse_t *sparse)
+{
+    const baton_sparse_result_t *last = &sparse->last;
+    const baton_dtype_t dtype = sparse->options.dtype;
+    const uint64_t exponent = dtype == BATON_F64   ? UINT64_C(0x7ff) << 52
+                              : dtype == BATON_F32 ? UINT64_C(0xff) << 23
+                              : dtype == BATON_F16 ? UINT64_C(0x1f) << 10
+                                                   : UINT64_C(0xff) << 7;
+    uint64_t count = 0;
+    for (size_t i = 0; sparse->phase == BATON__SPARSE_RESULT && i < last->count;
+         i++) {
+        uint64_t bits = 0;
+        memcpy(&bits, (const char *)last->values + i * sparse->element_bytes,
+               sparse->element_bytes);
+        count += (bits & exponent) == exponent;
+    }
+    return count;
+}
+
 baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
                                   baton_sparse_stats_t *out)
 {
@@ -599,6 +619,7 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
     }
     *out = sparse->stats;
     out->steps = sparse->steps;
+    out->not_finite = count_not_finite(sparse);
     out->k = sparse->k;
     out->h = (uint64_t)sparse->learned.h;
     out->teams = sparse->options.teams;

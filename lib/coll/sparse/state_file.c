@@ -55,12 +55,19 @@ static bool sync_folder(char *path)
     return folder >= 0 && closed(folder, fsync(folder) == 0);
 }
 
-static bool replace(const char *path, char *data, size_t bytes)
+/* What else has one of the names, a link or a device, is the user's: it is
+   neither replaced nor followed. */
+static bool is_free(const char *path)
 {
-    char other[PATH_MAX + sizeof ".new"];
-    (void)snprintf(other, sizeof other, "%s.new", path);
+    struct stat found;
+    return lstat(path, &found) != 0 || S_ISREG(found.st_mode);
+}
+
+static bool replace(const char *path, char *other, char *data, size_t bytes)
+{
+    (void)unlink(other); /* of a save that did not end */
     int file = baton__descriptor_move(
-        open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+        open(other, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     return file >= 0 &&
            closed(file,
                   transfer(file, true, data, bytes) && fsync(file) == 0) &&
@@ -90,13 +97,22 @@ static baton_status_t make_room(const baton_sparse_t *sparse, const char *doing,
 baton_status_t baton_sparse_save(baton_sparse_t *sparse, const char *path)
 {
     char *data = NULL;
+    char other[PATH_MAX + sizeof ".new"];
     baton_status_t status = make_room(sparse, "save", path, &data);
     size_t bytes = baton_sparse_state_size(sparse);
     if (status == BATON_OK) {
         status = baton_sparse_state_export(sparse, data, bytes);
     }
-    if (status == BATON_OK && !replace(path, data, bytes)) {
-        status = system_error(sparse, "save", path);
+    if (status == BATON_OK) {
+        (void)snprintf(other, sizeof other, "%s.new", path);
+        if (!is_free(path) || !is_free(other)) {
+            status = baton__error(BATON_ERR_INVALID,
+                                  "save \"%s\": %s is no regular file, and is "
+                                  "not replaced: choose another path",
+                                  sparse->name, is_free(path) ? other : path);
+        } else if (!replace(path, other, data, bytes)) {
+            status = system_error(sparse, "save", path);
+        }
     }
     baton__free(data);
     return status;
