@@ -180,7 +180,7 @@ static baton_status_t prepare(baton_schedule_t *schedule,
         return status;
     }
     engine->driver->enter(engine);
-    if (!baton__table_reserve(&group->table)) {
+    if (!baton__table_reserve(&group->table, 1)) {
         status = baton__error(BATON_ERR_NO_MEMORY,
                               "commit of \"%s\" failed: no memory for one "
                               "schedule more",

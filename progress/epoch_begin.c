@@ -104,6 +104,9 @@ void baton__epoch_begin_if_due(baton__stepper_t *stepper,
             return;
         }
         baton__run_begin(run);
+        for (uint32_t i = 0; schedule->notices.unmet > 0; i++) {
+            baton__stepper_greet(stepper, schedule, i);
+        }
         if (internal && waits_for_stream(schedule)) {
             baton__queues_begin(stepper, schedule, false);
         }

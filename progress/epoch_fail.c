@@ -94,7 +94,9 @@ void baton__epoch_fail(baton__stepper_t *stepper, baton_schedule_t *schedule,
     set_failure(schedule, failure, message);
     schedule->failing_from = running ? run->epoch : run->epoch + 1;
     for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
-        baton__stepper_tell(stepper, schedule, i, BATON__TELL_FAILURE);
+        if (schedule->notices.due[i].acquaintance != BATON__UNMET) {
+            baton__stepper_tell(stepper, schedule, i, BATON__TELL_FAILURE);
+        }
     }
     baton__run_set_phase(run, BATON__RUN_DRAINING);
     stepper->draining++;

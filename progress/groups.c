@@ -15,7 +15,9 @@
 #include "transport/staged/staged.h"
 #include "transport/subset.h"
 
-enum { EARLY = 32 }; /* hellos that are kept without an allocation */
+/* Answers, and hellos for schedules that are not committed, that are kept
+   without an allocation. */
+enum { KEPT = 32 };
 
 /* A group with its watch: the group itself belongs to lib/transport, which
    knows no event loop. */
@@ -73,6 +75,7 @@ static void free_group(watched_group_t *watched)
     if (watched->group.root == NULL) {
         baton__free(watched->group.parts);
     }
+    baton__free(watched->group.queues);
     watched->group.retired = true;
     baton__free_later(watched);
 }
@@ -128,20 +131,29 @@ static void disclose(const watched_group_t *watched)
     }
 }
 
-/* A subset uses its root's room for parts, and takes hellos as they come. */
+static bool reserve_kept(baton_group_t *group)
+{
+    baton__kept_t *kept = NULL;
+    for (int i = 0; i < KEPT; i++) {
+        kept = baton__alloc(1, sizeof *kept);
+        if (kept == NULL) {
+            return false;
+        }
+        baton__group_give_kept(group, kept);
+    }
+    return baton__table_reserve(&group->early, KEPT);
+}
+
+/* A subset uses its root's room for parts, and allocates what it keeps. */
 static baton_status_t reserve(baton_group_t *group)
 {
     bool reads = group->transport->read != NULL;
-    if (group->root != NULL) {
-        group->parts = group->root->parts;
-        return BATON_OK;
-    }
-    if (reads) {
-        group->parts = baton__alloc(BATON__OPERANDS, BATON__PART_BYTES);
-    }
-    group->early = baton__alloc(EARLY, sizeof *group->early);
-    group->early_room = EARLY;
-    return group->early != NULL && (group->parts != NULL || !reads)
+    group->parts = group->root != NULL ? group->root->parts
+                   : reads ? baton__alloc(BATON__OPERANDS, BATON__PART_BYTES)
+                           : NULL;
+    group->queues = baton__alloc((size_t)group->size, sizeof *group->queues);
+    return group->queues != NULL && (group->parts != NULL || !reads) &&
+                   (group->root != NULL || reserve_kept(group))
                ? BATON_OK
                : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
 }
@@ -251,7 +263,7 @@ static baton_status_t create_subset(baton_group_t *of, uint64_t key,
     void *endpoint = NULL;
     int rank = 0;
     engine->driver->enter(engine);
-    bool room = baton__table_reserve(&root->channels);
+    bool room = baton__table_reserve(&root->channels, 1);
     bool taken = baton__table_find(&root->channels, channel) != NULL;
     engine->driver->leave(engine);
     int *root_ranks =

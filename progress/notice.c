@@ -50,6 +50,17 @@ typedef struct failure {
 } failure_t;
 static_assert(sizeof(failure_t) <= BATON_NOTICE_BYTES, "a failure is a notice");
 
+/* Schedules that fail because a rank recovers the group. */
+typedef struct failures {
+    int32_t rank;
+    uint32_t lost; /* as a summary's */
+    uint32_t count;
+    struct {
+        uint64_t schedule, epoch;
+    } each[15];
+} failures_t;
+static_assert(sizeof(failures_t) <= BATON_NOTICE_BYTES, "they are a notice");
+
 static summary_t summarise(const baton_schedule_t *schedule, int peer)
 {
     summary_t sum = {0};
@@ -130,6 +141,32 @@ static baton_status_t send_failure(const baton_schedule_t *schedule, int peer,
     header.epoch = from;
     return group->transport->notify(group->endpoint, peer, &header, &failure,
                                     sizeof failure);
+}
+
+/* How a schedule fails because `rank` recovers the group. */
+static void fail_for_recovery(baton__stepper_t *stepper,
+                              baton_schedule_t *schedule, uint64_t from,
+                              int rank)
+{
+    char memory[SENTENCE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    const baton__failure_t failure = {.status = BATON_ERR_CANCELLED,
+                                      .rank = rank,
+                                      .epoch = from,
+                                      .recovers = true};
+    baton__text_add(&text,
+                    "\"%.128s\" was cancelled: rank %d recovers its group",
+                    schedule->name, rank);
+    baton__epoch_fail_from(stepper, schedule, from, &failure, memory);
+}
+
+void baton__notice_recover(baton__stepper_t *stepper,
+                           baton_schedule_t *schedule)
+{
+    const baton__run_t *run = &schedule->run;
+    fail_for_recovery(stepper, schedule,
+                      run->epoch + (run->phase == BATON__RUN_IDLE),
+                      schedule->group->rank);
 }
 
 /* Appends which rank is gone: what is likely to be the cause, as the peer may
@@ -214,14 +251,15 @@ static baton_status_t send_destroyed(baton_group_t *group, int peer,
     } else {
         bool made = baton__group_has_made(group, header.schedule);
         bool shrunk = group->recovery != BATON__RECOVERY_PARTING && !made;
-        baton__text_add(&text, made ? "the schedule"
-                                    : "the group, which lacked the schedule,");
+        /* The peer knows how a schedule is called that is here no more. */
+        baton__text_add(&text, "%s",
+                        made ? "" : "the group, which lacked the schedule,");
         add_ended(&text, shrunk ? "shrunk" : "destroyed", group);
     }
     baton_status_t status = group->transport->notify(
         group->endpoint, peer, &header, &failure, sizeof failure);
     if (status != BATON_AGAIN) {
-        baton__group_told(group, header.schedule);
+        baton__group_told(group, header.schedule, peer);
     }
     return status;
 }
@@ -229,7 +267,7 @@ static baton_status_t send_destroyed(baton_group_t *group, int peer,
 /* Sends an inquiry, what answers one, or that the schedule of a peer's notice
    fails here, or was destroyed. */
 static baton_status_t send_answer(baton_group_t *group,
-                                  const baton__answer_t *answer)
+                                  const baton__kept_t *answer)
 {
     baton_header_t header = answer->header;
     if (baton__group_loss(group, answer->peer) != NULL) {
@@ -256,175 +294,217 @@ static baton_status_t send_answer(baton_group_t *group,
     return send_destroyed(group, answer->peer, header);
 }
 
-/* Sends the answers that there is room for. The others stay in order. */
-static bool send_answers(baton__stepper_t *stepper, baton_group_t *group)
+/* The rank that a schedule's peer is told to recover, and nothing else; or -1.
+ */
+static int recovering_rank(const baton__peer_notice_t *due)
 {
-    uint32_t count = group->answer_count;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        if (send_answer(group, &group->answers[i]) == BATON_AGAIN) {
-            group->answers[kept++] = group->answers[i];
-        }
-    }
-    group->answer_count = kept;
-    stepper->answers -= count - kept;
-    return kept < count;
+    return due->what == BATON__TELL_FAILURE && due->schedule->failure.recovers
+               ? due->schedule->failure.rank
+               : -1;
 }
 
-/* Peers that have been found to have no room now, by a hash: later notices must
-   not overtake, and need not be written. Where two share a place one is tried
-   again. */
-enum { FULL = 64 };
-typedef struct full {
-    const baton_group_t *group;
-    int peer;
-} full_t;
-
-/* Sends one peer what it is to be told; false if there is no room. Any other
-   error means that the peer is lost, which the transport reports. */
-static bool tell(baton_schedule_t *schedule, uint32_t index, full_t *full)
+static int peer_of(const baton__peer_notice_t *due)
 {
+    const baton_schedule_t *schedule = due->schedule;
+    return (int)schedule->plan.peers[due - schedule->notices.due];
+}
+
+/* Sends failures from the first one of a queue on, in one notice. Returns how
+   many; 0 if there is no room. */
+static uint32_t send_failures(const baton_group_t *group,
+                              const baton__peer_notice_t *first)
+{
+    const baton_header_t header = {.incarnation = group->incarnation,
+                                   .kind = BATON__MESSAGE_FAILURES};
+    failures_t failures = {.rank = recovering_rank(first),
+                           .lost = (uint32_t)baton__group_first_lost(group)};
+    const uint32_t most = sizeof failures.each / sizeof failures.each[0];
+    int peer = peer_of(first);
+    for (const baton__peer_notice_t *due = first;
+         due != NULL && failures.count < most &&
+         recovering_rank(due) == failures.rank && peer_of(due) == peer;
+         due = due->next) {
+        failures.each[failures.count].schedule = due->schedule->identity;
+        failures.each[failures.count++].epoch = due->schedule->failing_from;
+    }
+    return group->transport->notify(group->endpoint, peer, &header, &failures,
+                                    sizeof failures) != BATON_AGAIN
+               ? failures.count
+               : 0;
+}
+
+/* Sends what the peer of the first one of a queue is to be told of its
+   schedule. Returns how many there are no more; 0 if there is no room. Any
+   other error means that the peer is lost, which the transport reports. */
+static uint32_t tell(baton__peer_notice_t *due)
+{
+    const baton_schedule_t *schedule = due->schedule;
     static const struct {
         uint8_t due;
         baton__message_kind_t kind;
     } all[] = {{BATON__TELL_HELLO, BATON__MESSAGE_HELLO},
                {BATON__TELL_WELCOME, BATON__MESSAGE_WELCOME},
                {BATON__TELL_FAILURE, BATON__MESSAGE_FAILURE}};
-    uint8_t *due = &schedule->notices.due[index];
-    int peer = (int)schedule->plan.peers[index];
-    full += ((uintptr_t)schedule->group / 64 + (unsigned)peer) % FULL;
+    int peer = peer_of(due);
     if (baton__group_loss(schedule->group, peer) != NULL) {
-        *due = 0;
-    } else if (full->group == schedule->group && full->peer == peer) {
-        return false;
+        due->what = 0;
     }
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if ((*due & all[i].due) == 0) {
+        if ((due->what & all[i].due) == 0) {
             continue;
+        }
+        if (recovering_rank(due) >= 0) {
+            return send_failures(schedule->group, due);
         }
         baton_status_t status =
             all[i].kind == BATON__MESSAGE_FAILURE
                 ? send_failure(schedule, peer, schedule->failing_from)
                 : send_hello(schedule, peer, all[i].kind, 0);
         if (status == BATON_AGAIN) {
-            *full = (full_t){schedule->group, peer};
-            return false;
+            return 0;
         }
-        *due &= (uint8_t)~all[i].due;
+        due->what &= (uint8_t)~all[i].due;
     }
-    return true;
+    return 1;
 }
 
-/* Behind `before`, or the first: it has none to send. */
-static void take_out(baton__stepper_t *stepper, baton_schedule_t *before,
-                     baton_schedule_t *schedule)
+/* Takes the first one of the queue off it: there is nothing left to tell. */
+static void take_answer(baton__peer_queue_t *queue)
 {
-    *(before == NULL ? &stepper->notices : &before->notices.next_notice) =
-        schedule->notices.next_notice;
-    if (stepper->last_notice == schedule) {
-        stepper->last_notice = before;
+    baton__kept_t *answer = queue->answers;
+    queue->answers = answer->next;
+    queue->group->answer_count--;
+    baton__group_give_kept(queue->group, answer);
+}
+
+/* A destroyed schedule goes with the last. */
+static void take_due(baton__peer_queue_t *queue)
+{
+    baton_schedule_t *schedule = queue->due->schedule;
+    queue->due->what = 0;
+    queue->due = queue->due->next;
+    schedule->group->due_count--;
+    if (--schedule->notices.due_count == 0 && schedule->notices.leaving) {
+        schedule->group->leaving--;
+        baton__schedule_free(schedule);
     }
-    if (stepper->last_tried == schedule) {
-        stepper->last_tried = before;
+}
+
+/* Sends what there is room for; true if that was something. */
+static bool send_queue(baton__peer_queue_t *queue)
+{
+    bool moved = false;
+    queue->full = false;
+    while (queue->answers != NULL && !queue->full) {
+        queue->full = send_answer(queue->group, queue->answers) == BATON_AGAIN;
+        if (!queue->full) {
+            take_answer(queue);
+            moved = true;
+        }
     }
-    schedule->notices.listed = false;
+    while (queue->due != NULL && !queue->full) {
+        uint32_t told = tell(queue->due);
+        queue->full = told == 0;
+        moved |= told > 0;
+        for (; told > 0; told--) {
+            take_due(queue);
+        }
+    }
+    return moved;
+}
+
+/* Takes empty queues off the stepper's list. */
+static void drop_empty(baton__stepper_t *stepper)
+{
+    baton__peer_queue_t **link = &stepper->queues;
+    stepper->last_queue = NULL;
+    while (*link != NULL) {
+        if ((*link)->answers == NULL && (*link)->due == NULL) {
+            *link = (*link)->next;
+        } else {
+            stepper->last_queue = *link;
+            link = &(*link)->next;
+        }
+    }
 }
 
 bool baton__notice_send(baton__stepper_t *stepper, bool all)
 {
-    if (!baton__stepper_has_notices(stepper)) {
-        return false;
-    }
     bool moved = false;
-    full_t full[FULL] = {{NULL, 0}};
-    for (baton_group_t *group = stepper->groups;
-         group != NULL && stepper->answers > 0;
-         group = baton__group_next(group)) {
-        moved |= send_answers(stepper, group);
+    for (baton__peer_queue_t *queue = stepper->queues; queue != NULL;
+         queue = queue->next) {
+        moved |= (all || !queue->full) && send_queue(queue);
     }
-    baton_schedule_t *before = all ? NULL : stepper->last_tried;
-    baton_schedule_t *next =
-        before == NULL ? stepper->notices : before->notices.next_notice;
-    for (baton_schedule_t *s = next; s != NULL; s = next) {
-        for (uint32_t i = 0; i < s->plan.peer_count && s->notices.due_count > 0;
-             i++) {
-            if (s->notices.due[i] != 0 && tell(s, i, full)) {
-                s->notices.due_count--;
-                moved = true;
-            }
-        }
-        next = s->notices.next_notice;
-        if (s->notices.due_count > 0) {
-            before = s;
-            continue;
-        }
-        take_out(stepper, before, s);
-        if (s->notices.leaving) {
-            s->group->leaving--;
-            baton__schedule_free(s);
-        }
+    if (moved) {
+        drop_empty(stepper);
     }
-    stepper->last_tried = before;
     return moved;
 }
 
-int baton__notice_awaits(const baton__stepper_t *stepper,
-                         const baton_group_t *group)
+int baton__notice_awaits(const baton_group_t *group)
 {
-    const baton_schedule_t *s = stepper->notices;
-    while (s != NULL && (s->group != group || !s->notices.leaving)) {
-        s = s->notices.next_notice;
-    }
-    for (uint32_t i = 0; s != NULL && i < s->plan.peer_count; i++) {
-        if (s->notices.due[i] != 0) {
-            return (int)s->plan.peers[i];
+    for (int peer = 0; peer < group->size; peer++) {
+        const baton__peer_queue_t *queue = baton__group_queue(group, peer);
+        if (queue->answers != NULL || queue->due != NULL) {
+            return peer;
         }
     }
-    return group->answer_count > 0 ? group->answers[0].peer : -1;
+    return -1;
 }
 
 void baton__notice_give_up(baton__stepper_t *stepper, baton_group_t *group)
 {
-    stepper->answers -= group->answer_count;
-    group->answer_count = group->leaving = 0;
-    baton_schedule_t *before = NULL, *next;
-    for (baton_schedule_t *s = stepper->notices; s != NULL; s = next) {
-        next = s->notices.next_notice;
-        if (s->group == group && s->notices.leaving) {
-            take_out(stepper, before, s);
-            baton__schedule_free(s);
-        } else {
-            before = s;
+    for (int peer = 0; peer < group->size; peer++) {
+        baton__peer_queue_t *queue = baton__group_queue(group, peer);
+        while (queue->answers != NULL) {
+            take_answer(queue);
+        }
+        while (queue->due != NULL) {
+            take_due(queue);
         }
     }
+    drop_empty(stepper);
 }
 
 void baton__notice_forget(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
-    if (!schedule->notices.listed) {
-        return;
+    for (uint32_t i = 0; schedule->notices.due_count > 0; i++) {
+        baton__peer_notice_t *due = &schedule->notices.due[i];
+        baton__peer_queue_t *queue =
+            baton__group_queue(schedule->group, (int)schedule->plan.peers[i]);
+        baton__peer_notice_t *before = NULL,
+                             *each = due->what != 0 ? queue->due : NULL;
+        while (each != NULL && each != due) {
+            before = each;
+            each = each->next;
+        }
+        if (each == NULL) {
+            continue;
+        }
+        *(before == NULL ? &queue->due : &before->next) = due->next;
+        queue->last_due = queue->last_due == due ? before : queue->last_due;
+        due->what = 0;
+        schedule->notices.due_count--;
+        schedule->group->due_count--;
     }
-    baton_schedule_t *before = NULL;
-    for (baton_schedule_t *s = stepper->notices; s != schedule;
-         s = s->notices.next_notice) {
-        before = s;
-    }
-    take_out(stepper, before, schedule);
+    drop_empty(stepper);
 }
 
 static void queue_answer(baton_group_t *group, baton_header_t header,
                          baton__message_kind_t kind, int peer)
 {
-    uint32_t count = group->answer_count;
-    baton__answer_t *answers =
-        baton__grow(group->answers, count, count + 1, sizeof *answers);
-    if (answers != NULL) {
-        header.kind = (uint16_t)kind;
-        answers[count] = (baton__answer_t){header, peer};
-        group->answers = answers;
-        group->answer_count++;
-        group->stepper->answers++;
+    baton__kept_t *answer = baton__group_take_kept(group);
+    if (answer == NULL) {
+        return;
     }
+    baton__peer_queue_t *queue = baton__group_queue(group, peer);
+    header.kind = (uint16_t)kind;
+    *answer = (baton__kept_t){.header = header, .peer = peer};
+    baton__stepper_list(group->stepper, queue, group);
+    *(queue->answers == NULL ? &queue->answers : &queue->last_answer->next) =
+        answer;
+    queue->last_answer = answer;
+    group->answer_count++;
 }
 
 void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
@@ -461,41 +541,54 @@ void baton__notice_lost(baton_group_t *group, int lost)
 static void remember(baton_group_t *group, const baton_header_t *header,
                      int peer)
 {
-    uint32_t room = group->early_room;
-    if (group->early_count == room) {
-        baton__answer_t *early =
-            baton__grow(group->early, room, 2 * room + 1, sizeof *early);
-        if (early == NULL) {
-            return;
-        }
-        group->early = early;
-        group->early_room = 2 * room + 1;
+    const uint64_t identity = header->schedule;
+    baton__place_t *place = baton__table_find(&group->early, identity);
+    if (place == NULL && baton__table_reserve(&group->early, 1)) {
+        place = baton__table_enter(&group->early, identity);
     }
-    group->early[group->early_count++] = (baton__answer_t){*header, peer};
+    baton__kept_t *kept = place != NULL ? baton__group_take_kept(group) : NULL;
+    if (kept != NULL) {
+        *kept = (baton__kept_t){place->kept, 0, *header, peer};
+        place->kept = kept;
+    }
 }
 
 /* Forgets what was remembered of a schedule and a peer, which is answered or
-   not; or of all of them. */
+   not. */
 static void forget(baton_group_t *group, uint64_t identity, int peer,
                    bool answers)
 {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < group->early_count; i++) {
-        baton__answer_t each = group->early[i];
-        if ((identity != ALL_SCHEDULES && each.header.schedule != identity) ||
-            (peer != ALL_PEERS && each.peer != peer)) {
-            group->early[kept++] = each;
-        } else if (answers) {
-            each.header.incarnation = group->incarnation;
-            baton__notice_answer(group, &each.header, 0, each.peer);
+    baton__place_t *place = baton__table_find(&group->early, identity);
+    baton__kept_t **link = place != NULL ? &place->kept : NULL;
+    while (link != NULL && *link != NULL) {
+        baton__kept_t *each = *link;
+        if (peer != ALL_PEERS && each->peer != peer) {
+            link = &each->next;
+            continue;
         }
+        *link = each->next;
+        each->header.incarnation = group->incarnation;
+        if (answers) {
+            baton__notice_answer(group, &each->header, 0, each->peer);
+        }
+        baton__group_give_kept(group, each);
     }
-    group->early_count = kept;
+    if (place != NULL && place->kept == NULL) {
+        baton__table_remove(&group->early, identity);
+    }
 }
 
 void baton__notice_retract(baton_group_t *group, uint64_t identity)
 {
-    forget(group, identity, ALL_PEERS, true);
+    if (identity != ALL_SCHEDULES) {
+        forget(group, identity, ALL_PEERS, true);
+        return;
+    }
+    for (uint32_t i = 0; i < group->early.size; i++) {
+        while (group->early.places[i].key != 0) { /* another may move there */
+            forget(group, group->early.places[i].key, ALL_PEERS, true);
+        }
+    }
 }
 
 /* Asks the ranks of which the inquiry has learned. */
@@ -522,38 +615,43 @@ void baton__notice_inquire(const baton_group_t *group, uint64_t identity)
 static void introduce(baton__stepper_t *stepper, baton_schedule_t *schedule,
                       uint32_t index)
 {
-    schedule->notices.heard[index] = 1;
+    baton__stepper_meet(schedule, index, BATON__MET);
     baton__epoch_introduce(stepper, schedule, (int)schedule->plan.peers[index]);
 }
 
-/* Peers have said hello before that this rank's schedule has no messages with:
-   they compare it with theirs, and fail. */
-static void meet_strangers(const baton_schedule_t *schedule)
+/* Peers have said hello before: so does this rank. One that its schedule has no
+   messages with compares it with its own, and fails. */
+static void answer_early(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;
-    for (uint32_t i = 0; i < group->early_count; i++) {
-        const baton__answer_t early = group->early[i];
-        if (early.header.schedule == schedule->identity &&
-            baton__plan_peer(&schedule->plan, early.peer) ==
-                schedule->plan.peer_count) {
-            queue_answer(group, early.header, BATON__MESSAGE_HELLO, early.peer);
+    const baton__place_t *place =
+        baton__table_find(&group->early, schedule->identity);
+    const baton__kept_t *early = place != NULL ? place->kept : NULL;
+    for (; early != NULL; early = early->next) {
+        uint32_t index = baton__plan_peer(&schedule->plan, early->peer);
+        if (index == schedule->plan.peer_count) {
+            queue_answer(group, early->header, BATON__MESSAGE_HELLO,
+                         early->peer);
+        } else {
+            baton__stepper_greet(stepper, schedule, index);
         }
     }
+    forget(group, schedule->identity, ALL_PEERS, false);
 }
 
 void baton__notice_hello(baton__stepper_t *stepper, baton_schedule_t *schedule)
 {
-    baton_group_t *group = schedule->group;
-    meet_strangers(schedule);
-    forget(group, schedule->identity, ALL_PEERS, false);
+    const baton_group_t *group = schedule->group;
+    schedule->notices.unmet = schedule->plan.peer_count;
     for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
         int peer = (int)schedule->plan.peers[i];
         if (!group->introduces || peer == group->rank) {
             introduce(stepper, schedule, i);
-        } else {
-            baton__stepper_tell(stepper, schedule, i, BATON__TELL_HELLO);
+        } else if (schedule->on_failure != NULL) {
+            baton__stepper_greet(stepper, schedule, i);
         }
     }
+    answer_early(stepper, schedule);
 }
 
 /* Fails the schedule from an epoch on, for good, and tells its peers so. */
@@ -604,33 +702,42 @@ void baton__notice_shrink(baton__stepper_t *stepper, baton_group_t *group,
     }
 }
 
-/* Peers that are lost never ask. (Without memory to remember it, peers are told
-   that this rank has no part in any epoch.) */
+/* What is said of a schedule that nobody has begun needs no record; and peers
+   that are lost never ask. (Without memory to remember it, peers are told that
+   this rank has no part in any epoch.) */
 void baton__notice_depart(baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;
+    const baton__plan_t *plan = &schedule->plan;
     uint32_t unheard = 0;
-    for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
-        unheard += schedule->notices.heard[i] == 0;
+    for (uint32_t i = 0; i < plan->peer_count; i++) {
+        unheard += schedule->notices.due[i].acquaintance == BATON__GREETED;
     }
-    baton__departed_t *departed = unheard == 0 || schedule->failing_from == 0
-                                      ? NULL
-                                      : baton__alloc(1, sizeof *departed);
-    if (departed != NULL) {
-        *departed = (baton__departed_t){
-            .next = group->departed,
-            .identity = schedule->identity,
-            .epoch = schedule->failing_from,
-            .incarnation = group->incarnation,
-            .unheard = unheard,
-            .status = schedule->failure.status,
-            .rank = schedule->failure.rank,
-            .failed = schedule->failure.epoch,
-        };
-        baton__text_t text = {departed->cause, sizeof departed->cause, 0};
-        baton__text_add(&text, "%s", schedule->sentence);
-        group->departed = departed;
+    bool room =
+        unheard > 0 && schedule->failing_from != 0 &&
+        baton__table_find(&group->departed, schedule->identity) == NULL &&
+        baton__table_reserve(&group->departed, 1);
+    baton__departed_t *departed =
+        room ? baton__alloc(1, sizeof *departed + unheard * sizeof(int)) : NULL;
+    if (departed == NULL) {
+        return;
     }
+    *departed = (baton__departed_t){
+        .epoch = schedule->failing_from,
+        .incarnation = group->incarnation,
+        .status = schedule->failure.status,
+        .rank = schedule->failure.rank,
+        .failed = schedule->failure.epoch,
+    };
+    for (uint32_t i = 0; i < plan->peer_count; i++) {
+        if (schedule->notices.due[i].acquaintance == BATON__GREETED) {
+            departed->peers[departed->unheard++] = (int)plan->peers[i];
+        }
+    }
+    baton__text_t text = {departed->cause, sizeof departed->cause, 0};
+    baton__text_add(&text, "%s", schedule->sentence);
+    baton__table_enter(&group->departed, schedule->identity)->departed =
+        departed;
 }
 
 /* ---- receiving -------------------------------------------------------- */
@@ -787,6 +894,8 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL && header.kind == BATON__MESSAGE_HELLO) {
         baton__notice_early(group, &header, peer);
+    } else if (schedule == NULL) { /* which was told when it was destroyed */
+        baton__group_told(group, header.schedule, peer);
     }
     baton__notice_take(group, message, &hello, sizeof hello);
     hello.name[NAME_BYTES - 1] = hello.terms[TERMS_BYTES - 1] = '\0';
@@ -795,6 +904,10 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
         group->unknown_peer = peer;
         memcpy(group->unknown_name, hello.name, sizeof group->unknown_name);
         return;
+    }
+    uint32_t index = baton__plan_peer(&schedule->plan, peer);
+    if (index < schedule->plan.peer_count) {
+        baton__stepper_meet(schedule, index, BATON__GREETED);
     }
     const summary_t ours = summarise(schedule, peer);
     bool no_device = hello.summary.device_sends > 0 && group->device == NULL;
@@ -805,7 +918,6 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
          strncmp(schedule->name, hello.name, NAME_BYTES - 1) != 0)) {
         fail_disagreement(stepper, schedule, peer, &ours, &hello, header.tag);
     }
-    uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (index == schedule->plan.peer_count) {
         /* It is not one of its peers, and no epoch there can end. */
         baton__notice_answer(group, &header, 1, peer);
@@ -848,12 +960,37 @@ static void receive_failure(baton__stepper_t *stepper, baton_group_t *group,
                                       .rank = received.rank,
                                       .epoch = received.epoch,
                                       .final = received.final != 0};
+    char memory[BATON__SENTENCE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    if (received.sentence[0] == ' ') {
+        baton__text_add(&text, "\"%.128s\"", schedule->name);
+    }
+    baton__text_add(&text, "%s", received.sentence);
     baton__epoch_fail_from(stepper, schedule,
                            header.epoch > 0 ? header.epoch : 1, &failure,
-                           received.sentence);
+                           memory);
     uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (failure.final && index < schedule->plan.peer_count) {
         introduce(stepper, schedule, index); /* for the epochs before that */
+    }
+}
+
+static void receive_failures(baton__stepper_t *stepper, baton_group_t *group,
+                             baton_message_t *message)
+{
+    const uint16_t incarnation = message->header.incarnation;
+    const int peer = message->peer;
+    failures_t all;
+    baton__notice_take(group, message, &all, sizeof all);
+    hear(group, peer, all.lost);
+    for (uint32_t i = 0; incarnation == group->incarnation && i < all.count &&
+                         i < sizeof all.each / sizeof all.each[0];
+         i++) {
+        baton_schedule_t *schedule =
+            baton__group_find(group, all.each[i].schedule);
+        if (schedule != NULL) {
+            fail_for_recovery(stepper, schedule, all.each[i].epoch, all.rank);
+        }
     }
 }
 
@@ -878,6 +1015,9 @@ void baton__notice_receive(baton__stepper_t *stepper, baton_group_t *group,
     switch ((int)header.kind) {
     case BATON__MESSAGE_FAILURE:
         receive_failure(stepper, group, message);
+        break;
+    case BATON__MESSAGE_FAILURES:
+        receive_failures(stepper, group, message);
         break;
     case BATON__MESSAGE_INQUIRY:
         group->transport->drop(group->endpoint, message);

@@ -1,35 +1,43 @@
 /* Notices, which ranks send each other about a schedule besides its messages:
 
    - HELLO announces a committed schedule to each peer: its terms, and the
-   numbers and sizes of their messages. A rank without the schedule ignores it,
-   and sends its own HELLO after its commit.
+     numbers and sizes of their messages. It is sent when the first epoch
+     begins; or, of a schedule with on_failure, after the commit. A rank that
+     lacks the schedule remembers it, and says HELLO when it has committed.
    - WELCOME is the reply, with the same content. So two ranks know each other
-     when both have committed, in whatever order. Until then nothing is sent to
-   a peer; if the two do not agree the schedule fails on both.
-   - FAILURE reports a failed epoch to each peer, with the first cause and the
-     rank where it occurred. The peer's epoch fails then, too, and it notifies
-   its own peers. It is also sent when the schedule is destroyed or its group
-     recovered, to peers that would go on, and in reply to a later HELLO. A peer
-   that has destroyed the schedule takes no more messages of earlier epochs, and
-   drops them.
-
+     when both have committed, and one has begun. Until then nothing is sent to
+     a peer; if the two do not agree the schedule fails on both.
+   - FAILURE reports a failed epoch to each peer that has said hello, or that
+     was told, with the first cause and the rank where it occurred. The peer's
+     epoch fails then, too, and it notifies its own peers. It is also sent when
+     the schedule is destroyed, to peers that would go on, and in reply to a
+     later HELLO. A peer that has destroyed the schedule takes no more messages
+     of earlier epochs, and drops them.
+   - FAILURES reports those of many schedules, since a rank recovers the group.
    - INQUIRY asks what the schedule waits for there, and STATE is the answer:
-   see inquiry.h. They are the only ones between ranks that may be no peers.
+     see inquiry.h. Their ranks may be no peers.
 
-   A notice that a transport has no room for is sent in a later step: of a
-   schedule's own its bits say what is due; answers to peers stand in a queue of
-   their group, and keep no message of the peer, which could send no other. */
+   Schedules that are made and never run cost no notice.
+
+   Each peer has a queue. A notice that a transport has no room for is sent in a
+   later step, which tries only the first one of each queue. Bits say what is
+   due of a schedule; replies go first, and keep no message of the peer, which
+   could send no other. */
 #pragma once
 
 #include "progress/stepper.h"
 
-/* After the commit: says hello, unless the peers are known to have committed.
- */
+/* After the commit: says hello to peers that have done so, or to all. */
 void baton__notice_hello(baton__stepper_t *stepper, baton_schedule_t *schedule);
 
 /* Before the schedule is destroyed: fails a running epoch, or notifies the
    peers. A failed schedule sends nothing: they have been notified of it. */
 void baton__notice_destroy(baton__stepper_t *stepper,
+                           baton_schedule_t *schedule);
+
+/* The group is being recovered here: fails a running epoch, or notifies the
+   peers. */
+void baton__notice_recover(baton__stepper_t *stepper,
                            baton_schedule_t *schedule);
 
 /* The group is being shrunk here after a loss: tells peers that this rank
@@ -45,8 +53,9 @@ void baton__notice_depart(baton_schedule_t *schedule);
    were not (0): tells peers that have committed it. */
 void baton__notice_retract(baton_group_t *group, uint64_t identity);
 
-/* Sends the notices that are due, in the order in which schedules came to have
-   some: all, or those that have not been tried yet. True if one was sent. */
+/* Sends the notices that are due, to each peer in the order in which they came
+   to be: to all, or to those that have not been found to have no room. True if
+   one was sent. */
 bool baton__notice_send(baton__stepper_t *stepper, bool all);
 
 /* A notice has arrived. */
@@ -79,10 +88,10 @@ void baton__notice_inquire(const baton_group_t *group, uint64_t identity);
 
 /* A peer that has had no room for what it is to be told before this rank leaves
    the group; -1: none. */
-int baton__notice_awaits(const baton__stepper_t *stepper,
-                         const baton_group_t *group);
+int baton__notice_awaits(const baton_group_t *group);
 
-/* Forgets what peers were to be told of schedules that were destroyed. */
+/* Forgets what peers were to be told by a group whose schedules were all
+   destroyed. */
 void baton__notice_give_up(baton__stepper_t *stepper, baton_group_t *group);
 
 /* Removes the schedule from those with notices to send. */

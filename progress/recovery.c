@@ -144,10 +144,17 @@ static void join(baton__stepper_t *stepper, baton_schedule_t *schedule)
         return;
     }
     begin_part(stepper, schedule->group);
+    stepper->agreeing++;
     baton__agreement_t *agreement = agreement_of(schedule);
     if (retired > agreement->highest) {
         agreement->highest = retired;
     }
+}
+
+static void end_schedule(baton__stepper_t *stepper, baton_schedule_t *schedule)
+{
+    stepper->agreeing--;
+    end_part(stepper, schedule->group);
 }
 
 /* Advances a schedule whose ranks tell their highest epoch. */
@@ -158,7 +165,7 @@ static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule)
     if (schedule->failure.final) {
         baton__run_set_phase(&schedule->run, BATON__RUN_FAILED);
         schedule->group->unrecovered++;
-        end_part(stepper, schedule->group);
+        end_schedule(stepper, schedule);
         return true;
     }
     bool moved = tell_next(group, schedule->identity, agreement);
@@ -171,7 +178,7 @@ static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule)
     }
     *agreement = (baton__agreement_t){0};
     reset(schedule);
-    end_part(stepper, schedule->group);
+    end_schedule(stepper, schedule);
     uint64_t failing_from = schedule->next.failing_from;
     if (failing_from != 0) {
         schedule->next.failing_from = 0;
@@ -199,11 +206,7 @@ void baton__recovery_begin(baton__stepper_t *stepper, baton_group_t *group)
         if (s->run.phase == BATON__RUN_RUNNING ||
             (s->run.phase == BATON__RUN_IDLE && s->plan.messages > 0)) {
             /* Peers may be in an epoch, and have to join, too. */
-            (void)baton__error(BATON_ERR_CANCELLED,
-                               "\"%s\" was cancelled: rank %d recovers its "
-                               "group",
-                               s->name, group->rank);
-            baton__epoch_fail_here(stepper, s, BATON_ERR_CANCELLED);
+            baton__notice_recover(stepper, s);
         }
     }
 }
@@ -224,14 +227,18 @@ static void take_deferred(baton_group_t *group)
    incarnation. */
 static bool join_if_quiet(baton__stepper_t *stepper, baton_group_t *group)
 {
+    if (group->due_count > 0) {
+        return false;
+    }
     for (const baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
-        if (s->group == group && (!is_quiet(s) || s->notices.due_count > 0)) {
+        if (s->group == group && !is_quiet(s)) {
             return false;
         }
     }
     baton__group_set_recovery(group, BATON__RECOVERY_JOINED);
     group->incarnation++;
+    baton__group_forget_departed(group); /* of the last incarnation */
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
         if (s->group == group && !s->failure.final) {
@@ -374,8 +381,8 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
             rest(stepper, group);
         }
     }
-    for (baton_schedule_t *s = stepper->schedules; s != NULL;
-         s = s->notices.next) {
+    for (baton_schedule_t *s = stepper->schedules;
+         s != NULL && stepper->agreeing > 0; s = s->notices.next) {
         if (s->run.phase == BATON__RUN_RECOVERING) {
             moved |= advance(stepper, s);
         }
@@ -440,7 +447,7 @@ void baton__recovery_leave(baton__stepper_t *stepper,
 {
     if (schedule->run.phase == BATON__RUN_RECOVERING) {
         baton__run_set_phase(&schedule->run, BATON__RUN_FAILED);
-        end_part(stepper, schedule->group);
+        end_schedule(stepper, schedule);
     }
 }
 
@@ -458,7 +465,7 @@ int baton__recovery_awaits(const baton__stepper_t *stepper,
     /* It may have left alone, behind a loss, without room to tell. */
     if (group->recovery == BATON__RECOVERY_PARTING &&
         group->answer_count + group->leaving > 0) {
-        return baton__notice_awaits(stepper, group);
+        return baton__notice_awaits(group);
     }
     for (const baton_schedule_t *s = stepper->schedules;
          s != NULL && waits == NULL; s = s->notices.next) {

@@ -208,6 +208,7 @@ static void arrive(baton__stepper_t *stepper, baton_group_t *group,
     case BATON__MESSAGE_HELLO:
     case BATON__MESSAGE_WELCOME:
     case BATON__MESSAGE_FAILURE:
+    case BATON__MESSAGE_FAILURES:
     case BATON__MESSAGE_INQUIRY:
     case BATON__MESSAGE_STATE:
         baton__notice_receive(stepper, group, message);

@@ -12,21 +12,20 @@ typedef struct baton__stepper {
     baton_group_t *groups;
     baton_schedule_t *runnable_head; /* get a turn in the next step */
     baton_schedule_t *runnable_tail;
-    baton_schedule_t *schedules;   /* that are committed */
-    baton_schedule_t *uncommitted; /* and that are not */
-    baton_schedule_t *notices;     /* with notices to send, in order */
-    baton_schedule_t *last_notice; /* of them; counts while there are some */
-    baton_schedule_t *last_tried;  /* of those without room; NULL: none */
-    baton_schedule_t *issuing;     /* whose nodes fire now, or NULL */
-    uint32_t answers;              /* of all groups, to notices of peers */
-    baton_schedule_t *offloads;    /* with something to ask a device for */
+    baton_schedule_t *schedules;     /* that are committed */
+    baton_schedule_t *uncommitted;   /* and that are not */
+    baton__peer_queue_t *queues;     /* with notices to send */
+    baton__peer_queue_t *last_queue; /* of them; counts while there are some */
+    baton_schedule_t *issuing;       /* whose nodes fire now, or NULL */
+    baton_schedule_t *offloads;      /* with something to ask a device for */
     uint32_t waited;      /* nodes that running epochs wait for: in motion, or
                              receives without their message */
     uint32_t starts;      /* epochs that wait for a stream of the user */
     uint32_t polled;      /* async nodes with a poll function */
     uint32_t running;     /* epochs that have begun and not ended */
     uint32_t draining;    /* failed schedules with nodes in motion */
-    uint32_t recovering;  /* schedules */
+    uint32_t recovering;  /* groups and schedules, */
+    uint32_t agreeing;    /* and of those the schedules */
     uint32_t activatable; /* that are committed and have armed receives */
     size_t bytes_left;    /* that this step may still compute and copy */
     size_t slice_bytes;   /* of one node at a time */
@@ -89,7 +88,22 @@ enum {
 
 static inline bool baton__stepper_has_notices(const baton__stepper_t *stepper)
 {
-    return stepper->notices != NULL || stepper->answers > 0;
+    return stepper->queues != NULL;
+}
+
+/* Something is about to be added to the queue. */
+static inline void baton__stepper_list(baton__stepper_t *stepper,
+                                       baton__peer_queue_t *queue,
+                                       baton_group_t *group)
+{
+    if (queue->answers == NULL && queue->due == NULL) {
+        queue->group = group;
+        queue->next = NULL;
+        queue->full = false;
+        *(stepper->queues == NULL ? &stepper->queues
+                                  : &stepper->last_queue->next) = queue;
+        stepper->last_queue = queue;
+    }
 }
 
 /* `peer` is an index of plan.peers. */
@@ -97,14 +111,38 @@ static inline void baton__stepper_tell(baton__stepper_t *stepper,
                                        baton_schedule_t *schedule,
                                        uint32_t peer, uint8_t what)
 {
-    schedule->notices.due_count += schedule->notices.due[peer] == 0;
-    schedule->notices.due[peer] |= what;
-    if (!schedule->notices.listed) {
-        schedule->notices.listed = true;
-        schedule->notices.next_notice = NULL;
-        *(stepper->notices == NULL
-              ? &stepper->notices
-              : &stepper->last_notice->notices.next_notice) = schedule;
-        stepper->last_notice = schedule;
+    baton__peer_notice_t *due = &schedule->notices.due[peer];
+    baton__peer_queue_t *queue =
+        baton__group_queue(schedule->group, (int)schedule->plan.peers[peer]);
+    if (due->what == 0) {
+        baton__stepper_list(stepper, queue, schedule->group);
+        due->schedule = schedule;
+        due->next = NULL;
+        *(queue->due == NULL ? &queue->due : &queue->last_due->next) = due;
+        queue->last_due = due;
+        schedule->notices.due_count++;
+        schedule->group->due_count++;
+    }
+    due->what |= what;
+}
+
+/* From now on what becomes of the schedule is told to the peer. */
+static inline void baton__stepper_meet(baton_schedule_t *schedule,
+                                       uint32_t peer,
+                                       baton__acquaintance_t acquaintance)
+{
+    uint8_t *now = &schedule->notices.due[peer].acquaintance;
+    schedule->notices.unmet -= *now == BATON__UNMET;
+    *now = acquaintance > *now ? (uint8_t)acquaintance : *now;
+}
+
+/* Says hello to a peer, once. */
+static inline void baton__stepper_greet(baton__stepper_t *stepper,
+                                        baton_schedule_t *schedule,
+                                        uint32_t peer)
+{
+    if (schedule->notices.due[peer].acquaintance == BATON__UNMET) {
+        baton__stepper_meet(schedule, peer, BATON__GREETED);
+        baton__stepper_tell(stepper, schedule, peer, BATON__TELL_HELLO);
     }
 }

@@ -76,7 +76,8 @@ BATON_CHECKED baton_status_t baton_schedule_create(baton_group_t *group,
    that has not committed the schedule yet is held back until it has. If two
    ranks have committed different numbers or sizes of messages for each other,
    the schedule fails with BATON_ERR_MISMATCH on both, as soon as they have
-   heard of each other.
+   heard of each other: when one of them begins an epoch. A schedule that never
+   runs costs no message.
 
    Commit checks ids and ranges, cycles, needs that can't be met, message sizes
    that the transport can't carry, and hazards. A hazard is two nodes whose
@@ -517,7 +518,8 @@ void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
    are told. It runs on the driving thread, like a call node's function.
    `status` is that of the first cause. A schedule with this function fails,
    with BATON_ERR_TRANSPORT, as soon as a rank of its group is lost, in an epoch
-   or between two, whether it needs that rank or not. Call this before the
+   or between two, whether it needs that rank or not. Ranks hear of each other
+   after the commit. Call this before the
    commit, at most once. */
 typedef void (*baton_failed_fn)(void *arg, baton_status_t status);
 void baton_schedule_on_failure(baton_schedule_t *schedule, baton_failed_fn fn,

@@ -122,6 +122,7 @@ typedef enum baton__message_kind {
                              */
     BATON__MESSAGE_WELCOME, /* likewise; the answer */
     BATON__MESSAGE_FAILURE,
+    BATON__MESSAGE_FAILURES, /* those of many, as a rank recovers its group */
     BATON__MESSAGE_RECOVERY,
     BATON__MESSAGE_FAREWELL, /* the group is being destroyed */
     BATON__MESSAGE_INQUIRY,  /* what does the schedule wait for there? */

@@ -174,6 +174,8 @@ static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
                        : 0;
     char **bindings = carve(memory, &used, bound, sizeof *bindings);
     schedule->bindings = bound > 0 ? bindings : NULL;
+    schedule->notices.due =
+        carve(memory, &used, plan->peer_count, sizeof *schedule->notices.due);
     schedule->failures =
         carve(memory, &used, baton__schedule_failures(schedule),
               sizeof *schedule->failures);
@@ -202,8 +204,6 @@ static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
     run->left = carve(memory, &used, count, sizeof *needs);
     run->ready = carve(memory, &used, count, sizeof *needs);
     run->state = carve(memory, &used, count, 1);
-    schedule->notices.due = carve(memory, &used, plan->peer_count, 1);
-    schedule->notices.heard = carve(memory, &used, plan->peer_count, 1);
     if (memory != NULL) {
         if (count > 0) {
             memcpy(ops, schedule->ops, count * sizeof *ops);

@@ -53,9 +53,17 @@ typedef struct baton__failure {
     int rank;
     uint64_t epoch; /* that it failed in there */
     bool final;     /* it can't be recovered */
+    bool recovers;  /* that rank recovers the group; and nothing else failed */
 } baton__failure_t;
 
 enum { BATON__FAILURES = 8 }; /* for threads that ask late how an epoch ended */
+
+/* What this rank and a peer know of each other's schedule. */
+typedef enum baton__acquaintance {
+    BATON__UNMET,   /* nothing: neither has said hello */
+    BATON__GREETED, /* this rank has said hello, or is about to */
+    BATON__MET      /* the peer is known to have committed, or to have left */
+} baton__acquaintance_t;
 
 /* What a step touches comes first, on few cache lines. */
 struct baton_schedule {
@@ -90,12 +98,9 @@ struct baton_schedule {
     struct {
         baton_schedule_t *next; /* of all that are committed, or are not */
         baton_schedule_t *previous;
-        baton_schedule_t *next_notice; /* of those with notices to send */
-        uint8_t *due;       /* of each of plan.peers: what it is to be told */
-        uint32_t due_count; /* peers that are to be told something */
-        uint8_t *heard; /* of each: whether it is known to have committed, or to
-                           have left */
-        bool listed;
+        baton__peer_notice_t *due; /* of each of plan.peers */
+        uint32_t due_count;        /* peers that are to be told something */
+        uint32_t unmet;            /* peers */
         bool leaving; /* destroyed: it is freed when its peers have been told */
     } notices;
 

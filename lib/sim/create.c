@@ -183,6 +183,7 @@ static void init_rank(baton_sim_t *sim, int rank)
         .introduces = sim->options.introductions,
         .transport = &sim->net.transport,
         .endpoint = baton__sim_port(sim, rank),
+        .queues = &self->queue,
         .rank = rank,
         .size = sim->options.ranks,
     };

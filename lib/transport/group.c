@@ -136,13 +136,16 @@ baton__place_t *baton__table_find(const baton__table_t *table, uint64_t key)
     return place != NULL && place->key != 0 ? place : NULL;
 }
 
-bool baton__table_reserve(baton__table_t *table)
+bool baton__table_reserve(baton__table_t *table, uint32_t more)
 {
-    if (2 * (table->count + 1) <= table->size) {
+    baton__table_t larger = {.size = table->size == 0 ? 2 : table->size,
+                             .count = table->count};
+    while (2 * (table->count + more) > larger.size) {
+        larger.size *= 2;
+    }
+    if (larger.size == table->size) {
         return true;
     }
-    baton__table_t larger = {.size = table->size == 0 ? 2 : 2 * table->size,
-                             .count = table->count};
     larger.places = baton__alloc(larger.size, sizeof *larger.places);
     if (larger.places == NULL) {
         return false;
@@ -187,7 +190,7 @@ uint32_t *baton__group_counter(baton_group_t *group, const char *name,
 {
     key = name != NULL ? hash_of(name) : key | UINT64_C(1) << 63;
     baton__place_t *place = baton__table_find(&group->names, key);
-    if (place == NULL && baton__table_reserve(&group->names)) {
+    if (place == NULL && baton__table_reserve(&group->names, 1)) {
         place = baton__table_enter(&group->names, key);
     }
     return place != NULL ? &place->attempts : NULL;
@@ -203,26 +206,37 @@ bool baton__group_has_made(const baton_group_t *group, uint64_t identity)
 const baton__departed_t *baton__group_departed(const baton_group_t *group,
                                                uint64_t identity)
 {
-    const baton__departed_t *departed = group->departed;
-    while (departed != NULL && departed->identity != identity) {
-        departed = departed->next;
-    }
-    return departed != NULL && departed->incarnation == group->incarnation
-               ? departed
+    const baton__place_t *place = baton__table_find(&group->departed, identity);
+    return place != NULL && place->departed->incarnation == group->incarnation
+               ? place->departed
                : NULL;
 }
 
-void baton__group_told(baton_group_t *group, uint64_t identity)
+void baton__group_told(baton_group_t *group, uint64_t identity, int peer)
 {
-    baton__departed_t **link = &group->departed;
-    while (*link != NULL && (*link)->identity != identity) {
-        link = &(*link)->next;
+    const baton__place_t *place = baton__table_find(&group->departed, identity);
+    baton__departed_t *departed = place != NULL ? place->departed : NULL;
+    for (uint32_t i = 0; departed != NULL && i < departed->unheard; i++) {
+        if (departed->peers[i] == peer) {
+            departed->peers[i] = departed->peers[--departed->unheard];
+        }
     }
-    baton__departed_t *departed = *link;
-    if (departed != NULL && --departed->unheard == 0) {
-        *link = departed->next;
+    if (departed != NULL && departed->unheard == 0) {
+        baton__table_remove(&group->departed, identity);
         baton__free(departed);
     }
+}
+
+void baton__group_forget_departed(baton_group_t *group)
+{
+    for (uint32_t i = 0; i < group->departed.size; i++) {
+        baton__place_t *place = &group->departed.places[i];
+        if (place->key != 0) {
+            baton__free(place->departed);
+        }
+    }
+    baton__free(group->departed.places);
+    group->departed = (baton__table_t){NULL, 0, 0};
 }
 
 baton_schedule_t *baton__group_find(const baton_group_t *group,
@@ -233,6 +247,22 @@ baton_schedule_t *baton__group_find(const baton_group_t *group,
 }
 
 /* ---- what is kept for later ------------------------------------------- */
+
+baton__kept_t *baton__group_take_kept(baton_group_t *group)
+{
+    baton__kept_t *kept = group->spare;
+    if (kept == NULL) {
+        return baton__alloc(1, sizeof *kept);
+    }
+    group->spare = kept->next;
+    return kept;
+}
+
+void baton__group_give_kept(baton_group_t *group, baton__kept_t *kept)
+{
+    kept->next = group->spare;
+    group->spare = kept;
+}
 
 void baton__group_keep(baton__kept_t **list, uint64_t channel,
                        const baton_header_t *header, int peer)
@@ -367,11 +397,14 @@ void baton__group_fini(baton_group_t *group)
         baton__free(block->address);
         baton__free(block);
     }
-    while (group->departed != NULL) {
-        baton__departed_t *departed = group->departed;
-        group->departed = departed->next;
-        baton__free(departed);
+    for (uint32_t i = 0; i < group->early.size; i++) {
+        baton__place_t *place = &group->early.places[i];
+        if (place->key != 0) {
+            baton__group_drop_kept(&place->kept);
+        }
     }
+    baton__group_forget_departed(group);
+    baton__group_drop_kept(&group->spare);
     baton__group_drop_kept(&group->deferred);
     baton__group_drop_kept(&group->strays);
     baton__free(group->name);
@@ -379,8 +412,7 @@ void baton__group_fini(baton_group_t *group)
     baton__free(group->table.places);
     baton__free(group->names.places);
     baton__free(group->lost);
-    baton__free(group->answers);
-    baton__free(group->early);
+    baton__free(group->early.places);
     baton__free(group->origins);
     baton__free(group->shrink);
 }

@@ -14,13 +14,16 @@
 
 /* A hash table: of the schedules of each name, and the groups that were made of
    this one by the same call, by a hash, how many were made; or of committed
-   schedules, by identity; or of groups, by channel. */
+   schedules, by identity, of hellos for others, and of those that are gone; or
+   of groups, by channel. */
 typedef struct baton__place {
     uint64_t key; /* 0: the place is free */
     union {
         uint32_t attempts;
         baton_schedule_t *schedule;
         baton_group_t *group;
+        struct baton__kept *kept;
+        struct baton__departed *departed;
     };
 } baton__place_t;
 
@@ -54,19 +57,13 @@ typedef struct baton__agreement {
     uint64_t highest; /* number so far */
 } baton__agreement_t;
 
-/* A notice to one rank, which answers one of it or asks; see progress/notice.h.
- */
-typedef struct baton__answer {
-    baton_header_t header; /* the answer's; of the peer's it has the schedule */
-    int peer;
-} baton__answer_t;
-
 typedef struct baton__loss {
     int peer;
     const char *detail; /* the transport's sentence that says why */
 } baton__loss_t;
 
-/* A notice without content that is kept for later. */
+/* A notice without content that is kept for later; or a reply or an inquiry
+   that is due to a rank, see progress/notice.h. */
 typedef struct baton__kept {
     struct baton__kept *next;
     uint64_t channel;
@@ -74,22 +71,40 @@ typedef struct baton__kept {
     int peer;
 } baton__kept_t;
 
+/* What a peer of a schedule is to be told, and what the two know of each
+   other. */
+typedef struct baton__peer_notice {
+    struct baton__peer_notice *next;
+    baton_schedule_t *schedule;
+    uint8_t what;         /* bits, see progress/stepper.h; 0: nothing */
+    uint8_t acquaintance; /* baton__acquaintance_t */
+} baton__peer_notice_t;
+
+/* What a rank is to be told, in order: replies and inquiries first. */
+typedef struct baton__peer_queue {
+    struct baton__peer_queue *next; /* of the stepper's that are not empty */
+    baton_group_t *group;
+    baton__kept_t *answers, *last_answer;
+    baton__peer_notice_t *due,
+        *last_due; /* the last ones count while there are some */
+    bool full;     /* the rank had no room when it was tried last */
+} baton__peer_queue_t;
+
 enum { BATON__CAUSE_BYTES = 232 };
 
-/* A schedule that was destroyed here before all its peers had committed theirs.
-   When they do they are told from which epoch on this rank has no part in it,
-   and how it failed. */
+/* A schedule that was destroyed here before all peers that this rank had said
+   hello to had committed theirs. When they do they are told from which epoch on
+   this rank has no part in it, and how it failed. */
 typedef struct baton__departed {
-    struct baton__departed *next;
-    uint64_t identity;
     uint64_t epoch;       /* the first without this rank */
     uint16_t incarnation; /* of the group, when it was destroyed */
-    uint32_t unheard;     /* peers that are still to be told */
     /* The first cause, and in which epoch of which rank it was. */
     baton_status_t status;
     int rank;
     uint64_t failed;
     char cause[BATON__CAUSE_BYTES];
+    uint32_t unheard; /* peers that are still to be told, and which */
+    int peers[];
 } baton__departed_t;
 
 /* What is read at a time of a message that is lent without being in memory; a
@@ -156,20 +171,21 @@ struct baton_group {
     baton__agreement_t farewell;
     _Atomic uint32_t recovery_left; /* agreements that are not over: the
                                        group's, and those of schedules */
-    uint32_t answer_count;
-    baton__answer_t *answers; /* that are due, in order */
-    baton__answer_t *early; /* hellos for schedules not committed here; one for
-                               each that a peer has */
-    uint32_t early_count;
-    uint32_t early_room;
+    baton__peer_queue_t *queues; /* one for each rank; a simulator's ranks have
+                                    one for all, as there is always room */
+    uint32_t answer_count;       /* in them, */
+    uint32_t due_count;          /* and of the other kind */
+    baton__kept_t *spare;        /* room for more of them, and for early ones */
+    baton__table_t early; /* hellos for schedules not committed here; one for
+                             each that a peer has */
     baton_header_t asked; /* of the first inquiry about an epoch, the last one
                              that any was about, */
     int asked_by;         /* and its rank */
     uint32_t leaving;     /* schedules that were destroyed, with notices due */
-    baton__departed_t *departed; /* schedules of which peers may still ask */
-    baton__kept_t *deferred;     /* recovery messages of schedules unknown here,
-                                    until this rank joins the recovery */
-    uint32_t unrecovered;        /* schedules that can't be recovered */
+    baton__table_t departed; /* schedules of which peers may still ask */
+    baton__kept_t *deferred; /* recovery messages of schedules unknown here,
+                                until this rank joins the recovery */
+    uint32_t unrecovered;    /* schedules that can't be recovered */
     int awaited; /* 1 + the peer that it waited for when last watched */
     baton__recovery_state_t recovery;
     struct baton__verifier *verifier; /* with BATON_VERIFY=1 */
@@ -219,14 +235,16 @@ uint32_t *baton__group_counter(baton_group_t *group, const char *name,
 bool baton__group_has_made(const baton_group_t *group, uint64_t identity);
 
 /* What is known of a schedule that was destroyed here, in this incarnation; or
-   NULL. And a peer has been told: the last one ends the record. */
+   NULL. And a peer has been told: the last one ends the record. And all records
+   end. */
 const baton__departed_t *baton__group_departed(const baton_group_t *group,
                                                uint64_t identity);
-void baton__group_told(baton_group_t *group, uint64_t identity);
+void baton__group_told(baton_group_t *group, uint64_t identity, int peer);
+void baton__group_forget_departed(baton_group_t *group);
 
-/* reserve makes room for one more, and is false if there is no memory; enter
+/* reserve makes room for some more, and is false if there is no memory; enter
    needs that room; find returns NULL if the key is not in the table. */
-bool baton__table_reserve(baton__table_t *table);
+bool baton__table_reserve(baton__table_t *table, uint32_t more);
 baton__place_t *baton__table_enter(baton__table_t *table, uint64_t key);
 void baton__table_remove(baton__table_t *table, uint64_t key);
 baton__place_t *baton__table_find(const baton__table_t *table, uint64_t key);
@@ -234,6 +252,13 @@ baton__place_t *baton__table_find(const baton__table_t *table, uint64_t key);
 /* A committed schedule, or NULL. */
 baton_schedule_t *baton__group_find(const baton_group_t *group,
                                     uint64_t identity);
+
+/* The queue of what a rank is to be told. */
+static inline baton__peer_queue_t *
+baton__group_queue(const baton_group_t *group, int rank)
+{
+    return &group->queues[group->borrowed ? 0 : rank];
+}
 
 /* The next one of an engine's groups, roots and subsets, from its first on. */
 static inline baton_group_t *baton__group_next(const baton_group_t *group)
@@ -243,6 +268,11 @@ static inline baton_group_t *baton__group_next(const baton_group_t *group)
            : group->root != NULL  ? group->root->next
                                   : NULL;
 }
+
+/* Memory for an answer or a hello that came early, without allocating if there
+   is some to spare; NULL: there is none. */
+baton__kept_t *baton__group_take_kept(baton_group_t *group);
+void baton__group_give_kept(baton_group_t *group, baton__kept_t *kept);
 
 /* Keeps a header for later, if there is memory; and frees all that were. */
 void baton__group_keep(baton__kept_t **list, uint64_t channel,

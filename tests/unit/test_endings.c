@@ -366,7 +366,11 @@ TEST_WITH(test_destroy_does_not_wait_for_peers, 2, SUPPORT_OWN_MANUAL)
     for (int i = 0; i < MANY; i++) {
         support_pair_open(&pairs[i], cluster, "one of many");
     }
-    support_drain(cluster); /* all are introduced */
+    for (int i = 0; i < MANY; i++) { /* all are introduced */
+        support_ok(baton_schedule_start(pairs[i].schedules[0]));
+        support_ok(baton_schedule_start(pairs[i].schedules[1]));
+    }
+    support_drain(cluster);
     for (int i = 0; i < MANY; i++) {
         support_ok(baton_schedule_destroy(pairs[i].schedules[0]));
         pairs[i].schedules[0] = NULL;

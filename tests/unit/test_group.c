@@ -39,7 +39,7 @@ TEST(test_group_finds_committed_schedules)
     baton_group_t group = {0};
     assert_null(baton__group_find(&group, 1));
     for (uint64_t i = 1; i <= MANY; i++) {
-        assert_true(baton__table_reserve(&group.table));
+        assert_true(baton__table_reserve(&group.table, 1));
         baton__table_enter(&group.table, i)->schedule = pretend(i);
         assert_true(2 * group.table.count <= group.table.size);
         assert_null(baton__group_find(&group, i + 1));
@@ -60,22 +60,23 @@ TEST(test_group_tells_of_what_has_departed)
 {
     baton_group_t group = {0};
     for (uint64_t identity = 1; identity <= 3; identity++) {
-        baton__departed_t *departed = baton__alloc(1, sizeof *departed);
+        baton__departed_t *departed =
+            baton__alloc(1, sizeof *departed + 2 * sizeof(int));
         assert_non_null(departed);
-        *departed = (baton__departed_t){.next = group.departed,
-                                        .identity = identity,
-                                        .epoch = 10 * identity,
-                                        .incarnation = 4,
-                                        .unheard = 2};
-        group.departed = departed;
+        *departed = (baton__departed_t){
+            .epoch = 10 * identity, .incarnation = 4, .unheard = 2};
+        departed->peers[1] = 1;
+        assert_true(baton__table_reserve(&group.departed, 1));
+        baton__table_enter(&group.departed, identity)->departed = departed;
     }
     group.incarnation = 4;
     for (int peer = 0; peer < 2; peer++) {
         assert_int_equal(baton__group_departed(&group, 2)->epoch, 20);
-        baton__group_told(&group, 2);
+        baton__group_told(&group, 2, peer);
+        baton__group_told(&group, 2, 0); /* again */
     }
     assert_null(baton__group_departed(&group, 2));
-    baton__group_told(&group, 2); /* one more that asks */
+    baton__group_told(&group, 2, 5); /* one more that asks */
     assert_int_equal(baton__group_departed(&group, 3)->epoch, 30);
     assert_null(baton__group_departed(&group, 9));
     group.incarnation = 5; /* recovered */

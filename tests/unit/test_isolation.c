@@ -291,7 +291,7 @@ TEST_EACH(test_peer_of_one_never_committed_is_told, RANKS)
         support_says(i == NOT_CREATED
                          ? "the group, which lacked the schedule, was "
                            "destroyed on rank 0"
-                         : "the schedule was destroyed on rank 0");
+                         : "\"never\" was destroyed on rank 0");
         support_ok(baton_schedule_destroy(exchange.schedule));
     }
 }

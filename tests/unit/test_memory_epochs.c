@@ -6,6 +6,7 @@
 #include "support/cmocka.h"
 #include "support/malloc.h"
 #include "support/sanitized.h"
+#include "transport/inproc/rank.h"
 #include <baton/coll.h>
 #include <sched.h>
 
@@ -125,6 +126,92 @@ TEST_WITH(test_memory_stays_with_a_progress_thread, 1, SUPPORT_ONE_THREAD)
     warm_up_thread(cluster->groups[0]);
     expect_no_allocation(run_one, s, 5000);
     support_ok(baton_schedule_destroy(s));
+}
+
+/* ---- many schedules ----------------------------------------------------- */
+
+static int notices;
+
+static baton_status_t notify(void *endpoint, int peer,
+                             const baton_header_t *header, const void *data,
+                             size_t bytes)
+{
+    notices++;
+    return baton__inproc_transport.notify(endpoint, peer, header, data, bytes);
+}
+
+static baton_schedule_t *make_barrier(baton_group_t *group)
+{
+    baton_schedule_t *s = support_schedule(group, "many");
+    baton_add_barrier(s);
+    support_ok(baton_schedule_commit(s));
+    return s;
+}
+
+static void make_and_destroy(baton_group_t *group, int times)
+{
+    for (int i = 0; i < times; i++) {
+        support_ok(baton_schedule_destroy(make_barrier(group)));
+    }
+}
+
+/* Peers need not come for it, nor are they told. */
+TEST(test_memory_stays_over_schedules_that_never_run)
+{
+    baton_transport_t counting = baton__inproc_transport;
+    counting.notify = notify;
+    support_cluster_t *cluster =
+        support_cluster_through(3, SUPPORT_OWN_MANUAL, &counting);
+    make_and_destroy(cluster->groups[0], WARM_UP);
+    notices = 0;
+    int64_t live = malloc_live;
+    make_and_destroy(cluster->groups[0], 1000);
+    assert_true(malloc_live <= live);
+    assert_int_equal(notices, 0);
+    for (int rank = 1; rank < 3; rank++) {
+        make_and_destroy(cluster->groups[rank], WARM_UP + 1000);
+    }
+    baton_schedule_t *s[3];
+    for (int rank = 0; rank < 3; rank++) {
+        s[rank] = make_barrier(cluster->groups[rank]);
+        support_ok(baton_schedule_start(s[rank]));
+    }
+    support_drain(cluster);
+    for (int rank = 0; rank < 3; rank++) {
+        support_ends(s[rank], BATON_OK);
+        support_ok(baton_schedule_destroy(s[rank]));
+    }
+    support_cluster_close(cluster);
+}
+
+/* Ranks that recover tell each other so of many schedules at once. */
+TEST(test_recovery_of_many_schedules_needs_few_notices)
+{
+    enum { MANY = 300 };
+    static baton_schedule_t **all[MANY];
+    baton_transport_t counting = baton__inproc_transport;
+    counting.notify = notify;
+    support_cluster_t *cluster =
+        support_cluster_through(2, SUPPORT_MANUAL, &counting);
+    for (int i = 0; i < MANY; i++) {
+        all[i] = support_schedules_create(cluster, "many");
+        for (int rank = 0; rank < 2; rank++) {
+            baton_add_barrier(all[i][rank]);
+        }
+        support_schedules_commit(cluster, all[i]);
+        support_schedules_run(cluster, all[i]);
+    }
+    support_drain(cluster);
+    notices = 0;
+    (void)!baton_group_recover(cluster->groups[0], 0);
+    support_ok(baton_group_recover(cluster->groups[1], -1));
+    support_ok(baton_group_recover(cluster->groups[0], -1));
+    assert_true(notices <= 2 * MANY / 10);
+    for (int i = 0; i < MANY; i++) {
+        support_schedules_run(cluster, all[i]);
+        support_schedules_destroy(cluster, all[i]);
+    }
+    support_cluster_close(cluster);
 }
 
 RUN_TESTS()

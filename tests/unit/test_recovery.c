@@ -182,6 +182,10 @@ TEST_WITH(test_recovery_twice_in_a_row_is_told_of, 3, SUPPORT_OWN_MANUAL)
         baton_schedule_on_recover(s[rank], keep, &keepers[rank]);
     }
     support_schedules_commit(cluster, s);
+    for (int rank = 0; rank < 3; rank++) { /* so that they know of each other */
+        support_ok(baton_schedule_start(s[rank]));
+    }
+    support_drain(cluster);
     recover_in_part(cluster, "222111");
     support_ok(baton_group_recover(cluster->groups[0], 10000));
     recover_in_part(cluster, "0001");
@@ -226,7 +230,7 @@ static size_t poll_filled(void *endpoint, baton_event_t *out, size_t max)
 {
     size_t count = baton__inproc_transport.poll(endpoint, out, max - 1);
     if (fills && count > 0 &&
-        out[0].message->header.kind == BATON__MESSAGE_FAILURE) {
+        out[0].message->header.kind == BATON__MESSAGE_FAILURES) {
         out[count++] =
             (baton_event_t){.kind = BATON_EVENT_RECEIVED, .token = posted};
         fills = false;

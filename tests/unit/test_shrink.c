@@ -396,13 +396,14 @@ TEST(test_shrink_fails_what_peers_still_start)
         support_ok(baton_schedule_commit(s[i]));
     }
     support_ok(baton_schedule_start(s[0]));
+    support_ok(baton_schedule_start(s[1]));
     learn(1, 2);
     support_expect(baton_group_shrink(ranks[1].group, 0, &ranks[1].survivors),
                    BATON_ERR_TIMEOUT);
     step(2, 8);
     support_expect(baton_schedule_wait(s[0], 0), BATON_ERR_TRANSPORT);
     support_says("\"idle\" was given up on rank 1; rank 2 is gone");
-    support_expect(baton_schedule_start(s[1]), BATON_ERR_FAILED);
+    support_expect(baton_schedule_wait(s[1], 0), BATON_ERR_TRANSPORT);
     support_says("lacked the schedule, was shrunk on rank 1; rank 2 is gone");
     for (int i = 0; i < 3; i++) {
         support_ok(baton_schedule_destroy(s[i]));
@@ -438,6 +439,9 @@ static void lose_and_commit_late(const char *name, bool recovers,
     for (int r = 0; r < 3; r++) {
         support_ok(baton_schedule_commit(s[r]));
     }
+    for (int r = 1; r < 3; r++) {
+        support_ok(baton_schedule_start(s[r])); /* so that they are known */
+    }
     step(3, 6);
     ranks[0].port.send = refuse;
     support_ok(baton_schedule_start(s[0]));
@@ -454,10 +458,11 @@ static void lose_and_commit_late(const char *name, bool recovers,
     }
     (void)baton_engine_step(ranks[3].engine); /* what it gets means nothing */
     support_ok(baton_schedule_commit(s[3]));
+    support_ok(baton_schedule_start(s[3]));
     for (int turn = 0; turn < 8; turn++) {
         (void)baton_engine_step(ranks[1 + turn % 2 * 2].engine);
     }
-    support_expect(baton_schedule_start(s[3]), BATON_ERR_FAILED);
+    support_expect(baton_schedule_wait(s[3], 0), BATON_ERR_TRANSPORT);
     support_says(says);
     for (int r = 0; r < 4; r++) {
         support_ok(baton_schedule_destroy(s[r]));
