@@ -45,7 +45,6 @@ typedef struct baton__mpi_comm {
     MPI_Comm self; /* of persistent requests (requests.h), or MPI_COMM_NULL; it
                       has the error handler of `handle` */
     struct baton__mpi_entry *entries;
-    uint64_t calls;
     MPI_Request firsts[BATON__MPI_FIRST_CALLS]; /* MPI's own; may have gone */
     _Atomic int first_count;
     unsigned orphans;  /* of them, by bits: the program has freed them */

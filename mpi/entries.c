@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { KEPT = 64 }; /* of a communicator, for shapes that come again */
+/* Of a communicator, for shapes that come again: so many in any case; and as
+   many as fit into these bytes, of which each takes as many as its vector, and
+   some more. */
+enum { KEPT = 64, KEPT_BYTES = 8 << 20, ENTRY_BYTES = 8 << 10 };
 
 /* ---- schedules ----------------------------------------------------------- */
 
@@ -100,25 +103,28 @@ void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all)
     }
 }
 
-/* The shape's, if there is one. Else, where too many are kept, the one used
-   longest ago goes: the same on all ranks, as they made the same calls. */
+/* The shape's, if there is one, which comes first then. Else those used longest
+   ago go that are too many: the same on all ranks, as they made the same calls.
+ */
 static baton__mpi_entry_t *find(baton__mpi_comm_t *comm,
                                 const baton__mpi_shape_t *shape)
 {
-    baton__mpi_entry_t *oldest = NULL;
-    int kept = 0;
-    for (baton__mpi_entry_t *e = comm->entries; e != NULL; e = e->next) {
-        if (!e->kept || e->own != NULL) {
+    size_t bytes = 0;
+    int kept = 1; /* the new one */
+    baton__mpi_entry_t **at = &comm->entries;
+    for (; *at != NULL; at = &(*at)->next) {
+        baton__mpi_entry_t *entry = *at;
+        if (!entry->kept || entry->own != NULL) {
             continue;
         }
-        if (baton__mpi_shape_equals(&e->shape, shape)) {
-            return e;
+        if (baton__mpi_shape_equals(&entry->shape, shape)) {
+            *at = entry->next;
+            entry->next = comm->entries;
+            comm->entries = entry;
+            return entry;
         }
-        oldest = oldest == NULL || e->used < oldest->used ? e : oldest;
-        kept++;
-    }
-    if (kept >= KEPT) {
-        oldest->kept = false;
+        bytes += ENTRY_BYTES + baton__mpi_shape_bytes(&entry->shape);
+        entry->kept = ++kept <= KEPT || bytes <= KEPT_BYTES;
     }
     return NULL;
 }
@@ -141,9 +147,6 @@ baton_status_t baton__mpi_entry_for(baton__mpi_comm_t *comm,
         if (status == BATON_OK) {
             (*out)->kept = keeps;
         }
-    }
-    if (status == BATON_OK) {
-        (*out)->used = ++comm->calls;
     }
     return status;
 }

@@ -43,7 +43,6 @@ typedef struct baton__mpi_entry {
     baton_schedule_t *schedule;
     const void *source; /* bound now */
     void *target;
-    uint64_t used;     /* at this call of the communicator */
     _Atomic bool kept; /* for calls of the same shape; else it goes when idle */
     _Atomic int users; /* operations whose requests have not been freed */
     baton__mpi_op_t *own; /* of a persistent request, else NULL */
