@@ -116,6 +116,7 @@ static int use_inherited(inherited_t *own)
     FORKED(baton_sparse_start(own->sparse, vector));
     FORKED(baton_sparse_wait(own->sparse, -1, &entries));
     FORKED(baton_sparse_residual(own->sparse, vector));
+    FORKED(baton_sparse_shrink(own->sparse, own->group, -1));
     FORKED(baton_sparse_destroy(own->sparse));
     FORKED(baton_barrier_now(own->group));
     FORKED(baton_barrier_create(own->group, NULL, &own->open));

@@ -115,7 +115,7 @@ static baton_status_t check(const baton_sparse_t *sparse,
                             const baton_group_t *survivors)
 {
     if (!baton__sparse_is_alive(sparse, "shrink")) {
-        return BATON_ERR_INVALID;
+        return baton__error_status();
     }
     if (baton_group_size(survivors) < 0) {
         return baton__error(
