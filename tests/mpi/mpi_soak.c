@@ -1,8 +1,9 @@
 /* One random world of scripts/soak.sh. Ranks run epochs and check their
    results; one of them is killed, or stopped for a while. Those that an error
    tells of the loss shrink the group, in a third of the worlds while one more
-   is killed, and sum in the new one; then all leave. What it does and gets is
-   written to a log, of which soak.sh checks the rest.
+   is killed, and sum in the new one; a sparse all-reduce goes on there; then
+   all leave. What it does and gets is written to a log, of which soak.sh checks
+   the rest.
 
      mpi_soak LOG MOMENT VICTIM EPOCH DELAY_US CHILD WORK COUNT MODE ALGORITHM
 
@@ -357,6 +358,40 @@ static baton_status_t sum_in(baton_group_t *group)
     return status;
 }
 
+/* A sparse all-reduce goes on in the group; false if it fails once more. */
+static bool move_sparse(baton_group_t *group)
+{
+    static double gradient[CONSERVE_MOST], result[CONSERVE_MOST];
+    bool given, partial = strncmp(plan.work, "partial", 7) == 0;
+    if (collective.sparse == NULL) {
+        return true;
+    }
+    baton_status_t status = baton_sparse_shrink(collective.sparse, group, -1);
+    if (status == BATON_ERR_STATE) {
+        return true; /* it has never been connected */
+    }
+    while (status == BATON_OK && partial) { /* what was missed */
+        status = support_collective_wait(&collective, result, NULL);
+    }
+    for (uint64_t i = 0;
+         i < SUMS && (i > 0 ? status == BATON_OK
+                            : status == BATON_OK || status == BATON_ERR_STATE);
+         i++) {
+        gradient[i] = 1 + world.rank;
+        status = support_collective_start(&collective, gradient, &given);
+        if (status == BATON_OK) {
+            status = support_collective_wait(&collective, result, NULL);
+        }
+        if (status == BATON_OK) {
+            say_result(1000000 + i, result);
+        }
+    }
+    if (status != BATON_OK && status != BATON_ERR_TRANSPORT) {
+        say("FAULT", "sparse, shrunk: %s", baton_error_message());
+    }
+    return status == BATON_OK;
+}
+
 /* Shrinks the group until what is left of it works. */
 static void go_on(void)
 {
@@ -377,7 +412,7 @@ static void go_on(void)
         while (world.rank == second) {
             (void)pause();
         }
-    } while (sum_in(group) != BATON_OK);
+    } while (sum_in(group) != BATON_OK || !move_sparse(group));
     say("shrunk", "%d", baton_group_size(group));
     world.group = group;
 }
