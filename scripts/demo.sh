@@ -7,6 +7,7 @@
 # RANKS is the number of ranks (8), BUILD the build folder (build/), PLOT the
 # file of the plot (skew.svg, here).
 set -eu
+case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$root/build}
 ranks=${RANKS:-8}

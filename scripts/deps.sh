@@ -9,6 +9,7 @@
 #
 # The format is that of Debian 12's clang-format 14; Debian 13's 19 has another.
 set -eu
+case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 
 packages="gcc g++ libc6-dev make cmake pkg-config help2man libevent-dev libhwloc-dev
     libcmocka-dev libmimalloc-dev zlib1g-dev libopenblas-dev"

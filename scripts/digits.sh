@@ -4,6 +4,7 @@
 #
 #   scripts/digits.sh [BUILD]     writes BUILD/digits.csv.gz (default: build)
 set -eu
+case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=${1:-$root/build}
 inside=./usr/lib/python3/dist-packages/sklearn/datasets/data/digits.csv.gz

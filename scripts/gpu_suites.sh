@@ -7,6 +7,7 @@
 # compute-sanitizer is in PATH, the suites run under it as well. Ends with 1 if
 # something failed, with 77 if there is no GPU.
 set -u
+case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 here=$(cd "$(dirname "$0")" && pwd)
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 mkdir -p "$here/log"

@@ -7,6 +7,7 @@
 #   scripts/lines.sh --check    fails where a sum is above its limit, or a row of
 #                               lib/README.md is off by more than 2 %
 set -eu
+case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 
 # What is counted together, and the most that it may be.

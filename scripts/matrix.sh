@@ -12,6 +12,7 @@
 #   RANKS="1 2 3 4 8 16 32 2@2 4@2"   these ranks, or ranks@hosts; "": only draws
 #   BENCH=build/microbench/baton-bench
 set -eu
+case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 root=$(cd "$(dirname "$0")/.." && pwd)
 bench=${BENCH:-$root/build/microbench/baton-bench}
 dir=${1:?usage: matrix.sh DIR [option of baton-bench allreduce ...]}

@@ -19,6 +19,7 @@
 #                               In which this script could not run is not counted
 #   SOAK_MOMENT, SOAK_WORK, SOAK_SETTING   always this one: see below
 set -u
+case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 root=$(cd "$(dirname "$0")/.." && pwd)
 program=${SOAK:-$root/build/tests/mpi_soak}
 minutes=${1:-30}

@@ -13,6 +13,7 @@
 #
 #   BUILD=build     the build folder, with commands and examples
 set -euo pipefail
+case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=$(realpath "${BUILD:-$root/build}")
 sim=$build/microbench/baton-sim

@@ -6,6 +6,7 @@
 # BUILD is the build folder, build/ by default. TESTS are options of ctest, e.g.
 # TESTS="-L unit".
 set -eu
+case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$root/build}
 

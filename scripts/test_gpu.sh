@@ -13,6 +13,7 @@
 # BUILD is the build folder, build-gpu/ by default, and CMAKE_GENERATOR may be
 # Ninja. Ends with 77, and the reason, where there is no GPU or no nvcc.
 set -u
+case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=${BUILD:-$root/build-gpu}
 bundle=$build/bundle

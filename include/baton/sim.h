@@ -126,6 +126,11 @@ typedef struct baton_sim_options {
        sends to a peer wait until it has committed. False: all ranks must commit
        before time passes, and the simulator compares their schedules. */
     bool introductions;
+    /* Called every 16,384 events of run and epoch, unless NULL. It may ask for
+       the totals and the virtual time. If it returns false, run and epoch
+       return BATON_ERR_CANCELLED, and another run goes on from there. */
+    bool (*on_progress)(void *arg);
+    void *on_progress_arg;
 } baton_sim_options_t;
 
 #define BATON_SIM_OPTIONS BATON_INITIALIZER(baton_sim_options_t)
@@ -189,7 +194,7 @@ BATON_CHECKED baton_status_t baton_sim_at(baton_sim_t *sim, double at_us,
    which, round the cycle or up to the one at fault. The first call compares all
    committed schedules across ranks, unless `introductions` is set:
    BATON_ERR_MISMATCH. BATON_ERR_STATE: in a callback. BATON_ERR_NO_MEMORY: for
-   messages and events. */
+   messages and events. BATON_ERR_CANCELLED: on_progress returned false. */
 BATON_CHECKED baton_status_t baton_sim_run(baton_sim_t *sim, double until_us);
 
 /* Counts of what has happened so far. */

@@ -444,6 +444,8 @@ static const baton_schedule_t *find_waiting(const baton_sim_t *sim)
     return NULL;
 }
 
+enum { PROGRESS_EVENTS = 16384 }; /* between two calls of on_progress */
+
 baton_status_t baton_sim_run(baton_sim_t *sim, double until_us)
 {
     baton_status_t status = check_may_advance(sim, "run");
@@ -451,10 +453,21 @@ baton_status_t baton_sim_run(baton_sim_t *sim, double until_us)
         return status;
     }
     until_us = until_us < 0 ? INFINITY : until_us;
+    const baton_sim_options_t *options = &sim->options;
+    uint64_t next = baton_sim_totals(sim).events + PROGRESS_EVENTS;
     for (;;) {
         const baton_schedule_t *waiting;
         switch (advance(sim, until_us)) {
         case ADVANCED:
+            if (options->on_progress == NULL ||
+                baton_sim_totals(sim).events < next) {
+                break;
+            }
+            next = baton_sim_totals(sim).events + PROGRESS_EVENTS;
+            if (!options->on_progress(options->on_progress_arg)) {
+                return baton__error(BATON_ERR_CANCELLED,
+                                    "sim: on_progress returned false");
+            }
             break;
         case TIMED_OUT:
             return baton__error_forward(

@@ -312,7 +312,7 @@ error_t cli_read(const cli_parser_t *parser, const char *option,
 /* Keys of argp: an option's letter, or from here on its place in the table. */
 enum {
     KEY_OPTION = 0x100,
-    KEY_HELP = '?',
+    KEY_HELP = 'h',
     KEY_VERSION = 'V',
     KEY_USAGE = 0x10000
 };

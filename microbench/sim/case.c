@@ -1,5 +1,6 @@
 /* One simulation: messages, memory, data. */
 #include "common/measure.h"
+#include "common/progress.h"
 #include "sim/sim.h"
 #include <baton/proof.h>
 #include <inttypes.h>
@@ -30,7 +31,9 @@ bool sim_case_fail(const sim_case_t *c, const char *format, ...)
 
 bool sim_case_ok(const sim_case_t *c, baton_status_t status)
 {
-    return status == BATON_OK || sim_case_fail(c, "%s", baton_error_message());
+    return status == BATON_OK ||
+           (status != BATON_ERR_CANCELLED &&
+            sim_case_fail(c, "%s", baton_error_message()));
 }
 
 void *sim_case_alloc(const sim_case_t *c, size_t count, size_t size)
@@ -56,27 +59,94 @@ void *sim_case_alloc(const sim_case_t *c, size_t count, size_t size)
     return memory;
 }
 
+/* The epochs that run now, for sim_case_progress. */
+static struct {
+    const sim_case_t *of; /* NULL: none run */
+    uint64_t ended, before;
+    double sum_us, formula_us, began_us;
+} epochs;
+
+static uint64_t case_messages(void)
+{
+    return baton_sim_totals(epochs.of->sim).messages - epochs.before;
+}
+
+/* An epoch takes as long as those that have ended did, or as its formula says.
+ */
+bool sim_case_progress(void *arg)
+{
+    char what[128];
+    (void)arg;
+    if (epochs.of == NULL) {
+        return progress_show(NAN, "preparing");
+    }
+    double us = baton_sim_now_us(epochs.of->sim) - epochs.began_us;
+    double expected_us = epochs.ended > 0 ? epochs.sum_us / (double)epochs.ended
+                                          : epochs.formula_us;
+    double part = us < expected_us ? us / expected_us : 1;
+    (void)snprintf(what, sizeof(what), "%s, %d ranks, %.3g messages",
+                   epochs.of->name, epochs.of->ranks, (double)case_messages());
+    return progress_show(isnan(expected_us)
+                             ? NAN
+                             : ((double)epochs.ended + part) /
+                                   (double)epochs.of->options->epochs,
+                         what);
+}
+
+/* What there is after Ctrl-C. */
+static void print_interrupted(double run_s)
+{
+    (void)fflush(stdout);
+    (void)fprintf(stderr,
+                  "baton-sim: %s, %d ranks: interrupted after %.0f s: %" PRIu64
+                  " of %" PRIu64 " epochs",
+                  epochs.of->name, epochs.of->ranks, run_s, epochs.ended,
+                  epochs.of->options->epochs);
+    if (epochs.ended > 0) {
+        (void)fprintf(stderr, " of %.3f us each in the mean",
+                      epochs.sum_us / (double)epochs.ended);
+    }
+    (void)fprintf(
+        stderr, ", and %.3f us of the next one; %" PRIu64 " messages\n",
+        baton_sim_now_us(epochs.of->sim) - epochs.began_us, case_messages());
+}
+
 bool sim_case_epochs(const sim_case_t *c, sim_epoch_fn run, void *arg,
                      sim_result_t *out)
 {
-    uint64_t epochs = c->options->epochs;
-    uint64_t before = baton_sim_totals(c->sim).messages;
     double began_us = clock_now_us();
-    double sum_us = 0;
     bool passed = true;
     out->low_us = INFINITY;
+    epochs.of = c;
+    epochs.before = baton_sim_totals(c->sim).messages;
+    epochs.ended = 0;
+    epochs.sum_us = 0;
+    epochs.formula_us = out->formula_us;
+    progress_end();
+    progress_begin();
+    progress_catch(true);
     sim_trace_begin(c);
-    for (uint64_t epoch = 1; passed && epoch <= epochs; epoch++) {
+    while (passed && epochs.ended < c->options->epochs) {
         double us = 0;
-        passed = run(arg, epoch, &us);
-        sum_us += us;
-        out->low_us = fmin(out->low_us, us);
-        out->high_us = fmax(out->high_us, us);
+        epochs.began_us = baton_sim_now_us(c->sim);
+        passed = sim_case_progress(NULL) && run(arg, epochs.ended + 1, &us);
+        if (passed) {
+            epochs.ended++;
+            epochs.sum_us += us;
+            out->low_us = fmin(out->low_us, us);
+            out->high_us = fmax(out->high_us, us);
+        }
     }
     sim_trace_end(c);
-    out->mean_us = sum_us / (double)epochs;
-    out->messages = baton_sim_totals(c->sim).messages - before;
+    out->mean_us = epochs.sum_us / (double)epochs.ended;
+    out->messages = case_messages();
     out->run_s = (clock_now_us() - began_us) / 1e6;
+    progress_end();
+    progress_catch(false);
+    if (!passed && progress_interrupted()) {
+        print_interrupted(out->run_s);
+    }
+    epochs.of = NULL;
     return passed;
 }
 

@@ -196,6 +196,9 @@ void sim_trace_end(const sim_case_t *c);
 
 /* ---- running it ---------------------------------------------------------- */
 
+/* baton_sim_options_t's on_progress: shows how far sim_case_epochs is. */
+bool sim_case_progress(void *arg);
+
 /* Runs the case's epochs and takes their times, of which `run` gives the
    virtual one. False where `run` is, after it has printed what failed. */
 typedef bool (*sim_epoch_fn)(void *arg, uint64_t epoch, double *us_out);

@@ -1,5 +1,6 @@
 /* A simulation for each value of the sweep and for each variant: a row of the
    table for each, and the plot. */
+#include "common/progress.h"
 #include "sim/sim.h"
 #include <baton/sparse.h>
 #include <inttypes.h>
@@ -190,6 +191,8 @@ static bool run_case(sweep_t *sweep, sim_case_t *c, double x, size_t place)
     sim_result_t *result = &sweep->results[place];
     *result = (sim_result_t){.formula_us = NAN, .active_expected = NAN};
     model.ranks = c->ranks;
+    model.on_progress = sim_case_progress;
+    progress_begin();
     bool passed = sim_case_ok(c, baton_sim_create(&model, &c->sim)) &&
                   sweep->command->run(c, result);
     if (passed) {

@@ -151,4 +151,18 @@ done
 for command in allreduce broadcast barrier partial sparse; do
     prints "^Usage: baton-sim $command" $command --help
 done
+# ---- help, and Ctrl-C --------------------------------------------------------
+
+for script in "$(dirname "$0")"/../../scripts/*.sh; do
+    "$script" -h >out 2>err </dev/null && [ -s out ] && [ ! -s err ] ||
+        complain "no help: $script -h"
+done
+for command in "" allreduce broadcast barrier partial sparse; do
+    # shellcheck disable=SC2086
+    prints '^Usage: baton-sim' $command -h
+done
+
+timeout -k 60 -s INT 3 "$sim" barrier --ranks 99 --epochs 1000000 >out 2>err
+grep -q 'interrupted after .* of 1000000 epochs' err ||
+    complain "an interrupted run does not say how far it came"
 exit $fail

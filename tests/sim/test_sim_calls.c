@@ -56,6 +56,40 @@ TEST(test_sim_calls_may_ask_for_calls)
     support_ok(baton_sim_destroy(diary.sim));
 }
 
+/* The third time it stops the run, whose virtual time then goes on. */
+static bool stop_the_third(void *arg)
+{
+    int *calls = arg;
+    return ++*calls != 3;
+}
+
+static void call_again(void *arg)
+{
+    baton_sim_t *sim = arg;
+    double now_us = baton_sim_now_us(sim);
+    if (now_us < 100000) {
+        support_ok(baton_sim_at(sim, now_us + 1, call_again, sim));
+    }
+}
+
+TEST(test_sim_calls_on_progress_which_may_stop_it)
+{
+    int calls = 0;
+    baton_sim_options_t options = support_sim_options(1);
+    options.on_progress = stop_the_third;
+    options.on_progress_arg = &calls;
+    baton_sim_t *sim = support_sim_open(&options);
+    support_ok(baton_sim_at(sim, 0, call_again, sim));
+    support_expect(baton_sim_run(sim, -1), BATON_ERR_CANCELLED);
+    support_says("on_progress returned false");
+    assert_int_equal(calls, 3);
+    assert_true(baton_sim_now_us(sim) < 100000);
+    support_ok(baton_sim_run(sim, -1));
+    support_us(baton_sim_now_us(sim), 100000);
+    assert_true(calls > 3);
+    support_ok(baton_sim_destroy(sim));
+}
+
 TEST(test_sim_calls_at_once_what_has_passed)
 {
     const baton_sim_options_t options = support_sim_options(1);
