@@ -157,6 +157,38 @@ TEST(test_options_that_differ_are_refused_on_all_ranks)
     support_ok(baton_sim_destroy(sim));
 }
 
+/* As where ranks have different calibrations. */
+TEST(test_costs_may_differ_where_they_decide_nothing)
+{
+    baton_sim_t *sim = open_sim();
+    baton_sparse_options_t options = some_options(), other;
+    for (int choice = 0; choice < 3; choice++) {
+        baton_sparse_t *all[RANKS];
+        options.algorithm =
+            choice == 1 ? BATON_SPARSE_AUTO : BATON_SPARSE_SPARDL;
+        options.teams = choice == 2 ? BATON_SPARSE_TEAMS_AUTO : 1;
+        other = options;
+        other.link = (baton_link_cost_t){7, 7};
+        if (choice > 0) {
+            refuse(sim, &options, 1, &other, BATON_ERR_MISMATCH,
+                   "BATON_CALIBRATION", NULL);
+            continue;
+        }
+        for (int rank = 0; rank < RANKS; rank++) {
+            support_ok(baton_sparse_prepare(baton_sim_group(sim, rank),
+                                            rank == 1 ? &other : &options,
+                                            &all[rank]));
+        }
+        for (int rank = 0; rank < RANKS; rank++) {
+            support_ok(baton_sparse_connect(all[rank], -1));
+        }
+        for (int rank = 0; rank < RANKS; rank++) {
+            support_ok(baton_sparse_destroy(all[rank]));
+        }
+    }
+    support_ok(baton_sim_destroy(sim));
+}
+
 /* Later creates of this name belong together. */
 static void expect_step(baton_sim_t *sim, const baton_sparse_options_t *options)
 {

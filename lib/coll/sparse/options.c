@@ -262,6 +262,13 @@ static void fill(baton_sparse_options_t *o)
                                            : o->max_k;
 }
 
+/* Whether what messages cost decides anything. */
+static bool is_chosen(const baton_sparse_options_t *o)
+{
+    return o->algorithm == BATON_SPARSE_AUTO ||
+           o->teams == BATON_SPARSE_TEAMS_AUTO;
+}
+
 /* What a message costs, unless the options say it. */
 static void fill_link(baton_sparse_options_t *o, int hosts,
                       baton__wrong_t *wrong)
@@ -273,8 +280,8 @@ static void fill_link(baton_sparse_options_t *o, int hosts,
     baton_status_t status = baton_costs_get(&costs);
     if (status == BATON_OK) {
         o->link = hosts > 1 ? costs.between : costs.inside;
-    } else if (wrong->status == BATON_OK) {
-        (void)REFUSE("%s", baton_error_message());
+    } else if (wrong->status == BATON_OK && is_chosen(o)) {
+        (void)REFUSE("BATON_CALIBRATION: %s", baton_error_message());
         wrong->status = status;
     }
 }
@@ -374,8 +381,10 @@ static void list_options(const baton_sparse_options_t *o, compared_t *out)
         COMPARE(sync_every),
         COMPARE(max_staleness),
         COMPARE(seed),
-        real("alpha_us", o->link.alpha_us),
-        real("beta_ns", o->link.beta_ns),
+        real("alpha_us (link's or BATON_CALIBRATION's)",
+             is_chosen(o) ? o->link.alpha_us : 0),
+        real("beta_ns (link's or BATON_CALIBRATION's)",
+             is_chosen(o) ? o->link.beta_ns : 0),
     };
 #undef COMPARE
     static_assert(sizeof list / sizeof list[0] == COMPARED, "all of them");
