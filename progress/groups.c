@@ -567,7 +567,8 @@ static void close_root(baton_group_t *root)
     engine->driver->enter(engine);
     if (root->transport->lose != NULL && root->collective &&
         (!waits || root->all_lost || root->lost_count > 0)) {
-        root->transport->lose(root->endpoint, root->rank, NULL);
+        root->transport->lose(root->endpoint, root->rank, BATON_ERR_TRANSPORT,
+                              NULL);
     }
     end_parting(root);
     (void)baton__recovery_advance(root->stepper);

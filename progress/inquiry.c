@@ -127,7 +127,8 @@ static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,
         baton__group_loss(group, rank) != NULL
             ? "been lost"
             : "not answered: it is stopped, in a long call node or a "
-              "call of MPI, or without a progress thread and in no call");
+              "call of MPI, out of reach, or without a progress "
+              "thread and in no call");
     inquiry->count++;
 }
 

@@ -275,8 +275,13 @@ static baton_status_t send_answer(baton_group_t *group,
     }
     if (header.kind == BATON__MESSAGE_INQUIRY ||
         header.kind == BATON__MESSAGE_LEFT) {
-        return group->transport->notify(group->endpoint, answer->peer, &header,
-                                        NULL, 0);
+        baton_status_t status = group->transport->notify(
+            group->endpoint, answer->peer, &header, NULL, 0);
+        if (group->transport->ask != NULL && status != BATON_AGAIN &&
+            header.kind == BATON__MESSAGE_INQUIRY) { /* which wakes it */
+            group->transport->ask(group->endpoint, answer->peer);
+        }
+        return status;
     }
     const baton_schedule_t *schedule =
         baton__group_find(group, header.schedule);
@@ -515,11 +520,49 @@ void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
     queue_answer(group, answer, BATON__MESSAGE_FAILURE, peer);
 }
 
+/* The rank that tells those on other hosts of a loss: the first that lives on
+   the host of the lost one, or of all. `also` counts as one that lives. */
+static int find_teller(const baton_group_t *group, int lost, int also)
+{
+    const baton_transport_t *port = group->transport;
+    int first = -1;
+    for (int rank = 0; rank < group->size; rank++) {
+        bool mate =
+            port->host_of == NULL || port->host_of(group->endpoint, rank) ==
+                                         port->host_of(group->endpoint, lost);
+        if (rank == lost ||
+            (rank != also && baton__group_loss(group, rank) != NULL)) {
+            continue;
+        }
+        if (mate) {
+            return rank;
+        }
+        first = first < 0 ? rank : first;
+    }
+    return first;
+}
+
+static void tell_of(baton_group_t *group, int lost, bool tells_near)
+{
+    const baton_header_t header = {
+        .epoch = (uint64_t)lost + 1,
+        .tag = BATON__LEFT_NOT |
+               (baton__has_ended(group, lost) ? BATON__LEFT_ENDED : 0),
+        .incarnation = group->incarnation};
+    const int teller = find_teller(group, lost, -1);
+    for (int peer = 0; peer < group->size; peer++) {
+        bool told = baton__group_is_near(group, peer)
+                        ? tells_near
+                        : group->rank == teller || peer == teller;
+        if (told && peer != group->rank &&
+            baton__group_loss(group, peer) == NULL) {
+            queue_answer(group, header, BATON__MESSAGE_LEFT, peer);
+        }
+    }
+}
+
 void baton__notice_lost(baton_group_t *group, int lost)
 {
-    const baton_header_t header = {.epoch = (uint64_t)lost + 1,
-                                   .tag = BATON__LEFT_NOT,
-                                   .incarnation = group->incarnation};
     if (lost < 0 || !group->collective ||
         baton__group_loss(group, lost) == baton__disowned) {
         return;
@@ -528,10 +571,10 @@ void baton__notice_lost(baton_group_t *group, int lost)
     for (baton_group_t *g = group->subsets; leaves && g != NULL; g = g->next) {
         baton__notice_lost(g, baton__subset_rank(g->endpoint, lost));
     }
-    for (int peer = 0; peer < group->size && !leaves; peer++) {
-        if (peer != group->rank && baton__group_loss(group, peer) == NULL &&
-            baton__group_is_near(group, peer)) {
-            queue_answer(group, header, BATON__MESSAGE_LEFT, peer);
+    for (uint32_t i = 0; i < group->lost_count && !leaves; i++) {
+        const int each = group->lost[i].peer;
+        if (each == lost || find_teller(group, each, lost) == lost) {
+            tell_of(group, each, each == lost);
         }
     }
 }
@@ -751,7 +794,8 @@ static void hear(baton_group_t *group, int peer, uint32_t lost)
     const int rank = (int)lost - 1;
     if (lost > 0 && rank < group->size && rank != group->rank &&
         group->first.detail == NULL && baton__group_loss(group, peer) == NULL) {
-        group->first = (baton__loss_t){rank, "another rank has lost it"};
+        group->first =
+            (baton__loss_t){.peer = rank, .detail = "another rank has lost it"};
     }
 }
 

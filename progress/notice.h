@@ -76,11 +76,13 @@ void baton__notice_take(const baton_group_t *group, baton_message_t *message,
 void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
                           uint64_t epoch, int peer);
 
-/* Tells the ranks of this host of a loss, unless it is this rank that was lost.
-   Those on others learn of it when they ask a rank that they wait for: messages
-   to ranks that may be dying, too, are more than MPI stands. A rank that is
-   leaving the group tells of it with that. Where ranks leave a group as they
-   like one that has left is no loss to others, and none are told. */
+/* Tells of a loss, unless it is this rank that was lost: the ranks of this
+   host, and one rank that tells those of other hosts, which is the first one on
+   the host of the lost rank. If that one is lost, too, the next is told. So a
+   loss is known to ranks that have no connection to any that noticed it, and
+   few messages go to ranks that may be dying. A rank that is leaving the group
+   tells of it with that. Where ranks leave a group as they like one that has
+   left is no loss to others, and none are told. */
 void baton__notice_lost(baton_group_t *group, int lost);
 
 /* Asks the ranks that the running epoch waits for what they wait for. */

@@ -312,9 +312,12 @@ void baton__recovery_part(baton__stepper_t *stepper, baton_group_t *group)
    if there is room, and whom it has lost. */
 static void tell_left(const baton_group_t *group)
 {
+    const uint64_t lost = baton__group_first_lost(group);
+    const bool ended = lost > 0 && baton__has_ended(group, (int)lost - 1);
     const baton_header_t header = {.incarnation = group->incarnation,
                                    .kind = BATON__MESSAGE_LEFT,
-                                   .epoch = baton__group_first_lost(group)};
+                                   .tag = ended ? BATON__LEFT_ENDED : 0,
+                                   .epoch = lost};
     for (int peer = 0; peer < group->size; peer++) {
         if (peer != group->rank && baton__group_loss(group, peer) == NULL) {
             (void)group->transport->notify(group->endpoint, peer, &header, NULL,

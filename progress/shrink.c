@@ -224,7 +224,8 @@ static void agree(baton__stepper_t *stepper, baton_group_t *group,
             continue;
         }
         if (group->transport->lose != NULL) {
-            group->transport->lose(group->endpoint, peer, why);
+            group->transport->lose(group->endpoint, peer, BATON_ERR_TIMEOUT,
+                                   why);
         } else {
             baton__recovery_lose(stepper, group, peer, why);
         }

@@ -116,10 +116,17 @@ static bool ask_asyncs(baton__stepper_t *stepper)
 /* A rank is gone, for all ranks: those that have no messages with it, or whom
    the loss of a link keeps from noticing, are told. */
 static void lose_for_all(baton__stepper_t *stepper, baton_group_t *group,
-                         int peer, const char *detail)
+                         int peer, baton_status_t status, const char *detail)
 {
-    if (baton__group_loss(group, peer) == NULL) {
+    bool news = baton__group_loss(group, peer) == NULL;
+    if (news) {
         baton__recovery_lose(stepper, group, peer, detail);
+    }
+    if (status != BATON_ERR_TIMEOUT && !baton__has_ended(group, peer)) {
+        baton__group_note_end(group, peer);
+        news = true;
+    }
+    if (news) {
         baton__notice_lost(group, peer);
     }
 }
@@ -131,18 +138,21 @@ static void heed_loss(baton__stepper_t *stepper, baton_group_t *group,
                       const baton_header_t *header, int lost)
 {
     const baton_transport_t *transport = group->transport;
-    bool stays = header->tag == BATON__LEFT_NOT;
-    const char *why = stays ? "another rank has lost it"
-                            : "another rank has lost it, and left";
-    if (stays && baton__group_loss(group, lost) == NULL &&
+    bool stays = (header->tag & BATON__LEFT_NOT) != 0;
+    bool ended = (header->tag & BATON__LEFT_ENDED) != 0;
+    baton_status_t status = ended ? BATON_ERR_TRANSPORT : BATON_ERR_TIMEOUT;
+    const char *why = ended   ? "another rank has seen that it has ended"
+                      : stays ? "another rank has lost it"
+                              : "another rank has lost it, and left";
+    if (stays && !ended && baton__group_loss(group, lost) == NULL &&
         baton__group_is_near(group, lost)) {
         (void)transport->notify(group->endpoint, lost, header, NULL, 0);
     }
     if (!stays || transport->lose == NULL) {
-        lose_for_all(stepper, group, lost, why);
+        lose_for_all(stepper, group, lost, status, why);
     }
     if (transport->lose != NULL) { /* or its close waits for it */
-        transport->lose(group->endpoint, lost, why);
+        transport->lose(group->endpoint, lost, status, why);
     }
 }
 
@@ -152,12 +162,13 @@ static void receive_left(baton__stepper_t *stepper, baton_group_t *group,
                          const baton_header_t *header, int peer)
 {
     uint64_t lost = header->epoch; /* + 1 */
-    bool stays = header->tag == BATON__LEFT_NOT;
+    bool stays = (header->tag & BATON__LEFT_NOT) != 0;
     bool heeded = baton__group_loss(group, peer) == NULL;
     if (heeded && stays && lost == (uint64_t)group->rank + 1) {
         baton__recovery_lose(stepper, group, peer, baton__disowned);
         if (group->transport->lose != NULL) { /* what moves ends, too */
-            group->transport->lose(group->endpoint, peer, baton__disowned);
+            group->transport->lose(group->endpoint, peer, BATON_ERR_TIMEOUT,
+                                   baton__disowned);
         }
     } else if (heeded && lost > 0 && lost <= (uint64_t)group->size &&
                lost != (uint64_t)group->rank + 1) {
@@ -166,6 +177,9 @@ static void receive_left(baton__stepper_t *stepper, baton_group_t *group,
     if (!stays) {
         baton__recovery_lose(stepper, group, peer,
                              "it has destroyed the group after a loss");
+        if (lost != (uint64_t)group->rank + 1) { /* or it has gone on */
+            baton__group_note_end(group, peer);
+        }
     }
 }
 
@@ -285,10 +299,11 @@ static void happen(baton__stepper_t *stepper, baton_group_t *group,
         baton__epoch_complete_transfer(stepper, event);
         break;
     case BATON_EVENT_LOST:
-        if (event->status == BATON_ERR_STATE) {
+        if (event->status != BATON_ERR_STATE) {
+            lose_for_all(stepper, group, event->peer, event->status,
+                         event->detail);
+        } else if (baton__group_loss(group, event->peer) == NULL) {
             baton__recovery_lose(stepper, group, event->peer, event->detail);
-        } else {
-            lose_for_all(stepper, group, event->peer, event->detail);
         }
         break;
     }

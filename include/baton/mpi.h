@@ -20,14 +20,15 @@ extern "C" {
 
 /* Collective over `comm` (an intracommunicator): blocks until all ranks have
    called it, and warns if some have not after BATON_STALL_MS. From then on a
-   rank that ends, or has not answered for BATON_PEER_TIMEOUT_MS, is an error on
-   all others: BATON_ERR_TRANSPORT. Then ranks may have left an exchange on
-   `comm` at different places: make no other group of it, and call none of MPI's
-   collectives on it. User traffic can't collide: what MPI carries goes through
-   a duplicate of `comm`, which is made where there is anything (see Threads).
-   The library calls MPI by its PMPI_ names, so tools that interpose MPI's
-   symbols see none of its calls. Destroy the group before MPI_Finalize. If you
-   do not, that is logged, and peers on other hosts are lost.
+   rank that ends, which those on its host tell all others, or has not answered
+   for BATON_PEER_TIMEOUT_MS, is an error on all: BATON_ERR_TRANSPORT. Then
+   ranks may have left an exchange on `comm` at different places: make no other
+   group of it, and call none of MPI's collectives on it. User traffic can't
+   collide: what MPI carries goes through a duplicate of `comm`, which is made
+   where there is anything (see Threads). The library calls MPI by its PMPI_
+   names, so tools that interpose MPI's symbols see none of its calls. Destroy
+   the group before MPI_Finalize. If you do not, that is logged, and peers on
+   other hosts are lost.
 
    Threads: with a progress thread MPI must have been initialised with
    MPI_THREAD_MULTIPLE, unless all ranks are on one host and can read each
@@ -59,15 +60,22 @@ extern "C" {
    let it end the process once a rank is gone.
 
    A rank whose process has ended is lost at once to the ranks of its host, and
-   to those on others that have messages with it; the rest learn of it when they
-   wait for a rank that knows, in about a second. A rank that others wait for is
-   also lost if it has not answered them for BATON_PEER_TIMEOUT_MS (30000; 0:
-   never), as it is stopped (perhaps by a debugger), or its host can't be
-   reached. A thread of each group of several ranks answers, on a TCP port, also
-   in manual mode; it calls neither MPI nor the application. So a rank that
-   computes, or is in a long call node, is not lost. One that was stopped for
-   too long finds that the others have lost it. This needs a connection: ranks
-   of other hosts are never lost if none of them could be reached.
+   to those on others that have messages with it, unless their connection was
+   reset; they tell all others. A rank that others wait for is also lost if it
+   has not answered them for BATON_PEER_TIMEOUT_MS (30000; 0: never), as it is
+   stopped (perhaps by a debugger), or its host can't be reached. A thread of
+   each group of several ranks answers, on a TCP port, also in manual mode; it
+   calls neither MPI nor the application. So a rank that computes, or is in a
+   long call node, is not lost. One that was stopped for too long finds that the
+   others have lost it.
+
+   Where no connection can be made, which a firewall may refuse, drop or reset
+   at any time, a rank is asked over MPI, too, and answers there when its engine
+   makes progress: within half a second with a progress thread. One whose host
+   refuses connections, and which does not answer over MPI for 2 s, is lost: its
+   process has ended, as far as can be told if its connection was reset, too.
+   Ranks of other hosts are never lost if none of them could be reached when the
+   group was made.
 
    After a loss baton_group_shrink gives the survivors a group. Start Open MPI 4
    with mpirun --enable-recovery, and Open MPI 5 with mpirun --with-ft ulfm:

@@ -79,9 +79,11 @@ typedef enum baton_event_kind {
     BATON_EVENT_RECEIVED, /* token, status: the data is in its target */
     BATON_EVENT_LOST      /* peer, status: the peer can no longer be reached.
                              Other ranks are told, except with BATON_ERR_STATE:
-                             then only this rank loses it. Reported once; each
-                             transfer to or from the peer still ends with its
-                             own event */
+                             then only this rank loses it. With
+                             BATON_ERR_TIMEOUT it may still live; else it has
+                             ended, or left. Reported once, or twice if it is
+                             found to have ended later; each transfer to or from
+                             the peer still ends with its own event */
 } baton_event_kind_t;
 
 typedef struct baton_event {
@@ -252,10 +254,11 @@ typedef struct baton_transport {
     int (*host_of)(const void *endpoint, int rank);
 
     /* Optional. Other ranks have found that this peer is lost: the endpoint
-       acts as if it had found that, and reports LOST. `detail` is static. The
-       rank itself is passed if its group is closed while others may wait for
-       it. */
-    void (*lose)(void *endpoint, int peer, const char *detail);
+       acts as if it had found that, and reports LOST with this status.
+       `detail` is static. The rank itself is passed if its group is closed
+       while others may wait for it. */
+    void (*lose)(void *endpoint, int peer, baton_status_t status,
+                 const char *detail);
 
     /* Optional. This rank waits for the peer: checks whether it still runs, and
        reports LOST if not. Called about twice a second during the wait. */

@@ -128,14 +128,15 @@ typedef enum baton__message_kind {
     BATON__MESSAGE_INQUIRY,  /* what does the schedule wait for there? */
     BATON__MESSAGE_STATE,    /* the answer; see progress/inquiry.h */
     /* It was, after a loss, by this rank alone: `epoch` is 1 + the one that is
-       lost, or 0. With the tag BATON__LEFT_NOT it was not, and this rank only
-       tells of the loss. */
+       lost, or 0. Bits of the tag: BATON__LEFT_NOT: it was not, and this rank
+       only tells of the loss; BATON__LEFT_ENDED: the process of the lost rank
+       has. */
     BATON__MESSAGE_LEFT,
     BATON__MESSAGE_VIEW, /* who is lost; see progress/shrink.h */
     BATON__MESSAGE_KIND_COUNT
 } baton__message_kind_t;
 
-enum { BATON__LEFT_NOT = 1 };
+enum { BATON__LEFT_NOT = 1, BATON__LEFT_ENDED = 2 };
 
 /* The content of an activation. */
 typedef struct baton__activation {

@@ -24,8 +24,9 @@
     X(void, (void), flush, (void *endpoint), (self->endpoint))                 \
     X(int, return, host_of, (const void *endpoint, int rank),                  \
       (self->endpoint, rank))                                                  \
-    X(void, (void), lose, (void *endpoint, int peer, const char *detail),      \
-      (self->endpoint, peer, detail))                                          \
+    X(void, (void), lose,                                                      \
+      (void *endpoint, int peer, baton_status_t status, const char *detail),   \
+      (self->endpoint, peer, status, detail))                                  \
     X(void, (void), ask, (void *endpoint, int peer), (self->endpoint, peer))
 
 #define PASS(type, how, name, parameters, arguments)                           \

@@ -307,7 +307,9 @@ const char baton__disowned[] = "it has lost this rank";
 void baton__group_lose(baton_group_t *group, int peer, const char *detail)
 {
     const baton__loss_t loss = {
-        peer, detail != NULL ? detail : baton_status_text(BATON_ERR_TRANSPORT)};
+        .peer = peer,
+        .detail =
+            detail != NULL ? detail : baton_status_text(BATON_ERR_TRANSPORT)};
     group->first = group->lost_count == 0 ? loss : group->first;
     if (group->lost_count == group->lost_capacity) {
         uint32_t room = group->lost_capacity * 2 + 4;
@@ -321,6 +323,13 @@ void baton__group_lose(baton_group_t *group, int peer, const char *detail)
         group->lost_capacity = room;
     }
     group->lost[group->lost_count++] = loss;
+}
+
+void baton__group_note_end(baton_group_t *group, int peer)
+{
+    for (uint32_t i = 0; i < group->lost_count; i++) {
+        group->lost[i].ended |= group->lost[i].peer == peer;
+    }
 }
 
 const char *baton__group_place(const baton_group_t *group)

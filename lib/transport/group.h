@@ -59,6 +59,7 @@ typedef struct baton__agreement {
 
 typedef struct baton__loss {
     int peer;
+    bool ended;         /* that is known; else it may live, out of reach */
     const char *detail; /* the transport's sentence that says why */
 } baton__loss_t;
 
@@ -293,6 +294,9 @@ static inline bool baton__group_recovers(const baton_group_t *group)
 /* Peers that are lost, and why; NULL if they are not. Without memory to
    remember one, all of them are. */
 void baton__group_lose(baton_group_t *group, int peer, const char *detail);
+
+/* A lost peer is known to have ended, or to have left. */
+void baton__group_note_end(baton_group_t *group, int peer);
 
 /* True if the rank is on this host, or nothing is known of hosts. */
 bool baton__group_is_near(const baton_group_t *group, int rank);

@@ -151,11 +151,12 @@ static bool subset_withdraw_receive(void *endpoint, baton_token_t token,
                                                 self->members[peer].root_rank);
 }
 
-static void subset_inner_lose(void *endpoint, int peer, const char *detail)
+static void subset_inner_lose(void *endpoint, int peer, baton_status_t status,
+                              const char *detail)
 {
     const subset_t *self = endpoint;
     self->around.inner->lose(self->around.endpoint,
-                             self->members[peer].root_rank, detail);
+                             self->members[peer].root_rank, status, detail);
 }
 
 static void subset_ask(void *endpoint, int peer)
@@ -183,6 +184,18 @@ int baton__subset_rank(const void *endpoint, int root_rank)
 {
     const subset_t *self = endpoint;
     return self->ranks[root_rank];
+}
+
+bool baton__has_ended(const baton_group_t *group, int rank)
+{
+    bool ended =
+        group->root != NULL &&
+        baton__has_ended(group->root,
+                         baton__subset_root_rank(group->endpoint, rank));
+    for (uint32_t i = 0; i < group->lost_count; i++) {
+        ended |= group->lost[i].peer == rank && group->lost[i].ended;
+    }
+    return ended;
 }
 
 static void subset_close(void *endpoint)

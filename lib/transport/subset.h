@@ -54,3 +54,6 @@ void baton__subset_take(const void *endpoint, baton_message_t *message);
 /* The rank in the root; and the one here of a rank of the root, or -1. */
 int baton__subset_root_rank(const void *endpoint, int rank);
 int baton__subset_rank(const void *endpoint, int root_rank);
+
+/* True if a rank of the group is known to have ended, there or in its root. */
+bool baton__has_ended(const baton_group_t *group, int rank);

@@ -152,16 +152,13 @@ if(BATON_BUILD_EXAMPLES)
 endif()
 # (lowest, highest: the one that is left had no link to all of the dead.)
 foreach(rounds "lowest 5 1 1,2,3,4" "highest 5 1 0,1,2,3" "begin 2 1 b1"
-        "twice 5 2 none 1,3 d0" "made 7 6 f9")
+        "twice 5 2 none 1,3 d0" "made 7 6 m9" "made_first 7 6 h1")
     separate_arguments(rounds)
     list(POP_FRONT rounds name ranks left)
     hosts_entry(mpi_survivors.hosts2.${name} ${hosts} 2 ${survivors} ${left}
         ${MPIEXEC_EXECUTABLE} --oversubscribe ${recovery} -np ${ranks}
         $<TARGET_FILE:mpi_survivors> ${rounds})
 endforeach()
-set_property(TEST mpi_survivors.hosts2.made APPEND PROPERTY ENVIRONMENT
-    BATON_PEER_TIMEOUT_MS=3000)
-
 if(BATON_BUILD_MICROBENCH)
     add_test(NAME info_command
         COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/info_command.sh

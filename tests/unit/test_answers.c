@@ -30,9 +30,10 @@ static void open_both(const char *timeout_ms, bool answering)
     listener = baton__links_listen(NULL, RANKS, &to.sin_port);
     assert_true(listener >= 0);
     support_ok(baton__answers_open(
-        &asks, baton__links_listen(NULL, RANKS, &unused), ASKS, RANKS));
+        &asks, baton__links_listen(NULL, RANKS, &unused), ASKS, RANKS, NULL));
     if (answering) {
-        support_ok(baton__answers_open(&answers, listener, ANSWERS, RANKS));
+        support_ok(
+            baton__answers_open(&answers, listener, ANSWERS, RANKS, NULL));
         asks.places[ANSWERS] = answers.places[ANSWERS];
     }
 }

@@ -357,7 +357,8 @@ TEST_WITH(test_late_calls_name_a_lost_rank, 3, SUPPORT_OWN_ENGINES)
     for (int r = 0; r < 2; r++) {
         baton_group_t *group = cluster->groups[r];
         group->engine->driver->enter(group->engine);
-        group->transport->lose(group->endpoint, 2, "it is dead");
+        group->transport->lose(group->endpoint, 2, BATON_ERR_TRANSPORT,
+                               "it is dead");
         group->engine->driver->leave(group->engine);
     }
     support_cluster_run(cluster, call_late, NULL);

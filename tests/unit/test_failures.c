@@ -152,7 +152,8 @@ TEST_MANUALLY(test_on_failure_is_told_of_an_earlier_loss, 3)
 {
     baton_status_t noted = BATON_OK;
     const baton_group_t *group = cluster->groups[0];
-    group->transport->lose(group->endpoint, 2, "it is dead");
+    group->transport->lose(group->endpoint, 2, BATON_ERR_TRANSPORT,
+                           "it is dead");
     support_drain(cluster);
     baton_schedule_t *s = support_schedule(cluster->groups[0], "alone");
     (void)baton_add_send(s, 1, support_scratch(s, 1));

@@ -108,7 +108,8 @@ static baton_status_t send(void *endpoint, baton_token_t token, int peer,
 
 static void learn(const rank_t *rank, int victim)
 {
-    rank->given->lose(rank->group->endpoint, victim, "it is dead");
+    rank->given->lose(rank->group->endpoint, victim, BATON_ERR_TRANSPORT,
+                      "it is dead");
 }
 
 /* While its progress thread does nothing. */

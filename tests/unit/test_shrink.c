@@ -106,8 +106,16 @@ static void learn(int r, int victim)
 {
     const rank_t *rank = &ranks[r];
     if (!rank->dead && baton__group_loss(rank->group, victim) == NULL) {
-        rank->given->lose(rank->group->endpoint, victim, "it is dead");
+        rank->given->lose(rank->group->endpoint, victim, BATON_ERR_TRANSPORT,
+                          "it is dead");
     }
+}
+
+/* It finds that another one does not answer. */
+static void suspect(int r, int other)
+{
+    ranks[r].given->lose(ranks[r].group->endpoint, other, BATON_ERR_TIMEOUT,
+                         "it is silent");
 }
 
 static int count_living(void)
@@ -295,9 +303,10 @@ TEST(test_shrink_heeds_no_rank_that_is_left_out)
 
 static int lost_to_port;
 
-static void note_lost(void *endpoint, int peer, const char *detail)
+static void note_lost(void *endpoint, int peer, baton_status_t status,
+                      const char *detail)
 {
-    (void)endpoint;
+    (void)endpoint, (void)status;
     (void)detail;
     lost_to_port = peer;
 }
@@ -315,7 +324,7 @@ TEST(test_who_leaves_says_whom_it_has_lost)
     ranks[0].group = NULL;
     (void)baton_engine_step(ranks[1].engine);
     assert_string_equal(baton__group_loss(ranks[1].group, 2),
-                        "another rank has lost it, and left");
+                        "another rank has seen that it has ended");
     assert_int_equal(lost_to_port, 2);
     close_ranks();
 }
@@ -336,7 +345,8 @@ TEST(test_a_loss_is_told_to_all_ranks)
     open_collective(4);
     support_expect(baton_group_recover(ranks[1].group, 0), BATON_ERR_TIMEOUT);
     ranks[0].dead = true;
-    ranks[0].given->lose(ranks[0].group->endpoint, 2, "it is dead");
+    ranks[0].given->lose(ranks[0].group->endpoint, 2, BATON_ERR_TRANSPORT,
+                         "it is dead");
     step(1, 5);
     assert_int_equal(ranks[0].group->answer_count, 2);
     ranks[0].dead = false;
@@ -367,10 +377,12 @@ TEST(test_who_is_taken_for_lost_is_told)
     open_collective(3);
     ranks[2].port.lose = note_lost;
     lost_to_port = -1;
-    learn(0, 2);
+    suspect(0, 2);
     step(3, 3);
     assert_ptr_equal(baton__group_loss(ranks[2].group, 1), baton__disowned);
     assert_int_equal(lost_to_port, 1);
+    suspect(2, 0);
+    (void)baton_engine_step(ranks[2].engine);
     support_expect(baton_group_shrink(ranks[2].group, 0, &ranks[2].survivors),
                    BATON_ERR_TRANSPORT);
     support_says("go on without it");
@@ -418,7 +430,7 @@ static baton_status_t refuse(void *endpoint, baton_token_t token, int peer,
     if (peer != 2) {
         return ranks[0].given->send(endpoint, token, peer, header, data, bytes);
     }
-    ranks[0].given->lose(endpoint, peer, NULL);
+    ranks[0].given->lose(endpoint, peer, BATON_ERR_TRANSPORT, NULL);
     return BATON_ERR_TRANSPORT;
 }
 
@@ -487,7 +499,8 @@ static int asked;
 static void find_left(void *endpoint, int peer)
 {
     asked = peer;
-    ranks[0].given->lose(endpoint, peer, "nobody answers there any more");
+    ranks[0].given->lose(endpoint, peer, BATON_ERR_TRANSPORT,
+                         "nobody answers there any more");
 }
 
 /* Rank 1, which rank 0 owes its news, has left without telling. */
@@ -498,7 +511,8 @@ TEST(test_who_leaves_asks_whom_it_can_not_tell)
     asked = -1;
     ranks[0].port.ask = find_left;
     ranks[0].dead = true; /* there is no room for what it sends */
-    ranks[0].given->lose(ranks[0].group->endpoint, 2, "it is dead");
+    ranks[0].given->lose(ranks[0].group->endpoint, 2, BATON_ERR_TRANSPORT,
+                         "it is dead");
     (void)baton_engine_step(ranks[0].engine);
     assert_int_equal(ranks[0].group->answer_count, 1);
     support_ok(baton_group_destroy(ranks[0].group));

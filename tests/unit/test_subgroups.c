@@ -88,7 +88,7 @@ TEST_MANUALLY(test_subgroups_loss_is_of_its_ranks, 3)
     baton_group_t *whole[2] = {make(cluster, 0, without, 2),
                                make(cluster, 1, without, 2)};
     const baton_group_t *root = cluster->groups[0];
-    root->transport->lose(root->endpoint, 2, "it is dead");
+    root->transport->lose(root->endpoint, 2, BATON_ERR_TRANSPORT, "it is dead");
     support_drain(cluster);
     baton_group_t *later = make(cluster, 0, with, 2);
     assert_non_null(baton__group_loss(lost, 0));

@@ -92,10 +92,10 @@ static bool take(record_t *record)
 
 /* ---- sending ---------------------------------------------------------- */
 
-static void note_lost(rank_t *self, int peer)
+static void note_lost(rank_t *self, int peer, bool lives)
 {
     if (self->lost[peer] == BATON__INPROC_THERE) {
-        self->lost[peer] = BATON__INPROC_LOST;
+        self->lost[peer] = lives ? BATON__INPROC_SILENT : BATON__INPROC_LOST;
         self->lost_count++;
     }
 }
@@ -113,7 +113,7 @@ static void deliver(rank_t *self, record_t *record, int peer,
     if (put(target, &target->inbox, record, self, urgent)) {
         return;
     }
-    note_lost(self, peer);
+    note_lost(self, peer, false);
     if (has_copy(record)) {
         baton__inproc_give(record);
     } else if (take(record)) {
@@ -297,13 +297,15 @@ static size_t take_lost(rank_t *self, baton_event_t *out, size_t max)
 {
     size_t count = 0;
     for (int peer = 0; count < max && self->lost_count > 0; peer++) {
-        if (self->lost[peer] != BATON__INPROC_LOST) {
+        bool lives = self->lost[peer] == BATON__INPROC_SILENT;
+        if (self->lost[peer] != BATON__INPROC_LOST && !lives) {
             continue;
         }
         self->lost[peer] = BATON__INPROC_REPORTED;
         self->lost_count--;
         out[count++] = (baton_event_t){.kind = BATON_EVENT_LOST,
-                                       .status = BATON_ERR_TRANSPORT,
+                                       .status = lives ? BATON_ERR_TIMEOUT
+                                                       : BATON_ERR_TRANSPORT,
                                        .peer = peer,
                                        .detail = "it has destroyed its group"};
     }
@@ -416,10 +418,11 @@ static void inproc_disarm(void *endpoint)
     pthread_mutex_unlock(&self->mutex);
 }
 
-static void inproc_lose(void *endpoint, int peer, const char *detail)
+static void inproc_lose(void *endpoint, int peer, baton_status_t status,
+                        const char *detail)
 {
     (void)detail; /* it reports none */
-    note_lost(endpoint, peer);
+    note_lost(endpoint, peer, status == BATON_ERR_TIMEOUT);
 }
 
 void baton__inproc_close(void *endpoint)

@@ -51,7 +51,8 @@ typedef struct baton__inproc_slab {
 /* What is known of a peer: it had left when something was sent to it. */
 typedef enum baton__inproc_lost {
     BATON__INPROC_THERE,
-    BATON__INPROC_LOST, /* to be reported */
+    BATON__INPROC_LOST,   /* to be reported */
+    BATON__INPROC_SILENT, /* likewise, but it may live */
     BATON__INPROC_REPORTED
 } baton__inproc_lost_t;
 

@@ -76,17 +76,22 @@ static void *answer_all(void *arg)
                     MSG_DONTWAIT | MSG_NOSIGNAL);
         (void)pthread_mutex_unlock(&self->lock);
         (void)close(fd);
+        if (self->doorbell != NULL) {
+            baton__doorbell_ring_now(self->doorbell, self->doorbell->index);
+        }
     }
 }
 
 baton_status_t baton__answers_open(baton__answers_t *self, int listener,
-                                   int rank, int size)
+                                   int rank, int size,
+                                   const baton__doorbell_t *doorbell)
 {
     int64_t ms = baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS);
     *self = (baton__answers_t){
         .listener = -1,
         .rank = rank,
         .size = size,
+        .doorbell = doorbell,
         .timeout_ns = (uint64_t)ms * 1000000,
         .places = baton__alloc((size_t)size, sizeof *self->places),
         .asked = baton__alloc((size_t)size, sizeof *self->asked),

@@ -17,6 +17,8 @@
    ranks that a batch system has stopped together nobody is lost. */
 #pragma once
 
+#include "transport/shm/doorbell.h"
+
 #include <baton/types.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -59,6 +61,8 @@ typedef struct baton__answers {
                               that is lost */
     unsigned char *told;   /* such bits, of what others have answered */
     bool any_told;         /* since it was looked at last */
+    const baton__doorbell_t *doorbell; /* of a rank that is asked: it looks in
+                                          MPI, too; or NULL */
 } baton__answers_t;
 
 typedef enum baton__reply {
@@ -73,7 +77,8 @@ typedef enum baton__reply {
 /* Takes over a listener, and stores the rank's own place, but for the port.
    BATON_ERR_NO_MEMORY, _SYSTEM: no thread. close also after an error. */
 baton_status_t baton__answers_open(baton__answers_t *self, int listener,
-                                   int rank, int size);
+                                   int rank, int size,
+                                   const baton__doorbell_t *doorbell);
 void baton__answers_close(baton__answers_t *self);
 
 /* The driver begins a call of MPI, or has returned from one. */

@@ -2,6 +2,7 @@
    that have arrived, lists of them, and what is known of peers and of MPI. */
 #include "transport/mpi/endpoint.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "transport/group.h"
 
@@ -89,16 +90,26 @@ void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
 
 /* ---- peers, MPI -------------------------------------------------------- */
 
-void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer, const char *detail)
+void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
+                     baton_status_t status, const char *detail)
 {
     uint32_t rank = (uint32_t)(peer - mpi->peers);
     bool left_out = mpi->far.cut || detail == baton__disowned;
+    /* MPI may have noticed first, and says nothing of its process. After a
+       time-out it may have gone on with others before it ended. */
+    bool same = peer->status == status || peer->detail != mpi->far.detail;
+    if (peer->lost && same) {
+        return;
+    }
+    mpi->unreported += !peer->lost || peer->reported;
+    peer->reported = false;
+    peer->status = status;
+    peer->detail = detail;
     if (peer->lost) {
         return;
     }
     peer->lost = true;
-    peer->detail = detail;
-    mpi->unreported++;
+    peer->lost_ns = baton__clock_ns();
     if (mpi->first_lost == 0) {
         mpi->first_lost = rank + 1;
         (void)snprintf(mpi->closed, sizeof mpi->closed,

@@ -68,6 +68,9 @@ enum {
        these, one more is announced every BATON__MPI_PATIENCE_NS. */
     BATON__MPI_ANNOUNCED = 8,
     BATON__MPI_PATIENCE_NS = 20000,
+    /* So often an idle rank looks whether one on another host that can't wake
+       it asks over MPI whether it lives. */
+    BATON__MPI_ASKED_US = 500000,
     BATON__MPI_BODIES = 8,    /* buffers kept for a peer that is behind */
     BATON__MPI_TAGS = 512,    /* of pulled messages */
     BATON__MPI_PACKETS = 16,  /* sends at a time */
@@ -193,7 +196,9 @@ typedef struct baton__peer {
     uint32_t next_pull;      /* tags */
     uint32_t pulling;        /* messages */
     baton__records_t pulled; /* accepted, to be pulled */
-    const char *detail;      /* why it is lost */
+    uint64_t lost_ns;        /* when it was lost, */
+    const char *detail;      /* why, */
+    baton_status_t status;   /* and whether it is known to have ended */
     /* If it is on another host: */
     uint64_t rang_ns;      /* when this rank last rang it, or it was awake */
     uint32_t packets_sent; /* over MPI, so far */
@@ -203,6 +208,7 @@ typedef struct baton__peer {
     baton__record_t *begun;    /* a message whose tail has not come yet */
     uint32_t packets_taken;    /* of those that it has sent */
     bool told, has_told;       /* one the other that it sends no more */
+    bool heard;                /* something has come since it was asked */
 } baton__peer_t;
 
 /* An MPI message of data: of a send or of a record. */
@@ -338,9 +344,10 @@ bool baton__mpi_push_near(baton__mpi_t *mpi, baton__peer_t *peer,
                           const baton__packet_t *packet, const void *data,
                           size_t count);
 
-/* Nothing comes from the peer any more. */
+/* Nothing comes from the peer any more. BATON_ERR_TRANSPORT: its process has
+   ended, or it has left. BATON_ERR_TIMEOUT: it may live, as far as is known. */
 void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
-                     const char *detail);
+                     baton_status_t status, const char *detail);
 
 /* BATON_OK for MPI_SUCCESS; else BATON_ERR_TRANSPORT with what MPI says. */
 baton_status_t baton__mpi_error(const char *call, int code);
@@ -370,6 +377,11 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
 bool baton__far_owes_credits(const baton__mpi_t *mpi,
                              const baton__peer_t *peer);
 void baton__far_report_credits(baton__mpi_t *mpi);
+
+/* Asks a peer over MPI whether it lives, unless MPI still has the last packet
+   to it; and answers one. */
+void baton__far_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer);
+void baton__far_answer(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* Sends the next parts of a send's data; false if all is complete. */
 bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send);
@@ -568,13 +580,10 @@ typedef struct baton__meeting {
     MPI_Errhandler handler;
     int rank, size;
     baton_status_t status;
-    unsigned char *data; /* what was exchanged last */
-    struct {
-        pid_t number;    /* of a rank that can be looked for; else 0 */
-        uint64_t secret; /* of the socket where it is told of a failure */
-    } * processes;
+    unsigned char *data;           /* what was exchanged last */
+    struct baton__member *members; /* of all ranks, once they were exchanged */
     uint64_t secret;
-    int socket; /* of this rank, if it waits for the first exchange; or -1 */
+    int listener; /* where this rank is told of one that has ended; or -1 */
     const baton__mpi_t *kept; /* a former endpoint, which watches; or NULL */
     bool met;                 /* all have come */
     bool reported;            /* that this rank has waited for long */

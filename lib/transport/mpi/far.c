@@ -74,7 +74,7 @@ void baton__far_lose_all(baton__mpi_t *mpi, const char *detail)
     mpi->far.cut = true;
     for (int i = 0; i < mpi->size; i++) {
         if (mpi->peers[i].near < 0) {
-            baton__mpi_lose(mpi, &mpi->peers[i], detail);
+            baton__mpi_lose(mpi, &mpi->peers[i], BATON_ERR_TIMEOUT, detail);
         }
     }
 }
@@ -111,7 +111,8 @@ const char *baton__far_text(baton__mpi_t *mpi, int code)
 
 void baton__far_fail(baton__mpi_t *mpi, int peer, int code)
 {
-    baton__mpi_lose(mpi, &mpi->peers[peer], baton__far_text(mpi, code));
+    baton__mpi_lose(mpi, &mpi->peers[peer], BATON_ERR_TIMEOUT,
+                    baton__far_text(mpi, code));
 }
 
 /* With --with-ft ulfm of Open MPI 5 a receive from any rank reports each death
@@ -345,6 +346,32 @@ void baton__far_report_credits(baton__mpi_t *mpi)
             !baton__far_push(mpi, peer, &packet, NULL, 0)) {
             mpi->far.credits_due = true; /* there is no room */
         }
+    }
+}
+
+void baton__far_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer)
+{
+    const baton__packet_t packet = {.kind = BATON__PACKET_ASK,
+                                    .source = (uint32_t)mpi->rank};
+    const baton__far_t *far = &mpi->far;
+    int pending = 0;
+    for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
+        pending += far->departures[slot] != MPI_REQUEST_NULL &&
+                   far->destinations[slot] == (int)(peer - mpi->peers);
+    }
+    if (pending == 0) {
+        (void)baton__far_push(mpi, peer, &packet, NULL, 0);
+    }
+}
+
+void baton__far_answer(baton__mpi_t *mpi, baton__peer_t *peer)
+{
+    const baton__packet_t packet = {.kind = BATON__PACKET_CREDIT,
+                                    .flags =
+                                        peer->lost ? BATON__PACKET_DISOWNS : 0,
+                                    .source = (uint32_t)mpi->rank};
+    if (!peer->told) {
+        (void)baton__far_push(mpi, peer, &packet, NULL, 0); /* or it asks */
     }
 }
 

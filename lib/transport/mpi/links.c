@@ -106,6 +106,14 @@ static void find_addresses(baton__link_place_t *place, bool loopback)
     freeifaddrs(all);
 }
 
+void baton__links_find(baton__link_place_t *place, bool alone)
+{
+    find_addresses(place, false);
+    if (alone && place->addresses[0].family == 0) {
+        find_addresses(place, true);
+    }
+}
+
 static bool same_network(const baton__link_address_t *a,
                          const baton__link_address_t *b)
 {
@@ -267,10 +275,7 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
     }
     list(links);
     baton__link_place_t *own = &links->places[rank];
-    find_addresses(own, false);
-    if (alone && own->addresses[0].family == 0) {
-        find_addresses(own, true);
-    }
+    baton__links_find(own, alone);
     links->epoll = baton__descriptor_move(epoll_create1(EPOLL_CLOEXEC));
     if (own->addresses[0].family != 0) {
         links->listener = baton__links_listen(own, size, &own->port);
@@ -301,15 +306,35 @@ static void end(baton__link_t *link)
     link->state = BATON__LINK_ENDED;
 }
 
-bool baton__links_address(const baton__links_t *links, int peer, uint16_t port,
+/* It was reset, or could not be made: by the end of the peer, or by a firewall.
+   Another one can be made. */
+static void be_broken(baton__link_t *link, int error)
+{
+    end(link);
+    link->state = BATON__LINK_NONE;
+    link->reset |= error == ECONNRESET;
+    link->error = 0;
+    link->in_bytes = link->out_bytes = 0;
+}
+
+bool baton__links_address(const baton__link_place_t *mine,
+                          const baton__link_place_t *his, uint16_t port,
                           struct sockaddr_storage *out, socklen_t *bytes_out)
 {
-    const baton__link_address_t *address =
-        links->places == NULL
-            ? NULL
-            : choose_address(&links->places[links->rank], &links->places[peer]);
+    const baton__link_address_t *address = choose_address(mine, his);
     *bytes_out = address == NULL ? 0 : socket_address(address, port, out);
     return address != NULL;
+}
+
+int baton__links_begin(const struct sockaddr *to, socklen_t bytes)
+{
+    int fd = baton__descriptor_move(
+        socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (fd >= 0 && connect(fd, to, bytes) != 0 && errno != EINPROGRESS) {
+        (void)close(fd);
+        return -1;
+    }
+    return fd;
 }
 
 void baton__links_connect(baton__links_t *links, int peer)
@@ -322,33 +347,33 @@ void baton__links_connect(baton__links_t *links, int peer)
     baton__link_t *link = &links->at[peer];
     struct sockaddr_storage to;
     socklen_t bytes;
-    if (!baton__links_address(links, peer, links->places[peer].port, &to,
-                              &bytes)) {
+    if (!baton__links_address(&links->places[links->rank], &links->places[peer],
+                              links->places[peer].port, &to, &bytes)) {
         return;
     }
-    link->fd = baton__descriptor_move(
-        socket(to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    link->fd = baton__links_begin((const struct sockaddr *)&to, bytes);
     if (link->fd < 0) {
-        link->state = BATON__LINK_ENDED;
         return;
     }
     link->state = BATON__LINK_CONNECTING;
     set_options(link->fd);
-    if ((connect(link->fd, (const struct sockaddr *)&to, bytes) != 0 &&
-         errno != EINPROGRESS) ||
-        !watch(links, link->fd, peer)) {
-        end(link);
+    if (!watch(links, link->fd, peer)) {
+        be_broken(link, 0);
     }
 }
 
-/* Writes what is left of the word in `out`; false if that is not all. Errors
-   show in a read. */
+/* Writes what is left of the word in `out`; false if that is not all. An error
+   that shows here does not in a read, which finds the end of the link then. */
 static bool flush(baton__link_t *link)
 {
     const unsigned char *rest = link->out + BATON__LINK_WORD - link->out_bytes;
     ssize_t sent = link->out_bytes == 0 ? 0
                                         : send(link->fd, rest, link->out_bytes,
                                                MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR &&
+        errno != EPIPE) {
+        link->error = errno;
+    }
     link->out_bytes -= (size_t)(sent > 0 ? sent : 0);
     return link->out_bytes == 0;
 }
@@ -391,15 +416,16 @@ static void finish_connecting(const baton__links_t *links, int peer,
     socklen_t to_bytes = sizeof to;
     if (getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0 ||
         error != 0) {
-        end(link);
+        be_broken(link, 0);
     } else if (getpeername(link->fd, (struct sockaddr *)&to, &to_bytes) != 0) {
         return; /* not yet */
     } else if (send(link->fd, &greeting, sizeof greeting,
                     MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof greeting) {
-        end(link);
+        be_broken(link, 0);
     } else {
         link->state = BATON__LINK_OPEN;
         link->opened = true;
+        link->reset = false;
     }
 }
 
@@ -453,6 +479,9 @@ static bool identify_connections(baton__links_t *links, int *made)
         room = true;
         int peer = got == sizeof greeting ? sender_of(links, &greeting) : -1;
         baton__link_t *link = peer >= 0 ? &links->at[peer] : NULL;
+        if (link != NULL && link->state == BATON__LINK_OPEN) {
+            be_broken(link, 0); /* for the peer, which makes another */
+        }
         if (link == NULL || link->state != BATON__LINK_NONE ||
             !watch(links, fd, peer)) {
             (void)close(fd);
@@ -461,6 +490,7 @@ static bool identify_connections(baton__links_t *links, int *made)
         link->fd = fd;
         link->state = BATON__LINK_OPEN;
         link->opened = true;
+        link->reset = false;
         ++*made;
     }
     return room;
@@ -523,10 +553,13 @@ static bool look_at(const baton__links_t *links, int peer)
     if (error < 0) {
         return made || rang;
     }
+    error = link->error != 0 ? link->error : error;
+    if (error != 0 && error != EPIPE && !link->farewell) { /* that is an end */
+        be_broken(link, error);
+        return made || rang;
+    }
     end(link);
-    if (error != 0 && error != ECONNRESET && error != EPIPE) {
-        link->lost = "its host can't be reached";
-    } else if (!link->farewell) {
+    if (!link->farewell) {
         link->lost = "its process has ended";
     }
     return made || rang || link->lost != NULL;

@@ -9,7 +9,8 @@
    is no link the rank polls now and then instead.
 
    The end of a link tells that the peer's process has ended, as its children
-   close their copies. Whether it answers is answers.h's. */
+   close their copies. An error of one tells nothing, as firewalls make them,
+   too. Whether the peer answers is answers.h's. */
 #pragma once
 
 #include <baton/types.h>
@@ -23,7 +24,7 @@ typedef enum baton__link_state {
     BATON__LINK_NONE,
     BATON__LINK_CONNECTING,
     BATON__LINK_OPEN,
-    BATON__LINK_ENDED /* or could not be made */
+    BATON__LINK_ENDED /* the peer has closed it, or died */
 } baton__link_state_t;
 
 enum {
@@ -35,12 +36,14 @@ enum {
 typedef struct baton__link {
     int fd;
     baton__link_state_t state;
-    bool opened;        /* it was open once: the peer can be reached so */
-    bool farewell;      /* the peer has announced that it closes, */
-    bool gave_up;       /* after a loss: it waits for nobody */
-    uint32_t blamed;    /* 1 + the rank that it has lost first; 0: untold */
-    const char *lost;   /* why the peer is lost; NULL: it is not */
-    uint32_t reported;  /* packets sent to the peer, as it knows */
+    bool opened;       /* it was open once: the peer can be reached so */
+    bool reset;        /* since it was open: by the peer's end, or a firewall */
+    int error;         /* that a write has met; 0: none */
+    bool farewell;     /* the peer has announced that it closes, */
+    bool gave_up;      /* after a loss: it waits for nobody */
+    uint32_t blamed;   /* 1 + the rank that it has lost first; 0: untold */
+    const char *lost;  /* why the peer is lost; NULL: it is not */
+    uint32_t reported; /* packets sent to the peer, as it knows */
     uint32_t announced; /* packets that the peer has sent, as it told */
     /* The beginning of a word that has come, the rest of one to be written. */
     unsigned char in[BATON__LINK_WORD], out[BATON__LINK_WORD];
@@ -77,22 +80,30 @@ typedef struct baton__links {
     struct baton__links *next; /* of all that are open */
 } baton__links_t;
 
+/* Finds the addresses by which other hosts reach this one. `alone`: all ranks
+   are on one host, and may use the loopback interface if there are none. */
+void baton__links_find(baton__link_place_t *place, bool alone);
+
 /* Opens a listener for where this rank is, or for this host alone (NULL), and
    stores its port in network order; -1 if it can't be had. */
 int baton__links_listen(const baton__link_place_t *place, int backlog,
                         uint16_t *port_out);
 
-/* The address at which a port of the peer can be reached; false if it has none.
- */
-bool baton__links_address(const baton__links_t *links, int peer, uint16_t port,
+/* The address at which a port of another rank can be reached from here; false
+   if it has none. */
+bool baton__links_address(const baton__link_place_t *mine,
+                          const baton__link_place_t *his, uint16_t port,
                           struct sockaddr_storage *out, socklen_t *bytes_out);
+
+/* Begins to connect there: a descriptor, which is writable once it is; or -1.
+ */
+int baton__links_begin(const struct sockaddr *to, socklen_t bytes);
 
 /* No links, so far. */
 void baton__links_init(baton__links_t *links);
 
 /* Opens this rank's end, and stores in `places` where it is; without a network
-   it can't be reached. `alone`: all ranks are on one host, and may use the
-   loopback interface. BATON_ERR_NO_MEMORY. */
+   it can't be reached. `alone`: see find. BATON_ERR_NO_MEMORY. */
 baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
                                  bool alone);
 

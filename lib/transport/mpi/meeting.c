@@ -2,6 +2,7 @@
    rank that ends, or never comes, would keep all others there for good. */
 #include "transport/mpi/endpoint.h"
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/descriptor.h"
@@ -25,8 +26,28 @@ enum {
     LONGEST_NS = 10 * NS_PER_MS, /* the longest sleep after that */
     WAITED_FOR_A_SLEEP = 16,     /* times as long as the next sleep */
     MOST_NS = 1000 * NS_PER_MS,  /* that a turn counts */
-    LAST_NS = 100 * NS_PER_MS    /* for what a rank that has ended has sent */
+    LAST_NS = 100 * NS_PER_MS,   /* for what a rank that has ended has sent */
+    NEWS_MS = 100                /* for what comes with a connection */
 };
+
+/* What a rank tells in the first exchange. The version comes first, and all
+   versions have so many bytes; the rest is looked at only where all ranks have
+   the same one. */
+typedef struct baton__member {
+    char version[16];
+    uint64_t kept; /* the endpoint that it has kept; 0: none */
+    uint64_t host, pids;
+    uint64_t secret; /* which begins what it is told at the place */
+    pid_t process;
+    baton__link_place_t place;
+} member_t;
+static_assert(sizeof(member_t) == 136, "as in all versions");
+
+/* What it is told there. */
+typedef struct news {
+    uint64_t secret;
+    int32_t ended; /* a rank */
+} news_t;
 
 /* Handles are pointers in Open MPI, and numbers in other libraries. */
 static baton_status_t check_library(void)
@@ -83,7 +104,7 @@ static baton_status_t check_comm(MPI_Comm comm)
 baton_status_t baton__meeting_begin(baton__meeting_t *self, MPI_Comm comm)
 {
     *self = (baton__meeting_t){
-        .comm = comm, .secret = baton__share_random(), .socket = -1};
+        .comm = comm, .secret = baton__share_random(), .listener = -1};
     baton_status_t status = check_comm(comm);
     if (status != BATON_OK) {
         return status;
@@ -93,13 +114,13 @@ baton_status_t baton__meeting_begin(baton__meeting_t *self, MPI_Comm comm)
     size_t size = (size_t)self->size;
     size_t row = (size + BATON__MEETING_BYTES - 1) / BATON__MEETING_BYTES *
                  BATON__MEETING_BYTES; /* aligned */
-    const MPI_Aint bytes = (MPI_Aint)(size * (row + sizeof *self->processes));
+    const MPI_Aint bytes = (MPI_Aint)(size * (row + sizeof *self->members));
     int code = PMPI_Alloc_mem(bytes, MPI_INFO_NULL, &self->data);
     if (code != MPI_SUCCESS) {
         return baton__mpi_error("MPI_Alloc_mem", code);
     }
-    self->processes = (void *)(self->data + size * row);
-    memset(self->processes, 0, size * sizeof *self->processes);
+    self->members = (void *)(self->data + size * row);
+    memset(self->members, 0, size * sizeof *self->members);
     (void)PMPI_Comm_get_errhandler(comm, &self->handler);
     (void)PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     return BATON_OK;
@@ -109,8 +130,8 @@ void baton__meeting_end(baton__meeting_t *self)
 {
     (void)PMPI_Comm_set_errhandler(self->comm, self->handler);
     (void)PMPI_Errhandler_free(&self->handler);
-    if (self->socket >= 0) {
-        (void)close(self->socket);
+    if (self->listener >= 0) {
+        (void)close(self->listener);
     }
     if (self->data != NULL) {
         (void)PMPI_Free_mem(self->data);
@@ -128,6 +149,15 @@ static int open_process(pid_t process)
 #endif
 }
 
+/* True if the process of a rank can be looked for. */
+static bool is_mate(const baton__meeting_t *self, int rank)
+{
+    const member_t *own = &self->members[self->rank];
+    const member_t *other = &self->members[rank];
+    return own->pids != 0 && own->host == other->host &&
+           own->pids == other->pids;
+}
+
 /* A rank of this host that has ended, or -1. */
 static int look_for_ended(const baton__meeting_t *self)
 {
@@ -139,8 +169,8 @@ static int look_for_ended(const baton__meeting_t *self)
         if (self->kept != NULL) {
             end.fd = self->kept->host.liveness
                          .descriptors[self->kept->peers[i].near];
-        } else if (self->processes[i].number > 0) {
-            end.fd = own = open_process(self->processes[i].number);
+        } else if (is_mate(self, i)) {
+            end.fd = own = open_process(self->members[i].process);
             gone = own < 0 && errno == ESRCH;
         }
         if (gone || poll(&end, 1, 0) == 1) {
@@ -189,35 +219,67 @@ static bool is_too_long(baton__meeting_t *self, uint64_t waited_ns)
     return self->met && most_ms > 0 && waited_ns >= most_ms * NS_PER_MS;
 }
 
-/* A rank that ends in the first exchange may leave some others in it that do
-   not know its process: those that do tell them. */
-static void tell_unmet(const baton__meeting_t *self)
+/* Others wait for what a rank that has ended does not send, and do not know its
+   process; some may not know anybody yet. Those that do tell them. */
+static void tell_all(const baton__meeting_t *self, int ended)
 {
-    int own = baton__share_socket(baton__share_random(), 0);
-    for (int i = 0; i < self->size && own >= 0; i++) {
-        if (self->processes[i].number > 0 && i != self->rank) {
-            (void)baton__share_pass(own, self->processes[i].secret, 0, own);
+    const baton__link_place_t *own = &self->members[self->rank].place;
+    struct pollfd *all = baton__alloc((size_t)self->size, sizeof *all);
+    int left = 0;
+    for (int i = 0; all != NULL && i < self->size; i++) {
+        const member_t *to = &self->members[i];
+        struct sockaddr_storage at;
+        socklen_t bytes;
+        all[i].fd = -1;
+        if (i != self->rank && i != ended && to->place.port != 0 &&
+            baton__links_address(own, &to->place, to->place.port, &at,
+                                 &bytes)) {
+            all[i] = (struct pollfd){
+                .fd = baton__links_begin((struct sockaddr *)&at, bytes),
+                .events = POLLOUT};
+            left += all[i].fd >= 0;
         }
     }
-    if (own >= 0) {
-        (void)close(own);
+    const uint64_t until_ns = baton__clock_ns() + LAST_NS;
+    while (left > 0 && baton__clock_ns() < until_ns) {
+        (void)poll(all, (nfds_t)self->size, 10);
+        for (int i = 0; i < self->size; i++) {
+            const news_t news = {self->members[i].secret, ended};
+            if (all[i].fd >= 0 && all[i].revents != 0) {
+                (void)!send(all[i].fd, &news, sizeof news,
+                            MSG_DONTWAIT | MSG_NOSIGNAL);
+                (void)close(all[i].fd);
+                all[i].fd = -1;
+                left--;
+            }
+        }
     }
+    for (int i = 0; all != NULL && i < self->size; i++) {
+        if (all[i].fd >= 0) {
+            (void)close(all[i].fd);
+        }
+    }
+    baton__free(all);
 }
 
-static bool is_told(baton__meeting_t *self)
+/* A rank that has ended, as another one tells; or -1. */
+static int take_news(const baton__meeting_t *self)
 {
-    if (self->met) {
-        return false;
+    news_t news = {.ended = -1};
+    int fd = self->listener >= 0
+                 ? accept4(self->listener, NULL, NULL, SOCK_CLOEXEC)
+                 : -1;
+    if (fd < 0) {
+        return -1;
     }
-    if (self->socket < 0) {
-        self->socket = baton__share_socket(self->secret, 0);
-    }
-    int passed =
-        self->socket >= 0 ? baton__share_take(self->socket, self->secret) : -1;
-    if (passed >= 0) {
-        (void)close(passed);
-    }
-    return passed >= 0;
+    struct pollfd comes = {.fd = fd, .events = POLLIN};
+    (void)poll(&comes, 1, NEWS_MS);
+    ssize_t got = recv(fd, &news, sizeof news, MSG_DONTWAIT);
+    (void)close(fd);
+    return got == sizeof news && news.secret == self->secret &&
+                   news.ended < self->size
+               ? news.ended
+               : -1;
 }
 
 /* Completes a request of the MPI function `name`. If that can't be, what MPI
@@ -229,7 +291,7 @@ static void complete(baton__meeting_t *self, const char *name, int code,
     uint64_t waited_ns = 0; /* not while the whole job is stopped */
     uint64_t ended_ns = 0;  /* how long it had waited when it knew that, */
     int ended = -1;         /* of a rank */
-    bool told = false;      /* that another rank has failed */
+    bool told = false;      /* by another rank */
     int done = 0;
     while (code == MPI_SUCCESS) {
         code = PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
@@ -253,8 +315,11 @@ static void complete(baton__meeting_t *self, const char *name, int code,
             ended = look_for_ended(self);
             ended_ns = waited_ns;
         }
-        told = is_told(self);
-        if (told || is_too_long(self, waited_ns) ||
+        if (ended < 0) {
+            ended = take_news(self);
+            told = ended >= 0;
+        }
+        if (is_too_long(self, waited_ns) ||
             (ended >= 0 && waited_ns >= ended_ns + LAST_NS)) {
             break;
         }
@@ -264,13 +329,14 @@ static void complete(baton__meeting_t *self, const char *name, int code,
         return;
     }
     self->data = NULL;
-    tell_unmet(self);
     ended = ended < 0 ? look_for_ended(self) : ended; /* MPI may know before */
+    if (ended >= 0 && !told) {
+        tell_all(self, ended);
+    }
     self->status =
-        ended >= 0            ? tell_ended(ended)
-        : code != MPI_SUCCESS ? baton__mpi_error(name, code)
-        : told
-            ? tell_failed(BATON_ERR_TRANSPORT)
+        ended >= 0 ? tell_ended(ended)
+        : code != MPI_SUCCESS
+            ? baton__mpi_error(name, code)
             : baton__error(
                   BATON_ERR_TRANSPORT,
                   "mpi: a rank has called baton_group_create_mpi, and not "
@@ -333,17 +399,8 @@ const baton__location_t *baton__meeting_location(void)
     return &here;
 }
 
-/* What ranks exchange first. The version comes first, and all versions have so
-   many bytes; the rest is looked at only where all ranks have the same one. */
-typedef struct introduction {
-    char version[16];
-    uint64_t kept, host, pids, secret;
-    pid_t process;
-} introduction_t;
-static_assert(sizeof(introduction_t) == 56, "as in all versions");
-
 /* All ranks find the same. */
-static bool have_one_version(baton__meeting_t *self, const introduction_t *all)
+static bool have_one_version(baton__meeting_t *self, const member_t *all)
 {
     const char *own = all[self->rank].version;
     int other = 0;
@@ -366,24 +423,26 @@ static bool have_one_version(baton__meeting_t *self, const introduction_t *all)
 
 bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept)
 {
-    const baton__location_t *place = baton__meeting_location();
-    introduction_t own = {
-        .kept = kept != NULL ? kept->host.doorbell.states[0].nonce : 0,
-        .host = place->host,
-        .pids = place->pids,
-        .secret = self->secret,
-        .process = getpid()};
+    const baton__location_t *here_now = baton__meeting_location();
+    member_t own = {.kept =
+                        kept != NULL ? kept->host.doorbell.states[0].nonce : 0,
+                    .host = here_now->host,
+                    .pids = here_now->pids,
+                    .secret = self->secret,
+                    .process = getpid()};
+    baton__links_find(&own.place, true);
+    self->listener =
+        baton__links_listen(&own.place, self->size, &own.place.port);
     (void)snprintf(own.version, sizeof own.version, "%s", baton_version());
     self->kept = kept;
-    const introduction_t *all = baton__meeting_gather(self, &own, sizeof own);
+    const member_t *all = baton__meeting_gather(self, &own, sizeof own);
     all = all != NULL && have_one_version(self, all) ? all : NULL;
     bool same = kept != NULL && all != NULL;
     for (int i = 0; all != NULL && i < self->size; i++) {
         same &= all[i].kept == own.kept;
-        if (all[i].host == own.host && all[i].pids == own.pids && own.pids) {
-            self->processes[i].number = all[i].process;
-            self->processes[i].secret = all[i].secret;
-        }
+    }
+    if (all != NULL) {
+        memcpy(self->members, all, (size_t)self->size * sizeof *all);
     }
     self->kept = NULL;
     return same;

@@ -387,7 +387,8 @@ static baton_status_t open_places(baton__mpi_t *mpi, const host_t *host)
     }
     int listener = baton__links_listen(place, mpi->size, &port);
     baton_status_t status =
-        baton__answers_open(&mpi->answers, listener, mpi->rank, mpi->size);
+        baton__answers_open(&mpi->answers, listener, mpi->rank, mpi->size,
+                            place != NULL ? &mpi->host.doorbell : NULL);
     if (status == BATON_OK) {
         links->answers = mpi->answers.listener;
         mpi->answers.places[mpi->rank].port = port;
@@ -466,12 +467,13 @@ static int host_of(const void *endpoint, int rank)
     return mpi->host_of[rank];
 }
 
-static void lose(void *endpoint, int peer, const char *detail)
+static void lose(void *endpoint, int peer, baton_status_t status,
+                 const char *detail)
 {
     baton__mpi_t *mpi = endpoint;
     mpi->alone |= peer == mpi->rank;
     if (peer != mpi->rank) {
-        baton__mpi_lose(mpi, &mpi->peers[peer], detail);
+        baton__mpi_lose(mpi, &mpi->peers[peer], status, detail);
     }
 }
 

@@ -33,13 +33,15 @@ typedef enum baton__packet_kind {
     BATON__PACKET_FIN,
     BATON__PACKET_CTS,
     BATON__PACKET_CREDIT, /* the counts that every packet over MPI carries */
+    BATON__PACKET_ASK,    /* is answered by a CREDIT */
     BATON__PACKET_LAST    /* its sender closes its group */
 } baton__packet_kind_t;
 
 enum {
     BATON__PACKET_CREDITED = 1,
     BATON__PACKET_NOTICE = 2, /* credited, too, from the notices' credits */
-    BATON__PACKET_MADE = 4    /* OFFER: token.made */
+    BATON__PACKET_MADE = 4,   /* OFFER: token.made */
+    BATON__PACKET_DISOWNS = 8 /* CREDIT: its receiver is lost to its sender */
 };
 
 enum { BATON__SHORT_BYTES = 256 };

@@ -33,6 +33,9 @@ enum {
        start sets, so that starts and waits in turn do not set it each time. */
     LATER_US = 2000,
     MOVING_US = 1000, /* MPI moves data only while it is called */
+    /* So long a rank must be silent whose host refuses connections: the kernel,
+       as its process has ended, or a firewall. */
+    REFUSED_NS = 2000000000, /* or half of BATON_PEER_TIMEOUT_MS */
     LIVENESS_POLLS = 1024,
     SPREAD_POLLS = 64
 };
@@ -118,6 +121,7 @@ static bool take_far_packet(baton__mpi_t *mpi, baton__events_t *events)
     peer->messages.limit = come->messages;
     peer->notices.limit = come->notices;
     peer->bodies.limit = come->bodies;
+    peer->heard = true;
     if (come->packet.word == peer->packets_taken) { /* else it is dropped */
         if (!baton__mpi_take_packet(mpi, &come->packet, events)) {
             return false;
@@ -181,6 +185,7 @@ static bool complete_transfer(baton__mpi_t *mpi, baton__events_t *events)
         }
     } else if (transfer.record != NULL) { /* else it ended with its peer */
         PMPI_Get_count(&status, MPI_BYTE, &bytes);
+        mpi->peers[transfer.record->message.peer].heard = true;
         take_part(mpi, transfer.record, (size_t)bytes, events);
     }
     return true;
@@ -193,10 +198,12 @@ static void lose_closed(baton__mpi_t *mpi, int peer)
     const uint32_t blamed = mpi->far.links.at[peer].blamed;
     if (blamed > 0 && blamed <= (uint32_t)mpi->size &&
         blamed != (uint32_t)mpi->rank + 1) {
-        baton__mpi_lose(mpi, &mpi->peers[blamed - 1],
+        baton__mpi_lose(mpi, &mpi->peers[blamed - 1], BATON_ERR_TIMEOUT,
                         "another rank has lost it, and left");
     }
     baton__mpi_lose(mpi, &mpi->peers[peer],
+                    blamed == (uint32_t)mpi->rank + 1 ? BATON_ERR_TIMEOUT
+                                                      : BATON_ERR_TRANSPORT,
                     blamed > 0 && blamed == mpi->first_lost
                         ? mpi->closed
                         : "it has closed its group");
@@ -217,7 +224,8 @@ static void poll_links(baton__mpi_t *mpi)
     for (int i = 0; i < mpi->size; i++) {
         const baton__link_t *link = &far->links.at[i];
         if (link->lost != NULL) {
-            baton__mpi_lose(mpi, &mpi->peers[i], link->lost);
+            baton__mpi_lose(mpi, &mpi->peers[i], BATON_ERR_TRANSPORT,
+                            link->lost);
         } else if (link->farewell && (!far->closing || link->gave_up)) {
             lose_closed(mpi, i);
         }
@@ -317,12 +325,12 @@ static void report_lost(baton__mpi_t *mpi, baton__events_t *events)
             return; /* the next poll goes on */
         }
         bool own = peer->near < 0 && mpi->far.cut;
-        baton__events_add(events,
-                          (baton_event_t){.kind = BATON_EVENT_LOST,
-                                          .status = own ? BATON_ERR_STATE
-                                                        : BATON_ERR_TRANSPORT,
-                                          .peer = i,
-                                          .detail = peer->detail});
+        baton__events_add(
+            events,
+            (baton_event_t){.kind = BATON_EVENT_LOST,
+                            .status = own ? BATON_ERR_STATE : peer->status,
+                            .peer = i,
+                            .detail = peer->detail});
         peer->reported = true;
         mpi->unreported--;
     }
@@ -350,7 +358,8 @@ static void look_for_ended(baton__mpi_t *mpi)
     while ((ended = baton__liveness_next(&mpi->host.liveness)) >= 0) {
         for (int i = 0; i < mpi->size; i++) {
             if (mpi->peers[i].near == ended) {
-                baton__mpi_lose(mpi, &mpi->peers[i], "its process has ended");
+                baton__mpi_lose(mpi, &mpi->peers[i], BATON_ERR_TRANSPORT,
+                                "its process has ended");
             }
         }
     }
@@ -428,8 +437,10 @@ bool baton__mpi_answers_at(const baton__mpi_t *mpi, int peer,
         *bytes_out = sizeof near;
         return port != 0;
     }
-    return port != 0 &&
-           baton__links_address(&mpi->far.links, peer, port, out, bytes_out);
+    const baton__link_place_t *places = mpi->far.links.places;
+    return port != 0 && places != NULL &&
+           baton__links_address(&places[mpi->rank], &places[peer], port, out,
+                                bytes_out);
 }
 
 /* Ranks that the one which was asked has lost are lost. */
@@ -438,12 +449,63 @@ static void heed_answer(baton__mpi_t *mpi)
     int rank = -1;
     mpi->answers.any_told = false;
     while ((rank = baton__answers_told(&mpi->answers, rank + 1)) >= 0) {
-        baton__mpi_lose(mpi, &mpi->peers[rank], "another rank has lost it");
+        baton__mpi_lose(mpi, &mpi->peers[rank], BATON_ERR_TIMEOUT,
+                        "another rank has lost it");
     }
+}
+
+/* Whether the host of a silent rank refuses connections as its process has
+   ended, and no firewall does: its link was reset, or that of another rank
+   there, or one has ended lately. */
+static bool has_ended(const baton__mpi_t *mpi, int peer)
+{
+    const uint64_t now = baton__clock_ns();
+    bool found = false;
+    for (int i = 0; i < mpi->size && !found; i++) {
+        const baton__peer_t *mate = &mpi->peers[i];
+        bool ended = mate->lost && mate->status == BATON_ERR_TRANSPORT &&
+                     now - mate->lost_ns < 2 * mpi->answers.timeout_ns;
+        found = mpi->host_of[i] == mpi->host_of[peer] &&
+                (ended || mpi->far.links.at[i].reset);
+    }
+    return found;
+}
+
+/* What MPI brings counts as an answer, too. A rank is asked there if it
+   does not answer at once. */
+static baton__reply_t ask_far(baton__mpi_t *mpi, int peer,
+                              const struct sockaddr *to, socklen_t bytes)
+{
+    baton__peer_t *far = &mpi->peers[peer];
+    baton__asked_t *asked = &mpi->answers.asked[peer];
+    if (far->heard && asked->silent_ns > 0) {
+        asked->silent_ns = 1;
+    }
+    far->heard = false;
+    if (!baton__links_is_open(&mpi->far.links, peer)) {
+        asked->asked_ns = 0; /* asked at once, which wakes it */
+        baton__links_connect(&mpi->far.links, peer);
+    }
+    baton__reply_t reply = baton__answers_ask(&mpi->answers, peer, to, bytes);
+    if (!is_reached(mpi, peer)) {
+        return reply == BATON__REPLY_DISOWNED ? reply : BATON__REPLY_NONE;
+    }
+    if (asked->silent_ns > 1) {
+        baton__far_ask_peer(mpi, far);
+    }
+    const uint64_t half = mpi->answers.timeout_ns / 2;
+    return reply == BATON__REPLY_REFUSED && asked->silent_ns > 0 &&
+                   asked->silent_ns < (REFUSED_NS < half ? REFUSED_NS : half)
+               ? BATON__REPLY_NONE
+               : reply;
 }
 
 void baton__mpi_ask(void *endpoint, int peer)
 {
+    static const char refused[] = "its process has ended, or it has closed its "
+                                  "group, or connections to it are refused";
+    static const char left[] = "its process has ended, or it has closed its "
+                               "group";
     baton__mpi_t *mpi = endpoint;
     struct sockaddr_storage to = {0};
     socklen_t bytes;
@@ -451,20 +513,26 @@ void baton__mpi_ask(void *endpoint, int peer)
         !baton__mpi_answers_at(mpi, peer, &to, &bytes)) {
         return;
     }
-    static const char ended[] = "its process has ended, or it has closed its "
-                                "group";
-    baton__reply_t answer = baton__answers_ask(
-        &mpi->answers, peer, (const struct sockaddr *)&to, bytes);
+    /* No firewall is between ranks of one host. */
+    const bool far = mpi->host_of[peer] != mpi->host_of[mpi->rank];
+    const struct sockaddr *at = (const struct sockaddr *)&to;
+    baton__reply_t reply =
+        far ? ask_far(mpi, peer, at, bytes)
+            : baton__answers_ask(&mpi->answers, peer, at, bytes);
     if (mpi->answers.any_told) {
         heed_answer(mpi);
     }
-    if (answer != BATON__REPLY_NONE &&
-        (answer == BATON__REPLY_DISOWNED || is_reached(mpi, peer))) {
+    if (reply != BATON__REPLY_NONE) {
         baton__mpi_lose(mpi, &mpi->peers[peer],
-                        answer == BATON__REPLY_DISOWNED ? baton__disowned
-                        : answer == BATON__REPLY_LATE   ? mpi->answers.silent
-                        : answer == BATON__REPLY_INSIDE ? mpi->answers.inside
-                                                        : ended);
+                        reply == BATON__REPLY_REFUSED &&
+                                (!far || has_ended(mpi, peer))
+                            ? BATON_ERR_TRANSPORT
+                            : BATON_ERR_TIMEOUT,
+                        reply == BATON__REPLY_DISOWNED ? baton__disowned
+                        : reply == BATON__REPLY_LATE   ? mpi->answers.silent
+                        : reply == BATON__REPLY_INSIDE ? mpi->answers.inside
+                        : far                          ? refused
+                                                       : left);
     }
 }
 
@@ -492,8 +560,8 @@ void baton__mpi_drain(void *endpoint)
     baton__links_drain(&mpi->far.links);
 }
 
-/* True if every rank on another host that may send something can wake this one.
- */
+/* True if every rank on another host that may send something can wake this one,
+   unless a firewall has reset the link, and only the other one has noticed. */
 static bool is_linked(const baton__mpi_t *mpi)
 {
     for (int i = 0; i < mpi->size; i++) {
@@ -517,9 +585,10 @@ static uint32_t far_sleep_us(baton__mpi_t *mpi, baton_arm_t how, bool recent)
         far->packets_unsent > 0 || far->rings_due) {
         return MOVING_US;
     }
-    return far->peers > 0 && !is_linked(mpi)
-               ? (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US)
-               : BATON_SLEEP_FOREVER;
+    return far->peers == 0 ? BATON_SLEEP_FOREVER
+           : is_linked(mpi)
+               ? BATON__MPI_ASKED_US
+               : (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
 }
 
 /* Wakes peers on this host that have not taken what was sent to them. */

@@ -264,7 +264,8 @@ bool baton__mpi_put(baton__mpi_t *mpi, baton__send_t *send)
                           &mpi->host, peer->near, send->address + send->moved,
                           (const char *)send->data + send->moved, bytes);
     if (error == ESRCH) {
-        baton__mpi_lose(mpi, peer, "its process has ended");
+        baton__mpi_lose(mpi, peer, BATON_ERR_TRANSPORT,
+                        "its process has ended");
         return false;
     }
     send->moved += bytes;

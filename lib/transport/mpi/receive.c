@@ -3,6 +3,7 @@
 #include "transport/mpi/endpoint.h"
 
 #include "base/error.h"
+#include "transport/group.h"
 
 #include <errno.h>
 #include <string.h>
@@ -115,7 +116,14 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
     case BATON__PACKET_LAST:
         mpi->peers[packet->source].has_told = true;
         break;
+    case BATON__PACKET_ASK:
+        baton__far_answer(mpi, &mpi->peers[packet->source]);
+        break;
     case BATON__PACKET_CREDIT:
+        if ((packet->flags & BATON__PACKET_DISOWNS) != 0) {
+            baton__mpi_lose(mpi, &mpi->peers[packet->source], BATON_ERR_TIMEOUT,
+                            baton__disowned);
+        }
         break;
     }
     return true;
@@ -195,7 +203,8 @@ static const char *read_source(baton__mpi_t *mpi, const baton__record_t *record,
     int error = baton__host_read(&mpi->host, peer->near, target,
                                  record->address + offset, bytes);
     if (error == ESRCH) {
-        baton__mpi_lose(mpi, peer, "its process has ended");
+        baton__mpi_lose(mpi, peer, BATON_ERR_TRANSPORT,
+                        "its process has ended");
     }
     return error == 0   ? NULL
            : peer->lost ? peer->detail
