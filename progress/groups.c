@@ -784,10 +784,22 @@ static baton_status_t not_agreed(baton_group_t *group, int timeout_ms)
 {
     baton_engine_t *engine = group->engine;
     engine->driver->enter(engine);
-    bool excluded = baton__shrink_state(group) == BATON__SHRINK_EXCLUDED;
-    int rank = excluded ? -1 : baton__shrink_awaits(group, 0);
+    baton__shrinking_t state = baton__shrink_state(group);
+    int count = 0;
+    int rank =
+        state == BATON__SHRINK_PARTED     ? baton__shrink_parted(group, &count)
+        : state == BATON__SHRINK_EXCLUDED ? -1
+                                          : baton__shrink_awaits(group, 0);
     engine->driver->leave(engine);
-    if (excluded) {
+    if (state == BATON__SHRINK_PARTED) {
+        return baton__error(
+            BATON_ERR_TRANSPORT,
+            "shrink on %s: partition: %d ranks, rank %d first, can't be "
+            "reached, and may go on: this side does not, as it has no majority "
+            "(BATON_MINORITY)",
+            baton__group_place(group), count, rank);
+    }
+    if (state == BATON__SHRINK_EXCLUDED) {
         return baton__error(BATON_ERR_TRANSPORT,
                             "shrink on %s: other ranks have lost "
                             "this one, and go on without it",

@@ -2,14 +2,20 @@
 #include "progress/shrink.h"
 
 #include "base/alloc.h"
+#include "base/config.h"
 #include "base/error.h"
 #include "progress/epoch.h"
 #include "progress/notice.h"
 #include "progress/recovery.h"
+#include "transport/subset.h"
 
 #include <string.h>
 
-enum { VIEW_BYTES = 248, MOST_RANKS = 8 * VIEW_BYTES };
+enum {
+    VIEW_BYTES = 248,
+    MOST_RANKS = 8 * VIEW_BYTES,
+    ENDS_FROM = MOST_RANKS / 2 /* in groups of no more ranks */
+};
 static_assert(VIEW_BYTES <= BATON_NOTICE_BYTES, "a view is a notice");
 
 /* Bits of a view's tag. */
@@ -19,13 +25,14 @@ enum {
 };
 
 typedef struct view {
-    unsigned char lost[VIEW_BYTES]; /* bits, by rank */
+    /* By rank, and from ENDS_FROM on which of these are known to have ended. */
+    unsigned char bits[VIEW_BYTES];
 } view_t;
 
 typedef struct member {
-    /* 1 and how many were lost in the view that it was told, or has told, last;
-       0 for none. Its view is a part of this rank's, so the number says whether
-       they are equal. */
+    /* 1 and how many bits were set in the view that it was told, or has told,
+       last; 0 for none. Its view is a part of this rank's, so the number says
+       whether they are equal. */
     uint32_t told, heard;
     bool asked;
     bool owed; /* what was agreed */
@@ -35,7 +42,7 @@ struct baton__shrink {
     _Atomic int state; /* baton__shrinking_t */
     uint64_t number;
     uint64_t agreed_number; /* which `agreed` is of */
-    uint32_t lost;          /* in the view */
+    uint32_t known;         /* bits that are set in the view */
     view_t view, agreed;
     member_t members[];
 };
@@ -45,38 +52,66 @@ typedef struct baton__shrink shrink_t;
 
 static bool is_lost(const view_t *view, int rank)
 {
-    return (view->lost[rank / 8] >> rank % 8 & 1) != 0;
+    return (view->bits[rank / 8] >> rank % 8 & 1) != 0;
 }
 
-static uint32_t count_lost(const view_t *view)
+static void set_bit(view_t *view, int rank)
+{
+    view->bits[rank / 8] |= (unsigned char)(1 << rank % 8);
+}
+
+static uint32_t count_bits(const view_t *view)
 {
     uint32_t count = 0;
-    for (int rank = 0; rank < MOST_RANKS; rank++) {
-        count += is_lost(view, rank);
+    for (int i = 0; i < MOST_RANKS; i++) {
+        count += is_lost(view, i);
     }
     return count;
+}
+
+/* Whether those that live in a view go on; see shrink.h. With others it can't
+   be that these do, too: they would be out of reach here, and more. */
+static bool is_majority(const baton_group_t *group, const view_t *view)
+{
+    int lead = 0; /* of those that live on those that may */
+    bool lowest = false;
+    for (int rank = group->size - 1; rank >= 0; rank--) {
+        bool ended =
+            group->size <= ENDS_FROM && is_lost(view, ENDS_FROM + rank);
+        lead += ended ? 0 : is_lost(view, rank) ? -1 : 1;
+        lowest = ended ? lowest : !is_lost(view, rank);
+    }
+    return lead > 0 || (lead == 0 && lowest);
 }
 
 /* The number by which a member is known to have this rank's view. */
 static uint32_t version_of(const shrink_t *shrink)
 {
-    return shrink->lost + 1;
+    return shrink->known + 1;
 }
 
-/* Adds what the transport, or a LEFT, has told since. False if a peer has lost
-   this rank. */
-static bool look_for_lost(const baton_group_t *group, shrink_t *shrink)
+/* Adds what the transport, or a LEFT, has told since. */
+static void look_for_lost(const baton_group_t *group, shrink_t *shrink)
 {
-    bool owned = true;
     for (int rank = 0; rank < group->size; rank++) {
-        const char *loss = baton__group_loss(group, rank);
-        if (rank != group->rank && loss != NULL) {
-            shrink->view.lost[rank / 8] |= (unsigned char)(1 << rank % 8);
-            owned = owned && loss != baton__disowned;
+        if (rank == group->rank || baton__group_loss(group, rank) == NULL) {
+            continue;
+        }
+        set_bit(&shrink->view, rank);
+        if (group->size <= ENDS_FROM && baton__has_ended(group, rank)) {
+            set_bit(&shrink->view, ENDS_FROM + rank);
         }
     }
-    shrink->lost = count_lost(&shrink->view);
-    return owned;
+    shrink->known = count_bits(&shrink->view);
+}
+
+static bool is_disowned(const baton_group_t *group)
+{
+    bool disowned = false;
+    for (int rank = 0; rank < group->size; rank++) {
+        disowned |= baton__group_loss(group, rank) == baton__disowned;
+    }
+    return disowned;
 }
 
 /* ---- states ------------------------------------------------------------ */
@@ -173,7 +208,7 @@ baton_status_t baton__shrink_begin(baton__stepper_t *stepper,
     }
     shrink->number++;
     shrink->view = (view_t){{0}};
-    shrink->lost = 0;
+    shrink->known = 0;
     set_state(shrink, BATON__SHRINK_ASKING);
     stepper->recovering++;
     return BATON_OK;
@@ -188,6 +223,21 @@ int baton__shrink_survivors(const baton_group_t *group, int *ranks_out)
         }
     }
     return count;
+}
+
+int baton__shrink_parted(const baton_group_t *group, int *count_out)
+{
+    const view_t *view = &group->shrink->agreed;
+    int first = -1;
+    *count_out = 0;
+    for (int rank = group->size - 1; rank >= 0; rank--) {
+        if (is_lost(view, rank) &&
+            (group->size > ENDS_FROM || !is_lost(view, ENDS_FROM + rank))) {
+            first = rank;
+            ++*count_out;
+        }
+    }
+    return first;
 }
 
 /* ---- agreement --------------------------------------------------------- */
@@ -230,7 +280,13 @@ static void agree(baton__stepper_t *stepper, baton_group_t *group,
             baton__recovery_lose(stepper, group, peer, why);
         }
     }
-    stop_asking(stepper, group, BATON__SHRINK_AGREED);
+    const bool all = baton__config_number(BATON__CONFIG_MINORITY) != 0;
+    stop_asking(stepper, group,
+                all ? is_disowned(group) ? BATON__SHRINK_EXCLUDED
+                                         : BATON__SHRINK_AGREED
+                : is_majority(group, view) ? BATON__SHRINK_AGREED
+                : is_disowned(group)       ? BATON__SHRINK_EXCLUDED
+                                           : BATON__SHRINK_PARTED);
 }
 
 void baton__shrink_receive(baton__stepper_t *stepper, baton_group_t *group,
@@ -267,9 +323,9 @@ void baton__shrink_receive(baton__stepper_t *stepper, baton_group_t *group,
         return;
     }
     for (int i = 0; i < VIEW_BYTES; i++) {
-        shrink->view.lost[i] |= view.lost[i];
+        shrink->view.bits[i] |= view.bits[i];
     }
-    member->heard = count_lost(&view) + 1;
+    member->heard = count_bits(&view) + 1;
     member->told = (header.tag & ASKS) != 0 ? 0 : member->told;
     if (is_lost(&shrink->view, group->rank)) {
         stop_asking(stepper, group, BATON__SHRINK_EXCLUDED);
@@ -340,12 +396,11 @@ static bool advance(baton__stepper_t *stepper, baton_group_t *group)
     shrink_t *shrink = group->shrink;
     bool asks = state_of(shrink) == BATON__SHRINK_ASKING;
     bool moved = false;
-    uint32_t known = shrink->lost;
-    if (asks && !look_for_lost(group, shrink)) {
-        stop_asking(stepper, group, BATON__SHRINK_EXCLUDED);
-        return true;
+    uint32_t known = shrink->known;
+    if (asks) {
+        look_for_lost(group, shrink);
     }
-    if (asks && shrink->lost > known) {
+    if (shrink->known > known) {
         give_up(stepper, group);
     }
     for (int peer = 0; peer < group->size; peer++) {

@@ -13,8 +13,16 @@
    hearing its view once more. A rank that finds itself in another's view is
    excluded.
 
-   A view grows at most once for each rank, so this ends when deaths do. It uses
-   notices alone, and answers until the group is closed. */
+   A view grows at most twice for each rank, so this ends when deaths do. It
+   uses notices alone, and answers until the group is closed.
+
+   A rank may be lost since its process has ended, which its host or the end of
+   a connection tells, or since it can't be reached: then it may live, and think
+   the same of those that live here. So that no two sides go on, one does if it
+   has more of the ranks that may live than it can't reach; with as many, if it
+   has the lowest of all these. That follows from what was agreed, so it is the
+   same on all of a side. (A rank that was lost to others, and does not know,
+   would be on two sides: it is on that of those that it has not lost.) */
 #pragma once
 
 #include "progress/stepper.h"
@@ -22,8 +30,9 @@
 typedef enum baton__shrinking {
     BATON__SHRINK_NONE,
     BATON__SHRINK_ASKING,
-    BATON__SHRINK_AGREED,  /* until the survivors' group is made */
-    BATON__SHRINK_EXCLUDED /* for good */
+    BATON__SHRINK_AGREED,   /* until the survivors' group is made */
+    BATON__SHRINK_EXCLUDED, /* for good */
+    BATON__SHRINK_PARTED    /* others may live, and are more; for good */
 } baton__shrinking_t;
 
 /* How far it is; any thread. */
@@ -40,6 +49,9 @@ uint64_t baton__shrink_number(const baton_group_t *group);
 /* What was agreed: writes the ranks that live, in order, and returns how many.
    end: their group was made. */
 int baton__shrink_survivors(const baton_group_t *group, int *ranks_out);
+
+/* Of those that parted: a rank out of reach that may live, and how many. */
+int baton__shrink_parted(const baton_group_t *group, int *count_out);
 void baton__shrink_end(baton_group_t *group);
 
 /* The first rank from `from` on that has not come, or waits for another; -1 if

@@ -88,7 +88,7 @@ BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
    which get the same members; one that dies later is lost to it. Old epochs
    that wait for a rank in this call fail. Create schedules anew, and destroy
    both groups, in any order. An epoch may have ended on some alone: agree on
-   the step to repeat. BATON_ERR_TRANSPORT: others believe this rank dead. */
+   the step to repeat. BATON_ERR_TRANSPORT: others may go on alone (mpi.h). */
 BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
                                                 int timeout_ms,
                                                 baton_group_t **survivors_out);

@@ -77,6 +77,15 @@ extern "C" {
    Ranks of other hosts are never lost if none of them could be reached when the
    group was made.
 
+   A rank out of reach may live, and go on with others behind a cut cable. So of
+   two sides baton_group_shrink and on_loss let one go on: the one with more
+   ranks, or, of two halves, with the lowest. On the other they fail for good,
+   and say "partition". Ranks count for neither that are known to have ended:
+   their host has told so, or the end of their connection. A host that loses its
+   power is out of reach, so those that are too few without it stop. With
+   BATON_MINORITY=1 each side goes on, and from then on there are two groups,
+   with different results.
+
    After a loss baton_group_shrink gives the survivors a group. Start Open MPI 4
    with mpirun --enable-recovery, and Open MPI 5 with mpirun --with-ft ulfm:
    otherwise it ends the job when a rank dies, or (5, with --enable-recovery)

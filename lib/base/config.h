@@ -48,6 +48,9 @@
            "A rank that others wait for is lost if it does not "               \
            "answer for so long, as it is stopped or its host can't "           \
            "be reached; 0: never")                                             \
+    NUMBER(MINORITY, 0, 0, 1, "",                                              \
+           "1: after a partition each side goes on, with results of its own, " \
+           "instead of the larger one alone")                                  \
     NUMBER(STALL_MS, 5000, 1, 86400000, "ms",                                  \
            "An epoch without progress for so long is reported to the log")     \
     NUMBER(DESTROY_MS, 10000, 0, 86400000, "ms",                               \

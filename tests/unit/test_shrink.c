@@ -26,6 +26,7 @@ static rank_t ranks[MOST];
 static baton_inproc_t *medium;
 static int size;
 static support_random_t dice;
+static unsigned side; /* bits of the ranks on one side of a cut; 0: none */
 
 static int below(int n)
 {
@@ -52,6 +53,9 @@ static baton_status_t notify(void *endpoint, int peer,
     }
     if (rank->dead) {
         return BATON_AGAIN;
+    }
+    if (((side >> peer ^ side >> (rank - ranks)) & 1) != 0) {
+        return BATON_OK; /* it is lost on its way */
     }
     rank->notices -= rank->notices > 0;
     return rank->given->notify(endpoint, peer, header, data, bytes);
@@ -210,6 +214,83 @@ TEST(test_shrink_agrees_whoever_dies_when)
     }
     print_message("%d ranks died\n", died);
     assert_true(died > TRIALS / 2);
+}
+
+/* Each rank notices by itself that those on the other side don't answer, in
+   any order, and those on its side that they have ended which are in `ended`.
+   Returns the ranks that go on; all others must be told of the partition. */
+static unsigned part(int count, unsigned cut, unsigned ended)
+{
+    const unsigned all = (1U << count) - 1;
+    unsigned on = 0, over = ended;
+    open_ranks(count);
+    side = cut;
+    for (int i = 0; i < count; i++) {
+        for (int r = 0; r < count; r++) {
+            int other = (r + i) % count;
+            ranks[r].dead = (ended >> r & 1) != 0;
+            if ((ended >> other & 1) != 0) {
+                learn(r, other);
+            } else if (((cut >> other ^ cut >> r) & 1) != 0) {
+                suspect(r, other);
+            }
+        }
+    }
+    for (int turn = 0; turn < TURNS && over != all; turn++) {
+        int r = below(count);
+        baton_status_t status =
+            (over >> r & 1) != 0
+                ? BATON_ERR_TIMEOUT
+                : baton_group_shrink(ranks[r].group, 0, &ranks[r].survivors);
+        (void)baton_engine_step(ranks[r].engine);
+        over |= status != BATON_ERR_TIMEOUT ? 1U << r : 0;
+        on |= status == BATON_OK ? 1U << r : 0;
+    }
+    assert_int_equal(over, all);
+    side = 0; /* the link is back */
+    for (int turn = 0; turn < 4 * count; turn++) {
+        int r = turn % count;
+        (void)baton_engine_step(ranks[r].engine);
+        if (((on | ended) >> r & 1) == 0) {
+            support_expect(
+                baton_group_shrink(ranks[r].group, 0, &ranks[r].survivors),
+                BATON_ERR_TRANSPORT);
+            support_says("partition");
+        } else if ((on >> r & 1) != 0) {
+            unsigned own = (cut >> r & 1) != 0 ? cut : ~cut;
+            assert_int_equal(baton_group_size(ranks[r].survivors),
+                             __builtin_popcount(on & own));
+        }
+    }
+    close_ranks();
+    return on;
+}
+
+/* Of two sides the larger one goes on, and of two halves the one with the
+   lowest rank. Ranks that have ended count for neither. */
+TEST(test_shrink_of_every_cut_leaves_one_side)
+{
+    dice = support_random(support_seed(), 23);
+    for (int count = 2; count <= 7; count++) {
+        for (unsigned cut = 1; cut < 1U << (count - 1); cut++) {
+            for (int i = 0; i < 2; i++) {
+                unsigned all = (1U << count) - 1;
+                unsigned ended = i == 0 ? 0 : (unsigned)below((int)all);
+                unsigned one = cut & ~ended, two = ~cut & ~ended & all;
+                int lead = __builtin_popcount(one) - __builtin_popcount(two);
+                bool first =
+                    lead > 0 || (lead == 0 && (one & -one) < (two & -two));
+                assert_int_equal(part(count, cut, ended), first ? one : two);
+            }
+        }
+    }
+}
+
+TEST(test_shrink_of_a_minority_can_be_asked_for)
+{
+    support_set_variable("BATON_MINORITY", "1");
+    assert_int_equal(part(5, 3, 0), 31);
+    support_set_variable("BATON_MINORITY", NULL);
 }
 
 TEST(test_shrink_without_a_loss_copies_the_group)
