@@ -85,6 +85,16 @@ foreach(how soon never stop)
         $<TARGET_FILE:mpi_cable> ${MPIEXEC_EXECUTABLE} -np 4)
 endforeach()
 
+# Random worlds of three hosts, of two, and of one rank on each.
+foreach(world "cut 6" "refuse 8" "reset 400" "kill 2")
+    separate_arguments(world)
+    list(POP_FRONT world fault seed)
+    hosts_entry(hosts_cut.${fault} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/cut.sh
+        $<TARGET_FILE:mpi_cable> ${seed})
+    set_property(TEST hosts_cut.${fault} APPEND PROPERTY ENVIRONMENT
+        CUT_FAULT=${fault})
+endforeach()
+
 # A process initialises MPI once, and gives up system calls for good; and a rank
 # that is killed.
 set(serialized_env BATON_CMA=0)

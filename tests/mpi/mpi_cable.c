@@ -5,15 +5,26 @@
    kills ranks.
 
      mpi_cable                200 epochs
-     mpi_cable DIR    */
+     mpi_cable DIR
+     mpi_cable DIR ALGORITHM  one that fails shrinks the group, and loops in the
+                              new one; whoever ends writes DIR/end.RANK: the
+                              epochs and the ranks of its last group, or why it
+                              has none. cut.sh calls this */
 #include "progress/engine.h"
 #include "support/mpi.h"
+#include "support/random.h"
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
-enum { COUNT = 4096, FEW = 200 };
+enum { COUNT = 4096, FEW = 200, MOST = 32, PAUSE_US = 2000 };
 
 static const char *dir;
+static const char *algorithm = "recursive_doubling";
+static baton_group_t *group;
+static int members[MOST]; /* of the group: ranks of the world */
+static uint64_t data[COUNT];
+static uint64_t epoch;
 
 /* Renamed when it is whole, so that a reader finds all of it or nothing. */
 static void touch(const char *name, int number, const char *text)
@@ -30,7 +41,14 @@ static void touch(const char *name, int number, const char *text)
     }
 }
 
-static bool is_told_to_stop(uint64_t epoch)
+static void await_the_end(void)
+{
+    for (;;) { /* an exit would make mpirun end the others, too */
+        (void)pause();
+    }
+}
+
+static bool is_told_to_stop(void)
 {
     char path[4096];
     if (dir == NULL) {
@@ -40,53 +58,102 @@ static bool is_told_to_stop(uint64_t epoch)
     return access(path, F_OK) == 0;
 }
 
-static void check(const uint64_t *data, uint64_t epoch)
+static void check(void)
 {
-    uint64_t ranks = (uint64_t)world.size;
+    uint64_t all = 0;
+    int size = baton_group_size(group);
+    for (int i = 0; i < size; i++) {
+        all += (uint64_t)members[i];
+    }
     for (uint64_t i = 1; i < COUNT; i++) {
-        support_mpi_check(data[i] ==
-                              ranks * (ranks - 1) / 2 + ranks * (epoch + i),
+        support_mpi_check(data[i] == all + (uint64_t)size * (epoch + i),
                           "a wrong sum");
     }
 }
 
-static void loop(baton_schedule_t *schedule, uint64_t *data)
+/* Until all stop, or an epoch fails. */
+static baton_status_t loop(baton_schedule_t *schedule)
 {
-    for (uint64_t epoch = 1, stop = 0; stop == 0; epoch++) {
-        data[0] = world.rank == 0 && is_told_to_stop(epoch);
+    support_random_t pace = support_random(world.seed, (uint64_t)world.rank);
+    for (epoch = 1; data[0] == 0; epoch++) {
+        data[0] = baton_group_rank(group) == 0 && is_told_to_stop();
         for (uint64_t i = 1; i < COUNT; i++) {
             data[i] = (uint64_t)world.rank + epoch + i;
+        }
+        if (dir != NULL && epoch > FEW) {
+            (void)usleep((useconds_t)support_random_below(&pace, PAUSE_US));
         }
         baton_status_t status = baton_schedule_start(schedule);
         if (status == BATON_OK) {
             status = baton_schedule_wait(schedule, -1);
         }
         if (status != BATON_OK) {
-            touch("error", world.rank, baton_error_message());
-            for (;;) { /* an exit would make mpirun end the others, too */
-                (void)pause();
+            if (group == world.group) { /* later ones number ranks anew */
+                touch("error", world.rank, baton_error_message());
             }
+            return status;
         }
-        check(data, epoch);
-        stop = data[0];
+        check();
         if (epoch == FEW && dir != NULL) {
             char process[32];
             snprintf(process, sizeof(process), "%ld", (long)getpid());
             touch("process", world.rank, process);
         }
     }
+    return BATON_OK;
+}
+
+/* True if it goes on; the old groups are left. */
+static bool shrink(void)
+{
+    baton_group_t *next = NULL;
+    if (baton_group_shrink(group, -1, &next) != BATON_OK) {
+        return false;
+    }
+    for (int i = 0; i < baton_group_size(next); i++) {
+        members[i] = members[baton_group_origin(next, i)];
+    }
+    group = next;
+    return true;
+}
+
+static void end(bool goes_on)
+{
+    char text[1024] = "";
+    snprintf(text, sizeof text, "%llu", (unsigned long long)epoch);
+    for (int i = 0; goes_on && i < baton_group_size(group); i++) {
+        snprintf(text + strlen(text), sizeof text - strlen(text), " %d",
+                 members[i]);
+    }
+    touch("end", world.rank, goes_on ? text : baton_error_message());
+    await_the_end();
 }
 
 int main(int argc, char **argv)
 {
-    static uint64_t data[COUNT];
     dir = argc > 1 ? argv[1] : NULL;
+    algorithm = argc > 2 ? argv[2] : algorithm;
     support_mpi_begin(argc, argv);
     baton__engine_rechecks = true; /* so that ranks are asked */
     support_mpi_open();
-    baton_schedule_t *schedule = support_mpi_sum(
-        world.group, data, sizeof(data), BATON_U64, "recursive_doubling");
-    loop(schedule, data);
+    group = world.group;
+    for (int i = 0; i < world.size && i < MOST; i++) {
+        members[i] = i;
+    }
+    baton_schedule_t *schedule;
+    baton_status_t status = BATON_OK;
+    do {
+        data[0] = 0;
+        schedule =
+            support_mpi_sum(group, data, sizeof(data), BATON_U64, algorithm);
+        status = loop(schedule);
+        if (status != BATON_OK && argc <= 2) {
+            await_the_end();
+        }
+    } while (status != BATON_OK && shrink());
+    if (argc > 2) {
+        end(status == BATON_OK);
+    }
     support_mpi_ok(baton_schedule_destroy(schedule));
     support_mpi_end();
     return 0;
