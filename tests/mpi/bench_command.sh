@@ -66,12 +66,11 @@ for collective in bcast reduce allgather reduce_scatter alltoall gather scatter
 do
     runs $collective --bytes 8,4100,96K --repetitions 1 --systems $systems \
         --json rows.json
+    count=4
     if grep -q '^# persistent: skipped' out; then
-        systems=mpi,impi,baton
-        dense $collective 3 3
-    else
-        dense $collective 4 3
+        count=3
     fi
+    dense $collective $count 3
 done
 runs barrier --systems mpi,impi,baton,baton:dissemination --repetitions 3 \
     --json rows.json
