@@ -178,18 +178,21 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
    redsync         how RedSync selects. EXACT: the fastest here. TRIMMED: the
                    same k, by the paper's trimming. SEARCH: k to 2k, by a
                    threshold that is searched. SAMPLED: that threshold, searched
-                   every fifth step only. With REDSYNC only, but for EXACT.
-   quantise        with REDSYNC only: even steps send the largest positive
-   entries, odd steps the smallest negative ones; of their values only the mean
-   is sent. Not with SAMPLED. link            the only costs by which AUTO
-   chooses; zeros mean the costs of this machine (costs.h), and of its
-   processors. partial         see above. Mode to seed are as in
-   baton_partial_options_t, but `history` 0 means 4, and max_staleness 0 means
-   that W is the bound, which it can't exceed. With SPARDL (which AUTO takes
-   then), TOPKA (which always sends k entries), TOPKDSA and GTOPK, and gradients
-   in host memory. Memory: two vectors of n elements more, and history + 2
-   results; with warmup, messages and results have room for n entries. in_place
-   the caller adds its gradients to the residual itself: see
+                   every fifth step only. All but EXACT with REDSYNC only.
+   quantise        even steps send the largest positive entries, odd steps the
+                   smallest negative ones; of their values only the mean is
+                   sent. With REDSYNC only, and not with SAMPLED.
+   link            the only costs by which AUTO chooses; zeros mean the costs of
+                   this machine (costs.h), and of its processors. Ranks may
+                   differ where algorithm and teams are given.
+   partial         see above. Mode to seed are as in baton_partial_options_t,
+                   but `history` 0 means 4, and max_staleness 0 means that W is
+                   the bound; it is at most W. With SPARDL (which AUTO takes
+                   then), TOPKA (which always sends k entries), TOPKDSA and
+                   GTOPK, and gradients in host memory. Memory: two vectors of n
+                   elements more, and history + 2 results; with warmup, messages
+                   and results have room for n entries.
+   in_place        the caller adds its gradients to the residual itself: see
                    baton_sparse_accumulator. With SPARDL (which AUTO takes then)
                    and DENSE, and gradients in host memory; without partial,
                    momentum and clip. Ranks may differ, except with AUTO.
