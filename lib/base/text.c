@@ -33,23 +33,68 @@ static locale_t text_find_locale(void)
     return text_locale;
 }
 
+/* A format with a precision for what stands in quotes; the format itself where
+   there is no room. */
+static const char *limit_quoted(const char *format, char *out, size_t size)
+{
+    char *at = out;
+    const char *from = format;
+    for (; *from != '\0'; from++) {
+        if (out + size - at < 8) {
+            return format;
+        }
+        bool quoted = strncmp(from, "\"%s\"", 4) == 0;
+        at += snprintf(at, 8, quoted ? "\"%%.%d" : "%c",
+                       quoted ? BATON__QUOTED_BYTES : *from);
+        from += quoted; /* "s" and the end of the quotation follow */
+    }
+    *at = '\0';
+    return out;
+}
+
+/* Ends of lines stay, but for those in quotes. */
+static void replace_control(char *text, const char *from)
+{
+    bool quoted = false;
+    for (; *text != '\0'; text++) {
+        quoted ^= *text == '"';
+        if (text >= from && ((unsigned char)*text < ' ' || *text == 127) &&
+            (*text != '\n' || quoted)) {
+            *text = '?';
+        }
+    }
+}
+
 void baton__text_add_list(baton__text_t *text, const char *format,
                           va_list values)
 {
     assert(text->used < text->size);
+    char limited[BATON__MESSAGE_BYTES];
     size_t room = text->size - text->used;
+    char *added = text->data + text->used;
     locale_t before = uselocale(text_find_locale());
-    int length = vsnprintf(text->data + text->used, room, format, values);
+    int length = vsnprintf(
+        added, room, limit_quoted(format, limited, sizeof limited), values);
     (void)uselocale(before);
     if (length < 0) {
         /* The C library could not format it: keep what was there. */
-        text->data[text->used] = '\0';
+        added[0] = '\0';
     } else if ((size_t)length < room) {
         text->used += (size_t)length;
     } else {
         text->used = text->size - 1;
         baton__text_mark_cut(text->data, text->size);
     }
+    replace_control(text->data, added);
+}
+
+const char *baton__time_text(uint64_t ns)
+{
+    static _Thread_local char memory[32];
+    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_add(&text, ns < 1000000000 ? "%.0f ms" : "%.1f s",
+                    (double)ns / (ns < 1000000000 ? 1e6 : 1e9));
+    return memory;
 }
 
 void baton__text_add(baton__text_t *text, const char *format, ...)

@@ -20,11 +20,16 @@ typedef struct baton__text {
 } baton__text_t;
 
 /* Appends, in the C locale whatever the program's is. The text never overflows;
-   one that was cut ends with "...". */
+   one that was cut ends with "...". Names come from outside: what stands in
+   quotes, "%s", is cut to so many bytes, and control characters become '?'. */
+enum { BATON__QUOTED_BYTES = 200 };
 void baton__text_add(baton__text_t *text, const char *format, ...)
     BATON_PRINTF(2, 3);
 void baton__text_add_list(baton__text_t *text, const char *format,
                           va_list values) BATON_PRINTF(2, 0);
+
+/* A time, as "2.5 s" or "30 ms", for one message of this thread. */
+const char *baton__time_text(uint64_t ns);
 
 /* Replaces the last characters of a message that was cut by "...". */
 void baton__text_mark_cut(char *data, size_t size);

@@ -434,6 +434,22 @@ TEST_BETWEEN(test_error_text_stops_when_full, clean, NULL)
     assert_string_equal(tiny, "l");
 }
 
+/* Names come from outside. */
+TEST_BETWEEN(test_error_shortens_names_and_replaces_control, clean, NULL)
+{
+    static char name[1 << 20];
+    memset(name, 'x', sizeof name - 1);
+    (void)baton__error(BATON_ERR_LIMIT, "\"%s\" is on rank %d", name, 3);
+    assert_int_equal(strlen(baton_error_message()),
+                     BATON__QUOTED_BYTES + strlen("\"\" is on rank 3"));
+    assert_non_null(strstr(baton_error_message(), "x\" is on rank 3"));
+    (void)baton__error(BATON_ERR_LIMIT, "\"%s\"\n    rank %d", "a\nb\033[2J",
+                       1);
+    assert_string_equal(baton_error_message(), "\"a?b?[2J\"\n    rank 1");
+    assert_string_equal(baton__time_text(30 * 1000000), "30 ms");
+    assert_string_equal(baton__time_text(2540000000), "2.5 s");
+}
+
 static void *fail_in_thread(void *arg)
 {
     (void)baton__error(BATON_ERR_LIMIT, "the thread's");
