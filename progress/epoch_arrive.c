@@ -115,8 +115,9 @@ void baton__epoch_fail_if_lost(baton__stepper_t *stepper,
         baton__epoch_fail_here(
             stepper, schedule,
             baton__error(BATON_ERR_TRANSPORT,
-                         "\"%.128s\" failed on rank %d: rank %d is gone: %s",
-                         schedule->name, group->rank, group->lost[0].peer,
+                         "\"%.128s\" failed on rank %d: %s is gone: %s",
+                         schedule->name, group->rank,
+                         baton__group_rank(group, group->lost[0].peer),
                          group->lost[0].detail));
     }
 }

@@ -192,6 +192,7 @@ static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
     }
     if (done + part < bytes) {
         schedule->turn.slice_done = done + part;
+        run->progress_count++;
         return true;
     }
     schedule->turn.slice_done = 0;

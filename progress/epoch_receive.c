@@ -156,9 +156,9 @@ void baton__epoch_fail_lost(baton__stepper_t *stepper,
     if (group->lost_count > 0 && group->lost[0].peer != (int)op->peer) {
         baton__text_add(&first, ", after rank %d", group->lost[0].peer);
     }
-    (void)baton__error(BATON_ERR_TRANSPORT, "rank %d is gone: %s%s",
-                       (int)op->peer, baton__group_loss(group, (int)op->peer),
-                       memory);
+    (void)baton__error(BATON_ERR_TRANSPORT, "%s is gone: %s%s",
+                       baton__group_rank(group, (int)op->peer),
+                       baton__group_loss(group, (int)op->peer), memory);
     baton__epoch_fail_at(stepper, schedule, node, BATON_ERR_TRANSPORT);
 }
 

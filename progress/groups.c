@@ -712,9 +712,10 @@ static baton_status_t recovered(baton_group_t *group)
     const baton_schedule_t *failed = find_failed(group);
     if (group->first.detail != NULL) {
         status = baton__error(BATON_ERR_TRANSPORT,
-                              "recovery on %s: rank %d is gone "
+                              "recovery on %s: %s is gone "
                               "(baton_group_shrink goes on without it)",
-                              baton__group_place(group), group->first.peer);
+                              baton__group_place(group),
+                              baton__group_rank(group, group->first.peer));
     } else if (failed != NULL) {
         status = baton__error(BATON_ERR_FAILED,
                               "recovery on %s: \"%s\" can't be "
@@ -740,9 +741,10 @@ static baton_status_t not_recovered(baton_group_t *group, int timeout_ms)
                             baton__group_place(group), timeout_ms);
     }
     return baton_error_set(BATON_ERR_TIMEOUT,
-                           "recovery on %s: rank %d has not come "
+                           "recovery on %s: %s has not come "
                            "within %d ms, or waits for another",
-                           baton__group_place(group), rank, timeout_ms);
+                           baton__group_place(group),
+                           baton__group_rank(group, rank), timeout_ms);
 }
 
 baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
@@ -806,9 +808,10 @@ static baton_status_t not_agreed(baton_group_t *group, int timeout_ms)
                             baton__group_place(group));
     }
     return baton_error_set(BATON_ERR_TIMEOUT,
-                           "shrink on %s: rank %d has not come "
+                           "shrink on %s: %s has not come "
                            "within %d ms, or waits for another",
-                           baton__group_place(group), rank, timeout_ms);
+                           baton__group_place(group),
+                           baton__group_rank(group, rank), timeout_ms);
 }
 
 static baton_status_t make_survivors(baton_group_t *group, baton_group_t **out)

@@ -7,24 +7,32 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The lowest ranks are asked who reports. */
+enum { REPORTERS = 2, ASKED_ROOM = BATON__ASKED_MOST + REPORTERS };
+
 typedef struct asked {
     int rank;
-    bool sent; /* it was asked, or is this rank */
-    bool told; /* while the text is composed */
+    bool sent;    /* it was asked, or is this rank */
+    bool told;    /* while the text is composed */
+    bool awaited; /* by the ranks that were asked; else it is asked who reports
+                   */
+    uint64_t before; /* its progress, in its first answer; 0: unknown */
     baton__rank_state_t state;
 } asked_t;
 
 typedef struct baton__inquiry {
     uint64_t progress; /* the schedule's, when it began */
+    bool moves;        /* a rank has made progress between its answers */
     uint32_t count;
-    asked_t ranks[BATON__ASKED_MOST + 1]; /* ascending */
+    asked_t ranks[ASKED_ROOM + 1]; /* ascending */
 } baton__inquiry_t;
 
 /* ---- the answer ------------------------------------------------------- */
 
-static uint64_t progress_of(const baton_schedule_t *schedule)
+uint64_t baton__progress_of(const baton_schedule_t *schedule)
 {
-    return schedule->run.progress_count + schedule->run.epoch;
+    return schedule->run.progress_count + schedule->run.epoch +
+           schedule->group->hellos;
 }
 
 bool baton__node_is_awaited(const baton_schedule_t *schedule, uint32_t node)
@@ -84,7 +92,8 @@ void baton__inquiry_answer(const baton_schedule_t *schedule,
     const baton__run_t *run = &schedule->run;
     baton__text_t text = {out->text, sizeof out->text, 0};
     bool idle = run->phase == BATON__RUN_IDLE;
-    *out = (baton__rank_state_t){.epoch = run->epoch + idle, .first = 1};
+    *out = (baton__rank_state_t){.epoch = run->epoch + idle,
+                                 .progress = 1 + baton__progress_of(schedule)};
     if (run->phase == BATON__RUN_RUNNING && !schedule->turn.held) {
         answer_running(schedule, out, &text);
     }
@@ -111,28 +120,49 @@ static asked_t *find(baton__inquiry_t *inquiry, int rank)
     return at;
 }
 
+static void forget_answer(const baton_group_t *group, asked_t *at)
+{
+    at->state = (baton__rank_state_t){0};
+    (void)snprintf(
+        at->state.text, sizeof at->state.text, "%s",
+        baton__group_loss(group, at->rank) != NULL ? "been lost"
+        : baton__group_is_stopped(group, at->rank)
+            ? "been stopped, by a signal or a debugger"
+            : "not answered: not scheduled, in a long call node or a "
+              "call of MPI, out of reach, or without a progress "
+              "thread and in no call");
+}
+
 static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,
-                     int rank)
+                     int rank, bool awaited)
 {
     asked_t *at = find(inquiry, rank);
     size_t behind = (size_t)(inquiry->ranks + inquiry->count - at);
-    if ((behind > 0 && at->rank == rank) || rank < 0 || rank >= group->size ||
-        inquiry->count == BATON__ASKED_MOST) {
+    if (behind > 0 && at->rank == rank) {
+        at->sent &= at->awaited || !awaited; /* what it waits for counts now */
+        at->awaited |= awaited;
+        return;
+    }
+    if (rank < 0 || rank >= group->size || inquiry->count == ASKED_ROOM) {
         return;
     }
     memmove(at + 1, at, behind * sizeof *at);
-    *at = (asked_t){.rank = rank, .state = {.first = 1}};
-    (void)snprintf(
-        at->state.text, sizeof at->state.text, "%s",
-        baton__group_loss(group, rank) != NULL
-            ? "been lost"
-            : "not answered: it is stopped, in a long call node or a "
-              "call of MPI, out of reach, or without a progress "
-              "thread and in no call");
+    *at = (asked_t){.rank = rank, .awaited = awaited};
+    forget_answer(group, at);
     inquiry->count++;
 }
 
-void baton__inquiry_begin(baton_schedule_t *schedule)
+/* Asks all ranks of the first round again. */
+static void begin_again(const baton_group_t *group, baton__inquiry_t *inquiry)
+{
+    for (uint32_t i = 0; i < inquiry->count; i++) {
+        asked_t *at = &inquiry->ranks[i];
+        at->sent = false;
+        forget_answer(group, at);
+    }
+}
+
+void baton__inquiry_begin(baton_schedule_t *schedule, bool first)
 {
     const baton_group_t *group = schedule->group;
     if (schedule->notes.inquiry == NULL) {
@@ -143,11 +173,19 @@ void baton__inquiry_begin(baton_schedule_t *schedule)
         return;
     }
     baton__rank_state_t own;
-    inquiry->progress = progress_of(schedule);
-    inquiry->count = 0;
-    add_rank(group, inquiry, group->rank);
-    inquiry->ranks[0].sent = true;
+    if (inquiry->count > 0 && !inquiry->moves &&
+        inquiry->progress == baton__progress_of(schedule)) {
+        begin_again(group, inquiry);
+    } else {
+        *inquiry = (baton__inquiry_t){.progress = baton__progress_of(schedule)};
+        for (int i = 0; i < REPORTERS && i < group->size; i++) {
+            add_rank(group, inquiry, i, false);
+        }
+        add_rank(group, inquiry, group->rank, true);
+    }
+    find(inquiry, group->rank)->sent = true;
     baton__inquiry_answer(schedule, &own);
+    own.first = first;
     baton__inquiry_take(schedule, group->rank, &own);
 }
 
@@ -174,6 +212,8 @@ void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
     if (asked == inquiry->ranks + inquiry->count || asked->rank != rank) {
         return;
     }
+    asked->before = asked->before == 0 ? state->progress : asked->before;
+    inquiry->moves |= asked->awaited && asked->before != state->progress;
     asked->state = *state;
     asked->state.text[sizeof state->text - 1] = '\0';
     if (state->epoch > schedule->run.epoch) {
@@ -184,27 +224,41 @@ void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
     }
     for (uint32_t i = 0; i < state->await_count && i < BATON__AWAITS_MOST;
          i++) {
-        add_rank(schedule->group, inquiry, state->awaits[i]);
+        if (asked->awaited) {
+            add_rank(schedule->group, inquiry, state->awaits[i], true);
+        }
     }
 }
 
 /* ---- what was found out ----------------------------------------------- */
 
+static bool says_the_same(const asked_t *a, const asked_t *b)
+{
+    return a->awaited && strcmp(a->state.text, b->state.text) == 0;
+}
+
 /* Appends "rank 3 has" or "ranks 0, 1, 2 have": those from the given one on
-   that say the same, which are told then. */
-static void describe_ranks(baton__inquiry_t *inquiry, asked_t *first,
+   that say the same, which are told then. Where they are helps for a few. */
+static void describe_ranks(const baton_group_t *group,
+                           baton__inquiry_t *inquiry, asked_t *first,
                            baton__text_t *text)
 {
+    enum { FEW = 4 };
     asked_t *end = inquiry->ranks + inquiry->count;
     uint32_t count = 0;
     for (asked_t *at = first; at < end; at++) {
-        count += strcmp(at->state.text, first->state.text) == 0;
+        count += says_the_same(at, first);
     }
     baton__text_add(text, count > 1 ? "ranks" : "rank");
     for (asked_t *at = first; at < end; at++) {
-        if (strcmp(at->state.text, first->state.text) == 0) {
+        if (says_the_same(at, first)) {
+            const char *place = baton__group_rank(group, at->rank);
+            bool placed = count <= FEW && first->state.text[0] != '\0';
             at->told = true;
-            baton__text_add(text, at == first ? " %d" : ", %d", at->rank);
+            baton__text_add(text, "%s%d%s", at == first ? " " : ", ", at->rank,
+                            placed && strchr(place, '(') != NULL
+                                ? strchr(place, '(') - 1
+                                : "");
         }
     }
     baton__text_add(text, count > 1 ? " have" : " has");
@@ -212,9 +266,10 @@ static void describe_ranks(baton__inquiry_t *inquiry, asked_t *first,
 
 /* All that were asked wait: so some of them wait for each other. Follows the
    first rank that each waits for, into a circle and around it. */
-static void describe_circle(baton__inquiry_t *inquiry, baton__text_t *text)
+static void describe_circle(baton__inquiry_t *inquiry, int own,
+                            baton__text_t *text)
 {
-    const asked_t *at = inquiry->ranks;
+    const asked_t *at = find(inquiry, own);
     for (uint32_t i = 0; i < inquiry->count; i++) {
         at = find(inquiry, at->state.awaits[0]);
     }
@@ -231,45 +286,51 @@ void baton__inquiry_describe(const baton_schedule_t *schedule,
                              baton__text_t *text)
 {
     baton__inquiry_t *inquiry = schedule->notes.inquiry;
-    if (inquiry == NULL || inquiry->progress != progress_of(schedule)) {
+    if (inquiry == NULL || inquiry->progress != baton__progress_of(schedule)) {
         return;
     }
+    const baton_group_t *group = schedule->group;
     asked_t *waiting = NULL;
     const asked_t *end = NULL;
     for (uint32_t i = 0; i < inquiry->count; i++) {
-        inquiry->ranks[i].told = false;
+        inquiry->ranks[i].told = !inquiry->ranks[i].awaited;
     }
     for (uint32_t i = 0; i < inquiry->count; i++) {
         asked_t *at = &inquiry->ranks[i];
+        if (at->told) {
+            continue;
+        }
         if (at->state.text[0] == '\0') {
             waiting = waiting == NULL ? at : waiting;
-        } else if (!at->told) {
+        } else {
             baton__text_add(text, "\n    ");
-            describe_ranks(inquiry, at, text);
+            describe_ranks(group, inquiry, at, text);
             baton__text_add(text, " %s", at->state.text);
             end = at;
         }
     }
     if (end == NULL && inquiry->count < BATON__ASKED_MOST) {
-        describe_circle(inquiry, text);
+        describe_circle(inquiry, group->rank, text);
     } else if (end != NULL && waiting != NULL &&
                strncmp(end->state.text, "not ", 4) == 0) {
         baton__text_add(text, "; ");
-        describe_ranks(inquiry, waiting, text);
+        describe_ranks(group, inquiry, waiting, text);
     }
+}
+
+bool baton__inquiry_saw_progress(const baton_schedule_t *schedule)
+{
+    return schedule->notes.inquiry != NULL && schedule->notes.inquiry->moves;
 }
 
 bool baton__inquiry_leaves_report(const baton_schedule_t *schedule)
 {
     const baton__inquiry_t *inquiry = schedule->notes.inquiry;
-    bool ends = false;
-    for (uint32_t i = 0; inquiry != NULL && i < inquiry->count; i++) {
-        const baton__rank_state_t *state = &inquiry->ranks[i].state;
-        if (state->text[0] != '\0' && state->first != 0) {
-            return false;
-        }
-        ends |= state->text[0] != '\0';
+    uint32_t i = 0;
+    while (inquiry != NULL && i < inquiry->count &&
+           inquiry->ranks[i].state.progress == 0) {
+        i++;
     }
-    return ends ||
-           (inquiry != NULL && inquiry->ranks[0].rank != schedule->group->rank);
+    return inquiry != NULL && i < inquiry->count &&
+           inquiry->ranks[i].state.first == 0;
 }

@@ -2,11 +2,15 @@
    waits for its neighbour, and one of them for its application.
 
    A rank whose epoch stalls asks each rank that it waits for what that one
-   waits for, and then those in turn. Each answers for itself, at once, and
-   keeps nothing; the rank that asks follows the chain, and asks each rank once.
-   So a stall costs a rank at most as many small messages as there are ranks, or
-   BATON__ASKED_MOST. A rank answers in a step: with a progress thread also
-   while its application sleeps or computes, else only in calls of the library.
+   waits for, and then those in turn. Each answers for itself, at once; the rank
+   that asks follows the chain. So a stall costs a rank at most as many small
+   messages as there are ranks, or BATON__ASKED_MOST, twice: where a rank has
+   made progress between its two answers nothing has stalled. A rank answers in
+   a step: with a progress thread also while its application sleeps or computes,
+   else only in calls of the library.
+
+   One rank reports: the first that has asked the lowest rank that answers. To
+   find that, all ask the two lowest ranks, too.
 
    Here is what was found out. notice.c has the messages, and watchdog.c
    reports. All functions are the driver's. */
@@ -21,6 +25,7 @@ enum { BATON__ASKED_MOST = 64, BATON__AWAITS_MOST = 16 };
    of a chain, and "rank 3 has" goes before the text. */
 typedef struct baton__rank_state {
     uint64_t epoch;       /* that runs there, or the next one */
+    uint64_t progress;    /* 1 + what has been done for the schedule so far */
     uint32_t first;       /* no other rank had asked it: this one reports */
     uint32_t await_count; /* ranks that it waits for, the first ones */
     int32_t awaits[BATON__AWAITS_MOST];
@@ -33,10 +38,11 @@ static_assert(sizeof(baton__rank_state_t) <= BATON_NOTICE_BYTES,
 void baton__inquiry_answer(const baton_schedule_t *schedule,
                            baton__rank_state_t *out);
 
-/* Begins one for the running epoch, in place of the last. (Without memory there
-   is none, and nobody is asked.) next returns a rank that is to be asked now,
-   or -1; take has its answer. */
-void baton__inquiry_begin(baton_schedule_t *schedule);
+/* Begins one for the running epoch, in place of the last; or its second round,
+   if that was about the same. (Without memory there is none, and nobody is
+   asked.) `first`: no other rank had asked this one. next returns a rank that
+   is to be asked now, or -1; take has its answer. */
+void baton__inquiry_begin(baton_schedule_t *schedule, bool first);
 int baton__inquiry_next(const baton_schedule_t *schedule);
 void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
                          const baton__rank_state_t *state);
@@ -46,9 +52,15 @@ void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
 void baton__inquiry_describe(const baton_schedule_t *schedule,
                              baton__text_t *text);
 
-/* True if another rank reports the same: the first one that has asked at the
-   end, and in a circle the lowest. */
+/* True if a rank that was asked twice has made progress in between. */
+bool baton__inquiry_saw_progress(const baton_schedule_t *schedule);
+
+/* True if another rank reports the same. */
 bool baton__inquiry_leaves_report(const baton_schedule_t *schedule);
+
+/* What has been done for a schedule so far, by this rank. While ranks exchange
+   who has committed what, all schedules of a group make progress. */
+uint64_t baton__progress_of(const baton_schedule_t *schedule);
 
 /* Whether a node of a running epoch has fired and not ended. */
 bool baton__node_is_awaited(const baton_schedule_t *schedule, uint32_t node);

@@ -174,10 +174,12 @@ void baton__notice_recover(baton__stepper_t *stepper,
 static void add_loss(baton__text_t *text, const baton_group_t *group)
 {
     if (group->first.detail != NULL) {
-        baton__text_add(text, "; rank %d is gone: %s", group->first.peer,
+        baton__text_add(text, "; %s is gone: %s",
+                        baton__group_rank(group, group->first.peer),
                         group->first.detail);
     } else if (group->shrunk > 0) { /* of which others have told */
-        baton__text_add(text, "; rank %d is gone", group->shrunk - 1);
+        baton__text_add(text, "; %s is gone",
+                        baton__group_rank(group, group->shrunk - 1));
     }
 }
 
@@ -210,7 +212,24 @@ static bool is_uncommitted(const baton_group_t *group, uint64_t identity)
                           group->recovery != BATON__RECOVERY_PARTING));
 }
 
-static baton_status_t send_state(const baton_group_t *group, int peer,
+/* The first rank that asks about an epoch reports that it has stalled. */
+static bool asks_first(baton_group_t *group, const baton_header_t *header,
+                       int rank)
+{
+    baton_schedule_t *s = baton__group_find(group, header->schedule);
+    uint64_t *epoch = s != NULL ? &s->notes.asked_epoch : &group->asked.epoch;
+    int *by = s != NULL ? &s->notes.asked_by : &group->asked_by;
+    if (*epoch != header->epoch ||
+        (s == NULL && group->asked.schedule != header->schedule)) {
+        *epoch = header->epoch;
+        *by = rank;
+        group->asked.schedule =
+            s == NULL ? header->schedule : group->asked.schedule;
+    }
+    return *by == rank;
+}
+
+static baton_status_t send_state(baton_group_t *group, int peer,
                                  const baton_header_t *header)
 {
     baton__rank_state_t state = {0};
@@ -225,7 +244,7 @@ static baton_status_t send_state(const baton_group_t *group, int peer,
             : is_uncommitted(group, header->schedule)       ? "not committed it"
                                                             : "destroyed it");
     }
-    state.first = group->asked_by == peer;
+    state.first = asks_first(group, header, peer);
     return group->transport->notify(group->endpoint, peer, header, &state,
                                     sizeof state);
 }
@@ -649,7 +668,10 @@ void baton__notice_inquire(const baton_group_t *group, uint64_t identity)
 {
     baton_schedule_t *schedule = baton__group_find(group, identity);
     if (schedule != NULL && schedule->run.phase == BATON__RUN_RUNNING) {
-        baton__inquiry_begin(schedule);
+        const baton_header_t header = {.schedule = identity,
+                                       .epoch = schedule->run.epoch};
+        baton__inquiry_begin(schedule,
+                             asks_first(schedule->group, &header, group->rank));
         ask_next(schedule);
     }
 }
@@ -935,6 +957,7 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
     const baton_header_t header = message->header;
     int peer = message->peer;
     hello_t hello;
+    group->hellos++;
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL && header.kind == BATON__MESSAGE_HELLO) {
         baton__notice_early(group, &header, peer);
@@ -1065,11 +1088,7 @@ void baton__notice_receive(baton__stepper_t *stepper, baton_group_t *group,
         break;
     case BATON__MESSAGE_INQUIRY:
         group->transport->drop(group->endpoint, message);
-        if (group->asked.schedule != header.schedule ||
-            group->asked.epoch != header.epoch) {
-            group->asked = header;
-            group->asked_by = peer;
-        }
+        (void)asks_first(group, &header, peer);
         queue_answer(group, header, BATON__MESSAGE_STATE, peer);
         break;
     case BATON__MESSAGE_STATE:

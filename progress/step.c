@@ -298,6 +298,9 @@ static void happen(baton__stepper_t *stepper, baton_group_t *group,
     case BATON_EVENT_RECEIVED:
         baton__epoch_complete_transfer(stepper, event);
         break;
+    case BATON_EVENT_MOVED:
+        ((baton_schedule_t *)event->token.owner)->run.progress_count++;
+        break;
     case BATON_EVENT_LOST:
         if (event->status != BATON_ERR_STATE) {
             lose_for_all(stepper, group, event->peer, event->status,

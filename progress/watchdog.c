@@ -13,6 +13,7 @@ enum {
     NODES_NAMED = 8,
     BEHIND_NAMED = 4,
     LOOKS = 8,   /* before an epoch counts as stalled */
+    ROUNDS = 2,  /* of inquiries, before it is reported */
     ASK_MS = 500 /* the longest time between two of them */
 };
 
@@ -115,8 +116,8 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
     baton__text_add(text, "\"%s\" epoch %llu has made no progress",
                     schedule->name, (unsigned long long)epoch);
     if (since != 0) { /* else the watchdog has not looked, or time is virtual */
-        baton__text_add(text, " for %.1f s",
-                        (double)(baton__clock_ns() - since) / 1e9);
+        baton__text_add(text, " for %s",
+                        baton__time_text(baton__clock_ns() - since));
     }
     baton__text_add(text, " on %s", baton__group_place(schedule->group));
     baton__inquiry_describe(schedule, text);
@@ -216,24 +217,26 @@ void baton__watchdog_look(baton__watchdog_t *watchdog,
     bool asks = true;
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
-        uint64_t progress = s->run.progress_count + s->run.epoch;
+        uint64_t progress = baton__progress_of(s);
         if (progress == s->notes.seen_progress) {
             ask_peers(s);
         }
         if (s->run.phase != BATON__RUN_RUNNING ||
-            progress != s->notes.seen_progress) {
+            progress != s->notes.seen_progress ||
+            (s->notes.inquiries == ROUNDS && !s->notes.reported &&
+             baton__inquiry_saw_progress(s))) {
             s->notes.seen_progress = progress;
             s->notes.seen_at_ns = now;
-            s->notes.inquired = false;
+            s->notes.inquiries = 0;
             s->notes.reported = false;
         } else if (s->notes.reported || now - s->notes.seen_at_ns < stall_ns) {
             continue;
-        } else if (s->notes.inquired) {
+        } else if (s->notes.inquiries == ROUNDS) {
             s->notes.reported = true;
             report(s);
         } else if (asks) {
             asks = false;
-            s->notes.inquired = true;
+            s->notes.inquiries++;
             baton__notice_inquire(s->group, s->identity);
         }
     }

@@ -77,13 +77,15 @@ typedef enum baton_event_kind {
     BATON_EVENT_ARRIVED,  /* message */
     BATON_EVENT_SENT,     /* token, status: the memory is the sender's again */
     BATON_EVENT_RECEIVED, /* token, status: the data is in its target */
-    BATON_EVENT_LOST      /* peer, status: the peer can no longer be reached.
+    BATON_EVENT_LOST,     /* peer, status: the peer can no longer be reached.
                              Other ranks are told, except with BATON_ERR_STATE:
                              then only this rank loses it. With
                              BATON_ERR_TIMEOUT it may still live; else it has
                              ended, or left. Reported once, or twice if it is
                              found to have ended later; each transfer to or from
                              the peer still ends with its own event */
+    BATON_EVENT_MOVED     /* token: a part of a long message was moved, and more
+                             follow: its epoch has not stalled. Optional */
 } baton_event_kind_t;
 
 typedef struct baton_event {
@@ -263,6 +265,10 @@ typedef struct baton_transport {
     /* Optional. This rank waits for the peer: checks whether it still runs, and
        reports LOST if not. Called about twice a second during the wait. */
     void (*ask)(void *endpoint, int peer);
+
+    /* Optional, for messages: the number of a rank's process, and the name of
+       its host, which stays until the endpoint is closed. */
+    int (*process)(const void *endpoint, int rank, const char **host_out);
 } baton_transport_t;
 
 #define BATON_TRANSPORT BATON_INITIALIZER(baton_transport_t)

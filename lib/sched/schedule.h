@@ -130,8 +130,10 @@ struct baton_schedule {
     struct {
         uint64_t seen_progress;
         uint64_t seen_at_ns;
-        bool inquired;                  /* about this stall */
-        bool reported;                  /* it was */
+        uint8_t inquiries;    /* rounds of them, about this stall */
+        bool reported;        /* the stall was */
+        uint64_t asked_epoch; /* that a rank has inquired about, the last one */
+        int asked_by;         /* and the first that did */
         struct baton__inquiry *inquiry; /* the last one, or NULL */
         bool matched;    /* simulated: compared with the other ranks */
         bool timed;      /* an epoch has begun and not ended */

@@ -27,7 +27,10 @@
     X(void, (void), lose,                                                      \
       (void *endpoint, int peer, baton_status_t status, const char *detail),   \
       (self->endpoint, peer, status, detail))                                  \
-    X(void, (void), ask, (void *endpoint, int peer), (self->endpoint, peer))
+    X(void, (void), ask, (void *endpoint, int peer), (self->endpoint, peer))   \
+    X(int, return, process,                                                    \
+      (const void *endpoint, int rank, const char **host_out),                 \
+      (self->endpoint, rank, host_out))
 
 #define PASS(type, how, name, parameters, arguments)                           \
     static type pass_##name parameters                                         \

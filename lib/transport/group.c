@@ -342,6 +342,51 @@ const char *baton__group_place(const baton_group_t *group)
     return place;
 }
 
+static int process_of(const baton_group_t *group, int rank, const char **host)
+{
+    const baton_transport_t *port = group->transport;
+    *host = NULL;
+    return port->process != NULL && rank >= 0 && rank < group->size
+               ? port->process(group->endpoint, rank, host)
+               : 0;
+}
+
+const char *baton__group_rank(const baton_group_t *group, int rank)
+{
+    static _Thread_local char texts[2][96];
+    static _Thread_local unsigned next;
+    char *text = texts[next++ % 2];
+    const char *host;
+    int process = process_of(group, rank, &host);
+    if (process > 0) {
+        (void)snprintf(text, sizeof texts[0],
+                       "rank %d (host %.32s, process %d)", rank, host, process);
+    } else {
+        (void)snprintf(text, sizeof texts[0], "rank %d", rank);
+    }
+    return text;
+}
+
+/* After the name of the program, which is in parentheses, stands its state. */
+bool baton__group_is_stopped(const baton_group_t *group, int rank)
+{
+    char text[256] = "";
+    const char *host;
+    int process = process_of(group, rank, &host);
+    if (process <= 0 || !baton__group_is_near(group, rank)) {
+        return false;
+    }
+    (void)snprintf(text, sizeof text, "/proc/%d/stat", process);
+    FILE *file = fopen(text, "re");
+    if (file != NULL) {
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+        (void)fclose(file);
+    }
+    const char *name_end = strrchr(text, ')');
+    return name_end != NULL && strspn(name_end, ") ") == 2 &&
+           strchr("Tt", name_end[2]) != NULL;
+}
+
 const char *baton__group_loss(const baton_group_t *group, int peer)
 {
     for (uint32_t i = 0; i < group->lost_count; i++) {

@@ -179,9 +179,11 @@ struct baton_group {
     baton__kept_t *spare;        /* room for more of them, and for early ones */
     baton__table_t early; /* hellos for schedules not committed here; one for
                              each that a peer has */
-    baton_header_t asked; /* of the first inquiry about an epoch, the last one
-                             that any was about, */
+    baton_header_t asked; /* of the first inquiry about an epoch of a schedule
+                             that is not here, the last one that any was about,
+                           */
     int asked_by;         /* and its rank */
+    uint64_t hellos;      /* of peers, so far */
     uint32_t leaving;     /* schedules that were destroyed, with notices due */
     baton__table_t departed; /* schedules of which peers may still ask */
     baton__kept_t *deferred; /* recovery messages of schedules unknown here,
@@ -216,6 +218,14 @@ struct baton_group {
 /* "rank 1 of 2", or "rank 1 of 2 in \"name\"", for one message of this thread.
  */
 const char *baton__group_place(const baton_group_t *group);
+
+/* "rank 3 (host n1, process 1234)", or "rank 3" where that is not known; for
+   one message of this thread, which may name two ranks so. */
+const char *baton__group_rank(const baton_group_t *group, int rank);
+
+/* True if a rank's process is on this host, and stopped by a signal or a
+   debugger. */
+bool baton__group_is_stopped(const baton_group_t *group, int rank);
 
 /* False, with this thread's error, where the group is NULL or destroyed. */
 bool baton__is_group(const baton_group_t *group, const char *function);

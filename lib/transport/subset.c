@@ -166,6 +166,13 @@ static void subset_ask(void *endpoint, int peer)
                             self->members[peer].root_rank);
 }
 
+static int subset_process(const void *endpoint, int rank, const char **host_out)
+{
+    const subset_t *self = endpoint;
+    return self->around.inner->process(self->around.endpoint,
+                                       self->members[rank].root_rank, host_out);
+}
+
 static int subset_host_of(const void *endpoint, int rank)
 {
     const subset_t *self = endpoint;
@@ -225,6 +232,7 @@ static baton_transport_t table_around(const baton_transport_t *inner)
     table.host_of = subset_host_of;
     table.lose = inner->lose != NULL ? subset_inner_lose : NULL;
     table.ask = inner->ask != NULL ? subset_ask : NULL;
+    table.process = inner->process != NULL ? subset_process : NULL;
     table.flush = NULL; /* the root's are called */
     table.is_copying = NULL;
     table.takes_device = NULL; /* messages of devices are staged at the root */

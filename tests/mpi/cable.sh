@@ -43,7 +43,7 @@ ended() {
 # not answer; or another rank has told it so, which knows why.
 names_peer() {
     silent="it has not answered for 3.0 s"
-    grep -qE ": rank $2 is gone: ($silent|another rank has lost it)" \
+    grep -qE ": rank $2 \(host [^,]*, process [0-9]*\) is gone: ($silent|another rank has lost it)" \
         "$dir/error.$1" && grep -q "$silent" "$dir"/error.* ||
         fail "rank $1 does not name rank $2"
 }

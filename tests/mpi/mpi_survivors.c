@@ -470,7 +470,7 @@ static void try_to_make(const char *round)
     }
     support_mpi_expect(status, BATON_ERR_TRANSPORT);
     support_mpi_check(count_watches() == 0, "a descriptor is left");
-    support_mpi_says("rank 1 is gone: its process has ended");
+    support_mpi_says(" is gone: its process has ended");
 }
 
 /* ---- rounds -------------------------------------------------------------- */

@@ -4,7 +4,10 @@
 #include "support/cmocka.h"
 #include "transport/group.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { MANY = 200 };
 
@@ -82,6 +85,37 @@ TEST(test_group_tells_of_what_has_departed)
     group.incarnation = 5; /* recovered */
     assert_null(baton__group_departed(&group, 1));
     baton__group_fini(&group);
+}
+
+static int process; /* of rank 1 */
+
+static int find_process(const void *endpoint, int rank, const char **host_out)
+{
+    (void)endpoint;
+    *host_out = "n1";
+    return rank == 1 ? process : 0;
+}
+
+TEST(test_group_says_where_a_rank_is_and_that_it_is_stopped)
+{
+    const baton_transport_t port = {.process = find_process};
+    const baton_group_t group = {.transport = &port, .size = 3};
+    char text[64];
+    process = fork();
+    if (process == 0) {
+        raise(SIGSTOP);
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(process, &status, WUNTRACED), process);
+    assert_true(baton__group_is_stopped(&group, 1));
+    assert_false(baton__group_is_stopped(&group, 2));
+    snprintf(text, sizeof text, "rank 1 (host n1, process %d)", process);
+    assert_string_equal(baton__group_rank(&group, 1), text);
+    assert_string_equal(baton__group_rank(&group, 2), "rank 2");
+    assert_int_equal(kill(process, SIGCONT), 0);
+    assert_int_equal(waitpid(process, &status, 0), process);
+    assert_false(baton__group_is_stopped(&group, 1));
 }
 
 TEST(test_group_remembers_lost_peers)

@@ -1,4 +1,5 @@
 /* Reports of a hang: the timeout of a wait, and the stall report. */
+#include "progress/inquiry.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
@@ -245,10 +246,10 @@ TEST_WITH(test_timeout_names_a_rank_that_does_not_answer, 2, SUPPORT_OWN_MANUAL)
     char memory[2][BYTES];
     baton_schedule_t **s = open_waiting(cluster, memory);
     support_ok(baton_schedule_start(s[0]));
-    expect_chain(s[0],
-                 "\n    rank 1 has not answered: it is stopped, in a long "
-                 "call node or a call of MPI, or without a progress "
-                 "thread and in no call; rank 0 has");
+    expect_chain(
+        s[0], "\n    rank 1 has not answered: not scheduled, in a long "
+              "call node or a call of MPI, out of reach, or without a progress "
+              "thread and in no call; rank 0 has");
     support_run(s[1]);
     support_ends(s[0], BATON_OK);
     support_schedules_destroy(cluster, s);
@@ -320,6 +321,68 @@ TEST(test_stall_is_reported_to_the_log)
         support_cluster_close(cluster);
     }
     baton_log_set(NULL, NULL);
+}
+
+/* A rank that goes on between two of its answers has not stalled, and then what
+   waits for it is no stall. */
+TEST_WITH(test_stall_is_none_while_a_peer_goes_on, 2, SUPPORT_OWN_MANUAL)
+{
+    char memory[2][BYTES] = {{0}};
+    baton_schedule_t **s = open_waiting(cluster, memory);
+    support_ok(baton_schedule_start(s[0]));
+    support_expect(baton_schedule_wait(s[0], 0), BATON_ERR_TIMEOUT);
+    baton__rank_state_t peer = {.epoch = 1, .progress = 7, .await_count = 1};
+    for (int round = 0; round < 4; round++) {
+        peer.progress += round == 2; /* and stands still again */
+        baton__inquiry_begin(s[0], true);
+        assert_int_equal(baton__inquiry_saw_progress(s[0]), false);
+        baton__inquiry_take(s[0], 1, &peer);
+        assert_int_equal(baton__inquiry_saw_progress(s[0]), round == 2);
+    }
+    support_run(s[1]);
+    support_ends(s[0], BATON_OK);
+    support_schedules_destroy(cluster, s);
+}
+
+enum { BUCKETS = 4 };
+
+/* All ranks of several schedules wait for one: each stall is told once, though
+   inquiries about them mix. Also where that rank does not answer. */
+TEST_WITH(test_stall_of_several_schedules_is_reported_by_one, 3,
+          SUPPORT_OWN_MANUAL)
+{
+    for (int answers = 0; answers < 2; answers++) {
+        journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
+        support_set_variable("BATON_STALL_MS", "5");
+        baton_schedule_t *s[BUCKETS][3];
+        for (int k = 0; k < BUCKETS; k++) {
+            for (int rank = 0; rank < 3; rank++) {
+                s[k][rank] = support_schedule(cluster->groups[rank], "bucket");
+            }
+            support_message(s[k], 2, 0, NULL, NULL, 0);
+            support_message(s[k], 2, 1, NULL, NULL, 0);
+            support_schedules_commit(cluster, s[k]);
+            support_ok(baton_schedule_start(s[k][0]));
+            support_ok(baton_schedule_start(s[k][1]));
+        }
+        baton_log_set(note, &journal);
+        for (int i = 0; i < 60; i++) { /* each look is about one of them */
+            support_expect(baton_schedule_wait(s[0][i % 2], 5),
+                           BATON_ERR_TIMEOUT);
+            (void)baton_engine_step(
+                baton_group_engine(cluster->groups[answers == 0 ? 0 : 2]));
+        }
+        assert_int_equal(warnings(&journal), BUCKETS);
+        baton_log_set(NULL, NULL);
+        for (int k = 0; k < BUCKETS; k++) {
+            support_run(s[k][2]);
+            support_ends(s[k][0], BATON_OK);
+            support_ends(s[k][1], BATON_OK);
+            for (int rank = 0; rank < 3; rank++) {
+                support_ok(baton_schedule_destroy(s[k][rank]));
+            }
+        }
+    }
 }
 
 enum { MANY = 32 };

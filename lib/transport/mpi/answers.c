@@ -105,13 +105,13 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
         return baton__error(BATON_ERR_NO_MEMORY,
                             "mpi: no memory for answers to %d ranks", size);
     }
-    baton__text_add(&(baton__text_t){self->silent, sizeof self->silent, 0},
-                    "it has not answered for %.1f s (BATON_PEER_TIMEOUT_MS)",
-                    (double)ms / 1e3);
-    baton__text_add(&(baton__text_t){self->inside, sizeof self->inside, 0},
-                    "its engine has been in a call of MPI for %.1f s "
-                    "(BATON_PEER_TIMEOUT_MS)",
-                    (double)ms / 1e3);
+    (void)snprintf(self->silent, sizeof self->silent,
+                   "it has not answered for %s (BATON_PEER_TIMEOUT_MS)",
+                   baton__time_text(self->timeout_ns));
+    (void)snprintf(self->inside, sizeof self->inside,
+                   "its engine has been in a call of MPI for %s "
+                   "(BATON_PEER_TIMEOUT_MS)",
+                   baton__time_text(self->timeout_ns));
     for (int i = 0; i < size; i++) {
         self->asked[i].fd = -1;
     }

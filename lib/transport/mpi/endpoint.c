@@ -133,3 +133,13 @@ baton_status_t baton__mpi_error(const char *call, int code)
     return baton__error(BATON_ERR_TRANSPORT, "mpi: %s: %.*s", call, length,
                         text);
 }
+
+baton_status_t baton__mpi_fail_peer(const baton__mpi_t *mpi, int peer,
+                                    const char *wrong)
+{
+    const bool lost = mpi->peers[peer].lost;
+    return baton__error(BATON_ERR_TRANSPORT, "mpi: rank %d (process %d)%s: %s",
+                        peer, mpi->processes[peer].number,
+                        lost ? " is gone" : "",
+                        lost ? mpi->peers[peer].detail : wrong);
+}

@@ -263,6 +263,12 @@ typedef struct baton__far {
     char detail[MPI_MAX_ERROR_STRING];
 } baton__far_t;
 
+/* A rank's, for messages. */
+typedef struct baton__process {
+    int number;
+    char host[36];
+} baton__process_t;
+
 typedef struct baton__mpi {
     baton_transport_t transport;
     MPI_Comm comm;     /* MPI_COMM_NULL if this rank keeps off MPI */
@@ -271,7 +277,8 @@ typedef struct baton__mpi {
     int size;
     uint32_t window; /* credits of a peer */
     baton__peer_t *peers;
-    int *host_of;          /* of each rank: its number */
+    int *host_of;                /* of each rank: its number */
+    baton__process_t *processes; /* of each rank */
     cpu_set_t processors;  /* where this rank could run when it was opened */
     bool reads;            /* near ranks can read each other's memory */
     bool asks;             /* and write into it, and each has a processor */
@@ -328,6 +335,17 @@ static inline void baton__events_received(baton__events_t *events,
                                               .detail = detail});
 }
 
+/* A part of a message was moved, and more follow. Without room it is not told:
+   others are. */
+static inline void baton__events_moved(baton__events_t *events,
+                                       baton_token_t token)
+{
+    if (events->count < events->max) {
+        baton__events_add(
+            events, (baton_event_t){.kind = BATON_EVENT_MOVED, .token = token});
+    }
+}
+
 static inline bool baton__events_are_full(const baton__events_t *events)
 {
     return events->count == events->max;
@@ -348,6 +366,10 @@ bool baton__mpi_push_near(baton__mpi_t *mpi, baton__peer_t *peer,
    ended, or it has left. BATON_ERR_TIMEOUT: it may live, as far as is known. */
 void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
                      baton_status_t status, const char *detail);
+
+/* The error of a message with a peer: that is lost, or `wrong`. */
+baton_status_t baton__mpi_fail_peer(const baton__mpi_t *mpi, int peer,
+                                    const char *wrong);
 
 /* BATON_OK for MPI_SUCCESS; else BATON_ERR_TRANSPORT with what MPI says. */
 baton_status_t baton__mpi_error(const char *call, int code);

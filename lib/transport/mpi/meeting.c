@@ -208,13 +208,15 @@ static bool is_too_long(baton__meeting_t *self, uint64_t waited_ns)
     uint64_t stall_ms = (uint64_t)baton__config_number(BATON__CONFIG_STALL_MS);
     uint64_t most_ms =
         (uint64_t)baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS);
-    if (!self->reported && waited_ns >= stall_ms * NS_PER_MS) {
+    /* Not all ranks say it: of the two lowest at least one has come. */
+    if (!self->reported && self->rank < 2 &&
+        waited_ns >= stall_ms * NS_PER_MS) {
         self->reported = true;
         baton__log(BATON_LOG_WARN,
-                   "mpi: rank %d of %d has waited %.1f s in "
+                   "mpi: rank %d of %d has waited %s in "
                    "baton_group_create_mpi: another rank has not called it, is "
                    "stopped, or has ended",
-                   self->rank, self->size, (double)waited_ns / 1e9);
+                   self->rank, self->size, baton__time_text(waited_ns));
     }
     return self->met && most_ms > 0 && waited_ns >= most_ms * NS_PER_MS;
 }
@@ -340,9 +342,9 @@ static void complete(baton__meeting_t *self, const char *name, int code,
             : baton__error(
                   BATON_ERR_TRANSPORT,
                   "mpi: a rank has called baton_group_create_mpi, and not "
-                  "answered for %.1f s (BATON_PEER_TIMEOUT_MS): it is stopped, "
+                  "answered for %s (BATON_PEER_TIMEOUT_MS): it is stopped, "
                   "has ended, or is out of reach",
-                  (double)waited_ns / 1e9);
+                  baton__time_text(waited_ns));
 }
 
 static void reduce(baton__meeting_t *self, int count, MPI_Datatype type,

@@ -404,8 +404,11 @@ static void exchange_places(baton__mpi_t *mpi, baton__meeting_t *meeting)
         int processors;
         baton__answers_place_t answers;
         baton__link_place_t link;
+        baton__process_t process;
     } * all, own = {.processors = mpi->transport.host_processors,
-                    .answers = mpi->answers.places[mpi->rank]};
+                    .answers = mpi->answers.places[mpi->rank],
+                    .process.number = (int)getpid()};
+    (void)gethostname(own.process.host, sizeof own.process.host - 1);
     static_assert(sizeof own <= BATON__MEETING_BYTES, "there is room");
     baton__link_place_t *links = mpi->far.links.places;
     if (links != NULL) {
@@ -414,6 +417,7 @@ static void exchange_places(baton__mpi_t *mpi, baton__meeting_t *meeting)
     all = baton__meeting_gather(meeting, &own, sizeof own);
     for (int i = 0; all != NULL && i < mpi->size; i++) {
         mpi->answers.places[i] = all[i].answers;
+        mpi->processes[i] = all[i].process;
         if (links != NULL) {
             links[i] = all[i].link;
         }
@@ -465,6 +469,13 @@ static int host_of(const void *endpoint, int rank)
 {
     const baton__mpi_t *mpi = endpoint;
     return mpi->host_of[rank];
+}
+
+static int process(const void *endpoint, int rank, const char **host_out)
+{
+    const baton__mpi_t *mpi = endpoint;
+    *host_out = mpi->processes[rank].host;
+    return mpi->processes[rank].number;
 }
 
 static void lose(void *endpoint, int peer, baton_status_t status,
@@ -555,6 +566,7 @@ void baton__mpi_free(baton__mpi_t *mpi)
     baton__mpi_free_pools(mpi);
     baton__free(mpi->far.reached);
     baton__free(mpi->host_of);
+    baton__free(mpi->processes);
     baton__free(mpi->peers);
     baton__free(mpi);
 }
@@ -693,6 +705,7 @@ static const baton_transport_t mpi_transport = {
     .host_of = host_of,
     .lose = lose,
     .ask = baton__mpi_ask,
+    .process = process,
 };
 
 static void init_far(baton__far_t *far)
@@ -715,8 +728,11 @@ baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
     baton__mpi_t *mpi = baton__alloc(1, sizeof *mpi);
     baton__peer_t *peers = baton__alloc((size_t)size, sizeof *peers);
     int *hosts = baton__alloc((size_t)size, sizeof *hosts);
+    baton__process_t *processes = baton__alloc((size_t)size, sizeof *processes);
     unsigned char *reached = baton__alloc((size_t)size, 1);
-    if (mpi == NULL || peers == NULL || hosts == NULL || reached == NULL) {
+    if (mpi == NULL || peers == NULL || hosts == NULL || reached == NULL ||
+        processes == NULL) {
+        baton__free(processes);
         baton__free(reached);
         baton__free(mpi);
         baton__free(peers);
@@ -731,6 +747,7 @@ baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
     mpi->rank = rank;
     mpi->peers = peers;
     mpi->host_of = hosts;
+    mpi->processes = processes;
     mpi->window = (uint32_t)baton__config_number(BATON__CONFIG_WINDOW);
     mpi->answers.listener = -1;
     for (int i = 0; i < size; i++) {

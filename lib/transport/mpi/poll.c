@@ -148,6 +148,8 @@ static void take_part(baton__mpi_t *mpi, baton__record_t *record, size_t bytes,
     }
     if (record->parts == 0) {
         baton__mpi_received(mpi, record, events);
+    } else {
+        baton__events_moved(events, record->token);
     }
 }
 
@@ -182,6 +184,8 @@ static bool complete_transfer(baton__mpi_t *mpi, baton__events_t *events)
         transfer.send->parts--;
         if (!baton__far_send(mpi, transfer.send)) {
             baton__mpi_end_send(mpi, transfer.send, BATON_OK, NULL, events);
+        } else {
+            baton__events_moved(events, transfer.send->token);
         }
     } else if (transfer.record != NULL) { /* else it ended with its peer */
         PMPI_Get_count(&status, MPI_BYTE, &bytes);
@@ -388,9 +392,12 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
         baton__mpi_copy(mpi, &events);
     }
     baton__send_t *put = mpi->putting.head;
-    if (put != NULL && !baton__events_are_full(&events) &&
-        baton__mpi_put(mpi, put)) {
-        baton__mpi_end_send(mpi, put, BATON_OK, NULL, &events);
+    if (put != NULL && !baton__events_are_full(&events)) {
+        if (baton__mpi_put(mpi, put)) {
+            baton__mpi_end_send(mpi, put, BATON_OK, NULL, &events);
+        } else if (baton__mpi_has_put(mpi)) {
+            baton__events_moved(&events, put->token);
+        }
     }
     if (mpi->far.peers > 0 || mpi->far.count > 0) {
         poll_far(mpi, &events);
@@ -398,7 +405,8 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     if (lost) {
         report_lost(mpi, &events);
     }
-    if (mpi->far.pulled.head != NULL && events.count == 0) {
+    if (mpi->far.pulled.head != NULL &&
+        (events.count == 0 || out[0].kind == BATON_EVENT_MOVED)) {
         baton__mpi_send_pulled(mpi, &events);
     }
     return events.count;

@@ -233,6 +233,7 @@ void baton__mpi_copy(baton__mpi_t *mpi, baton__events_t *events)
     baton__record_t *record = mpi->copying.head;
     const char *wrong = copy_slice(mpi, record);
     if (wrong == NULL && record->copied < record->message.bytes) {
+        baton__events_moved(events, record->token);
         return;
     }
     (void)baton__records_take(&mpi->copying);
@@ -240,13 +241,6 @@ void baton__mpi_copy(baton__mpi_t *mpi, baton__events_t *events)
                            wrong == NULL ? BATON_OK : BATON_ERR_TRANSPORT,
                            wrong);
     release(mpi, record);
-}
-
-static baton_status_t unread(const baton__mpi_t *mpi, int peer,
-                             const char *wrong)
-{
-    return baton__error(BATON_ERR_TRANSPORT, "mpi: rank %d%s: %s", peer,
-                        mpi->peers[peer].lost ? " is gone" : "", wrong);
 }
 
 static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record,
@@ -267,7 +261,7 @@ static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record,
     int peer = record->message.peer;
     const char *wrong = copy_slice(mpi, record);
     release(mpi, record);
-    return wrong == NULL ? BATON_DONE : unread(mpi, peer, wrong);
+    return wrong == NULL ? BATON_DONE : baton__mpi_fail_peer(mpi, peer, wrong);
 }
 
 /* ---- data in MPI messages ------------------------------------- */
@@ -326,8 +320,7 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
     record->target = target;
     if (mpi->peers[message->peer].lost) {
         baton__mpi_give_record(mpi, record);
-        return baton__error(BATON_ERR_TRANSPORT, "mpi: rank %d is gone: %s",
-                            message->peer, mpi->peers[message->peer].detail);
+        return baton__mpi_fail_peer(mpi, message->peer, NULL);
     }
     if (record->kind == BATON__PACKET_OFFER) {
         record->source = source_of(mpi, record);
@@ -364,7 +357,8 @@ baton_status_t baton__mpi_read(void *endpoint, const baton_message_t *message,
 {
     const char *wrong =
         read_source(endpoint, record_of(message), offset, bytes, target);
-    return wrong == NULL ? BATON_OK : unread(endpoint, message->peer, wrong);
+    return wrong == NULL ? BATON_OK
+                         : baton__mpi_fail_peer(endpoint, message->peer, wrong);
 }
 
 void *baton__mpi_allocate(void *endpoint, size_t bytes)

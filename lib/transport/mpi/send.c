@@ -332,10 +332,8 @@ void baton__mpi_flush(baton__mpi_t *mpi, baton__events_t *events)
 
 static baton_status_t check_peer(const baton__mpi_t *mpi, int peer)
 {
-    return !mpi->peers[peer].lost
-               ? BATON_OK
-               : baton__error(BATON_ERR_TRANSPORT, "mpi: rank %d is gone: %s",
-                              peer, mpi->peers[peer].detail);
+    return !mpi->peers[peer].lost ? BATON_OK
+                                  : baton__mpi_fail_peer(mpi, peer, NULL);
 }
 
 baton_status_t baton__mpi_send(void *endpoint, baton_token_t token, int peer,

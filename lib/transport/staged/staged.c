@@ -167,6 +167,8 @@ static bool take_event(staged_t *self, const baton_event_t *event)
             return false;
         }
         return true;
+    case BATON_EVENT_MOVED:
+        return event->token.owner != self;
     case BATON_EVENT_LOST:
         lose(self, event->peer, event->status);
         return true;
