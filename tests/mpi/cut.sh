@@ -171,7 +171,7 @@ else
 fi
 # No rank is said to have ended that has not.
 for rank in $living; do
-    ! grep -hE "rank $rank is gone: (its process has ended|another rank has seen)" \
+    ! grep -hE "rank $rank( \\([^)]*\\))? is gone: (its process has ended|another rank has seen)" \
         "$dir"/error.* "$dir"/end.* 2>/dev/null | grep -v 'or connections to it' |
         grep -q . || wrong "rank $rank is said to have ended"
 done
