@@ -5,7 +5,7 @@
 #   scripts/deps.sh           to build and test
 #   scripts/deps.sh --demo    and to plot
 #   scripts/deps.sh --ci      and to lint, to build with sanitizers, and to test over
-#                             both MPIs; which one is mpicc stays as it is
+#                             both MPIs; fails if another one is mpicc afterwards
 #
 # The format is that of Debian 12's clang-format 14; Debian 13's 19 has another.
 set -eu
