@@ -20,12 +20,14 @@ typedef baton_status_t (*create_fn)(baton_group_t *group,
 #define CREATE(KIND, name, create, ...) baton_##create##_create,
 static const create_fn creates[BATON__MPI_KINDS] = {BATON__MPI_LIST(CREATE)};
 
-static baton_status_t create(baton__mpi_entry_t *entry, baton_group_t *group,
-                             const baton__mpi_vectors_t *v, const char *prefix)
+static baton_status_t create(baton__mpi_entry_t *entry,
+                             const baton__mpi_op_t *op)
 {
     const baton__mpi_shape_t *shape = &entry->shape;
+    const baton__mpi_vectors_t *v = &op->vectors;
     char name[64];
-    (void)snprintf(name, sizeof name, "%s%s", prefix,
+    (void)snprintf(name, sizeof name, "%s%s",
+                   op->persistent ? "persistent " : "",
                    baton__mpi_traits[shape->kind].name);
     baton_operands_t on = {.source = v->source,
                            .target = v->target,
@@ -44,7 +46,7 @@ static baton_status_t create(baton__mpi_entry_t *entry, baton_group_t *group,
     }
     entry->source = v->source;
     entry->target = v->target;
-    return creates[shape->kind](group, &on, &entry->schedule);
+    return creates[shape->kind](op->comm->group, &on, &entry->schedule);
 }
 
 static void free_entry(baton__mpi_entry_t *entry)
@@ -59,11 +61,7 @@ static void free_entry(baton__mpi_entry_t *entry)
     free(entry);
 }
 
-baton_status_t baton__mpi_entry_make(baton__mpi_comm_t *comm,
-                                     baton__mpi_shape_t *shape,
-                                     const baton__mpi_vectors_t *v,
-                                     const char *prefix,
-                                     baton__mpi_entry_t **out)
+static baton_status_t make(baton__mpi_op_t *op, baton__mpi_shape_t *shape)
 {
     baton__mpi_entry_t *entry = calloc(1, sizeof *entry);
     if (entry == NULL) {
@@ -74,16 +72,16 @@ baton_status_t baton__mpi_entry_make(baton__mpi_comm_t *comm,
     shape->function = NULL;
     entry->last = &entry->first;
     atomic_flag_clear(&entry->lock);
-    baton_status_t status = create(entry, comm->group, v, prefix);
+    baton_status_t status = create(entry, op);
     if (status != BATON_OK) {
         entry->schedule = NULL;
         free_entry(entry);
         return status;
     }
     baton_schedule_on_end(entry->schedule, baton__mpi_on_end, entry);
-    entry->next = comm->entries;
-    comm->entries = entry;
-    *out = entry;
+    entry->next = op->comm->entries;
+    op->comm->entries = entry;
+    op->entry = entry;
     return BATON_OK;
 }
 
@@ -129,24 +127,22 @@ static baton__mpi_entry_t *find(baton__mpi_comm_t *comm,
     return NULL;
 }
 
-/* Takes what the shape has, or not. A function of the program's may be another
-   the next time, and its type, though their handles are the same. */
-baton_status_t baton__mpi_entry_for(baton__mpi_comm_t *comm,
-                                    baton__mpi_shape_t *shape,
-                                    const baton__mpi_vectors_t *v,
-                                    baton__mpi_entry_t **out)
+/* A function of the program's may be another the next time, and its type,
+   though their handles are the same. */
+baton_status_t baton__mpi_entry_for(baton__mpi_op_t *op,
+                                    baton__mpi_shape_t *shape)
 {
     bool keeps =
         (baton__mpi_traits[shape->kind].traits & BATON__MPI_PRIVATE) == 0 &&
-        shape->function == NULL;
-    baton_status_t status = BATON_OK;
-    *out = keeps ? find(comm, shape) : NULL;
-    if (*out == NULL) {
-        baton__mpi_entries_reap(comm, false);
-        status = baton__mpi_entry_make(comm, shape, v, "", out);
-        if (status == BATON_OK) {
-            (*out)->kept = keeps;
-        }
+        shape->function == NULL && !op->persistent;
+    op->entry = keeps ? find(op->comm, shape) : NULL;
+    if (op->entry != NULL) {
+        return BATON_OK;
+    }
+    baton__mpi_entries_reap(op->comm, false);
+    baton_status_t status = make(op, shape);
+    if (status == BATON_OK) {
+        op->entry->kept = keeps;
     }
     return status;
 }

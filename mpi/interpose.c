@@ -37,10 +37,9 @@
                                 MPI_Request * request)                         \
     {                                                                          \
         CALL(KIND, PERSISTENT, __VA_ARGS__);                                   \
-        int code = baton__mpi_prepare(&call, request);                         \
-        return code >= 0                                                       \
-                   ? code                                                      \
-                   : BATON__MPI_INIT(P, Name)(ALL arguments, info, request);   \
+        int code = baton__mpi_begin(&call, request);                           \
+        return TAKEN_OR(                                                       \
+            BATON__MPI_INIT(P, Name)(ALL arguments, info, request), NULL);     \
     }
 
 #define SIDE(memory, count, counts, displs, type)                              \

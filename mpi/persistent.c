@@ -64,10 +64,9 @@ static int copy_handler(const baton__mpi_comm_t *comm)
     return code;
 }
 
-static int add_persistent(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
+int baton__mpi_op_persist(baton__mpi_op_t *op)
 {
     static _Atomic unsigned tags;
-    op->persistent = true;
     op->tag =
         (int)(atomic_fetch_add_explicit(&tags, 1, memory_order_relaxed) % TAGS);
     int code = MPI_SUCCESS;
@@ -79,44 +78,13 @@ static int add_persistent(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
                               &op->request);
     }
     if (code == MPI_SUCCESS) {
-        entry->own = op;
-        entry->kept = true;
-        op->entry = entry;
+        op->entry->own = op;
+        op->entry->kept = true;
         atomic_store_explicit(&op->ended, true, memory_order_relaxed);
         atomic_fetch_add_explicit(&op->comm->users, 1, memory_order_relaxed);
         baton__mpi_know(&op->known, op->request);
     }
     return code;
-}
-
-int baton__mpi_prepare(const baton__mpi_call_t *call, MPI_Request *request)
-{
-    baton__mpi_shape_t shape;
-    baton__mpi_comm_t *comm = NULL;
-    baton__mpi_op_t *op = NULL;
-    int code = baton__mpi_take(call, &shape, &comm);
-    if (code < 0) {
-        return code;
-    }
-    code = baton__mpi_op_make(call, comm, &shape, &op);
-    if (code == MPI_SUCCESS) {
-        baton__mpi_entry_t *entry;
-        baton__mpi_entries_reap(comm, false);
-        baton_status_t status = baton__mpi_entry_make(
-            comm, &shape, &op->vectors, "persistent ", &entry);
-        code = status == BATON_OK
-                   ? add_persistent(entry, op)
-                   : baton__mpi_code(status, baton_error_message());
-        if (code != MPI_SUCCESS) {
-            baton__mpi_op_free(op);
-        }
-    }
-    baton__mpi_shape_fini(&shape);
-    if (code != MPI_SUCCESS) {
-        return baton__mpi_fail(call->comm, code);
-    }
-    *request = op->request;
-    return MPI_SUCCESS;
 }
 
 int baton__mpi_start(const MPI_Request *request)
@@ -138,7 +106,7 @@ int baton__mpi_start(const MPI_Request *request)
     }
     if (code == MPI_SUCCESS) {
         baton__mpi_op_account(op);
-        baton__mpi_op_post(op->entry, op);
+        baton__mpi_op_post(op);
     }
     return code;
 }

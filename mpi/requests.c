@@ -388,9 +388,9 @@ void baton__mpi_on_end(void *arg, uint64_t epoch, baton_status_t status)
     push(op);
 }
 
-void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
+void baton__mpi_op_post(baton__mpi_op_t *op)
 {
-    op->entry = entry;
+    baton__mpi_entry_t *entry = op->entry;
     op->next = NULL;
     op->started_ns = now_ns();
     op->code = MPI_SUCCESS;
@@ -504,8 +504,10 @@ static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
                : baton__mpi_comm_join(comm);
 }
 
-int baton__mpi_take(const baton__mpi_call_t *call, baton__mpi_shape_t *shape,
-                    baton__mpi_comm_t **out)
+/* The communicator of a call that is taken, and its shape, the caller's to
+   free. Negative: it is left, as begin() tells. */
+static int take(const baton__mpi_call_t *call, baton__mpi_shape_t *shape,
+                baton__mpi_comm_t **out)
 {
     *shape = (baton__mpi_shape_t){.counts = NULL};
     if (!atomic_load_explicit(&baton__mpi.on, memory_order_acquire) ||
@@ -528,18 +530,36 @@ int baton__mpi_take(const baton__mpi_call_t *call, baton__mpi_shape_t *shape,
     return MPI_SUCCESS;
 }
 
-int baton__mpi_op_make(const baton__mpi_call_t *call, baton__mpi_comm_t *comm,
-                       const baton__mpi_shape_t *shape, baton__mpi_op_t **out)
+/* Finds or makes the schedule, and makes the request. A persistent call packs
+   at each start. */
+static int ready(baton__mpi_op_t *op, baton__mpi_shape_t *shape)
+{
+    int code =
+        op->persistent ? MPI_SUCCESS : baton__mpi_vectors_pack(&op->vectors);
+    if (code != MPI_SUCCESS) {
+        return code;
+    }
+    baton_status_t status = baton__mpi_entry_for(op, shape);
+    return status != BATON_OK ? baton__mpi_code(status, baton_error_message())
+           : op->persistent
+               ? baton__mpi_op_persist(op)
+               : PMPI_Grequest_start(query, release, cancel, op, &op->request);
+}
+
+/* The operation of a call; on an error none. */
+static int op_make(const baton__mpi_call_t *call, baton__mpi_comm_t *comm,
+                   baton__mpi_shape_t *shape, baton__mpi_op_t **out)
 {
     /* malloc has a list of these at hand, and calloc has not. */
     baton__mpi_op_t *op = malloc(sizeof *op);
     if (op == NULL) {
         return MPI_ERR_NO_MEM;
     }
-    *op = (baton__mpi_op_t){.comm = comm};
+    *op = (baton__mpi_op_t){.comm = comm,
+                            .persistent = call->way == BATON__MPI_PERSISTENT};
     int code = baton__mpi_vectors_init(call, shape, comm->rank, &op->vectors);
-    if (code == MPI_SUCCESS && comm->group == NULL) {
-        code = MPI_ERR_OTHER;
+    if (code == MPI_SUCCESS) {
+        code = comm->group != NULL ? ready(op, shape) : MPI_ERR_OTHER;
     }
     if (code != MPI_SUCCESS) {
         baton__mpi_op_free(op);
@@ -549,49 +569,24 @@ int baton__mpi_op_make(const baton__mpi_call_t *call, baton__mpi_comm_t *comm,
     return MPI_SUCCESS;
 }
 
-/* Packs, and finds or makes the schedule. */
-static int ready(baton__mpi_op_t *op, baton__mpi_shape_t *shape,
-                 baton__mpi_entry_t **entry)
-{
-    int code = baton__mpi_vectors_pack(&op->vectors);
-    if (code == MPI_SUCCESS) {
-        baton_status_t status =
-            baton__mpi_entry_for(op->comm, shape, &op->vectors, entry);
-        code = status == BATON_OK
-                   ? MPI_SUCCESS
-                   : baton__mpi_code(status, baton_error_message());
-    }
-    if (code == MPI_SUCCESS && *entry == NULL) {
-        code = MPI_ERR_INTERN; /* it is not NULL, which lint can't know */
-    }
-    return code == MPI_SUCCESS
-               ? PMPI_Grequest_start(query, release, cancel, op, &op->request)
-               : code;
-}
-
 int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request)
 {
     baton__mpi_shape_t shape;
     baton__mpi_comm_t *comm = NULL;
     baton__mpi_op_t *op = NULL;
-    baton__mpi_entry_t *entry = NULL;
-    int code = baton__mpi_take(call, &shape, &comm);
+    int code = take(call, &shape, &comm);
     if (code < 0) {
         return code;
     }
-    code = baton__mpi_op_make(call, comm, &shape, &op);
-    if (code == MPI_SUCCESS) {
-        code = ready(op, &shape, &entry);
-        if (code != MPI_SUCCESS) {
-            baton__mpi_op_free(op);
-        }
-    }
+    code = op_make(call, comm, &shape, &op);
     baton__mpi_shape_fini(&shape);
     if (code != MPI_SUCCESS) {
         return baton__mpi_fail(call->comm, code);
     }
     *request = op->request;
-    baton__mpi_op_post(entry, op);
+    if (!op->persistent) {
+        baton__mpi_op_post(op);
+    }
     return MPI_SUCCESS;
 }
 

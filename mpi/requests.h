@@ -50,10 +50,10 @@ typedef struct baton__mpi_entry {
     baton__mpi_op_t *running, *first, **last;
 } baton__mpi_entry_t;
 
-/* Starts a call; *request is complete when it has ended. Negative: it is for
-   MPI, and nothing has happened; FIRST: as one of the communicator's first.
-   Else an MPI error code, which the communicator's error handler has been told.
- */
+/* Starts a call; *request is complete when it has ended. Of a persistent call
+   the request is inactive. Negative: it is for MPI, and nothing has happened;
+   FIRST: as one of the communicator's first. Else an MPI error code, which the
+   communicator's error handler has been told. */
 #define BATON__MPI_LEFT  (-1)
 #define BATON__MPI_FIRST (-2)
 int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request);
@@ -69,9 +69,6 @@ int baton__mpi_note(int left, int code, MPI_Comm comm,
 /* The communicator of a nonblocking collective of MPI's: coll/libnbc's alone
    name it. Their memory stays when they have gone, and is another one's. */
 MPI_Comm baton__mpi_owner(MPI_Request request);
-
-/* Makes a persistent request of it, which is inactive. */
-int baton__mpi_prepare(const baton__mpi_call_t *call, MPI_Request *request);
 
 /* Starts a persistent request, or frees it. LEFT: it is none of these, and
    nothing has happened. */
@@ -90,33 +87,22 @@ bool baton__mpi_complete_all(void);
 
 /* ---- between requests.c, persistent.c and entries.c ---------------------- */
 
-/* The communicator of a call that is taken, and its shape, the caller's to
-   free. Negative: it is left, as above. */
-int baton__mpi_take(const baton__mpi_call_t *call, baton__mpi_shape_t *shape,
-                    baton__mpi_comm_t **out);
 /* Tells the communicator's error handler; returns the code. */
 int baton__mpi_fail(MPI_Comm comm, int code);
 
-/* The operation of a call; on an error none. */
-int baton__mpi_op_make(const baton__mpi_call_t *call, baton__mpi_comm_t *comm,
-                       const baton__mpi_shape_t *shape, baton__mpi_op_t **out);
+/* The persistent request of an operation, whose entry is its own then. */
+int baton__mpi_op_persist(baton__mpi_op_t *op);
 void baton__mpi_op_free(baton__mpi_op_t *op);
 /* Counts what a wait of the program's has ended, once. */
 void baton__mpi_op_account(baton__mpi_op_t *op);
 /* Starts it, or queues it behind those of its entry. */
-void baton__mpi_op_post(baton__mpi_entry_t *entry, baton__mpi_op_t *op);
+void baton__mpi_op_post(baton__mpi_op_t *op);
 void baton__mpi_on_end(void *entry, uint64_t epoch, baton_status_t status);
 
-/* A new schedule; the one of a shape. They take what the shape has, or not. */
-baton_status_t baton__mpi_entry_make(baton__mpi_comm_t *comm,
-                                     baton__mpi_shape_t *shape,
-                                     const baton__mpi_vectors_t *vectors,
-                                     const char *prefix,
-                                     baton__mpi_entry_t **out);
-baton_status_t baton__mpi_entry_for(baton__mpi_comm_t *comm,
-                                    baton__mpi_shape_t *shape,
-                                    const baton__mpi_vectors_t *vectors,
-                                    baton__mpi_entry_t **out);
+/* Gives an operation the entry of its shape, or a new one, which takes what the
+   shape has. */
+baton_status_t baton__mpi_entry_for(baton__mpi_op_t *op,
+                                    baton__mpi_shape_t *shape);
 
 /* Destroys the schedules that are neither kept nor in use, or all. */
 void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all);
