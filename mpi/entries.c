@@ -29,8 +29,10 @@ static baton_status_t create(baton__mpi_entry_t *entry,
     (void)snprintf(name, sizeof name, "%s%s",
                    op->persistent ? "persistent " : "",
                    baton__mpi_traits[shape->kind].name);
-    baton_operands_t on = {.source = v->source,
-                           .target = v->target,
+    entry->source = v->source.memory;
+    entry->target = v->target.memory;
+    baton_operands_t on = {.source = entry->source,
+                           .target = entry->target,
                            .count = shape->count,
                            .dtype = shape->dtype,
                            .op = shape->op,
@@ -44,8 +46,6 @@ static baton_status_t create(baton__mpi_entry_t *entry,
     if (shape->kind == BATON__MPI_BARRIER) {
         on.dtype = BATON_DTYPE_NONE;
     }
-    entry->source = v->source;
-    entry->target = v->target;
     return creates[shape->kind](op->comm->group, &on, &entry->schedule);
 }
 

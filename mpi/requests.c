@@ -344,14 +344,16 @@ static baton__mpi_op_t *take_next(baton__mpi_entry_t *entry)
 static baton_status_t start(baton__mpi_entry_t *entry,
                             const baton__mpi_vectors_t *v)
 {
-    if (entry->source != v->source || entry->target != v->target) {
+    void *source = v->source.memory;
+    void *target = v->target.memory;
+    if (entry->source != source || entry->target != target) {
         baton_status_t status =
-            baton_schedule_rebind(entry->schedule, v->source, v->target);
+            baton_schedule_rebind(entry->schedule, source, target);
         if (status != BATON_OK) {
             return status;
         }
-        entry->source = v->source;
-        entry->target = v->target;
+        entry->source = source;
+        entry->target = target;
     }
     return baton_schedule_start(entry->schedule);
 }

@@ -187,7 +187,7 @@ size_t baton__mpi_shape_bytes(const baton__mpi_shape_t *shape)
 
 /* ---- vectors ------------------------------------------------------------- */
 
-/* Stands for memory of no bytes: NULL would mean in place. */
+/* Stand for memory of no bytes: NULL would mean in place. */
 static char nothing[2];
 
 static size_t bytes_of(const baton__mpi_side_t *side, int blocks)
@@ -227,12 +227,22 @@ static bool is_one_piece(const baton__mpi_side_t *side, int blocks)
     return true;
 }
 
-static int pack_side(const baton__mpi_side_t *side, int blocks, char *bytes,
-                     bool back)
+/* Packs a side into its copy if it is to be, or (back) unpacks it from there.
+ */
+static int vector_pack(const baton__mpi_vector_t *v, bool back)
 {
-    size_t unit = baton__mpi_type_bytes(side->type);
+    const baton__mpi_side_t *side = &v->side;
+    char *bytes = v->copy;
     int code = MPI_SUCCESS;
-    for (int b = 0; b < blocks && code == MPI_SUCCESS; b++) {
+    if (v->copy == NULL || !(back ? v->unpacks : v->packs)) {
+        return MPI_SUCCESS;
+    }
+    if (v->raw_bytes > 0) {
+        memcpy(v->copy, side->memory, v->raw_bytes);
+        return MPI_SUCCESS;
+    }
+    size_t unit = baton__mpi_type_bytes(side->type);
+    for (int b = 0; b < v->blocks && code == MPI_SUCCESS; b++) {
         int count = count_of(side, b);
         code =
             baton__mpi_pack(place_of(side, b), count, side->type, bytes, back);
@@ -241,183 +251,144 @@ static int pack_side(const baton__mpi_side_t *side, int blocks, char *bytes,
     return code;
 }
 
-/* One block of a side, as a side of its own. */
-static baton__mpi_side_t block_of(const baton__mpi_side_t *side, int block)
+static int vector_copy(baton__mpi_vector_t *v, size_t bytes)
 {
-    return (baton__mpi_side_t){.memory = place_of(side, block),
-                               .count = count_of(side, block),
-                               .type = side->type};
+    v->memory = v->copy = malloc(bytes + 1);
+    return v->copy != NULL ? MPI_SUCCESS : MPI_ERR_NO_MEM;
 }
 
-static void *or_nothing(void *memory, int which)
+/* `empty` stands for memory of no bytes: NULL would mean in place. */
+static int vector_init(const baton__mpi_call_t *call,
+                       const baton__mpi_side_t *side, int blocks, char *empty,
+                       baton__mpi_vector_t *v)
 {
-    return memory != NULL ? memory : &nothing[which];
+    v->side = *side;
+    v->blocks = blocks;
+    if (baton__mpi_has(call, REDUCES) || is_one_piece(side, blocks)) {
+        v->memory = side->memory != NULL ? side->memory : empty;
+        return MPI_SUCCESS;
+    }
+    return vector_copy(v, bytes_of(side, blocks));
 }
 
-static int copy_for(const baton__mpi_side_t *side, int blocks, char **copy)
-{
-    *copy = malloc(bytes_of(side, blocks) + 1);
-    return *copy != NULL ? MPI_SUCCESS : MPI_ERR_NO_MEM;
-}
-
-/* In place on this rank alone: what the schedule has apart is a copy. */
+/* In place on this rank alone: what the schedule has apart is a copy; of a
+   reduction split() makes it. */
 static int init_apart(const baton__mpi_call_t *call, int rank,
                       baton__mpi_vectors_t *v)
 {
     if (baton__mpi_has(call, REDUCES)) {
-        v->from = call->target;
-        v->source = or_nothing(v->from.memory, 0); /* which split() copies */
-        return MPI_SUCCESS;
+        return vector_init(call, &call->target, 1, &nothing[0], &v->source);
     }
     bool scatters = baton__mpi_has(call, SOURCE);
     const baton__mpi_side_t *whole = scatters ? &call->source : &call->target;
-    baton__mpi_side_t part = block_of(whole, rank);
-    int code = copy_for(&part, 1, scatters ? &v->target_copy : &v->source_copy);
-    v->from = part;
-    v->source = v->source_copy;
-    v->target = v->target_copy;
-    return code;
-}
-
-static int init_source(const baton__mpi_call_t *call, int size,
-                       baton__mpi_vectors_t *v)
-{
-    int blocks = blocks_of(baton__mpi_traits[call->kind].source, size);
-    v->from = call->source;
-    v->from_blocks = blocks;
-    if (baton__mpi_has(call, REDUCES) || is_one_piece(&v->from, blocks)) {
-        v->source = or_nothing(v->from.memory, 0);
-        return MPI_SUCCESS;
-    }
-    int code = copy_for(&v->from, blocks, &v->source_copy);
-    v->source = v->source_copy;
-    return code;
+    baton__mpi_vector_t *part = scatters ? &v->target : &v->source;
+    part->side = (baton__mpi_side_t){.memory = place_of(whole, rank),
+                                     .count = count_of(whole, rank),
+                                     .type = whole->type};
+    part->blocks = 1;
+    return vector_copy(part, bytes_of(&part->side, 1));
 }
 
 /* A contiguous type of one element is a copy for which MPI calls none of the
-   program's attribute callbacks. mpi4py frees the arrays. */
-static int hold(baton__mpi_side_t *side, int blocks, baton__mpi_held_t *held)
+   program's attribute callbacks. mpi4py frees the arrays. A persistent call
+   packs at each start. */
+static int vector_hold(baton__mpi_vector_t *v, bool persistent)
 {
-    size_t bytes = (size_t)blocks * sizeof(int);
-    if (side->displs != NULL) {
-        held->arrays = malloc(2 * bytes);
-        if (held->arrays == NULL) {
-            return MPI_ERR_NO_MEM;
-        }
-        side->displs = memcpy(held->arrays, side->displs, bytes);
-        side->counts = memcpy(held->arrays + blocks, side->counts, bytes);
-    }
-    int code = PMPI_Type_contiguous(1, side->type, &held->type);
-    if (code == MPI_SUCCESS) {
-        code = PMPI_Type_commit(&held->type);
-        side->type = held->type;
-    }
-    return code;
-}
-
-static void let_go(baton__mpi_held_t *held)
-{
-    free(held->arrays);
-    if (held->type != MPI_DATATYPE_NULL) {
-        (void)PMPI_Type_free(&held->type);
-    }
-}
-
-/* packs: its data goes out. */
-static int init_target(const baton__mpi_call_t *call, int size, bool packs,
-                       bool unpacks, baton__mpi_vectors_t *v)
-{
-    int blocks = blocks_of(baton__mpi_traits[call->kind].target, size);
-    v->to = call->target;
-    v->to_blocks = blocks;
-    if (baton__mpi_has(call, REDUCES) || is_one_piece(&v->to, blocks)) {
-        v->target = or_nothing(v->to.memory, 1);
+    baton__mpi_side_t *side = &v->side;
+    size_t bytes = (size_t)v->blocks * sizeof(int);
+    if (v->copy == NULL || !(v->unpacks || (persistent && v->packs))) {
         return MPI_SUCCESS;
     }
-    int code = copy_for(&v->to, blocks, &v->target_copy);
-    v->target = v->target_copy;
-    v->packs_target = packs;
-    v->unpacks = unpacks;
+    if (side->displs != NULL) {
+        v->arrays = malloc(2 * bytes);
+        if (v->arrays == NULL) {
+            return MPI_ERR_NO_MEM;
+        }
+        side->displs = memcpy(v->arrays, side->displs, bytes);
+        side->counts = memcpy(v->arrays + v->blocks, side->counts, bytes);
+    }
+    int code = PMPI_Type_contiguous(1, side->type, &v->type);
+    if (code == MPI_SUCCESS) {
+        code = PMPI_Type_commit(&v->type);
+        side->type = v->type;
+    }
     return code;
 }
 
 /* Open MPI lets the two overlap, and so may programs. */
 static int split(const baton__mpi_call_t *call, const baton__mpi_shape_t *shape,
-                 baton__mpi_vectors_t *v)
+                 baton__mpi_vector_t *source, const baton__mpi_vector_t *target)
 {
     size_t all = baton__mpi_shape_bytes(shape);
     bool sums = baton__mpi_has(call, REDUCES);
-    size_t bytes = sums ? all : bytes_of(&v->from, v->from_blocks);
-    size_t room = sums ? all : bytes_of(&v->to, v->to_blocks);
-    if ((uintptr_t)v->source >= (uintptr_t)v->target + room ||
-        (uintptr_t)v->target >= (uintptr_t)v->source + bytes) {
+    size_t bytes = sums ? all : bytes_of(&source->side, source->blocks);
+    size_t room = sums ? all : bytes_of(&target->side, target->blocks);
+    if ((uintptr_t)source->memory >= (uintptr_t)target->memory + room ||
+        (uintptr_t)target->memory >= (uintptr_t)source->memory + bytes) {
         return MPI_SUCCESS;
     }
-    v->from.memory = (void *)v->source;
-    v->raw_bytes = bytes;
-    v->source = v->source_copy = malloc(bytes + 1);
-    return v->source != NULL ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+    source->side.memory = source->memory;
+    source->raw_bytes = bytes;
+    return vector_copy(source, bytes);
 }
 
 int baton__mpi_vectors_init(const baton__mpi_call_t *call,
                             const baton__mpi_shape_t *shape, int rank,
                             baton__mpi_vectors_t *v)
 {
-    *v = (baton__mpi_vectors_t){.from_blocks = 1,
-                                .to_blocks = 1,
-                                .from_held = {.type = MPI_DATATYPE_NULL},
-                                .to_held = {.type = MPI_DATATYPE_NULL}};
-    /* A persistent call packs at each start. */
-    bool packs_again = call->way == BATON__MPI_PERSISTENT;
+    const baton__mpi_traits_t *traits = &baton__mpi_traits[call->kind];
+    baton__mpi_vector_t *source = &v->source;
+    baton__mpi_vector_t *target = &v->target;
+    bool persistent = call->way == BATON__MPI_PERSISTENT;
     bool apart = is_in_place(call, rank) && !shape->in_place;
     bool scatters = baton__mpi_has(call, SOURCE);
+    *v = (baton__mpi_vectors_t){{.packs = true, .type = MPI_DATATYPE_NULL},
+                                {.type = MPI_DATATYPE_NULL}};
     int code = apart ? init_apart(call, rank, v) : MPI_SUCCESS;
     if (code == MPI_SUCCESS && has_source(call, rank) && !shape->in_place &&
         (!apart || scatters)) {
-        code = init_source(call, shape->size, v);
+        code = vector_init(call, &call->source,
+                           blocks_of(traits->source, shape->size), &nothing[0],
+                           source);
     }
     if (code == MPI_SUCCESS && has_target(call, rank) && !(apart && scatters)) {
         bool bcast = call->kind == BATON__MPI_BCAST;
-        bool sends = shape->in_place || (bcast && rank == call->root);
-        code = init_target(call, shape->size, sends,
-                           !bcast || rank != call->root, v);
+        target->packs = shape->in_place || (bcast && rank == call->root);
+        target->unpacks = !bcast || rank != call->root;
+        code = vector_init(call, &call->target,
+                           blocks_of(traits->target, shape->size), &nothing[1],
+                           target);
     }
-    if (code == MPI_SUCCESS && packs_again && v->source_copy != NULL) {
-        code = hold(&v->from, v->from_blocks, &v->from_held);
-    }
-    if (code == MPI_SUCCESS &&
-        (v->unpacks || (packs_again && v->packs_target))) {
-        code = hold(&v->to, v->to_blocks, &v->to_held);
-    }
-    bool raw = v->source != NULL && v->source_copy == NULL &&
-               v->target != NULL && v->target_copy == NULL;
-    return raw && code == MPI_SUCCESS ? split(call, shape, v) : code;
+    code = code == MPI_SUCCESS ? vector_hold(source, persistent) : code;
+    code = code == MPI_SUCCESS ? vector_hold(target, persistent) : code;
+    bool raw = source->memory != NULL && source->copy == NULL &&
+               target->memory != NULL && target->copy == NULL;
+    return raw && code == MPI_SUCCESS ? split(call, shape, source, target)
+                                      : code;
 }
 
 int baton__mpi_vectors_pack(const baton__mpi_vectors_t *v)
 {
-    int code = MPI_SUCCESS;
-    if (v->raw_bytes > 0) {
-        memcpy(v->source_copy, v->from.memory, v->raw_bytes);
-    } else if (v->source_copy != NULL) {
-        code = pack_side(&v->from, v->from_blocks, v->source_copy, false);
-    }
-    if (v->packs_target && code == MPI_SUCCESS) {
-        code = pack_side(&v->to, v->to_blocks, v->target_copy, false);
-    }
-    return code;
+    int code = vector_pack(&v->source, false);
+    return code == MPI_SUCCESS ? vector_pack(&v->target, false) : code;
 }
 
 int baton__mpi_vectors_unpack(const baton__mpi_vectors_t *v)
 {
-    return v->unpacks ? pack_side(&v->to, v->to_blocks, v->target_copy, true)
-                      : MPI_SUCCESS;
+    return vector_pack(&v->target, true);
+}
+
+static void vector_fini(baton__mpi_vector_t *v)
+{
+    free(v->copy);
+    free(v->arrays);
+    if (v->type != MPI_DATATYPE_NULL) {
+        (void)PMPI_Type_free(&v->type);
+    }
 }
 
 void baton__mpi_vectors_fini(baton__mpi_vectors_t *v)
 {
-    free(v->source_copy);
-    free(v->target_copy);
-    let_go(&v->from_held);
-    let_go(&v->to_held);
+    vector_fini(&v->source);
+    vector_fini(&v->target);
 }

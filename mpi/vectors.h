@@ -20,23 +20,22 @@ typedef struct baton__mpi_shape {
     int size;       /* P */
 } baton__mpi_shape_t;
 
-/* A side that is read or written after the call has returned: copies of its
-   type, which the program may free, and of its counts and displacements, or
-   NULL. */
-typedef struct baton__mpi_held {
-    MPI_Datatype type;
-    int *arrays;
-} baton__mpi_held_t;
+/* What the schedule works on for a side of the call: its memory, or a copy. */
+typedef struct baton__mpi_vector {
+    void *memory; /* NULL of a source: in place */
+    char *copy;   /* NULL: there is none, and nothing is packed */
+    baton__mpi_side_t side;
+    int blocks;
+    size_t raw_bytes;    /* of a copy without packing */
+    bool packs, unpacks; /* before the schedule starts; at its end */
+    /* Copies of the side's type, and of its counts and displacements, if they
+       are used after the call has returned: the program may free its own. */
+    MPI_Datatype type; /* or MPI_DATATYPE_NULL */
+    int *arrays;       /* or NULL */
+} baton__mpi_vector_t;
 
 typedef struct baton__mpi_vectors {
-    const void *source; /* what the schedule works on; NULL: in place */
-    void *target;
-    char *source_copy, *target_copy; /* NULL: none */
-    baton__mpi_side_t from, to;      /* what they are copies of */
-    int from_blocks, to_blocks;
-    size_t raw_bytes; /* of a source_copy that is copied as it is */
-    bool packs_target, unpacks;
-    baton__mpi_held_t from_held, to_held;
+    baton__mpi_vector_t source, target;
 } baton__mpi_vectors_t;
 
 /* False: the call is wrong, and MPI says in which way. */
