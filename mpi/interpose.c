@@ -142,14 +142,13 @@ INTERPOSE(ALLTOALLV, Alltoallv, alltoallv,
 
 int MPI_Start(MPI_Request *request)
 {
-    int code =
-        baton__mpi_is_other() ? BATON__MPI_LEFT : baton__mpi_start(request);
+    int code = baton__mpi_start(request);
     return code < 0 ? PMPI_Start(request) : code;
 }
 
 int MPI_Startall(int count, MPI_Request *requests)
 {
-    if (baton__mpi_is_other()) {
+    if (!baton__mpi_is_on()) {
         return PMPI_Startall(count, requests);
     }
     int code = MPI_SUCCESS;
@@ -161,8 +160,7 @@ int MPI_Startall(int count, MPI_Request *requests)
 
 int MPI_Request_free(MPI_Request *request)
 {
-    int code = baton__mpi_is_other() ? BATON__MPI_LEFT
-                                     : baton__mpi_request_free(request);
+    int code = baton__mpi_request_free(request);
     return code < 0 ? PMPI_Request_free(request) : code;
 }
 
@@ -170,7 +168,7 @@ int MPI_Request_free(MPI_Request *request)
    one must not be cancelled. */
 int MPI_Cancel(MPI_Request *request)
 {
-    return request != NULL && !baton__mpi_is_other() &&
+    return request != NULL && baton__mpi_is_on() &&
                    (baton__mpi_known(*request, false) != NULL ||
                     baton__mpi_is_first(*request, false))
                ? MPI_SUCCESS
@@ -194,7 +192,7 @@ int MPI_Waitall(int count, MPI_Request *requests, MPI_Status *statuses)
 int MPI_Op_create(MPI_User_function *function, int commute, MPI_Op *op)
 {
     int code = PMPI_Op_create(function, commute, op);
-    if (code == MPI_SUCCESS && !baton__mpi_is_other()) {
+    if (code == MPI_SUCCESS && baton__mpi_is_on()) {
         baton__mpi_function_add(*op, function, commute != 0);
     }
     return code;
@@ -202,7 +200,7 @@ int MPI_Op_create(MPI_User_function *function, int commute, MPI_Op *op)
 
 int MPI_Op_free(MPI_Op *op)
 {
-    free(op != NULL && !baton__mpi_is_other()
+    free(op != NULL && baton__mpi_is_on()
              ? baton__mpi_known(BATON__MPI_OP(*op), true)
              : NULL);
     return PMPI_Op_free(op);

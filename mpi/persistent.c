@@ -89,8 +89,9 @@ int baton__mpi_op_persist(baton__mpi_op_t *op)
 
 int baton__mpi_start(const MPI_Request *request)
 {
-    baton__mpi_op_t *op =
-        request != NULL ? (void *)baton__mpi_known(*request, false) : NULL;
+    baton__mpi_op_t *op = request != NULL && baton__mpi_is_on()
+                              ? (void *)baton__mpi_known(*request, false)
+                              : NULL;
     if (op == NULL) {
         return BATON__MPI_LEFT;
     }
@@ -113,9 +114,11 @@ int baton__mpi_start(const MPI_Request *request)
 
 int baton__mpi_request_free(MPI_Request *request)
 {
-    baton__mpi_op_t *op =
-        request != NULL ? (void *)baton__mpi_known(*request, true) : NULL;
-    if (op == NULL && request != NULL && baton__mpi_is_first(*request, true)) {
+    if (request == NULL || !baton__mpi_is_on()) {
+        return BATON__MPI_LEFT;
+    }
+    baton__mpi_op_t *op = (void *)baton__mpi_known(*request, true);
+    if (op == NULL && baton__mpi_is_first(*request, true)) {
         *request = MPI_REQUEST_NULL;
         return MPI_SUCCESS;
     }

@@ -31,8 +31,7 @@ static int progress(void)
     static _Thread_local uint32_t vain; /* calls in a row that moved nothing */
     bool steps = atomic_load_explicit(&baton__mpi.outstanding,
                                       memory_order_relaxed) > 0 ||
-                 (!baton__mpi.settings.thread &&
-                  atomic_load_explicit(&baton__mpi.on, memory_order_acquire));
+                 (!baton__mpi.settings.thread && baton__mpi_is_on());
     if (waits || !steps) {
         return waits;
     }
@@ -512,7 +511,7 @@ static int take(const baton__mpi_call_t *call, baton__mpi_shape_t *shape,
                 baton__mpi_comm_t **out)
 {
     *shape = (baton__mpi_shape_t){.counts = NULL};
-    if (!atomic_load_explicit(&baton__mpi.on, memory_order_acquire) ||
+    if (!baton__mpi_is_on() ||
         (baton__mpi.settings.kinds >> call->kind & 1u) == 0 ||
         call->comm == MPI_COMM_NULL) {
         return BATON__MPI_LEFT;

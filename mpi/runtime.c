@@ -4,6 +4,7 @@
 #include "mpi/requests.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,28 +29,31 @@ static bool may_be_rank_0(void)
     return rank == NULL || strcmp(rank, "0") == 0;
 }
 
+static bool is_other;
+
+static void look_at_mpi(void)
+{
+    char version[8192] = ""; /* MPICH's longest; Open MPI's has 256 bytes */
+    char expected[32];
+    int length;
+    (void)PMPI_Get_library_version(version, &length);
+    length = snprintf(expected, sizeof expected, "Open MPI v%d.",
+                      OMPI_MAJOR_VERSION);
+    is_other = strncmp(version, expected, (size_t)length) != 0;
+    if (is_other && may_be_rank_0()) {
+        (void)fprintf(stderr,
+                      "baton_mpi: all calls are left to MPI: it is \"%.*s\", "
+                      "and this library was built with Open MPI %d\n",
+                      (int)strcspn(version, "\n,"), version,
+                      OMPI_MAJOR_VERSION);
+    }
+}
+
 bool baton__mpi_is_other(void)
 {
-    static enum { UNKNOWN, SAME, OTHER } _Atomic known;
-    int is = atomic_load_explicit(&known, memory_order_relaxed);
-    if (is == UNKNOWN) {
-        char version[8192] = ""; /* MPICH's longest; Open MPI's has 256 bytes */
-        char expected[32];
-        int length;
-        (void)PMPI_Get_library_version(version, &length);
-        length = snprintf(expected, sizeof expected, "Open MPI v%d.",
-                          OMPI_MAJOR_VERSION);
-        is = strncmp(version, expected, (size_t)length) == 0 ? SAME : OTHER;
-        bool first = atomic_exchange(&known, is) == UNKNOWN;
-        if (first && is == OTHER && may_be_rank_0()) {
-            (void)fprintf(
-                stderr,
-                "baton_mpi: all calls are left to MPI: it is \"%.*s\", "
-                "and this library was built with Open MPI %d\n",
-                (int)strcspn(version, "\n,"), version, OMPI_MAJOR_VERSION);
-        }
-    }
-    return is == OTHER;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, look_at_mpi);
+    return is_other;
 }
 
 /* Once, on rank 0. */

@@ -26,8 +26,15 @@ extern baton__mpi_runtime_t baton__mpi;
 
 /* Whether the process's MPI is another than the one that this was built for:
    the first call says so on standard error. Then handles and constants mean
-   nothing here, a handle may be shorter, and each call goes to MPI as it is. */
+   nothing here, and a handle may be shorter. MPI's own functions initialise it,
+   so it is never on. */
 bool baton__mpi_is_other(void);
+
+/* Otherwise calls go to MPI as they are, and no handle is looked at. */
+static inline bool baton__mpi_is_on(void)
+{
+    return atomic_load_explicit(&baton__mpi.on, memory_order_acquire);
+}
 
 /* MPI_Init_thread with a level that lets Baton's thread call MPI if it will,
    which it does where ranks are on several hosts. `reported` is the level that
