@@ -15,7 +15,7 @@
 static baton__mpi_comm_t *comms;
 static pthread_mutex_t comms_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int dead_comms;
-static int key = MPI_KEYVAL_INVALID;
+static int key;
 static _Atomic unsigned freed; /* communicators */
 
 /* ---- the context id ------------------------------------------------------ */
@@ -55,20 +55,6 @@ static bool is_there(MPI_Comm comm, const char *name, ptrdiff_t offset,
            (parts.id[1] != 0) == (index != 0) && parts.name != NULL &&
 #endif
            strcmp(parts.name, name) == 0;
-}
-
-const char *baton__mpi_find_context(void)
-{
-    for (ptrdiff_t at = 0; at + (ptrdiff_t)sizeof(parts_t) <= LOOKED_AT;
-         at += (ptrdiff_t) _Alignof(parts_t)) {
-        if (is_there(MPI_COMM_SELF, "MPI_COMM_SELF", at, 1) &&
-            is_there(MPI_COMM_WORLD, "MPI_COMM_WORLD", at, 0)) {
-            baton__mpi.context_offset = at;
-            return NULL;
-        }
-    }
-    return "this MPI's communicators have no context id where it was looked "
-           "for";
 }
 
 /* What tells its groups from those of other communicators. */
@@ -288,25 +274,11 @@ static baton__mpi_comm_t *make_record(MPI_Comm handle)
                 : comm->size == 1 ? BATON__MPI_SINGLE
                                   : BATON__MPI_TAKEN;
     (void)pthread_mutex_lock(&comms_lock);
-    if (key == MPI_KEYVAL_INVALID) {
-        (void)PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_delete, &key,
-                                      NULL);
-    }
     comm->next = comms;
     comms = comm;
     (void)pthread_mutex_unlock(&comms_lock);
     (void)PMPI_Comm_set_attr(handle, key, comm);
     return comm;
-}
-
-static baton__mpi_comm_t *look_up(MPI_Comm handle)
-{
-    void *value;
-    int found = 0;
-    if (key != MPI_KEYVAL_INVALID) {
-        (void)PMPI_Comm_get_attr(handle, key, &value, &found);
-    }
-    return found ? value : make_record(handle);
 }
 
 /* The last one that this thread has asked for is at hand until any is freed, as
@@ -320,11 +292,30 @@ baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm handle)
     } last;
     unsigned now = atomic_load_explicit(&freed, memory_order_relaxed);
     if (last.comm == NULL || last.handle != handle || last.freed != now) {
-        last.comm = look_up(handle);
+        void *value;
+        int found = 0;
+        (void)PMPI_Comm_get_attr(handle, key, &value, &found);
+        last.comm = found ? value : make_record(handle);
         last.handle = handle;
         last.freed = now;
     }
     return last.comm;
+}
+
+const char *baton__mpi_comms_open(void)
+{
+    for (ptrdiff_t at = 0; at + (ptrdiff_t)sizeof(parts_t) <= LOOKED_AT;
+         at += (ptrdiff_t) _Alignof(parts_t)) {
+        if (is_there(MPI_COMM_SELF, "MPI_COMM_SELF", at, 1) &&
+            is_there(MPI_COMM_WORLD, "MPI_COMM_WORLD", at, 0)) {
+            baton__mpi.context_offset = at;
+            (void)PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_delete,
+                                          &key, NULL);
+            return NULL;
+        }
+    }
+    return "this MPI's communicators have no context id where it was looked "
+           "for";
 }
 
 void baton__mpi_comms_close(void)
@@ -338,7 +329,5 @@ void baton__mpi_comms_close(void)
             (void)PMPI_Comm_delete_attr(comm->handle, key);
         }
     }
-    if (key != MPI_KEYVAL_INVALID) {
-        (void)PMPI_Comm_free_keyval(&key);
-    }
+    (void)PMPI_Comm_free_keyval(&key);
 }

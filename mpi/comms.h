@@ -58,8 +58,9 @@ typedef struct baton__mpi_comm {
     struct baton__mpi_comm *next;
 } baton__mpi_comm_t;
 
-/* Finds where the context id is in a communicator. NULL; else why it can't. */
-const char *baton__mpi_find_context(void);
+/* Finds where the context id is in a communicator, and makes the key. NULL;
+   else why it can't. */
+const char *baton__mpi_comms_open(void);
 
 /* Whether MPI runs it as one of the first calls. Frees: it goes when it ends,
    as MPI itself frees none that is active. */

@@ -103,7 +103,7 @@ static void open_all(int required)
     baton__mpi_settings_read(&baton__mpi.settings);
     (void)PMPI_Bcast(&baton__mpi.settings, sizeof baton__mpi.settings, MPI_BYTE,
                      0, MPI_COMM_WORLD);
-    const char *wrong = baton__mpi_find_context();
+    const char *wrong = baton__mpi_comms_open();
     wrong = wrong != NULL ? wrong : baton__mpi_find_request();
     if (!agree(wrong == NULL)) {
         say(off, wrong != NULL ? wrong : "MPI is another on some of the ranks");
