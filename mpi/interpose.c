@@ -82,29 +82,22 @@ INTERPOSE(REDUCE_SCATTER, Reduce_scatter, reduce_scatter,
           SIDE(send, 0, counts, NULL, type), SIDE(recv, 0, counts, NULL, type),
           op, 0)
 
+#define MOVED                                                                  \
+    const void *send, int scount, MPI_Datatype stype, void *recv, int rcount,  \
+        MPI_Datatype rtype
+#define MOVES send, scount, stype, recv, rcount, rtype
 #define EQUAL                                                                  \
     SIDE(send, scount, NULL, NULL, stype),                                     \
         SIDE(recv, rcount, NULL, NULL, rtype), NULL
 
-INTERPOSE(GATHER, Gather, gather,
-          (const void *send, int scount, MPI_Datatype stype, void *recv,
-           int rcount, MPI_Datatype rtype, int root, MPI_Comm comm),
-          (send, scount, stype, recv, rcount, rtype, root, comm), EQUAL, root)
-
-INTERPOSE(SCATTER, Scatter, scatter,
-          (const void *send, int scount, MPI_Datatype stype, void *recv,
-           int rcount, MPI_Datatype rtype, int root, MPI_Comm comm),
-          (send, scount, stype, recv, rcount, rtype, root, comm), EQUAL, root)
-
-INTERPOSE(ALLGATHER, Allgather, allgather,
-          (const void *send, int scount, MPI_Datatype stype, void *recv,
-           int rcount, MPI_Datatype rtype, MPI_Comm comm),
-          (send, scount, stype, recv, rcount, rtype, comm), EQUAL, 0)
-
-INTERPOSE(ALLTOALL, Alltoall, alltoall,
-          (const void *send, int scount, MPI_Datatype stype, void *recv,
-           int rcount, MPI_Datatype rtype, MPI_Comm comm),
-          (send, scount, stype, recv, rcount, rtype, comm), EQUAL, 0)
+INTERPOSE(GATHER, Gather, gather, (MOVED, int root, MPI_Comm comm),
+          (MOVES, root, comm), EQUAL, root)
+INTERPOSE(SCATTER, Scatter, scatter, (MOVED, int root, MPI_Comm comm),
+          (MOVES, root, comm), EQUAL, root)
+INTERPOSE(ALLGATHER, Allgather, allgather, (MOVED, MPI_Comm comm),
+          (MOVES, comm), EQUAL, 0)
+INTERPOSE(ALLTOALL, Alltoall, alltoall, (MOVED, MPI_Comm comm), (MOVES, comm),
+          EQUAL, 0)
 
 INTERPOSE(GATHERV, Gatherv, gatherv,
           (const void *send, int scount, MPI_Datatype stype, void *recv,
