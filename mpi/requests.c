@@ -251,14 +251,13 @@ void baton__mpi_op_account(baton__mpi_op_t *op)
     baton__mpi_comm_t *comm = op->comm;
     const int64_t counted_ns = comm->counted_to_ns;
     const int64_t from_ns = LATER(op->started_ns, counted_ns);
+    const int64_t to_ns = LATER(op->ended_ns, from_ns);
+    const int64_t waits_ns = LATER(op->awaited_ns, from_ns);
     if (op->awaited_ns > 0) {
         comm->bytes += (int64_t)baton__mpi_shape_bytes(&op->entry->shape);
-        if (op->ended_ns > from_ns) {
-            int64_t waits_ns = LATER(from_ns, op->awaited_ns);
-            comm->flight_ns += op->ended_ns - from_ns;
-            comm->waited_ns += LATER(op->ended_ns, waits_ns) - waits_ns;
-            comm->counted_to_ns = op->ended_ns;
-        }
+        comm->flight_ns += to_ns - from_ns;
+        comm->waited_ns += LATER(to_ns, waits_ns) - waits_ns;
+        comm->counted_to_ns = to_ns;
         op->awaited_ns = 0;
     }
 }
