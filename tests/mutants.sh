@@ -143,13 +143,15 @@ mutant() {
     if grep -q "^#include \"${file#lib/}\"" "$test"; then
         source=${test#"$root/tests/"} at=$test except=$program.c.o
     fi
+    objects=$(find "$build/CMakeFiles/baton_mpi.dir/mpi" -name '*.o' \
+        ! -path "*/$file.o" -exec printf "'%s' " {} +)
     if ! (cd "$build" && eval "$(compile "$source")" \
         "-iquote '$own' -iquote '$own/lib' -iquote '$root/$(dirname "$file")'" \
         "-w -o '$own/mutant.o' -c '$at'" >"$own/output" 2>&1 &&
         eval "$(link "$program" | sed "s# [^ ]*/$except##
             s# -o [^ ]*# '$own/mutant.o' -o '$own/$program'#
-            s# [^ ]*libbaton_mpi\.so# '$work/libbaton_mpi.a' libbaton.so#
-            s# [^ ]*libbaton\.so[^ ]*# '$build/libbaton.a' $libraries#")" \
+            s# [^ ]*libbaton\.so[^ ]*# '$build/libbaton.a' $libraries#
+            s# [^ ]*libbaton_mpi\.so# $objects libbaton.so#")" \
             >"$own/output" 2>&1); then
         echo "$name: does not compile:"
         tail -20 "$own/output"
@@ -255,7 +257,6 @@ cmake --build "$build" -j "$jobs" --target baton_static baton_mpi test_run $prog
 }
 # More than there are processors: a hang is waited for, and needs none.
 side=$((2 * jobs))
-ar rc "$work/libbaton_mpi.a" "$build"/CMakeFiles/baton_mpi.dir/mpi/*.o
 for step in plain one; do
     if [ $step = plain ]; then
         tr '\n' '\0' <"$specs"
