@@ -5,7 +5,6 @@
 #include <baton/build.h>
 
 #include <assert.h>
-#include <dlfcn.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,11 @@
    them: it must not call MPI below MPI_THREAD_MULTIPLE. */
 static baton__mpi_op_t *_Atomic done;
 
-static void *opal_progress_register, *opal_progress_unregister, *opal_progress;
+/* Open MPI's own functions, which its headers do not declare. */
+__attribute__((weak)) void opal_progress(void);
+__attribute__((weak)) int opal_progress_register(int (*callback)(void));
+__attribute__((weak)) int opal_progress_unregister(int (*callback)(void));
+
 static _Thread_local bool waits; /* in await() */
 
 enum { VAIN_CALLS = 64 };
@@ -42,12 +45,6 @@ static int progress(void)
         (void)sched_yield();
     }
     return moved;
-}
-
-/* Open MPI's own functions, which its headers do not declare. */
-static void call(void *symbol)
-{
-    (void)(*(int (**)(int (*)(void))) & symbol)(progress);
 }
 
 /* ---- the operations of requests --------------------------------------------
@@ -119,9 +116,6 @@ static bool find_parts(void)
 
 const char *baton__mpi_find_request(void)
 {
-    opal_progress = dlsym(RTLD_DEFAULT, "opal_progress");
-    opal_progress_register = dlsym(RTLD_DEFAULT, "opal_progress_register");
-    opal_progress_unregister = dlsym(RTLD_DEFAULT, "opal_progress_unregister");
     if (opal_progress == NULL || opal_progress_register == NULL ||
         opal_progress_unregister == NULL) {
         return "this MPI has no opal_progress that can be called";
@@ -136,7 +130,8 @@ void baton__mpi_drive(bool on)
     static _Atomic bool drives;
     if (atomic_load_explicit(&drives, memory_order_relaxed) != on &&
         atomic_exchange(&drives, on) != on) {
-        call(on ? opal_progress_register : opal_progress_unregister);
+        (void)(on ? opal_progress_register
+                  : opal_progress_unregister)(progress);
     }
 }
 
@@ -168,7 +163,7 @@ static baton_status_t take_turn(void *arg)
     if (waiting->turns < SHORT_TURNS) {
         waiting->turns++;
     } else {
-        call(opal_progress);
+        opal_progress();
     }
     return BATON_OK;
 }
