@@ -495,7 +495,7 @@ static void test_outstanding(void)
     int right = (rank + 1) % size;
     for (int way = 0; way < 4; way++) {
         for (int i = 0; i < MANY; i++) {
-            sources[i] = rank + i;
+            sources[i] = rank + i + way;
             MPI_Iallreduce(&sources[i], &sums[i], 1, MPI_INT, MPI_SUM,
                            MPI_COMM_WORLD, &requests[2 * i]);
             if (i % 2 == 0) {
@@ -535,7 +535,7 @@ static void test_outstanding(void)
             }
         }
         for (int i = 0; i < MANY; i++) {
-            int sum = size * (size - 1) / 2 + size * i;
+            int sum = size * (size - 1) / 2 + size * (i + way);
             EXPECT(sums[i] == sum, "sum %d is %d, must be %d", i, sums[i], sum);
         }
     }
@@ -850,9 +850,18 @@ static void test_handlers(void)
     MPI_Comm_free_keyval(&key);
 }
 
-/* Ranks that disagree: an error on each, where MPI has none. */
+static int errors;
+static void on_error(MPI_Comm *comm, int *code, ...)
+{
+    (void)comm, (void)code;
+    errors++;
+}
+
+/* Ranks that disagree: an error on each, where MPI has none. Of a persistent
+   call the communicator's handler is told. */
 static void test_mismatch(void)
 {
+    MPI_Errhandler handler;
     MPI_Comm dup;
     MPI_Request q;
     if (size == 1) {
@@ -860,7 +869,8 @@ static void test_mismatch(void)
     }
     MPI_Comm_dup(MPI_COMM_WORLD, &dup);
     settle(dup, 7);
-    MPI_Comm_set_errhandler(dup, MPI_ERRORS_RETURN);
+    MPI_Comm_create_errhandler(on_error, &handler);
+    MPI_Comm_set_errhandler(dup, handler);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     for (int persistent = 0; persistent < 2; persistent++) {
         int count = 1 + (rank == size - 1);
@@ -874,6 +884,8 @@ static void test_mismatch(void)
         EXPECT(MPI_Wait(&q, MPI_STATUS_IGNORE) != MPI_SUCCESS,
                "counts that differ are no error");
     }
+    EXPECT(errors == 1, "%d errors were told", errors);
+    MPI_Errhandler_free(&handler);
     MPI_Request_free(&q);
     MPI_Comm_free(&dup);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
