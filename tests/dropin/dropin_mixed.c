@@ -551,7 +551,7 @@ static void test_outstanding(void)
         await(&requests[0]);
         expect_equal("many shapes");
     }
-    EXPECT(made >= 600, "%d schedules of long vectors made", made);
+    EXPECT(size == 1 || made >= 600, "%d schedules of long vectors made", made);
 }
 
 /* Communicators of all makes; calls on two in different orders; freed at once.
