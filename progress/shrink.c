@@ -90,15 +90,24 @@ static uint32_t version_of(const shrink_t *shrink)
     return shrink->known + 1;
 }
 
+/* No partition is within a host: a lost rank of this one, which may be stopped
+   only, goes on with nobody, unless it has lost this rank. */
+static bool is_over(const baton_group_t *group, int rank, const char *loss)
+{
+    return baton__has_ended(group, rank) ||
+           (baton__group_is_near(group, rank) && loss != baton__disowned);
+}
+
 /* Adds what the transport, or a LEFT, has told since. */
 static void look_for_lost(const baton_group_t *group, shrink_t *shrink)
 {
     for (int rank = 0; rank < group->size; rank++) {
-        if (rank == group->rank || baton__group_loss(group, rank) == NULL) {
+        const char *loss = baton__group_loss(group, rank);
+        if (rank == group->rank || loss == NULL) {
             continue;
         }
         set_bit(&shrink->view, rank);
-        if (group->size <= ENDS_FROM && baton__has_ended(group, rank)) {
+        if (group->size <= ENDS_FROM && is_over(group, rank, loss)) {
             set_bit(&shrink->view, ENDS_FROM + rank);
         }
     }

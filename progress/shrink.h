@@ -18,11 +18,13 @@
 
    A rank may be lost since its process has ended, which its host or the end of
    a connection tells, or since it can't be reached: then it may live, and think
-   the same of those that live here. So that no two sides go on, one does if it
-   has more of the ranks that may live than it can't reach; with as many, if it
-   has the lowest of all these. That follows from what was agreed, so it is the
-   same on all of a side. (A rank that was lost to others, and does not know,
-   would be on two sides: it is on that of those that it has not lost.) */
+   the same of those that live here. One that a rank of its own host has lost
+   counts as ended: it can be told there that it is left out. So that no two
+   sides go on, one does if it has more of the ranks that may live than it can't
+   reach; with as many, if it has the lowest of all these. That follows from
+   what was agreed, so it is the same on all of a side. (A rank that was lost to
+   others, and does not know, would be on two sides: it is on that of those that
+   it has not lost.) */
 #pragma once
 
 #include "progress/stepper.h"

@@ -175,9 +175,12 @@ static void receive_left(baton__stepper_t *stepper, baton_group_t *group,
         heed_loss(stepper, group, header, (int)lost - 1);
     }
     if (!stays) {
+        bool disowns = lost == (uint64_t)group->rank + 1;
         baton__recovery_lose(stepper, group, peer,
-                             "it has destroyed the group after a loss");
-        if (lost != (uint64_t)group->rank + 1) { /* or it has gone on */
+                             disowns
+                                 ? baton__disowned
+                                 : "it has destroyed the group after a loss");
+        if (!disowns) { /* or it has gone on */
             baton__group_note_end(group, peer);
         }
     }

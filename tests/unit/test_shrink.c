@@ -216,6 +216,13 @@ TEST(test_shrink_agrees_whoever_dies_when)
     assert_true(died > TRIALS / 2);
 }
 
+/* Each rank is on a host of its own. */
+static int host_of(const void *endpoint, int rank)
+{
+    (void)endpoint;
+    return rank;
+}
+
 /* Each rank notices by itself that those on the other side don't answer, in
    any order, and those on its side that they have ended which are in `ended`.
    Returns the ranks that go on; all others must be told of the partition. */
@@ -229,6 +236,7 @@ static unsigned part(int count, unsigned cut, unsigned ended)
         for (int r = 0; r < count; r++) {
             int other = (r + i) % count;
             ranks[r].dead = (ended >> r & 1) != 0;
+            ranks[r].port.host_of = host_of;
             if ((ended >> other & 1) != 0) {
                 learn(r, other);
             } else if (((cut >> other ^ cut >> r) & 1) != 0) {
@@ -468,6 +476,24 @@ TEST(test_who_is_taken_for_lost_is_told)
                    BATON_ERR_TRANSPORT);
     support_says("go on without it");
     assert_null(baton__group_loss(ranks[0].group, 1));
+    close_ranks();
+}
+
+/* Rank 0 is only stopped, on the host of rank 1: no partition parts them. It
+   goes on later, and finds that it is lost. */
+TEST(test_shrink_goes_on_without_a_stopped_rank_of_the_host)
+{
+    baton_status_t status = BATON_ERR_TIMEOUT;
+    open_collective(2);
+    suspect(1, 0);
+    (void)baton_engine_step(ranks[1].engine);
+    support_ok(baton_group_shrink(ranks[1].group, 100, &ranks[1].survivors));
+    for (int turn = 0; turn < 20 && status == BATON_ERR_TIMEOUT; turn++) {
+        status = baton_group_shrink(ranks[0].group, 0, &ranks[0].survivors);
+        (void)baton_engine_step(ranks[turn % 2].engine);
+    }
+    support_expect(status, BATON_ERR_TRANSPORT);
+    support_says("go on without it");
     close_ranks();
 }
 
