@@ -516,6 +516,57 @@ TEST(test_partial_says_that_peers_do_no_more_steps)
     options.mode = BATON_SOLO;
 }
 
+/* Rank 0 destroys in the middle of a step whose long messages rank 1 takes part
+   by part. Returns whether a message was in motion: then what it reads and
+   writes is still there when rank 1 goes on. */
+static bool destroy_in_motion(const uint64_t *data, int turns)
+{
+    open_ranks(2, BATON_PROGRESS_MANUAL);
+    for (int r = 0; r < 2; r++) {
+        support_ok(baton_partial_contribute(ranks[r].partial, data));
+        support_ok(baton_partial_start(ranks[r].partial));
+    }
+    for (int i = 0; i < turns; i++) {
+        (void)baton_engine_step(ranks[i % 2].engine);
+    }
+    baton_status_t status = baton_partial_destroy(ranks[0].partial);
+    bool in_motion = status == BATON_ERR_TIMEOUT;
+    support_expect(status, in_motion ? status : BATON_OK);
+    if (in_motion) {
+        support_says("memory is still in use");
+    }
+    for (int i = 0; i < 200; i++) {
+        (void)baton_engine_step(ranks[i % 2].engine);
+    }
+    destroy_one(&ranks[1]);
+    if (in_motion) {
+        destroy_one(&ranks[0]);
+    }
+    close_groups();
+    return in_motion;
+}
+
+TEST(test_partial_keeps_memory_that_a_peer_uses)
+{
+    bool any = false;
+    options = (baton_partial_options_t){.size = sizeof options,
+                                        .mode = BATON_FULL,
+                                        .count = (size_t)1 << 20,
+                                        .dtype = BATON_U64,
+                                        .on_loss = BATON_ON_LOSS_CONTINUE};
+    uint64_t *data = calloc(options.count, sizeof *data);
+    assert_non_null(data);
+    (void)setenv("BATON_DESTROY_MS", "5", 1);
+    for (int turns = 1; turns < 60 && !any; turns++) {
+        any = destroy_in_motion(data, turns);
+    }
+    (void)unsetenv("BATON_DESTROY_MS");
+    assert_true(any);
+    free(data);
+    options.count = 4;
+    options.mode = BATON_SOLO;
+}
+
 /* Rank 1 believes rank 0 dead, which lives, and finds out. */
 TEST(test_partial_tells_a_rank_that_is_left_out)
 {

@@ -58,7 +58,8 @@ struct baton__survival {
 
     /* The second schedule's. */
     baton_schedule_t *hand_over; /* NULL: both are still to be built */
-    baton_buffer_t result;       /* that is handed over */
+    bool in_use; /* a peer may still use vectors: a destroy has failed */
+    baton_buffer_t result; /* that is handed over */
     struct baton_given given;
     uint64_t ends[2]; /* the newest epoch of all with its count of active ranks;
                          and ~ the oldest newest epoch */
@@ -326,18 +327,32 @@ static baton_status_t build(survival_t *self)
     return status == BATON_OK ? build_hand_over(self) : status;
 }
 
+static baton_status_t destroy_schedule(survival_t *self,
+                                       baton_schedule_t *schedule)
+{
+    baton_status_t status = baton_schedule_destroy(schedule);
+    self->in_use |= status != BATON_OK;
+    return status;
+}
+
 /* This rank leaves the group. */
 static baton_status_t leave_group(survival_t *self)
 {
     baton_partial_t *partial = self->partial;
     baton__partial_begin_limit(partial, false);
-    baton_status_t other = baton_schedule_destroy(self->hand_over);
-    baton_status_t status = baton_schedule_destroy(partial->schedule);
+    baton_status_t other = destroy_schedule(self, self->hand_over);
+    baton_status_t status = destroy_schedule(self, partial->schedule);
     self->hand_over = partial->schedule = NULL;
+    status = status == BATON_OK ? other : status;
+    if (status == BATON_OK && self->in_use) {
+        status = baton__error(BATON_ERR_TIMEOUT,
+                              "destroy of \"%s\": a message of a step has not "
+                              "ended; its memory is still in use",
+                              partial->name);
+    }
     if (status == BATON_OK) {
         baton__begin_fini(&partial->begin);
     }
-    status = status == BATON_OK ? other : status;
     return status == BATON_OK ? baton_group_destroy(self->group) : status;
 }
 
@@ -637,7 +652,7 @@ static void end_steps(survival_t *self, uint64_t until_ns)
             BATON_ERR_TIMEOUT) {
         (void)!baton_schedule_cancel(steps);
     }
-    (void)!baton_schedule_destroy(steps);
+    (void)!destroy_schedule(self, steps); /* leave_group tells */
     lock(self);
     self->partial->schedule = NULL;
     unlock(self);
@@ -680,6 +695,7 @@ baton_status_t baton__survival_destroy(baton_partial_t *partial)
     }
     forget_terms(self);
     baton_status_t status = leave_group(self);
+    self->in_use = false; /* when the caller destroys it again, all is over */
     if (status == BATON_OK) {
         (void)pthread_cond_destroy(&self->changed);
         (void)pthread_mutex_destroy(&self->lock);
