@@ -1,6 +1,8 @@
 /* Available memory; see available.h. */
 #include "base/available.h"
 
+#include "base/descriptor.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,7 +27,7 @@ static FILE *available_open(const char *root, const char *folder,
 {
     char path[PATH_BYTES + 256];
     (void)snprintf(path, sizeof path, "%s%s/%s", root, folder, name);
-    return fopen(path, "re");
+    return baton__descriptor_fopen(path);
 }
 
 /* The number that follows `key` at the beginning of a line of a file; false if

@@ -2,6 +2,7 @@
 #include "transport/group.h"
 
 #include "base/alloc.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/random.h"
 
@@ -377,7 +378,7 @@ bool baton__group_is_stopped(const baton_group_t *group, int rank)
         return false;
     }
     (void)snprintf(text, sizeof text, "/proc/%d/stat", process);
-    FILE *file = fopen(text, "re");
+    FILE *file = baton__descriptor_fopen(text);
     if (file != NULL) {
         text[fread(text, 1, sizeof text - 1, file)] = '\0';
         (void)fclose(file);

@@ -269,7 +269,8 @@ static int take_news(const baton__meeting_t *self)
 {
     news_t news = {.ended = -1};
     int fd = self->listener >= 0
-                 ? accept4(self->listener, NULL, NULL, SOCK_CLOEXEC)
+                 ? baton__descriptor_move(
+                       accept4(self->listener, NULL, NULL, SOCK_CLOEXEC))
                  : -1;
     if (fd < 0) {
         return -1;
