@@ -34,21 +34,27 @@ static locale_t text_find_locale(void)
 }
 
 /* A format with a precision for what stands in quotes; the format itself where
-   there is no room. */
+   nothing does, or there is no room. */
 static const char *limit_quoted(const char *format, char *out, size_t size)
 {
-    char *at = out;
+    static const char quoted[] = "\"%s\"";
+    size_t used = 0;
     const char *from = format;
-    for (; *from != '\0'; from++) {
-        if (out + size - at < 8) {
+    const char *found = strstr(from, quoted);
+    for (; found != NULL; found = strstr(from, quoted)) {
+        used +=
+            (size_t)snprintf(out + used, size - used, "%.*s\"%%.%ds\"",
+                             (int)(found - from), from, BATON__QUOTED_BYTES);
+        from = found + sizeof quoted - 1;
+        if (used >= size) {
             return format;
         }
-        bool quoted = strncmp(from, "\"%s\"", 4) == 0;
-        at += snprintf(at, 8, quoted ? "\"%%.%d" : "%c",
-                       quoted ? BATON__QUOTED_BYTES : *from);
-        from += quoted; /* "s" and the end of the quotation follow */
     }
-    *at = '\0';
+    const size_t rest = strlen(from) + 1;
+    if (used == 0 || rest > size - used) {
+        return format;
+    }
+    memcpy(out + used, from, rest);
     return out;
 }
 
