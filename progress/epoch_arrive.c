@@ -117,7 +117,7 @@ void baton__epoch_fail_if_lost(baton__stepper_t *stepper,
             baton__error(BATON_ERR_TRANSPORT,
                          "\"%.128s\" failed on rank %d: %s is gone: %s",
                          schedule->name, group->rank,
-                         baton__group_rank(group, group->lost[0].peer),
+                         baton__group_rank_text(group, group->lost[0].peer),
                          group->lost[0].detail));
     }
 }

@@ -157,7 +157,7 @@ void baton__epoch_fail_lost(baton__stepper_t *stepper,
         baton__text_add(&first, ", after rank %d", group->lost[0].peer);
     }
     (void)baton__error(BATON_ERR_TRANSPORT, "%s is gone: %s%s",
-                       baton__group_rank(group, (int)op->peer),
+                       baton__group_rank_text(group, (int)op->peer),
                        baton__group_loss(group, (int)op->peer), memory);
     baton__epoch_fail_at(stepper, schedule, node, BATON_ERR_TRANSPORT);
 }

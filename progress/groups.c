@@ -715,7 +715,7 @@ static baton_status_t recovered(baton_group_t *group)
                               "recovery on %s: %s is gone "
                               "(baton_group_shrink goes on without it)",
                               baton__group_place(group),
-                              baton__group_rank(group, group->first.peer));
+                              baton__group_rank_text(group, group->first.peer));
     } else if (failed != NULL) {
         status = baton__error(BATON_ERR_FAILED,
                               "recovery on %s: \"%s\" can't be "
@@ -744,7 +744,7 @@ static baton_status_t not_recovered(baton_group_t *group, int timeout_ms)
                            "recovery on %s: %s has not come "
                            "within %d ms, or waits for another",
                            baton__group_place(group),
-                           baton__group_rank(group, rank), timeout_ms);
+                           baton__group_rank_text(group, rank), timeout_ms);
 }
 
 baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
@@ -811,7 +811,7 @@ static baton_status_t not_agreed(baton_group_t *group, int timeout_ms)
                            "shrink on %s: %s has not come "
                            "within %d ms, or waits for another",
                            baton__group_place(group),
-                           baton__group_rank(group, rank), timeout_ms);
+                           baton__group_rank_text(group, rank), timeout_ms);
 }
 
 static baton_status_t make_survivors(baton_group_t *group, baton_group_t **out)

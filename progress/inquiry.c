@@ -252,7 +252,7 @@ static void describe_ranks(const baton_group_t *group,
     baton__text_add(text, count > 1 ? "ranks" : "rank");
     for (asked_t *at = first; at < end; at++) {
         if (says_the_same(at, first)) {
-            const char *place = baton__group_rank(group, at->rank);
+            const char *place = baton__group_rank_text(group, at->rank);
             bool placed = count <= FEW && first->state.text[0] != '\0';
             at->told = true;
             baton__text_add(text, "%s%d%s", at == first ? " " : ", ", at->rank,

@@ -175,11 +175,11 @@ static void add_loss(baton__text_t *text, const baton_group_t *group)
 {
     if (group->first.detail != NULL) {
         baton__text_add(text, "; %s is gone: %s",
-                        baton__group_rank(group, group->first.peer),
+                        baton__group_rank_text(group, group->first.peer),
                         group->first.detail);
     } else if (group->shrunk > 0) { /* of which others have told */
         baton__text_add(text, "; %s is gone",
-                        baton__group_rank(group, group->shrunk - 1));
+                        baton__group_rank_text(group, group->shrunk - 1));
     }
 }
 
@@ -334,7 +334,7 @@ static int peer_of(const baton__peer_notice_t *due)
 }
 
 /* Sends failures from the first one of a queue on, in one notice. Returns how
-   many; 0 if there is no room. */
+   many; 0: no room. */
 static uint32_t send_failures(const baton_group_t *group,
                               const baton__peer_notice_t *first)
 {
@@ -358,7 +358,7 @@ static uint32_t send_failures(const baton_group_t *group,
 }
 
 /* Sends what the peer of the first one of a queue is to be told of its
-   schedule. Returns how many there are no more; 0 if there is no room. Any
+   schedule. Returns how many notices are done with; 0: no room. Any
    other error means that the peer is lost, which the transport reports. */
 static uint32_t tell(baton__peer_notice_t *due)
 {

@@ -24,8 +24,8 @@ typedef struct baton__stepper {
     uint32_t polled;      /* async nodes with a poll function */
     uint32_t running;     /* epochs that have begun and not ended */
     uint32_t draining;    /* failed schedules with nodes in motion */
-    uint32_t recovering;  /* groups and schedules, */
-    uint32_t agreeing;    /* and of those the schedules */
+    uint32_t recovering;  /* groups and schedules that recover */
+    uint32_t agreeing;    /* schedules that do */
     uint32_t activatable; /* that are committed and have armed receives */
     size_t bytes_left;    /* that this step may still compute and copy */
     size_t slice_bytes;   /* of one node at a time */

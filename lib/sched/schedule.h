@@ -100,7 +100,7 @@ struct baton_schedule {
         baton_schedule_t *previous;
         baton__peer_notice_t *due; /* of each of plan.peers */
         uint32_t due_count;        /* peers that are to be told something */
-        uint32_t unmet;            /* peers */
+        uint32_t unmet;            /* peers that neither side has greeted */
         bool leaving; /* destroyed: it is freed when its peers have been told */
     } notices;
 

@@ -352,7 +352,7 @@ static int process_of(const baton_group_t *group, int rank, const char **host)
                : 0;
 }
 
-const char *baton__group_rank(const baton_group_t *group, int rank)
+const char *baton__group_rank_text(const baton_group_t *group, int rank)
 {
     static _Thread_local char texts[2][96];
     static _Thread_local unsigned next;

@@ -179,10 +179,9 @@ struct baton_group {
     baton__kept_t *spare;        /* room for more of them, and for early ones */
     baton__table_t early; /* hellos for schedules not committed here; one for
                              each that a peer has */
-    baton_header_t asked; /* of the first inquiry about an epoch of a schedule
-                             that is not here, the last one that any was about,
-                           */
-    int asked_by;         /* and its rank */
+    baton_header_t asked; /* of the last inquiry about a schedule that is not
+                             here: which schedule and epoch it was about */
+    int asked_by;         /* the rank that asked about that epoch first */
     uint64_t hellos;      /* of peers, so far */
     uint32_t leaving;     /* schedules that were destroyed, with notices due */
     baton__table_t departed; /* schedules of which peers may still ask */
@@ -221,7 +220,7 @@ const char *baton__group_place(const baton_group_t *group);
 
 /* "rank 3 (host n1, process 1234)", or "rank 3" where that is not known; for
    one message of this thread, which may name two ranks so. */
-const char *baton__group_rank(const baton_group_t *group, int rank);
+const char *baton__group_rank_text(const baton_group_t *group, int rank);
 
 /* True if a rank's process is on this host, and stopped by a signal or a
    debugger. */
@@ -245,12 +244,16 @@ uint32_t *baton__group_counter(baton_group_t *group, const char *name,
 /* True if this rank has made a schedule of this identity. */
 bool baton__group_has_made(const baton_group_t *group, uint64_t identity);
 
-/* What is known of a schedule that was destroyed here, in this incarnation; or
-   NULL. And a peer has been told: the last one ends the record. And all records
-   end. */
+/* The record of a schedule that was destroyed here in this incarnation, or
+   NULL. */
 const baton__departed_t *baton__group_departed(const baton_group_t *group,
                                                uint64_t identity);
+
+/* A peer has been told of that schedule's end. The last one frees the record.
+ */
 void baton__group_told(baton_group_t *group, uint64_t identity, int peer);
+
+/* Frees all these records. */
 void baton__group_forget_departed(baton_group_t *group);
 
 /* reserve makes room for some more, and is false if there is no memory; enter

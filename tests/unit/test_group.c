@@ -111,8 +111,8 @@ TEST(test_group_says_where_a_rank_is_and_that_it_is_stopped)
     assert_true(baton__group_is_stopped(&group, 1));
     assert_false(baton__group_is_stopped(&group, 2));
     snprintf(text, sizeof text, "rank 1 (host n1, process %d)", process);
-    assert_string_equal(baton__group_rank(&group, 1), text);
-    assert_string_equal(baton__group_rank(&group, 2), "rank 2");
+    assert_string_equal(baton__group_rank_text(&group, 1), text);
+    assert_string_equal(baton__group_rank_text(&group, 2), "rank 2");
     assert_int_equal(kill(process, SIGCONT), 0);
     assert_int_equal(waitpid(process, &status, 0), process);
     assert_false(baton__group_is_stopped(&group, 1));
