@@ -208,9 +208,13 @@ static bool is_too_long(baton__meeting_t *self, uint64_t waited_ns)
     uint64_t stall_ms = (uint64_t)baton__config_number(BATON__CONFIG_STALL_MS);
     uint64_t most_ms =
         (uint64_t)baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS);
-    /* Not all ranks say it: of the two lowest at least one has come. */
-    if (!self->reported && self->rank < 2 &&
-        waited_ns >= stall_ms * NS_PER_MS) {
+    /* Low ranks warn first, since mostly a few warnings suffice. But any may be
+       the ones that are missing, so all others warn in the end. */
+    uint64_t turn = 1;
+    for (int rank = self->rank; rank > 0; rank /= 2) {
+        turn++;
+    }
+    if (!self->reported && waited_ns >= turn * stall_ms * NS_PER_MS) {
         self->reported = true;
         baton__log(BATON_LOG_WARN,
                    "mpi: rank %d of %d has waited %s in "
