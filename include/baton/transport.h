@@ -266,8 +266,9 @@ typedef struct baton_transport {
        reports LOST if not. Called about twice a second during the wait. */
     void (*ask)(void *endpoint, int peer);
 
-    /* Optional, for messages: the number of a rank's process, and the name of
-       its host, which stays until the endpoint is closed. */
+    /* Optional, for messages: the number of a rank's process, or 0 on this
+       host in another PID namespace; and the name of its host, which stays
+       until the endpoint is closed. */
     int (*process)(const void *endpoint, int rank, const char **host_out);
 } baton_transport_t;
 

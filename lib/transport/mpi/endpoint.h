@@ -267,6 +267,7 @@ typedef struct baton__far {
 typedef struct baton__process {
     int number;
     char host[36];
+    uint64_t pids; /* its PID namespace; 0: unknown */
 } baton__process_t;
 
 typedef struct baton__mpi {

@@ -407,7 +407,8 @@ static void exchange_places(baton__mpi_t *mpi, baton__meeting_t *meeting)
         baton__process_t process;
     } * all, own = {.processors = mpi->transport.host_processors,
                     .answers = mpi->answers.places[mpi->rank],
-                    .process.number = (int)getpid()};
+                    .process.number = (int)getpid(),
+                    .process.pids = baton__meeting_location()->pids};
     (void)gethostname(own.process.host, sizeof own.process.host - 1);
     static_assert(sizeof own <= BATON__MEETING_BYTES, "there is room");
     baton__link_place_t *links = mpi->far.links.places;
@@ -474,8 +475,12 @@ static int host_of(const void *endpoint, int rank)
 static int process(const void *endpoint, int rank, const char **host_out)
 {
     const baton__mpi_t *mpi = endpoint;
-    *host_out = mpi->processes[rank].host;
-    return mpi->processes[rank].number;
+    const baton__process_t *found = &mpi->processes[rank];
+    *host_out = found->host;
+    return mpi->host_of[rank] != mpi->host_of[mpi->rank] ||
+                   found->pids == mpi->processes[mpi->rank].pids
+               ? found->number
+               : 0; /* here that is another process */
 }
 
 static void lose(void *endpoint, int peer, baton_status_t status,
