@@ -31,8 +31,7 @@ typedef struct baton__inquiry {
 
 uint64_t baton__progress_of(const baton_schedule_t *schedule)
 {
-    return schedule->run.progress_count + schedule->run.epoch +
-           schedule->group->hellos;
+    return schedule->run.progress_count + schedule->run.epoch;
 }
 
 bool baton__node_is_awaited(const baton_schedule_t *schedule, uint32_t node)

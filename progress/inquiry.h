@@ -58,8 +58,8 @@ bool baton__inquiry_saw_progress(const baton_schedule_t *schedule);
 /* True if another rank reports the same. */
 bool baton__inquiry_leaves_report(const baton_schedule_t *schedule);
 
-/* What has been done for a schedule so far, by this rank. While ranks exchange
-   who has committed what, all schedules of a group make progress. */
+/* What has been done for a schedule so far, by this rank. Hellos of its peers
+   count; those of other schedules do not. */
 uint64_t baton__progress_of(const baton_schedule_t *schedule);
 
 /* Whether a node of a running epoch has fired and not ended. */

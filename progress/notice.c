@@ -212,21 +212,29 @@ static bool is_uncommitted(const baton_group_t *group, uint64_t identity)
                           group->recovery != BATON__RECOVERY_PARTING));
 }
 
-/* The first rank that asks about an epoch reports that it has stalled. */
+/* The first rank that asks about an epoch reports that it has stalled. If the
+   schedule has made progress since, that was another stall. */
 static bool asks_first(baton_group_t *group, const baton_header_t *header,
                        int rank)
 {
     baton_schedule_t *s = baton__group_find(group, header->schedule);
-    uint64_t *epoch = s != NULL ? &s->notes.asked_epoch : &group->asked.epoch;
-    int *by = s != NULL ? &s->notes.asked_by : &group->asked_by;
-    if (*epoch != header->epoch ||
-        (s == NULL && group->asked.schedule != header->schedule)) {
-        *epoch = header->epoch;
-        *by = rank;
-        group->asked.schedule =
-            s == NULL ? header->schedule : group->asked.schedule;
+    if (s != NULL) {
+        const uint64_t progress = baton__progress_of(s);
+        if (s->notes.asked_epoch != header->epoch ||
+            s->notes.asked_progress != progress) {
+            s->notes.asked_epoch = header->epoch;
+            s->notes.asked_progress = progress;
+            s->notes.asked_by = rank;
+        }
+        return s->notes.asked_by == rank;
     }
-    return *by == rank;
+    if (group->asked.schedule != header->schedule ||
+        group->asked.epoch != header->epoch ||
+        group->asked.incarnation != header->incarnation) {
+        group->asked = *header;
+        group->asked_by = rank;
+    }
+    return group->asked_by == rank;
 }
 
 static baton_status_t send_state(baton_group_t *group, int peer,
@@ -957,7 +965,6 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
     const baton_header_t header = message->header;
     int peer = message->peer;
     hello_t hello;
-    group->hellos++;
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL && header.kind == BATON__MESSAGE_HELLO) {
         baton__notice_early(group, &header, peer);
@@ -974,6 +981,8 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
     }
     uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (index < schedule->plan.peer_count) {
+        schedule->run.progress_count +=
+            schedule->notices.due[index].acquaintance != BATON__MET;
         baton__stepper_meet(schedule, index, BATON__GREETED);
     }
     const summary_t ours = summarise(schedule, peer);

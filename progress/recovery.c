@@ -127,6 +127,7 @@ static void reset(baton_schedule_t *schedule)
                          schedule->shared.last_status);
     }
     schedule->ended = 0;
+    schedule->notes.asked_epoch = 0; /* epochs are counted anew */
 }
 
 /* This rank joins with a schedule of which nothing is in motion. */

@@ -133,7 +133,8 @@ struct baton_schedule {
         uint8_t inquiries;    /* rounds of them, about this stall */
         bool reported;        /* the stall was */
         uint64_t asked_epoch; /* that a rank has inquired about, the last one */
-        int asked_by;         /* and the first that did */
+        uint64_t asked_progress;        /* of this rank when one asked first */
+        int asked_by;                   /* the first that did */
         struct baton__inquiry *inquiry; /* the last one, or NULL */
         bool matched;    /* simulated: compared with the other ranks */
         bool timed;      /* an epoch has begun and not ended */

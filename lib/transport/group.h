@@ -182,7 +182,6 @@ struct baton_group {
     baton_header_t asked; /* of the last inquiry about a schedule that is not
                              here: which schedule and epoch it was about */
     int asked_by;         /* the rank that asked about that epoch first */
-    uint64_t hellos;      /* of peers, so far */
     uint32_t leaving;     /* schedules that were destroyed, with notices due */
     baton__table_t departed; /* schedules of which peers may still ask */
     baton__kept_t *deferred; /* recovery messages of schedules unknown here,

@@ -323,6 +323,39 @@ TEST(test_stall_is_reported_to_the_log)
     baton_log_set(NULL, NULL);
 }
 
+/* Also where another rank had asked about the epoch and reported nothing, since
+   it went on; and hellos of other schedules are no progress of this one. */
+TEST(test_stall_is_reported_after_a_false_alarm)
+{
+    journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    char memory[2][BYTES] = {{0}};
+    support_set_variable("BATON_STALL_MS", "5");
+    support_cluster_t *cluster = support_cluster_open(2, SUPPORT_MANUAL);
+    baton_log_set(note, &journal);
+    baton_schedule_t **s = open_waiting(cluster, memory);
+    support_schedules_run(cluster, s);
+    s[0]->notes.asked_epoch = 2;
+    s[0]->notes.asked_by = 1;
+    support_ok(baton_schedule_start(s[0]));
+    support_expect(baton_schedule_wait(s[0], 0), BATON_ERR_TIMEOUT);
+    const uint64_t progress = baton__progress_of(s[0]);
+    baton_schedule_t **other = support_schedules_create(cluster, "other");
+    support_message(other, 1, 0, NULL, NULL, 0);
+    support_schedules_commit(cluster, other);
+    support_schedules_run(cluster, other);
+    assert_int_equal(baton__progress_of(s[0]), progress);
+    support_schedules_destroy(cluster, other);
+    for (int i = 0; strstr(journal.last, "\"awaited\" epoch 2") == NULL; i++) {
+        assert_true(i < 200);
+        support_expect(baton_schedule_wait(s[0], 10), BATON_ERR_TIMEOUT);
+    }
+    baton_log_set(NULL, NULL);
+    support_run(s[1]);
+    support_ends(s[0], BATON_OK);
+    support_schedules_destroy(cluster, s);
+    support_cluster_close(cluster);
+}
+
 /* A rank that goes on between two of its answers has not stalled, and then what
    waits for it is no stall. */
 TEST_WITH(test_stall_is_none_while_a_peer_goes_on, 2, SUPPORT_OWN_MANUAL)
