@@ -182,11 +182,15 @@ static void add_chain(baton_schedule_t **s)
     }
 }
 
-/* Waits for an epoch that can't end until the error says this. */
+/* Waits for an epoch that can't end until the error says this. Each wait asks
+   anew, and on a loaded machine answers take long: so waits get longer. */
 static void expect_chain(baton_schedule_t *schedule, const char *text)
 {
+    int timeout_ms = 50;
     do {
-        support_expect(baton_schedule_wait(schedule, 100), BATON_ERR_TIMEOUT);
+        timeout_ms = timeout_ms < 2000 ? 2 * timeout_ms : timeout_ms;
+        support_expect(baton_schedule_wait(schedule, timeout_ms),
+                       BATON_ERR_TIMEOUT);
     } while (strstr(baton_error_message(), text) == NULL);
 }
 
