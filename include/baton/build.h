@@ -519,8 +519,7 @@ void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
    `status` is that of the first cause. A schedule with this function fails,
    with BATON_ERR_TRANSPORT, as soon as a rank of its group is lost, in an epoch
    or between two, whether it needs that rank or not. Ranks hear of each other
-   after the commit. Call this before the
-   commit, at most once. */
+   after the commit. Call this before the commit, at most once. */
 typedef void (*baton_failed_fn)(void *arg, baton_status_t status);
 void baton_schedule_on_failure(baton_schedule_t *schedule, baton_failed_fn fn,
                                void *arg);

@@ -34,8 +34,8 @@ extern "C" {
    MPI_THREAD_MULTIPLE, unless all ranks are on one host and can read each
    other's memory: then only creating and destroying a group calls MPI. In
    manual mode MPI_THREAD_FUNNELED is enough if the thread that initialised MPI
-   makes all of Baton's calls. A process that forks
-   must not use Baton in the child, as with MPI (engine.h).
+   makes all of Baton's calls. A process that forks must not use Baton in the
+   child, as with MPI (engine.h).
 
    Ranks of one host use shared memory instead of MPI, and wake each other by
    datagrams of AF_UNIX sockets. A group takes about 170 KiB of /dev/shm for
@@ -103,8 +103,7 @@ extern "C" {
    BATON_ERR_STATE: MPI not initialised, or finalised, or its thread level too
    low; or the program runs with Open MPI and Baton was built with another MPI,
    or the other way round. BATON_ERR_MISMATCH: ranks run several versions of
-   Baton. BATON_ERR_INVALID, _NO_MEMORY, _SYSTEM, _TRANSPORT.
- */
+   Baton. BATON_ERR_INVALID, _NO_MEMORY, _SYSTEM, _TRANSPORT. */
 BATON_CHECKED baton_status_t baton_group_create_mpi(baton_engine_t *engine,
                                                     MPI_Comm comm,
                                                     baton_group_t **out);

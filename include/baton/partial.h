@@ -47,9 +47,9 @@
      contributed is lost, unless a result has it.
    - Ranks may be lost at any time, also while the others agree, until one is
      left. A rank that the others believe dead gets BATON_ERR_TRANSPORT for
-     good, as do all on the smaller side of a partition (mpi.h):
-     they may lack results that the larger side has. After other failures
-   destroy the partial: it can't be recovered.
+     good, as do all on the smaller side of a partition (mpi.h): they may lack
+     results that the larger side has. After other failures destroy the partial:
+     it can't be recovered.
    - The partial has a group of its own, so the application may shrink `group`,
      use it for other things, and destroy it after the first epoch: until then
      a schedule there compares the options of all ranks. All ranks destroy the

@@ -290,13 +290,16 @@ BATON_CHECKED baton_status_t baton_sparse_dense(baton_sparse_t *sparse,
    entries of others, which it had dropped on their way.
 
    Afterwards the old group has nothing of it. `average` and `clip` count the
-   ranks that are left; an algorithm that was chosen stays; `teams` is
-   1 if it does not divide them, and mode_ranks is at most their number. Until
-   this has returned BATON_OK, other calls but destroy are BATON_ERR_STATE.
+   ranks that are left; an algorithm that was chosen stays; `teams` is 1 if it
+   does not divide them, and mode_ranks is at most their number. Until this has
+   returned BATON_OK, other calls but destroy are BATON_ERR_STATE.
    BATON_ERR_TRANSPORT: another rank was lost: shrink `survivors`, and call this
    for the group of that, on all ranks of it. BATON_ERR_TIMEOUT: call it again.
-   BATON_ERR_UNSUPPORTED: gradients are on a device. BATON_ERR_NO_MEMORY, which
-   leaves the others to their timeout. */
+   BATON_ERR_INVALID: survivors is NULL, or was destroyed. BATON_ERR_STATE: not
+   connected. BATON_ERR_UNSUPPORTED: gradients are on a device, or the
+   simulation is cost-only. BATON_ERR_NO_MEMORY: this rank can't go on in
+   `survivors`, and the others wait for it until their timeout. To go on, all
+   ranks shrink `survivors`, and call this for the group of that. */
 BATON_CHECKED baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
                                                  baton_group_t *survivors,
                                                  int timeout_ms);
@@ -450,6 +453,8 @@ typedef struct baton_sparse_stats {
     int teams;        /* d */
 } baton_sparse_stats_t;
 
+/* Reads all values of the last result, which are n after a dense step, to count
+   those that are not finite. */
 BATON_CHECKED baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
                                                 baton_sparse_stats_t *out);
 

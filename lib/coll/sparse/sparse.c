@@ -403,8 +403,11 @@ baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
     sparse->latest = NULL;
     sparse->make_up = NULL;
     sparse->news = NULL;
+    sparse->wrong = (baton__wrong_t){0};
+    sparse->out_of_memory = false;
     baton_status_t status = create_schedules(sparse);
     if (status != BATON_OK) {
+        baton__sparse_keep_error(&sparse->wrong, status);
         return status;
     }
     build(sparse);
@@ -619,12 +622,13 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
     }
     *out = sparse->stats;
     out->steps = sparse->steps;
-    out->not_finite = count_not_finite(sparse);
     out->k = sparse->k;
     out->h = (uint64_t)sparse->learned.h;
     out->teams = sparse->options.teams;
     out->threshold = baton_magnitude_value(sparse->options.dtype,
                                            sparse->learned.local_threshold);
     release(sparse);
+    out->not_finite = count_not_finite(sparse); /* the caller's until its next
+                                                   call, and may be long */
     return BATON_OK;
 }
