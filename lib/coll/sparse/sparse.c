@@ -144,7 +144,9 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
         sparse->entry_bytes = baton_entry_bytes(sparse->options.dtype);
         sparse->k = sparse->options.k;
         sparse->teams = sparse->options.teams;
-        sparse->algorithm = algorithm_of(sparse->options.algorithm);
+        sparse->algorithm = sparse->wrong.status == BATON_OK
+                                ? algorithm_of(sparse->options.algorithm)
+                                : NULL;
         sparse->backend = backend_of(&sparse->options);
         /* A rank that failed may need the result before the running step's. */
         sparse->room_count =
