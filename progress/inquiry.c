@@ -221,11 +221,10 @@ void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
                        (unsigned long long)schedule->run.epoch, schedule->name);
         return;
     }
-    for (uint32_t i = 0; i < state->await_count && i < BATON__AWAITS_MOST;
-         i++) {
-        if (asked->awaited) {
-            add_rank(schedule->group, inquiry, state->awaits[i], true);
-        }
+    bool awaited = asked->awaited; /* a rank that is added may move this one */
+    for (uint32_t i = 0;
+         awaited && i < state->await_count && i < BATON__AWAITS_MOST; i++) {
+        add_rank(schedule->group, inquiry, state->awaits[i], true);
     }
 }
 
