@@ -548,8 +548,8 @@ void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
 }
 
 /* The rank that tells those on other hosts of a loss: the first that lives on
-   the host of the lost one, or of all. `also` counts as one that lives. */
-static int find_teller(const baton_group_t *group, int lost, int also)
+   the host of the lost one, or of all. */
+static int find_teller(const baton_group_t *group, int lost)
 {
     const baton_transport_t *port = group->transport;
     int first = -1;
@@ -557,8 +557,7 @@ static int find_teller(const baton_group_t *group, int lost, int also)
         bool mate =
             port->host_of == NULL || port->host_of(group->endpoint, rank) ==
                                          port->host_of(group->endpoint, lost);
-        if (rank == lost ||
-            (rank != also && baton__group_loss(group, rank) != NULL)) {
+        if (rank == lost || baton__group_loss(group, rank) != NULL) {
             continue;
         }
         if (mate) {
@@ -569,14 +568,16 @@ static int find_teller(const baton_group_t *group, int lost, int also)
     return first;
 }
 
-static void tell_of(baton_group_t *group, int lost, bool tells_near)
+static void tell_of(baton_group_t *group, baton__loss_t *loss, bool tells_near)
 {
+    const int lost = loss->peer;
     const baton_header_t header = {
         .epoch = (uint64_t)lost + 1,
         .tag = BATON__LEFT_NOT |
                (baton__has_ended(group, lost) ? BATON__LEFT_ENDED : 0),
         .incarnation = group->incarnation};
-    const int teller = find_teller(group, lost, -1);
+    const int teller = find_teller(group, lost);
+    loss->teller = teller;
     for (int peer = 0; peer < group->size; peer++) {
         bool told = baton__group_is_near(group, peer)
                         ? tells_near
@@ -599,9 +600,9 @@ void baton__notice_lost(baton_group_t *group, int lost)
         baton__notice_lost(g, baton__subset_rank(g->endpoint, lost));
     }
     for (uint32_t i = 0; i < group->lost_count && !leaves; i++) {
-        const int each = group->lost[i].peer;
-        if (each == lost || find_teller(group, each, lost) == lost) {
-            tell_of(group, each, each == lost);
+        baton__loss_t *each = &group->lost[i];
+        if (each->peer == lost || each->teller == lost) {
+            tell_of(group, each, each->peer == lost);
         }
     }
 }

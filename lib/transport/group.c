@@ -309,6 +309,7 @@ void baton__group_lose(baton_group_t *group, int peer, const char *detail)
 {
     const baton__loss_t loss = {
         .peer = peer,
+        .teller = -1,
         .detail =
             detail != NULL ? detail : baton_status_text(BATON_ERR_TRANSPORT)};
     group->first = group->lost_count == 0 ? loss : group->first;

@@ -59,6 +59,7 @@ typedef struct baton__agreement {
 
 typedef struct baton__loss {
     int peer;
+    int teller;         /* the rank that tells other hosts; -1: none so far */
     bool ended;         /* that is known; else it may live, out of reach */
     const char *detail; /* the transport's sentence that says why */
 } baton__loss_t;
