@@ -811,7 +811,9 @@ static baton_status_t not_agreed(baton_group_t *group, int timeout_ms)
                            "shrink on %s: %s has not come "
                            "within %d ms, or waits for another",
                            baton__group_place(group),
-                           baton__group_rank_text(group, rank), timeout_ms);
+                           rank < 0 ? "a rank out of reach"
+                                    : baton__group_rank_text(group, rank),
+                           timeout_ms);
 }
 
 static baton_status_t make_survivors(baton_group_t *group, baton_group_t **out)

@@ -2,6 +2,7 @@
 #include "progress/shrink.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/error.h"
 #include "progress/epoch.h"
@@ -16,6 +17,9 @@ enum {
     MOST_RANKS = 8 * VIEW_BYTES,
     ENDS_FROM = MOST_RANKS / 2 /* in groups of no more ranks */
 };
+/* For so long the end of a lost process may still be told, by its host or its
+   connection; or for a quarter of BATON_PEER_TIMEOUT_MS. */
+static const uint64_t END_NS = 1000000000;
 static_assert(VIEW_BYTES <= BATON_NOTICE_BYTES, "a view is a notice");
 
 /* Bits of a view's tag. */
@@ -43,6 +47,7 @@ struct baton__shrink {
     uint64_t number;
     uint64_t agreed_number; /* which `agreed` is of */
     uint32_t known;         /* bits that are set in the view */
+    uint64_t parts_ns; /* when it parts with this view; 0: not determined */
     view_t view, agreed;
     member_t members[];
 };
@@ -218,6 +223,7 @@ baton_status_t baton__shrink_begin(baton__stepper_t *stepper,
     shrink->number++;
     shrink->view = (view_t){{0}};
     shrink->known = 0;
+    shrink->parts_ns = 0;
     set_state(shrink, BATON__SHRINK_ASKING);
     stepper->recovering++;
     return BATON_OK;
@@ -266,6 +272,16 @@ int baton__shrink_awaits(const baton_group_t *group, int from)
     return -1;
 }
 
+static baton__shrinking_t outcome_of(const baton_group_t *group,
+                                     const view_t *view)
+{
+    const bool all = baton__config_number(BATON__CONFIG_MINORITY) != 0;
+    return !all && is_majority(group, view) ? BATON__SHRINK_AGREED
+           : is_disowned(group)             ? BATON__SHRINK_EXCLUDED
+           : all                            ? BATON__SHRINK_AGREED
+                                            : BATON__SHRINK_PARTED;
+}
+
 /* From here on those that are lost to others are lost to this rank, too. */
 static void agree(baton__stepper_t *stepper, baton_group_t *group,
                   const view_t *view)
@@ -289,13 +305,28 @@ static void agree(baton__stepper_t *stepper, baton_group_t *group,
             baton__recovery_lose(stepper, group, peer, why);
         }
     }
-    const bool all = baton__config_number(BATON__CONFIG_MINORITY) != 0;
-    stop_asking(stepper, group,
-                all ? is_disowned(group) ? BATON__SHRINK_EXCLUDED
-                                         : BATON__SHRINK_AGREED
-                : is_majority(group, view) ? BATON__SHRINK_AGREED
-                : is_disowned(group)       ? BATON__SHRINK_EXCLUDED
-                                           : BATON__SHRINK_PARTED);
+    stop_asking(stepper, group, outcome_of(group, view));
+}
+
+/* MPI may report a death before its proof arrives: true while a rank that would
+   part is to look for that. */
+static bool may_prove_ends(baton__stepper_t *stepper,
+                           const baton_group_t *group)
+{
+    shrink_t *shrink = group->shrink;
+    if (outcome_of(group, &shrink->view) != BATON__SHRINK_PARTED) {
+        return false;
+    }
+    const uint64_t now = baton__clock_ns();
+    if (shrink->parts_ns == 0) {
+        const int64_t ms = baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS);
+        const uint64_t quarter = (uint64_t)ms * 250000;
+        shrink->parts_ns =
+            now + (quarter > 0 && quarter < END_NS ? quarter : END_NS);
+    }
+    group->transport->drain(group->endpoint); /* this step polls it then */
+    stepper->untold = true;                   /* nothing else wakes it */
+    return now < shrink->parts_ns;
 }
 
 void baton__shrink_receive(baton__stepper_t *stepper, baton_group_t *group,
@@ -410,12 +441,14 @@ static bool advance(baton__stepper_t *stepper, baton_group_t *group)
         look_for_lost(group, shrink);
     }
     if (shrink->known > known) {
+        shrink->parts_ns = 0;
         give_up(stepper, group);
     }
     for (int peer = 0; peer < group->size; peer++) {
         moved |= peer != group->rank && tell(stepper, group, peer);
     }
-    if (asks && baton__shrink_awaits(group, 0) < 0) {
+    if (asks && baton__shrink_awaits(group, 0) < 0 &&
+        !may_prove_ends(stepper, group)) {
         agree(stepper, group, &shrink->view);
         moved = true;
     }

@@ -80,12 +80,13 @@ extern "C" {
    A rank out of reach may live, and go on with others behind a cut cable. So of
    two sides baton_group_shrink and on_loss let one go on: the one with more
    ranks, or, of two halves, with the lowest. On the other they fail for good,
-   and say "partition". Ranks count for neither that are known to have ended, or
-   that a rank of their host has lost, as they are stopped: their host has told
-   so, or the end of their connection. (In groups of more than 992 ranks all
-   lost ones are taken to live.) A host that loses its power is out of reach, so
-   those that are too few without it stop. With BATON_MINORITY=1 each side goes
-   on, and from then on there are two groups, with different results.
+   and say "partition", once a second has passed in
+   which no end became known. Ranks count for neither that are known to have
+   ended, or that a rank of their host has lost, as they are stopped: their host
+   has told so, or the end of their connection. (In groups of more than 992
+   ranks all lost ones are taken to live.) A host that loses its power is out of
+   reach, so those that are too few without it stop. With BATON_MINORITY=1 each
+   side goes on, and from then on there are two groups, with different results.
 
    After a loss baton_group_shrink gives the survivors a group. Start Open MPI 4
    with mpirun --enable-recovery, and Open MPI 5 with mpirun --with-ft ulfm:

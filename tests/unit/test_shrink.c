@@ -279,6 +279,7 @@ static unsigned part(int count, unsigned cut, unsigned ended)
 TEST(test_shrink_of_every_cut_leaves_one_side)
 {
     dice = support_random(support_seed(), 23);
+    support_set_variable("BATON_PEER_TIMEOUT_MS", "1"); /* parts after 250 us */
     for (int count = 2; count <= 7; count++) {
         for (unsigned cut = 1; cut < 1U << (count - 1); cut++) {
             for (int i = 0; i < 2; i++) {
@@ -292,6 +293,23 @@ TEST(test_shrink_of_every_cut_leaves_one_side)
             }
         }
     }
+    support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
+}
+
+/* MPI tells that rank 0 can't be reached, and its link then that it has ended.
+ */
+TEST(test_shrink_parts_not_before_an_end_is_told)
+{
+    open_ranks(2);
+    ranks[1].port.host_of = host_of;
+    suspect(1, 0);
+    (void)baton_engine_step(ranks[1].engine);
+    support_expect(baton_group_shrink(ranks[1].group, 0, &ranks[1].survivors),
+                   BATON_ERR_TIMEOUT);
+    (void)baton_engine_step(ranks[1].engine);
+    baton__group_note_end(ranks[1].group, 0);
+    support_ok(baton_group_shrink(ranks[1].group, 100, &ranks[1].survivors));
+    close_ranks();
 }
 
 TEST(test_shrink_of_a_minority_can_be_asked_for)
