@@ -503,7 +503,8 @@ static baton__reply_t ask_far(baton__mpi_t *mpi, int peer,
     }
     const uint64_t half = mpi->answers.timeout_ns / 2;
     return reply == BATON__REPLY_REFUSED && asked->silent_ns > 0 &&
-                   asked->silent_ns < (REFUSED_NS < half ? REFUSED_NS : half)
+                   asked->silent_ns <
+                       (half == 0 || half > REFUSED_NS ? REFUSED_NS : half)
                ? BATON__REPLY_NONE
                : reply;
 }
