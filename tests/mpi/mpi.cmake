@@ -92,7 +92,7 @@ foreach(world "cut 6" "refuse 8" "reset 400" "kill 2")
     hosts_entry(hosts_cut.${fault} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/cut.sh
         $<TARGET_FILE:mpi_cable> ${seed})
     set_property(TEST hosts_cut.${fault} APPEND PROPERTY ENVIRONMENT
-        CUT_FAULT=${fault})
+        CUT_FAULT=${fault} CUT_MPIRUN=${MPIEXEC_EXECUTABLE})
 endforeach()
 
 # A process initialises MPI once, and gives up system calls for good; and a rank
