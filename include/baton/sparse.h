@@ -297,8 +297,9 @@ BATON_CHECKED baton_status_t baton_sparse_dense(baton_sparse_t *sparse,
    for the group of that, on all ranks of it. BATON_ERR_TIMEOUT: call it again.
    BATON_ERR_INVALID: survivors is NULL, or was destroyed. BATON_ERR_STATE: not
    connected. BATON_ERR_UNSUPPORTED: gradients are on a device, or the
-   simulation is cost-only. BATON_ERR_NO_MEMORY, which leaves the others
-   to their timeout. */
+   simulation is cost-only. BATON_ERR_NO_MEMORY: this rank can't go on in
+   `survivors`, and the others wait for it until their timeout. To go on, all
+   ranks shrink `survivors`, and call this for the group of that. */
 BATON_CHECKED baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
                                                  baton_group_t *survivors,
                                                  int timeout_ms);

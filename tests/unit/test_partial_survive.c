@@ -3,6 +3,7 @@
    or after any message. All ranks take turns in one thread.
    Every contribution has a bit of its own in its rank's element, so each result
    tells what is in it. Over MPI: mpi/mpi_survivors.c. */
+#include "base/alloc.h"
 #include "progress/engine.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
@@ -951,10 +952,6 @@ TEST(test_partial_sparse_shrinks_whoever_dies_when)
     kill_in_sparse_steps(true);
 }
 
-/* ---- sets of tensors ----------------------------------------------------- */
-
-static baton_tensors_t *sets[3];
-
 /* The ranks below `count` do this until each has, in turns. */
 static void do_all(int count, baton_status_t (*fn)(int rank))
 {
@@ -967,6 +964,87 @@ static void do_all(int count, baton_status_t (*fn)(int rank))
     }
 }
 
+static baton_status_t shrink_group(int r)
+{
+    return baton_group_shrink(ranks[r].group, 0, &ranks[r].groups[1]);
+}
+
+static baton_status_t wait_for_step(int r)
+{
+    (void)baton_engine_step(ranks[r].engine);
+    return wait_sparse(&ranks[r]);
+}
+
+static baton_status_t shrink_again(int r)
+{
+    return baton_group_shrink(ranks[r].groups[1], 0, &ranks[r].groups[2]);
+}
+
+static baton_status_t move_again(int r)
+{
+    return baton_sparse_shrink(ranks[r].sparse, ranks[r].groups[2], 0);
+}
+
+/* Ranks 0 and 1 go on together; rank 1's n-th allocation fails in each of its
+   calls. Returns whether there are so many. */
+static bool shrink_without_memory(int64_t n)
+{
+    baton_status_t status[2] = {BATON_ERR_TIMEOUT, BATON_ERR_TIMEOUT};
+    size = 3;
+    open_sparse();
+    for (int r = 0; r < 2; r++) {
+        support_ok(start_sparse(&ranks[r]));
+    }
+    ranks[2].dead = true;
+    learn(&ranks[0], 2);
+    learn(&ranks[1], 2);
+    do_all(2, shrink_group);
+    while (status[1] == BATON_ERR_TIMEOUT) {
+        for (int r = 0; r < 2; r++) {
+            (void)baton_engine_step(ranks[r].engine);
+            baton__alloc_fail_nth(r == 1 ? n : 0);
+            status[r] =
+                baton_sparse_shrink(ranks[r].sparse, ranks[r].groups[1], 0);
+            baton__alloc_fail_nth(0);
+        }
+    }
+    bool failed = status[1] != BATON_OK;
+    support_expect(status[1], failed ? BATON_ERR_NO_MEMORY : BATON_OK);
+    if (failed) {
+        status[1] = baton_sparse_shrink(ranks[1].sparse, ranks[1].groups[1], 0);
+        assert_true(status[1] == BATON_ERR_NO_MEMORY ||
+                    status[1] == BATON_ERR_TIMEOUT);
+    }
+    do_all(2, shrink_again);
+    do_all(2, move_again);
+    for (int r = 0; r < 2; r++) {
+        support_expect(wait_sparse(&ranks[r]), BATON_ERR_STATE);
+        support_ok(start_sparse(&ranks[r]));
+    }
+    do_all(2, wait_for_step);
+    check_sparse(1);
+    close_sparse();
+    return failed;
+}
+
+TEST(test_sparse_shrinks_after_a_lack_of_memory)
+{
+    dice = support_random(support_seed(), 10);
+    size = 3;
+    choose_sparse_options(false);
+    sparse_options.algorithm = BATON_SPARSE_SPARDL;
+    sparse_options.teams = 1;
+    int64_t n = 1;
+    while (shrink_without_memory(n)) {
+        n++;
+    }
+    assert_true(n > 10);
+}
+
+/* ---- sets of tensors ----------------------------------------------------- */
+
+static baton_tensors_t *sets[3];
+
 static baton_status_t agree_on_set(int r)
 {
     return baton_tensors_agree(sets[r], 0);
@@ -975,11 +1053,6 @@ static baton_status_t agree_on_set(int r)
 static baton_status_t connect_set(int r)
 {
     return baton_tensors_connect(sets[r], 0);
-}
-
-static baton_status_t shrink_group(int r)
-{
-    return baton_group_shrink(ranks[r].group, 0, &ranks[r].groups[1]);
 }
 
 static baton_status_t shrink_set(int r)

@@ -39,6 +39,7 @@ static baton_status_t end_step(baton_sparse_t *sparse, uint64_t until)
 /* A schedule for the hand-over, in the survivors' group. */
 static baton_status_t open_handover(baton_sparse_t *sparse)
 {
+    (void)!baton_schedule_cancel(sparse->handover); /* destroy would wait */
     baton_status_t status = baton_schedule_destroy(sparse->handover);
     if (status == BATON_OK) {
         sparse->handover = NULL;
@@ -47,8 +48,11 @@ static baton_status_t open_handover(baton_sparse_t *sparse)
     }
     if (status == BATON_OK) {
         sparse->handed = 0;
+        sparse->out_of_memory = false;
         baton__sparse_build_handover(sparse);
-        status = baton_schedule_commit(sparse->handover);
+        status = sparse->out_of_memory
+                     ? baton__sparse_no_memory(sparse)
+                     : baton_schedule_commit(sparse->handover);
     }
     return status;
 }
@@ -140,8 +144,16 @@ baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
                                    baton_group_t *survivors, int timeout_ms)
 {
     baton_status_t status = check(sparse, survivors);
-    if (status != BATON_OK || survivors == sparse->group) {
+    if (status != BATON_OK) {
         return status;
+    }
+    if (survivors == sparse->group) {
+        /* A rank whose schedules failed can't make them again here: its peers
+           would not find them, as they count schedules of a name. */
+        return sparse->survivors == NULL
+                   ? BATON_OK
+                   : baton__error_forward(sparse->wrong.status,
+                                          sparse->wrong.text);
     }
     if (sparse->survivors != survivors) {
         sparse->survivors = survivors;

@@ -405,8 +405,11 @@ baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
     sparse->latest = NULL;
     sparse->make_up = NULL;
     sparse->news = NULL;
+    sparse->wrong = (baton__wrong_t){0};
+    sparse->out_of_memory = false;
     baton_status_t status = create_schedules(sparse);
     if (status != BATON_OK) {
+        baton__sparse_keep_error(&sparse->wrong, status);
         return status;
     }
     build(sparse);

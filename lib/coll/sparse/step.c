@@ -208,8 +208,10 @@ void baton__sparse_build_handover(baton_sparse_t *sparse)
     }
     const size_t bytes = piece_bytes(sparse);
     if (sparse->news == NULL) {
-        sparse->news = baton__sparse_alloc(sparse, news_bytes(sparse), 1);
         sparse->piece = baton__sparse_alloc(sparse, bytes, 1);
+        sparse->news = sparse->piece != NULL
+                           ? baton__sparse_alloc(sparse, news_bytes(sparse), 1)
+                           : NULL;
     }
     baton_view_t view =
         baton_view(baton_buffer_bind(s, sparse->piece, bytes), 0, bytes);
