@@ -90,16 +90,21 @@ typedef enum baton_dtype {
         BATON_DTYPE_COUNT
 } baton_dtype_t;
 
-/* Bytes of one element; 0 for a value that is no type. And "i8" and so on. */
+/* Its bytes (0 for no type), its name ("i8"), and the type of that name. */
 size_t baton_dtype_size(baton_dtype_t dtype);
 const char *baton_dtype_name(baton_dtype_t dtype);
+BATON_CHECKED baton_status_t baton_dtype_find(const char *name,
+                                              baton_dtype_t *out);
 
 /* Reductions: SUM, PROD of integers (which wrap), floats and complex; MIN, MAX
    of integers and floats (a NaN gives a NaN); BAND to LXOR of integers and
    bool; MINLOC, MAXLOC of pairs; AVG of floats and complex, but not in scans.
    AVG adds and then divides: where the sum overflows (f16 above 65504) it is
-   infinite, and so is the mean. Build.h has the details. */
+   infinite, and so is the mean. Build.h has the details. Find: by name, "sum"
+   and so on; its BATON_ERR_INVALID lists the names, as baton_dtype_find's. */
 typedef struct baton_op baton_op_t;
+BATON_CHECKED baton_status_t baton_op_find(const char *name,
+                                           const baton_op_t **out);
 extern const baton_op_t baton_op_sum, baton_op_prod, baton_op_min, baton_op_max,
     baton_op_band, baton_op_bor, baton_op_bxor, baton_op_land, baton_op_lor,
     baton_op_lxor, baton_op_minloc, baton_op_maxloc, baton_op_avg;

@@ -131,6 +131,26 @@ bool baton__is_given(const void *pointer, bool needed, const char *function,
     return right;
 }
 
+baton_status_t baton__error_unknown(const char *what, const char *name,
+                                    const char *const *names, size_t count)
+{
+    char memory[BATON__MESSAGE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    const char *nearest = "";
+    size_t least = SIZE_MAX;
+    baton__text_add(&text, "no %s is called \"%.40s\"; there are:", what, name);
+    for (size_t i = 0; i < count; i++) {
+        baton__text_add(&text, " %s", names[i]);
+        size_t distance = baton__edit_distance(name, names[i]);
+        if (distance < least) {
+            least = distance;
+            nearest = names[i];
+        }
+    }
+    return baton__error(BATON_ERR_INVALID, "%s; the nearest is %s", memory,
+                        nearest);
+}
+
 bool baton__is_alive(const void *object, bool destroyed, const char *function,
                      const char *what)
 {

@@ -27,6 +27,11 @@ baton_status_t baton__failure_of(int code);
 bool baton__is_given(const void *pointer, bool needed, const char *function,
                      const char *what);
 
+/* The error that no `what` has this name: lists those that there are, and the
+   nearest. */
+baton_status_t baton__error_unknown(const char *what, const char *name,
+                                    const char *const *names, size_t count);
+
 /* The status of this thread's last error, for callers of the checks below. */
 baton_status_t baton__error_status(void);
 

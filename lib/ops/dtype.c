@@ -1,5 +1,11 @@
 /* Element types and reductions: sizes and names. */
-#include <baton/build.h>
+#include "base/error.h"
+
+#include <string.h>
+
+static const char *const names[] = {
+#define DTYPE_NAME(NAME, name, bytes) [BATON_##NAME] = #name,
+    [BATON_DTYPE_NONE] = "none", BATON_DTYPE_LIST(DTYPE_NAME)};
 
 size_t baton_dtype_size(baton_dtype_t dtype)
 {
@@ -18,8 +24,21 @@ size_t baton_op_element_bytes(const baton_op_t *op, baton_dtype_t dtype)
 
 const char *baton_dtype_name(baton_dtype_t dtype)
 {
-#define DTYPE_NAME(NAME, name, bytes) [BATON_##NAME] = #name,
-    static const char *const names[] = {[BATON_DTYPE_NONE] = "none",
-                                        BATON_DTYPE_LIST(DTYPE_NAME)};
     return (size_t)dtype < BATON_DTYPE_COUNT ? names[dtype] : "?";
+}
+
+baton_status_t baton_dtype_find(const char *name, baton_dtype_t *out)
+{
+    if (!baton__is_given(name, true, __func__, "name") ||
+        !baton__is_given(out, true, __func__, "out")) {
+        return BATON_ERR_INVALID;
+    }
+    for (int i = BATON_DTYPE_NONE + 1; i < BATON_DTYPE_COUNT; i++) {
+        if (strcmp(names[i], name) == 0) {
+            *out = (baton_dtype_t)i;
+            return BATON_OK;
+        }
+    }
+    return baton__error_unknown("element type", name, names + 1,
+                                BATON_DTYPE_COUNT - 1);
 }

@@ -275,11 +275,29 @@ const baton_op_t baton_op_avg = {
     .dtypes = FLOATS | COMPLEX,
 };
 
+#define OP_ADDRESS(NAME, name) BATON_##NAME,
+static const baton_op_t *const all[] = {BATON_OP_LIST(OP_ADDRESS) BATON_AVG};
+enum { OPS = sizeof all / sizeof *all };
+
+baton_status_t baton_op_find(const char *name, const baton_op_t **out)
+{
+    const char *names[OPS];
+    if (!baton__is_given(name, true, __func__, "name") ||
+        !baton__is_given(out, true, __func__, "out")) {
+        return BATON_ERR_INVALID;
+    }
+    for (int i = 0; i < OPS; i++) {
+        names[i] = all[i]->name;
+        if (strcmp(names[i], name) == 0) {
+            *out = all[i];
+            return BATON_OK;
+        }
+    }
+    return baton__error_unknown("reduction", name, names, OPS);
+}
+
 baton_status_t baton_op_check(const baton_op_t *op, baton_dtype_t dtype)
 {
-#define OP_ADDRESS(NAME, name) BATON_##NAME,
-    static const baton_op_t *const all[] = {BATON_OP_LIST(OP_ADDRESS)
-                                                BATON_AVG};
     if (op == NULL || op->reduce == NULL) {
         return baton__error(BATON_ERR_INVALID,
                             "op%s is NULL, must be BATON_SUM, another of "
@@ -294,7 +312,7 @@ baton_status_t baton_op_check(const baton_op_t *op, baton_dtype_t dtype)
     }
     char list[256];
     baton__text_t text = {.data = list, .size = sizeof list};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    for (int i = 0; i < OPS; i++) {
         if (baton_op_takes(all[i], dtype)) {
             baton__text_add(&text, text.used > 0 ? ", %s" : "%s", all[i]->name);
         }

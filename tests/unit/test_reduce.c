@@ -206,4 +206,35 @@ TEST(test_dtype_has_size_and_name)
     assert_string_equal(baton_dtype_name((baton_dtype_t)99), "?");
 }
 
+/* The error of a name that is none lists them all, and the nearest. */
+TEST(test_names_are_found)
+{
+    baton_dtype_t dtype = BATON_DTYPE_NONE;
+    const baton_op_t *op = NULL;
+    support_expect(baton_dtype_find("float16", &dtype), BATON_ERR_INVALID);
+#define FIND_DTYPE(NAME, name, bytes) support_says(" " #name);
+    BATON_DTYPE_LIST(FIND_DTYPE)
+#undef FIND_DTYPE
+    support_says("no element type is called \"float16\"");
+    support_says("the nearest is f16");
+    support_expect(baton_dtype_find("none", &dtype), BATON_ERR_INVALID);
+    assert_int_equal(dtype, BATON_DTYPE_NONE);
+    for (int i = 1; i < BATON_DTYPE_COUNT; i++) {
+        support_ok(
+            baton_dtype_find(baton_dtype_name((baton_dtype_t)i), &dtype));
+        assert_int_equal(dtype, i);
+    }
+
+    support_expect(baton_op_find("SUM", &op), BATON_ERR_INVALID);
+    support_says("no reduction is called \"SUM\"; there are: sum prod min max "
+                 "band bor bxor land lor lxor minloc maxloc avg; ");
+    assert_null(op);
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        support_ok(baton_op_find(ops[i]->name, &op));
+        assert_ptr_equal(op, ops[i]);
+    }
+    support_ok(baton_op_find("avg", &op));
+    assert_ptr_equal(op, BATON_AVG);
+}
+
 RUN_TESTS()

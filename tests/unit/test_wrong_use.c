@@ -429,6 +429,8 @@ TEST(test_tuning_refuses_nothing)
     GIVES(false, "out", baton_algorithm_get, 0, NULL);
     REFUSES("name", baton_algorithm_find, BATON_COLLECTIVE_SCAN, NULL,
             &algorithm);
+    REFUSES("name", baton_op_find, NULL, NULL);
+    REFUSES("out", baton_dtype_find, "f32", NULL);
     refuses(baton_costs_get(NULL), "out: NULL");
     refuses(baton_choose(NULL, &choice), "case: NULL");
     assert_true(baton_algorithm_get(0, &algorithm));

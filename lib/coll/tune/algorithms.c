@@ -1,8 +1,8 @@
 #include "coll/tune/algorithms.h"
 
 #include "base/error.h"
-#include "base/text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const baton_algorithm_t *const table[] = {
@@ -33,28 +33,6 @@ bool baton_algorithm_get(size_t i, baton_algorithm_t *out)
     return true;
 }
 
-static baton_status_t unknown(baton_collective_t collective, const char *name)
-{
-    char memory[BATON__MESSAGE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
-    const char *nearest = "";
-    size_t least = SIZE_MAX;
-    baton__text_add(&text, "no algorithm of %s is called \"%.40s\"; there are:",
-                    baton_collective_name(collective), name);
-    for (size_t i = 0; i < COUNT; i++) {
-        if (table[i]->collective == collective) {
-            baton__text_add(&text, " %s", table[i]->name);
-            size_t distance = baton__edit_distance(name, table[i]->name);
-            if (distance < least) {
-                least = distance;
-                nearest = table[i]->name;
-            }
-        }
-    }
-    return baton__error(BATON_ERR_INVALID, "%s; the nearest is %s", memory,
-                        nearest);
-}
-
 baton_status_t baton__check_collective(const char *what,
                                        baton_collective_t collective)
 {
@@ -76,12 +54,20 @@ baton_status_t baton_algorithm_find(baton_collective_t collective,
     if (status != BATON_OK) {
         return status;
     }
+    const char *names[COUNT];
+    size_t count = 0;
     for (size_t i = 0; i < COUNT; i++) {
-        if (table[i]->collective == collective &&
-            strcmp(table[i]->name, name) == 0) {
+        if (table[i]->collective != collective) {
+            continue;
+        }
+        names[count++] = table[i]->name;
+        if (strcmp(table[i]->name, name) == 0) {
             *out = *table[i];
             return BATON_OK;
         }
     }
-    return unknown(collective, name);
+    char what[64];
+    (void)snprintf(what, sizeof what, "algorithm of %s",
+                   baton_collective_name(collective));
+    return baton__error_unknown(what, name, names, count);
 }
