@@ -29,7 +29,7 @@
    make any call, but one at a time starts and destroys a schedule. Destroying
    NULL is no error. Other headers:
 
-     mpi.h, inproc.h                 groups over MPI; inside one process
+     mpi.h, mpi_at.h, inproc.h       groups over MPI; inside one process
      partial.h, sparse.h, tensors.h  more of what ends this header
      memory.h                        vectors that peers read in place
      device.h, cuda.h                vectors in the memory of a GPU

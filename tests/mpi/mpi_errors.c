@@ -11,6 +11,7 @@
 #include "support/stuck.h"
 #include <baton/engine.h>
 #include <baton/memory.h>
+#include <baton/mpi_at.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -52,6 +53,27 @@ static void use_wrong_communicators(baton_engine_t *engine)
         MPI_Comm_free(&inter);
         MPI_Comm_free(&half);
     }
+}
+
+/* A communicator by its address, as other languages have it. */
+static void use_addresses(baton_engine_t *engine)
+{
+    baton_group_t *group = NULL;
+    MPI_Comm half, none = MPI_COMM_NULL;
+    support_mpi_expect(baton_group_create_mpi_at(engine, NULL, &group),
+                       BATON_ERR_INVALID);
+    support_mpi_says("baton_group_create_mpi_at: comm_address is NULL");
+    support_mpi_expect(baton_group_create_mpi_at(engine, &none, &group),
+                       BATON_ERR_INVALID);
+    support_mpi_says("MPI_COMM_NULL");
+    support_mpi_check(group == NULL, "a failed create wrote its result");
+    MPI_Comm_split(MPI_COMM_WORLD, world.rank % 2, world.rank, &half);
+    support_mpi_ok(baton_group_create_mpi_at(engine, &half, &group));
+    support_mpi_check(baton_group_size(group) ==
+                          (world.size + 1 - world.rank % 2) / 2,
+                      "the group has the ranks of another communicator");
+    support_mpi_ok(baton_group_destroy(group));
+    MPI_Comm_free(&half);
 }
 
 static int count_copies(MPI_Comm comm, int keyval, void *count, void *in,
@@ -144,6 +166,7 @@ static void use_wrongly(int argc, char **argv)
                    "MPI_Init has not been called");
     support_mpi_begin(argc, argv);
     use_wrong_communicators(engine);
+    use_addresses(engine);
     leave_attributes_alone(engine);
     leave_signals_alone(engine);
     support_mpi_end();

@@ -1,11 +1,14 @@
 /* Groups of an MPI communicator's processes. */
 #include <baton/engine.h>
 #include <baton/mpi.h>
+#include <baton/mpi_at.h>
 #include <baton/transport.h>
 
 #include "base/error.h"
 #include "transport/group.h"
 #include "transport/mpi/endpoint.h"
+
+#include <string.h>
 
 static baton_status_t check_engine(const baton_engine_t *engine,
                                    baton_group_t **out)
@@ -83,4 +86,16 @@ baton_status_t baton_group_create_mpi(baton_engine_t *engine, MPI_Comm comm,
         baton__meeting_end(&meeting);
     }
     return status;
+}
+
+baton_status_t baton_group_create_mpi_at(baton_engine_t *engine,
+                                         const void *comm_address,
+                                         baton_group_t **out)
+{
+    MPI_Comm comm;
+    if (!baton__is_given(comm_address, true, __func__, "comm_address")) {
+        return BATON_ERR_INVALID;
+    }
+    memcpy(&comm, comm_address, sizeof comm);
+    return baton_group_create_mpi(engine, comm, out);
 }
