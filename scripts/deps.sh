@@ -12,7 +12,8 @@ set -eu
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 
 packages="gcc g++ libc6-dev make cmake pkg-config help2man libevent-dev libhwloc-dev
-    libcmocka-dev libmimalloc-dev zlib1g-dev libopenblas-dev"
+    libcmocka-dev libmimalloc-dev zlib1g-dev libopenblas-dev python3-cffi python3-numpy
+    python3-pytest"
 mpicc=$(command -v mpicc || true)
 mpicc=${mpicc:+$(readlink -f "$mpicc")}
 if [ -z "$mpicc" ]; then

@@ -1,0 +1,42 @@
+"""Baton: collective communication that runs in the background, for Python.
+
+    import baton
+    total = baton.allreduce(gradient)        # of all ranks, in place: one call
+
+    schedule = baton.Group.world().prepare("allreduce", gradient)
+    schedule.start()                         # computes meanwhile
+    schedule.wait()
+
+Run it with mpirun. docs/python.md has a quick start; `baton.Group` the collectives,
+`baton.Partial` those that do not wait for slow ranks, `baton.Sparse` those that send the
+largest entries alone, `baton.Graph` collectives of your own, `baton.Simulator` a million
+ranks in virtual time, and `baton.torch` PyTorch.
+"""
+from typing import Any, Optional
+
+from baton._library import version as __version__
+from baton.errors import (Busy, Cancelled, Cycle, Deadlock, Error, Failed, Hazard, Invalid,
+                          Limit, Mismatch, NoMemory, PeerLost, State, SystemFailed, TimedOut,
+                          Unreachable, Unsupported)
+from baton.group import Group
+from baton.schedule import Failure, Schedule, Traffic
+
+
+
+def allreduce(a: Any, op: Any = "sum", out: Any = None, *,
+              timeout: Optional[float] = None) -> Any:
+    """`Group.allreduce` of all ranks."""
+    return Group.world().allreduce(a, op, out, timeout=timeout)
+
+
+def broadcast(a: Any, root: int = 0, *, timeout: Optional[float] = None) -> Any:
+    """`Group.broadcast` of all ranks."""
+    return Group.world().broadcast(a, root, timeout=timeout)
+
+
+def barrier(*, timeout: Optional[float] = None) -> None:
+    """`Group.barrier` of all ranks."""
+    Group.world().barrier(timeout=timeout)
+
+
+__all__ = [name for name in dir() if name[0] != "_" and name not in ("Any", "Optional")]

@@ -1,0 +1,192 @@
+"""What all handles have in common, the engine of the process, and the end of a process.
+
+A handle owns an object of the library. It is destroyed by `destroy()`, at the end of a
+`with` block, or when Python collects it, but a group only by the first two, or when the
+interpreter exits: its destruction is collective, and ranks collect at different times.
+
+At exit everything that is left is destroyed, the last that was made first, then the
+engine is closed, and MPI finalised if this package initialised it. After an exception that
+nothing caught none of this happens: MPI_Finalize would wait for ranks that wait for this
+one, while mpirun ends the job when it finds a process that ended without it.
+"""
+import atexit
+import itertools
+import os
+import sys
+import time
+import weakref
+
+from baton import errors
+from baton._library import check, ffi, lib
+
+SLICE_MS = 50  # of a wait, between which Python handles signals
+NULL = ffi.NULL
+
+_numbers = itertools.count()
+_live = {}  # weak references, in the order in which the handles were made
+_pid = os.getpid()
+
+
+class Handle:
+    """Owns an object of the library; the base of Group, Schedule and the others."""
+
+    _destroyer = None  # the function of C
+    _collected = True  # whether __del__ may destroy it
+
+    def __init__(self, pointer):
+        self._handle = pointer
+        self._number = next(_numbers)
+        _live[self._number] = weakref.ref(self)
+
+    def _before_destroy(self):
+        """Destroys what was made in this one."""
+
+    def destroy(self):
+        """Destroys it, after what was made in it; a second call does nothing. Any other
+        use afterwards is `baton.State` or `baton.Invalid`."""
+        if self._handle == NULL:
+            return
+        self._before_destroy()
+        status = type(self)._destroyer(self._handle)
+        if status not in (lib.BATON_ERR_BUSY, lib.BATON_ERR_STATE):
+            self._handle = NULL
+            _live.pop(self._number, None)
+        check(status)
+
+    def _alive(self):
+        """The C object; State if it was destroyed."""
+        if self._handle == NULL:
+            raise errors.State(f"this {type(self).__name__} was destroyed")
+        return self._handle
+
+    def __enter__(self):
+        self._alive()
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if kind is None:
+            self.destroy()
+            return
+        try:
+            self.destroy()
+        except errors.Error:
+            pass  # the exception that is on its way says more
+
+    def __del__(self):
+        if self._collected and getattr(self, "_handle", NULL) != NULL:
+            try:
+                self.destroy()
+            except errors.Error:
+                if self._handle != NULL and os.getpid() == _pid:
+                    _later.append(self)  # in a call node: it lives on until the exit
+
+
+_later = []
+
+
+def in_order(references):
+    """The handles that still exist, the last that was made first."""
+    handles = (references[number]() for number in sorted(references, reverse=True))
+    return [handle for handle in handles if handle is not None]
+
+
+def milliseconds(timeout):
+    """A timeout in seconds, or None for ever, as C has it."""
+    if timeout is None:
+        return -1
+    if timeout < 0:
+        raise errors.Invalid(f"a timeout of {timeout} s; it is 0 or more, or None")
+    return min(int(timeout * 1000 + 0.999), 2**31 - 1)
+
+
+def wait(call, timeout, cancel=None):
+    """Returns the status of call(timeout_ms), which is called again and again, so that
+    Python handles signals meanwhile. What a handler raises, as that of Ctrl-C does, ends
+    the wait, after cancel().
+
+    Only a wait of 100 ms asks the ranks whom all others wait for, so that is the last.
+    """
+    left = milliseconds(timeout)
+    end = time.monotonic() + left / 1000
+    try:
+        while True:
+            ms = SLICE_MS if left < 0 or left > SLICE_MS + 100 else left
+            status = call(min(ms, 100))
+            if status != lib.BATON_ERR_TIMEOUT:
+                return status
+            if left >= 0:
+                left = int((end - time.monotonic()) * 1000)
+                if left <= 0:
+                    return status
+    except BaseException:
+        if cancel is not None:
+            cancel()
+            call(SLICE_MS)
+        raise
+
+
+# ---- the engine, and MPI -------------------------------------------------------
+
+_engine = NULL
+_mpi_is_ours = False
+lost = False  # a rank: MPI_Finalize may wait for it for ever
+
+
+def engine():
+    """The engine of this process, which is opened at the first call."""
+    global _engine
+    if _engine == NULL:
+        if os.getpid() != _pid:
+            raise errors.State("this process was forked by one that had imported baton, "
+                               "which can't be used here: exec a new program, or fork "
+                               "before the import")
+        out = ffi.new("baton_engine_t **")
+        check(lib.baton_engine_open(NULL, out))
+        _engine = out[0]
+    return _engine
+
+
+def initialise_mpi():
+    """Initialises MPI, unless that has been done; mpi4py does it when it is imported."""
+    global _mpi_is_ours
+    flag = ffi.new("int *")
+    try:
+        lib.MPI_Finalized(flag)
+    except AttributeError:
+        raise errors.Unsupported("this libbaton was built without MPI: build it with "
+                                 "-DBATON_MPI=ON") from None
+    if flag[0]:
+        raise errors.State("MPI has been finalised")
+    lib.MPI_Initialized(flag)
+    if not flag[0]:
+        multiple, provided = 3, ffi.new("int *")
+        if lib.MPI_Init_thread(NULL, NULL, multiple, provided) != 0:
+            raise errors.PeerLost("MPI_Init_thread failed")
+        _mpi_is_ours = True
+
+
+def _finalise_mpi():
+    flag = ffi.new("int *")
+    lib.MPI_Finalized(flag)
+    if _mpi_is_ours and not flag[0] and not lost:
+        lib.MPI_Finalize()
+
+
+def _nobody_caught():
+    return getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")
+
+
+@atexit.register
+def _at_exit():
+    global _engine
+    if os.getpid() != _pid or _nobody_caught():
+        return
+    for handle in _later + in_order(_live):
+        try:
+            handle.destroy()
+        except errors.Error as left:
+            sys.stderr.write(f"baton, at exit: {left}\n")
+    if _engine != NULL:
+        lib.baton_engine_close(_engine)
+        _engine = NULL
+    _finalise_mpi()

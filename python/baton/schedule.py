@@ -1,0 +1,180 @@
+"""Schedules: collectives that are prepared once and run any number of times."""
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+
+from baton import _arrays, _handles, errors
+from baton._library import check, error, ffi, lib
+
+if TYPE_CHECKING:
+    from baton.group import Group
+
+_start = lib.baton_schedule_start
+_wait = lib.baton_schedule_wait
+_rebind = lib.baton_schedule_rebind
+_SLICE = _handles.SLICE_MS
+_NULL = ffi.NULL
+
+
+class Traffic(NamedTuple):
+    """What this rank has sent for a schedule in all of its epochs."""
+
+    messages: int
+    bytes: int
+
+
+class Failure(NamedTuple):
+    """How a schedule failed: the first cause, and the rank and epoch where it was met."""
+
+    status: int
+    rank: int
+    epoch: int
+    message: str
+
+
+class Schedule(_handles.Handle):
+    """A collective of one group that was prepared by `Group.prepare`, or a graph of your
+    own (`baton.Graph`).
+
+        total = group.prepare("allreduce", gradient)
+        for step in range(steps):
+            backward(gradient)
+            total.start()
+            ...                       # computes meanwhile
+            total.wait()
+            update(weights, gradient)
+
+    The arrays are used from `start` until `wait` has returned, and the schedule keeps
+    them alive. `result` is the array that the result is in. One thread at a time starts
+    and destroys it; any may test, wait and cancel. An epoch is one execution; they count
+    from 1.
+    """
+
+    _destroyer = lib.baton_schedule_destroy
+
+    def __init__(self, group: "Group", pointer: Any, keep: Any = None,
+                 result: Any = None, depth: int = 1) -> None:
+        super().__init__(pointer)
+        self.group = group
+        self.result = result
+        # What epochs in flight may use, and the next one.
+        self._keep = collections.deque([keep], maxlen=depth + 1)
+        self._raised: Optional[BaseException] = None  # by a call node
+        group._adopt(self)
+
+    def start(self) -> None:
+        """Starts the next epoch, and returns at once. Busy: `depth` epochs have not
+        ended. Failed: after a failure, until `Group.recover`. Mismatch: ranks differ."""
+        status = _start(self._handle)
+        if status:
+            self._fail(status)
+
+    def wait(self, timeout: Optional[float] = None) -> None:
+        """Waits until all started epochs have ended, for `timeout` seconds at most.
+
+        TimedOut: the epoch goes on; the message says which rank all others wait for.
+        PeerLost, Mismatch, Cancelled, Failed: it failed, here or on a peer, and results
+        hold anything. Ctrl-C ends the wait within 0.1 s and cancels the epoch.
+        """
+        status = _wait(self._handle, _SLICE) if timeout is None else lib.BATON_ERR_TIMEOUT
+        if status:
+            self._wait_on(status, timeout)
+
+    def run(self, timeout: Optional[float] = None) -> None:
+        """`start` and `wait`."""
+        handle = self._handle
+        status = _start(handle)
+        if status:
+            self._fail(status)
+        status = _wait(handle, _SLICE) if timeout is None else lib.BATON_ERR_TIMEOUT
+        if status:
+            self._wait_on(status, timeout)
+
+    def _wait_on(self, status: int, timeout: Optional[float]) -> None:
+        handle = self._alive()
+        if status == lib.BATON_ERR_TIMEOUT:
+            status = _handles.wait(lambda ms: _wait(handle, ms), timeout,
+                                   lambda: lib.baton_schedule_cancel(handle))
+        if status:
+            self._fail(status)
+
+    def _fail(self, status: int) -> None:
+        self._alive()
+        failed = error(status)
+        if status == lib.BATON_ERR_TRANSPORT:
+            _handles.lost = True
+        cause, self._raised = self._raised, None
+        raise failed from cause
+
+    def test(self) -> bool:
+        """Whether all started epochs have ended. Makes a little progress, and does not
+        block. Raises what `wait` would."""
+        done = ffi.new("bool *")
+        status = lib.baton_schedule_test(self._alive(), done)
+        if status:
+            self._fail(status)
+        return done[0]
+
+    def cancel(self) -> None:
+        """Fails what has been started with Cancelled, here and on the peers. State: it
+        has ended."""
+        check(lib.baton_schedule_cancel(self._alive()))
+
+    def wait_epoch(self, epoch: int, timeout: Optional[float] = None) -> None:
+        """`wait` for one epoch, where several are in flight (`depth`)."""
+        handle = self._alive()
+        status = _handles.wait(
+            lambda ms: lib.baton_schedule_wait_epoch(handle, epoch, ms), timeout,
+            lambda: lib.baton_schedule_cancel(handle))
+        if status:
+            self._fail(status)
+
+    def rebind(self, source: Any = None, target: Any = None) -> None:
+        """Uses other arrays of the same sizes from the next start on. `source` is None if
+        the schedule was prepared in place, or this rank has none; `target` is ignored on
+        ranks without one. Busy: an epoch runs, and `depth` is 1."""
+        addresses, keep = [], []
+        for array, bound in zip((source, target), self._bound):
+            given = None if array is None else _arrays.operand(array, array is target)
+            if given is not None and bound is not None and given.bytes != bound.bytes:
+                raise errors.Invalid(f"rebind: {given!r} has {given.bytes} bytes, and what "
+                                     f"was prepared {bound.bytes}")
+            addresses.append(_NULL if given is None else given.address)
+            keep.append(given)
+        check(_rebind(self._alive(), *addresses))
+        if target is not None:
+            self.result = target
+        self._keep.append(keep)
+
+    _bound: Any = (None, None)  # the operands that it was prepared with
+
+    @property
+    def name(self) -> str:
+        """Its name, in messages."""
+        return ffi.string(lib.baton_schedule_name(self._alive())).decode()
+
+    @property
+    def epoch(self) -> int:
+        """The number of the last epoch that has ended here."""
+        return lib.baton_schedule_epoch(self._alive())
+
+    @property
+    def started(self) -> int:
+        """The number of the last epoch that this rank has started."""
+        return lib.baton_schedule_started(self._alive())
+
+    @property
+    def sent(self) -> Traffic:
+        """Messages and bytes of payload that this rank has sent in all epochs."""
+        sent = lib.baton_schedule_sent(self._alive())
+        return Traffic(sent.messages, sent.bytes)
+
+    @property
+    def failure(self) -> Optional[Failure]:
+        """How it failed; None if it has not."""
+        out = ffi.new("baton_failure_t *")
+        if lib.baton_schedule_failure(self._alive(), out):
+            return None
+        return Failure(out.status, out.rank, out.epoch,
+                       ffi.string(out.message).decode(errors="replace"))

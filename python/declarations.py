@@ -1,0 +1,109 @@
+#!/usr/bin/python3
+"""Prints what include/baton/ declares, as cffi reads it.
+
+    python/declarations.py >python/baton/_declarations.py     the module, for the package
+    python/declarations.py --text                             the same to read, in C
+
+The compiler's preprocessor removes comments and expands macros; what is left of the
+headers themselves goes to cffi, which makes a module of it that is loaded in a
+millisecond, where parsing takes a quarter of a second. tests/test_declarations.py fails
+where the file that is checked in is another, or the compiler lays a struct out otherwise.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import cffi
+from cffi import recompiler
+
+INCLUDE = pathlib.Path(__file__).resolve().parent.parent / "include"
+LEFT_OUT = {"mpi.h"}  # names MPI's own types; mpi_at.h has the same without them
+# MPI's functions, and what a capsule of DLPack has.
+ADDED = """
+extern char ompi_mpi_comm_world[];
+int MPI_Initialized(int *flag);
+int MPI_Finalized(int *flag);
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided);
+int MPI_Finalize(void);
+typedef struct dlpack_tensor {
+    void *data;
+    int32_t device, device_id;
+    int32_t ndim;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} dlpack_tensor_t;
+"""
+
+
+def preprocess(*options):
+    headers = sorted(INCLUDE.glob("baton/*.h"))
+    source = "".join(f"#include <baton/{header.name}>\n"
+                     for header in headers if header.name not in LEFT_OUT)
+    command = ["gcc", "-E", "-std=c11", f"-I{INCLUDE}", "-D__attribute__(x)=", *options,
+               "-x", "c", "-"]
+    return subprocess.run(command, input=source, capture_output=True, check=True,
+                          text=True).stdout
+
+
+def own_lines(text):
+    """The lines that stem from Baton's headers, by the preprocessor's line markers."""
+    kept, inside = [], False
+    for line in text.splitlines():
+        if line.startswith("#"):
+            inside = f'"{INCLUDE}/baton/' in line
+        elif inside:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def declarations(text):
+    """Yields one declaration after another, without the bodies of inline functions."""
+    text = re.sub(r"static inline .*?\n}\n", "", text, flags=re.S)
+    depth = begin = 0
+    for i, character in enumerate(text):
+        depth += (character == "{") - (character == "}")
+        if character == ";" and depth == 0:
+            yield re.sub(r"\s+", " ", text[begin:i + 1]).strip()
+            begin = i + 1
+
+
+def plain(declaration):
+    """Without what cffi can't read: globals that are constants, and functions that return
+    a struct that nobody sees."""
+    declaration = declaration.replace("extern const ", "extern ")
+    return re.sub(r"struct baton__\w+ \(\*(\w+)\)\([^)]*\)", r"void *\1", declaration)
+
+
+def numbers():
+    """Yields the macros that stand for numbers."""
+    for line in sorted(set(preprocess("-dM").splitlines())):
+        match = re.fullmatch(r"#define (BATON_[A-Z0-9_]+) (.+)", line)
+        if match:
+            value = re.sub(r"\(size_t\)|(?<=\d)[uUlL]+", "", match[2])
+            if re.fullmatch(r"[\d\sx<()+-]+", value):
+                yield f"#define {match[1]} {eval(value)}"
+
+
+def text():
+    lines = [*numbers(), *map(plain, declarations(own_lines(preprocess())))]
+    return "\n".join(lines) + ADDED
+
+
+def module():
+    """The Python module that cffi makes of the text."""
+    ffi = cffi.FFI()
+    ffi.cdef(text())
+    ffi.set_source("baton._declarations", None)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "made.py")
+        recompiler.make_py_source(ffi, "baton._declarations", path)
+        return pathlib.Path(path).read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text() if sys.argv[1:] == ["--text"] else module())

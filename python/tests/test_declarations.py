@@ -1,0 +1,73 @@
+"""The declarations are those of the headers, as this machine's compiler has them."""
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from baton import errors
+from baton._library import ffi, lib
+
+TREE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TREE / "python"))
+cffi = pytest.importorskip("cffi")
+declarations = pytest.importorskip("declarations")
+
+
+def test_file_is_what_the_script_prints():
+    checked_in = TREE / "python" / "baton" / "_declarations.py"
+    assert declarations.module() == checked_in.read_text(), (
+        "run python/declarations.py >python/baton/_declarations.py")
+
+
+def structs():
+    for name in sorted(ffi.list_types()[0]):
+        if name.startswith("baton_") and name != "baton_create_fn":
+            kind = ffi.typeof(name)
+            if kind.kind in ("struct", "union") and kind.fields is not None:
+                yield name, kind
+
+
+def test_sizes_offsets_and_values_are_the_compilers(tmp_path):
+    lines, expected = [], {}
+    for name, kind in structs():
+        expected[f"sizeof({name})"] = ffi.sizeof(kind)
+        for field, of in kind.fields:
+            expected[f"offsetof({name}, {field})"] = of.offset
+            expected[f"sizeof((({name} *)0)->{field})"] = ffi.sizeof(of.type)
+    for name in dir(lib):
+        value = getattr(lib, name, None) if name.startswith("BATON_") else None
+        if isinstance(value, int):
+            expected[name] = value
+    headers = [header.name for header in sorted(TREE.glob("include/baton/*.h"))
+               if header.name not in declarations.LEFT_OUT]
+    lines = ["#include <stdio.h>", *(f"#include <baton/{name}>" for name in headers),
+             "int main(void) {"]
+    lines += [f'printf("%s\\t%lld\\n", "{what}", (long long)({what}));' for what in expected]
+    source, program = tmp_path / "layout.c", tmp_path / "layout"
+    source.write_text("\n".join([*lines, "}"]))
+    subprocess.run(["gcc", "-std=c11", f"-I{TREE / 'include'}", source, "-o", program],
+                   check=True)
+    printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    found = {what: int(value) for what, value in
+             (line.split("\t") for line in printed.splitlines())}
+    assert len(expected) > 500
+    assert found == expected
+
+
+def test_all_functions_are_in_the_library():
+    missing = []
+    for name in dir(lib):
+        if name.startswith("baton_") and name != "baton_cuda_attach":
+            try:
+                getattr(lib, name)
+            except AttributeError:
+                missing.append(name)
+    assert missing == []
+
+
+def test_each_error_has_one_exception():
+    statuses = {getattr(lib, name) for name in dir(lib) if name.startswith("BATON_ERR_")}
+    classes = errors.Error.__subclasses__()
+    assert sorted(of.status for of in classes) == sorted(statuses)
+    assert len(statuses) == len(classes)

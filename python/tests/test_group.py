@@ -1,0 +1,189 @@
+"""Groups and their collectives, on the ranks of one mpirun."""
+import array
+
+import numpy
+import pytest
+
+import baton
+from baton import _arrays
+from baton._library import lib
+
+INTEGERS = [name for name in _arrays.NUMBERS if name[0] in "iu" and "_" not in name]
+FLOATS = ["f32", "f64"]
+
+
+def given(group, dtype, count, rank):
+    """What a rank gives: numbers that are small enough to be summed in every type."""
+    return ((numpy.arange(count) + rank) % 5).astype(dtype)
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 5000])
+@pytest.mark.parametrize("name", INTEGERS + FLOATS + ["f16", "c64", "c128", "bool"])
+def test_allreduce_of_every_type(group, name, count):
+    dtype = _arrays.NUMPY[name]
+    op, numpys = ("lor", numpy.logical_or) if name == "bool" else ("sum", numpy.add)
+    expected = numpys.reduce([given(group, dtype, count, r) for r in range(group.size)])
+    a = given(group, dtype, count, group.rank)
+    out = numpy.empty(count, dtype)
+    assert group.allreduce(a, op, out) is out
+    assert (out == expected.astype(dtype)).all()
+    assert (a == given(group, dtype, count, group.rank)).all()
+    assert group.allreduce(a, op) is a
+    assert (a == expected.astype(dtype)).all()
+    group.allreduce(out, op)  # the shape again, by the short way
+    assert (out == numpys.reduce([expected.astype(dtype)] * group.size)).all()
+
+
+@pytest.mark.parametrize("op, numpys", [
+    ("prod", numpy.multiply), ("min", numpy.minimum), ("max", numpy.maximum),
+    ("band", numpy.bitwise_and), ("bor", numpy.bitwise_or), ("bxor", numpy.bitwise_xor)])
+def test_allreduce_by_every_operation(group, op, numpys):
+    a = given(group, "i4", 9, group.rank)
+    group.allreduce(a, op)
+    assert (a == numpys.reduce([given(group, "i4", 9, r) for r in range(group.size)])).all()
+
+
+def test_allreduce_of_pairs_and_means(group):
+    pair = numpy.array([(1.5, group.rank), (float(group.rank), group.rank)],
+                       _arrays.NUMPY["f32_i32"])
+    group.allreduce(pair, "maxloc")
+    assert pair[0].tolist() == (1.5, 0)
+    assert pair[1].tolist() == (group.size - 1, group.size - 1)
+    mean = numpy.full(3, group.rank, "f8")
+    group.allreduce(mean, "avg")
+    assert mean == pytest.approx((group.size - 1) / 2)
+
+
+def test_other_collectives(group):
+    rank, size = group.rank, group.size
+    assert (group.allgather(numpy.full((2, 3), rank)) ==
+            numpy.arange(size).reshape(size, 1, 1)).all()
+    counts = [r + 1 for r in range(size)]
+    blocks = numpy.repeat(numpy.arange(size), counts)
+    assert (group.allgather(numpy.full(rank + 1, rank), counts=counts) == blocks).all()
+    root = size - 1
+    got = group.gather(numpy.array([rank]), root)
+    assert got is None if rank != root else got.ravel().tolist() == list(range(size))
+    got = group.gather(numpy.full(rank + 1, rank), root, counts=counts)
+    assert got is None if rank != root else (got == blocks).all()
+    out = numpy.empty(2, "i8")
+    group.scatter(numpy.arange(2 * size) if rank == root else None, root, out)
+    assert out.tolist() == [2 * rank, 2 * rank + 1]
+    out = numpy.empty(rank + 1, "i8")
+    group.scatter(blocks if rank == root else None, root, out, counts)
+    assert (out == rank).all()
+    a = numpy.full(2, rank if rank == root else -1)
+    assert (group.broadcast(a, root) == root).all()
+    assert group.alltoall(numpy.arange(size) * 10 + rank).tolist() == [
+        rank * 10 + r for r in range(size)]
+    sent = numpy.repeat(numpy.arange(size), [(rank + r) % 3 for r in range(size)])
+    came = group.alltoall(sent, counts=[(rank + r) % 3 for r in range(size)],
+                          target_counts=[(rank + r) % 3 for r in range(size)])
+    assert (came == rank).all()
+    total = size * (size - 1) // 2
+    assert group.reduce_scatter(numpy.arange(2 * size)).tolist() == [
+        size * 2 * rank, size * (2 * rank + 1)]
+    assert (group.reduce_scatter(numpy.full(sum(counts), rank), counts=counts) ==
+            total).all()
+    a = numpy.full(2, rank)
+    got = group.reduce(a, root=root)
+    assert got is a and (a == total).all() if rank == root else (
+        got is None and (a == rank).all())
+    assert (group.scan(numpy.full(2, rank)) == rank * (rank + 1) // 2).all()
+    assert (group.exscan(numpy.full(2, rank)) == max(rank * (rank - 1) // 2, 0)).all()
+    group.barrier()
+
+
+def test_more_shapes_than_are_kept(group):
+    for count in [*range(1, 80), *range(1, 80)]:
+        a = numpy.ones(count, "i4")
+        assert (group.allreduce(a) == group.size).all()
+
+
+def test_schedule_runs_and_rebinds(group):
+    a, b = numpy.ones(4), numpy.full(4, 2.0)
+    with group.prepare("allreduce", a, name="sum") as total:
+        total.start()
+        total.wait()
+        total.run(timeout=10)
+        assert (a == group.size ** 2).all() and total.result is a
+        total.rebind(target=b)
+        total.run()
+        assert (b == 2 * group.size).all() and total.result is b
+        assert (total.name, total.epoch, total.started) == ("sum", 3, 3)
+        assert total.test() and total.failure is None
+        group.barrier()  # a peer that destroys it fails it here
+        with pytest.raises(baton.Invalid, match="has 24 bytes"):
+            total.rebind(target=numpy.ones(3))
+    with pytest.raises(baton.State, match="destroyed"):
+        total.start()
+    with pytest.raises(baton.State):
+        total.wait()
+
+
+def test_starts_ahead(group):
+    vectors = [numpy.full(3, float(i)) for i in range(4)]
+    total = group.prepare("allreduce", vectors[0], depth=4)
+    for vector in vectors:
+        total.rebind(target=vector)
+        total.start()
+    total.wait()
+    assert [vector[0] for vector in vectors] == [i * group.size for i in range(4)]
+    total.destroy()
+
+
+def test_sub_groups(group):
+    evens = [r for r in range(group.size) if r % 2 == 0]
+    if group.rank in evens:
+        with group.sub(evens, "evens") as sub:
+            assert (sub.size, sub.origin(sub.rank)) == (len(evens), group.rank)
+            assert sub.allreduce(numpy.ones(2))[0] == len(evens)
+
+
+def test_kinds_of_arrays(group):
+    class Interface:
+        def __init__(self, a):
+            self.kept, self.__array_interface__ = a, a.__array_interface__
+
+    class Dlpack:
+        def __init__(self, a):
+            self.kept, self.__dlpack__ = a, a.__dlpack__
+
+    a = numpy.ones(3, "f4")
+    for kind in (Interface, Dlpack, lambda a: memoryview(a)):
+        a[:] = 1
+        group.allreduce(kind(a))
+        assert (a == group.size).all()
+    a = array.array("d", [1, 2])
+    group.allreduce(a)
+    assert list(a) == [group.size, 2 * group.size]
+
+
+@pytest.mark.parametrize("wrong, match", [
+    (numpy.ones((4, 4))[:, 0], "not contiguous"), (numpy.array([None]), "object"),
+    (numpy.ones(2, ">f4"), "byte order"), (numpy.array(["a"]), "can't be sent"),
+    (numpy.ones((3, 4), order="F"), "not contiguous")])
+def test_wrong_arrays(group, wrong, match):
+    with pytest.raises(baton.Invalid, match=match):
+        group.allreduce(wrong)
+
+
+def test_wrong_use(group):
+    a = numpy.ones(2)
+    a.flags.writeable = False
+    with pytest.raises(baton.Invalid, match="read-only"):
+        group.allreduce(a)
+    group.allreduce(a, out=numpy.ones(2))
+    with pytest.raises(TypeError, match="numpy.array"):
+        group.allreduce([1, 2])
+    with pytest.raises(baton.Invalid, match="sum"):
+        group.allreduce(numpy.ones(2), "average")
+    with pytest.raises(ValueError, match="types"):
+        group.allreduce(a, out=numpy.ones(2, "f4"))
+    with pytest.raises(baton.Invalid, match="needs 2"):
+        group.allreduce(a, out=numpy.ones(3))
+    with pytest.raises(baton.Invalid, match="root is 99"):
+        group.broadcast(numpy.ones(2), 99)
+    with pytest.raises(baton.Invalid, match="no collective"):
+        group.prepare("alreduce", numpy.ones(2))
+    assert lib.BATON_OK == 0
