@@ -227,6 +227,14 @@ static inline bool baton__op_uses(const baton__op_t *op, int which)
     return ((kind->reads | kind->writes) >> which & 1) != 0;
 }
 
+/* Whether the node calls a function of the user's that may look at scratch. */
+static inline bool baton__op_sees_scratch(const baton__op_t *op)
+{
+    return (op->kind == BATON__CALL || op->kind == BATON__ASYNC ||
+            op->kind == BATON__DEVICE_CALL) &&
+           (op->flags & BATON__NO_SCRATCH) == 0;
+}
+
 /* Where an operand of a node lies; NULL where no memory is bound. */
 static inline char *baton__operand(const baton__op_t *op, int which,
                                    char *const *address)

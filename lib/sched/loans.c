@@ -5,13 +5,6 @@
 
 #include <stdlib.h>
 
-static bool may_see_scratch(const baton__op_t *op)
-{
-    return (op->kind == BATON__CALL || op->kind == BATON__ASYNC ||
-            op->kind == BATON__DEVICE_CALL) &&
-           (op->flags & BATON__NO_SCRATCH) == 0;
-}
-
 bool baton__loans_begin(const baton_schedule_t *schedule, baton__order_t *order)
 {
     const baton_group_t *group = schedule->group;
@@ -27,7 +20,7 @@ bool baton__loans_begin(const baton_schedule_t *schedule, baton__order_t *order)
         uint32_t node = order->order[i];
         order->loans[node].reduce = BATON__NO_NODE;
         if (!order->loans[node].spoiled &&
-            !may_see_scratch(&schedule->ops[node])) {
+            !baton__op_sees_scratch(&schedule->ops[node])) {
             continue;
         }
         for (uint32_t e = order->first[node]; e < order->first[node + 1]; e++) {

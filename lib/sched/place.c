@@ -57,12 +57,6 @@ static bool computes(const baton__op_t *op)
     return op->kind == BATON__REDUCE || op->kind == BATON__COPY;
 }
 
-static bool sees_scratch(const baton__op_t *op)
-{
-    return (op->kind == BATON__CALL || op->kind == BATON__ASYNC) &&
-           (op->flags & BATON__NO_SCRATCH) == 0;
-}
-
 /* Scratch that only messages touch, to pass data on, is in device memory if
    what comes in or goes out is, and no function on the host may look at it. */
 static void place_passed_on(baton_schedule_t *schedule)
@@ -73,7 +67,8 @@ static void place_passed_on(baton_schedule_t *schedule)
         device |= !buffer->scratch && buffer->kind == BATON_MEMORY_DEVICE;
     }
     for (uint32_t node = 0; node < schedule->count && device; node++) {
-        device = !sees_scratch(&schedule->ops[node]);
+        const baton__op_t *op = &schedule->ops[node];
+        device = op->kind == BATON__DEVICE_CALL || !baton__op_sees_scratch(op);
     }
     for (uint32_t i = 0; i < schedule->buffer_count && device; i++) {
         baton__buffer_t *buffer = &schedule->buffers[i];

@@ -228,9 +228,7 @@ static void find_used(baton_schedule_t *schedule)
     bool seen = false; /* all of it, by functions */
     for (uint32_t i = 0; i < schedule->count; i++) {
         const baton__op_t *op = &schedule->ops[i];
-        seen |= (op->kind == BATON__CALL || op->kind == BATON__ASYNC ||
-                 op->kind == BATON__DEVICE_CALL) &&
-                (op->flags & BATON__NO_SCRATCH) == 0;
+        seen |= baton__op_sees_scratch(op);
         for (int k = 0; k < BATON__OPERANDS; k++) {
             if (!baton__op_uses(op, k)) {
                 continue;
