@@ -68,34 +68,23 @@ static void give_flag(baton_schedule_t *schedule)
 
 /* ---- nodes ------------------------------------------------------------ */
 
-/* Lists the predecessors on the device of nodes there; with preds == NULL it
-   only counts. */
-static uint32_t list_preds(const baton_schedule_t *schedule,
-                           const baton__order_t *order, uint32_t *first,
-                           uint32_t *preds)
+/* Lists the predecessors on the device of nodes there. */
+static void list_preds(const baton_schedule_t *schedule,
+                       const baton__order_t *order)
 {
+    const baton__offload_t *offload = schedule->offload;
+    const baton__op_t *ops = schedule->ops;
     uint32_t count = 0;
     for (uint32_t node = 0; node < schedule->count; node++) {
-        if (preds != NULL) {
-            first[node] = count;
-        }
-        if (!baton__op_offloaded(&schedule->ops[node])) {
-            continue;
-        }
+        offload->first_pred[node] = count;
         for (uint32_t e = order->first[node]; e < order->first[node + 1]; e++) {
-            if (!baton__op_offloaded(&schedule->ops[order->preds[e]])) {
-                continue;
+            if (baton__op_offloaded(&ops[node]) &&
+                baton__op_offloaded(&ops[order->preds[e]])) {
+                offload->preds[count++] = order->preds[e];
             }
-            if (preds != NULL) {
-                preds[count] = order->preds[e];
-            }
-            count++;
         }
     }
-    if (preds != NULL) {
-        first[schedule->count] = count;
-    }
-    return count;
+    offload->first_pred[schedule->count] = count;
 }
 
 static bool has_nodes(const baton_schedule_t *schedule)
@@ -119,25 +108,16 @@ static bool create_lists(baton_schedule_t *schedule,
     offload->behind = baton__alloc(count, sizeof *offload->behind);
     offload->events = baton__alloc(count, sizeof *offload->events);
     offload->first_pred = baton__alloc(count + 1, sizeof(uint32_t));
-    offload->preds = baton__alloc(list_preds(schedule, order, NULL, NULL),
-                                  sizeof *offload->preds);
+    offload->preds = baton__alloc(order->first[count], sizeof *offload->preds);
     if (offload->behind == NULL || offload->events == NULL ||
         offload->first_pred == NULL || offload->preds == NULL) {
         return false;
     }
-    (void)list_preds(schedule, order, offload->first_pred, offload->preds);
+    list_preds(schedule, order);
     return true;
 }
 
 /* ---- life ------------------------------------------------------------- */
-
-static void init_queues(baton__offload_t *offload)
-{
-    for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
-        offload->queues[i] =
-            (baton__queue_t){.first = BATON__NO_NODE, .last = BATON__NO_NODE};
-    }
-}
 
 baton_status_t baton__offload_create(baton_schedule_t *schedule,
                                      const baton__order_t *order)
@@ -154,7 +134,10 @@ baton_status_t baton__offload_create(baton_schedule_t *schedule,
     bool enough = offload != NULL;
     if (enough) {
         offload->device = device;
-        init_queues(offload);
+        for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
+            offload->queues[i] =
+                (baton__queue_t){BATON__NO_NODE, BATON__NO_NODE};
+        }
         enough = create_lists(schedule, order) && create_events(schedule);
     }
     if (enough) {
