@@ -208,14 +208,6 @@ baton_status_t baton__check_alias(const baton_schedule_t *schedule,
     return BATON_OK;
 }
 
-/* Whether all buffers overlap as they did at commit. */
-static bool all_lie_as_before(const baton_schedule_t *schedule)
-{
-    uint64_t overlaps;
-    return count_overlaps(schedule, sort_buffers(schedule), &overlaps) &&
-           overlaps == schedule->overlaps;
-}
-
 baton_status_t baton__check_rebound(baton_schedule_t *schedule)
 {
     if (!schedule->rebound) {
@@ -225,22 +217,22 @@ baton_status_t baton__check_rebound(baton_schedule_t *schedule)
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         rebound += schedule->buffers[i].rebound;
     }
-    /* Where they do not, comparing them one by one finds the buffers to name.
-     */
+    /* Where many do not overlap as they did at commit, comparing them one by
+       one finds the buffers to name. */
+    uint64_t overlaps;
     bool one_by_one =
-        rebound <= COMPARED_ONE_BY_ONE || !all_lie_as_before(schedule);
-    for (uint32_t i = 0; i < schedule->buffer_count && one_by_one; i++) {
-        baton_status_t status = schedule->buffers[i].rebound
-                                    ? baton__check_alias(schedule, i)
-                                    : BATON_OK;
-        if (status != BATON_OK) {
-            return status;
-        }
-    }
+        rebound <= COMPARED_ONE_BY_ONE ||
+        !count_overlaps(schedule, sort_buffers(schedule), &overlaps) ||
+        overlaps != schedule->overlaps;
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
-        baton_status_t status = schedule->buffers[i].rebound
-                                    ? baton__check_bound(schedule, i)
-                                    : BATON_OK;
+        if (!schedule->buffers[i].rebound) {
+            continue;
+        }
+        baton_status_t status =
+            one_by_one ? baton__check_alias(schedule, i) : BATON_OK;
+        if (status == BATON_OK) {
+            status = baton__check_bound(schedule, i);
+        }
         if (status != BATON_OK) {
             return status;
         }
@@ -255,10 +247,8 @@ baton_status_t baton__check_rebound(baton_schedule_t *schedule)
 size_t baton_buffer_bytes(const baton_schedule_t *schedule,
                           baton_buffer_t buffer)
 {
-    if (!baton__is_schedule(schedule, __func__)) {
-        return SIZE_MAX;
-    }
-    return buffer.index < schedule->buffer_count
+    return baton__is_schedule(schedule, __func__) &&
+                   buffer.index < schedule->buffer_count
                ? schedule->buffers[buffer.index].bytes
                : SIZE_MAX;
 }
@@ -266,10 +256,8 @@ size_t baton_buffer_bytes(const baton_schedule_t *schedule,
 const void *baton_view_address(const baton_schedule_t *schedule,
                                baton_view_t view)
 {
-    if (!baton__is_schedule(schedule, __func__)) {
-        return NULL;
-    }
-    if (view.buffer.index >= schedule->buffer_count) {
+    if (!baton__is_schedule(schedule, __func__) ||
+        view.buffer.index >= schedule->buffer_count) {
         return NULL;
     }
     const char *memory = schedule->buffers[view.buffer.index].memory;

@@ -80,19 +80,10 @@ static uint32_t *find_peers(const baton_schedule_t *schedule, uint32_t messages,
 
 uint32_t baton__plan_peer(const baton__plan_t *plan, int peer)
 {
-    uint32_t low = 0;
-    uint32_t high = plan->peer_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (plan->peers[middle] < (uint32_t)peer) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low < plan->peer_count && plan->peers[low] == (uint32_t)peer
-               ? low
-               : plan->peer_count;
+    const uint32_t rank = (uint32_t)peer;
+    const uint32_t *found = bsearch(&rank, plan->peers, plan->peer_count,
+                                    sizeof rank, compare_peers);
+    return found != NULL ? (uint32_t)(found - plan->peers) : plan->peer_count;
 }
 
 static bool receives(const baton__op_t *op)
