@@ -49,9 +49,11 @@ static int rank_at(const baton__gather_t *gather, int distance)
 /* Room for parts [from, from + count) of the ring that begins here. */
 static size_t room(const baton__gather_t *gather, int from, int count)
 {
+    const baton__gather_plan_t *plan = &gather->plan;
     size_t bytes = 0;
     for (int j = from; j < from + count; j++) {
-        bytes += gather->plan.most(gather->plan.arg, member(gather, j));
+        bytes += plan->most != NULL ? plan->most(plan->arg, member(gather, j))
+                                    : plan->most_bytes;
     }
     return bytes;
 }

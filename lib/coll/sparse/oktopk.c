@@ -119,11 +119,14 @@ static void propose(const oktopk_t *self, char *to)
     }
 }
 
+static size_t most_proposal_bytes(const baton_sparse_t *sparse)
+{
+    return ((size_t)sparse->size - 1) * sizeof(uint64_t);
+}
+
 static size_t proposal_bytes(const oktopk_t *self)
 {
-    return moves_bounds(self)
-               ? ((size_t)self->sparse->size - 1) * sizeof(uint64_t)
-               : 0;
+    return moves_bounds(self) ? most_proposal_bytes(self->sparse) : 0;
 }
 
 static baton_status_t select_own(void *arg, baton_call_t *call)
@@ -328,24 +331,10 @@ static baton_status_t finish(void *arg, baton_call_t *call)
 
 /* ---- the gathers' parts ------------------------------------------------ */
 
-static size_t proposal_most(void *arg, int member)
-{
-    const oktopk_t *self = arg;
-    (void)member;
-    return ((size_t)self->sparse->size - 1) * sizeof(uint64_t);
-}
-
 static size_t proposal_nominal(void *arg, int member)
 {
     (void)member;
     return proposal_bytes(arg);
-}
-
-static size_t sum_most(void *arg, int member)
-{
-    const oktopk_t *self = arg;
-    (void)member;
-    return self->sparse->options.max_k * self->sparse->entry_bytes;
 }
 
 static size_t sum_nominal(void *arg, int member)
@@ -401,11 +390,13 @@ void baton__oktopk_build(baton_sparse_t *sparse)
     }
     const baton__gather_plan_t proposals = {.sparse = sparse,
                                             .arg = self,
-                                            .most = proposal_most,
+                                            .most_bytes =
+                                                most_proposal_bytes(sparse),
                                             .nominal = proposal_nominal};
     const baton__gather_plan_t sums = {.sparse = sparse,
                                        .arg = self,
-                                       .most = sum_most,
+                                       .most_bytes = sparse->options.max_k *
+                                                     sparse->entry_bytes,
                                        .nominal = sum_nominal,
                                        .extent = sum_extent};
     baton_node_t select =

@@ -271,13 +271,6 @@ static baton_node_t add_rsag(spardl_t *spardl, baton_node_t ready)
 
 /* ---- B-SAG ------------------------------------------------------------- */
 
-static size_t set_most(void *arg, int team)
-{
-    const spardl_t *spardl = arg;
-    (void)team;
-    return largest_quota(spardl) * spardl->sparse->entry_bytes;
-}
-
 /* All teams have the same h for a block, so sets have one length, and need no
    word that tells it. */
 static size_t set_bytes(void *arg, int team)
@@ -340,7 +333,7 @@ static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready)
         .index = spardl->team,
         .base = spardl->position,
         .stride = spardl->members,
-        .most = set_most,
+        .most_bytes = largest_quota(spardl) * sparse->entry_bytes,
         .nominal = set_bytes,
     };
     spardl->lists = baton__sparse_alloc(sparse, (size_t)spardl->teams,

@@ -556,9 +556,11 @@ typedef struct baton__gather_plan {
     void *arg;
     int size, index;
     int base, stride;
-    /* Bytes of a member's part: at most; of this step, when all blocks are
-       full; and really, of the part that begins at `data`, of which at most
-       `left` bytes are there: NULL, as many as nominal. */
+    /* Bytes of a member's part: at most, `most_bytes` where `most` is NULL; of
+       this step, when all blocks are full; and really, of the part that begins
+       at `data`, of which at most `left` bytes are there: NULL, as many as
+       nominal. */
+    size_t most_bytes;
     size_t (*most)(void *arg, int member);
     size_t (*nominal)(void *arg, int member);
     size_t (*extent)(void *arg, int member, const char *data, size_t left);

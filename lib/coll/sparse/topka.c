@@ -263,13 +263,6 @@ static baton_status_t write_selected(void *arg, baton_call_t *call)
 
 /* ---- all parts --------------------------------------------------------- */
 
-static size_t most(void *arg, int member)
-{
-    const topka_t *topka = arg;
-    (void)member;
-    return part_bytes(topka->sparse, topka->room);
-}
-
 static size_t nominal(void *arg, int member)
 {
     const topka_t *topka = arg;
@@ -364,7 +357,7 @@ static void add_gather(topka_t *topka, baton_node_t write)
     const baton__gather_plan_t plan = {
         .sparse = sparse,
         .arg = topka,
-        .most = most,
+        .most_bytes = part_bytes(sparse, topka->room),
         .nominal = nominal,
         .extent = redsync(sparse) ? redsync_extent : NULL,
     };

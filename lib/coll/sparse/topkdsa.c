@@ -195,7 +195,7 @@ static void add_gathers(topkdsa_t *self, baton_node_t summed)
     baton__gather_plan_t plan = {
         .sparse = sparse,
         .arg = self,
-        .most = length_bytes,
+        .most_bytes = sizeof(uint32_t),
         .nominal = length_bytes,
     };
     baton_node_t known =
