@@ -213,15 +213,6 @@ static void keep_xi(void *state, size_t left)
     }
 }
 
-static baton_status_t finish(void *arg, baton_call_t *call)
-{
-    spardl_t *spardl = arg;
-    size_t count = baton__gather_put_result(spardl->result);
-    (void)call;
-    baton__sparse_publish(spardl->sparse, count);
-    return BATON_OK;
-}
-
 /* ---- building ---------------------------------------------------------- */
 
 /* Accumulations of the first blocks from this rank's own on, behind `before`.
@@ -362,5 +353,5 @@ void baton__spardl_build(baton_sparse_t *sparse)
     sparse->settling = spardl;
     baton_node_t own = add_reduce_scatter(spardl);
     baton_node_t sum = baton__spardl_add_teams(spardl, own);
-    baton__spardl_add_gather(spardl, sum, finish);
+    baton__spardl_add_gather(spardl, sum);
 }

@@ -126,7 +126,6 @@ spardl_t *baton__spardl_open(baton_sparse_t *sparse);
 void baton__spardl_add_send(spardl_t *spardl, int step, baton_node_t packed);
 void baton__spardl_add_arrival(spardl_t *spardl, int step);
 
-/* Adds the all-gather of `sum` in the team, and `finish` behind it, a call that
-   is returned, and which puts the result (baton__gather_put_result). */
-baton_node_t baton__spardl_add_gather(spardl_t *spardl, baton_node_t ready,
-                                      baton_call_fn finish);
+/* Adds the all-gather of `sum` in the team, and the call after it that
+   publishes the result, which is returned. */
+baton_node_t baton__spardl_add_gather(spardl_t *spardl, baton_node_t ready);

@@ -176,8 +176,16 @@ static baton_status_t begin_gather(void *arg, baton_call_t *call)
                              sum->count * spardl->sparse->entry_bytes);
 }
 
-baton_node_t baton__spardl_add_gather(spardl_t *spardl, baton_node_t ready,
-                                      baton_call_fn finish)
+static baton_status_t finish(void *arg, baton_call_t *call)
+{
+    const spardl_t *spardl = arg;
+    (void)call;
+    baton__sparse_publish(spardl->sparse,
+                          baton__gather_put_result(spardl->result));
+    return BATON_OK;
+}
+
+baton_node_t baton__spardl_add_gather(spardl_t *spardl, baton_node_t ready)
 {
     baton_sparse_t *sparse = spardl->sparse;
     const baton__gather_plan_t plan = {

@@ -121,15 +121,6 @@ static baton_status_t take_own(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-static baton_status_t finish(void *arg, baton_call_t *call)
-{
-    const spardl_t *spardl = arg;
-    (void)call;
-    baton__sparse_publish(spardl->sparse,
-                          baton__gather_put_result(spardl->result));
-    return BATON_OK;
-}
-
 static void add_dropped(spardl_exchange_t *exchange, baton__enqueue_t *queue)
 {
     size_t count = exchange->dropped.count;
@@ -232,5 +223,5 @@ void baton__spardl_build_on_device(baton_sparse_t *sparse)
         baton__sparse_room(sparse, 1, baton__spardl_teams_scratch(spardl));
     baton_node_t own = add_reduce_scatter(spardl);
     baton_node_t sum = baton__spardl_add_teams(spardl, own);
-    add_keeping(spardl, baton__spardl_add_gather(spardl, sum, finish));
+    add_keeping(spardl, baton__spardl_add_gather(spardl, sum));
 }
