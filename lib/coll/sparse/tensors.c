@@ -178,29 +178,15 @@ static baton_sparse_options_t options_of(const baton_tensors_t *set,
     const baton_tensors_options_t *o = &set->options;
     const baton_tensor_plan_t *plan = &member->plan;
     bool sparse = plan->form == BATON_TENSOR_SPARSE;
-    baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
-    options.name = set->name;
+    baton_sparse_options_t options = baton__tensors_common(set);
     options.algorithm = plan->algorithm;
     options.count = unit->count;
-    options.dtype = o->dtype;
     options.k = sparse ? plan->k : 1;
     options.max_k = sparse ? most_entries(set, unit->count) : 0;
-    options.average = o->average;
-    options.momentum = o->momentum;
-    options.nesterov = o->nesterov;
+    options.clip = o->partial ? o->clip : 0; /* else by all gradients' norm */
     options.warmup = sparse && o->density_count == 0 ? o->warmup : 0;
     options.redsync = plan->selection;
     options.quantise = plan->quantise;
-    if (o->partial) {
-        options.partial = true;
-        options.clip = o->clip;
-        options.mode = o->mode;
-        options.mode_ranks = o->mode_ranks;
-        options.history = o->history;
-        options.sync_every = o->sync_every;
-        options.max_staleness = o->max_staleness;
-        options.seed = o->seed;
-    }
     return options;
 }
 
@@ -241,6 +227,18 @@ static baton_status_t check_set(const baton_tensors_t *set, const char *doing)
                    baton__process_is_own(doing)
                ? BATON_OK
                : baton__error_status();
+}
+
+static baton_status_t check_connected(const baton_tensors_t *set,
+                                      const char *doing)
+{
+    baton_status_t status = check_set(set, doing);
+    return status != BATON_OK || set->connected
+               ? status
+               : baton__error(BATON_ERR_STATE,
+                              "%s \"%s\": it is not connected: call "
+                              "baton_tensors_connect first",
+                              doing, set->name);
 }
 
 baton_status_t baton_tensors_agree(baton_tensors_t *set, int timeout_ms)
@@ -343,14 +341,8 @@ baton_status_t baton_tensors_destroy(baton_tensors_t *set)
 baton_status_t baton_tensors_shrink(baton_tensors_t *set,
                                     baton_group_t *survivors, int timeout_ms)
 {
-    baton_status_t status = check_set(set, "shrink");
+    baton_status_t status = check_connected(set, "shrink");
     uint64_t until = baton__deadline(timeout_ms);
-    if (status == BATON_OK && !set->connected) {
-        status = baton__error(BATON_ERR_STATE,
-                              "shrink \"%s\": it is not connected: call "
-                              "baton_tensors_connect first",
-                              set->name);
-    }
     for (size_t i = 0; status == BATON_OK && i < set->unit_count; i++) {
         status = baton_sparse_shrink(set->units[i].sparse, survivors,
                                      baton__left_ms(until));
@@ -371,19 +363,13 @@ baton_status_t baton_tensors_shrink(baton_tensors_t *set,
 static baton_status_t check_tensor(const baton_tensors_t *set, size_t tensor,
                                    const void *out, const char *doing)
 {
-    baton_status_t status = check_set(set, doing);
+    baton_status_t status = check_connected(set, doing);
     if (status != BATON_OK) {
         return status;
     }
     if (out == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s \"%s\": out is NULL", doing,
                             set->name);
-    }
-    if (!set->connected) {
-        return baton__error(
-            BATON_ERR_STATE,
-            "%s \"%s\": it is not connected: call baton_tensors_connect first",
-            doing, set->name);
     }
     return tensor < set->count
                ? BATON_OK

@@ -63,5 +63,8 @@ void baton__tensors_resolve(baton_tensors_t *set);
 /* States what must be the same, and begins the comparison. */
 baton_status_t baton__tensors_compare(baton_tensors_t *set);
 
+/* The options of an all-reduce of the set, but for those of its tensors. */
+baton_sparse_options_t baton__tensors_common(const baton_tensors_t *set);
+
 /* Decides about all tensors, and divides them into units. */
 void baton__tensors_decide(baton_tensors_t *set);

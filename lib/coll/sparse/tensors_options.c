@@ -18,25 +18,32 @@ static bool is_density(double density)
     return density > 0 && density <= 1;
 }
 
+baton_sparse_options_t baton__tensors_common(const baton_tensors_t *set)
+{
+    const baton_tensors_options_t *o = &set->options;
+    return (baton_sparse_options_t){.size = sizeof(baton_sparse_options_t),
+                                    .name = set->name,
+                                    .dtype = o->dtype,
+                                    .average = o->average,
+                                    .momentum = o->momentum,
+                                    .nesterov = o->nesterov,
+                                    .clip = o->clip,
+                                    .warmup = o->warmup,
+                                    .partial = o->partial,
+                                    .mode = o->mode,
+                                    .mode_ranks = o->mode_ranks,
+                                    .history = o->history,
+                                    .sync_every = o->sync_every,
+                                    .max_staleness = o->max_staleness,
+                                    .seed = o->seed};
+}
+
 /* What every all-reduce of the set has is checked as sparse.h's options. */
 static bool check_training(baton_tensors_t *set)
 {
-    const baton_tensors_options_t *o = &set->options;
-    const baton_sparse_options_t given = {.size = sizeof given,
-                                          .dtype = o->dtype,
-                                          .count = 1,
-                                          .k = 1,
-                                          .momentum = o->momentum,
-                                          .nesterov = o->nesterov,
-                                          .clip = o->clip,
-                                          .warmup = o->warmup,
-                                          .partial = o->partial,
-                                          .mode = o->mode,
-                                          .mode_ranks = o->mode_ranks,
-                                          .history = o->history,
-                                          .sync_every = o->sync_every,
-                                          .max_staleness = o->max_staleness};
-    baton_sparse_options_t resolved;
+    baton_sparse_options_t resolved, given = baton__tensors_common(set);
+    given.count = 1;
+    given.k = 1;
     set->wrong = baton__sparse_resolve(
         &given, set->ranks, baton_schedule_hosts(set->comparison), &resolved);
     set->options.dtype = resolved.dtype;
