@@ -126,12 +126,10 @@ bool baton__reduce_scatter_begin(baton_schedule_t *schedule,
                                      args->target, out->in_place);
     if (!right) {
         baton__flow_close(&out->flow);
-        return false;
-    }
-    if (size == 1 && !out->in_place) {
+    } else if (size == 1 && !out->in_place) {
         baton__flow_copy(&out->flow, out->target, own);
     }
-    return true;
+    return right;
 }
 
 baton__blocks_t baton__reduce_scatter_sums(baton__reduce_scatter_t *scatter)

@@ -22,11 +22,6 @@
 
 #include "base/error.h"
 
-static int rank_of(const baton__begin_t *self)
-{
-    return baton_schedule_rank(self->schedule);
-}
-
 static int size_of(const baton__begin_t *self)
 {
     return baton_schedule_size(self->schedule);
@@ -49,7 +44,8 @@ static baton_status_t may_initiate(void *arg, baton_call_t *call)
     return rule.needed == 1 && !baton__rule_is_full(rule, size_of(self)) &&
                    !baton_call_completed(call, self->reached) &&
                    baton__rule_counts(rule, self->modes.seed, epoch,
-                                      size_of(self), rank_of(self))
+                                      size_of(self),
+                                      baton_schedule_rank(self->schedule))
                ? BATON_OK
                : BATON_SKIP;
 }

@@ -133,10 +133,11 @@ static void end_move(void *arg, const void *request)
 bool baton__partial_device_may_take(const baton__partial_device_t *self)
 {
     baton__contribution_t *c = &self->partial->contribution;
+    const baton__requests_t *additions = &self->additions.requests;
     if (!baton__contribution_is_busy(c)) {
         return true;
     }
-    if (!baton__requests_is_over(&self->additions.requests)) {
+    if (baton_schedule_epoch(additions->schedule) < additions->begun) {
         return false;
     }
     baton__contribution_end_use(c);
@@ -392,11 +393,12 @@ baton_status_t baton__partial_device_pending(baton_partial_t *partial,
 
 baton_status_t baton__partial_device_check(baton_partial_t *partial)
 {
+    bool done = false;
     if (partial->device == NULL) {
         return BATON_OK;
     }
-    baton_status_t status =
-        baton__requests_status(&partial->device->additions.requests);
+    baton_status_t status = baton_schedule_test(
+        partial->device->additions.requests.schedule, &done);
     if (status != BATON_OK) {
         baton__contribution_end_use(&partial->contribution);
         return baton__error(status,

@@ -93,15 +93,6 @@ size_t baton_sparse_state_size(const baton_sparse_t *sparse)
 
 /* ---- export ------------------------------------------------------------ */
 
-static baton_status_t read_vectors(baton_sparse_t *sparse, char *residual,
-                                   char *velocity)
-{
-    baton_status_t status = sparse->backend->read(sparse, false, residual);
-    return status == BATON_OK && sparse->options.momentum > 0
-               ? sparse->backend->read(sparse, true, velocity)
-               : status;
-}
-
 baton_status_t baton_sparse_state_export(baton_sparse_t *sparse, void *state,
                                          size_t bytes)
 {
@@ -123,7 +114,10 @@ baton_status_t baton_sparse_state_export(baton_sparse_t *sparse, void *state,
     if (sparse->extra_count > 0) {
         memcpy(to + at.extra, sparse->extra, at.residual - at.extra);
     }
-    status = read_vectors(sparse, to + at.residual, to + at.velocity);
+    status = sparse->backend->read(sparse, false, to + at.residual);
+    if (status == BATON_OK && sparse->options.momentum > 0) {
+        status = sparse->backend->read(sparse, true, to + at.velocity);
+    }
     const uint64_t sum = checksum(to, at.sum);
     memcpy(to + at.sum, &sum, sizeof sum);
     return status;

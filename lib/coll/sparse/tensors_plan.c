@@ -11,13 +11,6 @@
    entry that is added to a vector as much as so many. */
 enum { ENTRY_REDUCTIONS = 16 };
 
-static double entry_bytes(const baton_tensors_t *set,
-                          const baton_tensor_plan_t *plan)
-{
-    double index = sizeof(uint32_t);
-    return plan->quantise ? index : index + (double)set->element_bytes;
-}
-
 /* Equation 1. */
 static double sparse_us(const baton_tensors_t *set,
                         const baton_tensor_plan_t *plan, size_t count)
@@ -26,7 +19,9 @@ static double sparse_us(const baton_tensors_t *set,
     const double reduce_ns = set->costs.gamma_ns * (double)set->element_bytes;
     const double select_ns = (double)count * reduce_ns;
     const double entry_ns = ENTRY_REDUCTIONS * reduce_ns;
-    const double sent_ns = entry_bytes(set, plan) * set->link.beta_ns;
+    const size_t value_bytes = plan->quantise ? 0 : set->element_bytes;
+    const double sent_ns =
+        (double)(sizeof(uint32_t) + value_bytes) * set->link.beta_ns;
     double rounds = baton__log2_ceil(set->ranks);
     double data_ns = (ranks - 1) * k * sent_ns + ranks * k * entry_ns;
     if (plan->algorithm == BATON_SPARSE_SPARDL) {

@@ -110,14 +110,3 @@ baton_status_t baton__requests_run(baton__requests_t *self, const void *request)
     self->started++;
     return baton_schedule_wait(self->schedule, -1);
 }
-
-bool baton__requests_is_over(const baton__requests_t *self)
-{
-    return baton_schedule_epoch(self->schedule) >= self->begun;
-}
-
-baton_status_t baton__requests_status(const baton__requests_t *self)
-{
-    bool done = false;
-    return baton_schedule_test(self->schedule, &done);
-}

@@ -49,9 +49,3 @@ baton_status_t baton__requests_start_on(baton__requests_t *self,
 /* Makes a request behind those that are in streams, and waits for it. */
 baton_status_t baton__requests_run(baton__requests_t *self,
                                    const void *request);
-
-/* On the driver: whether the request that has begun last is over. */
-bool baton__requests_is_over(const baton__requests_t *self);
-
-/* The error of the last request, if it has ended with one. */
-baton_status_t baton__requests_status(const baton__requests_t *self);

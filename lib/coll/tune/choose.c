@@ -42,8 +42,9 @@ static baton__config_id_t variable_of(baton_collective_t collective)
     return variables[collective]; /* the first variable, 0, names none */
 }
 
-bool baton__choice_can(const baton_algorithm_t *algorithm,
-                       const baton_choice_case_t *of)
+/* Whether an algorithm can do what a case asks for. */
+static bool can_do(const baton_algorithm_t *algorithm,
+                   const baton_choice_case_t *of)
 {
     bool keeps_order =
         algorithm->ordered || (algorithm->ordered_at_ends && of->root_at_end);
@@ -120,7 +121,7 @@ static baton_status_t refuse(const baton_choice_case_t *of,
     size_t others = 0;
     baton_algorithm_t other;
     for (size_t i = 0; baton_algorithm_get(i, &other); i++) {
-        if (baton__choice_can(&other, of)) {
+        if (can_do(&other, of)) {
             baton__text_add(&text, " %s", other.name);
             others++;
         }
@@ -195,8 +196,7 @@ baton_status_t baton__choice_rank(const baton_choice_case_t *of, size_t most,
     *count_out = 0;
     for (size_t i = 0; status == BATON_OK && baton_algorithm_get(i, &algorithm);
          i++) {
-        if (baton__choice_can(&algorithm, of) &&
-            (of->hosts <= 1 || !algorithm.one_host)) {
+        if (can_do(&algorithm, of) && (of->hosts <= 1 || !algorithm.one_host)) {
             baton_choice_t choice = {.cost_us = 0};
             weigh(&algorithm, cost, of->hosts <= 1, &choice);
             *count_out = insert(&choice, out, *count_out, most);
@@ -222,7 +222,7 @@ static baton_status_t choose_named(const baton_choice_case_t *of,
     if (status == BATON_OK) {
         status = baton_algorithm_find(of->collective, name, &algorithm);
     }
-    if (status == BATON_OK && !baton__choice_can(&algorithm, of)) {
+    if (status == BATON_OK && !can_do(&algorithm, of)) {
         status = refuse(of, &algorithm);
     }
     if (status == BATON_OK) {

@@ -51,10 +51,6 @@ baton_status_t baton__measured_in_file(const baton__measured_t *key,
 
 /* ---- choices ------------------------------------------------------------ */
 
-/* Whether an algorithm can do what a case asks for. */
-bool baton__choice_can(const baton_algorithm_t *algorithm,
-                       const baton_choice_case_t *of);
-
 /* The name that a case or a variable gives; "" if there is none. */
 const char *baton__choice_name(const baton_choice_case_t *of);
 
