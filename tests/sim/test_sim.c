@@ -242,9 +242,8 @@ TEST(test_sim_one_built_schedule_a_simulator)
     assert_null(baton_sim_schedule(sim, 0));
     support_expect(baton_sim_epoch(sim, &us), BATON_ERR_STATE);
     support_ok(baton_sim_build(sim, "first", add_nothing, NULL));
-    support_expect(baton_sim_build(sim, "second", add_nothing, NULL),
-                   BATON_ERR_STATE);
-    support_says("first");
+    support_fails(baton_sim_build(sim, "second", add_nothing, NULL),
+                  BATON_ERR_STATE, "first");
     assert_string_equal(baton_schedule_name(baton_sim_schedule(sim, 1)),
                         "first");
     support_ok(baton_sim_destroy(sim));
@@ -271,9 +270,8 @@ TEST(test_sim_build_again_after_an_error)
     baton_sim_t *sim = support_sim_open(&options);
     bool wrong = true;
     double us = -1;
-    support_expect(baton_sim_build(sim, "wrong", add_words, &wrong),
-                   BATON_ERR_MISMATCH);
-    support_says("rank 0");
+    support_fails(baton_sim_build(sim, "wrong", add_words, &wrong),
+                  BATON_ERR_MISMATCH, "rank 0");
     assert_null(baton_sim_schedule(sim, 0));
     wrong = false;
     support_ok(baton_sim_build(sim, "right", add_words, &wrong));

@@ -90,8 +90,8 @@ static void sender_goes_after_its_epoch(const baton_sim_options_t *options,
     assert_true(is_all(twin.in[1], SHORT, 0x7e));
     assert_true(is_all(twin.in[1] + SHORT, LONG - SHORT, 0));
     support_ok(baton_sim_run(twin.sim, -1));
-    support_expect(baton_schedule_start(twin.recv), BATON_ERR_FAILED);
-    support_says("\"twin\" was destroyed on rank 0");
+    support_fails(baton_schedule_start(twin.recv), BATON_ERR_FAILED,
+                  "\"twin\" was destroyed on rank 0");
     close_receiver(&twin);
 }
 
@@ -117,8 +117,8 @@ static void sender_goes_in_its_epoch(const baton_sim_options_t *options,
 {
     twin_t twin;
     open_without_sender(&twin, options, at_us, recv_us);
-    support_expect(baton_schedule_wait(twin.recv, -1), BATON_ERR_CANCELLED);
-    support_says("\"twin\" was destroyed on rank 0 while epoch 1 ran");
+    support_fails(baton_schedule_wait(twin.recv, -1), BATON_ERR_CANCELLED,
+                  "\"twin\" was destroyed on rank 0 while epoch 1 ran");
     unsigned char before[2][LONG];
     memcpy(before, twin.in, sizeof before);
     support_ok(baton_sim_run(twin.sim, -1));
@@ -169,8 +169,8 @@ TEST(test_sim_destroy_of_a_receiver)
         support_us(baton_schedule_ended_us(twin.send), 120);
         support_ok(baton_sim_run(twin.sim, -1));
         assert_memory_equal(before, twin.in, sizeof before);
-        support_expect(baton_schedule_start(twin.send), BATON_ERR_FAILED);
-        support_says("\"twin\" was destroyed on rank 1");
+        support_fails(baton_schedule_start(twin.send), BATON_ERR_FAILED,
+                      "\"twin\" was destroyed on rank 1");
         support_ok(baton_schedule_destroy(twin.send));
         support_ok(baton_sim_destroy(twin.sim));
     }
@@ -189,8 +189,8 @@ TEST(test_sim_destroy_of_a_held_sender)
     support_ok(baton_schedule_destroy(twin.send));
     memset(twin.out, 0, sizeof twin.out);
     support_ok(baton_schedule_start(twin.recv));
-    support_expect(baton_schedule_wait(twin.recv, -1), BATON_ERR_CANCELLED);
-    support_says("\"twin\" was destroyed on rank 0 while epoch 1 ran");
+    support_fails(baton_schedule_wait(twin.recv, -1), BATON_ERR_CANCELLED,
+                  "\"twin\" was destroyed on rank 0 while epoch 1 ran");
     assert_true(is_all(twin.in[0], LONG, 0) && is_all(twin.in[1], LONG, 0));
     close_receiver(&twin);
 }
@@ -262,11 +262,10 @@ TEST(test_sim_destroy_names_what_is_left)
     baton_sim_t *sim = support_sim_open(&options);
     support_ok(baton_sim_build(sim, "built", add_nothing, NULL));
     baton_schedule_t *own = support_sim_schedule(sim, 1, "my own");
-    support_expect(baton_sim_destroy(sim), BATON_ERR_BUSY);
-    support_says("uncommitted");
+    support_fails(baton_sim_destroy(sim), BATON_ERR_BUSY, "uncommitted");
     support_ok(baton_schedule_commit(own));
-    support_expect(baton_sim_destroy(sim), BATON_ERR_BUSY);
-    support_says("1 schedules of rank 1");
+    support_fails(baton_sim_destroy(sim), BATON_ERR_BUSY,
+                  "1 schedules of rank 1");
     support_says("\"my own\"");
     /* Nothing happened. */
     double us = -1;
@@ -280,9 +279,8 @@ TEST(test_sim_destroy_keeps_its_groups)
 {
     const baton_sim_options_t options = support_sim_options(2);
     baton_sim_t *sim = support_sim_open(&options);
-    support_expect(baton_group_destroy(baton_sim_group(sim, 1)),
-                   BATON_ERR_STATE);
-    support_says("rank 1 of 2");
+    support_fails(baton_group_destroy(baton_sim_group(sim, 1)), BATON_ERR_STATE,
+                  "rank 1 of 2");
     support_ok(baton_sim_destroy(sim));
 }
 

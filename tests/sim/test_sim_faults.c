@@ -68,17 +68,16 @@ TEST(test_sim_faults_check_their_arguments)
     for (size_t i = 0; i < 2; i++) {
         support_expect(baton_sim_set_speed(sim, bad[i], 1), BATON_ERR_INVALID);
         support_expect(baton_sim_kill(sim, bad[i]), BATON_ERR_INVALID);
-        support_expect(baton_sim_fail_send(sim, bad[i], 1), BATON_ERR_INVALID);
-        support_says("is not in 0..2");
+        support_fails(baton_sim_fail_send(sim, bad[i], 1), BATON_ERR_INVALID,
+                      "is not in 0..2");
         assert_null(baton_sim_group(sim, bad[i]));
         assert_null(baton_sim_schedule(sim, bad[i]));
-        support_expect(baton_sim_set_lag(sim, lags[i]), BATON_ERR_INVALID);
-        support_says("sim: lag: ");
+        support_fails(baton_sim_set_lag(sim, lags[i]), BATON_ERR_INVALID,
+                      "sim: lag: ");
     }
     for (size_t i = 0; i < 4; i++) {
-        support_expect(baton_sim_set_speed(sim, 0, speeds[i]),
-                       BATON_ERR_INVALID);
-        support_says("speed is ");
+        support_fails(baton_sim_set_speed(sim, 0, speeds[i]), BATON_ERR_INVALID,
+                      "speed is ");
     }
     support_us(epoch_us(sim), SUPPORT_WORD_US); /* as before */
     support_ok(baton_sim_destroy(sim));
@@ -98,13 +97,13 @@ TEST(test_sim_fail_send_fails_the_kth)
         support_ok(baton_sim_run(words.sim, -1));
     }
     support_words_start(&words);
-    support_expect(baton_schedule_wait(words.send, -1), BATON_ERR_TRANSPORT);
-    support_says("epoch 3");
+    support_fails(baton_schedule_wait(words.send, -1), BATON_ERR_TRANSPORT,
+                  "epoch 3");
     support_says("send#0");
     support_expect(baton_schedule_start(words.send), BATON_ERR_FAILED);
     /* The receiver gets the sender's message. */
-    support_expect(baton_schedule_wait(words.recv, -1), BATON_ERR_TRANSPORT);
-    support_says("\"words\" epoch 3 failed at send#0 on rank 0");
+    support_fails(baton_schedule_wait(words.recv, -1), BATON_ERR_TRANSPORT,
+                  "\"words\" epoch 3 failed at send#0 on rank 0");
     support_expect(baton_schedule_start(words.recv), BATON_ERR_FAILED);
     support_words_close(&words);
 }
@@ -157,8 +156,8 @@ TEST(test_sim_kill_ends_a_held_send)
     support_words_add(&words, support_sim_open(&options), "held");
     support_ok(baton_schedule_start(words.send));
     support_ok(baton_sim_at(words.sim, 50, kill_one, words.sim));
-    support_expect(baton_schedule_wait(words.send, -1), BATON_ERR_TRANSPORT);
-    support_says("the other rank is dead");
+    support_fails(baton_schedule_wait(words.send, -1), BATON_ERR_TRANSPORT,
+                  "the other rank is dead");
     support_us(baton_schedule_ended_us(words.send), 50);
     support_words_close(&words);
 }
@@ -225,10 +224,9 @@ TEST(test_sim_kill_ends_what_has_not_fired)
         if (!dies_first) {
             support_ok(baton_sim_at(sim, 100, kill_first, sim));
         }
-        support_expect(
+        support_fails(
             baton_schedule_wait(baton_sim_schedule(sim, 1), SUPPORT_WAIT_MS),
-            BATON_ERR_TRANSPORT);
-        support_says("rank 0 is gone");
+            BATON_ERR_TRANSPORT, "rank 0 is gone");
         support_ok(baton_sim_destroy(sim));
     }
 }

@@ -122,8 +122,7 @@ TEST(test_sim_memory_of_a_kept_message)
     support_ok(baton_schedule_start(baton_sim_schedule(sim, 0)));
     support_expect(baton_sim_run(sim, 500), BATON_ERR_TIMEOUT);
     baton__alloc_fail_nth(1);
-    support_expect(baton_sim_run(sim, -1), BATON_ERR_NO_MEMORY);
-    support_says("no memory");
+    support_fails(baton_sim_run(sim, -1), BATON_ERR_NO_MEMORY, "no memory");
     baton__alloc_fail_nth(0);
     /* The receiver gets an error. */
     support_ok(baton_schedule_start(baton_sim_schedule(sim, 1)));
@@ -147,9 +146,8 @@ TEST(test_sim_memory_is_asked_for_before)
     baton_sim_options_t options = support_sim_options(64);
     baton_sim_t *sim = support_sim_open(&options);
     int64_t allocations = baton__alloc_count();
-    support_expect(baton_sim_build(sim, "huge", add_tebibyte, NULL),
-                   BATON_ERR_NO_MEMORY);
-    support_says("\"huge\" on 64 ranks");
+    support_fails(baton_sim_build(sim, "huge", add_tebibyte, NULL),
+                  BATON_ERR_NO_MEMORY, "\"huge\" on 64 ranks");
     support_says("GiB more, and the machine has");
     support_says("set cost_only");
     /* Nothing but the first rank's graph. */

@@ -394,12 +394,11 @@ TEST(test_bad_cases_are_refused)
     };
     baton_sparse_cost_t cost;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        support_expect(baton_sparse_cost(&all[i].options, all[i].ranks, &cost),
-                       BATON_ERR_INVALID);
-        support_says(all[i].says);
+        support_fails(baton_sparse_cost(&all[i].options, all[i].ranks, &cost),
+                      BATON_ERR_INVALID, all[i].says);
     }
-    support_expect(baton_sparse_cost(NULL, 4, &cost), BATON_ERR_INVALID);
-    support_says("options is NULL");
+    support_fails(baton_sparse_cost(NULL, 4, &cost), BATON_ERR_INVALID,
+                  "options is NULL");
 }
 
 /* A sparse all-reduce that is created has what was chosen. */

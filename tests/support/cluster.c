@@ -161,10 +161,11 @@ void support_expect_at(baton_status_t status, baton_status_t expected,
     }
 }
 
-void support_says(const char *text)
+void support_says_at(const char *text, const char *file, int line)
 {
     if (strstr(baton_error_message(), text) == NULL) {
-        fail_msg("\"%s\" is not in: %s", text, baton_error_message());
+        print_error("\"%s\" is not in: %s\n", text, baton_error_message());
+        _fail(file, line);
     }
 }
 

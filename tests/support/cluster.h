@@ -86,7 +86,12 @@ void support_expect_at(baton_status_t status, baton_status_t expected,
                        const char *file, int line);
 
 /* Fails the test unless the last error's message contains `text`. */
-void support_says(const char *text);
+#define support_says(text) support_says_at((text), __FILE__, __LINE__)
+void support_says_at(const char *text, const char *file, int line);
+
+/* Both. */
+#define support_fails(status, expected, text)                                  \
+    (support_expect((status), (expected)), support_says(text))
 
 /* ---- schedules --------------------------------------------------------- */
 

@@ -44,8 +44,8 @@ baton_view_t refusal_part(size_t offset, size_t bytes)
 void refuses(baton_schedule_t *schedule, baton_status_t status,
              const char *text)
 {
-    support_expect(baton_schedule_commit(schedule), status);
-    support_says("commit of \"wrong\" failed: ");
+    support_fails(baton_schedule_commit(schedule), status,
+                  "commit of \"wrong\" failed: ");
     support_says(text);
 }
 

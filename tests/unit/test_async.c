@@ -147,13 +147,11 @@ TEST_MANUALLY(test_async_completes_once, 1)
     operation_t operation = {.start = BATON_OK};
     open_operation(&operation, cluster, &notifies);
     support_ok(baton_schedule_start(operation.schedule));
-    support_expect(baton_schedule_wait(operation.schedule, 0),
-                   BATON_ERR_TIMEOUT);
-    support_says("async#1, which was begun; behind it: call#0");
+    support_fails(baton_schedule_wait(operation.schedule, 0), BATON_ERR_TIMEOUT,
+                  "async#1, which was begun; behind it: call#0");
     support_ok(baton_async_complete(operation.async, BATON_OK));
-    support_expect(baton_async_complete(operation.async, BATON_ERR_LIMIT),
-                   BATON_ERR_STATE);
-    support_says("the node has completed already");
+    support_fails(baton_async_complete(operation.async, BATON_ERR_LIMIT),
+                  BATON_ERR_STATE, "the node has completed already");
     support_ends(operation.schedule, BATON_OK);
     support_expect(baton_async_complete(operation.async, BATON_OK),
                    BATON_ERR_STATE);

@@ -392,8 +392,7 @@ TEST_WITH(test_recovery, 3, SUPPORT_OWN_ENGINES)
 
 static void refused(baton_status_t status, const char *text)
 {
-    support_expect(status, BATON_ERR_INVALID);
-    support_says(text);
+    support_fails(status, BATON_ERR_INVALID, text);
 }
 
 TEST_MANUALLY(test_wrong_arguments, 2)

@@ -163,8 +163,8 @@ TEST(test_lengths)
     }
     lengths.bytes = 6;
     support_ok(baton_schedule_start(s));
-    support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS), BATON_ERR_INVALID);
-    support_says("reduce#2 on rank 0: its length is 6 bytes");
+    support_fails(baton_schedule_wait(s, SUPPORT_WAIT_MS), BATON_ERR_INVALID,
+                  "reduce#2 on rank 0: its length is 6 bytes");
     support_ok(baton_schedule_destroy(s));
 }
 
@@ -201,8 +201,7 @@ TEST(test_scratch_follows_device_memory)
 static void refuses_commit(baton_schedule_t *s, baton_status_t status,
                            const char *text)
 {
-    support_expect(baton_schedule_commit(s), status);
-    support_says("\"wrong\"");
+    support_fails(baton_schedule_commit(s), status, "\"wrong\"");
     support_says(text);
     support_ok(baton_schedule_destroy(s));
 }
@@ -362,8 +361,8 @@ TEST(test_rebinds)
     support_run(s);
     check_doubled(0);
     support_ok(baton_buffer_rebind(s, a.buffer, in));
-    support_expect(baton_schedule_start(s), BATON_ERR_INVALID);
-    support_says("buffer 0 (copy#0 uses it) is to be device memory");
+    support_fails(baton_schedule_start(s), BATON_ERR_INVALID,
+                  "buffer 0 (copy#0 uses it) is to be device memory");
     support_ok(baton_buffer_rebind(s, a.buffer, memory));
     emulated_write(device, memory, in, BYTES);
     support_run(s);
@@ -380,8 +379,8 @@ TEST(test_no_device_memory)
     (void)baton_add_copy(s, a, support_view(s, in, BYTES));
     emulated_fail_allocate(device, 1);
     uint64_t events = emulated_counters(device).events;
-    support_expect(baton_schedule_commit(s), BATON_ERR_NO_MEMORY);
-    support_says("no 4000 bytes of emulated:");
+    support_fails(baton_schedule_commit(s), BATON_ERR_NO_MEMORY,
+                  "no 4000 bytes of emulated:");
     support_says("for scratch buffer 0");
     assert_int_equal(emulated_counters(device).events, events);
     support_ok(baton_schedule_commit(s));
@@ -406,13 +405,11 @@ TEST_MANUALLY(test_attaching, 1)
     support_expect(baton_engine_device(engine, NULL, &owned),
                    BATON_ERR_INVALID);
     support_expect(baton_engine_device(engine, &own, NULL), BATON_ERR_INVALID);
-    support_expect(baton_engine_attach_device(engine, &port, device),
-                   BATON_ERR_STATE);
-    support_says("the engine has a device already");
-    support_expect(
+    support_fails(baton_engine_attach_device(engine, &port, device),
+                  BATON_ERR_STATE, "the engine has a device already");
+    support_fails(
         baton_engine_attach_device(cluster->engines[0], &port, device),
-        BATON_ERR_STATE);
-    support_says("the engine has a group already");
+        BATON_ERR_STATE, "the engine has a group already");
     support_ok(baton_engine_open(NULL, &engine));
     support_expect(baton_engine_device(engine, &own, &owned),
                    BATON_ERR_UNSUPPORTED);
@@ -427,9 +424,8 @@ TEST_MANUALLY(test_attaching, 1)
                    BATON_ERR_INVALID);
     port = *emulated_port(device);
     port.entries = NULL;
-    support_expect(baton_engine_attach_device(engine, &port, device),
-                   BATON_ERR_INVALID);
-    support_says("has 4 only");
+    support_fails(baton_engine_attach_device(engine, &port, device),
+                  BATON_ERR_INVALID, "has 4 only");
     support_ok(baton_engine_close(engine));
 }
 
@@ -446,8 +442,8 @@ static void fail_kth(int k, void (*plant)(emulated_t *device, int k),
     support_ok(baton_schedule_commit(s));
     plant(device, k);
     support_ok(baton_schedule_start(s));
-    support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS), BATON_ERR_SYSTEM);
-    support_says("\"failing\" epoch 1 failed at ");
+    support_fails(baton_schedule_wait(s, SUPPORT_WAIT_MS), BATON_ERR_SYSTEM,
+                  "\"failing\" epoch 1 failed at ");
     support_says(at);
     emulated_repair(device);
     support_run(s);

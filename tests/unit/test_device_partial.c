@@ -399,24 +399,21 @@ TEST_WITH(test_wrong_use, 1, SUPPORT_OWN_ENGINES)
     baton_partial_t *host = NULL;
     int64_t here = 0;
     support_ok(baton_partial_create(group, &options, &host));
-    support_expect(baton_partial_start_on(host, stream), BATON_ERR_UNSUPPORTED);
-    support_says("must be BATON_MEMORY_DEVICE");
+    support_fails(baton_partial_start_on(host, stream), BATON_ERR_UNSUPPORTED,
+                  "must be BATON_MEMORY_DEVICE");
     support_expect(baton_partial_start_on(NULL, stream), BATON_ERR_INVALID);
     support_ok(baton_partial_destroy(host));
     options.memory = BATON_MEMORY_DEVICE;
-    support_expect(baton_partial_create(cluster->groups[0], &options, &host),
-                   BATON_ERR_UNSUPPORTED);
-    support_says("the engine has no device");
+    support_fails(baton_partial_create(cluster->groups[0], &options, &host),
+                  BATON_ERR_UNSUPPORTED, "the engine has no device");
     options.memory = (baton_memory_t)2;
-    support_expect(baton_partial_create(group, &options, &host),
-                   BATON_ERR_INVALID);
-    support_says("memory is 2");
+    support_fails(baton_partial_create(group, &options, &host),
+                  BATON_ERR_INVALID, "memory is 2");
 
     create(&world, options);
     baton_partial_t *partial = world.partials[0];
-    support_expect(baton_partial_contribute_on(partial, &here, stream),
-                   BATON_ERR_INVALID);
-    support_says("must be device memory");
+    support_fails(baton_partial_contribute_on(partial, &here, stream),
+                  BATON_ERR_INVALID, "must be device memory");
     support_expect(baton_partial_contribute_on(partial, NULL, stream),
                    BATON_ERR_INVALID);
     support_expect(baton_partial_wait_on(partial, stream, world.result[0]),
@@ -459,17 +456,15 @@ TEST(test_poor_device)
     baton_partial_t *partial = NULL;
     options.memory = BATON_MEMORY_DEVICE;
     options.op = &own;
-    support_expect(baton_partial_create(group, &options, &partial),
-                   BATON_ERR_UNSUPPORTED);
-    support_says("has no reduction \"own\"");
+    support_fails(baton_partial_create(group, &options, &partial),
+                  BATON_ERR_UNSUPPORTED, "has no reduction \"own\"");
     options.op = NULL;
     emulated_counters_t before = emulated_counters(device);
     /* 2^20 vectors, of more bytes than there are addresses. */
     options.history = (UINT32_C(1) << 20) - 8; /* partial.h */
     options.count = (SIZE_MAX >> 20) / sizeof(int64_t) + 1;
-    support_expect(baton_partial_create(group, &options, &partial),
-                   BATON_ERR_NO_MEMORY);
-    support_says("vectors of");
+    support_fails(baton_partial_create(group, &options, &partial),
+                  BATON_ERR_NO_MEMORY, "vectors of");
     options.history = 0;
     options.count = 1;
     support_ok(baton_partial_create(group, &options, &partial));

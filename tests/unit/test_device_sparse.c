@@ -638,10 +638,9 @@ TEST(test_failed_copy)
     support_ok(baton_sparse_residual(self.sparse, before));
     for (int k = 1; k <= 3; k++) {
         emulated_fail_work(self.device, k < 3 ? k : 1);
-        support_expect(k < 3 ? baton_sparse_load(self.sparse, path)
-                             : baton_sparse_residual(self.sparse, after),
-                       BATON_ERR_SYSTEM);
-        support_says("a vector of the device");
+        support_fails(k < 3 ? baton_sparse_load(self.sparse, path)
+                            : baton_sparse_residual(self.sparse, after),
+                      BATON_ERR_SYSTEM, "a vector of the device");
         emulated_repair(self.device);
         support_ok(baton_sparse_residual(self.sparse, after));
         assert_memory_equal(before, after, self.bytes);
@@ -856,14 +855,13 @@ TEST(test_wrong_use)
     static float here[N];
     support_expect(baton_sparse_start_on(NULL, stream, gradient),
                    BATON_ERR_INVALID);
-    support_expect(baton_sparse_start_on(sparse, stream, here),
-                   BATON_ERR_INVALID);
-    support_says("the gradient must be 601 elements of device memory");
+    support_fails(baton_sparse_start_on(sparse, stream, here),
+                  BATON_ERR_INVALID,
+                  "the gradient must be 601 elements of device memory");
     support_expect(baton_sparse_wait_on(sparse, stream, self.memory->sum),
                    BATON_ERR_STATE);
-    support_expect(baton_sparse_wait_on(sparse, stream, here),
-                   BATON_ERR_INVALID);
-    support_says("the vector must be 601 elements of device memory");
+    support_fails(baton_sparse_wait_on(sparse, stream, here), BATON_ERR_INVALID,
+                  "the vector must be 601 elements of device memory");
 
     put_alone(&self);
     wait_alone(&self, BATON_OK);
@@ -880,9 +878,8 @@ TEST(test_wrong_use)
     destroy(self.world);
 
     create_on(self.world->ranks->cluster, &options, &host);
-    support_expect(baton_sparse_start_on(host, stream, here),
-                   BATON_ERR_UNSUPPORTED);
-    support_says("must be BATON_MEMORY_DEVICE");
+    support_fails(baton_sparse_start_on(host, stream, here),
+                  BATON_ERR_UNSUPPORTED, "must be BATON_MEMORY_DEVICE");
     support_expect(baton_sparse_wait_on(host, stream, NULL),
                    BATON_ERR_UNSUPPORTED);
     support_ok(baton_sparse_destroy(host));
@@ -894,10 +891,9 @@ static void expect_refused(support_cluster_t *cluster,
                            baton_status_t status, const char *message)
 {
     baton_sparse_t *sparse = NULL;
-    support_expect(baton_sparse_create(cluster->groups[0], options,
-                                       SUPPORT_WAIT_MS, &sparse),
-                   status);
-    support_says(message);
+    support_fails(baton_sparse_create(cluster->groups[0], options,
+                                      SUPPORT_WAIT_MS, &sparse),
+                  status, message);
 }
 
 TEST(test_refused_options)
@@ -958,9 +954,8 @@ TEST(test_choice_is_for_devices)
                                         &options, &made[rank]));
     }
     for (int rank = 0; rank < SIZE; rank++) {
-        support_expect(baton_sparse_connect(made[rank], SUPPORT_WAIT_MS),
-                       BATON_ERR_MISMATCH);
-        support_says("has memory 0");
+        support_fails(baton_sparse_connect(made[rank], SUPPORT_WAIT_MS),
+                      BATON_ERR_MISMATCH, "has memory 0");
         support_ok(baton_sparse_destroy(made[rank]));
     }
     world_close(world);

@@ -125,8 +125,8 @@ static void check_gate(user_t *user)
         }
         assert_int_equal(calls, round - 1);
         if (round == 1) { /* a wait that gives up says why */
-            support_expect(baton_schedule_wait(s, 20), BATON_ERR_TIMEOUT);
-            support_says(
+            support_fails(
+                baton_schedule_wait(s, 20), BATON_ERR_TIMEOUT,
                 "the stream that it was started on has not reached it");
         }
         user_open_gate(user);
@@ -274,10 +274,10 @@ static void check_flight(user_t *user)
     for (int k = 0; k < FLIGHT; k++) {
         support_ok(baton_schedule_start_on(s, user->stream));
     }
-    support_expect(baton_schedule_start_on(s, user->stream), BATON_ERR_BUSY);
-    support_says("8 epochs have been started and not ended");
-    support_expect(baton_schedule_start(s), BATON_ERR_BUSY);
-    support_says("epoch 8 is still running");
+    support_fails(baton_schedule_start_on(s, user->stream), BATON_ERR_BUSY,
+                  "8 epochs have been started and not ended");
+    support_fails(baton_schedule_start(s), BATON_ERR_BUSY,
+                  "epoch 8 is still running");
     support_expect(baton_buffer_rebind(s, (baton_buffer_t){0}, user->b),
                    BATON_ERR_BUSY);
     assert_int_equal(baton_schedule_epoch(s), 0);
@@ -350,8 +350,8 @@ TEST(test_wait_before_start)
                  baton_add_send(s[1], 0, support_scratch(s[1], 1)));
     support_schedules_commit(cluster, s);
     baton_stream_t stream = emulated_stream(ranks->devices[1]);
-    support_expect(baton_schedule_wait_on(s[1], stream), BATON_ERR_STATE);
-    support_says("it has not been started");
+    support_fails(baton_schedule_wait_on(s[1], stream), BATON_ERR_STATE,
+                  "it has not been started");
     support_ok(baton_schedule_start(s[0]));
     support_expect(baton_schedule_wait(s[0], SUPPORT_WAIT_MS),
                    BATON_ERR_INVALID);
@@ -497,13 +497,11 @@ TEST(test_memory)
                        BATON_ERR_INVALID);
     }
     void *untouched = &user;
-    support_expect(
+    support_fails(
         baton_device_alloc(engine, (baton_memory_t)2, BYTES, &untouched),
-        BATON_ERR_INVALID);
-    support_says("kind is 2");
-    support_expect(baton_device_check(engine, &user, 1, (baton_memory_t)2),
-                   BATON_ERR_INVALID);
-    support_says("kind is 2");
+        BATON_ERR_INVALID, "kind is 2");
+    support_fails(baton_device_check(engine, &user, 1, (baton_memory_t)2),
+                  BATON_ERR_INVALID, "kind is 2");
     assert_ptr_equal(untouched, &user);
     baton_device_free(engine, BATON_MEMORY_HOST, NULL);
     assert_int_equal(emulated_counters(user.device).allocated, before);

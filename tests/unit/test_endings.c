@@ -138,9 +138,9 @@ TEST_EACH(test_cancel_fails_a_schedule_with_messages, 2)
     support_ok(baton_schedule_cancel(pair.schedules[0]));
     support_ends(pair.schedules[0], BATON_ERR_CANCELLED);
     support_expect(baton_schedule_cancel(pair.schedules[0]), BATON_ERR_STATE);
-    support_expect(baton_schedule_start(pair.schedules[0]), BATON_ERR_FAILED);
-    support_says("\"given up\" epoch 1 was cancelled on rank 0; "
-                 "baton_group_recover on all ranks mends it");
+    support_fails(baton_schedule_start(pair.schedules[0]), BATON_ERR_FAILED,
+                  "\"given up\" epoch 1 was cancelled on rank 0; "
+                  "baton_group_recover on all ranks mends it");
     expect_told(&pair, "\"given up\" epoch 1 was cancelled on rank 0");
     support_pair_close(&pair);
 }
@@ -282,8 +282,8 @@ TEST_WITH(test_destroy_tells_of_a_message_that_moves, 2, SUPPORT_OWN_MANUAL)
         (void)baton_engine_step(cluster->engines[1]);
     }
     assert_int_equal(memory[2 * LONG - 1], 0);
-    support_expect(baton_schedule_destroy(s[0]), BATON_ERR_TIMEOUT);
-    support_says(
+    support_fails(
+        baton_schedule_destroy(s[0]), BATON_ERR_TIMEOUT,
         "destroy of \"long\" on rank 0: a message or an async node has "
         "not ended within 5 ms");
     assert_int_equal(memory[2 * LONG - 1], 0);
@@ -377,9 +377,9 @@ TEST_WITH(test_destroy_does_not_wait_for_peers, 2, SUPPORT_OWN_MANUAL)
     }
     support_drain(cluster);
     for (int i = 0; i < MANY; i++) {
-        support_expect(baton_schedule_start(pairs[i].schedules[1]),
-                       BATON_ERR_FAILED);
-        support_says("\"one of many\" was destroyed on rank 0");
+        support_fails(baton_schedule_start(pairs[i].schedules[1]),
+                      BATON_ERR_FAILED,
+                      "\"one of many\" was destroyed on rank 0");
         support_pair_close(&pairs[i]);
     }
 }

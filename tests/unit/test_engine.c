@@ -22,8 +22,8 @@ static void refuses(baton_engine_options_t options, const char *says)
 {
     baton_engine_t *untouched = (baton_engine_t *)&untouched;
     baton_engine_t *engine = untouched;
-    support_expect(baton_engine_open(&options, &engine), BATON_ERR_INVALID);
-    support_says(says);
+    support_fails(baton_engine_open(&options, &engine), BATON_ERR_INVALID,
+                  says);
     assert_ptr_equal(engine, untouched);
 }
 
@@ -132,8 +132,8 @@ TEST_WITH(test_group_destroy_with_a_schedule_is_busy, 1, SUPPORT_ONE_THREAD)
         if (committed != 0) {
             support_ok(baton_schedule_commit(schedule));
         }
-        support_expect(baton_group_destroy(cluster->groups[0]), BATON_ERR_BUSY);
-        support_says("destroy");
+        support_fails(baton_group_destroy(cluster->groups[0]), BATON_ERR_BUSY,
+                      "destroy");
         if (committed != 0) {
             support_says("\"left over\"");
             support_run(schedule);

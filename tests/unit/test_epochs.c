@@ -21,9 +21,9 @@ TEST_EACH(test_epoch_runs_once_a_start, 1)
     support_ok(baton_schedule_commit(s));
     support_ok(baton_schedule_test(s, &done));
     assert_true(done); /* before the first start */
-    support_expect(baton_schedule_wait(s, 0), BATON_ERR_STATE);
-    support_says("wait for \"count\": it has not been started: call "
-                 "baton_schedule_start first");
+    support_fails(baton_schedule_wait(s, 0), BATON_ERR_STATE,
+                  "wait for \"count\": it has not been started: call "
+                  "baton_schedule_start first");
     assert_int_equal(baton_schedule_epoch(s), 0);
     for (uint64_t epoch = 1; epoch <= 100; epoch++) {
         support_ok(baton_schedule_start(s));
@@ -71,8 +71,8 @@ TEST_EACH(test_wait_gives_the_outcome_of_its_own_epoch, 2)
     support_ends(s[1], BATON_OK);
     support_ok(baton_schedule_test(s[1], &done));
     assert_true(done);
-    support_expect(baton_schedule_start(s[1]), BATON_ERR_FAILED);
-    support_says("\"own\" epoch 2 failed at call#");
+    support_fails(baton_schedule_start(s[1]), BATON_ERR_FAILED,
+                  "\"own\" epoch 2 failed at call#");
     support_schedules_destroy(cluster, s);
 }
 
@@ -89,18 +89,16 @@ TEST_EACH(test_rebind_between_epochs, 2)
     (void)baton_add_send(s[1], 0, support_view(s[1], &sent, 8));
     support_ok(baton_buffer_rebind(s[0], bound, &places[3]));
     support_schedules_commit(cluster, s);
-    support_expect(baton_buffer_rebind(s[0], scratch.buffer, places),
-                   BATON_ERR_INVALID);
-    support_says("rebind in \"moving\": buffer 1 is scratch");
-    support_expect(baton_buffer_rebind(s[0], (baton_buffer_t){9}, places),
-                   BATON_ERR_INVALID);
-    support_says("buffer 9 is not one of its buffers");
+    support_fails(baton_buffer_rebind(s[0], scratch.buffer, places),
+                  BATON_ERR_INVALID,
+                  "rebind in \"moving\": buffer 1 is scratch");
+    support_fails(baton_buffer_rebind(s[0], (baton_buffer_t){9}, places),
+                  BATON_ERR_INVALID, "buffer 9 is not one of its buffers");
     for (size_t epoch = 1; epoch <= 3; epoch++) {
         support_ok(baton_buffer_rebind(s[0], bound, &places[epoch - 1]));
         support_ok(baton_schedule_start(s[0]));
-        support_expect(baton_buffer_rebind(s[0], bound, &places[3]),
-                       BATON_ERR_BUSY);
-        support_says("\"moving\"");
+        support_fails(baton_buffer_rebind(s[0], bound, &places[3]),
+                      BATON_ERR_BUSY, "\"moving\"");
         sent = epoch;
         support_run(s[1]);
         support_ends(s[0], BATON_OK);

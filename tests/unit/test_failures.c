@@ -101,8 +101,8 @@ TEST_EACH(test_call_error_wakes_all_who_wait, 2)
         assert_non_null(strstr(waiters[w].sentence, "12 is too many"));
     }
     assert_int_equal(trap.calls, 1);
-    support_expect(baton_schedule_start(s[0]), BATON_ERR_FAILED);
-    support_says("start of \"doomed\": it has failed: ");
+    support_fails(baton_schedule_start(s[0]), BATON_ERR_FAILED,
+                  "start of \"doomed\": it has failed: ");
     support_says("call#1");
 
     /* Other schedules of the engine work. */
@@ -160,8 +160,7 @@ TEST_MANUALLY(test_on_failure_is_told_of_an_earlier_loss, 3)
     baton_schedule_on_failure(s, note, &noted);
     support_ok(baton_schedule_commit(s));
     assert_int_equal(noted, BATON_ERR_TRANSPORT);
-    support_expect(baton_schedule_start(s), BATON_ERR_FAILED);
-    support_says("rank 2 is gone");
+    support_fails(baton_schedule_start(s), BATON_ERR_FAILED, "rank 2 is gone");
     support_ok(baton_schedule_destroy(s));
 }
 

@@ -80,15 +80,14 @@ TEST(test_inproc_ranks_join_once)
     support_expect(baton_inproc_create(0, &pair.medium), BATON_ERR_INVALID);
     support_expect(baton__inproc_join(NULL, 0, &port, &end), BATON_ERR_INVALID);
     for (int rank = -1; rank <= RANKS; rank++) {
-        support_expect(baton__inproc_join(pair.medium, rank, &port, &end),
-                       BATON_ERR_INVALID);
-        support_says(rank >= 0 && rank < RANKS ? "joined already" : "0 to 1");
+        support_fails(baton__inproc_join(pair.medium, rank, &port, &end),
+                      BATON_ERR_INVALID,
+                      rank >= 0 && rank < RANKS ? "joined already" : "0 to 1");
     }
     pair.port->close(pair.ends[1]);
     support_ok(baton__inproc_join(pair.medium, 1, &pair.port, &pair.ends[1]));
     pair.port->close(pair.ends[0]);
-    support_expect(baton_inproc_destroy(pair.medium), BATON_ERR_BUSY);
-    support_says("rank 1");
+    support_fails(baton_inproc_destroy(pair.medium), BATON_ERR_BUSY, "rank 1");
     pair.port->close(pair.ends[1]);
     support_ok(baton_inproc_destroy(pair.medium));
 }

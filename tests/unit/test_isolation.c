@@ -89,8 +89,8 @@ TEST_EACH(test_unmatched_receive_takes_no_other_message, RANKS)
     for (uint64_t number = 1; number <= EPOCHS; number++) {
         expect_works(good, number);
     }
-    support_expect(baton_schedule_wait(lonely, 0), BATON_ERR_TIMEOUT);
-    support_says("\"lonely\"");
+    support_fails(baton_schedule_wait(lonely, 0), BATON_ERR_TIMEOUT,
+                  "\"lonely\"");
     support_says("recv#0 from rank 1");
     assert_int_equal(place, 5);
     support_ok(baton_schedule_cancel(lonely));
@@ -176,10 +176,9 @@ TEST_EACH(test_mismatch_fails_both_and_names_them, RANKS)
         support_expect(baton_group_recover(cluster->groups[0], 0),
                        BATON_ERR_TIMEOUT);
         for (int rank = 1; rank >= 0; rank--) {
-            support_expect(
+            support_fails(
                 baton_group_recover(cluster->groups[rank], SUPPORT_WAIT_MS),
-                BATON_ERR_FAILED);
-            support_says("\"unequal\" can't be recovered: ");
+                BATON_ERR_FAILED, "\"unequal\" can't be recovered: ");
             expect_disagreement(s[rank], differences[i].says);
         }
         expect_works(good, i);

@@ -198,8 +198,7 @@ TEST_EACH(test_length_of_a_message_above_the_view_fails, 2)
 static void expect_refused(baton_schedule_t *s, baton_status_t status,
                            const char *text)
 {
-    support_expect(baton_schedule_commit(s), status);
-    support_says(text);
+    support_fails(baton_schedule_commit(s), status, text);
     support_ok(baton_schedule_destroy(s));
 }
 

@@ -70,8 +70,8 @@ TEST(test_loans_of_a_receive_and_its_reduce)
 {
     graph_t g = begin();
     baton_set_no_scratch(g.schedule, g.reduce);
-    support_expect(baton_schedule_commit(g.schedule), BATON_ERR_INVALID);
-    support_says("reduce#1 must be a call or async node");
+    support_fails(baton_schedule_commit(g.schedule), BATON_ERR_INVALID,
+                  "reduce#1 must be a call or async node");
     support_ok(baton_schedule_destroy(g.schedule));
     g = begin();
     support_ok(baton_schedule_commit(g.schedule));

@@ -45,8 +45,8 @@ TEST(test_options_of_a_newer_header)
     assert_int_equal(out.size, sizeof out);
     assert_int_equal(out.second, 4);
     newer.later = 1;
-    support_expect(read_options(&out, &newer), BATON_ERR_INVALID);
-    support_says("some options: size is 24");
+    support_fails(read_options(&out, &newer), BATON_ERR_INVALID,
+                  "some options: size is 24");
 }
 
 TEST(test_options_that_were_not_initialised)
@@ -55,8 +55,8 @@ TEST(test_options_that_were_not_initialised)
     options_t out = {5, 6, 7};
     for (size_t i = 0; i < 3; i++) {
         const options_t given = {sizes[i], 1, 2};
-        support_expect(read_options(&out, &given), BATON_ERR_INVALID);
-        support_says("initialise with SOME_OPTIONS");
+        support_fails(read_options(&out, &given), BATON_ERR_INVALID,
+                      "initialise with SOME_OPTIONS");
     }
     support_expect(read_options(&out, NULL), BATON_ERR_INVALID);
     assert_int_equal(out.second, 7);
@@ -79,10 +79,9 @@ TEST(test_a_struct_that_is_filled_keeps_its_size)
     assert_int_equal(newer.known.second, 4);
     assert_int_equal(newer.later, 0);
     older.size = 7;
-    support_expect(baton__options_write(&older, &whole, sizeof whole, "some",
-                                        "SOME_OPTIONS"),
-                   BATON_ERR_INVALID);
-    support_says("some: size is 7");
+    support_fails(baton__options_write(&older, &whole, sizeof whole, "some",
+                                       "SOME_OPTIONS"),
+                  BATON_ERR_INVALID, "some: size is 7");
     support_expect(baton__options_write(NULL, &whole, sizeof whole, "some",
                                         "SOME_OPTIONS"),
                    BATON_ERR_INVALID);
@@ -101,16 +100,14 @@ TEST(test_a_transport_lacks_a_function)
     baton_transport_t transport = baton__inproc_transport;
     support_ok(baton_engine_open(NULL, &engine));
     transport.size = offsetof(baton_transport_t, close);
-    support_expect(
+    support_fails(
         baton_group_create(engine, &transport, &transport, 0, 1, &group),
-        BATON_ERR_INVALID);
-    support_says("a function of transport \"inproc\" is NULL");
+        BATON_ERR_INVALID, "a function of transport \"inproc\" is NULL");
     transport = baton__inproc_transport;
     transport.withdraw_receive = withdraw_receive;
-    support_expect(
+    support_fails(
         baton_group_create(engine, &transport, &transport, 0, 1, &group),
-        BATON_ERR_INVALID);
-    support_says("only one of post_receive and withdraw_receive");
+        BATON_ERR_INVALID, "only one of post_receive and withdraw_receive");
     assert_null(group);
     support_ok(baton_engine_close(engine));
 }

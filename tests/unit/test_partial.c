@@ -368,28 +368,26 @@ TEST(test_tensors_that_are_wrong_are_refused)
     baton_partial_t *p = NULL;
     const int64_t data = 0;
     wrong.count = 3;
-    support_expect(baton_partial_create(group, &wrong, &p), BATON_ERR_INVALID);
-    support_says("count is 3, must be 0, or the sum of counts, 4");
+    support_fails(baton_partial_create(group, &wrong, &p), BATON_ERR_INVALID,
+                  "count is 3, must be 0, or the sum of counts, 4");
     wrong.tensors = 0;
-    support_expect(baton_partial_create(group, &wrong, &p), BATON_ERR_INVALID);
-    support_says("tensors is 0, and counts is not NULL");
+    support_fails(baton_partial_create(group, &wrong, &p), BATON_ERR_INVALID,
+                  "tensors is 0, and counts is not NULL");
     wrong = solo_of_tensors(NULL);
     wrong.counts = huge;
-    support_expect(baton_partial_create(group, &wrong, &p), BATON_ERR_INVALID);
-    support_says("the counts of tensors 0 to 1 add up to more than");
+    support_fails(baton_partial_create(group, &wrong, &p), BATON_ERR_INVALID,
+                  "the counts of tensors 0 to 1 add up to more than");
     wrong = solo_of_tensors(NULL);
     wrong.memory = BATON_MEMORY_DEVICE;
-    support_expect(baton_partial_create(group, &wrong, &p),
-                   BATON_ERR_UNSUPPORTED);
-    support_says("tensors is 3, which is not supported with device memory");
+    support_fails(baton_partial_create(group, &wrong, &p),
+                  BATON_ERR_UNSUPPORTED,
+                  "tensors is 3, which is not supported with device memory");
     wrong = solo_of_tensors(NULL);
     support_ok(baton_partial_create(group, &wrong, &p));
-    support_expect(baton_partial_contribute_tensor(p, TENSORS, &data),
-                   BATON_ERR_INVALID);
-    support_says("\"slow\" has 3 tensors, and no tensor 3");
-    support_expect(baton_partial_contribute_tensor(p, 0, NULL),
-                   BATON_ERR_INVALID);
-    support_says("tensor 0 of \"slow\": data is NULL");
+    support_fails(baton_partial_contribute_tensor(p, TENSORS, &data),
+                  BATON_ERR_INVALID, "\"slow\" has 3 tensors, and no tensor 3");
+    support_fails(baton_partial_contribute_tensor(p, 0, NULL),
+                  BATON_ERR_INVALID, "tensor 0 of \"slow\": data is NULL");
     support_ok(baton_partial_contribute_tensor(p, 1, NULL)); /* it is empty */
     support_ok(baton_partial_destroy(p));
 }
@@ -531,9 +529,8 @@ TEST(test_partial_wrong_options_are_refused)
     baton_partial_t *untouched = (baton_partial_t *)&untouched;
     baton_partial_t *partial = untouched;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        support_expect(baton_partial_create(group, &all[i].options, &partial),
-                       BATON_ERR_INVALID);
-        support_says(all[i].says);
+        support_fails(baton_partial_create(group, &all[i].options, &partial),
+                      BATON_ERR_INVALID, all[i].says);
     }
     assert_ptr_equal(partial, untouched);
 }
@@ -547,8 +544,8 @@ TEST(test_partial_wrong_use_is_refused)
         baton_partial_result_t seen;
         bool flag;
         support_ok(baton_partial_create(ranks->groups[0], &options, &p));
-        support_expect(baton_partial_wait(p, -1, &seen), BATON_ERR_STATE);
-        support_says("\"slow\": no step was started");
+        support_fails(baton_partial_wait(p, -1, &seen), BATON_ERR_STATE,
+                      "\"slow\": no step was started");
         support_ok(baton_partial_test(p, &flag));
         assert_true(flag);
         contribute_and_start(p, 3);
@@ -572,8 +569,8 @@ TEST(test_partial_start_while_one_runs_is_busy)
     open_partials(ranks, p, &options);
     contribute_and_start(p[0], 1);
     support_expect(baton_partial_start(p[0]), BATON_ERR_BUSY);
-    support_expect(baton_partial_wait(p[0], 1, &seen), BATON_ERR_TIMEOUT);
-    support_says("\"slow\" epoch 1");
+    support_fails(baton_partial_wait(p[0], 1, &seen), BATON_ERR_TIMEOUT,
+                  "\"slow\" epoch 1");
     contribute_and_start(p[1], 2);
     for (int rank = 0; rank < 2; rank++) {
         support_ok(baton_partial_wait(p[rank], SUPPORT_WAIT_MS, &seen));

@@ -504,10 +504,9 @@ TEST(test_partial_says_that_peers_do_no_more_steps)
     for (int i = 0; i < 2; i++) {
         others[i] = support_thread_start(destroy_one, &ranks[1 + i]);
     }
-    support_expect(
+    support_fails(
         baton_partial_wait(ranks[0].partial, SUPPORT_WAIT_MS, &result),
-        BATON_ERR_STATE);
-    support_says("\"partial\" was destroyed on rank");
+        BATON_ERR_STATE, "\"partial\" was destroyed on rank");
     destroy_one(&ranks[0]);
     for (int i = 0; i < 2; i++) {
         support_thread_join(others[i]);
@@ -580,8 +579,7 @@ TEST(test_partial_tells_a_rank_that_is_left_out)
     if (status == BATON_OK) {
         status = baton_partial_wait(ranks[0].partial, SUPPORT_WAIT_MS, &result);
     }
-    support_expect(status, BATON_ERR_TRANSPORT);
-    support_says("go on without it");
+    support_fails(status, BATON_ERR_TRANSPORT, "go on without it");
     support_expect(baton_partial_start(ranks[0].partial), BATON_ERR_TRANSPORT);
     close_ranks();
 }
@@ -593,19 +591,18 @@ TEST(test_partial_says_what_does_not_go_on)
     open_ranks(2, BATON_PROGRESS_THREAD);
     baton_partial_options_t wrong = options;
     wrong.inner_arg = &arg;
-    support_expect(baton_partial_create(ranks[0].group, &wrong, &none),
-                   BATON_ERR_UNSUPPORTED);
-    support_says("which is not supported with inner_arg");
+    support_fails(baton_partial_create(ranks[0].group, &wrong, &none),
+                  BATON_ERR_UNSUPPORTED,
+                  "which is not supported with inner_arg");
     wrong = options;
     wrong.memory = BATON_MEMORY_DEVICE;
-    support_expect(baton_partial_create(ranks[0].group, &wrong, &none),
-                   BATON_ERR_UNSUPPORTED);
-    support_says("which is not supported with device memory");
+    support_fails(baton_partial_create(ranks[0].group, &wrong, &none),
+                  BATON_ERR_UNSUPPORTED,
+                  "which is not supported with device memory");
     wrong = options;
     wrong.on_loss = (baton_on_loss_t)2;
-    support_expect(baton_partial_create(ranks[0].group, &wrong, &none),
-                   BATON_ERR_INVALID);
-    support_says("on_loss is 2");
+    support_fails(baton_partial_create(ranks[0].group, &wrong, &none),
+                  BATON_ERR_INVALID, "on_loss is 2");
     close_ranks();
 }
 
@@ -625,9 +622,8 @@ TEST(test_partial_that_does_not_go_on_fails)
     leave(&ranks[1]);
     learn_outside(&ranks[0], 1);
     learn_outside(&ranks[2], 1);
-    support_expect(baton_partial_wait(ranks[2].partial, 10000, &result),
-                   BATON_ERR_TRANSPORT);
-    support_says("rank 1 is gone");
+    support_fails(baton_partial_wait(ranks[2].partial, 10000, &result),
+                  BATON_ERR_TRANSPORT, "rank 1 is gone");
     close_ranks();
 }
 

@@ -321,8 +321,8 @@ TEST_MANUALLY(test_queued_starts_pair_by_their_number, 2)
     for (int i = 0; i < 3; i++) {
         queue_start(&queue, 0, &got[i]);
     }
-    support_expect(baton_schedule_start(queue.schedules[0]), BATON_ERR_BUSY);
-    support_says("3 epochs have been started");
+    support_fails(baton_schedule_start(queue.schedules[0]), BATON_ERR_BUSY,
+                  "3 epochs have been started");
     assert_int_equal(baton_schedule_started(queue.schedules[0]), 3);
     queue_start(&queue, 1, &sent[0]);
     support_expect(
@@ -559,10 +559,9 @@ TEST_EACH(test_wait_with_ends_by_its_function, 2)
                                             take_turn, &beside),
                    BATON_DONE);
     assert_int_equal(beside.turns, 3);
-    support_expect(
+    support_fails(
         baton_schedule_wait_with(beside.own, 0, 1, take_turn, &beside),
-        BATON_ERR_TIMEOUT);
-    support_says("recv#0 from rank 1");
+        BATON_ERR_TIMEOUT, "recv#0 from rank 1");
     assert_true(beside.turns > 3);
     support_ok(baton_schedule_start(pair.schedules[1]));
     support_ends(beside.own, BATON_OK);
@@ -624,15 +623,15 @@ TEST_MANUALLY(test_queued_refuses_what_makes_no_sense, 2)
     for (int i = 0; i < 2; i++) {
         baton_schedule_t *s = support_schedule(cluster->groups[0], "wrong");
         baton_schedule_set_depth(s, wrong[i]);
-        support_expect(baton_schedule_commit(s), BATON_ERR_INVALID);
-        support_says("allowed: 1 to 1024");
+        support_fails(baton_schedule_commit(s), BATON_ERR_INVALID,
+                      "allowed: 1 to 1024");
         support_ok(baton_schedule_destroy(s));
     }
     baton_schedule_t *armed = support_schedule(cluster->groups[0], "armed");
     (void)baton_add_armed_recv(armed, 1);
     baton_schedule_set_depth(armed, 2);
-    support_expect(baton_schedule_commit(armed), BATON_ERR_UNSUPPORTED);
-    support_says("lets peers begin epochs");
+    support_fails(baton_schedule_commit(armed), BATON_ERR_UNSUPPORTED,
+                  "lets peers begin epochs");
     support_ok(baton_schedule_destroy(armed));
 }
 
@@ -662,17 +661,17 @@ TEST_MANUALLY(test_rebind_is_in_place_as_created, 1)
         .target = x, .count = 2, .dtype = BATON_I64, .op = BATON_SUM};
     baton_schedule_t *s;
     support_ok(baton_allreduce_create(cluster->groups[0], &on, &s));
-    support_expect(baton_schedule_rebind(s, x, y), BATON_ERR_INVALID);
-    support_says("created in place");
+    support_fails(baton_schedule_rebind(s, x, y), BATON_ERR_INVALID,
+                  "created in place");
     support_ok(baton_schedule_rebind(s, NULL, y));
     support_run(s);
     support_ok(baton_schedule_destroy(s));
     on.source = y;
     support_ok(baton_allreduce_create(cluster->groups[0], &on, &s));
-    support_expect(baton_schedule_rebind(s, NULL, x), BATON_ERR_INVALID);
-    support_says("not created in place");
-    support_expect(baton_schedule_rebind(s, y, NULL), BATON_ERR_INVALID);
-    support_says("the target is NULL");
+    support_fails(baton_schedule_rebind(s, NULL, x), BATON_ERR_INVALID,
+                  "not created in place");
+    support_fails(baton_schedule_rebind(s, y, NULL), BATON_ERR_INVALID,
+                  "the target is NULL");
     support_run(s);
     assert_int_equal(x[1], 4);
     support_ok(baton_schedule_destroy(s));

@@ -34,9 +34,8 @@ TEST_EACH(test_memory_is_the_callers_after_a_failure, 3)
 /* The others wait for a rank that recovers late. */
 TEST_MANUALLY(test_recovery_names_who_has_not_come, 2)
 {
-    support_expect(baton_group_recover(cluster->groups[0], 0),
-                   BATON_ERR_TIMEOUT);
-    support_says("rank 1 has not come");
+    support_fails(baton_group_recover(cluster->groups[0], 0), BATON_ERR_TIMEOUT,
+                  "rank 1 has not come");
     support_ok(baton_group_recover(cluster->groups[1], 10000));
     support_ok(baton_group_recover(cluster->groups[0], 10000));
 }
@@ -51,9 +50,8 @@ TEST_MANUALLY(test_recovery_tells_of_what_a_peer_has_destroyed, 2)
     support_ok(baton_schedule_destroy(gone.schedules[0]));
     gone.schedules[0] = NULL;
     (void)!baton_group_recover(cluster->groups[0], 0);
-    support_expect(baton_group_recover(cluster->groups[1], 10000),
-                   BATON_ERR_FAILED);
-    support_says("\"gone\"");
+    support_fails(baton_group_recover(cluster->groups[1], 10000),
+                  BATON_ERR_FAILED, "\"gone\"");
     support_ok(baton_group_recover(cluster->groups[0], 10000));
     support_expect(baton_schedule_start(gone.schedules[1]), BATON_ERR_FAILED);
     kept.sent = 7;
@@ -192,8 +190,8 @@ TEST_WITH(test_recovery_twice_in_a_row_is_told_of, 3, SUPPORT_OWN_MANUAL)
     support_ok(baton_group_recover(cluster->groups[2], 10000));
     support_ok(baton_group_recover(cluster->groups[1], 10000));
     for (int rank = 1; rank < 3; rank++) {
-        support_expect(baton_schedule_start(s[rank]), BATON_ERR_FAILED);
-        support_says("rank 0 recovers its group");
+        support_fails(baton_schedule_start(s[rank]), BATON_ERR_FAILED,
+                      "rank 0 recovers its group");
     }
     bool done[3] = {false};
     while (!done[0] || !done[1] || !done[2]) {

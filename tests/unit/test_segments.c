@@ -280,12 +280,12 @@ static void try_memory(baton_group_t *group)
         memset(blocks[i], i, 10000);
     }
     support_ok(baton_memory_free(group, blocks[1]));
-    support_expect(baton_memory_free(group, blocks[1]), BATON_ERR_INVALID);
-    support_says("was freed already");
+    support_fails(baton_memory_free(group, blocks[1]), BATON_ERR_INVALID,
+                  "was freed already");
     support_ok(baton_memory_free(group, blocks[2]));
     support_ok(baton_memory_free(group, blocks[0]));
-    support_expect(baton_memory_alloc(group, 0, &memory), BATON_ERR_INVALID);
-    support_says("bytes is 0");
+    support_fails(baton_memory_alloc(group, 0, &memory), BATON_ERR_INVALID,
+                  "bytes is 0");
     assert_ptr_equal(memory, blocks); /* an error leaves it as it was */
     for (int nth = 1; nth <= 2; nth++) {
         baton__alloc_fail_nth(nth);
@@ -302,8 +302,8 @@ TEST_WITH(test_memory_alloc_inside_a_process, 2, SUPPORT_OWN_ENGINES)
     support_ok(baton_memory_alloc(cluster->groups[1], 8, &block));
     support_expect(baton_memory_free(cluster->groups[0], block),
                    BATON_ERR_INVALID);
-    support_expect(baton_group_destroy(cluster->groups[1]), BATON_ERR_BUSY);
-    support_says("1 blocks of baton_memory_alloc still exist");
+    support_fails(baton_group_destroy(cluster->groups[1]), BATON_ERR_BUSY,
+                  "1 blocks of baton_memory_alloc still exist");
     support_ok(baton_memory_free(cluster->groups[1], block));
 }
 

@@ -260,10 +260,9 @@ static unsigned part(int count, unsigned cut, unsigned ended)
         int r = turn % count;
         (void)baton_engine_step(ranks[r].engine);
         if (((on | ended) >> r & 1) == 0) {
-            support_expect(
+            support_fails(
                 baton_group_shrink(ranks[r].group, 0, &ranks[r].survivors),
-                BATON_ERR_TRANSPORT);
-            support_says("partition");
+                BATON_ERR_TRANSPORT, "partition");
         } else if ((on >> r & 1) != 0) {
             unsigned own = (cut >> r & 1) != 0 ? cut : ~cut;
             assert_int_equal(baton_group_size(ranks[r].survivors),
@@ -335,9 +334,8 @@ TEST(test_shrink_names_who_has_not_come)
 {
     baton_group_t *none = NULL;
     open_ranks(2);
-    support_expect(baton_group_shrink(ranks[0].group, 0, &none),
-                   BATON_ERR_TIMEOUT);
-    support_says("rank 1 has not come");
+    support_fails(baton_group_shrink(ranks[0].group, 0, &none),
+                  BATON_ERR_TIMEOUT, "rank 1 has not come");
     support_expect(baton_group_shrink(NULL, 0, &none), BATON_ERR_INVALID);
     support_expect(baton_group_shrink(ranks[0].group, 0, NULL),
                    BATON_ERR_INVALID);
@@ -359,8 +357,7 @@ TEST(test_shrink_tells_a_rank_that_is_left_out)
         }
         status = baton_group_shrink(ranks[2].group, 0, &ranks[2].survivors);
     }
-    support_expect(status, BATON_ERR_TRANSPORT);
-    support_says("go on without it");
+    support_fails(status, BATON_ERR_TRANSPORT, "go on without it");
     assert_int_equal(baton_group_size(ranks[1].survivors), 2);
     close_ranks();
 }
@@ -381,8 +378,7 @@ TEST(test_shrink_tells_a_rank_that_was_left_out_before)
         status = baton_group_shrink(ranks[2].group, 0, &ranks[2].survivors);
         step(2, 2);
     }
-    support_expect(status, BATON_ERR_TRANSPORT);
-    support_says("go on without it");
+    support_fails(status, BATON_ERR_TRANSPORT, "go on without it");
     close_ranks();
 }
 
@@ -458,8 +454,8 @@ TEST(test_a_loss_is_told_to_all_ranks)
     assert_int_equal(ranks[0].group->answer_count, 2);
     ranks[0].dead = false;
     step(2, 2);
-    support_expect(baton_group_recover(ranks[1].group, 0), BATON_ERR_TRANSPORT);
-    support_says("rank 2 is gone");
+    support_fails(baton_group_recover(ranks[1].group, 0), BATON_ERR_TRANSPORT,
+                  "rank 2 is gone");
     assert_null(baton__group_loss(ranks[1].group, 0));
     close_ranks();
 }
@@ -490,9 +486,8 @@ TEST(test_who_is_taken_for_lost_is_told)
     assert_int_equal(lost_to_port, 1);
     suspect(2, 0);
     (void)baton_engine_step(ranks[2].engine);
-    support_expect(baton_group_shrink(ranks[2].group, 0, &ranks[2].survivors),
-                   BATON_ERR_TRANSPORT);
-    support_says("go on without it");
+    support_fails(baton_group_shrink(ranks[2].group, 0, &ranks[2].survivors),
+                  BATON_ERR_TRANSPORT, "go on without it");
     assert_null(baton__group_loss(ranks[0].group, 1));
     close_ranks();
 }
@@ -510,8 +505,7 @@ TEST(test_shrink_goes_on_without_a_stopped_rank_of_the_host)
         status = baton_group_shrink(ranks[0].group, 0, &ranks[0].survivors);
         (void)baton_engine_step(ranks[turn % 2].engine);
     }
-    support_expect(status, BATON_ERR_TRANSPORT);
-    support_says("go on without it");
+    support_fails(status, BATON_ERR_TRANSPORT, "go on without it");
     close_ranks();
 }
 
@@ -538,10 +532,10 @@ TEST(test_shrink_fails_what_peers_still_start)
     support_expect(baton_group_shrink(ranks[1].group, 0, &ranks[1].survivors),
                    BATON_ERR_TIMEOUT);
     step(2, 8);
-    support_expect(baton_schedule_wait(s[0], 0), BATON_ERR_TRANSPORT);
-    support_says("\"idle\" was given up on rank 1; rank 2 is gone");
-    support_expect(baton_schedule_wait(s[1], 0), BATON_ERR_TRANSPORT);
-    support_says("lacked the schedule, was shrunk on rank 1; rank 2 is gone");
+    support_fails(baton_schedule_wait(s[0], 0), BATON_ERR_TRANSPORT,
+                  "\"idle\" was given up on rank 1; rank 2 is gone");
+    support_fails(baton_schedule_wait(s[1], 0), BATON_ERR_TRANSPORT,
+                  "lacked the schedule, was shrunk on rank 1; rank 2 is gone");
     for (int i = 0; i < 3; i++) {
         support_ok(baton_schedule_destroy(s[i]));
     }
@@ -586,8 +580,8 @@ static void lose_and_commit_late(const char *name, bool recovers,
         (void)!baton_group_recover(ranks[1].group, 0);
     }
     step(2, 6);
-    support_expect(baton_group_recover(ranks[1].group, 0), BATON_ERR_TRANSPORT);
-    support_says("rank 2 is gone");
+    support_fails(baton_group_recover(ranks[1].group, 0), BATON_ERR_TRANSPORT,
+                  "rank 2 is gone");
     ranks[0].dead = true; /* it answers no more */
     if (!recovers) {
         support_ok(baton_schedule_destroy(s[1]));
@@ -599,8 +593,7 @@ static void lose_and_commit_late(const char *name, bool recovers,
     for (int turn = 0; turn < 8; turn++) {
         (void)baton_engine_step(ranks[1 + turn % 2 * 2].engine);
     }
-    support_expect(baton_schedule_wait(s[3], 0), BATON_ERR_TRANSPORT);
-    support_says(says);
+    support_fails(baton_schedule_wait(s[3], 0), BATON_ERR_TRANSPORT, says);
     for (int r = 0; r < 4; r++) {
         support_ok(baton_schedule_destroy(s[r]));
     }

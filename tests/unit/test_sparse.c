@@ -119,9 +119,9 @@ static void refuse(baton_sim_t *sim, const baton_sparse_options_t *options,
     for (int rank = 0; rank < RANKS; rank++) {
         float gradient[COUNT] = {0};
         bool here = rank == other || elsewhere == NULL;
-        support_expect(baton_sparse_connect(all[rank], -1),
-                       here ? expected : BATON_ERR_MISMATCH);
-        support_says(here ? says : elsewhere);
+        support_fails(baton_sparse_connect(all[rank], -1),
+                      here ? expected : BATON_ERR_MISMATCH,
+                      here ? says : elsewhere);
         support_expect(baton_sparse_start(all[rank], gradient),
                        BATON_ERR_STATE);
     }
@@ -340,8 +340,8 @@ TEST(test_partial_ones_refuse_what_they_cannot_do)
     options.partial = true;
     support_sparse_t *group = support_sparse_open(1, &options);
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        support_expect(make(calls[i], group->ranks[0]), BATON_ERR_UNSUPPORTED);
-        support_says("it was created with options.partial");
+        support_fails(make(calls[i], group->ranks[0]), BATON_ERR_UNSUPPORTED,
+                      "it was created with options.partial");
     }
     assert_int_equal(baton_sparse_state_size(group->ranks[0]), 0);
     support_sparse_close(group);
@@ -352,14 +352,14 @@ TEST(test_wrong_arguments_are_refused)
     baton_sparse_options_t options = some_options();
     support_sparse_t *group = support_sparse_open(1, &options);
     baton_sparse_t *sparse = group->ranks[0];
-    support_expect(make(WAIT, sparse), BATON_ERR_STATE);
-    support_says("no step that was started has completed");
+    support_fails(make(WAIT, sparse), BATON_ERR_STATE,
+                  "no step that was started has completed");
     support_expect(make(DENSE, sparse), BATON_ERR_STATE);
     support_expect(baton_sparse_start(sparse, NULL), BATON_ERR_INVALID);
     assert_null(baton_sparse_accumulator(sparse));
     support_says("create it with options.in_place");
-    support_expect(baton_sparse_set_k(sparse, 13), BATON_ERR_INVALID);
-    support_says("k is 13; allowed: 1 to max_k, 12");
+    support_fails(baton_sparse_set_k(sparse, 13), BATON_ERR_INVALID,
+                  "k is 13; allowed: 1 to max_k, 12");
     support_expect(baton_sparse_set_density(sparse, -1), BATON_ERR_INVALID);
     support_expect(baton_sparse_stats(sparse, NULL), BATON_ERR_INVALID);
     support_ok(make(START, sparse));
@@ -397,9 +397,9 @@ TEST(test_gradients_are_accumulated_in_place)
             assert_memory_equal(given->residuals, added->residuals,
                                 RANKS * COUNT * given->element);
         }
-        support_expect(baton_sparse_start(added->ranks[0], added->gradients),
-                       BATON_ERR_INVALID);
-        support_says("must be NULL: with in_place it is added to the vector");
+        support_fails(baton_sparse_start(added->ranks[0], added->gradients),
+                      BATON_ERR_INVALID,
+                      "must be NULL: with in_place it is added to the vector");
         support_sparse_close(given);
         support_sparse_close(added);
     }
@@ -598,9 +598,9 @@ TEST(test_steps_that_differ_are_told)
     }
     for (int rank = 0; rank < RANKS; rank++) {
         baton_sparse_result_t result;
-        support_expect(baton_sparse_wait(group->ranks[rank], -1, &result),
-                       BATON_ERR_MISMATCH);
-        support_says(
+        support_fails(
+            baton_sparse_wait(group->ranks[rank], -1, &result),
+            BATON_ERR_MISMATCH,
             "have ranks started another number of steps, or set another k?");
     }
     support_sparse_close(group);

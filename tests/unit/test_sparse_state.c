@@ -204,20 +204,17 @@ TEST(test_residual_and_velocity_are_what_steps_begin_with)
         run(right, step);
         expect_same(left, right);
     }
-    support_expect(baton_sparse_set_residual(right->ranks[0], residual, NULL),
-                   BATON_ERR_INVALID);
-    support_says("velocity is NULL");
-    support_expect(baton_sparse_set_residual(right->ranks[0], NULL, velocity),
-                   BATON_ERR_INVALID);
-    support_says("residual is NULL");
+    support_fails(baton_sparse_set_residual(right->ranks[0], residual, NULL),
+                  BATON_ERR_INVALID, "velocity is NULL");
+    support_fails(baton_sparse_set_residual(right->ranks[0], NULL, velocity),
+                  BATON_ERR_INVALID, "residual is NULL");
     support_sparse_close(left);
     support_sparse_close(right);
     options.momentum = 0;
     right = support_sparse_open(RANKS, &options);
-    support_expect(
+    support_fails(
         baton_sparse_set_residual(right->ranks[0], residual, velocity),
-        BATON_ERR_INVALID);
-    support_says("momentum is 0");
+        BATON_ERR_INVALID, "momentum is 0");
     support_expect(baton_sparse_velocity(right->ranks[0], velocity),
                    BATON_ERR_STATE);
     support_sparse_close(right);
@@ -262,9 +259,8 @@ static void expect_import_refused(const baton_sparse_options_t *options,
                                   const char *says)
 {
     support_sparse_t *to = support_sparse_open(2, options);
-    support_expect(baton_sparse_state_import(to->ranks[0], state, bytes),
-                   BATON_ERR_INVALID);
-    support_says(says);
+    support_fails(baton_sparse_state_import(to->ranks[0], state, bytes),
+                  BATON_ERR_INVALID, says);
     support_sparse_close(to);
 }
 
@@ -298,9 +294,8 @@ TEST(test_import_names_the_option_that_differs)
     REFUSED(quantise = false, "quantise is 0, and 1 in the state");
     REFUSED(max_k = 12, "k of the state is 13; allowed: 1 to max_k, 12");
 #undef REFUSED
-    support_expect(baton_sparse_state_import(group->ranks[1], from + 1, bytes),
-                   BATON_ERR_INVALID);
-    support_says("rank of the state is 0, expected 1");
+    support_fails(baton_sparse_state_import(group->ranks[1], from + 1, bytes),
+                  BATON_ERR_INVALID, "rank of the state is 0, expected 1");
     free(from);
     support_sparse_close(group);
 }
@@ -353,12 +348,10 @@ TEST(test_wrong_memory_is_refused)
     assert_int_equal(baton_sparse_state_size(NULL), 0);
     support_expect(baton_sparse_state_export(sparse, NULL, bytes),
                    BATON_ERR_INVALID);
-    support_expect(baton_sparse_state_export(sparse, room, bytes - 1),
-                   BATON_ERR_INVALID);
-    support_says("allowed: ");
-    support_expect(baton_sparse_state_import(sparse, NULL, bytes),
-                   BATON_ERR_INVALID);
-    support_says("state is NULL");
+    support_fails(baton_sparse_state_export(sparse, room, bytes - 1),
+                  BATON_ERR_INVALID, "allowed: ");
+    support_fails(baton_sparse_state_import(sparse, NULL, bytes),
+                  BATON_ERR_INVALID, "state is NULL");
     support_sparse_close(group);
 }
 
@@ -375,15 +368,15 @@ TEST(test_save_and_load)
     run(group, 1);
     char *before = export(sparse, &bytes);
     support_expect(baton_sparse_load(sparse, path), BATON_ERR_SYSTEM);
-    support_expect(baton_sparse_save(sparse, folder), BATON_ERR_INVALID);
-    support_says("is no regular file, and is not replaced");
+    support_fails(baton_sparse_save(sparse, folder), BATON_ERR_INVALID,
+                  "is no regular file, and is not replaced");
     (void)snprintf(other, sizeof other, "%s.new", path);
     for (int i = 0; i < 2; i++) { /* what a link leads to stays, and the link */
         struct stat found;
         assert_int_equal(symlink("/dev/null", i == 0 ? path : other), 0);
-        support_expect(baton_sparse_save(sparse, path), BATON_ERR_INVALID);
-        support_says(i == 0 ? "state is no regular"
-                            : "state.new is no regular");
+        support_fails(baton_sparse_save(sparse, path), BATON_ERR_INVALID,
+                      i == 0 ? "state is no regular"
+                             : "state.new is no regular");
         assert_int_equal(lstat(i == 0 ? path : other, &found), 0);
         assert_true(S_ISLNK(found.st_mode));
         assert_int_equal(remove(i == 0 ? path : other), 0);
@@ -397,8 +390,7 @@ TEST(test_save_and_load)
     free(before);
     free(after);
     assert_int_equal(truncate(path, (off_t)bytes - 1), 0);
-    support_expect(baton_sparse_load(sparse, path), BATON_ERR_INVALID);
-    support_says(text);
+    support_fails(baton_sparse_load(sparse, path), BATON_ERR_INVALID, text);
     assert_int_equal(remove(path), 0);
     assert_int_equal(rmdir(folder), 0);
     support_sparse_close(group);

@@ -450,18 +450,17 @@ TEST(test_tensors_start_when_they_are_ready)
     (void)run_tensor(world, CONV);
     for (int r = 0; r < SIZE; r++) {
         baton_tensors_t *set = world->sets[r];
-        support_expect(baton_tensors_wait(set, BIAS, -1, &result),
-                       BATON_ERR_STATE);
-        support_says("the gradient of tensor \"small\", which is packed with "
-                     "it, is not ready");
+        support_fails(baton_tensors_wait(set, BIAS, -1, &result),
+                      BATON_ERR_STATE,
+                      "the gradient of tensor \"small\", which is packed with "
+                      "it, is not ready");
         support_ok(baton_tensors_test(set, CONV, &done));
         assert_true(done);
         support_ok(baton_tensors_test(set, BIAS, &done));
         assert_false(done);
-        support_expect(
-            baton_tensors_ready(set, CONV, world->gradients[r][CONV]),
-            BATON_ERR_BUSY);
-        support_says("tensor \"conv\" of \"tensors\": its last step was");
+        support_fails(baton_tensors_ready(set, CONV, world->gradients[r][CONV]),
+                      BATON_ERR_BUSY,
+                      "tensor \"conv\" of \"tensors\": its last step was");
     }
     /* A binomial tree there and back. */
     assert_int_equal(run_tensor(world, LAST), 4);
@@ -484,9 +483,9 @@ TEST(test_tensors_wait_for_all_gradients_to_clip)
     world_t *world = open_world(1, &options);
     baton_sparse_result_t result;
     support_ok(baton_tensors_ready(world->sets[0], 0, world->gradients[0][0]));
-    support_expect(baton_tensors_wait(world->sets[0], 0, -1, &result),
-                   BATON_ERR_STATE);
-    support_says("tensor \"bias\", which counts for clipping, is not ready");
+    support_fails(baton_tensors_wait(world->sets[0], 0, -1, &result),
+                  BATON_ERR_STATE,
+                  "tensor \"bias\", which counts for clipping, is not ready");
     close_world(world);
 }
 
@@ -581,9 +580,8 @@ TEST(test_tensors_all_tell_of_a_failure)
         ready_from(world, 0, 0, TENSORS);
         for (size_t t = 0; t < TENSORS; t++) {
             baton_sparse_result_t result;
-            support_expect(baton_tensors_wait(world->sets[0], t, -1, &result),
-                           BATON_ERR_STATE);
-            support_says("was destroyed on rank 1");
+            support_fails(baton_tensors_wait(world->sets[0], t, -1, &result),
+                          BATON_ERR_STATE, "was destroyed on rank 1");
         }
         close_world(world);
     }
@@ -636,19 +634,19 @@ TEST(test_tensors_refuse_wrong_use)
     baton_sparse_result_t result;
     baton_tensor_plan_t plan;
     baton_tensor_t empty = {.name = "nothing"};
-    support_expect(baton_tensors_ready(set, TENSORS, ""), BATON_ERR_INVALID);
-    support_says("tensor is 5; allowed: 0 to 4");
+    support_fails(baton_tensors_ready(set, TENSORS, ""), BATON_ERR_INVALID,
+                  "tensor is 5; allowed: 0 to 4");
     support_expect(baton_tensors_ready(set, 0, NULL), BATON_ERR_INVALID);
-    support_expect(baton_tensors_wait(set, 0, -1, &result), BATON_ERR_STATE);
-    support_says("the gradient of tensor \"conv\" is not ready");
+    support_fails(baton_tensors_wait(set, 0, -1, &result), BATON_ERR_STATE,
+                  "the gradient of tensor \"conv\" is not ready");
     support_expect(baton_tensors_wait(NULL, 0, -1, &result), BATON_ERR_INVALID);
     support_expect(baton_tensors_plan(set, 9, &plan), BATON_ERR_INVALID);
     assert_null(baton_tensors_sparse(set, 9));
     support_expect(baton_tensors_create(group, model, 0, &options, -1, &none),
                    BATON_ERR_INVALID);
-    support_expect(baton_tensors_create(group, &empty, 1, &options, -1, &none),
-                   BATON_ERR_INVALID);
-    support_says("tensor \"nothing\": count is 0; allowed: 1 to");
+    support_fails(baton_tensors_create(group, &empty, 1, &options, -1, &none),
+                  BATON_ERR_INVALID,
+                  "tensor \"nothing\": count is 0; allowed: 1 to");
     support_ok(baton_tensors_destroy(NULL));
     close_world(world);
 }

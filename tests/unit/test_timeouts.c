@@ -38,8 +38,8 @@ TEST_EACH(test_timeout_names_what_is_awaited, 2)
 
     support_ok(baton_schedule_start(schedules[0]));
     do { /* until whoever drives has taken the start */
-        support_expect(baton_schedule_wait(schedules[0], 0), BATON_ERR_TIMEOUT);
-        support_says("epoch 2");
+        support_fails(baton_schedule_wait(schedules[0], 0), BATON_ERR_TIMEOUT,
+                      "epoch 2");
     } while (strstr(baton_error_message(), "has not begun") != NULL);
     for (size_t t = 0; t < sizeof(timeouts) / sizeof(timeouts[0]); t++) {
         support_expect(baton_schedule_wait(schedules[0], timeouts[t]),

@@ -227,14 +227,12 @@ TEST_WITH(test_wrong_options_are_refused, RANKS, SUPPORT_OWN_ENGINES)
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         baton_tune_options_t options = wrong[i].options;
         options.size = sizeof options;
-        support_expect(baton_group_tune(cluster->groups[0], &options),
-                       BATON_ERR_INVALID);
-        support_says(wrong[i].says);
+        support_fails(baton_group_tune(cluster->groups[0], &options),
+                      BATON_ERR_INVALID, wrong[i].says);
     }
     baton_tune_options_t uninitialised = {.size = 0};
-    support_expect(baton_group_tune(cluster->groups[0], &uninitialised),
-                   BATON_ERR_INVALID);
-    support_says("BATON_TUNE_OPTIONS");
+    support_fails(baton_group_tune(cluster->groups[0], &uninitialised),
+                  BATON_ERR_INVALID, "BATON_TUNE_OPTIONS");
     support_expect(baton_group_tune(NULL, NULL), BATON_ERR_INVALID);
 }
 
@@ -424,8 +422,8 @@ TEST(test_wrong_lines_are_refused)
         assert_true(fprintf(file, "%s \n", wrong[i]) > 0);
         assert_int_equal(fclose(file), 0);
         support_set_variable("BATON_CALIBRATION", path);
-        support_expect(baton_choose(&of, &choice), BATON_ERR_INVALID);
-        support_says("line 8 of");
+        support_fails(baton_choose(&of, &choice), BATON_ERR_INVALID,
+                      "line 8 of");
         support_says("must be \"choice COLLECTIVE BYTES RANKS HOSTS");
         support_set_variable("BATON_CALIBRATION", NULL);
         (void)remove(path);
@@ -486,9 +484,8 @@ TEST(test_simulated_ranks_do_not_measure)
     options.ranks = RANKS;
     support_ok(baton_sim_create(&options, &sim));
     let_win(2);
-    support_expect(baton_group_tune(baton_sim_group(sim, 0), NULL),
-                   BATON_ERR_UNSUPPORTED);
-    support_says("simulated");
+    support_fails(baton_group_tune(baton_sim_group(sim, 0), NULL),
+                  BATON_ERR_UNSUPPORTED, "simulated");
     support_set_variable("BATON_TUNE", "measure");
     support_ok(baton__choose_for(baton_sim_group(sim, 0), &of, &choice));
     support_set_variable("BATON_TUNE", NULL);

@@ -41,16 +41,15 @@ TEST(test_every_collective_has_an_algorithm)
 TEST(test_an_unknown_name_lists_those_that_there_are)
 {
     baton_algorithm_t algorithm;
-    support_expect(
+    support_fails(
         baton_algorithm_find(BATON_COLLECTIVE_ALLREDUCE, "rin", &algorithm),
-        BATON_ERR_INVALID);
-    support_says("no algorithm of allreduce is called \"rin\"; there are: "
-                 "recursive_doubling binomial ring rabenseifner circulant");
+        BATON_ERR_INVALID,
+        "no algorithm of allreduce is called \"rin\"; there are: "
+        "recursive_doubling binomial ring rabenseifner circulant");
     support_says("the nearest is ring");
-    support_expect(
+    support_fails(
         baton_algorithm_find((baton_collective_t)-1, "ring", &algorithm),
-        BATON_ERR_INVALID);
-    support_says("collective is -1; allowed: 0 to 10");
+        BATON_ERR_INVALID, "collective is -1; allowed: 0 to 10");
 }
 
 /* ---- the choice -------------------------------------------------------- */
@@ -308,8 +307,8 @@ TEST(test_a_name_overrides_the_variable_and_that_the_costs)
     assert_true(choice.segment_bytes > 0);
     of.algorithm = NULL;
     support_set_variable("BATON_ALLREDUCE", "recursive_dubling");
-    support_expect(baton_choose(&of, &choice), BATON_ERR_INVALID);
-    support_says("the nearest is recursive_doubling");
+    support_fails(baton_choose(&of, &choice), BATON_ERR_INVALID,
+                  "the nearest is recursive_doubling");
     support_set_variable("BATON_ALLREDUCE", NULL);
 }
 
@@ -323,9 +322,9 @@ TEST(test_a_wrong_variable_is_the_schedules_error)
     support_set_variable("BATON_BROADCAST", "tree");
     baton_add_broadcast(schedule, &args);
     support_set_variable("BATON_BROADCAST", NULL);
-    support_expect(baton_schedule_commit(schedule), BATON_ERR_INVALID);
-    support_says("BATON_BROADCAST: no algorithm of broadcast is called "
-                 "\"tree\"");
+    support_fails(baton_schedule_commit(schedule), BATON_ERR_INVALID,
+                  "BATON_BROADCAST: no algorithm of broadcast is called "
+                  "\"tree\"");
     support_ok(baton_schedule_destroy(schedule));
 }
 
@@ -412,8 +411,8 @@ TEST(test_the_variable_names_the_file_in_force)
     support_ok(baton_costs_get(&costs));
     assert_true(costs.inside.alpha_us == 3.5);
     support_set_variable("BATON_CALIBRATION", "/nonexistent/file");
-    support_expect(baton_costs_get(&costs), BATON_ERR_SYSTEM);
-    support_says("can't open \"/nonexistent/file\"");
+    support_fails(baton_costs_get(&costs), BATON_ERR_SYSTEM,
+                  "can't open \"/nonexistent/file\"");
     baton_choice_t choice;
     baton_choice_case_t of = case_of(BATON_COLLECTIVE_SCAN, 2, 8);
     support_expect(baton_choose(&of, &choice), BATON_ERR_SYSTEM);
@@ -455,8 +454,8 @@ TEST(test_wrong_costs_are_not_written)
         baton_costs_t costs = measured;
         memcpy((char *)&costs + members[i / 4].offset, &wrong[i % 4],
                sizeof(double));
-        support_expect(baton_costs_write(path, &costs), BATON_ERR_INVALID);
-        support_says(members[i / 4].says);
+        support_fails(baton_costs_write(path, &costs), BATON_ERR_INVALID,
+                      members[i / 4].says);
         support_says("must be a finite number that is 0 or more");
         assert_int_not_equal(access(path, F_OK), 0);
     }
@@ -466,8 +465,7 @@ static void refuses(const char *text, baton_status_t status, const char *why)
 {
     baton_costs_t costs = measured;
     write_text(text);
-    support_expect(baton_costs_read(path, &costs), status);
-    support_says(why);
+    support_fails(baton_costs_read(path, &costs), status, why);
     assert_memory_equal(&costs, &measured, sizeof costs);
 }
 

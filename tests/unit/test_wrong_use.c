@@ -64,8 +64,7 @@ static void says_null(const char *function, const char *what)
 
 static void refuses(baton_status_t status, const char *text)
 {
-    support_expect(status, BATON_ERR_INVALID);
-    support_says(text);
+    support_fails(status, BATON_ERR_INVALID, text);
 }
 
 /* ---- processes that fork ------------------------------------------------- */
@@ -246,8 +245,7 @@ TEST(test_adders_refuse_a_committed_schedule)
         if (name != NULL) {
             support_says(name);
             support_says("\"full\" is committed");
-            support_expect(baton_schedule_start(s), BATON_ERR_STATE);
-            support_says(name);
+            support_fails(baton_schedule_start(s), BATON_ERR_STATE, name);
             support_says("after its commit and had no effect: build before it");
         }
         support_ok(baton_schedule_destroy(s));
@@ -308,8 +306,7 @@ TEST(test_calls_refuse_no_epoch)
 
 static void expect_state(baton_status_t status, const char *text)
 {
-    support_expect(status, BATON_ERR_STATE);
-    support_says(text);
+    support_fails(status, BATON_ERR_STATE, text);
 }
 
 TEST(test_calls_refuse_a_schedule_without_commit)
