@@ -119,12 +119,9 @@ static void open_contest(contest_t *contest)
     contest->slice.magnitudes = contest->slice.gradients + contest->slice.count;
     for (size_t i = 0; i < options->sparse_system_count; i++) {
         size_t system = options->sparse_systems[i];
-        size_t variants =
-            system == BENCH_SPARSE_SPARDL ? options->team_count : 1;
-        for (size_t j = 0; j < variants; j++) {
-            add_contestant(contest, system,
-                           system == BENCH_SPARSE_SPARDL ? options->teams[j]
-                                                         : 1);
+        bool has_teams = system == BENCH_SPARSE_SPARDL;
+        for (size_t j = 0; j < (has_teams ? options->team_count : 1); j++) {
+            add_contestant(contest, system, has_teams ? options->teams[j] : 1);
         }
     }
 }

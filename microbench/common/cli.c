@@ -348,10 +348,7 @@ static void write_help(const cli_option_t *option, char help[HELP_BYTES])
 {
     char range[COMPLAINT_BYTES];
     describe(&option->type, range);
-    const char *initial = option->initial;
-    if (has_all_words(option)) {
-        initial = "all";
-    }
+    const char *initial = has_all_words(option) ? "all" : option->initial;
     (void)snprintf(help, HELP_BYTES, "%s", option->help);
     size_t end = strlen(help);
     if (range[0] != '\0' || initial != NULL) {
@@ -393,15 +390,14 @@ static void fill_table(const cli_program_t *program, argp_table_t *table)
     memcpy(&table->options[count], common, sizeof(common));
 }
 
-static void *value_of(const cli_parser_t *parser, const cli_option_t *option)
+/* Reads an option's value into the program's struct; `name` is for messages. */
+static error_t read_option(const cli_parser_t *parser,
+                           const cli_option_t *option, const char *name,
+                           const char *text)
 {
-    return (char *)parser->values + option->offset;
-}
-
-static size_t *count_of(const cli_parser_t *parser, const cli_option_t *option)
-{
-    return (size_t *)(void *)((char *)parser->values +
-                              option->type.count_offset);
+    char *values = parser->values;
+    return cli_read(parser, name, &option->type, text, values + option->offset,
+                    (size_t *)(void *)(values + option->type.count_offset));
 }
 
 /* A default has the type of its option. */
@@ -412,8 +408,7 @@ static void store_defaults(const cli_parser_t *parser)
         const cli_option_t *option = &program->options[i];
         if (is_taken(program, i) &&
             (option->initial != NULL || has_all_words(option))) {
-            (void)cli_read(parser, option->name, &option->type, option->initial,
-                           value_of(parser, option), count_of(parser, option));
+            (void)read_option(parser, option, option->name, option->initial);
         }
     }
 }
@@ -470,8 +465,7 @@ static error_t parse_option(cli_parser_t *parser, int key, const char *text)
             char name[ITEM_BYTES];
             (void)snprintf(name, sizeof(name), "--%s", option->name);
             parser->given |= UINT64_C(1) << i;
-            return cli_read(parser, name, &option->type, text,
-                            value_of(parser, option), count_of(parser, option));
+            return read_option(parser, option, name, text);
         }
     }
     return ARGP_ERR_UNKNOWN;
@@ -524,15 +518,9 @@ cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
     };
     cli_parser_t parser = {.program = program, .values = values};
     store_defaults(&parser);
-    unsigned flags = ARGP_NO_EXIT | ARGP_NO_HELP;
-    if (!speak) {
-        flags |= ARGP_NO_ERRS;
-    }
+    unsigned flags = ARGP_NO_EXIT | ARGP_NO_HELP | (speak ? 0 : ARGP_NO_ERRS);
     error_t error = argp_parse(&argp, argc, argv, flags, NULL, &parser);
-    if (error == ECANCELED) {
-        return CLI_DONE;
-    }
-    return error == 0 ? CLI_RUN : CLI_BAD;
+    return error == ECANCELED ? CLI_DONE : error == 0 ? CLI_RUN : CLI_BAD;
 }
 
 cli_verdict_t cli_parse_command(const char *program, const char *help,
@@ -559,9 +547,5 @@ uint64_t cli_default_seed(void)
 {
     uint64_t seed = 1;
     const char *text = getenv("BATON_SEED");
-    uint64_t given = 0;
-    if (text != NULL && cli_read_count(text, &given)) {
-        seed = given;
-    }
-    return seed;
+    return text != NULL && cli_read_count(text, &seed) ? seed : 1;
 }
