@@ -42,6 +42,20 @@ static baton__peer_t *peer_of(int rank, int peer)
     return &rank_of(rank)->peers[peer];
 }
 
+/* How long the rank that was armed last may sleep. */
+static uint32_t sleep_us;
+
+static bool arm_for(int rank, baton_arm_t what)
+{
+    sleep_us = BATON_SLEEP_FOREVER;
+    return baton__mpi_arm(rank_of(rank), what, &sleep_us);
+}
+
+static bool arm(int rank)
+{
+    return arm_for(rank, BATON_ARM_ALL);
+}
+
 static void open_with(fake_mpi_options_t options)
 {
     memset(seen, 0, sizeof seen);
@@ -150,6 +164,15 @@ static baton_status_t post(int from, int to, uint32_t node, size_t bytes)
     return post_some(from, to, node, bytes, true);
 }
 
+/* The same for `count` messages, numbered from `first`. */
+static void post_all(int from, int to, uint32_t first, int count, size_t bytes,
+                     baton_status_t expected)
+{
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(post(from, to, first + (uint32_t)i, bytes), expected);
+    }
+}
+
 static bool withdraw(int rank, uint32_t node)
 {
     return baton__mpi_withdraw(rank_of(rank),
@@ -167,6 +190,14 @@ static baton_status_t take(int rank, int number)
     const baton_token_t token = {.owner = in, .node = (uint32_t)number};
     return baton__mpi_accept(rank_of(rank), seen[rank].arrived[number], token,
                              in);
+}
+
+/* The same for what arrived from number `first` up to that before `end`. */
+static void take_all(int rank, int first, int end, baton_status_t expected)
+{
+    for (int i = first; i < end; i++) {
+        assert_int_equal(take(rank, i), expected);
+    }
 }
 
 static void drop(int rank, int number)
@@ -193,11 +224,17 @@ static bool came_whole(size_t bytes)
     return memcmp(in, out, bytes) == 0;
 }
 
+static bool is_ready(int rank, int descriptor, int ms)
+{
+    struct pollfd wait = {.fd =
+                              baton__mpi_descriptor(rank_of(rank), descriptor),
+                          .events = POLLIN};
+    return poll(&wait, 1, ms) == 1;
+}
+
 static bool is_readable(int rank)
 {
-    struct pollfd wait = {.fd = baton__mpi_descriptor(rank_of(rank), 0),
-                          .events = POLLIN};
-    return poll(&wait, 1, 0) == 1;
+    return is_ready(rank, 0, 0);
 }
 
 /* ---- which way --------------------------------------------------------- */
@@ -330,7 +367,6 @@ TEST(test_mpi_segments_are_read_in_place)
 TEST(test_mpi_long_copies_are_made_in_slices)
 {
     open_with((fake_mpi_options_t){.size = 2, .host_ranks = 2, .reads = true});
-    uint32_t us = 0;
     assert_int_equal(post(0, 1, 1, BATON__MPI_AT_ONCE_BYTES), BATON_OK);
     assert_int_equal(post(0, 1, 2, LONGEST), BATON_OK);
     settle(1);
@@ -341,7 +377,7 @@ TEST(test_mpi_long_copies_are_made_in_slices)
     assert_int_equal(seen[0].ends, 1);
     for (int slice = 1; slice <= 3; slice++) {
         assert_true(baton__mpi_is_copying(rank_of(1)));
-        assert_false(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
+        assert_false(arm(1));
         (void)poll_some(1, 64);
         assert_int_equal(seen[1].receives, slice == 3);
         assert_int_equal(in[slice * BATON__MPI_SLICE_BYTES - 1],
@@ -350,7 +386,7 @@ TEST(test_mpi_long_copies_are_made_in_slices)
     settle(0);
     assert_true(came_whole(LONGEST));
     assert_int_equal(seen[0].ends, 2);
-    assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
+    assert_true(arm(1));
 }
 
 /* ---- posted receives ---------------------------------------------------- */
@@ -389,10 +425,26 @@ static void expect_received(uint32_t node, baton_status_t status)
     expect_all_free(1);
 }
 
+/* Rank 1 accepts a message after all for which it has posted a receive. */
+static baton_status_t take_posted(uint32_t node, int number)
+{
+    return baton__mpi_accept(rank_of(1), seen[1].arrived[number],
+                             put_token(node), in);
+}
+
+/* The only message, which was accepted as message 7, comes whole. */
+static void expect_read(void)
+{
+    settle_all(2);
+    assert_true(came_whole(100000));
+    assert_int_equal(seen[0].ends, 1);
+    seen[1].arrivals = 0;
+    expect_received(7, BATON_OK);
+}
+
 /* A sender fills what is posted: a short one at once, a long one in slices. */
 TEST(test_mpi_fills_posted_receives)
 {
-    uint32_t us = 0;
     const size_t sizes[] = {PUT_LEAST, BATON__MPI_AT_ONCE_BYTES, LONGEST};
     for (int i = 0; i < 3; i++) {
         open_near(2, 0);
@@ -403,7 +455,7 @@ TEST(test_mpi_fills_posted_receives)
         while (baton__mpi_is_copying(rank_of(0))) {
             assert_false(withdraw(0, 7));
             assert_false(withdraw_receive(7));
-            assert_false(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
+            assert_false(arm(0));
             (void)poll_some(0, 64);
         }
         assert_false(withdraw_receive(7)); /* until the packet is taken */
@@ -431,9 +483,7 @@ TEST(test_mpi_fills_no_other_receives)
     drop(1, 0);
     drop(1, 1);
     assert_true(post_receive(7, 100000));
-    const baton_status_t taken = baton__mpi_accept(
-        rank_of(1), seen[1].arrived[2], put_token(7), in); /* ends the post */
-    assert_int_equal(taken, BATON_OK);
+    assert_int_equal(take_posted(7, 2), BATON_OK); /* ends the post */
     assert_true(post_receive(7 + BATON__HOST_POSTS, 100000));
     assert_true(withdraw_receive(7 + BATON__HOST_POSTS));
     settle_all(2);
@@ -445,26 +495,18 @@ TEST(test_mpi_fills_no_other_receives)
    one that sleeps it is read. One that polls may still be armed for notices. */
 TEST(test_mpi_asks_for_what_was_offered)
 {
-    uint32_t us = 0;
     for (int sleeps = 0; sleeps < 2; sleeps++) {
         open_near(2, 0);
         rank_of(1)->asks = true;
         assert_int_equal(post(0, 1, 7, 100000), BATON_OK);
-        assert_true(baton__mpi_arm(
-            rank_of(0), sleeps ? BATON_ARM_ALL : BATON_ARM_NOTICES, &us));
+        assert_true(arm_for(0, sleeps ? BATON_ARM_ALL : BATON_ARM_NOTICES));
         settle(1);
         assert_true(post_receive(7, 100000));
-        assert_int_equal(
-            baton__mpi_accept(rank_of(1), seen[1].arrived[0], put_token(7), in),
-            BATON_OK);
+        assert_int_equal(take_posted(7, 0), BATON_OK);
         assert_int_equal(withdraw_receive(7), sleeps == 1);
         assert_int_equal(baton__mpi_is_copying(rank_of(1)), sleeps == 1);
         assert_false(withdraw(0, 7));
-        settle_all(2);
-        assert_true(came_whole(100000));
-        assert_int_equal(seen[0].ends, 1);
-        seen[1].arrivals = 0;
-        expect_received(7, BATON_OK);
+        expect_read();
     }
 }
 
@@ -480,15 +522,9 @@ TEST(test_mpi_reads_what_was_not_made)
         settle(1);
         assert_int_equal(kind_at(1, 0), BATON__PACKET_OFFER);
         assert_true(before == 1 || post_receive(7, 100000));
-        assert_int_equal(
-            baton__mpi_accept(rank_of(1), seen[1].arrived[0], put_token(7), in),
-            BATON_OK);
+        assert_int_equal(take_posted(7, 0), BATON_OK);
         assert_true(baton__mpi_is_copying(rank_of(1)));
-        settle_all(2);
-        assert_true(came_whole(100000));
-        assert_int_equal(seen[0].ends, 1);
-        seen[1].arrivals = 0;
-        expect_received(7, BATON_OK);
+        expect_read();
     }
 }
 
@@ -496,7 +532,6 @@ TEST(test_mpi_reads_what_was_not_made)
 TEST(test_mpi_tells_of_a_put_when_there_is_room)
 {
     const baton__packet_t filler = {.kind = BATON__PACKET_CREDIT};
-    uint32_t us = BATON_SLEEP_FOREVER;
     open_near(2, 0);
     assert_true(post_receive(7, PUT_LEAST));
     while (baton__mpi_push_near(rank_of(0), peer_of(0, 1), &filler, NULL, 0)) {
@@ -504,8 +539,8 @@ TEST(test_mpi_tells_of_a_put_when_there_is_room)
     assert_int_equal(post(0, 1, 7, PUT_LEAST), BATON_OK);
     settle(0);
     assert_int_equal(seen[0].ends, 0);
-    assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
-    assert_int_not_equal(us, BATON_SLEEP_FOREVER);
+    assert_true(arm(0));
+    assert_int_not_equal(sleep_us, BATON_SLEEP_FOREVER);
     settle_all(2);
     assert_int_equal(seen[0].ends, 1);
     expect_received(7, BATON_OK);
@@ -603,11 +638,10 @@ TEST(test_mpi_full_ring_keeps_no_buffer)
     }
     assert_true(sent > 50 && sent < 4096);
     for (uint32_t i = 0; i < 2 * BATON__HOST_BUFFERS; i++) {
-        uint32_t us = 0;
         assert_int_equal(post(0, 1, 5000 + i, 1000), BATON_OK);
         (void)poll_some(0, 64);
-        assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
-        assert_true(us < BATON_SLEEP_FOREVER); /* nothing tells of room */
+        assert_true(arm(0));
+        assert_true(sleep_us < BATON_SLEEP_FOREVER); /* nothing tells of room */
         baton__mpi_disarm(rank_of(0));
     }
     settle(1);
@@ -625,15 +659,11 @@ TEST(test_mpi_full_ring_keeps_no_buffer)
 
 static void expect_window(int window)
 {
-    for (int i = 0; i < window; i++) {
-        assert_int_equal(post(0, 1, (uint32_t)i, 16), BATON_DONE);
-    }
+    post_all(0, 1, 0, window, 16, BATON_DONE);
     assert_int_equal(post(0, 1, 50, 16), BATON_OK);
     settle_all(2);
     assert_int_equal(seen[0].ends, 0);
-    for (int i = 0; i <= window; i++) {
-        assert_int_equal(take(1, i), BATON_DONE);
-    }
+    take_all(1, 0, window + 1, BATON_DONE);
     settle_all(2);
     assert_int_equal(seen[0].ends, 1);
     assert_int_equal(seen[0].ended[0].token.node, 50);
@@ -666,9 +696,7 @@ static void expect_notices(void)
         assert_int_equal(post(0, 1, 1, 16), BATON_DONE);
         settle_all(2);
         assert_int_equal(notify(0, 1), BATON_AGAIN);
-        for (int i = first; i < seen[1].arrivals; i++) {
-            assert_int_equal(take(1, i), BATON_DONE);
-        }
+        take_all(1, first, seen[1].arrivals, BATON_DONE);
         settle_all(2);
     }
 }
@@ -755,7 +783,6 @@ TEST(test_mpi_far_bodies_are_kept)
    before this rank sleeps or after a few polls that find nothing. */
 TEST(test_mpi_far_messages_tell_of_credits)
 {
-    uint32_t us;
     open_far(2, 0);
     for (int round = 0; round < 2; round++) {
         uint32_t before = peer_of(1, 0)->packets_sent;
@@ -769,7 +796,7 @@ TEST(test_mpi_far_messages_tell_of_credits)
         if (round == 0) {
             assert_int_equal(post(1, 0, 1, 8), BATON_DONE);
         } else {
-            (void)baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us);
+            (void)arm(1);
         }
         assert_int_equal(peer_of(1, 0)->packets_sent, before + 1);
     }
@@ -780,13 +807,9 @@ TEST(test_mpi_far_pulls_are_bounded)
 {
     enum { COUNT = 7, BYTES = PULLED_BYTES };
     open_far(2, 0);
-    for (uint32_t i = 0; i < COUNT; i++) {
-        assert_int_equal(post(0, 1, i, BYTES), BATON_OK);
-    }
+    post_all(0, 1, 0, COUNT, BYTES, BATON_OK);
     settle(1);
-    for (int i = 0; i < COUNT; i++) {
-        assert_int_equal(take(1, i), BATON_OK);
-    }
+    take_all(1, 0, COUNT, BATON_OK);
     assert_int_equal(peer_of(1, 0)->pulling, BATON__MPI_PULLS);
     settle_all(2);
     assert_int_equal(seen[1].receives, COUNT);
@@ -800,15 +823,14 @@ TEST(test_mpi_far_packets_wait_for_room)
 {
     enum { COUNT = BATON__MPI_PACKETS + 5 };
     enum { WINDOW = 2 * COUNT };
-    uint32_t us = 0;
     open_far(2, WINDOW);
     fake_mpi_stop(true);
     for (uint32_t i = 0; i < COUNT; i++) {
         assert_int_equal(post(0, 1, i, 8),
                          i < BATON__MPI_PACKETS ? BATON_DONE : BATON_OK);
     }
-    assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
-    assert_true(us < BATON_SLEEP_FOREVER);
+    assert_true(arm(0));
+    assert_true(sleep_us < BATON_SLEEP_FOREVER);
     assert_int_equal(notify(0, 1), BATON_AGAIN);
     fake_mpi_stop(false);
     settle_all(2);
@@ -819,9 +841,7 @@ TEST(test_mpi_far_packets_wait_for_room)
     assert_int_equal(seen[0].ends, 5);
     assert_int_equal(rank_of(0)->far.packets_unsent, 0);
     fake_mpi_stop(true);
-    for (uint32_t i = 0; i < BATON__MPI_PACKETS; i++) {
-        assert_int_equal(post(1, 0, i, 8), BATON_DONE);
-    }
+    post_all(1, 0, 0, BATON__MPI_PACKETS, 8, BATON_DONE);
     for (int i = 0; i < COUNT; i++) {
         drop(1, i);
     }
@@ -876,12 +896,8 @@ static void fill_outbox(void)
 {
     memset(seen, 0, sizeof seen);
     fake_mpi_stop(true);
-    for (uint32_t i = 0; i < BATON__MPI_PACKETS; i++) {
-        assert_int_equal(post(0, 1, i, 8), BATON_DONE);
-    }
-    for (uint32_t i = 0; i < 7; i++) {
-        assert_int_equal(post(0, 1, 100 + i, 8), BATON_OK);
-    }
+    post_all(0, 1, 0, BATON__MPI_PACKETS, 8, BATON_DONE);
+    post_all(0, 1, 100, 7, 8, BATON_OK);
 }
 
 /* Lets all go, first with room for few events, and expects these numbers to
@@ -939,9 +955,7 @@ TEST(test_mpi_withdraws_several_offers)
 {
     enum { BYTES = PULLED_BYTES };
     open_near(2, 0);
-    for (uint32_t i = 0; i < 6; i++) {
-        assert_int_equal(post(0, 1, i, BYTES), BATON_OK);
-    }
+    post_all(0, 1, 0, 6, BYTES, BATON_OK);
     settle(1);
     assert_int_equal(take(1, 2), BATON_OK); /* is being copied */
     assert_true(withdraw(0, 5));
@@ -952,9 +966,7 @@ TEST(test_mpi_withdraws_several_offers)
                      BATON_DONE);
     assert_false(withdraw(0, 1));
     /* Their records are used again, for others. */
-    for (uint32_t i = 10; i < 13; i++) {
-        assert_int_equal(post(0, 1, i, BYTES), BATON_OK);
-    }
+    post_all(0, 1, 10, 3, BYTES, BATON_OK);
     assert_int_equal(take(1, 0), BATON_ERR_CANCELLED);
     assert_int_equal(baton__mpi_lend(rank_of(1), seen[1].arrived[3]),
                      BATON_ERR_CANCELLED);
@@ -1009,10 +1021,9 @@ TEST(test_mpi_far_withdraws_what_is_pulled)
 
 TEST(test_mpi_near_wakes_who_is_armed)
 {
-    uint32_t us = 0;
     open_near(2, 0);
-    assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
-    assert_int_equal(us, BATON_SLEEP_FOREVER);
+    assert_true(arm(1));
+    assert_int_equal(sleep_us, BATON_SLEEP_FOREVER);
     assert_false(is_readable(1));
     assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
     assert_true(is_readable(1));
@@ -1020,12 +1031,11 @@ TEST(test_mpi_near_wakes_who_is_armed)
     assert_false(is_readable(1));
     assert_int_equal(post(0, 1, 2, 8), BATON_DONE); /* rings once */
     assert_false(is_readable(1));
-    assert_false(
-        baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us)); /* two have come */
+    assert_false(arm(1)); /* two have come */
     assert_int_equal(post(0, 1, 3, 8), BATON_DONE);
     assert_false(is_readable(1)); /* it was not armed */
     settle(1);
-    assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
+    assert_true(arm(1));
     baton__mpi_disarm(rank_of(1));
     assert_int_equal(notify(0, 1), BATON_DONE);
     assert_false(is_readable(1));
@@ -1033,7 +1043,7 @@ TEST(test_mpi_near_wakes_who_is_armed)
     settle(1);
     assert_int_equal(post(0, 1, 4, 100000), BATON_OK);
     settle(1);
-    assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
+    assert_true(arm(0));
     drop(1, seen[1].arrivals - 1);
     assert_true(is_readable(0));
 }
@@ -1072,18 +1082,15 @@ static void open_quiet(void)
 
 static bool is_rung(int rank, int ms)
 {
-    struct pollfd wait = {.fd = baton__mpi_descriptor(rank_of(rank), 1),
-                          .events = POLLIN};
-    return poll(&wait, 1, ms) == 1;
+    return is_ready(rank, 1, ms);
 }
 
 /* The longest that the rank would sleep now. */
 static uint32_t sleep_of(int rank)
 {
-    uint32_t us = 0;
-    assert_true(baton__mpi_arm(rank_of(rank), BATON_ARM_ALL, &us));
+    assert_true(arm(rank));
     baton__mpi_disarm(rank_of(rank));
-    return us;
+    return sleep_us;
 }
 
 /* MPI may hold back what it calls sent until it is called again on the sender,
@@ -1161,37 +1168,32 @@ TEST(test_mpi_far_answers_ring_for_their_sender)
 
 TEST(test_mpi_far_sleeps_as_its_links_allow)
 {
-    uint32_t us = 0;
     open_quiet();
-    assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
-    assert_int_equal(us, BATON__MPI_ASKED_US);
+    assert_true(arm(1));
+    assert_int_equal(sleep_us, BATON__MPI_ASKED_US);
     assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
-    struct pollfd wait = {.fd = baton__mpi_descriptor(rank_of(1), 1),
-                          .events = POLLIN};
-    assert_int_equal(poll(&wait, 1, 5000), 1);
+    assert_true(is_rung(1, 5000));
     baton__mpi_drain(rank_of(1));
-    assert_false(
-        baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us)); /* its link rang */
+    assert_false(arm(1)); /* its link rang */
     settle(1);
     assert_int_equal(seen[1].arrivals, 1);
-    if (baton__mpi_arm(rank_of(1), BATON_ARM_ALL,
-                       &us)) { /* more may come after the ring */
-        assert_true(us < 1000);
+    if (arm(1)) { /* more may come after the ring */
+        assert_true(sleep_us < 1000);
     }
     (void)poll(NULL, 0, 5);
-    assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
+    assert_true(arm(1));
     baton__links_ring(&rank_of(0)->far.links, 1,
                       peer_of(0, 1)->packets_sent); /* ahead of its message */
-    assert_int_equal(poll(&wait, 1, 5000), 1);
+    assert_true(is_rung(1, 5000));
     baton__mpi_drain(rank_of(1));
-    assert_false(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
+    assert_false(arm(1));
     settle(1);
     /* Packets and data that MPI has not sent need it to be called. */
     fake_mpi_stop(true);
     assert_int_equal(post(0, 1, 9, 8), BATON_DONE);
     (void)poll(NULL, 0, 5);
-    assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
-    assert_true(us <= 1000);
+    assert_true(arm(0));
+    assert_true(sleep_us <= 1000);
     fake_mpi_stop(false);
     settle_all(2);
     drop(1, 1);
@@ -1205,16 +1207,16 @@ TEST(test_mpi_far_sleeps_as_its_links_allow)
     settle(0);
     assert_false(withdraw(0, 2)); /* MPI has it */
     (void)poll(NULL, 0, 5);
-    assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
-    assert_true(us <= 1000);
+    assert_true(arm(0));
+    assert_true(sleep_us <= 1000);
     fake_mpi_stop(false);
     settle_all(2);
     assert_int_equal(seen[0].ends, 1);
     /* Without a link it looks now and then. */
     link_of(1, 0)->state = BATON__LINK_ENDED;
     (void)poll(NULL, 0, 5);
-    (void)baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us);
-    assert_true(us < BATON__MPI_ASKED_US);
+    (void)arm(1);
+    assert_true(sleep_us < BATON__MPI_ASKED_US);
     link_of(1, 0)->state = BATON__LINK_OPEN;
 }
 
@@ -1248,21 +1250,18 @@ static void expect_failed_ends(int rank, int count)
 /* A rank whose process ended is noticed by the first that would wake it. */
 TEST(test_mpi_near_peer_is_lost)
 {
-    uint32_t us = 0;
     open_near(3, 0);
     assert_int_equal(post(0, 2, 1, 100000), BATON_OK);
-    for (uint32_t i = 2; i < 5; i++) {
-        assert_int_equal(post(0, 1, i, PULLED_BYTES), BATON_OK);
-    }
+    post_all(0, 1, 2, 3, PULLED_BYTES, BATON_OK);
     settle(1);
-    assert_true(baton__mpi_arm(rank_of(1), BATON_ARM_ALL, &us));
+    assert_true(arm(1));
     assert_int_equal(post(0, 1, 5, 16), BATON_DONE);
     rank_of(0)->host.liveness.ended[1] = true; /* as drain does */
     rank_of(0)->host.liveness.any_ended = true;
-    assert_false(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
+    assert_false(arm(0));
     settle_loss(0, 1);
     expect_failed_ends(0, 3);
-    assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
+    assert_true(arm(0));
     assert_int_equal(post(0, 1, 6, 16), BATON_ERR_TRANSPORT);
     assert_int_equal(notify(0, 1), BATON_ERR_TRANSPORT);
     assert_int_equal(post(0, 2, 7, 16), BATON_DONE);
@@ -1331,12 +1330,8 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
     settle(2);
     assert_int_equal(take(0, 0), BATON_OK);
     assert_int_equal(take(2, 0), BATON_OK);
-    for (uint32_t i = 0; i < PULLED + 2; i++) {
-        assert_int_equal(post(0, 1, i, LONG), BATON_OK);
-    }
-    for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(post(0, 1, 50 + i, MIDDLE), BATON_DONE);
-    }
+    post_all(0, 1, 0, PULLED + 2, LONG, BATON_OK);
+    post_all(0, 1, 50, 3, MIDDLE, BATON_DONE);
     for (int i = 0; i < PULLED + 5; i++) {
         (void)poll_some(1, 64); /* what is pulled by both waits for the next */
     }
@@ -1350,9 +1345,7 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
         failing += post(1, 0, 300 + i, 8) == BATON_OK;
     }
     assert_non_null(peer_of(1, 0)->outbox.head);
-    for (int i = 0; i < PULLED; i++) {
-        assert_int_equal(take(1, i), BATON_OK);
-    }
+    take_all(1, 0, PULLED, BATON_OK);
     drop(1, PULLED); /* its answer waits in the outbox */
     assert_int_equal(take(1, PULLED + 2), BATON_DONE);
     drop(1, PULLED + 3);
@@ -1415,9 +1408,7 @@ TEST(test_mpi_far_peer_that_takes_nothing)
     assert_int_equal(rank_of(0)->far.packets_unsent, KEPT);
     settle(2);
     assert_int_equal(seen[2].arrivals, TAKEN + KEPT + 1);
-    for (uint32_t i = 0; i < KEPT; i++) {
-        assert_int_equal(post(0, 1, TAKEN + KEPT + i, 8), BATON_DONE);
-    }
+    post_all(0, 1, TAKEN + KEPT, KEPT, 8, BATON_DONE);
     assert_int_equal(notify(0, 2), BATON_AGAIN);
     baton__far_fail(rank_of(0), 1, MPI_ERR_OTHER);
     settle_loss(0, 1);
@@ -1455,8 +1446,7 @@ TEST(test_mpi_far_peer_dies_while_it_sends)
         settle(0);
         settle(2);
     }
-    uint32_t us;
-    assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
+    assert_true(arm(0));
 }
 
 /* What two have not sent to the end takes all receives, and there are others.
@@ -1487,19 +1477,14 @@ TEST(test_mpi_far_peers_die_while_they_send)
 TEST(test_mpi_far_pulled_data_go_last)
 {
     for (int lost = 0; lost < 2; lost++) {
-        uint32_t us = 0;
         open_far(2, 0);
-        for (uint32_t i = 1; i < 4; i++) {
-            assert_int_equal(post(0, 1, i, PULLED_BYTES), BATON_OK);
-        }
+        post_all(0, 1, 1, 3, PULLED_BYTES, BATON_OK);
         settle(1);
-        for (int i = 0; i < 3; i++) {
-            assert_int_equal(take(1, i), BATON_OK);
-        }
+        take_all(1, 0, 3, BATON_OK);
         assert_int_equal(post(1, 0, 7, PULLED_BYTES), BATON_OK);
         (void)poll_some(0, 64);
         assert_int_equal(seen[0].arrivals, 1);
-        assert_false(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
+        assert_false(arm(0));
         assert_true(withdraw(0, 2));
         if (lost) {
             baton__far_fail(rank_of(0), 1, MPI_ERR_OTHER);
@@ -1529,8 +1514,7 @@ TEST(test_mpi_far_errors_lose_the_peer)
             (void)post(0, 1, 1, sizes[way]);
         }
         fake_mpi_failing_sends = 0;
-        uint32_t us;
-        assert_false(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
+        assert_false(arm(0));
         settle_loss(0, 1);
         assert_int_equal(seen[0].receives, way == 2);
         assert_string_equal(seen[0].lost[0].detail, "MPI was told to fail");
@@ -1619,9 +1603,7 @@ TEST(test_mpi_windows_have_records)
     for (int rank = 0; rank < 2; rank++) {
         support_ok(baton__mpi_reserve(rank_of(rank), 1 - rank, 1, 0));
     }
-    for (uint32_t i = 0; i < WINDOW; i++) {
-        assert_int_equal(post(0, 1, i, 8), BATON_DONE);
-    }
+    post_all(0, 1, 0, WINDOW, 8, BATON_DONE);
     assert_int_equal(post(0, 1, WINDOW, 8), BATON_OK);
     assert_true(withdraw(0, WINDOW));
     for (int i = 0; i < BATON__MPI_NOTICES; i++) {
