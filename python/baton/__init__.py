@@ -18,8 +18,12 @@ from baton._library import version as __version__
 from baton.errors import (Busy, Cancelled, Cycle, Deadlock, Error, Failed, Hazard, Invalid,
                           Limit, Mismatch, NoMemory, PeerLost, State, SystemFailed, TimedOut,
                           Unreachable, Unsupported)
+from baton.graph import SKIP, Call, Graph, Node, View
 from baton.group import Group
+from baton.partial import Partial, PartialResult
 from baton.schedule import Failure, Schedule, Traffic
+from baton.sparse import Sparse, SparseResult, SparseStats, TensorPlan, Tensors
+from baton.sim import Event, Result, Simulator, Totals, picture, prove, simulate
 
 
 

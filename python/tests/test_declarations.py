@@ -8,6 +8,7 @@ import pytest
 from baton import errors
 from baton._library import ffi, lib
 
+pytestmark = pytest.mark.one_rank
 TREE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TREE / "python"))
 cffi = pytest.importorskip("cffi")

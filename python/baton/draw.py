@@ -1,0 +1,118 @@
+"""Pictures of graphs: of one rank, or of several with the messages between them."""
+from __future__ import annotations
+
+import html
+import shutil
+import subprocess
+from typing import Any, List, Optional, Tuple
+
+_COLOURS = {"send": "#cfe3ff", "recv": "#d9f2d9", "reduce": "#ffe2c2", "call": "#f5d6eb",
+            "activate": "#cfe3ff", "armed_recv": "#d9f2d9"}
+_WIDTH, _HEIGHT, _GAP = 116, 40, 28
+
+
+def _name(node: Any) -> str:
+    return f"r{node.graph.rank}_{node.entry.index}"
+
+
+def _messages(graphs: List[Any]) -> List[Tuple[Any, Any]]:
+    """The k-th send from p to q, and the k-th receive of q from p."""
+    found, ends = [], {}
+    for graph in graphs:
+        for node, kind, _, peer in graph._nodes:
+            if kind in ("send", "recv", "activate", "armed_recv"):
+                out = kind in ("send", "activate")
+                pair = (graph.rank, peer) if out else (peer, graph.rank)
+                sort = kind in ("send", "recv")
+                ends.setdefault((pair, sort), ([], []))[0 if out else 1].append(node)
+    for sends, receives in ends.values():
+        found += zip(sends, receives)
+    return found
+
+
+def dot(graphs: List[Any]) -> str:
+    """Graphs of one or more ranks, in the language of graphviz."""
+    lines = ["digraph baton {", '    node [shape=box, style="rounded,filled", '
+             'fontname="sans-serif", fontsize=11];']
+    for graph in graphs:
+        lines.append(f"    subgraph cluster_{graph.rank} {{")
+        lines.append(f'        label="rank {graph.rank}"; color="#bbbbbb";')
+        for node, kind, detail, _ in graph._nodes:
+            label = (node.label + ("\\n" + detail if detail else "")).replace('"', r'\"')
+            lines.append(f'        {_name(node)} [label="{label}", '
+                         f'fillcolor="{_COLOURS.get(kind, "#eeeeee")}"];')
+        lines += [f"        {_name(a)} -> {_name(b)};" for a, b in graph._edges]
+        lines.append("    }")
+    lines += [f"    {_name(a)} -> {_name(b)} [style=dashed, constraint=false];"
+              for a, b in _messages(graphs)]
+    return "\n".join([*lines, "}", ""])
+
+
+def _place(graphs: List[Any]) -> Tuple[dict, float, float]:
+    """Places of nodes: a column for each rank, and in it a row for each step of the
+    longest path that leads to a node, messages included."""
+    edges = [edge for graph in graphs for edge in graph._edges] + _messages(graphs)
+    nodes = [node for graph in graphs for node, *_ in graph._nodes]
+    row = {id(node): 0 for node in nodes}
+    for _ in nodes:  # ends early unless there is a cycle
+        moved = False
+        for a, b in edges:
+            if id(b) in row and row.get(id(a), 0) >= row[id(b)] and row[id(b)] < len(nodes):
+                row[id(b)] = row[id(a)] + 1
+                moved = True
+        if not moved:
+            break
+    places, left = {}, _GAP
+    for graph in graphs:
+        filled: dict = {}
+        for node, *_ in graph._nodes:
+            column = filled.setdefault(row[id(node)], 0)
+            filled[row[id(node)]] += 1
+            places[id(node)] = (left + column * (_WIDTH + _GAP),
+                                2 * _GAP + row[id(node)] * (_HEIGHT + _GAP))
+        left += max([1, *filled.values()]) * (_WIDTH + _GAP) + _GAP
+    below = max([0, *(y for _, y in places.values())]) + _HEIGHT + _GAP
+    return places, left, below
+
+
+def svg(graphs: List[Any]) -> str:
+    """The same as SVG: by graphviz where it is installed, else in columns."""
+    program = shutil.which("dot")
+    if program is not None:
+        return subprocess.run([program, "-Tsvg"], input=dot(graphs), check=True,
+                              capture_output=True, text=True).stdout
+    places, width, height = _place(graphs)
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+             'font-family="sans-serif" font-size="11" text-anchor="middle">',
+             '<defs><marker id="head" markerWidth="8" markerHeight="8" refX="7" refY="3" '
+             'orient="auto"><path d="M0,0 L7,3 L0,6 z"/></marker></defs>',
+             '<rect width="100%" height="100%" fill="white"/>']
+    drawn = [(edge, "") for graph in graphs for edge in graph._edges]
+    drawn += [(edge, ' stroke-dasharray="4"') for edge in _messages(graphs)]
+    for (a, b), dash in drawn:
+        (x, y), (to_x, to_y) = places[id(a)], places[id(b)]
+        if y == to_y:
+            x, y, to_x, to_y = x + _WIDTH / 2, y, to_x - _WIDTH / 2, to_y - _HEIGHT / 2
+        lines.append(f'<line x1="{x + _WIDTH / 2}" y1="{y + _HEIGHT}" '
+                     f'x2="{to_x + _WIDTH / 2}" y2="{to_y}" stroke="black" '
+                     f'marker-end="url(#head)"{dash}/>')
+    for graph in graphs:
+        for i, (node, kind, detail, _) in enumerate(graph._nodes):
+            x, y = places[id(node)]
+            if i == 0:
+                lines.append(f'<text x="{x + _WIDTH / 2}" y="{_GAP}">rank {graph.rank}</text>')
+            lines.append(f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" '
+                         f'fill="{_COLOURS.get(kind, "#eeeeee")}" stroke="black"/>')
+            for text, at in ((node.label, 17), (detail, 31)):
+                lines.append(f'<text x="{x + _WIDTH / 2}" y="{y + at}">'
+                             f'{html.escape(text)}</text>')
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def draw(graphs: List[Any], path: Optional[str] = None) -> str:
+    """SVG, or dot if `path` ends in .dot; written to `path` and returned."""
+    text = dot(graphs) if path is not None and str(path).endswith(".dot") else svg(graphs)
+    if path is not None:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    return text

@@ -1,0 +1,384 @@
+"""Collectives of your own: a schedule is a graph of nodes of one rank."""
+from __future__ import annotations
+
+import sys
+from typing import Any, Callable, Iterable, List, Optional, Union
+
+import numpy
+
+from baton import _arrays, _handles, draw, errors
+from baton._library import check, ffi, lib
+from baton.schedule import Schedule
+
+_NULL = ffi.NULL
+
+
+class View:
+    """An operand of nodes: `count` elements of a buffer, from `first` on. A slice of it,
+    view[a:b], is a view of the elements a to b."""
+
+    __slots__ = ("buffer", "first", "count", "dtype")
+
+    def __init__(self, buffer: Any, first: int, count: int, dtype: int) -> None:
+        self.buffer, self.first, self.count, self.dtype = buffer, first, count, dtype
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, where: slice) -> "View":
+        if not isinstance(where, slice) or where.step not in (None, 1):
+            raise TypeError("a view is cut by a slice without a step, view[a:b]")
+        begin, end, _ = where.indices(self.count)
+        return View(self.buffer, self.first + begin, max(end - begin, 0), self.dtype)
+
+    def _c(self) -> Any:
+        size = _arrays.SIZES[self.dtype]
+        return ffi.new("baton_view_t *", {"buffer": self.buffer, "offset": self.first * size,
+                                          "bytes": self.count * size})[0]
+
+
+class Node:
+    """A node of a graph. `a >> b`: b fires after a; both may be lists."""
+
+    __slots__ = ("graph", "entry", "exit", "label")
+
+    def __init__(self, graph: "Graph", entry: Any, label: str, exit: Any = None) -> None:
+        self.graph, self.entry, self.label = graph, entry, label
+        self.exit = entry if exit is None else exit
+
+    def before(self, *nodes: "Node") -> "Node":
+        """The others fire only after this one has completed. Returns this one."""
+        for node in nodes:
+            self.graph.before(self, node)
+        return self
+
+    def __rshift__(self, other: Union["Node", Iterable["Node"]]) -> Any:
+        self.before(*([other] if isinstance(other, Node) else other))
+        return other
+
+    def __rrshift__(self, others: Iterable["Node"]) -> "Node":
+        for other in others:
+            other.before(self)
+        return self
+
+    def need(self, count: int) -> "Node":
+        """Fires when `count` of the nodes before it have completed; 0 means all."""
+        lib.baton_set_need(self.graph._alive(), self.entry, count)
+        return self
+
+    def optional(self) -> "Node":
+        """The epoch ends without waiting for it."""
+        lib.baton_set_optional(self.graph._alive(), self.entry)
+        return self
+
+    def no_scratch(self) -> "Node":
+        """Promises that a call node does not look at scratch, which saves copies."""
+        lib.baton_set_no_scratch(self.graph._alive(), self.entry)
+        return self
+
+    def length(self, length: Any) -> "Node":
+        """Works on as many bytes as `length` (of `Graph.length`) has in the epoch."""
+        lib.baton_set_length(self.graph._alive(), self.entry, length)
+        return self
+
+
+class Call:
+    """What the function of a call node is given, valid until it returns."""
+
+    __slots__ = ("_call", "_graph")
+
+    def __init__(self, call: Any, graph: "Graph") -> None:
+        self._call, self._graph = call, graph
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch, from 1."""
+        return lib.baton_call_epoch(self._call)
+
+    def completed(self, node: Node) -> bool:
+        """Whether a node has completed in this epoch."""
+        return lib.baton_call_completed(self._call, node.exit)
+
+    def array(self, view: Any) -> numpy.ndarray:
+        """A view's elements, as an array that can be written, also those of scratch."""
+        view = self._graph._view(view, True)
+        address = lib.baton_call_address(self._call, view._c())
+        if address == _NULL:
+            raise errors.State("the view has no memory: the simulation is of costs only")
+        return _arrays.vector(address, view.count, view.dtype, True)
+
+    def length(self, length: Any) -> Optional[int]:
+        """The bytes of a length in this epoch; None while it is not set."""
+        size = lib.baton_call_length(self._call, length)
+        return None if size == 2 ** (8 * ffi.sizeof("size_t")) - 1 else size
+
+    def set_length(self, length: Any, size: int) -> None:
+        """Sets a length, in bytes, for nodes that come after this one."""
+        check(lib.baton_call_set_length(self._call, length, size))
+
+    def word(self, armed_recv: Node) -> int:
+        """The word that came with an armed receive's message in this epoch."""
+        return lib.baton_call_word(self._call, armed_recv.exit)
+
+    def set_word(self, activate: Node, word: int) -> None:
+        """Sets the word that an activate node will send."""
+        check(lib.baton_call_set_word(self._call, activate.entry, word))
+
+
+SKIP = lib.BATON_SKIP  # what a call node returns so that what comes after it is left out
+
+
+@ffi.callback("baton_status_t(void *, baton_call_t *)", error=lib.BATON_ERR_FAILED)
+def _run_call(arg: Any, call: Any) -> int:
+    graph, function = ffi.from_handle(arg)
+    try:
+        return lib.BATON_SKIP if function(Call(call, graph)) is SKIP else lib.BATON_OK
+    except BaseException as raised:
+        graph._raised = raised
+        text = f"{type(raised).__name__}: {raised}"
+        return lib.baton_call_fail(call, lib.BATON_ERR_FAILED, b"%s",
+                                   ffi.new("char[]", text.encode()))
+
+
+_After = Union[None, Node, Iterable[Node]]
+# Collectives that may be nodes: their arguments' type, and fields beyond source, target.
+_ADDERS = {
+    "broadcast": "root", "reduce": "root reduces", "allreduce": "reduces",
+    "reduce_scatter": "reduces", "allgather": "", "alltoall": "", "scan": "reduces",
+    "exscan": "reduces", "scatter": "root", "gather": "root", "barrier": "",
+}
+
+
+class Graph(Schedule):
+    """A schedule of nodes of your own: build it, commit it, run it as often as you like.
+
+        dag = baton.Graph(group, "dag")
+        left, right = dag.scratch(x), dag.scratch(x)
+        twice = dag.reduce(left, x, x)
+        square = dag.reduce(right, y, y, op="prod")
+        add = dag.reduce(z, left, right, after=[twice, square])
+        dag.call(lambda call: print(call.epoch, z), after=add)
+        dag.commit()
+        dag.run()
+
+    Operands are arrays (bound when they are first used), scratch, or slices of either.
+    Nodes without edges between them run in any order; `after=`, `before` and `>>` say
+    what must not. The k-th send from rank p to q meets the k-th receive of q from p.
+    Mistakes are found by `commit`, which names the nodes.
+
+    A function of a call node runs on the thread that drives the engine, and holds up all
+    schedules meanwhile. What it raises fails the epoch on all ranks, and is the
+    `__cause__` of what wait raises here.
+    """
+
+    def __init__(self, group: Any, name: str = "graph") -> None:
+        out = ffi.new("baton_schedule_t **")
+        check(lib.baton_schedule_create(group._alive(), name.encode(), out))
+        super().__init__(group, out[0])
+        self._begin(out[0])
+
+    def _begin(self, pointer: Any) -> None:
+        self.rank: int = lib.baton_schedule_rank(pointer)
+        self.size: int = lib.baton_schedule_size(pointer)
+        self._views: dict = {}  # of arrays, by address, bytes and type
+        self._alive_too: List[Any] = []  # arrays, and handles of functions
+        self._nodes: List[Any] = []  # for draw
+        self._edges: List[Any] = []
+
+    @classmethod
+    def _lent(cls, pointer: Any) -> "Graph":
+        """One that the simulator owns."""
+        graph = cls.__new__(cls)
+        graph._handle, graph._collected, graph._raised = pointer, False, None
+        graph.group = graph.result = None
+        graph._begin(pointer)
+        return graph
+
+    # ---- operands --------------------------------------------------------------
+
+    def input(self, a: Any) -> View:
+        """An array that no node writes. `rebind(source=...)` replaces the first one."""
+        return self._bind(_arrays.operand(a, False), lib.baton_buffer_bind_input, 0)
+
+    def bind(self, a: Any) -> View:
+        """An array that nodes read and write. `rebind(target=...)` replaces the first."""
+        return self._bind(_arrays.operand(a, True), lib.baton_buffer_bind, 1)
+
+    def _bind(self, operand: Any, bind: Any, which: int) -> View:
+        buffer = bind(self._alive(), operand.address, operand.bytes)
+        if operand.memory:
+            lib.baton_buffer_set_memory(self._handle, buffer, operand.memory)
+        view = View(buffer, 0, operand.count, operand.dtype)
+        self._views[operand.address, operand.bytes, operand.dtype] = view
+        self._alive_too.append(operand)
+        if self._bound[which] is None:
+            self._bound = ((operand, self._bound[1]) if which == 0
+                           else (self._bound[0], operand))
+        return view
+
+    def scratch(self, like: Any, dtype: Any = None) -> View:
+        """Memory of the schedule's, for as many elements as an array or a view has; or
+        for so many, of `dtype`. Undefined at the beginning of an epoch."""
+        if isinstance(like, int):
+            count, number = like, _arrays.dtype_number(dtype)
+        else:
+            given = like if isinstance(like, View) else _arrays.operand(like, False)
+            count, number = given.count, given.dtype
+        buffer = lib.baton_buffer_scratch(self._alive(), count * _arrays.SIZES[number])
+        return View(buffer, 0, count, number)
+
+    def _view(self, a: Any, writes: bool) -> View:
+        if isinstance(a, View):
+            return a
+        operand = _arrays.operand(a, writes)
+        view = self._views.get((operand.address, operand.bytes, operand.dtype))
+        if view is None:
+            read_only = isinstance(a, numpy.ndarray) and not a.flags.writeable
+            view = self.input(a) if read_only else self.bind(a)
+        return view
+
+    # ---- nodes -----------------------------------------------------------------
+
+    def _add(self, kind: str, index: Any, after: _After, detail: str = "",
+             peer: Optional[int] = None, exit: Any = None) -> Node:
+        node = Node(self, index, f"{kind}#{index.index}", exit)
+        self._nodes.append((node, kind, detail, peer))
+        for earlier in ([after] if isinstance(after, Node) else after or ()):
+            self.before(earlier, node)
+        return node
+
+    def send(self, peer: int, source: Any, after: _After = None) -> Node:
+        """Sends a view to rank `peer`."""
+        view = self._view(source, False)
+        return self._add("send", lib.baton_add_send(self._alive(), peer, view._c()), after,
+                         f"to rank {peer}", peer)
+
+    def recv(self, peer: int, target: Any, after: _After = None) -> Node:
+        """Receives a view, of the size that rank `peer` sends."""
+        view = self._view(target, True)
+        return self._add("recv", lib.baton_add_recv(self._alive(), peer, view._c()), after,
+                         f"from rank {peer}", peer)
+
+    def reduce(self, target: Any, left: Any, right: Any, op: Any = "sum",
+               after: _After = None) -> Node:
+        """target = left (op) right, of one size; target may be left or right."""
+        views = [self._view(target, True), self._view(left, False), self._view(right, False)]
+        index = lib.baton_add_reduce_local(self._alive(), views[0].dtype,
+                                           _arrays.operation(op),
+                                           *(view._c() for view in views))
+        self._alive_too.append(op)
+        return self._add("reduce", index, after, op if isinstance(op, str) else "")
+
+    def copy(self, target: Any, source: Any, after: _After = None) -> Node:
+        """target = source, of one size."""
+        views = self._view(target, True), self._view(source, False)
+        return self._add("copy", lib.baton_add_copy(
+            self._alive(), *(view._c() for view in views)), after)
+
+    def nop(self, after: _After = None) -> Node:
+        """Does nothing, and so joins edges."""
+        return self._add("nop", lib.baton_add_nop(self._alive()), after)
+
+    def call(self, function: Callable[[Call], Any], after: _After = None) -> Node:
+        """Calls function(call) in each epoch; `baton.SKIP` leaves out what comes after."""
+        handle = ffi.new_handle((self, function))
+        self._alive_too.append(handle)
+        index = lib.baton_add_call(self._alive(), _run_call, handle)
+        return self._add("call", index, after, getattr(function, "__name__", ""))
+
+    def collective(self, name: str, source: Any = None, target: Any = None, *,
+                   op: Any = "sum", root: int = 0, algorithm: Optional[str] = None,
+                   after: _After = None) -> Node:
+        """All nodes of a collective, as one: broadcast (of target), reduce, allreduce,
+        reduce_scatter, allgather, alltoall, scan, exscan, scatter, gather, barrier. In
+        place: source and target are the same. On ranks other than the root what only the
+        root has is None."""
+        if name not in _ADDERS:
+            raise errors.Invalid(f'no collective "{name}" as a node; there are: '
+                                 + ", ".join(_ADDERS))
+        handle = self._alive()
+        entry, exit = lib.baton_add_nop(handle), lib.baton_add_nop(handle)
+        begun = lib.baton_enclose_begin(handle)
+        add = getattr(lib, f"baton_add_{name}")
+        if name == "barrier":
+            add(handle)
+        else:
+            kind = {"scatter": "rooted", "gather": "rooted", "exscan": "scan"}.get(name, name)
+            args = ffi.new(f"baton_{kind}_args_t *")
+            args.size = ffi.sizeof(f"baton_{kind}_args_t")
+            views = [None if each is None else self._view(each, i == 1)
+                     for i, each in enumerate((source, target))]
+            if name == "broadcast":
+                args.data = views[1]._c()
+            else:
+                for field, view in zip(("source", "target"), views):
+                    if view is not None:
+                        setattr(args, field, view._c())
+            if "reduces" in _ADDERS[name]:
+                args.dtype = next(view.dtype for view in views if view is not None)
+                args.op = _arrays.operation(op)
+                self._alive_too.append(op)
+            if "root" in _ADDERS[name]:
+                args.root = root
+            if algorithm is not None:
+                self._alive_too.append(ffi.new("char[]", algorithm.encode()))
+                args.algorithm = self._alive_too[-1]
+            add(handle, args)
+        lib.baton_enclose_end(handle, begun, entry, exit)
+        return self._add(name, entry, after, algorithm or "", exit=exit)
+
+    def on_start(self) -> Node:
+        """Fires when this rank starts the epoch, if it does."""
+        return self._add("on_start", lib.baton_add_on_start(self._alive()), None)
+
+    def armed_recv(self, peer: int) -> Node:
+        """Stays posted for `peer`'s activate, whose message may begin an epoch here."""
+        return self._add("armed_recv", lib.baton_add_armed_recv(self._alive(), peer), None,
+                         f"from rank {peer}", peer)
+
+    def activate(self, peer: int, after: _After = None) -> Node:
+        """Sends {epoch, origin, word} to `peer`'s armed receive."""
+        return self._add("activate", lib.baton_add_activate(self._alive(), peer), after,
+                         f"to rank {peer}", peer)
+
+    def activation(self, initiate: Node) -> Node:
+        """A nop that fires on this rank as soon as `initiate` fired on any (coll.h)."""
+        return self._add("activation", lib.baton_add_activation(self._alive(),
+                                                                initiate.exit), None)
+
+    def length(self) -> Any:
+        """A number of bytes that is set anew in each epoch: see `Node.length`."""
+        return lib.baton_add_length(self._alive())
+
+    def before(self, a: Node, b: Node) -> None:
+        """b fires only after a has completed."""
+        lib.baton_before(self._alive(), a.exit, b.entry)
+        self._edges.append((a, b))
+
+    # ---- life ------------------------------------------------------------------
+
+    def set_depth(self, depth: int) -> None:
+        """Epochs that may be in flight at once; before the commit."""
+        lib.baton_schedule_set_depth(self._alive(), depth)
+
+    def agree(self, text: str) -> None:
+        """States what must be the same on all ranks: else they fail with Mismatch."""
+        lib.baton_schedule_agree(self._alive(), b"%s", ffi.new("char[]", text.encode()))
+
+    def commit(self) -> "Graph":
+        """Checks the graph, and allocates what its epochs need. Does not wait for others.
+
+        Cycle, Hazard (unordered accesses to the same bytes), Unreachable, Invalid, Limit,
+        NoMemory: the message names the nodes. Returns the graph.
+        """
+        check(lib.baton_schedule_commit(self._alive()))
+        return self
+
+    def dot(self) -> str:
+        """The graph in the language of graphviz."""
+        return draw.dot([self])
+
+    def draw(self, path: Optional[str] = None) -> str:
+        """A picture: SVG, or dot if `path` ends so. Written to `path`, if given, and
+        returned. A collective is one node."""
+        return draw.draw([self], path)

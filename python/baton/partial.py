@@ -1,0 +1,170 @@
+"""Partial all-reduces: sums that do not wait for the slowest rank."""
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional, Sequence, Tuple
+
+import numpy
+
+from baton import _arrays, _handles, errors
+from baton._library import check, error, ffi, lib, options
+from baton.group import Group
+
+_MODES = {"solo": lib.BATON_SOLO, "majority": lib.BATON_MAJORITY, "full": lib.BATON_FULL,
+          "quorum": lib.BATON_QUORUM, "any": lib.BATON_CANDIDATES_ANY,
+          "all": lib.BATON_CANDIDATES_ALL}
+
+
+def mode_of(text: str) -> Tuple[int, int]:
+    """The mode, and its number of ranks, of "majority", "quorum:2" and so on."""
+    name, _, ranks = text.partition(":")
+    if name not in _MODES or (ranks and not ranks.isdigit()):
+        raise errors.Invalid(f'no mode "{text}"; there are: solo, majority, full, quorum:Q, '
+                             "any:M, all:M")
+    return _MODES[name], int(ranks or 0)
+
+
+class PartialResult(NamedTuple):
+    """What a step got. `data` is the library's memory: valid until the next wait, or the
+    destruction; copy what is to be kept."""
+
+    epoch: int  # whose result this is
+    data: numpy.ndarray
+    included: bool  # whether this step's contribution is in it
+    active: int  # how many ranks contributed to it
+    staleness: int  # age, in epochs, of the oldest contribution of this rank
+    living: int  # ranks that took part
+
+
+class Partial(_handles.Handle):
+    """An all-reduce of gradients whose epoch does not wait for all contributions.
+
+        partial = baton.Partial(group, gradient.size, mode="majority")
+        for step in range(steps):
+            partial.contribute(backward())
+            partial.start()
+            ...                            # computes meanwhile
+            update(weights, partial.wait().data / group.size)
+
+    What comes late is not lost: it goes into a later sum. Each contribution is in exactly
+    one result, and results have the same bits on all ranks, which all start as many steps.
+
+    `count`: elements; or `counts`: of each of several tensors, which are contributed one
+    by one. `mode`: "solo" (the first rank that arrives begins), "majority" (one that is
+    elected), "quorum:Q" (Q have arrived), "any:M", "all:M" (of M elected ones), "full".
+    `keep`: "all" (each rank gets each result, in order; one that is `history` epochs
+    behind holds up the others), or "latest". `sync_every`: each so many epochs one is
+    full. `max_staleness`: epochs. `on_loss`: "fail", or "continue" among the ranks that
+    live. All ranks create it with the same options: Mismatch, Invalid.
+    """
+
+    _destroyer = lib.baton_partial_destroy
+
+    def __init__(self, group: Group, count: int = 0, *, mode: str = "majority",
+                 dtype: Any = "f32", op: Any = "sum",
+                 counts: Optional[Sequence[int]] = None, keep: str = "all",
+                 history: int = 0, sync_every: int = 0, max_staleness: int = 0,
+                 seed: int = 0, on_loss: str = "fail", name: Optional[str] = None) -> None:
+        self.dtype = _arrays.dtype_number(dtype)
+        given = options(
+            "baton_partial_options_t", dtype=self.dtype, op=_arrays.operation(op),
+            history=history, sync_every=sync_every, max_staleness=max_staleness, seed=seed,
+            count=count, keep=_one_of("keep", keep, "all", "latest"),
+            on_loss=_one_of("on_loss", on_loss, "fail", "continue"))
+        given.mode, given.mode_ranks = mode_of(mode)
+        texts = ffi.new("char[]", (name or "partial").encode())
+        given.name = texts
+        self.counts = None if counts is None else list(counts)
+        if counts is not None:
+            sizes = ffi.new("size_t[]", self.counts)
+            given.tensors, given.counts = len(self.counts), sizes
+        self.count = count or sum(self.counts or ())
+        out = ffi.new("baton_partial_t **")
+        check(lib.baton_partial_create(group._alive(), given, out))
+        super().__init__(out[0])
+        self.group = group
+        self._result = ffi.new("baton_partial_result_t *")
+        group._adopt(self)
+
+    def _operand(self, a: Any, writable: bool, count: int) -> Any:
+        given = _arrays.operand(a, writable)
+        if (given.count, given.dtype) != (count, self.dtype):
+            raise errors.Invalid(f"{given!r} was given, and "
+                                 f"{_arrays.dtype_name(self.dtype)}[{count}] is needed")
+        return given
+
+    def contribute(self, a: Any, tensor: Optional[int] = None) -> None:
+        """Adds `a` to what is pending on this rank; with `tensor`, to that one of
+        `counts`, for the step that is started next. Copies: `a` is the caller's again."""
+        if tensor is None:
+            given = self._operand(a, False, self.count)
+            check(lib.baton_partial_contribute(self._alive(), given.address))
+        else:
+            if self.counts is None or not 0 <= tensor < len(self.counts):
+                raise errors.Invalid(f"there is no tensor {tensor}")
+            given = self._operand(a, False, self.counts[tensor])
+            check(lib.baton_partial_contribute_tensor(self._alive(), tensor, given.address))
+
+    def start(self) -> None:
+        """Starts this rank's next step. Returns at once."""
+        check(lib.baton_partial_start(self._alive()))
+
+    def test(self) -> bool:
+        """Whether the last step has ended. Does not block."""
+        done = ffi.new("bool *")
+        check(lib.baton_partial_test(self._alive(), done))
+        return done[0]
+
+    def wait(self, timeout: Optional[float] = None, out: Any = None) -> PartialResult:
+        """Waits for the step's result, for `timeout` seconds at most. With `out` it is
+        copied there. TimedOut: the step goes on; wait again. PeerLost, Cancelled, Failed:
+        the step failed; recover the group."""
+        handle, result = self._alive(), self._result
+        given = None if out is None else self._operand(out, True, self.count)
+        status = _handles.wait(lambda ms: lib.baton_partial_wait(handle, ms, result),
+                               timeout, self._cancel)
+        if status:
+            _handles.lost |= status == lib.BATON_ERR_TRANSPORT
+            raise error(status)
+        if given is None:
+            data = _arrays.vector(result.data, self.count, self.dtype)
+        else:
+            ffi.memmove(given.address, result.data, given.bytes)
+            data = out
+        return PartialResult(result.epoch, data, result.included, result.active,
+                             result.staleness, result.living)
+
+    def _cancel(self) -> None:
+        schedule = lib.baton_partial_schedule(self._handle)
+        if schedule != ffi.NULL:
+            lib.baton_schedule_cancel(ffi.cast("baton_schedule_t *", schedule))
+
+    def step(self, a: Any, timeout: Optional[float] = None) -> PartialResult:
+        """`contribute`, `start` and `wait`."""
+        self.contribute(a)
+        self.start()
+        return self.wait(timeout)
+
+    def split(self, data: numpy.ndarray) -> list:
+        """The tensors of a result, by `counts`."""
+        return numpy.split(data, numpy.cumsum(self.counts or [self.count])[:-1])
+
+    def pending(self, out: Any) -> bool:
+        """Copies what no epoch has taken yet to `out`; whether there is something."""
+        given, some = self._operand(out, True, self.count), ffi.new("bool *")
+        check(lib.baton_partial_pending(self._alive(), given.address, some))
+        return some[0]
+
+    def lives(self, rank: int) -> bool:
+        """Whether a rank still takes part."""
+        return lib.baton_partial_lives(self._alive(), rank)
+
+
+def _one_of(what: str, given: str, *allowed: str) -> int:
+    if given not in allowed:
+        raise errors.Invalid(f'{what} is "{given}"; it may be: ' + ", ".join(allowed))
+    return allowed.index(given)
+
+
+def elect(seed: int, epoch: int, size: int) -> int:
+    """The rank that "majority" elects for an epoch."""
+    return lib.baton_partial_elect(seed, epoch, size)

@@ -1,0 +1,276 @@
+"""The simulator: all ranks in one process and one thread, in virtual time.
+
+    def ring(s, source, target, op): ...             # adds nodes of rank s.rank of s.size
+
+    baton.prove(ring, ranks=12)                       # whose data is in each element
+    baton.simulate(ring, ranks=4096, bytes=1 << 20, alpha_us=1.5, gbit=100).us
+"""
+from __future__ import annotations
+
+from typing import Any, Callable, List, NamedTuple, Optional, Union
+
+import numpy
+
+from baton import _arrays, _handles, draw, errors
+from baton._library import check, ffi, lib, options
+from baton.graph import Graph
+
+Build = Callable[..., Any]
+
+
+class Totals(NamedTuple):
+    """What has happened in a simulator so far."""
+
+    messages: int
+    bytes: int
+    events: int
+
+
+class Event(NamedTuple):
+    """One line of a trace: `what` is send, recv, reduce or epoch; times in virtual us."""
+
+    what: str
+    rank: int
+    peer: int
+    node: int
+    begin_us: float
+    end_us: float
+    bytes: int
+    schedule: str
+    epoch: int
+
+
+class Result(NamedTuple):
+    """Of `simulate`: virtual time of an epoch, and what all ranks sent in it."""
+
+    us: float
+    messages: int
+    bytes: int
+
+
+@ffi.callback("void(void *, baton_schedule_t *)")
+def _build(arg: Any, pointer: Any) -> None:
+    sim, build = ffi.from_handle(arg)
+    graph = Graph._lent(pointer)
+    sim._graphs.append(graph)
+    try:
+        build(graph)
+    except BaseException as raised:
+        sim._raised = sim._raised or raised
+        lib.baton_schedule_fail(pointer, lib.BATON_ERR_FAILED, b"%s",
+                                ffi.new("char[]", str(raised).encode()))
+
+
+@ffi.callback("void(void *)")
+def _act(arg: Any) -> None:
+    sim, action = ffi.from_handle(arg)
+    try:
+        action()
+    except BaseException as raised:
+        sim._raised = sim._raised or raised
+
+
+_WHATS = ("send", "recv", "reduce", "epoch")
+
+
+@ffi.callback("void(void *, const baton_sim_event_t *)")
+def _trace(arg: Any, event: Any) -> None:
+    sim, function = ffi.from_handle(arg)
+    try:
+        function(Event(_WHATS[event.what], event.rank, event.peer, event.node,
+                       event.begin_us, event.end_us, event.bytes,
+                       ffi.string(event.schedule).decode(), event.epoch))
+    except BaseException as raised:
+        sim._raised = sim._raised or raised
+
+
+_interrupts: List[BaseException] = []
+
+
+# To be in Python now and then is what lets Ctrl-C be raised, here.
+@ffi.callback("bool(void *)", error=False,
+              onerror=lambda kind, raised, trace: _interrupts.append(raised))
+def _go_on(arg: Any) -> bool:
+    return True
+
+
+def _distribution(text: Union[None, str, float]) -> Any:
+    out = ffi.new("baton_distribution_t *")
+    if text is not None:
+        check(lib.baton_distribution_parse(str(text).encode(), out))
+    return out[0]
+
+
+class Simulator(_handles.Handle):
+    """All ranks of a group in virtual time; the same code as outside of it runs them.
+
+    A message of n bytes takes alpha_us + n beta_ns / 1000 (`gbit` sets beta), occupies a
+    port at both ends, and arrives `lag` us later; a reduction takes gamma_ns a byte,
+    a message overhead_us at both ends. `cost_only`: nodes touch no data. `skew`, `lag`
+    and `speed` are numbers or distributions: "uniform:0:5", "exponential:20", "normal:m:d",
+    "lognormal:m:s", "pareto:m:s". `host_ranks` consecutive ranks share a host, whose links
+    have host_alpha_us and host_beta_ns. The same seed gives the same run on any machine.
+    """
+
+    _destroyer = lib.baton_sim_destroy
+
+    def __init__(self, ranks: int, *, cost_only: bool = False, seed: int = 0,
+                 alpha_us: float = 0.0, beta_ns: float = 0.0,
+                 gbit: Optional[float] = None, gamma_ns: float = 0.0,
+                 overhead_us: float = 0.0, multi_ported: bool = False,
+                 eager_bytes: int = 0, sync_bytes: int = 0, host_ranks: int = 0,
+                 host_alpha_us: float = 0.0, host_beta_ns: float = 0.0,
+                 speed: Union[None, str, float] = None,
+                 skew: Union[None, str, float] = None,
+                 lag: Union[None, str, float] = None) -> None:
+        given = options(
+            "baton_sim_options_t", ranks=ranks, cost_only=cost_only, seed=seed,
+            gamma_ns=gamma_ns, overhead_us=overhead_us, multi_ported=multi_ported,
+            eager_bytes=eager_bytes, sync_bytes=sync_bytes, host_ranks=host_ranks,
+            speed=_distribution(speed), skew=_distribution(skew), lag=_distribution(lag),
+            on_progress=_go_on)
+        given.link.alpha_us = alpha_us
+        given.link.beta_ns = beta_ns if gbit is None else 8.0 / gbit
+        given.host_link.alpha_us, given.host_link.beta_ns = host_alpha_us, host_beta_ns
+        out = ffi.new("baton_sim_t **")
+        check(lib.baton_sim_create(given, out))
+        super().__init__(out[0])
+        self.ranks = ranks
+        self._graphs: List[Graph] = []
+        self._raised: Optional[BaseException] = None
+        self._alive_too: List[Any] = []
+
+    def _check(self, status: int) -> None:
+        raised, self._raised = self._raised, None
+        if _interrupts:
+            raised = _interrupts.pop()
+        if raised is not None:
+            raise raised
+        check(status)
+
+    def build(self, build: Build, name: str = "schedule") -> "Simulator":
+        """Calls build(graph) for each rank, commits all, and compares every send with its
+        receive. Once. Mismatch names both ranks and nodes; others are commit's."""
+        handle = ffi.new_handle((self, build))
+        self._alive_too.append(handle)
+        self._check(lib.baton_sim_build(self._alive(), name.encode(), _build, handle))
+        return self
+
+    def epoch(self) -> float:
+        """Starts an epoch on every rank, late by its skew, and runs until all have ended.
+        Returns the virtual us from the first start to the last end. Deadlock says which
+        node waits for which."""
+        out = ffi.new("double *")
+        self._check(lib.baton_sim_epoch(self._alive(), out))
+        return out[0]
+
+    def graph(self, rank: int) -> Graph:
+        """The graph that was built for a rank; the simulator owns it."""
+        return self._graphs[rank]
+
+    def at(self, us: float, action: Callable[[], Any]) -> None:
+        """Calls action() at a virtual time."""
+        handle = ffi.new_handle((self, action))
+        self._alive_too.append(handle)
+        check(lib.baton_sim_at(self._alive(), us, _act, handle))
+
+    def run(self, until_us: float = -1.0) -> None:
+        """Lets time pass until no event is left, or until a time (TimedOut)."""
+        self._check(lib.baton_sim_run(self._alive(), until_us))
+
+    def trace(self, function: Optional[Callable[[Event], Any]]) -> None:
+        """Calls function(event) for each event from now on; None ends that."""
+        handle = ffi.NULL if function is None else ffi.new_handle((self, function))
+        self._alive_too.append(handle)
+        lib.baton_sim_trace(self._alive(), ffi.NULL if function is None else _trace, handle)
+
+    @property
+    def now_us(self) -> float:
+        """Virtual us since the simulator was made."""
+        return lib.baton_sim_now_us(self._alive())
+
+    @property
+    def totals(self) -> Totals:
+        """Counts of what has happened so far."""
+        totals = lib.baton_sim_totals(self._alive())
+        return Totals(totals.messages, totals.bytes, totals.events)
+
+    def kill(self, rank: int) -> None:
+        """The rank does nothing from now on."""
+        check(lib.baton_sim_kill(self._alive(), rank))
+
+    def fail_send(self, rank: int, k: int) -> None:
+        """Makes the rank's k-th send from now on fail; 0 undoes it."""
+        check(lib.baton_sim_fail_send(self._alive(), rank, k))
+
+    def set_lag(self, lag: Union[str, float]) -> None:
+        """The lag of messages from now on."""
+        check(lib.baton_sim_set_lag(self._alive(), _distribution(lag)))
+
+    def set_speed(self, rank: int, speed: float) -> None:
+        """The speed of a rank's processor from now on; 1 is normal."""
+        check(lib.baton_sim_set_speed(self._alive(), rank, speed))
+
+
+def _named(build: Build) -> str:
+    return getattr(build, "__name__", "schedule")
+
+
+def _adder(build: Build, bytes: Optional[int], dtype: Any, op: Any) -> Build:
+    if bytes is None:
+        return build
+    count = bytes // _arrays.SIZES[_arrays.dtype_number(dtype)]
+    return lambda s: build(s, s.scratch(count, dtype), s.scratch(count, dtype), op)
+
+
+def simulate(build: Build, ranks: int, bytes: Optional[int] = None, *, dtype: Any = "f32",
+             op: Any = "sum", **costs: Any) -> Result:
+    """The cost of an epoch of a collective of your own on so many ranks, in virtual time.
+
+    `build(s)` adds the nodes of rank s.rank of s.size to the graph s; with `bytes` it is
+    build(s, source, target, op), and source and target are views of so many bytes.
+    `costs` are the Simulator's. Every send is compared with its receive, and a schedule
+    that can't end is explained: Mismatch, Deadlock, and commit's.
+    """
+    costs.setdefault("cost_only", True)
+    with Simulator(ranks, **costs) as sim:
+        us = sim.build(_adder(build, bytes, dtype, op), _named(build)).epoch()
+        return Result(us, sim.totals.messages, sim.totals.bytes)
+
+
+def prove(build: Build, ranks: int, count: int = 64, root: Optional[int] = None) -> None:
+    """Proves that build(s, source, target, op) is an all-reduce on so many ranks; with
+    `root` a reduce to it. Elements are sets of contributors, which op unites: Mismatch
+    names the first element with a rank that is missing, or in it twice."""
+    out = ffi.new("baton_proof_t **")
+    check(lib.baton_proof_create(ranks, out))
+    proof = out[0]
+    try:
+        arrays = [(numpy.empty(count, "u4"), numpy.zeros(count, "u4")) for _ in range(ranks)]
+        for rank, (source, _) in enumerate(arrays):
+            check(lib.baton_proof_fill(proof, rank, 0, count,
+                                       ffi.from_buffer("uint32_t[]", source)))
+        op = lib.baton_proof_op(proof)
+        with Simulator(ranks) as sim:
+            sim.build(lambda s: build(s, s.input(arrays[s.rank][0]),
+                                      s.bind(arrays[s.rank][1]), op),
+                      _named(build)).epoch()
+        for rank, (_, target) in enumerate(arrays):
+            if root is None or rank == root:
+                status = lib.baton_proof_check(proof, ffi.NULL, 0, count,
+                                               ffi.from_buffer("uint32_t[]", target))
+                if status == lib.BATON_ERR_MISMATCH:
+                    text = ffi.string(lib.baton_error_message()).decode()
+                    raise errors.Mismatch(f"on rank {rank}: {text}")
+                check(status)
+    finally:
+        lib.baton_proof_destroy(proof)
+
+
+def picture(build: Build, ranks: int, path: Optional[str] = None, *,
+            bytes: Optional[int] = None, dtype: Any = "f32", op: Any = "sum") -> str:
+    """A picture of a collective of your own on so many ranks, with the messages between
+    them: SVG, or dot if `path` ends so. Other arguments are those of `simulate`."""
+    with Simulator(ranks, cost_only=True) as sim:
+        sim.build(_adder(build, bytes, dtype, op), _named(build))
+        return draw.draw(sim._graphs, path)

@@ -1,0 +1,344 @@
+"""Sparse all-reduces: the largest entries of a gradient, and the rest in a later step."""
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy
+
+from baton import _arrays, _handles, errors
+from baton._library import check, error, ffi, lib, options
+from baton.group import Group
+from baton.partial import mode_of
+
+_ALGORITHMS = ("auto", "spardl", "topka", "topkdsa", "gtopk", "oktopk", "redsync", "dense")
+_EXCHANGES = ("auto", "rsag", "bsag")
+_REDSYNCS = ("exact", "trimmed", "search", "sampled")
+_ROLES = ("dense", "convolution", "recurrent", "bias_or_norm", "output")
+_FORMS = ("packed", "dense", "sparse")
+
+
+def _index(what: str, given: str, names: Sequence[str]) -> int:
+    try:
+        return names.index(given)
+    except ValueError:
+        raise errors.Invalid(f'{what} is "{given}"; it may be: ' + ", ".join(names)) from None
+
+
+class SparseResult(NamedTuple):
+    """The sum's entries: `indices` ascend (uint32); None after a dense step, when `values`
+    are all elements. Both are the library's memory: valid until the next start."""
+
+    count: int
+    indices: Optional[numpy.ndarray]
+    values: numpy.ndarray
+    included: bool  # False if partial, and this rank was late
+
+
+class SparseStats(NamedTuple):
+    """Of the last step, at this rank; k, h, threshold and teams of the next one."""
+
+    steps: int
+    algorithm: str
+    messages_sent: int
+    messages_received: int
+    bytes_sent: int
+    bytes_received: int
+    rounds: int
+    block_selections: int
+    select_us: float
+    nnz: int
+    not_finite: int
+    k: int
+    h: int
+    threshold: float
+    teams: int
+
+
+class TensorPlan(NamedTuple):
+    """What was decided about a tensor, the same on all ranks."""
+
+    form: str  # packed, dense or sparse
+    algorithm: str
+    selection: str
+    quantise: bool
+    k: int
+    sparse_us: float
+    dense_us: float
+
+
+def _given(a: Any, writable: bool, count: int, dtype: int) -> Any:
+    made = _arrays.operand(a, writable)
+    if (made.count, made.dtype) != (count, dtype):
+        raise errors.Invalid(f"{made!r} was given, and "
+                             f"{_arrays.dtype_name(dtype)}[{count}] is needed")
+    return made
+
+
+def _raise(status: int) -> None:
+    if status:
+        _handles.lost |= status == lib.BATON_ERR_TRANSPORT
+        raise error(status)
+
+
+def _result(result: Any, dtype: int) -> SparseResult:
+    indices = None
+    if result.indices != ffi.NULL:
+        indices = _arrays.vector(result.indices, result.count, _arrays.NUMBERS["u32"])
+    return SparseResult(result.count, indices,
+                        _arrays.vector(result.values, result.count, dtype), result.included)
+
+
+class Sparse(_handles.Handle):
+    """An all-reduce of the k largest entries of each rank's gradient.
+
+        sparse = baton.Sparse(group, gradient.size, density=0.01)
+        for step in range(steps):
+            sparse.start(backward())       # the gradient stays as it is until wait
+            sparse.wait()
+            update(weights, sparse.dense(out))
+
+    What is not sent waits in a residual, which the library keeps, for a later step.
+    `count`: elements (f32, f64, f16, bf16). `k` or `density`: what is sent. `algorithm`:
+    auto, spardl, topka, topkdsa, gtopk, oktopk, redsync, dense. `average`: by the number of
+    ranks. `momentum`, `nesterov`, `clip`, `warmup`, `teams`, `exchange`, `redsync`,
+    `quantise`, `max_k`, `short_velocity`: see include/baton/sparse.h. `mode` makes it
+    partial, as of `Partial`, with `history`, `sync_every`, `max_staleness` and `seed`.
+
+    Collective: waits until all ranks have created it. Mismatch, Invalid on all ranks.
+    """
+
+    _destroyer = lib.baton_sparse_destroy
+
+    def __init__(self, group: Group, count: int, *, k: int = 0, density: float = 0.0,
+                 dtype: Any = "f32", algorithm: str = "auto", average: bool = False,
+                 momentum: float = 0.0, nesterov: bool = False, clip: float = 0.0,
+                 warmup: int = 0, teams: int = 0, exchange: str = "auto",
+                 redsync: str = "exact", quantise: bool = False, max_k: int = 0,
+                 short_velocity: bool = False, mode: Optional[str] = None, history: int = 0,
+                 sync_every: int = 0, max_staleness: int = 0, seed: int = 0,
+                 name: Optional[str] = None, timeout: Optional[float] = None) -> None:
+        self.count, self.dtype = count, _arrays.dtype_number(dtype)
+        given = options(
+            "baton_sparse_options_t", count=count, k=k, density=density, dtype=self.dtype,
+            algorithm=_index("algorithm", algorithm, _ALGORITHMS), average=average,
+            momentum=momentum, nesterov=nesterov, clip=clip, warmup=warmup, teams=teams,
+            exchange=_index("exchange", exchange, _EXCHANGES),
+            redsync=_index("redsync", redsync, _REDSYNCS), quantise=quantise, max_k=max_k,
+            short_velocity=short_velocity, partial=mode is not None, history=history,
+            sync_every=sync_every, max_staleness=max_staleness, seed=seed)
+        text = ffi.new("char[]", (name or "sparse").encode())
+        given.name = text
+        if mode is not None:
+            given.mode, given.mode_ranks = mode_of(mode)
+        out = ffi.new("baton_sparse_t **")
+        check(lib.baton_sparse_prepare(group._alive(), given, out))
+        pointer = out[0]
+        super().__init__(pointer)
+        self.group, self._keep = group, None
+        self._out = ffi.new("baton_sparse_result_t *")
+        group._adopt(self)
+        status = _handles.wait(lambda ms: lib.baton_sparse_connect(pointer, ms), timeout)
+        if status:
+            failed = error(status)
+            lib.baton_sparse_destroy(pointer)
+            self._handle = ffi.NULL
+            raise failed
+
+    def start(self, gradient: Any) -> None:
+        """Starts a step. The gradient is read, and must stay as it is, until wait has
+        returned. Busy: a step runs."""
+        given = _given(gradient, False, self.count, self.dtype)
+        check(lib.baton_sparse_start(self._alive(), given.address))
+        self._keep = given
+
+    def test(self) -> bool:
+        """Whether the step has ended. Does not block."""
+        done = ffi.new("bool *")
+        _raise(lib.baton_sparse_test(self._alive(), done))
+        return done[0]
+
+    def wait(self, timeout: Optional[float] = None) -> SparseResult:
+        """Waits for the result, for `timeout` seconds at most. TimedOut: the step goes on;
+        wait again. After another error recover the group; the residual is as before."""
+        handle, out = self._alive(), self._out
+        _raise(_handles.wait(lambda ms: lib.baton_sparse_wait(handle, ms, out), timeout))
+        self._keep = None
+        return _result(out, self.dtype)
+
+    def dense(self, out: Any = None) -> Any:
+        """The last result as `count` elements, in `out` or a new numpy array."""
+        return self._copied(lib.baton_sparse_dense, out)
+
+    def residual(self, out: Any = None) -> Any:
+        """What this rank has not sent yet, `count` elements."""
+        return self._copied(lib.baton_sparse_residual, out)
+
+    def velocity(self, out: Any = None) -> Any:
+        """This rank's velocity, `count` elements. State: momentum is 0."""
+        return self._copied(lib.baton_sparse_velocity, out)
+
+    def _copied(self, copy: Any, out: Any) -> Any:
+        if out is None:
+            name = _arrays.dtype_name(self.dtype)
+            out = numpy.empty(self.count, _arrays.NUMPY.get(name, numpy.dtype("u2")))
+            given = out.ctypes.data
+        else:
+            given = int(ffi.cast("uintptr_t", _given(out, True, self.count,
+                                                     self.dtype).address))
+        check(copy(self._alive(), ffi.cast("void *", given)))
+        return out
+
+    def set_residual(self, residual: Any, velocity: Any = None) -> None:
+        """Replaces this rank's residual, and with momentum its velocity."""
+        given = [None if a is None else _given(a, False, self.count, self.dtype)
+                 for a in (residual, velocity)]
+        check(lib.baton_sparse_set_residual(
+            self._alive(), *(ffi.NULL if a is None else a.address for a in given)))
+
+    def flush(self) -> None:
+        """Starts a dense step without a gradient: its result is the sum of residuals."""
+        check(lib.baton_sparse_flush(self._alive()))
+
+    def set_k(self, k: int) -> None:
+        """From the next step on; the same on all ranks; 1 to max_k."""
+        check(lib.baton_sparse_set_k(self._alive(), k))
+
+    def set_density(self, density: float) -> None:
+        """From the next step on; the same on all ranks."""
+        check(lib.baton_sparse_set_density(self._alive(), density))
+
+    def shrink(self, survivors: Group, timeout: Optional[float] = None) -> None:
+        """Goes on among the survivors of `Group.shrink`, with all that it has."""
+        handle, group = self._alive(), survivors._alive()
+        _raise(_handles.wait(lambda ms: lib.baton_sparse_shrink(handle, group, ms), timeout))
+        self.group = survivors
+        survivors._adopt(self)
+
+    def state(self) -> bytes:
+        """This rank's state, for a checkpoint; `load_state` takes it."""
+        size = lib.baton_sparse_state_size(self._alive())
+        made = bytearray(size)
+        check(lib.baton_sparse_state_export(self._handle, ffi.from_buffer(made), size))
+        return bytes(made)
+
+    def load_state(self, state: bytes) -> None:
+        """Goes on from a state, with the same bits as if there had been no interruption.
+        Invalid: it is of another rank, or of other options."""
+        check(lib.baton_sparse_state_import(self._alive(), ffi.from_buffer(state),
+                                            len(state)))
+
+    def stats(self) -> SparseStats:
+        """Statistics of the last step."""
+        out = ffi.new("baton_sparse_stats_t *")
+        check(lib.baton_sparse_stats(self._alive(), out))
+        values = {name: getattr(out, name) for name in SparseStats._fields}
+        values["algorithm"] = _ALGORITHMS[out.algorithm]
+        return SparseStats(**values)
+
+
+class Tensors(_handles.Handle):
+    """A model's gradients as a set of tensors: small ones are packed, large ones sent by
+    their largest entries where that is expected to be faster (RedSync).
+
+        model = baton.Tensors(group, [("w", "dense", w.size), ("b", "bias_or_norm", b.size)],
+                              density=0.01)
+        for i in reversed(range(2)):
+            model.ready(i, gradients[i])
+        for i in range(2):
+            update(i, model.wait(i))
+
+    Each tensor is a name, a role (dense, convolution, recurrent, bias_or_norm, output) and
+    its elements. Options are those of include/baton/tensors.h; `mode` makes it partial.
+    Collective. Mismatch, Invalid on all ranks.
+    """
+
+    _destroyer = lib.baton_tensors_destroy
+
+    def __init__(self, group: Group, tensors: Sequence[Tuple[str, str, int]], *,
+                 density: float = 0.0, dtype: Any = "f32", algorithm: str = "auto",
+                 average: bool = False, momentum: float = 0.0, nesterov: bool = False,
+                 clip: float = 0.0, warmup: int = 0, densities: Sequence[float] = (),
+                 quantise: bool = False, small_bytes: int = 0, always_sparse: bool = False,
+                 mode: Optional[str] = None, history: int = 0, sync_every: int = 0,
+                 max_staleness: int = 0, seed: int = 0, name: Optional[str] = None,
+                 timeout: Optional[float] = None) -> None:
+        self.dtype = _arrays.dtype_number(dtype)
+        self.counts = [count for _, _, count in tensors]
+        given = options(
+            "baton_tensors_options_t", density=density, dtype=self.dtype,
+            algorithm=_index("algorithm", algorithm, _ALGORITHMS), average=average,
+            momentum=momentum, nesterov=nesterov, clip=clip, warmup=warmup,
+            quantise=quantise, small_bytes=small_bytes, always_sparse=always_sparse,
+            partial=mode is not None, history=history, sync_every=sync_every,
+            max_staleness=max_staleness, seed=seed)
+        keep = [ffi.new("char[]", (name or "tensors").encode()),
+                ffi.new("double[]", list(densities))]
+        given.name = keep[0]
+        if densities:
+            given.densities, given.density_count = keep[1], len(densities)
+        if mode is not None:
+            given.mode, given.mode_ranks = mode_of(mode)
+        array = ffi.new("baton_tensor_t[]", len(tensors))
+        for made, (label, role, count) in zip(array, tensors):
+            keep.append(ffi.new("char[]", label.encode()))
+            made.name, made.count = keep[-1], count
+            made.role = _index("role", role, _ROLES)
+        out = ffi.new("baton_tensors_t **")
+        check(lib.baton_tensors_prepare(group._alive(), array, len(tensors), given, out))
+        pointer = out[0]
+        super().__init__(pointer)
+        self.group = group
+        self._keep: dict = {}
+        self._out = ffi.new("baton_sparse_result_t *")
+        group._adopt(self)
+        for part in (lib.baton_tensors_agree, lib.baton_tensors_connect):
+            status = _handles.wait(lambda ms: part(pointer, ms), timeout)
+            if status:
+                failed = error(status)
+                lib.baton_tensors_destroy(pointer)
+                self._handle = ffi.NULL
+                raise failed
+
+    def ready(self, tensor: int, gradient: Any) -> None:
+        """The gradient of a tensor is ready; it stays as it is until wait has returned."""
+        self._within(tensor)
+        given = _given(gradient, False, self.counts[tensor], self.dtype)
+        check(lib.baton_tensors_ready(self._alive(), tensor, given.address))
+        self._keep[tensor] = given
+
+    def test(self, tensor: int) -> bool:
+        """Whether the tensor's all-reduce has ended."""
+        done = ffi.new("bool *")
+        _raise(lib.baton_tensors_test(self._alive(), self._within(tensor), done))
+        return done[0]
+
+    def wait(self, tensor: int, timeout: Optional[float] = None) -> SparseResult:
+        """A tensor's result, the set's memory until the next `ready` of the tensor, or of
+        one that is packed with it. State: not all that it waits for are ready."""
+        handle, out = self._alive(), self._out
+        self._within(tensor)
+        _raise(_handles.wait(lambda ms: lib.baton_tensors_wait(handle, tensor, ms, out),
+                             timeout))
+        self._keep.pop(tensor, None)
+        return _result(out, self.dtype)
+
+    def shrink(self, survivors: Group, timeout: Optional[float] = None) -> None:
+        """Goes on among the survivors of `Group.shrink`."""
+        handle, group = self._alive(), survivors._alive()
+        _raise(_handles.wait(lambda ms: lib.baton_tensors_shrink(handle, group, ms), timeout))
+        self.group = survivors
+        survivors._adopt(self)
+
+    def plan(self, tensor: int) -> TensorPlan:
+        """How a tensor's gradient is sent."""
+        out = ffi.new("baton_tensor_plan_t *")
+        check(lib.baton_tensors_plan(self._alive(), self._within(tensor), out))
+        return TensorPlan(_FORMS[out.form], _ALGORITHMS[out.algorithm],
+                          _REDSYNCS[out.selection], out.quantise, out.k, out.sparse_us,
+                          out.dense_us)
+
+    def _within(self, tensor: int) -> int:
+        if not 0 <= tensor < len(self.counts):
+            raise errors.Invalid(f"there is no tensor {tensor}; there are "
+                                 f"{len(self.counts)}")
+        return tensor

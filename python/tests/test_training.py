@@ -1,0 +1,148 @@
+"""Partial and sparse all-reduces, and sets of tensors."""
+import numpy
+import pytest
+
+import baton
+
+
+def test_partial_full_is_the_sum(group):
+    with baton.Partial(group, 5, mode="full", dtype="f8") as partial:
+        for step in range(1, 4):
+            result = partial.step(numpy.full(5, float(group.rank + step)))
+            total = sum(r + step for r in range(group.size))
+            assert (result.data == total).all()
+            assert (result.epoch, result.included, result.active, result.living) == (
+                step, True, group.size, group.size)
+        with pytest.raises(ValueError):
+            result.data[0] = 1.0
+        group.barrier()
+
+
+@pytest.mark.parametrize("mode", ["solo", "majority", "quorum:1", "any:1", "all:1"])
+def test_partial_conserves(group, mode):
+    """Results plus what is pending are all contributions, and the results are equal."""
+    partial = baton.Partial(group, 3, mode=mode, dtype="f8", seed=7)
+    results = numpy.zeros(3)
+    for step in range(20):
+        partial.contribute(numpy.ones(3))
+        partial.start()
+        results += partial.wait(30).data
+    group.barrier()
+    pending = numpy.empty(3)
+    partial.pending(pending)
+    assert (group.allreduce(pending) + results == 20 * group.size).all()
+    assert (group.allgather(results) == results).all()
+    assert not partial.pending(pending) or pending[0] > 0
+    partial.destroy()
+
+
+def test_partial_of_tensors_and_out(group):
+    partial = baton.Partial(group, mode="full", counts=[2, 3])
+    for tensor, count in enumerate(partial.counts):
+        partial.contribute(numpy.full(count, tensor + 1, "f4"), tensor)
+    partial.start()
+    out = numpy.empty(5, "f4")
+    assert partial.wait(out=out).data is out
+    first, second = partial.split(out)
+    assert (first == group.size).all() and (second == 2 * group.size).all()
+    for wrong in (-1, 2):
+        with pytest.raises(baton.Invalid, match="no tensor"):
+            partial.contribute(numpy.ones(2, "f4"), wrong)
+    with pytest.raises(baton.Invalid, match=r"f32\[5\] is needed"):
+        partial.contribute(numpy.ones(4, "f4"))
+    group.barrier()
+    partial.destroy()
+    with pytest.raises(baton.State):
+        partial.start()
+
+
+def test_partial_options(group):
+    for options, match in (({"mode": "most"}, "no mode"), ({"keep": "some"}, "keep is"),
+                           ({"mode": "quorum:99"}, "mode_ranks"), ({"op": "plus"}, "plus")):
+        with pytest.raises(baton.Invalid, match=match):
+            baton.Partial(group, 4, **options)
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "spardl", "topka", "dense"])
+def test_sparse_conserves(group, algorithm):
+    n, rng = 1000, numpy.random.default_rng(group.rank)
+    sparse = baton.Sparse(group, n, density=0.02, algorithm=algorithm, dtype="f8")
+    given, got = numpy.zeros(n), numpy.zeros(n)
+    for _ in range(5):
+        gradient = rng.integers(-9, 9, n).astype("f8")
+        given += gradient
+        sparse.start(gradient)
+        result = sparse.wait(30)
+        dense = numpy.zeros(n)
+        dense[slice(None) if result.indices is None else result.indices] = result.values
+        assert (sparse.dense() == dense).all()
+        got += dense
+    given -= sparse.residual()
+    assert group.allreduce(given) == pytest.approx(got)
+    assert sparse.stats().steps == 5 and sparse.stats().k == 20
+    group.barrier()
+    sparse.destroy()
+
+
+def test_sparse_goes_on_from_a_state(group):
+    rng = numpy.random.default_rng(group.rank)
+    gradients = rng.standard_normal((6, 400)).astype("f4")
+
+    def run(sparse, some):
+        for gradient in some:
+            sparse.start(gradient)
+            sparse.wait()
+        return sparse.dense()
+
+    with baton.Sparse(group, 400, k=9, momentum=0.9) as one:
+        run(one, gradients[:3])
+        state = one.state()
+        expected = run(one, gradients[3:])
+        group.barrier()
+    with baton.Sparse(group, 400, k=9, momentum=0.9) as other:
+        other.load_state(state)
+        assert (run(other, gradients[3:]) == expected).all()
+        with pytest.raises(baton.Invalid):
+            other.load_state(state[:-1])
+        other.set_residual(numpy.zeros(400, "f4"), numpy.zeros(400, "f4"))
+        assert not other.residual().any() and not other.velocity().any()
+        other.set_density(0.01)
+        assert other.stats().k == 4
+        other.flush()
+        assert other.wait().indices is None
+        group.barrier()
+
+
+def test_sparse_partial(group):
+    with baton.Sparse(group, 100, k=10, mode="solo", dtype="f8") as sparse:
+        for _ in range(4):
+            sparse.start(numpy.ones(100))
+            assert sparse.wait(30).count <= 100
+        group.barrier()
+
+
+def test_sparse_options_that_differ(group):
+    with pytest.raises(baton.Invalid, match="algorithm is"):
+        baton.Sparse(group, 10, k=1, algorithm="best")
+    if group.size > 1:
+        with pytest.raises(baton.Mismatch, match="k"):
+            baton.Sparse(group, 10, k=1 + group.rank)
+    with pytest.raises(baton.Invalid):
+        baton.Sparse(group, 10, k=11)
+
+
+def test_tensors(group):
+    sizes = [("w", "dense", 50000), ("b", "bias_or_norm", 10), ("c", "output", 20)]
+    with baton.Tensors(group, sizes, density=0.01, always_sparse=True,
+                       small_bytes=1000) as model:
+        gradients = [numpy.full(count, i + 1, "f4") for i, (_, _, count) in enumerate(sizes)]
+        for i in reversed(range(3)):
+            model.ready(i, gradients[i])
+        for i in range(3):
+            result = model.wait(i, 30)
+            assert (result.values == (i + 1) * group.size).all()
+            assert (result.indices is None) == (i != 0)
+        assert model.plan(0).form == "sparse" and model.plan(1).form == "packed"
+        with pytest.raises(baton.Invalid, match="no tensor 3"):
+            model.plan(3)
+        group.barrier()
