@@ -14,7 +14,8 @@
    ranks: sizes, numbers of ranks and hosts, costs, variables. So variables and
    the calibration file must be the same on all ranks. If they differ, ranks
    build different schedules, which their first messages reveal
-   (BATON_ERR_MISMATCH). Builders named after an algorithm never choose.
+   (BATON_ERR_MISMATCH names both choices and the variables). Builders named
+   after an algorithm never choose.
 
    If algorithms were measured (baton_group_tune, below), builders take the
    fastest instead of the one that the model expects to be fastest. */
@@ -157,6 +158,7 @@ typedef struct baton_choice_case {
                          their number of ranks; false with one host */
     bool in_place;    /* of an all-reduce: the target is the source; matters to
                          measured choices only */
+    size_t segment_bytes; /* of algorithms with segments; 0: to be chosen */
 } baton_choice_case_t;
 
 #define BATON_CHOICE_CASE BATON_INITIALIZER(baton_choice_case_t)
@@ -164,7 +166,8 @@ typedef struct baton_choice_case {
 typedef struct baton_choice {
     baton_algorithm_t algorithm;
     size_t segment_bytes; /* of algorithms with segments; else 0 */
-    double cost_us;       /* expected; includes cache misses of reductions */
+    double cost_us;       /* expected; includes cache misses of reductions. NAN
+                             if costs can't be read and nothing depends on them */
 } baton_choice_t;
 
 /* Chooses the named algorithm, else the one that the calibration file has as
@@ -172,7 +175,8 @@ typedef struct baton_choice {
    BATON_ERR_INVALID: no such algorithm (see find); a value is out of range, and
    is named with its range; or a pointer is NULL. BATON_ERR_UNSUPPORTED: the
    algorithm can't do this; the message names those that can, or says that none
-   can. Other errors as for baton_costs_get. */
+   can. Other errors as for baton_costs_get, unless the algorithm is named and
+   has no segments, or their size is given. */
 BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
                                           baton_choice_t *out);
 
@@ -211,12 +215,13 @@ BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
    suffice for keep the model's choice; the call returns BATON_OK.
 
    After an error all choices are as before. BATON_ERR_INVALID: an option, which
-   is named; options that differ between ranks; group is NULL.
+   is named; options or costs that differ between ranks; group is NULL.
    BATON_ERR_TIMEOUT: a rank did not come within the budget, or stopped
    answering. BATON_ERR_UNSUPPORTED: the ranks are simulated. BATON_ERR_STATE:
    in a call node. BATON_ERR_NO_MEMORY, _CANCELLED, _TRANSPORT, or what else
-   ended an epoch on any rank. On rank 0 alone, with the new choices in force:
-   BATON_ERR_SYSTEM, the file can't be written, or as baton_costs_read. */
+   ended an epoch on any rank, or an error of baton_costs_get. On rank 0 alone,
+   with the new choices in force: BATON_ERR_SYSTEM, the file can't be written,
+   or as baton_costs_read. */
 typedef struct baton_tune_options {
     size_t size;          /* set by BATON_TUNE_OPTIONS */
     int budget_ms;        /* 0 means 10 000 */

@@ -292,6 +292,9 @@ baton_status_t baton_costs_get(baton_costs_t *out)
         known_path[0] = '\0';
         if (status == BATON_OK) {
             (void)snprintf(known_path, sizeof known_path, "%s", path);
+        } else {
+            status = baton__error(status, "BATON_CALIBRATION: %s",
+                                  baton_error_message());
         }
     }
     if (status == BATON_OK) {

@@ -96,11 +96,14 @@ TEST(test_block_of_the_variable_or_the_costs)
         size_t block;
     } fixed[] = {{"12345", 12345}, {"1", BATON__BLOCK_LEAST}};
     baton__block_model_t model, between;
+    support_set_variable("BATON_CALIBRATION", "/nonexistent/file");
+    support_expect(baton__block_model(2, &model), BATON_ERR_SYSTEM);
     for (int i = 0; i < 2; i++) {
         support_set_variable("BATON_DEVICE_BLOCK", fixed[i].variable);
         support_ok(baton__block_model(2, &model));
         assert_int_equal(baton__block_for(&model, 1 << 20), fixed[i].block);
     }
+    support_set_variable("BATON_CALIBRATION", NULL);
     support_set_variable("BATON_DEVICE_BLOCK", NULL);
     support_ok(baton__block_model(1, &model));
     support_ok(baton__block_model(2, &between));

@@ -253,7 +253,8 @@ IN_SUM(dtype_differs, 2, MISMATCH, ("rank 1 has i32", "rank 0 has f32"),
 IN_SUM(op_differs, 4, MISMATCH, ("rank 3 has op max", "has op sum"),
        in->op = me->odd ? BATON_MAX : BATON_SUM)
 
-IN_SUM(algorithm_differs, 2, MISMATCH, ("by ring", "by recursive doubling"),
+IN_SUM(algorithm_differs, 2, MISMATCH,
+       ("by ring", "by recursive_doubling", "BATON_CALIBRATION"),
        in->algorithm = me->odd ? "ring" : "recursive_doubling")
 
 IN_SUM(chunk_differs, 2, MISMATCH,
@@ -300,7 +301,7 @@ MISTAKE(blocks_differ, 3, MISMATCH, "rank 2 has block_bytes[2] 12",
     run(me, SUPPORT_WAIT_MS);
 }
 
-MISTAKE(collective_differs, 3, MISMATCH, "barrier", "binomial broadcast")
+MISTAKE(collective_differs, 3, MISMATCH, "barrier", "broadcast by binomial")
 {
     if (me->odd) {
         broadcast(me, 0, BYTES);

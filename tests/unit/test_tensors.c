@@ -10,8 +10,10 @@
 #include <baton/sim.h>
 #include <baton/tensors.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     TENSORS = 5,
@@ -49,6 +51,8 @@ static baton_tensors_options_t some_options(void)
     return options;
 }
 
+static const char *calibration_of_1; /* or NULL */
+
 /* Rank 1 has others. */
 static world_t *prepare_world(int size, const baton_tensor_t *tensors,
                               size_t count,
@@ -60,10 +64,13 @@ static world_t *prepare_world(int size, const baton_tensor_t *tensors,
     world->sim = support_sim_open(&sim);
     world->size = size;
     for (int r = 0; r < size; r++) {
+        support_set_variable("BATON_CALIBRATION",
+                             r == 1 ? calibration_of_1 : NULL);
         support_ok(baton_tensors_prepare(
             baton_sim_group(world->sim, r), tensors, count,
             r == 1 ? others : options, &world->sets[r]));
     }
+    support_set_variable("BATON_CALIBRATION", NULL);
     return world;
 }
 
@@ -565,6 +572,44 @@ static void refuse(const baton_tensors_options_t *options,
                        BATON_ERR_STATE);
     }
     close_world(world);
+}
+
+/* Rank 1 has a calibration of its own, or one that can't be read. */
+static void differ(const baton_tensors_options_t *options, const char *file,
+                   baton_status_t expected)
+{
+    calibration_of_1 = file;
+    world_t *world = prepare_world(2, model, TENSORS, options, options);
+    calibration_of_1 = NULL;
+    for (int r = 1; r >= 0; r--) {
+        baton_status_t status = baton_tensors_agree(world->sets[r], -1);
+        if (r == 1 || expected == BATON_OK) {
+            support_expect(status, expected);
+        }
+        if (expected != BATON_OK) {
+            support_says("BATON_CALIBRATION");
+        }
+    }
+    close_world(world);
+}
+
+TEST(test_tensors_compare_the_costs_that_decide)
+{
+    char path[64];
+    baton_costs_t costs = BATON_COSTS;
+    support_ok(baton_costs_get(&costs));
+    costs.gamma_ns *= 2;
+    (void)snprintf(path, sizeof path, "/tmp/baton_tensors_%ld", (long)getpid());
+    support_ok(baton_costs_write(path, &costs));
+    for (int decides = 0; decides < 2; decides++) {
+        baton_tensors_options_t options = some_options();
+        options.algorithm = BATON_SPARSE_SPARDL;
+        options.always_sparse = decides == 0;
+        differ(&options, path, decides ? BATON_ERR_MISMATCH : BATON_OK);
+        differ(&options, "/nonexistent/file",
+               decides ? BATON_ERR_SYSTEM : BATON_OK);
+    }
+    (void)remove(path);
 }
 
 /* Those that share a schedule with one that was asked for before, too. */

@@ -2,6 +2,7 @@
 #include "coll/tune/cost.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
+#include "support/sim.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -412,13 +413,75 @@ TEST(test_the_variable_names_the_file_in_force)
     assert_true(costs.inside.alpha_us == 3.5);
     support_set_variable("BATON_CALIBRATION", "/nonexistent/file");
     support_fails(baton_costs_get(&costs), BATON_ERR_SYSTEM,
-                  "can't open \"/nonexistent/file\"");
+                  "BATON_CALIBRATION: calibration: can't open \"/nonexistent/");
     baton_choice_t choice;
     baton_choice_case_t of = case_of(BATON_COLLECTIVE_SCAN, 2, 8);
     support_expect(baton_choose(&of, &choice), BATON_ERR_SYSTEM);
+    /* A name leaves only the size of segments to be chosen. */
+    of = case_of(BATON_COLLECTIVE_ALLREDUCE, 4, 1 << 20);
+    of.algorithm = "ring";
+    support_ok(baton_choose(&of, &choice));
+    assert_string_equal(choice.algorithm.name, "ring");
+    assert_true(isnan(choice.cost_us));
+    of.algorithm = "linear_pipeline";
+    support_expect(baton_choose(&of, &choice), BATON_ERR_SYSTEM);
+    support_says("BATON_CALIBRATION");
+    of.segment_bytes = 12345;
+    support_ok(baton_choose(&of, &choice));
+    assert_int_equal(choice.segment_bytes, 12345);
     support_set_variable("BATON_CALIBRATION", NULL);
     support_ok(baton_costs_get(&costs));
     assert_true(costs.inside.alpha_us == estimates.inside.alpha_us);
+}
+
+/* Four ranks, one of which has a calibration of its own. */
+static void differ(const char *file, const char *algorithm, size_t chunk_bytes,
+                   baton_status_t expected, const char *says)
+{
+    static float data[4][100000];
+    const baton_sim_options_t options = support_sim_options(4);
+    baton_sim_t *sim = support_sim_open(&options);
+    baton_schedule_t *schedules[4];
+    for (int rank = 0; rank < 4; rank++) {
+        support_set_variable("BATON_CALIBRATION", rank == 1 ? file : NULL);
+        support_ok(baton_schedule_create(baton_sim_group(sim, rank), "sum",
+                                         &schedules[rank]));
+        baton_allreduce_args_t args = BATON_ALLREDUCE_ARGS;
+        args.source = args.target = baton_view(
+            baton_buffer_bind(schedules[rank], data[rank], sizeof data[rank]),
+            0, sizeof data[rank]);
+        args.dtype = BATON_F32;
+        args.op = BATON_SUM;
+        args.algorithm = algorithm;
+        args.chunk_bytes = chunk_bytes;
+        baton_add_allreduce(schedules[rank], &args);
+        support_ok(baton_schedule_commit(schedules[rank]));
+    }
+    support_set_variable("BATON_CALIBRATION", NULL);
+    support_expect(baton_sim_run(sim, -1), expected);
+    if (says != NULL) {
+        support_says(says);
+        support_says("BATON_ALLREDUCE or BATON_CALIBRATION");
+    }
+    for (int rank = 0; rank < 4; rank++) {
+        support_ok(baton_schedule_destroy(schedules[rank]));
+    }
+    support_ok(baton_sim_destroy(sim));
+}
+
+TEST(test_ranks_with_other_calibrations_are_told_so)
+{
+    baton_costs_t costs = measured;
+    costs.inside.alpha_us = costs.between.alpha_us = 1e6;
+    char file[80]; /* a name of its own: what was read is kept */
+    (void)snprintf(file, sizeof file, "%s_other", path);
+    support_ok(baton_costs_write(file, &costs));
+    differ(file, NULL, 0, BATON_ERR_MISMATCH,
+           "all-reduce by recursive_doubling (arguments");
+    differ(file, "linear_pipeline", 0, BATON_ERR_MISMATCH, " in segments of ");
+    differ(file, "linear_pipeline", 4096, BATON_OK, NULL);
+    differ(file, "ring", 0, BATON_OK, NULL);
+    (void)remove(file);
 }
 
 /* As a program that was compiled with a header of fewer fields. */

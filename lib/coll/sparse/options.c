@@ -281,7 +281,7 @@ static void fill_link(baton_sparse_options_t *o, int hosts,
     if (status == BATON_OK) {
         o->link = hosts > 1 ? costs.between : costs.inside;
     } else if (wrong->status == BATON_OK && is_chosen(o)) {
-        (void)REFUSE("BATON_CALIBRATION: %s", baton_error_message());
+        (void)REFUSE("%s", baton_error_message());
         wrong->status = status;
     }
 }

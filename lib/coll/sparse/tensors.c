@@ -110,11 +110,8 @@ static baton_status_t init(baton_tensors_t *set, const baton_tensor_t *tensors,
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for %zu tensors",
                             count);
     }
-    set->costs = (baton_costs_t)BATON_COSTS;
-    baton_status_t status = baton_costs_get(&set->costs);
-    if (status == BATON_OK) {
-        status = baton_schedule_create(set->group, set->name, &set->comparison);
-    }
+    baton_status_t status =
+        baton_schedule_create(set->group, set->name, &set->comparison);
     if (status == BATON_OK) {
         baton__tensors_resolve(set);
         status = baton__tensors_compare(set);

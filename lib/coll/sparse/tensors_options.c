@@ -44,12 +44,33 @@ static bool check_training(baton_tensors_t *set)
     baton_sparse_options_t resolved, given = baton__tensors_common(set);
     given.count = 1;
     given.k = 1;
+    given.algorithm = BATON_SPARSE_SPARDL;
     set->wrong = baton__sparse_resolve(
         &given, set->ranks, baton_schedule_hosts(set->comparison), &resolved);
     set->options.dtype = resolved.dtype;
     set->element_bytes = baton_dtype_size(resolved.dtype);
     set->link = resolved.link;
     return set->wrong.status == BATON_OK;
+}
+
+/* Whether costs decide what becomes of a tensor. */
+static bool costs_decide(const baton_tensors_options_t *o)
+{
+    return !o->partial &&
+           (!o->always_sparse || (o->algorithm == BATON_SPARSE_AUTO &&
+                                  !o->quantise && !o->paper_selections));
+}
+
+static bool check_costs(baton_tensors_t *set)
+{
+    set->costs = (baton_costs_t)BATON_COSTS;
+    baton_status_t status = baton_costs_get(&set->costs);
+    if (status == BATON_OK || !costs_decide(&set->options)) {
+        return true;
+    }
+    (void)REFUSE(set, "%s", baton_error_message());
+    set->wrong.status = status;
+    return false;
 }
 
 static bool check_algorithm(baton_tensors_t *set)
@@ -135,7 +156,7 @@ void baton__tensors_resolve(baton_tensors_t *set)
     o->density = o->density == 0 ? default_density : o->density;
     o->small_bytes = o->small_bytes == 0 ? SMALL_BYTES : o->small_bytes;
     if (!(check_training(set) && check_algorithm(set) && check_densities(set) &&
-          check_tensors(set))) {
+          check_tensors(set) && check_costs(set))) {
         const baton__wrong_t wrong = set->wrong;
         set->wrong.status = BATON_OK;
         baton__sparse_keep_error(
@@ -150,6 +171,7 @@ void baton__tensors_resolve(baton_tensors_t *set)
 baton_status_t baton__tensors_compare(baton_tensors_t *set)
 {
     const baton_tensors_options_t *o = &set->options;
+    const double weight = costs_decide(o) ? 1 : 0;
     baton_schedule_t *s = set->comparison;
     baton_schedule_agree(s, "tensors %zu", set->count);
     for (size_t i = 0; i < set->count; i++) {
@@ -176,8 +198,10 @@ baton_status_t baton__tensors_compare(baton_tensors_t *set)
                          o->mode_ranks, o->history, o->sync_every,
                          o->max_staleness);
     baton_schedule_agree(
-        s, "seed %llu, the calibration's alpha %.12g, beta %.12g, gamma %.12g",
-        (unsigned long long)o->seed, set->link.alpha_us, set->link.beta_ns,
-        set->costs.gamma_ns);
+        s,
+        "seed %llu, BATON_CALIBRATION's alpha %.12g, BATON_CALIBRATION's beta "
+        "%.12g, BATON_CALIBRATION's gamma %.12g",
+        (unsigned long long)o->seed, weight * set->link.alpha_us,
+        weight * set->link.beta_ns, weight * set->costs.gamma_ns);
     return baton__sparse_compare(s, &set->wrong);
 }

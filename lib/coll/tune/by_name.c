@@ -2,6 +2,8 @@
 #include "coll/kit/check.h"
 #include "coll/tune/tune.h"
 
+#include <stdio.h>
+
 /* Whether a reduction must keep the order of ranks; the builder that is called
    refuses what is no reduction. */
 static bool is_ordered(const baton_op_t *op)
@@ -14,9 +16,26 @@ static bool is_end(const baton_schedule_t *schedule, int root)
     return root == 0 || root == baton_schedule_size(schedule) - 1;
 }
 
+/* Ranks that choose differently learn by what; a size of segments that the
+   caller gives is no choice. */
+static void state_choice(baton_schedule_t *schedule, const char *title,
+                         const baton_choice_case_t *of,
+                         const baton_choice_t *choice)
+{
+    char segments[48] = "";
+    if (choice->segment_bytes > 0 && of->segment_bytes == 0) {
+        (void)snprintf(segments, sizeof segments, " in segments of %zu",
+                       choice->segment_bytes);
+    }
+    baton_schedule_agree(schedule,
+                         "%s by %s%s (arguments or %s or BATON_CALIBRATION)",
+                         title, choice->algorithm.name, segments,
+                         baton__choice_variable(of->collective));
+}
+
 /* False: the schedule's error says why there is no choice. */
-static bool choose(baton_schedule_t *schedule, baton_choice_case_t of,
-                   baton_choice_t *out)
+static bool choose(baton_schedule_t *schedule, const char *title,
+                   baton_choice_case_t of, baton_choice_t *out)
 {
     of.size = sizeof of;
     of.ranks = baton_schedule_size(schedule);
@@ -27,6 +46,8 @@ static bool choose(baton_schedule_t *schedule, baton_choice_case_t of,
         baton__choose_for(baton_schedule_group(schedule), &of, out);
     if (status != BATON_OK) {
         baton_schedule_fail(schedule, status, "%s", baton_error_message());
+    } else {
+        state_choice(schedule, title, &of, out);
     }
     return status == BATON_OK;
 }
@@ -48,7 +69,7 @@ static size_t chunk_of(size_t given, const baton_choice_t *choice)
         args = baton__pass_args(schedule, title, args, sizeof *args,           \
                                 "baton_" #noun "_args_t");                     \
         if (args != NULL &&                                                    \
-            choose(schedule,                                                   \
+            choose(schedule, title,                                            \
                    (baton_choice_case_t){.collective =                         \
                                              BATON_COLLECTIVE_##COLLECTIVE,    \
                                          .algorithm = args->algorithm,         \
@@ -60,19 +81,22 @@ static size_t chunk_of(size_t given, const baton_choice_t *choice)
         }                                                                      \
     }
 #define SEGMENTS chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice)
+#define GIVEN    .segment_bytes = args->chunk_bytes
 
-BY_NAME(broadcast, "broadcast", BROADCAST, SEGMENTS, .bytes = args->data.bytes)
+BY_NAME(broadcast, "broadcast", BROADCAST, SEGMENTS, .bytes = args->data.bytes,
+        GIVEN)
 BY_NAME(reduce, "reduce", REDUCE, SEGMENTS, .bytes = args->source.bytes,
         .ordered = is_ordered(args->op),
-        .root_at_end = is_end(schedule, args->root))
+        .root_at_end = is_end(schedule, args->root), GIVEN)
 BY_NAME(allreduce, "all-reduce", ALLREDUCE, SEGMENTS,
         .bytes = args->source.bytes, .ordered = is_ordered(args->op),
-        .in_place = baton__same_place(schedule, args->source, args->target))
+        .in_place = baton__same_place(schedule, args->source, args->target),
+        GIVEN)
 BY_NAME(reduce_scatter, "reduce-scatter", REDUCE_SCATTER, SEGMENTS,
         .bytes = args->source.bytes, .ordered = is_ordered(args->op),
-        .uneven = args->counts != NULL)
+        .uneven = args->counts != NULL, GIVEN)
 BY_NAME(allgather, "all-gather", ALLGATHER, SEGMENTS,
-        .bytes = args->target.bytes, .uneven = args->block_bytes != NULL)
+        .bytes = args->target.bytes, .uneven = args->block_bytes != NULL, GIVEN)
 /* Where there are sizes per rank, the bytes differ between ranks; but then one
    algorithm is left, whatever they are. */
 BY_NAME(alltoall, "all-to-all", ALLTOALL, (void)0, .bytes = args->source.bytes,

@@ -19,6 +19,7 @@
 #include "base/options.h"
 
 #include <baton/engine.h>
+#include <math.h>
 
 #define LEAST_SEGMENT ((size_t)1024)
 #define MOST_SEGMENT  ((size_t)16 * 1024 * 1024)
@@ -42,6 +43,14 @@ static baton__config_id_t variable_of(baton_collective_t collective)
     return variables[collective]; /* the first variable, 0, names none */
 }
 
+const char *baton__choice_variable(baton_collective_t collective)
+{
+    baton_variable_t variable;
+    return baton_variable_get(variable_of(collective), &variable)
+               ? variable.name
+               : "";
+}
+
 /* Whether an algorithm can do what a case asks for. */
 static bool can_do(const baton_algorithm_t *algorithm,
                    const baton_choice_case_t *of)
@@ -57,8 +66,11 @@ static void weigh(const baton_algorithm_t *algorithm, baton_cost_case_t cost,
                   bool one_host, baton_choice_t *best)
 {
     size_t bytes = (size_t)cost.bytes;
-    size_t segment = algorithm->segmented ? LEAST_SEGMENT : 0;
-    size_t most = one_host ? MOST_HOST_SEGMENT : MOST_SEGMENT;
+    size_t given = (size_t)cost.segment_bytes;
+    size_t segment = !algorithm->segmented ? 0
+                     : given > 0           ? given
+                                           : LEAST_SEGMENT;
+    size_t most = given > 0 ? 0 : one_host ? MOST_HOST_SEGMENT : MOST_SEGMENT;
     do {
         cost.segment_bytes = (double)segment;
         double us = one_host ? baton_algorithm_host_us(algorithm, &cost)
@@ -84,6 +96,7 @@ static baton_status_t cost_case(const baton_choice_case_t *of,
                                 .alpha_us = link->alpha_us,
                                 .beta_us = link->beta_ns / 1e3,
                                 .gamma_us = costs.gamma_ns / 1e3,
+                                .segment_bytes = (double)of->segment_bytes,
                                 .processors = of->processors,
                                 .turn_us = costs.turn_us,
                                 .hosts = of->hosts > 0 ? of->hosts : 1,
@@ -218,15 +231,21 @@ static baton_status_t choose_named(const baton_choice_case_t *of,
 {
     baton_cost_case_t cost;
     baton_algorithm_t algorithm;
-    baton_status_t status = cost_case(of, &cost);
-    if (status == BATON_OK) {
-        status = baton_algorithm_find(of->collective, name, &algorithm);
-    }
+    baton_status_t status =
+        baton_algorithm_find(of->collective, name, &algorithm);
     if (status == BATON_OK && !can_do(&algorithm, of)) {
         status = refuse(of, &algorithm);
     }
+    if (status != BATON_OK) {
+        return status;
+    }
+    status = cost_case(of, &cost);
     if (status == BATON_OK) {
         weigh(&algorithm, cost, of->hosts <= 1, out);
+    } else if (!algorithm.segmented || of->segment_bytes > 0) {
+        size_t segment = algorithm.segmented ? of->segment_bytes : 0;
+        *out = (baton_choice_t){algorithm, segment, NAN};
+        status = BATON_OK; /* costs decide nothing */
     }
     return status;
 }
@@ -267,10 +286,9 @@ baton_status_t baton_choose(const baton_choice_case_t *given,
     const char *name = baton__choice_name(of);
     if (name[0] != '\0') {
         status = choose_named(of, name, &best);
-        baton_variable_t from;
-        if (status != BATON_OK && of->algorithm == NULL &&
-            baton_variable_get(variable_of(of->collective), &from)) {
-            status = baton__error(status, "%s: %s", from.name,
+        if (status != BATON_OK && of->algorithm == NULL) {
+            status = baton__error(status, "%s: %s",
+                                  baton__choice_variable(of->collective),
                                   baton_error_message());
         }
     } else {

@@ -316,10 +316,17 @@ static baton_status_t try_size(tuning_t *tuning, const baton_choice_case_t *of)
 
 /* ---- begin and end ------------------------------------------------------- */
 
-/* A number that differs where ranks tune different things. */
-static double what_of(const baton_tune_options_t *options)
+/* A number that differs where ranks tune different things, or would try other
+   candidates, which are chosen by costs. */
+static double what_of(const baton_tune_options_t *options,
+                      const baton_costs_t *costs)
 {
+    uint64_t words[sizeof *costs / sizeof(uint64_t)];
     uint64_t hash = options->collectives;
+    memcpy(words, costs, sizeof words);
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        hash = baton__mix(hash ^ words[i]);
+    }
     hash = baton__mix(hash ^ options->least_bytes);
     hash = baton__mix(hash ^ options->most_bytes);
     return (double)(baton__mix(hash + options->in_place) >> 12);
@@ -355,12 +362,16 @@ static baton_status_t begin(tuning_t *tuning)
 {
     enum { BYTES = VALUES * sizeof(double) };
     baton_schedule_t *schedule = NULL;
+    baton_costs_t costs = BATON_COSTS;
     baton_status_t status =
         baton_schedule_create(tuning->group, tuning->name, &schedule);
+    tuning->votes = schedule;
+    if (status == BATON_OK) {
+        status = baton_costs_get(&costs);
+    }
     if (status != BATON_OK) {
         return status;
     }
-    tuning->votes = schedule;
     baton_allreduce_args_t args = {
         .size = sizeof args,
         .source = baton_view(
@@ -374,13 +385,14 @@ static baton_status_t begin(tuning_t *tuning)
     if (status != BATON_OK) {
         return status;
     }
-    tuning->mine[WHAT] = what_of(&tuning->options);
+    tuning->mine[WHAT] = what_of(&tuning->options, &costs);
     tuning->mine[NOT_WHAT] = -tuning->mine[WHAT];
     status = vote(tuning, tuning->options.budget_ms);
     return status == BATON_OK && tuning->all[WHAT] > -tuning->all[NOT_WHAT]
                ? baton__error(BATON_ERR_INVALID,
-                              "tune: options differ between ranks: all must be "
-                              "the same, except budget_ms and file")
+                              "tune: options differ between ranks, or "
+                              "BATON_CALIBRATION's costs: all must be the "
+                              "same, except budget_ms and file")
                : status;
 }
 

@@ -54,6 +54,9 @@ baton_status_t baton__measured_in_file(const baton__measured_t *key,
 /* The name that a case or a variable gives; "" if there is none. */
 const char *baton__choice_name(const baton_choice_case_t *of);
 
+/* The variable that names an algorithm of a collective with several. */
+const char *baton__choice_variable(baton_collective_t collective);
+
 /* The model's cheapest choices for a valid case, at most `most`, the best
    first. */
 baton_status_t baton__choice_rank(const baton_choice_case_t *of, size_t most,

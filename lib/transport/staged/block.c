@@ -52,7 +52,8 @@ baton_status_t baton__block_model(int hosts, baton__block_model_t *out)
     baton_costs_t costs = BATON_COSTS;
     baton_status_t status = baton_costs_get(&costs);
     size_t fixed = (size_t)baton__config_number(BATON__CONFIG_DEVICE_BLOCK);
-    if (status == BATON_OK) {
+    if (status == BATON_OK || fixed > 0) { /* costs decide nothing then */
+        status = BATON_OK;
         *out = (baton__block_model_t){
             .fixed = fixed > 0 && fixed < BATON__BLOCK_LEAST
                          ? BATON__BLOCK_LEAST

@@ -25,7 +25,7 @@ typedef struct baton__block_model {
 } baton__block_model_t;
 
 /* What BATON_DEVICE_BLOCK and the costs in force say, for ranks that are on so
-   many hosts. Errors of baton_costs_get. */
+   many hosts. Errors of baton_costs_get, unless the variable is set. */
 baton_status_t baton__block_model(int hosts, baton__block_model_t *out);
 
 /* T(b), in us. */
