@@ -35,7 +35,9 @@ BATON_CHECKED baton_status_t baton_costs_get(baton_costs_t *out);
    BATON_ERR_INVALID: a pointer is NULL or a size impossible; or a cost or line
    is wrong, and is named with what it must be. BATON_ERR_UNSUPPORTED: the file
    is of another version or machine, which is named. On an error `out` is
-   unchanged; only a failed write may leave a broken file. */
+   unchanged; only a failed write may leave a broken file. A file may name more
+   machines, in lines `machine NAME` at its end: all use the same costs, so that
+   a cluster of several models chooses the same algorithms. */
 BATON_CHECKED baton_status_t baton_costs_write(const char *path,
                                                const baton_costs_t *costs);
 BATON_CHECKED baton_status_t baton_costs_read(const char *path,

@@ -7,6 +7,7 @@
        gamma 0.05               ns a byte
        device 10 0.05           likewise
        turn 1                   us
+       machine ...              another one that may use the file; any number
        choice ...               what was measured: see coll/tune/tune.h     */
 #include "base/config.h"
 #include "base/descriptor.h"
@@ -190,6 +191,34 @@ static bool parse(const char *line, const char *name, double *a_out,
     return at != NULL && *at == '\0';
 }
 
+/* Whether a line names this machine; for NULL, any. */
+static bool names_machine(const char *line, const char *name)
+{
+    return strncmp(line, MACHINE, strlen(MACHINE)) == 0 &&
+           (name == NULL || strcmp(line + strlen(MACHINE), name) == 0);
+}
+
+/* Looks for this machine behind the first one, and returns to there. */
+static baton_status_t check_machine(FILE *file, const char *path,
+                                    const char *first)
+{
+    char line[LINE_BYTES];
+    long next = ftell(file);
+    bool found = strcmp(first, baton_machine_name()) == 0;
+    while (!found && next_line(file, line)) {
+        found = names_machine(line, baton_machine_name());
+    }
+    if (fseek(file, next, SEEK_SET) != 0) {
+        return system_error("read", path);
+    }
+    return found ? BATON_OK
+                 : baton__error(BATON_ERR_UNSUPPORTED,
+                                "calibration: \"%s\" was made on another "
+                                "machine, \"%s\"; this one is \"%s\": "
+                                "calibrate again, with ranks on both",
+                                path, first, baton_machine_name());
+}
+
 static baton_status_t read_head(FILE *file, const char *path)
 {
     char line[LINE_BYTES];
@@ -202,17 +231,10 @@ static baton_status_t read_head(FILE *file, const char *path)
                             "Baton reads version %d: calibrate again",
                             path, line + strlen(HEADER), (int)FORM);
     }
-    if (!next_line(file, line) ||
-        strncmp(line, MACHINE, strlen(MACHINE)) != 0) {
+    if (!next_line(file, line) || !names_machine(line, NULL)) {
         return wrong_line(path, 2, line, "\"" MACHINE "NAME\"");
     }
-    if (strcmp(line + strlen(MACHINE), baton_machine_name()) != 0) {
-        return baton__error(BATON_ERR_UNSUPPORTED,
-                            "calibration: \"%s\" was made on another machine, "
-                            "\"%s\"; this one is \"%s\": calibrate again",
-                            path, line + strlen(MACHINE), baton_machine_name());
-    }
-    return BATON_OK;
+    return check_machine(file, path, line + strlen(MACHINE));
 }
 
 static baton_status_t read_costs(FILE *file, const char *path,

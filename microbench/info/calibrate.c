@@ -1,11 +1,14 @@
 #include "info/calibrate.h"
 
 #include "common/harness.h"
+#include "common/table.h"
 
 #include <baton/mpi.h>
 #include <baton/tuning.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Costs first, then the algorithms themselves. A short message for alpha, a
    long one for beta; a vector that fits in cache, as a segment does, for gamma.
@@ -129,6 +132,32 @@ static baton_link_cost_t link_cost(const harness_t *harness, int peer,
                                .beta_ns = slope > 0 ? slope * 1e3 : 0};
 }
 
+/* Adds the machines of other ranks to the file of rank 0, each once: they all
+   use its costs, so that ranks choose alike. */
+static bool add_machines(const harness_t *harness, const char *path)
+{
+    enum { NAME = 256 };
+    char mine[NAME];
+    char(*names)[NAME] = harness_alloc((size_t)harness->size, NAME);
+    (void)snprintf(mine, NAME, "%s", baton_machine_name());
+    MPI_Gather(mine, NAME, MPI_CHAR, names, NAME, MPI_CHAR, 0, MPI_COMM_WORLD);
+    FILE *file = harness->rank == 0 ? fopen(path, "ae") : NULL;
+    bool opened = file != NULL || harness->rank != 0 ||
+                  output_fail("can't write", path, errno);
+    for (int i = 1; file != NULL && i < harness->size; i++) {
+        int first = 0;
+        while (strcmp(names[first], names[i]) != 0) {
+            first++;
+        }
+        if (first == i) {
+            (void)printf("and for  %s\n", names[i]);
+            (void)fprintf(file, "machine %s\n", names[i]);
+        }
+    }
+    free(names);
+    return output_close(file, path) && opened;
+}
+
 /* The first rank that is on rank 0's host, and the first that is not; -1 where
    there is none. */
 static void find_peers(const harness_t *harness, int *inside_out,
@@ -194,6 +223,9 @@ int info_calibrate(const char *path)
         costs.turn_us = turn_us(&harness, &costs);
         status = harness.rank == 0 ? write_costs(path, &costs, inside, between)
                                    : EXIT_SUCCESS;
+        if (!add_machines(&harness, path)) {
+            status = EXIT_FAILURE;
+        }
         MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);
         if (status == EXIT_SUCCESS) {
             const baton_tune_options_t options = {.size = sizeof(options),

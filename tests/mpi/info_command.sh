@@ -34,7 +34,13 @@ grep -q '^baton-calibration 1$' costs || complain "no calibration file"
 says '^allreduce$' env BATON_CALIBRATION=costs "$info" --choices 8
 
 sed 's/^machine .*/machine PDP-11/' costs >other
-refuses 'made on another machine, "PDP-11"' \
+refuses 'BATON_CALIBRATION: .* made on another machine, "PDP-11"' \
     env BATON_CALIBRATION=other "$info" --choices 8
+[ "$(grep -c '^machine ' costs)" -eq 1 ] || complain "one model, not one machine"
+grep '^machine ' costs >>other # as where a rank on it calibrates, too
+says '^allreduce$' env BATON_CALIBRATION=other "$info" --choices 8
+refuses "differ between ranks, or BATON_CALIBRATION's costs" "$@" \
+    -np 1 env BATON_CALIBRATION=other "$info" --calibrate new : \
+    -np 1 "$info" --calibrate new
 says 'any size +ring$' env BATON_ALLREDUCE=ring "$info" --choices 8
 exit $fail

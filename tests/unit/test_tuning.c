@@ -553,6 +553,16 @@ TEST(test_files_of_others_are_refused)
             "has version 2, and this Baton reads version 1");
     refuses("baton-calibration 1\nmachine PDP-11\n", BATON_ERR_UNSUPPORTED,
             "was made on another machine, \"PDP-11\"; this one is \"");
+    char more[600]; /* this machine is not the first */
+    baton_costs_t costs = measured;
+    (void)snprintf(more, sizeof more,
+                   "baton-calibration 1\nmachine PDP-11\ninside 1 2\n"
+                   "between 3 4\ngamma 5\ndevice 1 2\nturn 9\nmachine VAX\n"
+                   "machine %s\n",
+                   baton_machine_name());
+    write_text(more);
+    support_ok(baton_costs_read(path, &costs));
+    assert_true(costs.inside.alpha_us == 1 && costs.turn_us == 9);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char text[600];
         (void)snprintf(text, sizeof text, "baton-calibration 1\nmachine %s\n%s",
