@@ -56,7 +56,7 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
         schedule->depth = 1;
         schedule->identity = baton__identity(name, attempt);
         atomic_init(&schedule->shared.limit, UINT64_MAX);
-        baton__step_attach(group->stepper, schedule);
+        baton__step_attach(schedule);
         group->schedules++;
     }
     engine->driver->leave(engine);
@@ -230,7 +230,7 @@ static void attach(baton_schedule_t *schedule, const baton__order_t *order)
     engine->driver->enter(engine);
     free_graph(schedule, order);
     schedule->committed = true;
-    baton__step_commit(schedule->group->stepper, schedule);
+    baton__step_commit(schedule);
     engine->driver->leave(engine);
 }
 
@@ -348,7 +348,7 @@ static void abandon(baton_schedule_t *schedule)
        this waits for it. */
     atomic_store_explicit(&schedule->shared.orphaned, true,
                           memory_order_seq_cst);
-    baton__epoch_abandon(schedule->group->stepper, schedule);
+    baton__epoch_abandon(schedule);
     while (is_waited_for(schedule)) {
         (void)sched_yield();
     }
@@ -378,9 +378,9 @@ static detached_t detach(baton_schedule_t *schedule)
                                                                : (int)wait_ms});
     }
     engine->driver->enter(engine);
-    baton__epoch_begin_if_due(group->stepper, schedule); /* started just now */
-    baton__recovery_leave(group->stepper, schedule);
-    baton__notice_destroy(group->stepper, schedule);
+    baton__epoch_begin_if_due(schedule); /* started just now */
+    baton__recovery_leave(schedule);
+    baton__notice_destroy(schedule);
     if (engine->driver->forget != NULL) {
         engine->driver->forget(schedule);
     }
@@ -397,7 +397,7 @@ static detached_t detach(baton_schedule_t *schedule)
                                                       : DETACHED;
     group->leaving += schedule->notices.leaving;
     baton__notice_depart(schedule);
-    baton__step_detach(group->stepper, schedule);
+    baton__step_detach(schedule);
     if (gone) {
         give_back(schedule, schedule->plan.peer_count);
     }
@@ -433,7 +433,7 @@ baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
     engine->driver->enter(engine);
     if (!committed) {
         baton__notice_retract(group, schedule->identity);
-        baton__step_detach(group->stepper, schedule);
+        baton__step_detach(schedule);
     }
     group->schedules -= counted;
     engine->driver->leave(engine);

@@ -955,12 +955,12 @@ static void start(baton_schedule_t *schedule, bool waits_soon)
     baton_engine_t *engine = schedule->group->engine;
     bool drives = try_drive(engine);
     if (!drives) {
-        baton__step_mail(&engine->stepper, schedule);
+        baton__step_mail(schedule);
         drives = try_drive(engine); /* the other one may have left before */
     }
     if (drives) {
         engine->stepper.leaves_calls = engine->threaded;
-        baton__step_start(&engine->stepper, schedule, START_NODES, START_BYTES);
+        baton__step_start(schedule, START_NODES, START_BYTES);
         engine->stepper.leaves_calls = false;
         poll_soon(engine, schedule, waits_soon);
         stop_driving(engine, waits_soon);

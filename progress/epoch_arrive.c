@@ -15,8 +15,8 @@ static bool is_sealed(const baton_schedule_t *schedule)
     return schedule->offload != NULL && schedule->offload->sealed;
 }
 
-static void deliver_to(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                       uint32_t node, baton_message_t *message)
+static void deliver_to(baton_schedule_t *schedule, uint32_t node,
+                       baton_message_t *message)
 {
     baton__run_t *run = &schedule->run;
     const baton__op_t *op = &schedule->ops[node];
@@ -36,24 +36,23 @@ static void deliver_to(baton__stepper_t *stepper, baton_schedule_t *schedule,
         if (op->kind == BATON__ARMED_RECV) {
             baton__epoch_activate(schedule, node, message);
         } else {
-            (void)baton__epoch_take_message(stepper, schedule, node, message);
+            (void)baton__epoch_take_message(schedule, node, message);
         }
-        baton__stepper_add_runnable(stepper, schedule);
+        baton__stepper_add_runnable(schedule);
         break;
     case BATON__TURN_LATER:
         baton__epoch_keep_early(run, op->message.ordinal, message);
         if (op->kind == BATON__ARMED_RECV) {
-            baton__epoch_begin_if_due(stepper, schedule);
+            baton__epoch_begin_if_due(schedule);
         } else if (run->phase == BATON__RUN_RUNNING &&
                    baton__epoch_is_left_out(schedule, node)) {
-            baton__epoch_fail_left_out(stepper, schedule, node);
+            baton__epoch_fail_left_out(schedule, node);
         }
         break;
     }
 }
 
-void baton__epoch_deliver(baton__stepper_t *stepper, baton_group_t *group,
-                          baton_message_t *message)
+void baton__epoch_deliver(baton_group_t *group, baton_message_t *message)
 {
     const baton_header_t *header = &message->header;
     baton_schedule_t *schedule = baton__group_find(group, header->schedule);
@@ -71,7 +70,7 @@ void baton__epoch_deliver(baton__stepper_t *stepper, baton_group_t *group,
         uint32_t tag = header->tag;
         group->transport->drop(group->endpoint, message);
         baton__epoch_fail_here(
-            stepper, schedule,
+            schedule,
             baton__error(BATON_ERR_MISMATCH,
                          "\"%s\" failed on rank %d: rank %d has sent a message "
                          "with tag %u, and there is no receive for it: the "
@@ -79,13 +78,12 @@ void baton__epoch_deliver(baton__stepper_t *stepper, baton_group_t *group,
                          schedule->name, group->rank, peer, tag));
         return;
     }
-    deliver_to(stepper, schedule, node, message);
+    deliver_to(schedule, node, message);
 }
 
 /* ---- the loss of a peer -------------------------------------------------- */
 
-static void lose_in(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                    int peer)
+static void lose_in(baton_schedule_t *schedule, int peer)
 {
     baton__run_t *run = &schedule->run;
     for (uint32_t node = 0;
@@ -99,21 +97,20 @@ static void lose_in(baton__stepper_t *stepper, baton_schedule_t *schedule,
         if ((op->flags & BATON__OPTIONAL) != 0) {
             baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
         } else {
-            baton__epoch_fail_lost(stepper, schedule, node);
+            baton__epoch_fail_lost(schedule, node);
         }
     }
     if (run->phase == BATON__RUN_RUNNING) {
-        baton__stepper_add_runnable(stepper, schedule); /* it may be stuck */
+        baton__stepper_add_runnable(schedule); /* it may be stuck */
     }
 }
 
-void baton__epoch_fail_if_lost(baton__stepper_t *stepper,
-                               baton_schedule_t *schedule)
+void baton__epoch_fail_if_lost(baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
     if (schedule->on_failure != NULL && group->lost_count > 0) {
         baton__epoch_fail_here(
-            stepper, schedule,
+            schedule,
             baton__error(BATON_ERR_TRANSPORT,
                          "\"%.128s\" failed on rank %d: %s is gone: %s",
                          schedule->name, group->rank,
@@ -122,23 +119,21 @@ void baton__epoch_fail_if_lost(baton__stepper_t *stepper,
     }
 }
 
-void baton__epoch_lose_peer(baton__stepper_t *stepper, baton_group_t *group,
-                            int peer, const char *detail)
+void baton__epoch_lose_peer(baton_group_t *group, int peer, const char *detail)
 {
     baton__group_lose(group, peer, detail);
-    for (baton_schedule_t *s = stepper->schedules; s != NULL;
+    for (baton_schedule_t *s = group->stepper->schedules; s != NULL;
          s = s->notices.next) {
         if (s->group == group) {
-            baton__epoch_fail_if_lost(stepper, s);
-            lose_in(stepper, s, peer);
+            baton__epoch_fail_if_lost(s);
+            lose_in(s, peer);
         }
     }
 }
 
 /* ---- completions --------------------------------------------------------- */
 
-void baton__epoch_complete_transfer(baton__stepper_t *stepper,
-                                    const baton_event_t *event)
+void baton__epoch_complete_transfer(const baton_event_t *event)
 {
     baton_schedule_t *schedule = event->token.owner;
     uint32_t node = event->token.node;
@@ -150,7 +145,7 @@ void baton__epoch_complete_transfer(baton__stepper_t *stepper,
     schedule->turn.moving -=
         schedule->run.state[node] == BATON__NODE_MOVING ? 1 : 0;
     if (schedule->run.phase == BATON__RUN_DRAINING) {
-        (void)baton__epoch_end_in_draining(stepper, schedule, node);
+        (void)baton__epoch_end_in_draining(schedule, node);
         return;
     }
     if (event->status == BATON_OK) {
@@ -160,16 +155,14 @@ void baton__epoch_complete_transfer(baton__stepper_t *stepper,
         baton__run_enter(&schedule->run, node, BATON__NODE_WAITING);
     } else {
         baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
-        baton__epoch_fail_message(stepper, schedule, node, event->status,
-                                  event->detail);
+        baton__epoch_fail_message(schedule, node, event->status, event->detail);
         return;
     }
-    baton__stepper_add_runnable(stepper, schedule);
+    baton__stepper_add_runnable(schedule);
 }
 
 /* An async node has completed, with success or not. */
-static void end_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                      uint32_t node, int status)
+static void end_async(baton_schedule_t *schedule, uint32_t node, int status)
 {
     const baton__op_t *op = &schedule->ops[node];
     baton__async_t *async = &schedule->run.asyncs[op->async.ordinal];
@@ -179,9 +172,10 @@ static void end_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
                           baton__async_state(turn, BATON__ASYNC_IDLE),
                           memory_order_relaxed);
     schedule->turn.begun--;
-    stepper->polled -= op->async_ops->poll != NULL && !schedule->turn.abandoned;
+    schedule->group->stepper->polled -=
+        op->async_ops->poll != NULL && !schedule->turn.abandoned;
     if (schedule->run.phase == BATON__RUN_DRAINING) {
-        (void)baton__epoch_end_in_draining(stepper, schedule, node);
+        (void)baton__epoch_end_in_draining(schedule, node);
         return;
     }
     baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
@@ -192,12 +186,11 @@ static void end_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
                            completed,
                            baton_status_name((baton_status_t)status));
     }
-    (void)baton__epoch_take_result(stepper, schedule, node, status);
-    baton__stepper_add_runnable(stepper, schedule);
+    (void)baton__epoch_take_result(schedule, node, status);
+    baton__stepper_add_runnable(schedule);
 }
 
-void baton__epoch_collect_asyncs(baton__stepper_t *stepper,
-                                 baton_schedule_t *schedule)
+void baton__epoch_collect_asyncs(baton_schedule_t *schedule)
 {
     /* The schedule may be freed with its last async node. */
     uint32_t left = schedule->turn.begun;
@@ -211,13 +204,12 @@ void baton__epoch_collect_asyncs(baton__stepper_t *stepper,
         int what = baton__async_what(atomic_load_explicit(
             &schedule->run.asyncs[i].state, memory_order_acquire));
         if (what != BATON__ASYNC_BEGUN) {
-            end_async(stepper, schedule, node, what - BATON__ASYNC_DONE);
+            end_async(schedule, node, what - BATON__ASYNC_DONE);
         }
     }
 }
 
-bool baton__epoch_poll_asyncs(baton__stepper_t *stepper,
-                              baton_schedule_t *schedule)
+bool baton__epoch_poll_asyncs(baton_schedule_t *schedule)
 {
     bool moved = false;
     for (uint32_t i = 0; i < schedule->plan.async_count; i++) {
@@ -232,7 +224,7 @@ bool baton__epoch_poll_asyncs(baton__stepper_t *stepper,
         if (status == BATON_AGAIN) {
             continue;
         }
-        end_async(stepper, schedule, node, status);
+        end_async(schedule, node, status);
         moved = true;
     }
     return moved;

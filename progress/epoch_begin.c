@@ -85,9 +85,9 @@ static void take_bindings(baton_schedule_t *schedule)
     }
 }
 
-void baton__epoch_begin_if_due(baton__stepper_t *stepper,
-                               baton_schedule_t *schedule)
+void baton__epoch_begin_if_due(baton_schedule_t *schedule)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     baton__run_t *run = &schedule->run;
     /* Pairs with the store in request(), epochs.c. */
     uint64_t requested =
@@ -105,10 +105,10 @@ void baton__epoch_begin_if_due(baton__stepper_t *stepper,
         }
         baton__run_begin(run);
         for (uint32_t i = 0; schedule->notices.unmet > 0; i++) {
-            baton__stepper_greet(stepper, schedule, i);
+            baton__stepper_greet(schedule, i);
         }
         if (internal && waits_for_stream(schedule)) {
-            baton__queues_begin(stepper, schedule, false);
+            baton__queues_begin(schedule, false);
         }
         stepper->running++;
         stepper->awaited_bytes += schedule->plan.awaited_bytes;
@@ -123,7 +123,7 @@ void baton__epoch_begin_if_due(baton__stepper_t *stepper,
                                         memory_order_relaxed)) {
             baton_status_t status = baton__check_rebound(schedule);
             if (status != BATON_OK) {
-                baton__epoch_fail_here(stepper, schedule, status);
+                baton__epoch_fail_here(schedule, status);
             }
         }
         if (run->phase == BATON__RUN_RUNNING) {
@@ -133,13 +133,13 @@ void baton__epoch_begin_if_due(baton__stepper_t *stepper,
     if (run->phase == BATON__RUN_RUNNING) {
         if (requested >= run->epoch && !run->started) {
             if (waits_for_stream(schedule)) {
-                baton__queues_begin(stepper, schedule, true);
+                baton__queues_begin(schedule, true);
             } else {
                 baton__run_started(run);
             }
         }
         release_if_activated(schedule); /* the limit may have been raised */
-        baton__stepper_add_runnable(stepper, schedule);
+        baton__stepper_add_runnable(schedule);
     } else if (run->phase == BATON__RUN_FAILED) {
         /* What was started while it failed will not begin. */
         if (schedule->offload != NULL) {

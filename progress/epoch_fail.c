@@ -10,8 +10,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-static void end_if_drained(baton__stepper_t *stepper,
-                           baton_schedule_t *schedule);
+static void end_if_drained(baton_schedule_t *schedule);
 
 /* ---- fail ---------------------------------------------------------------- */
 
@@ -83,9 +82,10 @@ static void stop(baton_schedule_t *schedule)
     }
 }
 
-void baton__epoch_fail(baton__stepper_t *stepper, baton_schedule_t *schedule,
+void baton__epoch_fail(baton_schedule_t *schedule,
                        const baton__failure_t *failure, const char *message)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     baton__run_t *run = &schedule->run;
     bool running = run->phase == BATON__RUN_RUNNING;
     if (!running && run->phase != BATON__RUN_IDLE) {
@@ -95,7 +95,7 @@ void baton__epoch_fail(baton__stepper_t *stepper, baton_schedule_t *schedule,
     schedule->failing_from = running ? run->epoch : run->epoch + 1;
     for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
         if (schedule->notices.due[i].acquaintance != BATON__UNMET) {
-            baton__stepper_tell(stepper, schedule, i, BATON__TELL_FAILURE);
+            baton__stepper_tell(schedule, i, BATON__TELL_FAILURE);
         }
     }
     baton__run_set_phase(run, BATON__RUN_DRAINING);
@@ -106,11 +106,10 @@ void baton__epoch_fail(baton__stepper_t *stepper, baton_schedule_t *schedule,
         stop(schedule);
     }
     baton__epoch_drop_early(schedule);
-    end_if_drained(stepper, schedule);
+    end_if_drained(schedule);
 }
 
-void baton__epoch_fail_here(baton__stepper_t *stepper,
-                            baton_schedule_t *schedule, baton_status_t status)
+void baton__epoch_fail_here(baton_schedule_t *schedule, baton_status_t status)
 {
     const baton__run_t *run = &schedule->run;
     const baton__failure_t failure = {.status = status,
@@ -118,11 +117,10 @@ void baton__epoch_fail_here(baton__stepper_t *stepper,
                                       .epoch = run->phase == BATON__RUN_RUNNING
                                                    ? run->epoch
                                                    : run->epoch + 1};
-    baton__epoch_fail(stepper, schedule, &failure, baton_error_message());
+    baton__epoch_fail(schedule, &failure, baton_error_message());
 }
 
-bool baton__epoch_cancel_if_asked(baton__stepper_t *stepper,
-                                  baton_schedule_t *schedule)
+bool baton__epoch_cancel_if_asked(baton_schedule_t *schedule)
 {
     _Atomic uint64_t *asked = &schedule->shared.cancel;
     if (atomic_load_explicit(asked, memory_order_relaxed) == 0) {
@@ -140,16 +138,16 @@ bool baton__epoch_cancel_if_asked(baton__stepper_t *stepper,
     baton__text_add(&text, "\"%s\" epoch %llu was cancelled on rank %d",
                     schedule->name, (unsigned long long)schedule->run.epoch,
                     schedule->group->rank);
-    baton__epoch_fail_here(stepper, schedule,
+    baton__epoch_fail_here(schedule,
                            baton__error_forward(BATON_ERR_CANCELLED, memory));
     return true;
 }
 
-void baton__epoch_fail_at(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                          uint32_t node, baton_status_t status)
+void baton__epoch_fail_at(baton_schedule_t *schedule, uint32_t node,
+                          baton_status_t status)
 {
     baton__epoch_fail_here(
-        stepper, schedule,
+        schedule,
         baton__error(status,
                      "\"%.128s\" epoch %llu failed at %s on rank %d: %s",
                      schedule->name, (unsigned long long)schedule->run.epoch,
@@ -157,8 +155,7 @@ void baton__epoch_fail_at(baton__stepper_t *stepper, baton_schedule_t *schedule,
                      baton_error_message()));
 }
 
-bool baton__epoch_has_memory(baton__stepper_t *stepper,
-                             baton_schedule_t *schedule, uint32_t node,
+bool baton__epoch_has_memory(baton_schedule_t *schedule, uint32_t node,
                              size_t bytes)
 {
     const baton__op_t *op = &schedule->ops[node];
@@ -173,15 +170,14 @@ bool baton__epoch_has_memory(baton__stepper_t *stepper,
                                "uses %zu bytes: baton_buffer_rebind gives it "
                                "some",
                                op->buffer[i], bytes);
-            baton__epoch_fail_at(stepper, schedule, node, BATON_ERR_INVALID);
+            baton__epoch_fail_at(schedule, node, BATON_ERR_INVALID);
             return false;
         }
     }
     return true;
 }
 
-bool baton__epoch_is_whole(baton__stepper_t *stepper,
-                           baton_schedule_t *schedule, uint32_t node,
+bool baton__epoch_is_whole(baton_schedule_t *schedule, uint32_t node,
                            size_t bytes, size_t element)
 {
     if (bytes % element == 0) {
@@ -191,7 +187,7 @@ bool baton__epoch_is_whole(baton__stepper_t *stepper,
         BATON_ERR_INVALID,
         "its length is %zu bytes, not a whole number of elements of %zu bytes",
         bytes, element);
-    baton__epoch_fail_at(stepper, schedule, node, BATON_ERR_INVALID);
+    baton__epoch_fail_at(schedule, node, BATON_ERR_INVALID);
     return false;
 }
 
@@ -202,18 +198,16 @@ size_t baton__epoch_element_of(const baton__op_t *op)
                : 1;
 }
 
-bool baton__epoch_can_compute(baton__stepper_t *stepper,
-                              baton_schedule_t *schedule, uint32_t node,
+bool baton__epoch_can_compute(baton_schedule_t *schedule, uint32_t node,
                               size_t bytes)
 {
     return baton__epoch_is_whole(
-               stepper, schedule, node, bytes,
+               schedule, node, bytes,
                baton__epoch_element_of(&schedule->ops[node])) &&
-           baton__epoch_has_memory(stepper, schedule, node, bytes);
+           baton__epoch_has_memory(schedule, node, bytes);
 }
 
-void baton__epoch_fail_from(baton__stepper_t *stepper,
-                            baton_schedule_t *schedule, uint64_t epoch,
+void baton__epoch_fail_from(baton_schedule_t *schedule, uint64_t epoch,
                             const baton__failure_t *failure,
                             const char *message)
 {
@@ -236,23 +230,22 @@ void baton__epoch_fail_from(baton__stepper_t *stepper,
         return;
     }
     if (run->phase == BATON__RUN_RUNNING && run->epoch >= epoch) {
-        baton__epoch_fail(stepper, schedule, failure, message);
+        baton__epoch_fail(schedule, failure, message);
         return;
     }
     if (schedule->failing_from == 0 || epoch < schedule->failing_from) {
         set_failure(schedule, failure, message);
         schedule->failing_from = epoch;
     }
-    baton__epoch_fail_if_due(stepper, schedule);
+    baton__epoch_fail_if_due(schedule);
 }
 
-void baton__epoch_fail_if_due(baton__stepper_t *stepper,
-                              baton_schedule_t *schedule)
+void baton__epoch_fail_if_due(baton_schedule_t *schedule)
 {
     if (schedule->run.phase == BATON__RUN_IDLE && schedule->failing_from != 0 &&
         schedule->failing_from <= schedule->run.epoch + 1) {
         const baton__failure_t failure = schedule->failure;
-        baton__epoch_fail(stepper, schedule, &failure, schedule->sentence);
+        baton__epoch_fail(schedule, &failure, schedule->sentence);
     }
 }
 
@@ -279,9 +272,10 @@ static void note_failure(baton_schedule_t *schedule, uint64_t epoch)
         epoch << 8 | (uint8_t)-schedule->failure.status, memory_order_relaxed);
 }
 
-void baton__epoch_publish(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                          uint64_t failed, uint64_t retired)
+void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
+                          uint64_t retired)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     /* The stores pair with the loads in follows_another(), epochs.c: either
        that sees them, or what is loaded after them sees its request. */
     if (failed != 0) {
@@ -341,15 +335,14 @@ static uint64_t fail_started(baton_schedule_t *schedule)
 
 /* Ends a failed epoch once nothing of it is in motion: from here on its memory
    is the caller's. */
-static void end_if_drained(baton__stepper_t *stepper,
-                           baton_schedule_t *schedule)
+static void end_if_drained(baton_schedule_t *schedule)
 {
     baton__run_t *run = &schedule->run;
     if (run->phase != BATON__RUN_DRAINING ||
         baton__schedule_in_motion(schedule)) {
         return;
     }
-    stepper->draining--;
+    schedule->group->stepper->draining--;
     const uint64_t first = schedule->failing_from;
     uint64_t failed = first;
     uint64_t retired =
@@ -369,21 +362,20 @@ static void end_if_drained(baton__stepper_t *stepper,
         }
         retired = run->epoch;
     }
-    baton__epoch_publish(stepper, schedule, failed, retired);
+    baton__epoch_publish(schedule, failed, retired);
     baton__epoch_tell_ended(schedule, first);
     if (run->phase == BATON__RUN_IDLE &&
         atomic_load_explicit(&schedule->shared.requested,
                              memory_order_seq_cst) > run->epoch) {
-        baton__stepper_add_runnable(stepper, schedule); /* its turn begins it */
+        baton__stepper_add_runnable(schedule); /* its turn begins it */
     }
 }
 
-bool baton__epoch_end_in_draining(baton__stepper_t *stepper,
-                                  baton_schedule_t *schedule, uint32_t node)
+bool baton__epoch_end_in_draining(baton_schedule_t *schedule, uint32_t node)
 {
     if (!schedule->turn.abandoned) {
         baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
-        end_if_drained(stepper, schedule);
+        end_if_drained(schedule);
     } else if (!baton__schedule_in_motion(schedule)) {
         baton__schedule_free(schedule);
         return true;
@@ -391,8 +383,9 @@ bool baton__epoch_end_in_draining(baton__stepper_t *stepper,
     return false;
 }
 
-void baton__epoch_abandon(baton__stepper_t *stepper, baton_schedule_t *schedule)
+void baton__epoch_abandon(baton_schedule_t *schedule)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     schedule->turn.abandoned = true;
     stepper->waited -= schedule->run.waited;
     for (uint32_t i = 0; i < schedule->plan.async_count; i++) {
@@ -402,7 +395,7 @@ void baton__epoch_abandon(baton__stepper_t *stepper, baton_schedule_t *schedule)
                            schedule->ops[node].async_ops->poll != NULL;
     }
     baton__epoch_publish(
-        stepper, schedule, schedule->failing_from,
+        schedule, schedule->failing_from,
         atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed));
     baton__epoch_tell_ended(schedule, schedule->failing_from);
 }

@@ -48,8 +48,7 @@ static bool afford(baton__stepper_t *stepper, size_t bytes)
     return true;
 }
 
-bool baton__epoch_take_result(baton__stepper_t *stepper,
-                              baton_schedule_t *schedule, uint32_t node,
+bool baton__epoch_take_result(baton_schedule_t *schedule, uint32_t node,
                               int result)
 {
     switch (result) {
@@ -60,7 +59,7 @@ bool baton__epoch_take_result(baton__stepper_t *stepper,
         baton__run_skip(&schedule->run, node);
         return true;
     default:
-        baton__epoch_fail_at(stepper, schedule, node, (baton_status_t)result);
+        baton__epoch_fail_at(schedule, node, (baton_status_t)result);
         return false;
     }
 }
@@ -72,14 +71,14 @@ static void add(_Atomic uint64_t *count, uint64_t more)
     atomic_store_explicit(count, before + more, memory_order_relaxed);
 }
 
-static bool issue_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                       uint32_t node, const baton__context_t *context)
+static bool issue_send(baton_schedule_t *schedule, uint32_t node,
+                       const baton__context_t *context)
 {
     baton__run_t *run = &schedule->run;
     const baton__op_t *op = &schedule->ops[node];
     size_t bytes =
         op->kind == BATON__SEND ? baton__run_bytes(run, op) : op->bytes;
-    if (!baton__epoch_has_memory(stepper, schedule, node, bytes)) {
+    if (!baton__epoch_has_memory(schedule, node, bytes)) {
         return false;
     }
     int result =
@@ -92,8 +91,7 @@ static bool issue_send(baton__stepper_t *stepper, baton_schedule_t *schedule,
         baton__run_enter(run, node, BATON__NODE_MOVING);
         schedule->turn.moving++;
     } else {
-        baton__epoch_fail_message(stepper, schedule, node,
-                                  (baton_status_t)result, NULL);
+        baton__epoch_fail_message(schedule, node, (baton_status_t)result, NULL);
     }
     return run->phase == BATON__RUN_RUNNING;
 }
@@ -114,8 +112,7 @@ static char *room_of(const baton_group_t *group, const baton__op_t *op,
 }
 
 /* Reduces a part of what was lent; false when that failed the epoch. */
-static bool issue_borrower(baton__stepper_t *stepper,
-                           baton_schedule_t *schedule, uint32_t node,
+static bool issue_borrower(baton_schedule_t *schedule, uint32_t node,
                            const baton__context_t *context, size_t begin,
                            size_t bytes)
 {
@@ -142,7 +139,7 @@ static bool issue_borrower(baton__stepper_t *stepper,
         }
     }
     if (status != BATON_OK) {
-        baton__epoch_fail_at(stepper, schedule, node, status);
+        baton__epoch_fail_at(schedule, node, status);
         return false;
     }
     (void)schedule->group->kinds[op->kind].issue(op, node, &borrowing, begin,
@@ -151,9 +148,10 @@ static bool issue_borrower(baton__stepper_t *stepper,
 }
 
 /* Reduces or copies at most a slice of the node. */
-static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                    uint32_t node, const baton__context_t *context)
+static bool compute(baton_schedule_t *schedule, uint32_t node,
+                    const baton__context_t *context)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     baton__run_t *run = &schedule->run;
     const baton__op_t *op = &schedule->ops[node];
     baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
@@ -164,7 +162,7 @@ static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
     }
     size_t bytes = baton__run_bytes(run, op);
     size_t element = baton__epoch_element_of(op);
-    if (!baton__epoch_is_whole(stepper, schedule, node, bytes, element)) {
+    if (!baton__epoch_is_whole(schedule, node, bytes, element)) {
         return false;
     }
     bool borrows =
@@ -178,13 +176,12 @@ static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
         part = most - most % element;
         part = part > 0 ? part : element;
     }
-    if ((done == 0 &&
-         !baton__epoch_has_memory(stepper, schedule, node, bytes)) ||
+    if ((done == 0 && !baton__epoch_has_memory(schedule, node, bytes)) ||
         !afford(stepper, part)) {
         return false;
     }
     if (bytes > 0 && borrows) {
-        if (!issue_borrower(stepper, schedule, node, context, done, part)) {
+        if (!issue_borrower(schedule, node, context, done, part)) {
             return false;
         }
     } else if (bytes > 0) {
@@ -204,9 +201,10 @@ static bool compute(baton__stepper_t *stepper, baton_schedule_t *schedule,
     return true;
 }
 
-static int run_function(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                        uint32_t node, const baton__context_t *context)
+static int run_function(baton_schedule_t *schedule, uint32_t node,
+                        const baton__context_t *context)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     baton__op_t *op = &schedule->ops[node];
     baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
     bool timed = stepper->clock_ns != NULL &&
@@ -234,8 +232,8 @@ static bool may_call(baton__stepper_t *stepper, const baton__op_t *op)
     return may;
 }
 
-static bool begin_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                        uint32_t node, const baton__context_t *context)
+static bool begin_async(baton_schedule_t *schedule, uint32_t node,
+                        const baton__context_t *context)
 {
     const baton__op_t *op = &schedule->ops[node];
     baton__async_t *async = &schedule->run.asyncs[op->async.ordinal];
@@ -246,24 +244,25 @@ static bool begin_async(baton__stepper_t *stepper, baton_schedule_t *schedule,
     atomic_store_explicit(&async->state,
                           baton__async_state(turn, BATON__ASYNC_BEGUN),
                           memory_order_release);
-    int result = run_function(stepper, schedule, node, context);
+    int result = run_function(schedule, node, context);
     if (result == BATON__PENDING) {
         baton__run_enter(&schedule->run, node, BATON__NODE_BEGUN);
         schedule->turn.begun++;
-        stepper->polled += op->async_ops->poll != NULL;
+        schedule->group->stepper->polled += op->async_ops->poll != NULL;
         return true;
     }
     atomic_store_explicit(&async->state,
                           baton__async_state(turn, BATON__ASYNC_IDLE),
                           memory_order_relaxed);
-    return baton__epoch_take_result(stepper, schedule, node, result);
+    return baton__epoch_take_result(schedule, node, result);
 }
 
 /* Issues the first ready node. False when the turn is over: the node failed the
    epoch, or has to wait for another step. */
-static bool issue_next(baton__stepper_t *stepper, baton_schedule_t *schedule,
+static bool issue_next(baton_schedule_t *schedule,
                        const baton__context_t *context)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     baton__run_t *run = &schedule->run;
     uint32_t node = run->ready[run->head];
     const baton__op_t *op = &schedule->ops[node];
@@ -275,12 +274,12 @@ static bool issue_next(baton__stepper_t *stepper, baton_schedule_t *schedule,
         return true;
     case BATON__RECV:
         (void)baton__run_pop(run);
-        return baton__epoch_fire_receive(stepper, schedule, node);
+        return baton__epoch_fire_receive(schedule, node);
     case BATON__SEND:
     case BATON__ACTIVATE: {
         if ((op->flags & BATON__INTRODUCED) == 0) {
             (void)baton__run_pop(run);
-            return baton__epoch_hold_send(stepper, schedule, node);
+            return baton__epoch_hold_send(schedule, node);
         }
         size_t copied = baton__run_bytes(run, op);
         if (!afford(stepper,
@@ -288,28 +287,27 @@ static bool issue_next(baton__stepper_t *stepper, baton_schedule_t *schedule,
             return false;
         }
         (void)baton__run_pop(run);
-        return issue_send(stepper, schedule, node, context);
+        return issue_send(schedule, node, context);
     }
     case BATON__REDUCE:
     case BATON__COPY:
     case BATON__DEVICE_CALL:
         return baton__op_offloaded(op)
-                   ? baton__queues_issue(stepper, schedule, node, context)
-                   : compute(stepper, schedule, node, context);
+                   ? baton__queues_issue(schedule, node, context)
+                   : compute(schedule, node, context);
     case BATON__CALL:
         if (!may_call(stepper, op)) {
             return false;
         }
         (void)baton__run_pop(run);
-        return baton__epoch_take_result(
-            stepper, schedule, node,
-            run_function(stepper, schedule, node, context));
+        return baton__epoch_take_result(schedule, node,
+                                        run_function(schedule, node, context));
     case BATON__ASYNC:
         if (!may_call(stepper, op)) {
             return false;
         }
         (void)baton__run_pop(run);
-        return begin_async(stepper, schedule, node, context);
+        return begin_async(schedule, node, context);
     case BATON__ARMED_RECV: /* never ready */
     case BATON__KIND_COUNT:
         break;
@@ -318,19 +316,17 @@ static bool issue_next(baton__stepper_t *stepper, baton_schedule_t *schedule,
 }
 
 /* Issues up to `nodes` ready nodes, until one ends the turn. */
-static void issue_ready(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                        uint32_t nodes)
+static void issue_ready(baton_schedule_t *schedule, uint32_t nodes)
 {
     const baton__run_t *run = &schedule->run;
     const baton__context_t context = context_of(schedule);
     while (nodes > 0 && !schedule->turn.held && baton__run_has_ready(run) &&
-           issue_next(stepper, schedule, &context)) {
+           issue_next(schedule, &context)) {
         nodes--;
     }
 }
 
-void baton__epoch_introduce(baton__stepper_t *stepper,
-                            baton_schedule_t *schedule, int peer)
+void baton__epoch_introduce(baton_schedule_t *schedule, int peer)
 {
     const baton__context_t context = context_of(schedule);
     for (uint32_t node = 0; node < schedule->count; node++) {
@@ -343,8 +339,8 @@ void baton__epoch_introduce(baton__stepper_t *stepper,
         if (schedule->run.phase == BATON__RUN_RUNNING &&
             schedule->run.state[node] == BATON__NODE_HELD) {
             baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
-            (void)issue_send(stepper, schedule, node, &context);
-            baton__stepper_add_runnable(stepper, schedule);
+            (void)issue_send(schedule, node, &context);
+            baton__stepper_add_runnable(schedule);
         }
     }
 }
@@ -363,7 +359,7 @@ static uint32_t find_skip(const baton_schedule_t *schedule)
     return BATON__NO_NODE;
 }
 
-static void fail_stuck(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static void fail_stuck(baton_schedule_t *schedule)
 {
     char memory[BATON__SENTENCE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
@@ -382,15 +378,14 @@ static void fail_stuck(baton__stepper_t *stepper, baton_schedule_t *schedule)
                         ": %s skipped (is what lies behind it optional?)",
                         baton__node_name(schedule, call));
     }
-    baton__epoch_fail_here(stepper, schedule,
+    baton__epoch_fail_here(schedule,
                            baton__error(BATON_ERR_UNREACHABLE, "%s", memory));
 }
 
 /* Fails an epoch that waits for nothing but optional receives, while a required
    send to a peer that is lost has not fired: whether it would or not, the epoch
    can't end. */
-static void fail_if_unsendable(baton__stepper_t *stepper,
-                               baton_schedule_t *schedule)
+static void fail_if_unsendable(baton_schedule_t *schedule)
 {
     const baton__run_t *run = &schedule->run;
     const baton_group_t *group = schedule->group;
@@ -402,14 +397,15 @@ static void fail_if_unsendable(baton__stepper_t *stepper,
         if (op->kind == BATON__SEND && (op->flags & BATON__OPTIONAL) == 0 &&
             run->state[node] == BATON__NODE_IDLE &&
             baton__group_loss(group, (int)op->peer) != NULL) {
-            baton__epoch_fail_lost(stepper, schedule, node);
+            baton__epoch_fail_lost(schedule, node);
             return;
         }
     }
 }
 
-static void retire(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static void retire(baton_schedule_t *schedule)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     baton__run_set_phase(&schedule->run, BATON__RUN_IDLE);
     stepper->running--;
     stepper->awaited_bytes -= schedule->plan.awaited_bytes;
@@ -419,24 +415,24 @@ static void retire(baton__stepper_t *stepper, baton_schedule_t *schedule)
     if (schedule->run.early_count > 0) {
         baton__epoch_drop_up_to(schedule, schedule->run.epoch);
     }
-    baton__epoch_publish(stepper, schedule, 0, schedule->run.epoch);
+    baton__epoch_publish(schedule, 0, schedule->run.epoch);
     baton__epoch_tell_ended(schedule, 0);
-    baton__epoch_fail_if_due(stepper, schedule);
-    baton__epoch_begin_if_due(stepper, schedule);
+    baton__epoch_fail_if_due(schedule);
+    baton__epoch_begin_if_due(schedule);
 }
 
-void baton__epoch_turn(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                       uint32_t nodes)
+void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     baton__run_t *run = &schedule->run;
     stepper->issuing = schedule;
-    issue_ready(stepper, schedule, nodes);
+    issue_ready(schedule, nodes);
     stepper->issuing = NULL;
     if (run->phase == BATON__RUN_RUNNING && schedule->offload != NULL) {
-        baton__queues_end_turn(stepper, schedule);
+        baton__queues_end_turn(schedule);
     }
     if (run->phase == BATON__RUN_IDLE) {
-        baton__epoch_begin_if_due(stepper, schedule); /* behind a failed one */
+        baton__epoch_begin_if_due(schedule); /* behind a failed one */
         return;
     }
     if (run->phase != BATON__RUN_RUNNING || schedule->turn.held) {
@@ -446,15 +442,15 @@ void baton__epoch_turn(baton__stepper_t *stepper, baton_schedule_t *schedule,
     bool busy =
         through && stepper->is_busy != NULL && stepper->is_busy(schedule);
     if (baton__run_has_ready(run) || busy) {
-        baton__stepper_add_runnable(stepper, schedule);
+        baton__stepper_add_runnable(schedule);
     } else if (through) {
         /* Its last node may have been a call that cancelled it. */
-        if (!baton__epoch_cancel_if_asked(stepper, schedule)) {
-            retire(stepper, schedule);
+        if (!baton__epoch_cancel_if_asked(schedule)) {
+            retire(schedule);
         }
     } else if (baton__run_is_stuck(run)) {
-        fail_stuck(stepper, schedule);
+        fail_stuck(schedule);
     } else {
-        fail_if_unsendable(stepper, schedule);
+        fail_if_unsendable(schedule);
     }
 }

@@ -16,8 +16,7 @@
 /* ---- issue ------------------------------------------------------------ */
 
 /* Ends a node by what issuing it, or its completion, has returned. */
-bool baton__epoch_take_result(baton__stepper_t *stepper,
-                              baton_schedule_t *schedule, uint32_t node,
+bool baton__epoch_take_result(baton_schedule_t *schedule, uint32_t node,
                               int result);
 
 /* ---- begin ------------------------------------------------------------ */
@@ -29,51 +28,42 @@ void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
 /* ---- receive ---------------------------------------------------------- */
 
 /* A receive fires; a waiting one takes its message. */
-bool baton__epoch_fire_receive(baton__stepper_t *stepper,
-                               baton_schedule_t *schedule, uint32_t node);
-bool baton__epoch_take_message(baton__stepper_t *stepper,
-                               baton_schedule_t *schedule, uint32_t node,
+bool baton__epoch_fire_receive(baton_schedule_t *schedule, uint32_t node);
+bool baton__epoch_take_message(baton_schedule_t *schedule, uint32_t node,
                                baton_message_t *message);
 
 /* Holds back a send whose peer has not committed the schedule yet; a peer that
    is lost never will. */
-bool baton__epoch_hold_send(baton__stepper_t *stepper,
-                            baton_schedule_t *schedule, uint32_t node);
+bool baton__epoch_hold_send(baton_schedule_t *schedule, uint32_t node);
 
 /* True if a receive that the epoch waits for has a message of a later epoch:
    the peer has ended the running one without its send, on a branch not taken.
  */
 bool baton__epoch_is_left_out(const baton_schedule_t *schedule, uint32_t node);
-void baton__epoch_fail_left_out(baton__stepper_t *stepper,
-                                baton_schedule_t *schedule, uint32_t node);
+void baton__epoch_fail_left_out(baton_schedule_t *schedule, uint32_t node);
 
 /* Fails the epoch at a node whose message has failed; `why` may say more. If
    the peer may be lost the node is held until the transport has reported that,
    so that the error names it, or a poll has brought nothing. */
-void baton__epoch_fail_message(baton__stepper_t *stepper,
-                               baton_schedule_t *schedule, uint32_t node,
+void baton__epoch_fail_message(baton_schedule_t *schedule, uint32_t node,
                                baton_status_t status, const char *why);
 
 /* Fails the epoch at a node whose peer is lost. */
-void baton__epoch_fail_lost(baton__stepper_t *stepper,
-                            baton_schedule_t *schedule, uint32_t node);
+void baton__epoch_fail_lost(baton_schedule_t *schedule, uint32_t node);
 
 /* ---- fail ------------------------------------------------------------- */
 
 /* Fails the epoch at a node; this thread's error message says why. */
-void baton__epoch_fail_at(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                          uint32_t node, baton_status_t status);
+void baton__epoch_fail_at(baton_schedule_t *schedule, uint32_t node,
+                          baton_status_t status);
 
 /* True if memory is bound to all operands of the node; if the bytes that it
    works on are a whole number of elements; if both is so. */
-bool baton__epoch_has_memory(baton__stepper_t *stepper,
-                             baton_schedule_t *schedule, uint32_t node,
+bool baton__epoch_has_memory(baton_schedule_t *schedule, uint32_t node,
                              size_t bytes);
-bool baton__epoch_is_whole(baton__stepper_t *stepper,
-                           baton_schedule_t *schedule, uint32_t node,
+bool baton__epoch_is_whole(baton_schedule_t *schedule, uint32_t node,
                            size_t bytes, size_t element);
-bool baton__epoch_can_compute(baton__stepper_t *stepper,
-                              baton_schedule_t *schedule, uint32_t node,
+bool baton__epoch_can_compute(baton_schedule_t *schedule, uint32_t node,
                               size_t bytes);
 
 /* The bytes of an element of a reduction; else 1. */
@@ -81,17 +71,15 @@ size_t baton__epoch_element_of(const baton__op_t *op);
 
 /* Fails the epoch that a peer's failure has named, once this rank gets to it.
  */
-void baton__epoch_fail_if_due(baton__stepper_t *stepper,
-                              baton_schedule_t *schedule);
+void baton__epoch_fail_if_due(baton_schedule_t *schedule);
 
 /* A node of a failed epoch is no longer in motion. True if the schedule, which
    was abandoned, has been freed. */
-bool baton__epoch_end_in_draining(baton__stepper_t *stepper,
-                                  baton_schedule_t *schedule, uint32_t node);
+bool baton__epoch_end_in_draining(baton_schedule_t *schedule, uint32_t node);
 
 /* Tells all threads that an epoch has ended; `failed` is 0 or its number. */
-void baton__epoch_publish(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                          uint64_t failed, uint64_t retired);
+void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
+                          uint64_t retired);
 
 /* ---- state ------------------------------------------------------------ */
 

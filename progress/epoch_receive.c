@@ -16,13 +16,13 @@
 #include "progress/epoch.h"
 #include "progress/epoch_parts.h"
 
-static void fail_mismatch(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                          uint32_t node, size_t bytes)
+static void fail_mismatch(baton_schedule_t *schedule, uint32_t node,
+                          size_t bytes)
 {
     const baton__op_t *op = &schedule->ops[node];
     bool up_to = op->length != BATON__NO_LENGTH;
     baton__epoch_fail_here(
-        stepper, schedule,
+        schedule,
         baton__error(BATON_ERR_MISMATCH,
                      "\"%s\" epoch %llu failed on rank %d: %s from rank %d, "
                      "tag %u, expects %s%zu bytes and got %zu: the ranks' "
@@ -74,8 +74,7 @@ static baton_status_t lend(baton_schedule_t *schedule, uint32_t node,
     return status;
 }
 
-bool baton__epoch_take_message(baton__stepper_t *stepper,
-                               baton_schedule_t *schedule, uint32_t node,
+bool baton__epoch_take_message(baton_schedule_t *schedule, uint32_t node,
                                baton_message_t *message)
 {
     const baton_group_t *group = schedule->group;
@@ -84,10 +83,10 @@ bool baton__epoch_take_message(baton__stepper_t *stepper,
     bool up_to = op->length != BATON__NO_LENGTH;
     if (up_to ? bytes > op->bytes : bytes != op->bytes) {
         group->transport->drop(group->endpoint, message);
-        fail_mismatch(stepper, schedule, node, bytes);
+        fail_mismatch(schedule, node, bytes);
         return false;
     }
-    if (!baton__epoch_has_memory(stepper, schedule, node, bytes)) {
+    if (!baton__epoch_has_memory(schedule, node, bytes)) {
         group->transport->drop(group->endpoint, message);
         return false;
     }
@@ -113,7 +112,7 @@ bool baton__epoch_take_message(baton__stepper_t *stepper,
     case BATON_ERR_CANCELLED:
         break; /* the sender's epoch has failed, and it will tell us */
     default:
-        baton__epoch_fail_message(stepper, schedule, node, status, NULL);
+        baton__epoch_fail_message(schedule, node, status, NULL);
     }
     return schedule->run.phase == BATON__RUN_RUNNING;
 }
@@ -127,12 +126,11 @@ bool baton__epoch_is_left_out(const baton_schedule_t *schedule, uint32_t node)
            schedule->run.early[op->message.ordinal] != NULL;
 }
 
-void baton__epoch_fail_left_out(baton__stepper_t *stepper,
-                                baton_schedule_t *schedule, uint32_t node)
+void baton__epoch_fail_left_out(baton_schedule_t *schedule, uint32_t node)
 {
     const baton__op_t *op = &schedule->ops[node];
     baton__epoch_fail_here(
-        stepper, schedule,
+        schedule,
         baton__error(
             BATON_ERR_MISMATCH,
             "\"%s\" epoch %llu failed on rank %d: %s waits for a message that "
@@ -146,8 +144,7 @@ void baton__epoch_fail_left_out(baton__stepper_t *stepper,
                 ->header.epoch));
 }
 
-void baton__epoch_fail_lost(baton__stepper_t *stepper,
-                            baton_schedule_t *schedule, uint32_t node)
+void baton__epoch_fail_lost(baton_schedule_t *schedule, uint32_t node)
 {
     const baton__op_t *op = &schedule->ops[node];
     const baton_group_t *group = schedule->group;
@@ -159,34 +156,33 @@ void baton__epoch_fail_lost(baton__stepper_t *stepper,
     (void)baton__error(BATON_ERR_TRANSPORT, "%s is gone: %s%s",
                        baton__group_rank_text(group, (int)op->peer),
                        baton__group_loss(group, (int)op->peer), memory);
-    baton__epoch_fail_at(stepper, schedule, node, BATON_ERR_TRANSPORT);
+    baton__epoch_fail_at(schedule, node, BATON_ERR_TRANSPORT);
 }
 
-static void fail_message(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                         uint32_t node, baton_status_t status, const char *why)
+static void fail_message(baton_schedule_t *schedule, uint32_t node,
+                         baton_status_t status, const char *why)
 {
     const baton__op_t *op = &schedule->ops[node];
     (void)baton__error(status, "rank %d, tag %u, %zu bytes: %s", (int)op->peer,
                        op->message.tag, op->bytes,
                        why != NULL ? why : baton_status_text(status));
-    baton__epoch_fail_at(stepper, schedule, node, status);
+    baton__epoch_fail_at(schedule, node, status);
 }
 
-void baton__epoch_fail_message(baton__stepper_t *stepper,
-                               baton_schedule_t *schedule, uint32_t node,
+void baton__epoch_fail_message(baton_schedule_t *schedule, uint32_t node,
                                baton_status_t status, const char *why)
 {
     const int peer = (int)schedule->ops[node].peer;
     if (status != BATON_ERR_TRANSPORT) {
-        fail_message(stepper, schedule, node, status, why);
+        fail_message(schedule, node, status, why);
     } else if (baton__group_loss(schedule->group, peer) != NULL) {
-        baton__epoch_fail_lost(stepper, schedule, node);
+        baton__epoch_fail_lost(schedule, node);
     } else {
         baton__run_enter(&schedule->run, node, BATON__NODE_HELD);
         schedule->turn.doubted = node + 1;
         schedule->turn.why = why;
-        stepper->doubts = true;
-        baton__stepper_add_runnable(stepper, schedule);
+        schedule->group->stepper->doubts = true;
+        baton__stepper_add_runnable(schedule);
     }
 }
 
@@ -199,8 +195,7 @@ void baton__epoch_end_doubts(baton__stepper_t *stepper)
         s->turn.doubted = 0;
         if (node > 0 && s->run.phase == BATON__RUN_RUNNING &&
             s->run.state[node - 1] == BATON__NODE_HELD) {
-            fail_message(stepper, s, node - 1, BATON_ERR_TRANSPORT,
-                         s->turn.why);
+            fail_message(s, node - 1, BATON_ERR_TRANSPORT, s->turn.why);
         }
     }
 }
@@ -224,8 +219,7 @@ static void post(const baton_schedule_t *schedule, uint32_t node)
     }
 }
 
-bool baton__epoch_fire_receive(baton__stepper_t *stepper,
-                               baton_schedule_t *schedule, uint32_t node)
+bool baton__epoch_fire_receive(baton_schedule_t *schedule, uint32_t node)
 {
     const baton__op_t *op = &schedule->ops[node];
     baton_message_t *message =
@@ -235,7 +229,7 @@ bool baton__epoch_fire_receive(baton__stepper_t *stepper,
         if ((op->flags & BATON__OPTIONAL) != 0) {
             return true; /* as if the message never came */
         }
-        baton__epoch_fail_lost(stepper, schedule, node);
+        baton__epoch_fail_lost(schedule, node);
         return false;
     }
     baton__run_enter(&schedule->run, node, BATON__NODE_WAITING);
@@ -243,17 +237,16 @@ bool baton__epoch_fire_receive(baton__stepper_t *stepper,
         post(schedule, node);
     }
     if (message != NULL) {
-        return baton__epoch_take_message(stepper, schedule, node, message);
+        return baton__epoch_take_message(schedule, node, message);
     }
     if (baton__epoch_is_left_out(schedule, node)) {
-        baton__epoch_fail_left_out(stepper, schedule, node);
+        baton__epoch_fail_left_out(schedule, node);
         return false;
     }
     return true;
 }
 
-bool baton__epoch_hold_send(baton__stepper_t *stepper,
-                            baton_schedule_t *schedule, uint32_t node)
+bool baton__epoch_hold_send(baton_schedule_t *schedule, uint32_t node)
 {
     const baton__op_t *op = &schedule->ops[node];
     if (baton__group_loss(schedule->group, (int)op->peer) == NULL) {
@@ -263,6 +256,6 @@ bool baton__epoch_hold_send(baton__stepper_t *stepper,
     if ((op->flags & BATON__OPTIONAL) != 0) {
         return true; /* as if it had not fired */
     }
-    baton__epoch_fail_lost(stepper, schedule, node);
+    baton__epoch_fail_lost(schedule, node);
     return false;
 }

@@ -44,7 +44,7 @@ static void link_group(baton_group_t *group)
         if (group->parent != NULL) {
             group->parent->children++;
         }
-        baton__step_adopt(&engine->stepper, group);
+        baton__step_adopt(group);
     } else if (transport->host_processors > 0 &&
                transport->host_ranks > transport->host_processors) {
         baton__idle_share(&engine->idle);
@@ -66,7 +66,7 @@ static void unlink_group(baton_group_t *group)
     if (root != NULL) {
         baton__table_remove(&root->channels, group->channel);
     }
-    baton__queues_forget(&engine->stepper, group, NULL);
+    baton__queues_forget(group, NULL);
 }
 
 static void free_group(watched_group_t *watched)
@@ -464,8 +464,8 @@ static bool is_recovered(const void *arg)
 static void begin_to_part(baton_group_t *group)
 {
     baton__notice_retract(group, 0);
-    baton__shrink_give_up(group->stepper, group);
-    baton__recovery_part(group->stepper, group);
+    baton__shrink_give_up(group);
+    baton__recovery_part(group);
 }
 
 /* One that was shrunk goes on answering its peers, which may not have made the
@@ -480,7 +480,7 @@ static void part_if_childless(baton_group_t *group)
 /* Nobody is waited for any more. The driver's. */
 static void end_parting(baton_group_t *group)
 {
-    baton__notice_give_up(group->stepper, group);
+    baton__notice_give_up(group);
     group->all_lost = true;
 }
 
@@ -732,7 +732,7 @@ static baton_status_t not_recovered(baton_group_t *group, int timeout_ms)
 {
     baton_engine_t *engine = group->engine;
     engine->driver->enter(engine);
-    int rank = baton__recovery_awaits(group->stepper, group);
+    int rank = baton__recovery_awaits(group);
     engine->driver->leave(engine);
     if (rank < 0) {
         return baton__error(BATON_ERR_TIMEOUT,
@@ -762,7 +762,7 @@ baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
     engine->driver->enter(engine);
     if (group->recovery == BATON__RECOVERY_NONE &&
         group->first.detail == NULL) {
-        baton__recovery_begin(group->stepper, group);
+        baton__recovery_begin(group);
         if (engine->driver->recover != NULL) {
             engine->driver->recover(group);
         }
@@ -865,7 +865,7 @@ baton_status_t baton_group_shrink(baton_group_t *group, int timeout_ms,
     }
     baton_engine_t *engine = group->engine;
     engine->driver->enter(engine);
-    status = baton__shrink_begin(group->stepper, group);
+    status = baton__shrink_begin(group);
     engine->driver->leave(engine);
     if (status == BATON_OK) {
         status = wait_until(group, is_agreed, timeout_ms);

@@ -144,8 +144,7 @@ static baton_status_t send_failure(const baton_schedule_t *schedule, int peer,
 }
 
 /* How a schedule fails because `rank` recovers the group. */
-static void fail_for_recovery(baton__stepper_t *stepper,
-                              baton_schedule_t *schedule, uint64_t from,
+static void fail_for_recovery(baton_schedule_t *schedule, uint64_t from,
                               int rank)
 {
     char memory[SENTENCE_BYTES];
@@ -157,15 +156,13 @@ static void fail_for_recovery(baton__stepper_t *stepper,
     baton__text_add(&text,
                     "\"%.128s\" was cancelled: rank %d recovers its group",
                     schedule->name, rank);
-    baton__epoch_fail_from(stepper, schedule, from, &failure, memory);
+    baton__epoch_fail_from(schedule, from, &failure, memory);
 }
 
-void baton__notice_recover(baton__stepper_t *stepper,
-                           baton_schedule_t *schedule)
+void baton__notice_recover(baton_schedule_t *schedule)
 {
     const baton__run_t *run = &schedule->run;
-    fail_for_recovery(stepper, schedule,
-                      run->epoch + (run->phase == BATON__RUN_IDLE),
+    fail_for_recovery(schedule, run->epoch + (run->phase == BATON__RUN_IDLE),
                       schedule->group->rank);
 }
 
@@ -484,7 +481,7 @@ int baton__notice_awaits(const baton_group_t *group)
     return -1;
 }
 
-void baton__notice_give_up(baton__stepper_t *stepper, baton_group_t *group)
+void baton__notice_give_up(baton_group_t *group)
 {
     for (int peer = 0; peer < group->size; peer++) {
         baton__peer_queue_t *queue = baton__group_queue(group, peer);
@@ -495,10 +492,10 @@ void baton__notice_give_up(baton__stepper_t *stepper, baton_group_t *group)
             take_due(queue);
         }
     }
-    drop_empty(stepper);
+    drop_empty(group->stepper);
 }
 
-void baton__notice_forget(baton__stepper_t *stepper, baton_schedule_t *schedule)
+void baton__notice_forget(baton_schedule_t *schedule)
 {
     for (uint32_t i = 0; schedule->notices.due_count > 0; i++) {
         baton__peer_notice_t *due = &schedule->notices.due[i];
@@ -519,7 +516,7 @@ void baton__notice_forget(baton__stepper_t *stepper, baton_schedule_t *schedule)
         schedule->notices.due_count--;
         schedule->group->due_count--;
     }
-    drop_empty(stepper);
+    drop_empty(schedule->group->stepper);
 }
 
 static void queue_answer(baton_group_t *group, baton_header_t header,
@@ -532,7 +529,7 @@ static void queue_answer(baton_group_t *group, baton_header_t header,
     baton__peer_queue_t *queue = baton__group_queue(group, peer);
     header.kind = (uint16_t)kind;
     *answer = (baton__kept_t){.header = header, .peer = peer};
-    baton__stepper_list(group->stepper, queue, group);
+    baton__stepper_list(queue, group);
     *(queue->answers == NULL ? &queue->answers : &queue->last_answer->next) =
         answer;
     queue->last_answer = answer;
@@ -686,16 +683,15 @@ void baton__notice_inquire(const baton_group_t *group, uint64_t identity)
 }
 
 /* From here on this rank's messages may go to the peer. */
-static void introduce(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                      uint32_t index)
+static void introduce(baton_schedule_t *schedule, uint32_t index)
 {
     baton__stepper_meet(schedule, index, BATON__MET);
-    baton__epoch_introduce(stepper, schedule, (int)schedule->plan.peers[index]);
+    baton__epoch_introduce(schedule, (int)schedule->plan.peers[index]);
 }
 
 /* Peers have said hello before: so does this rank. One that its schedule has no
    messages with compares it with its own, and fails. */
-static void answer_early(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static void answer_early(baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;
     const baton__place_t *place =
@@ -707,30 +703,30 @@ static void answer_early(baton__stepper_t *stepper, baton_schedule_t *schedule)
             queue_answer(group, early->header, BATON__MESSAGE_HELLO,
                          early->peer);
         } else {
-            baton__stepper_greet(stepper, schedule, index);
+            baton__stepper_greet(schedule, index);
         }
     }
     forget(group, schedule->identity, ALL_PEERS, false);
 }
 
-void baton__notice_hello(baton__stepper_t *stepper, baton_schedule_t *schedule)
+void baton__notice_hello(baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
     schedule->notices.unmet = schedule->plan.peer_count;
     for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
         int peer = (int)schedule->plan.peers[i];
         if (!group->introduces || peer == group->rank) {
-            introduce(stepper, schedule, i);
+            introduce(schedule, i);
         } else if (schedule->on_failure != NULL) {
-            baton__stepper_greet(stepper, schedule, i);
+            baton__stepper_greet(schedule, i);
         }
     }
-    answer_early(stepper, schedule);
+    answer_early(schedule);
 }
 
 /* Fails the schedule from an epoch on, for good, and tells its peers so. */
-static void end(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                const char *how, uint64_t from, baton_status_t status)
+static void end(baton_schedule_t *schedule, const char *how, uint64_t from,
+                baton_status_t status)
 {
     char memory[SENTENCE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
@@ -745,29 +741,27 @@ static void end(baton__stepper_t *stepper, baton_schedule_t *schedule,
         baton__text_add(&text, " while epoch %llu ran",
                         (unsigned long long)from);
     }
-    baton__epoch_fail_from(stepper, schedule, from, &failure, memory);
+    baton__epoch_fail_from(schedule, from, &failure, memory);
 }
 
-void baton__notice_destroy(baton__stepper_t *stepper,
-                           baton_schedule_t *schedule)
+void baton__notice_destroy(baton_schedule_t *schedule)
 {
     const baton__run_t *run = &schedule->run;
     if (run->phase == BATON__RUN_RUNNING) {
-        end(stepper, schedule, "destroyed", run->epoch, BATON_ERR_CANCELLED);
+        end(schedule, "destroyed", run->epoch, BATON_ERR_CANCELLED);
     } else if (run->phase == BATON__RUN_IDLE && schedule->plan.messages > 0) {
-        end(stepper, schedule, "destroyed", run->epoch + 1, BATON_ERR_STATE);
+        end(schedule, "destroyed", run->epoch + 1, BATON_ERR_STATE);
     }
 }
 
-void baton__notice_shrink(baton__stepper_t *stepper, baton_group_t *group,
-                          int lost)
+void baton__notice_shrink(baton_group_t *group, int lost)
 {
     group->shrunk = lost + 1;
     baton__notice_retract(group, ALL_SCHEDULES);
-    for (baton_schedule_t *s = stepper->schedules; s != NULL;
+    for (baton_schedule_t *s = group->stepper->schedules; s != NULL;
          s = s->notices.next) {
         if (s->group == group && s->plan.messages > 0) {
-            end(stepper, s, "given up",
+            end(s, "given up",
                 atomic_load_explicit(&s->shared.requested,
                                      memory_order_seq_cst) +
                     1,
@@ -871,8 +865,7 @@ static bool tell_apart(baton__text_t *text, const direction_t *sends, int from,
     return true;
 }
 
-static void fail_disagreement(baton__stepper_t *stepper,
-                              baton_schedule_t *schedule, int peer,
+static void fail_disagreement(baton_schedule_t *schedule, int peer,
                               const summary_t *ours, const hello_t *theirs,
                               uint32_t from)
 {
@@ -905,7 +898,7 @@ static void fail_disagreement(baton__stepper_t *stepper,
         .rank = rank,
         .epoch = schedule->run.epoch + 1,
         .final = true};
-    baton__epoch_fail(stepper, schedule, &failure, memory);
+    baton__epoch_fail(schedule, &failure, memory);
 }
 
 /* Terms that differ behind those that the peer has sent: this rank sends it the
@@ -930,8 +923,7 @@ static bool compare_next(const baton_schedule_t *schedule,
 /* The peer has joined a recovery that was not called on this rank yet: it takes
    and sends nothing of the present epochs any more. If it knew the schedule
    before, it has sent a failure, too; else this rank learns of it here. */
-static void fail_behind(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                        int peer)
+static void fail_behind(baton_schedule_t *schedule, int peer)
 {
     const baton_group_t *group = schedule->group;
     char memory[BATON__SENTENCE_BYTES];
@@ -942,9 +934,8 @@ static void fail_behind(baton__stepper_t *stepper, baton_schedule_t *schedule,
                     schedule->name, group->rank, peer);
     add_loss(&text, group);
     baton__epoch_fail_here(
-        stepper, schedule,
-        baton__error_forward(destroyed_status(group, BATON_ERR_CANCELLED),
-                             memory));
+        schedule, baton__error_forward(
+                      destroyed_status(group, BATON_ERR_CANCELLED), memory));
 }
 
 void baton__notice_early(baton_group_t *group, const baton_header_t *header,
@@ -960,8 +951,7 @@ void baton__notice_early(baton_group_t *group, const baton_header_t *header,
     }
 }
 
-static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
-                          baton_message_t *message)
+static void receive_hello(baton_group_t *group, baton_message_t *message)
 {
     const baton_header_t header = message->header;
     int peer = message->peer;
@@ -993,7 +983,7 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
         (!agree(&ours, &hello.summary) || no_device ||
          hello.terms_hash != schedule->terms_hash ||
          strncmp(schedule->name, hello.name, NAME_BYTES - 1) != 0)) {
-        fail_disagreement(stepper, schedule, peer, &ours, &hello, header.tag);
+        fail_disagreement(schedule, peer, &ours, &hello, header.tag);
     }
     if (index == schedule->plan.peer_count) {
         /* It is not one of its peers, and no epoch there can end. */
@@ -1001,23 +991,21 @@ static void receive_hello(baton__stepper_t *stepper, baton_group_t *group,
         return;
     }
     if ((int16_t)(header.incarnation - group->incarnation) > 0) {
-        fail_behind(stepper, schedule, peer);
+        fail_behind(schedule, peer);
     }
     if (header.kind == BATON__MESSAGE_HELLO) {
         /* A failure that it was sent before it had committed was lost. */
         bool failed = schedule->failing_from != 0 &&
                       schedule->run.phase != BATON__RUN_RECOVERING;
         uint8_t failure = failed ? BATON__TELL_FAILURE : 0;
-        baton__stepper_tell(stepper, schedule, index,
-                            BATON__TELL_WELCOME | failure);
+        baton__stepper_tell(schedule, index, BATON__TELL_WELCOME | failure);
     }
     if (!goes_on) {
-        introduce(stepper, schedule, index);
+        introduce(schedule, index);
     }
 }
 
-static void receive_failure(baton__stepper_t *stepper, baton_group_t *group,
-                            baton_message_t *message)
+static void receive_failure(baton_group_t *group, baton_message_t *message)
 {
     const baton_header_t header = message->header;
     const int peer = message->peer;
@@ -1043,17 +1031,15 @@ static void receive_failure(baton__stepper_t *stepper, baton_group_t *group,
         baton__text_add(&text, "\"%.128s\"", schedule->name);
     }
     baton__text_add(&text, "%s", received.sentence);
-    baton__epoch_fail_from(stepper, schedule,
-                           header.epoch > 0 ? header.epoch : 1, &failure,
-                           memory);
+    baton__epoch_fail_from(schedule, header.epoch > 0 ? header.epoch : 1,
+                           &failure, memory);
     uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (failure.final && index < schedule->plan.peer_count) {
-        introduce(stepper, schedule, index); /* for the epochs before that */
+        introduce(schedule, index); /* for the epochs before that */
     }
 }
 
-static void receive_failures(baton__stepper_t *stepper, baton_group_t *group,
-                             baton_message_t *message)
+static void receive_failures(baton_group_t *group, baton_message_t *message)
 {
     const uint16_t incarnation = message->header.incarnation;
     const int peer = message->peer;
@@ -1066,7 +1052,7 @@ static void receive_failures(baton__stepper_t *stepper, baton_group_t *group,
         baton_schedule_t *schedule =
             baton__group_find(group, all.each[i].schedule);
         if (schedule != NULL) {
-            fail_for_recovery(stepper, schedule, all.each[i].epoch, all.rank);
+            fail_for_recovery(schedule, all.each[i].epoch, all.rank);
         }
     }
 }
@@ -1084,17 +1070,16 @@ static void receive_state(baton_group_t *group, baton_message_t *message)
     }
 }
 
-void baton__notice_receive(baton__stepper_t *stepper, baton_group_t *group,
-                           baton_message_t *message)
+void baton__notice_receive(baton_group_t *group, baton_message_t *message)
 {
     const baton_header_t header = message->header;
     const int peer = message->peer;
     switch ((int)header.kind) {
     case BATON__MESSAGE_FAILURE:
-        receive_failure(stepper, group, message);
+        receive_failure(group, message);
         break;
     case BATON__MESSAGE_FAILURES:
-        receive_failures(stepper, group, message);
+        receive_failures(group, message);
         break;
     case BATON__MESSAGE_INQUIRY:
         group->transport->drop(group->endpoint, message);
@@ -1105,6 +1090,6 @@ void baton__notice_receive(baton__stepper_t *stepper, baton_group_t *group,
         receive_state(group, message);
         break;
     default:
-        receive_hello(stepper, group, message);
+        receive_hello(group, message);
     }
 }

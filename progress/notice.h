@@ -28,22 +28,19 @@
 #include "progress/stepper.h"
 
 /* After the commit: says hello to peers that have done so, or to all. */
-void baton__notice_hello(baton__stepper_t *stepper, baton_schedule_t *schedule);
+void baton__notice_hello(baton_schedule_t *schedule);
 
 /* Before the schedule is destroyed: fails a running epoch, or notifies the
    peers. A failed schedule sends nothing: they have been notified of it. */
-void baton__notice_destroy(baton__stepper_t *stepper,
-                           baton_schedule_t *schedule);
+void baton__notice_destroy(baton_schedule_t *schedule);
 
 /* The group is being recovered here: fails a running epoch, or notifies the
    peers. */
-void baton__notice_recover(baton__stepper_t *stepper,
-                           baton_schedule_t *schedule);
+void baton__notice_recover(baton_schedule_t *schedule);
 
 /* The group is being shrunk here after a loss: tells peers that this rank
    starts nothing more in it, so that they do not wait for that. */
-void baton__notice_shrink(baton__stepper_t *stepper, baton_group_t *group,
-                          int lost);
+void baton__notice_shrink(baton_group_t *group, int lost);
 
 /* The schedule is leaving its group: remembers from which epoch on, for peers
    that have not committed theirs yet. */
@@ -59,8 +56,7 @@ void baton__notice_retract(baton_group_t *group, uint64_t identity);
 bool baton__notice_send(baton__stepper_t *stepper, bool all);
 
 /* A notice has arrived. */
-void baton__notice_receive(baton__stepper_t *stepper, baton_group_t *group,
-                           baton_message_t *message);
+void baton__notice_receive(baton_group_t *group, baton_message_t *message);
 
 /* A HELLO, of a schedule that is not committed here. */
 void baton__notice_early(baton_group_t *group, const baton_header_t *header,
@@ -94,8 +90,7 @@ int baton__notice_awaits(const baton_group_t *group);
 
 /* Forgets what peers were to be told by a group whose schedules were all
    destroyed. */
-void baton__notice_give_up(baton__stepper_t *stepper, baton_group_t *group);
+void baton__notice_give_up(baton_group_t *group);
 
 /* Removes the schedule from those with notices to send. */
-void baton__notice_forget(baton__stepper_t *stepper,
-                          baton_schedule_t *schedule);
+void baton__notice_forget(baton_schedule_t *schedule);

@@ -132,14 +132,14 @@ static bool comes_after_queued(const baton_schedule_t *schedule, uint32_t node)
     return false;
 }
 
-bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                         uint32_t node, const baton__context_t *context)
+bool baton__queues_issue(baton_schedule_t *schedule, uint32_t node,
+                         const baton__context_t *context)
 {
     baton__offload_t *offload = schedule->offload;
     const baton__op_t *op = &schedule->ops[node];
     size_t bytes = baton__run_bytes(&schedule->run, op);
     (void)baton__run_pop(&schedule->run);
-    if (!baton__epoch_can_compute(stepper, schedule, node, bytes)) {
+    if (!baton__epoch_can_compute(schedule, node, bytes)) {
         return false;
     }
     if (bytes == 0 && op->kind != BATON__DEVICE_CALL &&
@@ -151,11 +151,11 @@ bool baton__queues_issue(baton__stepper_t *stepper, baton_schedule_t *schedule,
         &offload->queues[baton__offload_queue(schedule, op)];
     baton_status_t status = put(context, schedule, queue, node, bytes);
     if (queue->last == node) { /* also after some of the errors */
-        baton__queues_list(stepper, schedule);
+        baton__queues_list(schedule);
         baton__run_queue(&schedule->run, node);
     }
     if (status != BATON_OK) {
-        baton__epoch_fail_at(stepper, schedule, node, status);
+        baton__epoch_fail_at(schedule, node, status);
         return false;
     }
     return true;
@@ -231,8 +231,7 @@ static baton_status_t seal(baton_schedule_t *schedule,
     return status == BATON_OK ? baton__queues_record(offload, joint) : status;
 }
 
-void baton__queues_end_turn(baton__stepper_t *stepper,
-                            baton_schedule_t *schedule)
+void baton__queues_end_turn(baton_schedule_t *schedule)
 {
     const baton__offload_t *offload = schedule->offload;
     if (!atomic_load_explicit(&offload->awaited, memory_order_relaxed) ||
@@ -245,22 +244,22 @@ void baton__queues_end_turn(baton__stepper_t *stepper,
     }
     baton_status_t status = seal(schedule, joint);
     if (status != BATON_OK) {
-        baton__epoch_fail_at(stepper, schedule, joint->last, status);
+        baton__epoch_fail_at(schedule, joint->last, status);
     }
 }
 
 /* ---- starts in the order of a stream ---------------------------------- */
 
 /* The user's stream has got there. */
-static void begin_held(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static void begin_held(baton_schedule_t *schedule)
 {
     baton__queues_forget_start(schedule);
     baton__run_started(&schedule->run);
-    baton__stepper_add_runnable(stepper, schedule);
+    baton__stepper_add_runnable(schedule);
 }
 
 /* Asks whether the user's stream has got there. */
-static bool poll_start(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static bool poll_start(baton_schedule_t *schedule)
 {
     const baton__offload_t *offload = schedule->offload;
     const baton__device_t *device = offload->device;
@@ -270,11 +269,11 @@ static bool poll_start(baton__stepper_t *stepper, baton_schedule_t *schedule)
         return false;
     }
     if (status == BATON_OK) {
-        begin_held(stepper, schedule);
+        begin_held(schedule);
         return true;
     }
     baton__epoch_fail_here(
-        stepper, schedule,
+        schedule,
         baton__error(status,
                      "\"%s\" epoch %llu failed on rank %d: the stream that it "
                      "was started on has failed: %s",
@@ -299,8 +298,7 @@ static bool has_failed(baton_status_t status)
 
 /* Takes the oldest node from the queue, which is done. True if the schedule has
    been freed. */
-static bool take_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                      baton__queue_t *queue)
+static bool take_done(baton_schedule_t *schedule, baton__queue_t *queue)
 {
     baton__offload_t *offload = schedule->offload;
     uint32_t node = queue->first;
@@ -312,10 +310,10 @@ static bool take_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
     offload->required -=
         (schedule->ops[node].flags & BATON__OPTIONAL) == 0 ? 1 : 0;
     if (schedule->run.phase == BATON__RUN_DRAINING) {
-        return baton__epoch_end_in_draining(stepper, schedule, node);
+        return baton__epoch_end_in_draining(schedule, node);
     }
     baton__run_complete_queued(&schedule->run, node);
-    baton__stepper_add_runnable(stepper, schedule);
+    baton__stepper_add_runnable(schedule);
     return false;
 }
 
@@ -339,27 +337,25 @@ static uint32_t find_cause(const baton__offload_t *offload,
 
 /* Whether the oldest node in the queue is done. In an epoch that has failed, a
    device that does not tell any more has done all that it will. */
-static bool is_done(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                    const baton__queue_t *queue)
+static bool is_done(baton_schedule_t *schedule, const baton__queue_t *queue)
 {
     const baton__offload_t *offload = schedule->offload;
     baton_status_t status = query(offload, queue->first);
     if (has_failed(status) && schedule->run.phase != BATON__RUN_DRAINING) {
         uint32_t cause = find_cause(offload, queue, &status);
-        baton__epoch_fail_at(stepper, schedule, cause, status);
+        baton__epoch_fail_at(schedule, cause, status);
     }
     return status != BATON_AGAIN;
 }
 
 /* Ends what the device has done of one queue. True if the schedule has been
    freed. */
-static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                    baton__queue_t *queue, bool *moved)
+static bool advance(baton_schedule_t *schedule, baton__queue_t *queue,
+                    bool *moved)
 {
-    while (queue->first != BATON__NO_NODE &&
-           is_done(stepper, schedule, queue)) {
+    while (queue->first != BATON__NO_NODE && is_done(schedule, queue)) {
         *moved = true;
-        if (take_done(stepper, schedule, queue)) {
+        if (take_done(schedule, queue)) {
             return true;
         }
     }
@@ -367,12 +363,11 @@ static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule,
 }
 
 /* True if the schedule has been freed. */
-static bool poll_queues(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                        bool *moved)
+static bool poll_queues(baton_schedule_t *schedule, bool *moved)
 {
     for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
         if (schedule->turn.queued > 0 &&
-            advance(stepper, schedule, &schedule->offload->queues[i], moved)) {
+            advance(schedule, &schedule->offload->queues[i], moved)) {
             return true;
         }
     }
@@ -389,20 +384,20 @@ bool baton__queues_poll(baton__stepper_t *stepper)
         next = schedule->offload->next;
         schedule->offload->listed = false;
         if (schedule->offload->waits) {
-            moved |= poll_start(stepper, schedule);
+            moved |= poll_start(schedule);
         }
-        if (!poll_queues(stepper, schedule, &moved) &&
+        if (!poll_queues(schedule, &moved) &&
             (schedule->turn.queued > 0 || schedule->offload->waits)) {
-            baton__queues_list(stepper, schedule);
+            baton__queues_list(schedule);
         }
     }
     return moved;
 }
 
-void baton__queues_forget(baton__stepper_t *stepper, const baton_group_t *group,
+void baton__queues_forget(const baton_group_t *group,
                           const baton_schedule_t *only)
 {
-    baton_schedule_t **link = &stepper->offloads;
+    baton_schedule_t **link = &group->stepper->offloads;
     while (*link != NULL) {
         baton_schedule_t *schedule = *link;
         if (schedule == only || (only == NULL && schedule->group == group)) {

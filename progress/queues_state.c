@@ -5,8 +5,9 @@
 #include "sched/offload.h"
 #include "transport/device.h"
 
-void baton__queues_list(baton__stepper_t *stepper, baton_schedule_t *schedule)
+void baton__queues_list(baton_schedule_t *schedule)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     baton__offload_t *offload = schedule->offload;
     if (!offload->listed) {
         offload->listed = true;
@@ -42,17 +43,16 @@ bool baton__queues_waits(const baton_schedule_t *schedule, uint64_t epoch)
                BATON_OK;
 }
 
-void baton__queues_begin(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                         bool external)
+void baton__queues_begin(baton_schedule_t *schedule, bool external)
 {
     baton__offload_t *offload = schedule->offload;
     if (offload->waits) {
         return;
     }
     offload->waits = true;
-    stepper->starts++;
+    schedule->group->stepper->starts++;
     schedule->turn.held = !external;
-    baton__queues_list(stepper, schedule);
+    baton__queues_list(schedule);
 }
 
 void baton__queues_forget_start(baton_schedule_t *schedule)

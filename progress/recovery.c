@@ -69,8 +69,9 @@ static bool are_over(const baton_group_t *group,
 }
 
 /* An agreement is over: the group's, or a schedule's. */
-static void end_part(baton__stepper_t *stepper, baton_group_t *group)
+static void end_part(baton_group_t *group)
 {
+    baton__stepper_t *stepper = group->stepper;
     stepper->recovering--;
     /* Pairs with the load in is_recovered(), groups.c. */
     atomic_fetch_sub_explicit(&group->recovery_left, 1, memory_order_seq_cst);
@@ -79,9 +80,9 @@ static void end_part(baton__stepper_t *stepper, baton_group_t *group)
     }
 }
 
-static void begin_part(baton__stepper_t *stepper, baton_group_t *group)
+static void begin_part(baton_group_t *group)
 {
-    stepper->recovering++;
+    group->stepper->recovering++;
     atomic_fetch_add_explicit(&group->recovery_left, 1, memory_order_relaxed);
 }
 
@@ -131,7 +132,7 @@ static void reset(baton_schedule_t *schedule)
 }
 
 /* This rank joins with a schedule of which nothing is in motion. */
-static void join(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static void join(baton_schedule_t *schedule)
 {
     uint64_t retired =
         atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
@@ -144,29 +145,29 @@ static void join(baton__stepper_t *stepper, baton_schedule_t *schedule)
         reset(schedule);
         return;
     }
-    begin_part(stepper, schedule->group);
-    stepper->agreeing++;
+    begin_part(schedule->group);
+    schedule->group->stepper->agreeing++;
     baton__agreement_t *agreement = agreement_of(schedule);
     if (retired > agreement->highest) {
         agreement->highest = retired;
     }
 }
 
-static void end_schedule(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static void end_schedule(baton_schedule_t *schedule)
 {
-    stepper->agreeing--;
-    end_part(stepper, schedule->group);
+    schedule->group->stepper->agreeing--;
+    end_part(schedule->group);
 }
 
 /* Advances a schedule whose ranks tell their highest epoch. */
-static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static bool advance(baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
     baton__agreement_t *agreement = agreement_of(schedule);
     if (schedule->failure.final) {
         baton__run_set_phase(&schedule->run, BATON__RUN_FAILED);
         schedule->group->unrecovered++;
-        end_schedule(stepper, schedule);
+        end_schedule(schedule);
         return true;
     }
     bool moved = tell_next(group, schedule->identity, agreement);
@@ -174,40 +175,40 @@ static bool advance(baton__stepper_t *stepper, baton_schedule_t *schedule)
         return moved;
     }
     if (!schedule->on_recover(schedule->on_recover_arg, agreement->highest)) {
-        stepper->untold = true; /* nothing need tell of what it waits for */
+        schedule->group->stepper->untold =
+            true; /* nothing need tell of what it waits for */
         return moved;
     }
     *agreement = (baton__agreement_t){0};
     reset(schedule);
-    end_schedule(stepper, schedule);
+    end_schedule(schedule);
     uint64_t failing_from = schedule->next.failing_from;
     if (failing_from != 0) {
         schedule->next.failing_from = 0;
-        baton__epoch_fail_from(stepper, schedule, failing_from,
-                               &schedule->next.failure,
+        baton__epoch_fail_from(schedule, failing_from, &schedule->next.failure,
                                schedule->next.sentence);
     }
-    baton__epoch_begin_if_due(stepper, schedule);
+    baton__epoch_begin_if_due(schedule);
     return true;
 }
 
 /* ---- a group ---------------------------------------------------------- */
 
-void baton__recovery_begin(baton__stepper_t *stepper, baton_group_t *group)
+void baton__recovery_begin(baton_group_t *group)
 {
     baton__group_set_recovery(group, BATON__RECOVERY_STOPPING);
     group->unrecovered = 0;
-    begin_part(stepper, group);
-    for (baton_schedule_t *s = stepper->schedules; s != NULL;
+    begin_part(group);
+    for (baton_schedule_t *s = group->stepper->schedules; s != NULL;
          s = s->notices.next) {
         if (s->group != group) {
             continue;
         }
-        baton__epoch_begin_if_due(stepper, s); /* if it was started just now */
+        baton__epoch_begin_if_due(s); /* if it was started just now */
         if (s->run.phase == BATON__RUN_RUNNING ||
             (s->run.phase == BATON__RUN_IDLE && s->plan.messages > 0)) {
             /* Peers may be in an epoch, and have to join, too. */
-            baton__notice_recover(stepper, s);
+            baton__notice_recover(s);
         }
     }
 }
@@ -226,8 +227,9 @@ static void take_deferred(baton_group_t *group)
 
 /* Joins once nothing is in motion: from here on this rank is in the next
    incarnation. */
-static bool join_if_quiet(baton__stepper_t *stepper, baton_group_t *group)
+static bool join_if_quiet(baton_group_t *group)
 {
+    baton__stepper_t *stepper = group->stepper;
     if (group->due_count > 0) {
         return false;
     }
@@ -243,7 +245,7 @@ static bool join_if_quiet(baton__stepper_t *stepper, baton_group_t *group)
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
         if (s->group == group && !s->failure.final) {
-            join(stepper, s);
+            join(s);
         } else if (s->group == group) {
             group->unrecovered++;
         }
@@ -252,10 +254,10 @@ static bool join_if_quiet(baton__stepper_t *stepper, baton_group_t *group)
     return true;
 }
 
-static bool advance_group(baton__stepper_t *stepper, baton_group_t *group)
+static bool advance_group(baton_group_t *group)
 {
-    bool moved = group->recovery == BATON__RECOVERY_STOPPING &&
-                 join_if_quiet(stepper, group);
+    bool moved =
+        group->recovery == BATON__RECOVERY_STOPPING && join_if_quiet(group);
     if (group->recovery != BATON__RECOVERY_JOINED) {
         return false;
     }
@@ -264,23 +266,23 @@ static bool advance_group(baton__stepper_t *stepper, baton_group_t *group)
     if (are_over(group, agreement)) {
         *agreement = (baton__agreement_t){0};
         baton__group_set_recovery(group, BATON__RECOVERY_OVER);
-        end_part(stepper, group);
+        end_part(group);
         moved = true;
     }
     return moved;
 }
 
 /* A rank is lost, and will not join. */
-static void give_up(baton__stepper_t *stepper, baton_group_t *group)
+static void give_up(baton_group_t *group)
 {
     if (baton__group_recovers(group)) {
         baton__group_set_recovery(group, BATON__RECOVERY_OVER);
-        end_part(stepper, group);
+        end_part(group);
     }
-    for (baton_schedule_t *s = stepper->schedules; s != NULL;
+    for (baton_schedule_t *s = group->stepper->schedules; s != NULL;
          s = s->notices.next) {
         if (s->group == group) {
-            baton__recovery_leave(stepper, s);
+            baton__recovery_leave(s);
         }
     }
 }
@@ -299,14 +301,14 @@ static void contact(const baton_group_t *group)
     }
 }
 
-void baton__recovery_part(baton__stepper_t *stepper, baton_group_t *group)
+void baton__recovery_part(baton_group_t *group)
 {
-    give_up(stepper, group);
+    give_up(group);
     baton__group_set_recovery(group, BATON__RECOVERY_PARTING);
     if (group->root != NULL && group->root->transport->strangers) {
         contact(group);
     }
-    begin_part(stepper, group);
+    begin_part(group);
 }
 
 /* This rank answers no more. Others that live may wait for it, and are told so
@@ -330,7 +332,7 @@ static void tell_left(const baton_group_t *group)
 /* Says farewell once the peers have been told all that they are to know, and
    answers them until all have come to that. (A lost rank never does, and keeps
    those waiting that wait for it.) */
-static bool advance_farewell(baton__stepper_t *stepper, baton_group_t *group)
+static bool advance_farewell(baton_group_t *group)
 {
     if (group->answer_count + group->leaving > 0) {
         return false;
@@ -342,7 +344,7 @@ static bool advance_farewell(baton__stepper_t *stepper, baton_group_t *group)
     }
     if (alone || are_over(group, &group->farewell)) {
         baton__group_set_recovery(group, BATON__RECOVERY_OVER);
-        end_part(stepper, group);
+        end_part(group);
         moved = true;
     }
     return moved;
@@ -350,7 +352,7 @@ static bool advance_farewell(baton__stepper_t *stepper, baton_group_t *group)
 
 /* A destroyed group that has told its peers all that it can for now is roused
    by what comes. */
-static void rest(baton__stepper_t *stepper, baton_group_t *group)
+static void rest(baton_group_t *group)
 {
     int to;
     (void)find_next(group, &group->farewell, &to);
@@ -358,7 +360,7 @@ static void rest(baton__stepper_t *stepper, baton_group_t *group)
         group->recovery == BATON__RECOVERY_PARTING &&
         group->answer_count + group->leaving == 0 && to < 0) {
         group->dormant = true;
-        stepper->recovering--;
+        group->stepper->recovering--;
     }
 }
 
@@ -375,20 +377,20 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
     for (baton_group_t *group = stepper->groups; group != NULL;
          group = baton__group_next(group)) {
         if (baton__group_recovers(group) && group->first.detail != NULL) {
-            give_up(stepper, group);
+            give_up(group);
             moved = true;
         } else if (baton__group_recovers(group)) {
-            moved |= advance_group(stepper, group);
+            moved |= advance_group(group);
         } else if (group->recovery == BATON__RECOVERY_PARTING &&
                    !group->dormant) {
-            moved |= advance_farewell(stepper, group);
-            rest(stepper, group);
+            moved |= advance_farewell(group);
+            rest(group);
         }
     }
     for (baton_schedule_t *s = stepper->schedules;
          s != NULL && stepper->agreeing > 0; s = s->notices.next) {
         if (s->run.phase == BATON__RUN_RECOVERING) {
-            moved |= advance(stepper, s);
+            moved |= advance(s);
         }
     }
     return moved;
@@ -403,17 +405,15 @@ bool baton__recovery_asks(const baton__stepper_t *stepper)
     return asks && stepper->recovering > 0;
 }
 
-void baton__recovery_lose(baton__stepper_t *stepper, baton_group_t *group,
-                          int peer, const char *detail)
+void baton__recovery_lose(baton_group_t *group, int peer, const char *detail)
 {
-    baton__epoch_lose_peer(stepper, group, peer, detail);
-    give_up(stepper, group);
+    baton__epoch_lose_peer(group, peer, detail);
+    give_up(group);
     baton__recovery_rouse(group);
     for (baton_group_t *g = group->subsets; g != NULL; g = g->next) {
         int rank = baton__subset_rank(g->endpoint, peer);
         if (rank >= 0 && baton__group_loss(g, rank) == NULL) {
-            baton__recovery_lose(stepper, g, rank,
-                                 baton__group_loss(group, peer));
+            baton__recovery_lose(g, rank, baton__group_loss(group, peer));
         }
     }
 }
@@ -446,17 +446,15 @@ void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
     }
 }
 
-void baton__recovery_leave(baton__stepper_t *stepper,
-                           baton_schedule_t *schedule)
+void baton__recovery_leave(baton_schedule_t *schedule)
 {
     if (schedule->run.phase == BATON__RUN_RECOVERING) {
         baton__run_set_phase(&schedule->run, BATON__RUN_FAILED);
-        end_schedule(stepper, schedule);
+        end_schedule(schedule);
     }
 }
 
-int baton__recovery_awaits(const baton__stepper_t *stepper,
-                           const baton_group_t *group)
+int baton__recovery_awaits(const baton_group_t *group)
 {
     uint16_t parity = group->incarnation & 1;
     const baton__agreement_t *waits =
@@ -471,7 +469,7 @@ int baton__recovery_awaits(const baton__stepper_t *stepper,
         group->answer_count + group->leaving > 0) {
         return baton__notice_awaits(group);
     }
-    for (const baton_schedule_t *s = stepper->schedules;
+    for (const baton_schedule_t *s = group->stepper->schedules;
          s != NULL && waits == NULL; s = s->notices.next) {
         if (s->group == group && s->run.phase == BATON__RUN_RECOVERING) {
             waits = &s->agreements[parity];

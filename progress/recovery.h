@@ -15,12 +15,11 @@
 
 /* Recover was called on this rank: cancels what runs. Must not be called while
    another recovery goes on. */
-void baton__recovery_begin(baton__stepper_t *stepper, baton_group_t *group);
+void baton__recovery_begin(baton_group_t *group);
 
 /* A rank of the group is lost: what waits for it fails, also in the groups that
    share its endpoint. */
-void baton__recovery_lose(baton__stepper_t *stepper, baton_group_t *group,
-                          int peer, const char *detail);
+void baton__recovery_lose(baton_group_t *group, int peer, const char *detail);
 
 /* Advances groups that recover; true if anything happened. */
 bool baton__recovery_advance(baton__stepper_t *stepper);
@@ -34,7 +33,7 @@ bool baton__recovery_asks(const baton__stepper_t *stepper);
    until all ranks have come to that, or this one parts alone. One that shares
    its root's endpoint does so while its rank goes on: it is dormant while it
    waits for others. */
-void baton__recovery_part(baton__stepper_t *stepper, baton_group_t *group);
+void baton__recovery_part(baton_group_t *group);
 
 /* A dormant group has something to do. */
 void baton__recovery_rouse(baton_group_t *group);
@@ -44,10 +43,8 @@ void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
                              int peer);
 
 /* The schedule is about to be destroyed: the recovery goes on without it. */
-void baton__recovery_leave(baton__stepper_t *stepper,
-                           baton_schedule_t *schedule);
+void baton__recovery_leave(baton_schedule_t *schedule);
 
 /* The rank that the recovery, or the farewell, waits for, which may itself wait
    for another; -1 if that is none, as with something of this rank in motion. */
-int baton__recovery_awaits(const baton__stepper_t *stepper,
-                           const baton_group_t *group);
+int baton__recovery_awaits(const baton_group_t *group);

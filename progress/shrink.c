@@ -161,9 +161,9 @@ void baton__shrink_end(baton_group_t *group)
 }
 
 /* Asks no longer. */
-static void stop_asking(baton__stepper_t *stepper, baton_group_t *group,
-                        baton__shrinking_t state)
+static void stop_asking(baton_group_t *group, baton__shrinking_t state)
 {
+    baton__stepper_t *stepper = group->stepper;
     stepper->recovering--;
     set_state(group->shrink, state);
     if (stepper->on_recovered != NULL) {
@@ -203,8 +203,7 @@ static baton_status_t contact_all(const baton_group_t *group)
     return status;
 }
 
-baton_status_t baton__shrink_begin(baton__stepper_t *stepper,
-                                   baton_group_t *group)
+baton_status_t baton__shrink_begin(baton_group_t *group)
 {
     baton_status_t status = group->shrink == NULL ? make(group) : BATON_OK;
     if (group->shrink == NULL ||
@@ -225,7 +224,7 @@ baton_status_t baton__shrink_begin(baton__stepper_t *stepper,
     shrink->known = 0;
     shrink->parts_ns = 0;
     set_state(shrink, BATON__SHRINK_ASKING);
-    stepper->recovering++;
+    group->stepper->recovering++;
     return BATON_OK;
 }
 
@@ -283,13 +282,12 @@ static baton__shrinking_t outcome_of(const baton_group_t *group,
 }
 
 /* From here on those that are lost to others are lost to this rank, too. */
-static void agree(baton__stepper_t *stepper, baton_group_t *group,
-                  const view_t *view)
+static void agree(baton_group_t *group, const view_t *view)
 {
     static const char why[] = "other ranks have lost it";
     shrink_t *shrink = group->shrink;
     if (is_lost(view, group->rank)) {
-        stop_asking(stepper, group, BATON__SHRINK_EXCLUDED);
+        stop_asking(group, BATON__SHRINK_EXCLUDED);
         return;
     }
     shrink->agreed = *view;
@@ -302,16 +300,15 @@ static void agree(baton__stepper_t *stepper, baton_group_t *group,
             group->transport->lose(group->endpoint, peer, BATON_ERR_TIMEOUT,
                                    why);
         } else {
-            baton__recovery_lose(stepper, group, peer, why);
+            baton__recovery_lose(group, peer, why);
         }
     }
-    stop_asking(stepper, group, outcome_of(group, view));
+    stop_asking(group, outcome_of(group, view));
 }
 
 /* MPI may report a death before its proof arrives: true while a rank that would
    part is to look for that. */
-static bool may_prove_ends(baton__stepper_t *stepper,
-                           const baton_group_t *group)
+static bool may_prove_ends(const baton_group_t *group)
 {
     shrink_t *shrink = group->shrink;
     if (outcome_of(group, &shrink->view) != BATON__SHRINK_PARTED) {
@@ -325,12 +322,11 @@ static bool may_prove_ends(baton__stepper_t *stepper,
             now + (quarter > 0 && quarter < END_NS ? quarter : END_NS);
     }
     group->transport->drain(group->endpoint); /* this step polls it then */
-    stepper->untold = true;                   /* nothing else wakes it */
+    group->stepper->untold = true;            /* nothing else wakes it */
     return now < shrink->parts_ns;
 }
 
-void baton__shrink_receive(baton__stepper_t *stepper, baton_group_t *group,
-                           baton_message_t *message)
+void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
 {
     const baton_header_t header = message->header;
     int peer = message->peer;
@@ -343,14 +339,14 @@ void baton__shrink_receive(baton__stepper_t *stepper, baton_group_t *group,
     member_t *member = &shrink->members[peer];
     if (header.epoch == shrink->agreed_number) {
         if (is_lost(&view, group->rank)) {
-            baton__recovery_lose(stepper, group, peer, baton__disowned);
+            baton__recovery_lose(group, peer, baton__disowned);
             return;
         }
         bool other = memcmp(&view, &shrink->agreed, sizeof view) != 0;
         if ((header.tag & AGREED) == 0 && !member->owed &&
             ((header.tag & ASKS) != 0 || other)) {
             member->owed = true;
-            stepper->recovering++;
+            group->stepper->recovering++;
         }
         return;
     }
@@ -359,7 +355,7 @@ void baton__shrink_receive(baton__stepper_t *stepper, baton_group_t *group,
         return;
     }
     if ((header.tag & AGREED) != 0) {
-        agree(stepper, group, &view);
+        agree(group, &view);
         return;
     }
     for (int i = 0; i < VIEW_BYTES; i++) {
@@ -368,7 +364,7 @@ void baton__shrink_receive(baton__stepper_t *stepper, baton_group_t *group,
     member->heard = count_bits(&view) + 1;
     member->told = (header.tag & ASKS) != 0 ? 0 : member->told;
     if (is_lost(&shrink->view, group->rank)) {
-        stop_asking(stepper, group, BATON__SHRINK_EXCLUDED);
+        stop_asking(group, BATON__SHRINK_EXCLUDED);
     }
 }
 
@@ -389,8 +385,7 @@ static bool send_view(const baton_group_t *group, int peer, uint64_t number,
 }
 
 /* Also to a rank that others believe lost: so it learns that it is excluded. */
-static bool tell(baton__stepper_t *stepper, const baton_group_t *group,
-                 int peer)
+static bool tell(const baton_group_t *group, int peer)
 {
     shrink_t *shrink = group->shrink;
     member_t *member = &shrink->members[peer];
@@ -400,7 +395,7 @@ static bool tell(baton__stepper_t *stepper, const baton_group_t *group,
                                    &shrink->agreed) ||
                          gone)) {
         member->owed = false;
-        stepper->recovering--;
+        group->stepper->recovering--;
         moved = true;
     }
     if (state_of(shrink) == BATON__SHRINK_ASKING && !gone &&
@@ -417,21 +412,21 @@ static bool tell(baton__stepper_t *stepper, const baton_group_t *group,
 /* Peers that still use the group, or others of a lost rank that share its
    endpoint, must not wait for what this rank starts no more: they are to come,
    too. */
-static void give_up(baton__stepper_t *stepper, baton_group_t *group)
+static void give_up(baton_group_t *group)
 {
     int lost = 0;
     while (!is_lost(&group->shrink->view, lost)) {
         lost++;
     }
-    baton__notice_shrink(stepper, group, lost);
+    baton__notice_shrink(group, lost);
     for (baton_group_t *g = group->subsets; g != NULL; g = g->next) {
         if (g->lost_count > 0) {
-            baton__notice_shrink(stepper, g, g->lost[0].peer);
+            baton__notice_shrink(g, g->lost[0].peer);
         }
     }
 }
 
-static bool advance(baton__stepper_t *stepper, baton_group_t *group)
+static bool advance(baton_group_t *group)
 {
     shrink_t *shrink = group->shrink;
     bool asks = state_of(shrink) == BATON__SHRINK_ASKING;
@@ -442,14 +437,13 @@ static bool advance(baton__stepper_t *stepper, baton_group_t *group)
     }
     if (shrink->known > known) {
         shrink->parts_ns = 0;
-        give_up(stepper, group);
+        give_up(group);
     }
     for (int peer = 0; peer < group->size; peer++) {
-        moved |= peer != group->rank && tell(stepper, group, peer);
+        moved |= peer != group->rank && tell(group, peer);
     }
-    if (asks && baton__shrink_awaits(group, 0) < 0 &&
-        !may_prove_ends(stepper, group)) {
-        agree(stepper, group, &shrink->view);
+    if (asks && baton__shrink_awaits(group, 0) < 0 && !may_prove_ends(group)) {
+        agree(group, &shrink->view);
         moved = true;
     }
     return moved;
@@ -460,19 +454,19 @@ bool baton__shrink_advance(baton__stepper_t *stepper)
     bool moved = false;
     for (baton_group_t *group = stepper->groups; group != NULL;
          group = baton__group_next(group)) {
-        moved |= group->shrink != NULL && advance(stepper, group);
+        moved |= group->shrink != NULL && advance(group);
     }
     return moved;
 }
 
-void baton__shrink_give_up(baton__stepper_t *stepper, baton_group_t *group)
+void baton__shrink_give_up(baton_group_t *group)
 {
     shrink_t *shrink = group->shrink;
     for (int peer = 0; shrink != NULL && peer < group->size; peer++) {
-        stepper->recovering -= shrink->members[peer].owed;
+        group->stepper->recovering -= shrink->members[peer].owed;
         shrink->members[peer].owed = false;
     }
     if (baton__shrink_state(group) == BATON__SHRINK_ASKING) {
-        stop_asking(stepper, group, BATON__SHRINK_EXCLUDED);
+        stop_asking(group, BATON__SHRINK_EXCLUDED);
     }
 }

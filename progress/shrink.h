@@ -42,8 +42,7 @@ baton__shrinking_t baton__shrink_state(const baton_group_t *group);
 
 /* Begins to ask, unless this goes on already, or the survivors' group is still
    to be made. BATON_ERR_LIMIT, _NO_MEMORY. */
-baton_status_t baton__shrink_begin(baton__stepper_t *stepper,
-                                   baton_group_t *group);
+baton_status_t baton__shrink_begin(baton_group_t *group);
 
 /* Which of the group's shrinks goes on, or comes next; counted from 1. */
 uint64_t baton__shrink_number(const baton_group_t *group);
@@ -64,8 +63,7 @@ int baton__shrink_awaits(const baton_group_t *group, int from);
 bool baton__shrink_advance(baton__stepper_t *stepper);
 
 /* A view has arrived. */
-void baton__shrink_receive(baton__stepper_t *stepper, baton_group_t *group,
-                           baton_message_t *message);
+void baton__shrink_receive(baton_group_t *group, baton_message_t *message);
 
 /* The group is being destroyed: answers nobody any more. */
-void baton__shrink_give_up(baton__stepper_t *stepper, baton_group_t *group);
+void baton__shrink_give_up(baton_group_t *group);

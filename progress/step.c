@@ -23,8 +23,9 @@ enum { NODES_A_TURN = 1024, EVENTS_A_POLL = 64 };
 
 /* ---- mail ------------------------------------------------------------- */
 
-void baton__step_mail(baton__stepper_t *stepper, baton_schedule_t *schedule)
+void baton__step_mail(baton_schedule_t *schedule)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     if (atomic_exchange_explicit(&schedule->shared.mailed, true,
                                  memory_order_seq_cst)) {
         return;
@@ -39,15 +40,15 @@ void baton__step_mail(baton__stepper_t *stepper, baton_schedule_t *schedule)
 }
 
 /* Does what other threads have asked for. */
-static void attend(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static void attend(baton_schedule_t *schedule)
 {
     bool abandoned = schedule->turn.abandoned;
-    baton__epoch_collect_asyncs(stepper, schedule);
+    baton__epoch_collect_asyncs(schedule);
     if (abandoned) {
         return; /* it may be freed */
     }
-    baton__epoch_begin_if_due(stepper, schedule);
-    (void)baton__epoch_cancel_if_asked(stepper, schedule);
+    baton__epoch_begin_if_due(schedule);
+    (void)baton__epoch_cancel_if_asked(schedule);
 }
 
 static bool take_mail(baton__stepper_t *stepper)
@@ -71,7 +72,7 @@ static bool take_mail(baton__stepper_t *stepper)
         /* From here on it can be mailed again; requests are read after this. */
         (void)atomic_exchange_explicit(&schedule->shared.mailed, false,
                                        memory_order_seq_cst);
-        attend(stepper, schedule);
+        attend(schedule);
     }
     return true;
 }
@@ -92,7 +93,7 @@ static bool take_turns(baton__stepper_t *stepper)
         more = schedule != last;
         stepper->runnable_head = schedule->turn.next_runnable;
         schedule->turn.runnable = false;
-        baton__epoch_turn(stepper, schedule, NODES_A_TURN);
+        baton__epoch_turn(schedule, NODES_A_TURN);
         moved |= schedule->run.progress_count != before ||
                  !schedule->turn.runnable || stepper->bytes_left != bytes;
     }
@@ -105,7 +106,7 @@ static bool ask_asyncs(baton__stepper_t *stepper)
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
         if (s->turn.begun > 0) {
-            moved |= baton__epoch_poll_asyncs(stepper, s);
+            moved |= baton__epoch_poll_asyncs(s);
         }
     }
     return moved;
@@ -115,12 +116,12 @@ static bool ask_asyncs(baton__stepper_t *stepper)
 
 /* A rank is gone, for all ranks: those that have no messages with it, or whom
    the loss of a link keeps from noticing, are told. */
-static void lose_for_all(baton__stepper_t *stepper, baton_group_t *group,
-                         int peer, baton_status_t status, const char *detail)
+static void lose_for_all(baton_group_t *group, int peer, baton_status_t status,
+                         const char *detail)
 {
     bool news = baton__group_loss(group, peer) == NULL;
     if (news) {
-        baton__recovery_lose(stepper, group, peer, detail);
+        baton__recovery_lose(group, peer, detail);
     }
     if (status != BATON_ERR_TIMEOUT && !baton__has_ended(group, peer)) {
         baton__group_note_end(group, peer);
@@ -134,8 +135,8 @@ static void lose_for_all(baton__stepper_t *stepper, baton_group_t *group,
 /* A peer tells of a loss, and leaves or not. Of one that stays the transport
    takes it, so that first arrives what the lost rank had sent. If that lives,
    it learns of it here, and goes no further without the others. */
-static void heed_loss(baton__stepper_t *stepper, baton_group_t *group,
-                      const baton_header_t *header, int lost)
+static void heed_loss(baton_group_t *group, const baton_header_t *header,
+                      int lost)
 {
     const baton_transport_t *transport = group->transport;
     bool stays = (header->tag & BATON__LEFT_NOT) != 0;
@@ -149,7 +150,7 @@ static void heed_loss(baton__stepper_t *stepper, baton_group_t *group,
         (void)transport->notify(group->endpoint, lost, header, NULL, 0);
     }
     if (!stays || transport->lose == NULL) {
-        lose_for_all(stepper, group, lost, status, why);
+        lose_for_all(group, lost, status, why);
     }
     if (transport->lose != NULL) { /* or its close waits for it */
         transport->lose(group->endpoint, lost, status, why);
@@ -158,25 +159,25 @@ static void heed_loss(baton__stepper_t *stepper, baton_group_t *group,
 
 /* First the loss, so that it is what errors name. What a rank says that was
    lost itself does not count: it may have been stopped, and be left out. */
-static void receive_left(baton__stepper_t *stepper, baton_group_t *group,
-                         const baton_header_t *header, int peer)
+static void receive_left(baton_group_t *group, const baton_header_t *header,
+                         int peer)
 {
     uint64_t lost = header->epoch; /* + 1 */
     bool stays = (header->tag & BATON__LEFT_NOT) != 0;
     bool heeded = baton__group_loss(group, peer) == NULL;
     if (heeded && stays && lost == (uint64_t)group->rank + 1) {
-        baton__recovery_lose(stepper, group, peer, baton__disowned);
+        baton__recovery_lose(group, peer, baton__disowned);
         if (group->transport->lose != NULL) { /* what moves ends, too */
             group->transport->lose(group->endpoint, peer, BATON_ERR_TIMEOUT,
                                    baton__disowned);
         }
     } else if (heeded && lost > 0 && lost <= (uint64_t)group->size &&
                lost != (uint64_t)group->rank + 1) {
-        heed_loss(stepper, group, header, (int)lost - 1);
+        heed_loss(group, header, (int)lost - 1);
     }
     if (!stays) {
         bool disowns = lost == (uint64_t)group->rank + 1;
-        baton__recovery_lose(stepper, group, peer,
+        baton__recovery_lose(group, peer,
                              disowns
                                  ? baton__disowned
                                  : "it has destroyed the group after a loss");
@@ -187,12 +188,11 @@ static void receive_left(baton__stepper_t *stepper, baton_group_t *group,
 }
 
 /* A notice of which the header is all. */
-static void heed(baton__stepper_t *stepper, baton_group_t *group,
-                 const baton_header_t *header, int peer)
+static void heed(baton_group_t *group, const baton_header_t *header, int peer)
 {
     switch ((int)header->kind) {
     case BATON__MESSAGE_LEFT:
-        receive_left(stepper, group, header, peer);
+        receive_left(group, header, peer);
         break;
     case BATON__MESSAGE_HELLO:
         baton__notice_early(group, header, peer);
@@ -202,13 +202,12 @@ static void heed(baton__stepper_t *stepper, baton_group_t *group,
     }
 }
 
-static void arrive(baton__stepper_t *stepper, baton_group_t *group,
-                   baton_message_t *message)
+static void arrive(baton_group_t *group, baton_message_t *message)
 {
     switch ((baton__message_kind_t)message->header.kind) {
     case BATON__MESSAGE_DATA:
     case BATON__MESSAGE_ACTIVATION:
-        baton__epoch_deliver(stepper, group, message);
+        baton__epoch_deliver(group, message);
         break;
     case BATON__MESSAGE_RECOVERY:
     case BATON__MESSAGE_FAREWELL:
@@ -216,11 +215,11 @@ static void arrive(baton__stepper_t *stepper, baton_group_t *group,
         const baton_header_t header = message->header;
         int peer = message->peer;
         group->transport->drop(group->endpoint, message);
-        heed(stepper, group, &header, peer);
+        heed(group, &header, peer);
         break;
     }
     case BATON__MESSAGE_VIEW:
-        baton__shrink_receive(stepper, group, message);
+        baton__shrink_receive(group, message);
         break;
     case BATON__MESSAGE_HELLO:
     case BATON__MESSAGE_WELCOME:
@@ -228,7 +227,7 @@ static void arrive(baton__stepper_t *stepper, baton_group_t *group,
     case BATON__MESSAGE_FAILURES:
     case BATON__MESSAGE_INQUIRY:
     case BATON__MESSAGE_STATE:
-        baton__notice_receive(stepper, group, message);
+        baton__notice_receive(group, message);
         break;
     case BATON__MESSAGE_KIND_COUNT:
         break;
@@ -238,15 +237,14 @@ static void arrive(baton__stepper_t *stepper, baton_group_t *group,
 /* A message of a group that shares this one's endpoint. If that has not been
    made here yet what its ranks agree on is kept, and which schedules they have
    committed: all else waits until this rank has said hello. */
-static void pass_on(baton__stepper_t *stepper, baton_group_t *root,
-                    baton_message_t *message)
+static void pass_on(baton_group_t *root, baton_message_t *message)
 {
     uint64_t channel = baton__subset_channel_of(&message->header);
     const baton__place_t *place = baton__table_find(&root->channels, channel);
     if (place != NULL &&
         baton__subset_rank(place->group->endpoint, message->peer) >= 0) {
         baton__subset_take(place->group->endpoint, message);
-        arrive(stepper, place->group, message);
+        arrive(place->group, message);
         return;
     }
     const baton_header_t header = baton__subset_header(&message->header);
@@ -259,14 +257,14 @@ static void pass_on(baton__stepper_t *stepper, baton_group_t *root,
     root->transport->drop(root->endpoint, message);
 }
 
-void baton__step_adopt(baton__stepper_t *stepper, baton_group_t *group)
+void baton__step_adopt(baton_group_t *group)
 {
     baton_group_t *root = group->root;
     for (int rank = 0; rank < group->size; rank++) {
         const char *lost = baton__group_loss(
             root, baton__subset_root_rank(group->endpoint, rank));
         if (lost != NULL) {
-            baton__recovery_lose(stepper, group, rank, lost);
+            baton__recovery_lose(group, rank, lost);
         }
     }
     baton__kept_t **link = &root->strays;
@@ -280,36 +278,34 @@ void baton__step_adopt(baton__stepper_t *stepper, baton_group_t *group)
         kept->next = NULL;
         int peer = baton__subset_rank(group->endpoint, kept->peer);
         if (peer >= 0) { /* one that was left out may not know yet */
-            heed(stepper, group, &kept->header, peer);
+            heed(group, &kept->header, peer);
         }
         baton__group_drop_kept(&kept);
     }
 }
 
-static void happen(baton__stepper_t *stepper, baton_group_t *group,
-                   const baton_event_t *event)
+static void happen(baton_group_t *group, const baton_event_t *event)
 {
     switch (event->kind) {
     case BATON_EVENT_ARRIVED:
         if (baton__subset_channel_of(&event->message->header) != 0) {
-            pass_on(stepper, group, event->message);
+            pass_on(group, event->message);
         } else {
-            arrive(stepper, group, event->message);
+            arrive(group, event->message);
         }
         break;
     case BATON_EVENT_SENT:
     case BATON_EVENT_RECEIVED:
-        baton__epoch_complete_transfer(stepper, event);
+        baton__epoch_complete_transfer(event);
         break;
     case BATON_EVENT_MOVED:
         ((baton_schedule_t *)event->token.owner)->run.progress_count++;
         break;
     case BATON_EVENT_LOST:
         if (event->status != BATON_ERR_STATE) {
-            lose_for_all(stepper, group, event->peer, event->status,
-                         event->detail);
+            lose_for_all(group, event->peer, event->status, event->detail);
         } else if (baton__group_loss(group, event->peer) == NULL) {
-            baton__recovery_lose(stepper, group, event->peer, event->detail);
+            baton__recovery_lose(group, event->peer, event->detail);
         }
         break;
     }
@@ -328,7 +324,7 @@ static bool poll_groups(baton__stepper_t *stepper)
                            : group->transport->poll(group->endpoint, events,
                                                     EVENTS_A_POLL);
         for (size_t i = 0; i < count; i++) {
-            happen(stepper, group, &events[i]);
+            happen(group, &events[i]);
         }
         moved |= count > 0;
     }
@@ -374,25 +370,26 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
 /* The turn that follows makes the schedule runnable again if it leaves
    something to do; else a driver that leaves would kick the progress thread for
    it. */
-static void take_if_first(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static void take_if_first(baton_schedule_t *schedule)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     if (stepper->runnable_head == schedule) {
         stepper->runnable_head = schedule->turn.next_runnable;
         schedule->turn.runnable = false;
     }
 }
 
-void baton__step_start(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                       uint32_t nodes, size_t bytes)
+void baton__step_start(baton_schedule_t *schedule, uint32_t nodes, size_t bytes)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     baton__float_mode_t mode = baton__float_mode_enter();
     stepper->bytes_left = bytes;
     stepper->left_calls = false;
     (void)take_mail(stepper);
-    attend(stepper, schedule);
+    attend(schedule);
     if (schedule->run.phase == BATON__RUN_RUNNING) {
-        take_if_first(stepper, schedule);
-        baton__epoch_turn(stepper, schedule, nodes);
+        take_if_first(schedule);
+        baton__epoch_turn(schedule, nodes);
     }
     baton__float_mode_leave(mode);
 }
@@ -421,26 +418,28 @@ static void unlink_from(baton_schedule_t **list, baton_schedule_t *schedule)
     }
 }
 
-void baton__step_attach(baton__stepper_t *stepper, baton_schedule_t *schedule)
+void baton__step_attach(baton_schedule_t *schedule)
 {
-    link_to(&stepper->uncommitted, schedule);
+    link_to(&schedule->group->stepper->uncommitted, schedule);
 }
 
-void baton__step_commit(baton__stepper_t *stepper, baton_schedule_t *schedule)
+void baton__step_commit(baton_schedule_t *schedule)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     baton_group_t *group = schedule->group;
     unlink_from(&stepper->uncommitted, schedule);
     link_to(&stepper->schedules, schedule);
     schedule->run.waited_by_all = &stepper->waited;
     baton__table_enter(&group->table, schedule->identity)->schedule = schedule;
-    baton__notice_hello(stepper, schedule);
-    baton__epoch_fail_if_lost(stepper, schedule);
+    baton__notice_hello(schedule);
+    baton__epoch_fail_if_lost(schedule);
     stepper->activatable += schedule->plan.armed_count > 0;
 }
 
 /* Removes a schedule from the mailbox, and from the runnable ones. */
-static void forget(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static void forget(baton_schedule_t *schedule)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     baton_schedule_t *each = stepper->runnable_head;
     stepper->runnable_head = NULL;
     stepper->runnable_tail = NULL;
@@ -448,7 +447,7 @@ static void forget(baton__stepper_t *stepper, baton_schedule_t *schedule)
         baton_schedule_t *next = each->turn.next_runnable;
         each->turn.runnable = false;
         if (each != schedule) {
-            baton__stepper_add_runnable(stepper, each);
+            baton__stepper_add_runnable(each);
         }
         each = next;
     }
@@ -460,29 +459,30 @@ static void forget(baton__stepper_t *stepper, baton_schedule_t *schedule)
         atomic_store_explicit(&mail->shared.mailed, false,
                               memory_order_seq_cst);
         if (mail != schedule) {
-            baton__step_mail(stepper, mail);
+            baton__step_mail(mail);
         }
         mail = next;
     }
 }
 
-void baton__step_detach(baton__stepper_t *stepper, baton_schedule_t *schedule)
+void baton__step_detach(baton_schedule_t *schedule)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     baton_group_t *group = schedule->group;
     if (!schedule->committed) {
         unlink_from(&stepper->uncommitted, schedule);
         return;
     }
-    forget(stepper, schedule);
+    forget(schedule);
     if (schedule->offload != NULL && !schedule->turn.abandoned) {
-        baton__queues_forget(stepper, schedule->group, schedule);
+        baton__queues_forget(schedule->group, schedule);
     }
     if (!schedule->notices.leaving) {
-        baton__notice_forget(stepper, schedule);
+        baton__notice_forget(schedule);
     }
     baton__epoch_drop_early(schedule);
     baton__table_remove(&group->table, schedule->identity);
-    baton__recovery_leave(stepper, schedule);
+    baton__recovery_leave(schedule);
     stepper->draining -= schedule->run.phase == BATON__RUN_DRAINING;
     stepper->activatable -= schedule->plan.armed_count > 0;
     unlink_from(&stepper->schedules, schedule);

@@ -18,13 +18,13 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes);
 /* The part of a step that a start does itself: takes the mail, does what is
    asked of one schedule, as if it were mailed, and issues up to `nodes` nodes
    of it. */
-void baton__step_start(baton__stepper_t *stepper, baton_schedule_t *schedule,
-                       uint32_t nodes, size_t bytes);
+void baton__step_start(baton_schedule_t *schedule, uint32_t nodes,
+                       size_t bytes);
 
 /* Puts a schedule in the mailbox, because it was started or cancelled, its
    limit was raised, or an async node has completed. Any thread. A schedule is
    in it at most once, so it never fills. */
-void baton__step_mail(baton__stepper_t *stepper, baton_schedule_t *schedule);
+void baton__step_mail(baton_schedule_t *schedule);
 
 static inline bool baton__step_has_mail(baton__stepper_t *stepper)
 {
@@ -40,11 +40,11 @@ static inline bool baton__step_is_due(const baton__stepper_t *stepper)
 
 /* Adds a schedule that was created, and marks it as committed; removes it,
    which must not be while anything of it is in motion. */
-void baton__step_attach(baton__stepper_t *stepper, baton_schedule_t *schedule);
-void baton__step_commit(baton__stepper_t *stepper, baton_schedule_t *schedule);
-void baton__step_detach(baton__stepper_t *stepper, baton_schedule_t *schedule);
+void baton__step_attach(baton_schedule_t *schedule);
+void baton__step_commit(baton_schedule_t *schedule);
+void baton__step_detach(baton_schedule_t *schedule);
 
 /* A group that shares its root's endpoint is new: it learns what the root knows
    of it, which ranks are lost, and what peers have sent that made theirs
    before. */
-void baton__step_adopt(baton__stepper_t *stepper, baton_group_t *group);
+void baton__step_adopt(baton_group_t *group);

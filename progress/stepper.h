@@ -63,9 +63,9 @@ static inline void baton__stepper_flush(const baton__stepper_t *stepper)
 }
 
 /* Gives the schedule a turn in the next step. */
-static inline void baton__stepper_add_runnable(baton__stepper_t *stepper,
-                                               baton_schedule_t *schedule)
+static inline void baton__stepper_add_runnable(baton_schedule_t *schedule)
 {
+    baton__stepper_t *stepper = schedule->group->stepper;
     if (schedule->turn.runnable) {
         return;
     }
@@ -92,10 +92,10 @@ static inline bool baton__stepper_has_notices(const baton__stepper_t *stepper)
 }
 
 /* Something is about to be added to the queue. */
-static inline void baton__stepper_list(baton__stepper_t *stepper,
-                                       baton__peer_queue_t *queue,
+static inline void baton__stepper_list(baton__peer_queue_t *queue,
                                        baton_group_t *group)
 {
+    baton__stepper_t *stepper = group->stepper;
     if (queue->answers == NULL && queue->due == NULL) {
         queue->group = group;
         queue->next = NULL;
@@ -107,15 +107,14 @@ static inline void baton__stepper_list(baton__stepper_t *stepper,
 }
 
 /* `peer` is an index of plan.peers. */
-static inline void baton__stepper_tell(baton__stepper_t *stepper,
-                                       baton_schedule_t *schedule,
+static inline void baton__stepper_tell(baton_schedule_t *schedule,
                                        uint32_t peer, uint8_t what)
 {
     baton__peer_notice_t *due = &schedule->notices.due[peer];
     baton__peer_queue_t *queue =
         baton__group_queue(schedule->group, (int)schedule->plan.peers[peer]);
     if (due->what == 0) {
-        baton__stepper_list(stepper, queue, schedule->group);
+        baton__stepper_list(queue, schedule->group);
         due->schedule = schedule;
         due->next = NULL;
         *(queue->due == NULL ? &queue->due : &queue->last_due->next) = due;
@@ -137,12 +136,11 @@ static inline void baton__stepper_meet(baton_schedule_t *schedule,
 }
 
 /* Says hello to a peer, once. */
-static inline void baton__stepper_greet(baton__stepper_t *stepper,
-                                        baton_schedule_t *schedule,
+static inline void baton__stepper_greet(baton_schedule_t *schedule,
                                         uint32_t peer)
 {
     if (schedule->notices.due[peer].acquaintance == BATON__UNMET) {
         baton__stepper_meet(schedule, peer, BATON__GREETED);
-        baton__stepper_tell(stepper, schedule, peer, BATON__TELL_HELLO);
+        baton__stepper_tell(schedule, peer, BATON__TELL_HELLO);
     }
 }

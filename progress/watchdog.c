@@ -184,7 +184,7 @@ static void ask_members(const baton__stepper_t *stepper)
 {
     for (baton_group_t *g = stepper->groups; g != NULL;
          g = baton__group_next(g)) {
-        int peer = baton__recovery_awaits(stepper, g);
+        int peer = baton__recovery_awaits(g);
         if (peer >= 0 &&
             (peer + 1 == g->awaited || !baton__group_is_near(g, peer))) {
             ask(g, peer);

@@ -339,7 +339,7 @@ static void wake(baton_group_t *group)
 static void driver_start(baton_schedule_t *schedule, bool waits_soon)
 {
     (void)waits_soon;
-    baton__step_mail(schedule->group->stepper, schedule);
+    baton__step_mail(schedule);
     wake(schedule->group);
 }
 
@@ -402,7 +402,7 @@ static void driver_forget(baton_schedule_t *schedule)
     wake(group);
     baton__sim_net_forget(group->endpoint, schedule);
     schedule->turn.moving = 0;
-    baton__epoch_collect_asyncs(group->stepper, schedule);
+    baton__epoch_collect_asyncs(schedule);
 }
 
 const baton__driver_t baton__sim_driver = {

@@ -135,6 +135,7 @@ typedef enum baton__recovery_state {
 struct baton_group {
     const baton_transport_t *transport;
     void *endpoint;
+    struct baton__stepper *stepper; /* that steps its schedules */
     const struct baton__kind_info *kinds; /* what its nodes do */
     char *parts; /* of lent messages, where the transport reads them */
     baton__device_t *device; /* the engine's, or NULL */
@@ -154,7 +155,6 @@ struct baton_group {
     bool introduces; /* sends wait until the peer has committed the schedule;
                         without it that is known */
     baton_engine_t *engine;
-    struct baton__stepper *stepper; /* that steps its schedules */
 
     baton__table_t table; /* committed schedules; the driver's */
 

@@ -131,15 +131,15 @@ static ssize_t take_ring(const char *function);
 #define timerfd_settime(fd, how, at, old) (set_timer(__func__, at), 0)
 #include "progress/event_loop.c"
 
-static void begin_epoch(baton__stepper_t *stepper, baton_schedule_t *schedule);
-static void take_turn(baton__stepper_t *stepper, baton_schedule_t *schedule);
-static bool poll_node(baton__stepper_t *stepper, baton_schedule_t *schedule);
-static void deliver(baton__stepper_t *stepper, const baton_message_t *message);
-#define baton__epoch_begin_if_due                      begin_epoch
-#define baton__epoch_turn(stepper, schedule, nodes)    take_turn(stepper, schedule)
-#define baton__epoch_poll_asyncs                       poll_node
-#define baton__epoch_deliver(stepper, group, message)  deliver(stepper, message)
-#define baton__epoch_collect_asyncs(stepper, schedule) ((void)0)
+static void begin_epoch(baton_schedule_t *schedule);
+static void take_turn(baton_schedule_t *schedule);
+static bool poll_node(baton_schedule_t *schedule);
+static void deliver(const baton_message_t *message);
+#define baton__epoch_begin_if_due             begin_epoch
+#define baton__epoch_turn(schedule, nodes)    take_turn(schedule)
+#define baton__epoch_poll_asyncs              poll_node
+#define baton__epoch_deliver(group, message)  deliver(message)
+#define baton__epoch_collect_asyncs(schedule) ((void)0)
 #include "progress/step.c"
 
 #undef baton__clock_ns
@@ -668,7 +668,7 @@ static bool awaits_message(const task_t *task)
     return needs(task, 'm') && task->arrived < task->schedule.run.epoch;
 }
 
-static void begin_epoch(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static void begin_epoch(baton_schedule_t *schedule)
 {
     task_t *task = task_of(schedule);
     if (schedule->run.phase == BATON__RUN_IDLE &&
@@ -676,53 +676,53 @@ static void begin_epoch(baton__stepper_t *stepper, baton_schedule_t *schedule)
                              memory_order_acquire) > schedule->run.epoch) {
         schedule->run.epoch++;
         schedule->run.phase = BATON__RUN_RUNNING;
-        stepper->running++;
-        stepper->waited += awaits_message(task);
+        w.engine.stepper.running++;
+        w.engine.stepper.waited += awaits_message(task);
         task->requested = task->called = task->begun = false;
     }
     if (schedule->run.phase == BATON__RUN_RUNNING) {
-        baton__stepper_add_runnable(stepper, schedule);
+        baton__stepper_add_runnable(schedule);
     }
 }
 
-static void deliver(baton__stepper_t *stepper, const baton_message_t *message)
+static void deliver(const baton_message_t *message)
 {
     task_t *task = &w.tasks[message->header.schedule];
     bool awaited =
         task->schedule.run.phase == BATON__RUN_RUNNING && awaits_message(task);
     task->arrived++;
     if (awaited && !awaits_message(task)) {
-        stepper->waited--;
+        w.engine.stepper.waited--;
         task->schedule.run.progress_count++;
-        baton__stepper_add_runnable(stepper, &task->schedule);
+        baton__stepper_add_runnable(&task->schedule);
     }
 }
 
-static bool poll_node(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static bool poll_node(baton_schedule_t *schedule)
 {
     if (task_of(schedule)->polls_left-- > 0) {
         return false;
     }
-    stepper->polled--;
+    w.engine.stepper.polled--;
     schedule->turn.begun--;
-    baton__stepper_add_runnable(stepper, schedule);
+    baton__stepper_add_runnable(schedule);
     return true;
 }
 
 /* True if the epoch has all that it needs. */
-static bool is_complete(baton__stepper_t *stepper, task_t *task)
+static bool is_complete(task_t *task)
 {
     if (awaits_message(task)) {
         return false;
     }
-    if (stepper->bytes_left < alone.work) {
-        baton__stepper_add_runnable(stepper, &task->schedule);
+    if (w.engine.stepper.bytes_left < alone.work) {
+        baton__stepper_add_runnable(&task->schedule);
         return false;
     }
     if (needs(task, 'c') && !task->called) {
-        if (stepper->leaves_calls) {
-            stepper->left_calls = true;
-            baton__stepper_add_runnable(stepper, &task->schedule);
+        if (w.engine.stepper.leaves_calls) {
+            w.engine.stepper.left_calls = true;
+            baton__stepper_add_runnable(&task->schedule);
             return false;
         }
         point(__func__, "calls");
@@ -731,13 +731,13 @@ static bool is_complete(baton__stepper_t *stepper, task_t *task)
     if (needs(task, 'p') && !task->begun) {
         task->begun = true;
         task->polls_left = 1;
-        stepper->polled++;
+        w.engine.stepper.polled++;
         task->schedule.turn.begun++;
     }
     return task->schedule.turn.begun == 0;
 }
 
-static void take_turn(baton__stepper_t *stepper, baton_schedule_t *schedule)
+static void take_turn(baton_schedule_t *schedule)
 {
     task_t *task = task_of(schedule);
     expect(driven == &w.engine, "who does not drive takes a turn");
@@ -746,14 +746,14 @@ static void take_turn(baton__stepper_t *stepper, baton_schedule_t *schedule)
     }
     w.requests += !task->requested;
     task->requested = true;
-    if (is_complete(stepper, task)) {
+    if (is_complete(task)) {
         schedule->run.phase = BATON__RUN_IDLE;
         schedule->run.progress_count++;
-        stepper->running--;
+        w.engine.stepper.running--;
         atomic_store_explicit(&schedule->shared.retired, schedule->run.epoch,
                               memory_order_release);
-        stepper->on_end(schedule);
-        begin_epoch(stepper, schedule);
+        w.engine.stepper.on_end(schedule);
+        begin_epoch(schedule);
     }
 }
 
@@ -915,6 +915,7 @@ __attribute__((no_sanitize_address)) static void set_up(void)
     w.engine.stepper.groups = &w.group;
     w.group.transport = &transport;
     w.group.engine = &w.engine;
+    w.group.stepper = &w.engine.stepper;
     for (int i = 0; i < APPS; i++) {
         baton_schedule_t *schedule = &w.tasks[i].schedule;
         schedule->group = &w.group;
