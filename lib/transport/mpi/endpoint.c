@@ -78,13 +78,12 @@ bool baton__mpi_push_near(baton__mpi_t *mpi, baton__peer_t *peer,
 }
 
 void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
-                         baton_status_t status, const char *detail,
-                         baton__events_t *events)
+                         baton_status_t status, const char *detail)
 {
-    baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_SENT,
-                                              .status = status,
-                                              .token = send->token,
-                                              .detail = detail});
+    baton__events_add(mpi, (baton_event_t){.kind = BATON_EVENT_SENT,
+                                           .status = status,
+                                           .token = send->token,
+                                           .detail = detail});
     baton__mpi_give_send(mpi, send);
 }
 

@@ -163,12 +163,6 @@ typedef struct baton__record {
 
 BATON__LIST(baton__records, baton__record_t)
 
-/* The events that poll returns. */
-typedef struct baton__events {
-    baton_event_t *out;
-    size_t count, max;
-} baton__events_t;
-
 /* ---- peers ------------------------------------------------------------ */
 
 /* Flow control of the messages with a peer, or of the notices. All counts are
@@ -292,6 +286,10 @@ typedef struct baton__mpi {
     baton__peer_t *listed; /* peers with an outbox */
     baton__records_t copying;
     baton__sends_t putting;
+    struct {
+        baton_event_t *out;
+        size_t count, max;
+    } events; /* that the running poll returns */
     uint32_t polls;
     uint32_t unreported; /* lost peers that the engine does not know of */
     uint32_t first_lost; /* 1 + this rank; 0: none was lost so far */
@@ -318,44 +316,41 @@ void baton__mpi_give_send(baton__mpi_t *mpi, baton__send_t *send);
 baton__record_t *baton__mpi_take_record(baton__mpi_t *mpi);
 void baton__mpi_give_record(baton__mpi_t *mpi, baton__record_t *record);
 
-static inline void baton__events_add(baton__events_t *events,
-                                     baton_event_t event)
+static inline void baton__events_add(baton__mpi_t *mpi, baton_event_t event)
 {
-    events->out[events->count++] = event;
+    mpi->events.out[mpi->events.count++] = event;
 }
 
 /* A receive has ended. */
-static inline void baton__events_received(baton__events_t *events,
+static inline void baton__events_received(baton__mpi_t *mpi,
                                           baton_token_t token,
                                           baton_status_t status,
                                           const char *detail)
 {
-    baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_RECEIVED,
-                                              .status = status,
-                                              .token = token,
-                                              .detail = detail});
+    baton__events_add(mpi, (baton_event_t){.kind = BATON_EVENT_RECEIVED,
+                                           .status = status,
+                                           .token = token,
+                                           .detail = detail});
+}
+
+static inline bool baton__events_are_full(const baton__mpi_t *mpi)
+{
+    return mpi->events.count == mpi->events.max;
 }
 
 /* A part of a message was moved, and more follow. Without room it is not told:
    others are. */
-static inline void baton__events_moved(baton__events_t *events,
-                                       baton_token_t token)
+static inline void baton__events_moved(baton__mpi_t *mpi, baton_token_t token)
 {
-    if (events->count < events->max) {
+    if (!baton__events_are_full(mpi)) {
         baton__events_add(
-            events, (baton_event_t){.kind = BATON_EVENT_MOVED, .token = token});
+            mpi, (baton_event_t){.kind = BATON_EVENT_MOVED, .token = token});
     }
-}
-
-static inline bool baton__events_are_full(const baton__events_t *events)
-{
-    return events->count == events->max;
 }
 
 /* A send has ended: reports that, and gives its record back. */
 void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
-                         baton_status_t status, const char *detail,
-                         baton__events_t *events);
+                         baton_status_t status, const char *detail);
 
 /* Puts the packet into the ring to a peer on this host, and rings its doorbell;
    false if there is no room. */
@@ -455,8 +450,7 @@ void baton__far_forget(baton__far_t *far, const void *ended);
 
 /* Ends what is in motion with a peer that is lost; false if there was no room
    for all events. */
-bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer,
-                    baton__events_t *events);
+bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* Makes room for the transfers of so many messages. */
 baton_status_t baton__far_reserve(baton__mpi_t *mpi, uint32_t messages);
@@ -509,13 +503,11 @@ bool baton__mpi_put(baton__mpi_t *mpi, baton__send_t *send);
 bool baton__mpi_has_put(const baton__mpi_t *mpi);
 
 /* A peer has filled a receive. */
-void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet,
-                         baton__events_t *events);
+void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet);
 
 /* Ends those that a lost peer may have been filling; false if there was no room
    for all events. */
-bool baton__mpi_end_posted(baton__mpi_t *mpi, baton__peer_t *peer,
-                           baton__events_t *events);
+bool baton__mpi_end_posted(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* ---- send.c: a message on its way to a peer ---------------------------- */
 
@@ -533,26 +525,23 @@ void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
                        baton__packet_kind_t answer);
 
 /* A peer has answered: by FIN, it is done with a send; by CTS, it pulls it. */
-void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet,
-                         baton__events_t *events);
+void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet);
 void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet);
 
 /* Hands MPI what peers pull. */
-void baton__mpi_send_pulled(baton__mpi_t *mpi, baton__events_t *events);
+void baton__mpi_send_pulled(baton__mpi_t *mpi);
 
 /* Sends what is in outboxes, as far as there is room for it and its events. */
-void baton__mpi_flush(baton__mpi_t *mpi, baton__events_t *events);
+void baton__mpi_flush(baton__mpi_t *mpi);
 
 /* Ends the sends to a peer that is lost; false if there was no room for all
    events. */
-bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer,
-                          baton__events_t *events);
+bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* ---- receive.c: a message from a peer ---------------------------------- */
 
 /* A packet has come; false if there is no record free for it. */
-bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
-                            baton__events_t *events);
+bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet);
 
 baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
                                  baton_token_t token, void *target);
@@ -564,16 +553,14 @@ void baton__mpi_deallocate(void *endpoint, void *memory);
 void baton__mpi_drop(void *endpoint, baton_message_t *message);
 
 /* Copies a slice of the first long message of this host. */
-void baton__mpi_copy(baton__mpi_t *mpi, baton__events_t *events);
+void baton__mpi_copy(baton__mpi_t *mpi);
 
 /* MPI has received what it will of a record's data. */
-void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record,
-                         baton__events_t *events);
+void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record);
 
 /* Ends what is to be pulled from a peer that is lost; false if there was no
    room for all events. */
-bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer,
-                           baton__events_t *events);
+bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* ---- poll.c: polling and sleeping -------------------------------------- */
 

@@ -594,8 +594,7 @@ static void abandon_packets(baton__mpi_t *mpi, int peer)
 }
 
 /* What is in motion stays so for MPI, but its end is no longer reported. */
-bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer,
-                    baton__events_t *events)
+bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     baton__far_t *far = &mpi->far;
     int rank = (int)(peer - mpi->peers);
@@ -610,10 +609,10 @@ bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer,
         if (record == NULL || record->message.peer != rank) {
             continue;
         }
-        if (baton__events_are_full(events)) {
+        if (baton__events_are_full(mpi)) {
             return false;
         }
-        baton__events_received(events, record->token, BATON_ERR_TRANSPORT,
+        baton__events_received(mpi, record->token, BATON_ERR_TRANSPORT,
                                peer->detail);
         baton__far_forget(far, record);
         baton__mpi_give_record(mpi, record);

@@ -109,11 +109,11 @@ static const baton__far_packet_t *oldest_packet(baton__mpi_t *mpi)
     return come;
 }
 
-static bool take_far_packet(baton__mpi_t *mpi, baton__events_t *events)
+static bool take_far_packet(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
     const baton__far_packet_t *come =
-        baton__events_are_full(events) ? NULL : oldest_packet(mpi);
+        baton__events_are_full(mpi) ? NULL : oldest_packet(mpi);
     if (come == NULL) {
         return false;
     }
@@ -123,7 +123,7 @@ static bool take_far_packet(baton__mpi_t *mpi, baton__events_t *events)
     peer->bodies.limit = come->bodies;
     peer->heard = true;
     if (come->packet.word == peer->packets_taken) { /* else it is dropped */
-        if (!baton__mpi_take_packet(mpi, &come->packet, events)) {
+        if (!baton__mpi_take_packet(mpi, &come->packet)) {
             return false;
         }
         peer->packets_taken++;
@@ -138,8 +138,7 @@ static bool take_far_packet(baton__mpi_t *mpi, baton__events_t *events)
 
 /* MPI has received a part of a record's data; or nothing, as often as it was
    asked to: the message was withdrawn before it was pulled. */
-static void take_part(baton__mpi_t *mpi, baton__record_t *record, size_t bytes,
-                      baton__events_t *events)
+static void take_part(baton__mpi_t *mpi, baton__record_t *record, size_t bytes)
 {
     record->arrived += bytes;
     record->parts--;
@@ -147,20 +146,20 @@ static void take_part(baton__mpi_t *mpi, baton__record_t *record, size_t bytes,
         baton__far_receive(mpi, record);
     }
     if (record->parts == 0) {
-        baton__mpi_received(mpi, record, events);
+        baton__mpi_received(mpi, record);
     } else {
-        baton__events_moved(events, record->token);
+        baton__events_moved(mpi, record->token);
     }
 }
 
-static bool complete_transfer(baton__mpi_t *mpi, baton__events_t *events)
+static bool complete_transfer(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
     MPI_Status status;
     int at = MPI_UNDEFINED;
     int done = 0;
     int bytes = 0;
-    if (far->count == 0 || baton__events_are_full(events)) {
+    if (far->count == 0 || baton__events_are_full(mpi)) {
         return false;
     }
     int code = PMPI_Testany(far->count, far->requests, &at, &done, &status);
@@ -183,14 +182,14 @@ static bool complete_transfer(baton__mpi_t *mpi, baton__events_t *events)
     if (transfer.send != NULL) {
         transfer.send->parts--;
         if (!baton__far_send(mpi, transfer.send)) {
-            baton__mpi_end_send(mpi, transfer.send, BATON_OK, NULL, events);
+            baton__mpi_end_send(mpi, transfer.send, BATON_OK, NULL);
         } else {
-            baton__events_moved(events, transfer.send->token);
+            baton__events_moved(mpi, transfer.send->token);
         }
     } else if (transfer.record != NULL) { /* else it ended with its peer */
         PMPI_Get_count(&status, MPI_BYTE, &bytes);
         mpi->peers[transfer.record->message.peer].heard = true;
-        take_part(mpi, transfer.record, (size_t)bytes, events);
+        take_part(mpi, transfer.record, (size_t)bytes);
     }
     return true;
 }
@@ -236,7 +235,7 @@ static void poll_links(baton__mpi_t *mpi)
     }
 }
 
-static void poll_far(baton__mpi_t *mpi, baton__events_t *events)
+static void poll_far(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
     bool packets = false;
@@ -251,14 +250,14 @@ static void poll_far(baton__mpi_t *mpi, baton__events_t *events)
     if (!baton__far_enter(mpi)) {
         return;
     }
-    while (far->peers > 0 && take_far_packet(mpi, events)) {
+    while (far->peers > 0 && take_far_packet(mpi)) {
         packets = true;
-        if (events->count > 0) { /* to find none costs as much as to find one,
-                                    and the caller polls again */
+        if (mpi->events.count > 0) { /* to find none costs as much as to find
+                                    one, and the caller polls again */
             break;
         }
     }
-    while (complete_transfer(mpi, events)) {
+    while (complete_transfer(mpi)) {
         transfers = true;
     }
     if (far->packets_unsent > 0) {
@@ -296,24 +295,24 @@ static bool has_come(baton__mpi_t *mpi, bool later)
 
 /* ---- polling ----------------------------------------------------------- */
 
-static void poll_near(baton__mpi_t *mpi, baton__events_t *events)
+static void poll_near(baton__mpi_t *mpi)
 {
     baton__inbox_t *inbox = &mpi->host.inbox;
-    while (!baton__events_are_full(events)) {
+    while (!baton__events_are_full(mpi)) {
         const baton__packet_t *packet = baton__inbox_front(inbox);
         if (packet == NULL && mpi->host.reserved > 0) {
             /* The next send looks there, behind what its reader wrote. */
             __builtin_prefetch(
                 &baton__host_buffer(&mpi->host, mpi->host.index, 0)->full);
         }
-        if (packet == NULL || !baton__mpi_take_packet(mpi, packet, events)) {
+        if (packet == NULL || !baton__mpi_take_packet(mpi, packet)) {
             return;
         }
         baton__inbox_pop(inbox);
     }
 }
 
-static void report_lost(baton__mpi_t *mpi, baton__events_t *events)
+static void report_lost(baton__mpi_t *mpi)
 {
     for (int k = -1; k < mpi->size && mpi->unreported > 0; k++) {
         int i = k >= 0 ? k : (int)mpi->first_lost - 1; /* it is the cause */
@@ -321,20 +320,18 @@ static void report_lost(baton__mpi_t *mpi, baton__events_t *events)
         if (!peer->lost || peer->reported) {
             continue;
         }
-        if (!baton__mpi_end_sends(mpi, peer, events) ||
-            !baton__mpi_end_pulled(mpi, peer, events) ||
-            !baton__mpi_end_posted(mpi, peer, events) ||
-            !baton__far_end(mpi, peer, events) ||
-            baton__events_are_full(events)) {
+        if (!baton__mpi_end_sends(mpi, peer) ||
+            !baton__mpi_end_pulled(mpi, peer) ||
+            !baton__mpi_end_posted(mpi, peer) || !baton__far_end(mpi, peer) ||
+            baton__events_are_full(mpi)) {
             return; /* the next poll goes on */
         }
         bool own = peer->near < 0 && mpi->far.cut;
         baton__events_add(
-            events,
-            (baton_event_t){.kind = BATON_EVENT_LOST,
-                            .status = own ? BATON_ERR_STATE : peer->status,
-                            .peer = i,
-                            .detail = peer->detail});
+            mpi, (baton_event_t){.kind = BATON_EVENT_LOST,
+                                 .status = own ? BATON_ERR_STATE : peer->status,
+                                 .peer = i,
+                                 .detail = peer->detail});
         peer->reported = true;
         mpi->unreported--;
     }
@@ -377,39 +374,41 @@ void baton__mpi_flush_bells(void *endpoint)
 size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
 {
     baton__mpi_t *mpi = endpoint;
-    baton__events_t events = {out, 0, max};
+    mpi->events.out = out;
+    mpi->events.count = 0;
+    mpi->events.max = max;
     look_for_ended(mpi);
     const bool lost = mpi->unreported > 0;
-    poll_near(mpi, &events); /* what was sent before a loss comes before it */
+    poll_near(mpi); /* what was sent before a loss comes before it */
     ring_due(mpi, BATON__DUE_LATER);
     if (baton__mappings_are_stale(&mpi->host.mappings)) {
         baton__mappings_sweep(&mpi->host.mappings);
     }
     if (mpi->listed != NULL) {
-        baton__mpi_flush(mpi, &events);
+        baton__mpi_flush(mpi);
     }
-    if (mpi->copying.head != NULL && !baton__events_are_full(&events)) {
-        baton__mpi_copy(mpi, &events);
+    if (mpi->copying.head != NULL && !baton__events_are_full(mpi)) {
+        baton__mpi_copy(mpi);
     }
     baton__send_t *put = mpi->putting.head;
-    if (put != NULL && !baton__events_are_full(&events)) {
+    if (put != NULL && !baton__events_are_full(mpi)) {
         if (baton__mpi_put(mpi, put)) {
-            baton__mpi_end_send(mpi, put, BATON_OK, NULL, &events);
+            baton__mpi_end_send(mpi, put, BATON_OK, NULL);
         } else if (baton__mpi_has_put(mpi)) {
-            baton__events_moved(&events, put->token);
+            baton__events_moved(mpi, put->token);
         }
     }
     if (mpi->far.peers > 0 || mpi->far.count > 0) {
-        poll_far(mpi, &events);
+        poll_far(mpi);
     }
     if (lost) {
-        report_lost(mpi, &events);
+        report_lost(mpi);
     }
     if (mpi->far.pulled.head != NULL &&
-        (events.count == 0 || out[0].kind == BATON_EVENT_MOVED)) {
-        baton__mpi_send_pulled(mpi, &events);
+        (mpi->events.count == 0 || out[0].kind == BATON_EVENT_MOVED)) {
+        baton__mpi_send_pulled(mpi);
     }
-    return events.count;
+    return mpi->events.count;
 }
 
 bool baton__mpi_is_copying(const void *endpoint)

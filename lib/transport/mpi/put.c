@@ -170,8 +170,7 @@ bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record)
     return true;
 }
 
-void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet,
-                         baton__events_t *events)
+void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
     const baton__peer_t *peer = &mpi->peers[packet->source];
     baton__host_posted_t *posted = posted_from(mpi, peer, packet->place);
@@ -181,15 +180,13 @@ void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet,
     }
     posted->used = false;
     baton__events_received(
-        events, posted->token,
-        packet->bytes > 0 ? BATON_OK : BATON_ERR_TRANSPORT,
+        mpi, posted->token, packet->bytes > 0 ? BATON_OK : BATON_ERR_TRANSPORT,
         packet->bytes > 0 ? NULL
                           : "the sender can't write into this rank's memory "
                             "(is the receive's memory freed, or read-only?)");
 }
 
-bool baton__mpi_end_posted(baton__mpi_t *mpi, baton__peer_t *peer,
-                           baton__events_t *events)
+bool baton__mpi_end_posted(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     for (uint32_t i = 0; peer->near >= 0 && i < BATON__HOST_POSTS; i++) {
         baton__host_posted_t *posted = posted_from(mpi, peer, i);
@@ -199,12 +196,12 @@ bool baton__mpi_end_posted(baton__mpi_t *mpi, baton__peer_t *peer,
             posted->used = false;
             continue;
         }
-        if (baton__events_are_full(events)) {
+        if (baton__events_are_full(mpi)) {
             return false;
         }
         (void)change(post, generation_of(post), POST_TAKEN, POST_NONE);
         posted->used = false;
-        baton__events_received(events, posted->token, BATON_ERR_TRANSPORT,
+        baton__events_received(mpi, posted->token, BATON_ERR_TRANSPORT,
                                peer->detail);
     }
     return true;

@@ -36,8 +36,7 @@ static const void *data_of(const baton__mpi_t *mpi,
                : NULL;
 }
 
-static bool arrive(baton__mpi_t *mpi, const baton__packet_t *packet,
-                   baton__events_t *events)
+static bool arrive(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
     baton__record_t *record = baton__mpi_take_record(mpi);
     if (record == NULL) {
@@ -69,14 +68,13 @@ static bool arrive(baton__mpi_t *mpi, const baton__packet_t *packet,
         mpi->peers[packet->source].begun = record;
         return true;
     }
-    baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_ARRIVED,
-                                              .message = &record->message});
+    baton__events_add(mpi, (baton_event_t){.kind = BATON_EVENT_ARRIVED,
+                                           .message = &record->message});
     return true;
 }
 
 /* More of a body, behind its packet. */
-static void take_tail(baton__mpi_t *mpi, const baton__packet_t *packet,
-                      baton__events_t *events)
+static void take_tail(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
     baton__peer_t *peer = &mpi->peers[packet->source];
     baton__record_t *record = peer->begun;
@@ -86,13 +84,12 @@ static void take_tail(baton__mpi_t *mpi, const baton__packet_t *packet,
     baton__far_keep(mpi, record);
     if (record->arrived == record->message.bytes) {
         peer->begun = NULL;
-        baton__events_add(events, (baton_event_t){.kind = BATON_EVENT_ARRIVED,
-                                                  .message = &record->message});
+        baton__events_add(mpi, (baton_event_t){.kind = BATON_EVENT_ARRIVED,
+                                               .message = &record->message});
     }
 }
 
-bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
-                            baton__events_t *events)
+bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
     switch ((baton__packet_kind_t)packet->kind) {
     case BATON__PACKET_SHORT:
@@ -100,15 +97,15 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet,
     case BATON__PACKET_OFFER:
     case BATON__PACKET_BODY:
     case BATON__PACKET_RTS:
-        return arrive(mpi, packet, events);
+        return arrive(mpi, packet);
     case BATON__PACKET_TAIL:
-        take_tail(mpi, packet, events);
+        take_tail(mpi, packet);
         break;
     case BATON__PACKET_PUT:
-        baton__mpi_take_put(mpi, packet, events);
+        baton__mpi_take_put(mpi, packet);
         break;
     case BATON__PACKET_FIN:
-        baton__mpi_take_fin(mpi, packet, events);
+        baton__mpi_take_fin(mpi, packet);
         break;
     case BATON__PACKET_CTS:
         baton__mpi_take_cts(mpi, packet);
@@ -228,16 +225,16 @@ static const char *copy_slice(baton__mpi_t *mpi, baton__record_t *record)
     return wrong;
 }
 
-void baton__mpi_copy(baton__mpi_t *mpi, baton__events_t *events)
+void baton__mpi_copy(baton__mpi_t *mpi)
 {
     baton__record_t *record = mpi->copying.head;
     const char *wrong = copy_slice(mpi, record);
     if (wrong == NULL && record->copied < record->message.bytes) {
-        baton__events_moved(events, record->token);
+        baton__events_moved(mpi, record->token);
         return;
     }
     (void)baton__records_take(&mpi->copying);
-    baton__events_received(events, record->token,
+    baton__events_received(mpi, record->token,
                            wrong == NULL ? BATON_OK : BATON_ERR_TRANSPORT,
                            wrong);
     release(mpi, record);
@@ -279,12 +276,11 @@ static void pull_next(baton__mpi_t *mpi, baton__peer_t *peer)
     }
 }
 
-void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record,
-                         baton__events_t *events)
+void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
     bool whole = record->arrived == record->message.bytes;
-    baton__events_received(events, record->token,
+    baton__events_received(mpi, record->token,
                            whole ? BATON_OK : BATON_ERR_CANCELLED, NULL);
     baton__mpi_give_record(mpi, record);
     peer->pulling--;
@@ -378,15 +374,14 @@ void baton__mpi_drop(void *endpoint, baton_message_t *message)
     release(endpoint, record_of(message));
 }
 
-bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer,
-                           baton__events_t *events)
+bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     while (peer->pulled.head != NULL) {
-        if (baton__events_are_full(events)) {
+        if (baton__events_are_full(mpi)) {
             return false;
         }
         baton__record_t *record = baton__records_take(&peer->pulled);
-        baton__events_received(events, record->token, BATON_ERR_TRANSPORT,
+        baton__events_received(mpi, record->token, BATON_ERR_TRANSPORT,
                                peer->detail);
         baton__mpi_give_record(mpi, record);
     }

@@ -287,8 +287,7 @@ void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
 }
 
 /* Sends the first entry of the outbox; false if there is no room for it. */
-static bool flush_first(baton__mpi_t *mpi, baton__peer_t *peer,
-                        baton__events_t *events)
+static bool flush_first(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     baton__outgoing_t *out = peer->outbox.head;
     baton__outgoing_t *next = out->next;
@@ -299,25 +298,25 @@ static bool flush_first(baton__mpi_t *mpi, baton__peer_t *peer,
     } else {
         baton__send_t *send = (baton__send_t *)out;
         outcome_t outcome =
-            baton__events_are_full(events) ? NO_ROOM : announce(mpi, send);
+            baton__events_are_full(mpi) ? NO_ROOM : announce(mpi, send);
         if (outcome == NO_ROOM) {
             return false;
         }
         if (outcome == ENDED) {
-            baton__mpi_end_send(mpi, send, BATON_OK, NULL, events);
+            baton__mpi_end_send(mpi, send, BATON_OK, NULL);
         }
     }
     peer->outbox.head = next;
     return true;
 }
 
-void baton__mpi_flush(baton__mpi_t *mpi, baton__events_t *events)
+void baton__mpi_flush(baton__mpi_t *mpi)
 {
     baton__peer_t **link = &mpi->listed;
     while (*link != NULL) {
         baton__peer_t *peer = *link;
         while (peer->outbox.head != NULL && !peer->lost &&
-               flush_first(mpi, peer, events)) {
+               flush_first(mpi, peer)) {
         }
         if (peer->outbox.head == NULL) {
             peer->listed = false;
@@ -448,12 +447,11 @@ static baton__send_t *find(const baton__mpi_t *mpi,
                : NULL;
 }
 
-void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet,
-                         baton__events_t *events)
+void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
     baton__send_t *send = find(mpi, packet);
     if (send != NULL) {
-        baton__mpi_end_send(mpi, send, BATON_OK, NULL, events);
+        baton__mpi_end_send(mpi, send, BATON_OK, NULL);
     }
 }
 
@@ -477,18 +475,17 @@ void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet)
     }
 }
 
-void baton__mpi_send_pulled(baton__mpi_t *mpi, baton__events_t *events)
+void baton__mpi_send_pulled(baton__mpi_t *mpi)
 {
-    while (mpi->far.pulled.head != NULL && !baton__events_are_full(events)) {
+    while (mpi->far.pulled.head != NULL && !baton__events_are_full(mpi)) {
         baton__send_t *send = baton__sends_take(&mpi->far.pulled);
         if (!baton__far_send(mpi, send)) {
-            baton__mpi_end_send(mpi, send, BATON_OK, NULL, events);
+            baton__mpi_end_send(mpi, send, BATON_OK, NULL);
         }
     }
 }
 
-bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer,
-                          baton__events_t *events)
+bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     for (uint32_t i = 0; i < mpi->send_count; i++) {
         baton__send_t *send = mpi->sends[i];
@@ -496,15 +493,14 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer,
             &mpi->peers[send->peer] != peer) {
             continue;
         }
-        if (baton__events_are_full(events)) {
+        if (baton__events_are_full(mpi)) {
             return false;
         }
         baton__outbox_remove(&peer->outbox, &send->out); /* if it is there */
         baton__sends_remove(&mpi->far.pulled, send);
         baton__sends_remove(&mpi->putting, send);
         baton__far_forget(&mpi->far, send);
-        baton__mpi_end_send(mpi, send, BATON_ERR_TRANSPORT, peer->detail,
-                            events);
+        baton__mpi_end_send(mpi, send, BATON_ERR_TRANSPORT, peer->detail);
     }
     while (peer->outbox.head != NULL) { /* only answers are left */
         baton__record_t *record =
