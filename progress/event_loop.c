@@ -101,13 +101,6 @@ static bool put_in(int epoll, int fd, baton__watch_t *watch)
     return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-static void close_open(int fd)
-{
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-}
-
 /* Makes libevent's loop. One thread uses it, so it needs no locks, which a base
    has where the process has told libevent of threads, as Open MPI does; and no
    timer in it needs the time. It opens descriptors that can't be moved: while
@@ -126,7 +119,7 @@ static bool make_base(baton__event_loop_t *loop)
         event_config_free(config);
     }
     for (int i = 0; i <= STDERR_FILENO; i++) {
-        close_open(taken[i]);
+        baton__descriptor_close(&taken[i]);
     }
     if (loop->base == NULL) {
         return false;
@@ -189,10 +182,10 @@ void baton__event_loop_close(baton__event_loop_t *loop)
     if (loop->base != NULL) {
         event_base_free(loop->base);
     }
-    close_open(loop->kick_fd);
-    close_open(loop->set);
-    close_open(loop->gate);
-    close_open(loop->timer_fd);
+    baton__descriptor_close(&loop->kick_fd);
+    baton__descriptor_close(&loop->set);
+    baton__descriptor_close(&loop->gate);
+    baton__descriptor_close(&loop->timer_fd);
     (void)pthread_mutex_destroy(&loop->lock);
     baton__free(loop);
 }

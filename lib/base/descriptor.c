@@ -4,15 +4,24 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+void baton__descriptor_close(int *fd)
+{
+    int open = *fd;
+    int error = errno;
+    *fd = -1; /* first: a fork may come between */
+    if (open >= 0) {
+        (void)close(open);
+    }
+    errno = error;
+}
+
 int baton__descriptor_move(int fd)
 {
     if (fd < 0 || fd > STDERR_FILENO) {
         return fd;
     }
     int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    int error = errno;
-    (void)close(fd);
-    errno = error;
+    baton__descriptor_close(&fd);
     return moved;
 }
 
@@ -20,8 +29,8 @@ FILE *baton__descriptor_fopen(const char *path)
 {
     int fd = baton__descriptor_move(open(path, O_RDONLY | O_CLOEXEC));
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
-    if (file == NULL && fd >= 0) {
-        (void)close(fd);
+    if (file == NULL) {
+        baton__descriptor_close(&fd);
     }
     return file;
 }

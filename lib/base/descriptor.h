@@ -10,5 +10,8 @@
    error, and if fd is negative, returns -1 with errno; fd is closed. */
 int baton__descriptor_move(int fd);
 
+/* Closes a descriptor, unless it is negative, and makes it -1. Keeps errno. */
+void baton__descriptor_close(int *fd);
+
 /* Opens a file to read it, or returns NULL with errno. */
 FILE *baton__descriptor_fopen(const char *path);

@@ -7,6 +7,7 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/thread.h"
+#include "transport/mpi/links.h"
 #include "transport/shm/share.h"
 
 #include <errno.h>
@@ -75,7 +76,7 @@ static void *answer_all(void *arg)
         (void)!send(fd, self->answer, answer_bytes(self),
                     MSG_DONTWAIT | MSG_NOSIGNAL);
         (void)pthread_mutex_unlock(&self->lock);
-        (void)close(fd);
+        baton__descriptor_close(&fd);
         if (self->doorbell != NULL) {
             baton__doorbell_ring_now(self->doorbell, self->doorbell->index);
         }
@@ -101,7 +102,7 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
     (void)pthread_mutex_init(&self->lock, NULL);
     if (self->places == NULL || self->asked == NULL || self->answer == NULL ||
         self->told == NULL) {
-        (void)close(listener);
+        baton__descriptor_close(&listener);
         return baton__error(BATON_ERR_NO_MEMORY,
                             "mpi: no memory for answers to %d ranks", size);
     }
@@ -121,8 +122,7 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
     int error =
         baton__thread_start(&self->thread, "baton answers", answer_all, self);
     if (error != 0) {
-        (void)close(listener);
-        self->listener = -1;
+        baton__descriptor_close(&self->listener);
         return baton__error(BATON_ERR_SYSTEM,
                             "mpi: no thread to answer other ranks: %s",
                             baton__errno_text(error));
@@ -135,7 +135,7 @@ void baton__answers_close(baton__answers_t *self)
     if (self->listener >= 0) {
         (void)shutdown(self->listener, SHUT_RD);
         (void)pthread_join(self->thread, NULL);
-        (void)close(self->listener);
+        baton__descriptor_close(&self->listener);
     }
     baton__answers_hang_up(self);
     baton__free(self->places);
@@ -170,18 +170,10 @@ int baton__answers_told(const baton__answers_t *self, int from)
 
 /* ---- asking ------------------------------------------------------------ */
 
-static void hang_up(baton__asked_t *asked)
-{
-    (void)close(asked->fd);
-    asked->fd = -1;
-}
-
 void baton__answers_hang_up(baton__answers_t *self)
 {
     for (int i = 0; self->asked != NULL && i < self->size; i++) {
-        if (self->asked[i].fd >= 0) {
-            hang_up(&self->asked[i]);
-        }
+        baton__descriptor_close(&self->asked[i].fd);
         self->asked[i].silent_ns = 0;
     }
 }
@@ -199,7 +191,7 @@ static baton__reply_t look(baton__answers_t *self, int peer)
     if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR) {
         return BATON__REPLY_NONE;
     }
-    hang_up(asked);
+    baton__descriptor_close(&asked->fd);
     if (got < (ssize_t)KEY_BYTES ||
         memcmp(in, &self->places[peer].key, KEY_BYTES) != 0) {
         return error == ECONNREFUSED ? BATON__REPLY_REFUSED : BATON__REPLY_NONE;
@@ -223,15 +215,9 @@ static baton__reply_t ask(baton__asked_t *asked, const struct sockaddr *to,
                           socklen_t bytes)
 {
     asked->silent_ns += 1; /* so that what fails at once is tried again */
-    asked->fd = baton__descriptor_move(
-        socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (asked->fd < 0 || connect(asked->fd, to, bytes) == 0 ||
-        errno == EINPROGRESS) {
-        return BATON__REPLY_NONE;
-    }
-    bool refused = errno == ECONNREFUSED;
-    hang_up(asked);
-    return refused ? BATON__REPLY_REFUSED : BATON__REPLY_NONE;
+    asked->fd = baton__links_begin(to, bytes);
+    return asked->fd < 0 && errno == ECONNREFUSED ? BATON__REPLY_REFUSED
+                                                  : BATON__REPLY_NONE;
 }
 
 baton__reply_t baton__answers_ask(baton__answers_t *self, int peer,

@@ -157,25 +157,17 @@ static void after_fork(void)
     (void)pthread_mutex_unlock(&open_lock);
 }
 
-static void close_open(int *fd)
-{
-    if (*fd >= 0) {
-        (void)close(*fd);
-    }
-    *fd = -1;
-}
-
 static void close_in_child(void)
 {
     for (baton__links_t *links = all_open; links != NULL; links = links->next) {
         for (int i = 0; i < links->size; i++) {
-            close_open(&links->at[i].fd);
+            baton__descriptor_close(&links->at[i].fd);
         }
         for (int i = 0; i < BATON__LINK_PENDING; i++) {
-            close_open(&links->pending[i]);
+            baton__descriptor_close(&links->pending[i]);
         }
-        close_open(&links->listener);
-        close_open(&links->answers);
+        baton__descriptor_close(&links->listener);
+        baton__descriptor_close(&links->answers);
     }
     after_fork();
 }
@@ -244,7 +236,7 @@ int baton__links_listen(const baton__link_place_t *place, int backlog,
     if (bind(listener, (struct sockaddr *)&at, bytes) != 0 ||
         listen(listener, backlog) != 0 ||
         getsockname(listener, (struct sockaddr *)&at, &bytes) != 0) {
-        (void)close(listener);
+        baton__descriptor_close(&listener);
         return -1;
     }
     *port_out = ((struct sockaddr_in *)&at)->sin_port;
@@ -283,8 +275,8 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
     if (links->epoll < 0 || links->listener < 0 ||
         !watch(links, links->listener, LISTENER)) {
         own->port = 0;
-        close_open(&links->listener);
-        close_open(&links->epoll);
+        baton__descriptor_close(&links->listener);
+        baton__descriptor_close(&links->epoll);
     }
     return BATON_OK;
 }
@@ -300,9 +292,7 @@ static void set_options(int fd)
 
 static void end(baton__link_t *link)
 {
-    int fd = link->fd;
-    link->fd = -1;   /* first: a fork may come between */
-    (void)close(fd); /* which also removes it from the epoll */
+    baton__descriptor_close(&link->fd); /* and removes it from the epoll */
     link->state = BATON__LINK_ENDED;
 }
 
@@ -331,8 +321,7 @@ int baton__links_begin(const struct sockaddr *to, socklen_t bytes)
     int fd = baton__descriptor_move(
         socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (fd >= 0 && connect(fd, to, bytes) != 0 && errno != EINPROGRESS) {
-        (void)close(fd);
-        return -1;
+        baton__descriptor_close(&fd);
     }
     return fd;
 }
@@ -442,7 +431,7 @@ static void accept_connections(baton__links_t *links)
             return;
         }
         if (!watch(links, fd, PENDING)) {
-            (void)close(fd);
+            baton__descriptor_close(&fd);
             continue;
         }
         set_options(fd);
@@ -484,7 +473,7 @@ static bool identify_connections(baton__links_t *links, int *made)
         }
         if (link == NULL || link->state != BATON__LINK_NONE ||
             !watch(links, fd, peer)) {
-            (void)close(fd);
+            baton__descriptor_close(&fd);
             continue;
         }
         link->fd = fd;
@@ -608,10 +597,10 @@ void baton__links_close(baton__links_t *links)
         leave(&links->at[peer], farewell);
     }
     for (int i = 0; i < BATON__LINK_PENDING; i++) {
-        close_open(&links->pending[i]);
+        baton__descriptor_close(&links->pending[i]);
     }
-    close_open(&links->listener);
-    close_open(&links->epoll);
+    baton__descriptor_close(&links->listener);
+    baton__descriptor_close(&links->epoll);
     baton__free(links->at);
     baton__free(links->places);
     baton__links_init(links);

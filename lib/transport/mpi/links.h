@@ -95,8 +95,8 @@ bool baton__links_address(const baton__link_place_t *mine,
                           const baton__link_place_t *his, uint16_t port,
                           struct sockaddr_storage *out, socklen_t *bytes_out);
 
-/* Begins to connect there: a descriptor, which is writable once it is; or -1.
- */
+/* Begins to connect there: a descriptor, which is writable once it is; or -1,
+   with errno. */
 int baton__links_begin(const struct sockaddr *to, socklen_t bytes);
 
 /* No links, so far. */

@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -130,23 +129,10 @@ void baton__meeting_end(baton__meeting_t *self)
 {
     (void)PMPI_Comm_set_errhandler(self->comm, self->handler);
     (void)PMPI_Errhandler_free(&self->handler);
-    if (self->listener >= 0) {
-        (void)close(self->listener);
-    }
+    baton__descriptor_close(&self->listener);
     if (self->data != NULL) {
         (void)PMPI_Free_mem(self->data);
     }
-}
-
-/* A descriptor of the process, or -1; sets errno. */
-static int open_process(pid_t process)
-{
-    errno = ENOSYS;
-#ifdef SYS_pidfd_open
-    return baton__descriptor_move((int)syscall(SYS_pidfd_open, process, 0));
-#else
-    return -1;
-#endif
 }
 
 /* True if the process of a rank can be looked for. */
@@ -170,15 +156,13 @@ static int look_for_ended(const baton__meeting_t *self)
             end.fd = self->kept->host.liveness
                          .descriptors[self->kept->peers[i].near];
         } else if (is_mate(self, i)) {
-            end.fd = own = open_process(self->members[i].process);
+            end.fd = own = baton__liveness_process(self->members[i].process);
             gone = own < 0 && errno == ESRCH;
         }
         if (gone || poll(&end, 1, 0) == 1) {
             found = i;
         }
-        if (own >= 0) {
-            (void)close(own);
-        }
+        baton__descriptor_close(&own);
     }
     return found;
 }
@@ -254,16 +238,13 @@ static void tell_all(const baton__meeting_t *self, int ended)
             if (all[i].fd >= 0 && all[i].revents != 0) {
                 (void)!send(all[i].fd, &news, sizeof news,
                             MSG_DONTWAIT | MSG_NOSIGNAL);
-                (void)close(all[i].fd);
-                all[i].fd = -1;
+                baton__descriptor_close(&all[i].fd);
                 left--;
             }
         }
     }
     for (int i = 0; all != NULL && i < self->size; i++) {
-        if (all[i].fd >= 0) {
-            (void)close(all[i].fd);
-        }
+        baton__descriptor_close(&all[i].fd);
     }
     baton__free(all);
 }
@@ -282,7 +263,7 @@ static int take_news(const baton__meeting_t *self)
     struct pollfd comes = {.fd = fd, .events = POLLIN};
     (void)poll(&comes, 1, NEWS_MS);
     ssize_t got = recv(fd, &news, sizeof news, MSG_DONTWAIT);
-    (void)close(fd);
+    baton__descriptor_close(&fd);
     return got == sizeof news && news.secret == self->secret &&
                    news.ended < self->size
                ? news.ended

@@ -142,7 +142,7 @@ static void create_host(const host_t *host, int *buffers_out, int *file_out)
 }
 
 /* All ranks of the host open it, or none does. */
-static bool open_host(baton__mpi_t *mpi, const host_t *host)
+static bool open_host(baton__mpi_t *mpi, host_t *host)
 {
     int buffers = 0;
     int file = -1;
@@ -157,12 +157,8 @@ static bool open_host(baton__mpi_t *mpi, const host_t *host)
     bool open = told != NULL && file >= 0 &&
                 baton__host_open(&mpi->host, file, host->size, host->index,
                                  told[host->first]) == BATON_OK;
-    if (host->socket >= 0) {
-        (void)close(host->socket);
-    }
-    if (file >= 0) {
-        (void)close(file);
-    }
+    baton__descriptor_close(&host->socket);
+    baton__descriptor_close(&file);
     if (all_of(host, open)) {
         return true;
     }
@@ -233,7 +229,7 @@ static size_t most_put(const baton__mpi_t *mpi)
 }
 
 /* Opens what the ranks of the host share; false if that is only MPI. */
-static bool share(baton__mpi_t *mpi, const host_t *host)
+static bool share(baton__mpi_t *mpi, host_t *host)
 {
     enum { READS = 1, WRITES = 2 }; /* each other's memory */
     bool open = open_host(mpi, host);
@@ -274,7 +270,7 @@ static bool share(baton__mpi_t *mpi, const host_t *host)
     return true;
 }
 
-static baton_status_t share_or_open_alone(baton__mpi_t *mpi, const host_t *host)
+static baton_status_t share_or_open_alone(baton__mpi_t *mpi, host_t *host)
 {
     if (share(mpi, host)) {
         return BATON_OK;
@@ -787,7 +783,7 @@ static baton_status_t complete(baton__mpi_t *mpi, const host_t *host)
 }
 
 /* Opens what the ranks of this host share, and the ways to other hosts. */
-static baton_status_t meet(baton__mpi_t *mpi, const host_t *host)
+static baton_status_t meet(baton__mpi_t *mpi, host_t *host)
 {
     baton_status_t status =
         baton__meeting_agree(host->meeting, share_or_open_alone(mpi, host));
@@ -829,11 +825,9 @@ static baton_status_t open_new(baton__meeting_t *meeting, baton_status_t local,
                       : -1;
     status = baton__meeting_agree(meeting, status); /* all have sockets */
     if (status == BATON_OK && *out != NULL) {
-        return meet(*out, &host);
+        status = meet(*out, &host);
     }
-    if (host.socket >= 0) {
-        (void)close(host.socket);
-    }
+    baton__descriptor_close(&host.socket);
     return status;
 }
 

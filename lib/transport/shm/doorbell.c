@@ -72,10 +72,7 @@ baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,
 
 void baton__doorbell_close(baton__doorbell_t *doorbell)
 {
-    if (doorbell->socket >= 0) {
-        (void)close(doorbell->socket);
-    }
-    doorbell->socket = -1;
+    baton__descriptor_close(&doorbell->socket);
 }
 
 /* Orders this rank's stores before its next load. The thread sanitizer knows no

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "transport/shm/share.h"
 
+#include <errno.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,21 +18,14 @@ typedef struct introduction {
     uint32_t index;
 } introduction_t;
 
-static int open_own(void)
+int baton__liveness_process(pid_t process)
 {
+    errno = ENOSYS;
 #ifdef SYS_pidfd_open
-    return baton__descriptor_move((int)syscall(SYS_pidfd_open, getpid(), 0));
+    return baton__descriptor_move((int)syscall(SYS_pidfd_open, process, 0));
 #else
     return -1;
 #endif
-}
-
-static void close_descriptor(int *fd)
-{
-    if (*fd >= 0) {
-        (void)close(*fd);
-    }
-    *fd = -1;
 }
 
 baton_status_t baton__liveness_open(baton__liveness_t *self, int count)
@@ -57,9 +51,9 @@ baton_status_t baton__liveness_open(baton__liveness_t *self, int count)
 void baton__liveness_close(baton__liveness_t *self)
 {
     for (int i = 0; self->descriptors != NULL && i < self->count; i++) {
-        close_descriptor(&self->descriptors[i]);
+        baton__descriptor_close(&self->descriptors[i]);
     }
-    close_descriptor(&self->epoll);
+    baton__descriptor_close(&self->epoll);
     baton__free(self->descriptors);
     baton__free(self->ended);
     *self = (baton__liveness_t){.epoll = -1};
@@ -75,13 +69,13 @@ void baton__liveness_send(const baton__doorbell_t *doorbell, int to)
     struct sockaddr_un address;
     socklen_t bytes = baton__doorbell_address(&states[to], &address);
     /* One for each: Linux lets no more than 50 epolls of epolls watch one. */
-    int own = open_own();
+    int own = baton__liveness_process(getpid());
     if (own >= 0) {
         /* What is lost here is missed by is_complete. */
         (void)baton__share_send(doorbell->socket, &address, bytes,
                                 &introduction, sizeof introduction, own);
     }
-    close_descriptor(&own);
+    baton__descriptor_close(&own);
 }
 
 void baton__liveness_take(baton__liveness_t *self,
@@ -98,7 +92,7 @@ void baton__liveness_take(baton__liveness_t *self,
             epoll_ctl(self->epoll, EPOLL_CTL_ADD, fd, &event) == 0) {
             self->descriptors[from.index] = fd;
         } else {
-            close_descriptor(&fd);
+            baton__descriptor_close(&fd);
         }
     }
 }

@@ -8,6 +8,8 @@
 
 #include "transport/shm/doorbell.h"
 
+#include <sys/types.h>
+
 /* Sends to one socket that no receive is needed for: the least that
    net.unix.max_dgram_qlen is known to be. */
 enum { BATON__LIVENESS_ROUND = 8 };
@@ -21,6 +23,10 @@ typedef struct baton__liveness {
     _Atomic bool *ended; /* of each process */
     _Atomic bool any_ended;
 } baton__liveness_t;
+
+/* A descriptor that becomes readable when the process ends; or -1, with errno.
+ */
+int baton__liveness_process(pid_t process);
 
 /* Opens what watches `count` processes, of which none is watched yet. Without
    pidfds (Linux before 5.3, or forbidden) all of this does nothing.

@@ -68,7 +68,7 @@ static void take_all(baton__mappings_t *self)
     while (baton__share_receive(self->socket, &notice, sizeof notice, &file)) {
         if (file >= 0) {
             map(self, &notice, file);
-            (void)close(file);
+            baton__descriptor_close(&file);
         }
     }
 }
@@ -160,9 +160,7 @@ void baton__mappings_close(baton__mappings_t *self)
     if (self->at != NULL) {
         baton__mappings_clear(self);
     }
-    if (self->socket >= 0) {
-        (void)close(self->socket);
-    }
+    baton__descriptor_close(&self->socket);
     baton__free(self->at);
     *self = (baton__mappings_t){.socket = -1};
 }

@@ -38,9 +38,7 @@ static void unmake(baton__segment_t *segment)
     if (segment->base != NULL) {
         (void)munmap(segment->base, segment->bytes);
     }
-    if (segment->file >= 0) {
-        (void)close(segment->file);
-    }
+    baton__descriptor_close(&segment->file);
     baton__free(segment->told);
     *segment = (baton__segment_t){.file = -1};
 }

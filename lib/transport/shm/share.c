@@ -91,7 +91,7 @@ baton_status_t baton__share_create(size_t bytes, size_t reserved, int *file_out)
     /* Reserved: a full /dev/shm is an error now, not SIGBUS later. */
     int error = baton__share_resize(file, bytes, reserved);
     if (error != 0) {
-        (void)close(file);
+        baton__descriptor_close(&file);
         return system_error("posix_fallocate in /dev/shm", error);
     }
     *file_out = file;
@@ -192,8 +192,7 @@ int baton__share_socket(uint64_t secret, int index)
     int taker =
         baton__descriptor_move(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (taker >= 0 && bind(taker, (struct sockaddr *)&own, bytes) != 0) {
-        (void)close(taker);
-        taker = -1;
+        baton__descriptor_close(&taker);
     }
     return taker;
 }
@@ -213,9 +212,7 @@ int baton__share_take(int socket, uint64_t secret)
         if (from == secret) {
             return file;
         }
-        if (file >= 0) { /* of somebody else */
-            (void)close(file);
-        }
+        baton__descriptor_close(&file); /* of somebody else */
     }
     return -1;
 }
