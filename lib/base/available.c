@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096, FILE_BYTES = 2 * PATH_BYTES };
 
 /* What the two versions of control groups call their files and counts. */
 typedef struct version {
@@ -22,32 +22,30 @@ static const version_t v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
 static const version_t v2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
                              "inactive_file ", "active_file "};
 
-static FILE *available_open(const char *root, const char *folder,
-                            const char *name)
+static void available_read(const char *root, const char *folder,
+                           const char *name, char *out, size_t bytes)
 {
     char path[PATH_BYTES + 256];
     (void)snprintf(path, sizeof path, "%s%s/%s", root, folder, name);
-    return baton__descriptor_fopen(path);
+    (void)baton__descriptor_read(path, out, bytes);
 }
 
 /* The number that follows `key` at the beginning of a line of a file; false if
    there is none, or a word, as "max". */
-static bool available_read(const char *root, const char *folder,
+static bool available_find(const char *root, const char *folder,
                            const char *name, const char *key, uint64_t *out)
 {
-    char line[256];
+    char text[FILE_BYTES];
+    char *rest = text;
+    char *line = NULL;
     bool found = false;
-    FILE *file = available_open(root, folder, name);
-    while (file != NULL && !found &&
-           fgets(line, (int)sizeof line, file) != NULL) {
-        char *end = line;
+    available_read(root, folder, name, text, sizeof text);
+    while (!found && (line = strsep(&rest, "\n")) != NULL) {
+        const char *number = line + strlen(key);
         if (strncmp(line, key, strlen(key)) == 0) {
-            *out = strtoull(line + strlen(key), &end, 10);
-            found = end > line + strlen(key);
+            *out = strtoull(number, &line, 10);
+            found = line > number;
         }
-    }
-    if (file != NULL) {
-        (void)fclose(file);
     }
     return found;
 }
@@ -61,13 +59,13 @@ static uint64_t available_in(const char *root, const version_t *names,
     uint64_t used = 0;
     uint64_t inactive = 0;
     uint64_t active = 0;
-    if (!available_read(root, folder, names->limit, "", &limit) ||
-        !available_read(root, folder, names->used, "", &used)) {
+    if (!available_find(root, folder, names->limit, "", &limit) ||
+        !available_find(root, folder, names->used, "", &used)) {
         return UINT64_MAX;
     }
-    (void)available_read(root, folder, "memory.stat", names->inactive,
+    (void)available_find(root, folder, "memory.stat", names->inactive,
                          &inactive);
-    (void)available_read(root, folder, "memory.stat", names->active, &active);
+    (void)available_find(root, folder, "memory.stat", names->active, &active);
     used -= inactive + active < used ? inactive + active : used;
     return used < limit ? limit - used : 0;
 }
@@ -93,17 +91,18 @@ static uint64_t available_upwards(const char *root, const version_t *names,
 /* "4:memory:/job" or "3:cpu,memory:/job" is of version 1, "0::/job" of 2. */
 static uint64_t available_in_groups(const char *root)
 {
-    char line[PATH_BYTES];
+    char text[FILE_BYTES];
+    char *rest = text;
+    char *line;
     uint64_t least = UINT64_MAX;
-    FILE *file = available_open(root, "/proc/self", "cgroup");
-    while (file != NULL && fgets(line, (int)sizeof line, file) != NULL) {
+    available_read(root, "/proc/self", "cgroup", text, sizeof text);
+    while ((line = strsep(&rest, "\n")) != NULL) {
         char *names = strchr(line, ':');
         char *group = names != NULL ? strchr(names + 1, ':') : NULL;
         if (group == NULL) {
             continue;
         }
         *group++ = '\0';
-        group[strcspn(group, "\n")] = '\0';
         const version_t *version = names[1] == '\0'                  ? &v2
                                    : strstr(names, "memory") != NULL ? &v1
                                                                      : NULL;
@@ -111,9 +110,6 @@ static uint64_t available_in_groups(const char *root)
                             ? available_upwards(root, version, group)
                             : UINT64_MAX;
         least = left < least ? left : least;
-    }
-    if (file != NULL) {
-        (void)fclose(file);
     }
     return least;
 }
@@ -123,8 +119,8 @@ size_t baton__available_memory(const char *root)
     uint64_t free_kb = 0;
     uint64_t swap_kb = 0;
     uint64_t least = available_in_groups(root);
-    if (available_read(root, "/proc", "meminfo", "MemAvailable:", &free_kb)) {
-        (void)available_read(root, "/proc", "meminfo", "SwapFree:", &swap_kb);
+    if (available_find(root, "/proc", "meminfo", "MemAvailable:", &free_kb)) {
+        (void)available_find(root, "/proc", "meminfo", "SwapFree:", &swap_kb);
         uint64_t left = (free_kb + swap_kb) * 1024;
         least = left < least ? left : least;
     }

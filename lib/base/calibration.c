@@ -51,22 +51,15 @@ static char machine[LINE_BYTES];
 
 static void find_machine(void)
 {
-    char line[LINE_BYTES];
-    char model[160] = "unknown processor";
-    FILE *file = baton__descriptor_fopen("/proc/cpuinfo");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) == 0 && colon != NULL) {
-            line[strcspn(line, "\n")] = '\0';
-            (void)snprintf(model, sizeof model, "%.150s",
-                           colon[1] == ' ' ? colon + 2 : colon + 1);
-            break;
-        }
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    (void)snprintf(machine, sizeof machine, "%s, %ld processors", model,
+    char text[4096]; /* with the first processor */
+    (void)baton__descriptor_read("/proc/cpuinfo", text, sizeof text);
+    const char *found = strstr(text, "\nmodel name");
+    const char *colon = found != NULL ? strchr(found, ':') : NULL;
+    const char *model = colon != NULL ? colon + 1 : " unknown processor";
+    model += *model == ' ';
+    int length = (int)strcspn(model, "\n");
+    (void)snprintf(machine, sizeof machine, "%.*s, %ld processors",
+                   length < 150 ? length : 150, model,
                    sysconf(_SC_NPROCESSORS_CONF));
 }
 

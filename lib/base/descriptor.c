@@ -34,3 +34,12 @@ FILE *baton__descriptor_fopen(const char *path)
     }
     return file;
 }
+
+bool baton__descriptor_read(const char *path, char *out, size_t bytes)
+{
+    int fd = baton__descriptor_move(open(path, O_RDONLY | O_CLOEXEC));
+    ssize_t got = fd >= 0 ? read(fd, out, bytes - 1) : -1;
+    out[got > 0 ? got : 0] = '\0';
+    baton__descriptor_close(&fd);
+    return got > 0;
+}

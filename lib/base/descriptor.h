@@ -4,6 +4,7 @@
    every descriptor that the library opens or receives goes through this. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /* Returns the descriptor, or one above 2 in its place, which exec closes. On an
@@ -12,6 +13,10 @@ int baton__descriptor_move(int fd);
 
 /* Closes a descriptor, unless it is negative, and makes it -1. Keeps errno. */
 void baton__descriptor_close(int *fd);
+
+/* Reads a file of the kernel's, of which it stores the first `bytes`, with a
+   final zero. False, and "", if it can't be read. */
+bool baton__descriptor_read(const char *path, char *out, size_t bytes);
 
 /* Opens a file to read it, or returns NULL with errno. */
 FILE *baton__descriptor_fopen(const char *path);

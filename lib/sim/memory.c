@@ -1,35 +1,17 @@
 /* Checks that the machine has memory for a simulation before it is used. */
 #include "sim/sim.h"
 
-#include "base/descriptor.h"
+#include "base/available.h"
 #include "base/error.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 #define GIB (1024.0 * 1024.0 * 1024.0)
-
-/* The memory that is available without swapping. */
-static double available_bytes(void)
-{
-    double kib = -1.0;
-    FILE *file = baton__descriptor_fopen("/proc/meminfo");
-    if (file != NULL) {
-        char line[128];
-        while (fgets(line, sizeof line, file) != NULL &&
-               sscanf(line, "MemAvailable: %lf kB", &kib) != 1) {
-        }
-        (void)fclose(file);
-    }
-    return kib >= 0.0 ? kib * 1024.0
-                      : (double)sysconf(_SC_AVPHYS_PAGES) *
-                            (double)sysconf(_SC_PAGESIZE);
-}
 
 baton_status_t baton__sim_check_memory(double bytes, const char *consumer,
                                        const char *advice)
 {
-    double available = available_bytes();
+    double available = (double)baton__available_memory("");
     return bytes <= available
                ? BATON_OK
                : baton__error(BATON_ERR_NO_MEMORY,

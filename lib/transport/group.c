@@ -372,18 +372,15 @@ const char *baton__group_rank_text(const baton_group_t *group, int rank)
 /* After the name of the program, which is in parentheses, stands its state. */
 bool baton__group_is_stopped(const baton_group_t *group, int rank)
 {
-    char text[256] = "";
+    char path[32];
+    char text[256];
     const char *host;
     int process = process_of(group, rank, &host);
     if (process <= 0 || !baton__group_is_near(group, rank)) {
         return false;
     }
-    (void)snprintf(text, sizeof text, "/proc/%d/stat", process);
-    FILE *file = baton__descriptor_fopen(text);
-    if (file != NULL) {
-        text[fread(text, 1, sizeof text - 1, file)] = '\0';
-        (void)fclose(file);
-    }
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", process);
+    (void)baton__descriptor_read(path, text, sizeof text);
     const char *name_end = strrchr(text, ')');
     return name_end != NULL && strspn(name_end, ") ") == 2 &&
            strchr("Tt", name_end[2]) != NULL;

@@ -368,13 +368,10 @@ static void find_location(void)
     char text[MPI_MAX_PROCESSOR_NAME + 40];
     int length = 0;
     (void)PMPI_Get_processor_name(text, &length);
-    FILE *file = baton__descriptor_fopen("/proc/sys/kernel/random/boot_id");
-    if (file != NULL) {
-        length += (int)fread(text + length, 1, 40, file);
-        (void)fclose(file);
-    }
-    for (int i = 0; i < length; i++) {
-        here.host = baton__mix(here.host ^ (unsigned char)text[i]);
+    (void)baton__descriptor_read("/proc/sys/kernel/random/boot_id",
+                                 text + length, sizeof text - (size_t)length);
+    for (const char *at = text; *at != '\0'; at++) {
+        here.host = baton__mix(here.host ^ (unsigned char)*at);
     }
     here.pids = find_namespace("/proc/self/ns/pid");
     here.network = find_namespace("/proc/self/ns/net");

@@ -102,15 +102,12 @@ static void log_lack(const host_t *host, lack_t lack)
    if no limit is known. */
 static int quota(void)
 {
-    char limit[32];
-    double period = 0;
-    FILE *file = baton__descriptor_fopen("/sys/fs/cgroup/cpu.max");
-    if (file == NULL) {
-        return INT_MAX;
-    }
-    bool read = fscanf(file, "%31s %lf", limit, &period) == 2;
-    (void)fclose(file);
-    double share = read && period > 0 ? atof(limit) / period : 0; /* "max": 0 */
+    char text[64];
+    char *end = text;
+    (void)baton__descriptor_read("/sys/fs/cgroup/cpu.max", text, sizeof text);
+    double limit = strtod(text, &end); /* "max": 0 */
+    double period = strtod(end, NULL);
+    double share = period > 0 ? limit / period : 0;
     return share > 0 && share < INT_MAX - 1 ? (int)(share + 0.999) : INT_MAX;
 }
 
