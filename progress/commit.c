@@ -106,11 +106,7 @@ int baton_schedule_host_of(const baton_schedule_t *schedule, int rank)
                            group->size - 1);
         return -1;
     }
-    const baton_transport_t *transport = group->transport;
-    return transport->host_block > 0 ? rank / transport->host_block
-           : transport->host_of != NULL
-               ? transport->host_of(group->endpoint, rank)
-               : 0;
+    return baton__group_host(group, rank);
 }
 
 int baton_schedule_processors(const baton_schedule_t *schedule)

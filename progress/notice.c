@@ -548,16 +548,13 @@ void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
    the host of the lost one, or of all. */
 static int find_teller(const baton_group_t *group, int lost)
 {
-    const baton_transport_t *port = group->transport;
+    const int host = baton__group_host(group, lost);
     int first = -1;
     for (int rank = 0; rank < group->size; rank++) {
-        bool mate =
-            port->host_of == NULL || port->host_of(group->endpoint, rank) ==
-                                         port->host_of(group->endpoint, lost);
         if (rank == lost || baton__group_loss(group, rank) != NULL) {
             continue;
         }
-        if (mate) {
+        if (baton__group_host(group, rank) == host) {
             return rank;
         }
         first = first < 0 ? rank : first;

@@ -396,15 +396,18 @@ const char *baton__group_loss(const baton_group_t *group, int peer)
     return group->all_lost ? baton_status_text(BATON_ERR_TRANSPORT) : NULL;
 }
 
-bool baton__group_is_near(const baton_group_t *group, int rank)
+int baton__group_host(const baton_group_t *group, int rank)
 {
     const baton_transport_t *port = group->transport;
-    return port->host_block > 0
-               ? rank / port->host_block == group->rank / port->host_block
-           : port->host_of == NULL
-               ? true
-               : port->host_of(group->endpoint, rank) ==
-                     port->host_of(group->endpoint, group->rank);
+    return port->host_block > 0    ? rank / port->host_block
+           : port->host_of != NULL ? port->host_of(group->endpoint, rank)
+                                   : 0;
+}
+
+bool baton__group_is_near(const baton_group_t *group, int rank)
+{
+    return baton__group_host(group, rank) ==
+           baton__group_host(group, group->rank);
 }
 
 uint64_t baton__group_first_lost(const baton_group_t *group)

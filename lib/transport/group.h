@@ -135,7 +135,7 @@ typedef enum baton__recovery_state {
 struct baton_group {
     const baton_transport_t *transport;
     void *endpoint;
-    struct baton__stepper *stepper; /* that steps its schedules */
+    struct baton__stepper *stepper;       /* that steps its schedules */
     const struct baton__kind_info *kinds; /* what its nodes do */
     char *parts; /* of lent messages, where the transport reads them */
     baton__device_t *device; /* the engine's, or NULL */
@@ -310,6 +310,9 @@ void baton__group_lose(baton_group_t *group, int peer, const char *detail);
 
 /* A lost peer is known to have ended, or to have left. */
 void baton__group_note_end(baton_group_t *group, int peer);
+
+/* The number of a rank's host; 0 of all if nothing is known of hosts. */
+int baton__group_host(const baton_group_t *group, int rank);
 
 /* True if the rank is on this host, or nothing is known of hosts. */
 bool baton__group_is_near(const baton_group_t *group, int rank);

@@ -239,26 +239,17 @@ static baton_transport_t table_around(const baton_transport_t *inner)
     return table;
 }
 
-static int root_host(const subset_t *self, int rank)
-{
-    const baton_transport_t *inner = self->around.inner;
-    int root_rank = self->members[rank].root_rank;
-    return inner->host_block > 0 ? root_rank / inner->host_block
-           : inner->host_of != NULL
-               ? inner->host_of(self->around.endpoint, root_rank)
-               : 0;
-}
-
 /* False if there is no memory. */
-static bool find_hosts(subset_t *self)
+static bool find_hosts(subset_t *self, const baton_group_t *root)
 {
+    const member_t *members = self->members;
     int *hosts = baton__alloc((size_t)self->size, sizeof *hosts);
     if (hosts == NULL) {
         return false;
     }
     for (int i = 0; i < self->size; i++) {
-        int host = root_host(self, i);
-        for (hosts[i] = 0; root_host(self, hosts[i]) != host;) {
+        int host = baton__group_host(root, members[i].root_rank);
+        while (baton__group_host(root, members[hosts[i]].root_rank) != host) {
             hosts[i]++;
         }
     }
@@ -294,7 +285,7 @@ baton_status_t baton__subset_open(const baton_group_t *root, uint64_t channel,
         self->members[i].root_rank = ranks[i];
         self->ranks[ranks[i]] = i;
     }
-    if (!made || !find_hosts(self)) {
+    if (!made || !find_hosts(self, root)) {
         subset_close(self);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
