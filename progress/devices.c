@@ -117,12 +117,10 @@ baton_status_t baton_engine_attach_device(baton_engine_t *engine,
                                           const baton_device_port_t *port,
                                           void *object)
 {
-    if (engine == NULL || port == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
-                            engine == NULL ? "engine" : "port");
-    }
-    if (!baton__process_is_own(__func__)) {
-        return BATON_ERR_STATE;
+    if (!baton__is_given(engine, true, __func__, "engine") ||
+        !baton__is_given(port, true, __func__, "port") ||
+        !baton__process_is_own(__func__)) {
+        return baton__error_status();
     }
     baton__device_t *device = baton__alloc(1, sizeof *device);
     if (device == NULL) {
@@ -179,11 +177,9 @@ void baton__engine_close_device(baton_engine_t *engine)
 static baton_status_t check_engine(const baton_engine_t *engine,
                                    const char *function)
 {
-    if (engine == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: engine is NULL", function);
-    }
-    if (!baton__process_is_own(function)) {
-        return BATON_ERR_STATE;
+    if (!baton__is_given(engine, true, function, "engine") ||
+        !baton__process_is_own(function)) {
+        return baton__error_status();
     }
     return engine->device != NULL ? BATON_OK
                                   : baton__error(BATON_ERR_UNSUPPORTED,
@@ -196,13 +192,10 @@ baton_status_t baton_engine_device(const baton_engine_t *engine,
                                    const baton_device_port_t **port_out,
                                    void **device_out)
 {
-    baton_status_t status = check_engine(engine, __func__);
-    if (status != BATON_OK) {
-        return status;
-    }
-    if (port_out == NULL || device_out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
-                            port_out == NULL ? "port_out" : "device_out");
+    if (check_engine(engine, __func__) != BATON_OK ||
+        !baton__is_given(port_out, true, __func__, "port_out") ||
+        !baton__is_given(device_out, true, __func__, "device_out")) {
+        return baton__error_status();
     }
     *port_out = &engine->device->port;
     *device_out = engine->device->device;

@@ -688,10 +688,7 @@ static baton_status_t wait_until(baton_engine_t *engine,
     int timeout_ms = wait->timeout_ms;
     waiter_t waiter = {.engine = engine,
                        .wait = wait,
-                       .deadline_ns = timeout_ms < 0
-                                          ? UINT64_MAX
-                                          : baton__clock_ns() +
-                                                (uint64_t)timeout_ms * 1000000u,
+                       .deadline_ns = baton__deadline(timeout_ms),
                        .slept_at = UINT64_MAX};
     const uint64_t deadline_ns = waiter.deadline_ns;
     waiter.deadline_ns -= (uint64_t)inquire_ms(schedule, timeout_ms) * 1000000u;
@@ -993,11 +990,8 @@ const baton__driver_t baton__real_driver = {
 
 bool baton_engine_step(baton_engine_t *engine)
 {
-    if (engine == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: engine is NULL", __func__);
-        return false;
-    }
-    if (!baton__process_is_own(__func__) || is_inside(engine) ||
+    if (!baton__is_given(engine, true, __func__, "engine") ||
+        !baton__process_is_own(__func__) || is_inside(engine) ||
         !try_drive(engine)) {
         return false;
     }
@@ -1062,12 +1056,9 @@ baton_status_t baton__engine_open(const baton_engine_options_t *given,
                                   const baton__verification_t *verification,
                                   baton_engine_t **out)
 {
-    if (out == NULL) {
-        return baton__error(BATON_ERR_INVALID,
-                            "baton_engine_open: out is NULL");
-    }
-    if (!baton__process_is_own("baton_engine_open")) {
-        return BATON_ERR_STATE;
+    if (!baton__is_given(out, true, "baton_engine_open", "out") ||
+        !baton__process_is_own("baton_engine_open")) {
+        return baton__error_status();
     }
     baton_engine_options_t options;
     bool threaded = false;
@@ -1150,9 +1141,8 @@ baton_status_t baton_engine_close(baton_engine_t *engine)
 
 baton_progress_t baton_engine_progress(const baton_engine_t *engine)
 {
-    if (engine == NULL) {
-        (void)baton__error(BATON_ERR_INVALID, "%s: engine is NULL", __func__);
-        return BATON_PROGRESS_DEFAULT;
-    }
-    return engine->threaded ? BATON_PROGRESS_THREAD : BATON_PROGRESS_MANUAL;
+    return !baton__is_given(engine, true, __func__, "engine")
+               ? BATON_PROGRESS_DEFAULT
+           : engine->threaded ? BATON_PROGRESS_THREAD
+                              : BATON_PROGRESS_MANUAL;
 }

@@ -203,22 +203,22 @@ static baton_status_t create(baton_engine_t *engine, baton_group_t *parent,
         status = baton__event_loop_watch(engine->event_loop, &descriptors,
                                          &watched->watch);
     }
-    if (status != BATON_OK) {
-        disclose(watched);
-        free_group(watched);
-        return status;
+    const bool complete = status == BATON_OK;
+    if (complete) {
+        link_group(&watched->group);
     }
-    link_group(&watched->group);
-    if (engine->verification != NULL &&
+    if (complete && engine->verification != NULL &&
         (watched->transport.verify ||
          baton__config_number(BATON__CONFIG_VERIFY) != 0)) {
         status = engine->verification->create(&watched->group,
                                               &watched->group.verifier);
     }
-    if (status != BATON_OK) {
+    if (complete && status != BATON_OK) {
         engine->driver->enter(engine);
         unlink_group(&watched->group);
         engine->driver->leave(engine);
+    }
+    if (status != BATON_OK) {
         baton__event_loop_unwatch(watched->watch);
         disclose(watched);
         free_group(watched);
@@ -233,14 +233,11 @@ baton_status_t baton_group_create(baton_engine_t *engine,
                                   void *endpoint, int rank, int size,
                                   baton_group_t **out)
 {
-    if (engine == NULL || transport == NULL || out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "baton_group_create: %s is NULL",
-                            engine == NULL      ? "engine"
-                            : transport == NULL ? "transport"
-                                                : "out");
-    }
-    if (!baton__process_is_own(__func__)) {
-        return BATON_ERR_STATE;
+    if (!baton__is_given(engine, true, __func__, "engine") ||
+        !baton__is_given(transport, true, __func__, "transport") ||
+        !baton__is_given(out, true, __func__, "out") ||
+        !baton__process_is_own(__func__)) {
+        return baton__error_status();
     }
     if (size < 1 || rank < 0 || rank >= size) {
         return baton__error(BATON_ERR_INVALID,
@@ -339,15 +336,12 @@ static baton_status_t read_ranks(const baton_group_t *parent, const int *ranks,
 static baton_status_t check_sub(const baton_group_t *parent, const int *ranks,
                                 int size, const char *name, baton_group_t **out)
 {
-    if (parent == NULL || ranks == NULL || name == NULL || out == NULL) {
-        return baton__error(BATON_ERR_INVALID,
-                            "baton_group_create_sub: %s is NULL",
-                            parent == NULL  ? "parent"
-                            : ranks == NULL ? "ranks"
-                            : name == NULL  ? "name"
-                                            : "out");
-    }
-    if (!baton__is_group(parent, "baton_group_create_sub")) {
+    static const char function[] = "baton_group_create_sub";
+    if (!baton__is_given(parent, true, function, "parent") ||
+        !baton__is_given(ranks, true, function, "ranks") ||
+        !baton__is_given(name, true, function, "name") ||
+        !baton__is_given(out, true, function, "out") ||
+        !baton__is_group(parent, function)) {
         return baton__error_status();
     }
     if (parent->borrowed) {
@@ -635,11 +629,8 @@ baton_status_t baton_schedule_failure(const baton_schedule_t *schedule,
                                       baton_failure_t *out)
 {
     baton_status_t status = baton__check_committed(schedule, __func__);
-    if (status != BATON_OK) {
-        return status;
-    }
-    if (out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
+    if (status != BATON_OK || !baton__is_given(out, true, __func__, "out")) {
+        return baton__error_status();
     }
     if (atomic_load_explicit(&schedule->shared.failed, memory_order_acquire) ==
         0) {

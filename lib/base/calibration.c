@@ -110,10 +110,10 @@ static baton_status_t check_costs(const baton_costs_t *costs)
 static baton_status_t check_given(const char *function, const char *path,
                                   const void *costs, const char *what)
 {
-    return path != NULL && costs != NULL
+    return baton__is_given(path, true, function, "path") &&
+                   baton__is_given(costs, true, function, what)
                ? BATON_OK
-               : baton__error(BATON_ERR_INVALID, "%s: %s is NULL", function,
-                              path == NULL ? "path" : what);
+               : BATON_ERR_INVALID;
 }
 
 baton_status_t baton_costs_write(const char *path, const baton_costs_t *given)

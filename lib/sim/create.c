@@ -193,8 +193,8 @@ baton_status_t baton_sim_create(const baton_sim_options_t *given,
                                 baton_sim_t **out)
 {
     baton_sim_options_t options;
-    if (out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
+    if (!baton__is_given(out, true, __func__, "out")) {
+        return BATON_ERR_INVALID;
     }
     baton_status_t status =
         baton__options_read(&options, sizeof options, given,

@@ -13,12 +13,11 @@
 static baton_status_t check_engine(const baton_engine_t *engine,
                                    baton_group_t **out)
 {
-    if (engine == NULL || out == NULL) {
-        return baton__error(BATON_ERR_INVALID,
-                            "baton_group_create_mpi: %s is NULL",
-                            engine == NULL ? "engine" : "out");
-    }
-    return BATON_OK;
+    static const char function[] = "baton_group_create_mpi";
+    return baton__is_given(engine, true, function, "engine") &&
+                   baton__is_given(out, true, function, "out")
+               ? BATON_OK
+               : BATON_ERR_INVALID;
 }
 
 /* An endpoint that was taken over may have lost a rank, as this one alone may
