@@ -400,18 +400,17 @@ static uint32_t tell(baton__peer_notice_t *due)
 /* Takes the first one of the queue off it: there is nothing left to tell. */
 static void take_answer(baton__peer_queue_t *queue)
 {
-    baton__kept_t *answer = queue->answers;
-    queue->answers = answer->next;
     queue->group->answer_count--;
-    baton__group_give_kept(queue->group, answer);
+    baton__group_give_kept(queue->group,
+                           baton__kept_list_take(&queue->answers));
 }
 
 /* A destroyed schedule goes with the last. */
 static void take_due(baton__peer_queue_t *queue)
 {
-    baton_schedule_t *schedule = queue->due->schedule;
-    queue->due->what = 0;
-    queue->due = queue->due->next;
+    baton__peer_notice_t *due = baton__due_list_take(&queue->due);
+    baton_schedule_t *schedule = due->schedule;
+    due->what = 0;
     schedule->group->due_count--;
     if (--schedule->notices.due_count == 0 && schedule->notices.leaving) {
         schedule->group->leaving--;
@@ -424,15 +423,16 @@ static bool send_queue(baton__peer_queue_t *queue)
 {
     bool moved = false;
     queue->full = false;
-    while (queue->answers != NULL && !queue->full) {
-        queue->full = send_answer(queue->group, queue->answers) == BATON_AGAIN;
+    while (queue->answers.head != NULL && !queue->full) {
+        queue->full =
+            send_answer(queue->group, queue->answers.head) == BATON_AGAIN;
         if (!queue->full) {
             take_answer(queue);
             moved = true;
         }
     }
-    while (queue->due != NULL && !queue->full) {
-        uint32_t told = tell(queue->due);
+    while (queue->due.head != NULL && !queue->full) {
+        uint32_t told = tell(queue->due.head);
         queue->full = told == 0;
         moved |= told > 0;
         for (; told > 0; told--) {
@@ -445,13 +445,12 @@ static bool send_queue(baton__peer_queue_t *queue)
 /* Takes empty queues off the stepper's list. */
 static void drop_empty(baton__stepper_t *stepper)
 {
-    baton__peer_queue_t **link = &stepper->queues;
-    stepper->last_queue = NULL;
+    baton__peer_queue_t **link = &stepper->queues.head;
     while (*link != NULL) {
-        if ((*link)->answers == NULL && (*link)->due == NULL) {
+        if ((*link)->answers.head == NULL && (*link)->due.head == NULL) {
             *link = (*link)->next;
         } else {
-            stepper->last_queue = *link;
+            stepper->queues.tail = *link;
             link = &(*link)->next;
         }
     }
@@ -460,7 +459,7 @@ static void drop_empty(baton__stepper_t *stepper)
 bool baton__notice_send(baton__stepper_t *stepper, bool all)
 {
     bool moved = false;
-    for (baton__peer_queue_t *queue = stepper->queues; queue != NULL;
+    for (baton__peer_queue_t *queue = stepper->queues.head; queue != NULL;
          queue = queue->next) {
         moved |= (all || !queue->full) && send_queue(queue);
     }
@@ -474,7 +473,7 @@ int baton__notice_awaits(const baton_group_t *group)
 {
     for (int peer = 0; peer < group->size; peer++) {
         const baton__peer_queue_t *queue = baton__group_queue(group, peer);
-        if (queue->answers != NULL || queue->due != NULL) {
+        if (queue->answers.head != NULL || queue->due.head != NULL) {
             return peer;
         }
     }
@@ -485,10 +484,10 @@ void baton__notice_give_up(baton_group_t *group)
 {
     for (int peer = 0; peer < group->size; peer++) {
         baton__peer_queue_t *queue = baton__group_queue(group, peer);
-        while (queue->answers != NULL) {
+        while (queue->answers.head != NULL) {
             take_answer(queue);
         }
-        while (queue->due != NULL) {
+        while (queue->due.head != NULL) {
             take_due(queue);
         }
     }
@@ -501,20 +500,12 @@ void baton__notice_forget(baton_schedule_t *schedule)
         baton__peer_notice_t *due = &schedule->notices.due[i];
         baton__peer_queue_t *queue =
             baton__group_queue(schedule->group, (int)schedule->plan.peers[i]);
-        baton__peer_notice_t *before = NULL,
-                             *each = due->what != 0 ? queue->due : NULL;
-        while (each != NULL && each != due) {
-            before = each;
-            each = each->next;
+        if (due->what != 0) {
+            baton__due_list_remove(&queue->due, due);
+            due->what = 0;
+            schedule->notices.due_count--;
+            schedule->group->due_count--;
         }
-        if (each == NULL) {
-            continue;
-        }
-        *(before == NULL ? &queue->due : &before->next) = due->next;
-        queue->last_due = queue->last_due == due ? before : queue->last_due;
-        due->what = 0;
-        schedule->notices.due_count--;
-        schedule->group->due_count--;
     }
     drop_empty(schedule->group->stepper);
 }
@@ -530,9 +521,7 @@ static void queue_answer(baton_group_t *group, baton_header_t header,
     header.kind = (uint16_t)kind;
     *answer = (baton__kept_t){.header = header, .peer = peer};
     baton__stepper_list(queue, group);
-    *(queue->answers == NULL ? &queue->answers : &queue->last_answer->next) =
-        answer;
-    queue->last_answer = answer;
+    baton__kept_list_append(&queue->answers, answer);
     group->answer_count++;
 }
 

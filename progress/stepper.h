@@ -12,12 +12,11 @@ typedef struct baton__stepper {
     baton_group_t *groups;
     baton_schedule_t *runnable_head; /* get a turn in the next step */
     baton_schedule_t *runnable_tail;
-    baton_schedule_t *schedules;     /* that are committed */
-    baton_schedule_t *uncommitted;   /* and that are not */
-    baton__peer_queue_t *queues;     /* with notices to send */
-    baton__peer_queue_t *last_queue; /* of them; counts while there are some */
-    baton_schedule_t *issuing;       /* whose nodes fire now, or NULL */
-    baton_schedule_t *offloads;      /* with something to ask a device for */
+    baton_schedule_t *schedules;   /* that are committed */
+    baton_schedule_t *uncommitted; /* and that are not */
+    baton__queue_list_t queues;    /* with notices to send */
+    baton_schedule_t *issuing;     /* whose nodes fire now, or NULL */
+    baton_schedule_t *offloads;    /* with something to ask a device for */
     uint32_t waited;      /* nodes that running epochs wait for: in motion, or
                              receives without their message */
     uint32_t starts;      /* epochs that wait for a stream of the user */
@@ -88,21 +87,17 @@ enum {
 
 static inline bool baton__stepper_has_notices(const baton__stepper_t *stepper)
 {
-    return stepper->queues != NULL;
+    return stepper->queues.head != NULL;
 }
 
 /* Something is about to be added to the queue. */
 static inline void baton__stepper_list(baton__peer_queue_t *queue,
                                        baton_group_t *group)
 {
-    baton__stepper_t *stepper = group->stepper;
-    if (queue->answers == NULL && queue->due == NULL) {
+    if (queue->answers.head == NULL && queue->due.head == NULL) {
         queue->group = group;
-        queue->next = NULL;
         queue->full = false;
-        *(stepper->queues == NULL ? &stepper->queues
-                                  : &stepper->last_queue->next) = queue;
-        stepper->last_queue = queue;
+        baton__queue_list_append(&group->stepper->queues, queue);
     }
 }
 
@@ -116,9 +111,7 @@ static inline void baton__stepper_tell(baton_schedule_t *schedule,
     if (due->what == 0) {
         baton__stepper_list(queue, schedule->group);
         due->schedule = schedule;
-        due->next = NULL;
-        *(queue->due == NULL ? &queue->due : &queue->last_due->next) = due;
-        queue->last_due = due;
+        baton__due_list_append(&queue->due, due);
         schedule->notices.due_count++;
         schedule->group->due_count++;
     }

@@ -6,6 +6,7 @@
    exists only on some ranks takes no messages of others. */
 #pragma once
 
+#include "base/list.h"
 #include "transport/device.h"
 
 #include <baton/build.h>
@@ -73,6 +74,8 @@ typedef struct baton__kept {
     int peer;
 } baton__kept_t;
 
+BATON__LIST(baton__kept_list, baton__kept_t)
+
 /* What a peer of a schedule is to be told, and what the two know of each
    other. */
 typedef struct baton__peer_notice {
@@ -82,15 +85,18 @@ typedef struct baton__peer_notice {
     uint8_t acquaintance; /* baton__acquaintance_t */
 } baton__peer_notice_t;
 
+BATON__LIST(baton__due_list, baton__peer_notice_t)
+
 /* What a rank is to be told, in order: replies and inquiries first. */
 typedef struct baton__peer_queue {
     struct baton__peer_queue *next; /* of the stepper's that are not empty */
     baton_group_t *group;
-    baton__kept_t *answers, *last_answer;
-    baton__peer_notice_t *due,
-        *last_due; /* the last ones count while there are some */
-    bool full;     /* the rank had no room when it was tried last */
+    baton__kept_list_t answers;
+    baton__due_list_t due;
+    bool full; /* the rank had no room when it was tried last */
 } baton__peer_queue_t;
+
+BATON__LIST(baton__queue_list, baton__peer_queue_t)
 
 enum { BATON__CAUSE_BYTES = 232 };
 
