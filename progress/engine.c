@@ -16,7 +16,6 @@
 #include <baton/engine.h>
 #include <errno.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/prctl.h>
 
 enum {

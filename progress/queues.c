@@ -12,7 +12,6 @@
 #include "progress/epoch_parts.h"
 #include "sched/offload.h"
 
-#include <string.h>
 
 /* ---- a node into a stream --------------------------------------------- */
 

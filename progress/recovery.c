@@ -1,7 +1,6 @@
 /* Recovery; see recovery.h. */
 #include "progress/recovery.h"
 
-#include "base/error.h"
 #include "progress/epoch.h"
 #include "progress/notice.h"
 #include "progress/queues.h"

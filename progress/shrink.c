@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/error.h"
-#include "progress/epoch.h"
 #include "progress/notice.h"
 #include "progress/recovery.h"
 #include "transport/subset.h"

@@ -5,7 +5,6 @@
    the thread sanitizer, which is worth more here. */
 #include "progress/step.h"
 
-#include "base/error.h"
 #include "base/float_mode.h"
 #include "progress/epoch.h"
 #include "progress/notice.h"

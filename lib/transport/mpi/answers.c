@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 /* A look counts as so long at most. One that has answered is asked again after
    an eighth of the timeout, but not sooner than this. */

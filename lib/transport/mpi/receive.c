@@ -2,7 +2,6 @@
    its sender is answered. */
 #include "transport/mpi/endpoint.h"
 
-#include "base/error.h"
 #include "transport/group.h"
 
 #include <errno.h>

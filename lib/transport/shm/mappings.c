@@ -7,9 +7,7 @@
 #include "transport/shm/share.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 static baton__mapping_t *mapping_of(const baton__mappings_t *self, int peer,
                                     uint32_t place)

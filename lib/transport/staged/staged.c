@@ -8,7 +8,6 @@
 #include "base/error.h"
 
 #include <sched.h>
-#include <string.h>
 
 typedef baton__staged_t staged_t;
 typedef baton__staged_transfer_t transfer_t;
