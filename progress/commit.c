@@ -21,12 +21,6 @@ static baton_engine_t *engine_of(const baton_schedule_t *schedule)
 
 /* ---- create ----------------------------------------------------------- */
 
-static baton_status_t no_memory(const char *name)
-{
-    return baton__error(BATON_ERR_NO_MEMORY, "no memory for schedule \"%s\"",
-                        name);
-}
-
 baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
                                      baton_schedule_t **out)
 {
@@ -62,7 +56,8 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
     engine->driver->leave(engine);
     if (!enough) {
         baton__free(schedule);
-        return no_memory(name);
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "no memory for schedule \"%s\"", name);
     }
     *out = schedule;
     return BATON_OK;

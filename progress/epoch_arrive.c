@@ -8,13 +8,6 @@
 
 /* ---- messages ------------------------------------------------------------ */
 
-/* What comes for an epoch of which all that is left is in streams comes too
-   late: a stream of the user may have gone on behind it. */
-static bool is_sealed(const baton_schedule_t *schedule)
-{
-    return schedule->offload != NULL && schedule->offload->sealed;
-}
-
 static void deliver_to(baton_schedule_t *schedule, uint32_t node,
                        baton_message_t *message)
 {
@@ -25,7 +18,10 @@ static void deliver_to(baton_schedule_t *schedule, uint32_t node,
         run->phase == BATON__RUN_RECOVERING
             ? BATON__TURN_LATER
             : baton__run_turn_of(run, node, message->header.epoch);
-    if (turn == BATON__TURN_NOW && is_sealed(schedule)) {
+    /* What comes for an epoch of which all that is left is in streams comes too
+       late: a stream of the user may have gone on behind it. */
+    if (turn == BATON__TURN_NOW && schedule->offload != NULL &&
+        schedule->offload->sealed) {
         turn = BATON__TURN_PAST;
     }
     switch (turn) {

@@ -36,14 +36,6 @@ static void fail_mismatch(baton_schedule_t *schedule, uint32_t node,
 /* Below this a copy costs less than a loan (lib/sched/loans.h). */
 enum { LEND_BYTES = 1024 };
 
-/* Whether an element fits into the room for parts of messages. */
-static bool fits_part(const baton__op_t *reduce)
-{
-    return baton_op_element_bytes(reduce->reduction,
-                                  (baton_dtype_t)reduce->dtype) <=
-           BATON__PART_BYTES;
-}
-
 /* Lends a receive's message to the reduce behind it, which then reads it where
    it lies. Only if that reduce waits for nothing else: the message's send may
    not end before it is dropped, and the sender might have to end it before it
@@ -60,10 +52,8 @@ static baton_status_t lend(baton_schedule_t *schedule, uint32_t node,
     }
     size_t loan = op->message.loan - 1;
     uint32_t reduce = schedule->plan.loans[loan].reduce;
-    if (run->left[reduce] != 1) {
-        return BATON_AGAIN;
-    }
-    if (!fits_part(&schedule->ops[reduce])) {
+    if (run->left[reduce] != 1 ||
+        baton__epoch_element_of(&schedule->ops[reduce]) > BATON__PART_BYTES) {
         return BATON_AGAIN;
     }
     baton_status_t status = group->transport->lend(group->endpoint, message);

@@ -151,16 +151,6 @@ static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,
     inquiry->count++;
 }
 
-/* Asks all ranks of the first round again. */
-static void begin_again(const baton_group_t *group, baton__inquiry_t *inquiry)
-{
-    for (uint32_t i = 0; i < inquiry->count; i++) {
-        asked_t *at = &inquiry->ranks[i];
-        at->sent = false;
-        forget_answer(group, at);
-    }
-}
-
 void baton__inquiry_begin(baton_schedule_t *schedule, bool first)
 {
     const baton_group_t *group = schedule->group;
@@ -174,7 +164,10 @@ void baton__inquiry_begin(baton_schedule_t *schedule, bool first)
     baton__rank_state_t own;
     if (inquiry->count > 0 && !inquiry->moves &&
         inquiry->progress == baton__progress_of(schedule)) {
-        begin_again(group, inquiry);
+        for (uint32_t i = 0; i < inquiry->count; i++) { /* the second round */
+            inquiry->ranks[i].sent = false;
+            forget_answer(group, &inquiry->ranks[i]);
+        }
     } else {
         *inquiry = (baton__inquiry_t){.progress = baton__progress_of(schedule)};
         for (int i = 0; i < REPORTERS && i < group->size; i++) {

@@ -12,7 +12,6 @@
 #include "progress/epoch_parts.h"
 #include "sched/offload.h"
 
-
 /* ---- a node into a stream --------------------------------------------- */
 
 static baton_status_t issue_reduce(const baton__op_t *op,
@@ -249,14 +248,6 @@ void baton__queues_end_turn(baton_schedule_t *schedule)
 
 /* ---- starts in the order of a stream ---------------------------------- */
 
-/* The user's stream has got there. */
-static void begin_held(baton_schedule_t *schedule)
-{
-    baton__queues_forget_start(schedule);
-    baton__run_started(&schedule->run);
-    baton__stepper_add_runnable(schedule);
-}
-
 /* Asks whether the user's stream has got there. */
 static bool poll_start(baton_schedule_t *schedule)
 {
@@ -268,7 +259,9 @@ static bool poll_start(baton_schedule_t *schedule)
         return false;
     }
     if (status == BATON_OK) {
-        begin_held(schedule);
+        baton__queues_forget_start(schedule);
+        baton__run_started(&schedule->run);
+        baton__stepper_add_runnable(schedule);
         return true;
     }
     baton__epoch_fail_here(

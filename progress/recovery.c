@@ -87,12 +87,6 @@ static void begin_part(baton_group_t *group)
 
 /* ---- a schedule ------------------------------------------------------- */
 
-static bool is_quiet(const baton_schedule_t *schedule)
-{
-    return schedule->run.phase != BATON__RUN_RUNNING &&
-           schedule->run.phase != BATON__RUN_DRAINING;
-}
-
 static baton__agreement_t *agreement_of(baton_schedule_t *schedule)
 {
     return &schedule->agreements[schedule->group->incarnation & 1];
@@ -234,7 +228,8 @@ static bool join_if_quiet(baton_group_t *group)
     }
     for (const baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
-        if (s->group == group && !is_quiet(s)) {
+        if (s->group == group && (s->run.phase == BATON__RUN_RUNNING ||
+                                  s->run.phase == BATON__RUN_DRAINING)) {
             return false;
         }
     }

@@ -63,17 +63,6 @@ static void describe_node(const baton_schedule_t *schedule, uint32_t node,
     }
 }
 
-static bool is_awaited(const baton_schedule_t *schedule, uint32_t node,
-                       bool armed)
-{
-    uint8_t state = schedule->run.state[node];
-    if (armed) {
-        return state == BATON__NODE_IDLE &&
-               schedule->ops[node].kind == BATON__ARMED_RECV;
-    }
-    return baton__node_is_awaited(schedule, node);
-}
-
 /* Describes the nodes that are awaited; or, if there are none, the armed
    receives: then the epoch waits for an activation. Returns how many. */
 static uint32_t describe_nodes(const baton_schedule_t *schedule, bool armed,
@@ -81,7 +70,10 @@ static uint32_t describe_nodes(const baton_schedule_t *schedule, bool armed,
 {
     uint32_t count = 0;
     for (uint32_t node = 0; node < schedule->count; node++) {
-        if (is_awaited(schedule, node, armed) && count++ < NODES_NAMED) {
+        bool awaited = armed ? schedule->run.state[node] == BATON__NODE_IDLE &&
+                                   schedule->ops[node].kind == BATON__ARMED_RECV
+                             : baton__node_is_awaited(schedule, node);
+        if (awaited && count++ < NODES_NAMED) {
             describe_node(schedule, node, text);
         }
     }

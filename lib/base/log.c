@@ -18,20 +18,6 @@ void baton_log_set(baton_log_fn handler, void *arg)
     log_arg = arg;
 }
 
-/* BATON_LOG's words are the levels' names, in order. */
-static bool is_wanted(baton_log_level_t level)
-{
-    return (int64_t)level <= baton__config_number(BATON__CONFIG_LOG) &&
-           level != BATON_LOG_NONE;
-}
-
-static const char *level_name(baton_log_level_t level)
-{
-    static const char *const names[] = {"none", "error", "warn",
-                                        "info", "debug", "trace"};
-    return names[level];
-}
-
 /* Writes the whole line at once, so that the lines of many ranks do not mix. */
 static void write_line(const char *data, size_t bytes)
 {
@@ -50,7 +36,11 @@ static void write_line(const char *data, size_t bytes)
 
 void baton__log(baton_log_level_t level, const char *format, ...)
 {
-    if (!is_wanted(level)) {
+    /* BATON_LOG's words are these, in order. */
+    static const char *const names[] = {"none", "error", "warn",
+                                        "info", "debug", "trace"};
+    if ((int64_t)level > baton__config_number(BATON__CONFIG_LOG) ||
+        level == BATON_LOG_NONE) {
         return;
     }
     /* A log call must not change what its caller finds in errno. */
@@ -66,7 +56,7 @@ void baton__log(baton_log_level_t level, const char *format, ...)
     } else {
         char line[BATON__MESSAGE_BYTES + 32] = "";
         baton__text_t whole = {line, sizeof line, 0};
-        baton__text_add(&whole, "baton: %s: %s\n", level_name(level), message);
+        baton__text_add(&whole, "baton: %s: %s\n", names[level], message);
         write_line(line, whole.used);
     }
     errno = saved_errno;

@@ -238,17 +238,12 @@ static baton_status_t inproc_lend(void *endpoint, baton_message_t *message)
     return BATON_DONE;
 }
 
-static bool is_lent(const record_t *record)
-{
-    return !has_copy(record) && record->message.data != NULL;
-}
-
 static void inproc_drop(void *endpoint, baton_message_t *message)
 {
     record_t *record = (record_t *)message;
     if (has_copy(record)) {
         baton__inproc_give(record);
-    } else if (is_lent(record) || take(record)) {
+    } else if (message->data != NULL /* lent */ || take(record)) {
         end_send(record, endpoint);
     }
 }

@@ -545,14 +545,6 @@ static baton_status_t watch_finalize(baton__mpi_t *mpi)
     return baton__mpi_error("MPI_Comm_set_attr", code);
 }
 
-static void unwatch_finalize(baton__mpi_t *mpi)
-{
-    if (mpi->far.keyval != MPI_KEYVAL_INVALID) {
-        (void)PMPI_Comm_delete_attr(MPI_COMM_SELF, mpi->far.keyval);
-        (void)PMPI_Comm_free_keyval(&mpi->far.keyval);
-    }
-}
-
 /* ---- closing ----------------------------------------------------------- */
 
 void baton__mpi_free(baton__mpi_t *mpi)
@@ -634,11 +626,15 @@ static bool drain(baton__mpi_t *mpi, uint64_t deadline_ns)
 /* NULL, too. */
 static void free_endpoint(baton__mpi_t *mpi, bool in_use)
 {
-    if (mpi != NULL) {
-        mpi->far.closing = true;
-        unwatch_finalize(mpi);
-        release(mpi, in_use);
+    if (mpi == NULL) {
+        return;
     }
+    mpi->far.closing = true;
+    if (mpi->far.keyval != MPI_KEYVAL_INVALID) {
+        (void)PMPI_Comm_delete_attr(MPI_COMM_SELF, mpi->far.keyval);
+        (void)PMPI_Comm_free_keyval(&mpi->far.keyval);
+    }
+    release(mpi, in_use);
 }
 
 /* True if all its ranks are on this host, and nothing of this one is left in

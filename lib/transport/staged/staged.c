@@ -104,12 +104,6 @@ static void end_all(staged_t *self, int peer, baton_status_t status)
     }
 }
 
-static void lose(staged_t *self, int peer, baton_status_t status)
-{
-    self->peers[peer].lost = status != BATON_OK ? status : BATON_ERR_TRANSPORT;
-    end_all(self, peer, self->peers[peer].lost);
-}
-
 static void take_control(staged_t *self, baton_message_t *message)
 {
     baton__staged_kind_t kind =
@@ -168,9 +162,12 @@ static bool take_event(staged_t *self, const baton_event_t *event)
         return true;
     case BATON_EVENT_MOVED:
         return event->token.owner != self;
-    case BATON_EVENT_LOST:
-        lose(self, event->peer, event->status);
+    case BATON_EVENT_LOST: {
+        baton_status_t *lost = &self->peers[event->peer].lost;
+        *lost = event->status != BATON_OK ? event->status : BATON_ERR_TRANSPORT;
+        end_all(self, event->peer, *lost);
         return true;
+    }
     }
     return true;
 }
