@@ -197,8 +197,7 @@ static baton_status_t destroyed_status(const baton_group_t *group,
                : other;
 }
 
-/* True if the schedule is not committed here, and may still be. */
-static bool is_uncommitted(const baton_group_t *group, uint64_t identity)
+bool baton__notice_may_commit(const baton_group_t *group, uint64_t identity)
 {
     const baton_schedule_t *s = group->stepper->uncommitted;
     while (s != NULL && (s->group != group || s->identity != identity)) {
@@ -243,11 +242,12 @@ static baton_status_t send_state(baton_group_t *group, int peer,
     if (schedule != NULL) {
         baton__inquiry_answer(schedule, &state);
     } else {
-        (void)snprintf(
-            state.text, sizeof state.text, "%s",
-            !baton__group_has_made(group, header->schedule) ? "not created it"
-            : is_uncommitted(group, header->schedule)       ? "not committed it"
-                                                            : "destroyed it");
+        (void)snprintf(state.text, sizeof state.text, "%s",
+                       !baton__group_has_made(group, header->schedule)
+                           ? "not created it"
+                       : baton__notice_may_commit(group, header->schedule)
+                           ? "not committed it"
+                           : "destroyed it");
     }
     state.first = asks_first(group, header, peer);
     return group->transport->notify(group->endpoint, peer, header, &state,
@@ -927,7 +927,7 @@ static void fail_behind(baton_schedule_t *schedule, int peer)
 void baton__notice_early(baton_group_t *group, const baton_header_t *header,
                          int peer)
 {
-    if (is_uncommitted(group, header->schedule)) {
+    if (baton__notice_may_commit(group, header->schedule)) {
         remember(group, header, peer);
     } else {
         const baton__departed_t *known =

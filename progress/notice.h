@@ -58,6 +58,9 @@ bool baton__notice_send(baton__stepper_t *stepper, bool all);
 /* A notice has arrived. */
 void baton__notice_receive(baton_group_t *group, baton_message_t *message);
 
+/* True if the schedule is not committed here, and may still be. */
+bool baton__notice_may_commit(const baton_group_t *group, uint64_t identity);
+
 /* A HELLO, of a schedule that is not committed here. */
 void baton__notice_early(baton_group_t *group, const baton_header_t *header,
                          int peer);

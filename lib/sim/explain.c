@@ -2,23 +2,11 @@
 #include "sim/sim.h"
 
 #include "base/error.h"
+#include "progress/notice.h"
 #include "sim/wait_graph.h"
 
 /* Edges of the wait-for graph that a message prints at most. */
 enum { SHOWN = 8 };
-
-/* True when a rank has not committed a schedule yet; false when it has
-   destroyed it. */
-static bool is_uncommitted(const baton_sim_t *sim,
-                           const baton_schedule_t *schedule, int rank)
-{
-    const baton_schedule_t *s = sim->ranks[rank].stepper.uncommitted;
-    while (s != NULL && s->identity != schedule->identity) {
-        s = s->notices.next;
-    }
-    return s != NULL ||
-           !baton__group_has_made(&sim->ranks[rank].group, schedule->identity);
-}
 
 static void print_edge(const baton_sim_t *sim,
                        const baton__sim_wait_edge_t *edge, baton__text_t *text)
@@ -29,10 +17,11 @@ static void print_edge(const baton_sim_t *sim,
     baton__text_add(text, "\n    rank %d: %s waits for ", schedule->group->rank,
                     baton__node_name(schedule, edge->from.node));
     if (peer == NULL) {
-        baton__text_add(
-            text, "rank %d, which has %s the schedule", (int)op->peer,
-            is_uncommitted(sim, schedule, (int)op->peer) ? "not committed"
-                                                         : "destroyed");
+        const baton_group_t *there = &sim->ranks[op->peer].group;
+        bool may_commit = baton__notice_may_commit(there, schedule->identity);
+        baton__text_add(text, "rank %d, which has %s the schedule",
+                        (int)op->peer,
+                        may_commit ? "not committed" : "destroyed");
         return;
     }
     baton__text_add(text, "%s of rank %d", baton__node_name(peer, edge->other),
