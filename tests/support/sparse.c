@@ -114,11 +114,16 @@ static void start(const support_sparse_t *group, int rank, const void *gradient)
     support_ok(baton_sparse_start(sparse, gradient));
 }
 
-void support_sparse_step(support_sparse_t *group)
+void support_sparse_start(support_sparse_t *group)
 {
     for (int rank = 0; rank < group->size; rank++) {
         start(group, rank, support_sparse_gradient(group, rank));
     }
+}
+
+void support_sparse_step(support_sparse_t *group)
+{
+    support_sparse_start(group);
     for (int rank = 0; rank < group->size; rank++) {
         support_ok(
             baton_sparse_wait(group->ranks[rank], -1, &group->results[rank]));

@@ -29,6 +29,9 @@ const void *support_sparse_residual(const support_sparse_t *group, int rank);
 /* Gradients of f32 or f64, integers, which depend on `step` alone. */
 void support_sparse_fill(support_sparse_t *group, uint64_t step);
 
+/* All ranks start a step. */
+void support_sparse_start(support_sparse_t *group);
+
 /* One step of all ranks; fails unless results are the same on all, to the last
    bit, and ascending. Reads residuals. */
 void support_sparse_step(support_sparse_t *group);

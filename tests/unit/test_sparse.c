@@ -103,6 +103,18 @@ static const struct {
                                        .algorithm = BATON_SPARSE_TOPKA)},
 };
 
+/* Prepares one on each rank; rank `other`, if any, gives other options. */
+static void prepare(baton_sim_t *sim, const baton_sparse_options_t *options,
+                    int other, const baton_sparse_options_t *others,
+                    baton_sparse_t **all)
+{
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_prepare(baton_sim_group(sim, rank),
+                                        rank == other ? others : options,
+                                        &all[rank]));
+    }
+}
+
 /* One rank gives other options, and says why they are wrong; the other ranks
    say it too, or `elsewhere`. */
 static void refuse(baton_sim_t *sim, const baton_sparse_options_t *options,
@@ -111,11 +123,7 @@ static void refuse(baton_sim_t *sim, const baton_sparse_options_t *options,
                    const char *elsewhere)
 {
     baton_sparse_t *all[RANKS];
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_sparse_prepare(baton_sim_group(sim, rank),
-                                        rank == other ? others : options,
-                                        &all[rank]));
-    }
+    prepare(sim, options, other, others, all);
     for (int rank = 0; rank < RANKS; rank++) {
         float gradient[COUNT] = {0};
         bool here = rank == other || elsewhere == NULL;
@@ -157,47 +165,14 @@ TEST(test_options_that_differ_are_refused_on_all_ranks)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* As where ranks have different calibrations. */
-TEST(test_costs_may_differ_where_they_decide_nothing)
-{
-    baton_sim_t *sim = open_sim();
-    baton_sparse_options_t options = some_options(), other;
-    for (int choice = 0; choice < 3; choice++) {
-        baton_sparse_t *all[RANKS];
-        options.algorithm =
-            choice == 1 ? BATON_SPARSE_AUTO : BATON_SPARSE_SPARDL;
-        options.teams = choice == 2 ? BATON_SPARSE_TEAMS_AUTO : 1;
-        other = options;
-        other.link = (baton_link_cost_t){7, 7};
-        if (choice > 0) {
-            refuse(sim, &options, 1, &other, BATON_ERR_MISMATCH,
-                   "BATON_CALIBRATION", NULL);
-            continue;
-        }
-        for (int rank = 0; rank < RANKS; rank++) {
-            support_ok(baton_sparse_prepare(baton_sim_group(sim, rank),
-                                            rank == 1 ? &other : &options,
-                                            &all[rank]));
-        }
-        for (int rank = 0; rank < RANKS; rank++) {
-            support_ok(baton_sparse_connect(all[rank], -1));
-        }
-        for (int rank = 0; rank < RANKS; rank++) {
-            support_ok(baton_sparse_destroy(all[rank]));
-        }
-    }
-    support_ok(baton_sim_destroy(sim));
-}
-
-/* Later creates of this name belong together. */
-static void expect_step(baton_sim_t *sim, const baton_sparse_options_t *options)
+/* All ranks agree, and a step has its result; of a name, too, which a create
+   before it had. */
+static void expect_step(baton_sim_t *sim, const baton_sparse_options_t *options,
+                        int other, const baton_sparse_options_t *others)
 {
     baton_sparse_t *all[RANKS];
     float gradient[COUNT] = {1};
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_sparse_prepare(baton_sim_group(sim, rank), options,
-                                        &all[rank]));
-    }
+    prepare(sim, options, other, others, all);
     for (int rank = 0; rank < RANKS; rank++) {
         support_ok(baton_sparse_connect(all[rank], -1));
         support_ok(baton_sparse_start(all[rank], gradient));
@@ -211,6 +186,27 @@ static void expect_step(baton_sim_t *sim, const baton_sparse_options_t *options)
     }
 }
 
+/* As where ranks have different calibrations. */
+TEST(test_costs_may_differ_where_they_decide_nothing)
+{
+    baton_sim_t *sim = open_sim();
+    baton_sparse_options_t options = some_options(), other;
+    for (int choice = 0; choice < 3; choice++) {
+        options.algorithm =
+            choice == 1 ? BATON_SPARSE_AUTO : BATON_SPARSE_SPARDL;
+        options.teams = choice == 2 ? BATON_SPARSE_TEAMS_AUTO : 1;
+        other = options;
+        other.link = (baton_link_cost_t){7, 7};
+        if (choice > 0) {
+            refuse(sim, &options, 1, &other, BATON_ERR_MISMATCH,
+                   "BATON_CALIBRATION", NULL);
+        } else {
+            expect_step(sim, &options, 1, &other);
+        }
+    }
+    support_ok(baton_sim_destroy(sim));
+}
+
 TEST(test_options_that_one_rank_has_wrong_fail_on_all)
 {
     baton_sim_t *sim = open_sim();
@@ -222,12 +218,12 @@ TEST(test_options_that_one_rank_has_wrong_fail_on_all)
         other.size = 0;
         refuse(sim, &options, 2, &other, BATON_ERR_INVALID,
                "size is 0, must be", "rank 2 has options that cannot be read");
-        expect_step(sim, &options);
+        expect_step(sim, &options, -1, NULL);
         other = options;
         other.count = 0;
         refuse(sim, &options, 1, &other, BATON_ERR_INVALID,
                "count is 0; allowed: 1 to", "rank 1 has count 0");
-        expect_step(sim, &options);
+        expect_step(sim, &options, -1, NULL);
     }
     options.name = NULL;
     other.size = 5000; /* of memory that was not initialised */
@@ -239,7 +235,7 @@ TEST(test_options_that_one_rank_has_wrong_fail_on_all)
     other.short_velocity = true; /* in which ranks may differ */
     refuse(sim, &options, 1, &other, BATON_ERR_INVALID, "short_velocity is",
            NULL);
-    expect_step(sim, &options);
+    expect_step(sim, &options, -1, NULL);
     support_ok(baton_sim_destroy(sim));
 }
 
@@ -592,10 +588,7 @@ TEST(test_steps_that_differ_are_told)
     support_sparse_fill(group, 1);
     support_sparse_step(group);
     support_ok(baton_sparse_state_import(group->ranks[1], before, bytes));
-    for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(baton_sparse_start(group->ranks[rank],
-                                      support_sparse_gradient(group, rank)));
-    }
+    support_sparse_start(group);
     for (int rank = 0; rank < RANKS; rank++) {
         baton_sparse_result_t result;
         support_fails(
@@ -645,10 +638,7 @@ TEST(test_partial_sends_little_for_one_rank)
             steps++;
         }
         support_sparse_fill(group, 1);
-        for (int rank = 0; rank < size; rank++) {
-            support_ok(baton_sparse_start(
-                group->ranks[rank], support_sparse_gradient(group, rank)));
-        }
+        support_sparse_start(group);
         support_ok(baton_sim_run(group->sim, -1));
         for (int rank = 0; rank < size; rank++) {
             assert_true(take(group, rank)); /* all: residuals are not zero */
@@ -802,11 +792,6 @@ TEST(test_partial_runs_without_payload)
 
 /* ---- h ----------------------------------------------------------------- */
 
-static double size_of(float value)
-{
-    return value < 0 ? -(double)value : (double)value;
-}
-
 /* Marks the h largest elements; of equal ones the first. */
 static void mark_largest(const float *values, int64_t h, bool *marked)
 {
@@ -815,7 +800,7 @@ static void mark_largest(const float *values, int64_t h, bool *marked)
         int best = -1;
         for (int j = 0; j < COUNT; j++) {
             if (!taken[j] && values[j] != 0 &&
-                (best < 0 || size_of(values[j]) > size_of(values[best]))) {
+                (best < 0 || fabsf(values[j]) > fabsf(values[best]))) {
                 best = j;
             }
         }
