@@ -12,17 +12,6 @@ enum { HISTORY = 32 };
 
 /* ---- buckets ---------------------------------------------------------- */
 
-/* The sum of a bucket's gradients, in place, on all ranks. */
-static void add_allreduce(baton_group_t *group, net_t *net, bucket_t *bucket)
-{
-    const baton_allreduce_t operands = {.target = &net->gradient[bucket->first],
-                                        .count = bucket->count,
-                                        .dtype = BATON_F32,
-                                        .op = BATON_SUM,
-                                        .name = "gradients"};
-    must(baton_allreduce_create(group, &operands, &bucket->sum));
-}
-
 /* Small layers are fused, as PyTorch's DDP does: an all-reduce of its own would
    cost them mostly latency. */
 static void cut_buckets(exchange_t *exchange)
@@ -42,14 +31,19 @@ static void cut_buckets(exchange_t *exchange)
     }
 }
 
-/* Schedules are created once, before the first step. */
+/* The sum of each bucket's gradients, in place, on all ranks. Schedules are
+   created once, before the first step. */
 static void open_buckets(exchange_t *exchange, baton_group_t *group)
 {
-    net_t *net = exchange->net;
     for (size_t b = 0; b < exchange->bucket_count; b++) {
-        if (exchange->system->kind != MPI) {
-            add_allreduce(group, net, &exchange->buckets[b]);
-        }
+        bucket_t *bucket = &exchange->buckets[b];
+        const baton_allreduce_t operands = {
+            .target = &exchange->net->gradient[bucket->first],
+            .count = bucket->count,
+            .dtype = BATON_F32,
+            .op = BATON_SUM,
+            .name = "gradients"};
+        must(baton_allreduce_create(group, &operands, &bucket->sum));
     }
 }
 
@@ -201,7 +195,7 @@ void exchange_open(exchange_t *exchange, baton_group_t *group,
         open_partial(exchange, group);
     } else if (system->kind == SPARSE) {
         open_sparse(exchange, group);
-    } else {
+    } else if (system->kind != MPI) {
         open_buckets(exchange, group);
     }
     if (system->kind != SPARSE) {

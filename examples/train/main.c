@@ -359,15 +359,11 @@ static bool run_all(run_t *runs, size_t count)
 int main(int argc, char **argv)
 {
     static run_t runs[MOST_SYSTEMS];
-    static system_t systems[MOST_SYSTEMS];
     int level;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    size_t count = read_options(argc, argv) ? read_systems(systems) : 0;
-    for (size_t i = 0; i < count; i++) {
-        runs[i].system = systems[i];
-    }
+    size_t count = read_options(argc, argv) ? read_systems(runs) : 0;
     bool passed = count > 0 && run_all(runs, count);
     for (size_t i = 0; i < count; i++) {
         free(runs[i].points);

@@ -251,7 +251,7 @@ static bool read_system(const char *text, system_t *out)
                : complain("systems", text, "a system");
 }
 
-size_t read_systems(system_t systems[MOST_SYSTEMS])
+size_t read_systems(run_t runs[MOST_SYSTEMS])
 {
     char list[1024], *rest = NULL;
     size_t count = 0;
@@ -264,7 +264,8 @@ size_t read_systems(system_t systems[MOST_SYSTEMS])
              settings.systems != NULL ? settings.systems : of_mode);
     for (char *item = strtok_r(list, ",", &rest); item != NULL;
          item = strtok_r(NULL, ",", &rest)) {
-        if (count == MOST_SYSTEMS || !read_system(item, &systems[count++])) {
+        if (count == MOST_SYSTEMS ||
+            !read_system(item, &runs[count++].system)) {
             return 0;
         }
     }

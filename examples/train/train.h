@@ -73,8 +73,8 @@ extern int rank, size;
    says. */
 bool read_options(int argc, char **argv);
 
-/* The systems to compare. Returns how many; 0: a name is wrong. */
-size_t read_systems(system_t systems[MOST_SYSTEMS]);
+/* Sets the systems to compare. Returns how many; 0: a name is wrong. */
+size_t read_systems(run_t runs[MOST_SYSTEMS]);
 
 /* On rank 0: prints and writes what was asked for. False when a file could not
    be written. */
