@@ -130,18 +130,15 @@ static double time_way(const contest_t *contest, const contestant_t *system,
     double us = 0;
     prepare(contest, runners, way);
     double begin_us = clock_now_us();
-    double end_us = begin_us;
     for (size_t i = 0; i < calls; i++) {
         if (way != BENCH_WAY_WAIT) {
             harness_barrier(&contest->run->harness);
             begin_us = clock_now_us();
         }
-        end_us = call(contest, runners, way, (int)(i % roots));
-        if (way != BENCH_WAY_WAIT) {
-            us += end_us - begin_us;
-        }
+        double end_us = call(contest, runners, way, (int)(i % roots));
+        us += end_us - begin_us;
+        begin_us = end_us;
     }
-    us += way == BENCH_WAY_WAIT ? end_us - begin_us : 0;
     if (!contest->operations->in_place) {
         check(contest, runners);
     }

@@ -151,17 +151,6 @@ static void close_contest(contest_t *contest)
     bench_sparse_names[system->system], contest->count, contest->k,            \
         system->teams
 
-static void check_entries(const contest_t *contest, const contestant_t *system,
-                          const baton_sparse_result_t *result)
-{
-    size_t entry = 0;
-    const char *wrong = sparse_check(result, contest->count, &entry);
-    if (wrong != NULL) {
-        harness_fail(OF "entry %zu of %zu: %s", OF_ARGS, entry, result->count,
-                     wrong);
-    }
-}
-
 /* Results are the same on all ranks, bit by bit. Collective. */
 static void check_alike(const contest_t *contest, const contestant_t *system,
                         const baton_sparse_result_t *result)
@@ -180,7 +169,12 @@ static void check_alike(const contest_t *contest, const contestant_t *system,
 static void check_result(const contest_t *contest, const contestant_t *system,
                          const baton_sparse_result_t *result)
 {
-    check_entries(contest, system, result);
+    size_t entry = 0;
+    const char *wrong = sparse_check(result, contest->count, &entry);
+    if (wrong != NULL) {
+        harness_fail(OF "entry %zu of %zu: %s", OF_ARGS, entry, result->count,
+                     wrong);
+    }
     if (is_baton(system)) {
         check_alike(contest, system, result);
     }
@@ -332,14 +326,6 @@ static void add_row(const contest_t *contest, const contestant_t *system,
 
 /* ---- all of it ---------------------------------------------------------- */
 
-/* Only rank 0 may have BATON_SEED. */
-static uint64_t agree_on_seed(void)
-{
-    uint64_t seed = cli_default_seed();
-    MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
-    return seed;
-}
-
 static void measure_case(bench_run_t *run, size_t count, double density)
 {
     stats_t stats[MAX_CONTESTANTS][MEASURES];
@@ -347,10 +333,12 @@ static void measure_case(bench_run_t *run, size_t count, double density)
     double mpi_residual_us = NAN;
     contest_t contest = {
         .run = run,
-        .seed = agree_on_seed(),
+        .seed = cli_default_seed(),
         .count = count,
         .k = k < 1 ? 1 : (size_t)k,
     };
+    /* Only rank 0 may have BATON_SEED. */
+    MPI_Bcast(&contest.seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     open_contest(&contest);
     const bench_turns_t turns = {.systems = contest.contestant_count,
                                  .measures = MEASURES,

@@ -90,11 +90,9 @@ static void move(const bench_operation_t *operation, bool to_device)
     const size_t counts[2] = {operation->source_count, operation->target_count};
     for (int i = 0; operation->on_device[1] != NULL && i < 2; i++) {
         size_t bytes = counts[i] * sizeof(float);
-        if (to_device) {
-            bench_device.copy(operation->on_device[i], host[i], bytes);
-        } else {
-            bench_device.copy(host[i], operation->on_device[i], bytes);
-        }
+        void *device = operation->on_device[i];
+        bench_device.copy(to_device ? device : host[i],
+                          to_device ? host[i] : device, bytes);
     }
 }
 
@@ -223,15 +221,6 @@ static void call_mpi(bench_runner_t *runner, form_t form)
     }
 }
 
-static void set_counts(bench_runner_t *runner)
-{
-    const bench_operation_t *operation = runner->operation;
-    runner->counts = harness_alloc((size_t)operation->ranks, sizeof(int));
-    for (int rank = 0; rank < operation->ranks; rank++) {
-        runner->counts[rank] = (int)operation->block;
-    }
-}
-
 /* ---- Baton -------------------------------------------------------------- */
 
 static baton_view_t bind(baton_schedule_t *schedule, float *memory,
@@ -347,6 +336,7 @@ void bench_runner_open(const bench_run_t *run, const bench_system_t *system,
     *out = (bench_runner_t){
         .system = *system,
         .operation = operation,
+        .counts = harness_alloc((size_t)operation->ranks, sizeof(int)),
         .requests = harness_alloc(roots, sizeof(MPI_Request)),
         .schedules = harness_alloc(roots, sizeof(baton_schedule_t *)),
     };
@@ -354,7 +344,9 @@ void bench_runner_open(const bench_run_t *run, const bench_system_t *system,
         out->end = harness_alloc(1, sizeof(*out->end));
         (void)sem_init(&out->end->told, 0, 0);
     }
-    set_counts(out);
+    for (int rank = 0; rank < operation->ranks; rank++) {
+        out->counts[rank] = (int)operation->block;
+    }
     for (int root = 0; root < operation->roots; root++) {
         operation->root = root;
         open_root(run, out);

@@ -2,6 +2,7 @@
 #include <baton/sparse.h>
 #include <baton/tuning.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -285,12 +286,10 @@ static error_t resolve_algorithm(const cli_parser_t *parser,
                           "--chunk-bytes: needs an --algorithm that has "
                           "chunks, as ring");
     }
-    double least = (double)opts->ranks;
-    if (opts->axis == SIM_AXIS_RANKS) {
-        least = opts->values[0];
-        for (size_t i = 1; i < opts->value_count; i++) {
-            least = opts->values[i] < least ? opts->values[i] : least;
-        }
+    bool sweeps = opts->axis == SIM_AXIS_RANKS;
+    double least = sweeps ? opts->values[0] : (double)opts->ranks;
+    for (size_t i = 1; sweeps && i < opts->value_count; i++) {
+        least = fmin(least, opts->values[i]);
     }
     return (double)opts->root < least
                ? 0
@@ -305,12 +304,8 @@ static error_t resolve(cli_parser_t *parser)
         opts->variant_count = 1; /* the command has nothing to compare */
     }
     error_t error = resolve_model(parser, opts);
-    if (error == 0) {
-        error = resolve_sweep(parser, opts);
-    }
-    if (error == 0) {
-        error = resolve_files(parser, opts);
-    }
+    error = error != 0 ? error : resolve_sweep(parser, opts);
+    error = error != 0 ? error : resolve_files(parser, opts);
     return error != 0 ? error : resolve_algorithm(parser, opts);
 }
 

@@ -53,25 +53,19 @@ static uint32_t mode_ranks(const sim_case_t *c)
 
 /* ---- calls ------------------------------------------------------------ */
 
-static bool call(app_t *app)
-{
-    run_t *run = app->run;
-    const sim_case_t *c = run->of;
-    app->called_us = baton_sim_now_us(run->of->sim);
-    return (c->options->model.cost_only ||
-            sim_data_fill(&run->data, (int)(app - run->app), run->epoch,
-                          run->contribution)) &&
-           sim_case_ok(
-               c, baton_partial_contribute(app->partial, run->contribution)) &&
-           sim_case_ok(c, baton_partial_start(app->partial));
-}
-
 static void arrive(void *arg)
 {
     app_t *app = arg;
-    if (!app->run->failed && !call(app)) {
-        app->run->failed = true;
-    }
+    run_t *run = app->run;
+    const sim_case_t *c = run->of;
+    app->called_us = baton_sim_now_us(c->sim);
+    run->failed = run->failed ||
+                  !(c->options->model.cost_only ||
+                    sim_data_fill(&run->data, (int)(app - run->app), run->epoch,
+                                  run->contribution)) ||
+                  !sim_case_ok(c, baton_partial_contribute(
+                                      app->partial, run->contribution)) ||
+                  !sim_case_ok(c, baton_partial_start(app->partial));
 }
 
 /* ---- life ------------------------------------------------------------- */

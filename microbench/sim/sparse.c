@@ -49,13 +49,6 @@ static bool open_data(run_t *run)
     return true;
 }
 
-static void close_data(run_t *run)
-{
-    free(run->gradients);
-    free(run->residual);
-    free(run->sums);
-}
-
 /* Adds all residuals to the sums, or takes them away again. */
 static bool add_residuals(run_t *run, double sign)
 {
@@ -260,7 +253,9 @@ bool sim_run_sparse(const sim_case_t *c, sim_result_t *out)
     set_formula(&run);
     run.ranks = sim_case_alloc(c, (size_t)c->ranks, sizeof(baton_sparse_t *));
     bool passed = run.ranks != NULL && open_data(&run) && run_all(&run);
-    close_data(&run);
+    free(run.gradients);
+    free(run.residual);
+    free(run.sums);
     free(run.ranks);
     return passed;
 }

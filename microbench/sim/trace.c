@@ -3,16 +3,12 @@
 #include "sim/sim.h"
 #include <inttypes.h>
 
-static const char *row_name(int what)
-{
-    static const char *const names[] = {
-        [BATON_SIM_SEND] = "send port",
-        [BATON_SIM_RECV] = "receive port",
-        [BATON_SIM_REDUCE] = "processor",
-        [BATON_SIM_EPOCH] = "epochs",
-    };
-    return names[what];
-}
+static const char *const row_names[] = {
+    [BATON_SIM_SEND] = "send port",
+    [BATON_SIM_RECV] = "receive port",
+    [BATON_SIM_REDUCE] = "processor",
+    [BATON_SIM_EPOCH] = "epochs",
+};
 
 static void write_rows(FILE *file, int ranks)
 {
@@ -27,7 +23,7 @@ static void write_rows(FILE *file, int ranks)
                           ",\n{\"ph\": \"M\", \"pid\": %d, \"tid\": %d, "
                           "\"name\": \"thread_name\", \"args\": {\"name\": "
                           "\"%s\"}}",
-                          rank, row, row_name(row));
+                          rank, row, row_names[row]);
         }
     }
 }

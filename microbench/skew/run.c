@@ -43,12 +43,12 @@ static uint32_t iterations_of(const skew_options_t *options)
     return (uint32_t)(options->warmup + options->iterations) + 1;
 }
 
-static bool is_synchronous(skew_choice_t choice, int ranks)
+/* No iteration begins before so many ranks have arrived, warm-up included. */
+static uint32_t least_active(skew_choice_t choice, int ranks)
 {
-    bool none_may_miss =
-        (choice.kind == SKEW_QUORUM || choice.kind == SKEW_ALL) &&
-        choice.ranks == (uint32_t)ranks;
-    return choice.kind == SKEW_MPI || choice.kind == SKEW_FULL || none_may_miss;
+    bool waits = choice.kind == SKEW_QUORUM || choice.kind == SKEW_ALL;
+    bool all = choice.kind == SKEW_MPI || choice.kind == SKEW_FULL;
+    return all ? (uint32_t)ranks : waits ? choice.ranks : 1;
 }
 
 static void open_partial(const run_t *run, measurement_t *measurement)
@@ -93,7 +93,8 @@ static void open_measurement(const run_t *run, skew_choice_t choice,
         .ranks = run->harness->size,
         .count = (size_t)(run->bytes / sizeof(uint64_t)),
         .iterations = iterations,
-        .synchronous = is_synchronous(choice, run->harness->size),
+        .synchronous = least_active(choice, run->harness->size) ==
+                       (uint32_t)run->harness->size,
         .entries = harness_alloc(iterations, sizeof(skew_entry_t)),
     };
     if (choice.kind != SKEW_MPI) {
@@ -240,14 +241,10 @@ static uint32_t *gather_from(const skew_account_t *account)
     return all;
 }
 
-/* No iteration begins before so many ranks have arrived, warm-up included. */
 static void check_active(measurement_t *measurement, const uint32_t *from)
 {
-    skew_choice_t choice = measurement->choice;
-    uint32_t least = choice.kind == SKEW_QUORUM || choice.kind == SKEW_ALL
-                         ? choice.ranks
-                         : 1;
     skew_account_t *account = &measurement->account;
+    uint32_t least = least_active(measurement->choice, account->ranks);
     for (uint32_t i = 1; i < account->iterations; i++) {
         uint32_t active = skew_account_active(account, from, i);
         if (active < least) {
