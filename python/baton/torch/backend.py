@@ -1,0 +1,788 @@
+"""The backend "baton" of torch.distributed, for tensors in the memory of the CPU.
+
+    dist.all_reduce(tensor)
+        ProcessGroup.allreduce     finds the schedule of this shape, rebinds it to the
+                                   tensor if that is another one than last time, starts it
+        Work.wait                  waits for the epoch that was started
+
+A process group is a sub-group of `baton.Group.world()`, and costs no message. It keeps the
+schedules of the last shapes, so that a training step makes nothing new. Ranks of a group
+call the same collectives in the same order, as torch.distributed demands; so they make the
+schedules in the same order, and drop the same ones when there are too many.
+
+Tensors that an epoch works on live as long as the epoch: a schedule keeps its works until
+they have ended, whatever becomes of the caller's references. Where torch wants a list of
+tensors, and Baton one vector, the work has a vector of its own and copies at its end.
+"""
+import atexit
+import collections
+import ctypes
+import datetime
+import os
+import queue
+import socket
+import sys
+import threading
+import time
+import weakref
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Work as _TorchWork
+
+import baton
+from baton import _arrays, _handles, errors
+from baton._library import check, ffi, lib
+from baton.schedule import Schedule
+
+_KEPT = 256  # shapes whose schedules a group keeps
+_DEPTH = 8  # epochs of one schedule that may be in flight
+_ABANDONED = 4096  # ended works that only C++ may still refer to
+_OWN_REFERENCES = 3  # two local variables and the argument of sys.getrefcount
+
+_start = lib.baton_schedule_start
+_wait_epoch = lib.baton_schedule_wait_epoch
+_rebind = lib.baton_schedule_rebind
+_SLICE = _handles.SLICE_MS
+_NULL = ffi.NULL
+_BUSY = lib.BATON_ERR_BUSY
+_cast = ffi.cast
+_no_timeout = datetime.timedelta(0)
+
+_OPS = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "BAND": "band",
+        "BOR": "bor", "BXOR": "bxor", "AVG": "avg"}
+# Reductions of bool, on which torch's sum is a logical or.
+_OPS_OF_BOOL = {"sum": "lor", "max": "lor", "prod": "land", "min": "land"}
+# By the hash of a ReduceOp, which is its number; comparing two of them takes microseconds.
+_OF_REDUCE_OP = {hash(getattr(dist.ReduceOp, name)): op for name, op in _OPS.items()
+                 if hasattr(dist.ReduceOp, name)}
+_SUM = hash(dist.ReduceOp.SUM)
+
+
+class _Kept:
+    """The schedule of a shape, and what is in flight."""
+
+    __slots__ = ("handle", "schedule", "source", "target", "started", "ended", "works",
+                 "state")
+
+    def __init__(self, state, schedule):
+        self.state = state
+        self.schedule = schedule
+        self.handle = schedule._handle
+        self.source = self.target = None
+        self.started = self.ended = 0
+        self.works = collections.deque()  # that were started and not waited for
+
+    def bind(self, source, target):
+        """Source and target are addresses; 0 means none."""
+        if source != self.source or target != self.target:
+            status = _rebind(self.handle, _cast("void *", source), _cast("void *", target))
+            if status == _BUSY:
+                self.make_room()
+                status = _rebind(self.handle, _cast("void *", source),
+                                 _cast("void *", target))
+            check(status)
+            self.source, self.target = source, target
+
+    def start(self, work):
+        status = _start(self.handle)
+        if status:
+            if status != _BUSY:
+                self.fail(status)
+            self.make_room()
+            status = _start(self.handle)
+            if status:
+                self.fail(status)
+        self.started += 1
+        work._kept = self
+        work._epoch = self.started
+        self.works.append(work)
+        if len(self.works) > _DEPTH:
+            self.retire(lib.baton_schedule_epoch(self.handle))
+        return work
+
+    def make_room(self):
+        """Waits for the oldest of _DEPTH epochs in flight."""
+        oldest = self.started - _DEPTH + 1
+        self.ends_at(oldest, self.state.timeout)
+        self.retire(oldest)
+
+    def ends_at(self, epoch, timeout):
+        """Waits for an epoch; `timeout` is in seconds."""
+        status = _handles.wait(lambda ms: _wait_epoch(self.handle, epoch, ms), timeout,
+                               lambda: lib.baton_schedule_cancel(self.handle))
+        if status:
+            self.fail(status)
+
+    def fail(self, status):
+        failed = self.error(status)
+        if status != lib.BATON_ERR_TIMEOUT:
+            while self.works:
+                work = self.works.popleft()
+                work._failed = failed
+                self.abandon(work)
+        raise failed
+
+    def error(self, status):
+        try:
+            self.schedule._fail(status)
+        except errors.Error as failed:
+            return failed
+
+    def retire(self, epoch):
+        """All works up to `epoch` have ended."""
+        if epoch > self.ended:
+            self.ended = epoch
+        works = self.works
+        while works and works[0]._epoch <= epoch:
+            work = works.popleft()
+            work._finish()
+            self.abandon(work)
+
+    def abandon(self, work):
+        """Keeps a work to which no Python code refers: C++ may, and would find no wait()
+        without the Python object."""
+        if sys.getrefcount(work) <= _OWN_REFERENCES:
+            work._tensors = work._buffers = None
+            self.state.abandoned.append(work)
+
+
+class Work(_TorchWork):
+    """An operation that was started. `wait()` returns True when the tensors may be used;
+    it raises `baton.TimedOut` after the group's timeout, and what `Schedule.wait` raises.
+    After TimedOut the operation goes on: wait again, or end the process."""
+
+    _kept = None
+    _epoch = 0
+    _failed = None
+    _after = None  # copies results to where they belong
+    _future = None
+    _temporary = False  # the schedule is destroyed when it has ended
+    _buffers = None  # tensors that the epoch works on
+
+    def __init__(self, tensors, options=None):
+        _TorchWork.__init__(self)
+        self._tensors = tensors
+        self._options = options
+
+    def wait(self, timeout=_no_timeout):
+        kept, epoch = self._kept, self._epoch
+        if epoch > kept.ended:
+            status = _wait_epoch(kept.handle, epoch, _SLICE)
+            if status:
+                if self._failed is not None:
+                    raise self._failed
+                if status != lib.BATON_ERR_TIMEOUT:
+                    kept.fail(status)
+                kept.ends_at(epoch, self._seconds(timeout))
+            works = kept.works
+            if works and works[0] is self:  # nothing older is in flight
+                works.popleft()
+                if epoch > kept.ended:
+                    kept.ended = epoch
+            else:
+                kept.retire(epoch)
+        elif self._failed is not None:
+            raise self._failed
+        if self._after is not None or self._temporary:
+            self._finish()
+        return True
+
+    def _seconds(self, timeout):
+        if timeout <= _no_timeout:
+            timeout = getattr(self._options, "timeout", timeout)
+        return timeout.total_seconds() if timeout > _no_timeout else self._kept.state.timeout
+
+    def _ends_within(self, ms):
+        """Whether it has ended, or failed, after at most so many milliseconds."""
+        kept = self._kept
+        if self._epoch > kept.ended and self._failed is None:
+            status = _wait_epoch(kept.handle, self._epoch, ms)
+            if status == lib.BATON_ERR_TIMEOUT:
+                return False
+            if status:
+                self._failed = self._failed or kept.error(status)
+            else:
+                kept.retire(self._epoch)
+        return True
+
+    def _finish(self):
+        with _finishing:
+            after, self._after = self._after, None
+            if after is not None:
+                after()
+            if self._temporary:
+                self._temporary = False
+                self._kept.schedule.destroy()
+
+    def is_completed(self):
+        kept = self._kept
+        if self._failed is None and self._epoch > kept.ended:
+            done = ffi.new("bool *")
+            status = lib.baton_schedule_test_epoch(kept.handle, self._epoch, done)
+            if status:
+                self._failed = self._failed or kept.error(status)
+            elif not done[0]:
+                return False
+            else:
+                kept.retire(self._epoch)
+        return True
+
+    def is_success(self):
+        return self.is_completed() and self._failed is None
+
+    def exception(self):
+        return self._failed
+
+    def result(self):
+        return self._tensors
+
+    def synchronize(self):
+        self.wait()
+
+    def get_future(self):
+        """A torch.futures.Future of the tensors, which a thread of this package completes:
+        the library's own thread never waits for Python."""
+        if self._future is None:
+            self._future = torch.futures.Future()
+            if self.is_completed():
+                self._complete()
+            else:
+                _completer.add(self)
+        return self._future
+
+    def _complete(self):
+        if self._failed is not None:
+            self._future.set_exception(self._failed)
+        else:
+            self._finish()
+            self._future.set_result(self._tensors)
+
+
+class _Works(Work):
+    """Several operations as one."""
+
+    def __init__(self, works, tensors):
+        super().__init__(tensors)
+        self._works = works
+
+    def wait(self, timeout=_no_timeout):
+        for work in self._works:
+            work.wait(timeout)
+        return True
+
+    def is_completed(self):
+        done = all([work.is_completed() for work in self._works])
+        for work in self._works:
+            self._failed = self._failed or work._failed
+        return done
+
+    def _ends_within(self, ms):
+        return all([work._ends_within(ms) for work in self._works]) and self.is_completed()
+
+    def _seconds(self, timeout):
+        return max(work._seconds(timeout) for work in self._works)
+
+    def _finish(self):
+        pass
+
+
+class _Completer:
+    """Completes futures. Its thread waits for one work at a time while there is one, and
+    asks all in turn while there are several, since they may end in any order."""
+
+    def __init__(self):
+        self._queue = queue.SimpleQueue()
+        self._thread = None
+
+    def add(self, work):
+        self._queue.put((work, time.monotonic() + work._seconds(_no_timeout)))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, daemon=True,
+                                            name="baton futures")
+            self._thread.start()
+
+    def _run(self):
+        works = collections.deque()
+        while True:
+            while not works or not self._queue.empty():
+                works.append(self._queue.get())
+            work, deadline = works.popleft()
+            try:
+                if not work._ends_within(1 if works else 20):
+                    if time.monotonic() < deadline:
+                        works.append((work, deadline))
+                        continue
+                    work._failed = errors.TimedOut("the operation behind a future was not done in time")
+                work._complete()
+            except BaseException as failed:
+                work._future.set_exception(failed)
+
+
+_finishing = threading.RLock()
+_completer = _Completer()
+
+
+# ---- process groups -------------------------------------------------------------
+
+
+_states = weakref.WeakSet()
+
+
+class _State:
+    """What works need of their process group; it does not refer to that, so that a group
+    that nobody has is collected at once."""
+
+    def __init__(self, group, timeout):
+        self.group = group
+        self.timeout = timeout
+        self.kept = {}  # by shape, the same on all ranks
+        self.pairs = {}  # groups of two ranks, for send and recv
+        self.messages = {}  # their schedules
+        self.abandoned = collections.deque(maxlen=_ABANDONED)
+        _states.add(self)
+
+    def destroy(self):
+        for group in [*self.pairs.values(), self.group]:
+            group.destroy()
+
+
+def _vector(tensor):
+    """A contiguous tensor of the CPU with the same elements: itself, or a copy."""
+    if not tensor.is_cpu or tensor.layout is not torch.strided:
+        raise errors.Invalid(f"the backend baton is for dense tensors of the CPU; this one "
+                             f"is {tensor.layout} on {tensor.device}")
+    return tensor.contiguous()
+
+
+def _address(tensor):
+    return tensor.data_ptr() or _nowhere
+
+
+_empty = ffi.new("char[64]")
+_nowhere = int(_cast("uintptr_t", _empty))
+
+
+def _overlap(a, b):
+    return (a.data_ptr() < b.data_ptr() + b.numel() * b.element_size()
+            and b.data_ptr() < a.data_ptr() + a.numel() * a.element_size())
+
+
+def _sizes(what, given, wanted):
+    if list(given) != list(wanted):
+        raise ValueError(f"{what}: there are tensors of {list(given)} elements, where "
+                         f"{list(wanted)} are needed")
+
+
+def _spread(vector, tensors):
+    """A function that copies a vector to tensors."""
+    def copy():
+        begin = 0
+        for tensor in tensors:
+            tensor.copy_(vector[begin:begin + tensor.numel()].view(tensor.shape))
+            begin += tensor.numel()
+    return copy
+
+
+def _joined(tensors):
+    return torch.cat([_vector(tensor).reshape(-1) for tensor in tensors])
+
+
+def _one(tensors):
+    if isinstance(tensors, torch.Tensor):
+        return tensors
+    if len(tensors) != 1:
+        raise errors.Invalid(f"the backend baton takes one tensor of a rank, and not "
+                             f"{len(tensors)}: call it once for each")
+    return tensors[0]
+
+
+class ProcessGroup(dist.ProcessGroup):
+    """Ranks of `baton.Group.world()`, for torch.distributed. `group` is the baton.Group.
+
+    Dense tensors in the memory of the CPU, of all types that Baton has. Tensors that are
+    not contiguous are copied. `all_gather` and `reduce_scatter` take tensors of different
+    sizes. There is no receive from any source.
+    """
+
+    def __init__(self, group, timeout):
+        super().__init__(group.rank, group.size)
+        self.group = group
+        self._rank, self._size = group.rank, group.size
+        self._state = _State(group, timeout.total_seconds())
+        self._kept = self._state.kept
+        self._sums = {}  # _kept of all-reduces in place, by elements, type and number
+        self.shutdown = weakref.finalize(self, self._state.destroy)
+        self.shutdown.atexit = False  # baton destroys all groups, the last one first
+
+    def getBackendName(self):
+        return "baton"
+
+    # ---- schedules ---------------------------------------------------------------
+
+    def _run(self, work, collective, source, target, count, op=None, root=0, counts=None,
+             target_counts=None):
+        """Starts a collective on tensors that are contiguous, or None."""
+        given = target if target is not None else source
+        if source is not None and target is not None and _overlap(source, target):
+            source = source.clone()
+        if source is not None and target is not None and source.dtype != target.dtype:
+            raise ValueError(f"{collective}: tensors of {source.dtype} and {target.dtype}")
+        once = collective == "alltoallv"  # counts are not the same on all ranks
+        shape = (collective, count, given is not None and given.dtype, op, root, counts)
+        kept = None if once else self._kept.get(shape)
+        addresses = [0 if tensor is None else _address(tensor)
+                     for tensor in (source, target)]
+        if kept is None:
+            number = None if given is None else _arrays.dtype_number(given.dtype)
+            if number == _arrays.NUMBERS["bool"]:
+                op = _OPS_OF_BOOL.get(op, op)
+            operands = [None if address == 0 else _arrays.Operand(
+                            address, tensor.numel(), number, lib.BATON_MEMORY_HOST, tensor)
+                        for address, tensor in zip(addresses, (source, target))]
+            schedule = self.group._prepare(
+                collective, *operands, None, count, op=op, root=root, counts=counts,
+                target_counts=target_counts, depth=_DEPTH)
+            schedule._keep.clear()  # works keep tensors
+            kept = _Kept(self._state, schedule)
+            kept.source, kept.target = addresses
+            if once:
+                work._temporary = True
+            else:
+                if len(self._kept) >= _KEPT:
+                    self._drop(next(iter(self._kept)))
+                self._kept[shape] = kept
+        else:
+            kept.bind(*addresses)
+        work._buffers = source, target
+        return kept.start(work)
+
+    def _drop(self, shape):
+        """Forgets a schedule, after all of its epochs have ended."""
+        kept = self._kept.pop(shape)
+        self._sums = {key: of for key, of in self._sums.items() if of is not kept}
+        if kept.works:
+            kept.ends_at(kept.started, self._state.timeout)
+            kept.retire(kept.started)
+        kept.schedule.destroy()
+
+    def recover(self, timeout=None):
+        """Makes the group usable again after a failure, as `baton.Group.recover`: all
+        ranks call it."""
+        self._sums.clear()
+        for kept in self._kept.values():
+            kept.schedule.destroy()
+        self._kept.clear()
+        self.group.recover(timeout)
+
+    @staticmethod
+    def _number(opts):
+        return _SUM if opts is None else hash(getattr(opts, "reduceOp", opts))
+
+    def _reduction(self, opts):
+        number = self._number(opts)
+        try:
+            return _OF_REDUCE_OP[number]
+        except KeyError:
+            raise errors.Invalid("the backend baton has the reductions "
+                                 + ", ".join(_OPS)) from None
+
+    # ---- collectives --------------------------------------------------------------
+
+    def allreduce(self, tensors, opts=None):
+        try:
+            tensor, = tensors
+            kept = self._sums[tensor.numel(), tensor.dtype, hash(opts.reduceOp)]
+            if not (tensor.is_cpu and tensor.is_contiguous()):
+                kept = None
+        except (KeyError, TypeError, ValueError, AttributeError):
+            kept = None
+        if kept is None:
+            return self._allreduce(tensors, opts)
+        address = tensor.data_ptr()
+        if address != kept.target:
+            kept.bind(0, address)
+        return kept.start(Work(tensors, opts))
+
+    def _allreduce(self, tensors, opts):
+        tensor = _one(tensors)
+        vector = _vector(tensor)
+        work = Work([tensor], opts)
+        if vector is not tensor:
+            work._after = lambda: tensor.copy_(vector)
+        op = self._reduction(opts)
+        self._run(work, "allreduce", None, vector, vector.numel(), op)
+        if vector.numel():
+            number = self._number(opts)
+            self._sums[vector.numel(), vector.dtype, number] = work._kept
+        return work
+
+    def allreduce_coalesced(self, tensors, opts=None):
+        return _Works([self.allreduce([tensor], opts) for tensor in tensors], tensors)
+
+    def broadcast(self, tensors, opts=0):
+        tensor = _one(tensors)
+        vector = _vector(tensor)
+        work = Work([tensor], opts)
+        if vector is not tensor:
+            work._after = lambda: tensor.copy_(vector)
+        return self._run(work, "broadcast", None, vector, vector.numel(),
+                         root=getattr(opts, "rootRank", opts))
+
+    def reduce(self, tensors, opts=None):
+        tensor = _one(tensors)
+        vector, root = _vector(tensor), opts.rootRank
+        work = Work([tensor], opts)
+        if vector is not tensor and self._rank == root:
+            work._after = lambda: tensor.copy_(vector)
+        operands = (None, vector) if self._rank == root else (vector, None)
+        return self._run(work, "reduce", *operands, vector.numel(),
+                         self._reduction(opts), root)
+
+    def barrier(self, opts=None):
+        return self._run(Work([], opts), "barrier", None, None, 0)
+
+    def allgather(self, output_lists, inputs, opts=None):
+        outputs, tensor = output_lists, _one(inputs)
+        if not isinstance(outputs[0], torch.Tensor):
+            outputs = _one(outputs)
+        counts = tuple(output.numel() for output in outputs)
+        if len(counts) != self._size:
+            raise ValueError(f"all_gather: {len(counts)} tensors for {self._size} ranks")
+        _sizes("all_gather: the input", [tensor.numel()], [counts[self._rank]])
+        vector = torch.empty(sum(counts), dtype=tensor.dtype)
+        work = Work(outputs, opts)
+        work._after = _spread(vector, outputs)
+        if len(set(counts)) == 1:
+            return self._run(work, "allgather", _vector(tensor), vector, counts[0])
+        return self._run(work, "allgatherv", _vector(tensor), vector, counts[self._rank],
+                         counts=counts)
+
+    def _allgather_base(self, output, tensor, opts=None):
+        _sizes("all_gather_into_tensor: the output", [output.numel()],
+               [tensor.numel() * self._size])
+        vector = _vector(output)
+        work = Work([output], opts)
+        if vector is not output:
+            work._after = lambda: output.copy_(vector)
+        return self._run(work, "allgather", _vector(tensor), vector, tensor.numel())
+
+    def allgather_coalesced(self, output_lists, inputs, opts=None):
+        """Output list i has rank i's tensors."""
+        return _Works([self.allgather([outputs], [tensor], opts) for outputs, tensor
+                       in zip(output_lists, inputs)], output_lists)
+
+    def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
+        return _Works([self._allgather_base(output, tensor, opts)
+                       for output, tensor in zip(outputs, inputs)], outputs)
+
+    def gather(self, output_lists, inputs, opts=None):
+        tensor, root = _one(inputs), opts.rootRank
+        if self._rank != root:
+            return self._run(Work([], opts), "gather", _vector(tensor), None,
+                             tensor.numel(), root=root)
+        outputs = _one(output_lists)
+        _sizes("gather", [output.numel() for output in outputs],
+               [tensor.numel()] * self._size)
+        vector = torch.empty(tensor.numel() * self._size, dtype=tensor.dtype)
+        work = Work(outputs, opts)
+        work._after = _spread(vector, outputs)
+        return self._run(work, "gather", _vector(tensor), vector, tensor.numel(), root=root)
+
+    def scatter(self, outputs, input_lists, opts=None):
+        output, root = _one(outputs), opts.rootRank
+        vector, source = _vector(output), None
+        if self._rank == root:
+            inputs = _one(input_lists)
+            _sizes("scatter", [tensor.numel() for tensor in inputs],
+                   [output.numel()] * self._size)
+            source = _joined(inputs)
+        work = Work([output], opts)
+        if vector is not output:
+            work._after = lambda: output.copy_(vector)
+        return self._run(work, "scatter", source, vector, vector.numel(), root=root)
+
+    def reduce_scatter(self, outputs, input_lists, opts=None):
+        output, inputs = _one(outputs), input_lists
+        if not isinstance(inputs[0], torch.Tensor):
+            inputs = _one(inputs)
+        counts = tuple(tensor.numel() for tensor in inputs)
+        if len(counts) != self._size:
+            raise ValueError(f"reduce_scatter: {len(counts)} tensors for {self._size} ranks")
+        return self._scatter_sums(output, _joined(inputs), counts, opts)
+
+    def _reduce_scatter_base(self, output, tensor, opts=None):
+        return self._scatter_sums(output, _vector(tensor), (output.numel(),) * self._size,
+                                  opts)
+
+    def _scatter_sums(self, output, source, counts, opts):
+        _sizes("reduce_scatter", [source.numel(), output.numel()],
+               [sum(counts), counts[self._rank]])
+        vector = _vector(output)
+        work = Work([output], opts)
+        if vector is not output:
+            work._after = lambda: output.copy_(vector)
+        equal = len(set(counts)) == 1
+        return self._run(work, "reduce_scatter", source, vector,
+                         counts[self._rank] if equal else 0, self._reduction(opts),
+                         counts=None if equal else counts)
+
+    def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
+        return _Works([self._reduce_scatter_base(output, tensor, opts)
+                       for output, tensor in zip(outputs, inputs)], outputs)
+
+    def alltoall(self, outputs, inputs, opts=None):
+        vector = torch.empty(sum(output.numel() for output in outputs),
+                             dtype=outputs[0].dtype)
+        work = Work(outputs, opts)
+        work._after = _spread(vector, outputs)
+        return self._alltoallv(work, vector, [output.numel() for output in outputs],
+                               _joined(inputs), [tensor.numel() for tensor in inputs])
+
+    def alltoall_base(self, output, tensor, output_splits, input_splits, opts=None):
+        vector = _vector(output)
+        work = Work([output], opts)
+        if vector is not output:
+            work._after = lambda: output.copy_(vector)
+        if not output_splits and not input_splits:
+            _sizes("all_to_all_single", [output.numel(), tensor.numel() % self._size],
+                   [tensor.numel(), 0])
+            return self._run(work, "alltoall", _vector(tensor), vector,
+                             tensor.numel() // self._size)
+        counts = []
+        for of, splits in ((output, output_splits), (tensor, input_splits)):
+            rows = of.shape[0]
+            if not splits:
+                splits = [rows // self._size] * self._size
+            if sum(splits) != rows:
+                raise ValueError(f"all_to_all_single: splits {list(splits)} of a tensor "
+                                 f"with {rows} rows")
+            counts.append([split * (of.numel() // max(rows, 1)) for split in splits])
+        return self._alltoallv(work, vector, counts[0], _vector(tensor), counts[1])
+
+    def _alltoallv(self, work, vector, come, source, go):
+        if len(come) != self._size or len(go) != self._size:
+            raise ValueError(f"all_to_all: {len(come)} and {len(go)} tensors for "
+                             f"{self._size} ranks")
+        return self._run(work, "alltoallv", source, vector, 0, counts=go,
+                         target_counts=come)
+
+    # ---- messages -------------------------------------------------------------------
+
+    def send(self, tensors, peer, tag=0):
+        tensor = _vector(_one(tensors))
+        return self._message("send", tensor, Work([tensor]), peer, tag)
+
+    def recv(self, tensors, peer, tag=0):
+        tensor = _one(tensors)
+        vector = _vector(tensor)
+        work = Work([tensor])
+        if vector is not tensor:
+            work._after = lambda: tensor.copy_(vector)
+        return self._message("recv", vector, work, peer, tag)
+
+    def recv_anysource(self, tensors, tag=0):
+        raise errors.Unsupported("the backend baton receives from a rank that is named: "
+                                 "give recv its src")
+
+    def _message(self, kind, vector, work, peer, tag):
+        """A message has a schedule of its size and tag in a group of the two ranks."""
+        size = vector.numel() * vector.element_size()
+        kept = self._state.messages.get((kind, peer, tag, size))
+        if kept is None:
+            kept = self._make_message(kind, peer, tag, size)
+        if kind == "send":
+            kept.bind(_address(vector), 0)
+        else:
+            kept.bind(0, _address(vector))
+        work._buffers = vector
+        return kept.start(work)
+
+    def _make_message(self, kind, peer, tag, size):
+        if not 0 <= peer < self._size or peer == self._rank:
+            raise ValueError(f"{kind}: the peer is {peer}; this is rank {self._rank} of "
+                             f"{self._size}")
+        pair = self._state.pairs.get(peer)
+        if pair is None:
+            ranks = sorted((self._rank, peer))
+            pair = self._state.pairs[peer] = self.group.sub(
+                ranks, "ranks {} and {}".format(*ranks))
+        sender = self._rank if kind == "send" else peer
+        out = ffi.new("baton_schedule_t **")
+        check(lib.baton_schedule_create(
+            pair._handle, f"from {sender}, tag {tag}, {size} bytes".encode(), out))
+        schedule = Schedule(pair, out[0])
+        lib.baton_schedule_set_depth(out[0], _DEPTH)
+        bind, add = ((lib.baton_buffer_bind_input, lib.baton_add_send) if kind == "send"
+                     else (lib.baton_buffer_bind, lib.baton_add_recv))
+        buffer = bind(out[0], _empty, size)
+        view = ffi.new("baton_view_t *")
+        view.buffer, view.offset, view.bytes = buffer, 0, size
+        add(out[0], 1 - pair.rank, view[0])
+        check(lib.baton_schedule_commit(out[0]))
+        kept = _Kept(self._state, schedule)
+        self._state.messages[kind, peer, tag, size] = kept
+        return kept
+
+    def _start_coalescing(self, *_):
+        pass
+
+    def _end_coalescing(self, *works):
+        pass
+
+
+# ---- torch's registration --------------------------------------------------------
+
+_base = None  # whose ranks are torch's
+
+
+@atexit.register
+def _leave_tensors():
+    """After an exception that nobody caught operations may be in flight while Python frees
+    the tensors: those stay."""
+    if _handles._nobody_caught():
+        for state in _states:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(state))
+
+
+def _create(options, _):
+    """A process group, as torch asks for it."""
+    base = _base or baton.Group.world()
+    ranks = list(options.global_ranks_in_group)
+    if not ranks and (options.group_rank, options.group_size) != (base.rank, base.size):
+        raise errors.Invalid(
+            f"torch says that this is rank {options.group_rank} of {options.group_size}, "
+            f"and MPI that it is rank {base.rank} of {base.size}: start the program with "
+            "mpirun, and call baton.torch.init_process_group(), or set RANK and WORLD_SIZE "
+            "to OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE")
+    return ProcessGroup(base.sub(ranks or range(base.size), f"torch {options.group_id}"),
+                        options.timeout)
+
+
+dist.Backend.register_backend("baton", _create, extended_api=True)
+
+
+def init_process_group(group=None, timeout=datetime.timedelta(minutes=30), **options):
+    """torch.distributed.init_process_group("baton") for the ranks of mpirun, or of
+    `group`, a baton.Group (after a loss: what `shrink` has made). Collective. Torch's
+    store is on rank 0, at a port that is free. Sets RANK, WORLD_SIZE, LOCAL_RANK and
+    LOCAL_WORLD_SIZE in the environment. `options` are torch's."""
+    global _base
+    _base = group or baton.Group.world()
+    address = torch.zeros(256, dtype=torch.uint8)
+    local = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", _base.size))
+    store = None
+    if _base.rank == 0:
+        host = "127.0.0.1" if local >= _base.size else socket.gethostname()
+        store = dist.TCPStore(host, 0, _base.size, True, timeout, wait_for_workers=False)
+        text = f"{host} {store.port}".encode()
+        address[:len(text)] = torch.tensor(list(text), dtype=torch.uint8)
+    _base.broadcast(address)
+    if store is None:
+        host, port = bytes(address.tolist()).rstrip(b"\0").decode().split()
+        store = dist.TCPStore(host, int(port), _base.size, False, timeout)
+    os.environ.update(
+        RANK=str(_base.rank), WORLD_SIZE=str(_base.size), LOCAL_WORLD_SIZE=str(local),
+        LOCAL_RANK=os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", str(_base.rank)))
+    dist.init_process_group("baton", store=store, rank=_base.rank, world_size=_base.size,
+                            timeout=timeout, **options)

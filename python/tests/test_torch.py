@@ -1,0 +1,257 @@
+"""The backend "baton" of torch.distributed, on the ranks of one mpirun."""
+import datetime
+
+import pytest
+
+import baton
+
+torch = pytest.importorskip("torch")
+dist = pytest.importorskip("torch.distributed")
+baton_torch = pytest.importorskip("baton.torch")
+backend = baton_torch.backend
+
+TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8,
+         torch.uint8, torch.int16, torch.int32, torch.int64]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ranks():
+    torch.set_num_threads(1)
+    baton_torch.init_process_group()
+    yield
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def rank():
+    return dist.get_rank()
+
+
+def size():
+    return dist.get_world_size()
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_allreduce(dtype):
+    for op, expected in ((dist.ReduceOp.SUM, size() * (size() + 1) // 2),
+                         (dist.ReduceOp.MAX, size()), (dist.ReduceOp.MIN, 1)):
+        for _ in range(3):
+            a = torch.full((3, 5), rank() + 1, dtype=dtype)
+            assert dist.all_reduce(a, op) is None
+            assert (a == expected).all()
+
+
+@pytest.mark.filterwarnings("ignore:.*all_reduce_coalesced will be deprecated")
+def test_allreduce_of_other_tensors():
+    flags = torch.tensor([rank() == 0, True, False])
+    dist.all_reduce(flags)
+    assert flags.tolist() == [True, True, False]
+    strided = torch.zeros(4, 4)[:, ::2].fill_(rank())
+    dist.all_reduce(strided)
+    assert (strided == sum(range(size()))).all()
+    number = torch.tensor(2.0 + 1j * rank())
+    dist.all_reduce(number)
+    assert number == 2.0 * size() + 1j * sum(range(size()))
+    mean = torch.full((2,), float(rank()))
+    dist.all_reduce(mean, dist.ReduceOp.AVG)
+    assert (mean == (size() - 1) / 2).all()
+    dist.all_reduce(torch.empty(0))
+    with pytest.raises(baton.Invalid, match="dense"):
+        dist.all_reduce(torch.eye(3).to_sparse())
+    both = [torch.ones(2), torch.ones(3, 1)]
+    dist.all_reduce_coalesced(both)
+    assert (both[0] == size()).all() and (both[1] == size()).all()
+
+
+def test_other_collectives():
+    me, all_ranks, last = rank(), size(), size() - 1
+    a = torch.full((2, 3), float(me))
+    dist.broadcast(a, last)
+    assert (a == last).all()
+    a = torch.full((3,), float(me))
+    dist.reduce(a, last)
+    assert (a == (sum(range(all_ranks)) if me == last else me)).all()
+    outs = [torch.empty(2, 2) for _ in range(all_ranks)]
+    dist.all_gather(outs, torch.full((2, 2), float(me)))
+    assert [out[0, 0].item() for out in outs] == list(range(all_ranks))
+    outs = [torch.empty(r + 1) for r in range(all_ranks)]
+    dist.all_gather(outs, torch.full((me + 1,), float(me)))
+    assert all((out == r).all() for r, out in enumerate(outs))
+    out = torch.empty(all_ranks, 2)
+    dist.all_gather_into_tensor(out, torch.full((2,), float(me)))
+    assert out[:, 1].tolist() == list(range(all_ranks))
+    outs = [torch.empty(2) for _ in range(all_ranks)] if me == last else None
+    dist.gather(torch.full((2,), float(me)), outs, last)
+    assert me != last or [out[1].item() for out in outs] == list(range(all_ranks))
+    out = torch.empty(2)
+    dist.scatter(out, [torch.full((2,), float(r)) for r in range(all_ranks)]
+                 if me == last else None, last)
+    assert (out == me).all()
+    total = all_ranks * (all_ranks - 1) / 2
+    dist.reduce_scatter(out, [torch.full((2,), float(me)) for _ in range(all_ranks)])
+    assert (out == total).all()
+    uneven = torch.empty(me + 1)
+    dist.reduce_scatter(uneven, [torch.full((r + 1,), float(me)) for r in range(all_ranks)])
+    assert (uneven == total).all()
+    dist.reduce_scatter_tensor(out, torch.full((2 * all_ranks,), float(me)))
+    assert (out == total).all()
+    outs = [torch.empty(r + 1) for r in range(all_ranks)]
+    dist.all_to_all(outs, [torch.full((me + 1,), 10.0 * me + r) for r in range(all_ranks)])
+    assert all((out == 10 * r + me).all() for r, out in enumerate(outs))
+    out = torch.empty(all_ranks, 2)
+    dist.all_to_all_single(out, torch.arange(2.0 * all_ranks).view(-1, 2) + 100 * me)
+    assert out[:, 0].tolist() == [100.0 * r + 2 * me for r in range(all_ranks)]
+    out = torch.empty(all_ranks * (me + 1), 1)
+    dist.all_to_all_single(out, torch.full((sum(range(all_ranks + 1)), 1), float(me)),
+                           [me + 1] * all_ranks, [r + 1 for r in range(all_ranks)])
+    assert out.view(all_ranks, -1).T[0].tolist() == list(range(all_ranks))
+    dist.barrier()
+
+
+def test_objects():
+    objects = [None] * size()
+    dist.all_gather_object(objects, {"rank": rank(), "text": "x" * rank()})
+    assert [given["rank"] for given in objects] == list(range(size()))
+    given = [rank(), "of"] if rank() == 0 else [None, None]
+    dist.broadcast_object_list(given, 0)
+    assert given == [0, "of"]
+
+
+def test_wrong_sizes():
+    with pytest.raises(ValueError, match="all_gather_into_tensor"):
+        dist.all_gather_into_tensor(torch.empty(1), torch.empty(2))
+    with pytest.raises(ValueError, match="reduce_scatter"):
+        dist.reduce_scatter_tensor(torch.empty(7), torch.empty(size()))
+
+
+def test_many_in_flight():
+    works = [dist.all_reduce(torch.full((5,), float(i)), async_op=True) for i in range(40)]
+    for i, work in reversed(list(enumerate(works))):
+        assert work.wait() and work.is_completed() and work.is_success()
+        assert (work.result()[0] == i * size()).all()
+    kept = works[0]._kept
+    assert not kept.works
+    for i in range(40):  # nobody waits for these, and nobody has their tensors
+        dist.all_reduce(torch.ones(5), async_op=True)
+    a = torch.ones(5)
+    dist.all_reduce(a)
+    assert (a == size()).all() and not kept.works
+
+
+def test_a_step_makes_nothing_new():
+    def step():
+        for vector in [torch.ones(n) for n in (1, 100, 5000)]:
+            dist.all_reduce(vector)
+            dist.broadcast(vector, 0)
+        return set(baton._handles._live)
+
+    assert step() == step()
+
+
+def test_more_shapes_than_are_kept(monkeypatch):
+    monkeypatch.setattr(backend, "_KEPT", 8)
+    for n in [*range(1, 30), *range(1, 30)]:
+        a = torch.ones(n)
+        work = dist.all_reduce(a, async_op=True)
+        b = torch.ones(n)
+        dist.all_reduce(b)
+        work.wait()
+        assert (a == size()).all() and (b == size()).all()
+
+
+def test_futures():
+    works = [dist.all_reduce(torch.full((n,), 1.0), async_op=True) for n in (3, 1000)]
+    futures = [work.get_future() for work in works]
+    doubled = futures[1].then(lambda future: future.value()[0] * 2)
+    assert (doubled.wait() == 2 * size()).all()
+    assert (futures[0].wait()[0] == size()).all()
+    outs = [torch.empty(4) for _ in range(size())]
+    future = dist.all_gather(outs, torch.full((4,), float(rank())), async_op=True).get_future()
+    assert (future.wait()[-1] == size() - 1).all()
+
+
+def test_sub_groups():
+    evens = dist.new_group(list(range(0, size(), 2)))
+    alone = [dist.new_group([r]) for r in range(size())]
+    a = torch.ones(3)
+    dist.all_reduce(a, group=alone[rank()])
+    assert (a == 1).all()
+    if rank() % 2 == 0:
+        dist.all_reduce(a, group=evens)
+        assert (a == (size() + 1) // 2).all()
+        dist.destroy_process_group(evens)
+    dist.destroy_process_group(alone[rank()])
+
+
+def test_messages():
+    if size() == 1:
+        return
+    left, right = (rank() - 1) % size(), (rank() + 1) % size()
+    for count in (0, 1, 100000):
+        a, b = torch.full((count,), float(rank())), torch.empty(count)
+        for request in dist.batch_isend_irecv([dist.P2POp(dist.isend, a, right),
+                                               dist.P2POp(dist.irecv, b, left)]):
+            request.wait()
+        assert (b == left).all()
+    if rank() == 0:
+        sent = [dist.isend(torch.full((3,), float(tag)), 1, tag=tag) for tag in range(12)]
+        for work in sent:
+            work.wait()
+    elif rank() == 1:
+        for tag in reversed(range(12)):
+            got = torch.empty(4)[:3]
+            dist.recv(got, 0, tag=tag)
+            assert (got == tag).all()
+    with pytest.raises(ValueError, match="this is rank"):
+        dist.group.WORLD.send([torch.ones(1)], rank(), 0)
+    with pytest.raises(NotImplementedError, match="src"):
+        dist.recv(torch.ones(1))
+
+
+def test_timeout_names_the_rank_and_the_operation_goes_on():
+    if size() == 1:
+        return
+    group = dist.new_group(timeout=datetime.timedelta(seconds=0.3))
+    store = dist.distributed_c10d._get_default_store()
+    a = torch.ones(3)
+    if rank() == 0:
+        store.wait([f"timed out {r}" for r in range(1, size())])
+        dist.all_reduce(a, group=group)
+    else:
+        work = dist.all_reduce(a, group=group, async_op=True)
+        with pytest.raises(baton.TimedOut, match="rank 0"):
+            work.wait()
+        store.set(f"timed out {rank()}", "")
+        work.wait(datetime.timedelta(seconds=60))
+    assert (a == size()).all()
+
+
+def test_ranks_that_differ_and_recovery():
+    if size() == 1:
+        return
+    group = dist.new_group()
+    a = torch.ones(3 if rank() else 4)
+    with pytest.raises(baton.Mismatch):
+        dist.all_reduce(a, group=group)
+    with pytest.raises(baton.Error):
+        dist.all_reduce(a, group=group)
+    group.recover(60)
+    a = torch.ones(3)
+    dist.all_reduce(a, group=group)
+    assert (a == size()).all()
+
+
+def test_ddp():
+    torch.manual_seed(rank())  # DDP sends rank 0's weights to all
+    model = torch.nn.Sequential(torch.nn.Linear(10, 300), torch.nn.BatchNorm1d(300),
+                                torch.nn.Linear(300, 3))
+    ddp = torch.nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(4):
+        optimizer.zero_grad()
+        ddp(torch.randn(5, 10)).square().sum().backward()
+        optimizer.step()
+    for parameter in model.parameters():
+        all_ranks = [torch.empty_like(parameter) for _ in range(size())]
+        dist.all_gather(all_ranks, parameter.detach())
+        assert all(torch.equal(other, parameter) for other in all_ranks)
