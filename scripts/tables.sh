@@ -207,19 +207,6 @@ END
     fi
 }
 
-hyperplane() {
-    local ms pairs=()
-    command='mpirun -np 8 train --scale 0.2 --delay-ms DELAY'
-    for ms in 200 300 400; do
-        trained "$work/$ms" 8 --scale 0.2 --delay-ms $ms
-        pairs+=("$ms ms=$work/$ms")
-    done
-    joined delay "${pairs[@]}" >"$work/all"
-    echo "Seconds for 768 steps; in parentheses the final validation loss:"
-    echo
-    grid "$work/all" delay system '%.1f (%.5f)' seconds loss
-}
-
 # Three seeds: with one alone, a mode's accuracy may be a point above or below.
 severe() {
     local seed pairs=()
@@ -325,11 +312,132 @@ sparse_links() {
         }' "$work/heading" "$work/rows"
 }
 
+# ---- beside MPI: docs/measurements.md -----------------------------------------
+
+# bench NAME RANKS OPTION ...: runs baton-NAME, which adds rows to $work/NAME.
+bench() {
+    mpirun -np "$2" --oversubscribe --bind-to none \
+        "$build/microbench/baton-$1" "${@:3}" --csv "$work/csv" >/dev/null
+    cat "$work/csv" >>"$work/$1"
+}
+
+# against FILE ROW: how many times as fast as MPI, out of place; in place. There
+# is a row for each value of the awk expression ROW, a column for each size.
+against() {
+    awk -F, '
+        $1 == "collective" { for (i = 1; i <= NF; i++) at[$i] = i; next }
+        $at["system"] == "baton" {
+            bytes = $at["bytes"]
+            row = '"$2"'
+            size = bytes < 1024 ? bytes " B" : bytes < 1048576 ? \
+                bytes / 1024 " KiB" : bytes / 1048576 " MiB"
+            if (!(row in seen)) { seen[row] = 1; rows[++height] = row }
+            if (!(size in known)) { known[size] = 1; sizes[++width] = size }
+            if ($at["place"] == "out")
+                out[row, size] = sprintf("%.2f", $at["ratio_to_best_mpi"])
+            else
+                in_place[row, size] = sprintf("; %.2f", $at["ratio_to_best_mpi"])
+        }
+        END {
+            line = "| |"; rule = "|---|"
+            for (c = 1; c <= width; c++) {
+                line = line " " sizes[c] " |"
+                rule = rule "---|"
+            }
+            print line "\n" rule
+            for (r = 1; r <= height; r++) {
+                line = "| " rows[r] " |"
+                for (c = 1; c <= width; c++)
+                    line = line " " out[rows[r], sizes[c]] \
+                        in_place[rows[r], sizes[c]] " |"
+                print line
+            }
+        }' "$1"
+}
+
+skew() {
+    local ranks
+    command='mpirun -np RANKS baton-skew --systems mpi,solo,quorum:2,majority'
+    for ranks in 4 8 32; do
+        bench skew $ranks --systems mpi,solo,quorum:2,majority
+    done
+    awk -F, 'NR == 1 { print "point," $0 }
+        $1 != "system" { print $2 " ranks: " $3 " B," $0 }' "$work/skew" \
+        >"$work/all"
+    echo "Mean latency of \`MPI_Allreduce\` over that of each mode; in parentheses"
+    echo "the mode's, in us:"
+    echo
+    grid "$work/all" point system '%n (%n)' ratio_to_mpi mean_us
+}
+
+allreduce() {
+    local options='--memory malloc --repetitions 7 --bytes '
+    options+=8,1K,4K,16K,64K,256K,1M,4M,16M
+    command="scripts/matrix.sh DIR $options"
+    # shellcheck disable=SC2086
+    RANKS="1 2 3 4 8 16 2@2 4@2" BENCH=$build/microbench/baton-bench \
+        "$root/scripts/matrix.sh" "$work/matrix" $options >/dev/null
+    if [ "$write" ]; then cp "$work/matrix/matrix.svg" "$root/docs/"; fi
+    find "$work/matrix" -name '*.csv' | sort -V | xargs cat >"$work/all"
+    echo "The fastest MPI all-reduce's time over Baton's, out of place; in place:"
+    echo
+    against "$work/all" '$at["ranks"] " ranks" ($at["hosts"] > 1 ? " on " \
+        $at["hosts"] " hosts" : "") ", " $at["way"]'
+}
+
+collectives() {
+    local name ranks sizes=1K,16K,256K,1M,4M
+    command="mpirun -np RANKS baton-bench COLLECTIVE --bytes $sizes"
+    for name in bcast reduce allgather reduce_scatter alltoall; do
+        for ranks in 2 4 8; do
+            bench bench $ranks $name --bytes $sizes --repetitions 7
+        done
+    done
+    echo "The fastest MPI call's time over Baton's:"
+    echo
+    against "$work/bench" '$at["collective"] ", " $at["ranks"] " ranks"'
+}
+
+sparse_steps() {
+    local ranks
+    command='mpirun -np RANKS baton-bench sparse --bytes 4M,16M'
+    for ranks in 4 8; do
+        bench bench $ranks sparse --bytes 4M,16M
+    done
+    awk -F, 'NR == 1 { print "point," $0 }
+        $1 != "algorithm" { print $2 " ranks: " $3 * 4 / 1048576 " MiB," $0 }' \
+        "$work/bench" >"$work/all"
+    echo "Time of a step at 1 %, with selection, over that of \`MPI_Allreduce\` and"
+    echo "the pass that adds the gradient to a residual; in parentheses us:"
+    echo
+    grid "$work/all" algorithm point '%n (%n)' over_mpi_residual median_us
+}
+
+engine() {
+    command='mpirun -np 2 baton-bench engine'
+    bench bench 2 engine
+    echo "| | median | p10 | p90 | |"
+    echo "|---|---|---|---|---|"
+    rows "$work/bench" '| %s | %n | %n | %n | %s |' name value p10 p90 unit
+}
+
+simulator() {
+    command='baton-sim allreduce --algorithm recursive_doubling --bytes 8 --sweep '
+    command+=ranks=4096..262144
+    # shellcheck disable=SC2086
+    "$sim" ${command#* } --csv "$work/all" >/dev/null
+    echo "| ranks | messages | building, s | simulating, s | messages a second |"
+    echo "|---|---|---|---|---|"
+    rows "$work/all" '| %s | %s | %n | %n | %n |' \
+        ranks messages build_s run_s messages_per_s
+}
+
 # ---- one after another -------------------------------------------------------
 
 # Prints a table with what it is of.
 show() {
     local before after
+    rm -rf "${work:?}"/*
     before=$(stolen)
     "$1" >"$work/table"
     after=$(stolen)
@@ -359,8 +467,9 @@ place() {
     cat "$work/page" >"$page"
 }
 
-all='modes_even modes_quorum modes_lateness modes_ranks late hyperplane severe
-    sparse_training sparse_seeds sparse_links'
+all='modes_even modes_quorum modes_lateness modes_ranks late severe
+    sparse_training sparse_seeds sparse_links skew allreduce collectives
+    sparse_steps engine simulator'
 write=
 while [ $# -gt 0 ]; do
     case $1 in
