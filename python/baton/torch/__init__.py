@@ -3,10 +3,15 @@ slow ranks.
 
     import baton.torch
     baton.torch.init_process_group()     # torch.distributed's, over the ranks of mpirun
+    model = DistributedDataParallel(module, broadcast_buffers=False)
+    model.register_comm_hook(None, baton.torch.DDPHook(mode="majority"))
 
 `import baton.torch` registers the backend "baton" with torch.distributed, for tensors in
-the memory of the CPU. docs/python.md has its section on PyTorch.
+the memory of the CPU. `DDPHook` averages gradients in one of Baton's modes, `average_gradients`
+in loops without DistributedDataParallel. docs/python.md has its section on PyTorch.
 """
+from baton.torch.average import DDPHook, GradientAverager, Step, average_gradients
 from baton.torch.backend import ProcessGroup, Work, init_process_group
 
-__all__ = ["ProcessGroup", "Work", "init_process_group"]
+__all__ = ["DDPHook", "GradientAverager", "ProcessGroup", "Step", "Work",
+           "average_gradients", "init_process_group"]

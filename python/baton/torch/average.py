@@ -1,0 +1,352 @@
+"""Means of gradients over ranks: in DistributedDataParallel, and in loops without it.
+
+    full      each bucket is summed in place as it comes, while the backward pass goes on
+    partial   the gradients go into one vector, in the order in which the first step has
+              brought the parameters, and are one contribution to one epoch
+    sparse    the same vector, of which the largest entries are sent
+
+A partial or sparse step begins after its last bucket, so that no step is in the sum with a
+part of its gradients. The vector's order stays when DDP cuts its buckets anew after the
+first step; so what is pending, or in a residual, stays, too.
+"""
+import itertools
+import weakref
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+
+import baton
+from baton import _arrays, errors
+from baton._library import check, ffi, lib
+from baton.partial import mode_of
+from baton.torch.backend import ProcessGroup
+
+_numbers = itertools.count()  # of the groups that are made, in the same order on all ranks
+
+
+class Step(NamedTuple):
+    """What the last step was: whether this rank's gradient is in its mean; of how many
+    ranks there are gradients in it (None: not known); the age in steps of the oldest of
+    this rank's; how many ranks live."""
+
+    included: bool
+    active: int
+    staleness: int
+    living: int
+
+
+def _group_for(owner, group):
+    """A group of its own, whose failures are nobody else's, and which ends with `owner`."""
+    if group is None and dist.is_initialized():
+        group = dist.group.WORLD
+    if isinstance(group, ProcessGroup):
+        group = group.group
+    if group is None or not isinstance(group, baton.Group):
+        group = baton.Group.world()
+    made = group.sub(range(group.size), f"gradients {next(_numbers)}")
+    weakref.finalize(owner, made.destroy).atexit = False
+    return made
+
+
+def _view(address, count, dtype):
+    """A tensor of the library's memory."""
+    if count == 0:
+        return torch.empty(0, dtype=dtype)
+    size = torch.empty(0, dtype=dtype).element_size()
+    return torch.frombuffer(ffi.buffer(ffi.cast("char *", address), count * size),
+                            dtype=dtype)
+
+
+class _Full:
+    """An all-reduce for each tensor, in place, started as soon as the tensor is there."""
+
+    early = True
+
+    def __init__(self, group, options, timeout):
+        if options:
+            raise errors.Invalid("mode full has no option " + ", ".join(options))
+        self._group, self._timeout = group, timeout
+        self._schedules = []  # by position: what it is for, schedule, address
+        self._started = []
+
+    def begin(self):
+        if self._started:  # of a backward pass that was broken off
+            self.end()
+
+    def add(self, tensor, layout):
+        position, shape = len(self._started), (tensor.numel(), tensor.dtype)
+        if position == len(self._schedules):
+            self._schedules.append([None, None, None])
+        kept = self._schedules[position]
+        half = tensor.dtype is torch.float16  # where sums may overflow
+        if half:
+            tensor.div_(self._group.size)
+        if kept[0] != shape:
+            if kept[1] is not None:
+                kept[1].destroy()
+            kept[:] = shape, self._group.prepare(
+                "allreduce", tensor, op="sum" if half else "avg", name="bucket"), None
+        address = tensor.data_ptr()
+        schedule = kept[1]
+        if address != kept[2]:
+            check(lib.baton_schedule_rebind(schedule._handle, ffi.NULL,
+                                            ffi.cast("void *", address)))
+            kept[2] = address
+            schedule._keep.append(tensor)
+        schedule.start()
+        self._started.append(schedule)
+
+    def end(self):
+        for schedule in self._started:
+            schedule.wait(self._timeout)
+        self._started.clear()
+        return Step(True, self._group.size, 0, self._group.size)
+
+    def state(self):
+        return None
+
+    def load(self, state):
+        pass
+
+
+class _Vector:
+    """All gradients as one vector; the base of partial and sparse ones."""
+
+    early = False
+
+    def __init__(self, group, options, timeout):
+        self._group, self._options, self._timeout = group, options, timeout
+        self._vector = self._loaded = None
+        self._offsets, self._count = {}, 0  # of each parameter in the vector
+        self._pieces = []  # of this step: tensor, and its runs
+        self._runs = {}  # of a layout: offset in the vector, in the tensor, length
+
+    def begin(self):
+        self._pieces.clear()
+
+    def add(self, tensor, layout):
+        """`layout` is a tuple of the parameters whose gradients are in the tensor."""
+        if self._vector is None:
+            for parameter in layout:
+                self._offsets[parameter] = self._count
+                self._count += parameter.numel()
+        runs = self._runs.get(layout)
+        if runs is None:
+            runs, at = [], 0
+            for parameter in layout:
+                to, count = self._offsets[parameter], parameter.numel()
+                if runs and runs[-1][0] + runs[-1][2] == to:
+                    runs[-1][2] += count
+                else:
+                    runs.append([to, at, count])
+                at += count
+            self._runs[layout] = runs
+        self._pieces.append((tensor, runs))
+
+    def end(self):
+        if self._vector is None:
+            types = {tensor.dtype for tensor, _ in self._pieces}
+            dtype = types.pop() if len(types) == 1 else torch.float32
+            self._vector = torch.zeros(self._count, dtype=dtype)
+            self._half = self._group.size if dtype is torch.float16 else 1
+            self._make(self._vector.numel(), dtype)
+            if self._loaded is not None:
+                self.load(self._loaded)
+        if sum(count for _, runs in self._pieces for _, _, count in runs) != len(self._vector):
+            raise errors.Invalid("a step has other parameters than the first one")
+        for tensor, runs in self._pieces:
+            for to, at, count in runs:
+                piece = self._vector[to:to + count].copy_(tensor[at:at + count])
+                if self._half > 1:
+                    piece.div_(self._half)
+        result, divisor, step = self._exchange(self._vector)
+        for tensor, runs in self._pieces:
+            for to, at, count in runs:
+                if divisor == 1:
+                    tensor[at:at + count].copy_(result[to:to + count])
+                else:
+                    torch.div(result[to:to + count], divisor, out=tensor[at:at + count])
+        self._pieces.clear()
+        return step
+
+    def state(self):
+        if self._vector is None:
+            return self._loaded
+        return {"count": len(self._vector), "rank": self._group.rank,
+                "size": self._group.size, **self._state()}
+
+    def load(self, state):
+        if self._vector is None:
+            self._loaded = state
+        elif state is not None:
+            if state["count"] != len(self._vector):
+                raise errors.Invalid(f"the state is of {state['count']} elements, and the "
+                                     f"model has {len(self._vector)}")
+            self._load(state)
+            self._loaded = None
+
+
+class _Partial(_Vector):
+    def _make(self, count, dtype):
+        self.partial = baton.Partial(self._group, count, dtype=dtype, **self._options)
+        self._dtype, self._last = dtype, 0
+
+    def _exchange(self, vector):
+        partial = self.partial
+        check(lib.baton_partial_contribute_lent(
+            partial._alive(), ffi.cast("void *", vector.data_ptr())))
+        partial.start()
+        got = partial.wait(self._timeout)
+        self._last = got.staleness
+        result = _view(partial._result.data, len(vector), self._dtype)
+        return result, got.living / self._half, Step(got.included, got.active,
+                                                     got.staleness, got.living)
+
+    def _state(self):
+        pending = torch.empty_like(self._vector)
+        some = self.partial.pending(pending)
+        return {"pending": pending if some else None, "staleness": self._last}
+
+    def _load(self, state):
+        if state["pending"] is not None:
+            self.partial.contribute(state["pending"])
+
+
+class _Sparse(_Vector):
+    def _make(self, count, dtype):
+        self.sparse = baton.Sparse(self._group, count, dtype=dtype, average=self._half == 1,
+                                   **self._options)
+
+    def _exchange(self, vector):
+        self.sparse.start(vector)
+        got = self.sparse.wait(self._timeout)
+        size = self._group.size
+        return self.sparse.dense(vector), 1, Step(got.included, None, 0, size)
+
+    def _state(self):
+        return {"sparse": self.sparse.state()}
+
+    def _load(self, state):
+        self.sparse.load_state(state["sparse"])
+
+
+def _exchange_of(group, mode, timeout, options):
+    kind, _, rest = mode.partition(":")
+    if kind == "sparse":
+        density, _, late = rest.partition(":")
+        try:
+            density = float(density)
+        except ValueError:
+            raise errors.Invalid(f'mode is "{mode}"; a sparse one is "sparse:0.01" or '
+                                 '"sparse:0.01:majority"') from None
+        if late:
+            mode_of(late)
+        return _Sparse(group, dict(options, density=density, mode=late or None), timeout)
+    if mode == "full" and options.get("on_loss", "fail") == "fail":
+        options.pop("on_loss", None)
+        return _Full(group, options, timeout)
+    mode_of(mode)
+    return _Partial(group, dict(options, mode=mode), timeout)
+
+
+class DDPHook:
+    """A communication hook of DistributedDataParallel.
+
+        model = DistributedDataParallel(module, broadcast_buffers=False)
+        hook = baton.torch.DDPHook(mode="majority")
+        model.register_comm_hook(None, hook)
+
+    `mode`: "full" (of all ranks; the buckets' sums run beside the backward pass), "solo",
+    "majority", "quorum:2", "any:2", "all:2" (see `baton.Partial`: late gradients go into a
+    later mean), "sparse:0.01" (that part of the entries, the largest), and
+    "sparse:0.01:majority" (both). Gradients become the mean over all ranks that live; the
+    same bits on all ranks. With "full" that of two ranks has the bits of gloo's.
+
+    `group`: a baton.Group or a ProcessGroup of this package; None: all ranks. `timeout`: of
+    a step, in seconds. `options`: those of baton.Partial or baton.Sparse, such as
+    history=8, max_staleness=2, momentum=0.9; on_loss="continue": training goes on among
+    the ranks that live. All ranks make the same hook, in the same order.
+
+    `step` says what the last step was.
+    """
+
+    def __init__(self, group=None, mode="full", *, timeout=None, **options):
+        self.__name__ = self.__qualname__ = f"baton.torch.DDPHook {mode}"  # for DDP
+        self.mode, self.step = mode, None
+        self._group = _group_for(self, group)
+        self._exchange = _exchange_of(self._group, mode, timeout, options)
+        self._buckets = []  # of this step: buffer, future
+
+    def __call__(self, state, bucket):
+        buffer, future = bucket.buffer(), torch.futures.Future()
+        if bucket.index() == 0:  # after a backward pass that was broken off, too
+            self._buckets.clear()
+            self._exchange.begin()
+        self._buckets.append((buffer, future))
+        self._exchange.add(buffer, tuple(bucket.parameters()))
+        if bucket.is_last():
+            self.step = self._exchange.end()
+            for buffer, future in self._buckets:
+                future.set_result(buffer)
+            self._buckets.clear()
+        return future
+
+    def state_dict(self):
+        """This rank's: what is pending, or a residual. Call it between steps."""
+        return {"mode": self.mode, "state": self._exchange.state()}
+
+    def load_state_dict(self, state):
+        """Goes on from `state_dict()` of the same rank, model and mode. Before the first
+        step, and after DDP's buckets are as they were: it keeps the order of parameters."""
+        if state["mode"] != self.mode:
+            raise errors.Invalid(f"the state is of mode {state['mode']}, and this is "
+                                 f"{self.mode}")
+        self._exchange.load(state["state"])
+
+    def destroy(self):
+        """Frees the library's objects. All ranks call it."""
+        self._group.destroy()
+
+
+_averagers = weakref.WeakKeyDictionary()
+
+
+class GradientAverager:
+    """The same for loops without DistributedDataParallel: `average()` after the backward
+    pass makes each gradient of the model the mean over ranks. A parameter without a
+    gradient has one of zeros."""
+
+    def __init__(self, model, group=None, mode="full", *, timeout=None, **options):
+        self._parameters = tuple(of for of in model.parameters() if of.requires_grad)
+        self._group = _group_for(self, group)
+        self._exchange = _exchange_of(self._group, mode, timeout, options)
+        self.mode, self.step = mode, None
+
+    def average(self):
+        self._exchange.begin()
+        for parameter in self._parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            if not parameter.grad.is_contiguous():
+                parameter.grad = parameter.grad.contiguous()
+            self._exchange.add(parameter.grad.view(-1), (parameter,))
+        self.step = self._exchange.end()
+        return self.step
+
+    state_dict = DDPHook.state_dict
+    load_state_dict = DDPHook.load_state_dict
+    destroy = DDPHook.destroy
+
+
+def average_gradients(model, mode="full", group=None, **options):
+    """Makes each gradient of the model the mean over ranks, as `DDPHook` does; call it
+    after the backward pass. The model keeps a `GradientAverager`. Returns its `Step`."""
+    given = mode, group, options
+    known = _averagers.get(model)
+    if known is None or known[0] != given:
+        if known is not None:
+            known[1].destroy()
+        known = given, GradientAverager(model, group, mode, **dict(options))
+        _averagers[model] = known
+    return known[1].average()

@@ -1,0 +1,202 @@
+"""Means of gradients by baton.torch, in DistributedDataParallel and without it."""
+import contextlib
+import time
+
+import pytest
+
+import baton
+
+torch = pytest.importorskip("torch")
+dist = pytest.importorskip("torch.distributed")
+baton_torch = pytest.importorskip("baton.torch")
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+MODES = ["full", "solo", "majority", "quorum:1", "sparse:0.05", "sparse:0.05:majority"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ranks():
+    torch.set_num_threads(1)
+    baton_torch.init_process_group()
+    yield
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def module(seed=0):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(20, 100), torch.nn.ReLU(),
+                               torch.nn.Linear(100, 30), torch.nn.Linear(30, 1))
+
+
+def bits(model):
+    return torch.cat([of.detach().reshape(-1) for of in model.parameters()])
+
+
+def same_on_all_ranks(model):
+    mine = bits(model)
+    others = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(others, mine)
+    return all(torch.equal(other, mine) for other in others)
+
+
+def train(ddp, steps=6, unused=False, accumulate=False, lowp=False):
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
+    random = torch.Generator().manual_seed(dist.get_rank())
+    for step in range(steps):
+        if step % dist.get_world_size() == dist.get_rank():
+            time.sleep(0.003)  # a rank that is late
+        x = torch.randn(16, 20, generator=random)
+        optimizer.zero_grad()
+        quiet = ddp.no_sync() if accumulate and step % 2 == 0 else contextlib.nullcontext()
+        with quiet, torch.autocast("cpu", torch.bfloat16, enabled=lowp):
+            loss = (ddp(x).float() - x.sum(1, keepdim=True)).square().mean()
+            loss.backward()
+        if not accumulate or step % 2:
+            torch.nn.utils.clip_grad_norm_(ddp.parameters(), 10.0)
+            optimizer.step()
+
+
+def ddp_of(model, mode=None, **options):
+    ddp = DistributedDataParallel(model, bucket_cap_mb=0.008, **options)
+    hook = None
+    if mode is not None:
+        hook = baton_torch.DDPHook(mode=mode)
+        ddp.register_comm_hook(None, hook)
+    return ddp, hook
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_weights_are_the_same_on_all_ranks(mode):
+    model = module()
+    before = bits(model)
+    ddp, hook = ddp_of(model, mode)
+    train(ddp)
+    assert same_on_all_ranks(model) and not torch.equal(bits(model), before)
+    assert hook.step.living == dist.get_world_size()
+
+
+def test_full_has_the_bits_of_gloo():
+    models = module(), module()
+    train(ddp_of(models[0], "full")[0])
+    train(ddp_of(models[1], process_group=dist.new_group(backend="gloo"))[0])
+    if dist.get_world_size() in (1, 2):
+        assert torch.equal(*map(bits, models))
+    assert torch.allclose(*map(bits, models), atol=1e-6)
+
+
+class Unused(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.other = torch.nn.Linear(20, 1), torch.nn.Linear(20, 1)
+
+    def forward(self, x):
+        return self.used(x) if dist.get_rank() % 2 else self.used(x) + self.other(x)
+
+
+@pytest.mark.parametrize("mode", ["full", "majority", "sparse:0.05"])
+def test_what_ddp_has(mode):
+    model = module()
+    train(ddp_of(model, mode)[0], accumulate=True)
+    assert same_on_all_ranks(model)
+    model = Unused()
+    train(ddp_of(model, mode, find_unused_parameters=True)[0])
+    assert same_on_all_ranks(model)
+    model = module()
+    train(ddp_of(model, mode, gradient_as_bucket_view=True)[0], lowp=True)
+    assert same_on_all_ranks(model)
+
+
+@pytest.mark.parametrize("mode", ["full", "majority"])
+def test_join(mode):
+    model = module()
+    ddp, _ = ddp_of(model, mode)
+    with ddp.join():
+        train(ddp, steps=3 + dist.get_rank())
+    assert same_on_all_ranks(model)
+
+
+@pytest.mark.parametrize("mode", ["full", "solo"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_types(mode, dtype):
+    model = torch.nn.Linear(4, 3).to(dtype)
+    size = dist.get_world_size()
+    for _ in range(3):
+        for of in model.parameters():
+            of.grad = torch.full_like(of, 40000.0 if dtype is torch.float16 else 1.0)
+        step = baton_torch.average_gradients(model, mode)
+        if mode == "full":
+            assert (model.weight.grad == model.weight.grad.new_tensor(
+                40000.0 if dtype is torch.float16 else 1.0)).all()
+    assert 1 <= step.active <= size
+
+
+class Bucket:
+    """A bucket as DDP has it."""
+
+    def __init__(self, at, last, parameters, values):
+        self.buffer = lambda: self.values
+        self.index, self.is_last = lambda: at, lambda: last
+        self.parameters = lambda: parameters
+        self.values = torch.cat([torch.full((of.numel(),), value)
+                                 for of, value in zip(parameters, values)])
+
+
+def test_nothing_is_lost_when_buckets_are_cut_anew():
+    a, b, c = (torch.nn.Parameter(torch.zeros(n)) for n in (3, 5, 2))
+    hook, size = baton_torch.DDPHook(mode="solo"), dist.get_world_size()
+    cuts = [[[c, b], [a]], [[b], [a, c]], [[a, b, c]], [[c], [b], [a]]]
+    worth = {a: 1.0, b: 10.0, c: 100.0}
+    sums = {of: 0.0 for of in worth}
+    for step in range(8):
+        if step % size == dist.get_rank():
+            time.sleep(0.003)
+        cut = cuts[step % len(cuts)]
+        buckets = [Bucket(i, i == len(cut) - 1, part, [worth[of] for of in part])
+                   for i, part in enumerate(cut)]
+        futures = [hook(None, bucket) for bucket in buckets]
+        for part, future in zip(cut, futures):
+            mean = future.wait()
+            for of in part:
+                sums[of] += mean[:of.numel()][0].item() * size
+                assert (mean[:of.numel()] == mean[0]).all()
+                mean = mean[of.numel():]
+    pending = hook.state_dict()["state"]["pending"]
+    left = torch.zeros(10) if pending is None else pending
+    dist.all_reduce(left)
+    for at, of in ((0, c), (2, b), (7, a)):
+        assert sums[of] + left[at].item() == pytest.approx(8 * size * worth[of])
+
+
+@pytest.mark.parametrize("mode", ["solo", "sparse:0.3"])
+def test_states(mode):
+    model = torch.nn.Linear(400, 30)
+
+    def step(averager):
+        for i, of in enumerate(model.parameters()):
+            of.grad = torch.arange(of.numel(), dtype=torch.float32).view_as(of) + i
+        averager.average()
+        return torch.cat([of.grad.view(-1) for of in model.parameters()])
+
+    options = {} if mode == "solo" else {"algorithm": "spardl"}
+    first = baton_torch.GradientAverager(model, mode=mode, **options)
+    for _ in range(3):
+        step(first)
+    state = first.state_dict()
+    second = baton_torch.GradientAverager(model, mode=mode, **options)
+    second.load_state_dict(state)
+    if mode != "solo":
+        assert torch.equal(step(first), step(second))
+    else:
+        assert second.state_dict()["state"] is state["state"]
+        step(second)
+    with pytest.raises(baton.Invalid, match="mode"):
+        second.load_state_dict({"mode": "full", "state": None})
+
+
+def test_wrong_modes():
+    for mode in ("fall", "sparse", "sparse:x", "quorum:x"):
+        with pytest.raises(baton.Invalid):
+            baton_torch.average_gradients(torch.nn.Linear(2, 2), mode)
+    with pytest.raises(baton.Invalid, match="history"):
+        baton_torch.DDPHook(mode="full", history=3)
