@@ -60,6 +60,9 @@
            "or would deadlock")                                                \
     WORD(TUNE, "model", "model measure",                                       \
          "measure: time the algorithms for each size when it is first used")   \
+    TEXT(LIBRARY, "",                                                          \
+         "File of this library that the Python package loads; if unset, it "   \
+         "looks for one")                                                      \
     TEXT(CALIBRATION, "",                                                      \
          "File that baton-info --calibrate wrote; if unset, "                  \
          "costs are estimates")                                                \

@@ -1,0 +1,333 @@
+"""What a process may do around the library: be interrupted, fork, and end. Each of these
+programs is a job of its own, with a time limit: none of them may hang."""
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytestmark = [
+    pytest.mark.one_rank,
+    pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun"),
+]
+START = """
+import gc, os, signal, sys, threading, time
+import numpy
+import baton
+
+def say(*words):  # in one piece, as ranks write to one pipe
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+"""
+OPEN_MPI = "Open MPI" in subprocess.run(["mpirun", "--version"], capture_output=True,
+                                        text=True).stdout if shutil.which("mpirun") else False
+
+
+def job(ranks, program, *options, limit=60):
+    """Runs a program on ranks; its exit status, and what it printed."""
+    kept = {name: value for name, value in os.environ.items()
+            if not name.startswith(("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "MPI_"))}
+    kept.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    options = [*(("--oversubscribe", "--bind-to", "none") if OPEN_MPI else ()), *options]
+    done = subprocess.run(
+        ["timeout", "-k", "2", str(limit), "mpirun", *options, "-np", str(ranks),
+         sys.executable, "-c", START + textwrap.dedent(program)],
+        env=kept, capture_output=True, text=True)
+    assert done.returncode not in (124, 137), "it hung:\n" + done.stdout + done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+WAITS = {
+    "schedule": "a = group.prepare('allreduce', numpy.ones(4))\na.start()\na.wait()",
+    "now": "group.allreduce(numpy.ones(4))",
+    "timeout": "group.allreduce(numpy.ones(4), timeout=100)",
+    "graph": """g = baton.Graph(group)
+g.collective('barrier')
+g.commit().run()""",
+    "partial": """p = baton.Partial(group, 4, mode='full')
+p.contribute(numpy.ones(4, 'f4'))
+p.start()
+p.wait()""",
+    "sparse": "s = baton.Sparse(group, 4, k=1)\ns.start(numpy.ones(4, 'f4'))\ns.wait()",
+    "recover": "group.recover()",
+    "shrink": "group.shrink()",
+}
+
+
+def test_ctrl_c_ends_any_wait():
+    """Rank 1 never comes."""
+    program = f"""
+world = baton.Group.world()
+if world.rank == 1:
+    kept = baton.Sparse(world.sub([0, 1], "sparse"), 4, k=1)
+    time.sleep(100)
+for wait, code in {WAITS!r}.items():
+    group = world.sub([0, 1], wait)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        exec(code)
+    except KeyboardInterrupt:
+        say("interrupted", wait)
+os._exit(0)
+"""
+    text = job(2, program)[1]
+    assert text.count("interrupted") == len(WAITS), text
+
+
+def test_ctrl_c_cancels():
+    program = """
+        group = baton.Group.world()
+        a = group.prepare("allreduce", numpy.ones(4))
+        if group.rank == 0:
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+            a.start()
+            try:
+                a.wait()
+            except KeyboardInterrupt:
+                say("interrupted", a.failure.status)
+        else:
+            time.sleep(1.0)
+            try:
+                a.run()
+            except (baton.Cancelled, baton.Failed) as error:
+                say("told:", error)
+        group.recover(20)
+        a.run()
+        say("goes on", a.epoch)
+    """
+    code, text = job(2, program)
+    assert code == 0 and text.count("goes on 1") == 2, text
+    assert "interrupted -12" in text and "told: " in text
+
+
+def test_exit_without_destroy():
+    program = """
+        group = baton.Group.world()
+        kept = [group.prepare("allreduce", numpy.ones(4)) for _ in range(3)]
+        partial = baton.Partial(group, 4, mode="full")
+        sparse = baton.Sparse(group, 100, k=3)
+        sub = group.sub(range(group.size))
+        sub.allreduce(numpy.ones(3))
+        graph = baton.Graph(sub)
+        graph.call(lambda call: None)
+        graph.commit().run()
+        for a in kept:
+            a.run()
+        say("done")
+    """
+    for ranks in (1, 3):
+        code, text = job(ranks, program)
+        assert code == 0 and text.count("done") == ranks, text
+        assert "destroy" not in text and "Error" not in text, text
+
+
+def test_exit_while_an_epoch_runs():
+    program = """
+        group = baton.Group.world()
+        a = group.prepare("allreduce", numpy.ones(4))
+        a.start()
+        say("started")
+    """
+    code, text = job(2, program)
+    assert code == 0 and text.count("started") == 2, text
+
+
+def test_an_exception_on_one_rank_ends_the_job():
+    program = """
+        group = baton.Group.world()
+        group.barrier()
+        if group.rank == 1:
+            raise LookupError("nobody catches this")
+        group.allreduce(numpy.ones(4))
+    """
+    code, text = job(3, program)
+    assert code != 0 and "nobody catches this" in text
+
+
+def test_sys_exit_of_one_rank():
+    program = """
+        group = baton.Group.world()
+        group.barrier()
+        if group.rank == 1:
+            sys.exit(3)
+        try:
+            group.allreduce(numpy.ones(4))
+        except baton.Error as error:
+            say("told", type(error).__name__)
+    """
+    code, text = job(2, program, limit=100)
+    assert code != 0 and "told" in text, text
+
+
+def test_fork():
+    program = """
+        group = baton.Group.world()
+        group.barrier()
+        child = os.fork()
+        if child == 0:
+            try:
+                group.allreduce(numpy.ones(4))
+            except baton.State as error:
+                say("child:", error)
+            del group
+            gc.collect()
+            sys.exit(0)  # with what is registered to run at exit
+        say("status", os.waitpid(child, 0)[1])
+        say("sum", group.allreduce(numpy.ones(1))[0])
+    """
+    code, text = job(2, program)
+    assert code == 0, text
+    assert text.count("child:") == text.count("status 0") == text.count("sum 2.0") == 2, text
+
+
+def test_collected_in_flight():
+    program = """
+        group = baton.Group.world()
+        for i in range(50):
+            a = group.prepare("allreduce", numpy.ones(100000), name="a%d" % i)
+            a.start()
+            a = None
+            gc.collect()
+        graph = baton.Graph(group)
+        def call(_, self=graph):
+            gc.collect()
+        graph.call(call)
+        graph.commit().start()
+        graph = call = None
+        gc.collect()
+        say("sum", group.allreduce(numpy.ones(1))[0])
+    """
+    code, text = job(2, program)
+    assert code == 0 and text.count("sum 2.0") == 2, text
+
+
+def test_collected_in_a_call():
+    program = """
+        group = baton.Group.world()
+        kept = [group.prepare("allreduce", numpy.ones(4))]
+        graph = baton.Graph(group)
+        graph.call(lambda call: kept.clear())
+        graph.commit().run()
+        say("sum", group.allreduce(numpy.ones(1))[0])
+    """
+    code, text = job(2, program)
+    assert code == 0 and text.count("sum 2.0") == 2 and "Error" not in text, text
+
+
+def test_threads():
+    program = """
+        group = baton.Group.world()
+        groups = [group.sub(range(group.size), "t%d" % i) for i in range(3)]
+        bad = []
+        def work(sub, i):
+            a = numpy.empty(100 * (i + 1))
+            for _ in range(200):
+                a[:] = 1
+                sub.allreduce(a)
+                if (a != sub.size).any():
+                    bad.append(i)
+        threads = [threading.Thread(target=work, args=each)
+                   for each in zip(groups, range(3))]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        say("bad", bad)
+    """
+    code, text = job(2, program)
+    assert code == 0 and text.count("bad []") == 2, text
+
+
+def test_waits_hold_no_gil():
+    program = """
+        group = baton.Group.world()
+        group.barrier()
+        if group.rank == 0:
+            count, stop = [0], threading.Event()
+            def loop():
+                while not stop.is_set():
+                    count[0] += 1
+            thread = threading.Thread(target=loop)
+            thread.start()
+            before = count[0]
+            group.allreduce(numpy.ones(4))
+            stop.set()
+            say("counted", count[0] - before > 1000)
+        else:
+            time.sleep(0.5)
+            group.allreduce(numpy.ones(4))
+    """
+    assert "counted True" in job(2, program)[1]
+
+
+def test_beside_mpi4py():
+    pytest.importorskip("mpi4py")
+    program = """
+        from mpi4py import MPI
+        half = MPI.COMM_WORLD.Split(MPI.COMM_WORLD.rank % 2)
+        group = baton.Group.from_mpi(half)
+        say("sum", group.allreduce(numpy.full(1, MPI.COMM_WORLD.rank))[0])
+        world = baton.Group.world()
+        assert world.size == MPI.COMM_WORLD.size
+        try:
+            baton.Group.from_mpi(3)
+        except TypeError:
+            say("refused")
+        try:
+            baton.Group.from_mpi(MPI.COMM_NULL)
+        except baton.Invalid:
+            say("null")
+    """
+    code, text = job(4, program)
+    assert code == 0 and text.count("sum 2") == text.count("sum 4") == 2, text
+    assert text.count("refused") == text.count("null") == 4
+    code, text = job(2, "baton.allreduce(numpy.ones(2))\n"
+                        "from mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\nprint('ok')")
+    assert code == 0 and text.count("ok") == 2, text
+
+
+def test_mistakes_of_one_rank_are_told():
+    program = """
+        group = baton.Group.world()
+        for wrong in ({"count": 4 + group.rank}, {"dtype": "f4" if group.rank else "i4"},
+                      {"op": "max" if group.rank else "sum"}):
+            a = numpy.ones(wrong.get("count", 4), wrong.get("dtype", "f8"))
+            try:
+                group.allreduce(a, wrong.get("op", "sum"), timeout=20)
+            except baton.Mismatch as error:
+                say("mismatch:", error)
+        group.recover(20)
+        say("sum", group.allreduce(numpy.ones(1))[0])
+    """
+    code, text = job(2, program)
+    assert code == 0 and text.count("mismatch:") == 6 and text.count("sum 2.0") == 2, text
+
+
+@pytest.mark.skipif(not OPEN_MPI, reason="other MPIs end the job with a rank")
+def test_a_killed_rank_is_an_exception():
+    program = """
+        group = baton.Group.world()
+        group.barrier()
+        if group.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            group.allreduce(numpy.ones(4))
+        except ConnectionError as error:
+            say("lost:", error)
+        left = group.shrink(30)
+        say("sum", left.allreduce(numpy.ones(1))[0])
+    """
+    code, text = job(3, program, "--enable-recovery")
+    assert text.count("sum 2.0") == 2 and text.count("lost: ") == 2, text
+
+
+@pytest.mark.parametrize("named", ["/no/such/libbaton.so", None])
+def test_a_library_that_is_not_found(tmp_path, named):
+    package = shutil.copytree(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+                              + "/baton", tmp_path / "baton")
+    kept = {name: value for name, value in os.environ.items() if name != "BATON_LIBRARY"}
+    if named:
+        kept["BATON_LIBRARY"] = named
+    kept["PYTHONPATH"] = str(package.parent if hasattr(package, "parent") else tmp_path)
+    done = subprocess.run([sys.executable, "-c", "import baton"], env=kept,
+                          capture_output=True, text=True, cwd=tmp_path)
+    assert "cmake --install build" in done.stderr and "libbaton.so.0" in done.stderr
