@@ -109,19 +109,19 @@ def test_calls_skip_and_see(group):
 
 
 def test_call_that_raises_fails_the_epoch(group):
-    with baton.Graph(group, "bad") as graph:
-        def fail(call):
+    def fail(call):
+        if group.rank == 0:
             raise KeyError("no key")
 
-        failing = graph.call(fail)
-        graph.collective("barrier", after=failing)
+    with baton.Graph(group, "bad") as graph:
+        graph.collective("barrier", after=graph.call(fail))
         graph.commit()
-        graph.start()
-        with pytest.raises(baton.Failed, match="KeyError") as caught:
+        with pytest.raises(baton.Failed, match="on rank 0: KeyError") as caught:
+            graph.start()  # which fails where the others have told already
             graph.wait()
-        assert isinstance(caught.value.__cause__, KeyError)
-        assert graph.failure is not None and "KeyError" in graph.failure.message
-    group.recover(30)
+        assert (group.rank == 0) == isinstance(caught.value.__cause__, KeyError)
+        assert graph.failure.rank == 0 and "KeyError" in graph.failure.message
+        group.recover(30)  # before it is destroyed, which others would be told first
 
 
 def test_mistakes_are_named(group):
