@@ -116,12 +116,15 @@ def test_call_that_raises_fails_the_epoch(group):
     with baton.Graph(group, "bad") as graph:
         graph.collective("barrier", after=graph.call(fail))
         graph.commit()
-        with pytest.raises(baton.Failed, match="on rank 0: KeyError") as caught:
-            graph.start()  # which fails where the others have told already
+        # What others are told first may be that rank 0 recovers.
+        with pytest.raises(baton.Failed if group.rank == 0 else baton.Error) as caught:
+            graph.start()
             graph.wait()
         assert (group.rank == 0) == isinstance(caught.value.__cause__, KeyError)
-        assert graph.failure.rank == 0 and "KeyError" in graph.failure.message
-        group.recover(30)  # before it is destroyed, which others would be told first
+        if group.rank == 0:
+            assert "KeyError: 'no key'" in str(caught.value)
+            assert graph.failure.rank == 0 and "KeyError" in graph.failure.message
+        group.recover(30)
 
 
 def test_mistakes_are_named(group):

@@ -125,7 +125,8 @@ def test_sparse_options_that_differ(group):
     with pytest.raises(baton.Invalid, match="algorithm is"):
         baton.Sparse(group, 10, k=1, algorithm="best")
     if group.size > 1:
-        with pytest.raises(baton.Mismatch, match="k"):
+        # A rank that knows already has destroyed its own, which others may hear first.
+        with pytest.raises((baton.Mismatch, baton.State), match="k|destroyed"):
             baton.Sparse(group, 10, k=1 + group.rank)
     with pytest.raises(baton.Invalid):
         baton.Sparse(group, 10, k=11)
