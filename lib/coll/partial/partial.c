@@ -282,7 +282,7 @@ static baton_status_t commit(baton_partial_t *partial)
         .modes = {{options->mode, options->mode_ranks},
                   options->sync_every,
                   options->seed,
-                  0},
+                  partial->begin.modes.base},
     };
     partial->count_factor =
         options->op == BATON_AVG ? baton_schedule_size(partial->schedule) : 1;
@@ -295,6 +295,19 @@ static baton_status_t commit(baton_partial_t *partial)
     build(partial);
     return baton_schedule_commit(partial->schedule);
 }
+
+static char *give(baton_partial_t *partial, bool has)
+{
+    return baton__contribution_hand_over(&partial->contribution, has);
+}
+
+static void get(baton_partial_t *partial, uint64_t epoch, uint32_t active)
+{
+    baton__contribution_publish(&partial->contribution, epoch, active);
+}
+
+static const baton__survivor_t survivor = {
+    .commit = commit, .agree = baton__partial_agree, .give = give, .get = get};
 
 /* The schedule is made first, so that also one that is given up counts. */
 static baton_status_t create(baton_partial_t *partial, baton_group_t *group)
@@ -311,9 +324,7 @@ static baton_status_t create(baton_partial_t *partial, baton_group_t *group)
         return status;
     }
     if (survives) {
-        status = baton__survival_create(partial, group, commit);
-        baton__partial_begin_limit(partial, true);
-        return status;
+        return baton__survival_create(partial, group, &survivor);
     }
     baton__partial_begin_limit(partial, true);
     baton_schedule_on_recover(partial->schedule, recover, partial);

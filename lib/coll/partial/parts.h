@@ -104,14 +104,26 @@ void baton__partial_begin_limit(baton_partial_t *partial, bool begin);
 
 /* ---- survive.c: ranks are lost ------------------------------------------ */
 
-/* Builds and commits partial->schedule, which was created. */
-typedef baton_status_t (*baton__partial_commit_fn)(baton_partial_t *partial);
+/* A kind of partial that goes on. All are called while nothing of the schedules
+   is in progress. */
+typedef struct baton__survivor {
+    /* Builds and commits partial->schedule, which was created; and sets
+       vector_bytes, which stay the same. */
+    baton_status_t (*commit)(baton_partial_t *partial);
+    /* States what must be the same on all ranks. NULL: that was compared. */
+    void (*agree)(const baton_partial_t *partial, baton_schedule_t *schedule);
+    /* Memory of vector_bytes with the newest result, or, where `has` is false,
+       with zeros. get: the result of the epoch, which this rank has begun and
+       not completed, is there now: completes it. */
+    char *(*give)(baton_partial_t *partial, bool has);
+    void (*get)(baton_partial_t *partial, uint64_t epoch, uint32_t active);
+} baton__survivor_t;
 
 /* Makes partial->survival, also where it fails, and in a group of its own the
    schedule. destroy: of both. */
 baton_status_t baton__survival_create(baton_partial_t *partial,
                                       baton_group_t *group,
-                                      baton__partial_commit_fn commit);
+                                      const baton__survivor_t *kind);
 baton_status_t baton__survival_destroy(baton_partial_t *partial);
 
 /* As the public functions; wait is test where `done_out` is not NULL. */

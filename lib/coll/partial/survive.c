@@ -21,13 +21,16 @@
    so the maximum is the result. All have the one before: nobody completes an
    epoch that not all have begun. What was taken for a later one is pending
    again. If another rank is lost meanwhile, all begin again; until a rank knows
-   the last epoch it has given nothing up. The new schedule's epochs follow
-   modes.base; peers begin none here before that is known, since its limit is 0.
+   the last epoch it has given nothing up, and still has the schedule that
+   failed: a partial sparse all-reduce (coll/sparse/partial.c) completes the
+   epoch from what that has selected. Only then is the steps' schedule built
+   anew, whose epochs follow modes.base.
 
    Ranks whose options differ have their schedules in different groups, where
    one of them fails on losses and another goes on. So that they meet, a
    schedule that never runs states the terms in the application's group, until
-   the first epoch has ended: by then all have agreed.
+   the first epoch has ended: by then all have agreed. (A sparse one has
+   compared options before.)
 
    A thread does all this, which sleeps until then; with manual progress the
    application's calls do. And it is the second schedule by which ranks that
@@ -49,15 +52,17 @@ typedef enum stage { RUNS, SHRINKS, HANDS_OVER, DIFFERS, GONE } stage_t;
 
 struct baton__survival {
     baton_partial_t *partial;
-    baton__partial_commit_fn commit;
+    const baton__survivor_t *kind;
     baton_group_t *group;
-    int size;   /* of the application's */
+    baton_group_t *steps_group; /* in which the steps' schedule is: the same, or
+                                   an earlier one */
+    int size;                   /* of the application's */
     int *ranks; /* of each rank of `group`: the one in the application's */
 
     baton_schedule_t *terms; /* in the application's; or NULL */
 
     /* The second schedule's. */
-    baton_schedule_t *hand_over; /* NULL: both are still to be built */
+    baton_schedule_t *hand_over; /* NULL: it is still to be built */
     bool in_use; /* a peer may still use vectors: a destroy has failed */
     baton_buffer_t result; /* that is handed over */
     struct baton_given given;
@@ -69,6 +74,8 @@ struct baton__survival {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     stage_t stage;
+    bool ended;     /* the steps' schedule has failed, and nothing of it is in
+                       motion */
     uint32_t users; /* calls that use the schedules */
     baton_status_t status;
     char why[WHY_BYTES]; /* it is gone; or what the last timeout said */
@@ -124,6 +131,16 @@ static void note_failure(void *arg, baton_status_t status)
         go_to(self, self->stage == RUNS ? RUNS : HANDS_OVER, SHRINKS);
     }
     unlock(self);
+}
+
+static void note_end(void *arg, baton_status_t status)
+{
+    survival_t *self = arg;
+    lock(self);
+    self->ended = true;
+    (void)pthread_cond_broadcast(&self->changed);
+    unlock(self);
+    note_failure(self, status);
 }
 
 /* ---- use of the schedules ---------------------------------------------- */
@@ -193,6 +210,39 @@ static void await_users(survival_t *self)
     unlock(self);
 }
 
+/* Waits for a change, with the lock. False: not until then. */
+static bool await_change(survival_t *self, uint64_t until_ns)
+{
+    struct timespec at = {(time_t)(until_ns / 1000000000),
+                          (long)(until_ns % 1000000000)};
+    return (until_ns == UINT64_MAX
+                ? pthread_cond_wait(&self->changed, &self->lock)
+                : pthread_cond_timedwait(&self->changed, &self->lock, &at)) ==
+           0;
+}
+
+/* Both schedules fail for a loss, one after the other. */
+static baton_status_t await_end(survival_t *self, uint64_t until_ns)
+{
+    baton_schedule_t *steps = self->partial->schedule;
+    bool ended = steps == NULL, in_time = true, done;
+    while (!ended && in_time) {
+        if (!self->threaded) {
+            (void)!baton_schedule_test(steps, &done); /* makes progress */
+        }
+        lock(self);
+        in_time =
+            self->ended || (self->threaded ? await_change(self, until_ns)
+                                           : baton__left_ms(until_ns) != 0);
+        ended = self->ended;
+        unlock(self);
+    }
+    return ended ? BATON_OK
+                 : baton__error(BATON_ERR_TIMEOUT,
+                                "a step of \"%s\" has not ended",
+                                self->partial->name);
+}
+
 /* Steps up to this one have ended, or will do without the application. The lock
    is held. */
 static uint64_t last_ended(const survival_t *self)
@@ -236,7 +286,7 @@ static baton_status_t choose(void *arg, baton_call_t *call)
     bool gives = some_lack && baton__contribution_newest(c, NULL) == last;
     baton_status_t status = baton_buffer_rebind(
         self->hand_over, self->result,
-        some_lack ? baton__contribution_hand_over(c, gives) : NULL);
+        some_lack ? self->kind->give(self->partial, gives) : NULL);
     return status == BATON_OK
                ? baton_call_set_length(call, self->given.source.length,
                                        gives ? self->partial->vector_bytes : 0)
@@ -293,6 +343,9 @@ static baton_status_t build_terms(survival_t *self, baton_group_t *group)
 {
     size_t size = (size_t)baton_group_size(group);
     baton_schedule_t *s = NULL;
+    if (self->kind->agree == NULL) {
+        return BATON_OK;
+    }
     baton_status_t status =
         baton_schedule_create(group, self->partial->name, &s);
     self->terms = s;
@@ -303,28 +356,10 @@ static baton_status_t build_terms(survival_t *self, baton_group_t *group)
         .size = sizeof args,
         .source = baton_view(baton_buffer_scratch(s, size), 0, size),
         .target = baton_view(baton_buffer_scratch(s, size), 0, size)};
-    baton__partial_agree(self->partial, s);
+    self->kind->agree(self->partial, s);
     baton_add_alltoall_pairwise(s, &args);
     baton_schedule_on_failure(s, note_terms, self);
     return baton_schedule_commit(s);
-}
-
-/* Both schedules, in the group. */
-static baton_status_t build(survival_t *self)
-{
-    baton_partial_t *partial = self->partial;
-    uint32_t size = (uint32_t)baton_group_size(self->group);
-    if (partial->options.mode_ranks > size) {
-        partial->options.mode_ranks = size;
-    }
-    baton_status_t status =
-        baton_schedule_create(self->group, partial->name, &partial->schedule);
-    if (status == BATON_OK) {
-        baton_schedule_limit(partial->schedule, 0);
-        baton_schedule_on_failure(partial->schedule, note_failure, self);
-        status = self->commit(partial);
-    }
-    return status == BATON_OK ? build_hand_over(self) : status;
 }
 
 static baton_status_t destroy_schedule(survival_t *self,
@@ -335,23 +370,61 @@ static baton_status_t destroy_schedule(survival_t *self,
     return status;
 }
 
-/* This rank leaves the group. */
-static baton_status_t leave_group(survival_t *self)
+/* Destroys the steps' schedule, and the group in which it is, unless that is
+   still this rank's. */
+static baton_status_t leave_steps(survival_t *self)
 {
     baton_partial_t *partial = self->partial;
     baton__partial_begin_limit(partial, false);
-    baton_status_t other = destroy_schedule(self, self->hand_over);
     baton_status_t status = destroy_schedule(self, partial->schedule);
-    self->hand_over = partial->schedule = NULL;
+    partial->schedule = NULL;
+    if (status == BATON_OK) {
+        baton__begin_fini(&partial->begin);
+    }
+    if (status == BATON_OK && self->steps_group != self->group) {
+        status = baton_group_destroy(self->steps_group);
+        self->steps_group = self->group;
+    }
+    return status;
+}
+
+/* The steps', whose epochs follow modes.base. Peers begin none here before they
+   have a limit. */
+static baton_status_t build_steps(survival_t *self)
+{
+    baton_partial_t *partial = self->partial;
+    uint32_t size = (uint32_t)baton_group_size(self->group);
+    if (partial->options.mode_ranks > size) {
+        partial->options.mode_ranks = size;
+    }
+    baton_status_t status =
+        baton_schedule_create(self->group, partial->name, &partial->schedule);
+    if (status == BATON_OK) {
+        self->ended = false;
+        baton_schedule_limit(partial->schedule, 0);
+        baton_schedule_on_failure(partial->schedule, note_end, self);
+        status = self->kind->commit(partial);
+    }
+    if (status == BATON_OK) {
+        baton__partial_begin_limit(partial, true);
+    } else {
+        (void)!leave_steps(self);
+    }
+    return status;
+}
+
+/* This rank leaves all. */
+static baton_status_t leave_all(survival_t *self)
+{
+    baton_status_t other = destroy_schedule(self, self->hand_over);
+    baton_status_t status = leave_steps(self);
+    self->hand_over = NULL;
     status = status == BATON_OK ? other : status;
     if (status == BATON_OK && self->in_use) {
         status = baton__error(BATON_ERR_TIMEOUT,
                               "destroy of \"%s\": a message of a step has not "
                               "ended; its memory is still in use",
-                              partial->name);
-    }
-    if (status == BATON_OK) {
-        baton__begin_fini(&partial->begin);
+                              self->partial->name);
     }
     return status == BATON_OK ? baton_group_destroy(self->group) : status;
 }
@@ -362,7 +435,11 @@ static baton_status_t leave_group(survival_t *self)
 static baton_status_t adopt(survival_t *self, baton_group_t *survivors)
 {
     forget_terms(self);
-    baton_status_t status = leave_group(self);
+    baton_status_t status = destroy_schedule(self, self->hand_over);
+    self->hand_over = NULL;
+    if (status == BATON_OK && self->steps_group != self->group) {
+        status = baton_group_destroy(self->group);
+    }
     lock(self);
     self->group = survivors;
     for (int i = 0; i < baton_group_size(survivors); i++) {
@@ -377,7 +454,7 @@ static baton_status_t hand_over(survival_t *self, int timeout_ms)
 {
     baton_status_t status = BATON_OK;
     if (self->hand_over == NULL) {
-        status = build(self);
+        status = build_hand_over(self);
         if (status == BATON_OK) {
             status = baton_schedule_start(self->hand_over);
         }
@@ -388,19 +465,26 @@ static baton_status_t hand_over(survival_t *self, int timeout_ms)
 
 /* The survivors know the last epoch, and this rank has its result. What it has
    started meanwhile begins: it can't start another one before. */
-static void go_on(survival_t *self)
+static baton_status_t go_on(survival_t *self)
 {
     baton_partial_t *partial = self->partial;
     baton__contribution_t *c = &partial->contribution;
     uint64_t last = self->ends[0] >> ACTIVE_BITS;
-    if (baton__contribution_newest(c, NULL) < last) {
-        baton__contribution_publish(
-            c, last, (uint32_t)(self->ends[0] - (last << ACTIVE_BITS)));
+    bool destroys = partial->schedule == NULL; /* and asks for no result */
+    if (baton__contribution_newest(c, NULL) < last && !destroys) {
+        self->kind->get(partial, last,
+                        (uint32_t)(self->ends[0] - (last << ACTIVE_BITS)));
     }
     baton__contribution_recover(c, last, 0);
     c->living = (uint32_t)baton_group_size(self->group);
-    partial->begin.modes.base = last;
-    baton__partial_begin_limit(partial, true);
+    baton_status_t status = leave_steps(self);
+    if (status == BATON_OK) {
+        partial->begin.modes.base = last;
+        status = build_steps(self);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
     lock(self);
     if (baton__partial_steps(partial) > last) {
         unlock(self);
@@ -409,6 +493,7 @@ static void go_on(survival_t *self)
     }
     go_to(self, HANDS_OVER, RUNS);
     unlock(self);
+    return BATON_OK;
 }
 
 /* Until the partial runs again. BATON_ERR_TIMEOUT: it is to be called again. */
@@ -425,8 +510,11 @@ static baton_status_t advance(survival_t *self, int timeout_ms)
             return BATON_OK;
         case SHRINKS:
             await_users(self);
-            status = baton_group_shrink(self->group, baton__left_ms(until),
-                                        &survivors);
+            status = await_end(self, until);
+            if (status == BATON_OK) {
+                status = baton_group_shrink(self->group, baton__left_ms(until),
+                                            &survivors);
+            }
             if (status == BATON_OK) {
                 status = adopt(self, survivors);
             }
@@ -434,7 +522,7 @@ static baton_status_t advance(survival_t *self, int timeout_ms)
         case HANDS_OVER:
             status = hand_over(self, baton__left_ms(until));
             if (status == BATON_OK) {
-                go_on(self);
+                status = go_on(self);
             }
             break;
         case DIFFERS:
@@ -476,19 +564,14 @@ static baton_status_t await_running(survival_t *self, uint64_t until_ns)
     if (!self->threaded) {
         return advance(self, baton__left_ms(until_ns));
     }
-    int error = 0;
-    struct timespec at = {(time_t)(until_ns / 1000000000),
-                          (long)(until_ns % 1000000000)};
     lock(self);
-    while (self->stage != RUNS && self->stage != GONE && error == 0) {
-        error = until_ns == UINT64_MAX
-                    ? pthread_cond_wait(&self->changed, &self->lock)
-                    : pthread_cond_timedwait(&self->changed, &self->lock, &at);
+    while (self->stage != RUNS && self->stage != GONE &&
+           await_change(self, until_ns)) {
     }
     baton_status_t status = BATON_OK;
     if (self->stage == GONE) {
         status = baton__error(self->status, "%s", self->why);
-    } else if (error != 0) {
+    } else if (self->stage != RUNS) {
         status = baton__error(BATON_ERR_TIMEOUT,
                               "partial \"%s\" goes on after a loss: %s",
                               self->partial->name, self->why);
@@ -601,9 +684,13 @@ static baton_status_t begin(survival_t *self, baton_group_t *group)
     if (status == BATON_OK) {
         status = baton_group_create_sub(
             group, self->ranks, baton_group_size(group), "", &self->group);
+        self->steps_group = self->group;
     }
     if (status == BATON_OK) {
-        status = build(self);
+        status = build_steps(self);
+    }
+    if (status == BATON_OK) {
+        status = build_hand_over(self);
     }
     if (status == BATON_OK && baton_engine_progress(baton_group_engine(
                                   group)) == BATON_PROGRESS_THREAD) {
@@ -620,7 +707,7 @@ static baton_status_t begin(survival_t *self, baton_group_t *group)
 
 baton_status_t baton__survival_create(baton_partial_t *partial,
                                       baton_group_t *group,
-                                      baton__partial_commit_fn commit)
+                                      const baton__survivor_t *kind)
 {
     int size = baton_group_size(group);
     survival_t *self = baton__alloc(1, sizeof *self);
@@ -632,7 +719,7 @@ baton_status_t baton__survival_create(baton_partial_t *partial,
                             partial->name);
     }
     *self = (survival_t){
-        .partial = partial, .commit = commit, .size = size, .ranks = ranks};
+        .partial = partial, .kind = kind, .size = size, .ranks = ranks};
     partial->survival = self;
     init_changed(self);
     for (int i = 0; i < size; i++) {
@@ -652,7 +739,7 @@ static void end_steps(survival_t *self, uint64_t until_ns)
             BATON_ERR_TIMEOUT) {
         (void)!baton_schedule_cancel(steps);
     }
-    (void)!destroy_schedule(self, steps); /* leave_group tells */
+    (void)!destroy_schedule(self, steps); /* leave_all tells */
     lock(self);
     self->partial->schedule = NULL;
     unlock(self);
@@ -694,7 +781,7 @@ baton_status_t baton__survival_destroy(baton_partial_t *partial)
         self->threaded = false;
     }
     forget_terms(self);
-    baton_status_t status = leave_group(self);
+    baton_status_t status = leave_all(self);
     self->in_use = false; /* when the caller destroys it again, all is over */
     if (status == BATON_OK) {
         (void)pthread_cond_destroy(&self->changed);
