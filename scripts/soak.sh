@@ -269,7 +269,7 @@ world() {
     rm -rf "$log" "$dir"/prterun.*
     ls /dev/shm | grep '^baton' >"$dir/before"
     set -- "$moment" $victim $epoch $delay $child "$work" $count \
-        $((RANDOM % 4)) "$algorithm"
+        $((RANDOM % 8)) "$algorithm"
     BATON_SEED=$seed env "$setting" TMPDIR="$folders" mpirun -np $ranks --oversubscribe \
         --bind-to none $recovery "$program" "$log" "$@" \
         >"$dir/output" 2>&1 </dev/null &

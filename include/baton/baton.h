@@ -372,6 +372,7 @@ typedef struct baton_sparse_options {
     baton_memory_t memory;
     bool in_place;       /* gradients are added to baton_sparse_accumulator's */
     bool short_velocity; /* momentum: u is kept as bf16 */
+    baton_on_loss_t on_loss; /* with partial */
 } baton_sparse_options_t;
 #define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
 

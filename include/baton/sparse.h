@@ -76,6 +76,26 @@
        while (baton_sparse_wait(sparse, -1, &result) == BATON_OK)
            update(&result);        // then BATON_ERR_STATE: that was the last
 
+   With options.on_loss BATON_ON_LOSS_CONTINUE a partial sparse all-reduce goes
+   on by itself when ranks are lost, as a partial all-reduce does (partial.h has
+   the details): the survivors agree on who they are, and go on with the next
+   epoch, by the same calls. No call fails, and no group is shrunk:
+   - Each epoch has one result, the same on all survivors, which wait returns in
+     order. What one of them got before the loss is handed to those that missed
+     it. An epoch that only dead ranks had ended is run again.
+   - What a survivor has started is in one result, in a residual, or pending,
+     except what a lost rank's residual held: with SPARDL and GTOPK that
+     includes entries of others, which it had dropped on their way. In between,
+     residual and velocity are BATON_ERR_BUSY for a moment, as while an epoch
+     runs.
+   - `average` and `clip` count the ranks that live, mode_ranks is at most their
+     number, and the algorithm stays.
+   - A rank that is lost while all connect is no error: the others begin without
+     it. From then on the application may shrink the group that was given to
+     create, use it for other things, and destroy it.
+   - BATON_ERR_TRANSPORT, BATON_ERR_NO_MEMORY: for good, as all errors of steps:
+     destroy it. All ranks do, together, as with a partial.
+
    In a cost-only simulation (sim.h) there are no vectors: gradients may be
    NULL, results have no entries, and messages are as long as full blocks make
    them.
@@ -192,6 +212,8 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
                    GTOPK, and gradients in host memory. Memory: two vectors of n
                    elements more, and history + 2 results; with warmup, messages
                    and results have room for n entries.
+   on_loss         see above; with partial alone, and teams 0 or 1. Memory: a
+                   result more. BATON_ERR_UNSUPPORTED: in a simulated group.
    in_place        the caller adds its gradients to the residual itself: see
                    baton_sparse_accumulator. With SPARDL (which AUTO takes then)
                    and DENSE, and gradients in host memory; without partial,
@@ -271,7 +293,7 @@ BATON_CHECKED baton_status_t baton_sparse_flush(baton_sparse_t *sparse);
 /* Sets a function that is called when a step (with options.partial, an epoch)
    has ended on this rank, as baton_schedule_on_end does; `epoch` counts its
    calls from 1. A wait that follows has the result at once. Call it between
-   steps. */
+   steps. Ignored with options.on_loss. */
 void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg);
 
 /* Writes the last step's result as n elements. BATON_ERR_STATE while a step
@@ -296,13 +318,19 @@ BATON_CHECKED baton_status_t baton_sparse_dense(baton_sparse_t *sparse,
    BATON_ERR_TRANSPORT: another rank was lost: shrink `survivors`, and call this
    for the group of that, on all ranks of it. BATON_ERR_TIMEOUT: call it again.
    BATON_ERR_INVALID: survivors is NULL, or was destroyed. BATON_ERR_STATE: not
-   connected. BATON_ERR_UNSUPPORTED: gradients are on a device, or the
-   simulation is cost-only. BATON_ERR_NO_MEMORY: this rank can't go on in
-   `survivors`, and the others wait for it until their timeout. To go on, all
-   ranks shrink `survivors`, and call this for the group of that. */
+   connected. BATON_ERR_UNSUPPORTED: gradients are on a device, the simulation
+   is cost-only, or it goes on by itself (on_loss). BATON_ERR_NO_MEMORY: this
+   rank can't go on in `survivors`, and the others wait for it until their
+   timeout. To go on, all ranks shrink `survivors`, and call this for the group
+   of that. */
 BATON_CHECKED baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
                                                  baton_group_t *survivors,
                                                  int timeout_ms);
+
+/* Whether a rank of the group that was given to create still takes part. With
+   options.on_loss it does until the others have agreed that it is lost; else
+   true. Any thread. */
+bool baton_sparse_lives(baton_sparse_t *sparse, int rank);
 
 /* ---- in the order of a stream ------------------------------------------
 
@@ -340,7 +368,8 @@ BATON_CHECKED baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
 
 /* All of these are BATON_ERR_BUSY while a step runs; with options.partial also
    while an epoch runs that a peer has begun, and after a failed one until the
-   group is recovered, or baton_sparse_shrink has returned BATON_OK. With
+   group is recovered, baton_sparse_shrink has returned BATON_OK, or, with
+   on_loss, the survivors have agreed. With
    options.partial set_k, set_density, export, import, save and load are
    BATON_ERR_UNSUPPORTED. Where the residual is on a device, residual, export,
    import, save and load wait until it has been copied; BATON_ERR_SYSTEM: the

@@ -44,7 +44,9 @@
    and sends the largest entries of the whole, whatever roles and sizes are. A
    result has those of its tensor. Behind a recovery, wait for all tensors again
    and again returns what was missed, until it is BATON_ERR_STATE; gradients of
-   a step that had not started are made ready again.
+   a step that had not started are made ready again. With options.on_loss the
+   set goes on by itself when ranks are lost: nothing is missed, and
+   baton_tensors_shrink is BATON_ERR_UNSUPPORTED.
 
    Errors of an all-reduce are as in sparse.h. After a recovery all ranks go on
    with the step that failed, or with the next one.
@@ -129,6 +131,7 @@ typedef struct baton_tensors_options {
     uint32_t sync_every;
     uint32_t max_staleness;
     uint64_t seed;
+    baton_on_loss_t on_loss;
 } baton_tensors_options_t;
 
 #define BATON_TENSORS_OPTIONS BATON_INITIALIZER(baton_tensors_options_t)

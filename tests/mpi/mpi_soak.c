@@ -16,6 +16,8 @@
    try a recovery.
    WORK: dense: all-reduces of COUNT elements by ALGORITHM ("": any); small:
    many messages; or a row of support/collective.h, with its algorithm or MODE.
+   From 4 on MODE is that less 4, and a partial sparse one goes on by itself
+   when ranks are lost (on_loss): then nobody but the victim is to fail.
    BATON_SEED: of the ranks' paces. */
 #include "progress/engine.h"
 #include "support/conserve.h"
@@ -156,6 +158,11 @@ static baton_status_t on_call(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
+static bool goes_on(void)
+{
+    return works("partial sparse") && plan.mode >= 4;
+}
+
 static void add(void *arg, void *target, const void *left, const void *right,
                 size_t count, baton_dtype_t dtype)
 {
@@ -228,9 +235,14 @@ static baton_status_t open_collective(void)
     baton_sparse_options_t options =
         support_collective_options((support_row_t)row);
     if (row == SUPPORT_SPARSE) {
-        options.algorithm = (baton_sparse_algorithm_t)(1 + plan.mode);
+        options.algorithm = (baton_sparse_algorithm_t)(1 + plan.mode % 4);
     } else {
-        options.mode = (baton_partial_mode_t)plan.mode;
+        options.mode = (baton_partial_mode_t)(plan.mode % 4);
+    }
+    if (row == SUPPORT_PARTIAL_SPARSE) {
+        options.seed = world.seed % 2; /* a set of tensors, or not */
+        options.on_loss =
+            goes_on() ? BATON_ON_LOSS_CONTINUE : BATON_ON_LOSS_FAIL;
     }
     options.mode_ranks =
         options.mode == BATON_QUORUM ? 1 + (uint32_t)size / 2 : 0;
@@ -286,7 +298,9 @@ static baton_status_t step_collective(uint64_t epoch)
     if (what != NULL) {
         say("FAULT", "epoch %" PRIu64 ": %s", epoch, what);
     }
-    if (status == BATON_OK) {
+    /* An epoch that the dead alone have ended is run again. */
+    const bool dies = world.rank == plan.victim || is_at("everyone");
+    if (status == BATON_OK && !(goes_on() && dies)) {
         say_result(epoch, result);
     }
     return status;
@@ -422,7 +436,7 @@ static void go_on(void)
 /* Runs epochs until one fails, or some more where nobody is to fail. */
 static void run_epochs(void)
 {
-    const bool ends = is_at("stop") || is_at("leave");
+    const bool ends = is_at("stop") || is_at("leave") || goes_on();
     const bool plain = works("dense") || works("small");
     if (is_struck("commit")) {
         strike(0);
@@ -438,7 +452,7 @@ static void run_epochs(void)
         status = plain ? step_schedule(epoch) : step_collective(epoch);
     }
     if (status != BATON_OK) {
-        say("error", "%s: %s", baton_status_name(status),
+        say(goes_on() ? "FAULT" : "error", "%s: %s", baton_status_name(status),
             baton_error_message());
     }
     if (status != BATON_OK && plan.child == 2) {

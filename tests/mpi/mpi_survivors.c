@@ -12,7 +12,7 @@
             of a partial that goes on (on_loss)
      s0,2   the same, while all do steps of a sparse all-reduce, full or
             partial, which goes on in the survivors' group
-            (baton_sparse_shrink)
+            (baton_sparse_shrink), or by itself (on_loss)
      b1     the first one: rank 1 is killed before any rank has had anything to
             do with another, and leaves a child that has its descriptors
      c1     the last one: rank 1 is killed while ranks of several hosts, or with
@@ -274,7 +274,13 @@ static struct {
     uint64_t results_seen;
     bool started, has_gradient; /* full: that is in no result */
     double gradient[ELEMENTS], given[ELEMENTS], results[ELEMENTS];
+    double rest[ELEMENTS]; /* residual and pending, behind the last step */
 } own;
+
+static bool goes_on(void)
+{
+    return own.options.on_loss == BATON_ON_LOSS_CONTINUE;
+}
 
 static void choose_sparse(int size)
 {
@@ -297,6 +303,10 @@ static void choose_sparse(int size)
     }
     if (o->partial) {
         o->mode = (baton_partial_mode_t)support_random_below(&same, 3);
+    }
+    if (o->partial && support_once_in(&same, 2)) {
+        o->on_loss = BATON_ON_LOSS_CONTINUE;
+        o->teams = 1;
     }
 }
 
@@ -358,20 +368,25 @@ static baton_group_t *move_sparse(baton_group_t *group)
     return group;
 }
 
-/* Of all that live: the same results, and nothing is lost or in two. */
-static void check_sparse(baton_group_t *group, bool died)
+static void end_sparse(void)
 {
-    static double all[ELEMENTS], least[ELEMENTS], rest[ELEMENTS];
-    baton_sparse_algorithm_t algorithm = own.options.algorithm;
-    bool drops =
-        algorithm == BATON_SPARSE_SPARDL || algorithm == BATON_SPARSE_GTOPK;
-    baton_status_t status = baton_sparse_residual(own.sparse, rest);
+    baton_status_t status = baton_sparse_residual(own.sparse, own.rest);
     while (status == BATON_ERR_BUSY) { /* peers' epochs end */
         bool done;
         (void)!baton_sparse_test(own.sparse, &done);
-        status = baton_sparse_residual(own.sparse, rest);
+        status = baton_sparse_residual(own.sparse, own.rest);
     }
     support_mpi_ok(status);
+    support_mpi_ok(baton_sparse_destroy(own.sparse));
+}
+
+/* Of all that live: the same results, and nothing is lost or in two. */
+static void check_sparse(baton_group_t *group, bool died)
+{
+    static double all[ELEMENTS], least[ELEMENTS];
+    baton_sparse_algorithm_t algorithm = own.options.algorithm;
+    bool drops =
+        algorithm == BATON_SPARSE_SPARDL || algorithm == BATON_SPARSE_GTOPK;
     support_mpi_ok(baton_allreduce_now(group, own.results, all, ELEMENTS,
                                        BATON_F64, BATON_MAX));
     support_mpi_ok(baton_allreduce_now(group, own.results, least, ELEMENTS,
@@ -379,8 +394,8 @@ static void check_sparse(baton_group_t *group, bool died)
     for (int i = 0; i < ELEMENTS; i++) {
         support_mpi_check(all[i] == least[i], "different sparse results");
     }
-    support_mpi_ok(
-        baton_allreduce_now(group, rest, all, ELEMENTS, BATON_F64, BATON_SUM));
+    support_mpi_ok(baton_allreduce_now(group, own.rest, all, ELEMENTS,
+                                       BATON_F64, BATON_SUM));
     for (int i = world.rank; i < ELEMENTS; i += world.size) {
         double lost = own.given[i] - own.results[i] - all[i];
         support_mpi_check(drops && died ? lost >= 0 : lost == 0,
@@ -400,7 +415,7 @@ static baton_group_t *run_sparse(baton_group_t *group, bool victim)
     if (victim) {
         die_within(support_random_below(&random, 80000));
     }
-    for (bool over = false; !over;) {
+    for (bool over = false; !over && !goes_on();) {
         baton_status_t status;
         (void)usleep((useconds_t)support_random_below(&random, 1500));
         if (own.results_seen == STEPS && victim) {
@@ -417,8 +432,20 @@ static baton_group_t *run_sparse(baton_group_t *group, bool victim)
             group = move_sparse(group);
         }
     }
+    while (goes_on() && own.results_seen < STEPS) {
+        (void)usleep((useconds_t)support_random_below(&random, 1500));
+        support_mpi_ok(start_sparse(&random));
+        support_mpi_ok(wait_for_sparse());
+    }
+    if (victim) {
+        die();
+    }
+    end_sparse();
+    while (goes_on() && (baton_group_size(group) == before ||
+                         baton_barrier_now(group) != BATON_OK)) {
+        group = shrink(group, false);
+    }
     check_sparse(group, baton_group_size(group) < before);
-    support_mpi_ok(baton_sparse_destroy(own.sparse));
     return group;
 }
 

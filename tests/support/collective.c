@@ -108,6 +108,7 @@ static baton_status_t prepare_tensors(support_collective_t *self,
         options.sync_every = o->sync_every;
         options.max_staleness = o->max_staleness;
         options.seed = o->seed;
+        options.on_loss = o->on_loss;
     }
     for (int i = 0; i < SUPPORT_PARTS; i++) {
         self->parts[i] = tensors[i].count;

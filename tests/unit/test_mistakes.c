@@ -349,6 +349,11 @@ IN_SPARSE(density_differs, 3, MISMATCH,
           ("rank 2 has density 0.25", "density 0.5"),
           in->density = me->odd ? 0.25 : 0.5)
 
+IN_SPARSE(sparse_fails_on_loss, 4, MISMATCH,
+          ("rank 3 has on_loss fail", "has on_loss continue"),
+          in->partial = true;
+          in->on_loss = me->odd ? BATON_ON_LOSS_FAIL : BATON_ON_LOSS_CONTINUE)
+
 MISTAKE(tensors_differ, 2, MISMATCH, "rank 1 has count of bias 8",
         "rank 0 has count of bias 16")
 {

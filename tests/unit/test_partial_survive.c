@@ -50,7 +50,7 @@ typedef struct rank {
     bool has_gradient;
     double gradient[SPARSE], given_in_all[SPARSE], results[SPARSE];
     double residual[SPARSE]; /* after the last result */
-    uint64_t result_count;
+    uint64_t result_count, hash;
 } rank_t;
 
 static rank_t ranks[MOST];
@@ -177,7 +177,9 @@ static void open_ranks(int count, baton_progress_t progress)
 static void destroy_one(void *arg)
 {
     rank_t *rank = arg;
-    baton_status_t status = baton_partial_destroy(rank->partial);
+    baton_status_t status = rank->sparse != NULL
+                                ? baton_sparse_destroy(rank->sparse)
+                                : baton_partial_destroy(rank->partial);
     if (status != BATON_OK) {
         print_error("destroy: %s\n", baton_error_message());
         abort();
@@ -643,7 +645,12 @@ static bool keeps_entries_of_others(void)
            sparse_options.algorithm == BATON_SPARSE_GTOPK;
 }
 
-static void choose_sparse_options(bool partial)
+static bool goes_on(void)
+{
+    return sparse_options.on_loss == BATON_ON_LOSS_CONTINUE;
+}
+
+static void choose_sparse_options(bool partial, baton_on_loss_t on_loss)
 {
     static const baton_sparse_algorithm_t algorithms[] = {
         BATON_SPARSE_SPARDL, BATON_SPARSE_TOPKA,   BATON_SPARSE_TOPKDSA,
@@ -657,7 +664,10 @@ static void choose_sparse_options(bool partial)
     o->k = 1 + (size_t)below(MOST_K);
     o->warmup = below(3) == 0 ? (uint64_t)below(STEPS) : 0;
     if (o->algorithm == BATON_SPARSE_SPARDL) {
-        o->teams = size % 4 == 0 && below(2) == 0 ? 4 : size % 2 == 0 ? 2 : 1;
+        o->teams = on_loss == BATON_ON_LOSS_CONTINUE ? 1
+                   : size % 4 == 0 && below(2) == 0  ? 4
+                   : size % 2 == 0                   ? 2
+                                                     : 1;
         o->in_place = !partial && below(3) == 0;
     }
     if (partial) {
@@ -666,6 +676,9 @@ static void choose_sparse_options(bool partial)
         o->mode_ranks =
             o->mode >= BATON_QUORUM ? (uint32_t)(1 + below(size)) : 0;
         o->history = (uint32_t)(1 + below(4));
+        o->max_staleness = below(3) == 0 ? 1 : 0;
+        o->sync_every = below(3) == 0 ? 5 : 0;
+        o->on_loss = on_loss;
     }
 }
 
@@ -723,9 +736,11 @@ static baton_status_t wait_sparse(rank_t *rank)
     }
     for (size_t i = 0; i < result.count; i++) {
         size_t at = result.indices != NULL ? result.indices[i] : i;
-        rank->results[at] += ((const double *)result.values)[i];
+        double value = ((const double *)result.values)[i];
+        rank->results[at] += value;
+        rank->hash = rank->hash * 31 + at + (uint64_t)value * SPARSE;
     }
-    rank->result_count++;
+    rank->hash = rank->hash * 31 + ++rank->result_count;
     rank->has_gradient = false;
     return status;
 }
@@ -740,7 +755,10 @@ static bool is_over(baton_status_t status)
 static void work(rank_t *rank)
 {
     if (rank->started) {
-        baton_status_t status = wait_sparse(rank);
+        bool done = false;
+        baton_status_t status =
+            below(2) == 0 ? baton_sparse_test(rank->sparse, &done) : BATON_OK;
+        status = status == BATON_OK ? wait_sparse(rank) : status;
         rank->started = status != BATON_OK;
         rank->at = is_over(status) ? SHRINKS : WORKS;
         return;
@@ -750,6 +768,9 @@ static void work(rank_t *rank)
         return;
     }
     if (rank->step == STEPS || below(2) == 0) {
+        bool done = false;
+        baton_status_t status = baton_sparse_test(rank->sparse, &done);
+        assert_true(status == BATON_OK || rank->dead || !goes_on());
         return;
     }
     baton_status_t status = start_sparse(rank);
@@ -793,6 +814,7 @@ static void go_on_sparse(rank_t *rank)
         work(rank);
         break;
     case SHRINKS:
+        assert_false(goes_on());
         generation = rank->shrunk == generation ? rank->shrunk + 1 : generation;
         status = baton_group_shrink(rank->groups[rank->shrunk], 0,
                                     &rank->groups[rank->shrunk + 1]);
@@ -871,11 +893,17 @@ static void check_sparse(int died)
         }
         assert_memory_equal(rank->results, first->results,
                             sizeof rank->results);
+        assert_int_equal(rank->hash, first->hash); /* in the same order */
         baton_status_t status = BATON_ERR_BUSY;
         while (status == BATON_ERR_BUSY) {
             for (int i = 0; i < size; i++) {
+                bool done;
+                if (!ranks[i].dead) {
+                    support_ok(baton_sparse_test(ranks[i].sparse, &done));
+                }
                 (void)baton_engine_step(ranks[i].engine);
             }
+            spread_losses();
             status = baton_sparse_residual(rank->sparse, rank->residual);
         }
         support_ok(status);
@@ -913,14 +941,14 @@ static void close_sparse(void)
     support_ok(baton_inproc_destroy(medium));
 }
 
-static void kill_in_sparse_steps(bool partial)
+static void kill_in_sparse_steps(bool partial, baton_on_loss_t on_loss)
 {
     int died = 0;
     dice = support_random(support_seed(), 9);
     for (int trial = 0; trial < TRIALS; trial++) {
         int dead = 0;
         size = 2 + below(MOST - 1);
-        choose_sparse_options(partial);
+        choose_sparse_options(partial, on_loss);
         open_sparse();
         int victims = below(size);
         for (int i = 0; i < victims; i++) {
@@ -932,7 +960,7 @@ static void kill_in_sparse_steps(bool partial)
         }
         check_sparse(dead);
         died += dead;
-        close_sparse();
+        (goes_on() ? close_ranks : close_sparse)();
     }
     print_message("%d ranks died\n", died);
     assert_true(died > TRIALS / 4);
@@ -940,12 +968,17 @@ static void kill_in_sparse_steps(bool partial)
 
 TEST(test_sparse_shrinks_whoever_dies_when)
 {
-    kill_in_sparse_steps(false);
+    kill_in_sparse_steps(false, BATON_ON_LOSS_FAIL);
 }
 
 TEST(test_partial_sparse_shrinks_whoever_dies_when)
 {
-    kill_in_sparse_steps(true);
+    kill_in_sparse_steps(true, BATON_ON_LOSS_FAIL);
+}
+
+TEST(test_partial_sparse_goes_on_whoever_dies_when)
+{
+    kill_in_sparse_steps(true, BATON_ON_LOSS_CONTINUE);
 }
 
 /* The ranks below `count` do this until each has, in turns. */
@@ -1027,7 +1060,7 @@ TEST(test_sparse_shrinks_after_a_lack_of_memory)
 {
     dice = support_random(support_seed(), 10);
     size = 3;
-    choose_sparse_options(false);
+    choose_sparse_options(false, BATON_ON_LOSS_FAIL);
     sparse_options.algorithm = BATON_SPARSE_SPARDL;
     sparse_options.teams = 1;
     int64_t n = 1;
@@ -1035,6 +1068,123 @@ TEST(test_sparse_shrinks_after_a_lack_of_memory)
         n++;
     }
     assert_true(n > 10);
+}
+
+/* ---- sparse all-reduces that go on by themselves --------------------------
+ */
+
+static void solo_sparse_options(void)
+{
+    sparse_options = (baton_sparse_options_t)BATON_SPARSE_OPTIONS;
+    sparse_options.count = SPARSE;
+    sparse_options.k = MOST_K;
+    sparse_options.dtype = BATON_F64;
+    sparse_options.partial = true;
+    sparse_options.history = 8;
+    sparse_options.on_loss = BATON_ON_LOSS_CONTINUE;
+}
+
+static void do_sparse_steps(rank_t *rank, int count)
+{
+    for (int i = 0; i < count; i++) {
+        baton_status_t status = BATON_ERR_TIMEOUT;
+        support_ok(start_sparse(rank));
+        while (status == BATON_ERR_TIMEOUT) {
+            status = wait_sparse(rank);
+        }
+        support_ok(status);
+    }
+}
+
+/* Rank 1 makes no call from before the loss until rank 0 has done its steps.
+ */
+TEST(test_partial_sparse_goes_on_without_a_rank_that_computes)
+{
+    dice = support_random(support_seed(), 11);
+    size = 3;
+    solo_sparse_options();
+    open_groups(size, BATON_PROGRESS_THREAD);
+    for (int r = 0; r < size; r++) {
+        support_ok(baton_sparse_prepare(ranks[r].group, &sparse_options,
+                                        &ranks[r].sparse));
+    }
+    for (int r = 0; r < size; r++) {
+        support_ok(baton_sparse_connect(ranks[r].sparse, SUPPORT_WAIT_MS));
+    }
+    do_sparse_steps(&ranks[0], 3);
+    support_expect(baton_sparse_shrink(ranks[0].sparse, ranks[0].group, 0),
+                   BATON_ERR_UNSUPPORTED);
+    support_says("it goes on by itself");
+    assert_true(baton_sparse_lives(ranks[0].sparse, 2));
+    enter(&ranks[2]);
+    ranks[2].dead = true;
+    leave(&ranks[2]);
+    learn_outside(&ranks[0], 2);
+    learn_outside(&ranks[1], 2);
+    do_sparse_steps(&ranks[0], 5);
+    do_sparse_steps(&ranks[1], 8);
+    assert_false(baton_sparse_lives(ranks[1].sparse, 2));
+    assert_true(baton_sparse_lives(ranks[1].sparse, 0));
+    check_sparse(1);
+    close_ranks();
+}
+
+static baton_status_t connect_sparse(int r)
+{
+    return baton_sparse_connect(ranks[r].sparse, 0);
+}
+
+/* The last rank dies before it takes part in the comparison of options. */
+TEST(test_partial_sparse_begins_without_a_rank_that_is_lost)
+{
+    dice = support_random(support_seed(), 12);
+    solo_sparse_options();
+    sparse_options.mode = BATON_FULL;
+    open_groups(3, BATON_PROGRESS_MANUAL);
+    for (int r = 0; r < 2; r++) {
+        support_ok(baton_sparse_prepare(ranks[r].group, &sparse_options,
+                                        &ranks[r].sparse));
+    }
+    ranks[2].dead = true;
+    learn(&ranks[0], 2);
+    learn(&ranks[1], 2);
+    do_all(2, connect_sparse);
+    for (int r = 0; r < 2; r++) {
+        support_ok(start_sparse(&ranks[r]));
+    }
+    do_all(2, wait_for_step);
+    assert_false(baton_sparse_lives(ranks[0].sparse, 2));
+    check_sparse(1);
+    close_ranks();
+}
+
+TEST(test_partial_sparse_outlives_its_group)
+{
+    dice = support_random(support_seed(), 13);
+    solo_sparse_options();
+    baton_engine_options_t own = {.size = sizeof own,
+                                  .progress = BATON_PROGRESS_MANUAL};
+    memset(ranks, 0, sizeof ranks);
+    rank_t *rank = &ranks[0];
+    size = 1;
+    for (int64_t n = 1; rank->sparse == NULL; n++) {
+        support_ok(baton_engine_open(&own, &rank->engine));
+        support_ok(baton_group_create_self(rank->engine, &rank->group));
+        baton__alloc_fail_nth(n);
+        baton_status_t status = baton_sparse_create(
+            rank->group, &sparse_options, -1, &rank->sparse);
+        baton__alloc_fail_nth(0);
+        support_ok(baton_group_destroy(rank->group));
+        support_expect(status,
+                       rank->sparse == NULL ? BATON_ERR_NO_MEMORY : BATON_OK);
+        if (rank->sparse == NULL) {
+            support_ok(baton_engine_close(rank->engine));
+        }
+    }
+    do_sparse_steps(rank, 3);
+    check_sparse(0);
+    support_ok(baton_sparse_destroy(rank->sparse));
+    support_ok(baton_engine_close(rank->engine));
 }
 
 /* ---- sets of tensors ----------------------------------------------------- */
@@ -1054,6 +1204,14 @@ static baton_status_t connect_set(int r)
 static baton_status_t shrink_set(int r)
 {
     return baton_tensors_shrink(sets[r], ranks[r].groups[1], 0);
+}
+
+static void destroy_set(void *set)
+{
+    if (baton_tensors_destroy(set) != BATON_OK) {
+        print_error("destroy: %s\n", baton_error_message());
+        abort();
+    }
 }
 
 static void ready_all(int count, const float *gradient)
@@ -1118,6 +1276,60 @@ TEST(test_tensors_go_on_in_a_group_that_was_shrunk)
         support_ok(baton_engine_close(ranks[r].engine));
     }
     support_ok(baton_inproc_destroy(medium));
+}
+
+/* Rank 2 dies behind a step; its last one is started again by nobody. */
+TEST(test_tensors_go_on_by_themselves)
+{
+    static const float gradient[4] = {1, 2, 3, 4};
+    const baton_tensor_t tensors[] = {{.count = 4}, {.count = 4}};
+    baton_tensors_options_t own = BATON_TENSORS_OPTIONS;
+    baton_sparse_result_t result;
+    own.density = 1;
+    own.partial = true;
+    own.mode = BATON_FULL;
+    own.on_loss = BATON_ON_LOSS_CONTINUE;
+    open_groups(3, BATON_PROGRESS_MANUAL);
+    for (int r = 0; r < 3; r++) {
+        support_ok(
+            baton_tensors_prepare(ranks[r].group, tensors, 2, &own, &sets[r]));
+    }
+    do_all(3, agree_on_set);
+    do_all(3, connect_set);
+    ready_all(2, gradient);
+    ranks[2].dead = true;
+    learn(&ranks[0], 2);
+    learn(&ranks[1], 2);
+    support_expect(baton_tensors_shrink(sets[0], ranks[0].group, 0),
+                   BATON_ERR_UNSUPPORTED);
+    for (int step = 0; step < 2; step++) {
+        bool done[2] = {false, false};
+        for (int r = 0; !done[0] || !done[1]; r = 1 - r) {
+            support_ok(baton_tensors_test(sets[r], 0, &done[r]));
+        }
+        for (int r = 0; r < 2; r++) {
+            for (size_t i = 0; i < 2; i++) {
+                support_ok(baton_tensors_wait(sets[r], i, 0, &result));
+                assert_int_equal(result.count, 4);
+                assert_true(((const float *)result.values)[3] == 8);
+            }
+        }
+        if (step == 0) {
+            ready_all(2, gradient);
+        }
+    }
+    support_thread_t *threads[2];
+    for (int r = 0; r < 2; r++) {
+        threads[r] = support_thread_start(destroy_set, sets[r]);
+    }
+    for (int r = 0; r < 2; r++) {
+        support_thread_join(threads[r]);
+    }
+    learn_all(&ranks[2], false);
+    ranks[2].dead = false;
+    (void)baton_engine_step(ranks[2].engine);
+    destroy_set(sets[2]);
+    close_groups();
 }
 
 RUN_TESTS()

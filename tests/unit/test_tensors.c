@@ -658,6 +658,8 @@ TEST(test_tensors_refuse_bad_options)
          BAD(.densities = bad_density, .density_count = 1, .warmup = 4,
              .partial = true)},
         {"history is 3; allowed without partial: 0", BAD(.history = 3)},
+        {"on_loss is 1; allowed without partial: 0",
+         BAD(.on_loss = BATON_ON_LOSS_CONTINUE)},
         {"quantise is set with spardl", BAD(.quantise = true, .partial = true)},
         {"density_count is 1; allowed: 0 to warmup, 0",
          BAD(.densities = bad_density, .density_count = 1)},

@@ -82,3 +82,21 @@ void baton__sparse_free_memory(baton_sparse_t *sparse, bool all)
         baton__free(piece);
     }
 }
+
+/* There is one team where those that were asked for do not divide the ranks. So
+   it depends on this group alone, and not on those that the rank was in. */
+void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size)
+{
+    baton__sparse_free_memory(sparse, false);
+    sparse->rank = rank;
+    sparse->size = size;
+    baton_sparse_options_t *o = &sparse->options;
+    o->teams = sparse->size % sparse->teams == 0 ? sparse->teams : 1;
+    o->mode_ranks = o->mode_ranks > (uint32_t)sparse->size
+                        ? (uint32_t)sparse->size
+                        : o->mode_ranks;
+    sparse->make_up = NULL;
+    sparse->news = NULL;
+    sparse->wrong = (baton__wrong_t){0};
+    sparse->out_of_memory = false;
+}

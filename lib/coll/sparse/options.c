@@ -159,7 +159,8 @@ static bool check_not_partial(const baton_sparse_options_t *o,
                   {"mode_ranks", o->mode_ranks},
                   {"history", o->history},
                   {"sync_every", o->sync_every},
-                  {"max_staleness", o->max_staleness}};
+                  {"max_staleness", o->max_staleness},
+                  {"on_loss", (uint32_t)o->on_loss}};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (others[i].value != 0) {
             return REFUSE("%s is %u; allowed without partial: 0",
@@ -201,6 +202,13 @@ static bool check_partial(const baton_sparse_options_t *o, int size,
                       o->history > MOST_EPOCHS ? "history" : "max_staleness",
                       o->history > MOST_EPOCHS ? o->history : o->max_staleness,
                       (int)MOST_EPOCHS);
+    }
+    if ((unsigned)o->on_loss > BATON_ON_LOSS_CONTINUE) {
+        return REFUSE("on_loss is %d; allowed: 0 to %d", (int)o->on_loss,
+                      (int)BATON_ON_LOSS_CONTINUE);
+    }
+    if (baton__sparse_goes_on(o) && o->teams != 0 && o->teams != 1) {
+        return REFUSE("teams is %d; allowed with on_loss: 0 and 1", o->teams);
     }
     const uint32_t history = o->history == 0 ? HISTORY : o->history;
     if (o->max_staleness > history) {
@@ -346,7 +354,7 @@ static compared_t real(const char *name, double value)
     return option;
 }
 
-enum { COMPARED = 24, VALUE_BYTES = 32 };
+enum { COMPARED = 25, VALUE_BYTES = 32 };
 
 /* Every option that must be the same. Those before k must be the same in a
    state that is imported, too. Where gradients are may differ, unless the
@@ -381,6 +389,7 @@ static void list_options(const baton_sparse_options_t *o, compared_t *out)
         COMPARE(sync_every),
         COMPARE(max_staleness),
         COMPARE(seed),
+        COMPARE(on_loss),
         real("alpha_us (link's or BATON_CALIBRATION's)",
              is_chosen(o) ? o->link.alpha_us : 0),
         real("beta_ns (link's or BATON_CALIBRATION's)",
@@ -401,6 +410,9 @@ static const char *value_of(const compared_t *option, uint64_t word, char *text)
     }
     if (strcmp(option->name, "dtype") == 0) {
         return baton_dtype_name((baton_dtype_t)word);
+    }
+    if (strcmp(option->name, "on_loss") == 0) {
+        return word == BATON_ON_LOSS_CONTINUE ? "continue" : "fail";
     }
     if (option->real) {
         baton__text_add(&number, "%.12g", value);
@@ -463,10 +475,16 @@ baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
 }
 
 baton_status_t baton__sparse_compared(baton_schedule_t *schedule,
-                                      const baton__wrong_t *wrong,
+                                      const baton__wrong_t *wrong, bool goes_on,
                                       int timeout_ms)
 {
+    baton_failure_t failure;
     baton_status_t status = baton_schedule_wait(schedule, timeout_ms);
+    if (goes_on && status != BATON_OK &&
+        baton_schedule_failure(schedule, &failure) == BATON_OK &&
+        failure.status == BATON_ERR_TRANSPORT) {
+        return BATON_OK;
+    }
     bool own = wrong->status != BATON_OK &&
                (status == BATON_OK || status == BATON_ERR_STATE ||
                 wrong->status != BATON_ERR_MISMATCH);

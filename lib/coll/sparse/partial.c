@@ -13,34 +13,31 @@
 
    The contribute lock is held by the application while it adds a gradient, or
    uses the residual, for which no epoch may be working. The driver only tries
-   it, in take, which is polled until the application has done. */
+   it, in take, which is polled until the application has done.
+
+   With on_loss the epochs are in the groups of coll/partial/survive.c, which is
+   given `epochs`: from connect on, when options were compared. The result that
+   it hands over is packed: count, indices, values. */
 #include "coll/sparse/sparse.h"
 
 #include "base/error.h"
 #include "base/float_mode.h"
-#include "coll/partial/begin.h"
-#include "coll/partial/contribution.h"
+#include "coll/partial/parts.h"
 
+#include <baton/partial.h>
 #include <string.h>
 
 struct baton__sparse_partial {
+    baton_partial_t epochs; /* first: it is found by its address. Its numbers
+                               go on behind a recovery and a shrink */
     baton_sparse_t *sparse;
-    baton__begin_t begin;
-    baton__contribution_t contribution;
-    uint32_t max_staleness; /* 0: unbounded */
-    uint64_t base;          /* epochs before the last recovery */
-    uint64_t epoch;         /* the last that has begun; the driver's */
-
-    uint64_t steps; /* that this rank has started; the application's */
     char *velocity; /* of momentum, or NULL; the application's */
-    /* Under the lock: steps whose results the application has got, or does not
-       ask for any more. */
-    uint64_t seen;
+    char *packed;   /* with on_loss: vector_bytes of `epochs` */
 };
 
 static pthread_mutex_t *lock_of(baton__sparse_partial_t *self)
 {
-    return &self->contribution.contribute_lock;
+    return &self->epochs.contribution.contribute_lock;
 }
 
 static void add_to(const baton_sparse_t *sparse, char *target, const char *left,
@@ -56,14 +53,15 @@ static void add_to(const baton_sparse_t *sparse, char *target, const char *left,
 static bool try_take(baton__sparse_partial_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
-    baton__contribution_t *c = &self->contribution;
-    baton__take_t took = baton__contribution_take(c, self->epoch);
+    baton__contribution_t *c = &self->epochs.contribution;
+    const uint64_t epoch = self->epochs.epoch;
+    baton__take_t took = baton__contribution_take(c, epoch);
     if (took == BATON__TAKE_LATER) {
         return false;
     }
     sparse->absent = took == BATON__TAKE_NOTHING;
-    sparse->k = self->epoch > sparse->options.warmup ? sparse->options.k
-                                                     : sparse->options.count;
+    sparse->k = epoch > sparse->options.warmup ? sparse->options.k
+                                               : sparse->options.count;
     sparse->gradient = c->source;
     baton__sparse_use_room(sparse, c->result);
     return true;
@@ -73,7 +71,7 @@ static baton_status_t take(void *arg, baton_call_t *call, baton_async_t async)
 {
     baton__sparse_partial_t *self = arg;
     (void)async; /* only poll completes it */
-    self->epoch = self->base + baton_call_epoch(call);
+    self->epochs.epoch = baton__epoch_of(&self->epochs.begin.modes, call);
     return try_take(self) ? BATON_DONE : BATON_OK;
 }
 
@@ -97,7 +95,8 @@ static void end_epoch(baton__sparse_partial_t *self)
     sparse->counting.rounds = sparse->rounds;
     sparse->rooms[sparse->room].stats = sparse->counting;
     sparse->shown = sparse->room;
-    baton__contribution_publish(&self->contribution, self->epoch, 0);
+    baton__contribution_publish(&self->epochs.contribution, self->epochs.epoch,
+                                0);
 }
 
 static baton_status_t publish(void *arg, baton_call_t *call)
@@ -109,24 +108,11 @@ static baton_status_t publish(void *arg, baton_call_t *call)
 
 /* ---- failure ----------------------------------------------------------- */
 
-/* Epochs that peers may begin here. The results of those that this rank has not
-   seen need a place; and epoch e takes this rank's next gradient, of step
-   steps + 1, or a later epoch does, so e may be steps + S. The lock is held, or
-   no other thread adds anything. */
-static void set_limit(const baton__sparse_partial_t *self)
-{
-    uint64_t limit = self->seen + self->contribution.history;
-    if (self->max_staleness != 0 && self->steps + self->max_staleness < limit) {
-        limit = self->steps + self->max_staleness;
-    }
-    baton_schedule_limit(self->sparse->schedule, limit - self->base);
-}
-
 /* Pins the result of a step, which becomes `last`, until the next one is. */
 static void show_result(baton__sparse_partial_t *self, uint64_t step)
 {
     baton_sparse_t *sparse = self->sparse;
-    baton__contribution_t *c = &self->contribution;
+    baton__contribution_t *c = &self->epochs.contribution;
     baton_partial_result_t pinned;
     if (!baton__contribution_pin(c, step, step, &pinned)) {
         return;
@@ -154,7 +140,7 @@ static bool agree(baton__sparse_partial_t *self, bool lacks, uint64_t epoch)
         return false;
     }
     bool gets = lacks && baton__sparse_is_had(sparse, epoch);
-    size_t room = gets ? self->contribution.result : sparse->shown;
+    size_t room = gets ? self->epochs.contribution.result : sparse->shown;
     if (!baton__sparse_hand_over(sparse, gets, epoch, room, NULL)) {
         return false;
     }
@@ -170,7 +156,7 @@ static bool agree(baton__sparse_partial_t *self, bool lacks, uint64_t epoch)
    completed it where one has taken for a later one. */
 static bool mend(baton__sparse_partial_t *self, uint64_t last)
 {
-    baton__contribution_t *c = &self->contribution;
+    baton__contribution_t *c = &self->epochs.contribution;
     bool lacks = baton__contribution_is_working(c) && c->taken_for == last;
     return agree(self, lacks, last);
 }
@@ -179,11 +165,13 @@ static bool mend(baton__sparse_partial_t *self, uint64_t last)
 static void go_on(baton__sparse_partial_t *self, uint64_t last)
 {
     baton_sparse_t *sparse = self->sparse;
-    baton__contribution_recover(&self->contribution, last, last + 1);
+    baton_partial_t *epochs = &self->epochs;
+    baton__contribution_recover(&epochs->contribution, last, last + 1);
     sparse->phase = BATON__SPARSE_NO_RESULT; /* that is not to be asked for */
-    sparse->missed = last - self->seen;
-    self->base = last;
-    self->steps = last;
+    sparse->missed = last - epochs->seen;
+    epochs->begin.modes.base = last;
+    epochs->arrived = last;
+    atomic_store_explicit(&epochs->steps, last, memory_order_relaxed);
 }
 
 /* The application is in baton_group_recover, and gets the results that it has
@@ -193,8 +181,8 @@ static bool recover(void *arg, uint64_t epoch)
 {
     baton__sparse_partial_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
-    baton__contribution_t *c = &self->contribution;
-    uint64_t last = self->base + epoch;
+    baton__contribution_t *c = &self->epochs.contribution;
+    uint64_t last = self->epochs.begin.modes.base + epoch;
     if (epoch > 0 && !mend(self, last)) {
         return false;
     }
@@ -202,8 +190,8 @@ static bool recover(void *arg, uint64_t epoch)
         baton__sparse_exchange(&sparse->work, &sparse->residual);
     }
     go_on(self, last);
-    baton__quorum_recover(self->begin.quorum);
-    set_limit(self);
+    baton__quorum_recover(self->epochs.begin.quorum);
+    baton__partial_begin_limit(&self->epochs, true);
     return baton__sparse_recover(sparse, false, epoch);
 }
 
@@ -211,7 +199,7 @@ static bool recover(void *arg, uint64_t epoch)
 static bool survive(baton_sparse_t *sparse)
 {
     baton__sparse_partial_t *self = sparse->partial;
-    baton__contribution_t *c = &self->contribution;
+    baton__contribution_t *c = &self->epochs.contribution;
     bool lacks = baton__contribution_is_working(c);
     uint64_t epoch = lacks ? c->taken_for : c->newest;
     if (!agree(self, lacks, epoch)) {
@@ -224,43 +212,18 @@ static bool survive(baton_sparse_t *sparse)
 
 /* ---- life -------------------------------------------------------------- */
 
-static void init(baton__sparse_partial_t *self)
-{
-    baton_sparse_t *sparse = self->sparse;
-    const baton_sparse_options_t *o = &sparse->options;
-    baton__sparse_host_vectors(sparse);
-    self->velocity = sparse->velocity;
-    sparse->velocity = NULL; /* no epoch accumulates with it */
-    self->max_staleness = o->max_staleness;
-    sparse->room_count = (size_t)o->history + BATON__CONTRIBUTION_RESULTS;
-}
-
-static baton__begin_t begin_of(const baton_sparse_t *sparse)
-{
-    const baton_sparse_options_t *o = &sparse->options;
-    return (baton__begin_t){
-        .schedule = sparse->schedule,
-        .modes = {.choice = {o->mode, o->mode_ranks},
-                  .sync_every = o->sync_every,
-                  .seed = o->seed},
-    };
-}
-
 static void add_nodes(baton__sparse_partial_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
     baton_schedule_t *s = sparse->schedule;
-    baton_node_t begin = baton__begin_add(&self->begin);
+    baton_node_t begin = baton__begin_add(&self->epochs.begin);
     baton_node_t taken = baton_add_async(s, &take_ops, self);
     baton_node_t published = baton_add_call(s, publish, self);
     baton_before(s, begin, taken);
-    baton_before(s, self->begin.activated, published);
+    baton_before(s, self->epochs.begin.activated, published);
     baton_enclosure_t inside = baton_enclose_begin(s);
     sparse->algorithm->build(sparse);
     baton_enclose_end(s, inside, taken, published);
-    baton_schedule_on_recover(s, recover, self);
-    baton__begin_fail_if_lost(s);
-    set_limit(self);
 }
 
 static baton__contribution_t contribution_of(const baton_sparse_t *sparse)
@@ -278,6 +241,15 @@ static baton__contribution_t contribution_of(const baton_sparse_t *sparse)
 
 static baton_status_t open_partial(baton_sparse_t *sparse)
 {
+    const baton_sparse_options_t *o = &sparse->options;
+    if (baton__sparse_goes_on(&sparse->options) &&
+        baton_group_is_simulated(sparse->group)) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "sparse \"%s\": on_loss is "
+                            "BATON_ON_LOSS_CONTINUE, which is not supported "
+                            "with a simulated group",
+                            sparse->name);
+    }
     sparse->lasting = true;
     baton__sparse_partial_t *self =
         baton__sparse_alloc(sparse, 1, sizeof *self);
@@ -287,9 +259,22 @@ static baton_status_t open_partial(baton_sparse_t *sparse)
     }
     self->sparse = sparse;
     sparse->partial = self;
-    self->contribution = contribution_of(sparse);
-    init(self);
-    return baton__contribution_init(&self->contribution);
+    self->epochs.name = sparse->name;
+    self->epochs.options = (baton_partial_options_t){
+        .mode = o->mode,
+        .mode_ranks = o->mode_ranks,
+        .history = o->history,
+        .sync_every = o->sync_every,
+        .max_staleness = o->max_staleness,
+        .seed = o->seed,
+    };
+    (void)pthread_mutex_init(&self->epochs.limit_lock, NULL);
+    baton__sparse_host_vectors(sparse);
+    self->velocity = sparse->velocity;
+    sparse->velocity = NULL; /* no epoch accumulates with it */
+    sparse->room_count = (size_t)o->history + BATON__CONTRIBUTION_RESULTS;
+    self->epochs.contribution = contribution_of(sparse);
+    return baton__contribution_init(&self->epochs.contribution);
 }
 
 /* Once more in another group. */
@@ -298,16 +283,27 @@ static baton_status_t build(baton_sparse_t *sparse)
     baton_status_t status =
         sparse->partial == NULL ? open_partial(sparse) : BATON_OK;
     baton__sparse_partial_t *self = sparse->partial;
-    if (self == NULL) {
+    if (self == NULL || status != BATON_OK) {
         return status;
     }
-    if (status == BATON_OK) {
-        baton__begin_fini(&self->begin);
-        self->begin = begin_of(sparse);
-        status = baton__begin_init(&self->begin);
-    }
+    baton_partial_t *epochs = &self->epochs;
+    baton__begin_fini(&epochs->begin);
+    epochs->schedule = sparse->schedule;
+    epochs->begin = (baton__begin_t){
+        .schedule = sparse->schedule,
+        .modes = {.choice = {epochs->options.mode, sparse->options.mode_ranks},
+                  .sync_every = epochs->options.sync_every,
+                  .seed = epochs->options.seed,
+                  .base = epochs->begin.modes.base},
+    };
+    status = baton__begin_init(&epochs->begin);
     if (status == BATON_OK) {
         add_nodes(self);
+    }
+    if (status == BATON_OK && !baton__sparse_goes_on(&sparse->options)) {
+        baton_schedule_on_recover(sparse->schedule, recover, self);
+        baton__begin_fail_if_lost(sparse->schedule);
+        baton__partial_begin_limit(epochs, true);
     }
     return status;
 }
@@ -316,62 +312,179 @@ static void free_partial(baton_sparse_t *sparse)
 {
     baton__sparse_partial_t *self = sparse->partial;
     if (self != NULL) {
-        baton__begin_fini(&self->begin);
-        baton__contribution_fini(&self->contribution);
+        baton__begin_fini(&self->epochs.begin);
+        baton__contribution_fini(&self->epochs.contribution);
+        (void)pthread_mutex_destroy(&self->epochs.limit_lock);
     }
+}
+
+/* ---- ranks are lost ----------------------------------------------------- */
+
+static baton__sparse_partial_t *of_epochs(baton_partial_t *epochs)
+{
+    return (baton__sparse_partial_t *)epochs;
+}
+
+/* For what is packed, which outlasts all schedules. */
+static void make_packed(baton__sparse_partial_t *self)
+{
+    baton_sparse_t *sparse = self->sparse;
+    const size_t entry = sizeof(uint32_t) + sparse->element_bytes;
+    if (self->packed == NULL) {
+        self->epochs.vector_bytes =
+            sizeof(uint64_t) + sparse->result_capacity * entry;
+        sparse->lasting = true;
+        self->packed =
+            baton__sparse_alloc(sparse, self->epochs.vector_bytes, 1);
+        sparse->lasting = false;
+    }
+}
+
+/* The application may be clipping a gradient. */
+static baton_status_t commit(baton_partial_t *epochs)
+{
+    baton__sparse_partial_t *self = of_epochs(epochs);
+    baton_sparse_t *sparse = self->sparse;
+    baton_schedule_t *s = epochs->schedule;
+    (void)pthread_mutex_lock(lock_of(self));
+    baton__sparse_enter(sparse, baton_schedule_rank(s), baton_schedule_size(s));
+    (void)pthread_mutex_unlock(lock_of(self));
+    sparse->schedule = s;
+    baton_status_t status = build(sparse);
+    if (status == BATON_OK) {
+        make_packed(self);
+        status = sparse->out_of_memory ? baton__sparse_no_memory(sparse)
+                                       : baton_schedule_commit(s);
+    }
+    return status;
+}
+
+/* The parts of what is packed. */
+static uint32_t *packed_indices(const baton__sparse_partial_t *self)
+{
+    return (uint32_t *)(void *)(self->packed + sizeof(uint64_t));
+}
+
+static char *packed_values(const baton__sparse_partial_t *self)
+{
+    return (char *)(packed_indices(self) + self->sparse->result_capacity);
+}
+
+static char *give(baton_partial_t *epochs, bool has)
+{
+    const baton__sparse_partial_t *self = of_epochs(epochs);
+    const baton_sparse_t *sparse = self->sparse;
+    const baton__sparse_room_t *from = &sparse->rooms[sparse->shown];
+    memset(self->packed, 0, epochs->vector_bytes);
+    if (has) {
+        const uint64_t count = from->count;
+        memcpy(self->packed, &count, sizeof count);
+        memcpy(packed_indices(self), from->indices,
+               count * sizeof *from->indices);
+        memcpy(packed_values(self), from->values,
+               count * sparse->element_bytes);
+    }
+    return self->packed;
+}
+
+static void get(baton_partial_t *epochs, uint64_t epoch, uint32_t active)
+{
+    baton__sparse_partial_t *self = of_epochs(epochs);
+    baton_sparse_t *sparse = self->sparse;
+    const uint32_t slot = epochs->contribution.result;
+    baton__sparse_room_t *to = &sparse->rooms[slot];
+    uint64_t count;
+    (void)epoch; /* the one that was begun last */
+    (void)active;
+    memcpy(&count, self->packed, sizeof count);
+    to->count = count;
+    memcpy(to->indices, packed_indices(self), count * sizeof *to->indices);
+    memcpy(to->values, packed_values(self), count * sparse->element_bytes);
+    baton__float_mode_t mode = baton__float_mode_enter();
+    baton__sparse_settle(sparse, slot);
+    end_epoch(self);
+    baton__float_mode_leave(mode);
+}
+
+static baton_status_t connect_epochs(baton_sparse_t *sparse)
+{
+    static const baton__survivor_t survivor = {
+        .commit = commit, .give = give, .get = get};
+    baton_partial_t *epochs = &sparse->partial->epochs;
+    epochs->schedule = NULL;
+    return baton__survival_create(epochs, sparse->group, &survivor);
+}
+
+static baton_status_t close_epochs(baton_sparse_t *sparse)
+{
+    baton__sparse_partial_t *self = sparse->partial;
+    if (self == NULL || self->epochs.survival == NULL) {
+        return BATON_OK;
+    }
+    baton_status_t status = baton__survival_destroy(&self->epochs);
+    sparse->schedule = NULL; /* was destroyed, or will be */
+    return status;
+}
+
+bool baton_sparse_lives(baton_sparse_t *sparse, int rank)
+{
+    return baton__sparse_is_alive(sparse, __func__) &&
+           (sparse->partial == NULL ||
+            baton_partial_lives(&sparse->partial->epochs, rank));
 }
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* The results up to this step's have been seen, and their places are free. The
-   lock is held. */
+/* The results up to this step's have been seen, or are not asked for any more:
+   their places are free, and one more epoch may run. */
 static void see(baton__sparse_partial_t *self, uint64_t step)
 {
-    if (baton__contribution_newest(&self->contribution, NULL) >= step) {
-        self->seen = step;
+    if (baton__contribution_newest(&self->epochs.contribution, NULL) >= step) {
+        baton__partial_limit(&self->epochs, &self->epochs.seen, step);
     }
 }
 
-/* Adds the gradient of the next step. The lock is held. */
-static void contribute(baton__sparse_partial_t *self, const void *gradient)
+/* Adds the gradient of a step. The lock is held. */
+static void contribute(baton__sparse_partial_t *self, const void *gradient,
+                       uint64_t step)
 {
-    baton__contribution_t *c = &self->contribution;
-    see(self, self->steps); /* they are not asked for any more */
-    self->steps++;
+    baton__contribution_t *c = &self->epochs.contribution;
     if (self->sparse->payload) {
         baton__float_mode_t mode = baton__float_mode_enter();
         baton__sparse_contribute(self->sparse, gradient, self->velocity,
                                  c->pending, c->first_step == 0);
         baton__float_mode_leave(mode);
     }
-    baton__contribution_added(c, self->steps);
-}
-
-/* The application has changed something. A limit that is raised has this thread
-   go on with the epoch: without the lock, so that it may take what was added.
- */
-static void unlock(baton__sparse_partial_t *self)
-{
-    (void)pthread_mutex_unlock(lock_of(self));
-    set_limit(self);
+    baton__contribution_added(c, step);
 }
 
 /* The gradient is added once the start cannot be refused any more. The lock
-   keeps the epoch, which may begin at once, from taking anything before that.
- */
+   keeps the epoch, which may begin at once, from taking anything before that. A
+   limit that is raised has this thread go on with the epoch: without the lock,
+   so that it may take what was added. */
 static baton_status_t start(baton_sparse_t *sparse, bool flush,
                             const void *gradient, double factor)
 {
     baton__sparse_partial_t *self = sparse->partial;
+    baton_partial_t *epochs = &self->epochs;
+    const uint64_t step = baton__partial_steps(epochs) + 1;
+    baton_status_t status;
     (void)flush;  /* is refused */
     (void)factor; /* 1: of sets of tensors, too */
     (void)pthread_mutex_lock(lock_of(self));
-    baton_status_t status = baton_schedule_start(sparse->schedule);
-    if (status == BATON_OK) {
-        contribute(self, gradient);
+    if (epochs->survival != NULL) {
+        status = baton__survival_start(epochs);
+    } else {
+        status = baton_schedule_start(epochs->schedule);
+        baton__partial_count_step(epochs, status);
     }
-    unlock(self);
     if (status == BATON_OK) {
+        contribute(self, gradient, step);
+    }
+    (void)pthread_mutex_unlock(lock_of(self));
+    if (status == BATON_OK) {
+        see(self, step - 1);
+        baton__partial_limit(epochs, &epochs->arrived, step);
         sparse->recovered = false;
         sparse->missed = 0;
         baton__sparse_started(sparse, false);
@@ -379,22 +492,23 @@ static baton_status_t start(baton_sparse_t *sparse, bool flush,
     return status;
 }
 
+static baton_status_t await_epoch(const baton_sparse_t *sparse, int timeout_ms,
+                                  bool *done_out)
+{
+    return baton__survival_wait(&sparse->partial->epochs, timeout_ms, done_out);
+}
+
 /* Shows the last step's result, or the next that was missed. */
 static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
 {
     baton__sparse_partial_t *self = sparse->partial;
-    uint64_t step = self->steps - sparse->missed;
+    const uint64_t steps = baton__partial_steps(&self->epochs);
     (void)dense; /* it is not */
-    if (status != BATON_OK) {
-        return;
+    if (status == BATON_OK) {
+        show_result(self, steps - sparse->missed);
+        sparse->steps = steps;
+        see(self, steps - sparse->missed);
     }
-    show_result(self, step);
-    sparse->steps = self->steps;
-    (void)pthread_mutex_lock(lock_of(self));
-    see(self, step);
-    /* The place of the result before this one is free: one more epoch may run.
-     */
-    unlock(self);
 }
 
 /* ---- between steps ----------------------------------------------------- */
@@ -405,7 +519,7 @@ static baton_status_t hold(baton_sparse_t *sparse, const char *doing)
 {
     baton__sparse_partial_t *self = sparse->partial;
     (void)pthread_mutex_lock(lock_of(self));
-    if (!baton__contribution_is_working(&self->contribution)) {
+    if (!baton__contribution_is_working(&self->epochs.contribution)) {
         return BATON_OK;
     }
     (void)pthread_mutex_unlock(lock_of(self));
@@ -424,7 +538,7 @@ static void release(baton_sparse_t *sparse)
 static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
                                   void *to)
 {
-    const baton__contribution_t *c = &sparse->partial->contribution;
+    const baton__contribution_t *c = &sparse->partial->epochs.contribution;
     if (velocity) {
         baton__sparse_read_velocity(sparse, sparse->partial->velocity, to);
         return BATON_OK;
@@ -455,8 +569,11 @@ static baton_status_t write_vectors(baton_sparse_t *sparse,
 const baton__sparse_backend_t baton__sparse_partial = {
     .accumulates = false, /* start does */
     .build = build,
+    .connect = connect_epochs,
+    .close = close_epochs,
     .free = free_partial,
     .start = start,
+    .await = await_epoch,
     .complete = complete,
     .survive = survive,
     .hold = hold,

@@ -132,6 +132,12 @@ static baton_status_t check(const baton_sparse_t *sparse,
                             "baton_sparse_connect first",
                             sparse->name);
     }
+    if (baton__sparse_goes_on(&sparse->options)) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "shrink \"%s\": it goes on by itself: on_loss is "
+                            "BATON_ON_LOSS_CONTINUE",
+                            sparse->name);
+    }
     return sparse->backend->survive != NULL && sparse->payload
                ? BATON_OK
                : baton__error(BATON_ERR_UNSUPPORTED, "shrink \"%s\": %s",

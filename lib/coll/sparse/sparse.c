@@ -172,7 +172,18 @@ baton_status_t baton_sparse_connect(baton_sparse_t *sparse, int timeout_ms)
         return BATON_OK;
     }
     baton_status_t status =
-        baton__sparse_compared(sparse->comparison, &sparse->wrong, timeout_ms);
+        sparse->comparison != NULL
+            ? baton__sparse_compared(sparse->comparison, &sparse->wrong,
+                                     baton__sparse_goes_on(&sparse->options),
+                                     timeout_ms)
+            : baton__error_forward(sparse->wrong.status, sparse->wrong.text);
+    if (status == BATON_OK && baton__sparse_goes_on(&sparse->options)) {
+        status = baton__sparse_leave(sparse);
+        if (status == BATON_OK) {
+            status = sparse->backend->connect(sparse);
+            baton__sparse_keep_error(&sparse->wrong, status);
+        }
+    }
     sparse->connected = status == BATON_OK;
     return status;
 }
@@ -264,6 +275,16 @@ baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
                               : status;
 }
 
+/* As baton_schedule_wait for the last step, or as baton_schedule_test. */
+static baton_status_t await(const baton_sparse_t *sparse, int timeout_ms,
+                            bool *done_out)
+{
+    return baton__sparse_goes_on(&sparse->options)
+               ? sparse->backend->await(sparse, timeout_ms, done_out)
+           : done_out != NULL ? baton_schedule_test(sparse->latest, done_out)
+                              : baton_schedule_wait(sparse->latest, timeout_ms);
+}
+
 /* The running step has ended on this rank. */
 static void complete(baton_sparse_t *sparse, baton_status_t status)
 {
@@ -282,13 +303,14 @@ baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
     if (status != BATON_OK) {
         return status;
     }
-    if (sparse->phase != BATON__SPARSE_RUNNING) {
+    bool running = sparse->phase == BATON__SPARSE_RUNNING;
+    if (!running && !baton__sparse_goes_on(&sparse->options)) {
         *done_out = true;
         return BATON_OK;
     }
     bool done = false;
-    status = baton_schedule_test(sparse->latest, &done);
-    if (status != BATON_OK || done) {
+    status = await(sparse, 0, &done);
+    if (running && (status != BATON_OK || done)) {
         complete(sparse, status);
         done = true;
     }
@@ -300,10 +322,10 @@ baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
 
 baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms)
 {
-    baton_status_t status = baton_schedule_wait(sparse->latest, timeout_ms);
+    baton_status_t status = await(sparse, timeout_ms, NULL);
     if (status != BATON_OK) {
         bool done = false;
-        baton_status_t ended = baton_schedule_test(sparse->latest, &done);
+        baton_status_t ended = await(sparse, 0, &done);
         if (ended == BATON_OK && !done) {
             return status; /* a timeout: it goes on */
         }
@@ -317,9 +339,10 @@ baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms)
 static baton_status_t no_result(const baton_sparse_t *sparse)
 {
     bool done = false;
-    baton_status_t status = sparse->latest == NULL || sparse->recovered
-                                ? BATON_OK
-                                : baton_schedule_test(sparse->latest, &done);
+    bool none =
+        sparse->latest == NULL && !baton__sparse_goes_on(&sparse->options);
+    baton_status_t status =
+        none || sparse->recovered ? BATON_OK : await(sparse, 0, &done);
     return status != BATON_OK
                ? status
                : baton__error(BATON_ERR_STATE,
@@ -381,6 +404,9 @@ void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg)
         (void)baton__error(BATON_ERR_INVALID, "%s: sparse is NULL", __func__);
         return;
     }
+    if (baton__sparse_goes_on(&sparse->options)) {
+        return;
+    }
     set_on_end(sparse, NULL);
     sparse->on_end = fn;
     sparse->on_end_arg = arg;
@@ -388,25 +414,13 @@ void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg)
     set_on_end(sparse, fn != NULL ? end_step : NULL);
 }
 
-/* There is one team where those that were asked for do not divide the ranks. So
-   it depends on this group alone, and not on those that the rank was in. */
 baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
                                      baton_group_t *group)
 {
-    baton__sparse_free_memory(sparse, false);
+    baton__sparse_enter(sparse, baton_group_rank(group),
+                        baton_group_size(group));
     sparse->group = group;
-    sparse->rank = baton_group_rank(group);
-    sparse->size = baton_group_size(group);
-    baton_sparse_options_t *o = &sparse->options;
-    o->teams = sparse->size % sparse->teams == 0 ? sparse->teams : 1;
-    o->mode_ranks = o->mode_ranks > (uint32_t)sparse->size
-                        ? (uint32_t)sparse->size
-                        : o->mode_ranks;
     sparse->latest = NULL;
-    sparse->make_up = NULL;
-    sparse->news = NULL;
-    sparse->wrong = (baton__wrong_t){0};
-    sparse->out_of_memory = false;
     baton_status_t status = create_schedules(sparse);
     if (status != BATON_OK) {
         baton__sparse_keep_error(&sparse->wrong, status);

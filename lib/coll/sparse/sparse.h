@@ -20,7 +20,7 @@
        message.c     messages of entries
        device_work.c selections and lists in device memory
        step.c        call nodes, results, the dense schedule
-       memory.c      what is freed with the sparse all-reduce
+       memory.c      what is freed with the sparse all-reduce, or its schedules
 
    A file calls those below it here, and backends and algorithms are called
    through their tables.
@@ -204,6 +204,12 @@ struct baton__sparse_backend {
     baton_status_t (*write)(baton_sparse_t *sparse, const void *residual,
                             const void *velocity);
 
+    /* With on_loss: options have been compared, and the schedules destroyed for
+       others. await: as baton_schedule_wait for the last step, or, where
+       `done_out` is not NULL, as baton_schedule_test. */
+    baton_status_t (*connect)(baton_sparse_t *sparse);
+    baton_status_t (*await)(const baton_sparse_t *sparse, int timeout_ms,
+                            bool *done_out);
     /* As baton_schedule_destroy, of its own schedules and before the others;
        and behind all, also where build has failed or was not called. */
     baton_status_t (*close)(baton_sparse_t *sparse);
@@ -343,9 +349,11 @@ bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
    not ended, or nothing runs. */
 baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms);
 
-/* Destroys the schedules; builds them in this group. The first error of build
-   is the caller's. */
+/* Destroys the schedules; forgets what was theirs, before others are built, for
+   a rank of so many; builds all in this group. The first error of build is the
+   caller's. */
 baton_status_t baton__sparse_leave(baton_sparse_t *sparse);
+void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size);
 baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
                                      baton_group_t *group);
 
@@ -393,6 +401,10 @@ typedef struct baton__sparse_place {
 } baton__sparse_place_t;
 void baton__sparse_take_choice(baton_sparse_options_t *o,
                                const baton__sparse_place_t *place);
+static inline bool baton__sparse_goes_on(const baton_sparse_options_t *o)
+{
+    return o->on_loss == BATON_ON_LOSS_CONTINUE;
+}
 static inline bool baton__sparse_has_link(const baton_sparse_options_t *o)
 {
     return o->link.alpha_us != 0 || o->link.beta_ns != 0;
@@ -427,12 +439,12 @@ void baton__sparse_keep_error(baton__wrong_t *wrong, baton_status_t status);
 
 /* States what must be the same, and commits and starts the comparison; the
    same of a schedule that has stated it; and waits for it: what is wrong on any
-   rank, or differs. */
+   rank, or differs. goes_on: it is no error that another rank is lost. */
 baton_status_t baton__sparse_compare_options(baton_sparse_t *sparse);
 baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
                                      baton__wrong_t *wrong);
 baton_status_t baton__sparse_compared(baton_schedule_t *schedule,
-                                      const baton__wrong_t *wrong,
+                                      const baton__wrong_t *wrong, bool goes_on,
                                       int timeout_ms);
 
 /* ---- accumulation ------------------------------------------------------ */

@@ -380,7 +380,9 @@ bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
 
 void baton__sparse_started(baton_sparse_t *sparse, bool dense)
 {
-    sparse->latest = dense ? sparse->dense : sparse->schedule;
+    if (!baton__sparse_goes_on(&sparse->options)) { /* its schedule changes */
+        sparse->latest = dense ? sparse->dense : sparse->schedule;
+    }
     sparse->is_dense = dense;
     sparse->phase = BATON__SPARSE_RUNNING;
 }

@@ -244,12 +244,23 @@ baton_status_t baton_tensors_agree(baton_tensors_t *set, int timeout_ms)
     if (status != BATON_OK || set->agreed) {
         return status;
     }
-    status = baton__sparse_compared(set->comparison, &set->wrong, timeout_ms);
+    status = baton__sparse_compared(
+        set->comparison, &set->wrong,
+        set->options.on_loss == BATON_ON_LOSS_CONTINUE, timeout_ms);
     if (status == BATON_OK) {
         baton__tensors_decide(set);
         status = make_units(set);
     }
     set->agreed = status == BATON_OK;
+    return status;
+}
+
+static baton_status_t forget_comparison(baton_tensors_t *set)
+{
+    baton_status_t status = baton_schedule_destroy(set->comparison);
+    if (status == BATON_OK) {
+        set->comparison = NULL;
+    }
     return status;
 }
 
@@ -280,6 +291,9 @@ baton_status_t baton_tensors_connect(baton_tensors_t *set, int timeout_ms)
     }
     if (status == BATON_OK && set->options.partial) {
         status = make_indices(set);
+    }
+    if (status == BATON_OK && set->options.on_loss == BATON_ON_LOSS_CONTINUE) {
+        status = forget_comparison(set); /* the group may be destroyed */
     }
     if (status == BATON_OK) {
         set->connected = true;
@@ -317,10 +331,7 @@ baton_status_t baton_tensors_destroy(baton_tensors_t *set)
     }
     baton_status_t status = check_set(set, "destroy");
     if (status == BATON_OK) {
-        status = baton_schedule_destroy(set->comparison);
-    }
-    if (status == BATON_OK) {
-        set->comparison = NULL;
+        status = forget_comparison(set);
     }
     for (size_t i = 0; status == BATON_OK && i < set->unit_count; i++) {
         status = baton_sparse_destroy(set->units[i].sparse);
@@ -345,10 +356,9 @@ baton_status_t baton_tensors_shrink(baton_tensors_t *set,
                                      baton__left_ms(until));
     }
     if (status == BATON_OK) {
-        status = baton_schedule_destroy(set->comparison);
+        status = forget_comparison(set);
     }
     if (status == BATON_OK) {
-        set->comparison = NULL;
         set->group = survivors;
         set->ranks = baton_group_size(survivors);
     }

@@ -35,7 +35,8 @@ baton_sparse_options_t baton__tensors_common(const baton_tensors_t *set)
                                     .history = o->history,
                                     .sync_every = o->sync_every,
                                     .max_staleness = o->max_staleness,
-                                    .seed = o->seed};
+                                    .seed = o->seed,
+                                    .on_loss = o->on_loss};
 }
 
 /* What every all-reduce of the set has is checked as sparse.h's options. */
@@ -191,12 +192,14 @@ baton_status_t baton__tensors_compare(baton_tensors_t *set)
     for (size_t i = 0; i < o->density_count; i++) {
         baton_schedule_agree(s, "densities[%zu] %.12g", i, o->densities[i]);
     }
-    baton_schedule_agree(s,
-                         "always_sparse %d, partial %d, mode %d, mode_ranks "
-                         "%u, history %u, sync_every %u, max_staleness %u",
-                         o->always_sparse, o->partial, (int)o->mode,
-                         o->mode_ranks, o->history, o->sync_every,
-                         o->max_staleness);
+    baton_schedule_agree(
+        s,
+        "always_sparse %d, partial %d, mode %d, mode_ranks "
+        "%u, history %u, sync_every %u, max_staleness %u, "
+        "on_loss %s",
+        o->always_sparse, o->partial, (int)o->mode, o->mode_ranks, o->history,
+        o->sync_every, o->max_staleness,
+        o->on_loss == BATON_ON_LOSS_CONTINUE ? "continue" : "fail");
     baton_schedule_agree(
         s,
         "seed %llu, BATON_CALIBRATION's alpha %.12g, BATON_CALIBRATION's beta "
