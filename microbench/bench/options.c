@@ -225,9 +225,8 @@ static const cli_option_t options[] = {
      "Turns of each system, whose median is reported"},
     {MANY_TURNS, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "11",
      "Repetitions of each measurement"},
-    {ALL, "csv", 0, AT(files.csv), CLI_FILE, NULL, "Write the results as CSV"},
-    {ALL, "json", 0, AT(files.json), CLI_FILE, NULL,
-     "Write the results as JSON"},
+    {ALL, "csv", 0, AT(files.csv), CLI_FILE, NULL, "Write a CSV file"},
+    {ALL, "json", 0, AT(files.json), CLI_FILE, NULL, "Write a JSON file"},
     {BENCH_COLLECTIVE, "plot", 0, AT(files.plot), CLI_PLOT, NULL,
      "Plot time against size; needs gnuplot"},
 };

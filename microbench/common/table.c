@@ -1,8 +1,27 @@
 #include "common/table.h"
+#include "common/cli.h"
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+int terminal_columns(int descriptor)
+{
+    const char *text = getenv("COLUMNS");
+    struct winsize size = {0};
+    uint64_t given = 0;
+    if (isatty(descriptor) == 0) {
+        return 0;
+    }
+    if (text != NULL && cli_read_count(text, &given) && given > 0) {
+        return given < INT16_MAX ? (int)given : INT16_MAX;
+    }
+    (void)ioctl(descriptor, TIOCGWINSZ, &size);
+    return size.ws_col > 0 ? size.ws_col : 80;
+}
 
 bool output_fail(const char *doing, const char *name, int error)
 {
@@ -84,9 +103,14 @@ static void print_cell(const table_cell_t *cell)
 static void print_row(table_t *table)
 {
     for (int line = table->headed ? 1 : 0; line < 2; line++) {
+        int used = 0;
+        table->left_out = 0;
         for (size_t i = 0; i < table->cell_count; i++) {
             const table_cell_t *cell = &table->cells[i];
-            if (cell->heading != NULL && line == 0) {
+            used += cell->heading != NULL ? 2 + abs(cell->width) : 0;
+            if (table->columns > 0 && used > table->columns) {
+                table->left_out += cell->heading != NULL;
+            } else if (cell->heading != NULL && line == 0) {
                 (void)printf("  %*s", cell->width, cell->heading);
             } else if (cell->heading != NULL) {
                 print_cell(cell);
@@ -111,49 +135,35 @@ static void write_value(FILE *file, const table_cell_t *cell, bool json)
     }
 }
 
-/* Rows of CSV, of which the first one has the keys. */
-static void write_csv(const table_t *table)
+/* A row of CSV or JSON; or the keys, above the rows of CSV. */
+static void write_row(const table_t *table, FILE *file, bool json, bool keys)
 {
-    for (int line = table->rows == 0 ? 0 : 1; line < 2; line++) {
-        const char *separator = "";
-        for (size_t i = 0; i < table->cell_count; i++) {
-            const table_cell_t *cell = &table->cells[i];
-            if (cell->key != NULL) {
-                (void)fputs(separator, table->csv);
-                (void)fputs(line == 0 ? cell->key : "", table->csv);
-                separator = ",";
-            }
-            if (cell->key != NULL && line == 1) {
-                write_value(table->csv, cell, false);
-            }
-        }
-        (void)fputc('\n', table->csv);
-    }
-}
-
-static void write_json(const table_t *table)
-{
-    const char *separator = "";
-    (void)fputs(table->rows == 0 ? "[\n  {" : ",\n  {", table->json);
+    const char *separator = !json ? "" : table->rows == 0 ? "[\n  {" : ",\n  {";
     for (size_t i = 0; i < table->cell_count; i++) {
         const table_cell_t *cell = &table->cells[i];
-        if (cell->key != NULL) {
-            (void)fprintf(table->json, "%s\"%s\": ", separator, cell->key);
-            write_value(table->json, cell, true);
-            separator = ", ";
+        if (cell->key == NULL) {
+            continue;
+        }
+        (void)fputs(separator, file);
+        separator = json ? ", " : ",";
+        if (json || keys) {
+            (void)fprintf(file, json ? "\"%s\": " : "%s", cell->key);
+        }
+        if (!keys) {
+            write_value(file, cell, json);
         }
     }
-    (void)fputc('}', table->json);
+    (void)fputs(json ? "}" : "\n", file);
 }
 
 void table_row(table_t *table)
 {
     print_row(table);
-    if (table->csv != NULL) {
-        write_csv(table);
+    for (int keys = table->rows == 0; table->csv != NULL && keys >= 0; keys--) {
+        write_row(table, table->csv, false, keys == 1);
     }
     if (table->json != NULL) {
-        write_json(table);
+        write_row(table, table->json, true, false);
     }
     table->rows++;
     table->cell_count = 0;
@@ -161,6 +171,11 @@ void table_row(table_t *table)
 
 bool table_close(table_t *table, bool passed)
 {
+    if (table->left_out > 0) {
+        (void)printf("%zu more columns: on a wider terminal, in a pipe, or by "
+                     "--csv FILE\n",
+                     table->left_out);
+    }
     if (table->json != NULL) {
         (void)fputs(table->rows == 0 ? "[]\n" : "\n]\n", table->json);
     }

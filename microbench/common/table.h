@@ -34,6 +34,10 @@ enum { TABLE_COLUMNS = 40 };
 /* Decimals of numbers that are printed as 1.2e-16. */
 enum { TABLE_TINY = -1 };
 
+/* Columns of a terminal: those that COLUMNS says, else its own, else 80. 0
+   where the descriptor is none. */
+int terminal_columns(int descriptor);
+
 /* The names of its files, each of which may be NULL. */
 typedef struct table_files {
     const char *csv, *json, *plot;
@@ -44,6 +48,8 @@ typedef struct table {
     size_t cell_count;
     size_t rows;
     bool headed; /* false: the next row has headings above it */
+    int columns; /* on the screen: cells beyond are left out; 0: none is */
+    size_t left_out;
     table_files_t files;
     FILE *csv, *json;
     plot_t plot; /* the caller sets what is above its line, and adds points */
@@ -63,8 +69,8 @@ void table_number(table_t *table, const char *key, const char *heading,
 /* Prints the row, and writes it. */
 void table_row(table_t *table);
 
-/* Closes the files, and draws the plot if `passed`. Returns false if any of
-   it did not. */
+/* Says how many cells of a row were left out, closes the files, and draws the
+   plot if `passed`. Returns false if any of it did not succeed. */
 bool table_close(table_t *table, bool passed);
 
 #endif

@@ -123,8 +123,10 @@ static const cli_option_t table[] = {
      "Simulate each value of an axis: ranks=2..1024 (doubling) or "
      "bytes=64,4K,1M; for sparse all-reduces also density=0.001,0.01 or "
      "teams=1,2,7,14"},
-    {ALL, "csv", 0, AT(files.csv), CLI_FILE, NULL, "Write the table as CSV"},
-    {ALL, "json", 0, AT(files.json), CLI_FILE, NULL, "Write the table as JSON"},
+    {ALL, "csv", 0, AT(files.csv), CLI_FILE, NULL,
+     "Write a CSV file, with more columns"},
+    {ALL, "json", 0, AT(files.json), CLI_FILE, NULL,
+     "Write a JSON file, likewise"},
     {ALL, "plot", 0, AT(files.plot), CLI_PLOT, NULL,
      "Plot the sweep; needs gnuplot"},
     {ALL, "trace", 0, AT(trace), CLI_FILE, NULL,

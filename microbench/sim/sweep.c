@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* ---- rows --------------------------------------------------------------- */
 
@@ -73,24 +74,15 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
     unsigned apart = c->options->spacing_ms > 0 ? SIM_PARTIAL : 0;
     unsigned timed = ALL & ~apart;
     unsigned several = c->options->epochs > 1 ? timed : 0;
-    add_text(c, table, ALL, ALL, variant, variant, 18, c->name);
+    int width = (c->options->command & COLLECTIVES) != 0 ? 18 : 9;
+    add_text(c, table, ALL, ALL, variant, variant, width, c->name);
     add(c, table, ALL, ALL, "ranks", "ranks", 7, 0, c->ranks);
     add(c, table, WITH_BYTES, WITH_BYTES, "bytes", "bytes", 9, 0,
         (double)c->bytes);
     add(c, table, 0, ALL, "epochs", NULL, 0, 0, (double)c->options->epochs);
     add(c, table, timed, ALL, "us", "time us", 12, 3, result->mean_us);
-    add(c, table, several, ALL, "low_us", "least us", 12, 3, result->low_us);
-    add(c, table, several, ALL, "high_us", "most us", 12, 3, result->high_us);
-    add(c, table, timed, timed, "formula_us", "formula us", 12, 3,
-        result->formula_us);
-    add(c, table, timed, timed, "difference", "relative", 8, TABLE_TINY,
-        difference(result));
     add(c, table, PARTIALS, PARTIALS, "latency_us", "mean us", 12, 3,
         result->latency_us);
-    add(c, table, apart, PARTIALS, "latency_median_us", "median us", 12, 3,
-        result->latency_median_us);
-    add(c, table, apart, PARTIALS, "latency_p99_us", "p99 us", 12, 3,
-        result->latency_p99_us);
     add(c, table, PARTIALS, PARTIALS, "full_over_this", "full/this", 9, 2,
         full == NULL ? NAN : full->latency_us / result->latency_us);
     add(c, table, PARTIALS, PARTIALS, "active", "active", 9, 2, result->active);
@@ -98,6 +90,18 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
         result->active_error);
     add(c, table, apart, PARTIALS, "active_expected", "expected", 9, 1,
         result->active_expected);
+    add(c, table, apart, PARTIALS, "latency_median_us", "median us", 12, 3,
+        result->latency_median_us);
+    add(c, table, apart, PARTIALS, "latency_p99_us", "p99 us", 12, 3,
+        result->latency_p99_us);
+    add(c, table, several, ALL, "low_us", "least us", 12, 3, result->low_us);
+    add(c, table, several, ALL, "high_us", "most us", 12, 3, result->high_us);
+    add(c, table, timed, timed, "formula_us", "formula us", 12, 3,
+        result->formula_us);
+    add(c, table, timed, timed, "difference", "relative", 8, TABLE_TINY,
+        difference(result));
+    add(c, table, SPARSE, SPARSE, "this_over_spardl", "/spardl", 7, 2,
+        spardl == NULL ? NAN : result->mean_us / spardl->mean_us);
     add(c, table, COLLECTIVES, ALL, "messages", "messages", 10, 0,
         (double)result->messages);
     add(c, table, timed & WITH_RUN, ALL, "build_s", "build s", 7, 2,
@@ -126,8 +130,6 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
     add(c, table, SPARSE, SPARSE, "entries_formula", "formula", 11, 1,
         cost->bytes / entry);
     add(c, table, 0, SPARSE, "nnz", NULL, 0, 0, result->nnz);
-    add(c, table, SPARSE, SPARSE, "this_over_spardl", "/spardl", 7, 2,
-        spardl == NULL ? NAN : result->mean_us / spardl->mean_us);
     add_text(c, table, 0, SPARSE, "simulation", NULL, 0,
              c->options->payload ? "real data" : "full blocks");
     table_row(table);
@@ -260,6 +262,7 @@ int sim_sweep(const sim_command_t *command, int argc, char **argv)
     sweep.command = command;
     sweep.options = &options;
     set_plot(&sweep.table.plot, command, &options);
+    sweep.table.columns = terminal_columns(STDOUT_FILENO);
     if (!table_open(&sweep.table, &options.files) ||
         !output_open(options.trace, &sweep.trace)) {
         return EXIT_FAILURE;

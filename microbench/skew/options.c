@@ -140,10 +140,8 @@ static const cli_option_t options[] = {
      "Warm-up iterations, not measured"},
     {CLI_ANY, "seed", 0, AT(seed), CLI_COUNT(0, UINT64_MAX), NULL,
      "Seed of elections, contributions and turns; default BATON_SEED, else 1"},
-    {CLI_ANY, "csv", 0, AT(files.csv), CLI_FILE, NULL,
-     "Write the results as CSV"},
-    {CLI_ANY, "json", 0, AT(files.json), CLI_FILE, NULL,
-     "Write the results as JSON"},
+    {CLI_ANY, "csv", 0, AT(files.csv), CLI_FILE, NULL, "Write a CSV file"},
+    {CLI_ANY, "json", 0, AT(files.json), CLI_FILE, NULL, "Write a JSON file"},
     {CLI_ANY, "plot", 0, AT(files.plot), CLI_PLOT, NULL,
      "Plot the mean latencies; needs gnuplot"},
 };

@@ -3,7 +3,7 @@
 #
 #   sim_command.sh BATON_SIM CMAKE      (cmake reads JSON)
 . "$(dirname "$0")/../support/command.sh"
-sim=$1 cmake=$2
+sim=$1 cmake=$2 root=$(cd "$(dirname "$0")/../.." && pwd)
 
 # runs ARGUMENT...: succeeds, and prints nothing but the table.
 runs() {
@@ -153,7 +153,7 @@ for command in allreduce broadcast barrier partial sparse; do
 done
 # ---- help, and Ctrl-C --------------------------------------------------------
 
-for script in "$(dirname "$0")"/../../scripts/*.sh; do
+for script in "$root"/scripts/*.sh; do
     "$script" -h >out 2>err </dev/null && [ -s out ] && [ ! -s err ] ||
         complain "no help: $script -h"
 done
@@ -165,4 +165,21 @@ done
 timeout -k 60 -s INT 3 "$sim" barrier --ranks 99 --epochs 1000000 >out 2>err
 grep -q 'interrupted after .* of 1000000 epochs' err ||
     complain "an interrupted run does not say how far it came"
+
+# ---- on a terminal -----------------------------------------------------------
+
+# terminal ARGUMENT...: what the command prints on a terminal of 80 columns.
+terminal() {
+    COLUMNS=80 script -qec "$*" /dev/null </dev/null | tr -d '\r' >out 2>err
+}
+
+command -v script >/dev/null || exit $fail
+for command in allreduce broadcast barrier partial "partial --skew-ms 1" sparse; do
+    terminal "'$sim' $command --ranks 8 --csv t.csv"
+    [ "$(tail -n +2 out | awk '{ if (length($0) > most) most = length($0) }
+        END { print most }')" -le 80 ] || complain "wider than 80: $command"
+    grep -q ' more columns: ' out || complain "no hint at other columns: $command"
+    [ "$(head -n 1 t.csv | tr ',' '\n' | wc -l)" -gt 9 ] ||
+        complain "the file lacks columns, too: $command"
+done
 exit $fail
