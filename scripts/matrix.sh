@@ -22,10 +22,14 @@ if [ "$(id -u)" -eq 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 
-for ranks in ${RANKS-1 2 3 4 8 16 32 2@2 4@2}; do
+. "$root/scripts/progress.sh"
+points=${RANKS-1 2 3 4 8 16 32 2@2 4@2}
+ended=0
+for ranks in $points; do
     run=
     case $ranks in *@*) run="$root/scripts/hosts.sh ${ranks#*@}" ;; esac
-    echo "$(date +%H:%M:%S) $ranks ranks: baton-bench allreduce $*"
+    echo "$(date +%H:%M:%S) $ranks ranks: baton-bench allreduce $*" \
+        "($(so_far $ended "$(echo "$points" | wc -w)"))"
     # shellcheck disable=SC2086
     $run mpirun -np "${ranks%@*}" --oversubscribe --bind-to none "$bench" \
         allreduce --systems mpi,impi,persistent,libnbc_ring,baton \
@@ -36,6 +40,7 @@ for ranks in ${RANKS-1 2 3 4 8 16 32 2@2 4@2}; do
     cat "$dir/new" >>"$dir/$ranks.csv"
     sed -n 's/^# CPU steal: \([0-9.]*\) %.*/\1/p' "$dir/log" >>"$dir/steal"
     rm "$dir/new" "$dir/log"
+    ended=$((ended + 1))
 done
 
 machine="$(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo |

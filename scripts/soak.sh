@@ -294,11 +294,17 @@ world() {
 
 # Runs worlds for so many seconds.
 run_for() {
-    local wrong=0 end
+    local wrong=0 end begin ran=0
     now
-    end=$((microseconds + $1 * 1000000))
+    begin=$microseconds
+    end=$((begin + $1 * 1000000))
     while [ $((worlds -= 1)) -ge 0 ]; do
-        world || wrong=1
+        show "soak: $ran worlds on $hosts hosts, $(so_far \
+            $(((microseconds - begin) / 1000000)) "$1" s)"
+        world >"$dir/told" || wrong=1
+        show
+        cat "$dir/told"
+        ran=$((ran + 1))
         seed=$((seed + 1))
         now
         [ $microseconds -lt $end ] || break
@@ -306,6 +312,7 @@ run_for() {
     return $wrong
 }
 
+. "$root/scripts/progress.sh"
 seconds=$(awk "BEGIN { print int($minutes * 60) }")
 if [ "$hosts" != 1 ]; then
     table=${SOAK_TABLE:-$dir/table}

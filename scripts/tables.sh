@@ -480,12 +480,16 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+. "$root/scripts/progress.sh"
+ended=0
 for table in ${*:-$all}; do
     case " $(echo $all) " in
     *" $table "*) ;;
     *) echo "$0: no table $table; there are: $(echo $all)" >&2; exit 2 ;;
     esac
-    echo "$(date +%H:%M:%S) $table" >&2
+    echo "$(date +%H:%M:%S) $table" \
+        "($(so_far $ended "$(echo ${*:-$all} | wc -w)"))" >&2
     show "$table" >"$work/shown"
     if [ "$write" ]; then place "$table" "$work/shown"; else cat "$work/shown"; fi
+    ended=$((ended + 1))
 done

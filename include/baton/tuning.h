@@ -233,6 +233,10 @@ typedef struct baton_tune_options {
     const char *file;     /* rank 0 adds the results to this calibration file,
                              or creates it with the costs in force; NULL:
                              none */
+    /* Called now and then by the calling thread with the part of the budget
+       that is used up on the slowest rank, unless NULL. Ranks may differ. */
+    void (*on_progress)(void *arg, double part);
+    void *on_progress_arg;
 } baton_tune_options_t;
 
 #define BATON_TUNE_OPTIONS BATON_INITIALIZER(baton_tune_options_t)

@@ -6,6 +6,7 @@
 
 #include "common/cli.h"
 #include "common/harness.h"
+#include "common/progress.h"
 #include "common/table.h"
 #include <baton/sparse.h>
 #include <baton/tuning.h>
@@ -134,6 +135,7 @@ typedef struct bench_run {
     bench_options_t options;
     bool speak;
     table_t table;
+    size_t points, done; /* what is measured by turns: all, and before */
 } bench_run_t;
 
 /* Systems that take turns, so that all see the same states of the machine. */

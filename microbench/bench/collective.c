@@ -394,6 +394,8 @@ static bool run_collective(bench_run_t *run)
     (void)snprintf(plot->title, sizeof(plot->title), "%s of %d ranks",
                    bench_collective_name(options->collective),
                    run->harness.size);
+    run->points = options->memory_count * options->place_count *
+                  options->layer_count * options->size_count;
     for (size_t m = 0; m < options->memory_count; m++) {
         for (size_t p = 0; p < options->place_count; p++) {
             options->memory = options->memories[m];

@@ -20,8 +20,7 @@ static void must(cudaError_t error, const char *doing)
 /* Ranks of a host share its GPUs. */
 static baton_status_t device_attach(baton_engine_t *engine)
 {
-    int rank = 0;
-    int count = 0;
+    int rank = 0, count = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
         count = 1; /* so that the library says what is missing */

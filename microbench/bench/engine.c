@@ -156,8 +156,7 @@ static stats_t time_epochs(const bench_run_t *run, baton_schedule_t *schedule,
 static void measure_shape(bench_run_t *run, const single_t *single,
                           const shape_t *shape)
 {
-    char name[64];
-    char text[80];
+    char name[64], text[80];
     double nodes = (double)shape->nodes;
     double before = allocated_bytes();
     baton_schedule_t *schedule = commit(single, shape);

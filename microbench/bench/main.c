@@ -29,6 +29,7 @@ static bool measure(bench_run_t *run, const bench_t *bench, const char *name)
                      name, run->harness.size, run->options.repetitions,
                      bench->what);
     }
+    progress_begin();
     bool passed = bench->run(run);
     if (run->speak) {
         (void)printf("# CPU steal: %.1f %%\n",
@@ -67,8 +68,7 @@ int main(int argc, char **argv)
 {
     static bench_run_t run; /* too large for a stack */
     bench_command_t command = BENCH_NO_COMMAND;
-    int level = 0;
-    int rank = 0;
+    int level = 0, rank = 0;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     run.speak = rank == 0;

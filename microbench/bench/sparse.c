@@ -364,6 +364,7 @@ static void measure_case(bench_run_t *run, size_t count, double density)
 static bool run_sparse(bench_run_t *run)
 {
     const bench_options_t *options = &run->options;
+    run->points = options->size_count * options->density_count;
     for (size_t i = 0; i < options->size_count; i++) {
         for (size_t j = 0; j < options->density_count; j++) {
             measure_case(run, (size_t)(options->bytes[i] / sizeof(float)),

@@ -130,8 +130,7 @@ static bool set_libnbc(int algorithm)
 {
     static const char variable[] = "coll_libnbc_iallreduce_algorithm";
     MPI_T_cvar_handle handle;
-    int index = 0;
-    int out = 0;
+    int index = 0, out = 0;
     bool set = false;
     MPI_T_init_thread(MPI_THREAD_MULTIPLE, &out);
     if (MPI_T_cvar_get_index(variable, &index) == MPI_SUCCESS &&

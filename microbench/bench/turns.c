@@ -5,10 +5,18 @@
 /* ---- turns -------------------------------------------------------------- */
 
 /* `mine`: [systems][measures][turns]. */
-static void take_all(const bench_turns_t *turns, double *mine)
+static void take_all(const bench_run_t *run, const bench_turns_t *turns,
+                     double *mine)
 {
     double *values = harness_alloc(turns->measures, sizeof(double));
-    for (size_t turn = 0; turn < turns->warm_up + turns->turns; turn++) {
+    size_t all = turns->warm_up + turns->turns;
+    for (size_t turn = 0; turn < all; turn++) {
+        if (run->speak) {
+            double part = (double)turn / (double)all;
+            (void)progress_show(((double)run->done + part) /
+                                    (double)run->points,
+                                "baton-bench");
+        }
         if (turns->begin != NULL) {
             turns->begin(turns->arg, turn);
         }
@@ -29,7 +37,9 @@ void bench_turns(bench_run_t *run, const bench_turns_t *turns, stats_t *out)
 {
     size_t rows = turns->systems * turns->measures;
     double *mine = harness_alloc(rows * turns->turns, sizeof(double));
-    take_all(turns, mine);
+    take_all(run, turns, mine);
+    run->done++;
+    (void)progress_end();
     for (size_t i = 0; i < rows; i++) {
         out[i] = bench_slowest(&mine[i * turns->turns], turns->turns);
     }

@@ -66,8 +66,7 @@ const char *cli_format_bytes(uint64_t bytes, char *text, size_t text_bytes)
    nothing where any value is allowed. */
 static void describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
 {
-    char low[16];
-    char high[16];
+    char low[16], high[16];
     text[0] = '\0';
     switch (type->kind) {
     case CLI_KIND_COUNT:
@@ -246,8 +245,7 @@ static error_t read_range(reading_t *reading, const char *item,
                           const char *dots)
 {
     char text[ITEM_BYTES];
-    uint64_t low = 0;
-    uint64_t high = 0;
+    uint64_t low = 0, high = 0;
     (void)snprintf(text, sizeof(text), "%.*s", (int)(dots - item), item);
     error_t error = read_one(reading, text, &low);
     if (error == 0) {

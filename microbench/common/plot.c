@@ -34,8 +34,7 @@ static void write_data(FILE *script, const plot_t *plot, size_t series)
 static void write_x(FILE *script, const plot_t *plot)
 {
     size_t step = (plot->x_count + MAX_LABELS - 1) / MAX_LABELS;
-    double low = plot->x[0];
-    double high = low;
+    double low = plot->x[0], high = low;
     for (size_t i = 1; i < plot->x_count; i++) {
         low = fmin(low, plot->x[i]);
         high = fmax(high, plot->x[i]);
@@ -123,8 +122,7 @@ bool plot_check(const char *name)
 
 void plot_add(plot_t *plot, const char *series, double x, double us)
 {
-    size_t row = 0;
-    size_t column = 0;
+    size_t row = 0, column = 0;
     while (row < plot->x_count && (plot->x[row] < x || plot->x[row] > x)) {
         row++;
     }

@@ -1,15 +1,20 @@
 #include "common/progress.h"
 
 #include "common/measure.h"
-#include <math.h>
+#include "common/table.h"
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
-enum { FIRST_US = 1000000, NEXT_US = 500000 };
+enum { FIRST_S = 1, NEXT_US = 500000 };
 
 static volatile sig_atomic_t interrupted;
 static double began_us, shown_us; /* shown_us: 0 while there is no line */
+
+/* mpirun gives its ranks a pipe: then what it has itself. */
+static int terminal = STDERR_FILENO;
 
 static void progress_interrupt(int signal)
 {
@@ -19,7 +24,13 @@ static void progress_interrupt(int signal)
 
 void progress_begin(void)
 {
+    char name[32];
     began_us = clock_now_us();
+    if (getenv("OMPI_COMM_WORLD_RANK") != NULL && terminal == STDERR_FILENO) {
+        (void)snprintf(name, sizeof(name), "/proc/%ld/fd/2", (long)getppid());
+        int opened = open(name, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+        terminal = opened >= 0 ? opened : STDERR_FILENO;
+    }
 }
 
 void progress_catch(bool on)
@@ -32,26 +43,30 @@ void progress_catch(bool on)
 bool progress_show(double part, const char *what)
 {
     double now_us = clock_now_us();
-    double elapsed_us = now_us - began_us;
-    if (elapsed_us >= FIRST_US && now_us - shown_us >= NEXT_US &&
-        isatty(STDERR_FILENO)) {
-        (void)fprintf(stderr, "\r\033[K%s: %.0f s", what, elapsed_us / 1e6);
-        if (part > 0 && part <= 1) {
-            (void)fprintf(stderr, ", %.0f %% done, about %.0f s left",
-                          part * 100, elapsed_us / 1e6 * (1 - part) / part);
-        }
-        (void)fflush(stderr);
-        shown_us = now_us;
+    double s = (now_us - began_us) / 1e6;
+    if (s < FIRST_S || now_us - shown_us < NEXT_US ||
+        terminal_columns(terminal) == 0) {
+        return interrupted == 0;
     }
+    char times[80], left[48] = "";
+    if (part > 0 && part <= 1) {
+        (void)snprintf(left, sizeof(left), ", %.0f %% done, about %.0f s left",
+                       part * 100, s * (1 - part) / part);
+    }
+    int used = snprintf(times, sizeof(times), ": %.0f s%s", s, left);
+    int room = terminal_columns(terminal) - used - 1;
+    (void)dprintf(terminal, "\r\033[K%.*s%s", room > 0 ? room : 0, what, times);
+    shown_us = now_us;
     return interrupted == 0;
 }
 
-void progress_end(void)
+double progress_end(void)
 {
     if (shown_us > 0) {
-        (void)fputs("\r\033[K", stderr);
+        (void)dprintf(terminal, "\r\033[K");
         shown_us = 0;
     }
+    return (clock_now_us() - began_us) / 1e6;
 }
 
 bool progress_interrupted(void)

@@ -1,5 +1,6 @@
-/* How far long work is: a line on standard error, if that is a terminal, and
-   Ctrl-C, on which a command ends early and prints what it has. */
+/* How far long work is: a line on standard error, or mpirun's, if that is a
+   terminal, and Ctrl-C, on which a command ends early and prints what it has.
+   Under mpirun one rank alone shows it. */
 #ifndef MICROBENCH_PROGRESS_H
 #define MICROBENCH_PROGRESS_H
 
@@ -15,8 +16,8 @@ void progress_catch(bool on);
    left, now and then. Returns false after Ctrl-C. */
 bool progress_show(double part, const char *what);
 
-/* Removes the line. */
-void progress_end(void);
+/* Removes the line. Returns the seconds since progress_begin. */
+double progress_end(void);
 
 bool progress_interrupted(void);
 

@@ -1,6 +1,7 @@
 #include "info/calibrate.h"
 
 #include "common/harness.h"
+#include "common/progress.h"
 #include "common/table.h"
 
 #include <baton/mpi.h>
@@ -199,6 +200,12 @@ static int write_costs(const char *path, const baton_costs_t *costs, int inside,
     return EXIT_SUCCESS;
 }
 
+static void show_progress(void *arg, double part)
+{
+    (void)arg;
+    (void)progress_show(part, "measuring algorithms");
+}
+
 int info_calibrate(const char *path)
 {
     int level, inside, between;
@@ -228,10 +235,14 @@ int info_calibrate(const char *path)
         }
         MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);
         if (status == EXIT_SUCCESS) {
-            const baton_tune_options_t options = {.size = sizeof(options),
-                                                  .file = path};
+            const baton_tune_options_t options = {
+                .size = sizeof(options),
+                .file = path,
+                .on_progress = harness.rank == 0 ? show_progress : NULL};
+            progress_begin();
             harness_require(baton_group_tune(harness.group, &options),
                             "measure the algorithms");
+            (void)progress_end();
         }
     }
     harness_close(&harness);

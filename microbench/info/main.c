@@ -25,8 +25,7 @@ static const char doc[] =
 
 typedef struct request {
     uint64_t ranks; /* of --choices; 0 means not asked for */
-    uint64_t hosts;
-    uint64_t processors;
+    uint64_t hosts, processors;
     const char *calibrate;
 } request_t;
 

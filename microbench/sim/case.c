@@ -1,5 +1,4 @@
 /* One simulation: messages, memory, data. */
-#include "common/measure.h"
 #include "common/progress.h"
 #include "sim/sim.h"
 #include <baton/proof.h>
@@ -59,16 +58,18 @@ void *sim_case_alloc(const sim_case_t *c, size_t count, size_t size)
     return memory;
 }
 
-/* The epochs that run now, for sim_case_progress. */
+/* What runs now, for the functions that follow. */
 static struct {
-    const sim_case_t *of; /* NULL: none run */
-    uint64_t ended, before;
-    double sum_us, formula_us, began_us;
-} epochs;
+    const sim_case_t *of;
+    int built;              /* schedules */
+    bool epochs;            /* they run; else schedules are built */
+    uint64_t ended, before; /* epochs; messages before them */
+    double sum_us, formula_us, began_us; /* of epochs, in virtual time */
+} now;
 
-static uint64_t case_messages(void)
+static uint64_t now_messages(void)
 {
-    return baton_sim_totals(epochs.of->sim).messages - epochs.before;
+    return baton_sim_totals(now.of->sim).messages - now.before;
 }
 
 /* An epoch takes as long as those that have ended did, or as its formula says.
@@ -77,76 +78,76 @@ bool sim_case_progress(void *arg)
 {
     char what[128];
     (void)arg;
-    if (epochs.of == NULL) {
-        return progress_show(NAN, "preparing");
+    if (!now.epochs) {
+        return progress_show((double)now.built / now.of->ranks,
+                             "building schedules");
     }
-    double us = baton_sim_now_us(epochs.of->sim) - epochs.began_us;
-    double expected_us = epochs.ended > 0 ? epochs.sum_us / (double)epochs.ended
-                                          : epochs.formula_us;
-    double part = us < expected_us ? us / expected_us : 1;
+    double us = baton_sim_now_us(now.of->sim) - now.began_us;
+    us /= now.ended > 0 ? now.sum_us / (double)now.ended : now.formula_us;
     (void)snprintf(what, sizeof(what), "%s, %d ranks, %.3g messages",
-                   epochs.of->name, epochs.of->ranks, (double)case_messages());
-    return progress_show(isnan(expected_us)
-                             ? NAN
-                             : ((double)epochs.ended + part) /
-                                   (double)epochs.of->options->epochs,
+                   now.of->name, now.of->ranks, (double)now_messages());
+    return progress_show(((double)now.ended + (us > 1 ? 1 : us)) /
+                             (double)now.of->options->epochs,
                          what);
 }
 
-/* What there is after Ctrl-C. */
-static void print_interrupted(double run_s)
+bool sim_case_build(void)
 {
+    now.built++;
+    return sim_case_progress(NULL);
+}
+
+void sim_case_begin(const sim_case_t *c)
+{
+    memset(&now, 0, sizeof(now));
+    now.of = c;
+    progress_begin();
+    progress_catch(true);
+}
+
+void sim_case_end(bool passed)
+{
+    double s = progress_end();
+    progress_catch(false);
+    if (passed || !progress_interrupted()) {
+        return;
+    }
     (void)fflush(stdout);
     (void)fprintf(stderr,
-                  "baton-sim: %s, %d ranks: interrupted after %.0f s: %" PRIu64
-                  " of %" PRIu64 " epochs",
-                  epochs.of->name, epochs.of->ranks, run_s, epochs.ended,
-                  epochs.of->options->epochs);
-    if (epochs.ended > 0) {
-        (void)fprintf(stderr, " of %.3f us each in the mean",
-                      epochs.sum_us / (double)epochs.ended);
-    }
-    (void)fprintf(
-        stderr, ", and %.3f us of the next one; %" PRIu64 " messages\n",
-        baton_sim_now_us(epochs.of->sim) - epochs.began_us, case_messages());
+                  "baton-sim: %s, %d ranks: interrupted after %.0f s: %d "
+                  "schedules, %" PRIu64 " of %" PRIu64 " epochs in %.3f us, "
+                  "%.3f us of the next one; %" PRIu64 " messages\n",
+                  now.of->name, now.of->ranks, s, now.built, now.ended,
+                  now.of->options->epochs, now.sum_us,
+                  baton_sim_now_us(now.of->sim) - now.began_us, now_messages());
 }
 
 bool sim_case_epochs(const sim_case_t *c, sim_epoch_fn run, void *arg,
                      sim_result_t *out)
 {
-    double began_us = clock_now_us();
     bool passed = true;
     out->low_us = INFINITY;
-    epochs.of = c;
-    epochs.before = baton_sim_totals(c->sim).messages;
-    epochs.ended = 0;
-    epochs.sum_us = 0;
-    epochs.formula_us = out->formula_us;
-    progress_end();
+    now.epochs = true;
+    now.before = baton_sim_totals(c->sim).messages;
+    now.formula_us = out->formula_us;
+    (void)progress_end();
     progress_begin();
-    progress_catch(true);
     sim_trace_begin(c);
-    while (passed && epochs.ended < c->options->epochs) {
+    while (passed && now.ended < c->options->epochs) {
         double us = 0;
-        epochs.began_us = baton_sim_now_us(c->sim);
-        passed = sim_case_progress(NULL) && run(arg, epochs.ended + 1, &us);
+        now.began_us = baton_sim_now_us(c->sim);
+        passed = sim_case_progress(NULL) && run(arg, now.ended + 1, &us);
         if (passed) {
-            epochs.ended++;
-            epochs.sum_us += us;
+            now.ended++;
+            now.sum_us += us;
             out->low_us = fmin(out->low_us, us);
             out->high_us = fmax(out->high_us, us);
         }
     }
     sim_trace_end(c);
-    out->mean_us = epochs.sum_us / (double)epochs.ended;
-    out->messages = case_messages();
-    out->run_s = (clock_now_us() - began_us) / 1e6;
-    progress_end();
-    progress_catch(false);
-    if (!passed && progress_interrupted()) {
-        print_interrupted(out->run_s);
-    }
-    epochs.of = NULL;
+    out->mean_us = now.sum_us / (double)now.ended;
+    out->messages = now_messages();
+    out->run_s = progress_end();
     return passed;
 }
 

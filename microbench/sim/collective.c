@@ -1,7 +1,6 @@
 /* All-reduce, broadcast, barrier: one builder on all ranks. Each epoch begins
    on all ranks at once, delayed by their skew. */
 #include "common/measure.h"
-#include "common/progress.h"
 #include "sim/sim.h"
 #include <baton/tuning.h>
 #include <math.h>
@@ -87,7 +86,9 @@ static void build(void *arg, baton_schedule_t *schedule)
     baton_buffer_t buffer =
         baton_buffer_bind(schedule, memory_of(run, rank), bytes);
     build_algorithm(run, schedule, baton_view(buffer, 0, bytes));
-    (void)progress_show((rank + 1.0) / run->of->ranks, "building schedules");
+    if (!sim_case_build()) {
+        baton_schedule_fail(schedule, BATON_ERR_CANCELLED, "interrupted");
+    }
 }
 
 /* Fills in each rank's contribution. In a broadcast only the root has one. */

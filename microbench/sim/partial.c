@@ -3,6 +3,7 @@
    was `included`. So results can be checked, and active ranks can be counted
    even when buffers have no memory. */
 #include "common/measure.h"
+#include "common/progress.h"
 #include "sim/sim.h"
 #include <baton/partial.h>
 #include <baton/tuning.h>
@@ -87,7 +88,8 @@ static bool create_all(run_t *run)
     for (int rank = 0; rank < c->ranks; rank++) {
         app_t *app = &run->app[rank];
         app->run = run;
-        if (!sim_case_ok(
+        if (!sim_case_build() ||
+            !sim_case_ok(
                 c, baton_partial_create(baton_sim_group(run->of->sim, rank),
                                         &options, &app->partial))) {
             return false;
@@ -111,7 +113,8 @@ static bool open_run(run_t *run)
 
 static void close_run(run_t *run)
 {
-    for (int rank = 0; run->app != NULL && rank < run->of->ranks; rank++) {
+    int ranks = run->app == NULL || progress_interrupted() ? 0 : run->of->ranks;
+    for (int rank = 0; rank < ranks; rank++) {
         (void)!baton_partial_destroy(run->app[rank].partial);
     }
     sim_data_close(&run->data);
@@ -217,8 +220,7 @@ static bool run_epoch(void *arg, uint64_t epoch, double *us_out)
     }
     double *latencies =
         &run->latency_us[(run->epoch - 1) * (uint64_t)run->of->ranks];
-    double begin_us = INFINITY;
-    double end_us = 0;
+    double begin_us = INFINITY, end_us = 0;
     for (int rank = 0; rank < run->of->ranks; rank++) {
         const app_t *app = &run->app[rank];
         double ended_us =

@@ -196,8 +196,14 @@ void sim_trace_end(const sim_case_t *c);
 
 /* ---- running it ---------------------------------------------------------- */
 
-/* baton_sim_options_t's on_progress: shows how far sim_case_epochs is. */
+/* Begin and end a case. After Ctrl-C, end says how far it came. */
+void sim_case_begin(const sim_case_t *c);
+void sim_case_end(bool passed);
+
+/* Show how far it is; false after Ctrl-C. progress: baton_sim_options_t's
+   on_progress. build: each time before a schedule is built. */
 bool sim_case_progress(void *arg);
+bool sim_case_build(void);
 
 /* Runs the case's epochs and takes their times, of which `run` gives the
    virtual one. False where `run` is, after it has printed what failed. */

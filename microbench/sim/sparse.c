@@ -5,6 +5,7 @@
    after each step: results are the same on all ranks, bit by bit, and with the
    residuals they add up to all gradients so far. */
 #include "common/measure.h"
+#include "common/progress.h"
 #include "common/sparse_check.h"
 #include "sim/sim.h"
 #include <baton/sparse.h>
@@ -211,8 +212,9 @@ static bool create_all(run_t *run)
     double began_us = clock_now_us();
     bool passed = true;
     for (int rank = 0; rank < c->ranks && passed; rank++) {
-        passed = sim_case_ok(
-            c, baton_sparse_prepare(baton_sim_group(run->of->sim, rank),
+        passed = sim_case_build() &&
+                 sim_case_ok(c, baton_sparse_prepare(
+                                    baton_sim_group(run->of->sim, rank),
                                     &run->options, &run->ranks[rank]));
     }
     for (int rank = 0; rank < c->ranks && passed; rank++) {
@@ -225,7 +227,8 @@ static bool create_all(run_t *run)
 static bool destroy_all(run_t *run)
 {
     bool passed = true;
-    for (int rank = 0; rank < run->of->ranks; rank++) {
+    int ranks = progress_interrupted() ? 0 : run->of->ranks;
+    for (int rank = 0; rank < ranks; rank++) {
         passed &= sim_case_ok(run->of, baton_sparse_destroy(run->ranks[rank]));
     }
     return passed;

@@ -194,16 +194,19 @@ static bool run_case(sweep_t *sweep, sim_case_t *c, double x, size_t place)
     *result = (sim_result_t){.formula_us = NAN, .active_expected = NAN};
     model.ranks = c->ranks;
     model.on_progress = sim_case_progress;
-    progress_begin();
+    sim_case_begin(c);
     bool passed = sim_case_ok(c, baton_sim_create(&model, &c->sim)) &&
                   sweep->command->run(c, result);
+    sim_case_end(passed);
     if (passed) {
         fill_row(c, sweep->results, place, &sweep->table);
         plot_add(&sweep->table.plot, c->name, x,
                  (options->command & PARTIALS) != 0 ? result->latency_us
                                                     : result->mean_us);
     }
-    return sim_case_ok(c, baton_sim_destroy(c->sim)) && passed;
+    /* After Ctrl-C the process ends: to end epochs that run takes long. */
+    return !progress_interrupted() &&
+           sim_case_ok(c, baton_sim_destroy(c->sim)) && passed;
 }
 
 static sim_case_t case_of(const sim_options_t *options, size_t variant,

@@ -142,9 +142,7 @@ static bool measure_and_report(const skew_options_t *options, bool speak)
 
 int main(int argc, char **argv)
 {
-    int level = 0;
-    int rank = 0;
-    int ranks = 0;
+    int level = 0, rank = 0, ranks = 0;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);

@@ -6,6 +6,7 @@
 #include "support/cmocka.h"
 
 #include <baton/sim.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -319,6 +320,26 @@ TEST_WITH(test_a_rank_that_does_not_come, RANKS, SUPPORT_OWN_ENGINES)
     all_choose(cluster, case_of(BYTES), model_of(case_of(BYTES)));
     tune_well(cluster, usual);
     all_choose(cluster, case_of(BYTES), names[2]);
+}
+
+/* Only this rank is told; the part grows, whichever rank is the slowest. */
+static void note_part(void *arg, double part)
+{
+    double *parts = arg; /* how many there were, and the last one */
+    parts[0] += part > parts[1] ? 1 : NAN;
+    parts[1] = part;
+}
+
+TEST_WITH(test_tunings_tell_how_far_they_are, RANKS, SUPPORT_OWN_ENGINES)
+{
+    task_t task = task_of(usual);
+    double parts[2] = {0};
+    task.options[1].on_progress = note_part;
+    task.options[1].on_progress_arg = parts;
+    let_win(2);
+    tune_all(cluster, &task);
+    expect_all(&task, BATON_OK);
+    assert_true(parts[0] > 9 && parts[1] < 1);
 }
 
 /* However far it came, ranks agree. */

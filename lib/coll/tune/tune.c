@@ -144,7 +144,12 @@ static baton_status_t vote(tuning_t *tuning, int timeout_ms)
 {
     double ms = (double)(baton__clock_ns() - tuning->began_ns) / 1e6;
     tuning->mine[USED] = ms / tuning->options.budget_ms;
-    return run(tuning, tuning->votes, timeout_ms);
+    baton_status_t status = run(tuning, tuning->votes, timeout_ms);
+    const baton_tune_options_t *options = &tuning->options;
+    if (status == BATON_OK && options->on_progress != NULL) {
+        options->on_progress(options->on_progress_arg, tuning->all[USED]);
+    }
+    return status;
 }
 
 static void destroy(tuning_t *tuning, baton_schedule_t *schedule)
