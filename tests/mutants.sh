@@ -25,6 +25,7 @@
 # includes the file is compiled anew instead. Programs of dropin/ have libbaton_mpi
 # in front of MPI; with a mutant its objects, likewise.
 set -eu
+case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 patience=120 # seconds of a test without a bug
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 

@@ -4,6 +4,7 @@
 #include <baton/sparse.h>
 #include <getopt.h>
 #include <math.h>
+#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,16 +176,22 @@ static bool complete(void)
 
 bool read_options(int argc, char **argv)
 {
-    struct option options[ROWS + 1] = {{0}};
+    struct option options[ROWS + 2] = {{0}};
     for (size_t i = 0; i < ROWS; i++) {
         options[i] =
             (struct option){rows[i].name, required_argument, NULL, 'o'};
     }
+    options[ROWS] = (struct option){"help", no_argument, NULL, 'h'};
     opterr = rank == 0;
     int option, index = 0;
     bool valid = true;
     while (valid &&
-           (option = getopt_long(argc, argv, "", options, &index)) != -1) {
+           (option = getopt_long(argc, argv, "h", options, &index)) != -1) {
+        if (option == 'h') {
+            fputs(rank == 0 ? usage : "", stdout);
+            MPI_Finalize();
+            exit(0);
+        }
         valid = option == 'o' && read_row(index, optarg);
     }
     valid = valid && optind == argc && complete();

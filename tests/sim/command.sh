@@ -153,7 +153,7 @@ for command in allreduce broadcast barrier partial sparse; do
 done
 # ---- help, and Ctrl-C --------------------------------------------------------
 
-for script in "$root"/scripts/*.sh; do
+for script in "$root"/scripts/*.sh "$root/tests/mutants.sh" "$root/.ci/run"; do
     "$script" -h >out 2>err </dev/null && [ -s out ] && [ ! -s err ] ||
         complain "no help: $script -h"
 done
@@ -161,6 +161,9 @@ for command in "" allreduce broadcast barrier partial sparse; do
     # shellcheck disable=SC2086
     prints '^Usage: baton-sim' $command -h
 done
+
+(cd "$root/.ci" && ./run -h) >out 2>err && [ ! -s err ] ||
+    complain "no help by a relative path: .ci/run -h"
 
 timeout -k 60 -s INT 3 "$sim" barrier --ranks 99 --epochs 1000000 >out 2>err
 grep -q 'interrupted after .* of 1000000 epochs' err ||
