@@ -6,7 +6,7 @@ that, too.
 """
 
 
-class Error(Exception):
+class Error(RuntimeError):
     """A call failed. `str()` is the whole sentence: the object's name, what is wrong,
     what to do. `status` is libbaton's number, and `name` its name."""
 

@@ -1,7 +1,12 @@
 """Means of gradients by baton.torch, in DistributedDataParallel and without it."""
 import contextlib
+import pathlib
+import runpy
+import sys
+import tempfile
 import time
 
+import numpy
 import pytest
 
 import baton
@@ -11,6 +16,7 @@ dist = pytest.importorskip("torch.distributed")
 baton_torch = pytest.importorskip("baton.torch")
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
+TREE = pathlib.Path(__file__).resolve().parents[2]
 MODES = ["full", "solo", "majority", "quorum:1", "sparse:0.05", "sparse:0.05:majority"]
 
 
@@ -200,3 +206,19 @@ def test_wrong_modes():
             baton_torch.average_gradients(torch.nn.Linear(2, 2), mode)
     with pytest.raises(baton.Invalid, match="history"):
         baton_torch.DDPHook(mode="full", history=3)
+
+
+def test_example(monkeypatch, capsys):
+    """examples/python/train.py, on images whose label is the place of their bright pixel."""
+    random = numpy.random.default_rng(0)
+    labels = random.integers(0, 10, 400)
+    rows = numpy.concatenate([16 * numpy.eye(64)[labels * 6], labels[:, None]], 1)
+    dist.destroy_process_group()
+    with tempfile.NamedTemporaryFile(suffix=".gz") as file:
+        numpy.savetxt(file.name, rows, "%d", ",")
+        monkeypatch.setattr(sys, "argv", ["train.py", "--mode", "solo", "--epochs", "1",
+                                          "--digits", file.name])
+        runpy.run_path(str(TREE / "examples" / "python" / "train.py"), run_name="__main__")
+    baton_torch.init_process_group()
+    if dist.get_rank() == 0:
+        assert "weights the same on all ranks" in capsys.readouterr().out

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 import baton
-from baton import _arrays, errors
+from baton import _handles, errors
 from baton._library import check, ffi, lib
 from baton.partial import mode_of
 from baton.torch.backend import ProcessGroup
@@ -199,6 +199,7 @@ class _Partial(_Vector):
         partial.start()
         got = partial.wait(self._timeout)
         self._last = got.staleness
+        _handles.lost |= got.living < self._group.size  # the end must not wait for it
         result = _view(partial._result.data, len(vector), self._dtype)
         return result, got.living / self._half, Step(got.included, got.active,
                                                      got.staleness, got.living)
