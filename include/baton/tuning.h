@@ -175,8 +175,8 @@ typedef struct baton_choice {
    BATON_ERR_INVALID: no such algorithm (see find); a value is out of range, and
    is named with its range; or a pointer is NULL. BATON_ERR_UNSUPPORTED: the
    algorithm can't do this; the message names those that can, or says that none
-   can. Other errors as for baton_costs_get, unless the algorithm is named and
-   has no segments, or their size is given. */
+   can. Other errors as for baton_costs_get, unless the algorithm is named or
+   the only one, and has no segments, or their size is given. */
 BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
                                           baton_choice_t *out);
 

@@ -415,8 +415,11 @@ TEST(test_the_variable_names_the_file_in_force)
     support_fails(baton_costs_get(&costs), BATON_ERR_SYSTEM,
                   "BATON_CALIBRATION: calibration: can't open \"/nonexistent/");
     baton_choice_t choice;
-    baton_choice_case_t of = case_of(BATON_COLLECTIVE_SCAN, 2, 8);
+    baton_choice_case_t of = case_of(BATON_COLLECTIVE_ALLTOALL, 2, 8);
     support_expect(baton_choose(&of, &choice), BATON_ERR_SYSTEM);
+    of.uneven = true; /* one algorithm is left */
+    support_ok(baton_choose(&of, &choice));
+    assert_string_equal(choice.algorithm.name, "pairwise");
     /* A name leaves only the size of segments to be chosen. */
     of = case_of(BATON_COLLECTIVE_ALLREDUCE, 4, 1 << 20);
     of.algorithm = "ring";

@@ -263,6 +263,21 @@ baton_status_t baton__choice_take(const baton__measured_t *measured,
     return status == BATON_ERR_UNSUPPORTED ? BATON_OK : status;
 }
 
+/* Whether one algorithm alone can do what a case asks for, and has no segments:
+   then costs decide nothing. */
+static bool find_only(const baton_choice_case_t *of, baton_choice_t *out)
+{
+    baton_choice_t choice = {.cost_us = NAN};
+    size_t count = 0;
+    for (size_t i = 0; baton_algorithm_get(i, &choice.algorithm); i++) {
+        if (can_do(&choice.algorithm, of)) {
+            *out = choice;
+            count++;
+        }
+    }
+    return count == 1 && !out->algorithm.segmented;
+}
+
 baton_status_t baton_choose(const baton_choice_case_t *given,
                             baton_choice_t *out)
 {
@@ -299,6 +314,9 @@ baton_status_t baton_choose(const baton_choice_case_t *given,
         const baton__measured_t key = baton__measured_key(of);
         if (status == BATON_OK) {
             status = baton__measured_in_file(&key, &measured, &found);
+        }
+        if (status != BATON_OK && find_only(of, &best)) {
+            status = BATON_OK;
         }
     }
     if (status == BATON_OK && found) {
