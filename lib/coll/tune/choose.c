@@ -70,7 +70,8 @@ static void weigh(const baton_algorithm_t *algorithm, baton_cost_case_t cost,
     size_t segment = !algorithm->segmented ? 0
                      : given > 0           ? given
                                            : LEAST_SEGMENT;
-    size_t most = given > 0 ? 0 : one_host ? MOST_HOST_SEGMENT : MOST_SEGMENT;
+    size_t most = one_host ? MOST_HOST_SEGMENT : MOST_SEGMENT;
+    most = given > 0 ? 0 : most;
     do {
         cost.segment_bytes = (double)segment;
         double us = one_host ? baton_algorithm_host_us(algorithm, &cost)
