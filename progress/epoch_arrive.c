@@ -144,7 +144,10 @@ void baton__epoch_complete_transfer(const baton_event_t *event)
         (void)baton__epoch_end_in_draining(schedule, node);
         return;
     }
-    if (event->status == BATON_OK) {
+    if (event->status == BATON_OK && schedule->turn.unlent == node + 1) {
+        schedule->turn.unlent = 0;
+        baton__run_enter(&schedule->run, node, BATON__NODE_COMPLETED);
+    } else if (event->status == BATON_OK) {
         baton__run_complete(&schedule->run, node);
     } else if (event->status == BATON_ERR_CANCELLED &&
                event->kind == BATON_EVENT_RECEIVED) {

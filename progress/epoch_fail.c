@@ -38,6 +38,7 @@ static void stop(baton_schedule_t *schedule)
     const baton_group_t *group = schedule->group;
     schedule->run.head = schedule->run.tail;
     schedule->turn.slice_done = 0;
+    schedule->turn.unlent = 0;
     baton__epoch_return_all_loans(schedule);
     for (uint32_t node = 0; node < schedule->count; node++) {
         const baton__op_t *op = &schedule->ops[node];

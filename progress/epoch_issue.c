@@ -111,7 +111,8 @@ static char *room_of(const baton_group_t *group, const baton__op_t *op,
                : group->parts + (size_t)operand * BATON__PART_BYTES;
 }
 
-/* Reduces a part of what was lent; false when that failed the epoch. */
+/* Reduces a part of what was lent; false when that failed the epoch, or has to
+   wait. */
 static bool issue_borrower(baton_schedule_t *schedule, uint32_t node,
                            const baton__context_t *context, size_t begin,
                            size_t bytes)
@@ -133,6 +134,12 @@ static bool issue_borrower(baton_schedule_t *schedule, uint32_t node,
                 room = room_of(group, op, &borrowing, operand, begin);
                 status = group->transport->read(group->endpoint, message, begin,
                                                 bytes, room);
+            }
+            if (status == BATON_AGAIN) {
+                status = baton__epoch_receive_lent(schedule, i);
+                if (status == BATON_OK) {
+                    return false;
+                }
             }
             borrowing.lent[operand] =
                 room != NULL ? room : (const char *)message->data + begin;
@@ -320,8 +327,8 @@ static void issue_ready(baton_schedule_t *schedule, uint32_t nodes)
 {
     const baton__run_t *run = &schedule->run;
     const baton__context_t context = context_of(schedule);
-    while (nodes > 0 && !schedule->turn.held && baton__run_has_ready(run) &&
-           issue_next(schedule, &context)) {
+    while (nodes > 0 && !schedule->turn.held && schedule->turn.unlent == 0 &&
+           baton__run_has_ready(run) && issue_next(schedule, &context)) {
         nodes--;
     }
 }
@@ -435,7 +442,8 @@ void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes)
         baton__epoch_begin_if_due(schedule); /* behind a failed one */
         return;
     }
-    if (run->phase != BATON__RUN_RUNNING || schedule->turn.held) {
+    if (run->phase != BATON__RUN_RUNNING || schedule->turn.held ||
+        schedule->turn.unlent > 0) {
         return;
     }
     bool through = baton__run_is_through(run);

@@ -91,6 +91,12 @@ void baton__epoch_keep_early(baton__run_t *run, uint32_t ordinal,
                              baton_message_t *message);
 void baton__epoch_drop_up_to(baton_schedule_t *schedule, uint64_t epoch);
 
+/* A message that was lent can't be read in place any more: receives it where it
+   would be without the loan. Until it is there turn.unlent names the receive,
+   which completes a second time, and no node is issued. */
+baton_status_t baton__epoch_receive_lent(baton_schedule_t *schedule,
+                                         uint32_t loan);
+
 /* The plan's first loan to a reduce, or where it would be. What was lent is
    given back when the reduce has read it, or when the epoch fails. */
 uint32_t baton__epoch_first_loan(const baton__plan_t *plan, uint32_t reduce);

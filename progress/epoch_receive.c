@@ -64,6 +64,35 @@ static baton_status_t lend(baton_schedule_t *schedule, uint32_t node,
     return status;
 }
 
+baton_status_t baton__epoch_receive_lent(baton_schedule_t *schedule,
+                                         uint32_t loan)
+{
+    const baton_group_t *group = schedule->group;
+    const baton__loan_t *of = &schedule->plan.loans[loan];
+    const baton__op_t *reduce = &schedule->ops[of->reduce];
+    const uint32_t node = of->receive;
+    const baton__op_t *op = &schedule->ops[node];
+    baton__run_t *run = &schedule->run;
+    const baton_token_t token = {schedule, node, baton__op_memory(op), false,
+                                 false};
+    baton_message_t *message = run->lent[loan];
+    run->lent[loan] = NULL;
+    run->lent_count--;
+    if (baton__operand(reduce, of->operand, schedule->addresses) ==
+        baton__operand(reduce, BATON__TARGET, schedule->addresses)) {
+        schedule->turn.slice_done = 0; /* what was reduced is overwritten */
+    }
+    baton_status_t status = group->transport->accept(
+        group->endpoint, message, token,
+        baton__operand(op, BATON__TARGET, schedule->addresses));
+    if (status == BATON_OK) {
+        baton__run_enter(run, node, BATON__NODE_MOVING);
+        schedule->turn.moving++;
+        schedule->turn.unlent = node + 1;
+    }
+    return status == BATON_DONE ? BATON_OK : status;
+}
+
 bool baton__epoch_take_message(baton_schedule_t *schedule, uint32_t node,
                                baton_message_t *message)
 {

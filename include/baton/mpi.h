@@ -43,8 +43,9 @@ extern "C" {
    BATON_SHM_BUFFERS (8) once it is used. There are fewer buffers if all would
    take more than 64 MiB or an eighth of what is free. Longer messages are read
    out of the sender's memory, or written into the receiver's, if the host
-   permits it (process_vm_readv, process_vm_writev). Scratch of schedules, and
-   what baton_memory_alloc returns (memory.h), is in memory that the ranks share
+   permits it (process_vm_readv, process_vm_writev); if it does not any more,
+   the ranks copy them through shared memory. Scratch of schedules, and what
+   baton_memory_alloc returns (memory.h), is in memory that the ranks share
    without using /dev/shm (memfd_create), and is read without the kernel's help.
    When all ranks of a group on one host have destroyed it, what they shared but
    that memory, and the thread that answers, are kept until the next group is

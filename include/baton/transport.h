@@ -212,7 +212,8 @@ typedef struct baton_transport {
 
     /* Optional. Copies `bytes` bytes, from `offset` on, of a message that was
        lent without `data`. The engine reads parts that are small enough to stay
-       in a cache until they are reduced. */
+       in a cache until they are reduced. BATON_AGAIN: it can't be read any
+       more; accept it, as if it had not been lent, or drop it. */
     baton_status_t (*read)(void *endpoint, const baton_message_t *message,
                            size_t offset, size_t bytes, void *target);
 

@@ -83,6 +83,9 @@ struct baton_schedule {
            on why, or NULL. See baton__epoch_fail_message. */
         uint32_t doubted;
         const char *why;
+        /* 1 + a completed receive whose message was lent, and has to be
+           received after all, for which the next node waits; 0: none. */
+        uint32_t unlent;
         uint32_t vain; /* one of 2^vain starts polls; see progress/engine.c */
         bool runnable;
         bool held;      /* its epoch waits for a stream to get to its start */

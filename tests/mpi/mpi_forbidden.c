@@ -3,6 +3,8 @@
    are right, and one rank says once what is missing. By argument:
 
      cma     process_vm_readv gives EPERM
+     late    so does it once there is a group, and process_vm_writev
+     private rank 1 lets nobody read its memory once there is a group
      shm     there is no room in /dev/shm, nor for any shared memory
      memfd   there are no descriptors of memory
 
@@ -11,6 +13,7 @@
 #include <baton/engine.h>
 #include <baton/memory.h>
 #include <errno.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdatomic.h>
@@ -19,6 +22,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 enum { SKIPPED = 125 };
 
@@ -28,28 +32,54 @@ typedef struct ban {
     unsigned error;
     const char *says; /* a part of what is logged */
     int by;           /* how many ranks of a host say it; 0: each */
+    bool late;        /* it begins when there is a group */
 } ban_t;
 
+static const char refused[] = "may no longer access the memory of rank";
+
 static const ban_t bans[] = {
-    {"cma", SYS_process_vm_readv, EPERM, "may not read each other's memory", 1},
-    {"shm", SYS_fallocate, ENOSPC, "can't share memory", 1},
-    {"memfd", SYS_memfd_create, EPERM, "take ordinary memory", 0},
+    {"cma", SYS_process_vm_readv, EPERM, "may not read each other's memory", 1,
+     false},
+    {"late", SYS_process_vm_readv, EPERM, refused, 1, true},
+    {"private", 0, EPERM, refused, 1, true},
+    {"shm", SYS_fallocate, ENOSPC, "can't share memory", 1, false},
+    {"memfd", SYS_memfd_create, EPERM, "take ordinary memory", 0, false},
 };
 
 static const ban_t *banned;
 static atomic_int said;
+static bool reads = true; /* no rank says otherwise */
 
-static bool forbid(const ban_t *ban)
+/* In all threads. */
+static bool forbid(unsigned call, unsigned error)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ban->call, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ban->error),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {sizeof code / sizeof code[0], code};
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+           syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                   SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
+}
+
+/* Without the right to read what is private: of threads to come. */
+static bool give_up_right(void)
+{
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct rights[2];
+    bool read = syscall(SYS_capget, &head, rights) == 0;
+    rights[0].effective &= ~(1U << CAP_SYS_PTRACE);
+    return read && syscall(SYS_capset, &head, rights) == 0;
+}
+
+static bool begin_late(const ban_t *ban)
+{
+    return ban->call != 0 ? forbid(ban->call, ban->error) &&
+                                forbid(SYS_process_vm_writev, ban->error)
+                          : world.rank != 1 || prctl(PR_SET_DUMPABLE, 0) == 0;
 }
 
 static void on_log(void *arg, baton_log_level_t level, const char *message)
@@ -58,6 +88,7 @@ static void on_log(void *arg, baton_log_level_t level, const char *message)
     if (level == BATON_LOG_WARN && strstr(message, banned->says) != NULL) {
         atomic_fetch_add(&said, 1);
     }
+    reads &= strstr(message, "may not read each other") == NULL;
 }
 
 static void sum(int32_t *memory, size_t count)
@@ -99,11 +130,12 @@ int main(int argc, char **argv)
             argc > 1 && strcmp(argv[1], bans[i].name) == 0 ? &bans[i] : banned;
     }
     if (banned == NULL) {
-        fprintf(stderr, "usage: mpi_forbidden cma|shm|memfd\n");
+        fprintf(stderr, "usage: mpi_forbidden cma|late|private|shm|memfd\n");
         return 2;
     }
     support_mpi_running = banned->name;
-    if (!forbid(banned)) {
+    if (banned->late ? !give_up_right()
+                     : !forbid(banned->call, banned->error)) {
         fprintf(stderr, "mpi_forbidden: skipped: prctl: %s\n", strerror(errno));
         return SKIPPED;
     }
@@ -111,12 +143,20 @@ int main(int argc, char **argv)
     support_mpi_begin(argc, argv);
     support_mpi_open();
     use();
+    MPI_Bcast(&reads, 1, MPI_C_BOOL, 0, MPI_COMM_WORLD);
+    if (banned->late && !(reads && begin_late(banned))) {
+        fprintf(stderr, "mpi_forbidden: skipped: %s\n", strerror(errno));
+        return SKIPPED;
+    }
+    use();
     support_mpi_ok(baton_group_destroy(world.group));
     support_mpi_ok(baton_group_create_mpi(world.engine, MPI_COMM_WORLD,
                                           &world.group)); /* and again */
     use();
-    int expected = world.rank == 0 || banned->by == 0;
+    int by = atomic_load(&said);
+    MPI_Allreduce(MPI_IN_PLACE, &by, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    int expected = banned->by > 0 ? banned->by : world.size;
     support_mpi_end();
-    support_mpi_check(atomic_load(&said) == expected, "it is logged once");
+    support_mpi_check(by == expected, "it is logged once");
     return 0;
 }

@@ -18,6 +18,7 @@
 typedef struct fake_mpi_options fake_mpi_options_t;
 #endif
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -76,10 +77,15 @@ static const baton_sim_options_t everything = {
     .lag = {BATON_DISTRIBUTION_PARETO, 0.1, 0.5}};
 
 #ifdef TEST_FAKE_MPI
-/* Ranks of one host; the same with no shared memory but rings; and hosts of two
-   ranks each. */
+/* Ranks of one host; the same where copies between processes are refused, with
+   buffers and without; with no shared memory but rings; and hosts of two ranks
+   each. */
 static const fake_mpi_options_t mpi_near = {
     .host_ranks = 8, .buffers = BATON__HOST_BUFFERS, .reads = true};
+static const fake_mpi_options_t mpi_refused = {
+    .host_ranks = 8, .buffers = 2, .reads = true, .refusal = EPERM};
+static const fake_mpi_options_t mpi_parts = {
+    .host_ranks = 8, .window = 2, .reads = true, .refusal = ENOSYS};
 static const fake_mpi_options_t mpi_rings = {.host_ranks = 8, .window = 2};
 static const fake_mpi_options_t mpi_hosts = {
     .host_ranks = 2, .buffers = 2, .window = 4, .links = true};
@@ -92,6 +98,8 @@ static const staging_t mixed = {"65536", "4", "1", 2, false};
 static const setting_t settings[] = {
 #ifdef TEST_FAKE_MPI
     {"mpi_near", true, NULL, NULL, &mpi_near},
+    {"mpi_refused", true, NULL, NULL, &mpi_refused},
+    {"mpi_parts", false, NULL, NULL, &mpi_parts},
     {"mpi_rings", false, NULL, NULL, &mpi_rings},
     {"mpi_hosts", true, NULL, NULL, &mpi_hosts},
     {"staged_mpi", true, NULL, &mixed, &mpi_hosts},

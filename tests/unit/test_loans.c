@@ -370,6 +370,7 @@ TEST(test_loans_are_read_where_they_lie)
 
 static const baton_transport_t *inproc;
 static const char *lent_from;
+static int reads_left; /* before a lent message can't be read any more */
 
 static baton_status_t lend_unread(void *endpoint, baton_message_t *message)
 {
@@ -382,6 +383,9 @@ static baton_status_t lend_unread(void *endpoint, baton_message_t *message)
 static baton_status_t read_lent(void *endpoint, const baton_message_t *message,
                                 size_t offset, size_t bytes, void *target)
 {
+    if (reads_left-- == 0) {
+        return BATON_AGAIN;
+    }
     memcpy(target, lent_from + offset, bytes);
     return BATON_OK;
 }
@@ -392,19 +396,42 @@ static void drop_unread(void *endpoint, baton_message_t *message)
     inproc->drop(endpoint, message);
 }
 
+static baton_status_t accept_unread(void *endpoint, baton_message_t *message,
+                                    baton_token_t token, void *target)
+{
+    if (message->data != NULL) { /* it was not lent */
+        return inproc->accept(endpoint, message, token, target);
+    }
+    memcpy(target, lent_from, message->bytes);
+    drop_unread(endpoint, message);
+    return BATON_DONE;
+}
+
+static float result[LARGEST];
+
+static void begin_reading(baton_transport_t *reading)
+{
+    baton_group_t *group = pair->groups[1];
+    inproc = group->transport;
+    *reading = *inproc;
+    reading->lend = lend_unread;
+    reading->read = read_lent;
+    reading->accept = accept_unread;
+    reading->drop = drop_unread;
+    group->transport = reading;
+    reads_left = -1;
+    if (group->parts == NULL) {
+        group->parts = baton__alloc(BATON__OPERANDS, BATON__PART_BYTES);
+    }
+    assert_non_null(group->parts);
+}
+
 /* It is read into the target, unless that is an operand, too. */
 TEST(test_loans_are_read_into_a_target_that_is_free)
 {
-    static float result[LARGEST];
-    baton_group_t *group = pair->groups[1];
-    inproc = group->transport;
-    baton_transport_t reading = *inproc;
-    reading.lend = lend_unread;
-    reading.read = read_lent;
-    reading.drop = drop_unread;
-    group->transport = &reading;
-    group->parts = baton__alloc(BATON__OPERANDS, BATON__PART_BYTES);
-    assert_non_null(group->parts);
+    baton_transport_t reading;
+    begin_reading(&reading);
+    const baton_group_t *group = pair->groups[1];
     for (int in_place = 0; in_place < 2; in_place++) {
         sum_begin(&sum, LARGEST, NULL);
         if (!in_place) {
@@ -423,7 +450,39 @@ TEST(test_loans_are_read_into_a_target_that_is_free)
         sum_is(&sum, LARGEST, 1);
         sum_end(&sum);
     }
-    group->transport = inproc;
+    pair->groups[1]->transport = inproc;
+}
+
+/* After some parts, which are reduced into a target of its own, into the other
+   operand, or to where the message is received. */
+TEST(test_loans_that_can_not_be_read_are_received)
+{
+    enum { OWN, OTHER, SAME, TARGETS };
+    baton_transport_t reading;
+    begin_reading(&reading);
+    for (int i = 0; i < 3 * TARGETS; i++) {
+        const int target = i % TARGETS;
+        sum_begin(&sum, LARGEST, NULL);
+        baton_view_t to = support_view(sum.receiver, result, sizeof result);
+        if (target != OTHER) {
+            sum.receiver->ops[sum.reduce.index].buffer[BATON__TARGET] =
+                target == OWN ? to.buffer.index : sum.scratch.buffer.index;
+        }
+        if (target == SAME) {
+            baton_before(sum.receiver, sum.reduce,
+                         baton_add_copy(sum.receiver, to, sum.scratch));
+        }
+        sum_commit(&sum);
+        reads_left = i / TARGETS;
+        sum_run(&sum);
+        assert_true(reads_left == -1);
+        if (target != OTHER) {
+            memcpy(sum.sum, result, sizeof result);
+        }
+        sum_is(&sum, LARGEST, 1);
+        sum_end(&sum);
+    }
+    pair->groups[1]->transport = inproc;
 }
 
 TEST(test_loans_not_of_short_messages)

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -578,6 +579,102 @@ TEST(test_mpi_puts_end_with_their_peers)
     expect_received(7, BATON_ERR_TRANSPORT);
     assert_non_null(strstr(seen[1].received[0].detail, "can't write"));
     (void)munmap(page, LONGEST);
+}
+
+/* ---- copies that are refused ------------------------------------------- */
+
+/* A message from rank 0 to a receive of rank 1, posted for it or not; its data
+   come in parts, the first ones once a slice was copied if that is more. */
+static void begin_parts(size_t bytes, bool puts)
+{
+    open_with((fake_mpi_options_t){.size = 2, .host_ranks = 2, .reads = true});
+    fake_mpi_refusal = bytes > BATON__MPI_SLICE_BYTES ? 0 : EPERM;
+    assert_true(!puts || post_receive(7, bytes));
+    assert_int_equal(post(0, 1, 7, bytes), BATON_OK);
+    if (!puts) {
+        settle(1);
+        memset(in, 0, sizeof in);
+        assert_int_equal(
+            baton__mpi_accept(rank_of(1), seen[1].arrived[0], put_token(7), in),
+            BATON_OK);
+    }
+    (void)poll_some(puts ? 0 : 1, 64);
+    fake_mpi_refusal = EPERM;
+    (void)poll_some(puts ? 0 : 1, 64);
+    (void)poll_some(0, 64);
+    assert_false(withdraw(0, 7));
+    assert_false(puts && withdraw_receive(7));
+}
+
+TEST(test_mpi_sends_parts_of_what_it_may_not_copy)
+{
+    const size_t sizes[] = {PUT_LEAST, BATON__MPI_AT_ONCE_BYTES,
+                            BATON__MPI_AT_ONCE_BYTES + 1, LONGEST};
+    for (int i = 0; i < 8; i++) {
+        const size_t bytes = sizes[i / 2];
+        uint32_t us = BATON_SLEEP_FOREVER;
+        begin_parts(bytes, i % 2 == 1);
+        assert_true(baton__mpi_arm(rank_of(0), BATON_ARM_ALL, &us));
+        assert_true(bytes == PUT_LEAST || us < BATON_SLEEP_FOREVER);
+        baton__mpi_disarm(rank_of(0));
+        while (seen[0].ends == 0 || seen[1].receives == 0) {
+            (void)poll_some(0, 64);
+            (void)poll_some(1, 64);
+        }
+        assert_true(came_whole(bytes));
+        seen[1].arrivals = 0;
+        expect_received(7, BATON_OK);
+    }
+}
+
+TEST(test_mpi_parts_end_with_their_peers)
+{
+    for (int i = 0; i < 4; i++) {
+        const int loser = i % 2;
+        begin_parts(LONGEST, i / 2 == 1);
+        (void)poll_some(1, 64);
+        baton__mpi_lose(rank_of(loser), peer_of(loser, 1 - loser),
+                        BATON_ERR_TRANSPORT, "gone");
+        settle(loser);
+        assert_int_equal(seen[loser].losses, 1);
+        assert_int_equal(seen[0].ends, loser == 0);
+        assert_int_equal(seen[1].receives, loser == 1);
+        memset(in, 0, sizeof in);
+        settle_all(2); /* parts that come later are written nowhere */
+        assert_int_equal(seen[1].receives, loser == 1);
+        assert_true(loser == 0 || in[0] + in[sizeof in / 2] == 0);
+    }
+}
+
+/* What was lent is received, or dropped; no more is lent. */
+TEST(test_mpi_receives_what_it_may_not_read)
+{
+    open_near(2, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(post(0, 1, i, 100000), BATON_OK);
+    }
+    settle(1);
+    for (int i = 0; i < 2; i++) {
+        baton_message_t *message = seen[1].arrived[i];
+        assert_int_equal(baton__mpi_lend(rank_of(1), message), BATON_DONE);
+        fake_mpi_refusal = EPERM;
+        assert_int_equal(baton__mpi_read(rank_of(1), message, 5, 10, in),
+                         BATON_AGAIN);
+        fake_mpi_refusal = 0;
+        peer_of(1, 0)->refused = i == 1;
+    }
+    assert_int_equal(baton__mpi_lend(rank_of(1), seen[1].arrived[2]),
+                     BATON_AGAIN);
+    assert_int_equal(take(1, 1), BATON_OK);
+    drop(1, 0);
+    drop(1, 2);
+    while (seen[0].ends < 3 || seen[1].receives == 0) {
+        (void)poll_some(0, 64);
+        (void)poll_some(1, 64);
+    }
+    assert_true(came_whole(100000));
+    expect_all_free(0);
+    expect_all_free(1);
 }
 
 /* ---- buffers, credits, notices, rings ----------------------------------- */

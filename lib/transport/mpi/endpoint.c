@@ -4,8 +4,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "transport/group.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -117,6 +119,28 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
         mpi->far.links.blamed = left_out ? 0 : rank + 1;
     }
     baton__answers_lose(&mpi->answers, (int)rank, left_out);
+}
+
+/* Freed memory and an ended process are other errors. */
+bool baton__mpi_is_refused(baton__mpi_t *mpi, baton__peer_t *peer, int error)
+{
+    if (error == 0 || error == EFAULT || error == ESRCH) {
+        return false;
+    }
+    peer->refused = true;
+    if (!atomic_exchange_explicit(mpi->host.refused, true,
+                                  memory_order_relaxed)) {
+        int rank = (int)(peer - mpi->peers);
+        baton__log(BATON_LOG_WARN,
+                   "mpi: rank %d may no longer access the memory of rank %d "
+                   "(process %d): process_vm_readv or process_vm_writev: %s "
+                   "(a sandbox, another user, PR_SET_DUMPABLE, ptrace_scope?). "
+                   "Its messages are copied twice from now on: permit it, set "
+                   "BATON_CMA=0, or use baton_memory_alloc",
+                   mpi->rank, rank, mpi->processes[rank].number,
+                   strerror(error));
+    }
+    return true;
 }
 
 baton_status_t baton__mpi_error(const char *call, int code)

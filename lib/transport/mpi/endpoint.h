@@ -22,6 +22,11 @@
    process's memory, is sent as in the next line; the last way, RTS (packet.h),
    needs nothing but MPI.
 
+   Processes may read each other's memory when a group is made, and not later: a
+   process changes its user, say, or enters a sandbox. MPI may have no part in
+   the group then. So what was to be read or written goes through the rings, in
+   parts (PART, packet.h).
+
    Credits bound what a receiver has to keep: a send that has one is complete
    when its packet is on its way; without one it is complete when the receiver
    is done with it. So a peer that is behind costs each pair a window of short
@@ -108,7 +113,8 @@ typedef enum baton__send_state {
     BATON__SEND_ANNOUNCED, /* until its receiver answers */
     BATON__SEND_PULLED,    /* it has, and MPI gets it in a moment */
     BATON__SEND_MOVING,    /* MPI has it */
-    BATON__SEND_PUTTING    /* its data go into a posted receive */
+    BATON__SEND_PUTTING,   /* its data go into a posted receive */
+    BATON__SEND_PARTING    /* in the outbox, until all parts are sent */
 } baton__send_state_t;
 
 typedef struct baton__send {
@@ -121,15 +127,15 @@ typedef struct baton__send {
     int peer;
     uint32_t id;
     uint32_t generation;
-    uint16_t kind;   /* announced as: baton__packet_kind_t */
-    bool counted;    /* among its peer's announced ones */
-    uint32_t tag;    /* while it is pulled */
-    uint32_t asked;  /* receives that the peer has posted then */
-    size_t part;     /* bytes of the MPI messages that it is pulled in, */
-    size_t moved;    /* bytes that MPI has got, or that were written, so far, */
-    uint32_t parts;  /* and those messages that are in motion */
-    uint32_t post;   /* PUTTING: which of the peer's, */
-    uint32_t posted; /* its generation, */
+    uint16_t kind;    /* announced as: baton__packet_kind_t */
+    bool counted;     /* among its peer's announced ones */
+    uint32_t tag;     /* while it is pulled */
+    uint32_t asked;   /* receives that the peer has posted then */
+    size_t part;      /* bytes of the MPI messages that it is pulled in, */
+    size_t moved;     /* bytes that MPI or the peer has got so far, */
+    uint32_t parts;   /* and those messages that are in motion */
+    uint32_t post;    /* PUTTING, PARTING: which of the peer's, */
+    uint32_t posted;  /* its generation, */
     uint64_t address; /* and its target */
     baton__send_state_t state;
 } baton__send_t;
@@ -181,7 +187,8 @@ typedef struct baton__peer {
     bool contacted;     /* something was reserved */
     bool listed;        /* among those with an outbox */
     bool lost;
-    bool reported;                           /* and the engine knows */
+    bool reported; /* and the engine knows */
+    bool refused; /* the system lets this rank not copy from or to its memory */
     baton__flow_t messages, notices, bodies; /* the last only if it is far */
     uint32_t announced;   /* sends that wait for its answer */
     uint64_t exceeded_ns; /* when the limit was last exceeded by one */
@@ -189,7 +196,8 @@ typedef struct baton__peer {
     struct baton__peer *next_listed;
     uint32_t next_pull;      /* tags */
     uint32_t pulling;        /* messages */
-    baton__records_t pulled; /* accepted, to be pulled */
+    baton__records_t pulled; /* accepted, to be pulled; */
+    baton__records_t parted; /* or in parts, of which more are to come */
     uint64_t lost_ns;        /* when it was lost, */
     const char *detail;      /* why, */
     baton_status_t status;   /* and whether it is known to have ended */
@@ -367,6 +375,10 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
 baton_status_t baton__mpi_fail_peer(const baton__mpi_t *mpi, int peer,
                                     const char *wrong);
 
+/* Whether a copy from or to the peer's memory has failed with this error as the
+   system refuses it; this is remembered. */
+bool baton__mpi_is_refused(baton__mpi_t *mpi, baton__peer_t *peer, int error);
+
 /* BATON_OK for MPI_SUCCESS; else BATON_ERR_TRANSPORT with what MPI says. */
 baton_status_t baton__mpi_error(const char *call, int code);
 
@@ -505,6 +517,9 @@ bool baton__mpi_has_put(const baton__mpi_t *mpi);
 /* A peer has filled a receive. */
 void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet);
 
+/* A peer that can't fill a receive has sent a part of the data. */
+void baton__mpi_take_put_part(baton__mpi_t *mpi, const baton__packet_t *packet);
+
 /* Ends those that a lost peer may have been filling; false if there was no room
    for all events. */
 bool baton__mpi_end_posted(baton__mpi_t *mpi, baton__peer_t *peer);
@@ -520,13 +535,17 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
 bool baton__mpi_withdraw(void *endpoint, baton_token_t token);
 
 /* Answers a message, now or when there is room: by FIN, which then frees its
-   record; or by CTS. */
+   record; or by CTS or COPY. */
 void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
                        baton__packet_kind_t answer);
 
-/* A peer has answered: by FIN, it is done with a send; by CTS, it pulls it. */
+/* A peer has answered: by FIN, it is done with a send; by CTS, it pulls it; by
+   COPY, it may not read it. */
 void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet);
 void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet);
+
+/* Sends the data in parts, into a posted receive or BATON__HOST_POSTS. */
+void baton__mpi_part(baton__mpi_t *mpi, baton__send_t *send, uint32_t post);
 
 /* Hands MPI what peers pull. */
 void baton__mpi_send_pulled(baton__mpi_t *mpi);
@@ -558,7 +577,7 @@ void baton__mpi_copy(baton__mpi_t *mpi);
 /* MPI has received what it will of a record's data. */
 void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record);
 
-/* Ends what is to be pulled from a peer that is lost; false if there was no
+/* Ends what is to come from a peer that is lost; false if there was no
    room for all events. */
 bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer);
 

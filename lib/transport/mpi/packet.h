@@ -6,13 +6,18 @@
        BUFFER  data in a shm buffer     it reads the buffer, and clears it
        OFFER   data to be read, in a    it takes the offer, reads, answers FIN;
                segment or by CMA        or answers CTS, and they are PUT (or
-                                        pulls it, as if it were RTS)
+                                        pulls it, as if it were RTS); or COPY,
+                                        and they come in PARTs
        BODY    data behind the packet,  it keeps all that, and gives it back
                the rest in TAILs
        RTS     data with the sender     it answers CTS, and they come as an MPI
                                         message; or FIN
        PUT     data in the target of a  nothing; no bytes: they can't be written
                posted receive, `place`
+       PART    the next of the data     nothing
+               that the system refuses
+               to copy from process to
+               process
 
    A credited message is its receiver's alone once it was sent. Of the others
    the sender keeps a record, `id`, until FIN, or until it has sent what was
@@ -32,6 +37,8 @@ typedef enum baton__packet_kind {
     BATON__PACKET_PUT,
     BATON__PACKET_FIN,
     BATON__PACKET_CTS,
+    BATON__PACKET_COPY,
+    BATON__PACKET_PART,
     BATON__PACKET_CREDIT, /* the counts that every packet over MPI carries */
     BATON__PACKET_ASK,    /* is answered by a CREDIT */
     BATON__PACKET_LAST    /* its sender closes its group */
@@ -58,7 +65,8 @@ typedef struct baton__packet {
     uint32_t place; /* BUFFER: its number. CTS: the tag; `bytes` are those of
                        each MPI message, and `flags` so many are awaited; to an
                        OFFER: the post, `bytes` its generation. OFFER: the id of
-                       the segment, or 0 */
+                       the segment, or 0. PART: the post, or BATON__HOST_POSTS
+                       for an OFFER; `bytes` are the part's */
     uint32_t generation;
     union {
         uint64_t address; /* OFFER, and CTS to one */

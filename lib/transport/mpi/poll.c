@@ -392,7 +392,10 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     }
     baton__send_t *put = mpi->putting.head;
     if (put != NULL && !baton__events_are_full(mpi)) {
-        if (baton__mpi_put(mpi, put)) {
+        if (mpi->peers[put->peer].refused) {
+            baton__sends_remove(&mpi->putting, put);
+            baton__mpi_part(mpi, put, put->post);
+        } else if (baton__mpi_put(mpi, put)) {
             baton__mpi_end_send(mpi, put, BATON_OK, NULL);
         } else if (baton__mpi_has_put(mpi)) {
             baton__events_moved(mpi, put->token);

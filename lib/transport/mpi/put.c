@@ -33,10 +33,14 @@
    its sender is lost it waits no longer: a process that has ended writes
    nothing. (One that was stopped and taken for dead would, once it is
    continued, if it was stopped between taking the receive and its system
-   call.) */
+   call.)
+
+   A sender that may not write there any more sends PARTs instead, which the
+   receiver copies. */
 #include "transport/mpi/endpoint.h"
 
 #include <errno.h>
+#include <string.h>
 
 enum { POST_NONE, POST_MADE, POST_TAKEN, POST_STATES };
 
@@ -107,7 +111,7 @@ bool baton__mpi_post_receive(void *endpoint, baton_token_t token, int peer,
     atomic_store_explicit(&post->word,
                           (generation_of(post) + 1) * POST_STATES + POST_MADE,
                           memory_order_release);
-    *posted = (baton__host_posted_t){true, token};
+    *posted = (baton__host_posted_t){true, token, target, bytes};
     return true;
 }
 
@@ -161,8 +165,8 @@ bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record)
     uint32_t generation = generation_of(post);
     atomic_store_explicit(&post->word, generation * POST_STATES + POST_TAKEN,
                           memory_order_relaxed);
-    *posted_from(mpi, peer, place) =
-        (baton__host_posted_t){true, record->token};
+    *posted_from(mpi, peer, place) = (baton__host_posted_t){
+        true, record->token, record->target, record->message.bytes};
     record->place = place;
     record->part = generation;
     record->parts = 0;
@@ -184,6 +188,24 @@ void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet)
         packet->bytes > 0 ? NULL
                           : "the sender can't write into this rank's memory "
                             "(is the receive's memory freed, or read-only?)");
+}
+
+void baton__mpi_take_put_part(baton__mpi_t *mpi, const baton__packet_t *packet)
+{
+    const baton__peer_t *peer = &mpi->peers[packet->source];
+    baton__host_posted_t *posted = posted_from(mpi, peer, packet->place);
+    if (!posted->used || generation_of(post_from(mpi, peer, packet->place)) !=
+                             packet->generation) {
+        return; /* it has ended with its peer */
+    }
+    memcpy(posted->target, packet->data, packet->bytes);
+    posted->target += packet->bytes;
+    posted->left -= packet->bytes;
+    if (posted->left > 0) {
+        baton__events_moved(mpi, posted->token);
+    } else {
+        baton__mpi_take_put(mpi, packet);
+    }
 }
 
 bool baton__mpi_end_posted(baton__mpi_t *mpi, baton__peer_t *peer)
@@ -263,6 +285,9 @@ bool baton__mpi_put(baton__mpi_t *mpi, baton__send_t *send)
     if (error == ESRCH) {
         baton__mpi_lose(mpi, peer, BATON_ERR_TRANSPORT,
                         "its process has ended");
+        return false;
+    }
+    if (baton__mpi_is_refused(mpi, peer, error)) {
         return false;
     }
     send->moved += bytes;

@@ -88,6 +88,29 @@ static void take_tail(baton__mpi_t *mpi, const baton__packet_t *packet)
     }
 }
 
+/* The next part of the data of an offer. */
+static void take_part(baton__mpi_t *mpi, const baton__packet_t *packet)
+{
+    baton__records_t *parted = &mpi->peers[packet->source].parted;
+    baton__record_t *record = parted->head;
+    while (record != NULL && (record->id != packet->id ||
+                              record->generation != packet->generation)) {
+        record = record->next;
+    }
+    if (record == NULL) {
+        return; /* it has ended with its peer */
+    }
+    memcpy(record->target + record->arrived, packet->data, packet->bytes);
+    record->arrived += packet->bytes;
+    if (record->arrived < record->message.bytes) {
+        baton__events_moved(mpi, record->token);
+    } else {
+        baton__records_remove(parted, record);
+        baton__events_received(mpi, record->token, BATON_OK, NULL);
+        baton__mpi_give_record(mpi, record);
+    }
+}
+
 bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
     switch ((baton__packet_kind_t)packet->kind) {
@@ -107,7 +130,12 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet)
         baton__mpi_take_fin(mpi, packet);
         break;
     case BATON__PACKET_CTS:
+    case BATON__PACKET_COPY:
         baton__mpi_take_cts(mpi, packet);
+        break;
+    case BATON__PACKET_PART:
+        (packet->place < BATON__HOST_POSTS ? baton__mpi_take_put_part
+                                           : take_part)(mpi, packet);
         break;
     case BATON__PACKET_LAST:
         mpi->peers[packet->source].has_told = true;
@@ -190,9 +218,19 @@ static const char *source_of(baton__mpi_t *mpi, const baton__record_t *record)
                                       record->address, record->message.bytes);
 }
 
+/* Has the sender send the data of an offer that was taken, and can't be read.
+ */
+static void ask_parts(baton__mpi_t *mpi, baton__record_t *record)
+{
+    record->arrived = 0;
+    baton__records_append(&mpi->peers[record->message.peer].parted, record);
+    baton__mpi_answer(mpi, record, BATON__PACKET_COPY);
+}
+
 /* Reads a part of a message in its sender's memory, which is lost if it has
-   ended. Returns what is wrong, or NULL. */
-static const char *read_source(baton__mpi_t *mpi, const baton__record_t *record,
+   ended. Returns what is wrong, or NULL. If the system refuses it, the record's
+   kind becomes COPY. */
+static const char *read_source(baton__mpi_t *mpi, baton__record_t *record,
                                size_t offset, size_t bytes, void *target)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
@@ -201,6 +239,9 @@ static const char *read_source(baton__mpi_t *mpi, const baton__record_t *record,
     if (error == ESRCH) {
         baton__mpi_lose(mpi, peer, BATON_ERR_TRANSPORT,
                         "its process has ended");
+    }
+    if (baton__mpi_is_refused(mpi, peer, error) && !peer->lost) {
+        record->kind = BATON__PACKET_COPY;
     }
     return error == 0   ? NULL
            : peer->lost ? peer->detail
@@ -233,6 +274,10 @@ void baton__mpi_copy(baton__mpi_t *mpi)
         return;
     }
     (void)baton__records_take(&mpi->copying);
+    if (record->kind == BATON__PACKET_COPY) {
+        ask_parts(mpi, record);
+        return;
+    }
     baton__events_received(mpi, record->token,
                            wrong == NULL ? BATON_OK : BATON_ERR_TRANSPORT,
                            wrong);
@@ -250,12 +295,20 @@ static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record,
         baton__mpi_answer(mpi, record, BATON__PACKET_CTS);
         return BATON_OK;
     }
-    if (record->message.bytes > BATON__MPI_AT_ONCE_BYTES) {
+    int peer = record->message.peer;
+    const char *wrong = NULL;
+    if (record->source == NULL && mpi->peers[peer].refused) {
+        record->kind = BATON__PACKET_COPY;
+    } else if (record->message.bytes > BATON__MPI_AT_ONCE_BYTES) {
         baton__records_append(&mpi->copying, record);
         return BATON_OK;
+    } else {
+        wrong = copy_slice(mpi, record);
     }
-    int peer = record->message.peer;
-    const char *wrong = copy_slice(mpi, record);
+    if (record->kind == BATON__PACKET_COPY) {
+        ask_parts(mpi, record);
+        return BATON_OK;
+    }
     release(mpi, record);
     return wrong == NULL ? BATON_DONE : baton__mpi_fail_peer(mpi, peer, wrong);
 }
@@ -317,6 +370,10 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
         baton__mpi_give_record(mpi, record);
         return baton__mpi_fail_peer(mpi, message->peer, NULL);
     }
+    if (record->kind == BATON__PACKET_COPY) { /* it was lent */
+        ask_parts(mpi, record);
+        return BATON_OK;
+    }
     if (record->kind == BATON__PACKET_OFFER) {
         record->source = source_of(mpi, record);
         if (record->source != NULL || mpi->reads) {
@@ -338,7 +395,8 @@ baton_status_t baton__mpi_lend(void *endpoint, baton_message_t *message)
     if (!readable && record->kind == BATON__PACKET_OFFER &&
         !mpi->peers[message->peer].lost) {
         message->data = source_of(mpi, record);
-        readable = message->data != NULL || mpi->reads;
+        readable = message->data != NULL ||
+                   (mpi->reads && !mpi->peers[message->peer].refused);
         if (readable && !take_offer(mpi, record)) {
             baton__mpi_give_record(mpi, record);
             return BATON_ERR_CANCELLED;
@@ -350,10 +408,12 @@ baton_status_t baton__mpi_lend(void *endpoint, baton_message_t *message)
 baton_status_t baton__mpi_read(void *endpoint, const baton_message_t *message,
                                size_t offset, size_t bytes, void *target)
 {
-    const char *wrong =
-        read_source(endpoint, record_of(message), offset, bytes, target);
+    baton__record_t *record = record_of(message);
+    const char *wrong = read_source(endpoint, record, offset, bytes, target);
     return wrong == NULL ? BATON_OK
-                         : baton__mpi_fail_peer(endpoint, message->peer, wrong);
+           : record->kind == BATON__PACKET_COPY
+               ? BATON_AGAIN
+               : baton__mpi_fail_peer(endpoint, message->peer, wrong);
 }
 
 void *baton__mpi_allocate(void *endpoint, size_t bytes)
@@ -375,11 +435,12 @@ void baton__mpi_drop(void *endpoint, baton_message_t *message)
 
 bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer)
 {
-    while (peer->pulled.head != NULL) {
+    while (peer->pulled.head != NULL || peer->parted.head != NULL) {
         if (baton__events_are_full(mpi)) {
             return false;
         }
-        baton__record_t *record = baton__records_take(&peer->pulled);
+        baton__record_t *record = baton__records_take(
+            peer->pulled.head != NULL ? &peer->pulled : &peer->parted);
         baton__events_received(mpi, record->token, BATON_ERR_TRANSPORT,
                                peer->detail);
         baton__mpi_give_record(mpi, record);

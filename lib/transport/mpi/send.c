@@ -214,7 +214,7 @@ static outcome_t announce(baton__mpi_t *mpi, baton__send_t *send)
     packet.place = 0;
     packet.generation = send->generation;
     if (peer->near >= 0 && baton__mpi_begin_put(mpi, send)) {
-        return send->bytes <= BATON__MPI_AT_ONCE_BYTES &&
+        return send->bytes <= BATON__MPI_AT_ONCE_BYTES && !peer->refused &&
                        baton__mpi_put(mpi, send)
                    ? ENDED
                    : PUTTING;
@@ -286,6 +286,44 @@ void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
     }
 }
 
+/* ---- parts ------------------------------------------------------------ */
+
+void baton__mpi_part(baton__mpi_t *mpi, baton__send_t *send, uint32_t post)
+{
+    send->state = BATON__SEND_PARTING;
+    send->post = post;
+    send->moved = 0;
+    send->out.answers = false;
+    queue(mpi, &mpi->peers[send->peer], &send->out);
+}
+
+/* As many as there is room for, but none for long. Not in buffers: a part that
+   waits for one could wait for a peer that waits for this rank. */
+static outcome_t send_parts(baton__mpi_t *mpi, baton__peer_t *peer,
+                            baton__send_t *send)
+{
+    const size_t before = send->moved;
+    baton__packet_t packet = {.kind = BATON__PACKET_PART,
+                              .source = (uint32_t)mpi->rank,
+                              .id = send->id,
+                              .place = send->post,
+                              .generation = send->posted};
+    do {
+        const size_t left = send->bytes - send->moved;
+        packet.bytes = left < BATON__SHORT_BYTES ? left : BATON__SHORT_BYTES;
+        if (!push(mpi, peer, &packet, (const char *)send->data + send->moved,
+                  packet.bytes)) {
+            break;
+        }
+        send->moved += packet.bytes;
+    } while (send->moved < send->bytes &&
+             send->moved - before < BATON__MPI_SLICE_BYTES);
+    if (send->moved < send->bytes && send->moved > before) {
+        baton__events_moved(mpi, send->token);
+    }
+    return send->moved < send->bytes ? NO_ROOM : ENDED;
+}
+
 /* Sends the first entry of the outbox; false if there is no room for it. */
 static bool flush_first(baton__mpi_t *mpi, baton__peer_t *peer)
 {
@@ -297,8 +335,10 @@ static bool flush_first(baton__mpi_t *mpi, baton__peer_t *peer)
         }
     } else {
         baton__send_t *send = (baton__send_t *)out;
-        outcome_t outcome =
-            baton__events_are_full(mpi) ? NO_ROOM : announce(mpi, send);
+        outcome_t outcome = baton__events_are_full(mpi) ? NO_ROOM
+                            : send->state == BATON__SEND_PARTING
+                                ? send_parts(mpi, peer, send)
+                                : announce(mpi, send);
         if (outcome == NO_ROOM) {
             return false;
         }
@@ -419,6 +459,7 @@ bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
         }
         if (send->state == BATON__SEND_MOVING ||
             send->state == BATON__SEND_PUTTING ||
+            send->state == BATON__SEND_PARTING ||
             (send->state == BATON__SEND_ANNOUNCED && !take_back(mpi, send))) {
             return false;
         }
@@ -458,13 +499,16 @@ void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet)
 void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
     baton__send_t *send = find(mpi, packet);
-    if (send != NULL && send->kind == BATON__PACKET_OFFER &&
-        packet->flags == 0) { /* else it is pulled after all */
+    if (send != NULL && packet->kind == BATON__PACKET_COPY) {
+        send->posted = send->generation;
+        baton__mpi_part(mpi, send, BATON__HOST_POSTS);
+    } else if (send != NULL && send->kind == BATON__PACKET_OFFER &&
+               packet->flags == 0) { /* else it is pulled after all */
         baton__mpi_take_ask(mpi, send, packet);
-    } else if (send == NULL) {
+    } else if (send == NULL && packet->kind == BATON__PACKET_CTS) {
         baton__far_send_nothing(mpi, (int)packet->source, packet->place,
                                 packet->flags);
-    } else {
+    } else if (send != NULL) {
         send->state = BATON__SEND_PULLED;
         send->tag = packet->place;
         send->part = packet->bytes;

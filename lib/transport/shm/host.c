@@ -73,7 +73,8 @@ static size_t lay_out(baton__host_t *host, char *memory)
     host->tables = carve(memory, &used, count, sizeof(baton__segment_table_t));
     host->freed = carve(memory, &used, 1, sizeof(baton__freed_count_t));
     host->probes = carve(memory, &used, count, sizeof *host->probes);
-    host->outcome = carve(memory, &used, 1, sizeof *host->outcome);
+    host->outcome = carve(memory, &used, 2, sizeof *host->outcome);
+    host->refused = host->outcome + 1;
     host->credits = carve(memory, &used, count * baton__host_row(host),
                           sizeof *host->credits);
     host->processors = carve(memory, &used, count, sizeof *host->processors);

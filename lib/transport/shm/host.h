@@ -56,6 +56,8 @@ static_assert(sizeof(baton__host_buffer_t) % 4096 == 0, "whole pages");
 typedef struct baton__host_posted {
     bool used;
     baton_token_t token;
+    char *target; /* of the next part, if the data come in parts */
+    size_t left;  /* bytes of them */
 } baton__host_posted_t;
 
 typedef struct baton__host {
@@ -80,6 +82,7 @@ typedef struct baton__host {
     baton__freed_count_t *freed;
     uint64_t *probes;          /* of each process: where its probe is */
     _Atomic uint32_t *outcome; /* number of the last decision, and what it is */
+    _Atomic uint32_t *refused; /* it was logged that copies are refused */
     baton__credit_t *credits;
     _Atomic uint32_t *offers;
     baton__host_post_t *posts;

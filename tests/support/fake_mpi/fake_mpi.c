@@ -5,9 +5,12 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum { REQUESTS = 16384 };
@@ -32,6 +35,7 @@ baton__mpi_t *fake_mpi_ranks[FAKE_MPI_RANKS];
 size_t fake_mpi_eager_bytes = 65536;
 int fake_mpi_failing_sends, fake_mpi_failing_receives;
 int fake_mpi_deliveries = -1;
+int fake_mpi_refusal;
 
 static operation_t operations[REQUESTS];
 static list_t sends, receives; /* not matched, oldest first */
@@ -329,6 +333,22 @@ int PMPI_Error_string(int code, char *text, int *length)
     return MPI_SUCCESS;
 }
 
+/* ---- the system's functions -------------------------------------------- */
+
+#define COPY(name)                                                             \
+    ssize_t name(pid_t process, const struct iovec *here, unsigned long parts, \
+                 const struct iovec *there, unsigned long there_parts,         \
+                 unsigned long flags)                                          \
+    {                                                                          \
+        errno = fake_mpi_refusal;                                              \
+        return fake_mpi_refusal != 0                                           \
+                   ? -1                                                        \
+                   : (ssize_t)syscall(SYS_##name, process, here, parts, there, \
+                                      there_parts, flags);                     \
+    }
+COPY(process_vm_readv)
+COPY(process_vm_writev)
+
 /* ---- what tests do ----------------------------------------------------- */
 
 void fake_mpi_stop(bool stopped)
@@ -446,6 +466,7 @@ void fake_mpi_open(const fake_mpi_options_t *options)
     held_ranks = 0;
     fake_mpi_failing_sends = fake_mpi_failing_receives = 0;
     fake_mpi_deliveries = -1;
+    fake_mpi_refusal = options->refusal;
     fake_mpi_eager_bytes = 65536;
     rank_count = options->size;
     for (int rank = 0; rank < options->size; rank++) {

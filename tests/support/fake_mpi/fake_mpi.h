@@ -14,7 +14,8 @@ typedef struct fake_mpi_options {
     int host_ranks; /* of each host */
     int buffers;
     uint32_t window; /* 0: the default */
-    bool reads;      /* ranks of a host read each other's memory */
+    bool reads;      /* ranks of a host read each other's memory: */
+    int refusal;     /* 0, or the errno that the system gives them then */
     bool links;
 } fake_mpi_options_t;
 
@@ -41,6 +42,9 @@ extern int fake_mpi_failing_sends, fake_mpi_deliveries;
 
 /* The next so many receives report an error for good once they are complete. */
 extern int fake_mpi_failing_receives;
+
+/* The errno that copies between processes fail with; 0: they don't. */
+extern int fake_mpi_refusal;
 
 /* Sends that were not received, and receives that are posted, of all ranks. */
 int fake_mpi_unreceived(void);
