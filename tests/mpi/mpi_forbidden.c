@@ -7,6 +7,7 @@
      private rank 1 lets nobody read its memory once there is a group
      shm     there is no room in /dev/shm, nor for any shared memory
      memfd   there are no descriptors of memory
+     files   rank 1 may have too few descriptors
 
    Skipped where there is no seccomp. The exit code is the result. */
 #include "support/mpi.h"
@@ -21,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -38,12 +40,14 @@ typedef struct ban {
 static const char refused[] = "may no longer access the memory of rank";
 
 static const ban_t bans[] = {
-    {"cma", SYS_process_vm_readv, EPERM, "may not read each other's memory", 1,
-     false},
+    {"cma", SYS_process_vm_readv, EPERM,
+     "other's memory by process_vm_readv (rank 0: Operation not", 1, false},
     {"late", SYS_process_vm_readv, EPERM, refused, 1, true},
     {"private", 0, EPERM, refused, 1, true},
-    {"shm", SYS_fallocate, ENOSPC, "can't share memory", 1, false},
+    {"shm", SYS_fallocate, ENOSPC,
+     "can't share memory (rank 0: shared memory: posix_fallocate", 1, false},
     {"memfd", SYS_memfd_create, EPERM, "take ordinary memory", 0, false},
+    {"files", 0, EMFILE, "can't share memory (rank 1: ", 1, false},
 };
 
 static const ban_t *banned;
@@ -123,6 +127,37 @@ static void use(void)
     }
 }
 
+/* One more each time, until there is a group: without shared memory. */
+static void create_with_few_files(void)
+{
+    enum { FILES = 256 };
+    int held[FILES];
+    int count = 0;
+    const struct rlimit limit = {FILES, FILES};
+    baton_status_t status = BATON_ERR_SYSTEM;
+    support_mpi_ok(baton_engine_open(NULL, &world.engine));
+    if (world.rank == 1 && setrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        while ((held[count] = dup(STDERR_FILENO)) >= 0) {
+            count++;
+        }
+    }
+    while (status == BATON_ERR_SYSTEM) {
+        if (count > 0) {
+            close(held[--count]);
+        }
+        status =
+            baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &world.group);
+        support_mpi_check(status == BATON_OK || world.rank != 1 ||
+                              strstr(baton_error_message(), "RLIMIT_NOFILE") !=
+                                  NULL,
+                          "the limit is named");
+    }
+    support_mpi_ok(status);
+    while (count > 0) {
+        close(held[--count]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     for (size_t i = 0; i < sizeof bans / sizeof bans[0]; i++) {
@@ -130,18 +165,24 @@ int main(int argc, char **argv)
             argc > 1 && strcmp(argv[1], bans[i].name) == 0 ? &bans[i] : banned;
     }
     if (banned == NULL) {
-        fprintf(stderr, "usage: mpi_forbidden cma|late|private|shm|memfd\n");
+        fprintf(stderr,
+                "usage: mpi_forbidden cma|late|private|shm|memfd|files\n");
         return 2;
     }
     support_mpi_running = banned->name;
-    if (banned->late ? !give_up_right()
-                     : !forbid(banned->call, banned->error)) {
+    if (banned->late
+            ? !give_up_right()
+            : banned->call != 0 && !forbid(banned->call, banned->error)) {
         fprintf(stderr, "mpi_forbidden: skipped: prctl: %s\n", strerror(errno));
         return SKIPPED;
     }
     baton_log_set(on_log, NULL);
     support_mpi_begin(argc, argv);
-    support_mpi_open();
+    if (banned->error == EMFILE) {
+        create_with_few_files();
+    } else {
+        support_mpi_open();
+    }
     use();
     MPI_Bcast(&reads, 1, MPI_C_BOOL, 0, MPI_COMM_WORLD);
     if (banned->late && !(reads && begin_late(banned))) {

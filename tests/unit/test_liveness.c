@@ -52,7 +52,7 @@ static pid_t fork_other(uint64_t off)
     baton__peer_state_t lie[PROCESSES] = {states[OWN], states[OTHER]};
     lie[OTHER].nonce += off;
     doorbell.states = lie;
-    baton__liveness_send(&doorbell, OWN);
+    baton__liveness_send(&liveness, &doorbell, OWN);
     if (fork() == 0) {
         (void)close(STDOUT_FILENO); /* or ctest waits for it */
         (void)close(STDERR_FILENO);

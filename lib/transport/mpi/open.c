@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "transport/group.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -47,15 +48,34 @@ typedef struct host {
     bool reaches;       /* and this rank can ring all others */
     uint64_t secret, nonce;
     int socket; /* -1, or where this rank takes what the first one passes */
+    int error;  /* why there is no socket */
 } host_t;
 
-/* The flags that all ranks of this host have set. */
-static unsigned all_of(const host_t *host, unsigned flags)
+/* Why a rank lacks something, in its words; "" if it does not, or can't say. */
+typedef char reason_t[200];
+
+static void say(const host_t *host, reason_t *why, const char *what)
 {
-    const unsigned *all =
-        baton__meeting_gather(host->meeting, &flags, sizeof flags);
-    for (int i = 0; all != NULL && i < host->meeting->size; i++) {
-        flags &= host->of[i] == host->of[host->first] ? all[i] : flags;
+    (void)snprintf(*why, sizeof *why, "rank %d: %s", host->meeting->rank, what);
+}
+
+/* The flags that all ranks of this host have set; and what the first one says
+   that says something. */
+static unsigned all_of(const host_t *host, unsigned flags, reason_t *why)
+{
+    struct {
+        unsigned flags;
+        reason_t why;
+    } * all, own = {.flags = flags};
+    static_assert(sizeof own <= BATON__MEETING_BYTES, "there is room");
+    memcpy(own.why, *why, sizeof *why);
+    all = baton__meeting_gather(host->meeting, &own, sizeof own);
+    for (int i = host->meeting->size; all != NULL && i-- > 0;) {
+        bool near = host->of[i] == host->of[host->first];
+        flags &= near ? all[i].flags : flags;
+        if (near && all[i].why[0] != '\0') {
+            memcpy(*why, all[i].why, sizeof *why);
+        }
     }
     return all != NULL ? flags : 0;
 }
@@ -74,26 +94,30 @@ typedef enum lack {
 
 /* Logs it, by one rank of the host and once in its life: later groups lack the
    same. */
-static void log_lack(const host_t *host, lack_t lack)
+static void log_lack(const host_t *host, lack_t lack, const char *why)
 {
     static _Atomic bool logged[LACKS];
-    static const char *const texts[] = {
-        [LACK_MEMORY] = "ranks of one host can't share memory (is /dev/shm "
-                        "full?): they send all messages over MPI",
-        [LACK_BUFFERS] =
-            "/dev/shm has little room: ranks have fewer than BATON_SHM_BUFFERS "
-            "buffers, so more messages take longer",
-        [LACK_SOCKETS] = "ranks of one host are in different network "
-                         "namespaces: they send all messages over MPI",
-        [LACK_LIVENESS] =
-            "ranks of one host can't watch each other (pidfd_open, before "
-            "Linux 5.3?): a killed one is noticed by time-outs only",
-        [LACK_CMA] = "ranks of one host may not read each other's memory "
-                     "(process_vm_readv): MPI copies messages above 68 KiB, "
-                     "unless their memory is of baton_memory_alloc"};
+    static const char *const texts[][2] = {
+        [LACK_MEMORY] = {"ranks of one host can't share memory",
+                         "they send all messages over MPI"},
+        [LACK_BUFFERS] = {"/dev/shm has little room",
+                          "ranks have fewer than BATON_SHM_BUFFERS buffers, so "
+                          "more messages take longer"},
+        [LACK_SOCKETS] = {"ranks of one host are in different network "
+                          "namespaces",
+                          "they send all messages over MPI"},
+        [LACK_LIVENESS] = {"ranks of one host can't watch each other by "
+                           "pidfd_open",
+                           "a killed one is noticed by time-outs only"},
+        [LACK_CMA] = {"ranks of one host may not read each other's memory by "
+                      "process_vm_readv",
+                      "MPI copies messages above 68 KiB, unless their memory "
+                      "is of baton_memory_alloc"}};
     if (host->index == 0 &&
         !atomic_exchange_explicit(&logged[lack], true, memory_order_relaxed)) {
-        baton__log(BATON_LOG_WARN, "mpi: %s", texts[lack]);
+        baton__log(BATON_LOG_WARN, "mpi: %s%s%s%s: %s", texts[lack][0],
+                   *why != '\0' ? " (" : "", why, *why != '\0' ? ")" : "",
+                   texts[lack][1]);
     }
 }
 
@@ -123,39 +147,51 @@ static cpu_set_t own_processors(void)
 
 /* The first rank of the host creates what they share, and passes it to the
    others. */
-static void create_host(const host_t *host, int *buffers_out, int *file_out)
+static baton_status_t create_host(const host_t *host, int *buffers_out,
+                                  int *file_out)
 {
     int wanted = (int)baton__config_number(BATON__CONFIG_SHM_BUFFERS);
     *buffers_out = baton__host_afford(host->size, wanted);
     if (*buffers_out < wanted) {
-        log_lack(host, LACK_BUFFERS);
+        log_lack(host, LACK_BUFFERS, "");
     }
-    if (baton__host_create(host->size, *buffers_out, file_out) == BATON_OK) {
-        for (int i = 1; i < host->size; i++) { /* see what take returns */
-            (void)baton__share_pass(host->socket, host->secret, i, *file_out);
-        }
+    baton_status_t status =
+        baton__host_create(host->size, *buffers_out, file_out);
+    for (int i = 1; status == BATON_OK && i < host->size; i++) {
+        /* See what take returns. */
+        (void)baton__share_pass(host->socket, host->secret, i, *file_out);
     }
+    return status;
 }
 
 /* All ranks of the host open it, or none does. */
-static bool open_host(baton__mpi_t *mpi, host_t *host)
+static bool open_host(baton__mpi_t *mpi, host_t *host, reason_t *why)
 {
     int buffers = 0;
     int file = -1;
-    if (host->index == 0 && host->socket >= 0) {
-        create_host(host, &buffers, &file);
+    if (host->socket < 0) {
+        say(host, why, baton__errno_text(host->error));
+    } else if (host->index == 0 &&
+               create_host(host, &buffers, &file) != BATON_OK) {
+        say(host, why, baton_error_message());
     }
     const int *told = /* behind what was passed */
         baton__meeting_gather(host->meeting, &buffers, sizeof buffers);
     if (host->index != 0 && host->socket >= 0) {
         file = baton__share_take(host->socket, host->secret);
+        if (file < 0) {
+            say(host, why, baton__errno_text(errno));
+        }
     }
     bool open = told != NULL && file >= 0 &&
                 baton__host_open(&mpi->host, file, host->size, host->index,
                                  told[host->first]) == BATON_OK;
+    if (file >= 0 && !open) {
+        say(host, why, baton_error_message());
+    }
     baton__descriptor_close(&host->socket);
     baton__descriptor_close(&file);
-    if (all_of(host, open)) {
+    if (all_of(host, open, why)) {
         return true;
     }
     if (open) {
@@ -166,13 +202,15 @@ static bool open_host(baton__mpi_t *mpi, host_t *host)
 
 /* The ranks of each host watch each other, in the rounds of liveness.h. True if
    those of this one do. */
-static bool watch_each_other(baton__mpi_t *mpi, const host_t *host, bool open)
+static bool watch_each_other(baton__mpi_t *mpi, const host_t *host, bool open,
+                             reason_t *why)
 {
     baton__liveness_t *liveness = &mpi->host.liveness;
     const baton__doorbell_t *doorbell = &mpi->host.doorbell;
     for (int k = 1; k < host->most; k++) {
         if (open && k < host->size) {
-            baton__liveness_send(doorbell, (host->index + k) % host->size);
+            baton__liveness_send(liveness, doorbell,
+                                 (host->index + k) % host->size);
         }
         if (k % BATON__LIVENESS_ROUND == 0 || k == host->most - 1) {
             (void)baton__meeting_agree(host->meeting, BATON_OK);
@@ -182,7 +220,11 @@ static bool watch_each_other(baton__mpi_t *mpi, const host_t *host, bool open)
             (void)baton__meeting_agree(host->meeting, BATON_OK);
         }
     }
-    return open && baton__liveness_is_complete(liveness, host->index);
+    if (open && liveness->error != 0) {
+        say(host, why, baton__errno_text(liveness->error));
+    }
+    return all_of(
+        host, open && baton__liveness_is_complete(liveness, host->index), why);
 }
 
 static void set_near(baton__mpi_t *mpi, int rank, int near)
@@ -228,12 +270,20 @@ static size_t most_put(const baton__mpi_t *mpi)
 static bool share(baton__mpi_t *mpi, host_t *host)
 {
     enum { READS = 1, WRITES = 2 }; /* each other's memory */
-    bool open = open_host(mpi, host);
-    bool watch = watch_each_other(mpi, host, open);
-    unsigned able = open && baton__host_probe(&mpi->host, false) ? READS : 0;
-    able |=
-        able && host->reads && baton__host_probe(&mpi->host, true) ? WRITES : 0;
-    able = all_of(host, able);
+    reason_t unshared = "";
+    reason_t unwatched = "";
+    reason_t unread = "";
+    bool open = open_host(mpi, host, &unshared);
+    bool watch = watch_each_other(mpi, host, open, &unwatched);
+    int error = open ? baton__host_probe(&mpi->host, false) : 0;
+    unsigned able = open && error == 0 ? READS : 0;
+    if (error != 0) {
+        say(host, &unread, baton__errno_text(error));
+    } else if (open && host->reads &&
+               baton__host_probe(&mpi->host, true) == 0) {
+        able |= WRITES;
+    }
+    able = all_of(host, able, &unread);
     mpi->reads = able & READS && host->reads;
     if (host->meeting->status != BATON_OK && open) {
         baton__host_close(&mpi->host);
@@ -242,14 +292,15 @@ static bool share(baton__mpi_t *mpi, host_t *host)
         return false;
     }
     if (!open) {
-        log_lack(host, host->reaches ? LACK_MEMORY : LACK_SOCKETS);
+        log_lack(host, host->reaches ? LACK_MEMORY : LACK_SOCKETS,
+                 host->reaches ? unshared : "");
         return false;
     }
     if (!watch) {
-        log_lack(host, LACK_LIVENESS);
+        log_lack(host, LACK_LIVENESS, unwatched);
     }
     if ((able & READS) == 0) {
-        log_lack(host, LACK_CMA);
+        log_lack(host, LACK_CMA, unread);
     }
     number(mpi);
     mpi->put_bytes = able & WRITES ? most_put(mpi) : 0;
@@ -815,6 +866,7 @@ static baton_status_t open_new(baton__meeting_t *meeting, baton_status_t local,
     host.socket = host.size > 1 && host.shares && host.reaches
                       ? baton__share_socket(host.secret, host.index)
                       : -1;
+    host.error = errno;
     status = baton__meeting_agree(meeting, status); /* all have sockets */
     if (status == BATON_OK && *out != NULL) {
         status = meet(*out, &host);

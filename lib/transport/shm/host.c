@@ -301,18 +301,23 @@ static ssize_t copy_once(const baton__host_t *host, int index, copy_fn copy,
 }
 
 /* In containers a process may also be known by different numbers. */
-bool baton__host_probe(const baton__host_t *host, bool write)
+int baton__host_probe(const baton__host_t *host, bool write)
 {
-    bool all = true;
-    for (int i = 0; i < host->count && all; i++) {
+    int error = 0;
+    for (int i = 0; i < host->count && error == 0; i++) {
         uint64_t value = write ? host->doorbell.states[i].nonce : 0;
         copy_fn copy = write ? process_vm_writev : process_vm_readv;
-        all = i == host->index ||
-              (copy_once(host, i, copy, &value, host->probes[i],
-                         sizeof value) == (ssize_t)sizeof value &&
-               value == host->doorbell.states[i].nonce);
+        if (i == host->index) {
+            continue;
+        }
+        if (copy_once(host, i, copy, &value, host->probes[i], sizeof value) <
+            0) {
+            error = errno;
+        } else if (value != host->doorbell.states[i].nonce) {
+            error = ESRCH;
+        }
     }
-    return all;
+    return error;
 }
 
 static int copy_all(const baton__host_t *host, int index, copy_fn copy,

@@ -109,10 +109,11 @@ baton_status_t baton__host_open(baton__host_t *host, int file, int count,
                                 int index, int buffers);
 void baton__host_close(baton__host_t *host);
 
-/* Tries to read the probe of every other process, or to write there what it is;
-   false if this host does not let it. Call it after all have opened; write only
-   where all can read, or another process may have this one's number. */
-bool baton__host_probe(const baton__host_t *host, bool write);
+/* Tries to read the probe of every other process, or to write there what it is.
+   Returns 0, or an errno if this host does not let it. Call it after all have
+   opened; write only where all can read, or another process may have this one's
+   number. */
+int baton__host_probe(const baton__host_t *host, bool write);
 
 /* What belongs to process `index`. */
 static inline baton__host_buffer_t *

@@ -37,6 +37,7 @@ baton_status_t baton__liveness_open(baton__liveness_t *self, int count)
         .descriptors = baton__alloc(size, sizeof *self->descriptors),
         .ended = baton__alloc(size, sizeof *self->ended),
     };
+    self->error = self->epoll < 0 ? errno : 0;
     if (self->descriptors == NULL || self->ended == NULL) {
         baton__liveness_close(self);
         return baton__error(BATON_ERR_NO_MEMORY,
@@ -61,7 +62,8 @@ void baton__liveness_close(baton__liveness_t *self)
 
 /* ---- introductions ----------------------------------------------------- */
 
-void baton__liveness_send(const baton__doorbell_t *doorbell, int to)
+void baton__liveness_send(baton__liveness_t *self,
+                          const baton__doorbell_t *doorbell, int to)
 {
     const baton__peer_state_t *states = doorbell->states;
     const introduction_t introduction = {.nonce = states[doorbell->index].nonce,
@@ -70,10 +72,10 @@ void baton__liveness_send(const baton__doorbell_t *doorbell, int to)
     socklen_t bytes = baton__doorbell_address(&states[to], &address);
     /* One for each: Linux lets no more than 50 epolls of epolls watch one. */
     int own = baton__liveness_process(getpid());
-    if (own >= 0) {
-        /* What is lost here is missed by is_complete. */
-        (void)baton__share_send(doorbell->socket, &address, bytes,
-                                &introduction, sizeof introduction, own);
+    if (own < 0 ||
+        !baton__share_send(doorbell->socket, &address, bytes, &introduction,
+                           sizeof introduction, own)) {
+        self->error = errno; /* what is lost here is missed by is_complete */
     }
     baton__descriptor_close(&own);
 }
@@ -92,6 +94,7 @@ void baton__liveness_take(baton__liveness_t *self,
             epoll_ctl(self->epoll, EPOLL_CTL_ADD, fd, &event) == 0) {
             self->descriptors[from.index] = fd;
         } else {
+            self->error = self->error == 0 ? errno : self->error;
             baton__descriptor_close(&fd);
         }
     }

@@ -17,6 +17,7 @@ enum { BATON__LIVENESS_ROUND = 8 };
 typedef struct baton__liveness {
     int epoll; /* readable when one has ended; -1: none is watched */
     int count;
+    int error;        /* why a process is not watched; an errno, or 0 */
     int *descriptors; /* of each process; -1: unknown, or it has ended */
     /* Set by drain, from any thread; the release store of `any_ended` comes
        last, and pairs with the exchange in baton__liveness_next. */
@@ -37,7 +38,8 @@ void baton__liveness_close(baton__liveness_t *self);
 /* The processes watch each other, in rounds: each sends to up to
    BATON__LIVENESS_ROUND others; when all have sent, each takes what was sent to
    it; when all have taken, the next round begins. Nobody rings meanwhile. */
-void baton__liveness_send(const baton__doorbell_t *doorbell, int to);
+void baton__liveness_send(baton__liveness_t *self,
+                          const baton__doorbell_t *doorbell, int to);
 void baton__liveness_take(baton__liveness_t *self,
                           const baton__doorbell_t *doorbell);
 

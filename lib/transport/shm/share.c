@@ -82,7 +82,9 @@ baton_status_t baton__share_create(size_t bytes, size_t reserved, int *file_out)
         (void)snprintf(name, sizeof name, "/baton-%ld-%016llx", (long)getpid(),
                        (unsigned long long)baton__share_random());
         file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
-        (void)shm_unlink(name);
+        if (file >= 0) {
+            (void)shm_unlink(name);
+        }
     }
     file = baton__descriptor_move(file);
     if (file < 0) {
@@ -162,6 +164,7 @@ bool baton__share_receive(int socket, void *data, size_t bytes,
     }
     const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     *descriptor_out = -1;
+    errno = (message.msg_flags & MSG_CTRUNC) != 0 ? EMFILE : ENOMSG;
     if (head != NULL && head->cmsg_level == SOL_SOCKET &&
         head->cmsg_type == SCM_RIGHTS &&
         head->cmsg_len == CMSG_LEN(sizeof(int))) {
@@ -214,5 +217,6 @@ int baton__share_take(int socket, uint64_t secret)
         }
         baton__descriptor_close(&file); /* of somebody else */
     }
+    errno = ENOMSG;
     return -1;
 }

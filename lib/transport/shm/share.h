@@ -29,11 +29,12 @@ bool baton__share_reserve(void *part, size_t bytes);
 baton_status_t baton__share_map(int file, size_t bytes, void **out);
 
 /* A socket, and its address, by which one of the ranks that know `secret` takes
-   a descriptor; -1: it can't be had. */
+   a descriptor; -1 with errno: it can't be had. */
 int baton__share_socket(uint64_t secret, int index);
 bool baton__share_pass(int socket, uint64_t secret, int index, int file);
 
-/* The descriptor that was passed, or -1. */
+/* The descriptor that was passed, or -1 with errno: EMFILE if this process has
+   too many. */
 int baton__share_take(int socket, uint64_t secret);
 
 /* How many bytes can still be shared. */
@@ -48,6 +49,6 @@ bool baton__share_send(int socket, const struct sockaddr_un *to,
                        int descriptor);
 
 /* Takes what was sent to a socket; false if that is empty. Bytes of another
-   number become zeros, a descriptor that is missing -1. */
+   number become zeros, a descriptor that is missing -1 with errno. */
 bool baton__share_receive(int socket, void *data, size_t bytes,
                           int *descriptor_out);
