@@ -429,6 +429,12 @@ TEST_MANUALLY(test_wrong_arguments, 2)
     WRONG(allreduce, "source and target overlap", on.count = 2;
           on.source = x + 1);
     WRONG(scan, "source and target overlap", on.source = on.target);
+    for (int rank = 0; rank < 2; rank++) { /* also where the block is first */
+        group = cluster->groups[rank];
+        WRONG(reduce_scatter, "source and target overlap", on.source = x);
+        WRONG(reduce_scatter, "source and target overlap", on.source = x;
+              on.target = x + rank);
+    }
     WRONG(gather, "source is NULL: only the root may", on.op = NULL);
     WRONG(gatherv, "counts must be NULL on all ranks but the root",
           on.op = NULL;
