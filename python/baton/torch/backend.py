@@ -38,7 +38,7 @@ from baton.schedule import Schedule
 _KEPT = 256  # shapes whose schedules a group keeps
 _DEPTH = 8  # epochs of one schedule that may be in flight
 _SMALL = 65536  # bytes of a tensor whose work is used again, which saves a microsecond
-_ABANDONED = 4096  # ended works that only C++ may still refer to
+_ABANDONED = 32  # ended works that only C++ may still refer to
 _OWN_REFERENCES = 3  # two local variables and the argument of sys.getrefcount
 
 _start = lib.baton_schedule_start
