@@ -222,8 +222,11 @@ class _Sparse(_Vector):
     def _exchange(self, vector):
         self.sparse.start(vector)
         got = self.sparse.wait(self._timeout)
-        size = self._group.size
-        return self.sparse.dense(vector), 1, Step(got.included, None, 0, size)
+        living = size = self._group.size
+        if self._options.get("on_loss") == "continue":
+            living = sum(map(self.sparse.lives, range(size)))
+            _handles.lost |= living < size
+        return self.sparse.dense(vector), 1, Step(got.included, None, 0, living)
 
     def _state(self):
         return {"sparse": self.sparse.state()}
