@@ -15,8 +15,12 @@
 
 #include <baton/engine.h>
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum {
     /* A driver that leaves does so many steps for others that came late, and
@@ -75,6 +79,22 @@ static bool is_inside(const baton_engine_t *engine)
         each = each->outer;
     }
     return each != NULL;
+}
+
+/* All interrupts of the process are numbered, whatever engine they are for. So
+   a thread that is told of the last one of an engine, and looks why then, need
+   not be told of earlier ones of any. A new thread need not be told of those
+   before its first start. */
+static _Atomic uint64_t interrupts;
+static _Thread_local uint64_t last_heeded;
+static _Thread_local bool heeds;
+
+static void begin_to_heed(void)
+{
+    if (!heeds) {
+        heeds = true;
+        last_heeded = atomic_load_explicit(&interrupts, memory_order_seq_cst);
+    }
 }
 
 /* ---- the driver lock --------------------------------------------------- */
@@ -240,14 +260,21 @@ static uint32_t sleep_us(const baton_engine_t *engine)
 
 /* ---- how a driver leaves ----------------------------------------------- */
 
+/* Parked threads sleep on a futex: a handler of a signal may wake them, too. */
+static long futex(baton_engine_t *engine, int how, uint32_t value,
+                  const struct timespec *until)
+{
+    return syscall(SYS_futex, &engine->calls, how | FUTEX_PRIVATE_FLAG, value,
+                   until, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
 static void wake_followers(baton_engine_t *engine)
 {
     /* Pairs with the increment in park(): either that thread sees what was
        published before this, or it is counted here. */
     if (atomic_load_explicit(&engine->followers, memory_order_seq_cst) > 0) {
-        (void)pthread_mutex_lock(&engine->park_lock);
-        (void)pthread_cond_broadcast(&engine->park);
-        (void)pthread_mutex_unlock(&engine->park_lock);
+        atomic_fetch_add_explicit(&engine->calls, 1, memory_order_seq_cst);
+        (void)futex(engine, FUTEX_WAKE, INT_MAX, NULL);
     }
 }
 
@@ -258,7 +285,8 @@ static void end_reign(baton_engine_t *engine)
     wake_followers(engine);
 }
 
-/* What who is parked, or leads and sleeps, waits for may be true. */
+/* Wakes parked threads and a leader that sleeps: what they wait for may be
+   true. Any thread, and handlers of signals. */
 static void wake_waiters(baton_engine_t *engine)
 {
     wake_followers(engine);
@@ -416,15 +444,18 @@ static bool leave_polling(baton_engine_t *engine)
 typedef struct waiter {
     baton_engine_t *engine;
     const baton__wait_t *wait;
+    uint64_t heeded;       /* interrupts */
     uint64_t deadline_ns;  /* or UINT64_MAX */
     uint64_t slept_at;     /* its count of progress when patience ended */
     baton_status_t turned; /* what its function has returned */
 } waiter_t;
 
+/* True if the wait is over: also where it is interrupted. */
 static bool is_true(const waiter_t *waiter)
 {
     return waiter->turned != BATON_OK ||
-           waiter->wait->condition(waiter->wait->arg);
+           waiter->wait->condition(waiter->wait->arg) ||
+           baton__engine_interrupts(waiter->engine, waiter->heeded);
 }
 
 static void call_turn(waiter_t *waiter)
@@ -555,9 +586,11 @@ static bool fall_asleep(const waiter_t *waiter)
     atomic_store_explicit(&engine->asleep, true, memory_order_seq_cst);
     unlock(engine);
     baton__wakeup_t wakeup = BATON__WAKEUP_KICK;
-    /* As in stop_driving(). */
+    /* As in stop_driving(). And what need not drive to make the condition true
+       looks after that who is asleep. */
     if (!baton__step_has_mail(&engine->stepper) &&
-        !atomic_load_explicit(&engine->woken, memory_order_seq_cst)) {
+        !atomic_load_explicit(&engine->woken, memory_order_seq_cst) &&
+        !is_true(waiter)) {
         wakeup = baton__event_loop_sleep(engine->event_loop, us);
     }
     atomic_store_explicit(&engine->asleep, false, memory_order_relaxed);
@@ -574,18 +607,21 @@ static void park(const waiter_t *waiter, uint64_t until_ns, uint32_t reigns)
     baton_engine_t *engine = waiter->engine;
     struct timespec until = {(time_t)(until_ns / 1000000000u),
                              (long)(until_ns % 1000000000u)};
-    (void)pthread_mutex_lock(&engine->park_lock);
     /* Pairs with the loads in wake_followers(). */
     atomic_fetch_add_explicit(&engine->followers, 1, memory_order_seq_cst);
-    int error = 0;
-    while (!is_true(waiter) && error != ETIMEDOUT &&
-           atomic_load_explicit(&engine->reigns, memory_order_seq_cst) ==
-               reigns) {
-        error =
-            pthread_cond_timedwait(&engine->park, &engine->park_lock, &until);
+    bool late = false;
+    while (!late) {
+        uint32_t calls =
+            atomic_load_explicit(&engine->calls, memory_order_seq_cst);
+        if (is_true(waiter) ||
+            atomic_load_explicit(&engine->reigns, memory_order_seq_cst) !=
+                reigns) {
+            break;
+        }
+        late = futex(engine, FUTEX_WAIT_BITSET, calls, &until) != 0 &&
+               errno == ETIMEDOUT;
     }
     atomic_fetch_sub_explicit(&engine->followers, 1, memory_order_seq_cst);
-    (void)pthread_mutex_unlock(&engine->park_lock);
 }
 
 /* Gets the driver lock from another thread, which may be polling, or in a long
@@ -687,6 +723,7 @@ static baton_status_t wait_until(baton_engine_t *engine,
     int timeout_ms = wait->timeout_ms;
     waiter_t waiter = {.engine = engine,
                        .wait = wait,
+                       .heeded = baton__engine_heeded(wait),
                        .deadline_ns = baton__deadline(timeout_ms),
                        .slept_at = UINT64_MAX};
     const uint64_t deadline_ns = waiter.deadline_ns;
@@ -720,7 +757,47 @@ static baton_status_t wait_until(baton_engine_t *engine,
             call_turn(&waiter);
         }
     }
-    return waiter.turned;
+    return waiter.turned == BATON_OK &&
+                   baton__engine_interrupts(engine, waiter.heeded) &&
+                   !wait->condition(wait->arg)
+               ? baton__engine_heed(engine)
+               : waiter.turned;
+}
+
+/* ---- interrupts --------------------------------------------------------- */
+
+uint64_t baton__engine_heeded(const baton__wait_t *wait)
+{
+    return wait->interruptible && baton__thread_patience == 0 ? last_heeded
+                                                              : UINT64_MAX;
+}
+
+baton_status_t baton__engine_heed(const baton_engine_t *engine)
+{
+    last_heeded =
+        atomic_load_explicit(&engine->interrupted, memory_order_seq_cst);
+    return baton__error_forward(
+        BATON_ERR_INTERRUPTED,
+        "the wait was interrupted (baton_engine_interrupt); what it waits for "
+        "goes on: wait again, or cancel it");
+}
+
+void baton_engine_interrupt(baton_engine_t *engine)
+{
+    if (engine == NULL) {
+        return;
+    }
+    const int before = errno;
+    uint64_t mine =
+        atomic_fetch_add_explicit(&interrupts, 1, memory_order_seq_cst) + 1;
+    uint64_t last =
+        atomic_load_explicit(&engine->interrupted, memory_order_relaxed);
+    while (last < mine && !atomic_compare_exchange_weak_explicit(
+                              &engine->interrupted, &last, mine,
+                              memory_order_seq_cst, memory_order_relaxed)) {
+    }
+    wake_waiters(engine);
+    errno = before;
 }
 
 /* ---- the progress thread ----------------------------------------------- */
@@ -949,6 +1026,7 @@ static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
 static void start(baton_schedule_t *schedule, bool waits_soon)
 {
     baton_engine_t *engine = schedule->group->engine;
+    begin_to_heed();
     bool drives = try_drive(engine);
     if (!drives) {
         baton__step_mail(schedule);
@@ -1002,6 +1080,42 @@ bool baton_engine_step(baton_engine_t *engine)
     return moved;
 }
 
+baton_status_t baton_engine_wait(baton_engine_t *engine,
+                                 baton_condition_fn condition, const void *arg,
+                                 int timeout_ms)
+{
+    if (!baton__is_given(engine, true, __func__, "engine") ||
+        !baton__is_given((const void *)(uintptr_t)condition, true, __func__,
+                         "condition") ||
+        !baton__process_is_own(__func__)) {
+        return baton__error_status();
+    }
+    if (baton__engine_is_inside(engine)) {
+        return condition(arg)
+                   ? BATON_OK
+                   : baton__error(BATON_ERR_STATE, "%s: a call node can't wait",
+                                  __func__);
+    }
+    const baton__wait_t wait = {.condition = condition,
+                                .arg = arg,
+                                .timeout_ms = timeout_ms,
+                                .interruptible = true};
+    baton_status_t status = engine->driver->wait(engine, &wait);
+    return status != BATON_ERR_TIMEOUT
+               ? status
+               : baton_error_set(status, "%s: not true within %d ms", __func__,
+                                 timeout_ms);
+}
+
+void baton_engine_notify(baton_engine_t *engine)
+{
+    if (engine != NULL) {
+        const int before = errno;
+        wake_waiters(engine);
+        errno = before;
+    }
+}
+
 /* ---- opening and closing ----------------------------------------------- */
 
 static baton_status_t choose_mode(const baton_engine_options_t *options,
@@ -1028,8 +1142,6 @@ static bool has_one_processor(void)
 static void dispose(baton_engine_t *engine)
 {
     baton__event_loop_close(engine->event_loop);
-    (void)pthread_cond_destroy(&engine->park);
-    (void)pthread_mutex_destroy(&engine->park_lock);
     baton__free(engine);
 }
 
@@ -1081,12 +1193,6 @@ baton_status_t baton__engine_open(const baton_engine_options_t *given,
             : (uint32_t)baton__config_number(BATON__CONFIG_STALL_MS);
     init_stepper(&engine->stepper);
     baton__idle_init(&engine->idle, has_one_processor());
-    (void)pthread_mutex_init(&engine->park_lock, NULL);
-    pthread_condattr_t monotonic;
-    (void)pthread_condattr_init(&monotonic);
-    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&engine->park, &monotonic);
-    (void)pthread_condattr_destroy(&monotonic);
     status = baton__event_loop_open(&engine->event_loop);
     if (status == BATON_OK && threaded) {
         const char *placement =
@@ -1106,6 +1212,7 @@ baton_status_t baton__engine_open(const baton_engine_options_t *given,
         return status;
     }
     baton__process_count(1);
+    begin_to_heed();
     *out = engine;
     return BATON_OK;
 }

@@ -87,20 +87,18 @@ struct baton_engine {
     _Atomic bool stopping;
     _Atomic uint64_t awake_ns; /* the thread's last wake-up, while asked for */
     _Atomic bool asks_awake;
-    pthread_mutex_t park_lock;
-    pthread_cond_t park;
+    _Atomic uint32_t calls;       /* to those that are parked: a futex */
+    _Atomic uint64_t interrupted; /* the number of its last interrupt, or 0 */
 };
-
-/* Whether what a thread waits for has come true. Any thread. */
-typedef bool (*baton__condition_fn)(const void *arg);
 
 /* What a thread waits for. */
 typedef struct baton__wait {
-    baton__condition_fn condition;
+    baton_condition_fn condition; /* any thread asks it */
     const void *arg;
     const baton_schedule_t *schedule; /* or NULL */
     int timeout_ms;                   /* negative: for ever */
-    baton_turn_fn turn;               /* called in each turn; or NULL */
+    bool interruptible;
+    baton_turn_fn turn; /* called in each turn; or NULL */
     void *turn_arg;
 } baton__wait_t;
 
@@ -122,9 +120,9 @@ struct baton__driver {
     /* Makes some progress. */
     baton_status_t (*test)(baton_engine_t *engine);
 
-    /* Progresses until the condition is true. BATON_ERR_TIMEOUT; or the reason
-       why it never will be; or what `turn` has returned. A caller that has
-       entered, and begun what it waits for, need not leave before. */
+    /* Progresses until the condition is true. BATON_ERR_TIMEOUT, _INTERRUPTED;
+       or the reason why it never will be; or what `turn` has returned. A caller
+       that has entered, and begun what it waits for, need not leave before. */
     baton_status_t (*wait)(baton_engine_t *engine, const baton__wait_t *wait);
 
     /* Optional: baton_group_recover was called. */
@@ -144,6 +142,20 @@ extern const baton__driver_t baton__real_driver;
    the same. Tests say no, before they open an engine: then a wake-up that is
    lost is a hang, and not a delay. */
 extern bool baton__engine_rechecks;
+
+/* The number of the interrupts that this thread need not be told of by such a
+   wait; and tells it of those until now: BATON_ERR_INTERRUPTED. */
+uint64_t baton__engine_heeded(const baton__wait_t *wait);
+baton_status_t baton__engine_heed(const baton_engine_t *engine);
+
+static inline bool baton__engine_interrupts(const baton_engine_t *engine,
+                                            uint64_t heeded)
+{
+    /* Pairs with the exchange in baton_engine_interrupt(). */
+    return heeded != UINT64_MAX &&
+           atomic_load_explicit(&engine->interrupted, memory_order_seq_cst) >
+               heeded;
+}
 
 /* Closes the engine's device; the thread has ended, and no group is left. */
 void baton__engine_close_device(baton_engine_t *engine);

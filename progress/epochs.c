@@ -550,6 +550,7 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
                                 .arg = &awaited,
                                 .schedule = schedule,
                                 .timeout_ms = timeout_ms,
+                                .interruptible = true,
                                 .turn = turn,
                                 .turn_arg = turn_arg};
     status = engine->driver->wait(engine, &wait);

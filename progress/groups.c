@@ -520,10 +520,13 @@ static bool is_shared(const baton_group_t *root)
 }
 
 static baton_status_t wait_until(const baton_group_t *group,
-                                 baton__condition_fn condition, int timeout_ms)
+                                 baton_condition_fn condition, int timeout_ms,
+                                 bool interruptible)
 {
-    const baton__wait_t wait = {
-        .condition = condition, .arg = group, .timeout_ms = timeout_ms};
+    const baton__wait_t wait = {.condition = condition,
+                                .arg = group,
+                                .timeout_ms = timeout_ms,
+                                .interruptible = interruptible};
     return group->engine->driver->wait(group->engine, &wait);
 }
 
@@ -545,7 +548,7 @@ static void close_root(baton_group_t *root)
     int ms = (int)baton__config_number(BATON__CONFIG_DESTROY_MS);
     bool waits = true;
     while (root->subsets != NULL) {
-        waits = waits && wait_until(root, can_reap, ms) == BATON_OK;
+        waits = waits && wait_until(root, can_reap, ms, false) == BATON_OK;
         engine->driver->enter(engine);
         for (baton_group_t *g = root->subsets; g != NULL && !waits;
              g = g->next) {
@@ -557,7 +560,8 @@ static void close_root(baton_group_t *root)
     }
     engine->driver->enter(engine);
     begin_to_part(root);
-    waits = wait_until(root, is_recovered, waits ? ms : 0) == BATON_OK && waits;
+    waits = wait_until(root, is_recovered, waits ? ms : 0, false) == BATON_OK &&
+            waits;
     engine->driver->enter(engine);
     if (root->transport->lose != NULL && root->collective &&
         (!waits || root->all_lost || root->lost_count > 0)) {
@@ -759,7 +763,7 @@ baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
         }
     }
     engine->driver->leave(engine);
-    baton_status_t status = wait_until(group, is_recovered, timeout_ms);
+    baton_status_t status = wait_until(group, is_recovered, timeout_ms, true);
     return status == BATON_OK            ? recovered(group)
            : status == BATON_ERR_TIMEOUT ? not_recovered(group, timeout_ms)
                                          : status;
@@ -859,7 +863,7 @@ baton_status_t baton_group_shrink(baton_group_t *group, int timeout_ms,
     status = baton__shrink_begin(group);
     engine->driver->leave(engine);
     if (status == BATON_OK) {
-        status = wait_until(group, is_agreed, timeout_ms);
+        status = wait_until(group, is_agreed, timeout_ms, true);
     }
     if (status != BATON_OK && status != BATON_ERR_TIMEOUT) {
         return status;

@@ -205,8 +205,8 @@ BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
 /* Waits until they have. An epoch that fails does so on all ranks on which it
    has not ended, with those behind it, and the vectors are the caller's again:
    targets then hold anything, so keep a copy of what is reduced in place.
-   After BATON_ERR_TIMEOUT it goes on; wait again. The error message says which
-   messages it waits for, and which rank all others wait for. */
+   After BATON_ERR_TIMEOUT, whose message says what it waits for and which rank
+   all others wait for, and after _INTERRUPTED (engine.h): wait again. */
 BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
                                                  int timeout_ms);
 

@@ -625,6 +625,19 @@ BATON_CHECKED baton_status_t baton_op_check(const baton_op_t *op,
 /* The engine that the group was made in; NULL for NULL. */
 baton_engine_t *baton_group_engine(const baton_group_t *group);
 
+/* Waits until condition(arg) is true, as wait does for a schedule: makes
+   progress or sleeps, and can be interrupted (engine.h). The condition is asked
+   again and again on this thread, which may be driving; so it is short, and
+   calls nothing of the library. What makes it true on another thread then calls
+   notify, which wakes all that wait (any thread; async-signal-safe).
+   BATON_ERR_TIMEOUT, _INTERRUPTED; BATON_ERR_STATE: not true, in a call node.
+ */
+typedef bool (*baton_condition_fn)(const void *arg);
+BATON_CHECKED baton_status_t baton_engine_wait(baton_engine_t *engine,
+                                               baton_condition_fn condition,
+                                               const void *arg, int timeout_ms);
+void baton_engine_notify(baton_engine_t *engine);
+
 /* How often the group has been recovered. */
 unsigned baton_group_recoveries(const baton_group_t *group);
 

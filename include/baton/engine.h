@@ -7,7 +7,8 @@
    no processor time. Manual mode has no such thread: schedules progress only
    inside start, test, wait and baton_engine_step.
 
-   No call of the library is async-signal-safe. The library's threads block all
+   No call of the library is async-signal-safe but baton_engine_interrupt and
+   baton_engine_notify. The library's threads block all
    signals but those that an instruction raises (SIGSEGV and the like), and so
    do programs that a call node's function starts, unless it unblocks them.
 
@@ -60,6 +61,45 @@ baton_progress_t baton_engine_progress(const baton_engine_t *engine);
    programs that poll: the progress thread, if any, leaves the driving to them,
    and takes over 1 ms after the last such call. */
 bool baton_engine_step(baton_engine_t *engine);
+
+/* ---- waits that are interrupted ---------------------------------------- */
+
+/* Ends all waits on this engine that are under way, on any thread, with
+   BATON_ERR_INTERRUPTED. Nothing else happens: what a thread waited for goes
+   on, and the thread may wait for it again, or cancel it. This is for handlers
+   of signals, which set a flag of the program before, and for threads that stop
+   others. A thread whose wait returns this looks at its flags, and waits again
+   if it was not meant.
+
+       static void stop(int signal)
+       {
+           stopped = 1;
+           baton_engine_interrupt(engine);
+       }
+       ...
+       do {
+           status = baton_schedule_wait(schedule, -1);
+       } while (status == BATON_ERR_INTERRUPTED && !stopped);
+
+   No interrupt is missed. A thread that is in no wait is told by the next one
+   that it begins and that would have to wait: so a signal may come just before
+   the wait. Each thread is told once of all interrupts until then, whatever
+   other threads are told. A thread that has not waited for long is told of an
+   old one; one that is new only if it has started nothing before it waits, or
+   it came after its first start.
+
+   These waits are interrupted: those for schedules (also _wait_epoch and
+   _wait_with), partial and sparse all-reduces and sets of tensors;
+   baton_group_recover, all that are called shrink, and baton_engine_wait; and
+   create, connect and agree of sparse.h and tensors.h, of which create then
+   fails. A wait whose own thread runs a call node ends when that has returned.
+   Calls that could not be continued are not interrupted: baton_now and the
+   like, destroy, close, baton_group_tune, commit with BATON_VERIFY=1, and
+   creating a group over MPI.
+
+   Any thread, also in a call node. Async-signal-safe, until baton_engine_close
+   is called. NULL is allowed. */
+void baton_engine_interrupt(baton_engine_t *engine);
 
 /* ---- the log ---------------------------------------------------------- */
 

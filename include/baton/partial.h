@@ -164,8 +164,8 @@ extern "C" {
 /* Contributes without a copy if the vector has more than
    BATON_PARTIAL_TREE_BYTES and nothing older is pending; else as contribute.
    `data` is read, and must stay as it is, until wait has returned for the step
-   that is started next (not with BATON_ERR_TIMEOUT), or until a recovery. If no
-   epoch has taken it by then, it is copied for a later one. */
+   that is started next (not with BATON_ERR_TIMEOUT or _INTERRUPTED), or until a
+   recovery. If no epoch has taken it by then, it is copied for a later one. */
 BATON_CHECKED baton_status_t
 baton_partial_contribute_lent(baton_partial_t *partial, const void *data);
 

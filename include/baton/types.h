@@ -51,7 +51,8 @@ extern "C" {
     X(BATON_ERR_FAILED, -13, "a node of the epoch failed")                     \
     X(BATON_ERR_TRANSPORT, -14, "the transport failed")                        \
     X(BATON_ERR_SYSTEM, -15, "a system call failed")                           \
-    X(BATON_ERR_DEADLOCK, -16, "ranks wait for each other")
+    X(BATON_ERR_DEADLOCK, -16, "ranks wait for each other")                    \
+    X(BATON_ERR_INTERRUPTED, -17, "the wait was interrupted, and may go on")
 
 typedef enum baton_status {
 #define BATON_STATUS_ENUM(name, value, text) name = (value),

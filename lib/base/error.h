@@ -22,6 +22,12 @@ const char *baton__errno_text(int error);
    BATON_ERR_INVALID when it stands for none. */
 baton_status_t baton__failure_of(int code);
 
+/* True if a wait has returned, and what it waits for has not ended. */
+static inline bool baton__goes_on(baton_status_t status)
+{
+    return status == BATON_ERR_TIMEOUT || status == BATON_ERR_INTERRUPTED;
+}
+
 /* Whether a pointer is given where it is needed; if not, this thread's error
    names the function and the argument. */
 bool baton__is_given(const void *pointer, bool needed, const char *function,

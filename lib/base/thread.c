@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+_Thread_local int baton__thread_patience;
+
 int baton__thread_start(pthread_t *thread, const char *name,
                         void *(*run)(void *arg), void *arg)
 {

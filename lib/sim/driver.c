@@ -374,7 +374,11 @@ static baton_status_t driver_wait(baton_engine_t *engine,
     if (status == BATON_OK && wait->turn != NULL) {
         status = wait->turn(wait->turn_arg); /* once: time is not real */
     }
+    const uint64_t heeded = baton__engine_heeded(wait);
     while (status == BATON_OK && !wait->condition(wait->arg)) {
+        if (baton__engine_interrupts(engine, heeded)) {
+            return baton__engine_heed(engine);
+        }
         switch (advance(sim, until_us)) {
         case ADVANCED:
             break;

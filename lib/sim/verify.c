@@ -16,6 +16,7 @@
    the result a transport fails to post an armed receive on one rank. */
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "sim/sim.h"
 #include "sim/simulate_graphs.h"
 
@@ -120,7 +121,10 @@ static baton_status_t create(baton_group_t *group, baton__verifier_t **out)
 static baton_status_t run(baton_schedule_t *schedule)
 {
     baton_status_t status = baton_schedule_start(schedule);
-    return status == BATON_OK ? baton_schedule_wait(schedule, -1) : status;
+    baton__thread_patience++;
+    status = status == BATON_OK ? baton_schedule_wait(schedule, -1) : status;
+    baton__thread_patience--;
+    return status;
 }
 
 /* ---- reports and answers ------------------------------------------------ */

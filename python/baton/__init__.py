@@ -15,9 +15,9 @@ ranks in virtual time, and `baton.torch` PyTorch.
 from typing import Any, Optional
 
 from baton._library import version as __version__
-from baton.errors import (Busy, Cancelled, Cycle, Deadlock, Error, Failed, Hazard, Invalid,
-                          Limit, Mismatch, NoMemory, PeerLost, State, SystemFailed, TimedOut,
-                          Unreachable, Unsupported)
+from baton.errors import (Busy, Cancelled, Cycle, Deadlock, Error, Failed, Hazard,
+                          Interrupted, Invalid, Limit, Mismatch, NoMemory, PeerLost, State,
+                          SystemFailed, TimedOut, Unreachable, Unsupported)
 from baton.graph import SKIP, Call, Graph, Node, View
 from baton.group import Group
 from baton.partial import Partial, PartialResult

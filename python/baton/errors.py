@@ -109,3 +109,9 @@ class Deadlock(Error, RuntimeError):
     """Ranks wait for each other; the message says which node for which."""
 
     name = "BATON_ERR_DEADLOCK"
+
+
+class Interrupted(Error, InterruptedError):
+    """`baton_engine_interrupt` ended the wait. What was waited for goes on."""
+
+    name = "BATON_ERR_INTERRUPTED"

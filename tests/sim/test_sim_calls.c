@@ -2,6 +2,7 @@
 #include "support/cmocka.h"
 #include "support/sim.h"
 
+#include <baton/engine.h>
 #include <math.h>
 
 /* ---- calls at a time ---------------------------------------------------- */
@@ -110,6 +111,19 @@ TEST(test_sim_calls_at_once_what_has_passed)
     support_us(diary.times[1], 10);
     support_us(diary.times[2], 10);
     support_ok(baton_sim_destroy(diary.sim));
+}
+
+/* The next wait goes on. */
+TEST(test_sim_waits_are_interrupted)
+{
+    support_words_t words;
+    support_words_open(&words);
+    support_words_start(&words);
+    baton_engine_interrupt(baton_group_engine(baton_sim_group(words.sim, 0)));
+    support_expect(baton_schedule_wait(words.recv, -1), BATON_ERR_INTERRUPTED);
+    support_us(baton_sim_now_us(words.sim), 0);
+    support_ok(baton_schedule_wait(words.recv, -1));
+    support_words_close(&words);
 }
 
 /* ---- what a call may not do --------------------------------------------- */

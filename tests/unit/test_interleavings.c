@@ -10,6 +10,7 @@
    not over. Then the interleaving is printed. Accesses are sequentially
    consistent here; whether the real ones are where they must be is not tested.
 */
+#include "base/thread.h"
 #include "progress/engine.h"
 #include "progress/epoch.h"
 #include "progress/notice.h"
@@ -23,6 +24,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -42,8 +44,8 @@ static void point(const char *function, const char *what);
 
 static void lock_mutex(const char *function, pthread_mutex_t *mutex);
 static void unlock_mutex(pthread_mutex_t *mutex);
-static int wait_for_signal(const char *function, pthread_mutex_t *mutex);
-static void signal_all(const char *function);
+static long use_futex(const char *function, const _Atomic uint32_t *word,
+                      int how, uint32_t value);
 static int yield(const char *function);
 static uint64_t engine_clock(void);
 static uint64_t bell_clock(void);
@@ -102,11 +104,10 @@ static ssize_t take_ring(const char *function);
 
 #define pthread_mutex_lock(mutex)   lock_mutex(__func__, mutex)
 #define pthread_mutex_unlock(mutex) unlock_mutex(mutex)
-#define pthread_cond_timedwait(condition, mutex, until)                        \
-    ((void)(until), wait_for_signal(__func__, mutex))
-#define pthread_cond_broadcast(condition) signal_all(__func__)
-#define sched_yield()                     yield(__func__)
-#define prctl(...)                        0
+#define sched_yield()               yield(__func__)
+#define prctl(...)                  0
+#define syscall(number, word, how, value, until, ...)                          \
+    ((void)(until), use_futex(__func__, word, how, value))
 
 /* ---- the real code ------------------------------------------------------- */
 
@@ -167,15 +168,17 @@ enum {
 
        s S   start the epoch of their own schedule; they won't wait soon (S)
        w W   wait for it; with a deadline (W)
+       i     wait for it until this is interrupted
        o     wait for the first epoch of the other's schedule
        t     test
        e l   enter and leave, as commit does; after a long time (l)
        x     end the progress thread, as close does
 
    The peer: 0 1 send a message to this schedule and ring; ! the next one is
-   urgent; ? first await another epoch's request. An epoch ends when it has what
-   it needs: a message (m), then a slow call (c), then a node that is polled for
-   (p). */
+   urgent; ? first await another epoch's request; i interrupts the engine, as a
+   handler of a signal does, and awaits that all waits are told. An epoch ends
+   when it has what it needs: a message (m), then a slow call (c), then a node
+   that is polled for (p). */
 typedef enum how {
     MANUAL,  /* there is no progress thread */
     FRESH,   /* there is, and it has not been asleep yet */
@@ -199,6 +202,7 @@ typedef struct fiber {
     const pthread_mutex_t *mutex;
     uint64_t due_ns; /* when its sleep ends; UINT64_MAX: never */
     const baton_engine_t *driven;
+    uint64_t heeded;
     const uintptr_t *top; /* of its stack */
     bool there;
     bool yielded;
@@ -241,6 +245,7 @@ typedef struct world {
     baton__doorbell_t peers_bell;
     int ring[APPS]; /* messages for each schedule */
     int requests;
+    int told;         /* of interrupts */
     uint64_t moments; /* looks at the bells' clock */
 } world_t;
 
@@ -368,6 +373,14 @@ static __attribute__((noinline)) const uintptr_t *stack_top(void)
     return (const uintptr_t *)__builtin_frame_address(0) + 2;
 }
 
+/* What threads have for themselves. */
+static void switch_to(int next)
+{
+    driven = next != NOBODY ? w.fibers[next].driven : NULL;
+    last_heeded = next != NOBODY ? w.fibers[next].heeded : 0;
+    w.current = next;
+}
+
 /* Lets another fiber go on, or this one; the explorer if there is none. */
 static __attribute__((noinline)) void reschedule(bool can)
 {
@@ -378,8 +391,8 @@ static __attribute__((noinline)) void reschedule(bool can)
     int next = w.broken != NULL ? NOBODY : pick(can);
     if (next != self) {
         fiber->driven = driven;
-        driven = next != NOBODY ? w.fibers[next].driven : NULL;
-        w.current = next;
+        fiber->heeded = last_heeded;
+        switch_to(next);
         (void)swapcontext(&contexts[self],
                           next != NOBODY ? &contexts[next] : &explorer);
     }
@@ -454,22 +467,20 @@ static bool is_signalled(const fiber_t *fiber)
     return fiber->signalled;
 }
 
-static int wait_for_signal(const char *function, pthread_mutex_t *mutex)
+static long use_futex(const char *function, const _Atomic uint32_t *word,
+                      int how, uint32_t value)
 {
-    point(function, "awaits the signal");
-    w.fibers[w.current].signalled = false;
-    unlock_mutex(mutex);
-    sleep_until(is_signalled);
-    lock_mutex(function, mutex);
-    return 0;
-}
-
-static void signal_all(const char *function)
-{
-    point(function, "signals");
-    for (int i = 0; i < FIBERS; i++) {
-        w.fibers[i].signalled = true;
+    bool waits = (how & FUTEX_CMD_MASK) != FUTEX_WAKE;
+    point(function, waits ? "sleeps if not called" : "wakes those that sleep");
+    if (!waits) {
+        for (int i = 0; i < FIBERS; i++) {
+            w.fibers[i].signalled = true;
+        }
+    } else if (*word == value) {
+        w.fibers[w.current].signalled = false;
+        sleep_until(is_signalled);
     }
+    return 0;
 }
 
 static uint64_t engine_clock(void)
@@ -781,6 +792,19 @@ static bool has_thread_ended(const fiber_t *fiber)
     return !w.fibers[THREAD].there;
 }
 
+static void await_interrupt(baton_schedule_t *schedule)
+{
+    const awaited_t awaited = {schedule, schedule->shared.requested};
+    baton_status_t status = baton__real_driver.wait(
+        &w.engine, &(baton__wait_t){.condition = has_ended,
+                                    .arg = &awaited,
+                                    .timeout_ms = -1,
+                                    .interruptible = true});
+    expect(status == BATON_ERR_INTERRUPTED, "a wait is not interrupted");
+    expect(driven == NULL, "a thread keeps the lock");
+    w.told++;
+}
+
 static void await_epoch(baton_schedule_t *schedule, uint64_t epoch, int ms)
 {
     const awaited_t awaited = {schedule, epoch};
@@ -810,6 +834,9 @@ static void act(int self, char what)
     case 'W':
         await_epoch(schedule, schedule->shared.requested,
                     what == 'W' ? 1000000 : -1);
+        break;
+    case 'i':
+        await_interrupt(schedule);
         break;
     case 'o':
         await_epoch(&w.tasks[1 - self].schedule, 1, -1);
@@ -848,6 +875,17 @@ static bool has_request(const fiber_t *fiber)
     return w.requests > 0;
 }
 
+/* All application threads that wait for that. */
+static bool are_told(const fiber_t *fiber)
+{
+    int waits = 0;
+    for (int i = 0; i < APPS; i++) {
+        waits +=
+            scenario->apps[i] != NULL && strchr(scenario->apps[i], 'i') != NULL;
+    }
+    return w.told == waits;
+}
+
 static void send_messages(void)
 {
     bool urgent = false;
@@ -857,6 +895,9 @@ static void send_messages(void)
             w.requests--;
         } else if (*at == '!') {
             urgent = true;
+        } else if (*at == 'i') {
+            baton_engine_interrupt(&w.engine);
+            sleep_until(are_told);
         } else {
             point(__func__, "sends a message");
             w.ring[*at - '0']++;
@@ -895,6 +936,8 @@ __attribute__((no_sanitize_address)) static void set_up(void)
         }
     }
     baton__engine_rechecks = false;
+    interrupts = last_heeded = 0;
+    heeds = true;
     w.current = NOBODY;
     w.now_ns = 1000000000;
     w.due_ns = UINT64_MAX;
@@ -980,8 +1023,7 @@ static void run(void)
     do {
         int next = pick(false);
         if (next != NOBODY) {
-            w.current = next;
-            driven = w.fibers[next].driven;
+            switch_to(next);
             (void)swapcontext(&explorer, &contexts[next]);
         }
     } while (w.broken == NULL && !w.seen && pass_time());
@@ -1040,6 +1082,17 @@ static const scenario_t scenarios[] = {
     {"a second enters for long", SETTLED, {"sw", "l"}, "0", {"m"}, 0, FEW},
     {"two wait", SETTLED, {"sw", "sw"}, "01", {"m", "m"}, 0, FEW},
     {"two wait for one", SETTLED, {"sw", "o"}, "0", {"m"}, 0, FEW},
+    {"an interrupt", SETTLED, {"siw"}, "i0", {"m"}, 0, MANY},
+    {"an interrupt of two", SETTLED, {"siw", "siw"}, "i01", {"m", "m"}, 0, FEW},
+    {"an interrupt, one enters", SETTLED, {"siw", "l"}, "i0", {"m"}, 0, FEW},
+    {"manual: an interrupt", MANUAL, {"siw"}, "i0", {"m"}, 0, MANY},
+    {"manual: an interrupt of two",
+     MANUAL,
+     {"siw", "siw"},
+     "i01",
+     {"m", "m"},
+     0,
+     FEW},
     {"manual: wait twice", MANUAL, {"swsw"}, "00", {"m"}, 0, MANY},
     {"manual: a second starts", MANUAL, {"sw", "S"}, "10", {"m", "m"}, 0, FEW},
     {"manual: a second enters", MANUAL, {"sw", "e"}, "0", {"m"}, 0, FEW},

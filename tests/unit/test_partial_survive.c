@@ -291,6 +291,19 @@ static void check_result(rank_t *rank, const baton_partial_result_t *result)
     }
 }
 
+/* True if a wait goes on; some are interrupted. */
+static bool is_awaited(baton_status_t status)
+{
+    return status == BATON_ERR_TIMEOUT || status == BATON_ERR_INTERRUPTED;
+}
+
+static void interrupt_sometimes(const rank_t *rank)
+{
+    if (below(3) == 0) {
+        baton_engine_interrupt(rank->engine);
+    }
+}
+
 /* Goes on with its step; false when it has done all. */
 static bool go_on(rank_t *rank)
 {
@@ -318,11 +331,12 @@ static bool go_on(rank_t *rank)
     baton_status_t status =
         done ? BATON_OK : baton_partial_test(rank->partial, &done);
     if (done) {
+        interrupt_sometimes(rank);
         status = baton_partial_wait(rank->partial, 0, &result);
     } else if (status == BATON_OK) {
         return true;
     }
-    if (status != BATON_ERR_TIMEOUT && !rank->dead) {
+    if (!is_awaited(status) && !rank->dead) {
         support_ok(status);
         check_result(rank, &result);
         rank->started = false;
@@ -453,16 +467,49 @@ TEST(test_partial_goes_on_whoever_dies_when)
 /* ---- with progress threads ------------------------------------------------
  */
 
+static void start_step(rank_t *rank)
+{
+    rank->step++;
+    contribute(rank);
+    support_ok(baton_partial_start(rank->partial));
+}
+
+static void finish_step(rank_t *rank, uint32_t living)
+{
+    baton_partial_result_t result;
+    support_ok(baton_partial_wait(rank->partial, SUPPORT_WAIT_MS, &result));
+    check_result(rank, &result);
+    assert_int_equal(result.living, living);
+}
+
 static void do_steps(rank_t *rank, int count, uint32_t living)
 {
     for (int i = 0; i < count; i++) {
-        baton_partial_result_t result;
-        rank->step++;
-        contribute(rank);
-        support_ok(baton_partial_start(rank->partial));
-        support_ok(baton_partial_wait(rank->partial, SUPPORT_WAIT_MS, &result));
-        check_result(rank, &result);
-        assert_int_equal(result.living, living);
+        start_step(rank);
+        finish_step(rank, living);
+    }
+}
+
+static void interrupt(void *engine)
+{
+    baton_engine_interrupt(engine);
+}
+
+/* Its wait for a step is one for those that live, then. */
+static void interrupt_while_it_waits_for_peers(rank_t *rank)
+{
+    baton_partial_result_t result;
+    start_step(rank);
+    do {
+        support_expect(baton_partial_wait(rank->partial, 1, &result),
+                       BATON_ERR_TIMEOUT);
+    } while (strstr(baton_error_message(), "goes on after a loss") == NULL);
+    for (int i = 0; i < 20; i++) {
+        support_thread_t *thread =
+            support_thread_start(interrupt, rank->engine);
+        support_expect(baton_partial_wait(rank->partial, -1, &result),
+                       BATON_ERR_INTERRUPTED);
+        support_thread_join(thread);
     }
 }
 
@@ -481,9 +528,13 @@ TEST(test_partial_goes_on_without_a_rank_that_computes)
     enter(&ranks[2]);
     ranks[2].dead = true;
     leave(&ranks[2]);
+    enter(&ranks[1]);
     learn_outside(&ranks[0], 2);
+    interrupt_while_it_waits_for_peers(&ranks[0]);
+    leave(&ranks[1]);
     learn_outside(&ranks[1], 2);
-    do_steps(&ranks[0], 5, 2);
+    finish_step(&ranks[0], 2);
+    do_steps(&ranks[0], 4, 2);
     do_steps(&ranks[1], 3, 3);
     do_steps(&ranks[1], 5, 2);
     check_same();
@@ -809,6 +860,7 @@ static void catch_up(rank_t *rank)
 static void go_on_sparse(rank_t *rank)
 {
     baton_status_t status;
+    interrupt_sometimes(rank);
     switch (rank->at) {
     case WORKS:
         work(rank);
@@ -818,7 +870,7 @@ static void go_on_sparse(rank_t *rank)
         generation = rank->shrunk == generation ? rank->shrunk + 1 : generation;
         status = baton_group_shrink(rank->groups[rank->shrunk], 0,
                                     &rank->groups[rank->shrunk + 1]);
-        if (status != BATON_ERR_TIMEOUT && !rank->dead) {
+        if (!is_awaited(status) && !rank->dead) {
             support_ok(status);
             rank->shrunk++;
             rank->at = MOVES;
@@ -830,7 +882,7 @@ static void go_on_sparse(rank_t *rank)
         if (status == BATON_OK) {
             rank->at = CATCHES_UP;
 
-        } else if (status != BATON_ERR_TIMEOUT && !rank->dead) {
+        } else if (!is_awaited(status) && !rank->dead) {
             support_expect(status, BATON_ERR_TRANSPORT);
             rank->at = SHRINKS;
         }

@@ -1,13 +1,19 @@
 /* No wake-up is lost: epochs that nobody waits for end at once, whatever other
-   threads do with the engine meanwhile. No timer makes good one that is lost
-   (support/cluster.c), so such a bug is a hang. */
+   threads do with the engine meanwhile; and no interrupt of a wait. No timer
+   makes good one that is lost (support/cluster.c), so such a bug is a hang. */
 #include "progress/engine.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/sanitized.h"
 
+#include <baton/engine.h>
+#include <baton/partial.h>
+#include <baton/tensors.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
+#include <signal.h>
+#include <string.h>
 
 enum { THREADS = 3, ROUNDS = SUPPORT_REPEAT(3000), POLLS = 3 };
 
@@ -177,6 +183,200 @@ TEST(test_starts_are_not_waited_for_for_ever)
     support_ok(baton_schedule_destroy(s));
     group->engine->driver = &baton__real_driver;
     support_cluster_close(cluster);
+}
+
+/* ---- interrupts --------------------------------------------------------- */
+
+/* What a thread can wait for; of each, rank 0 can't end without rank 1. */
+enum { SCHEDULE, PARTIAL, SPARSE, TENSORS, RECOVERY, CONDITION, KINDS };
+enum { COUNT = (1 << 18) + 1, TENSOR = 64 }; /* a long contribution is lent */
+static struct {
+    support_cluster_t *cluster;
+    baton_schedule_t **schedules;
+    baton_partial_t *partials[2];
+    baton_sparse_t *sparse[2];
+    baton_tensors_t *sets[2];
+    atomic_bool ready;
+    int kind;
+} of;
+static float vector[COUNT];
+
+static bool is_ready(const void *arg)
+{
+    return atomic_load((const atomic_bool *)arg);
+}
+
+static void start(int rank)
+{
+    switch (of.kind) {
+    case SCHEDULE:
+        support_ok(baton_schedule_start(of.schedules[rank]));
+        break;
+    case PARTIAL:
+        support_ok(baton_partial_contribute_lent(of.partials[rank], vector));
+        support_ok(baton_partial_start(of.partials[rank]));
+        break;
+    case SPARSE:
+        support_ok(baton_sparse_start(of.sparse[rank], vector));
+        break;
+    case TENSORS:
+        support_ok(baton_tensors_ready(of.sets[rank], 0, vector));
+        break;
+    case CONDITION:
+        atomic_store(&of.ready, rank == 1);
+        baton_engine_notify(of.cluster->engines[0]);
+        break;
+    default: /* recover begins what it waits for */
+        break;
+    }
+}
+
+static baton_status_t wait(int rank, int ms)
+{
+    baton_partial_result_t sum = {.epoch = 0};
+    baton_sparse_result_t entries;
+    baton_status_t status = BATON_OK;
+    switch (of.kind) {
+    case SCHEDULE:
+        return baton_schedule_wait(of.schedules[rank], ms);
+    case PARTIAL:
+        status = baton_partial_wait(of.partials[rank], ms, &sum);
+        assert_true(status != BATON_OK ||
+                    ((const float *)sum.data)[COUNT - 1] == 2);
+        return status;
+    case SPARSE:
+        return baton_sparse_wait(of.sparse[rank], ms, &entries);
+    case TENSORS:
+        return baton_tensors_wait(of.sets[rank], 0, ms, &entries);
+    case RECOVERY:
+        return baton_group_recover(of.cluster->groups[rank], ms);
+    default:
+        return baton_engine_wait(of.cluster->engines[rank], is_ready, &of.ready,
+                                 ms);
+    }
+}
+
+static void open_rank(support_worker_t *worker)
+{
+    const int rank = worker->rank;
+    static const baton_tensor_t tensor = {.count = TENSOR};
+    const baton_tensors_options_t tensors = BATON_TENSORS_OPTIONS;
+    baton_partial_options_t partial = BATON_PARTIAL_OPTIONS;
+    baton_sparse_options_t sparse = BATON_SPARSE_OPTIONS;
+    partial.mode = BATON_FULL;
+    partial.dtype = BATON_F32;
+    partial.count = COUNT;
+    sparse.count = TENSOR;
+    sparse.k = 1;
+    (void)(support_worker_ok(worker,
+                             baton_partial_create(worker->group, &partial,
+                                                  &of.partials[rank])) &&
+           support_worker_ok(worker,
+                             baton_sparse_create(worker->group, &sparse, -1,
+                                                 &of.sparse[rank])) &&
+           support_worker_ok(worker, baton_tensors_create(worker->group,
+                                                          &tensor, 1, &tensors,
+                                                          -1, &of.sets[rank])));
+}
+
+static void open_waits(support_cluster_t *cluster)
+{
+    memset(&of, 0, sizeof of);
+    of.cluster = cluster;
+    of.schedules = support_schedules_create(cluster, "awaited");
+    support_message(of.schedules, 1, 0, NULL, NULL, 0);
+    support_schedules_commit(cluster, of.schedules);
+    support_cluster_run(cluster, open_rank, NULL);
+    for (size_t i = 0; i < COUNT; i++) {
+        vector[i] = 1;
+    }
+}
+
+static void close_waits(void)
+{
+    for (int r = 0; r < 2; r++) {
+        support_ok(baton_tensors_destroy(of.sets[r]));
+        support_ok(baton_sparse_destroy(of.sparse[r]));
+        support_ok(baton_partial_destroy(of.partials[r]));
+    }
+    support_schedules_destroy(of.cluster, of.schedules);
+}
+
+static void run_rank_1(void *arg)
+{
+    start(1);
+    baton_status_t status = wait(1, SUPPORT_WAIT_MS);
+    /* A thread that has started nothing is told of an old interrupt. */
+    support_ok(status == BATON_ERR_INTERRUPTED && of.kind >= RECOVERY
+                   ? wait(1, SUPPORT_WAIT_MS)
+                   : status);
+}
+
+static void interrupt(int signal)
+{
+    baton_engine_interrupt(of.cluster->engines[0]);
+}
+
+typedef struct interrupter {
+    pthread_t by_signal; /* to this thread, unless `directly` */
+    bool directly;
+    int yields;
+} interrupter_t;
+
+static void interrupt_soon(void *arg)
+{
+    const interrupter_t *self = arg;
+    for (int i = 0; i < self->yields; i++) {
+        (void)sched_yield();
+    }
+    if (self->directly) {
+        interrupt(0);
+    } else {
+        (void)pthread_kill(self->by_signal, SIGUSR1);
+    }
+}
+
+static void pass_barrier(void *arg)
+{
+    support_ok(baton_barrier_now(arg));
+}
+
+/* Before a wait or in it, wherever that is, by a handler on the waiting thread
+   or by another thread. The wait ends, nothing is lost, and the thread is told
+   once. A call that nobody could continue is not interrupted, and leaves the
+   interrupt to the next wait. */
+TEST_EACH(test_interrupts_end_all_waits, 2)
+{
+    const struct sigaction action = {.sa_handler = interrupt};
+    struct sigaction before;
+    support_ok(sigaction(SIGUSR1, &action, &before));
+    open_waits(cluster);
+    for (; of.kind < KINDS; of.kind++) {
+        int rounds = of.kind == SCHEDULE ? SUPPORT_REPEAT(100) : 5;
+        for (int i = 0; i < rounds; i++) {
+            interrupter_t soon = {pthread_self(), i % 2 == 1, i * i % 67};
+            support_thread_t *thread =
+                support_thread_start(interrupt_soon, &soon);
+            start(0);
+            support_expect(wait(0, -1), BATON_ERR_INTERRUPTED);
+            support_thread_join(thread);
+            support_expect(wait(0, 0), BATON_ERR_TIMEOUT);
+            thread = support_thread_start(run_rank_1, NULL);
+            support_ok(wait(0, SUPPORT_WAIT_MS));
+            support_thread_join(thread);
+        }
+    }
+    support_ok(sigaction(SIGUSR1, &before, NULL));
+    interrupt(0);
+    support_thread_t *thread =
+        support_thread_start(pass_barrier, cluster->groups[1]);
+    pass_barrier(cluster->groups[0]);
+    support_thread_join(thread);
+    support_ok(baton_schedule_start(of.schedules[0]));
+    support_ends(of.schedules[0], BATON_ERR_INTERRUPTED);
+    support_run(of.schedules[1]);
+    support_ends(of.schedules[0], BATON_OK);
+    close_waits();
 }
 
 RUN_TESTS()

@@ -181,7 +181,7 @@ static baton_status_t match_places(kept_t *kept, bool is_new,
 static baton_status_t start_and_wait(baton_schedule_t *schedule)
 {
     baton_status_t status = baton__start_to_wait(schedule);
-    return status == BATON_OK ? baton_schedule_wait(schedule, -1) : status;
+    return status == BATON_OK ? baton__wait_out(schedule, -1) : status;
 }
 
 static baton_status_t run(const baton__collective_t *collective,

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/thread.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -239,4 +240,12 @@ baton_status_t baton__start_to_wait(baton_schedule_t *schedule)
                    baton_schedule_failure(schedule, &failure) == BATON_OK
                ? baton__error(failure.status, "%s", failure.message)
                : status;
+}
+
+baton_status_t baton__wait_out(baton_schedule_t *schedule, int timeout_ms)
+{
+    baton__thread_patience++;
+    baton_status_t status = baton_schedule_wait(schedule, timeout_ms);
+    baton__thread_patience--;
+    return status;
 }

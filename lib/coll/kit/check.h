@@ -66,3 +66,6 @@ bool baton__same_place(const baton_schedule_t *schedule, baton_view_t a,
    where a peer was lost before, as on ranks that were waiting then: not
    BATON_ERR_FAILED. */
 baton_status_t baton__start_to_wait(baton_schedule_t *schedule);
+
+/* A wait that is not interrupted: nobody could continue it. */
+baton_status_t baton__wait_out(baton_schedule_t *schedule, int timeout_ms);

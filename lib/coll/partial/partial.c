@@ -502,7 +502,7 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
     status = partial->survival != NULL
                  ? baton__survival_wait(partial, timeout_ms, NULL)
                  : baton_schedule_wait(partial->schedule, timeout_ms);
-    if (status != BATON_ERR_TIMEOUT) {
+    if (!baton__goes_on(status)) {
         baton__contribution_end_loan(&partial->contribution,
                                      status != BATON_OK);
     }

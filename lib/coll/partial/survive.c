@@ -53,6 +53,7 @@ typedef enum stage { RUNS, SHRINKS, HANDS_OVER, DIFFERS, GONE } stage_t;
 struct baton__survival {
     baton_partial_t *partial;
     const baton__survivor_t *kind;
+    baton_engine_t *engine;
     baton_group_t *group;
     baton_group_t *steps_group; /* in which the steps' schedule is: the same, or
                                    an earlier one */
@@ -101,12 +102,14 @@ static stage_t stage_of(survival_t *self)
     return stage;
 }
 
-/* Unless a loss, or the end, has come between. The lock is held. */
+/* Unless a loss, or the end, has come between. The lock is held. Wakes the
+   library's thread, and the application's that wait. */
 static void go_to(survival_t *self, stage_t from, stage_t to)
 {
     if (self->stage == from) {
         self->stage = to;
         (void)pthread_cond_broadcast(&self->changed);
+        baton_engine_notify(self->engine);
     }
 }
 
@@ -114,7 +117,7 @@ static baton_status_t be_gone(survival_t *self, baton_status_t status)
 {
     lock(self);
     (void)snprintf(self->why, sizeof self->why, "%s", baton_error_message());
-    if (status != BATON_ERR_TIMEOUT) {
+    if (!baton__goes_on(status)) {
         self->status = status;
         go_to(self, self->stage, GONE);
     }
@@ -535,7 +538,7 @@ static baton_status_t advance(survival_t *self, int timeout_ms)
             return baton__error(self->status, "%s", self->why);
         }
         bool lost = stage == HANDS_OVER && stage_of(self) == SHRINKS;
-        if (status != BATON_OK && !lost) {
+        if (status != BATON_OK && (!lost || status == BATON_ERR_INTERRUPTED)) {
             return be_gone(self, status);
         }
     }
@@ -544,6 +547,7 @@ static baton_status_t advance(survival_t *self, int timeout_ms)
 static void *run_thread(void *arg)
 {
     survival_t *self = arg;
+    baton__thread_patience++;
     lock(self);
     while (self->stage != GONE) {
         if (self->stage == RUNS) {
@@ -558,22 +562,25 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
+static bool has_settled(const void *arg)
+{
+    stage_t stage = stage_of((survival_t *)(uintptr_t)arg);
+    return stage == RUNS || stage == GONE;
+}
+
 /* The application waits for what the thread does, or does it. */
 static baton_status_t await_running(survival_t *self, uint64_t until_ns)
 {
     if (!self->threaded) {
         return advance(self, baton__left_ms(until_ns));
     }
+    baton_status_t status = baton_engine_wait(self->engine, has_settled, self,
+                                              baton__left_ms(until_ns));
     lock(self);
-    while (self->stage != RUNS && self->stage != GONE &&
-           await_change(self, until_ns)) {
-    }
-    baton_status_t status = BATON_OK;
     if (self->stage == GONE) {
         status = baton__error(self->status, "%s", self->why);
-    } else if (self->stage != RUNS) {
-        status = baton__error(BATON_ERR_TIMEOUT,
-                              "partial \"%s\" goes on after a loss: %s",
+    } else if (status == BATON_ERR_TIMEOUT) {
+        status = baton__error(status, "partial \"%s\" goes on after a loss: %s",
                               self->partial->name, self->why);
     }
     unlock(self);
@@ -614,8 +621,8 @@ baton_status_t baton__survival_start(baton_partial_t *partial)
     return status;
 }
 
-baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
-                                    bool *done_out)
+static baton_status_t wait_or_test(baton_partial_t *partial, int timeout_ms,
+                                   bool *done_out)
 {
     survival_t *self = partial->survival;
     uint64_t until = baton__deadline(timeout_ms);
@@ -631,7 +638,7 @@ baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
             done_out != NULL
                 ? baton_schedule_test(partial->schedule, &done)
                 : baton_schedule_wait(partial->schedule, baton__left_ms(until));
-        if (!leave(self, status)) {
+        if (!leave(self, status) || status == BATON_ERR_INTERRUPTED) {
             break;
         }
         status = BATON_OK;
@@ -645,6 +652,15 @@ baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
     }
     *done_out = status == BATON_OK ? done : has_ended(self);
     return BATON_OK;
+}
+
+baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
+                                    bool *done_out)
+{
+    baton__thread_patience += done_out != NULL; /* a test is no wait */
+    baton_status_t status = wait_or_test(partial, timeout_ms, done_out);
+    baton__thread_patience -= done_out != NULL;
+    return status;
 }
 
 bool baton_partial_lives(baton_partial_t *partial, int rank)
@@ -718,8 +734,11 @@ baton_status_t baton__survival_create(baton_partial_t *partial,
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for partial \"%s\"",
                             partial->name);
     }
-    *self = (survival_t){
-        .partial = partial, .kind = kind, .size = size, .ranks = ranks};
+    *self = (survival_t){.partial = partial,
+                         .kind = kind,
+                         .engine = baton_group_engine(group),
+                         .size = size,
+                         .ranks = ranks};
     partial->survival = self;
     init_changed(self);
     for (int i = 0; i < size; i++) {
@@ -773,7 +792,9 @@ baton_status_t baton__survival_destroy(baton_partial_t *partial)
     if (self == NULL) {
         return BATON_OK;
     }
+    baton__thread_patience++;
     meet(self);
+    baton__thread_patience--;
     (void)be_gone(self, baton_error_set(BATON_ERR_STATE, "\"%s\" was destroyed",
                                         partial->name));
     if (self->threaded) {

@@ -17,6 +17,7 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "coll/kit/check.h"
 #include "coll/stream/requests.h"
 
 #include <baton/inproc.h>
@@ -432,7 +433,7 @@ static void await_results(const backend_t *self)
     char before[BATON__MESSAGE_BYTES];
     (void)snprintf(before, sizeof before, "%s", baton_error_message());
     if (self->results.started > 0 &&
-        baton_schedule_wait(self->results.schedule, (int)patience_ms) ==
+        baton__wait_out(self->results.schedule, (int)patience_ms) ==
             BATON_ERR_TIMEOUT) {
         (void)!baton_schedule_cancel(self->results.schedule);
     }

@@ -485,7 +485,7 @@ baton_status_t baton__sparse_compared(baton_schedule_t *schedule,
         failure.status == BATON_ERR_TRANSPORT) {
         return BATON_OK;
     }
-    bool own = wrong->status != BATON_OK &&
+    bool own = wrong->status != BATON_OK && status != BATON_ERR_INTERRUPTED &&
                (status == BATON_OK || status == BATON_ERR_STATE ||
                 wrong->status != BATON_ERR_MISMATCH);
     return own ? baton__error_forward(wrong->status, wrong->text) : status;

@@ -33,7 +33,7 @@ static baton_status_t end_step(baton_sparse_t *sparse, uint64_t until)
                 baton_schedule_wait(sparse->schedule, baton__left_ms(until));
         }
     }
-    return status == BATON_ERR_TIMEOUT ? status : BATON_OK;
+    return baton__goes_on(status) ? status : BATON_OK;
 }
 
 /* A schedule for the hand-over, in the survivors' group. */

@@ -323,6 +323,9 @@ baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
 baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms)
 {
     baton_status_t status = await(sparse, timeout_ms, NULL);
+    if (status == BATON_ERR_INTERRUPTED) {
+        return status; /* this thread is told once */
+    }
     if (status != BATON_OK) {
         bool done = false;
         baton_status_t ended = await(sparse, 0, &done);

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "coll/kit/check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -99,7 +100,7 @@ baton_status_t baton__requests_start_on(baton__requests_t *self,
 baton_status_t baton__requests_run(baton__requests_t *self, const void *request)
 {
     if (self->started > 0 &&
-        baton_schedule_wait(self->schedule, -1) == BATON_ERR_STATE) {
+        baton__wait_out(self->schedule, -1) == BATON_ERR_STATE) {
         return BATON_ERR_STATE; /* in a call node */
     }
     put_request(self, request);
@@ -108,5 +109,5 @@ baton_status_t baton__requests_run(baton__requests_t *self, const void *request)
         return status;
     }
     self->started++;
-    return baton_schedule_wait(self->schedule, -1);
+    return baton__wait_out(self->schedule, -1);
 }

@@ -126,13 +126,13 @@ static baton_status_t run(tuning_t *tuning, baton_schedule_t *schedule,
     char why[BATON__MESSAGE_BYTES];
     baton_status_t status = baton__start_to_wait(schedule);
     if (status == BATON_OK) {
-        status = baton_schedule_wait(schedule, timeout_ms);
+        status = baton__wait_out(schedule, timeout_ms);
     }
     if (status == BATON_ERR_TIMEOUT) {
         (void)snprintf(why, sizeof why, "%s", baton_error_message());
         tuning->moving |=
             baton_schedule_cancel(schedule) == BATON_OK &&
-            baton_schedule_wait(schedule, timeout_ms) == BATON_ERR_TIMEOUT;
+            baton__wait_out(schedule, timeout_ms) == BATON_ERR_TIMEOUT;
         status = baton__error(BATON_ERR_TIMEOUT,
                               "tune: not all ranks came within %d ms: %.600s",
                               timeout_ms, why);
