@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/config.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/thread.h"
@@ -18,6 +19,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -285,6 +287,18 @@ static void end_reign(baton_engine_t *engine)
     wake_followers(engine);
 }
 
+/* Makes the armed descriptor of the program's event loop readable. */
+static void tell_event_loop(baton_engine_t *engine)
+{
+    /* Pairs with the store in baton_engine_arm(): either the tests after that
+       see what was published before this, or this sees that it is armed. */
+    if (atomic_load_explicit(&engine->tells, memory_order_seq_cst) &&
+        atomic_exchange_explicit(&engine->tells, false, memory_order_seq_cst)) {
+        const uint64_t one = 1;
+        (void)!write(engine->ended_fd, &one, sizeof one);
+    }
+}
+
 /* Wakes parked threads and a leader that sleeps: what they wait for may be
    true. Any thread, and handlers of signals. */
 static void wake_waiters(baton_engine_t *engine)
@@ -294,6 +308,7 @@ static void wake_waiters(baton_engine_t *engine)
     if (atomic_load_explicit(&engine->asleep, memory_order_seq_cst)) {
         baton__event_loop_kick(engine->event_loop);
     }
+    tell_event_loop(engine);
 }
 
 static void on_end(baton_schedule_t *schedule)
@@ -1116,6 +1131,34 @@ void baton_engine_notify(baton_engine_t *engine)
     }
 }
 
+baton_status_t baton_engine_arm(baton_engine_t *engine, int *fd_out)
+{
+    if (!baton__is_given(engine, true, __func__, "engine") ||
+        !baton__is_given(fd_out, true, __func__, "fd_out") ||
+        !baton__process_is_own(__func__)) {
+        return baton__error_status();
+    }
+    if (!engine->threaded) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "%s: the engine has no progress thread, so nothing "
+                            "ends while the program sleeps",
+                            __func__);
+    }
+    uint64_t count;
+    if (engine->ended_fd == 0) {
+        int fd = baton__descriptor_move(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        if (fd < 0) {
+            return baton__error(BATON_ERR_SYSTEM, "%s: eventfd failed: %s",
+                                __func__, baton__errno_text(errno));
+        }
+        engine->ended_fd = fd;
+    }
+    (void)!read(engine->ended_fd, &count, sizeof count);
+    atomic_store_explicit(&engine->tells, true, memory_order_seq_cst);
+    *fd_out = engine->ended_fd;
+    return BATON_OK;
+}
+
 /* ---- opening and closing ----------------------------------------------- */
 
 static baton_status_t choose_mode(const baton_engine_options_t *options,
@@ -1142,6 +1185,9 @@ static bool has_one_processor(void)
 static void dispose(baton_engine_t *engine)
 {
     baton__event_loop_close(engine->event_loop);
+    if (engine->ended_fd > 0) {
+        (void)close(engine->ended_fd);
+    }
     baton__free(engine);
 }
 

@@ -89,6 +89,8 @@ struct baton_engine {
     _Atomic bool asks_awake;
     _Atomic uint32_t calls;       /* to those that are parked: a futex */
     _Atomic uint64_t interrupted; /* the number of its last interrupt, or 0 */
+    _Atomic bool tells;           /* ended_fd is armed */
+    int ended_fd; /* an eventfd, once it was asked for; else 0 */
 };
 
 /* What a thread waits for. */

@@ -101,6 +101,39 @@ bool baton_engine_step(baton_engine_t *engine);
    is called. NULL is allowed. */
 void baton_engine_interrupt(baton_engine_t *engine);
 
+/* ---- event loops -------------------------------------------------------
+
+   Gives the engine's descriptor, and arms it: it becomes readable when
+   something ends that a program can wait for on this engine: an epoch of a
+   schedule, a step of a partial or sparse all-reduce, a recovery, a shrink, or
+   what baton_engine_notify tells of. So a program can wait for many things at
+   once, and for others, in a loop of its own (epoll, poll, asyncio):
+
+       for (;;) {
+           baton_engine_arm(engine, &fd);
+           for (each schedule that was started) {
+               baton_schedule_test(schedule, &done);
+               ...
+           }
+           if (none of them was done) {
+               poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, -1);
+           }
+       }
+
+   What ends after arm makes the descriptor readable, and what has ended before
+   is found by the tests: so arm before them, and nothing is missed. The
+   descriptor is readable until the next arm, which drains it; nobody else reads
+   it. It may also become readable for nothing. Each arm costs a system call or
+   two, and one more where something ends after it, however much does; engines
+   that nobody arms pay nothing.
+
+   One thread at a time calls this for an engine, which owns the descriptor, and
+   closes it. BATON_ERR_INVALID: a pointer is NULL. BATON_ERR_UNSUPPORTED: with
+   manual progress, or simulated, nothing would end meanwhile. BATON_ERR_SYSTEM:
+   no descriptor. */
+BATON_CHECKED baton_status_t baton_engine_arm(baton_engine_t *engine,
+                                              int *fd_out);
+
 /* ---- the log ---------------------------------------------------------- */
 
 /* Log levels. A message is logged when its level is at most the one in force

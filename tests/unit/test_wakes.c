@@ -14,6 +14,8 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 enum { THREADS = 3, ROUNDS = SUPPORT_REPEAT(3000), POLLS = 3 };
 
@@ -377,6 +379,74 @@ TEST_EACH(test_interrupts_end_all_waits, 2)
     support_run(of.schedules[1]);
     support_ends(of.schedules[0], BATON_OK);
     close_waits();
+}
+
+/* ---- event loops --------------------------------------------------------- */
+
+enum { MANY = 40 };
+
+static baton_schedule_t **many[MANY]; /* by rank */
+
+/* In another order each time. */
+static void send_all(void *arg)
+{
+    const int round = *(const int *)arg;
+    for (int i = 0; i < MANY; i++) {
+        for (int k = 0; k < (i + round) % 5; k++) {
+            (void)sched_yield();
+        }
+        support_ok(baton_schedule_start(many[(i * 7 + round) % MANY][1]));
+    }
+}
+
+/* Sleeps in epoll alone, and without a timeout. */
+static void gather_all(baton_engine_t *engine, int epoll)
+{
+    bool over[MANY] = {false};
+    for (int left = MANY; left > 0;) {
+        struct epoll_event event;
+        int fd, before = left;
+        support_ok(baton_engine_arm(engine, &fd));
+        for (int i = 0; i < MANY; i++) {
+            if (!over[i]) {
+                support_ok(baton_schedule_test(many[i][0], &over[i]));
+                left -= over[i];
+            }
+        }
+        if (left == before) {
+            assert_int_equal(epoll_wait(epoll, &event, 1, -1), 1);
+        }
+    }
+}
+
+/* Of many epochs, which end in any order, no end is missed. */
+TEST_VARIANTS(test_event_loop_misses_nothing, 2, SUPPORT_ONE_THREAD,
+              SUPPORT_VARIANTS)
+{
+    int fd = -1, epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN};
+    for (int i = 0; i < MANY; i++) {
+        many[i] = support_schedules_create(cluster, "one of many");
+        support_message(many[i], 1, 0, NULL, NULL, 0);
+        support_schedules_commit(cluster, many[i]);
+    }
+    support_ok(baton_engine_arm(cluster->engines[0], &fd));
+    support_ok(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
+    for (int round = 0; round < SUPPORT_REPEAT(200); round++) {
+        for (int i = 0; i < MANY; i++) {
+            support_ok(baton_schedule_start(many[i][0]));
+        }
+        support_thread_t *thread = support_thread_start(send_all, &round);
+        gather_all(cluster->engines[0], epoll);
+        support_thread_join(thread);
+        for (int i = 0; i < MANY; i++) {
+            support_ends(many[i][1], BATON_OK);
+        }
+    }
+    (void)close(epoll);
+    for (int i = 0; i < MANY; i++) {
+        support_schedules_destroy(cluster, many[i]);
+    }
 }
 
 RUN_TESTS()

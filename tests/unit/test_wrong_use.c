@@ -289,6 +289,16 @@ TEST(test_calls_refuse_nothing)
     support_ok(baton_group_destroy(NULL));
     support_ok(baton_engine_close(NULL));
     assert_false(baton_engine_step(NULL));
+    int fd = -1;
+    REFUSES("engine", baton_engine_arm, NULL, &fd);
+    REFUSES("fd_out", baton_engine_arm, ranks->engines[0], NULL);
+    support_expect(baton_engine_arm(ranks->engines[0], &fd),
+                   BATON_ERR_UNSUPPORTED);
+    support_says("no progress thread");
+    REFUSES("engine", baton_engine_wait, NULL, NULL, NULL, 0);
+    REFUSES("condition", baton_engine_wait, ranks->engines[0], NULL, NULL, 0);
+    baton_engine_interrupt(NULL);
+    baton_engine_notify(NULL);
 }
 
 TEST(test_calls_refuse_no_epoch)
