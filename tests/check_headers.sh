@@ -1,6 +1,6 @@
 #!/bin/sh
 # Every public header compiles alone, and twice, as C11 and as C++17; so does each
-# initialiser.
+# initialiser. Parsers of C that are no compilers take them, too.
 #
 #   check_headers.sh ROOT CC CXX [flag of mpi.h ...]    without: not mpi.h
 set -eu
@@ -43,6 +43,31 @@ for language in c c++; do
         -Wall -Wextra -Wpedantic -Werror -I"$root/include" "$@" - ||
         { echo "an initialiser does not compile as $standard"; fail=1; }
 done
+
+# As bindings of other languages do: nothing has a body, numbers are literals, and
+# no struct that is not shown is passed by value. (cffi comes with pycparser.)
+if python3 -c 'import cffi' 2>/dev/null; then
+    fake=$(mktemp -d)
+    touch "$fake/stdbool.h" "$fake/stddef.h" "$fake/stdint.h"
+    {
+        for header in "$root"/include/baton/*.h; do
+            if [ "${header##*/}" != mpi.h ]; then
+                echo "#include <baton/${header##*/}>"
+            fi
+        done | "$cc" -E -P -nostdinc -U__GNUC__ -I"$fake" -I"$root/include" -x c -
+        sed -nE '/BATON_INITIALIZER|&baton_op_|__attribute__|[^ ]_H$/d
+            s/^#define BATON_[A-Z0-9_]+ +[^ \\].*/&/p' "$root"/include/baton/*.h
+    } | python3 -c '
+import cffi, sys
+ffi = cffi.FFI()
+ffi.cdef(sys.stdin.read())
+for name in ffi.list_types()[0]:
+    of = ffi.typeof(name + " *")
+    if of.kind == "pointer" and of.item.kind in ("struct", "union"):
+        of.item.fields
+' || { echo "a parser that is no compiler does not take the headers"; fail=1; }
+    rm -r "$fake"
+fi
 
 # A newcomer reads baton.h from top to bottom.
 lines=$(cat "$root"/include/baton/baton.h "$root"/include/baton/types.h | wc -l)

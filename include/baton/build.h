@@ -183,12 +183,8 @@ const void *baton_view_address(const baton_schedule_t *schedule,
    scratch itself. */
 bool baton_view_is_private(const baton_schedule_t *schedule, baton_view_t view);
 
-static inline baton_view_t baton_view(baton_buffer_t buffer, size_t offset,
-                                      size_t bytes)
-{
-    baton_view_t view = {buffer, offset, bytes};
-    return view;
-}
+/* The fields, in this order. */
+baton_view_t baton_view(baton_buffer_t buffer, size_t offset, size_t bytes);
 
 /* ---- nodes ------------------------------------------------------------ */
 
@@ -560,11 +556,8 @@ struct baton_op {
 /* Bytes of an element that `op` reduces; 0 if `dtype` is invalid. */
 size_t baton_op_element_bytes(const baton_op_t *op, baton_dtype_t dtype);
 
-static inline bool baton_op_takes(const baton_op_t *op, baton_dtype_t dtype)
-{
-    return op->dtypes == 0 ||
-           ((unsigned)dtype < 32 && (op->dtypes >> (unsigned)dtype & 1) != 0);
-}
+/* True if its `dtypes` has this type. */
+bool baton_op_takes(const baton_op_t *op, baton_dtype_t dtype);
 
 /* Checks that op reduces dtype. BATON_ERR_INVALID: op is NULL or has no
    function, dtype is invalid, or op does not support it; the message says which

@@ -159,7 +159,7 @@ extern "C" {
    one if the ranks that are expected to be active contribute up to so many
    bytes together; if that is more than one rank, only where ranks outnumber
    processors. Longer vectors go round a ring, with the fewest bytes. */
-#define BATON_PARTIAL_TREE_BYTES ((size_t)1 << 20)
+#define BATON_PARTIAL_TREE_BYTES 1048576
 
 /* Contributes without a copy if the vector has more than
    BATON_PARTIAL_TREE_BYTES and nothing older is pending; else as contribute.

@@ -103,7 +103,7 @@ typedef struct baton_event {
    with the header. */
 #define BATON_NOTICE_BYTES 256
 
-#define BATON_SLEEP_FOREVER UINT32_MAX
+#define BATON_SLEEP_FOREVER 4294967295u
 
 /* What an armed endpoint reports. */
 typedef enum baton_arm {

@@ -95,7 +95,7 @@ typedef union baton_builder {
 } baton_builder_t;
 
 struct baton__terms;
-struct baton__works;
+struct baton__work_model;
 
 /* An algorithm. Its strings are static. */
 typedef struct baton_algorithm {
@@ -113,7 +113,7 @@ typedef struct baton_algorithm {
     const struct baton_algorithm *phases[2];
     double (*cost)(const struct baton__terms *terms);
     bool (*exact)(const struct baton__terms *terms); /* NULL: never */
-    struct baton__works (*work)(const struct baton__terms *terms);
+    const struct baton__work_model *work;
 } baton_algorithm_t;
 
 /* cost_us: the algorithm's time by its formula. host_us: the same if all ranks

@@ -14,6 +14,12 @@ size_t baton_dtype_size(baton_dtype_t dtype)
     return (size_t)dtype < sizeof sizes ? sizes[dtype] : 0;
 }
 
+bool baton_op_takes(const baton_op_t *op, baton_dtype_t dtype)
+{
+    return op->dtypes == 0 ||
+           ((unsigned)dtype < 32 && (op->dtypes >> (unsigned)dtype & 1) != 0);
+}
+
 size_t baton_op_element_bytes(const baton_op_t *op, baton_dtype_t dtype)
 {
     size_t bytes = baton_dtype_size(dtype);

@@ -11,6 +11,11 @@
 
 enum { NAME_BYTES = 64 };
 
+baton_view_t baton_view(baton_buffer_t buffer, size_t offset, size_t bytes)
+{
+    return (baton_view_t){buffer, offset, bytes};
+}
+
 static char *next_name(void)
 {
     static _Thread_local char names[8][NAME_BYTES];

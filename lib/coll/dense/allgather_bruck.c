@@ -40,5 +40,5 @@ const baton_algorithm_t baton__allgather_bruck_algorithm = {
     .build.allgather = baton_add_allgather_bruck,
     .cost = cost,
     .exact = baton__exact_flat,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

@@ -17,7 +17,7 @@ void baton_add_allgather_pairwise(baton_schedule_t *schedule,
    of a cache: 16 MiB go as fast as memory does, whoever writes. */
 static baton__works_t work(const baton__terms_t *t)
 {
-    baton__works_t works = baton__allgather_ring_algorithm.work(t);
+    baton__works_t works = baton__allgather_ring_algorithm.work->of(t);
     works.written = baton__has_processor_each(t);
     works.most.bytes /= works.written && t->n <= BATON__CACHED_BYTES ? 2 : 1;
     works.direct = true;
@@ -32,5 +32,5 @@ const baton_algorithm_t baton__allgather_pairwise_algorithm = {
     .phases = {&baton__allgather_ring_algorithm},
     .one_host = true,
     .exact = baton__exact_flat,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

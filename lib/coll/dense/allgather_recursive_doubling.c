@@ -55,5 +55,5 @@ const baton_algorithm_t baton__allgather_recursive_doubling_algorithm = {
     .build.allgather = baton_add_allgather_recursive_doubling,
     .cost = cost,
     .exact = baton__exact_powers,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

@@ -34,5 +34,5 @@ const baton_algorithm_t baton__allgather_ring_algorithm = {
     .build.allgather = baton_add_allgather_ring,
     .cost = cost,
     .exact = baton__exact_flat,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

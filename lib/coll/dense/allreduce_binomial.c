@@ -262,9 +262,9 @@ void baton__allreduce_flat(baton_schedule_t *schedule,
 /* The root has most work, and receives nothing in the broadcast. */
 static baton__works_t work(const baton__terms_t *t)
 {
-    baton__works_t reduce = baton__reduce_binomial_algorithm.work(t);
+    baton__works_t reduce = baton__reduce_binomial_algorithm.work->of(t);
     baton__works_t works =
-        baton__both(reduce, baton__broadcast_binomial_algorithm.work(t));
+        baton__both(reduce, baton__broadcast_binomial_algorithm.work->of(t));
     works.most = reduce.most;
     return works;
 }
@@ -277,5 +277,5 @@ const baton_algorithm_t baton__allreduce_binomial_algorithm = {
                &baton__broadcast_binomial_algorithm},
     .ordered = true,
     .exact = baton__exact_paired,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

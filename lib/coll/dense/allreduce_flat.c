@@ -77,5 +77,5 @@ const baton_algorithm_t baton__allreduce_flat_algorithm = {
     .one_host = true,
     .cost = cost,
     .exact = baton__exact_flat,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

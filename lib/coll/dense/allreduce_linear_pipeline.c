@@ -102,5 +102,5 @@ const baton_algorithm_t baton__allreduce_linear_pipeline_algorithm = {
     .segmented = true,
     .cost = cost,
     .exact = baton__exact_pipeline,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

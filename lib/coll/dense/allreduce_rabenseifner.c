@@ -90,5 +90,5 @@ const baton_algorithm_t baton__allreduce_rabenseifner_algorithm = {
     .ordered = true,
     .cost = cost,
     .exact = is_exact,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

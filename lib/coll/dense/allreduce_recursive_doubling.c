@@ -178,5 +178,5 @@ const baton_algorithm_t baton__allreduce_recursive_doubling_algorithm = {
     .ordered = true,
     .cost = cost,
     .exact = baton__exact_paired,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

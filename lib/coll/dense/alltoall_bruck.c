@@ -110,5 +110,5 @@ const baton_algorithm_t baton__alltoall_bruck_algorithm = {
     .equal_blocks = true,
     .cost = cost,
     .exact = baton__exact_flat,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

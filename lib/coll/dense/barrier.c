@@ -62,5 +62,5 @@ const baton_algorithm_t baton__barrier_dissemination_algorithm = {
     .build.barrier = baton_add_barrier,
     .cost = cost,
     .exact = baton__exact_flat,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

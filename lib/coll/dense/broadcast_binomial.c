@@ -62,5 +62,5 @@ const baton_algorithm_t baton__broadcast_binomial_algorithm = {
     .build.broadcast = baton_add_broadcast_binomial,
     .cost = cost,
     .exact = baton__exact_paired,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

@@ -51,5 +51,5 @@ const baton_algorithm_t baton__broadcast_linear_pipeline_algorithm = {
     .segmented = true,
     .cost = cost,
     .exact = baton__exact_flat,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

@@ -48,5 +48,5 @@ const baton_algorithm_t baton__broadcast_scatter_allgather_algorithm = {
     .build.broadcast = baton_add_broadcast_scatter_allgather,
     .cost = cost,
     .exact = baton__exact_flat,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

@@ -100,5 +100,5 @@ const baton_algorithm_t baton__reduce_binomial_algorithm = {
     .ordered = true,
     .cost = cost,
     .exact = baton__exact_paired,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

@@ -94,5 +94,5 @@ const baton_algorithm_t baton__reduce_linear_pipeline_algorithm = {
     .ordered_at_ends = true,
     .cost = cost,
     .exact = baton__exact_pipeline,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

@@ -57,7 +57,7 @@ static baton__works_t work(const baton__terms_t *t)
                                    .all = {t->p - 1, t->part, 0},
                                    .direct = true,
                                    .passed = t->part};
-    return baton__both(baton__reduce_scatter_pairwise_algorithm.work(t),
+    return baton__both(baton__reduce_scatter_pairwise_algorithm.work->of(t),
                        gather);
 }
 
@@ -69,5 +69,5 @@ const baton_algorithm_t baton__reduce_pairwise_algorithm = {
                &baton__allgather_pairwise_algorithm},
     .one_host = true,
     .exact = baton__exact_flat,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

@@ -37,5 +37,5 @@ const baton_algorithm_t baton__reduce_scatter_circulant_algorithm = {
     .build.reduce_scatter = baton_add_reduce_scatter_circulant,
     .cost = cost,
     .exact = baton__exact_flat,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

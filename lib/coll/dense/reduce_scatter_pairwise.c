@@ -42,5 +42,5 @@ const baton_algorithm_t baton__reduce_scatter_pairwise_algorithm = {
     .one_host = true,
     .cost = cost,
     .exact = baton__exact_flat,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

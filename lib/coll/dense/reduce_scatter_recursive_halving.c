@@ -72,5 +72,5 @@ const baton_algorithm_t baton__reduce_scatter_recursive_halving_algorithm = {
     .build.reduce_scatter = baton_add_reduce_scatter_recursive_halving,
     .cost = cost,
     .exact = baton__exact_powers,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

@@ -161,7 +161,7 @@ const baton_algorithm_t baton__scan_recursive_doubling_algorithm = {
     .ordered = true,
     .cost = scan_cost,
     .exact = baton__exact_free,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };
 
 const baton_algorithm_t baton__exscan_recursive_doubling_algorithm = {
@@ -171,5 +171,5 @@ const baton_algorithm_t baton__exscan_recursive_doubling_algorithm = {
     .ordered = true,
     .cost = exscan_cost,
     .exact = baton__exact_free,
-    .work = work,
+    .work = &(const baton__work_model_t){work},
 };

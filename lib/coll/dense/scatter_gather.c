@@ -166,7 +166,7 @@ const baton_algorithm_t baton__scatter_binomial_algorithm = {
     .build.rooted = baton_add_scatter,
     .phases = {&baton__allgather_bruck_algorithm},
     .exact = baton__exact_flat,
-    .work = scatter_work,
+    .work = &(const baton__work_model_t){scatter_work},
 };
 
 const baton_algorithm_t baton__gather_binomial_algorithm = {
@@ -175,5 +175,5 @@ const baton_algorithm_t baton__gather_binomial_algorithm = {
     .build.rooted = baton_add_gather,
     .phases = {&baton__allgather_bruck_algorithm},
     .exact = baton__exact_flat,
-    .work = gather_work,
+    .work = &(const baton__work_model_t){gather_work},
 };

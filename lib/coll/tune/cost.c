@@ -186,14 +186,14 @@ static baton__works_t work_of(const baton_algorithm_t *algorithm,
                               const baton__terms_t *t)
 {
     if (algorithm->work != NULL) {
-        return algorithm->work(t);
+        return algorithm->work->of(t);
     }
     const baton_algorithm_t *second = algorithm->phases[1];
-    baton__works_t first = algorithm->phases[0]->work(t);
+    baton__works_t first = algorithm->phases[0]->work->of(t);
     if (second == NULL) {
         return first;
     }
-    baton__works_t last = second->work(t);
+    baton__works_t last = second->work->of(t);
     baton__works_t works = baton__both(first, last);
     works.passed += last.written ? 0 : t->n;
     return works;

@@ -87,6 +87,12 @@ typedef struct baton__works {
     double passed;
 } baton__works_t;
 
+/* A function of the terms, in a struct: parsers of the public headers, where an
+   algorithm's record points to it, need not know what it returns. */
+typedef struct baton__work_model {
+    baton__works_t (*of)(const baton__terms_t *terms);
+} baton__work_model_t;
+
 #define BATON__CACHED_BYTES 2097152.0 /* a second level: cost.c, host_us */
 
 bool baton__has_processor_each(const baton__terms_t *t);
