@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 sums='include,lib,progress,cuda 53200
 mpi 2600
 microbench,examples 9000
-tests 43450'
+tests 43700'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress lib/sim
     lib/coll/kit lib/coll/dense lib/coll/tune lib/coll/create lib/coll/partial
