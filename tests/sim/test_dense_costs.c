@@ -4,8 +4,8 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/dense.h"
+#include "support/sim.h"
 
-#include <baton/sim.h>
 #include <math.h>
 #include <string.h>
 
@@ -44,9 +44,8 @@ static double simulate(dense_case_t *c, world_t world,
     options.host_ranks = world.host_ranks;
     options.host_link.alpha_us = NEAR_ALPHA_US;
     options.host_link.beta_ns = NEAR_BETA_NS;
-    baton_sim_t *sim = NULL;
+    baton_sim_t *sim = support_sim_open(&options);
     double us = -1;
-    support_ok(baton_sim_create(&options, &sim));
     support_ok(baton_sim_build(sim, "dense", build, c));
     support_ok(baton_sim_epoch(sim, &us));
     *sent_out = (baton_traffic_t){0, 0};

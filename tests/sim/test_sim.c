@@ -171,8 +171,7 @@ static void add_nothing(void *arg, baton_schedule_t *schedule)
 TEST(test_sim_schedules_share_the_ports)
 {
     enum { PAIRS = 5 };
-    const baton_sim_options_t options = support_sim_options(2);
-    baton_sim_t *sim = support_sim_open(&options);
+    baton_sim_t *sim = support_sim_of(2);
     support_words_t words[PAIRS];
     for (int i = 0; i < PAIRS; i++) {
         support_words_add(&words[i], sim, "one of many");
@@ -236,8 +235,7 @@ TEST(test_sim_totals_count)
 
 TEST(test_sim_one_built_schedule_a_simulator)
 {
-    const baton_sim_options_t options = support_sim_options(2);
-    baton_sim_t *sim = support_sim_open(&options);
+    baton_sim_t *sim = support_sim_of(2);
     double us = -1;
     assert_null(baton_sim_schedule(sim, 0));
     support_expect(baton_sim_epoch(sim, &us), BATON_ERR_STATE);
@@ -266,8 +264,7 @@ static void add_words(void *arg, baton_schedule_t *schedule)
 
 TEST(test_sim_build_again_after_an_error)
 {
-    const baton_sim_options_t options = support_sim_options(2);
-    baton_sim_t *sim = support_sim_open(&options);
+    baton_sim_t *sim = support_sim_of(2);
     bool wrong = true;
     double us = -1;
     support_fails(baton_sim_build(sim, "wrong", add_words, &wrong),

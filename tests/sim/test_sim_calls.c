@@ -38,8 +38,7 @@ static void take_note(void *arg)
 
 TEST(test_sim_calls_may_ask_for_calls)
 {
-    const baton_sim_options_t options = support_sim_options(1);
-    diary_t diary = {.sim = support_sim_open(&options)};
+    diary_t diary = {.sim = support_sim_of(1)};
     note_t third = {&diary, '3', NULL, 0};
     note_t second = {&diary, '2', &third, 5};
     note_t first = {&diary, '1', &second, 0}; /* at the same time */
@@ -93,8 +92,7 @@ TEST(test_sim_calls_on_progress_which_may_stop_it)
 
 TEST(test_sim_calls_at_once_what_has_passed)
 {
-    const baton_sim_options_t options = support_sim_options(1);
-    diary_t diary = {.sim = support_sim_open(&options)};
+    diary_t diary = {.sim = support_sim_of(1)};
     note_t early = {&diary, 'e', NULL, 0};
     note_t late = {&diary, 'l', NULL, 0};
     support_expect(baton_sim_at(diary.sim, (double)NAN, take_note, &early),

@@ -200,8 +200,7 @@ TEST(test_sim_destroy_of_a_held_sender)
 TEST(test_sim_cancel_takes_the_last_out_of_a_queue)
 {
     enum { PAIRS = 4, CANCELLED = 2 };
-    const baton_sim_options_t options = support_sim_options(2);
-    baton_sim_t *sim = support_sim_open(&options);
+    baton_sim_t *sim = support_sim_of(2);
     support_words_t words[PAIRS];
     for (int i = 0; i < PAIRS; i++) {
         support_words_add(&words[i], sim, "queued");
@@ -258,8 +257,7 @@ static void add_nothing(void *arg, baton_schedule_t *schedule)
 
 TEST(test_sim_destroy_names_what_is_left)
 {
-    const baton_sim_options_t options = support_sim_options(2);
-    baton_sim_t *sim = support_sim_open(&options);
+    baton_sim_t *sim = support_sim_of(2);
     support_ok(baton_sim_build(sim, "built", add_nothing, NULL));
     baton_schedule_t *own = support_sim_schedule(sim, 1, "my own");
     support_fails(baton_sim_destroy(sim), BATON_ERR_BUSY, "uncommitted");
@@ -277,8 +275,7 @@ TEST(test_sim_destroy_names_what_is_left)
 
 TEST(test_sim_destroy_keeps_its_groups)
 {
-    const baton_sim_options_t options = support_sim_options(2);
-    baton_sim_t *sim = support_sim_open(&options);
+    baton_sim_t *sim = support_sim_of(2);
     support_fails(baton_group_destroy(baton_sim_group(sim, 1)), BATON_ERR_STATE,
                   "rank 1 of 2");
     support_ok(baton_sim_destroy(sim));

@@ -211,9 +211,8 @@ static void build_skipped(void *arg, baton_schedule_t *s)
    a required send to the dead left. */
 TEST(test_sim_kill_ends_what_has_not_fired)
 {
-    const baton_sim_options_t options = support_sim_options(3);
     for (int dies_first = 0; dies_first < 2; dies_first++) {
-        baton_sim_t *sim = support_sim_open(&options);
+        baton_sim_t *sim = support_sim_of(3);
         support_ok(baton_sim_build(sim, "skipped", build_skipped, NULL));
         if (dies_first) {
             support_ok(baton_sim_kill(sim, 0));

@@ -114,10 +114,9 @@ TEST(test_sim_memory_of_each_step)
 /* A sender is destroyed, and its messages can't be kept. */
 TEST(test_sim_memory_of_a_kept_message)
 {
-    baton_sim_options_t options = support_sim_options(2);
     const support_message_t large[] = {{0, 1, 1000}};
     support_messages_t one = {large, 1};
-    baton_sim_t *sim = support_sim_open(&options);
+    baton_sim_t *sim = support_sim_of(2);
     support_ok(baton_sim_build(sim, "large", support_sim_messages, &one));
     support_ok(baton_schedule_start(baton_sim_schedule(sim, 0)));
     support_expect(baton_sim_run(sim, 500), BATON_ERR_TIMEOUT);

@@ -85,8 +85,7 @@ static baton_status_t refuse(void *arg, baton_call_t *call)
 TEST(test_sim_trace_tells_each_epoch_once)
 {
     static support_trace_t trace;
-    const baton_sim_options_t options = support_sim_options(1);
-    baton_sim_t *sim = support_sim_open(&options);
+    baton_sim_t *sim = support_sim_of(1);
     baton_schedule_t *s = support_sim_schedule(sim, 0, "fails at times");
     (void)baton_add_call(s, refuse, NULL);
     support_ok(baton_schedule_commit(s));

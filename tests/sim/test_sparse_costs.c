@@ -4,6 +4,7 @@
    cheapest by these forms, over the whole table of docs/sparse.md. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
+#include "support/sim.h"
 #include "support/sparse.h"
 
 #include <baton/coll.h>
@@ -192,9 +193,8 @@ TEST(test_dense_is_as_chosen)
         baton_sparse_options_t options = some_options(BATON_SPARSE_DENSE, 1);
         options.count = counts[i];
         vector_t vector = {NULL, counts[i] * sizeof(float)};
-        baton_sim_t *other;
+        baton_sim_t *other = support_sim_open(&sim);
         double us;
-        support_ok(baton_sim_create(&sim, &other));
         support_ok(baton_sim_build(other, "sum", build_allreduce, &vector));
         support_ok(baton_sim_epoch(other, &us));
         support_ok(baton_sim_destroy(other));

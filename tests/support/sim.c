@@ -24,12 +24,16 @@ baton_sim_t *support_sim_open(const baton_sim_options_t *options)
     return sim;
 }
 
+baton_sim_t *support_sim_of(int ranks)
+{
+    const baton_sim_options_t options = support_sim_options(ranks);
+    return support_sim_open(&options);
+}
+
 baton_schedule_t *support_sim_schedule(baton_sim_t *sim, int rank,
                                        const char *name)
 {
-    baton_schedule_t *schedule = NULL;
-    schedule = support_schedule(baton_sim_group(sim, rank), name);
-    return schedule;
+    return support_schedule(baton_sim_group(sim, rank), name);
 }
 
 void support_sim_messages(void *arg, baton_schedule_t *schedule)
@@ -118,8 +122,7 @@ void support_words_remove(const support_words_t *words)
 
 void support_words_open(support_words_t *words)
 {
-    const baton_sim_options_t options = support_sim_options(2);
-    support_words_add(words, support_sim_open(&options), "words");
+    support_words_add(words, support_sim_of(2), "words");
 }
 
 void support_words_close(const support_words_t *words)

@@ -17,6 +17,9 @@ baton_sim_options_t support_sim_options(int ranks);
 
 baton_sim_t *support_sim_open(const baton_sim_options_t *options);
 
+/* With the options above alone. */
+baton_sim_t *support_sim_of(int ranks);
+
 /* A schedule that a test fills and commits itself. */
 baton_schedule_t *support_sim_schedule(baton_sim_t *sim, int rank,
                                        const char *name);

@@ -1,5 +1,6 @@
 #include "support/stuck.h"
 #include "support/cmocka.h"
+#include "support/sim.h"
 
 #include "base/config.h"
 
@@ -14,9 +15,7 @@ baton_sim_t *stuck_open(int ranks, size_t sync)
     options.ranks = ranks;
     options.link.alpha_us = 1.0;
     options.sync_bytes = sync;
-    baton_sim_t *sim;
-    support_ok(baton_sim_create(&options, &sim));
-    return sim;
+    return support_sim_open(&options);
 }
 
 void stuck_says(baton_status_t actual, baton_status_t expected,
@@ -50,9 +49,7 @@ void stuck_head_to_head(void *arg, baton_schedule_t *schedule)
 
 /* ---- deadlocks --------------------------------------------------------- */
 
-/* Every rank receives from the left before it sends to the right, and has `arg`
-   nops in a row besides. */
-static void build_ring(void *arg, baton_schedule_t *s)
+void stuck_ring(void *arg, baton_schedule_t *s)
 {
     int rank = baton_schedule_rank(s);
     int size = baton_schedule_size(s);
@@ -134,10 +131,10 @@ static int sends = 3;
 static int failing_rank = 1;
 
 const stuck_refusal_t stuck_refusals[] = {
-    {1, "x", build_ring, NULL, BATON_ERR_DEADLOCK, CYCLE RECVS(0, 0, 1)},
-    {3, "xxx", build_ring, NULL, BATON_ERR_DEADLOCK,
+    {1, "x", stuck_ring, NULL, BATON_ERR_DEADLOCK, CYCLE RECVS(0, 0, 1)},
+    {3, "xxx", stuck_ring, NULL, BATON_ERR_DEADLOCK,
      CYCLE RECVS(0, 2, 1) AND RECVS(2, 1, 1) AND RECVS(1, 0, 1)},
-    {2, "xx", build_ring, &nops, BATON_ERR_DEADLOCK,
+    {2, "xx", stuck_ring, &nops, BATON_ERR_DEADLOCK,
      CYCLE RECVS(0, 1, 1) AND RECVS(1, 0, 1)},
     {2, "xx", build_behind_nodes, NULL, BATON_ERR_DEADLOCK,
      CYCLE RECVS(0, 1, 5) AND RECVS(1, 0, 5)},
@@ -153,7 +150,7 @@ const stuck_refusal_t stuck_refusals[] = {
      "f32\" before it); must be the same on all ranks"},
     {3, "xxx", build_loop, &failing_rank, BATON_ERR_CYCLE,
      "rank 1: dependency cycle\n    nop#0 -> nop#0"},
-    {2, "ab", build_ring, NULL, BATON_ERR_MISMATCH,
+    {2, "ab", stuck_ring, NULL, BATON_ERR_MISMATCH,
      "rank 0 commits \"a\" while rank 1 commits \"b\": with BATON_VERIFY=1 "
      "all ranks must commit in the same order"},
 };

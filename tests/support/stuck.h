@@ -21,6 +21,10 @@ baton_node_t stuck_recv(baton_schedule_t *schedule, int peer);
    buffered. */
 void stuck_head_to_head(void *arg, baton_schedule_t *schedule);
 
+/* Every rank receives from the left before it sends to the right, and has
+   `*arg` nops in a row besides, unless that is NULL. */
+void stuck_ring(void *arg, baton_schedule_t *schedule);
+
 /* Rank 0 sends `*arg` messages to rank 1, which has one receive from it. */
 void stuck_build_sends(void *arg, baton_schedule_t *schedule);
 

@@ -681,8 +681,7 @@ TEST_MANUALLY(test_rebind_is_in_place_as_created, 1)
 
 TEST(test_queued_in_the_simulator)
 {
-    baton_sim_options_t options = support_sim_options(2);
-    baton_sim_t *sim = support_sim_open(&options);
+    baton_sim_t *sim = support_sim_of(2);
     support_cluster_t cluster = {
         .size = 2,
         .groups = (baton_group_t *[]){baton_sim_group(sim, 0),

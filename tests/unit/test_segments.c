@@ -310,8 +310,7 @@ TEST_WITH(test_memory_alloc_inside_a_process, 2, SUPPORT_OWN_ENGINES)
 /* A simulator takes what is left with it. */
 TEST(test_memory_alloc_in_a_simulation)
 {
-    const baton_sim_options_t options = support_sim_options(2);
-    baton_sim_t *sim = support_sim_open(&options);
+    baton_sim_t *sim = support_sim_of(2);
     baton_group_t *group = baton_sim_group(sim, 1);
     void *block;
     try_memory(group);

@@ -4,8 +4,8 @@
 #include "coll/tune/tune.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
+#include "support/sim.h"
 
-#include <baton/sim.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -498,12 +498,9 @@ TEST_WITH(test_a_rank_that_does_not_measure, RANKS, SUPPORT_OWN_ENGINES)
 
 TEST(test_simulated_ranks_do_not_measure)
 {
-    baton_sim_options_t options = BATON_SIM_OPTIONS;
-    baton_sim_t *sim = NULL;
+    baton_sim_t *sim = support_sim_of(RANKS);
     baton_choice_t choice;
     baton_choice_case_t of = case_of(BYTES);
-    options.ranks = RANKS;
-    support_ok(baton_sim_create(&options, &sim));
     let_win(2);
     support_fails(baton_group_tune(baton_sim_group(sim, 0), NULL),
                   BATON_ERR_UNSUPPORTED, "simulated");
