@@ -51,29 +51,53 @@ static void contribute_and_start(baton_partial_t *partial, int64_t value)
     support_ok(baton_partial_start(partial));
 }
 
+static baton_partial_result_t wait_for(baton_partial_t *partial)
+{
+    baton_partial_result_t result;
+    support_ok(baton_partial_wait(partial, SUPPORT_WAIT_MS, &result));
+    return result;
+}
+
+/* Contributes, starts and waits. */
+static baton_partial_result_t take_step(baton_partial_t *partial, int64_t value)
+{
+    contribute_and_start(partial, value);
+    return wait_for(partial);
+}
+
+/* Two ranks, and a partial all-reduce on each from open_two to close_two. */
+static support_cluster_t *two;
+static baton_partial_t *both[2];
+
+static void open_two(const baton_partial_options_t *options)
+{
+    two = support_cluster_of(2);
+    open_partials(two, both, options);
+}
+
+static void close_two(void)
+{
+    close_partials(two, both);
+}
+
 /* ---- slow ranks ------------------------------------------------------- */
 
 /* A result neither moves nor changes until the rank's next wait. */
 TEST(test_result_stays_until_the_next_wait)
 {
     for (int keep = 0; keep < 2; keep++) {
-        support_cluster_t *ranks = support_cluster_of(2);
-        baton_partial_t *p[2] = {NULL, NULL};
         baton_partial_options_t options =
             solo_of_one((baton_keep_t)keep, keep == BATON_KEEP_LATEST ? 1 : 8);
-        baton_partial_result_t held, seen;
-        open_partials(ranks, p, &options);
-        contribute_and_start(p[1], 42);
-        support_ok(baton_partial_wait(p[1], SUPPORT_WAIT_MS, &held));
+        open_two(&options);
+        const baton_partial_result_t held = take_step(both[1], 42);
         assert_int_equal(value_of(&held), 42);
-        support_drain(ranks);
+        support_drain(two);
         for (int64_t epoch = 1; epoch <= 8; epoch++) {
-            contribute_and_start(p[0], 1000 + epoch);
-            support_ok(baton_partial_wait(p[0], SUPPORT_WAIT_MS, &seen));
-            support_drain(ranks);
+            (void)take_step(both[0], 1000 + epoch);
+            support_drain(two);
             assert_int_equal(value_of(&held), 42);
         }
-        close_partials(ranks, p);
+        close_two();
     }
 }
 
@@ -82,24 +106,20 @@ TEST(test_result_stays_until_the_next_wait)
 TEST(test_plain_loop_keeps_weights_the_same)
 {
     enum { STEPS = 4 };
-    support_cluster_t *ranks = support_cluster_of(2);
-    baton_partial_t *p[2] = {NULL, NULL};
     baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
-    baton_partial_result_t seen;
     int64_t weight[2] = {0, 0};
     options.count = 1;
     options.dtype = BATON_I64;
-    open_partials(ranks, p, &options);
+    open_two(&options);
     for (int late = 0; late < 2; late++) {
         for (int64_t step = 1; step <= STEPS; step++) {
-            contribute_and_start(p[late], step);
-            support_ok(baton_partial_wait(p[late], SUPPORT_WAIT_MS, &seen));
+            const baton_partial_result_t seen = take_step(both[late], step);
             weight[late] = 3 * weight[late] + value_of(&seen);
-            support_drain(ranks);
+            support_drain(two);
         }
     }
     assert_int_equal(weight[0], weight[1]);
-    close_partials(ranks, p);
+    close_two();
 }
 
 /* ---- a thread that contributes ---------------------------------------- */
@@ -156,39 +176,33 @@ static support_thread_t *begin_to_contribute(slow_t *slow)
 TEST(test_bound_holds_while_contributing)
 {
     for (int keep = 0; keep < 2; keep++) {
-        support_cluster_t *ranks = support_cluster_of(2);
-        baton_partial_t *p[2] = {NULL, NULL};
         bool latest = keep == BATON_KEEP_LATEST;
         baton_partial_options_t options =
             solo_of_one((baton_keep_t)keep, latest ? 4 : 1);
         options.max_staleness = latest ? 1 : 0;
         options.op = &slow_op;
-        baton_partial_result_t seen;
         bool done = true;
-        open_partials(ranks, p, &options);
-        contribute_and_start(p[1], 1);
-        support_ok(baton_partial_wait(p[1], SUPPORT_WAIT_MS, &seen));
-        contribute_and_start(p[0], 10);
-        support_ok(baton_partial_wait(p[0], SUPPORT_WAIT_MS, &seen));
-        assert_false(seen.included);
+        open_two(&options);
+        (void)take_step(both[1], 1);
+        assert_false(take_step(both[0], 10).included);
 
-        slow_t slow = {.partial = p[0]};
+        slow_t slow = {.partial = both[0]};
         support_thread_t *thread = begin_to_contribute(&slow);
-        contribute_and_start(p[1], 2);
-        support_drain(ranks);
-        support_ok(baton_partial_test(p[1], &done));
+        contribute_and_start(both[1], 2);
+        support_drain(two);
+        support_ok(baton_partial_test(both[1], &done));
         assert_false(done);
         atomic_store(&slow.released, true);
         support_thread_join(thread);
 
-        support_ok(baton_partial_start(p[0]));
+        support_ok(baton_partial_start(both[0]));
         for (int rank = 0; rank < 2; rank++) {
-            support_ok(baton_partial_wait(p[rank], SUPPORT_WAIT_MS, &seen));
+            const baton_partial_result_t seen = wait_for(both[rank]);
             assert_int_equal(value_of(&seen), 112);
             assert_true(seen.included);
             assert_int_equal(seen.staleness, rank == 0 ? 1 : 0);
         }
-        close_partials(ranks, p);
+        close_two();
     }
 }
 
@@ -196,27 +210,23 @@ TEST(test_bound_holds_while_contributing)
    pending there. */
 TEST(test_contribution_in_the_making_is_not_taken)
 {
-    support_cluster_t *ranks = support_cluster_of(2);
-    baton_partial_t *p[2] = {NULL, NULL};
     baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 8);
-    baton_partial_result_t seen;
     options.op = &slow_op;
-    open_partials(ranks, p, &options);
-    slow_t slow = {.partial = p[0]};
+    open_two(&options);
+    slow_t slow = {.partial = both[0]};
     int64_t first = 10;
-    support_ok(baton_partial_contribute(p[0], &first));
+    support_ok(baton_partial_contribute(both[0], &first));
     support_thread_t *thread = begin_to_contribute(&slow);
     for (int64_t epoch = 1; epoch <= 2; epoch++) {
-        contribute_and_start(p[1], epoch);
-        support_ok(baton_partial_wait(p[1], SUPPORT_WAIT_MS, &seen));
+        const baton_partial_result_t seen = take_step(both[1], epoch);
         assert_int_equal(value_of(&seen), epoch == 1 ? 1 : 112);
-        support_drain(ranks);
+        support_drain(two);
         if (epoch == 1) {
             atomic_store(&slow.released, true);
             support_thread_join(thread);
         }
     }
-    close_partials(ranks, p);
+    close_two();
 }
 
 /* ---- several tensors ---------------------------------------------------- */
@@ -244,8 +254,7 @@ static void contribute_tensor(baton_partial_t *partial, size_t tensor,
 static void expect_result(baton_partial_t *partial, uint32_t active,
                           bool included, const int64_t expected[ELEMENTS])
 {
-    baton_partial_result_t seen;
-    support_ok(baton_partial_wait(partial, SUPPORT_WAIT_MS, &seen));
+    const baton_partial_result_t seen = wait_for(partial);
     assert_memory_equal(seen.data, expected, ELEMENTS * sizeof *expected);
     assert_int_equal(seen.active, active);
     assert_int_equal(seen.included, included);
@@ -265,64 +274,60 @@ static void expect_pending(baton_partial_t *partial, bool any,
    epoch 2, but has started neither step. */
 TEST(test_tensors_of_a_step_are_in_one_epoch)
 {
-    support_cluster_t *ranks = support_cluster_of(2);
-    baton_partial_t *p[2] = {NULL, NULL};
     const baton_partial_options_t options = solo_of_tensors(NULL);
-    open_partials(ranks, p, &options);
-    assert_int_equal(baton_partial_offset(p[0], 2), 1);
-    assert_int_equal(baton_partial_offset(p[0], TENSORS), ELEMENTS);
+    open_two(&options);
+    assert_int_equal(baton_partial_offset(both[0], 2), 1);
+    assert_int_equal(baton_partial_offset(both[0], TENSORS), ELEMENTS);
     for (int64_t epoch = 1; epoch <= 2; epoch++) {
-        contribute_tensor(p[0], epoch == 1 ? 2 : 0, 10);
-        contribute_tensor(p[1], 2, epoch);
-        support_ok(baton_partial_start(p[1]));
-        expect_result(p[1], 1, true,
+        contribute_tensor(both[0], epoch == 1 ? 2 : 0, 10);
+        contribute_tensor(both[1], 2, epoch);
+        support_ok(baton_partial_start(both[1]));
+        expect_result(both[1], 1, true,
                       (int64_t[]){0, epoch, epoch + 1, epoch + 2});
-        support_drain(ranks);
+        support_drain(two);
     }
-    expect_pending(p[0], true, (int64_t[]){10, 10, 11, 12});
-    support_ok(baton_partial_start(p[0]));
-    contribute_tensor(p[0], 0, 100); /* to step 2 */
-    expect_result(p[0], 1, false, (int64_t[]){0, 1, 2, 3});
-    expect_pending(p[0], true, (int64_t[]){110, 10, 11, 12});
-    support_ok(baton_partial_start(p[1]));
-    expect_result(p[1], 1, false, (int64_t[]){10, 10, 11, 12});
-    expect_pending(p[0], true, (int64_t[]){100, 0, 0, 0});
+    expect_pending(both[0], true, (int64_t[]){10, 10, 11, 12});
+    support_ok(baton_partial_start(both[0]));
+    contribute_tensor(both[0], 0, 100); /* to step 2 */
+    expect_result(both[0], 1, false, (int64_t[]){0, 1, 2, 3});
+    expect_pending(both[0], true, (int64_t[]){110, 10, 11, 12});
+    support_ok(baton_partial_start(both[1]));
+    expect_result(both[1], 1, false, (int64_t[]){10, 10, 11, 12});
+    expect_pending(both[0], true, (int64_t[]){100, 0, 0, 0});
     for (int64_t step = 2; step <= 3; step++) {
-        support_ok(baton_partial_start(p[0]));
-        expect_result(p[0], 1, false,
+        support_ok(baton_partial_start(both[0]));
+        expect_result(both[0], 1, false,
                       step == 2 ? (int64_t[]){0, 2, 3, 4}
                                 : (int64_t[]){10, 10, 11, 12});
     }
-    close_partials(ranks, p);
+    close_two();
 }
 
 /* What is contributed twice is reduced, and what is not is neutral, also where
    an older step is pending. */
 TEST(test_tensors_that_are_missing_are_neutral)
 {
-    support_cluster_t *ranks = support_cluster_of(2);
-    baton_partial_t *p[2] = {NULL, NULL};
     const baton_partial_options_t options = solo_of_tensors(BATON_MAX);
     const int64_t none = INT64_MIN;
-    open_partials(ranks, p, &options);
+    open_two(&options);
     for (int step = 1; step <= 2; step++) {
-        support_ok(baton_partial_start(p[1]));
-        expect_result(p[1], 0, false, (int64_t[]){none, none, none, none});
+        support_ok(baton_partial_start(both[1]));
+        expect_result(both[1], 0, false, (int64_t[]){none, none, none, none});
     }
-    support_drain(ranks);
-    contribute_tensor(p[0], 1, 0);
-    contribute_tensor(p[0], 2, 5);
-    contribute_tensor(p[0], 2, 4);
-    support_ok(baton_partial_start(p[0]));
-    expect_result(p[0], 0, false, (int64_t[]){none, none, none, none});
-    expect_pending(p[0], true, (int64_t[]){none, 5, 6, 7});
-    contribute_tensor(p[0], 0, -1);
-    support_ok(baton_partial_start(p[0]));
-    expect_result(p[0], 0, false, (int64_t[]){none, none, none, none});
-    support_ok(baton_partial_start(p[0])); /* nothing new */
-    expect_result(p[0], 1, false, (int64_t[]){-1, 5, 6, 7});
-    expect_pending(p[0], false, (int64_t[]){none, none, none, none});
-    close_partials(ranks, p);
+    support_drain(two);
+    contribute_tensor(both[0], 1, 0);
+    contribute_tensor(both[0], 2, 5);
+    contribute_tensor(both[0], 2, 4);
+    support_ok(baton_partial_start(both[0]));
+    expect_result(both[0], 0, false, (int64_t[]){none, none, none, none});
+    expect_pending(both[0], true, (int64_t[]){none, 5, 6, 7});
+    contribute_tensor(both[0], 0, -1);
+    support_ok(baton_partial_start(both[0]));
+    expect_result(both[0], 0, false, (int64_t[]){none, none, none, none});
+    support_ok(baton_partial_start(both[0])); /* nothing new */
+    expect_result(both[0], 1, false, (int64_t[]){-1, 5, 6, 7});
+    expect_pending(both[0], false, (int64_t[]){none, none, none, none});
+    close_two();
 }
 
 /* When all ranks have ended the last step, what is pending goes to a partial of
@@ -330,34 +335,33 @@ TEST(test_tensors_that_are_missing_are_neutral)
 TEST(test_tensors_are_cut_anew)
 {
     static const size_t other_cut[] = {3, 1};
-    support_cluster_t *ranks = support_cluster_of(2);
-    baton_partial_t *p[2] = {NULL, NULL}, *others[2] = {NULL, NULL};
+    baton_partial_t *others[2] = {NULL, NULL};
     baton_partial_options_t options = solo_of_tensors(NULL);
     int64_t pending[ELEMENTS];
     bool any = false;
-    open_partials(ranks, p, &options);
-    support_ok(baton_partial_start(p[1]));
-    expect_result(p[1], 0, false, (int64_t[]){0, 0, 0, 0});
-    support_drain(ranks);
-    contribute_tensor(p[0], 2, 10);
-    support_ok(baton_partial_start(p[0])); /* too late */
-    expect_result(p[0], 0, false, (int64_t[]){0, 0, 0, 0});
-    contribute_tensor(p[0], 0, 7); /* to a step that is not started */
+    open_two(&options);
+    support_ok(baton_partial_start(both[1]));
+    expect_result(both[1], 0, false, (int64_t[]){0, 0, 0, 0});
+    support_drain(two);
+    contribute_tensor(both[0], 2, 10);
+    support_ok(baton_partial_start(both[0])); /* too late */
+    expect_result(both[0], 0, false, (int64_t[]){0, 0, 0, 0});
+    contribute_tensor(both[0], 0, 7); /* to a step that is not started */
     options.counts = other_cut;
     options.tensors = 2;
-    open_partials(ranks, others, &options);
+    open_partials(two, others, &options);
     for (int rank = 0; rank < 2; rank++) {
-        support_ok(baton_partial_pending(p[rank], pending, &any));
+        support_ok(baton_partial_pending(both[rank], pending, &any));
         assert_int_equal(any, rank == 0);
         if (any) {
             support_ok(baton_partial_contribute(others[rank], pending));
         }
     }
-    close_partials(ranks, p);
+    close_two();
     contribute_tensor(others[1], 1, 100);
     support_ok(baton_partial_start(others[1]));
     expect_result(others[1], 2, true, (int64_t[]){7, 10, 11, 112});
-    close_partials(ranks, others);
+    close_partials(two, others);
 }
 
 TEST(test_tensors_that_are_wrong_are_refused)
@@ -415,9 +419,7 @@ TEST(test_partial_counts_more_ranks_than_i8_can)
                 support_ok(baton_partial_start(p[rank]));
             }
             for (int rank = 0; rank < sizes[i]; rank++) {
-                baton_partial_result_t seen;
-                support_ok(baton_partial_wait(p[rank], SUPPORT_WAIT_MS, &seen));
-                assert_int_equal(seen.active, sizes[i]);
+                assert_int_equal(wait_for(p[rank]).active, sizes[i]);
             }
             close_partials(ranks, p);
         }
@@ -548,8 +550,7 @@ TEST(test_partial_wrong_use_is_refused)
                       "\"slow\": no step was started");
         support_ok(baton_partial_test(p, &flag));
         assert_true(flag);
-        contribute_and_start(p, 3);
-        support_ok(baton_partial_wait(p, SUPPORT_WAIT_MS, &seen));
+        seen = take_step(p, 3);
         /* KEEP_ALL allows one wait a step; LATEST returns the latest result
          * again. */
         support_expect(baton_partial_wait(p, SUPPORT_WAIT_MS, &seen),
@@ -561,23 +562,21 @@ TEST(test_partial_wrong_use_is_refused)
 
 TEST(test_partial_start_while_one_runs_is_busy)
 {
-    support_cluster_t *ranks = support_cluster_of(2);
-    baton_partial_t *p[2] = {NULL, NULL};
     baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 0);
     baton_partial_result_t seen;
     options.mode = BATON_FULL;
-    open_partials(ranks, p, &options);
-    contribute_and_start(p[0], 1);
-    support_expect(baton_partial_start(p[0]), BATON_ERR_BUSY);
-    support_fails(baton_partial_wait(p[0], 1, &seen), BATON_ERR_TIMEOUT,
+    open_two(&options);
+    contribute_and_start(both[0], 1);
+    support_expect(baton_partial_start(both[0]), BATON_ERR_BUSY);
+    support_fails(baton_partial_wait(both[0], 1, &seen), BATON_ERR_TIMEOUT,
                   "\"slow\" epoch 1");
-    contribute_and_start(p[1], 2);
+    contribute_and_start(both[1], 2);
     for (int rank = 0; rank < 2; rank++) {
-        support_ok(baton_partial_wait(p[rank], SUPPORT_WAIT_MS, &seen));
+        seen = wait_for(both[rank]);
         assert_int_equal(value_of(&seen), 3);
         assert_int_equal(seen.active, 2);
     }
-    close_partials(ranks, p);
+    close_two();
 }
 
 RUN_TESTS_BETWEEN(support_clusters_open, support_clusters_close)
