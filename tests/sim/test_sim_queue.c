@@ -27,8 +27,7 @@ typedef struct pair {
 
 static pair_t *pair_create(void)
 {
-    pair_t *pair = calloc(1, sizeof *pair);
-    assert_non_null(pair);
+    pair_t *pair = support_alloc(1, sizeof *pair);
     pair->now = -0.0; /* which is 0 */
     return pair;
 }

@@ -32,14 +32,11 @@ static support_cluster_t *open_cluster(int size, int variant,
                                        const baton_transport_t *transport,
                                        support_prepare_fn prepare, void *arg)
 {
-    support_cluster_t *cluster = calloc(1, sizeof(*cluster));
-    assert_non_null(cluster);
+    support_cluster_t *cluster = support_alloc(1, sizeof(*cluster));
     cluster->size = size;
     cluster->engine_count = variant >= SUPPORT_OWN_ENGINES ? size : 1;
-    cluster->engines = calloc((size_t)size, sizeof(baton_engine_t *));
-    cluster->groups = calloc((size_t)size, sizeof(baton_group_t *));
-    assert_non_null(cluster->engines);
-    assert_non_null(cluster->groups);
+    cluster->engines = support_alloc((size_t)size, sizeof(baton_engine_t *));
+    cluster->groups = support_alloc((size_t)size, sizeof(baton_group_t *));
     baton_engine_options_t options = BATON_ENGINE_OPTIONS;
     options.progress =
         variant == SUPPORT_MANUAL || variant == SUPPORT_OWN_MANUAL
@@ -365,8 +362,8 @@ static void *run_worker(void *arg)
 void support_cluster_run(support_cluster_t *cluster, support_worker_fn run,
                          void *arg)
 {
-    worker_thread_t *threads = calloc((size_t)cluster->size, sizeof(*threads));
-    assert_non_null(threads);
+    worker_thread_t *threads =
+        support_alloc((size_t)cluster->size, sizeof(*threads));
     atomic_store(&cluster->failed, false);
     for (int rank = 0; rank < cluster->size; rank++) {
         threads[rank].worker = (support_worker_t){
@@ -407,8 +404,7 @@ static void *thread_main(void *arg)
 
 support_thread_t *support_thread_start(void (*fn)(void *arg), void *arg)
 {
-    support_thread_t *thread = calloc(1, sizeof(*thread));
-    assert_non_null(thread);
+    support_thread_t *thread = support_alloc(1, sizeof(*thread));
     thread->fn = fn;
     thread->arg = arg;
     assert_int_equal(pthread_create(&thread->thread, NULL, thread_main, thread),

@@ -6,23 +6,30 @@
 enum { MOST = 100 };
 
 static struct CMUnitTest tests[MOST];
-static size_t count;
+static size_t test_count;
 
 void support_add(struct CMUnitTest test)
 {
-    if (count < MOST) {
-        tests[count] = test;
+    if (test_count < MOST) {
+        tests[test_count] = test;
     }
-    count++;
+    test_count++;
 }
 
 int support_run_tests(CMFixtureFunction setup, CMFixtureFunction teardown)
 {
-    if (count > MOST) {
-        print_error("%d tests, and room for %d\n", (int)count, MOST);
+    if (test_count > MOST) {
+        print_error("%d tests, and room for %d\n", (int)test_count, MOST);
         return 1;
     }
-    return _cmocka_run_group_tests("tests", tests, count, setup, teardown);
+    return _cmocka_run_group_tests("tests", tests, test_count, setup, teardown);
+}
+
+void *support_alloc(size_t count, size_t bytes)
+{
+    void *memory = calloc(count, bytes);
+    assert_non_null(memory);
+    return memory;
 }
 
 void support_set_variable(const char *name, const char *value)

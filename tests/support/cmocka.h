@@ -46,6 +46,9 @@ void support_add(struct CMUnitTest test);
     }
 int support_run_tests(CMFixtureFunction setup, CMFixtureFunction teardown);
 
+/* Memory of zeros: as calloc, but a failure fails the test. */
+void *support_alloc(size_t count, size_t bytes);
+
 /* Sets a variable, or removes it where the value is NULL, and has the library
    read its variables anew. */
 void support_set_variable(const char *name, const char *value);

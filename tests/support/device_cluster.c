@@ -24,8 +24,7 @@ static void attach(void *arg, int rank, baton_engine_t *engine)
 device_cluster_t *device_cluster_open(int size, int variant,
                                       const emulated_options_t *options)
 {
-    device_cluster_t *self = calloc(1, sizeof *self);
-    assert_non_null(self);
+    device_cluster_t *self = support_alloc(1, sizeof *self);
     self->devices = calloc((size_t)size, sizeof(emulated_t *));
     self->streams = calloc((size_t)size, sizeof(baton_stream_t));
     assert_true(self->devices != NULL && self->streams != NULL);
@@ -75,8 +74,7 @@ static void recover(void *group)
 void device_cluster_recover(device_cluster_t *self)
 {
     int size = self->cluster->size;
-    support_thread_t **threads = calloc((size_t)size, sizeof(*threads));
-    assert_non_null(threads);
+    support_thread_t **threads = support_alloc((size_t)size, sizeof(*threads));
     for (int rank = 0; rank < size; rank++) {
         threads[rank] =
             support_thread_start(recover, self->cluster->groups[rank]);

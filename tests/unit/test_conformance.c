@@ -143,8 +143,7 @@ static void open_medium(medium_t *medium, const setting_t *setting, int size)
     sim_options.ranks = size;
     sim_options.seed = support_seed();
     assert_int_equal(baton__sim_check_options(&sim_options), BATON_OK);
-    medium->net = calloc(1, sizeof *medium->net);
-    assert_non_null(medium->net);
+    medium->net = support_alloc(1, sizeof *medium->net);
     assert_int_equal(
         baton__sim_net_init(medium->net, &baton__sim_transport, &sim_options),
         BATON_OK);

@@ -425,8 +425,8 @@ static emulated_options_t sample_trial(int number)
                                            .async = true};
         program_sample(&programs[i], &options, &trial.random);
         for (uint64_t epoch = 0; epoch <= trial.epochs; epoch++) {
-            expected[i][epoch] = malloc(program_bytes(&programs[i]) + 1);
-            assert_non_null(expected[i][epoch]);
+            expected[i][epoch] =
+                support_alloc(1, program_bytes(&programs[i]) + 1);
         }
     }
     set_number("BATON_DEVICE_BLOCK", 4096 << below(3));

@@ -69,8 +69,8 @@ static world_t *world_open(int size, int variant)
 {
     const emulated_options_t options = {
         .seed = support_seed(), .delay_us = 20, .workers = 1};
-    world_t *self = calloc(1, sizeof *self + (size_t)size * sizeof *self->rank);
-    assert_non_null(self);
+    world_t *self =
+        support_alloc(1, sizeof *self + (size_t)size * sizeof *self->rank);
     self->ranks = device_cluster_open(size, variant, &options);
     self->hosts = support_cluster_manual(size);
     self->size = size;

@@ -88,10 +88,8 @@ TEST_EACH(test_cancel_by_a_call_node_fails_its_own_epoch, 2)
 TEST_MANUALLY(test_cancel_leaves_no_half_of_a_reduction, 1)
 {
     enum { COUNT = 1 << 18 };
-    uint64_t *one = calloc(COUNT, sizeof *one);
-    uint64_t *sum = calloc(COUNT, sizeof *sum);
-    assert_non_null(one);
-    assert_non_null(sum);
+    uint64_t *one = support_alloc(COUNT, sizeof *one);
+    uint64_t *sum = support_alloc(COUNT, sizeof *sum);
     baton_schedule_t *s = support_schedule(cluster->groups[0], "half");
     baton_view_t from = support_view(s, one, COUNT * sizeof *one);
     baton_view_t to = support_view(s, sum, COUNT * sizeof *sum);
@@ -236,8 +234,7 @@ enum { LONG = 1 << 22 }; /* moves in many parts */
 static baton_schedule_t **open_long(support_cluster_t *cluster, char **memory)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "long");
-    *memory = calloc(2, LONG);
-    assert_non_null(*memory);
+    *memory = support_alloc(2, LONG);
     support_message(s, 0, 1, *memory, *memory + LONG, LONG);
     support_schedules_commit(cluster, s);
     return s;

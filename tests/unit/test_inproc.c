@@ -144,10 +144,8 @@ TEST(test_inproc_copies_are_bounded)
  * continues. */
 TEST(test_inproc_a_long_copy_is_made_in_slices)
 {
-    unsigned char *out = malloc(LONG);
-    unsigned char *in = calloc(1, LONG);
-    assert_non_null(out);
-    assert_non_null(in);
+    unsigned char *out = support_alloc(1, LONG);
+    unsigned char *in = support_alloc(1, LONG);
     memset(out, 42, LONG);
     pair_t pair = open_pair(2);
     support_ok(post(&pair, 0, out, LONG));

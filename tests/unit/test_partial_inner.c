@@ -183,9 +183,8 @@ TEST(test_the_order_of_operands_is_kept)
     enum { SIZE = 5, COUNT = (int)(BATON_PARTIAL_TREE_BYTES / 4) + 1 };
     const baton_op_t last = {
         .name = "last", .reduce = take_right, .identity = BATON_SUM->identity};
-    float *data = calloc((size_t)SIZE * COUNT, sizeof *data);
+    float *data = support_alloc((size_t)SIZE * COUNT, sizeof *data);
     const bool all[SIZE] = {true, true, true, true, true};
-    assert_non_null(data);
     for (int i = 0; i < SIZE * COUNT; i++) {
         int rank = i / COUNT;
         data[i] = (float)(1 + rank);
@@ -213,9 +212,8 @@ static uint64_t bytes_of(size_t count, baton_allreduce_fn inner, int one)
     const baton_partial_options_t options = options_of(inner, count, BATON_F32);
     world_t world;
     bool active[8];
-    float *data = calloc(8 * count, sizeof *data);
+    float *data = support_alloc(8 * count, sizeof *data);
     uint64_t bytes = 0;
-    assert_non_null(data);
     open_world(&world, 8, &options);
     for (int r = 0; r < 8; r++) {
         active[r] = one < 0 || r == one;

@@ -77,8 +77,8 @@ static size_t sampled(const baton_device_selection_t *s, void *scratch)
 
 static void select_here(const baton_device_selection_t *s)
 {
-    void *scratch = malloc(baton_select_scratch_bytes(s->from.count, s->k));
-    assert_non_null(scratch);
+    void *scratch =
+        support_alloc(1, baton_select_scratch_bytes(s->from.count, s->k));
     if (s->method >= BATON_DEVICE_SAMPLED) {
         s->selected->count = sampled(s, scratch);
     } else {

@@ -147,8 +147,7 @@ static void step(definition_t *d)
 
 static void *memory(size_t count, size_t bytes)
 {
-    void *zeros = calloc(count, bytes);
-    assert_non_null(zeros);
+    void *zeros = support_alloc(count, bytes);
     return zeros;
 }
 

@@ -35,8 +35,7 @@ static char *export(baton_sparse_t *sparse, size_t *bytes)
 {
     *bytes = baton_sparse_state_size(sparse);
     assert_true(*bytes > 0);
-    char *state = malloc(*bytes + 1);
-    assert_non_null(state);
+    char *state = support_alloc(1, *bytes + 1);
     support_ok(baton_sparse_state_export(sparse, state + 1, *bytes));
     return state;
 }

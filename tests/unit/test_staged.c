@@ -13,6 +13,7 @@
 #include <baton/inproc.h>
 #include <baton/transport.h>
 
+#include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,8 +65,7 @@ static void open_end(pair_t *pair, int rank)
     void *endpoint = NULL;
     end->device = emulated_open(&options);
     end->memory = emulated_allocate(end->device, ROOM);
-    end->host = malloc(ROOM);
-    assert_non_null(end->host);
+    end->host = support_alloc(1, ROOM);
     support_ok(baton__inproc_join(pair->medium, rank, &inner, &endpoint));
     end->inner = *inner;
     end->inner_endpoint = endpoint;
@@ -78,8 +78,7 @@ static void open_end(pair_t *pair, int rank)
 
 static pair_t *open_pair(const char *direct)
 {
-    pair_t *pair = calloc(1, sizeof *pair);
-    assert_non_null(pair);
+    pair_t *pair = support_alloc(1, sizeof *pair);
     set_variables(direct);
     support_ok(baton_inproc_create(2, &pair->medium));
     open_end(pair, 0);
@@ -814,11 +813,15 @@ TEST(test_staged_every_copy_may_fail)
     }
 }
 
-static baton_status_t notify_never(void *endpoint, int peer,
-                                   const baton_header_t *of, const void *data,
-                                   size_t bytes)
+static int notices_refused; /* before the others find room */
+
+static baton_status_t notify_late(void *endpoint, int peer,
+                                  const baton_header_t *of, const void *data,
+                                  size_t bytes)
 {
-    return BATON_AGAIN;
+    return notices_refused-- > 0
+               ? BATON_AGAIN
+               : inner_notify(endpoint, peer, of, data, bytes);
 }
 
 /* A send has failed, which its receiver could not be told yet: the next one
@@ -831,7 +834,8 @@ TEST(test_staged_next_of_a_failed_send_is_withdrawn)
     post(pair, 1, DEVICE, 10000);
     (void)take_in(pair, 1, DEVICE, take(pair));
     inner_notify = end->inner.notify;
-    end->inner.notify = notify_never;
+    end->inner.notify = notify_late;
+    notices_refused = INT_MAX;
     emulated_fail_work(end->device, 1);
     assert_int_not_equal(wait_for(pair, &end->sent[1]), BATON_OK);
     emulated_repair(end->device);
@@ -841,17 +845,6 @@ TEST(test_staged_next_of_a_failed_send_is_withdrawn)
     assert_int_equal(wait_for(pair, &pair->ends[1].received[1]),
                      BATON_ERR_FAILED);
     close_pair(pair);
-}
-
-static int notices_refused; /* before the others find room */
-
-static baton_status_t notify_late(void *endpoint, int peer,
-                                  const baton_header_t *of, const void *data,
-                                  size_t bytes)
-{
-    return notices_refused-- > 0
-               ? BATON_AGAIN
-               : inner_notify(endpoint, peer, of, data, bytes);
 }
 
 /* An end that closes declines the offer that it has not read yet, as soon as

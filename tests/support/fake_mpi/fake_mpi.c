@@ -113,8 +113,7 @@ static void advance(void)
         operation_t *send = *link;
         if (send->bytes <= fake_mpi_eager_bytes) {
             if (!send->copied) {
-                void *copy = malloc(send->bytes + 1);
-                assert_non_null(copy);
+                void *copy = support_alloc(1, send->bytes + 1);
                 if (send->bytes > 0) {
                     memcpy(copy, send->data, send->bytes);
                 }
