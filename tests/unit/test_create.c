@@ -68,6 +68,33 @@ static void check(support_worker_t *w, bool right, const char *what)
     (void)support_worker_check(w, right, "%s", what);
 }
 
+/* `n` elements from `first` on, of these ranks' sum. */
+static void check_sum(support_worker_t *w, const int64_t *data, size_t n,
+                      int from, int to, size_t first, const char *what)
+{
+    for (size_t i = 0; i < n; i++) {
+        check(w, data[i] == sum(from, to, first + i), what);
+    }
+}
+
+/* `n` elements from `first` on, of one rank's source. */
+static void check_block(support_worker_t *w, const int64_t *data, size_t n,
+                        int rank, size_t first, const char *what)
+{
+    for (size_t i = 0; i < n; i++) {
+        check(w, data[i] == value(rank, first + i), what);
+    }
+}
+
+/* Of each rank's source `n` elements from `first` on. */
+static void check_each(support_worker_t *w, const int64_t *data, size_t n,
+                       size_t first, const char *what)
+{
+    for (int r = 0; r < baton_group_size(w->group); r++) {
+        check_block(w, data + (size_t)r * n, n, r, first, what);
+    }
+}
+
 static void check_reductions(support_worker_t *w, size_t n, int size)
 {
     vectors_t v;
@@ -76,22 +103,14 @@ static void check_reductions(support_worker_t *w, size_t n, int size)
     baton_operands_t on = {
         .source = v.source, .target = v.target, .count = n, .op = BATON_SUM};
     run(w, baton_allreduce_create, on);
-    for (size_t i = 0; i < n; i++) {
-        check(w, v.target[i] == sum(0, size, i), "allreduce");
-    }
+    check_sum(w, v.target, n, 0, size, 0, "allreduce");
     run(w, baton_scan_create, on);
-    for (size_t i = 0; i < n; i++) {
-        check(w, v.target[i] == sum(0, w->rank + 1, i), "scan");
-    }
+    check_sum(w, v.target, n, 0, w->rank + 1, 0, "scan");
     run(w, baton_exscan_create, on);
-    for (size_t i = 0; i < n && w->rank > 0; i++) {
-        check(w, v.target[i] == sum(0, w->rank, i), "exscan");
-    }
+    check_sum(w, v.target, w->rank > 0 ? n : 0, 0, w->rank, 0, "exscan");
     on.root = root;
     run(w, baton_reduce_create, on);
-    for (size_t i = 0; i < n && w->rank == root; i++) {
-        check(w, v.target[i] == sum(0, size, i), "reduce");
-    }
+    check_sum(w, v.target, w->rank == root ? n : 0, 0, size, 0, "reduce");
 }
 
 static void check_reduce_scatter(support_worker_t *w, size_t n, int size)
@@ -116,9 +135,8 @@ static void check_reduce_scatter(support_worker_t *w, size_t n, int size)
         (void)(support_worker_ok(
                    w, baton_reduce_scatter_create(w->group, &on, &s)) &&
                support_worker_run(w, s));
-        for (size_t i = 0; i < (by_counts ? counts[w->rank] : n); i++) {
-            check(w, v.target[i] == sum(0, size, at + i), "reduce_scatter");
-        }
+        check_sum(w, v.target, by_counts ? counts[w->rank] : n, 0, size, at,
+                  "reduce_scatter");
         (void)support_worker_ok(w, baton_schedule_destroy(s));
     }
 }
@@ -135,62 +153,42 @@ static void check_blocks(support_worker_t *w, size_t n, int size)
     fill(&v, w->rank, false);
     baton_operands_t on = {.source = v.source, .target = v.target, .count = n};
     run(w, baton_allgather_create, on);
-    for (size_t i = 0; i < n * (size_t)size; i++) {
-        check(w, v.target[i] == value((int)(i / n), i % n), "allgather");
-    }
+    check_each(w, v.target, n, 0, "allgather");
     memmove(v.target + n * (size_t)w->rank, v.source, n * sizeof *v.source);
     on.source = NULL;
     run(w, baton_allgather_create, on);
-    for (size_t i = 0; i < n * (size_t)size; i++) {
-        check(w, v.target[i] == value((int)(i / n), i % n), "in place");
-    }
+    check_each(w, v.target, n, 0, "in place");
     on.source = v.source;
     run(w, baton_alltoall_create, on);
-    for (size_t i = 0; i < n * (size_t)size; i++) {
-        check(w,
-              v.target[i] == value((int)(i / n), n * (size_t)w->rank + i % n),
-              "alltoall");
-    }
+    check_each(w, v.target, n, n * (size_t)w->rank, "alltoall");
     on.root = root;
     run(w, baton_gather_create, on);
-    for (size_t i = 0; i < n * (size_t)size && w->rank == root; i++) {
-        check(w, v.target[i] == value((int)(i / n), i % n), "gather");
-    }
+    check_each(w, v.target, w->rank == root ? n : 0, 0, "gather");
     run(w, baton_scatter_create, on);
-    for (size_t i = 0; i < n; i++) {
-        check(w, v.target[i] == value(root, n * (size_t)w->rank + i),
-              "scatter");
-    }
+    check_block(w, v.target, n, root, n * (size_t)w->rank, "scatter");
     run(w, baton_broadcast_create,
         (baton_operands_t){.target = v.source, .count = n, .root = root});
-    for (size_t i = 0; i < n; i++) {
-        check(w, v.source[i] == value(root, i), "broadcast");
-    }
+    check_block(w, v.source, n, root, 0, "broadcast");
     fill(&v, w->rank, false);
     run(w, baton_allgatherv_create,
         (baton_operands_t){
             .source = v.source, .target = v.target, .counts = counts});
     for (int r = 0; r < size; r++) {
-        for (size_t i = 0; i < counts[r]; i++) {
-            check(w, v.target[begin_of(r, n) + i] == value(r, i), "allgatherv");
-        }
+        check_block(w, v.target + begin_of(r, n), counts[r], r, 0,
+                    "allgatherv");
     }
     on.count = w->rank == root ? 0 : own;
     on.counts = w->rank == root ? counts : NULL;
     run(w, baton_gatherv_create, on);
     for (int r = 0; r < size && w->rank == root; r++) {
-        for (size_t i = 0; i < counts[r]; i++) {
-            check(w, v.target[begin_of(r, n) + i] == value(r, i), "gatherv");
-        }
+        check_block(w, v.target + begin_of(r, n), counts[r], r, 0, "gatherv");
     }
     if (w->rank == root) { /* its own block stays where it is */
         on.target = NULL;
     }
     run(w, baton_scatterv_create, on);
-    for (size_t i = 0; i < own && w->rank != root; i++) {
-        check(w, v.target[i] == value(root, begin_of(w->rank, n) + i),
-              "scatterv");
-    }
+    check_block(w, v.target, w->rank != root ? own : 0, root,
+                begin_of(w->rank, n), "scatterv");
     size_t mine[LARGEST];
     for (int r = 0; r < size; r++) {
         mine[r] = own;
@@ -202,12 +200,8 @@ static void check_blocks(support_worker_t *w, size_t n, int size)
                            .counts = mine,
                            .target_counts = counts});
     for (int r = 0; r < size; r++) {
-        for (size_t i = 0; i < counts[r]; i++) {
-            check(w,
-                  v.target[begin_of(r, n) + i] ==
-                      value(r, counts[r] * (size_t)w->rank + i),
-                  "alltoallv");
-        }
+        check_block(w, v.target + begin_of(r, n), counts[r], r,
+                    counts[r] * (size_t)w->rank, "alltoallv");
     }
 }
 
@@ -222,39 +216,29 @@ static void check_now(support_worker_t *w, size_t n, int size)
         (void)support_worker_ok(w, baton_allreduce_now(w->group, source,
                                                        at->target, n, BATON_I64,
                                                        BATON_SUM));
-        for (size_t i = 0; i < n; i++) {
-            check(w, at->target[i] == sum(0, size, i), "allreduce_now");
-        }
+        check_sum(w, at->target, n, 0, size, 0, "allreduce_now");
         fill(at, w->rank, in_place);
         (void)support_worker_ok(w, baton_reduce_now(w->group, source,
                                                     at->target, n, BATON_I64,
                                                     BATON_SUM, size - 1));
-        for (size_t i = 0; i < n && w->rank == size - 1; i++) {
-            check(w, at->target[i] == sum(0, size, i), "reduce_now");
-        }
+        check_sum(w, at->target, w->rank == size - 1 ? n : 0, 0, size, 0,
+                  "reduce_now");
         fill(at, w->rank, in_place);
         (void)support_worker_ok(
             w, baton_reduce_scatter_now(w->group, source, at->target, n,
                                         BATON_I64, BATON_SUM));
-        for (size_t i = 0; i < n; i++) {
-            check(w, at->target[i] == sum(0, size, n * (size_t)w->rank + i),
+        check_sum(w, at->target, n, 0, size, n * (size_t)w->rank,
                   "reduce_scatter_now");
-        }
         fill(at, w->rank, false);
         int64_t *own = at->target + n * (size_t)w->rank;
         memcpy(own, at->source, n * sizeof *own);
         (void)support_worker_ok(
             w, baton_allgather_now(w->group, in_place ? own : at->source,
                                    at->target, n, BATON_I64));
-        for (size_t i = 0; i < n * (size_t)size; i++) {
-            check(w, at->target[i] == value((int)(i / n), i % n),
-                  "allgather_now");
-        }
+        check_each(w, at->target, n, 0, "allgather_now");
         (void)support_worker_ok(
             w, baton_broadcast_now(w->group, at->source, n, BATON_I64, 0));
-        for (size_t i = 0; i < n; i++) {
-            check(w, at->source[i] == value(0, i), "broadcast_now");
-        }
+        check_block(w, at->source, n, 0, 0, "broadcast_now");
         (void)support_worker_ok(w, baton_barrier_now(w->group));
     }
 }
