@@ -500,8 +500,8 @@ class ProcessGroup(dist.ProcessGroup):
             tensor, = tensors
             kept = self._sums[tensor.numel(), tensor.dtype, _number_of(opts.reduceOp)]
         except (KeyError, TypeError, ValueError, AttributeError):
-            return self._allreduce(tensors, opts)
-        if not (tensor.is_cpu and tensor.is_contiguous()):
+            kept = None
+        if kept is None or not (tensor.is_cpu and tensor.is_contiguous()):
             return self._allreduce(tensors, opts)
         address = tensor.data_ptr()
         if address != kept.target:
