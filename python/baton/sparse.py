@@ -12,6 +12,7 @@ from baton.partial import mode_of
 
 _ALGORITHMS = ("auto", "spardl", "topka", "topkdsa", "gtopk", "oktopk", "redsync", "dense")
 _EXCHANGES = ("auto", "rsag", "bsag")
+_ON_LOSSES = ("fail", "continue")
 _REDSYNCS = ("exact", "trimmed", "search", "sampled")
 _ROLES = ("dense", "convolution", "recurrent", "bias_or_norm", "output")
 _FORMS = ("packed", "dense", "sparse")
@@ -102,7 +103,8 @@ class Sparse(_handles.Handle):
     auto, spardl, topka, topkdsa, gtopk, oktopk, redsync, dense. `average`: by the number of
     ranks. `momentum`, `nesterov`, `clip`, `warmup`, `teams`, `exchange`, `redsync`,
     `quantise`, `max_k`, `short_velocity`: see include/baton/sparse.h. `mode` makes it
-    partial, as of `Partial`, with `history`, `sync_every`, `max_staleness` and `seed`.
+    partial, as of `Partial`, with `history`, `sync_every`, `max_staleness`, `seed` and
+    `on_loss`.
 
     Collective: waits until all ranks have created it. Mismatch, Invalid on all ranks.
     """
@@ -116,7 +118,8 @@ class Sparse(_handles.Handle):
                  redsync: str = "exact", quantise: bool = False, max_k: int = 0,
                  short_velocity: bool = False, mode: Optional[str] = None, history: int = 0,
                  sync_every: int = 0, max_staleness: int = 0, seed: int = 0,
-                 name: Optional[str] = None, timeout: Optional[float] = None) -> None:
+                 on_loss: str = "fail", name: Optional[str] = None,
+                 timeout: Optional[float] = None) -> None:
         self.count, self.dtype = count, _arrays.dtype_number(dtype)
         given = options(
             "baton_sparse_options_t", count=count, k=k, density=density, dtype=self.dtype,
@@ -125,7 +128,8 @@ class Sparse(_handles.Handle):
             exchange=_index("exchange", exchange, _EXCHANGES),
             redsync=_index("redsync", redsync, _REDSYNCS), quantise=quantise, max_k=max_k,
             short_velocity=short_velocity, partial=mode is not None, history=history,
-            sync_every=sync_every, max_staleness=max_staleness, seed=seed)
+            sync_every=sync_every, max_staleness=max_staleness, seed=seed,
+            on_loss=_index("on_loss", on_loss, _ON_LOSSES))
         text = ffi.new("char[]", (name or "sparse").encode())
         given.name = text
         if mode is not None:
@@ -207,6 +211,10 @@ class Sparse(_handles.Handle):
         """From the next step on; the same on all ranks."""
         check(lib.baton_sparse_set_density(self._alive(), density))
 
+    def lives(self, rank: int) -> bool:
+        """Whether a rank of the group still takes part, with on_loss."""
+        return lib.baton_sparse_lives(self._alive(), rank)
+
     def shrink(self, survivors: Group, timeout: Optional[float] = None) -> None:
         """Goes on among the survivors of `Group.shrink`, with all that it has."""
         handle, group = self._alive(), survivors._alive()
@@ -260,7 +268,8 @@ class Tensors(_handles.Handle):
                  clip: float = 0.0, warmup: int = 0, densities: Sequence[float] = (),
                  quantise: bool = False, small_bytes: int = 0, always_sparse: bool = False,
                  mode: Optional[str] = None, history: int = 0, sync_every: int = 0,
-                 max_staleness: int = 0, seed: int = 0, name: Optional[str] = None,
+                 max_staleness: int = 0, seed: int = 0, on_loss: str = "fail",
+                 name: Optional[str] = None,
                  timeout: Optional[float] = None) -> None:
         self.dtype = _arrays.dtype_number(dtype)
         self.counts = [count for _, _, count in tensors]
@@ -270,7 +279,8 @@ class Tensors(_handles.Handle):
             momentum=momentum, nesterov=nesterov, clip=clip, warmup=warmup,
             quantise=quantise, small_bytes=small_bytes, always_sparse=always_sparse,
             partial=mode is not None, history=history, sync_every=sync_every,
-            max_staleness=max_staleness, seed=seed)
+            max_staleness=max_staleness, seed=seed,
+            on_loss=_index("on_loss", on_loss, _ON_LOSSES))
         keep = [ffi.new("char[]", (name or "tensors").encode()),
                 ffi.new("double[]", list(densities))]
         given.name = keep[0]

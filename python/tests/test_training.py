@@ -113,8 +113,10 @@ def test_sparse_goes_on_from_a_state(group):
         group.barrier()
 
 
-def test_sparse_partial(group):
-    with baton.Sparse(group, 100, k=10, mode="solo", dtype="f8") as sparse:
+@pytest.mark.parametrize("on_loss", ["fail", "continue"])
+def test_sparse_partial(group, on_loss):
+    with baton.Sparse(group, 100, k=10, mode="solo", dtype="f8", on_loss=on_loss) as sparse:
+        assert sparse.lives(group.size - 1)
         for _ in range(4):
             sparse.start(numpy.ones(100))
             assert sparse.wait(30).count <= 100
