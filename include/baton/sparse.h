@@ -87,14 +87,15 @@
      except what a lost rank's residual held: with SPARDL and GTOPK that
      includes entries of others, which it had dropped on their way. In between,
      residual and velocity are BATON_ERR_BUSY for a moment, as while an epoch
-     runs.
+     runs; with manual progress, until test or wait is called.
    - `average` and `clip` count the ranks that live, mode_ranks is at most their
      number, and the algorithm stays.
    - A rank that is lost while all connect is no error: the others begin without
      it. From then on the application may shrink the group that was given to
      create, use it for other things, and destroy it.
    - BATON_ERR_TRANSPORT, BATON_ERR_NO_MEMORY: for good, as all errors of steps:
-     destroy it. All ranks do, together, as with a partial.
+     destroy it. The others then get BATON_ERR_STATE, which names the rank that
+     has destroyed it. All ranks destroy theirs together, as with a partial.
 
    In a cost-only simulation (sim.h) there are no vectors: gradients may be
    NULL, results have no entries, and messages are as long as full blocks make
@@ -214,6 +215,8 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
                    and results have room for n entries.
    on_loss         see above; with partial alone, and teams 0 or 1. Memory: a
                    result more. BATON_ERR_UNSUPPORTED: in a simulated group.
+                   BATON_ERR_SYSTEM: no thread; the others wait for this rank
+                   until their timeout then.
    in_place        the caller adds its gradients to the residual itself: see
                    baton_sparse_accumulator. With SPARDL (which AUTO takes then)
                    and DENSE, and gradients in host memory; without partial,
