@@ -35,8 +35,9 @@
    that is never active. The survivors agree on who they are, and go on with the
    next epoch, by the same calls:
    - A thread of the library does that, so a rank that computes delays nobody;
-     with manual progress start, test and wait do it. Meanwhile start does not
-     block, and wait takes longer.
+     with manual progress test, wait and destroy do it, and other calls of
+     Baton that block do not. Meanwhile start does not block, and wait takes
+     longer.
    - Elections are among the living, a FULL epoch waits for them, and q and m
      are at most their number. Results tell how many live (`living`), and
      baton_partial_lives which ranks do.
