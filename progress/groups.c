@@ -259,29 +259,23 @@ static baton_status_t create_subset(baton_group_t *of, uint64_t key,
     const baton_transport_t *transport = NULL;
     void *endpoint = NULL;
     int rank = 0;
+    while (ranks[rank] != of->rank) {
+        rank++;
+    }
     engine->driver->enter(engine);
     bool room = baton__table_reserve(&root->channels, 1);
     bool taken = baton__table_find(&root->channels, channel) != NULL;
     engine->driver->leave(engine);
-    int *root_ranks =
-        room ? baton__alloc((size_t)size, sizeof *root_ranks) : NULL;
-    if (root_ranks == NULL || taken) {
-        baton__free(root_ranks);
-        return taken
-                   ? baton__error(BATON_ERR_LIMIT,
-                                  "group: its name and ranks have the hash of "
-                                  "another group: choose another name")
-                   : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
+    if (taken) {
+        return baton__error(BATON_ERR_LIMIT,
+                            "group: its name and ranks have the hash of "
+                            "another group: choose another name");
     }
-    for (int i = 0; i < size; i++) {
-        rank = ranks[i] == of->rank ? i : rank;
-        root_ranks[i] = of == root
-                            ? ranks[i]
-                            : baton__subset_root_rank(of->endpoint, ranks[i]);
+    if (!room) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
-    baton_status_t status = baton__subset_open(root, channel, root_ranks, size,
-                                               &transport, &endpoint);
-    baton__free(root_ranks);
+    baton_status_t status =
+        baton__subset_open(of, channel, ranks, size, &transport, &endpoint);
     if (status != BATON_OK || transport == NULL) {
         return status;
     }

@@ -6,17 +6,13 @@
 #include "base/random.h"
 #include "transport/around.h"
 
-typedef struct member {
-    int root_rank;
-    int host; /* its number in the subset */
-} member_t;
-
 typedef struct subset {
     baton__around_t around; /* the root's */
     uint64_t channel;
     int size;
-    member_t *members;
-    int *ranks; /* of each rank of the root: the one here, or -1 */
+    int *root_ranks; /* of each rank, */
+    int *hosts;      /* and the number of its host in the subset */
+    int *ranks;      /* of each rank of the root: the one here, or -1 */
 } subset_t;
 
 /* ---- channels ---------------------------------------------------------- */
@@ -73,7 +69,7 @@ static baton_message_t *restored(const subset_t *self, baton_message_t *message)
 {
     if (baton__subset_channel_of(&message->header) == 0) {
         message->header = marked(self, &message->header);
-        message->peer = self->members[message->peer].root_rank;
+        message->peer = self->root_ranks[message->peer];
     }
     return message;
 }
@@ -84,8 +80,8 @@ static baton_status_t subset_reserve(void *endpoint, int peer, int64_t sends,
                                      int64_t receives)
 {
     const subset_t *self = endpoint;
-    return self->around.inner->reserve(
-        self->around.endpoint, self->members[peer].root_rank, sends, receives);
+    return self->around.inner->reserve(self->around.endpoint,
+                                       self->root_ranks[peer], sends, receives);
 }
 
 static baton_status_t subset_send(void *endpoint, baton_token_t token, int peer,
@@ -95,8 +91,7 @@ static baton_status_t subset_send(void *endpoint, baton_token_t token, int peer,
     const subset_t *self = endpoint;
     const baton_header_t own = marked(self, header);
     return self->around.inner->send(self->around.endpoint, token,
-                                    self->members[peer].root_rank, &own, data,
-                                    bytes);
+                                    self->root_ranks[peer], &own, data, bytes);
 }
 
 static baton_status_t subset_notify(void *endpoint, int peer,
@@ -105,9 +100,8 @@ static baton_status_t subset_notify(void *endpoint, int peer,
 {
     const subset_t *self = endpoint;
     const baton_header_t own = marked(self, header);
-    return self->around.inner->notify(self->around.endpoint,
-                                      self->members[peer].root_rank, &own, data,
-                                      bytes);
+    return self->around.inner->notify(
+        self->around.endpoint, self->root_ranks[peer], &own, data, bytes);
 }
 
 static baton_status_t subset_accept(void *endpoint, baton_message_t *message,
@@ -139,7 +133,7 @@ static bool subset_post_receive(void *endpoint, baton_token_t token, int peer,
     const subset_t *self = endpoint;
     const baton_header_t own = marked(self, header);
     return self->around.inner->post_receive(self->around.endpoint, token,
-                                            self->members[peer].root_rank, &own,
+                                            self->root_ranks[peer], &own,
                                             target, bytes);
 }
 
@@ -148,35 +142,34 @@ static bool subset_withdraw_receive(void *endpoint, baton_token_t token,
 {
     const subset_t *self = endpoint;
     return self->around.inner->withdraw_receive(self->around.endpoint, token,
-                                                self->members[peer].root_rank);
+                                                self->root_ranks[peer]);
 }
 
 static void subset_inner_lose(void *endpoint, int peer, baton_status_t status,
                               const char *detail)
 {
     const subset_t *self = endpoint;
-    self->around.inner->lose(self->around.endpoint,
-                             self->members[peer].root_rank, status, detail);
+    self->around.inner->lose(self->around.endpoint, self->root_ranks[peer],
+                             status, detail);
 }
 
 static void subset_ask(void *endpoint, int peer)
 {
     const subset_t *self = endpoint;
-    self->around.inner->ask(self->around.endpoint,
-                            self->members[peer].root_rank);
+    self->around.inner->ask(self->around.endpoint, self->root_ranks[peer]);
 }
 
 static int subset_process(const void *endpoint, int rank, const char **host_out)
 {
     const subset_t *self = endpoint;
     return self->around.inner->process(self->around.endpoint,
-                                       self->members[rank].root_rank, host_out);
+                                       self->root_ranks[rank], host_out);
 }
 
 static int subset_host_of(const void *endpoint, int rank)
 {
     const subset_t *self = endpoint;
-    return self->members[rank].host;
+    return self->hosts[rank];
 }
 
 /* ---- its own ----------------------------------------------------------- */
@@ -184,7 +177,7 @@ static int subset_host_of(const void *endpoint, int rank)
 int baton__subset_root_rank(const void *endpoint, int rank)
 {
     const subset_t *self = endpoint;
-    return self->members[rank].root_rank;
+    return self->root_ranks[rank];
 }
 
 int baton__subset_rank(const void *endpoint, int root_rank)
@@ -208,7 +201,8 @@ bool baton__has_ended(const baton_group_t *group, int rank)
 static void subset_close(void *endpoint)
 {
     subset_t *self = endpoint;
-    baton__free(self->members);
+    baton__free(self->root_ranks);
+    baton__free(self->hosts);
     baton__free(self->ranks);
     baton__free(self);
 }
@@ -239,33 +233,26 @@ static baton_transport_t table_around(const baton_transport_t *inner)
     return table;
 }
 
-/* False if there is no memory. */
-static bool find_hosts(subset_t *self, const baton_group_t *root)
+/* Numbers the hosts of the ranks. */
+static void find_hosts(subset_t *self, const baton_group_t *root)
 {
-    const member_t *members = self->members;
-    int *hosts = baton__alloc((size_t)self->size, sizeof *hosts);
-    if (hosts == NULL) {
-        return false;
-    }
+    const int *ranks = self->root_ranks;
+    int *hosts = self->hosts;
     for (int i = 0; i < self->size; i++) {
-        int host = baton__group_host(root, members[i].root_rank);
-        while (baton__group_host(root, members[hosts[i]].root_rank) != host) {
+        int host = baton__group_host(root, ranks[i]);
+        while (baton__group_host(root, ranks[hosts[i]]) != host) {
             hosts[i]++;
         }
     }
     baton__group_number_hosts(&self->around.transport, hosts, self->size);
-    for (int i = 0; i < self->size; i++) {
-        self->members[i].host = hosts[i];
-    }
-    baton__free(hosts);
-    return true;
 }
 
-baton_status_t baton__subset_open(const baton_group_t *root, uint64_t channel,
+baton_status_t baton__subset_open(const baton_group_t *of, uint64_t channel,
                                   const int *ranks, int size,
                                   const baton_transport_t **transport_out,
                                   void **endpoint_out)
 {
+    const baton_group_t *root = of->root != NULL ? of->root : of;
     subset_t *self = baton__alloc(1, sizeof *self);
     if (self == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
@@ -275,20 +262,24 @@ baton_status_t baton__subset_open(const baton_group_t *root, uint64_t channel,
                                   .endpoint = root->endpoint},
                        .channel = channel,
                        .size = size};
-    self->members = baton__alloc((size_t)size, sizeof *self->members);
+    self->root_ranks = baton__alloc((size_t)size, sizeof *self->root_ranks);
+    self->hosts = baton__alloc((size_t)size, sizeof *self->hosts);
     self->ranks = baton__alloc((size_t)root->size, sizeof *self->ranks);
-    bool made = self->members != NULL && self->ranks != NULL;
-    for (int i = 0; made && i < root->size; i++) {
-        self->ranks[i] = -1;
-    }
-    for (int i = 0; made && i < size; i++) {
-        self->members[i].root_rank = ranks[i];
-        self->ranks[ranks[i]] = i;
-    }
-    if (!made || !find_hosts(self, root)) {
+    if (self->root_ranks == NULL || self->hosts == NULL ||
+        self->ranks == NULL) {
         subset_close(self);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
+    for (int i = 0; i < root->size; i++) {
+        self->ranks[i] = -1;
+    }
+    for (int i = 0; i < size; i++) {
+        int rank = of == root ? ranks[i]
+                              : baton__subset_root_rank(of->endpoint, ranks[i]);
+        self->root_ranks[i] = rank;
+        self->ranks[rank] = i;
+    }
+    find_hosts(self, root);
     *transport_out = &self->around.transport;
     *endpoint_out = self;
     return BATON_OK;

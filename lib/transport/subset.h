@@ -40,9 +40,9 @@ static inline uint64_t baton__subset_channel_of(const baton_header_t *header)
 }
 baton_header_t baton__subset_header(const baton_header_t *header);
 
-/* Opens an endpoint for `ranks` of the root, `size` of them.
+/* Opens an endpoint for `ranks` of a group, `size` of them.
    BATON_ERR_NO_MEMORY. */
-baton_status_t baton__subset_open(const baton_group_t *root, uint64_t channel,
+baton_status_t baton__subset_open(const baton_group_t *of, uint64_t channel,
                                   const int *ranks, int size,
                                   const baton_transport_t **transport_out,
                                   void **endpoint_out);
