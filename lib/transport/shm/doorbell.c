@@ -19,25 +19,19 @@ enum {
 #define BELL UINT32_C(3) /* of a process's state */
 
 socklen_t baton__peer_address(const baton__peer_state_t *state,
-                              const char *prefix, struct sockaddr_un *address)
+                              const char *purpose, struct sockaddr_un *address)
 {
     char *name = address->sun_path + 1;
-    size_t length = strlen(prefix) + 1;
+    size_t length = strlen(purpose) + 1;
     address->sun_family = AF_UNIX;
     address->sun_path[0] = '\0';
-    memcpy(name, prefix, length);
+    memcpy(name, purpose, length);
     name += length;
     memcpy(name, &state->process, sizeof state->process);
     name += sizeof state->process;
     memcpy(name, &state->nonce, sizeof state->nonce);
     name += sizeof state->nonce;
     return (socklen_t)(name - (char *)address);
-}
-
-socklen_t baton__doorbell_address(const baton__peer_state_t *state,
-                                  struct sockaddr_un *address)
-{
-    return baton__peer_address(state, "baton-", address);
 }
 
 static baton_status_t system_error(baton__doorbell_t *doorbell,
@@ -63,7 +57,7 @@ baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,
     own->process = (uint32_t)getpid();
     own->nonce = baton__share_random();
     struct sockaddr_un address;
-    socklen_t bytes = baton__doorbell_address(own, &address);
+    socklen_t bytes = baton__peer_address(own, BATON__FOR_DOORBELL, &address);
     if (bind(doorbell->socket, (struct sockaddr *)&address, bytes) != 0) {
         return system_error(doorbell, "bind");
     }
@@ -97,7 +91,7 @@ static void ring(const baton__doorbell_t *doorbell, int index, uint32_t armed)
     if (atomic_load_explicit(&state->armed, memory_order_relaxed) != armed) {
         return;
     }
-    socklen_t bytes = baton__doorbell_address(state, &address);
+    socklen_t bytes = baton__peer_address(state, BATON__FOR_DOORBELL, &address);
     /* After EAGAIN the socket is readable already. */
     (void)!sendto(doorbell->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
                   (struct sockaddr *)&address, bytes);

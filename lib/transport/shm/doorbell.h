@@ -58,15 +58,14 @@ typedef struct baton__doorbell {
     baton__due_t due[BATON__BELLS_DUE];
 } baton__doorbell_t;
 
-/* The address of a process's socket for one purpose, which `prefix` names: in
-   the abstract namespace, where a name may have any bytes and ends with its
-   process. */
-socklen_t baton__peer_address(const baton__peer_state_t *state,
-                              const char *prefix, struct sockaddr_un *address);
+/* The purposes of a process's sockets. */
+#define BATON__FOR_DOORBELL "baton-"
+#define BATON__FOR_MAPPINGS "baton-map-"
 
-/* That of its doorbell. */
-socklen_t baton__doorbell_address(const baton__peer_state_t *state,
-                                  struct sockaddr_un *address);
+/* The address of a process's socket for one purpose: in the abstract namespace,
+   where a name may have any bytes and ends with its process. */
+socklen_t baton__peer_address(const baton__peer_state_t *state,
+                              const char *purpose, struct sockaddr_un *address);
 
 /* Opens the socket of process `index`. BATON_ERR_SYSTEM. */
 baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,

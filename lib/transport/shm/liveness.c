@@ -69,7 +69,8 @@ void baton__liveness_send(baton__liveness_t *self,
     const introduction_t introduction = {.nonce = states[doorbell->index].nonce,
                                          .index = (uint32_t)doorbell->index};
     struct sockaddr_un address;
-    socklen_t bytes = baton__doorbell_address(&states[to], &address);
+    socklen_t bytes =
+        baton__peer_address(&states[to], BATON__FOR_DOORBELL, &address);
     /* One for each: Linux lets no more than 50 epolls of epolls watch one. */
     int own = baton__liveness_process(getpid());
     if (own < 0 ||

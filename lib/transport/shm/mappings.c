@@ -106,12 +106,6 @@ void baton__mappings_sweep(baton__mappings_t *self)
 
 /* ---- life -------------------------------------------------------------- */
 
-socklen_t baton__mappings_address(const baton__peer_state_t *state,
-                                  struct sockaddr_un *address)
-{
-    return baton__peer_address(state, "baton-map-", address);
-}
-
 baton_status_t baton__mappings_open(baton__mappings_t *self,
                                     const baton__peer_state_t *own,
                                     const baton__segment_table_t *tables,
@@ -126,7 +120,7 @@ baton_status_t baton__mappings_open(baton__mappings_t *self,
         .at = baton__alloc((size_t)peers * BATON__SEGMENTS, sizeof *self->at),
     };
     struct sockaddr_un address;
-    socklen_t bytes = baton__mappings_address(own, &address);
+    socklen_t bytes = baton__peer_address(own, BATON__FOR_MAPPINGS, &address);
     baton_status_t status = BATON_OK;
     if (self->at == NULL) {
         status = baton__error(BATON_ERR_NO_MEMORY,

@@ -24,10 +24,6 @@ typedef struct baton__mappings {
     baton__mapping_t *at; /* by peer and place */
 } baton__mappings_t;
 
-/* The address of the socket of a process, by its state. */
-socklen_t baton__mappings_address(const baton__peer_state_t *state,
-                                  struct sockaddr_un *address);
-
 /* Opens the socket. BATON_ERR_SYSTEM, _NO_MEMORY. */
 baton_status_t baton__mappings_open(baton__mappings_t *self,
                                     const baton__peer_state_t *own,

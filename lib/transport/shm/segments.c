@@ -293,8 +293,8 @@ static bool tell(const baton__segments_t *self, const baton__segment_t *segment,
         .id = segment->id,
     };
     struct sockaddr_un address;
-    socklen_t bytes =
-        baton__mappings_address(&self->doorbell->states[index], &address);
+    socklen_t bytes = baton__peer_address(&self->doorbell->states[index],
+                                          BATON__FOR_MAPPINGS, &address);
     return baton__share_send(self->doorbell->socket, &address, bytes, &notice,
                              sizeof notice, segment->file);
 }
