@@ -752,8 +752,15 @@ static const baton_transport_t mpi_transport = {
     .process = process,
 };
 
-static void init_far(baton__far_t *far)
+/* As it is closed: of no ranks yet. */
+static void init(baton__mpi_t *mpi, MPI_Comm comm)
 {
+    baton__far_t *far = &mpi->far;
+    mpi->transport = mpi_transport;
+    mpi->comm = comm;
+    mpi->members = MPI_GROUP_NULL;
+    mpi->window = (uint32_t)baton__config_number(BATON__CONFIG_WINDOW);
+    mpi->answers.listener = -1;
     for (int i = 0; i < BATON__MPI_PACKETS; i++) {
         far->arrivals[i] = MPI_REQUEST_NULL;
         far->departures[i] = MPI_REQUEST_NULL;
@@ -766,42 +773,30 @@ static void init_far(baton__far_t *far)
 baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
 {
     int size = 0;
-    int rank = 0;
     PMPI_Comm_size(comm, &size);
-    PMPI_Comm_rank(comm, &rank);
     baton__mpi_t *mpi = baton__alloc(1, sizeof *mpi);
-    baton__peer_t *peers = baton__alloc((size_t)size, sizeof *peers);
-    int *hosts = baton__alloc((size_t)size, sizeof *hosts);
-    baton__process_t *processes = baton__alloc((size_t)size, sizeof *processes);
-    unsigned char *reached = baton__alloc((size_t)size, 1);
-    if (mpi == NULL || peers == NULL || hosts == NULL || reached == NULL ||
-        processes == NULL) {
-        baton__free(processes);
-        baton__free(reached);
-        baton__free(mpi);
-        baton__free(peers);
-        baton__free(hosts);
+    if (mpi != NULL) {
+        init(mpi, comm);
+        mpi->peers = baton__alloc((size_t)size, sizeof *mpi->peers);
+        mpi->host_of = baton__alloc((size_t)size, sizeof *mpi->host_of);
+        mpi->processes = baton__alloc((size_t)size, sizeof *mpi->processes);
+        mpi->far.reached = baton__alloc((size_t)size, 1);
+    }
+    if (mpi == NULL || mpi->peers == NULL || mpi->host_of == NULL ||
+        mpi->processes == NULL || mpi->far.reached == NULL) {
+        free_endpoint(mpi, true);
         return baton__error(BATON_ERR_NO_MEMORY,
                             "mpi: no memory for a group of %d ranks", size);
     }
-    mpi->transport = mpi_transport;
-    mpi->comm = comm;
-    mpi->members = MPI_GROUP_NULL;
     mpi->size = size;
-    mpi->rank = rank;
-    mpi->peers = peers;
-    mpi->host_of = hosts;
-    mpi->processes = processes;
-    mpi->window = (uint32_t)baton__config_number(BATON__CONFIG_WINDOW);
-    mpi->answers.listener = -1;
+    PMPI_Comm_rank(comm, &mpi->rank);
     for (int i = 0; i < size; i++) {
-        peers[i].near = -1;
-        peers[i].notices.limit = BATON__MPI_NOTICES;
-        peers[i].notices.granted = BATON__MPI_NOTICES;
-        peers[i].notices.reported = BATON__MPI_NOTICES;
+        baton__peer_t *peer = &mpi->peers[i];
+        peer->near = -1;
+        peer->notices.limit = BATON__MPI_NOTICES;
+        peer->notices.granted = BATON__MPI_NOTICES;
+        peer->notices.reported = BATON__MPI_NOTICES;
     }
-    init_far(&mpi->far);
-    mpi->far.reached = reached;
     *out = mpi;
     return BATON_OK;
 }
