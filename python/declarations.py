@@ -24,18 +24,11 @@ LEFT_OUT = {"mpi.h"}  # names MPI's own types; mpi_at.h has the same without the
 # MPI's functions, and what a capsule of DLPack has.
 ADDED = """
 extern char ompi_mpi_comm_world[];
-int MPI_Initialized(int *flag);
-int MPI_Finalized(int *flag);
+int MPI_Initialized(int *flag); int MPI_Finalized(int *flag); int MPI_Finalize(void);
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided);
-int MPI_Finalize(void);
 typedef struct dlpack_tensor {
-    void *data;
-    int32_t device, device_id;
-    int32_t ndim;
-    uint8_t code, bits;
-    uint16_t lanes;
-    int64_t *shape, *strides;
-    uint64_t byte_offset;
+    void *data; int32_t device, device_id, ndim; uint8_t code, bits; uint16_t lanes;
+    int64_t *shape, *strides; uint64_t byte_offset;
 } dlpack_tensor_t;
 """
 

@@ -14,18 +14,46 @@ cd "$(dirname "$0")/.."
 sums='include,lib,progress,cuda 53200
 mpi 2600
 microbench,examples 9000
-tests 43700'
+python 2550
+tests,python/tests 45200'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress lib/sim
     lib/coll/kit lib/coll/dense lib/coll/tune lib/coll/create lib/coll/partial
-    lib/coll/stream lib/coll/sparse cuda mpi microbench examples tests"
+    lib/coll/stream lib/coll/sparse cuda mpi microbench examples python tests
+    python/tests"
+
+# Of Python: lines with a token that is neither a comment nor a docstring.
+python_lines='
+import sys, tokenize
+lines = set()
+for path in sys.stdin.read().split():
+    with open(path, "rb") as file:
+        statement = []
+        for token in tokenize.tokenize(file.readline):
+            if token.type == tokenize.NEWLINE:
+                if [each.type for each in statement] != [tokenize.STRING]:
+                    lines |= {(path, line) for each in statement
+                              for line in range(each.start[0], each.end[0] + 1)}
+                statement = []
+            elif token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.INDENT,
+                                    tokenize.DEDENT, tokenize.ENCODING):
+                statement.append(token)
+print(len(lines))'
 
 # Of one or more folders: C and CUDA, as the preprocessor leaves it when it
-# removes comments and expands nothing.
+# removes comments and expands nothing; and Python. That of python/ leaves out its
+# tests, and the declarations, which a script makes.
 count() {
-    find "$@" -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) \
+    c=$(find "$@" -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) \
         -exec cat {} + |
-        gcc -fpreprocessed -dD -E -P -x c - 2>/dev/null | grep -c .
+        gcc -fpreprocessed -dD -E -P -x c - 2>/dev/null | grep -c .) || true
+    case $* in
+    python) outside='python/tests/*' ;;
+    *) outside= ;;
+    esac
+    python=$(find "$@" -type f -name '*.py' ! -name _declarations.py \
+        ! -path "$outside" | python3 -c "$python_lines")
+    echo $((c + python))
 }
 
 table() {

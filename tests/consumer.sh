@@ -41,6 +41,14 @@ if [ -n "$dead" ]; then
     echo "$dead"
     exit 1
 fi
+# The Python package that is installed finds the library beside it.
+package=$(find "$work/prefix" -path '*/baton/__init__.py')
+if /usr/bin/python3 -c 'import cffi, numpy' 2>/dev/null; then
+    PYTHONPATH=${package%/baton/__init__.py} /usr/bin/python3 -c \
+        'import baton; print("python:", baton.__version__, baton.simulate(
+            lambda s, source, target, op: s.collective("allreduce", source, target),
+            8, bytes=64, alpha_us=1).us)'
+fi
 # README counts the algorithms.
 algorithms=$(grep -c '^    X(' "$root/lib/coll/tune/algorithms.h")
 if ! grep -q "\*\*$algorithms algorithms\*\*" "$root/README.md"; then

@@ -14,6 +14,7 @@ ranks in virtual time, and `baton.torch` PyTorch.
 """
 from typing import Any, Optional
 
+from baton._handles import attach_cuda
 from baton._library import version as __version__
 from baton.errors import (Busy, Cancelled, Cycle, Deadlock, Error, Failed, Hazard,
                           Interrupted, Invalid, Limit, Mismatch, NoMemory, PeerLost, State,
@@ -31,16 +32,6 @@ def allreduce(a: Any, op: Any = "sum", out: Any = None, *,
               timeout: Optional[float] = None) -> Any:
     """`Group.allreduce` of all ranks."""
     return Group.world().allreduce(a, op, out, timeout=timeout)
-
-
-def broadcast(a: Any, root: int = 0, *, timeout: Optional[float] = None) -> Any:
-    """`Group.broadcast` of all ranks."""
-    return Group.world().broadcast(a, root, timeout=timeout)
-
-
-def barrier(*, timeout: Optional[float] = None) -> None:
-    """`Group.barrier` of all ranks."""
-    Group.world().barrier(timeout=timeout)
 
 
 __all__ = [name for name in dir() if name[0] != "_" and name not in ("Any", "Optional")]

@@ -1,7 +1,7 @@
 """Arrays: the address, count, type and kind of memory of what users pass.
 
 `operand(a)` takes numpy arrays, PyTorch tensors, and anything with `__dlpack__`,
-`__array_interface__`, `__cuda_array_interface__` or the buffer protocol. Elements must
+`__array_interface__` or the buffer protocol. Elements must
 lie one after another: an array with other strides is refused, as a copy would take the
 result away from the caller.
 """
@@ -32,21 +32,16 @@ NUMPY = {
 }
 _OF_NUMPY = {dtype: NUMBERS[name] for name, dtype in NUMPY.items()}
 # By DLPack's code (int, uint, float, -, bfloat, complex, bool) and bits.
-_OF_DLPACK = {
-    **{(0, bits): NUMBERS[f"i{bits}"] for bits in (8, 16, 32, 64)},
-    **{(1, bits): NUMBERS[f"u{bits}"] for bits in (8, 16, 32, 64)},
-    **{(2, bits): NUMBERS[f"f{bits}"] for bits in (16, 32, 64)},
-    (4, 16): NUMBERS["bf16"], (5, 64): NUMBERS["c64"], (5, 128): NUMBERS["c128"],
-    (6, 8): NUMBERS["bool"],
-}
+_OF_DLPACK = {(code, bits): NUMBERS[f"{kind}{bits}"] for code, kind, some in (
+    (0, "i", (8, 16, 32, 64)), (1, "u", (8, 16, 32, 64)), (2, "f", (16, 32, 64)),
+    (4, "bf", (16,)), (5, "c", (64, 128))) for bits in some}
+_OF_DLPACK[6, 8] = NUMBERS["bool"]
 _HOST_DEVICES = {1, 3, 11}  # DLPack: CPU, pinned by CUDA, pinned by ROCm
 _CUDA_DEVICES = {2, 13}  # CUDA, managed
 
 
 class Operand:
     """What a call needs to know of an array. `keep` is what its memory lives in."""
-
-    __slots__ = ("address", "count", "dtype", "bytes", "memory", "keep")
 
     def __init__(self, address, count, dtype, memory, keep):
         self.address = ffi.cast("void *", address)
@@ -70,7 +65,7 @@ def dtype_number(dtype):
         return NUMBERS[dtype]
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(dtype, torch.dtype):
-        return _of_torch(torch, dtype)
+        return _of_torch(dtype)
     return _of_numpy(numpy.dtype(dtype))
 
 
@@ -98,22 +93,13 @@ def _of_numpy(dtype):
     return number
 
 
-_torch_numbers = {}
-
-
-def _of_torch(torch, dtype):
-    if not _torch_numbers:
-        _torch_numbers.update({
-            getattr(torch, name): NUMBERS[number] for name, number in (
-                ("int8", "i8"), ("int16", "i16"), ("int32", "i32"), ("int64", "i64"),
-                ("uint8", "u8"), ("float16", "f16"), ("bfloat16", "bf16"),
-                ("float32", "f32"), ("float64", "f64"), ("bool", "bool"),
-                ("complex64", "c64"), ("complex128", "c128"), ("uint16", "u16"),
-                ("uint32", "u32"), ("uint64", "u64")) if hasattr(torch, name)})
-    try:
-        return _torch_numbers[dtype]
-    except KeyError:
-        raise errors.Invalid(f"elements of type {dtype} can't be sent") from None
+def _of_torch(dtype):
+    name = str(dtype).replace("torch.", "").replace("bfloat", "bf").replace("uint", "u")
+    for word in ("int", "float", "complex"):
+        name = name.replace(word, word[0])
+    if name not in NUMBERS:
+        raise errors.Invalid(f"elements of type {dtype} can't be sent")
+    return NUMBERS[name]
 
 
 def _refuse_strides(kind, shape, strides, remedy):
@@ -122,17 +108,13 @@ def _refuse_strides(kind, shape, strides, remedy):
         f"its elements do not lie one after another; pass {remedy}")
 
 
-def _read_only(kind):
-    raise errors.Invalid(f"the result goes into this {kind}, which is read-only: pass one "
-                         "that can be written, or out=")
-
-
 def _from_numpy(a, writable):
     if not a.flags.c_contiguous:
         _refuse_strides("a numpy array", a.shape, a.strides, "numpy.ascontiguousarray(a), "
                         "or a.T if that is contiguous")
     if writable and not a.flags.writeable:
-        _read_only("array")
+        raise errors.Invalid("the result goes into this array, which is read-only: pass one "
+                             "that can be written, or out=")
     return Operand(a.__array_interface__["data"][0], a.size, _of_numpy(a.dtype),
                    lib.BATON_MEMORY_HOST, a)
 
@@ -148,7 +130,7 @@ def _from_torch(torch, a):
         raise errors.Invalid("a tensor that is conjugated or negated lazily can't be sent: "
                              "pass a.resolve_conj().resolve_neg()")
     memory = (lib.BATON_MEMORY_HOST if a.device.type == "cpu" else lib.BATON_MEMORY_DEVICE)
-    return Operand(a.data_ptr(), a.numel(), _of_torch(torch, a.dtype), memory, a)
+    return Operand(a.data_ptr(), a.numel(), _of_torch(a.dtype), memory, a)
 
 
 def _contiguous(shape, strides):
@@ -192,21 +174,6 @@ def _from_dlpack(a):
                    number, memory, (a, capsule))
 
 
-def _from_interface(a, interface, memory, writable):
-    dtype = numpy.dtype(interface["typestr"])
-    shape, strides = interface["shape"], interface.get("strides")
-    if strides is not None and not _contiguous(
-            shape, [stride / max(dtype.itemsize, 1) for stride in strides]):
-        _refuse_strides(f"a {type(a).__name__}", shape, strides, "a contiguous copy")
-    address, read_only = interface["data"]
-    if writable and read_only:
-        _read_only(type(a).__name__)
-    count = 1
-    for extent in shape:
-        count *= extent
-    return Operand(address, count, _of_numpy(dtype), memory, a)
-
-
 def operand(a, writable=True):
     """The Operand of an array, which is not copied. `writable`: results go into it.
 
@@ -218,12 +185,8 @@ def operand(a, writable=True):
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(a, torch.Tensor):
         return _from_torch(torch, a)
-    interface = getattr(a, "__cuda_array_interface__", None)
-    if interface is not None:
-        return _from_interface(a, interface, lib.BATON_MEMORY_DEVICE, writable)
-    interface = getattr(a, "__array_interface__", None)
-    if isinstance(interface, dict) and interface.get("data") is not None:
-        return _from_interface(a, interface, lib.BATON_MEMORY_HOST, writable)
+    if hasattr(a, "__array_interface__"):
+        return _from_numpy(numpy.asarray(a), writable)
     if hasattr(a, "__dlpack__"):
         return _from_dlpack(a)
     try:
@@ -232,8 +195,6 @@ def operand(a, writable=True):
         raise TypeError(f"an array is needed: numpy's, a tensor, or what has __dlpack__, "
                         f"__array_interface__ or a buffer, and not {type(a).__name__}; "
                         "numpy.array(...) makes one") from None
-    if not view.c_contiguous:
-        _refuse_strides("a buffer", view.shape, view.strides, "a contiguous copy")
     return _from_numpy(numpy.asarray(view), writable)
 
 
@@ -247,10 +208,17 @@ def empty_like(a, shape):
     raise errors.Invalid(f"out= is needed with a {type(a).__name__}")
 
 
-def vector(pointer, count, dtype, writable=False):
-    """A numpy array over memory of the library; bf16 as uint16, its bits."""
+def numpy_of(dtype):
+    """numpy's type; for bf16 that of its bits."""
+    return NUMPY.get(dtype_name(dtype), numpy.dtype("u2"))
+
+
+def vector(pointer, count, dtype, owner=None):
+    """A numpy array over memory of the library, which lives as long as `owner` does, and
+    keeps that alive; with None it can be written, and may not outlive a call."""
+    if owner is not None:
+        pointer = ffi.gc(ffi.cast("char *", pointer), lambda _: owner)
     view = ffi.buffer(pointer, count * SIZES[dtype]) if count else bytearray()
-    name = dtype_name(dtype)
-    made = numpy.frombuffer(view, NUMPY.get(name, numpy.dtype("u2")))
-    made.flags.writeable = writable
+    made = numpy.frombuffer(view, numpy_of(dtype))
+    made.flags.writeable = owner is None
     return made

@@ -17,7 +17,7 @@ import time
 import weakref
 
 from baton import errors
-from baton._library import check, ffi, lib
+from baton._library import check, ffi, lib, place
 
 SLICE_MS = 50  # of a wait, between which Python handles signals
 NULL = ffi.NULL
@@ -34,8 +34,8 @@ class Handle:
     _collected = True  # whether __del__ may destroy it
 
     def __init__(self, pointer):
-        self._handle = pointer
         self._number = next(_numbers)
+        self._handle = pointer
         _live[self._number] = weakref.ref(self)
 
     def _before_destroy(self):
@@ -134,16 +134,26 @@ lost = False  # a rank: MPI_Finalize may wait for it for ever
 
 def engine():
     """The engine of this process, which is opened at the first call."""
-    global _engine
+    global _engine, _pid
     if _engine == NULL:
-        if os.getpid() != _pid:
-            raise errors.State("this process was forked by one that had imported baton, "
-                               "which can't be used here: exec a new program, or fork "
-                               "before the import")
+        _pid = os.getpid()
         out = ffi.new("baton_engine_t **")
         check(lib.baton_engine_open(NULL, out))
         _engine = out[0]
     return _engine
+
+
+def attach_cuda(ordinal: int = 0) -> None:
+    """Attaches a GPU, by CUDA's number, before the first group: then collectives take
+    tensors of its memory. Unsupported: there is no libbaton_cuda, driver or GPU. State:
+    there is a group."""
+    path = place.replace("libbaton.so", "libbaton_cuda.so")
+    try:
+        cuda = ffi.dlopen(path)
+    except OSError as failed:
+        raise errors.Unsupported(f"{failed}; build Baton where nvcc is, or with "
+                                 "-DBATON_CUDA=ON") from None
+    check(cuda.baton_cuda_attach(engine(), ordinal))
 
 
 def initialise_mpi():

@@ -8,6 +8,7 @@ The library is looked for in this order: the file that the variable BATON_LIBRAR
 the folder build/ of a source tree that this package is in; the folders above an installed
 package; the paths of the dynamic loader.
 """
+import collections
 import os
 import pathlib
 
@@ -16,13 +17,16 @@ from baton._declarations import ffi
 
 MPICH_COMM_WORLD = 0x44000000
 
-_INSTALL = """\
+_WANTED = "{}.{}".format(*map(ffi.integer_const, ("BATON_VERSION_MAJOR",
+                                                   "BATON_VERSION_MINOR")))
+_SONAME = "libbaton.so." + _WANTED
+_INSTALL = f"""\
 Baton's Python package needs the C library libbaton, which was not found.
 To build and install it, in Baton's source tree:
     scripts/deps.sh
     cmake -S . -B build && cmake --build build -j2
     sudo cmake --install build && sudo ldconfig
-Or name the file: export BATON_LIBRARY=/path/to/libbaton.so.0
+Or name the file: export BATON_LIBRARY=/path/to/{_SONAME}
 Tried:
 """
 
@@ -37,29 +41,28 @@ def _places():
     if (package.parents[1] / "include" / "baton" / "baton.h").exists():
         yield str(package.parents[1] / "build" / "libbaton.so")
     for folder in list(package.parents)[1:4]:  # prefix/lib of .../pythonX/site-packages
-        yield str(folder / "libbaton.so.0")
-    yield "libbaton.so.0"
+        yield str(folder / _SONAME)
+    yield _SONAME
 
 
 def _open():
     tried = []
     for place in _places():
-        if os.sep in place and not os.path.exists(place) and len(place) < 4096:
+        if os.sep in place and not os.path.exists(place):
             tried.append(f"    {place}: no such file")
             continue
         try:
             # Open MPI opens plugins that expect its symbols to be global.
-            return ffi.dlopen(place, ffi.RTLD_NOW | ffi.RTLD_GLOBAL)
+            return place, ffi.dlopen(place, ffi.RTLD_NOW | ffi.RTLD_GLOBAL)
         except OSError as error:
             tried.append(f"    {error}")
     raise ImportError(_INSTALL + "\n".join(tried))
 
 
-lib = _open()
+place, lib = _open()
 version = ffi.string(lib.baton_version()).decode()
-_wanted = f"{lib.BATON_VERSION_MAJOR}.{lib.BATON_VERSION_MINOR}."
-if not version.startswith(_wanted):
-    raise ImportError(f"this Python package is for libbaton {_wanted}x, and the library "
+if not version.startswith(_WANTED + "."):
+    raise ImportError(f"this Python package is for libbaton {_WANTED}, and the library "
                       f"that was found is {version}: install both of one version")
 
 _BY_STATUS = {}
@@ -84,10 +87,41 @@ def check(status):
         raise error(status)
 
 
-def options(kind, **fields):
-    """A new `kind *` whose `size` is set; other fields are zero, or as given."""
+def options(kind, alive, given, /, **words):
+    """A new `kind *`, whose fields are `given` by name: numbers, text, or one of the words
+    of a field. `alive` gets what the struct points to. Invalid: there is no such option."""
     made = ffi.new(f"{kind} *")
-    made.size = ffi.sizeof(kind)
-    for name, value in fields.items():
-        setattr(made, name, value)
+    fields = dict(ffi.typeof(kind).fields)
+    if "size" in fields:
+        made.size = ffi.sizeof(kind)
+    for name, value in given.items():
+        if name not in fields or name == "size":
+            raise errors.Invalid(f"no option {name}; there are: " + ", ".join(
+                field for field in fields if field != "size"))
+        if name in words:
+            if value not in words[name]:
+                raise errors.Invalid(f'{name} is "{value}"; it may be: '
+                                     + ", ".join(words[name]))
+            value = words[name].index(value)
+        elif isinstance(value, str):
+            value = ffi.new("char[]", value.encode())
+            alive.append(value)
+        try:
+            setattr(made, name, value)
+        except (OverflowError, TypeError) as wrong:
+            raise errors.Invalid(f"option {name}: {wrong}") from None
     return made
+
+
+def record(name, kind):
+    """A named tuple with the fields of a struct."""
+    return collections.namedtuple(name, [field for field, _ in ffi.typeof(kind).fields])
+
+
+def filled(of, struct, **words):
+    """The record of a struct; the fields in `words` are enumerators of these names."""
+    values = {field: getattr(struct, field) for field in of._fields}
+    values.update((field, ffi.string(value).decode(errors="replace"))
+                  for field, value in values.items() if isinstance(value, ffi.CData))
+    values.update((field, names[values[field]]) for field, names in words.items())
+    return of(**values)

@@ -1,7 +1,6 @@
 """Collectives of your own: a schedule is a graph of nodes of one rank."""
 from __future__ import annotations
 
-import sys
 from typing import Any, Callable, Iterable, List, Optional, Union
 
 import numpy
@@ -17,19 +16,16 @@ class View:
     """An operand of nodes: `count` elements of a buffer, from `first` on. A slice of it,
     view[a:b], is a view of the elements a to b."""
 
-    __slots__ = ("buffer", "first", "count", "dtype")
-
-    def __init__(self, buffer: Any, first: int, count: int, dtype: int) -> None:
-        self.buffer, self.first, self.count, self.dtype = buffer, first, count, dtype
-
-    def __len__(self) -> int:
-        return self.count
+    def __init__(self, graph: "Graph", buffer: Any, first: int, count: int,
+                 dtype: int) -> None:
+        self.graph, self.buffer = graph, buffer
+        self.first, self.count, self.dtype = first, count, dtype
 
     def __getitem__(self, where: slice) -> "View":
         if not isinstance(where, slice) or where.step not in (None, 1):
             raise TypeError("a view is cut by a slice without a step, view[a:b]")
         begin, end, _ = where.indices(self.count)
-        return View(self.buffer, self.first + begin, max(end - begin, 0), self.dtype)
+        return View(self.graph, self.buffer, self.first + begin, max(end - begin, 0), self.dtype)
 
     def _c(self) -> Any:
         size = _arrays.SIZES[self.dtype]
@@ -38,9 +34,7 @@ class View:
 
 
 class Node:
-    """A node of a graph. `a >> b`: b fires after a; both may be lists."""
-
-    __slots__ = ("graph", "entry", "exit", "label")
+    """A node of a graph. `a >> b`: b fires after a."""
 
     def __init__(self, graph: "Graph", entry: Any, label: str, exit: Any = None) -> None:
         self.graph, self.entry, self.label = graph, entry, label
@@ -52,14 +46,9 @@ class Node:
             self.graph.before(self, node)
         return self
 
-    def __rshift__(self, other: Union["Node", Iterable["Node"]]) -> Any:
-        self.before(*([other] if isinstance(other, Node) else other))
+    def __rshift__(self, other: "Node") -> "Node":
+        self.before(other)
         return other
-
-    def __rrshift__(self, others: Iterable["Node"]) -> "Node":
-        for other in others:
-            other.before(self)
-        return self
 
     def need(self, count: int) -> "Node":
         """Fires when `count` of the nodes before it have completed; 0 means all."""
@@ -71,21 +60,9 @@ class Node:
         lib.baton_set_optional(self.graph._alive(), self.entry)
         return self
 
-    def no_scratch(self) -> "Node":
-        """Promises that a call node does not look at scratch, which saves copies."""
-        lib.baton_set_no_scratch(self.graph._alive(), self.entry)
-        return self
-
-    def length(self, length: Any) -> "Node":
-        """Works on as many bytes as `length` (of `Graph.length`) has in the epoch."""
-        lib.baton_set_length(self.graph._alive(), self.entry, length)
-        return self
-
 
 class Call:
     """What the function of a call node is given, valid until it returns."""
-
-    __slots__ = ("_call", "_graph")
 
     def __init__(self, call: Any, graph: "Graph") -> None:
         self._call, self._graph = call, graph
@@ -105,24 +82,7 @@ class Call:
         address = lib.baton_call_address(self._call, view._c())
         if address == _NULL:
             raise errors.State("the view has no memory: the simulation is of costs only")
-        return _arrays.vector(address, view.count, view.dtype, True)
-
-    def length(self, length: Any) -> Optional[int]:
-        """The bytes of a length in this epoch; None while it is not set."""
-        size = lib.baton_call_length(self._call, length)
-        return None if size == 2 ** (8 * ffi.sizeof("size_t")) - 1 else size
-
-    def set_length(self, length: Any, size: int) -> None:
-        """Sets a length, in bytes, for nodes that come after this one."""
-        check(lib.baton_call_set_length(self._call, length, size))
-
-    def word(self, armed_recv: Node) -> int:
-        """The word that came with an armed receive's message in this epoch."""
-        return lib.baton_call_word(self._call, armed_recv.exit)
-
-    def set_word(self, activate: Node, word: int) -> None:
-        """Sets the word that an activate node will send."""
-        check(lib.baton_call_set_word(self._call, activate.entry, word))
+        return _arrays.vector(address, view.count, view.dtype)
 
 
 SKIP = lib.BATON_SKIP  # what a call node returns so that what comes after it is left out
@@ -208,7 +168,7 @@ class Graph(Schedule):
         buffer = bind(self._alive(), operand.address, operand.bytes)
         if operand.memory:
             lib.baton_buffer_set_memory(self._handle, buffer, operand.memory)
-        view = View(buffer, 0, operand.count, operand.dtype)
+        view = View(self, buffer, 0, operand.count, operand.dtype)
         self._views[operand.address, operand.bytes, operand.dtype] = view
         self._alive_too.append(operand)
         if self._bound[which] is None:
@@ -225,10 +185,15 @@ class Graph(Schedule):
             given = like if isinstance(like, View) else _arrays.operand(like, False)
             count, number = given.count, given.dtype
         buffer = lib.baton_buffer_scratch(self._alive(), count * _arrays.SIZES[number])
-        return View(buffer, 0, count, number)
+        return View(self, buffer, 0, count, number)
+
+    def _own(self, *parts: Any) -> None:
+        if any(part.graph is not self for part in parts):
+            raise errors.Invalid("this node or view belongs to another graph")
 
     def _view(self, a: Any, writes: bool) -> View:
         if isinstance(a, View):
+            self._own(a)
             return a
         operand = _arrays.operand(a, writes)
         view = self._views.get((operand.address, operand.bytes, operand.dtype))
@@ -327,31 +292,9 @@ class Graph(Schedule):
         lib.baton_enclose_end(handle, begun, entry, exit)
         return self._add(name, entry, after, algorithm or "", exit=exit)
 
-    def on_start(self) -> Node:
-        """Fires when this rank starts the epoch, if it does."""
-        return self._add("on_start", lib.baton_add_on_start(self._alive()), None)
-
-    def armed_recv(self, peer: int) -> Node:
-        """Stays posted for `peer`'s activate, whose message may begin an epoch here."""
-        return self._add("armed_recv", lib.baton_add_armed_recv(self._alive(), peer), None,
-                         f"from rank {peer}", peer)
-
-    def activate(self, peer: int, after: _After = None) -> Node:
-        """Sends {epoch, origin, word} to `peer`'s armed receive."""
-        return self._add("activate", lib.baton_add_activate(self._alive(), peer), after,
-                         f"to rank {peer}", peer)
-
-    def activation(self, initiate: Node) -> Node:
-        """A nop that fires on this rank as soon as `initiate` fired on any (coll.h)."""
-        return self._add("activation", lib.baton_add_activation(self._alive(),
-                                                                initiate.exit), None)
-
-    def length(self) -> Any:
-        """A number of bytes that is set anew in each epoch: see `Node.length`."""
-        return lib.baton_add_length(self._alive())
-
     def before(self, a: Node, b: Node) -> None:
         """b fires only after a has completed."""
+        self._own(a, b)
         lib.baton_before(self._alive(), a.exit, b.entry)
         self._edges.append((a, b))
 
@@ -360,10 +303,6 @@ class Graph(Schedule):
     def set_depth(self, depth: int) -> None:
         """Epochs that may be in flight at once; before the commit."""
         lib.baton_schedule_set_depth(self._alive(), depth)
-
-    def agree(self, text: str) -> None:
-        """States what must be the same on all ranks: else they fail with Mismatch."""
-        lib.baton_schedule_agree(self._alive(), b"%s", ffi.new("char[]", text.encode()))
 
     def commit(self) -> "Graph":
         """Checks the graph, and allocates what its epochs need. Does not wait for others.

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 from typing import Any, Callable, List, Optional, Sequence
 
 import numpy
@@ -11,9 +12,13 @@ from baton._library import MPICH_COMM_WORLD, check, ffi, lib
 from baton.schedule import Schedule
 
 _NULL = ffi.NULL
-_CREATE = {name: getattr(lib, f"baton_{name}_create") for name in
-           "allreduce reduce scan exscan broadcast allgather allgatherv gather gatherv "
-           "scatter scatterv alltoall alltoallv reduce_scatter barrier".split()}
+# What source and out have: n elements on all ranks, one of blocks (mine), or all of them.
+_SHAPES = {"allreduce": "n n", "reduce": "n n", "scan": "n n", "exscan": "n n",
+           "broadcast": "- n", "allgather": "mine all", "allgatherv": "mine all",
+           "gather": "mine all", "gatherv": "mine all", "scatter": "all mine",
+           "scatterv": "all mine", "alltoall": "all all", "alltoallv": "all all",
+           "reduce_scatter": "all mine", "barrier": "- -"}
+_CREATE = {name: getattr(lib, f"baton_{name}_create") for name in _SHAPES}
 _REDUCE = {"allreduce", "reduce", "scan", "exscan", "reduce_scatter"}
 _ROOTED = {"reduce", "broadcast", "gather", "gatherv", "scatter", "scatterv"}
 _KEPT = 64  # schedules of collectives in one call, by shape
@@ -29,12 +34,6 @@ _CHARS = ffi.typeof("char[]")
 _ndarray = numpy.ndarray
 
 _world: Optional["Group"] = None
-
-
-class _Kept:
-    """A schedule of a shape, for collectives in one call, and what is bound to it."""
-
-    __slots__ = ("schedule", "handle", "target", "shape")
 
 
 class Group(_handles.Handle):
@@ -228,101 +227,63 @@ class Group(_handles.Handle):
 
     def _operands(self, collective: str, a: Any, out: Any, root: int,
                   counts: Any, target_counts: Any) -> tuple:
-        """Source, target, the array of the result, and the count, of which C can't see
-        whether arrays are as long as they must be."""
+        """Source, target, the array of the result, and the count: C can't see whether
+        arrays are as long as they must be."""
         rank, size = self.rank, self.size
-        if collective == "barrier":
-            return None, None, None, 0
+        gives, gets = _SHAPES[collective].split()
         if collective in _ROOTED and not 0 <= root < size:
             raise errors.Invalid(f"{collective}: root is {root}; it is 0 to {size - 1}")
         for what, given in (("counts", counts), ("target_counts", target_counts)):
             if given is not None and len(given) != size:
                 raise errors.Invalid(f"{collective}: {what} has {len(given)} numbers; there "
                                      f"are {size} ranks")
-        at_root = collective not in _ROOTED or rank == root
-
-        seen = []
-
-        def needs(what: str, array: Any, writable: bool, elements: Optional[int]) -> Any:
-            if array is None:
-                raise errors.Invalid(f"{collective}: {what} is missing on rank {rank}")
-            made = _arrays.operand(array, writable)
-            seen.append(made)
-            if (made.dtype, made.memory) != (seen[0].dtype, seen[0].memory):
-                raise errors.Invalid(f"{collective}: source is {seen[0]!r} and out {made!r}"
-                                     ": their types, or kinds of memory, differ")
-            if elements is not None and made.count != elements:
-                raise errors.Invalid(f"{collective}: {what} has {made.count} elements on "
-                                     f"rank {rank}; it needs {elements}")
-            return made
-
-        def result(*shape: int) -> Any:
-            return _arrays.empty_like(a, shape) if out is None else out
-
-        def rest() -> tuple:
-            return tuple(getattr(a, "shape", (source.count,)))
-
+        if collective.endswith("v") and counts is None or (
+                collective == "alltoallv" and target_counts is None):
+            raise errors.Invalid(f"{collective}: counts are missing")
         if collective == "broadcast":
-            target = needs("source", a, True, None)
-            return None, target, a, target.count
-        if collective in ("allreduce", "scan", "exscan", "reduce"):
-            if not at_root:
-                source = needs("source", a, False, None)
-                return source, None, None, source.count
-            if out is None:
-                target = needs("source", a, True, None)
-                return None, target, a, target.count
-            source = needs("source", a, False, None)
-            return source, needs("out", out, True, source.count), out, source.count
-        if collective in ("allgather", "allgatherv", "gather", "gatherv"):
-            if a is None:
-                target = needs("out", out, True, counts and sum(counts))
-                return None, target, out, counts[rank] if counts else target.count // size
-            source = needs("source", a, False,
-                           counts[rank] if counts is not None else None)
-            if not at_root:
-                return source, None, None, source.count
-            total = source.count * size if counts is None else sum(counts)
-            made = result(size, *rest()) if counts is None else result(total)
-            return source, needs("out", made, True, total), made, source.count
-        if collective in ("scatter", "scatterv"):
-            source = target = None
-            if at_root:
-                source = needs("source", a, False, counts and sum(counts))
-            block = counts[rank] if counts else source and source.count // size
-            if out is not None or not at_root:
-                target = needs("out", out, True, block)
-            if block is None:
-                block = target.count
-            if source is not None and counts is None and source.count != block * size:
-                raise errors.Invalid(f"scatter: source has {source.count} elements, which "
-                                     f"are not a block for each of {size} ranks")
-            return source, target, out, block
-        if collective == "reduce_scatter":
-            source = needs("source", a, False, counts and sum(counts))
-            block = counts[rank] if counts else source.count // size
-            even = counts is None and rest() and rest()[0] % size == 0
-            made = result(rest()[0] // size, *rest()[1:]) if even else result(block)
-            if counts is None and block * size != source.count:
-                raise errors.Invalid(f"reduce_scatter: source has {source.count} elements, "
-                                     f"not a block for each of {size} ranks: give counts")
-            if made is a:
-                return None, needs("source", a, True, None), a, block
-            return source, needs("out", made, True, block), made, block
-        if collective == "alltoallv":
-            if counts is None or target_counts is None:
-                raise errors.Invalid("alltoallv: counts and target_counts are needed")
-            source = needs("source", a, False, sum(counts))
-            made = result(sum(target_counts))
-            return source, needs("out", made, True, sum(target_counts)), made, 0
-        source = needs("source", a, False, None)
-        if source.count % size:
-            raise errors.Invalid(f"alltoall: source has {source.count} elements, which are "
-                                 f"not a block for each of {size} ranks")
-        made = result(*rest())
-        if made is a:
-            return None, needs("source", a, True, None), a, source.count // size
-        return source, needs("out", made, True, source.count), made, source.count // size
+            a, out = None, a
+        elif collective in _ROOTED and rank != root:
+            a, out = (None, out) if collective.startswith("scatter") else (a, None)
+            gives, gets = (gives, "-") if out is None and a is not None else ("-", gets)
+        elif out is a or (out is None and gives == gets == "n"):
+            a, out = None, a  # in place: the target has the data
+            gets = gives
+        source = None if a is None else _arrays.operand(a, False)
+        target = None if out is None else _arrays.operand(out)
+        first, kind = (target, gets) if source is None else (source, gives)
+        if first is None and gives + gets != "--":
+            raise errors.Invalid(f"{collective}: an array is missing on rank {rank}")
+        total = None if counts is None else sum(counts)
+        if first is None or collective == "alltoallv":
+            count = 0
+        elif counts is not None:
+            count = counts[rank]
+        else:
+            count = first.count // size if kind == "all" else first.count
+            total = count * size
+        if gets != "-" and target is None and not collective.startswith("scatter"):
+            shape = getattr(a, "shape", (count,))
+            if gets == "all" and counts is None:
+                shape = shape if gives == "all" else (size, *shape)
+            elif counts is None and gives == "all" and shape and shape[0] % size == 0:
+                shape = (shape[0] // size, *shape[1:])
+            else:
+                shape = (sum(target_counts or counts or [count])
+                         if gets == "all" else count,)
+            out = _arrays.empty_like(a, shape)
+            target = _arrays.operand(out)
+        needed = {"n": count, "mine": count, "all": total}
+        for what, made, of in (("source", source, needed.get(gives)),
+                               ("out", target, needed.get(gets))):
+            if what == "out" and target_counts is not None:
+                of = sum(target_counts)
+            if made is not None and made.count != of:
+                raise errors.Invalid(f"{collective}: {what} has {made.count} elements on "
+                                     f"rank {rank}; it needs {of}, of {size} ranks")
+            if made is not None and (made.dtype, made.memory) != (first.dtype, first.memory):
+                raise errors.Invalid(f"{collective}: source is {first!r} and out {made!r}: "
+                                     "their types, or kinds of memory, differ")
+        return source, target, out, count
 
     # ---- collectives in one call -----------------------------------------------
 
@@ -353,25 +314,23 @@ class Group(_handles.Handle):
                 self._drop(next(iter(self._kept)))
             made = self._prepare(collective, source, target, None, count, op=op, root=root,
                                  counts=counts, target_counts=target_counts,
-                                 name=f"{collective} call {self._recoveries}")
-            kept = self._kept[shape] = _Kept()
-            kept.schedule, kept.handle, kept.shape = made, made._handle, shape
+                                 name=f"{collective} call "
+                                      f"{lib.baton_group_recoveries(self._alive())}")
+            kept = self._kept[shape] = SimpleNamespace(schedule=made, handle=made._handle,
+                                                       shape=shape)
             made._keep.clear()  # each call's arrays live as long as that
         elif given is not None:
             check(_rebind(kept.handle, _NULL if source is None else source.address,
                           _NULL if target is None else target.address))
         kept.target = _NULL if target is None else target.address
-        status = _start(kept.handle)
-        if not status:
-            status = lib.BATON_ERR_TIMEOUT
-        self._go_on(kept, status, timeout)
+        self._go_on(kept, _start(kept.handle) or lib.BATON_ERR_TIMEOUT, timeout)
         if shape[0] == "allreduce" and shape[-1] and type(a) is _ndarray:
             self._quick[a.nbytes, a.dtype, op] = kept
         if collective == "alltoallv":  # its counts are not the same on all ranks
             self._drop(shape)
         return result
 
-    def _go_on(self, kept: _Kept, status: int, timeout: Optional[float]) -> None:
+    def _go_on(self, kept: Any, status: int, timeout: Optional[float]) -> None:
         """Waits; and raises, after the schedule has been destroyed, what fails."""
         handle = kept.handle
         try:
@@ -380,17 +339,17 @@ class Group(_handles.Handle):
             if status:
                 kept.schedule._fail(status)
         except BaseException:
-            lib.baton_schedule_cancel(handle)
-            try:
-                if kept.shape in self._kept:
-                    self._drop(kept.shape)
-            except errors.Error:
-                pass  # the first exception says more
+            self._give_up(kept)
             raise
 
-    @property
-    def _recoveries(self) -> int:
-        return lib.baton_group_recoveries(self._alive())
+    def _give_up(self, kept: Any) -> None:
+        """Cancels, and destroys: memory is the caller's again. Another exception is on
+        its way, and says more than what these may fail with."""
+        lib.baton_schedule_cancel(kept.handle)
+        try:
+            self._drop(kept.shape)
+        except (KeyError, errors.Error):
+            pass
 
     def allreduce(self, a: Any, op: Any = "sum", out: Any = None, *,
                   timeout: Optional[float] = None) -> Any:
@@ -398,12 +357,16 @@ class Group(_handles.Handle):
         bits on all ranks."""
         if out is None and timeout is None and type(a) is _ndarray:
             kept = self._quick.get((a.nbytes, a.dtype, op))
-            if kept is not None:
+            if kept is not None and a.flags.c_contiguous:
                 memory = _from_buffer(_CHARS, a, True)
                 if memory != kept.target:
                     check(_rebind(kept.handle, _NULL, memory))
                     kept.target = ffi.cast("void *", memory)
-                status = _start(kept.handle) or _wait(kept.handle, _SLICE)
+                try:
+                    status = _start(kept.handle) or _wait(kept.handle, _SLICE)
+                except BaseException:
+                    self._give_up(kept)
+                    raise
                 if status:
                     self._go_on(kept, status, None)
                 return a

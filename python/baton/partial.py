@@ -9,6 +9,7 @@ from baton import _arrays, _handles, errors
 from baton._library import check, error, ffi, lib, options
 from baton.group import Group
 
+ON_LOSSES = ("fail", "continue")
 _MODES = {"solo": lib.BATON_SOLO, "majority": lib.BATON_MAJORITY, "full": lib.BATON_FULL,
           "quorum": lib.BATON_QUORUM, "any": lib.BATON_CANDIDATES_ANY,
           "all": lib.BATON_CANDIDATES_ALL}
@@ -63,20 +64,18 @@ class Partial(_handles.Handle):
                  dtype: Any = "f32", op: Any = "sum",
                  counts: Optional[Sequence[int]] = None, keep: str = "all",
                  history: int = 0, sync_every: int = 0, max_staleness: int = 0,
-                 seed: int = 0, on_loss: str = "fail", name: Optional[str] = None) -> None:
-        self.dtype = _arrays.dtype_number(dtype)
-        given = options(
-            "baton_partial_options_t", dtype=self.dtype, op=_arrays.operation(op),
-            history=history, sync_every=sync_every, max_staleness=max_staleness, seed=seed,
-            count=count, keep=_one_of("keep", keep, "all", "latest"),
-            on_loss=_one_of("on_loss", on_loss, "fail", "continue"))
+                 seed: int = 0, on_loss: str = "fail", name: str = "partial") -> None:
+        self.dtype, alive = _arrays.dtype_number(dtype), [op]
+        given = options("baton_partial_options_t", alive, {
+            "dtype": self.dtype, "op": _arrays.operation(op), "history": history,
+            "sync_every": sync_every, "max_staleness": max_staleness, "seed": seed,
+            "count": count, "keep": keep, "on_loss": on_loss, "name": name},
+            keep=("all", "latest"), on_loss=ON_LOSSES)
         given.mode, given.mode_ranks = mode_of(mode)
-        texts = ffi.new("char[]", (name or "partial").encode())
-        given.name = texts
         self.counts = None if counts is None else list(counts)
         if counts is not None:
-            sizes = ffi.new("size_t[]", self.counts)
-            given.tensors, given.counts = len(self.counts), sizes
+            alive.append(ffi.new("size_t[]", self.counts))
+            given.tensors, given.counts = len(self.counts), alive[-1]
         self.count = count or sum(self.counts or ())
         out = ffi.new("baton_partial_t **")
         check(lib.baton_partial_create(group._alive(), given, out))
@@ -126,7 +125,7 @@ class Partial(_handles.Handle):
             _handles.lost |= status == lib.BATON_ERR_TRANSPORT
             raise error(status)
         if given is None:
-            data = _arrays.vector(result.data, self.count, self.dtype)
+            data = _arrays.vector(result.data, self.count, self.dtype, self)
         else:
             ffi.memmove(given.address, result.data, given.bytes)
             data = out
@@ -157,14 +156,3 @@ class Partial(_handles.Handle):
     def lives(self, rank: int) -> bool:
         """Whether a rank still takes part."""
         return lib.baton_partial_lives(self._alive(), rank)
-
-
-def _one_of(what: str, given: str, *allowed: str) -> int:
-    if given not in allowed:
-        raise errors.Invalid(f'{what} is "{given}"; it may be: ' + ", ".join(allowed))
-    return allowed.index(given)
-
-
-def elect(seed: int, epoch: int, size: int) -> int:
-    """The rank that "majority" elects for an epoch."""
-    return lib.baton_partial_elect(seed, epoch, size)

@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from baton import _arrays, _handles, errors
-from baton._library import check, error, ffi, lib
+from baton._library import check, error, ffi, filled, lib, record
 
 if TYPE_CHECKING:
     from baton.group import Group
@@ -17,20 +17,10 @@ _SLICE = _handles.SLICE_MS
 _NULL = ffi.NULL
 
 
-class Traffic(NamedTuple):
-    """What this rank has sent for a schedule in all of its epochs."""
-
-    messages: int
-    bytes: int
-
-
-class Failure(NamedTuple):
-    """How a schedule failed: the first cause, and the rank and epoch where it was met."""
-
-    status: int
-    rank: int
-    epoch: int
-    message: str
+# What this rank has sent for a schedule in all of its epochs; how a schedule failed: the
+# first cause, and the rank and epoch where it was met.
+Traffic = record("Traffic", "baton_traffic_t")
+Failure = record("Failure", "baton_failure_t")
 
 
 class Schedule(_handles.Handle):
@@ -167,8 +157,7 @@ class Schedule(_handles.Handle):
     @property
     def sent(self) -> Traffic:
         """Messages and bytes of payload that this rank has sent in all epochs."""
-        sent = lib.baton_schedule_sent(self._alive())
-        return Traffic(sent.messages, sent.bytes)
+        return filled(Traffic, lib.baton_schedule_sent(self._alive()))
 
     @property
     def failure(self) -> Optional[Failure]:
@@ -176,5 +165,4 @@ class Schedule(_handles.Handle):
         out = ffi.new("baton_failure_t *")
         if lib.baton_schedule_failure(self._alive(), out):
             return None
-        return Failure(out.status, out.rank, out.epoch,
-                       ffi.string(out.message).decode(errors="replace"))
+        return filled(Failure, out)

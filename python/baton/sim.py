@@ -7,37 +7,19 @@
 """
 from __future__ import annotations
 
-from typing import Any, Callable, List, NamedTuple, Optional, Union
+from typing import Any, Callable, List, NamedTuple, Optional
 
 import numpy
 
 from baton import _arrays, _handles, draw, errors
-from baton._library import check, ffi, lib, options
+from baton._library import check, ffi, filled, lib, options, record
 from baton.graph import Graph
 
 Build = Callable[..., Any]
 
 
-class Totals(NamedTuple):
-    """What has happened in a simulator so far."""
-
-    messages: int
-    bytes: int
-    events: int
-
-
-class Event(NamedTuple):
-    """One line of a trace: `what` is send, recv, reduce or epoch; times in virtual us."""
-
-    what: str
-    rank: int
-    peer: int
-    node: int
-    begin_us: float
-    end_us: float
-    bytes: int
-    schedule: str
-    epoch: int
+Totals = record("Totals", "baton_sim_totals_t")
+Event = record("Event", "baton_sim_event_t")  # times in virtual us; what: send, recv ...
 
 
 class Result(NamedTuple):
@@ -77,9 +59,7 @@ _WHATS = ("send", "recv", "reduce", "epoch")
 def _trace(arg: Any, event: Any) -> None:
     sim, function = ffi.from_handle(arg)
     try:
-        function(Event(_WHATS[event.what], event.rank, event.peer, event.node,
-                       event.begin_us, event.end_us, event.bytes,
-                       ffi.string(event.schedule).decode(), event.epoch))
+        function(filled(Event, event, what=_WHATS))
     except BaseException as raised:
         sim._raised = sim._raised or raised
 
@@ -94,41 +74,30 @@ def _go_on(arg: Any) -> bool:
     return True
 
 
-def _distribution(text: Union[None, str, float]) -> Any:
-    out = ffi.new("baton_distribution_t *")
-    if text is not None:
-        check(lib.baton_distribution_parse(str(text).encode(), out))
-    return out[0]
-
-
 class Simulator(_handles.Handle):
     """All ranks of a group in virtual time; the same code as outside of it runs them.
 
     A message of n bytes takes alpha_us + n beta_ns / 1000 (`gbit` sets beta), occupies a
     port at both ends, and arrives `lag` us later; a reduction takes gamma_ns a byte,
-    a message overhead_us at both ends. `cost_only`: nodes touch no data. `skew`, `lag`
-    and `speed` are numbers or distributions: "uniform:0:5", "exponential:20", "normal:m:d",
-    "lognormal:m:s", "pareto:m:s". `host_ranks` consecutive ranks share a host, whose links
-    have host_alpha_us and host_beta_ns. The same seed gives the same run on any machine.
+    a message overhead_us at both ends. `skew`, `lag` and `speed` are numbers or
+    distributions: "uniform:0:5", "exponential:20", "normal:m:d", "lognormal:m:s",
+    "pareto:m:s". `host_ranks` consecutive ranks share a host, whose links have
+    host_alpha_us and host_beta_ns. More `options` by the names of include/baton/sim.h:
+    cost_only (nodes touch no data), seed, multi_ported, eager_bytes, sync_bytes. The same
+    seed gives the same run on any machine.
     """
 
     _destroyer = lib.baton_sim_destroy
 
-    def __init__(self, ranks: int, *, cost_only: bool = False, seed: int = 0,
-                 alpha_us: float = 0.0, beta_ns: float = 0.0,
-                 gbit: Optional[float] = None, gamma_ns: float = 0.0,
-                 overhead_us: float = 0.0, multi_ported: bool = False,
-                 eager_bytes: int = 0, sync_bytes: int = 0, host_ranks: int = 0,
-                 host_alpha_us: float = 0.0, host_beta_ns: float = 0.0,
-                 speed: Union[None, str, float] = None,
-                 skew: Union[None, str, float] = None,
-                 lag: Union[None, str, float] = None) -> None:
-        given = options(
-            "baton_sim_options_t", ranks=ranks, cost_only=cost_only, seed=seed,
-            gamma_ns=gamma_ns, overhead_us=overhead_us, multi_ported=multi_ported,
-            eager_bytes=eager_bytes, sync_bytes=sync_bytes, host_ranks=host_ranks,
-            speed=_distribution(speed), skew=_distribution(skew), lag=_distribution(lag),
-            on_progress=_go_on)
+    def __init__(self, ranks: int, *, alpha_us: float = 0.0, beta_ns: float = 0.0,
+                 gbit: Optional[float] = None, host_alpha_us: float = 0.0,
+                 host_beta_ns: float = 0.0, **more: Any) -> None:
+        for name in {"skew", "lag", "speed"} & set(more):
+            text = ffi.new("baton_distribution_t *")
+            check(lib.baton_distribution_parse(str(more[name]).encode(), text))
+            more[name] = text[0]
+        given = options("baton_sim_options_t", [], {
+            "ranks": ranks, "on_progress": _go_on, **more})
         given.link.alpha_us = alpha_us
         given.link.beta_ns = beta_ns if gbit is None else 8.0 / gbit
         given.host_link.alpha_us, given.host_link.beta_ns = host_alpha_us, host_beta_ns
@@ -164,10 +133,6 @@ class Simulator(_handles.Handle):
         self._check(lib.baton_sim_epoch(self._alive(), out))
         return out[0]
 
-    def graph(self, rank: int) -> Graph:
-        """The graph that was built for a rank; the simulator owns it."""
-        return self._graphs[rank]
-
     def at(self, us: float, action: Callable[[], Any]) -> None:
         """Calls action() at a virtual time."""
         handle = ffi.new_handle((self, action))
@@ -192,24 +157,11 @@ class Simulator(_handles.Handle):
     @property
     def totals(self) -> Totals:
         """Counts of what has happened so far."""
-        totals = lib.baton_sim_totals(self._alive())
-        return Totals(totals.messages, totals.bytes, totals.events)
+        return filled(Totals, lib.baton_sim_totals(self._alive()))
 
     def kill(self, rank: int) -> None:
         """The rank does nothing from now on."""
         check(lib.baton_sim_kill(self._alive(), rank))
-
-    def fail_send(self, rank: int, k: int) -> None:
-        """Makes the rank's k-th send from now on fail; 0 undoes it."""
-        check(lib.baton_sim_fail_send(self._alive(), rank, k))
-
-    def set_lag(self, lag: Union[str, float]) -> None:
-        """The lag of messages from now on."""
-        check(lib.baton_sim_set_lag(self._alive(), _distribution(lag)))
-
-    def set_speed(self, rank: int, speed: float) -> None:
-        """The speed of a rank's processor from now on; 1 is normal."""
-        check(lib.baton_sim_set_speed(self._alive(), rank, speed))
 
 
 def _named(build: Build) -> str:

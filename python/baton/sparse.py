@@ -6,23 +6,15 @@ from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
 import numpy
 
 from baton import _arrays, _handles, errors
-from baton._library import check, error, ffi, lib, options
+from baton._library import check, error, ffi, filled, lib, options, record
 from baton.group import Group
-from baton.partial import mode_of
+from baton.partial import ON_LOSSES, mode_of
 
 _ALGORITHMS = ("auto", "spardl", "topka", "topkdsa", "gtopk", "oktopk", "redsync", "dense")
 _EXCHANGES = ("auto", "rsag", "bsag")
-_ON_LOSSES = ("fail", "continue")
 _REDSYNCS = ("exact", "trimmed", "search", "sampled")
 _ROLES = ("dense", "convolution", "recurrent", "bias_or_norm", "output")
 _FORMS = ("packed", "dense", "sparse")
-
-
-def _index(what: str, given: str, names: Sequence[str]) -> int:
-    try:
-        return names.index(given)
-    except ValueError:
-        raise errors.Invalid(f'{what} is "{given}"; it may be: ' + ", ".join(names)) from None
 
 
 class SparseResult(NamedTuple):
@@ -35,36 +27,19 @@ class SparseResult(NamedTuple):
     included: bool  # False if partial, and this rank was late
 
 
-class SparseStats(NamedTuple):
-    """Of the last step, at this rank; k, h, threshold and teams of the next one."""
-
-    steps: int
-    algorithm: str
-    messages_sent: int
-    messages_received: int
-    bytes_sent: int
-    bytes_received: int
-    rounds: int
-    block_selections: int
-    select_us: float
-    nnz: int
-    not_finite: int
-    k: int
-    h: int
-    threshold: float
-    teams: int
+# Of the last step, at this rank; k, h, threshold and teams of the next one (sparse.h).
+SparseStats = record("SparseStats", "baton_sparse_stats_t")
+# What was decided about a tensor, the same on all ranks: form is packed, dense or sparse.
+TensorPlan = record("TensorPlan", "baton_tensor_plan_t")
 
 
-class TensorPlan(NamedTuple):
-    """What was decided about a tensor, the same on all ranks."""
-
-    form: str  # packed, dense or sparse
-    algorithm: str
-    selection: str
-    quantise: bool
-    k: int
-    sparse_us: float
-    dense_us: float
+def _options(kind: str, keep: list, mode: Optional[str], given: dict) -> Any:
+    made = options(kind, keep, given, algorithm=_ALGORITHMS, exchange=_EXCHANGES,
+                   redsync=_REDSYNCS, on_loss=ON_LOSSES)
+    if mode is not None:
+        made.partial = True
+        made.mode, made.mode_ranks = mode_of(mode)
+    return made
 
 
 def _given(a: Any, writable: bool, count: int, dtype: int) -> Any:
@@ -81,12 +56,13 @@ def _raise(status: int) -> None:
         raise error(status)
 
 
-def _result(result: Any, dtype: int) -> SparseResult:
-    indices = None
+def _result(owner: Any) -> SparseResult:
+    result, indices = owner._out, None
     if result.indices != ffi.NULL:
-        indices = _arrays.vector(result.indices, result.count, _arrays.NUMBERS["u32"])
-    return SparseResult(result.count, indices,
-                        _arrays.vector(result.values, result.count, dtype), result.included)
+        indices = _arrays.vector(result.indices, result.count, _arrays.NUMBERS["u32"], owner)
+    return SparseResult(
+        result.count, indices,
+        _arrays.vector(result.values, result.count, owner.dtype, owner), result.included)
 
 
 class Sparse(_handles.Handle):
@@ -101,10 +77,9 @@ class Sparse(_handles.Handle):
     What is not sent waits in a residual, which the library keeps, for a later step.
     `count`: elements (f32, f64, f16, bf16). `k` or `density`: what is sent. `algorithm`:
     auto, spardl, topka, topkdsa, gtopk, oktopk, redsync, dense. `average`: by the number of
-    ranks. `momentum`, `nesterov`, `clip`, `warmup`, `teams`, `exchange`, `redsync`,
-    `quantise`, `max_k`, `short_velocity`: see include/baton/sparse.h. `mode` makes it
-    partial, as of `Partial`, with `history`, `sync_every`, `max_staleness`, `seed` and
-    `on_loss`.
+    ranks. More options by their names in include/baton/sparse.h: momentum, nesterov, clip,
+    warmup, teams, exchange, redsync, quantise, max_k, short_velocity. `mode` makes it
+    partial, as of `Partial`, with history, sync_every, max_staleness, seed and on_loss.
 
     Collective: waits until all ranks have created it. Mismatch, Invalid on all ranks.
     """
@@ -112,28 +87,12 @@ class Sparse(_handles.Handle):
     _destroyer = lib.baton_sparse_destroy
 
     def __init__(self, group: Group, count: int, *, k: int = 0, density: float = 0.0,
-                 dtype: Any = "f32", algorithm: str = "auto", average: bool = False,
-                 momentum: float = 0.0, nesterov: bool = False, clip: float = 0.0,
-                 warmup: int = 0, teams: int = 0, exchange: str = "auto",
-                 redsync: str = "exact", quantise: bool = False, max_k: int = 0,
-                 short_velocity: bool = False, mode: Optional[str] = None, history: int = 0,
-                 sync_every: int = 0, max_staleness: int = 0, seed: int = 0,
-                 on_loss: str = "fail", name: Optional[str] = None,
-                 timeout: Optional[float] = None) -> None:
-        self.count, self.dtype = count, _arrays.dtype_number(dtype)
-        given = options(
-            "baton_sparse_options_t", count=count, k=k, density=density, dtype=self.dtype,
-            algorithm=_index("algorithm", algorithm, _ALGORITHMS), average=average,
-            momentum=momentum, nesterov=nesterov, clip=clip, warmup=warmup, teams=teams,
-            exchange=_index("exchange", exchange, _EXCHANGES),
-            redsync=_index("redsync", redsync, _REDSYNCS), quantise=quantise, max_k=max_k,
-            short_velocity=short_velocity, partial=mode is not None, history=history,
-            sync_every=sync_every, max_staleness=max_staleness, seed=seed,
-            on_loss=_index("on_loss", on_loss, _ON_LOSSES))
-        text = ffi.new("char[]", (name or "sparse").encode())
-        given.name = text
-        if mode is not None:
-            given.mode, given.mode_ranks = mode_of(mode)
+                 dtype: Any = "f32", mode: Optional[str] = None, name: str = "sparse",
+                 timeout: Optional[float] = None, **more: Any) -> None:
+        self.count, self.dtype, keep = count, _arrays.dtype_number(dtype), []
+        given = _options("baton_sparse_options_t", keep, mode, {
+            "count": count, "k": k, "density": density, "dtype": self.dtype, "name": name,
+            **more})
         out = ffi.new("baton_sparse_t **")
         check(lib.baton_sparse_prepare(group._alive(), given, out))
         pointer = out[0]
@@ -167,7 +126,7 @@ class Sparse(_handles.Handle):
         handle, out = self._alive(), self._out
         _raise(_handles.wait(lambda ms: lib.baton_sparse_wait(handle, ms, out), timeout))
         self._keep = None
-        return _result(out, self.dtype)
+        return _result(self)
 
     def dense(self, out: Any = None) -> Any:
         """The last result as `count` elements, in `out` or a new numpy array."""
@@ -183,13 +142,11 @@ class Sparse(_handles.Handle):
 
     def _copied(self, copy: Any, out: Any) -> Any:
         if out is None:
-            name = _arrays.dtype_name(self.dtype)
-            out = numpy.empty(self.count, _arrays.NUMPY.get(name, numpy.dtype("u2")))
-            given = out.ctypes.data
+            out = numpy.empty(self.count, _arrays.numpy_of(self.dtype))
+            given = _arrays.operand(out)
         else:
-            given = int(ffi.cast("uintptr_t", _given(out, True, self.count,
-                                                     self.dtype).address))
-        check(copy(self._alive(), ffi.cast("void *", given)))
+            given = _given(out, True, self.count, self.dtype)
+        check(copy(self._alive(), given.address))
         return out
 
     def set_residual(self, residual: Any, velocity: Any = None) -> None:
@@ -239,9 +196,7 @@ class Sparse(_handles.Handle):
         """Statistics of the last step."""
         out = ffi.new("baton_sparse_stats_t *")
         check(lib.baton_sparse_stats(self._alive(), out))
-        values = {name: getattr(out, name) for name in SparseStats._fields}
-        values["algorithm"] = _ALGORITHMS[out.algorithm]
-        return SparseStats(**values)
+        return filled(SparseStats, out, algorithm=_ALGORITHMS)
 
 
 class Tensors(_handles.Handle):
@@ -256,43 +211,27 @@ class Tensors(_handles.Handle):
             update(i, model.wait(i))
 
     Each tensor is a name, a role (dense, convolution, recurrent, bias_or_norm, output) and
-    its elements. Options are those of include/baton/tensors.h; `mode` makes it partial.
+    its elements. More options by their names in include/baton/tensors.h; `mode` makes it partial.
     Collective. Mismatch, Invalid on all ranks.
     """
 
     _destroyer = lib.baton_tensors_destroy
 
     def __init__(self, group: Group, tensors: Sequence[Tuple[str, str, int]], *,
-                 density: float = 0.0, dtype: Any = "f32", algorithm: str = "auto",
-                 average: bool = False, momentum: float = 0.0, nesterov: bool = False,
-                 clip: float = 0.0, warmup: int = 0, densities: Sequence[float] = (),
-                 quantise: bool = False, small_bytes: int = 0, always_sparse: bool = False,
-                 mode: Optional[str] = None, history: int = 0, sync_every: int = 0,
-                 max_staleness: int = 0, seed: int = 0, on_loss: str = "fail",
-                 name: Optional[str] = None,
-                 timeout: Optional[float] = None) -> None:
-        self.dtype = _arrays.dtype_number(dtype)
+                 density: float = 0.0, dtype: Any = "f32", mode: Optional[str] = None,
+                 name: str = "tensors", densities: Sequence[float] = (),
+                 timeout: Optional[float] = None, **more: Any) -> None:
+        self.dtype, keep = _arrays.dtype_number(dtype), []
         self.counts = [count for _, _, count in tensors]
-        given = options(
-            "baton_tensors_options_t", density=density, dtype=self.dtype,
-            algorithm=_index("algorithm", algorithm, _ALGORITHMS), average=average,
-            momentum=momentum, nesterov=nesterov, clip=clip, warmup=warmup,
-            quantise=quantise, small_bytes=small_bytes, always_sparse=always_sparse,
-            partial=mode is not None, history=history, sync_every=sync_every,
-            max_staleness=max_staleness, seed=seed,
-            on_loss=_index("on_loss", on_loss, _ON_LOSSES))
-        keep = [ffi.new("char[]", (name or "tensors").encode()),
-                ffi.new("double[]", list(densities))]
-        given.name = keep[0]
+        given = _options("baton_tensors_options_t", keep, mode, {
+            "density": density, "dtype": self.dtype, "name": name, **more})
         if densities:
-            given.densities, given.density_count = keep[1], len(densities)
-        if mode is not None:
-            given.mode, given.mode_ranks = mode_of(mode)
+            keep.append(ffi.new("double[]", list(densities)))
+            given.densities, given.density_count = keep[-1], len(densities)
         array = ffi.new("baton_tensor_t[]", len(tensors))
-        for made, (label, role, count) in zip(array, tensors):
-            keep.append(ffi.new("char[]", label.encode()))
-            made.name, made.count = keep[-1], count
-            made.role = _index("role", role, _ROLES)
+        for i, (label, role, count) in enumerate(tensors):
+            array[i] = options("baton_tensor_t", keep, {
+                "name": label, "role": role, "count": count}, role=_ROLES)[0]
         out = ffi.new("baton_tensors_t **")
         check(lib.baton_tensors_prepare(group._alive(), array, len(tensors), given, out))
         pointer = out[0]
@@ -330,7 +269,7 @@ class Tensors(_handles.Handle):
         _raise(_handles.wait(lambda ms: lib.baton_tensors_wait(handle, tensor, ms, out),
                              timeout))
         self._keep.pop(tensor, None)
-        return _result(out, self.dtype)
+        return _result(self)
 
     def shrink(self, survivors: Group, timeout: Optional[float] = None) -> None:
         """Goes on among the survivors of `Group.shrink`."""
@@ -343,9 +282,8 @@ class Tensors(_handles.Handle):
         """How a tensor's gradient is sent."""
         out = ffi.new("baton_tensor_plan_t *")
         check(lib.baton_tensors_plan(self._alive(), self._within(tensor), out))
-        return TensorPlan(_FORMS[out.form], _ALGORITHMS[out.algorithm],
-                          _REDSYNCS[out.selection], out.quantise, out.k, out.sparse_us,
-                          out.dense_us)
+        return filled(TensorPlan, out, form=_FORMS, algorithm=_ALGORITHMS,
+                       selection=_REDSYNCS)
 
     def _within(self, tensor: int) -> int:
         if not 0 <= tensor < len(self.counts):

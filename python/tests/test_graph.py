@@ -146,7 +146,12 @@ def test_mistakes_are_named(group):
     with pytest.raises(baton.Invalid):
         graph.commit()
     graph.destroy()
-    graph = baton.Graph(group)
+    graph, other = baton.Graph(group), baton.Graph(group)
+    for foreign in (lambda: graph.nop(after=other.nop()),
+                    lambda: graph.copy(a, other.scratch(a))):
+        with pytest.raises(baton.Invalid, match="another graph"):
+            foreign()
+    other.destroy()
     with pytest.raises(baton.Invalid, match="as a node"):
         graph.collective("allreduced", a, a)
     with pytest.raises(baton.State):
@@ -195,7 +200,7 @@ def test_simulator_in_detail():
         assert first >= 4 * 2.0 and sim.totals.messages == 4
         sim.at(sim.now_us + 10, lambda: done.append(sim.now_us))
         sim.run()
-        assert len(done) == 1 and sim.graph(1).rank == 1
+        assert len(done) == 1
         sim.at(0, lambda: {}["no"])
         with pytest.raises(KeyError):
             sim.run()
@@ -207,9 +212,7 @@ def test_simulator_in_detail():
 
 
 @pytest.mark.one_rank
-@pytest.mark.parametrize("path", ["", "/usr/bin:/bin"])  # without graphviz, or with it
-def test_pictures(group, tmp_path, monkeypatch, path):
-    monkeypatch.setenv("PATH", path)
+def test_pictures(group, tmp_path):
     graph = dag(group, [])
     assert graph.draw(tmp_path / "dag.dot") == graph.dot()
     assert graph.draw(tmp_path / "dag.svg").rstrip().endswith("</svg>")

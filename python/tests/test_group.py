@@ -168,6 +168,33 @@ def test_wrong_arrays(group, wrong, match):
         group.allreduce(wrong)
 
 
+def test_wrong_arrays_of_a_shape_that_is_kept(group):
+    group.allreduce(numpy.ones((2, 4)))
+    group.allreduce(numpy.ones((2, 4)))
+    for wrong in (numpy.ones((2, 8))[:, ::2], numpy.ones((4, 2)).T):
+        with pytest.raises(baton.Invalid, match="not contiguous"):
+            group.allreduce(wrong)
+    wrong = numpy.ones((2, 4))
+    wrong.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        group.allreduce(wrong)
+
+
+@pytest.mark.parametrize("warm", [0, 1])
+def test_interrupt_between_start_and_wait(group, monkeypatch, warm):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with group.sub([group.rank]) as alone:
+        for _ in range(warm):
+            alone.allreduce(numpy.ones(5))
+        with monkeypatch.context() as patch:
+            patch.setattr(baton.group, "_wait", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                alone.allreduce(numpy.ones(5))
+        assert (alone.allreduce(numpy.ones(5)) == 1).all()
+
+
 def test_wrong_use(group):
     a = numpy.ones(2)
     a.flags.writeable = False

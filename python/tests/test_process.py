@@ -181,6 +181,62 @@ def test_fork():
     assert text.count("child:") == text.count("status 0") == text.count("sum 2.0") == 2, text
 
 
+def test_fork_before_the_first_group():
+    program = """
+        child = os.fork()
+        if child == 0:
+            say("child", baton.Group.alone().allreduce(numpy.ones(1))[0])
+            sys.exit(0)
+        say("status", os.waitpid(child, 0)[1])
+        say("parent", baton.allreduce(numpy.ones(1))[0])
+    """
+    code, text = job(1, program)
+    assert code == 0 and all(each in text for each in ("child 1", "status 0", "parent 1"))
+
+
+def test_calls_may_not_wait():
+    program = """
+        group = baton.Group.alone()
+        graph = baton.Graph(group)
+        graph.call(lambda call: group.allreduce(numpy.ones(1)))
+        graph.commit()
+        try:
+            graph.run()
+        except baton.Failed as error:
+            say("cause", type(error.__cause__).__name__)
+        group.recover()
+        graph.destroy()
+        say("sum", group.allreduce(numpy.ones(1))[0])
+    """
+    code, text = job(1, program)
+    assert code == 0 and "cause State" in text and "sum 1" in text, text
+
+
+def test_world_again():
+    program = """
+        for _ in range(3):
+            with baton.Group.world() as group:
+                a = group.prepare("allreduce", numpy.ones(1))
+                a.run()
+        try:
+            group.allreduce(numpy.ones(1))
+        except baton.State:
+            say("destroyed")
+        try:
+            a.start()
+        except baton.State:
+            say("too")
+        try:
+            baton.allreduce(numpy.ones(1), timeout=0.3 if baton.Group.world().rank else 60)
+        except baton.TimedOut as error:
+            say("timed out", error)
+        except baton.Cancelled:
+            say("cancelled")
+    """
+    code, text = job(2, program)
+    assert code == 0 and text.count("destroyed") == text.count("too") == 2, text
+
+
 def test_collected_in_flight():
     program = """
         group = baton.Group.world()
@@ -330,4 +386,23 @@ def test_a_library_that_is_not_found(tmp_path, named):
     kept["PYTHONPATH"] = str(package.parent if hasattr(package, "parent") else tmp_path)
     done = subprocess.run([sys.executable, "-c", "import baton"], env=kept,
                           capture_output=True, text=True, cwd=tmp_path)
-    assert "cmake --install build" in done.stderr and "libbaton.so.0" in done.stderr
+    assert "cmake --install build" in done.stderr and "libbaton.so.0." in done.stderr
+
+
+def test_a_gpu_that_is_not_there():
+    program = """
+        try:
+            baton.attach_cuda()
+        except baton.Unsupported as error:
+            say("unsupported:", error)
+        else:
+            say("unsupported: no, there is one")
+        group = baton.Group.alone()
+        try:
+            baton.attach_cuda()
+        except baton.Error as error:
+            say("refused:", error)
+        say(group.allreduce(numpy.ones(1)))
+    """
+    code, text = job(1, program)
+    assert code == 0 and "unsupported: " in text and "refused: " in text, text

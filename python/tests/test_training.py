@@ -56,9 +56,28 @@ def test_partial_of_tensors_and_out(group):
         partial.start()
 
 
+def test_results_keep_their_owner(group):
+    def step():
+        return baton.Partial(group, 9, mode="full").step(numpy.ones(9, "f4")).data
+
+    def sparse():
+        owner = baton.Sparse(group, 9, k=2)
+        owner.start(numpy.arange(9, dtype="f4"))
+        return owner.wait()
+
+    data, entries = step(), sparse()
+    others = [numpy.full(9, 5.0, "f4") for _ in range(99)]
+    assert (data == group.size).all()
+    assert (entries.values == numpy.arange(9)[entries.indices if entries.indices is not None
+                                              else slice(None)] * group.size).all()
+    group.barrier()
+    del data, entries, others
+
+
 def test_partial_options(group):
     for options, match in (({"mode": "most"}, "no mode"), ({"keep": "some"}, "keep is"),
-                           ({"mode": "quorum:99"}, "mode_ranks"), ({"op": "plus"}, "plus")):
+                           ({"mode": "quorum:99"}, "mode_ranks"), ({"op": "plus"}, "plus"),
+                           ({"history": -1}, "option history")):
         with pytest.raises(baton.Invalid, match=match):
             baton.Partial(group, 4, **options)
 
