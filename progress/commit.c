@@ -371,6 +371,7 @@ static detached_t detach(baton_schedule_t *schedule)
     engine->driver->enter(engine);
     baton__epoch_begin_if_due(schedule); /* started just now */
     baton__recovery_leave(schedule);
+    const bool has_failed = schedule->failing_from != 0;
     baton__notice_destroy(schedule);
     if (engine->driver->forget != NULL) {
         engine->driver->forget(schedule);
@@ -387,7 +388,7 @@ static detached_t detach(baton_schedule_t *schedule)
                           : schedule->notices.leaving ? DETACHED_LEAVING
                                                       : DETACHED;
     group->leaving += schedule->notices.leaving;
-    baton__notice_depart(schedule);
+    baton__notice_depart(schedule, has_failed);
     baton__step_detach(schedule);
     if (gone) {
         give_back(schedule, schedule->plan.peer_count);

@@ -266,7 +266,7 @@ static baton_status_t send_destroyed(baton_group_t *group, int peer,
                          .lost = (uint32_t)baton__group_first_lost(group)};
     baton__text_t text = {failure.sentence, sizeof failure.sentence, 0};
     const baton__departed_t *known =
-        baton__group_departed(group, header.schedule);
+        baton__group_departed(group, header.schedule, header.incarnation);
     if (known != NULL) {
         failure.status = known->status;
         failure.rank = known->rank;
@@ -756,16 +756,26 @@ void baton__notice_shrink(baton_group_t *group, int lost)
     }
 }
 
+/* A peer that may still ask about a schedule that leaves: it was said hello to;
+   or the schedule has failed before any epoch brought a hello. */
+static bool may_ask(const baton_schedule_t *schedule, uint32_t peer,
+                    bool has_failed)
+{
+    const uint8_t acquaintance = schedule->notices.due[peer].acquaintance;
+    return acquaintance == BATON__GREETED ||
+           (acquaintance == BATON__UNMET && has_failed);
+}
+
 /* What is said of a schedule that nobody has begun needs no record; and peers
    that are lost never ask. (Without memory to remember it, peers are told that
    this rank has no part in any epoch.) */
-void baton__notice_depart(baton_schedule_t *schedule)
+void baton__notice_depart(baton_schedule_t *schedule, bool has_failed)
 {
     baton_group_t *group = schedule->group;
     const baton__plan_t *plan = &schedule->plan;
     uint32_t unheard = 0;
     for (uint32_t i = 0; i < plan->peer_count; i++) {
-        unheard += schedule->notices.due[i].acquaintance == BATON__GREETED;
+        unheard += may_ask(schedule, i, has_failed);
     }
     bool room =
         unheard > 0 && schedule->failing_from != 0 &&
@@ -784,7 +794,7 @@ void baton__notice_depart(baton_schedule_t *schedule)
         .failed = schedule->failure.epoch,
     };
     for (uint32_t i = 0; i < plan->peer_count; i++) {
-        if (schedule->notices.due[i].acquaintance == BATON__GREETED) {
+        if (may_ask(schedule, i, has_failed)) {
             departed->peers[departed->unheard++] = (int)plan->peers[i];
         }
     }
@@ -931,7 +941,7 @@ void baton__notice_early(baton_group_t *group, const baton_header_t *header,
         remember(group, header, peer);
     } else {
         const baton__departed_t *known =
-            baton__group_departed(group, header->schedule);
+            baton__group_departed(group, header->schedule, header->incarnation);
         baton__notice_answer(group, header, known != NULL ? known->epoch : 1,
                              peer);
     }

@@ -43,8 +43,9 @@ void baton__notice_recover(baton_schedule_t *schedule);
 void baton__notice_shrink(baton_group_t *group, int lost);
 
 /* The schedule is leaving its group: remembers from which epoch on, for peers
-   that have not committed theirs yet. */
-void baton__notice_depart(baton_schedule_t *schedule);
+   that have not committed theirs yet; and why, if it had failed before it was
+   destroyed. */
+void baton__notice_depart(baton_schedule_t *schedule, bool has_failed);
 
 /* A schedule is destroyed that was never committed, or its group, and all that
    were not (0): tells peers that have committed it. */

@@ -234,8 +234,9 @@ static bool join_if_quiet(baton_group_t *group)
         }
     }
     baton__group_set_recovery(group, BATON__RECOVERY_JOINED);
+    /* Peers that have not joined yet may still ask. */
+    baton__group_forget_departed(group, group->incarnation);
     group->incarnation++;
-    baton__group_forget_departed(group); /* of the last incarnation */
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
         if (s->group == group && !s->failure.final) {

@@ -205,10 +205,11 @@ bool baton__group_has_made(const baton_group_t *group, uint64_t identity)
 }
 
 const baton__departed_t *baton__group_departed(const baton_group_t *group,
-                                               uint64_t identity)
+                                               uint64_t identity,
+                                               uint16_t incarnation)
 {
     const baton__place_t *place = baton__table_find(&group->departed, identity);
-    return place != NULL && place->departed->incarnation == group->incarnation
+    return place != NULL && place->departed->incarnation == incarnation
                ? place->departed
                : NULL;
 }
@@ -228,16 +229,15 @@ void baton__group_told(baton_group_t *group, uint64_t identity, int peer)
     }
 }
 
-void baton__group_forget_departed(baton_group_t *group)
+void baton__group_forget_departed(baton_group_t *group, int but)
 {
     for (uint32_t i = 0; i < group->departed.size; i++) {
-        baton__place_t *place = &group->departed.places[i];
-        if (place->key != 0) {
+        const baton__place_t *place = &group->departed.places[i];
+        while (place->key != 0 && place->departed->incarnation != but) {
             baton__free(place->departed);
+            baton__table_remove(&group->departed, place->key);
         }
     }
-    baton__free(group->departed.places);
-    group->departed = (baton__table_t){NULL, 0, 0};
 }
 
 baton_schedule_t *baton__group_find(const baton_group_t *group,
@@ -462,7 +462,8 @@ void baton__group_fini(baton_group_t *group)
             baton__group_drop_kept(&place->kept);
         }
     }
-    baton__group_forget_departed(group);
+    baton__group_forget_departed(group, -1);
+    baton__free(group->departed.places);
     baton__group_drop_kept(&group->spare);
     baton__group_drop_kept(&group->deferred);
     baton__group_drop_kept(&group->strays);

@@ -250,17 +250,18 @@ uint32_t *baton__group_counter(baton_group_t *group, const char *name,
 /* True if this rank has made a schedule of this identity. */
 bool baton__group_has_made(const baton_group_t *group, uint64_t identity);
 
-/* The record of a schedule that was destroyed here in this incarnation, or
-   NULL. */
+/* The record of a schedule that was destroyed here in that incarnation, which a
+   peer that asks may still be in; or NULL. */
 const baton__departed_t *baton__group_departed(const baton_group_t *group,
-                                               uint64_t identity);
+                                               uint64_t identity,
+                                               uint16_t incarnation);
 
 /* A peer has been told of that schedule's end. The last one frees the record.
  */
 void baton__group_told(baton_group_t *group, uint64_t identity, int peer);
 
-/* Frees all these records. */
-void baton__group_forget_departed(baton_group_t *group);
+/* Frees these records, but those of an incarnation; -1: all. */
+void baton__group_forget_departed(baton_group_t *group, int but);
 
 /* reserve makes room for some more, and is false if there is no memory; enter
    needs that room; find returns NULL if the key is not in the table. */

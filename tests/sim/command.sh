@@ -169,7 +169,7 @@ timeout -k 60 -s INT 3 "$sim" barrier --ranks 99 --epochs 1000000 >out 2>err
 grep -q 'interrupted after .* of 1000000 epochs' err ||
     complain "an interrupted run does not say how far it came"
 [ "$(wc -l <err)" -eq 1 ] || complain "progress is shown to what is no terminal"
-timeout -k 60 -s INT 1 "$sim" allreduce --algorithm ring --ranks 4096 >out 2>err
+timeout -k 60 -s INT 3 "$sim" allreduce --algorithm ring --ranks 4096 >out 2>err
 grep -Eq 'interrupted after .*: [0-9]+ schedules.*, 0 of 1 epochs' err ||
     complain "an interrupted build does not say how far it came"
 timeout -k 20 -s INT 3 "$sim" partial --mode solo --ranks 30000 --epochs 10 >out 2>err

@@ -72,18 +72,21 @@ TEST(test_group_tells_of_what_has_departed)
         assert_true(baton__table_reserve(&group.departed, 1));
         baton__table_enter(&group.departed, identity)->departed = departed;
     }
-    group.incarnation = 4;
     for (int peer = 0; peer < 2; peer++) {
-        assert_int_equal(baton__group_departed(&group, 2)->epoch, 20);
+        assert_int_equal(baton__group_departed(&group, 2, 4)->epoch, 20);
         baton__group_told(&group, 2, peer);
         baton__group_told(&group, 2, 0); /* again */
     }
-    assert_null(baton__group_departed(&group, 2));
+    assert_null(baton__group_departed(&group, 2, 4));
     baton__group_told(&group, 2, 5); /* one more that asks */
-    assert_int_equal(baton__group_departed(&group, 3)->epoch, 30);
-    assert_null(baton__group_departed(&group, 9));
-    group.incarnation = 5; /* recovered */
-    assert_null(baton__group_departed(&group, 1));
+    assert_int_equal(baton__group_departed(&group, 3, 4)->epoch, 30);
+    assert_null(baton__group_departed(&group, 9, 4));
+    assert_null(baton__group_departed(&group, 1, 5)); /* recovered */
+    baton__group_forget_departed(&group, 4);
+    assert_int_equal(baton__group_departed(&group, 1, 4)->epoch, 10);
+    baton__group_forget_departed(&group, 5);
+    assert_null(baton__group_departed(&group, 1, 4));
+    assert_null(baton__group_departed(&group, 3, 4));
     baton__group_fini(&group);
 }
 
