@@ -90,7 +90,8 @@ static void lose_in(baton_schedule_t *schedule, int peer)
             (state != BATON__NODE_WAITING && state != BATON__NODE_HELD)) {
             continue;
         }
-        if ((op->flags & BATON__OPTIONAL) != 0) {
+        const bool begun = schedule->turn.unlent == node + 1; /* its reduce */
+        if ((op->flags & BATON__OPTIONAL) != 0 && !begun) {
             baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
         } else {
             baton__epoch_fail_lost(schedule, node);

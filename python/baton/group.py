@@ -438,6 +438,6 @@ def _world_comm() -> Any:
     """The address of an MPI_COMM_WORLD: with Open MPI that is a variable's address."""
     try:
         world = ffi.cast("uintptr_t", lib.ompi_mpi_comm_world)
-    except AttributeError:
+    except (AttributeError, ffi.error):  # no such symbol
         world = MPICH_COMM_WORLD
     return ffi.new("uintptr_t *", world)

@@ -110,7 +110,8 @@ add_test(NAME mpi_errors.closed
 describe_test(mpi_errors.closed mpi_errors mpi)
 hosts_entry(mpi_errors.hosts2.closed ${hosts} 2 ${MPIEXEC_EXECUTABLE} -np 3
     $<TARGET_FILE:mpi_errors> closed)
-set(mpi_forbidden_env UCX_TLS=^cma) # else MPICH's UCX ends a rank that it can't read
+# Else MPICH's UCX ends a rank that it can't read.
+set(mpi_forbidden_env UCX_TLS=^cma UCX_POSIX_USE_PROC_LINK=n)
 foreach(ban cma late private shm memfd files)
     add_test(NAME mpi_forbidden.${ban}
         COMMAND ${mpi_run} -np 3 $<TARGET_FILE:mpi_forbidden> ${ban})

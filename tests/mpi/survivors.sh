@@ -9,9 +9,9 @@ shift
 output=$(mktemp /tmp/survivors.XXXXXX) || exit 1 # TMPDIR is of one host
 trap 'rm -f "$output"' EXIT
 
-# have_come COUNT: so many have said so.
+# have_come COUNT: so many have said so. (mpirun may put two on a line.)
 have_come() {
-    [ "$(grep -c 'goes on' "$output")" -ge "$1" ]
+    [ "$(grep -o 'goes on' "$output" | wc -l)" -ge "$1" ]
 }
 
 "$@" >"$output" 2>&1 &

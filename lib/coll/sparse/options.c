@@ -480,7 +480,9 @@ baton_status_t baton__sparse_compared(baton_schedule_t *schedule,
 {
     baton_failure_t failure;
     baton_status_t status = baton_schedule_wait(schedule, timeout_ms);
-    if (goes_on && status != BATON_OK &&
+    const bool fits =
+        wrong->status == BATON_OK || wrong->status == BATON_ERR_TRANSPORT;
+    if (goes_on && fits && status != BATON_OK && !baton__goes_on(status) &&
         baton_schedule_failure(schedule, &failure) == BATON_OK &&
         failure.status == BATON_ERR_TRANSPORT) {
         return BATON_OK;

@@ -149,7 +149,7 @@ typedef struct baton__record {
     baton_message_t message;
     uint16_t kind; /* baton__packet_kind_t */
     uint16_t flags;
-    uint16_t answer; /* in the outbox: FIN or CTS */
+    uint16_t answer; /* in the outbox: FIN, CTS or COPY */
     uint32_t id;
     uint32_t generation;
     uint32_t place;

@@ -392,7 +392,7 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     }
     baton__send_t *put = mpi->putting.head;
     if (put != NULL && !baton__events_are_full(mpi)) {
-        if (mpi->peers[put->peer].refused) {
+        if (mpi->peers[put->peer].refused && put->moved < put->bytes) {
             baton__sends_remove(&mpi->putting, put);
             baton__mpi_part(mpi, put, put->post);
         } else if (baton__mpi_put(mpi, put)) {

@@ -245,6 +245,18 @@ static void queue(baton__mpi_t *mpi, baton__peer_t *peer,
     }
 }
 
+static bool lets_put(const baton__record_t *record)
+{
+    return record->answer == BATON__PACKET_CTS &&
+           record->kind == BATON__PACKET_OFFER;
+}
+
+/* Nothing else refers to the record once this answer has been sent. */
+static bool is_last(const baton__record_t *record)
+{
+    return record->answer == BATON__PACKET_FIN || lets_put(record);
+}
+
 static bool push_answer(baton__mpi_t *mpi, baton__record_t *record)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
@@ -253,17 +265,15 @@ static bool push_answer(baton__mpi_t *mpi, baton__record_t *record)
                               .id = record->id,
                               .generation = record->generation,
                               .place = record->place};
-    bool puts = record->answer == BATON__PACKET_CTS &&
-                record->kind == BATON__PACKET_OFFER;
     if (record->answer == BATON__PACKET_CTS) {
         packet.flags = (uint16_t)record->parts;
         packet.bytes = record->part;
     }
     if (!push(mpi, peer, &packet, &record->address,
-              puts ? sizeof record->address : 0)) {
+              lets_put(record) ? sizeof record->address : 0)) {
         return false;
     }
-    if (puts || record->answer == BATON__PACKET_FIN) {
+    if (is_last(record)) {
         baton__mpi_give_record(mpi, record);
     }
     return true;
@@ -275,7 +285,7 @@ void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
     baton__peer_t *peer = &mpi->peers[record->message.peer];
     record->answer = (uint16_t)answer;
     if (peer->lost || mpi->far.closing) {
-        if (answer == BATON__PACKET_FIN) {
+        if (is_last(record)) {
             baton__mpi_give_record(mpi, record);
         }
         return;
@@ -549,7 +559,7 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer)
     while (peer->outbox.head != NULL) { /* only answers are left */
         baton__record_t *record =
             (baton__record_t *)baton__outbox_take(&peer->outbox);
-        if (record->answer == BATON__PACKET_FIN) {
+        if (is_last(record)) {
             baton__mpi_give_record(mpi, record);
         }
     }
