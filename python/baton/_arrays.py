@@ -186,7 +186,12 @@ def operand(a, writable=True):
     if torch is not None and isinstance(a, torch.Tensor):
         return _from_torch(torch, a)
     if hasattr(a, "__array_interface__"):
-        return _from_numpy(numpy.asarray(a), writable)
+        made = numpy.asarray(a)
+        if writable and made.size and not numpy.may_share_memory(made, numpy.asarray(a)):
+            kind = ("numpy scalar" if isinstance(a, numpy.generic) else type(a).__name__)
+            raise errors.Invalid(f"a {kind} can't be written, as numpy takes a copy of it: "
+                                 "pass numpy.array(a)")
+        return _from_numpy(made, writable)
     if hasattr(a, "__dlpack__"):
         return _from_dlpack(a)
     try:

@@ -195,6 +195,21 @@ def test_interrupt_between_start_and_wait(group, monkeypatch, warm):
         assert (alone.allreduce(numpy.ones(5)) == 1).all()
 
 
+def test_what_numpy_copies_is_not_written(group):
+    class Copied:
+        @property
+        def __array_interface__(self):
+            self.kept = getattr(self, "kept", []) + [numpy.ones(1000)]
+            return self.kept[-1].__array_interface__
+
+    out = numpy.empty(1, "f4")
+    for wrong, match in ((numpy.float32(1), "numpy scalar"), (Copied(), "Copied")):
+        with pytest.raises(baton.Invalid, match=match):
+            group.allreduce(wrong)
+    group.allreduce(numpy.float32(1), out=out)
+    assert out[0] == group.size
+
+
 def test_wrong_use(group):
     a = numpy.ones(2)
     a.flags.writeable = False
