@@ -49,10 +49,16 @@ class Operand:
         self.dtype = dtype
         self.bytes = count * SIZES[dtype]
         self.memory = memory
+        self.kind = count, dtype, memory
         self.keep = keep
 
     def __repr__(self):
-        return f"{dtype_name(self.dtype)}[{self.count}]"
+        return describe(*self.kind)
+
+
+def describe(count, dtype, memory):
+    device = " of a device" if memory == lib.BATON_MEMORY_DEVICE else ""
+    return f"{dtype_name(dtype)}[{count}]{device}"
 
 
 def dtype_name(number):

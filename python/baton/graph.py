@@ -172,8 +172,8 @@ class Graph(Schedule):
         self._views[operand.address, operand.bytes, operand.dtype] = view
         self._alive_too.append(operand)
         if self._bound[which] is None:
-            self._bound = ((operand, self._bound[1]) if which == 0
-                           else (self._bound[0], operand))
+            self._bound = ((operand.kind, self._bound[1]) if which == 0
+                           else (self._bound[0], operand.kind))
         return view
 
     def scratch(self, like: Any, dtype: Any = None) -> View:

@@ -221,8 +221,9 @@ class Group(_handles.Handle):
                 setattr(operands, field, keep[-1])
         out = ffi.new("baton_schedule_t **")
         check(_CREATE[collective](self._alive(), operands, out))
-        schedule = Schedule(self, out[0], keep, result, depth)
-        schedule._bound = source, target
+        schedule = Schedule(self, out[0], keep[:2], result, depth)
+        schedule._bound = [of and of.kind for of in keep[:2]]
+        schedule._op = op  # one of the caller's own
         return schedule
 
     def _operands(self, collective: str, a: Any, out: Any, root: int,

@@ -50,6 +50,8 @@ class Schedule(_handles.Handle):
         self.result = result
         # What epochs in flight may use, and the next one.
         self._keep = collections.deque([keep], maxlen=depth + 1)
+        # When the last of these was bound: the group's recoveries, and started epochs.
+        self._begun = lib.baton_group_recoveries(group._alive()), 0
         self._raised: Optional[BaseException] = None  # by a call node
         group._adopt(self)
 
@@ -121,23 +123,27 @@ class Schedule(_handles.Handle):
             self._fail(status)
 
     def rebind(self, source: Any = None, target: Any = None) -> None:
-        """Uses other arrays of the same sizes from the next start on. `source` is None if
+        """Uses other arrays of the same size and type from the next start on. `source` is None if
         the schedule was prepared in place, or this rank has none; `target` is ignored on
         ranks without one. Busy: an epoch runs, and `depth` is 1."""
         addresses, keep = [], []
         for array, bound in zip((source, target), self._bound):
             given = None if array is None else _arrays.operand(array, array is target)
-            if given is not None and bound is not None and given.bytes != bound.bytes:
-                raise errors.Invalid(f"rebind: {given!r} has {given.bytes} bytes, and what "
-                                     f"was prepared {bound.bytes}")
+            if given is not None and bound is not None and given.kind != bound:
+                raise errors.Invalid(f"rebind: {given!r} is given, and what was prepared is "
+                                     f"{_arrays.describe(*bound)}")
             addresses.append(_NULL if given is None else given.address)
             keep.append(given)
         check(_rebind(self._alive(), *addresses))
         if target is not None:
             self.result = target
+        begun = lib.baton_group_recoveries(self.group._alive()), self.started
+        if begun == self._begun:
+            self._keep.pop()  # no epoch uses what was bound before
+        self._begun = begun
         self._keep.append(keep)
 
-    _bound: Any = (None, None)  # the operands that it was prepared with
+    _bound: Any = (None, None)  # count, type and memory of what it was prepared with
 
     @property
     def name(self) -> str:

@@ -1,5 +1,7 @@
 """Groups and their collectives, on the ranks of one mpirun."""
 import array
+import gc
+import weakref
 
 import numpy
 import pytest
@@ -113,8 +115,9 @@ def test_schedule_runs_and_rebinds(group):
         assert (total.name, total.epoch, total.started) == ("sum", 3, 3)
         assert total.test() and total.failure is None
         group.barrier()  # a peer that destroys it fails it here
-        with pytest.raises(baton.Invalid, match="has 24 bytes"):
-            total.rebind(target=numpy.ones(3))
+        for wrong in (numpy.ones(3), numpy.ones(4, "i8"), numpy.ones(8, "f4")):
+            with pytest.raises(baton.Invalid, match=r"prepared is f64\[4\]"):
+                total.rebind(target=wrong)
     with pytest.raises(baton.State, match="destroyed"):
         total.start()
     with pytest.raises(baton.State):
@@ -129,6 +132,26 @@ def test_starts_ahead(group):
         total.start()
     total.wait()
     assert [vector[0] for vector in vectors] == [i * group.size for i in range(4)]
+    total.destroy()
+
+
+def test_arrays_live_as_long_as_an_epoch_or_the_next_one_uses_them(group):
+    class Array(numpy.ndarray):  # one that can be referred to weakly
+        pass
+
+    arrays = [numpy.full(3, float(i)).view(Array) for i in range(7)]
+    alive = [weakref.ref(a) for a in arrays]
+    total = group.prepare("allreduce", arrays[0], depth=2)
+    total.rebind(target=arrays[1])
+    total.start()
+    for a in arrays[2:]:
+        total.rebind(target=a)
+    del arrays, a
+    gc.collect()
+    assert [i for i in range(7) if alive[i]() is not None] == [1, 6]
+    total.run()
+    assert alive[1]()[0] == group.size and alive[6]()[0] == 6 * group.size
+    group.barrier()
     total.destroy()
 
 
