@@ -10,6 +10,7 @@ nothing caught none of this happens: MPI_Finalize would wait for ranks that wait
 one, while mpirun ends the job when it finds a process that ended without it.
 """
 import atexit
+import datetime
 import itertools
 import os
 import sys
@@ -91,9 +92,11 @@ def in_order(references):
 
 
 def milliseconds(timeout):
-    """A timeout in seconds, or None for ever, as C has it."""
+    """A timeout in seconds, a timedelta, or None for ever, as C has it."""
     if timeout is None:
         return -1
+    if isinstance(timeout, datetime.timedelta):
+        timeout = timeout.total_seconds()
     if timeout < 0:
         raise errors.Invalid(f"a timeout of {timeout} s; it is 0 or more, or None")
     return min(int(timeout * 1000 + 0.999), 2**31 - 1)

@@ -1,5 +1,6 @@
 """Means of gradients by baton.torch, in DistributedDataParallel and without it."""
 import contextlib
+import datetime
 import pathlib
 import runpy
 import sys
@@ -204,8 +205,33 @@ def test_wrong_modes():
     for mode in ("fall", "sparse", "sparse:x", "quorum:x"):
         with pytest.raises(baton.Invalid):
             baton_torch.average_gradients(torch.nn.Linear(2, 2), mode)
-    with pytest.raises(baton.Invalid, match="history"):
-        baton_torch.DDPHook(mode="full", history=3)
+    gloo = dist.new_group([0], backend="gloo")
+    for group in ("majority", 3, *([gloo] * (dist.get_rank() == 0))):
+        with pytest.raises(TypeError, match="group"):
+            baton_torch.DDPHook(group=group)
+    for group in (dist.group.WORLD, baton.Group.world()):
+        with pytest.raises(TypeError, match="mode is text"):
+            baton_torch.DDPHook(group)
+        baton_torch.DDPHook(group=group).destroy()
+    for mode, options, match in (
+            ("full", {"history": 3}, "history"), ("solo", {"histry": 3}, "histry"),
+            ("solo", {"history": -1}, "history"), ("solo", {"on_loss": "go"}, "on_loss"),
+            ("solo", {"count": 3}, "count"), ("sparse:0.1", {"dtype": "f4"}, "dtype"),
+            ("sparse:0.1", {"algorithm": "best"}, "algorithm"), ("sparse:1.5", {}, "0.01"),
+            ("sparse:0.1", {"momentun": 1}, "momentun"), ("sparse:0", {}, "0.01"),
+            ("solo", {"timeout": -1}, "timeout")):
+        with pytest.raises(baton.Invalid, match=match):
+            baton_torch.DDPHook(mode, **options)
+
+
+def test_a_mode_and_a_timeout():
+    hook = baton_torch.DDPHook("majority", timeout=datetime.timedelta(seconds=20))
+    assert hook.mode == "majority"
+    baton.Group.world().barrier(timeout=datetime.timedelta(seconds=20))
+    ddp = DistributedDataParallel(module())
+    ddp.register_comm_hook(None, hook)
+    train(ddp, steps=1)
+    assert hook.step.living == dist.get_world_size()
 
 
 def test_example(monkeypatch, capsys):

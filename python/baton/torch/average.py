@@ -19,7 +19,9 @@ import torch.distributed as dist
 import baton
 from baton import _handles, errors
 from baton._library import check, ffi, lib
-from baton.partial import mode_of
+from baton._library import options as library_options
+from baton.partial import ON_LOSSES, mode_of
+from baton.sparse import _options as sparse_options
 from baton.torch.backend import ProcessGroup
 
 _numbers = itertools.count()  # of the groups that are made, in the same order on all ranks
@@ -38,12 +40,16 @@ class Step(NamedTuple):
 
 def _group_for(owner, group):
     """A group of its own, whose failures are nobody else's, and which ends with `owner`."""
-    if group is None and dist.is_initialized():
-        group = dist.group.WORLD
+    default = dist.group.WORLD if dist.is_initialized() else None
+    if group is None:
+        group = default
     if isinstance(group, ProcessGroup):
         group = group.group
-    if group is None or not isinstance(group, baton.Group):
+    elif group is default:  # of another backend, or none
         group = baton.Group.world()
+    elif not isinstance(group, baton.Group):
+        raise TypeError("group is a baton.Group, a process group of the backend baton, or "
+                        f"None, and not {group!r}")
     made = group.sub(range(group.size), f"gradients {next(_numbers)}")
     weakref.finalize(owner, made.destroy).atexit = False
     return made
@@ -64,8 +70,6 @@ class _Full:
     early = True
 
     def __init__(self, group, options, timeout):
-        if options:
-            raise errors.Invalid("mode full has no option " + ", ".join(options))
         self._group, self._timeout = group, timeout
         self._schedules = []  # by position: what it is for, schedule, address
         self._started = []
@@ -235,66 +239,53 @@ class _Sparse(_Vector):
         self.sparse.load_state(state["sparse"])
 
 
-def _exchange_of(group, mode, timeout, options):
+def _exchange_of(mode, options):
+    """The class for a mode, and its options. The library's object is made in the first
+    step, so the options are checked here: Invalid, TypeError."""
+    if not isinstance(mode, str):
+        raise TypeError(f"mode is text, such as \"majority\", and not {mode!r}")
     kind, _, rest = mode.partition(":")
     if kind == "sparse":
         density, _, late = rest.partition(":")
         try:
-            density = float(density)
+            options = dict(options, density=float(density))
         except ValueError:
+            options = {"density": 0}
+        if not 0 < options["density"] <= 1:
             raise errors.Invalid(f'mode is "{mode}"; a sparse one is "sparse:0.01" or '
-                                 '"sparse:0.01:majority"') from None
-        if late:
-            mode_of(late)
-        return _Sparse(group, dict(options, density=density, mode=late or None), timeout)
-    if mode == "full" and options.get("on_loss", "fail") == "fail":
-        options.pop("on_loss", None)
-        return _Full(group, options, timeout)
+                                 '"sparse:0.01:majority"')
+        _without(options, mode, _OF_VECTOR)
+        sparse_options("baton_sparse_options_t", [], late or None, options)
+        return _Sparse, dict(options, mode=late or None)
     mode_of(mode)
-    return _Partial(group, dict(options, mode=mode), timeout)
+    _without(options, mode, set(options) - _OF_PARTIAL)
+    library_options("baton_partial_options_t", [], options, on_loss=ON_LOSSES)
+    if mode == "full" and options.get("on_loss", "fail") == "fail":
+        _without(options, mode, _OF_PARTIAL - {"on_loss"})
+        return _Full, {}
+    return _Partial, dict(options, mode=mode)
 
 
-class DDPHook:
-    """A communication hook of DistributedDataParallel.
+# Options that the vector decides, and those that are left of a Partial's.
+_OF_VECTOR = {"size", "count", "dtype", "average", "k", "partial", "mode", "mode_ranks"}
+_OF_PARTIAL = {"history", "sync_every", "max_staleness", "seed", "on_loss", "name"}
 
-        model = DistributedDataParallel(module, broadcast_buffers=False)
-        hook = baton.torch.DDPHook(mode="majority")
-        model.register_comm_hook(None, hook)
 
-    `mode`: "full" (of all ranks; the buckets' sums run beside the backward pass), "solo",
-    "majority", "quorum:2", "any:2", "all:2" (see `baton.Partial`: late gradients go into a
-    later mean), "sparse:0.01" (that part of the entries, the largest), and
-    "sparse:0.01:majority" (both). Gradients become the mean over all ranks that live; the
-    same bits on all ranks. With "full" that of two ranks has the bits of gloo's.
+def _without(options, mode, wrong):
+    wrong = sorted(wrong.intersection(options))
+    if wrong:
+        raise errors.Invalid(f"mode {mode} has no option " + ", ".join(wrong))
 
-    `group`: a baton.Group or a ProcessGroup of this package; None: all ranks. `timeout`: of
-    a step, in seconds. `options`: those of baton.Partial or baton.Sparse, such as
-    history=8, max_staleness=2, momentum=0.9; on_loss="continue": training goes on among
-    the ranks that live. All ranks make the same hook, in the same order.
 
-    `step` says what the last step was.
-    """
+class _Averager:
+    """What a hook and a loop's averager have in common."""
 
-    def __init__(self, group=None, mode="full", *, timeout=None, **options):
-        self.__name__ = self.__qualname__ = f"baton.torch.DDPHook {mode}"  # for DDP
+    def __init__(self, mode="full", *, group=None, timeout=None, **options):
+        kind, options = _exchange_of(mode, options)
+        _handles.milliseconds(timeout)
         self.mode, self.step = mode, None
         self._group = _group_for(self, group)
-        self._exchange = _exchange_of(self._group, mode, timeout, options)
-        self._buckets = []  # of this step: buffer, future
-
-    def __call__(self, state, bucket):
-        buffer, future = bucket.buffer(), torch.futures.Future()
-        if bucket.index() == 0:  # after a backward pass that was broken off, too
-            self._buckets.clear()
-            self._exchange.begin()
-        self._buckets.append((buffer, future))
-        self._exchange.add(buffer, tuple(bucket.parameters()))
-        if bucket.is_last():
-            self.step = self._exchange.end()
-            for buffer, future in self._buckets:
-                future.set_result(buffer)
-            self._buckets.clear()
-        return future
+        self._exchange = kind(self._group, options, timeout)
 
     def state_dict(self):
         """This rank's: what is pending, or a residual. Call it between steps."""
@@ -313,19 +304,58 @@ class DDPHook:
         self._group.destroy()
 
 
+class DDPHook(_Averager):
+    """A communication hook of DistributedDataParallel.
+
+        model = DistributedDataParallel(module, broadcast_buffers=False)
+        hook = baton.torch.DDPHook(mode="majority")
+        model.register_comm_hook(None, hook)
+
+    `mode`: "full" (of all ranks; the buckets' sums run beside the backward pass), "solo",
+    "majority", "quorum:2", "any:2", "all:2" (see `baton.Partial`: late gradients go into a
+    later mean), "sparse:0.01" (that part of the entries, the largest), and
+    "sparse:0.01:majority" (both). Gradients become the mean over all ranks that live; the
+    same bits on all ranks. With "full" that of two ranks has the bits of gloo's.
+
+    `group`: a baton.Group or a ProcessGroup of this package; None: that of
+    torch.distributed, or all ranks. `timeout`: of a step, in seconds. `options`: those of baton.Partial or baton.Sparse, such as
+    history=8, max_staleness=2, momentum=0.9; on_loss="continue": training goes on among
+    the ranks that live. All ranks make the same hook, in the same order.
+
+    `step` says what the last step was.
+    """
+
+    def __init__(self, mode="full", *, group=None, timeout=None, **options):
+        super().__init__(mode, group=group, timeout=timeout, **options)
+        self.__name__ = self.__qualname__ = f"baton.torch.DDPHook {mode}"  # for DDP
+        self._buckets = []  # of this step: buffer, future
+
+    def __call__(self, state, bucket):
+        buffer, future = bucket.buffer(), torch.futures.Future()
+        if bucket.index() == 0:  # after a backward pass that was broken off, too
+            self._buckets.clear()
+            self._exchange.begin()
+        self._buckets.append((buffer, future))
+        self._exchange.add(buffer, tuple(bucket.parameters()))
+        if bucket.is_last():
+            self.step = self._exchange.end()
+            for buffer, future in self._buckets:
+                future.set_result(buffer)
+            self._buckets.clear()
+        return future
+
+
 _averagers = weakref.WeakKeyDictionary()
 
 
-class GradientAverager:
+class GradientAverager(_Averager):
     """The same for loops without DistributedDataParallel: `average()` after the backward
     pass makes each gradient of the model the mean over ranks. A parameter without a
     gradient has one of zeros."""
 
-    def __init__(self, model, group=None, mode="full", *, timeout=None, **options):
+    def __init__(self, model, mode="full", *, group=None, timeout=None, **options):
+        super().__init__(mode, group=group, timeout=timeout, **options)
         self._parameters = tuple(of for of in model.parameters() if of.requires_grad)
-        self._group = _group_for(self, group)
-        self._exchange = _exchange_of(self._group, mode, timeout, options)
-        self.mode, self.step = mode, None
 
     def average(self):
         self._exchange.begin()
@@ -338,12 +368,8 @@ class GradientAverager:
         self.step = self._exchange.end()
         return self.step
 
-    state_dict = DDPHook.state_dict
-    load_state_dict = DDPHook.load_state_dict
-    destroy = DDPHook.destroy
 
-
-def average_gradients(model, mode="full", group=None, **options):
+def average_gradients(model, mode="full", *, group=None, **options):
     """Makes each gradient of the model the mean over ranks, as `DDPHook` does; call it
     after the backward pass. The model keeps a `GradientAverager`. Returns its `Step`."""
     given = mode, group, options
@@ -351,6 +377,6 @@ def average_gradients(model, mode="full", group=None, **options):
     if known is None or known[0] != given:
         if known is not None:
             known[1].destroy()
-        known = given, GradientAverager(model, group, mode, **dict(options))
+        known = given, GradientAverager(model, mode, group=group, **options)
         _averagers[model] = known
     return known[1].average()
