@@ -201,6 +201,37 @@ def test_states(mode):
         second.load_state_dict({"mode": "full", "state": None})
 
 
+@pytest.mark.parametrize("mode", ["full", "majority"])
+def test_layers_that_are_unfrozen_or_replaced(mode):
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 1))
+    averager = baton_torch.GradientAverager(model, mode)
+
+    def step():
+        for of in model.parameters():
+            of.grad = torch.full_like(of, float(dist.get_rank()))
+        baton_torch.average_gradients(model, "full")
+        return {of.grad.mean().item() for of in model.parameters() if of.requires_grad}
+
+    mean = (dist.get_world_size() - 1) / 2
+    model[1].requires_grad_(False)
+    assert step() == {mean}
+    model[1].requires_grad_(True)
+    assert step() == {mean}
+    averager.average()
+    model[0] = torch.nn.Linear(3, 2)
+    assert step() == {mean}
+    with pytest.raises(baton.Invalid, match="trains other parameters"):
+        averager.average()
+
+
+def test_sparse_gradients_are_refused():
+    model = torch.nn.Embedding(5, 2, sparse=True)
+    model(torch.tensor([1])).sum().backward()
+    for mode in ("full", "solo"):
+        with pytest.raises(baton.Invalid, match="sparse=False"):
+            baton_torch.average_gradients(model, mode)
+
+
 def test_wrong_modes():
     for mode in ("fall", "sparse", "sparse:x", "quorum:x"):
         with pytest.raises(baton.Invalid):

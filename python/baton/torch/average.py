@@ -55,6 +55,12 @@ def _group_for(owner, group):
     return made
 
 
+def _refuse_sparse(gradient):
+    if gradient.layout is not torch.strided:
+        raise errors.Invalid(f"a gradient of layout {gradient.layout} can't be averaged: "
+                             "make layers with sparse=False")
+
+
 def _view(address, count, dtype):
     """A tensor of the library's memory."""
     if count == 0:
@@ -332,6 +338,7 @@ class DDPHook(_Averager):
 
     def __call__(self, state, bucket):
         buffer, future = bucket.buffer(), torch.futures.Future()
+        _refuse_sparse(buffer)
         if bucket.index() == 0:  # after a backward pass that was broken off, too
             self._buckets.clear()
             self._exchange.begin()
@@ -355,9 +362,24 @@ class GradientAverager(_Averager):
 
     def __init__(self, model, mode="full", *, group=None, timeout=None, **options):
         super().__init__(mode, group=group, timeout=timeout, **options)
-        self._parameters = tuple(of for of in model.parameters() if of.requires_grad)
+        self._model = model
+        self._parameters = self._trained()
+
+    def _trained(self):
+        return [of for of in self._model.parameters() if of.requires_grad]
+
+    def _is_of(self, parameters):
+        return list(map(id, parameters)) == list(map(id, self._parameters))
 
     def average(self):
+        """Returns the `Step`. Invalid: other parameters are trained than when this was
+        made, as where layers were unfrozen: make a new one on all ranks."""
+        if not self._is_of(self._trained()):
+            raise errors.Invalid("the model trains other parameters than when its "
+                                 "GradientAverager was made: make a new one on all ranks")
+        for parameter in self._parameters:
+            if parameter.grad is not None:
+                _refuse_sparse(parameter.grad)
         self._exchange.begin()
         for parameter in self._parameters:
             if parameter.grad is None:
@@ -371,12 +393,14 @@ class GradientAverager(_Averager):
 
 def average_gradients(model, mode="full", *, group=None, **options):
     """Makes each gradient of the model the mean over ranks, as `DDPHook` does; call it
-    after the backward pass. The model keeps a `GradientAverager`. Returns its `Step`."""
+    after the backward pass. The model keeps a `GradientAverager`; where options, or the
+    parameters that are trained, change, it gets a new one, without what was pending.
+    Returns its `Step`."""
     given = mode, group, options
     known = _averagers.get(model)
-    if known is None or known[0] != given:
+    if known is None or known[0] != given or not known[1]._is_of(known[1]._trained()):
         if known is not None:
             known[1].destroy()
-        known = given, GradientAverager(model, mode, group=group, **options)
+        known = given, GradientAverager(weakref.proxy(model), mode, group=group, **options)
         _averagers[model] = known
     return known[1].average()
