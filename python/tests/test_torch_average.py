@@ -1,6 +1,7 @@
 """Means of gradients by baton.torch, in DistributedDataParallel and without it."""
 import contextlib
 import datetime
+import gc
 import pathlib
 import runpy
 import sys
@@ -222,6 +223,79 @@ def test_layers_that_are_unfrozen_or_replaced(mode):
     assert step() == {mean}
     with pytest.raises(baton.Invalid, match="trains other parameters"):
         averager.average()
+
+
+@pytest.mark.parametrize("mode", ["full", "all:1", "sparse:0.5", "sparse:0.5:full"])
+def test_a_step_that_timed_out(mode):
+    """Rank 0 comes when all others have given up; their next step waits for this one."""
+    if dist.get_world_size() == 1:
+        return
+    group = baton.Group.world().sub(range(dist.get_world_size()), f"late {mode}")
+    model, late = torch.nn.Linear(3, 2), dist.get_rank() == 0
+    options = {"algorithm": "spardl"} if mode == "sparse:0.5" else {}
+    if mode == "all:1":
+        options["sync_every"] = 1
+    averager = baton_torch.GradientAverager(model, mode, group=group,
+                                            timeout=None if late else 20, **options)
+
+    def step(value):
+        for of in model.parameters():
+            of.grad = torch.full_like(of, value)
+        averager.average()
+        return model.bias.grad[0].item()
+
+    step(1.0)
+    dist.barrier()
+    if not late:
+        averager._exchange._timeout = 0.2
+        with pytest.raises(baton.TimedOut):
+            step(8.0)
+    dist.barrier()
+    if late:
+        step(8.0)
+    averager._exchange._timeout = 30
+    assert step(2.0) == pytest.approx(2.0) or "sparse" in mode
+    assert step(4.0) == pytest.approx(4.0) or "sparse" in mode
+    averager.destroy()
+    group.destroy()
+
+
+@pytest.mark.parametrize("mode", ["solo", "sparse:0.3"])
+def test_a_first_step_that_failed(mode):
+    a, b = (torch.nn.Parameter(torch.zeros(n)) for n in (3, 5))
+    hook = baton_torch.DDPHook(mode)
+    hook(None, Bucket(0, False, [a], [7.0]))  # the backward pass is broken off
+    bad = Bucket(0, False, [b], [1.0])
+    bad.values = bad.values.to_sparse()
+    with pytest.raises(baton.Invalid):
+        hook(None, bad)
+    for value in (1.0, 2.0):
+        hook(None, Bucket(0, False, [b], [value]))
+        hook(None, Bucket(1, True, [a], [value])).wait()
+    assert hook._exchange._count == 8
+    with pytest.raises(baton.Invalid, match="rank 99"):
+        hook.load_state_dict({"mode": mode, "state": {"count": 8, "rank": 99, "size": 1}})
+
+
+def test_f16_is_the_mean_of_those_that_live(monkeypatch):
+    model, size = torch.nn.Linear(2, 2).half(), dist.get_world_size()
+    averager = baton_torch.GradientAverager(model, "sparse:1:full", on_loss="continue")
+    monkeypatch.setattr(baton.Sparse, "lives", lambda self, rank: rank > 0 or size == 1)
+    for of in model.parameters():
+        of.grad = torch.ones_like(of)
+    monkeypatch.setattr(baton._handles, "lost", False)
+    assert averager.average().living == max(size - 1, 1)
+    assert model.bias.grad[0].item() == pytest.approx(size / max(size - 1, 1), rel=1e-3)
+
+
+def test_an_averager_in_a_cycle_is_collected():
+    before = set(baton._handles._live)
+    averager = baton_torch.GradientAverager(torch.nn.Linear(2, 2))
+    averager.average()
+    averager.cycle = averager
+    del averager
+    gc.collect()
+    assert set(baton._handles._live) <= before
 
 
 def test_sparse_gradients_are_refused():

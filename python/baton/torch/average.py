@@ -38,8 +38,8 @@ class Step(NamedTuple):
     living: int
 
 
-def _group_for(owner, group):
-    """A group of its own, whose failures are nobody else's, and which ends with `owner`."""
+def _group_for(group):
+    """A group of its own, whose failures are nobody else's."""
     default = dist.group.WORLD if dist.is_initialized() else None
     if group is None:
         group = default
@@ -50,9 +50,7 @@ def _group_for(owner, group):
     elif not isinstance(group, baton.Group):
         raise TypeError("group is a baton.Group, a process group of the backend baton, or "
                         f"None, and not {group!r}")
-    made = group.sub(range(group.size), f"gradients {next(_numbers)}")
-    weakref.finalize(owner, made.destroy).atexit = False
-    return made
+    return group.sub(range(group.size), f"gradients {next(_numbers)}")
 
 
 def _refuse_sparse(gradient):
@@ -131,8 +129,15 @@ class _Vector:
         self._offsets, self._count = {}, 0  # of each parameter in the vector
         self._pieces = []  # of this step: tensor, and its runs
         self._runs = {}  # of a layout: offset in the vector, in the tensor, length
+        self._steps = None  # the Partial or Sparse
+        self._reads = False  # whether a step that was started may read the vector
 
     def begin(self):
+        if self._reads:  # after TimedOut, or Ctrl-C; its mean is not for these gradients
+            self._steps.wait(self._timeout)
+            self._reads = False
+        if self._vector is None:  # forgets a first step that failed
+            self._offsets, self._count, self._runs = {}, 0, {}
         self._pieces.clear()
 
     def add(self, tensor, layout):
@@ -158,11 +163,11 @@ class _Vector:
         if self._vector is None:
             types = {tensor.dtype for tensor, _ in self._pieces}
             dtype = types.pop() if len(types) == 1 else torch.float32
-            self._vector = torch.zeros(self._count, dtype=dtype)
             self._half = self._group.size if dtype is torch.float16 else 1
-            self._make(self._vector.numel(), dtype)
-            if self._loaded is not None:
-                self.load(self._loaded)
+            self._steps = self._make(self._count, dtype)
+            self._vector = torch.zeros(self._count, dtype=dtype)
+        if self._loaded is not None:
+            self.load(self._loaded)
         if sum(count for _, runs in self._pieces for _, _, count in runs) != len(self._vector):
             raise errors.Invalid("a step has other parameters than the first one")
         for tensor, runs in self._pieces:
@@ -170,7 +175,10 @@ class _Vector:
                 piece = self._vector[to:to + count].copy_(tensor[at:at + count])
                 if self._half > 1:
                     piece.div_(self._half)
-        result, divisor, step = self._exchange(self._vector)
+        self._start(self._vector)
+        self._reads = True
+        result, divisor, step = self._result(self._steps.wait(self._timeout))
+        self._reads = False
         for tensor, runs in self._pieces:
             for to, at, count in runs:
                 if divisor == 1:
@@ -187,6 +195,10 @@ class _Vector:
                 "size": self._group.size, **self._state()}
 
     def load(self, state):
+        mine = self._group.rank, self._group.size
+        if state is not None and (state["rank"], state["size"]) != mine:
+            raise errors.Invalid("the state is of rank {} of {}, and this is rank {} of {}"
+                                 .format(state["rank"], state["size"], *mine))
         if self._vector is None:
             self._loaded = state
         elif state is not None:
@@ -199,50 +211,52 @@ class _Vector:
 
 class _Partial(_Vector):
     def _make(self, count, dtype):
-        self.partial = baton.Partial(self._group, count, dtype=dtype, **self._options)
         self._dtype, self._last = dtype, 0
+        return baton.Partial(self._group, count, dtype=dtype, **self._options)
 
-    def _exchange(self, vector):
-        partial = self.partial
+    def _start(self, vector):
         check(lib.baton_partial_contribute_lent(
-            partial._alive(), ffi.cast("void *", vector.data_ptr())))
-        partial.start()
-        got = partial.wait(self._timeout)
+            self._steps._alive(), ffi.cast("void *", vector.data_ptr())))
+        self._steps.start()
+
+    def _result(self, got):
         self._last = got.staleness
         _handles.lost |= got.living < self._group.size  # the end must not wait for it
-        result = _view(partial._result.data, len(vector), self._dtype)
+        result = _view(self._steps._result.data, len(self._vector), self._dtype)
         return result, got.living / self._half, Step(got.included, got.active,
                                                      got.staleness, got.living)
 
     def _state(self):
         pending = torch.empty_like(self._vector)
-        some = self.partial.pending(pending)
+        some = self._steps.pending(pending)
         return {"pending": pending if some else None, "staleness": self._last}
 
     def _load(self, state):
         if state["pending"] is not None:
-            self.partial.contribute(state["pending"])
+            self._steps.contribute(state["pending"])
 
 
 class _Sparse(_Vector):
     def _make(self, count, dtype):
-        self.sparse = baton.Sparse(self._group, count, dtype=dtype, average=self._half == 1,
-                                   **self._options)
+        return baton.Sparse(self._group, count, dtype=dtype, average=self._half == 1,
+                            **self._options)
 
-    def _exchange(self, vector):
-        self.sparse.start(vector)
-        got = self.sparse.wait(self._timeout)
+    def _start(self, vector):
+        self._steps.start(vector)
+
+    def _result(self, got):
         living = size = self._group.size
         if self._options.get("on_loss") == "continue":
-            living = sum(map(self.sparse.lives, range(size)))
+            living = sum(map(self._steps.lives, range(size)))
             _handles.lost |= living < size
-        return self.sparse.dense(vector), 1, Step(got.included, None, 0, living)
+        divisor = living / size if self._half > 1 else 1
+        return self._steps.dense(self._vector), divisor, Step(got.included, None, 0, living)
 
     def _state(self):
-        return {"sparse": self.sparse.state()}
+        return {"sparse": self._steps.state()}
 
     def _load(self, state):
-        self.sparse.load_state(state["sparse"])
+        self._steps.load_state(state["sparse"])
 
 
 def _exchange_of(mode, options):
@@ -283,6 +297,10 @@ def _without(options, mode, wrong):
         raise errors.Invalid(f"mode {mode} has no option " + ", ".join(wrong))
 
 
+def _end(group, _):
+    group.destroy()
+
+
 class _Averager:
     """What a hook and a loop's averager have in common."""
 
@@ -290,16 +308,19 @@ class _Averager:
         kind, options = _exchange_of(mode, options)
         _handles.milliseconds(timeout)
         self.mode, self.step = mode, None
-        self._group = _group_for(self, group)
+        self._group = _group_for(group)
         self._exchange = kind(self._group, options, timeout)
+        # Keeps the schedules: a group ends after what was made in it.
+        weakref.finalize(self, _end, self._group, self._exchange).atexit = False
 
     def state_dict(self):
         """This rank's: what is pending, or a residual. Call it between steps."""
         return {"mode": self.mode, "state": self._exchange.state()}
 
     def load_state_dict(self, state):
-        """Goes on from `state_dict()` of the same rank, model and mode. Before the first
-        step, and after DDP's buckets are as they were: it keeps the order of parameters."""
+        """Goes on from `state_dict()` of the same rank of as many, model and mode: call it
+        before the first step, which must bring the parameters in the order in which they
+        came then. Invalid: another rank, mode, or number of elements."""
         if state["mode"] != self.mode:
             raise errors.Invalid(f"the state is of mode {state['mode']}, and this is "
                                  f"{self.mode}")
@@ -328,7 +349,9 @@ class DDPHook(_Averager):
     history=8, max_staleness=2, momentum=0.9; on_loss="continue": training goes on among
     the ranks that live. All ranks make the same hook, in the same order.
 
-    `step` says what the last step was.
+    `step` says what the last step was. After TimedOut the step goes on, and the next one
+    waits for it first. Its mean is not used on this rank, whose weights then differ from
+    those of the others: send them anew (dist.broadcast), or end the program.
     """
 
     def __init__(self, mode="full", *, group=None, timeout=None, **options):
