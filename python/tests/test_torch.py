@@ -1,5 +1,6 @@
 """The backend "baton" of torch.distributed, on the ranks of one mpirun."""
 import datetime
+import threading
 
 import pytest
 
@@ -168,6 +169,28 @@ def test_futures():
     outs = [torch.empty(4) for _ in range(size())]
     future = dist.all_gather(outs, torch.full((4,), float(rank())), async_op=True).get_future()
     assert (future.wait()[-1] == size() - 1).all()
+
+
+@pytest.mark.parametrize("seen", ["wait", "is_completed"])
+def test_results_are_copied_before_the_end_is_seen(seen):
+    outs = [torch.zeros(4) for _ in range(size())]
+    work = dist.all_gather(outs, torch.ones(4), async_op=True)
+    copy, copying, go_on = work._after, threading.Event(), threading.Event()
+
+    def slow():
+        copying.set()
+        go_on.wait(20)
+        copy()
+
+    work._after = slow
+    thread = threading.Thread(target=lambda: work.get_future().wait())
+    thread.start()
+    copying.wait(20)
+    threading.Timer(0.2, go_on.set).start()
+    while not getattr(work, seen)():
+        pass
+    assert all((out == 1).all() for out in outs)
+    thread.join()
 
 
 def test_sub_groups():

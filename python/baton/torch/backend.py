@@ -121,10 +121,11 @@ class _Kept:
     def fail(self, status):
         failed = self.error(status)
         if status != lib.BATON_ERR_TIMEOUT:
-            while self.works:
-                work = self.works.popleft()
-                work._failed = failed
-                self.abandon(work)
+            with _finishing:
+                while self.works:
+                    work = self.works.popleft()
+                    work._failed = failed
+                    self.abandon(work)
         raise failed
 
     def error(self, status):
@@ -134,14 +135,14 @@ class _Kept:
             return failed
 
     def retire(self, epoch):
-        """All works up to `epoch` have ended."""
-        if epoch > self.ended:
-            self.ended = epoch
-        works = self.works
-        while works and works[0]._epoch <= epoch:
-            work = works.popleft()
-            work._finish()
-            self.abandon(work)
+        """All works up to `epoch` have ended: copies results, and then says so."""
+        with _finishing:
+            works = self.works
+            while works and works[0]._epoch <= epoch:
+                work = works.popleft()
+                work._finish()
+                self.abandon(work)
+            self.ended = max(self.ended, epoch)
 
     def abandon(self, work):
         """Keeps a work to which no Python code refers: C++ may, and would find no wait()
@@ -179,13 +180,13 @@ class Work(_TorchWork):
                 if status != lib.BATON_ERR_TIMEOUT:
                     kept.fail(status)
                 kept.ends_at(epoch, self._seconds(timeout))
-            works = kept.works
-            if works and works[0] is self:  # nothing older is in flight
-                works.popleft()
-                if epoch > kept.ended:
-                    kept.ended = epoch
-            else:
-                kept.retire(epoch)
+            with _finishing:
+                works = kept.works
+                if works and works[0] is self:  # nothing older is in flight
+                    works.popleft()
+                    kept.ended = max(kept.ended, epoch)
+                else:
+                    kept.retire(epoch)
         elif self._failed is not None:
             raise self._failed
         if self._after is not None or self._temporary:
@@ -213,13 +214,14 @@ class Work(_TorchWork):
         return True
 
     def _finish(self):
+        """What has ended is not seen to have before its results are copied."""
         with _finishing:
-            after, self._after = self._after, None
-            if after is not None:
-                after()
+            if self._after is not None:
+                self._after()
+                self._after = None
             if self._temporary:
-                self._temporary = False
                 self._kept.schedule.destroy()
+                self._temporary = False
 
     def is_completed(self):
         kept = self._kept
@@ -232,6 +234,8 @@ class Work(_TorchWork):
                 return False
             else:
                 kept.retire(self._epoch)
+        if self._failed is None and (self._after is not None or self._temporary):
+            self._finish()
         return True
 
     def is_success(self):
