@@ -258,7 +258,21 @@ def test_ranks_that_differ_and_recovery():
         dist.all_reduce(a, group=group)
     with pytest.raises(baton.Error):
         dist.all_reduce(a, group=group)
-    group.recover(60)
+    if rank() == 0:  # makes a schedule more than the others
+        dist.all_reduce(torch.ones(5), group=group, async_op=True)
+    # A message that is not received, and one that does not come.
+    works = [dist.isend(torch.ones(3), 1, group=group) if rank() == 0 else
+             dist.irecv(torch.ones(4), 0, group=group)] if rank() < 2 else []
+    group.recover(20)
+    if rank() == 1:
+        with pytest.raises(baton.Cancelled, match="recovered"):
+            works[0].wait()
+    a = torch.full((3,), 2.0)
+    if rank() == 0:
+        dist.send(a, 1, group=group)
+    elif rank() == 1:
+        dist.recv(a.zero_(), 0, group=group)
+        assert (a == 2).all()
     a = torch.ones(3)
     dist.all_reduce(a, group=group)
     assert (a == size()).all()

@@ -121,12 +121,23 @@ class _Kept:
     def fail(self, status):
         failed = self.error(status)
         if status != lib.BATON_ERR_TIMEOUT:
-            with _finishing:
-                while self.works:
-                    work = self.works.popleft()
-                    work._failed = failed
-                    self.abandon(work)
+            self.give_up(failed)
         raise failed
+
+    def give_up(self, failed):
+        with _finishing:
+            while self.works:
+                work = self.works.popleft()
+                work._failed = failed
+                self.abandon(work)
+
+    def cancel(self):
+        """Cancels what is in flight, and destroys the schedule."""
+        if self.works:
+            lib.baton_schedule_cancel(self.handle)  # an error: all have ended
+            self.give_up(errors.Cancelled("the process group was recovered"))
+        self.handle = _NULL
+        self.schedule.destroy()
 
     def error(self, status):
         try:
@@ -349,11 +360,12 @@ class _State:
         self.kept = {}  # by shape, the same on all ranks
         self.pairs = {}  # groups of two ranks, for send and recv
         self.messages = {}  # their schedules
+        self.old_pairs = []  # before the last recovery
         self.abandoned = collections.deque(maxlen=_ABANDONED)
         _states.add(self)
 
     def destroy(self):
-        for group in [*self.pairs.values(), self.group]:
+        for group in [*self.old_pairs, *self.pairs.values(), self.group]:
             group.destroy()
 
 
@@ -452,7 +464,8 @@ class ProcessGroup(dist.ProcessGroup):
                         for address, tensor in zip(addresses, (source, target))]
             schedule = self.group._prepare(
                 collective, *operands, None, count, op=op, root=root, counts=counts,
-                target_counts=target_counts, depth=_DEPTH)
+                target_counts=target_counts, depth=_DEPTH,
+                name=f"{collective}, {self._recoveries()} recoveries")
             schedule._keep.clear()  # works keep tensors
             kept = _Kept(self._state, schedule)
             kept.source, kept.target = addresses
@@ -478,12 +491,22 @@ class ProcessGroup(dist.ProcessGroup):
 
     def recover(self, timeout=None):
         """Makes the group usable again after a failure, as `baton.Group.recover`: all
-        ranks call it."""
+        ranks call it. What is in flight is cancelled, and messages that nobody has
+        received are lost."""
+        state = self._state
         self._sums.clear()
-        for kept in self._kept.values():
-            kept.schedule.destroy()
-        self._kept.clear()
+        for of in (self._kept, state.messages):
+            for kept in of.values():
+                kept.cancel()
+            of.clear()
+        state.old_pairs += state.pairs.values()  # their destruction may wait for the peer
+        state.pairs.clear()
         self.group.recover(timeout)
+
+    def _recoveries(self):
+        """In names, as the k-th schedule of a name belongs with the k-th of the peers,
+        and ranks may have made different ones before they failed."""
+        return lib.baton_group_recoveries(self.group._alive())
 
     @staticmethod
     def _number(opts):
@@ -718,7 +741,7 @@ class ProcessGroup(dist.ProcessGroup):
         if pair is None:
             ranks = sorted((self._rank, peer))
             pair = self._state.pairs[peer] = self.group.sub(
-                ranks, "ranks {} and {}".format(*ranks))
+                ranks, "ranks {} and {}, {} recoveries".format(*ranks, self._recoveries()))
         sender = self._rank if kind == "send" else peer
         out = ffi.new("baton_schedule_t **")
         check(lib.baton_schedule_create(
