@@ -1,6 +1,8 @@
 """The backend "baton" of torch.distributed, on the ranks of one mpirun."""
 import datetime
+import os
 import threading
+import types
 
 import pytest
 
@@ -276,6 +278,25 @@ def test_ranks_that_differ_and_recovery():
     a = torch.ones(3)
     dist.all_reduce(a, group=group)
     assert (a == size()).all()
+
+
+def test_hosts_are_told_by_their_names(monkeypatch):
+    """Host "a" has ranks 0 and 2, "b" the others; Open MPI tells of before a shrink."""
+    made = {}
+    monkeypatch.setattr(backend.dist, "init_process_group", lambda *_, **given: given)
+    monkeypatch.setattr(backend.dist, "TCPStore",
+                        lambda host, port, *_, **__: made.update(host=host) or
+                        types.SimpleNamespace(port=port))
+    monkeypatch.setattr(backend.socket, "gethostname",
+                        lambda: "b" if rank() % 2 else "a")
+    monkeypatch.setattr(backend, "_base", backend._base)
+    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "9")
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.setenv(name, "")
+    baton_torch.init_process_group()
+    assert made["host"] == ("127.0.0.1" if size() == 1 else "a")
+    assert os.environ["LOCAL_RANK"] == str(rank() // 2)
+    assert os.environ["LOCAL_WORLD_SIZE"] == str(len(range(rank() % 2, size(), 2)))
 
 
 def test_ddp():

@@ -800,15 +800,19 @@ dist.Backend.register_backend("baton", _create, extended_api=True)
 def init_process_group(group=None, timeout=datetime.timedelta(minutes=30), **options):
     """torch.distributed.init_process_group("baton") for the ranks of mpirun, or of
     `group`, a baton.Group (after a loss: what `shrink` has made). Collective. Torch's
-    store is on rank 0, at a port that is free. Sets RANK, WORLD_SIZE, LOCAL_RANK and
+    store is on rank 0, at a port that is free; ranks of one host are those that have one
+    host name. Sets RANK, WORLD_SIZE, LOCAL_RANK and
     LOCAL_WORLD_SIZE in the environment. `options` are torch's."""
     global _base
     _base = group or baton.Group.world()
-    address = torch.zeros(256, dtype=torch.uint8)
-    local = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", _base.size))
+    address, name = torch.zeros(2, 256, dtype=torch.uint8)
+    mine = socket.gethostname().encode()
+    name[:len(mine)] = torch.tensor(list(mine), dtype=torch.uint8)
+    names = _base.allgather(name).tolist()
+    local = [rank for rank in range(_base.size) if names[rank] == names[_base.rank]]
     store = None
     if _base.rank == 0:
-        host = "127.0.0.1" if local >= _base.size else socket.gethostname()
+        host = "127.0.0.1" if len(local) == _base.size else mine.decode()
         store = dist.TCPStore(host, 0, _base.size, True, timeout, wait_for_workers=False)
         text = f"{host} {store.port}".encode()
         address[:len(text)] = torch.tensor(list(text), dtype=torch.uint8)
@@ -817,7 +821,7 @@ def init_process_group(group=None, timeout=datetime.timedelta(minutes=30), **opt
         host, port = bytes(address.tolist()).rstrip(b"\0").decode().split()
         store = dist.TCPStore(host, int(port), _base.size, False, timeout)
     os.environ.update(
-        RANK=str(_base.rank), WORLD_SIZE=str(_base.size), LOCAL_WORLD_SIZE=str(local),
-        LOCAL_RANK=os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", str(_base.rank)))
+        RANK=str(_base.rank), WORLD_SIZE=str(_base.size), LOCAL_WORLD_SIZE=str(len(local)),
+        LOCAL_RANK=str(local.index(_base.rank)))
     dist.init_process_group("baton", store=store, rank=_base.rank, world_size=_base.size,
                             timeout=timeout, **options)
