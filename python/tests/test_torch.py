@@ -141,6 +141,26 @@ def test_many_in_flight():
     assert (a == size()).all() and not kept.works
 
 
+def test_works_are_used_again_unless_somebody_has_them():
+    def step():
+        work = dist.all_reduce(torch.ones(6), async_op=True)
+        work.wait()
+        return work
+
+    step()
+    number = id(step())
+    assert id(step()) == number
+    first, second = step(), step()
+    assert first is not second
+    kept = first._kept
+    abandoned = kept.state.abandoned
+    abandoned.clear()
+    mine = dist.all_reduce(torch.ones(6), async_op=True)
+    dist.all_reduce(torch.ones(6), async_op=True)  # only C++ has this one
+    dist.all_reduce(torch.ones(6))
+    assert mine not in abandoned and len(abandoned) == 1
+
+
 def test_a_step_makes_nothing_new():
     def step():
         for vector in [torch.ones(n) for n in (1, 100, 5000)]:

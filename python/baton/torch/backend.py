@@ -23,6 +23,7 @@ import queue
 import socket
 import threading
 import time
+import types
 import weakref
 from sys import getrefcount
 
@@ -36,10 +37,29 @@ from baton._library import check, ffi, lib
 from baton.schedule import Schedule
 
 _KEPT = 256  # shapes whose schedules a group keeps
-_DEPTH = 8  # epochs of one schedule that may be in flight
+_DEPTH = 8  # epochs of one schedule that may be in flight; with a GPU no more are allowed
 _SMALL = 65536  # bytes of a tensor whose work is used again, which saves a microsecond
 _ABANDONED = 32  # ended works that only C++ may still refer to
-_OWN_REFERENCES = 3  # two local variables and the argument of sys.getrefcount
+
+
+def _references(given):
+    """Counts references to a work that only a variable here and the caller's, or an
+    attribute, refer to: Python 3.14 counts fewer of them than those before."""
+    return getrefcount(given)
+
+
+def _references_of_spare(kept):
+    work = kept.spare
+    return getrefcount(work)
+
+
+def _measured():
+    work = object()
+    return _references(work)
+
+
+_OWN_REFERENCES = _measured()
+_SPARE_REFERENCES = _references_of_spare(types.SimpleNamespace(spare=object()))
 
 _start = lib.baton_schedule_start
 _wait_epoch = lib.baton_schedule_wait_epoch
@@ -534,7 +554,7 @@ class ProcessGroup(dist.ProcessGroup):
         if address != kept.target:
             kept.bind(0, address)
         work = kept.spare
-        if work is None or getrefcount(work) > _OWN_REFERENCES:
+        if work is None or getrefcount(work) > _SPARE_REFERENCES:
             return kept.start(Work(tensors, opts))
         work._tensors, work._options, work._future = tensors, opts, None
         return kept.start(work)
