@@ -222,6 +222,9 @@ class Tensors(_handles.Handle):
                  name: str = "tensors", densities: Sequence[float] = (),
                  timeout: Optional[float] = None, **more: Any) -> None:
         self.dtype, keep = _arrays.dtype_number(dtype), []
+        if not all(isinstance(of, (tuple, list)) and len(of) == 3 for of in tensors):
+            raise errors.Invalid("tensors are given as (name, role, elements), such as "
+                                 '("w", "dense", w.size)')
         self.counts = [count for _, _, count in tensors]
         given = _options("baton_tensors_options_t", keep, mode, {
             "density": density, "dtype": self.dtype, "name": name, **more})

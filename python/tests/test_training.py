@@ -153,6 +153,12 @@ def test_sparse_options_that_differ(group):
         baton.Sparse(group, 10, k=11)
 
 
+def test_bare_tensors_are_refused(group):
+    for wrong in (numpy.ones((3, 3)), [numpy.ones(3)], [("w", "dense")]):
+        with pytest.raises(baton.Invalid, match="name, role, elements"):
+            baton.Tensors(group, wrong, density=0.1)
+
+
 def test_tensors(group):
     sizes = [("w", "dense", 50000), ("b", "bias_or_norm", 10), ("c", "output", 20)]
     with baton.Tensors(group, sizes, density=0.01, always_sparse=True,
