@@ -131,7 +131,7 @@ def wait(call, timeout, cancel=None):
 # ---- the engine, and MPI -------------------------------------------------------
 
 _engine = NULL
-_mpi_is_ours = False
+_mpi_is_ours = has_cuda = False
 lost = False  # a rank: MPI_Finalize may wait for it for ever
 
 
@@ -150,6 +150,7 @@ def attach_cuda(ordinal: int = 0) -> None:
     """Attaches a GPU, by CUDA's number, before the first group: then collectives take
     tensors of its memory. Unsupported: there is no libbaton_cuda, driver or GPU. State:
     there is a group."""
+    global has_cuda
     path = place.replace("libbaton.so", "libbaton_cuda.so")
     try:
         cuda = ffi.dlopen(path)
@@ -157,6 +158,7 @@ def attach_cuda(ordinal: int = 0) -> None:
         raise errors.Unsupported(f"{failed}; build Baton where nvcc is, or with "
                                  "-DBATON_CUDA=ON") from None
     check(cuda.baton_cuda_attach(engine(), ordinal))
+    has_cuda = True
 
 
 def initialise_mpi():

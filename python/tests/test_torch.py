@@ -238,6 +238,14 @@ def test_messages():
                                                dist.P2POp(dist.irecv, b, left)]):
             request.wait()
         assert (b == left).all()
+    peer = rank() ^ 1  # both send before they receive
+    if peer < size():
+        sent = [dist.isend(torch.full((50000,), float(i)), peer) for i in range(20)]
+        for i in range(20):
+            dist.recv(a := torch.empty(50000), peer)
+            assert (a == i).all()
+        for work in sent:
+            work.wait()
     if rank() == 0:
         sent = [dist.isend(torch.full((3,), float(tag)), 1, tag=tag) for tag in range(12)]
         for work in sent:

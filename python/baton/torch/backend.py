@@ -38,6 +38,7 @@ from baton.schedule import Schedule
 
 _KEPT = 256  # shapes whose schedules a group keeps
 _DEPTH = 8  # epochs of one schedule that may be in flight; with a GPU no more are allowed
+_MESSAGES = 64  # messages of one size, tag and peer, without a GPU
 _SMALL = 65536  # bytes of a tensor whose work is used again, which saves a microsecond
 _ABANDONED = 32  # ended works that only C++ may still refer to
 
@@ -85,10 +86,11 @@ class _Kept:
     """The schedule of a shape, and what is in flight."""
 
     __slots__ = ("handle", "schedule", "source", "target", "started", "ended", "works",
-                 "spare", "spares", "state")
+                 "spare", "spares", "state", "depth")
 
-    def __init__(self, state, schedule):
+    def __init__(self, state, schedule, depth=_DEPTH):
         self.state = state
+        self.depth = depth
         self.schedule = schedule
         self.handle = schedule._handle
         self.source = self.target = None
@@ -121,13 +123,13 @@ class _Kept:
         work._kept = self
         work._epoch = self.started
         self.works.append(work)
-        if len(self.works) > _DEPTH:
+        if len(self.works) > self.depth:
             self.retire(lib.baton_schedule_epoch(self.handle))
         return work
 
     def make_room(self):
-        """Waits for the oldest of _DEPTH epochs in flight."""
-        oldest = self.started - _DEPTH + 1
+        """Waits for the oldest of `depth` epochs in flight."""
+        oldest = self.started - self.depth + 1
         self.ends_at(oldest, self.state.timeout)
         self.retire(oldest)
 
@@ -767,7 +769,8 @@ class ProcessGroup(dist.ProcessGroup):
         check(lib.baton_schedule_create(
             pair._handle, f"from {sender}, tag {tag}, {size} bytes".encode(), out))
         schedule = Schedule(pair, out[0])
-        lib.baton_schedule_set_depth(out[0], _DEPTH)
+        depth = _DEPTH if _handles.has_cuda else _MESSAGES
+        lib.baton_schedule_set_depth(out[0], depth)
         bind, add = ((lib.baton_buffer_bind_input, lib.baton_add_send) if kind == "send"
                      else (lib.baton_buffer_bind, lib.baton_add_recv))
         buffer = bind(out[0], _empty, size)
@@ -775,7 +778,7 @@ class ProcessGroup(dist.ProcessGroup):
         view.buffer, view.offset, view.bytes = buffer, 0, size
         add(out[0], 1 - pair.rank, view[0])
         check(lib.baton_schedule_commit(out[0]))
-        kept = _Kept(self._state, schedule)
+        kept = _Kept(self._state, schedule, depth)
         self._state.messages[kind, peer, tag, size] = kept
         return kept
 
