@@ -8,7 +8,7 @@ slow ranks.
 
 `import baton.torch` registers the backend "baton" with torch.distributed, for tensors in
 the memory of the CPU. `DDPHook` averages gradients in one of Baton's modes, `average_gradients`
-in loops without DistributedDataParallel. docs/python.md has its section on PyTorch.
+in loops without DistributedDataParallel. docs/torch.md has the modes, and the limits.
 """
 from baton.torch.average import DDPHook, GradientAverager, Step, average_gradients
 from baton.torch.backend import ProcessGroup, Work, init_process_group
