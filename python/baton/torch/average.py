@@ -71,8 +71,6 @@ def _view(address, count, dtype):
 class _Full:
     """An all-reduce for each tensor, in place, started as soon as the tensor is there."""
 
-    early = True
-
     def __init__(self, group, options, timeout):
         self._group, self._timeout = group, timeout
         self._schedules = []  # by position: what it is for, schedule, address
@@ -120,8 +118,6 @@ class _Full:
 
 class _Vector:
     """All gradients as one vector; the base of partial and sparse ones."""
-
-    early = False
 
     def __init__(self, group, options, timeout):
         self._group, self._options, self._timeout = group, options, timeout
@@ -297,10 +293,6 @@ def _without(options, mode, wrong):
         raise errors.Invalid(f"mode {mode} has no option " + ", ".join(wrong))
 
 
-def _end(group, _):
-    group.destroy()
-
-
 class _Averager:
     """What a hook and a loop's averager have in common."""
 
@@ -311,7 +303,8 @@ class _Averager:
         self._group = _group_for(group)
         self._exchange = kind(self._group, options, timeout)
         # Keeps the schedules: a group ends after what was made in it.
-        weakref.finalize(self, _end, self._group, self._exchange).atexit = False
+        weakref.finalize(self, lambda group, _: group.destroy(), self._group,
+                         self._exchange).atexit = False
 
     def state_dict(self):
         """This rank's: what is pending, or a residual. Call it between steps."""

@@ -113,10 +113,9 @@ class _Kept:
     def start(self, work):
         status = _start(self.handle)
         if status:
-            if status != _BUSY:
-                self.fail(status)
-            self.make_room()
-            status = _start(self.handle)
+            if status == _BUSY:
+                self.make_room()
+                status = _start(self.handle)
             if status:
                 self.fail(status)
         self.started += 1
@@ -399,6 +398,14 @@ def _vector(tensor):
     return tensor.contiguous()
 
 
+def _into(tensor, options=None):
+    """The tensor, or a vector whose elements its work copies to it."""
+    vector, work = _vector(tensor), Work([tensor], options)
+    if vector is not tensor:
+        work._after = lambda: tensor.copy_(vector)
+    return vector, work
+
+
 def _address(tensor):
     return tensor.data_ptr() or _nowhere
 
@@ -563,10 +570,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _allreduce(self, tensors, opts):
         tensor = _one(tensors)
-        vector = _vector(tensor)
-        work = Work([tensor], opts)
-        if vector is not tensor:
-            work._after = lambda: tensor.copy_(vector)
+        vector, work = _into(tensor, opts)
         op = self._reduction(opts)
         self._run(work, "allreduce", None, vector, vector.numel(), op)
         if vector.numel():
@@ -579,19 +583,15 @@ class ProcessGroup(dist.ProcessGroup):
 
     def broadcast(self, tensors, opts=0):
         tensor = _one(tensors)
-        vector = _vector(tensor)
-        work = Work([tensor], opts)
-        if vector is not tensor:
-            work._after = lambda: tensor.copy_(vector)
+        vector, work = _into(tensor, opts)
         return self._run(work, "broadcast", None, vector, vector.numel(),
                          root=getattr(opts, "rootRank", opts))
 
     def reduce(self, tensors, opts=None):
         tensor = _one(tensors)
-        vector, root = _vector(tensor), opts.rootRank
-        work = Work([tensor], opts)
-        if vector is not tensor and self._rank == root:
-            work._after = lambda: tensor.copy_(vector)
+        (vector, work), root = _into(tensor, opts), opts.rootRank
+        if self._rank != root:
+            work._after = None
         operands = (None, vector) if self._rank == root else (vector, None)
         return self._run(work, "reduce", *operands, vector.numel(),
                          self._reduction(opts), root)
@@ -618,10 +618,7 @@ class ProcessGroup(dist.ProcessGroup):
     def _allgather_base(self, output, tensor, opts=None):
         _sizes("all_gather_into_tensor: the output", [output.numel()],
                [tensor.numel() * self._size])
-        vector = _vector(output)
-        work = Work([output], opts)
-        if vector is not output:
-            work._after = lambda: output.copy_(vector)
+        vector, work = _into(output, opts)
         return self._run(work, "allgather", _vector(tensor), vector, tensor.numel())
 
     def allgather_coalesced(self, output_lists, inputs, opts=None):
@@ -648,15 +645,12 @@ class ProcessGroup(dist.ProcessGroup):
 
     def scatter(self, outputs, input_lists, opts=None):
         output, root = _one(outputs), opts.rootRank
-        vector, source = _vector(output), None
+        (vector, work), source = _into(output, opts), None
         if self._rank == root:
             inputs = _one(input_lists)
             _sizes("scatter", [tensor.numel() for tensor in inputs],
                    [output.numel()] * self._size)
             source = _joined(inputs)
-        work = Work([output], opts)
-        if vector is not output:
-            work._after = lambda: output.copy_(vector)
         return self._run(work, "scatter", source, vector, vector.numel(), root=root)
 
     def reduce_scatter(self, outputs, input_lists, opts=None):
@@ -675,10 +669,7 @@ class ProcessGroup(dist.ProcessGroup):
     def _scatter_sums(self, output, source, counts, opts):
         _sizes("reduce_scatter", [source.numel(), output.numel()],
                [sum(counts), counts[self._rank]])
-        vector = _vector(output)
-        work = Work([output], opts)
-        if vector is not output:
-            work._after = lambda: output.copy_(vector)
+        vector, work = _into(output, opts)
         equal = len(set(counts)) == 1
         return self._run(work, "reduce_scatter", source, vector,
                          counts[self._rank] if equal else 0, self._reduction(opts),
@@ -697,10 +688,7 @@ class ProcessGroup(dist.ProcessGroup):
                                _joined(inputs), [tensor.numel() for tensor in inputs])
 
     def alltoall_base(self, output, tensor, output_splits, input_splits, opts=None):
-        vector = _vector(output)
-        work = Work([output], opts)
-        if vector is not output:
-            work._after = lambda: output.copy_(vector)
+        vector, work = _into(output, opts)
         if not output_splits and not input_splits:
             _sizes("all_to_all_single", [output.numel(), tensor.numel() % self._size],
                    [tensor.numel(), 0])
@@ -732,10 +720,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def recv(self, tensors, peer, tag=0):
         tensor = _one(tensors)
-        vector = _vector(tensor)
-        work = Work([tensor])
-        if vector is not tensor:
-            work._after = lambda: tensor.copy_(vector)
+        vector, work = _into(tensor)
         return self._message("recv", vector, work, peer, tag)
 
     def recv_anysource(self, tensors, tag=0):
