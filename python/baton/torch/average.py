@@ -338,9 +338,10 @@ class DDPHook(_Averager):
     same bits on all ranks. With "full" that of two ranks has the bits of gloo's.
 
     `group`: a baton.Group or a ProcessGroup of this package; None: that of
-    torch.distributed, or all ranks. `timeout`: of a step, in seconds. `options`: those of baton.Partial or baton.Sparse, such as
-    history=8, max_staleness=2, momentum=0.9; on_loss="continue": training goes on among
-    the ranks that live. All ranks make the same hook, in the same order.
+    torch.distributed, or all ranks. `timeout`: of a step, in seconds. `options`: those of
+    baton.Partial or baton.Sparse, such as history=8, max_staleness=2, momentum=0.9;
+    on_loss="continue": training goes on among the ranks that live. All ranks make the
+    same hook, in the same order.
 
     `step` says what the last step was. After TimedOut the step goes on, and the next one
     waits for it first. Its mean is not used on this rank, whose weights then differ from
