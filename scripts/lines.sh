@@ -14,8 +14,8 @@ cd "$(dirname "$0")/.."
 sums='include,lib,progress,cuda 53300
 mpi 2600
 microbench,examples 9200
-python 2550
-tests,python/tests 45500'
+python 2650
+tests,python/tests 45700'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress lib/sim
     lib/coll/kit lib/coll/dense lib/coll/tune lib/coll/create lib/coll/partial
