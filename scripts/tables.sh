@@ -381,21 +381,9 @@ allreduce() {
     find "$work/matrix" -name '*.csv' | sort -V | xargs cat >"$work/all"
     echo "The fastest MPI all-reduce's time over Baton's, out of place; in place:"
     echo
-    against "$work/all" '$at["ranks"] " ranks" ($at["hosts"] > 1 ? " on " \
+    against "$work/all" '$at["ranks"] ($at["ranks"] > 1 ? " ranks" : " rank") \
+        ($at["hosts"] > 1 ? " on " \
         $at["hosts"] " hosts" : "") ", " $at["way"]'
-}
-
-collectives() {
-    local name ranks sizes=1K,16K,256K,1M,4M
-    command="mpirun -np RANKS baton-bench COLLECTIVE --bytes $sizes"
-    for name in bcast reduce allgather reduce_scatter alltoall; do
-        for ranks in 2 4 8; do
-            bench bench $ranks $name --bytes $sizes --repetitions 7
-        done
-    done
-    echo "The fastest MPI call's time over Baton's:"
-    echo
-    against "$work/bench" '$at["collective"] ", " $at["ranks"] " ranks"'
 }
 
 sparse_steps() {
@@ -435,9 +423,9 @@ simulator() {
 # ---- one after another -------------------------------------------------------
 
 # Prints a table with what it is of.
-show() {
+describe() {
     local before after
-    rm -rf "${work:?}"/*
+    rm -f "$work/skew" "$work/bench" # to which rows are added
     before=$(stolen)
     "$1" >"$work/table"
     after=$(stolen)
@@ -468,8 +456,8 @@ place() {
 }
 
 all='modes_even modes_quorum modes_lateness modes_ranks late severe
-    sparse_training sparse_seeds sparse_links skew allreduce collectives
-    sparse_steps engine simulator'
+    sparse_training sparse_seeds sparse_links skew allreduce sparse_steps
+    engine simulator'
 write=
 while [ $# -gt 0 ]; do
     case $1 in
@@ -489,7 +477,7 @@ for table in ${*:-$all}; do
     esac
     echo "$(date +%H:%M:%S) $table" \
         "($(so_far $ended "$(echo ${*:-$all} | wc -w)"))" >&2
-    show "$table" >"$work/shown"
+    describe "$table" >"$work/shown"
     if [ "$write" ]; then place "$table" "$work/shown"; else cat "$work/shown"; fi
     ended=$((ended + 1))
 done
