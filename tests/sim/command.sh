@@ -165,14 +165,16 @@ done
 (cd "$root/.ci" && ./run -h) >out 2>err && [ ! -s err ] ||
     complain "no help by a relative path: .ci/run -h"
 
-timeout -k 60 -s INT 3 "$sim" barrier --ranks 99 --epochs 1000000 >out 2>err
+# Without --foreground, timeout sends the signal twice (to its child, then to
+# the whole process group), and the second one ends baton-sim at once.
+timeout --foreground -k 60 -s INT 3 "$sim" barrier --ranks 99 --epochs 1000000 >out 2>err
 grep -q 'interrupted after .* of 1000000 epochs' err ||
     complain "an interrupted run does not say how far it came"
 [ "$(wc -l <err)" -eq 1 ] || complain "progress is shown to what is no terminal"
-timeout -k 60 -s INT 3 "$sim" allreduce --algorithm ring --ranks 4096 >out 2>err
+timeout --foreground -k 60 -s INT 3 "$sim" allreduce --algorithm ring --ranks 4096 >out 2>err
 grep -Eq 'interrupted after .*: [0-9]+ schedules.*, 0 of 1 epochs' err ||
     complain "an interrupted build does not say how far it came"
-timeout -k 20 -s INT 3 "$sim" partial --mode solo --ranks 30000 --epochs 10 >out 2>err
+timeout --foreground -k 20 -s INT 3 "$sim" partial --mode solo --ranks 30000 --epochs 10 >out 2>err
 [ $? -eq 124 ] && grep -q 'interrupted after' err ||
     complain "an interrupted run does not end at once"
 
@@ -192,7 +194,7 @@ for command in allreduce broadcast barrier partial "partial --skew-ms 1" sparse;
     [ "$(head -n 1 t.csv | tr ',' '\n' | wc -l)" -gt 9 ] ||
         complain "the file lacks columns, too: $command"
 done
-terminal "timeout -k 60 -s INT 3 '$sim' barrier --ranks 99 --epochs 1000000"
+terminal "timeout --foreground -k 60 -s INT 3 '$sim' barrier --ranks 99 --epochs 1000000"
 grep -q 'messages: [0-9]* s, [0-9]* % done, about [0-9]* s left' out ||
     complain "no progress on a terminal"
 terminal ". '$root/scripts/progress.sh'; progress_began=\$((progress_began - 9)); \
