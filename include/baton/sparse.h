@@ -304,6 +304,15 @@ void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg);
 BATON_CHECKED baton_status_t baton_sparse_dense(baton_sparse_t *sparse,
                                                 void *vector);
 
+/* Writes the same of the elements from `first` on, so many, e.g. of a bucket.
+   Reads the entries of this range alone, which it finds by a binary search, so
+   that all buckets of a result cost no more than the whole. BATON_ERR_INVALID:
+   the gradient has no such elements. */
+BATON_CHECKED baton_status_t baton_sparse_dense_range(baton_sparse_t *sparse,
+                                                      size_t first,
+                                                      size_t count,
+                                                      void *elements);
+
 /* After baton_group_shrink: goes on among the survivors, with all that it has.
    Collective over `survivors`, a group that was made of the sparse
    all-reduce's, or of one that was made of that. A step that any survivor has

@@ -194,6 +194,12 @@ BATON_CHECKED baton_status_t baton_tensors_wait(baton_tensors_t *set,
                                                 size_t tensor, int timeout_ms,
                                                 baton_sparse_result_t *out);
 
+/* Writes the last result as all elements of the tensor, zeros among them, after
+   a wait for it. BATON_ERR_STATE: there is no result; BATON_ERR_BUSY: the
+   tensor's next step, or that of one that is packed with it, runs. */
+BATON_CHECKED baton_status_t baton_tensors_dense(baton_tensors_t *set,
+                                                 size_t tensor, void *elements);
+
 /* ---- to look at -------------------------------------------------------- */
 
 /* What was decided about a tensor, the same on all ranks. */

@@ -50,6 +50,13 @@ def _given(a: Any, writable: bool, count: int, dtype: int) -> Any:
     return made
 
 
+def _filled(handle: Any, copy: Any, out: Any, count: int, dtype: int) -> Any:
+    if out is None:
+        out = numpy.empty(max(count, 0), _arrays.numpy_of(dtype))
+    check(copy(handle, _given(out, True, count, dtype).address))
+    return out
+
+
 def _raise(status: int) -> None:
     if status:
         _handles.lost |= status == lib.BATON_ERR_TRANSPORT
@@ -128,9 +135,12 @@ class Sparse(_handles.Handle):
         self._keep = None
         return _result(self)
 
-    def dense(self, out: Any = None) -> Any:
-        """The last result as `count` elements, in `out` or a new numpy array."""
-        return self._copied(lib.baton_sparse_dense, out)
+    def dense(self, out: Any = None, first: int = 0, count: Optional[int] = None) -> Any:
+        """The last result as elements, zeros among them, in `out` or a new numpy array: all,
+        or `count` of them from `first` on, such as those of a bucket."""
+        count = self.count - first if count is None else count
+        return self._copied(lambda handle, to: lib.baton_sparse_dense_range(
+            handle, first, count, to), out, count)
 
     def residual(self, out: Any = None) -> Any:
         """What this rank has not sent yet, `count` elements."""
@@ -140,14 +150,9 @@ class Sparse(_handles.Handle):
         """This rank's velocity, `count` elements. State: momentum is 0."""
         return self._copied(lib.baton_sparse_velocity, out)
 
-    def _copied(self, copy: Any, out: Any) -> Any:
-        if out is None:
-            out = numpy.empty(self.count, _arrays.numpy_of(self.dtype))
-            given = _arrays.operand(out)
-        else:
-            given = _given(out, True, self.count, self.dtype)
-        check(copy(self._alive(), given.address))
-        return out
+    def _copied(self, copy: Any, out: Any, count: Optional[int] = None) -> Any:
+        return _filled(self._alive(), copy, out,
+                       self.count if count is None else count, self.dtype)
 
     def set_residual(self, residual: Any, velocity: Any = None) -> None:
         """Replaces this rank's residual, and with momentum its velocity."""
@@ -273,6 +278,12 @@ class Tensors(_handles.Handle):
                              timeout))
         self._keep.pop(tensor, None)
         return _result(self)
+
+    def dense(self, tensor: int, out: Any = None) -> Any:
+        """A tensor's last result as all of its elements, in `out` or a new numpy array."""
+        count = self.counts[self._within(tensor)]
+        return _filled(self._alive(), lambda handle, to: lib.baton_tensors_dense(
+            handle, tensor, to), out, count, self.dtype)
 
     def shrink(self, survivors: Group, timeout: Optional[float] = None) -> None:
         """Goes on among the survivors of `Group.shrink`."""

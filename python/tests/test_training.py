@@ -95,6 +95,8 @@ def test_sparse_conserves(group, algorithm):
         dense = numpy.zeros(n)
         dense[slice(None) if result.indices is None else result.indices] = result.values
         assert (sparse.dense() == dense).all()
+        assert (sparse.dense(first=300, count=50) == dense[300:350]).all()
+        assert (sparse.dense(numpy.empty(70), 930) == dense[930:]).all()
         got += dense
     given -= sparse.residual()
     assert group.allreduce(given) == pytest.approx(got)
@@ -170,6 +172,8 @@ def test_tensors(group):
             result = model.wait(i, 30)
             assert (result.values == (i + 1) * group.size).all()
             assert (result.indices is None) == (i != 0)
+            dense = model.dense(i)
+            assert dense[slice(None) if i else result.indices].tolist() == result.values.tolist()
         assert model.plan(0).form == "sparse" and model.plan(1).form == "packed"
         with pytest.raises(baton.Invalid, match="no tensor 3"):
             model.plan(3)

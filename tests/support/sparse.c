@@ -8,6 +8,7 @@
 #include <baton/select.h>
 #include <baton/sparse.h>
 #include <stdlib.h>
+#include <string.h>
 
 static size_t vector_bytes(const support_sparse_t *group)
 {
@@ -121,6 +122,23 @@ void support_sparse_start(support_sparse_t *group)
     }
 }
 
+/* The parts of a vector that are written one by one are the whole. */
+static void expect_ranges(const support_sparse_t *group)
+{
+    const size_t all = group->options.count, step = all / 3 + 1;
+    for (size_t first = 0; first < all; first += step) {
+        const size_t count = all - first < step ? all - first : step;
+        char *got = malloc(count * group->element);
+        assert_non_null(got);
+        memset(got, 0x55, count * group->element);
+        support_ok(
+            baton_sparse_dense_range(group->ranks[0], first, count, got));
+        assert_memory_equal(got, group->dense + first * group->element,
+                            count * group->element);
+        free(got);
+    }
+}
+
 void support_sparse_step(support_sparse_t *group)
 {
     support_sparse_start(group);
@@ -134,6 +152,7 @@ void support_sparse_step(support_sparse_t *group)
         assert_true(result->indices[i - 1] < result->indices[i]);
     }
     support_ok(baton_sparse_dense(group->ranks[0], group->dense));
+    expect_ranges(group);
     for (int rank = 0; rank < group->size; rank++) {
         support_ok(baton_sparse_residual(
             group->ranks[rank],

@@ -370,6 +370,13 @@ TEST(test_wrong_arguments_are_refused)
         baton_sparse_result_t result;
         support_ok(baton_sparse_wait(sparse, -1, &result));
     }
+    float end[2];
+    support_ok(baton_sparse_dense_range(sparse, COUNT, 0, NULL));
+    support_fails(baton_sparse_dense_range(sparse, COUNT - 1, 2, end),
+                  BATON_ERR_INVALID,
+                  "first is 99 and count 2; allowed: up to element 100");
+    support_expect(baton_sparse_dense_range(sparse, 2, SIZE_MAX, end),
+                   BATON_ERR_INVALID);
     support_sparse_close(group);
 }
 

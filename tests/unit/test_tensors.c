@@ -99,6 +99,20 @@ static void close_world(world_t *world)
     free(world);
 }
 
+/* A rank's result of a tensor, as all of its elements. */
+static baton_sparse_result_t wait_dense(const world_t *world, int rank,
+                                        size_t t, double *vector)
+{
+    baton_sparse_result_t result;
+    double written[MOST_COUNT];
+    support_ok(baton_tensors_wait(world->sets[rank], t, -1, &result));
+    support_dense_of(&result, model[t].count, vector);
+    memset(written, 0x55, sizeof written);
+    support_ok(baton_tensors_dense(world->sets[rank], t, written));
+    assert_memory_equal(written, vector, model[t].count * sizeof *vector);
+    return result;
+}
+
 static void fill(world_t *world, bool ones, support_random_t *random)
 {
     for (int r = 0; r < world->size; r++) {
@@ -261,10 +275,7 @@ static void expect_step(world_t *world, plain_t *plain, int step)
     for (int t = 0; t < TENSORS; t++) {
         plain_step(plain, world, t, step, expected);
         for (int r = 0; r < world->size; r++) {
-            baton_sparse_result_t result;
-            support_ok(
-                baton_tensors_wait(world->sets[r], (size_t)t, -1, &result));
-            support_dense_of(&result, model[t].count, actual);
+            (void)wait_dense(world, r, (size_t)t, actual);
             for (size_t i = 0; i < model[t].count; i++) {
                 if (!(actual[i] == expected[i])) {
                     fail_msg("step %d, rank %d of %d, %s[%zu]: %.17g, expected "
@@ -504,10 +515,7 @@ static void expect_partial(world_t *world, int rank, bool included,
 {
     double got[MOST_COUNT];
     for (size_t t = 0; t < TENSORS; t++) {
-        baton_sparse_result_t result;
-        support_ok(baton_tensors_wait(world->sets[rank], t, -1, &result));
-        assert_int_equal(result.included, included);
-        support_dense_of(&result, model[t].count, got);
+        assert_int_equal(wait_dense(world, rank, t, got).included, included);
         for (size_t i = 0; i < model[t].count; i++) {
             assert_true(got[i] == first_times * world->gradients[0][t][i] +
                                       second_times * world->gradients[1][t][i]);
@@ -688,6 +696,7 @@ TEST(test_tensors_refuse_wrong_use)
                   "the gradient of tensor \"conv\" is not ready");
     support_expect(baton_tensors_wait(NULL, 0, -1, &result), BATON_ERR_INVALID);
     support_expect(baton_tensors_plan(set, 9, &plan), BATON_ERR_INVALID);
+    support_expect(baton_tensors_dense(set, 9, &plan), BATON_ERR_INVALID);
     assert_null(baton_tensors_sparse(set, 9));
     support_expect(baton_tensors_create(group, model, 0, &options, -1, &none),
                    BATON_ERR_INVALID);

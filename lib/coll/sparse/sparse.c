@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "coll/kit/pattern.h"
 
 #include <string.h>
 
@@ -451,36 +452,52 @@ void *baton_sparse_accumulator(const baton_sparse_t *sparse)
     return sparse->residual;
 }
 
-static void write_dense(const baton_sparse_t *sparse, void *vector)
+/* The elements of a range. */
+static void write_dense(const baton_sparse_t *sparse, size_t first,
+                        size_t count, char *to)
 {
     const baton_sparse_result_t *result = &sparse->last;
     const size_t size = sparse->element_bytes;
+    const char *values = result->values;
     if (result->indices == NULL) {
-        memcpy(vector, result->values, sparse->options.count * size);
+        memcpy(to, values + first * size, count * size);
         return;
     }
-    memset(vector, 0, sparse->options.count * size);
-    for (size_t i = 0; i < result->count; i++) {
-        memcpy((char *)vector + (size_t)result->indices[i] * size,
-               (const char *)result->values + i * size, size);
+    memset(to, 0, count * size);
+    size_t i = baton__count_below(result->indices, result->count, first);
+    for (; i < result->count && result->indices[i] - first < count; i++) {
+        memcpy(to + (result->indices[i] - first) * size, values + i * size,
+               size);
     }
 }
 
 baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
 {
+    return baton__sparse_is_alive(sparse, "result of")
+               ? baton_sparse_dense_range(sparse, 0, sparse->options.count,
+                                          vector)
+               : baton__error_status();
+}
+
+baton_status_t baton_sparse_dense_range(baton_sparse_t *sparse, size_t first,
+                                        size_t count, void *elements)
+{
     baton_status_t status = baton__sparse_check_idle(sparse, "result of");
+    if (status == BATON_OK) {
+        status = baton__sparse_check_range(sparse, "result of", first, count);
+    }
     if (status != BATON_OK) {
         return status;
     }
     bool any = sparse->phase == BATON__SPARSE_RESULT;
-    if (!any || (vector == NULL && sparse->payload)) {
+    if (!any || (elements == NULL && sparse->payload && count > 0)) {
         return baton__error(any ? BATON_ERR_INVALID : BATON_ERR_STATE,
                             "result of \"%s\": %s", sparse->name,
                             any ? "vector is NULL"
                                 : "there is none yet: wait for a step first");
     }
-    if (sparse->payload) {
-        write_dense(sparse, vector);
+    if (sparse->payload && count > 0) {
+        write_dense(sparse, first, count, elements);
     }
     return BATON_OK;
 }

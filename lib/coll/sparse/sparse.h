@@ -372,7 +372,12 @@ baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
 baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
                                         const char *doing);
 
-/* The same, and BATON_ERR_UNSUPPORTED where it is partial. */
+/* BATON_ERR_INVALID unless the gradient has these elements. */
+baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
+                                         const char *doing, size_t first,
+                                         size_t count);
+
+/* As check_idle, and BATON_ERR_UNSUPPORTED where it is partial. */
 baton_status_t baton__sparse_check_full(const baton_sparse_t *sparse,
                                         const char *doing);
 

@@ -484,3 +484,16 @@ baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
                               "%s \"%s\": a step is running: wait for it",
                               doing, sparse->name);
 }
+
+baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
+                                         const char *doing, size_t first,
+                                         size_t count)
+{
+    const size_t all = sparse->options.count;
+    return first <= all && count <= all - first
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID,
+                              "%s \"%s\": first is %zu and count %zu; allowed: "
+                              "up to element %zu",
+                              doing, sparse->name, first, count, all);
+}

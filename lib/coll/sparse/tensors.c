@@ -609,6 +609,19 @@ baton_status_t baton_tensors_wait(baton_tensors_t *set, size_t tensor,
     return status;
 }
 
+baton_status_t baton_tensors_dense(baton_tensors_t *set, size_t tensor,
+                                   void *elements)
+{
+    baton_status_t status = check_tensor(set, tensor, set, "result of");
+    if (status != BATON_OK) {
+        return status;
+    }
+    const baton__member_t *member = &set->members[tensor];
+    return baton_sparse_dense_range(set->units[member->unit].sparse,
+                                    member->offset, member->tensor.count,
+                                    elements);
+}
+
 /* ---- to look at -------------------------------------------------------- */
 
 baton_status_t baton_tensors_plan(const baton_tensors_t *set, size_t tensor,
