@@ -30,7 +30,8 @@ refuses '--choices' "$info" --choices 0
 refuses 'there is 1 rank, must be 2 or more' "$info" --calibrate costs
 
 # A rank of Open MPI's has a pipe for stderr, but mpirun may have a terminal.
-if command -v script >/dev/null && "$1" --version | grep -q 'Open MPI'; then
+if script -qec true /dev/null >/dev/null 2>&1 </dev/null &&
+    "$1" --version | grep -q 'Open MPI'; then
     says '^inside +alpha +[0-9.]+ us' \
         script -qec "$* -np 3 $info --calibrate costs" /dev/null
     grep -q 'algorithms: [0-9]* s, [0-9]* % done, about [0-9]* s left' out ||

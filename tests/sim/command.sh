@@ -185,7 +185,7 @@ terminal() {
     COLUMNS=80 script -qec "$*" /dev/null </dev/null | tr -d '\r' >out 2>err
 }
 
-command -v script >/dev/null || exit $fail
+script -qec true /dev/null >/dev/null 2>&1 </dev/null || exit $fail
 for command in allreduce broadcast barrier partial "partial --skew-ms 1" sparse; do
     terminal "'$sim' $command --ranks 8 --csv t.csv"
     [ "$(tail -n +2 out | awk '{ if (length($0) > most) most = length($0) }
