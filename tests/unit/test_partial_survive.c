@@ -620,6 +620,75 @@ TEST(test_partial_keeps_memory_that_a_peer_uses)
     options.mode = BATON_SOLO;
 }
 
+static baton_status_t wait_inside(void *partial, baton_call_t *call)
+{
+    baton_partial_result_t result;
+    (void)call;
+    return baton_partial_wait(partial, 0, &result);
+}
+
+/* A wait in a call node is refused, and the partial goes on. */
+static void refuse_a_wait_inside(const rank_t *rank)
+{
+    baton_schedule_t *s = NULL;
+    support_ok(baton_schedule_create(rank->group, "inside", &s));
+    baton_add_call(s, wait_inside, rank->partial);
+    support_ok(baton_schedule_commit(s));
+    support_ok(baton_schedule_start(s));
+    support_expect(baton_schedule_wait(s, SUPPORT_WAIT_MS), BATON_ERR_STATE);
+    support_ok(baton_schedule_destroy(s));
+}
+
+/* Rank 2 dies while rank 1, which then does nothing, takes rank 0's message
+   part by part. Returns whether that was in motion: rank 0 waits for its end.
+ */
+static bool wait_for_motion(const uint64_t *data, int turns)
+{
+    baton_partial_result_t result;
+    open_ranks(3, BATON_PROGRESS_MANUAL);
+    for (int r = 0; r < 3; r++) {
+        support_ok(baton_partial_contribute(ranks[r].partial, data));
+        support_ok(baton_partial_start(ranks[r].partial));
+    }
+    for (int i = 0; i < turns; i++) {
+        (void)baton_engine_step(ranks[i % 3].engine);
+    }
+    ranks[2].dead = true;
+    learn(&ranks[0], 2);
+    baton_status_t status = baton_partial_wait(ranks[0].partial, 5, &result);
+    bool in_motion = status == BATON_ERR_TIMEOUT &&
+                     strstr(baton_error_message(), "has not ended") != NULL;
+    if (in_motion) {
+        refuse_a_wait_inside(&ranks[0]);
+    }
+    for (int ms = -1; ms < 1000 && in_motion; ms += 1000) {
+        baton_engine_interrupt(ranks[0].engine);
+        support_expect(baton_partial_wait(ranks[0].partial, ms, &result),
+                       BATON_ERR_INTERRUPTED);
+    }
+    close_ranks();
+    return in_motion;
+}
+
+TEST(test_partial_interrupts_a_wait_for_motion)
+{
+    bool any = false;
+    options = (baton_partial_options_t){.size = sizeof options,
+                                        .mode = BATON_FULL,
+                                        .count = (size_t)1 << 20,
+                                        .dtype = BATON_U64,
+                                        .on_loss = BATON_ON_LOSS_CONTINUE};
+    uint64_t *data = calloc(options.count, sizeof *data);
+    assert_non_null(data);
+    for (int turns = 1; turns < 60 && !any; turns++) {
+        any = wait_for_motion(data, turns);
+    }
+    assert_true(any);
+    free(data);
+    options.count = 4;
+    options.mode = BATON_SOLO;
+}
+
 /* Rank 1 believes rank 0 dead, which lives, and finds out. */
 TEST(test_partial_tells_a_rank_that_is_left_out)
 {

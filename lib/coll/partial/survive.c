@@ -224,26 +224,37 @@ static bool await_change(survival_t *self, uint64_t until_ns)
            0;
 }
 
+static bool steps_have_ended(const void *arg)
+{
+    survival_t *self = (survival_t *)(uintptr_t)arg;
+    lock(self);
+    bool ended = self->ended;
+    unlock(self);
+    return ended;
+}
+
 /* Both schedules fail for a loss, one after the other. */
 static baton_status_t await_end(survival_t *self, uint64_t until_ns)
 {
-    baton_schedule_t *steps = self->partial->schedule;
-    bool ended = steps == NULL, in_time = true, done;
-    while (!ended && in_time) {
-        if (!self->threaded) {
-            (void)!baton_schedule_test(steps, &done); /* makes progress */
-        }
-        lock(self);
-        in_time =
-            self->ended || (self->threaded ? await_change(self, until_ns)
-                                           : baton__left_ms(until_ns) != 0);
-        ended = self->ended;
-        unlock(self);
+    baton_status_t status = BATON_OK;
+    bool in_time = true;
+    if (self->partial->schedule == NULL) {
+        return BATON_OK;
     }
-    return ended ? BATON_OK
-                 : baton__error(BATON_ERR_TIMEOUT,
-                                "a step of \"%s\" has not ended",
-                                self->partial->name);
+    if (!self->threaded) { /* makes progress, and may be interrupted */
+        status = baton_engine_wait(self->engine, steps_have_ended, self,
+                                   baton__left_ms(until_ns));
+    }
+    lock(self);
+    while (self->threaded && !self->ended && in_time) {
+        in_time = await_change(self, until_ns);
+    }
+    unlock(self);
+    return in_time && status != BATON_ERR_TIMEOUT
+               ? status
+               : baton__error(BATON_ERR_TIMEOUT,
+                              "a step of \"%s\" has not ended",
+                              self->partial->name);
 }
 
 /* Steps up to this one have ended, or will do without the application. The lock
@@ -571,11 +582,12 @@ static bool has_settled(const void *arg)
 /* The application waits for what the thread does, or does it. */
 static baton_status_t await_running(survival_t *self, uint64_t until_ns)
 {
-    if (!self->threaded) {
+    baton_status_t status =
+        baton_engine_wait(self->engine, has_settled, self,
+                          self->threaded ? baton__left_ms(until_ns) : 0);
+    if (!self->threaded && status == BATON_ERR_TIMEOUT) {
         return advance(self, baton__left_ms(until_ns));
     }
-    baton_status_t status = baton_engine_wait(self->engine, has_settled, self,
-                                              baton__left_ms(until_ns));
     lock(self);
     if (self->stage == GONE) {
         status = baton__error(self->status, "%s", self->why);
