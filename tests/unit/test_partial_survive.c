@@ -599,14 +599,14 @@ static bool destroy_in_motion(const uint64_t *data, int turns)
     return in_motion;
 }
 
-TEST(test_partial_keeps_memory_that_a_peer_uses)
+static void keep_memory_that_a_peer_uses(baton_on_loss_t on_loss)
 {
     bool any = false;
     options = (baton_partial_options_t){.size = sizeof options,
                                         .mode = BATON_FULL,
                                         .count = (size_t)1 << 20,
                                         .dtype = BATON_U64,
-                                        .on_loss = BATON_ON_LOSS_CONTINUE};
+                                        .on_loss = on_loss};
     uint64_t *data = calloc(options.count, sizeof *data);
     assert_non_null(data);
     (void)setenv("BATON_DESTROY_MS", "5", 1);
@@ -618,6 +618,12 @@ TEST(test_partial_keeps_memory_that_a_peer_uses)
     free(data);
     options.count = 4;
     options.mode = BATON_SOLO;
+}
+
+TEST(test_partial_keeps_memory_that_a_peer_uses)
+{
+    keep_memory_that_a_peer_uses(BATON_ON_LOSS_CONTINUE);
+    keep_memory_that_a_peer_uses(BATON_ON_LOSS_FAIL);
 }
 
 static baton_status_t wait_inside(void *partial, baton_call_t *call)

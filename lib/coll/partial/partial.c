@@ -381,6 +381,8 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
     status = baton_schedule_destroy(partial->schedule);
     if (status == BATON_ERR_STATE) {
         baton__partial_begin_limit(partial, true);
+    } else {
+        partial->schedule = NULL; /* also if what is in motion frees it */
     }
     if (status == BATON_OK) {
         status = baton__partial_device_destroy(partial->device);
