@@ -92,10 +92,7 @@ simulate() {
 # trained FILE RANKS OPTION ...: the table that train prints, as CSV.
 trained() {
     mpirun -np "$2" --oversubscribe --bind-to none "$train" "${@:3}" >"$work/log"
-    sed -n '/^system /,$p' "$work/log" |
-        sed 's/digest of the weights/digest/; s/speed-up/speed_up/
-             s/target s/target_s/; s/comm\. ms/comm_ms/; s/MB sent/mb_sent/
-             s/network s/network_s/; s/  */,/g' >"$1"
+    sed -n '/^system /,$p' "$work/log" | sed 's/  */,/g' >"$1"
 }
 
 stolen() { # ticks of the processors: all, and those that the host took
