@@ -311,7 +311,7 @@ def test_ranks_that_differ_and_recovery():
 def test_hosts_are_told_by_their_names(monkeypatch):
     """Host "a" has ranks 0 and 2, "b" the others; Open MPI tells of before a shrink."""
     made = {}
-    monkeypatch.setattr(backend.dist, "init_process_group", lambda *_, **given: given)
+    monkeypatch.setattr(backend.dist, "init_process_group", lambda *_, **given: made.update(given))
     monkeypatch.setattr(backend.dist, "TCPStore",
                         lambda host, port, *_, **__: made.update(host=host) or
                         types.SimpleNamespace(port=port))
@@ -325,6 +325,9 @@ def test_hosts_are_told_by_their_names(monkeypatch):
     assert made["host"] == ("127.0.0.1" if size() == 1 else "a")
     assert os.environ["LOCAL_RANK"] == str(rank() // 2)
     assert os.environ["LOCAL_WORLD_SIZE"] == str(len(range(rank() % 2, size(), 2)))
+    made.clear()
+    baton_torch.init_process_group(init_method="env://")  # torch refuses a store with that
+    assert "store" not in made and os.environ["RANK"] == str(made["rank"])
 
 
 def test_ddp():

@@ -807,29 +807,32 @@ dist.Backend.register_backend("baton", _create, extended_api=True)
 
 def init_process_group(group=None, timeout=datetime.timedelta(minutes=30), **options):
     """torch.distributed.init_process_group("baton") for the ranks of mpirun, or of
-    `group`, a baton.Group (after a loss: what `shrink` has made). Collective. Torch's
-    store is on rank 0, at a port that is free; ranks of one host are those that have one
-    host name. Sets RANK, WORLD_SIZE, LOCAL_RANK and
-    LOCAL_WORLD_SIZE in the environment. `options` are torch's."""
+    `group`, a baton.Group (after a loss: what `shrink` has made). Collective. Sets RANK,
+    WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE in the environment; ranks of one host are
+    those that have one host name. `options` are torch's. Without init_method or store among
+    them, torch's store is on rank 0, at a port that is free; with init_method="env://" it
+    is where MASTER_ADDR and MASTER_PORT say."""
     global _base
     _base = group or baton.Group.world()
-    address, name = torch.zeros(2, 256, dtype=torch.uint8)
-    mine = socket.gethostname().encode()
-    name[:len(mine)] = torch.tensor(list(mine), dtype=torch.uint8)
-    names = _base.allgather(name).tolist()
-    local = [rank for rank in range(_base.size) if names[rank] == names[_base.rank]]
-    store = None
-    if _base.rank == 0:
-        host = "127.0.0.1" if len(local) == _base.size else mine.decode()
-        store = dist.TCPStore(host, 0, _base.size, True, timeout, wait_for_workers=False)
-        text = f"{host} {store.port}".encode()
-        address[:len(text)] = torch.tensor(list(text), dtype=torch.uint8)
-    _base.broadcast(address)
-    if store is None:
-        host, port = bytes(address.tolist()).rstrip(b"\0").decode().split()
-        store = dist.TCPStore(host, int(port), _base.size, False, timeout)
+    name = socket.gethostname()
+    names = _texts(name)
+    local = [rank for rank in range(_base.size) if names[rank] == name]
     os.environ.update(
         RANK=str(_base.rank), WORLD_SIZE=str(_base.size), LOCAL_WORLD_SIZE=str(len(local)),
         LOCAL_RANK=str(local.index(_base.rank)))
-    dist.init_process_group("baton", store=store, rank=_base.rank, world_size=_base.size,
-                            timeout=timeout, **options)
+    if "init_method" not in options and "store" not in options:
+        host = "127.0.0.1" if len(local) == _base.size else names[0]
+        if _base.rank == 0:
+            options["store"] = dist.TCPStore(host, 0, _base.size, True, timeout,
+                                             wait_for_workers=False)
+        port = int(_texts(str(options["store"].port) if _base.rank == 0 else "")[0])
+        if _base.rank > 0:
+            options["store"] = dist.TCPStore(host, port, _base.size, False, timeout)
+    dist.init_process_group("baton", rank=_base.rank, world_size=_base.size, timeout=timeout,
+                            **options)
+
+
+def _texts(text):
+    """Each rank's text, of at most 256 bytes."""
+    mine = torch.tensor(list(text.encode().ljust(256, b"\0")), dtype=torch.uint8)
+    return [bytes(of).rstrip(b"\0").decode() for of in _base.allgather(mine).tolist()]
