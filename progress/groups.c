@@ -315,7 +315,8 @@ static baton_status_t read_ranks(const baton_group_t *parent, const int *ranks,
     if (status == BATON_OK && seen != NULL && seen[parent->rank] == 0) {
         status = baton__error(
             BATON_ERR_INVALID,
-            "baton_group_create_sub: ranks must have rank %d, which calls",
+            "baton_group_create_sub: ranks must have rank %d, which calls; "
+            "ranks that are not in the new group do not call",
             parent->rank);
     }
     baton__free(seen);

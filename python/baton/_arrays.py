@@ -219,17 +219,35 @@ def empty_like(a, shape):
     raise errors.Invalid(f"out= is needed with a {type(a).__name__}")
 
 
-def numpy_of(dtype):
+def _torch_for(dtype):
+    """PyTorch, if it is loaded and the type is bf16, which numpy does not have."""
+    return sys.modules.get("torch") if dtype == NUMBERS["bf16"] else None
+
+
+def _numpy_of(dtype):
     """numpy's type; for bf16 that of its bits."""
     return NUMPY.get(dtype_name(dtype), numpy.dtype("u2"))
 
 
+def empty(count, dtype):
+    """A new vector, of the kind that `vector` returns."""
+    torch = _torch_for(dtype)
+    return (numpy.empty(count, _numpy_of(dtype)) if torch is None
+            else torch.empty(count, dtype=torch.bfloat16))
+
+
 def vector(pointer, count, dtype, owner=None):
-    """A numpy array over memory of the library, which lives as long as `owner` does, and
-    keeps that alive; with None it can be written, and may not outlive a call."""
+    """A numpy array, or of bf16 a tensor, over memory of the library, which lives as long
+    as `owner` does, and keeps that alive; with None it can be written, and may not outlive
+    a call."""
     if owner is not None:
         pointer = ffi.gc(ffi.cast("char *", pointer), lambda _: owner)
+    torch = _torch_for(dtype)
+    if torch is not None and count == 0:
+        return torch.empty(0, dtype=torch.bfloat16)
     view = ffi.buffer(pointer, count * SIZES[dtype]) if count else bytearray()
-    made = numpy.frombuffer(view, numpy_of(dtype))
+    if torch is not None:
+        return torch.frombuffer(view, dtype=torch.bfloat16)
+    made = numpy.frombuffer(view, _numpy_of(dtype))
     made.flags.writeable = owner is None
     return made

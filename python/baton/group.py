@@ -106,8 +106,9 @@ class Group(_handles.Handle):
         return cls(out[0])
 
     def sub(self, ranks: Sequence[int], name: str = "") -> "Group":
-        """A group of some ranks of this one, this one among them: rank i of it is
-        ranks[i]. Its ranks call with the same list and name. Costs no message."""
+        """A group of some ranks of this one: rank i of it is ranks[i]. Its ranks call, and
+        no others, with the same list and name. Costs no message. Invalid: this rank is not
+        among them."""
         out = ffi.new("baton_group_t **")
         check(lib.baton_group_create_sub(self._alive(), list(ranks), len(ranks),
                                          name.encode(), out))

@@ -1,6 +1,7 @@
 """Partial all-reduces: sums that do not wait for the slowest rank."""
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
@@ -26,7 +27,8 @@ def mode_of(text: str) -> Tuple[int, int]:
 
 class PartialResult(NamedTuple):
     """What a step got. `data` is the library's memory: valid until the next wait, or the
-    destruction; copy what is to be kept."""
+    destruction; copy what is to be kept. It is a numpy array; bfloat16, which numpy does not
+    have, is a tensor where PyTorch is loaded, else the bits as uint16."""
 
     epoch: int  # whose result this is
     data: numpy.ndarray
@@ -143,9 +145,10 @@ class Partial(_handles.Handle):
         self.start()
         return self.wait(timeout)
 
-    def split(self, data: numpy.ndarray) -> list:
+    def split(self, data: Any) -> list:
         """The tensors of a result, by `counts`."""
-        return numpy.split(data, numpy.cumsum(self.counts or [self.count])[:-1])
+        counts = self.counts or [self.count]
+        return [data[end - count:end] for count, end in zip(counts, accumulate(counts))]
 
     def pending(self, out: Any) -> bool:
         """Copies what no epoch has taken yet to `out`; whether there is something."""

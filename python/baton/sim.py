@@ -7,7 +7,7 @@
 """
 from __future__ import annotations
 
-from typing import Any, Callable, List, NamedTuple, Optional
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import numpy
 
@@ -190,13 +190,17 @@ def simulate(build: Build, ranks: int, bytes: Optional[int] = None, *, dtype: An
         return Result(us, sim.totals.messages, sim.totals.bytes)
 
 
-def prove(build: Build, ranks: int, count: int = 64, root: Optional[int] = None) -> None:
+def prove(build: Build, ranks: int, count: int = 64, root: Optional[int] = None,
+          sources: Optional[Sequence[int]] = None) -> None:
     """Proves that build(s, source, target, op) is an all-reduce on so many ranks; with
-    `root` a reduce to it. Elements are sets of contributors, which op unites: Mismatch
-    names the first element with a rank that is missing, or in it twice."""
+    `root` a reduce to it; with sources=[0] a broadcast from rank 0, as targets then have
+    the data of that rank alone. Elements are sets of contributors, which op unites:
+    Mismatch names the first element with a rank that is missing, in it twice, or not
+    among the sources."""
     out = ffi.new("baton_proof_t **")
     check(lib.baton_proof_create(ranks, out))
     proof = out[0]
+    expected = ffi.NULL if sources is None else [r in sources for r in range(ranks)]
     try:
         arrays = [(numpy.empty(count, "u4"), numpy.zeros(count, "u4")) for _ in range(ranks)]
         for rank, (source, _) in enumerate(arrays):
@@ -209,7 +213,7 @@ def prove(build: Build, ranks: int, count: int = 64, root: Optional[int] = None)
                       _named(build)).epoch()
         for rank, (_, target) in enumerate(arrays):
             if root is None or rank == root:
-                status = lib.baton_proof_check(proof, ffi.NULL, 0, count,
+                status = lib.baton_proof_check(proof, expected, 0, count,
                                                ffi.from_buffer("uint32_t[]", target))
                 if status == lib.BATON_ERR_MISMATCH:
                     text = ffi.string(lib.baton_error_message()).decode()

@@ -52,7 +52,7 @@ def _given(a: Any, writable: bool, count: int, dtype: int) -> Any:
 
 def _filled(handle: Any, copy: Any, out: Any, count: int, dtype: int) -> Any:
     if out is None:
-        out = numpy.empty(max(count, 0), _arrays.numpy_of(dtype))
+        out = _arrays.empty(max(count, 0), dtype)
     check(copy(handle, _given(out, True, count, dtype).address))
     return out
 
@@ -137,7 +137,8 @@ class Sparse(_handles.Handle):
 
     def dense(self, out: Any = None, first: int = 0, count: Optional[int] = None) -> Any:
         """The last result as elements, zeros among them, in `out` or a new numpy array: all,
-        or `count` of them from `first` on, such as those of a bucket."""
+        or `count` of them from `first` on, such as those of a bucket. (Of bf16 the new one
+        is a tensor, where PyTorch is loaded.)"""
         count = self.count - first if count is None else count
         return self._copied(lambda handle, to: lib.baton_sparse_dense_range(
             handle, first, count, to), out, count)

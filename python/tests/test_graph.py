@@ -167,7 +167,12 @@ def test_proofs(ranks):
     baton.prove(lambda s, source, target, op: s.collective(
         "reduce", source, target if s.rank == ranks - 1 else None, op=op, root=ranks - 1),
         ranks, root=ranks - 1)
+    baton.prove(lambda s, source, target, op: s.collective(
+        "broadcast", None, target, after=s.copy(target, source) if s.rank == 0 else None),
+        ranks, sources=[0])
     if ranks > 1:
+        with pytest.raises(baton.Mismatch, match="rank 0, which does not belong there"):
+            baton.prove(chain, ranks, sources=[1])
         with pytest.raises(baton.Mismatch, match="on rank 0: .* lacks rank 1"):
             baton.prove(forgets_a_rank, ranks)
 

@@ -31,6 +31,21 @@ def ranks():
     dist.destroy_process_group()
 
 
+def test_results_of_bf16_are_tensors():
+    """numpy does not have the type."""
+    group = baton.Group.world()
+    a = torch.full((9,), 1.5, dtype=torch.bfloat16)
+    partial = baton.Partial(group, mode="full", counts=[4, 5], dtype=a.dtype)
+    assert (partial.split(partial.step(a).data)[1] == 1.5 * group.size).all()
+    sparse = baton.Sparse(group, 9, k=9, dtype=a.dtype)
+    sparse.start(a)
+    assert (sparse.wait().values == 1.5 * group.size).all()
+    assert (sparse.dense() == 1.5 * group.size).all()
+    group.barrier()
+    partial.destroy()
+    sparse.destroy()
+
+
 def module(seed=0):
     torch.manual_seed(seed)
     return torch.nn.Sequential(torch.nn.Linear(20, 100), torch.nn.ReLU(),
