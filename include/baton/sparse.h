@@ -276,6 +276,40 @@ BATON_CHECKED baton_status_t baton_sparse_connect(baton_sparse_t *sparse,
 BATON_CHECKED baton_status_t baton_sparse_test(baton_sparse_t *sparse,
                                                bool *done_out);
 
+/* A gradient in parts, as the backward pass yields them:
+
+       for (i = buckets; i-- > 0;) {
+           backward(i, gradients[i]);
+           baton_sparse_contribute(sparse, first[i], count[i], gradients[i]);
+       }
+       baton_sparse_start(sparse, NULL);
+
+   Contribute adds a part, `count` elements from `first` on, in any order, to
+   what the next step begins with. It returns when it has read them. The
+   exchange begins with the start, which takes no gradient then; results and
+   residuals have the bits of a gradient that was given whole. With
+   options.partial no epoch takes anything before that. A clipped gradient, or
+   that of a dense or a partial step, is copied, and accumulated by the step.
+
+   Keep all parts until the step has ended: if it fails, contribute them again
+   after the recovery. Parts of a step that was not started are forgotten when
+   the group is recovered (not with on_loss), and by baton_sparse_discard (say,
+   where a backward pass was broken off), shrink, flush, set_residual, import
+   and load; contribute all of them again. Until the start they are not in what
+   residual and export copy.
+
+   Contribute: BATON_ERR_INVALID: there are no such elements, or some were
+   contributed before; BATON_ERR_BUSY: a step runs; BATON_ERR_FAILED: the last
+   step has failed, and the group was not recovered; BATON_ERR_UNSUPPORTED: with
+   in_place, or gradients on a device; BATON_ERR_NO_MEMORY: for n elements, with
+   options.partial and in dense steps from the first part on. Start:
+   BATON_ERR_STATE names the first element that is missing, and the parts stay;
+   BATON_ERR_INVALID: a gradient is given, too. */
+BATON_CHECKED baton_status_t baton_sparse_contribute(baton_sparse_t *sparse,
+                                                     size_t first, size_t count,
+                                                     const void *part);
+BATON_CHECKED baton_status_t baton_sparse_discard(baton_sparse_t *sparse);
+
 /* With options.in_place: n elements, zeros at first, that hold what has not
    been sent. The caller adds its gradient to them, e.g. has its backward pass
    accumulate there, and starts the step with a gradient of NULL. The pointer

@@ -42,8 +42,9 @@ def _options(kind: str, keep: list, mode: Optional[str], given: dict) -> Any:
     return made
 
 
-def _given(a: Any, writable: bool, count: int, dtype: int) -> Any:
+def _given(a: Any, writable: bool, count: Optional[int], dtype: int) -> Any:
     made = _arrays.operand(a, writable)
+    count = made.count if count is None else count
     if (made.count, made.dtype) != (count, dtype):
         raise errors.Invalid(f"{made!r} was given, and "
                              f"{_arrays.dtype_name(dtype)}[{count}] is needed")
@@ -114,12 +115,27 @@ class Sparse(_handles.Handle):
             self._handle = ffi.NULL
             raise failed
 
-    def start(self, gradient: Any) -> None:
+    def start(self, gradient: Any = None) -> None:
         """Starts a step. The gradient is read, and must stay as it is, until wait has
-        returned. Busy: a step runs."""
-        given = _given(gradient, False, self.count, self.dtype)
-        check(lib.baton_sparse_start(self._alive(), given.address))
+        returned; None: it was contributed in parts. Busy: a step runs. State: a part is
+        missing."""
+        given = None
+        if gradient is not None:
+            given = _given(gradient, False, self.count, self.dtype)
+        check(lib.baton_sparse_start(self._alive(), given.address if given else ffi.NULL))
         self._keep = given
+
+    def contribute(self, first: int, part: Any) -> None:
+        """Adds a part of the next step's gradient, from element `first` on, such as a bucket
+        that the backward pass has yielded; parts come in any order. It has been read when
+        this returns; but contribute it again if the step fails, after the recovery.
+        Invalid: elements were contributed before."""
+        given = _given(part, False, None, self.dtype)
+        check(lib.baton_sparse_contribute(self._alive(), first, given.count, given.address))
+
+    def discard(self) -> None:
+        """Forgets the parts of a step that was not started."""
+        check(lib.baton_sparse_discard(self._alive()))
 
     def test(self) -> bool:
         """Whether the step has ended. Does not block."""

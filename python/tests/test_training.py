@@ -87,10 +87,17 @@ def test_sparse_conserves(group, algorithm):
     n, rng = 1000, numpy.random.default_rng(group.rank)
     sparse = baton.Sparse(group, n, density=0.02, algorithm=algorithm, dtype="f8")
     given, got = numpy.zeros(n), numpy.zeros(n)
-    for _ in range(5):
+    for step in range(5):
         gradient = rng.integers(-9, 9, n).astype("f8")
         given += gradient
-        sparse.start(gradient)
+        if step % 2:
+            sparse.contribute(0, gradient[:10])
+            sparse.discard()
+            sparse.contribute(400, gradient[400:])
+            with pytest.raises(baton.State, match="element 0"):
+                sparse.start()
+            sparse.contribute(0, gradient[:400])
+        sparse.start(None if step % 2 else gradient)
         result = sparse.wait(30)
         dense = numpy.zeros(n)
         dense[slice(None) if result.indices is None else result.indices] = result.values

@@ -334,6 +334,21 @@ static baton_status_t start_in_place(support_collective_t *self,
     return status;
 }
 
+/* In an order that differs between ranks. */
+static baton_status_t start_in_parts(support_collective_t *self,
+                                     const double *gradient)
+{
+    baton_status_t status = BATON_OK;
+    for (int i = 0; i < SUPPORT_PARTS && status == BATON_OK; i++) {
+        size_t part = (size_t)((2 * i + self->rank) % SUPPORT_PARTS);
+        size_t first = part * self->count / SUPPORT_PARTS;
+        size_t end = (part + 1) * self->count / SUPPORT_PARTS;
+        status = baton_sparse_contribute(self->sparse, first, end - first,
+                                         gradient + first);
+    }
+    return status == BATON_OK ? baton_sparse_start(self->sparse, NULL) : status;
+}
+
 baton_status_t support_collective_start(support_collective_t *self,
                                         const double *gradient, bool *given_out)
 {
@@ -355,8 +370,10 @@ baton_status_t support_collective_start(support_collective_t *self,
         *given_out = status == BATON_OK;
         return status == BATON_OK ? baton_partial_start(self->partial) : status;
     }
-    status = self->tensors != NULL
-                 ? start_tensors(self, gradient)
+    bool in_parts = self->device == NULL && gradient != NULL;
+    status = self->tensors != NULL ? start_tensors(self, gradient)
+             : in_parts && self->starts++ % 2 == 1
+                 ? start_in_parts(self, gradient)
                  : baton_sparse_start(self->sparse, there(self, gradient));
     *given_out = status == BATON_OK;
     return status;

@@ -38,6 +38,7 @@ typedef struct support_collective {
     char *memory;   /* there: a gradient, a result */
     double *copies; /* of the same, that the stream reads and writes */
     int steps;
+    unsigned starts;   /* of SPARSE: every other one is in parts */
     bool in_stream;    /* the step that runs */
     const double *got; /* the last result, where a stream has written it */
     bool unseen;       /* `seen` lacks what a stream is not told */

@@ -112,7 +112,22 @@ static void start(const support_sparse_t *group, int rank, const void *gradient)
         (void)baton_accumulate_at_least(&of, UINT64_MAX, NULL, 0);
         gradient = NULL;
     }
-    support_ok(baton_sparse_start(sparse, gradient));
+    const size_t all = group->options.count, step = all / 7 + 1;
+    for (size_t i = 0; group->in_parts && gradient != NULL && i * step < all;
+         i++) {
+        /* the first and the last one first */
+        size_t part = i % 2 == 0 ? i / 2 : (all - 1) / step - i / 2;
+        size_t end = (part + 1) * step < all ? (part + 1) * step : all;
+        size_t count = end - part * step;
+        char *copy = malloc(count * group->element);
+        assert_non_null(copy);
+        memcpy(copy, (const char *)gradient + part * step * group->element,
+               count * group->element);
+        support_ok(baton_sparse_contribute(sparse, part * step, count, copy));
+        memset(copy, 0x55, count * group->element); /* it has been read */
+        free(copy);
+    }
+    support_ok(baton_sparse_start(sparse, group->in_parts ? NULL : gradient));
 }
 
 void support_sparse_start(support_sparse_t *group)

@@ -12,6 +12,7 @@ typedef struct support_sparse {
     baton_sparse_result_t *results;
     char *gradients, *residuals; /* `size` vectors each */
     char *dense;                 /* the last result as a vector */
+    bool in_parts;               /* gradients are contributed in parts */
 } support_sparse_t;
 
 /* Fails unless create says BATON_OK on all ranks. Without payload there are no

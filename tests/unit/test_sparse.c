@@ -415,6 +415,96 @@ TEST(test_gradients_are_accumulated_in_place)
     }
 }
 
+/* The same of gradients that are contributed in parts. */
+TEST(test_parts_are_a_gradient)
+{
+    for (int i = 0; i < 4 * BATON_SPARSE_COUNT; i++) {
+        baton_sparse_options_t options = some_options();
+        options.algorithm =
+            (baton_sparse_algorithm_t)(1 + i % (BATON_SPARSE_COUNT - 1));
+        options.dtype = i % 3 == 1 ? BATON_F64 : BATON_F32;
+        options.momentum = i % 4 > 1 ? 0.5 : 0;
+        options.short_velocity = i % 4 > 1 && options.dtype == BATON_F32;
+        options.clip = i % 5 == 1 ? 900 : 0;
+        options.warmup = i % 5 == 2 ? 2 : 0;
+        options.partial = i % 2 == 1 && (i < BATON_SPARSE_COUNT);
+        options.algorithm =
+            options.partial ? BATON_SPARSE_SPARDL : options.algorithm;
+        support_sparse_t *whole = support_sparse_open(RANKS, &options);
+        support_sparse_t *parts = support_sparse_open(RANKS, &options);
+        parts->in_parts = true;
+        for (uint64_t step = 0; step < 6; step++) {
+            support_sparse_fill(whole, step);
+            support_sparse_fill(parts, step);
+            support_sparse_step(whole);
+            support_sparse_step(parts);
+            assert_memory_equal(whole->dense, parts->dense,
+                                COUNT * whole->element);
+            assert_memory_equal(whole->residuals, parts->residuals,
+                                RANKS * COUNT * whole->element);
+        }
+        support_sparse_close(whole);
+        support_sparse_close(parts);
+    }
+}
+
+TEST(test_parts_that_are_wrong_are_refused)
+{
+    baton_sparse_options_t options = some_options();
+    float vector[COUNT] = {1}, residual[COUNT] = {0};
+    baton_sparse_result_t result;
+    support_sparse_t *group = support_sparse_open(1, &options);
+    baton_sparse_t *sparse = group->ranks[0];
+#define PART(first, end)                                                       \
+    baton_sparse_contribute(sparse, first, (end) - (first), vector + (first))
+    support_ok(PART(50, 70));
+    support_fails(PART(50, 70), BATON_ERR_INVALID,
+                  "elements 50 to 69 overlap 50 to 69, which were contributed");
+    support_expect(PART(69, 80), BATON_ERR_INVALID);
+    support_expect(PART(0, 51), BATON_ERR_INVALID);
+    support_fails(PART(90, COUNT + 1), BATON_ERR_INVALID,
+                  "allowed: up to element 100");
+    support_fails(baton_sparse_contribute(sparse, 1, 1, NULL),
+                  BATON_ERR_INVALID, "part is NULL");
+    support_ok(PART(60, 60));
+    support_ok(PART(70, COUNT));
+    support_fails(baton_sparse_start(sparse, NULL), BATON_ERR_STATE,
+                  "the one with element 0 was not contributed");
+    support_ok(PART(0, 20));
+    support_fails(baton_sparse_start(sparse, NULL), BATON_ERR_STATE,
+                  "the one with element 20 was not contributed");
+    support_fails(baton_sparse_start(sparse, vector), BATON_ERR_INVALID,
+                  "must be NULL: parts of it were contributed");
+    support_ok(PART(20, 50));
+    support_ok(baton_sparse_start(sparse, NULL));
+    support_expect(PART(0, 1), BATON_ERR_BUSY);
+    support_ok(baton_sparse_wait(sparse, -1, &result));
+    assert_int_equal(result.count, 1);
+    for (int i = 0; i < 4; i++) { /* what forgets parts */
+        support_ok(PART(0, 20));
+        if (i == 3) {
+            support_sparse_recover(group);
+        } else {
+            support_ok(i == 0 ? baton_sparse_discard(sparse)
+                       : i == 1
+                           ? baton_sparse_set_residual(sparse, residual, NULL)
+                           : baton_sparse_flush(sparse));
+        }
+        if (i == 2) {
+            support_ok(baton_sparse_wait(sparse, -1, &result));
+        }
+        support_fails(baton_sparse_start(sparse, NULL), BATON_ERR_INVALID,
+                      "gradient is NULL");
+    }
+    support_sparse_close(group);
+    options.in_place = true;
+    group = support_sparse_open(1, &options);
+    sparse = group->ranks[0];
+    support_fails(PART(0, 1), BATON_ERR_UNSUPPORTED, "in place");
+    support_sparse_close(group);
+#undef PART
+}
+
 /* Residuals grow fast at first, so an old global threshold lets ever more
    entries pass; with independent gradients up to k of each rank. */
 TEST(test_oktopk_publishes_about_k)

@@ -61,6 +61,9 @@ static baton_accumulation_t accumulation(baton_sparse_t *sparse, size_t first,
         .first = (uint32_t)first,
         .stream = sparse->options.count * size >= STREAM_BYTES,
     };
+    if (sparse->summed) {
+        return of;
+    }
     if (sparse->absent || (sparse->gradient == NULL && of.left == NULL)) {
         memset(of.sum, 0, bytes);
     } else if (sparse->gradient == NULL) {

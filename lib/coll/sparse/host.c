@@ -92,12 +92,37 @@ static baton_status_t begin_dense(void *arg, baton_call_t *call)
 
 /* ---- steps ------------------------------------------------------------- */
 
+/* Parts are accumulated where the step would do it. They are only copied there
+   where their sum is not known yet, because the gradient is clipped by its
+   norm, or not needed, because the step is dense and may sum the gradient. */
+static baton_status_t contribute(baton_sparse_t *sparse, size_t first,
+                                 size_t count, const void *part)
+{
+    const size_t offset = first * sparse->element_bytes;
+    bool dense = baton__sparse_is_dense(sparse, false, sparse->steps);
+    if (dense && !make_spare(sparse)) {
+        return baton__sparse_no_memory(sparse);
+    }
+    if (dense || sparse->options.clip > 0) {
+        memcpy((dense ? sparse->spare : sparse->work) + offset, part,
+               count * sparse->element_bytes);
+        return BATON_OK;
+    }
+    sparse->gradient = (const char *)((uintptr_t)part - offset);
+    sparse->clip_factor = 1;
+    sparse->summed = false;
+    baton__sparse_accumulate(sparse, first, count);
+    return BATON_OK;
+}
+
 static baton_status_t start(baton_sparse_t *sparse, bool flush,
                             const void *gradient, double factor)
 {
     bool dense = baton__sparse_is_dense(sparse, flush, sparse->steps);
     baton_status_t status = BATON_OK;
-    sparse->gradient = gradient;
+    bool parts = sparse->part_count > 0;
+    sparse->gradient = !parts ? gradient : dense ? sparse->spare : sparse->work;
+    sparse->summed = parts && !dense && sparse->options.clip == 0;
     sparse->given_factor = factor;
     if (!dense) {
         baton__sparse_use_room(sparse, 1 - sparse->shown);
@@ -321,6 +346,7 @@ const baton__sparse_backend_t baton__sparse_host = {
     .accumulates = true,
     .build = build,
     .start = start,
+    .contribute = contribute,
     .complete = complete,
     .survive = survive,
     .read = read_vector,

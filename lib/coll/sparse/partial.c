@@ -20,6 +20,7 @@
    it hands over is packed: count, indices, values. */
 #include "coll/sparse/sparse.h"
 
+#include "base/alloc.h"
 #include "base/error.h"
 #include "base/float_mode.h"
 #include "coll/partial/parts.h"
@@ -32,6 +33,7 @@ struct baton__sparse_partial {
                                go on behind a recovery and a shrink */
     baton_sparse_t *sparse;
     char *velocity; /* of momentum, or NULL; the application's */
+    char *parts;    /* memory for parts of a gradient, or NULL */
     char *packed;   /* with on_loss: vector_bytes of `epochs` */
 };
 
@@ -314,6 +316,7 @@ static void free_partial(baton_sparse_t *sparse)
     if (self != NULL) {
         baton__begin_fini(&self->epochs.begin);
         baton__contribution_fini(&self->epochs.contribution);
+        baton__free(self->parts);
         (void)pthread_mutex_destroy(&self->epochs.limit_lock);
     }
 }
@@ -444,12 +447,34 @@ static void see(baton__sparse_partial_t *self, uint64_t step)
     }
 }
 
+/* No epoch takes from `staged`, where parts come. */
+static baton_status_t contribute_part(baton_sparse_t *sparse, size_t first,
+                                      size_t count, const void *part)
+{
+    baton__sparse_partial_t *self = sparse->partial;
+    baton__contribution_t *c = &self->epochs.contribution;
+    if (self->parts == NULL) {
+        c->staged = self->parts = baton__alloc_raw(c->slot_bytes);
+    }
+    if (self->parts == NULL) {
+        return baton__sparse_no_memory(sparse);
+    }
+    memcpy(c->staged + first * sparse->element_bytes, part,
+           count * sparse->element_bytes);
+    return BATON_OK;
+}
+
 /* Adds the gradient of a step. The lock is held. */
 static void contribute(baton__sparse_partial_t *self, const void *gradient,
                        uint64_t step)
 {
     baton__contribution_t *c = &self->epochs.contribution;
-    if (self->sparse->payload) {
+    bool in_parts = self->sparse->part_count > 0;
+    if (in_parts && c->first_step == 0 && self->velocity == NULL &&
+        self->sparse->options.clip == 0) {
+        baton__sparse_exchange(&c->pending, &c->staged);
+    } else if (self->sparse->payload) {
+        gradient = in_parts ? c->staged : gradient;
         baton__float_mode_t mode = baton__float_mode_enter();
         baton__sparse_contribute(self->sparse, gradient, self->velocity,
                                  c->pending, c->first_step == 0);
@@ -573,6 +598,7 @@ const baton__sparse_backend_t baton__sparse_partial = {
     .close = close_epochs,
     .free = free_partial,
     .start = start,
+    .contribute = contribute_part,
     .await = await_epoch,
     .complete = complete,
     .survive = survive,

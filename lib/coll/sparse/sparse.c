@@ -81,6 +81,7 @@ static void free_sparse(baton_sparse_t *sparse)
         sparse->backend->free(sparse);
     }
     baton__sparse_free_memory(sparse, true);
+    baton__free(sparse->parts);
     baton__free(sparse->name);
     memset(sparse, 0, sizeof *sparse);
     baton__free_later(sparse);
@@ -253,15 +254,22 @@ baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
     if (status != BATON_OK) {
         return status;
     }
-    if (sparse->payload && sparse->options.in_place != (gradient == NULL)) {
+    bool null = sparse->options.in_place || sparse->part_count > 0;
+    if (sparse->payload && null != (gradient == NULL)) {
         return baton__error(
             BATON_ERR_INVALID, "start \"%s\": gradient %s", sparse->name,
-            gradient == NULL
-                ? "is NULL"
-                : "must be NULL: with in_place it is added to the vector of "
-                  "baton_sparse_accumulator");
+            gradient == NULL ? "is NULL"
+            : sparse->options.in_place
+                ? "must be NULL: with in_place it is added to the vector of "
+                  "baton_sparse_accumulator"
+                : "must be NULL: parts of it were contributed");
     }
-    return sparse->backend->start(sparse, false, gradient, factor);
+    status = baton__sparse_check_parts(sparse);
+    if (status == BATON_OK) {
+        status = sparse->backend->start(sparse, false, gradient, factor);
+        sparse->part_count = status == BATON_OK ? 0 : sparse->part_count;
+    }
+    return status;
 }
 
 baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
@@ -272,8 +280,11 @@ baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
 baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
 {
     baton_status_t status = baton__sparse_check_full(sparse, "flush");
-    return status == BATON_OK ? sparse->backend->start(sparse, true, NULL, 1)
-                              : status;
+    if (status == BATON_OK) {
+        sparse->part_count = 0;
+        status = sparse->backend->start(sparse, true, NULL, 1);
+    }
+    return status;
 }
 
 /* As baton_schedule_wait for the last step, or as baton_schedule_test. */
@@ -425,6 +436,7 @@ baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
                         baton_group_size(group));
     sparse->group = group;
     sparse->latest = NULL;
+    sparse->part_count = 0;
     baton_status_t status = create_schedules(sparse);
     if (status != BATON_OK) {
         baton__sparse_keep_error(&sparse->wrong, status);
@@ -616,6 +628,7 @@ baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
 {
     baton_status_t status = hold(sparse, "set the residual of");
     if (status == BATON_OK) {
+        sparse->part_count = 0;
         status = write_vectors(sparse, residual, velocity);
         release(sparse);
     }

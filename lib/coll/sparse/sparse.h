@@ -2,6 +2,7 @@
 
        shrink.c      what becomes of it when its group has shrunk
        sparse.c      the object, as its users see it
+       contribute.c  gradients in parts
        options.c     defaults, checks, comparison across ranks
        cost.c        closed forms, and the choice by them
        state.c       export and import of what it has learned
@@ -56,6 +57,11 @@ typedef struct baton__sparse_room {
     size_t count;
     baton_sparse_stats_t stats; /* of the step */
 } baton__sparse_room_t;
+
+/* Elements from `first` on, those before `end`. */
+typedef struct baton__range {
+    size_t first, end;
+} baton__range_t;
 
 /* What an algorithm has learned from earlier steps; saved and loaded. Equal on
    all ranks, or on those that must agree on it. */
@@ -121,9 +127,12 @@ struct baton_sparse {
                     gradient, changed, or zeros; or NULL */
     /* u of momentum, and behind the running step; or NULL */
     char *velocity, *new_velocity;
-    const char *gradient; /* of the running step, or NULL */
-    double given_factor;  /* by which the running step's gradient is scaled, */
-    double clip_factor;   /* and with clipping */
+    const char *gradient;  /* of the running step, or NULL */
+    baton__range_t *parts; /* of the next gradient, which were contributed */
+    size_t part_count, part_room;
+    bool summed; /* the running step's gradient is part of `work` already */
+    double given_factor; /* by which the running step's gradient is scaled, */
+    double clip_factor;  /* and with clipping */
     size_t k;
     baton_magnitude_t guess; /* from which on a selection looks first */
     baton__learned_t learned, next;
@@ -198,6 +207,10 @@ struct baton__sparse_backend {
     baton_status_t (*start)(baton_sparse_t *sparse, bool flush,
                             const void *gradient, double factor);
     void (*complete)(baton_sparse_t *sparse, bool dense, baton_status_t status);
+    /* With payload: takes a part of the gradient of the next step, which is
+       started without one. NULL: it can't. */
+    baton_status_t (*contribute)(baton_sparse_t *sparse, size_t first,
+                                 size_t count, const void *part);
     /* With payload; on an error the state is as it was. Copies the residual, or
        velocity; replaces both, velocity where it is not NULL. */
     baton_status_t (*read)(baton_sparse_t *sparse, bool velocity, void *to);
@@ -380,6 +393,9 @@ baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
 /* As check_idle, and BATON_ERR_UNSUPPORTED where it is partial. */
 baton_status_t baton__sparse_check_full(const baton_sparse_t *sparse,
                                         const char *doing);
+
+/* Whether the step may start: all parts are there, or none is. */
+baton_status_t baton__sparse_check_parts(const baton_sparse_t *sparse);
 
 /* ---- options ----------------------------------------------------------- */
 

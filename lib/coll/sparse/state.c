@@ -210,6 +210,7 @@ baton_status_t baton_sparse_state_import(baton_sparse_t *sparse,
     if (status != BATON_OK) {
         return status;
     }
+    sparse->part_count = 0;
     if (sparse->extra_count > 0) {
         memcpy(sparse->extra, from + at.extra, at.residual - at.extra);
     }

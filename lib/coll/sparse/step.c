@@ -437,6 +437,7 @@ bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
     if (!dense) {
         sparse->learned = (baton__learned_t){0};
     }
+    sparse->part_count = 0;
     sparse->recovered = true;
     return true;
 }
