@@ -256,7 +256,9 @@ baton_status_t baton__choice_take(const baton__measured_t *measured,
                                   baton_choice_t *out)
 {
     baton_choice_t choice = {.cost_us = 0};
-    baton_status_t status = choose_named(of, measured->algorithm, &choice);
+    baton_choice_case_t with = *of; /* so that no cost decides */
+    with.segment_bytes = measured->segment_bytes;
+    baton_status_t status = choose_named(&with, measured->algorithm, &choice);
     if (status == BATON_OK) {
         choice.segment_bytes = measured->segment_bytes;
         *out = choice;

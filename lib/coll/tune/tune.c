@@ -606,21 +606,16 @@ static void measure(baton_group_t *group, tuned_t *tuned,
     }
 }
 
-baton_status_t baton__choose_for(baton_group_t *group,
-                                 const baton_choice_case_t *of,
-                                 baton_choice_t *out)
+/* What this group has measured, which may be now; NULL: nothing of the case. */
+static const baton__measured_t *find_or_measure(baton_group_t *group,
+                                                const baton_choice_case_t *of)
 {
-    baton_status_t status = baton_choose(of, out);
-    if (status != BATON_OK || baton__choice_name(of)[0] != '\0' ||
-        of->ranks == 1 || baton_group_is_simulated(group)) {
-        return status;
-    }
     bool measures = baton__config_number(BATON__CONFIG_TUNE) > 0;
     tuned_t *tuned = measures
                          ? tuned_of(group)
                          : baton_group_attribute(group, &tuned_key, NULL, NULL);
     if (tuned == NULL) {
-        return BATON_OK;
+        return NULL;
     }
     const baton__measured_t key = baton__measured_key(of);
     const baton__measured_t *found = find(tuned, &key);
@@ -631,5 +626,23 @@ baton_status_t baton__choose_for(baton_group_t *group,
         measure(group, tuned, &key);
         found = find(tuned, &key);
     }
-    return found != NULL ? baton__choice_take(found, of, out) : BATON_OK;
+    return found;
+}
+
+/* What was measured goes first: it needs no calibration that can be read. */
+baton_status_t baton__choose_for(baton_group_t *group,
+                                 const baton_choice_case_t *of,
+                                 baton_choice_t *out)
+{
+    bool measured = baton__choice_name(of)[0] == '\0' && of->ranks > 1 &&
+                    !baton_group_is_simulated(group);
+    const baton__measured_t *found =
+        measured ? find_or_measure(group, of) : NULL;
+    baton_choice_t taken = {.algorithm = {.name = NULL}};
+    if (found != NULL && baton__choice_take(found, of, &taken) == BATON_OK &&
+        taken.algorithm.name != NULL) {
+        *out = taken;
+        return BATON_OK;
+    }
+    return baton_choose(of, out);
 }
