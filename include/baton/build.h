@@ -121,7 +121,8 @@ void baton_schedule_fail(baton_schedule_t *schedule, baton_status_t status,
    in no message's size, such as the type and the reduction. If ranks have
    stated different things, or in another order, the schedule fails with
    BATON_ERR_MISMATCH as above, and the error names the first difference. One
-   call may state several, separated by ", ". */
+   call may state several, separated by ", ". One that begins with a parenthesis
+   is a remark, which is not compared: errors show it where it differs. */
 void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
     BATON_PRINTF(2, 3);
 

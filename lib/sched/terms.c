@@ -1,8 +1,9 @@
 /* What must be the same on all ranks of a schedule and shows in no message: the
-   terms, which builders state one behind the other. All of them are hashed; of
-   the text, by which a difference is named, the first TEXT_MOST bytes are kept.
-   A notice of a peer has a part of its terms. Each term ends with ", ". Without
-   payload there is nothing to compare. */
+   terms, which builders state one behind the other. All of them are hashed but
+   remarks, which begin with a parenthesis; of the text, by which a difference
+   is named, the first TEXT_MOST bytes are kept. A notice of a peer has a part
+   of its terms. Each term ends with ", ". Without payload there is nothing to
+   compare. */
 #include "sched/schedule.h"
 
 #include "base/random.h"
@@ -23,8 +24,10 @@ void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
     baton__text_add_list(&text, format, args);
     va_end(args);
     memcpy(term + text.used, ", ", 3);
-    schedule->terms_hash = baton__mix(baton__mix(schedule->terms_hash + 1) ^
-                                      baton__identity(term, 1));
+    if (term[0] != '(') {
+        schedule->terms_hash = baton__mix(baton__mix(schedule->terms_hash + 1) ^
+                                          baton__identity(term, 1));
+    }
     size_t used = schedule->terms == NULL ? 0 : strlen(schedule->terms);
     size_t length = used + strlen(term);
     if (length < TEXT_MOST &&
@@ -58,6 +61,13 @@ size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
     return is_cut && !whole && same > 0 ? from + same : 0;
 }
 
+/* Of the remark that these terms begin with, if they do. */
+static size_t remark_length(const char *terms)
+{
+    const char *end = terms[0] == '(' ? strstr(terms, ", ") : NULL;
+    return end != NULL ? (size_t)(end - terms) + 2 : 0;
+}
+
 /* The first of these terms; those of a peer may be cut, and the last one then
    lacks its end. */
 static void add_term(baton__text_t *text, int rank, const char *terms)
@@ -75,6 +85,11 @@ void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,
 {
     others = others != NULL ? others : "";
     const char *terms = terms_from(schedule, from);
+    if (from == 0 && (terms[0] == '(') != (others[0] == '(')) {
+        from = remark_length(terms);
+        others += remark_length(others);
+        terms += from;
+    }
     const size_t same = find_difference(terms, others);
     add_term(text, schedule->group->rank, terms + same);
     baton__text_add(text, " where ");

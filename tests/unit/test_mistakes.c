@@ -257,6 +257,19 @@ IN_SUM(algorithm_differs, 2, MISMATCH,
        ("by ring", "by recursive_doubling", "BATON_CALIBRATION"),
        in->algorithm = me->odd ? "ring" : "recursive_doubling")
 
+/* What one rank chose by name is what the other calls. */
+MISTAKE(op_of_the_named_differs, 2, MISMATCH, "rank 1 has op max", "has op sum")
+{
+    baton_schedule_t *in = create(me, "grad");
+    baton_allreduce_args_t args = BATON_ALLREDUCE_ARGS;
+    args.source = args.target = support_view(in, me->memory, BYTES);
+    args.dtype = BATON_F32;
+    args.op = me->odd ? BATON_MAX : BATON_SUM;
+    args.algorithm = "ring";
+    (me->odd ? baton_add_allreduce_ring : baton_add_allreduce)(in, &args);
+    run(me, SUPPORT_WAIT_MS);
+}
+
 IN_SUM(chunk_differs, 2, MISMATCH,
        ("rank 1 has chunk_bytes 4", "chunk_bytes 8"),
        in->algorithm = "linear_pipeline";

@@ -457,7 +457,12 @@ static void differ(const char *file, const char *algorithm, size_t chunk_bytes,
         args.op = BATON_SUM;
         args.algorithm = algorithm;
         args.chunk_bytes = chunk_bytes;
-        baton_add_allreduce(schedules[rank], &args);
+        baton_algorithm_t own = {.build.allreduce = baton_add_allreduce};
+        if (rank == 3 && expected == BATON_OK) { /* its builder's is the same */
+            support_ok(baton_algorithm_find(BATON_COLLECTIVE_ALLREDUCE,
+                                            algorithm, &own));
+        }
+        own.build.allreduce(schedules[rank], &args);
         support_ok(baton_schedule_commit(schedules[rank]));
     }
     support_set_variable("BATON_CALIBRATION", NULL);
@@ -480,7 +485,7 @@ TEST(test_ranks_with_other_calibrations_are_told_so)
     (void)snprintf(file, sizeof file, "%s_other", path);
     support_ok(baton_costs_write(file, &costs));
     differ(file, NULL, 0, BATON_ERR_MISMATCH,
-           "all-reduce by recursive_doubling (arguments");
+           "all-reduce by recursive_doubling: arguments");
     differ(file, "linear_pipeline", 0, BATON_ERR_MISMATCH, " in segments of ");
     differ(file, "linear_pipeline", 4096, BATON_OK, NULL);
     differ(file, "ring", 0, BATON_OK, NULL);

@@ -17,7 +17,8 @@ static bool is_end(const baton_schedule_t *schedule, int root)
 }
 
 /* Ranks that choose differently learn by what; a size of segments that the
-   caller gives is no choice. */
+   caller gives is no choice. It is what the algorithm's builder states that
+   must be the same: other ranks may call that. */
 static void state_choice(baton_schedule_t *schedule, const char *title,
                          const baton_choice_case_t *of,
                          const baton_choice_t *choice)
@@ -28,7 +29,7 @@ static void state_choice(baton_schedule_t *schedule, const char *title,
                        choice->segment_bytes);
     }
     baton_schedule_agree(schedule,
-                         "%s by %s%s (arguments or %s or BATON_CALIBRATION)",
+                         "(%s by %s%s: arguments or %s or BATON_CALIBRATION)",
                          title, choice->algorithm.name, segments,
                          baton__choice_variable(of->collective));
 }
