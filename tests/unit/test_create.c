@@ -233,7 +233,7 @@ static void check_now(support_worker_t *w, size_t n, int size)
         int64_t *own = at->target + n * (size_t)w->rank;
         memcpy(own, at->source, n * sizeof *own);
         (void)support_worker_ok(
-            w, baton_allgather_now(w->group, in_place ? own : at->source,
+            w, baton_allgather_now(w->group, in_place ? NULL : at->source,
                                    at->target, n, BATON_I64));
         check_each(w, at->target, n, 0, "allgather_now");
         (void)support_worker_ok(
@@ -418,6 +418,12 @@ TEST_MANUALLY(test_wrong_arguments, 2)
         WRONG(reduce_scatter, "source and target overlap", on.source = x);
         WRONG(reduce_scatter, "source and target overlap", on.source = x;
               on.target = x + rank);
+        WRONG(allgather, "source and target overlap", on.op = NULL;
+              on.source = on.target);
+        WRONG(allgather, "source and target overlap", on.op = NULL;
+              on.source = (int64_t *)on.target + rank);
+        WRONG(alltoall, "source and target overlap", on.op = NULL;
+              on.source = on.target);
     }
     WRONG(gather, "source is NULL: only the root may", on.op = NULL);
     WRONG(gatherv, "counts must be NULL on all ranks but the root",

@@ -259,9 +259,10 @@ static const char *wrong_vector(const call_t *call)
     }
     uintptr_t from = (uintptr_t)call->source;
     uintptr_t to = (uintptr_t)call->target;
-    /* A reduction's builder would write to such a source. */
-    bool own_block = call->of->source != call->of->target &&
-                     !call->of->reduces &&
+    /* At a root. Elsewhere it is rank 0's alone if ranks take source and target
+       to be the same, and the others, which refuse that, would keep it waiting.
+     */
+    bool own_block = call->of->rooted && call->of->source != call->of->target &&
                      (from == to + call->offset || to == from + call->offset);
     bool overlap = call->has_source && call->has_target && from != 0 &&
                    to != 0 && !own_block &&
