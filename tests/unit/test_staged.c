@@ -848,7 +848,8 @@ TEST(test_staged_next_of_a_failed_send_is_withdrawn)
 }
 
 /* An end that closes declines the offer that it has not read yet, as soon as
-   there is room to say so: its sender would wait for ever. */
+   there is room to say so: its sender would wait for ever. It yields after each
+   refusal, which may take long, and does not try for ever. */
 TEST(test_staged_close_declines_offers)
 {
     for (int late = 0; late < 2; late++) {
@@ -856,7 +857,7 @@ TEST(test_staged_close_declines_offers)
         end_t *end = &pair->ends[1];
         inner_notify = end->inner.notify;
         end->inner.notify = notify_late;
-        notices_refused = late * 100;
+        notices_refused = late * 2;
         post(pair, 1, DEVICE, 100);
         close_end(end);
         poll_end(&pair->ends[0]);
