@@ -1,11 +1,12 @@
 /* Every dense builder on real data: every element type, odd counts and
    alignments, reductions that are not commutative; between other nodes; what
    builders refuse; failing allocations. On the inproc transport: P ranks in one
-   thread. */
+   thread; and on device memory, of ranks with emulated devices. */
 #include "base/alloc.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/dense_data.h"
+#include "support/device_cluster.h"
 #include "support/sanitized.h"
 
 #include <stdlib.h>
@@ -14,10 +15,17 @@
 enum { EPOCHS = 2 };
 
 static uint64_t seed;
+static device_cluster_t *devices; /* the ranks' now; or NULL */
 
-/* Vectors between guards, at an alignment that differs from rank to rank. */
+static support_cluster_t *ranks_of(int size)
+{
+    return devices != NULL ? devices->cluster : support_cluster_of(size);
+}
+
+/* Vectors between guards, at an alignment that differs from rank to rank. With
+   devices epochs run on copies of all of it in their memory. */
 typedef struct memory {
-    char *blocks[2 * SUPPORT_LARGEST];
+    char *blocks[2 * SUPPORT_LARGEST], *there[2 * SUPPORT_LARGEST];
     void *sources[SUPPORT_LARGEST];
     void *targets[SUPPORT_LARGEST];
 } memory_t;
@@ -43,6 +51,10 @@ static void open_memory(const dense_case_t *c, memory_t *memory)
         char **blocks = &memory->blocks[(size_t)rank * 2];
         memory->sources[rank] = open_block(c, rank, &blocks[0]);
         memory->targets[rank] = open_block(c, rank, &blocks[1]);
+        for (int i = 2 * rank; i < 2 * rank + 2 && devices != NULL; i++) {
+            memory->there[i] =
+                emulated_allocate(devices->devices[rank], block_bytes(c, rank));
+        }
     }
 }
 
@@ -65,6 +77,9 @@ static void close_memory(const dense_case_t *c, memory_t *memory)
             }
         }
         free(block);
+        if (devices != NULL) {
+            emulated_release(devices->devices[rank], memory->there[i]);
+        }
     }
 }
 
@@ -95,16 +110,60 @@ static void build_inside(const dense_case_t *c, baton_schedule_t *schedule,
     baton_enclose_end(schedule, inside, before, behind);
 }
 
+/* The same on device memory, and alone: what is bound is there. */
+static void build_there(const dense_case_t *c, baton_schedule_t *schedule,
+                        const memory_t *memory, int rank)
+{
+    char *const *there = &memory->there[(size_t)rank * 2];
+    ptrdiff_t at = (char *)memory->sources[rank] - memory->blocks[2 * rank];
+    baton_buffer_t buffer = {0};
+    dense_build(c, schedule, there[0] + at, there[1] + at);
+    while (baton_buffer_bytes(schedule, buffer) != SIZE_MAX) {
+        if (baton_view_address(schedule, baton_view(buffer, 0, 0)) != NULL) {
+            baton_buffer_set_memory(schedule, buffer, BATON_MEMORY_DEVICE);
+        }
+        buffer.index++;
+    }
+}
+
+/* All in the streams of the ranks: the data in, the epoch, the data out. */
+static void run_there(const dense_case_t *c, baton_schedule_t **schedules,
+                      const memory_t *memory)
+{
+    for (int rank = 0; rank < c->size; rank++) {
+        baton_stream_t stream = devices->streams[rank];
+        size_t bytes = block_bytes(c, rank);
+        for (int i = 2 * rank; i < 2 * rank + 2; i++) {
+            device_cluster_copy(devices, rank, memory->there[i],
+                                memory->blocks[i], bytes);
+        }
+        support_ok(baton_schedule_start_on(schedules[rank], stream));
+        support_ok(baton_schedule_wait_on(schedules[rank], stream));
+        for (int i = 2 * rank; i < 2 * rank + 2; i++) {
+            device_cluster_copy(devices, rank, memory->blocks[i],
+                                memory->there[i], bytes);
+        }
+    }
+    for (int rank = 0; rank < c->size; rank++) {
+        support_ends(schedules[rank], BATON_OK);
+        device_cluster_synchronise(devices, rank);
+    }
+}
+
 /* With random bits, whose sums are rounded, all ranks must have the same. */
 static void run_case_of(const dense_case_t *c, support_op_t op, bool bits)
 {
-    support_cluster_t *ranks = support_cluster_of(c->size);
+    support_cluster_t *ranks = ranks_of(c->size);
     baton_schedule_t **schedules = support_schedules_create(ranks, "dense");
     static memory_t memory;
     open_memory(c, &memory);
     for (int rank = 0; rank < c->size; rank++) {
-        build_inside(c, schedules[rank], memory.sources[rank],
-                     memory.targets[rank]);
+        if (devices != NULL) {
+            build_there(c, schedules[rank], &memory, rank);
+        } else {
+            build_inside(c, schedules[rank], memory.sources[rank],
+                         memory.targets[rank]);
+        }
     }
     support_schedules_commit(ranks, schedules);
     for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
@@ -119,7 +178,11 @@ static void run_case_of(const dense_case_t *c, support_op_t op, bool bits)
                 dense_fill(&data, rank, source);
             }
         }
-        support_schedules_run(ranks, schedules);
+        if (devices != NULL) {
+            run_there(c, schedules, &memory);
+        } else {
+            support_schedules_run(ranks, schedules);
+        }
         for (int rank = 0; rank < c->size; rank++) {
             if (bits) {
                 assert_memory_equal(memory.targets[rank], memory.targets[0],
@@ -265,6 +328,38 @@ TEST(test_all_ranks_have_the_same_bits)
                 run_case_of(&c, SUPPORT_SUM, true);
             }
         }
+    }
+}
+
+/* Each builder with counts and types that differ from one to the next; with
+   staged messages, and with those that a peer's device reads itself. */
+TEST(test_builders_on_devices)
+{
+    static const int few[] = {1, 3, 5, 8};
+    static const size_t counts[] = {0, 1, 5, 37, 1009, 5003};
+    for (size_t n = 0; n < 4; n++) {
+        const emulated_options_t options = {.seed = seed,
+                                            .delay_us = 5,
+                                            .workers = 1,
+                                            .no_handles = n % 2 != 0};
+        devices = device_cluster_open(few[n], SUPPORT_OWN_ENGINES, &options);
+        for (size_t i = 0; dense_builder_at(i / 6) != NULL; i++) {
+            dense_case_t c = case_of(dense_builder_at(i / 6), few[n], &in_twos);
+            size_t turn = i / 6 + i % 6 + (size_t)few[n];
+            c.dtype = (baton_dtype_t)(1 + turn % (BATON_DTYPE_COUNT - 1));
+            c.element = baton_dtype_size(c.dtype);
+            c.count = counts[i % 6];
+            c.chunk_bytes = i % 2 == 0 ? 0 : 256;
+            c.varied = turn % 3 == 0 && !c.builder->algorithm.equal_blocks;
+            c.in_place = turn / 2 % 2 == 0;
+            support_op_t op = dense_op_for(c.builder, c.dtype, turn);
+            c.op = support_op(op);
+            if (turn % 2 == 0) {
+                run_case(&c, op);
+            }
+        }
+        device_cluster_close(devices);
+        devices = NULL;
     }
 }
 
