@@ -309,6 +309,158 @@ sparse_links() {
         }' "$work/heading" "$work/rows"
 }
 
+# ---- from Python: docs/torch.md, docs/python.md ------------------------------
+
+# python RANKS FILE OPTION ...: an example of examples/python.
+python() {
+    BATON_LIBRARY=$build/libbaton.so PYTHONPATH=$root/python OMP_NUM_THREADS=1 \
+        mpirun -np "$1" --oversubscribe --bind-to none \
+        "${PYTHON:-python3}" "$root/examples/python/$2" "${@:3}"
+}
+
+# Modes of gradient averaging, three seeds of each; with a picture.
+torch_modes() {
+    local mode seed
+    command='mpirun -np 4 python3 examples/python/train.py --late-ms 100 --seed SEED'
+    test -e "$build/digits.csv.gz" || "$root/scripts/digits.sh" "$build" >/dev/null
+    for seed in 0 1 2; do
+        for mode in full majority quorum:2 solo sparse:0.01; do
+            python 4 train.py --mode $mode --seed $seed --late-ms 100 \
+                --digits "$build/digits.csv.gz" --csv "$work/torch" >/dev/null
+        done
+    done
+    echo "| mode | accuracy after 440 steps, mean of 3 seeds | lowest | highest | ms a step |"
+    echo "|---|---|---|---|---|"
+    awk -F, '
+        $3 == 440 {
+            if (!n[$1]++) { modes[++count] = $1; least[$1] = 100 }
+            sum[$1] += $5; ms[$1] += 1000 * $4 / $3
+            if ($5 < least[$1]) least[$1] = $5
+            if ($5 > most[$1]) most[$1] = $5
+        }
+        END {
+            for (i = 1; i <= count; i++) {
+                m = modes[i]
+                printf "| %s | %.1f | %.1f | %.1f | %.0f |\n", m, sum[m] / n[m], \
+                    least[m], most[m], ms[m] / n[m]
+            }
+        }' "$work/torch"
+    if [ "$write" ]; then
+        for mode in full majority quorum:2 solo sparse:0.01; do
+            printf '\n\n"%s"\n' $mode
+            awk -F, -v mode=$mode '
+                $1 == mode { n[$3]++; s[$3] += $4; right[$3] += $5 }
+                END { for (i in n) print i, s[i] / n[i], right[i] / n[i] }' \
+                "$work/torch" | sort -n
+        done >"$work/lines"
+        gnuplot <<END
+set terminal svg size 760,320 background "#ffffff"
+set output "$root/docs/torch-modes.svg"
+set multiplot layout 1,2
+set yrange [80:100]
+set key bottom right
+set grid
+set ylabel "digits classified rightly, %"
+set xlabel "steps"
+plot for [i = 1:5] "$work/lines" index i - 1 using 1:3 with lines lw 2 title columnheader(1)
+set xlabel "seconds"
+unset key
+plot for [i = 1:5] "$work/lines" index i - 1 using 2:3 with lines lw 2
+END
+    fi
+}
+
+# beside SYSTEM RANKS ...: adds the rows of examples/python/beside.py to $work/all.
+beside() {
+    local ranks
+    echo "ranks,point,system,us" >"$work/all"
+    for ranks in "${@:2}"; do
+        python "$ranks" beside.py "$1" | sed 1d >>"$work/all"
+    done
+    command="mpirun -np RANKS python3 examples/python/beside.py $1"
+}
+
+# over POINT UNIT: how many times as fast Baton is, by ranks; in parentheses the
+# times: the other one's, and Baton's.
+over() {
+    awk -F, -v scale="$2" -v OFS=, '
+        NR == 1 { print $1, $2, "times", "other", "baton"; next }
+        $3 == "baton" {
+            print $1 " ranks", $2, other / $4, other / scale, $4 / scale
+        }
+        { other = $4 }' "$work/all" >"$work/over"
+    grid "$work/over" point ranks '%n (%n; %n)' times other baton |
+        sed "1s/point/$1/"
+}
+
+torch_gloo() {
+    beside gloo 2 4 8
+    echo "gloo's time of \`dist.all_reduce\` over Baton's; in parentheses both in us:"
+    echo
+    over bytes 1
+}
+
+torch_ddp() {
+    beside ddp 2 4
+    echo "gloo's time of a step with mode \`full\` over Baton's; in parentheses both in ms:"
+    echo
+    over parameters 1000
+}
+
+torch_late() {
+    beside late 4
+    awk -F, -v OFS=, 'NR == 1 { print $0, "times"; next }
+        $3 == "gloo" { gloo = $4 }
+        { print $1, $2, $3, $4 / 1000, gloo / $4 }' "$work/all" >"$work/late"
+    echo "| | ms a step | times as fast as gloo |"
+    echo "|---|---|---|"
+    rows "$work/late" '| %s | %n | %n |' system us times
+}
+
+# Two hosts of scripts/hosts.sh, a rank on each, whose links have 1 Gbit/s.
+torch_sparse() {
+    cat >"$work/paced" <<'END'
+#!/bin/bash
+for host in h0 h1; do
+    on $host tc qdisc add dev eth0 root tbf rate 1gbit burst 256k latency 100ms
+done 2>/dev/null || export LD_PRELOAD=$1
+exec "${@:2}"
+END
+    cc -shared -fPIC -O2 -o "$work/pace.so" "$root/tests/pace.c" -ldl
+    echo "ranks,point,system,us" >"$work/all"
+    BATON_LIBRARY=$build/libbaton.so PYTHONPATH=$root/python OMP_NUM_THREADS=1 \
+        "$root/scripts/hosts.sh" 2 bash "$work/paced" "$work/pace.so" mpirun -np 2 \
+        --bind-to none "${PYTHON:-python3}" "$root/examples/python/beside.py" sparse |
+        sed 1d >>"$work/all"
+    command='scripts/hosts.sh 2 mpirun -np 2 python3 examples/python/beside.py sparse'
+    echo "gloo's time of a step over that of mode \`sparse:0.01\`, at 1 Gbit/s between two"
+    echo "pretended hosts; in parentheses both in ms:"
+    echo
+    over parameters 1000
+}
+
+python_mpi4py() {
+    beside mpi4py 2 4
+    echo "mpi4py's time of \`Allreduce\`, in place, over Baton's; in parentheses both in us:"
+    echo
+    over bytes 1
+}
+
+# start and wait of 8 bytes, by the package and in C, in turn.
+python_overhead() {
+    command='mpirun -np 2 python3 examples/python/beside.py run`, `mpirun -np 2 '
+    command+='baton-bench allreduce --bytes 8 --ways wait'
+    for _ in 1 2 3 4 5; do
+        bench bench 2 allreduce --systems baton --bytes 8 --ways wait --place in
+        python 2 beside.py run | sed -n 's/^2,8,baton,//p' >>"$work/python"
+    done
+    awk -F, '$1 == "collective" { for (i = 1; i <= NF; i++) at[$i] = i; next }
+        { print $at["median_us"] }' "$work/bench" | sort -g | sed -n 3p >"$work/c"
+    echo "| C, us | Python, us |"
+    echo "|---|---|"
+    printf '| %.2f | %.2f |\n' "$(cat "$work/c")" "$(sort -g "$work/python" | sed -n 3p)"
+}
+
 # ---- beside MPI: docs/measurements.md -----------------------------------------
 
 # bench NAME RANKS OPTION ...: runs baton-NAME, which adds rows to $work/NAME.
@@ -422,7 +574,7 @@ simulator() {
 # Prints a table with what it is of.
 describe() {
     local before after
-    rm -f "$work/skew" "$work/bench" # to which rows are added
+    rm -f "$work"/{skew,bench,torch,python} # to which rows are added
     before=$(stolen)
     "$1" >"$work/table"
     after=$(stolen)
@@ -454,7 +606,8 @@ place() {
 
 all='modes_even modes_quorum modes_lateness modes_ranks late severe
     sparse_training sparse_seeds sparse_links skew allreduce sparse_steps
-    engine simulator'
+    engine simulator torch_modes torch_gloo torch_ddp torch_late torch_sparse
+    python_mpi4py python_overhead'
 write=
 while [ $# -gt 0 ]; do
     case $1 in

@@ -2,13 +2,18 @@
 late ones.
 
     scripts/digits.sh                                   # fetches the digits, once
-    mpirun -np 4 python3 examples/python/train.py --mode majority --late-ms 20
+    mpirun -np 4 python3 examples/python/train.py --mode majority --late-ms 50
 
     rank 0    backward --> bucket 2, bucket 1, bucket 0 --+
     rank 1    backward --> ...                            +--> one epoch: the mean
     rank 2    late: its gradient goes into a later mean --+
 
 In each step another rank sleeps --late-ms. With `full` all wait for it.
+
+The rate rises over the first tenth of the steps, and falls to 0 over the others. Late
+gradients are of older weights, and momentum keeps them for another ten steps: so the rate
+is lower, and there are more steps, than `full` alone would need. What is still pending
+after the last step was computed at a rate of nearly 0, and may be lost.
 """
 import argparse
 import gzip
@@ -31,9 +36,11 @@ def options():
     parser.add_argument("--mode", default="full", help="full, solo, majority, quorum:2, "
                         "sparse:0.01, sparse:0.01:majority; gloo: without Baton")
     parser.add_argument("--late-ms", type=float, default=0)
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--rate", type=float, default=0.02, help="the highest")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--digits", default=DIGITS, help="what scripts/digits.sh fetched")
+    parser.add_argument("--csv", help="where each epoch's accuracy and time are added")
     return parser.parse_args()
 
 
@@ -54,6 +61,11 @@ def network():
         torch.nn.Linear(64, 10))
 
 
+def accuracy(network, images, labels):
+    with torch.no_grad():
+        return 100 * (network(images).argmax(1) == labels).float().mean().item()
+
+
 def main():
     given = options()
     torch.set_num_threads(1)
@@ -70,25 +82,33 @@ def main():
     if given.mode != "gloo":
         hook = baton.torch.DDPHook(mode=given.mode)
         model.register_comm_hook(None, hook)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=given.rate, momentum=0.9)
+    of_epoch = len(images) // (16 * size)
+    last = of_epoch * given.epochs
+    rate = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(10 * (step + 1) / last, (last - step) / last / 0.9))
 
     steps = included = 0
-    began = time.perf_counter()
+    seconds, log = 0, []
     for _ in range(given.epochs):
+        began = time.perf_counter()
         order = torch.randperm(len(images))  # the same on all ranks
-        for batch in order[:len(order) // (16 * size) * 16 * size].view(-1, size, 16):
+        for batch in order[:of_epoch * 16 * size].view(-1, size, 16):
             if given.late_ms and steps % size == rank:
                 time.sleep(given.late_ms / 1000)
             optimizer.zero_grad()
             mine = batch[rank]
             torch.nn.functional.cross_entropy(model(images[mine]), labels[mine]).backward()
             optimizer.step()
+            rate.step()
             steps += 1
             included += hook is None or hook.step.included
-    seconds = time.perf_counter() - began
+        seconds += time.perf_counter() - began
+        if given.csv and rank == 0:
+            right = accuracy(model.module, test_images, test_labels)
+            log.append(f"{given.mode},{given.seed},{steps},{seconds:.3f},{right:.2f}\n")
 
-    with torch.no_grad():
-        right = (model.module(test_images).argmax(1) == test_labels).float().mean().item()
+    right = accuracy(model.module, test_images, test_labels)
     weights = torch.cat([of.detach().view(-1) for of in model.parameters()])
     all_ranks = [torch.empty_like(weights) for _ in range(size)]
     dist.all_gather(all_ranks, weights)
@@ -97,8 +117,11 @@ def main():
     dist.all_reduce(on_time, dist.ReduceOp.AVG)
     if rank == 0:
         print(f"{given.mode}: {size} ranks, {1000 * seconds / steps:.1f} ms a step, "
-              f"{100 * on_time:.0f} % of gradients on time, {100 * right:.1f} % right, "
+              f"{100 * on_time:.0f} % of gradients on time, {right:.1f} % right, "
               f"weights {'the same' if same else 'DIFFERENT'} on all ranks")
+        if given.csv:
+            with open(given.csv, "a") as file:
+                file.writelines(log)
     dist.destroy_process_group()
 
 
