@@ -627,6 +627,20 @@ TEST(test_mpi_sends_parts_of_what_it_may_not_copy)
     }
 }
 
+/* Parts take all the room that there is, each time. */
+TEST(test_mpi_notices_overtake_parts)
+{
+    begin_parts(LONGEST, false);
+    baton_status_t status = BATON_AGAIN;
+    for (int i = 0; i < 4 && status == BATON_AGAIN; i++) {
+        (void)poll_some(1, 64);
+        (void)poll_some(0, 64);
+        status = notify(0, 1);
+    }
+    assert_int_equal(status, BATON_DONE);
+    assert_int_equal(seen[0].ends, 0);
+}
+
 TEST(test_mpi_parts_end_with_their_peers)
 {
     for (int i = 0; i < 4; i++) {
@@ -1733,6 +1747,20 @@ TEST(test_mpi_sends_without_an_offer_are_pulled)
     rank_of(0)->free_sends = low;
     settle_all(2);
     assert_int_equal(kind_at(1, 3), BATON__PACKET_OFFER);
+    /* Answers and parts, which free places, do not wait for one. */
+    assert_int_equal(post(0, 1, 2, 100000), BATON_OK);
+    assert_int_equal(post(1, 0, 3, 100000), BATON_OK);
+    settle_all(2);
+    assert_int_equal(seen[1].arrivals, 4);
+    assert_int_equal(take(0, 0), BATON_OK);
+    settle_all(2);
+    assert_int_equal(seen[1].ends, 1);
+    fake_mpi_refusal = EPERM;
+    assert_int_equal(take(1, 3), BATON_OK);
+    for (int i = 0; i < 1000; i++) {
+        (void)poll_some(i % 2, 64);
+    }
+    assert_int_equal(kind_at(1, 4), BATON__PACKET_OFFER);
 }
 
 static int close_ranks(void **state)

@@ -32,10 +32,11 @@
    is done with it. So a peer that is behind costs each pair a window of short
    messages, and each send no more than itself.
 
-   What finds no room in a ring, or in MPI, waits in its peer's outbox, in
-   order. A long copy is made a slice at a time, so that no poll takes long.
-   Nothing is polled for that is not awaited: with near ranks alone and no data
-   in motion MPI is not called at all.
+   What finds no room in a ring, or in MPI, waits in its peer's outbox: sends in
+   order, after answers and the parts of sends that were announced. A long copy
+   is made a slice at a time, so that no poll takes long. Nothing is polled for
+   that is not awaited: with near ranks alone and no data in motion MPI is not
+   called at all.
 
    A peer is lost when its process has ended (shm/liveness.h), its link ends or
    says farewell before this rank closes, it is waited for and does not answer
@@ -190,9 +191,11 @@ typedef struct baton__peer {
     bool reported; /* and the engine knows */
     bool refused; /* the system lets this rank not copy from or to its memory */
     baton__flow_t messages, notices, bodies; /* the last only if it is far */
-    uint32_t announced;   /* sends that wait for its answer */
-    uint64_t exceeded_ns; /* when the limit was last exceeded by one */
-    baton__outbox_t outbox;
+    uint32_t announced;            /* sends that wait for its answer */
+    uint64_t exceeded_ns;          /* when the limit was last exceeded by one */
+    baton__outbox_t outbox;        /* answers and parts, then sends; */
+    baton__outgoing_t *last_reply; /* the last of the former, or NULL */
+    bool notice_due; /* one has found no room, which parts may have taken */
     struct baton__peer *next_listed;
     uint32_t next_pull;      /* tags */
     uint32_t pulling;        /* messages */

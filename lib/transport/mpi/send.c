@@ -234,15 +234,45 @@ static outcome_t announce(baton__mpi_t *mpi, baton__send_t *send)
 
 /* ---- outboxes --------------------------------------------------------- */
 
-static void queue(baton__mpi_t *mpi, baton__peer_t *peer,
-                  baton__outgoing_t *out)
+/* Whether sends wait to be announced, which nothing that is sent later may
+   overtake. */
+static bool has_queued(const baton__peer_t *peer)
 {
-    baton__outbox_append(&peer->outbox, out);
+    return (peer->last_reply != NULL ? peer->last_reply->next
+                                     : peer->outbox.head) != NULL;
+}
+
+static void list(baton__mpi_t *mpi, baton__peer_t *peer)
+{
     if (!peer->listed) {
         peer->listed = true;
         peer->next_listed = mpi->listed;
         mpi->listed = peer;
     }
+}
+
+static void queue(baton__mpi_t *mpi, baton__peer_t *peer, baton__send_t *send)
+{
+    send->state = BATON__SEND_QUEUED;
+    send->out.answers = false;
+    baton__outbox_append(&peer->outbox, &send->out);
+    list(mpi, peer);
+}
+
+/* An answer, or parts. Before sends: these may wait for what the peer does with
+   it. */
+static void queue_reply(baton__mpi_t *mpi, baton__peer_t *peer,
+                        baton__outgoing_t *out)
+{
+    baton__outgoing_t **link =
+        peer->last_reply != NULL ? &peer->last_reply->next : &peer->outbox.head;
+    out->next = *link;
+    *link = out;
+    if (out->next == NULL) {
+        peer->outbox.tail = out;
+    }
+    peer->last_reply = out;
+    list(mpi, peer);
 }
 
 static bool lets_put(const baton__record_t *record)
@@ -292,7 +322,7 @@ void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
     }
     if (peer->outbox.head != NULL || !push_answer(mpi, record)) {
         record->out.answers = true;
-        queue(mpi, peer, &record->out);
+        queue_reply(mpi, peer, &record->out);
     }
 }
 
@@ -304,11 +334,12 @@ void baton__mpi_part(baton__mpi_t *mpi, baton__send_t *send, uint32_t post)
     send->post = post;
     send->moved = 0;
     send->out.answers = false;
-    queue(mpi, &mpi->peers[send->peer], &send->out);
+    queue_reply(mpi, &mpi->peers[send->peer], &send->out);
 }
 
-/* As many as there is room for, but none for long. Not in buffers: a part that
-   waits for one could wait for a peer that waits for this rank. */
+/* As many as there is room for, but none for long; once none, so that a notice
+   finds room. Not in buffers: a part that waits for one could wait for a peer
+   that waits for this rank. */
 static outcome_t send_parts(baton__mpi_t *mpi, baton__peer_t *peer,
                             baton__send_t *send)
 {
@@ -318,6 +349,10 @@ static outcome_t send_parts(baton__mpi_t *mpi, baton__peer_t *peer,
                               .id = send->id,
                               .place = send->post,
                               .generation = send->posted};
+    if (peer->notice_due) {
+        peer->notice_due = false;
+        return NO_ROOM;
+    }
     do {
         const size_t left = send->bytes - send->moved;
         packet.bytes = left < BATON__SHORT_BYTES ? left : BATON__SHORT_BYTES;
@@ -357,6 +392,7 @@ static bool flush_first(baton__mpi_t *mpi, baton__peer_t *peer)
         }
     }
     peer->outbox.head = next;
+    peer->last_reply = peer->last_reply == out ? NULL : peer->last_reply;
     return true;
 }
 
@@ -413,9 +449,7 @@ baton_status_t baton__mpi_send(void *endpoint, baton_token_t token, int peer,
         return BATON_DONE;
     }
     if (outcome == NO_ROOM) {
-        send->state = BATON__SEND_QUEUED;
-        send->out.answers = false;
-        queue(mpi, &mpi->peers[peer], &send->out);
+        queue(mpi, &mpi->peers[peer], send);
     }
     return BATON_OK;
 }
@@ -435,8 +469,9 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
                               .source = (uint32_t)mpi->rank,
                               .bytes = bytes,
                               .header = *header};
-    if (other->outbox.head != NULL || !has_credit(other, true) ||
-        !push(mpi, other, &packet, data, bytes)) {
+    bool may = !has_queued(other) && has_credit(other, true);
+    if (!may || !push(mpi, other, &packet, data, bytes)) {
+        other->notice_due |= may;
         if (other->near >= 0) { /* it may have to make room */
             baton__doorbell_ring_now(&mpi->host.doorbell, other->near);
         }
@@ -556,6 +591,7 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer)
         baton__far_forget(&mpi->far, send);
         baton__mpi_end_send(mpi, send, BATON_ERR_TRANSPORT, peer->detail);
     }
+    peer->last_reply = NULL;
     while (peer->outbox.head != NULL) { /* only answers are left */
         baton__record_t *record =
             (baton__record_t *)baton__outbox_take(&peer->outbox);
