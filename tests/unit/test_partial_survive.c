@@ -1286,6 +1286,36 @@ TEST(test_partial_sparse_begins_without_a_rank_that_is_lost)
     close_ranks();
 }
 
+/* The same, and those that are left differ. */
+TEST(test_partial_sparse_compares_without_a_rank_that_is_lost)
+{
+    solo_sparse_options();
+    open_groups(3, BATON_PROGRESS_MANUAL);
+    ranks[2].dead = true;
+    for (int r = 0; r < 2; r++) {
+        learn(&ranks[r], 2);
+        (void)baton_engine_step(ranks[r].engine);
+        sparse_options.k = 1 + (size_t)r;
+        support_ok(baton_sparse_prepare(ranks[r].group, &sparse_options,
+                                        &ranks[r].sparse));
+    }
+    do_all(2, connect_sparse);
+    baton_status_t status[2] = {start_sparse(&ranks[0]),
+                                start_sparse(&ranks[1])};
+    for (int turn = 0; turn < 4000; turn++) {
+        const int r = turn % 2;
+        bool done;
+        (void)baton_engine_step(ranks[r].engine);
+        if (status[r] == BATON_OK) {
+            status[r] = baton_sparse_test(ranks[r].sparse, &done);
+        }
+    }
+    support_expect(status[0], BATON_ERR_MISMATCH);
+    support_expect(status[1], BATON_ERR_MISMATCH);
+    support_says("must be the same on all ranks");
+    close_ranks();
+}
+
 TEST(test_partial_sparse_outlives_its_group)
 {
     dice = support_random(support_seed(), 13);

@@ -423,8 +423,8 @@ static const char *value_of(const compared_t *option, uint64_t word, char *text)
 }
 
 /* The causes of others come first. */
-static void state_options(baton_schedule_t *schedule,
-                          const baton_sparse_options_t *o)
+void baton__sparse_agree(baton_schedule_t *schedule,
+                         const baton_sparse_options_t *o)
 {
     char value[VALUE_BYTES];
     compared_t list[COMPARED];
@@ -495,7 +495,7 @@ baton_status_t baton__sparse_compared(baton_schedule_t *schedule,
 
 baton_status_t baton__sparse_compare_options(baton_sparse_t *sparse)
 {
-    state_options(sparse->comparison, &sparse->asked);
+    baton__sparse_agree(sparse->comparison, &sparse->asked);
     return baton__sparse_compare(sparse->comparison, &sparse->wrong);
 }
 

@@ -353,6 +353,8 @@ static baton_status_t commit(baton_partial_t *epochs)
     baton__sparse_enter(sparse, baton_schedule_rank(s), baton_schedule_size(s));
     (void)pthread_mutex_unlock(lock_of(self));
     sparse->schedule = s;
+    /* A loss may have come before the comparison. */
+    baton__sparse_agree(s, &sparse->asked);
     baton_status_t status = build(sparse);
     if (status == BATON_OK) {
         make_packed(self);

@@ -458,9 +458,11 @@ baton_status_t baton__sparse_check_state(const baton_sparse_t *sparse,
 /* Keeps the first error, whose message was set. */
 void baton__sparse_keep_error(baton__wrong_t *wrong, baton_status_t status);
 
-/* States what must be the same, and commits and starts the comparison; the
-   same of a schedule that has stated it; and waits for it: what is wrong on any
-   rank, or differs. goes_on: it is no error that another rank is lost. */
+/* States what must be the same; that, and commits and starts the comparison;
+   the same of a schedule that has stated it; and waits for it: what is wrong on
+   any rank, or differs. goes_on: it is no error that another rank is lost. */
+void baton__sparse_agree(baton_schedule_t *schedule,
+                         const baton_sparse_options_t *o);
 baton_status_t baton__sparse_compare_options(baton_sparse_t *sparse);
 baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
                                      baton__wrong_t *wrong);
