@@ -416,10 +416,10 @@ BATON_CHECKED baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
    while an epoch runs that a peer has begun, and after a failed one until the
    group is recovered, baton_sparse_shrink has returned BATON_OK, or, with
    on_loss, the survivors have agreed. With
-   options.partial set_k, set_density, export, import, save and load are
-   BATON_ERR_UNSUPPORTED. Where the residual is on a device, residual, export,
-   import, save and load wait until it has been copied; BATON_ERR_SYSTEM: the
-   device has failed, and the state is as it was. */
+   options.partial set_k and set_density are BATON_ERR_UNSUPPORTED. Where the
+   residual is on a device, residual, export, import, save and load wait until
+   it has been copied; BATON_ERR_SYSTEM: the device has failed, and the state is
+   as it was. */
 
 /* From the next step on; the same on all ranks. 1 to max_k; a density gives
    max(1, n * density), rounded down. BATON_ERR_INVALID. */
@@ -450,12 +450,19 @@ BATON_CHECKED baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
    from a state has the same bits as one that was not interrupted, whatever the
    sparse all-reduce that imports it has done before.
 
-   size: bytes of every export; 0 before connect, with options.partial, and
-   without payload. export writes so many bytes; `state` needs no alignment.
-   import copies them; the caller may free `state` then. A state names its
-   version, rank and options, and has a checksum. If something does not fit,
-   import is BATON_ERR_INVALID, says what, and changes nothing. Options must be
-   the same, except k (at most max_k), link, memory and short_velocity. */
+   size: bytes of every export; 0 before connect, and without payload. export
+   writes so many bytes; `state` needs no alignment. import copies them; the
+   caller may free `state` then. A state names its version, rank and options,
+   and has a checksum. If something does not fit, import is BATON_ERR_INVALID,
+   says what, and changes nothing. Options must be the same, except k (at most
+   max_k), link, memory and short_velocity.
+
+   With options.partial a state has what is pending, too, and epochs are
+   numbered on, so that the same ranks are elected. Mode to seed and on_loss may
+   differ; then it goes on by the new ones. All ranks export behind the same
+   step, and no rank starts the next before all have: call baton_barrier_now
+   behind export, and behind import likewise. BATON_ERR_BUSY: an epoch has
+   begun, or ended, whose step this rank has not started. */
 size_t baton_sparse_state_size(const baton_sparse_t *sparse);
 BATON_CHECKED baton_status_t baton_sparse_state_export(baton_sparse_t *sparse,
                                                        void *state,

@@ -202,7 +202,9 @@ class Sparse(_handles.Handle):
         survivors._adopt(self)
 
     def state(self) -> bytes:
-        """This rank's state, for a checkpoint; `load_state` takes it."""
+        """This rank's state, for a checkpoint; `load_state` takes it. If partial, all ranks
+        call it, and load_state, behind the same step, and group.barrier() behind that. Busy:
+        another rank has gone on."""
         size = lib.baton_sparse_state_size(self._alive())
         made = bytearray(size)
         check(lib.baton_sparse_state_export(self._handle, ffi.from_buffer(made), size))

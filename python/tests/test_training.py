@@ -148,6 +148,25 @@ def test_sparse_partial(group, on_loss):
         for _ in range(4):
             sparse.start(numpy.ones(100))
             assert sparse.wait(30).count <= 100
+        state = sparse.state()
+        group.barrier()
+        with baton.Sparse(group, 100, k=10, mode="majority", dtype="f8") as other:
+            other.load_state(state)
+            assert other.state() == state
+            assert (other.residual() == sparse.residual()).all()
+            group.barrier()
+            for of in (sparse, other):
+                of.start(numpy.ones(100))
+                of.wait(30)
+                assert of.stats().steps == 5
+                group.barrier()
+        if on_loss == "fail":
+            return
+        sparse.load_state(state)
+        group.barrier()
+        sparse.start(numpy.ones(100))
+        sparse.wait(30)
+        assert sparse.stats().steps == 5
         group.barrier()
 
 

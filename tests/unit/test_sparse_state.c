@@ -129,6 +129,129 @@ TEST(test_import_goes_on_with_the_same_bits)
     }
 }
 
+/* ---- partial ones ------------------------------------------------------ */
+
+/* One rank starts when the others' epoch has ended, unless that waits for it;
+   so where modes allow it something is pending behind each step. */
+static void run_late(support_sparse_t *group, uint64_t step)
+{
+    int late = (int)(step % (uint64_t)group->size);
+    support_sparse_fill(group, step);
+    for (int i = 1; i <= group->size; i++) {
+        int rank = (late + i) % group->size;
+        support_ok(baton_sparse_start(group->ranks[rank],
+                                      support_sparse_gradient(group, rank)));
+        (void)!baton_sim_run(group->sim, -1); /* it may wait for others */
+    }
+    for (int rank = 0; rank < group->size; rank++) {
+        support_ok(
+            baton_sparse_wait(group->ranks[rank], -1, &group->results[rank]));
+    }
+    support_ok(baton_sparse_dense(group->ranks[0], group->dense));
+}
+
+static void expect_same_partial(const support_sparse_t *left,
+                                const support_sparse_t *right)
+{
+    assert_memory_equal(left->dense, right->dense, COUNT * sizeof(float));
+    for (int rank = 0; rank < left->size; rank++) {
+        float a[COUNT], b[COUNT];
+        baton_sparse_stats_t one, other;
+        assert_int_equal(left->results[rank].included,
+                         right->results[rank].included);
+        support_ok(baton_sparse_residual(left->ranks[rank], a));
+        support_ok(baton_sparse_residual(right->ranks[rank], b));
+        assert_memory_equal(a, b, sizeof a);
+        if (left->options.momentum > 0) {
+            support_ok(baton_sparse_velocity(left->ranks[rank], a));
+            support_ok(baton_sparse_velocity(right->ranks[rank], b));
+            assert_memory_equal(a, b, sizeof a);
+        }
+        support_ok(baton_sparse_stats(left->ranks[rank], &one));
+        support_ok(baton_sparse_stats(right->ranks[rank], &other));
+        assert_int_equal(one.steps, other.steps);
+    }
+}
+
+/* In objects that are fresh, or have made more or fewer steps; they are
+   recovered on the way. */
+static void go_on_late(int size, const baton_sparse_options_t *options)
+{
+    support_sparse_t *left = support_sparse_open(size, options), *right[3];
+    uint64_t step = 0;
+    for (; step < 6; step++) {
+        run_late(left, step);
+    }
+    for (int i = 0; i < 3; i++) {
+        right[i] = support_sparse_open(size, options);
+        for (uint64_t other = 0; other < (i == 0   ? 0
+                                          : i == 1 ? 2
+                                                   : 11);
+             other++) {
+            run_late(right[i], 100 + other);
+        }
+        hand_over(left, right[i]);
+    }
+    for (; step < 16; step++) {
+        run_late(left, step);
+        for (int i = 0; i < 3; i++) {
+            run_late(right[i], step);
+            expect_same_partial(left, right[i]);
+        }
+        for (int i = -1; i < 3 && step == 10; i++) {
+            support_sparse_recover(i < 0 ? left : right[i]);
+        }
+    }
+    support_sparse_close(left);
+    for (int i = 0; i < 3; i++) {
+        support_sparse_close(right[i]);
+    }
+}
+
+TEST(test_import_goes_on_with_the_same_late_ranks)
+{
+    static const int sizes[] = {1, 2, 3, 5};
+    static const baton_partial_mode_t modes[] = {BATON_SOLO, BATON_MAJORITY,
+                                                 BATON_QUORUM, BATON_FULL};
+    for (int i = 0; i < 16; i++) {
+        baton_sparse_options_t options = some_options();
+        options.partial = true;
+        options.mode = modes[i % 4];
+        options.mode_ranks = options.mode == BATON_QUORUM ? 1 : 0;
+        options.momentum = i % 3 == 0 ? 0.5 : 0;
+        options.short_velocity = i % 6 == 0;
+        options.warmup = i / 4 % 2 == 0 ? 8 : 0; /* a k above max_k */
+        options.sync_every = i % 5 == 0 ? 4 : 0;
+        options.seed = 5;
+        go_on_late(sizes[i / 4], &options);
+    }
+}
+
+/* Another rank has gone on: what this one has contributed is in a result that
+   it has not got. */
+TEST(test_export_between_different_steps_is_refused)
+{
+    baton_sparse_options_t options = some_options();
+    options.partial = true;
+    support_sparse_t *group = support_sparse_open(2, &options);
+    baton_sparse_t *behind = group->ranks[1];
+    run_late(group, 0);
+    size_t bytes;
+    char *kept = export(behind, &bytes);
+    support_ok(
+        baton_sparse_start(group->ranks[0], support_sparse_gradient(group, 0)));
+    support_ok(baton_sim_run(group->sim, -1));
+    static const char *const says = "its step was not started here";
+    support_fails(baton_sparse_state_import(behind, kept + 1, bytes),
+                  BATON_ERR_BUSY, says);
+    support_fails(baton_sparse_state_export(behind, kept + 1, bytes),
+                  BATON_ERR_BUSY, says);
+    support_fails(baton_sparse_save(behind, "/tmp/never"), BATON_ERR_BUSY,
+                  says);
+    free(kept);
+    support_sparse_close(group);
+}
+
 /* ---- another cut ------------------------------------------------------- */
 
 /* A step without gradients that sends all: the result is the sum of the

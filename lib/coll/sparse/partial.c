@@ -32,9 +32,11 @@ struct baton__sparse_partial {
     baton_partial_t epochs; /* first: it is found by its address. Its numbers
                                go on behind a recovery and a shrink */
     baton_sparse_t *sparse;
-    char *velocity; /* of momentum, or NULL; the application's */
-    char *parts;    /* memory for parts of a gradient, or NULL */
-    char *packed;   /* with on_loss: vector_bytes of `epochs` */
+    char *velocity;            /* of momentum, or NULL; the application's */
+    char *parts;               /* memory for parts of a gradient, or NULL */
+    uint64_t pending_steps[2]; /* of a state: of which steps its pending
+                                  gradients are, from the first to the last */
+    char *packed;              /* with on_loss: vector_bytes of `epochs` */
 };
 
 static pthread_mutex_t *lock_of(baton__sparse_partial_t *self)
@@ -261,6 +263,8 @@ static baton_status_t open_partial(baton_sparse_t *sparse)
     }
     self->sparse = sparse;
     sparse->partial = self;
+    sparse->extra = self->pending_steps;
+    sparse->extra_count = 2;
     self->epochs.name = sparse->name;
     self->epochs.options = (baton_partial_options_t){
         .mode = o->mode,
@@ -542,18 +546,23 @@ static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
 
 /* The driver takes nothing that is pending meanwhile, so no epoch begins to
    work. */
-static baton_status_t hold(baton_sparse_t *sparse, const char *doing)
+static baton_status_t hold(baton_sparse_t *sparse, const char *doing, bool even)
 {
     baton__sparse_partial_t *self = sparse->partial;
+    baton__contribution_t *c = &self->epochs.contribution;
     (void)pthread_mutex_lock(lock_of(self));
-    if (!baton__contribution_is_working(&self->epochs.contribution)) {
+    bool working = baton__contribution_is_working(c);
+    uint64_t steps = baton__partial_steps(&self->epochs);
+    if (!working && !(even && baton__contribution_newest(c, NULL) > steps)) {
         return BATON_OK;
     }
     (void)pthread_mutex_unlock(lock_of(self));
-    return baton__error(BATON_ERR_BUSY,
-                        "%s \"%s\": an epoch that a peer has begun is running, "
-                        "or has failed",
-                        doing, sparse->name);
+    return baton__error(
+        BATON_ERR_BUSY, "%s \"%s\": an epoch that a peer has begun %s", doing,
+        sparse->name,
+        working ? "is running, or has failed"
+                : "has ended, and its step was not started here: do it on all "
+                  "ranks behind one step, and before any starts the next");
 }
 
 static void release(baton_sparse_t *sparse)
@@ -593,6 +602,42 @@ static baton_status_t write_vectors(baton_sparse_t *sparse,
     return BATON_OK;
 }
 
+static void save(baton_sparse_t *sparse, char *residual, char *pending)
+{
+    baton__sparse_partial_t *self = sparse->partial;
+    const baton__contribution_t *c = &self->epochs.contribution;
+    self->pending_steps[0] = c->first_step;
+    self->pending_steps[1] = c->first_step != 0 ? c->last_step : 0;
+    memcpy(residual, sparse->residual, baton__contribution_bytes(c));
+    memset(pending, 0, baton__contribution_bytes(c));
+    if (c->first_step != 0) {
+        memcpy(pending, c->pending, baton__contribution_bytes(c));
+    }
+}
+
+/* The schedule counts on: its next epoch is the one behind these steps. */
+static void load(baton_sparse_t *sparse, uint64_t steps, const char *pending)
+{
+    baton__sparse_partial_t *self = sparse->partial;
+    baton_partial_t *epochs = &self->epochs;
+    baton__contribution_t *c = &epochs->contribution;
+    uint64_t base =
+        epochs->begin.modes.base + steps - baton__partial_steps(epochs);
+    epochs->seen = steps;
+    go_on(self, steps);
+    epochs->begin.modes.base = base;
+    baton__quorum_recover(epochs->begin.quorum);
+    baton__partial_begin_limit(epochs, true);
+    (void)pthread_mutex_lock(lock_of(self));
+    c->first_step = 0;
+    atomic_store_explicit(&c->oldest, 0, memory_order_relaxed);
+    for (int i = 0; i < 2 && self->pending_steps[0] != 0; i++) {
+        memcpy(c->pending, pending, baton__contribution_bytes(c));
+        baton__contribution_added(c, self->pending_steps[i]);
+    }
+    (void)pthread_mutex_unlock(lock_of(self));
+}
+
 const baton__sparse_backend_t baton__sparse_partial = {
     .accumulates = false, /* start does */
     .build = build,
@@ -606,6 +651,8 @@ const baton__sparse_backend_t baton__sparse_partial = {
     .survive = survive,
     .hold = hold,
     .release = release,
+    .save = save,
+    .load = load,
     .read = read_vector,
     .write = write_vectors,
 };

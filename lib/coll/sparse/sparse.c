@@ -518,15 +518,16 @@ baton_status_t baton_sparse_dense_range(baton_sparse_t *sparse, size_t first,
 
 /* For the application's use of vectors: no epoch begins to work until they are
    released. */
-static baton_status_t hold(baton_sparse_t *sparse, const char *doing)
+baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing,
+                                  bool even)
 {
     baton_status_t status = baton__sparse_check_idle(sparse, doing);
     return status == BATON_OK && sparse->backend->hold != NULL
-               ? sparse->backend->hold(sparse, doing)
+               ? sparse->backend->hold(sparse, doing, even)
                : status;
 }
 
-static void release(baton_sparse_t *sparse)
+void baton__sparse_release(baton_sparse_t *sparse)
 {
     if (sparse->backend->release != NULL) {
         sparse->backend->release(sparse);
@@ -577,7 +578,7 @@ baton_status_t baton_sparse_set_density(baton_sparse_t *sparse, double density)
 static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
                                   void *vector, const char *doing)
 {
-    baton_status_t status = hold(sparse, doing);
+    baton_status_t status = baton__sparse_hold(sparse, doing, false);
     if (status != BATON_OK) {
         return status;
     }
@@ -591,7 +592,7 @@ static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
     } else if (sparse->payload) {
         status = sparse->backend->read(sparse, velocity, vector);
     }
-    release(sparse);
+    baton__sparse_release(sparse);
     return status;
 }
 
@@ -626,11 +627,12 @@ baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
                                          const void *residual,
                                          const void *velocity)
 {
-    baton_status_t status = hold(sparse, "set the residual of");
+    baton_status_t status =
+        baton__sparse_hold(sparse, "set the residual of", false);
     if (status == BATON_OK) {
         sparse->part_count = 0;
         status = write_vectors(sparse, residual, velocity);
-        release(sparse);
+        baton__sparse_release(sparse);
     }
     if (status == BATON_OK && !sparse->options.partial) {
         sparse->phase = BATON__SPARSE_NO_RESULT;
@@ -665,7 +667,7 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
         !baton__is_given(out, true, __func__, "out")) {
         return baton__error_status();
     }
-    baton_status_t status = hold(sparse, "statistics of");
+    baton_status_t status = baton__sparse_hold(sparse, "statistics of", false);
     if (status != BATON_OK) {
         return status;
     }
@@ -676,7 +678,7 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
     out->teams = sparse->options.teams;
     out->threshold = baton_magnitude_value(sparse->options.dtype,
                                            sparse->learned.local_threshold);
-    release(sparse);
+    baton__sparse_release(sparse);
     out->not_finite = count_not_finite(sparse); /* the caller's until its next
                                                    call, and may be long */
     return BATON_OK;

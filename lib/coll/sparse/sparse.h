@@ -233,9 +233,15 @@ struct baton__sparse_backend {
     /* The error of results that were to be copied. */
     baton_status_t (*check_result)(baton_sparse_t *sparse);
     /* Between hold and release no epoch begins to work. BATON_ERR_BUSY: one
-       does. */
-    baton_status_t (*hold)(baton_sparse_t *sparse, const char *doing);
+       does, or, where `even`, one has ended whose step this rank has not
+       started. save: what is pending, and the residual without it. load: that
+       is pending behind so many steps, and nothing else; not between the two.
+     */
+    baton_status_t (*hold)(baton_sparse_t *sparse, const char *doing,
+                           bool even);
     void (*release)(baton_sparse_t *sparse);
+    void (*save)(baton_sparse_t *sparse, char *residual, char *pending);
+    void (*load)(baton_sparse_t *sparse, uint64_t steps, const char *pending);
 };
 
 extern const baton__sparse_backend_t baton__sparse_host;
@@ -389,6 +395,11 @@ baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
 baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
                                          const char *doing, size_t first,
                                          size_t count);
+
+/* As check_idle; then the backend's hold, if it has one, and its release. */
+baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing,
+                                  bool even);
+void baton__sparse_release(baton_sparse_t *sparse);
 
 /* As check_idle, and BATON_ERR_UNSUPPORTED where it is partial. */
 baton_status_t baton__sparse_check_full(const baton_sparse_t *sparse,

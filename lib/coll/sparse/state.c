@@ -4,6 +4,7 @@
        extra words of the algorithm
        residual, n elements
        velocity, n elements, with momentum
+       what is pending, n elements, with options.partial
        checksum of all before
 
    Numbers are in the processor's byte order; the magic tells another one. All
@@ -33,7 +34,7 @@ static header_t header_of(const baton_sparse_t *sparse)
         .version = VERSION,
         .rank = (uint64_t)sparse->rank,
         .ranks = (uint64_t)sparse->size,
-        .k = sparse->k,
+        .k = sparse->options.partial ? sparse->options.k : sparse->k,
         .steps = sparse->steps,
         .learned = sparse->learned,
     };
@@ -43,7 +44,7 @@ static header_t header_of(const baton_sparse_t *sparse)
 
 /* Where the parts begin; `sum` is also the size of all that it is about. */
 typedef struct layout {
-    size_t extra, residual, velocity, sum, all;
+    size_t extra, residual, velocity, pending, sum, all;
 } layout_t;
 
 static layout_t layout_of(const baton_sparse_t *sparse)
@@ -52,7 +53,8 @@ static layout_t layout_of(const baton_sparse_t *sparse)
     layout_t at = {.extra = sizeof(header_t)};
     at.residual = at.extra + sparse->extra_count * sizeof *sparse->extra;
     at.velocity = at.residual + vector;
-    at.sum = at.velocity + (sparse->options.momentum > 0 ? vector : 0);
+    at.pending = at.velocity + (sparse->options.momentum > 0 ? vector : 0);
+    at.sum = at.pending + (sparse->options.partial ? vector : 0);
     at.all = at.sum + sizeof(uint64_t);
     return at;
 }
@@ -75,7 +77,7 @@ static uint64_t checksum(const char *at, size_t bytes)
 baton_status_t baton__sparse_check_state(const baton_sparse_t *sparse,
                                          const char *doing)
 {
-    baton_status_t status = baton__sparse_check_full(sparse, doing);
+    baton_status_t status = baton__sparse_check_idle(sparse, doing);
     return status != BATON_OK || sparse->payload
                ? status
                : baton__error(BATON_ERR_UNSUPPORTED,
@@ -85,8 +87,7 @@ baton_status_t baton__sparse_check_state(const baton_sparse_t *sparse,
 
 size_t baton_sparse_state_size(const baton_sparse_t *sparse)
 {
-    return sparse != NULL && sparse->connected && sparse->payload &&
-                   !sparse->options.partial
+    return sparse != NULL && sparse->connected && sparse->payload
                ? layout_of(sparse).all
                : 0;
 }
@@ -109,15 +110,24 @@ baton_status_t baton_sparse_state_export(baton_sparse_t *sparse, void *state,
                             bytes, at.all);
     }
     char *to = state;
+    status = baton__sparse_hold(sparse, "export", true);
+    if (status != BATON_OK) {
+        return status;
+    }
     const header_t header = header_of(sparse);
     memcpy(to, &header, sizeof header);
+    if (sparse->backend->save != NULL) {
+        sparse->backend->save(sparse, to + at.residual, to + at.pending);
+    } else {
+        status = sparse->backend->read(sparse, false, to + at.residual);
+    }
     if (sparse->extra_count > 0) {
         memcpy(to + at.extra, sparse->extra, at.residual - at.extra);
     }
-    status = sparse->backend->read(sparse, false, to + at.residual);
     if (status == BATON_OK && sparse->options.momentum > 0) {
         status = sparse->backend->read(sparse, true, to + at.velocity);
     }
+    baton__sparse_release(sparse);
     const uint64_t sum = checksum(to, at.sum);
     memcpy(to + at.sum, &sum, sizeof sum);
     return status;
@@ -203,9 +213,13 @@ baton_status_t baton_sparse_state_import(baton_sparse_t *sparse,
     memcpy(&header, from, sizeof header);
     status = check(sparse, from, bytes, &header);
     if (status == BATON_OK) {
+        status = baton__sparse_hold(sparse, "import", true);
+    }
+    if (status == BATON_OK) {
         status = sparse->backend->write(
             sparse, from + at.residual,
             sparse->options.momentum > 0 ? from + at.velocity : NULL);
+        baton__sparse_release(sparse);
     }
     if (status != BATON_OK) {
         return status;
@@ -213,6 +227,9 @@ baton_status_t baton_sparse_state_import(baton_sparse_t *sparse,
     sparse->part_count = 0;
     if (sparse->extra_count > 0) {
         memcpy(sparse->extra, from + at.extra, at.residual - at.extra);
+    }
+    if (sparse->backend->load != NULL) {
+        sparse->backend->load(sparse, header.steps, from + at.pending);
     }
     sparse->k = header.k;
     sparse->learned = header.learned;
