@@ -122,7 +122,8 @@ extern "C" {
                    every mode can keep every S.
    op              must have an identity.
    inner,          any all-reduce of coll.h, or your own; args->arg is
-   inner_arg       inner_arg.
+   inner_arg       inner_arg. It is called for each tensor of more than
+                   BATON_PARTIAL_TREE_BYTES, and for what lies between two.
    memory          the same on all ranks. BATON_MEMORY_DEVICE needs a device
                    that has the reduction, and a group with payload (sim.h).
                    `tensors` is BATON_ERR_UNSUPPORTED there: contribute the
@@ -162,13 +163,50 @@ extern "C" {
    processors. Longer vectors go round a ring, with the fewest bytes. */
 #define BATON_PARTIAL_TREE_BYTES 1048576
 
-/* Contributes without a copy if the vector has more than
-   BATON_PARTIAL_TREE_BYTES and nothing older is pending; else as contribute.
-   `data` is read, and must stay as it is, until wait has returned for the step
-   that is started next (not with BATON_ERR_TIMEOUT or _INTERRUPTED), or until a
-   recovery. If no epoch has taken it by then, it is copied for a later one. */
+/* ---- without copies -----------------------------------------------------
+
+   What is long may be lent, and results may be written where the program wants
+   them, which may be the same memory:
+
+       for (i = tensors; i-- > 0;) {
+           backward(i, gradients[i]);
+           baton_partial_contribute_tensor_lent(partial, i, gradients[i]);
+       }
+       baton_partial_start(partial);
+       ...                                  // gradients stay as they are
+       baton_partial_wait_into(partial, -1, gradients, &result);
+
+   A rank that is in time then makes one copy, of the result, and none if it
+   reads result.data instead. The epoch does not write to `gradients` itself, so
+   that what it has taken can be pending again when it fails.
+
+   What is lent is read, and must stay as it is, until wait has returned for the
+   step that is started next.
+   - After BATON_ERR_TIMEOUT or _INTERRUPTED the step goes on, and so does the
+     loan.
+   - Otherwise wait has copied what is still needed: what a rank has lent that
+     was late, which a later epoch takes, whatever the bound of staleness; and
+     after an error what the failed epoch had taken.
+   - A recovery ends loans, also of a step that was not started, with a copy.
+     Destroy ends them without one if it returns BATON_OK.
+   - With BATON_ON_LOSS_CONTINUE a loan goes on while ranks are lost.
+   Short tensors, and what is added to something that is pending already, are
+   copied by the call. Any thread lends, as it contributes. */
+
+/* As contribute, without a copy of a vector of more than
+   BATON_PARTIAL_TREE_BYTES. In device memory it copies. */
 BATON_CHECKED baton_status_t
 baton_partial_contribute_lent(baton_partial_t *partial, const void *data);
+
+/* Waits as baton_partial_wait does, and if that is BATON_OK copies the result
+   to `targets`: an address for each tensor (see below), of which those that are
+   NULL get nothing; or one address where there are no tensors. Memory that was
+   lent to the step may be a target, since its loan has ended. Without payload
+   nothing is copied. BATON_ERR_INVALID: targets is NULL. BATON_ERR_UNSUPPORTED:
+   device memory. Both return at once. */
+BATON_CHECKED baton_status_t
+baton_partial_wait_into(baton_partial_t *partial, int timeout_ms,
+                        void *const *targets, baton_partial_result_t *out);
 
 /* ---- several tensors ----------------------------------------------------
 
@@ -211,6 +249,12 @@ baton_partial_contribute_lent(baton_partial_t *partial, const void *data);
    If start fails, the step is pending all the same. Memory: one vector more.
    BATON_ERR_INVALID: there is no such tensor. */
 BATON_CHECKED baton_status_t baton_partial_contribute_tensor(
+    baton_partial_t *partial, size_t tensor, const void *data);
+
+/* The same, without a copy (see above) if the tensor has more than
+   BATON_PARTIAL_TREE_BYTES and nothing else is contributed to it in the step.
+ */
+BATON_CHECKED baton_status_t baton_partial_contribute_tensor_lent(
     baton_partial_t *partial, size_t tensor, const void *data);
 
 /* Elements before a tensor, 0 to options.tensors, in the vector. */

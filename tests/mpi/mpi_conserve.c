@@ -43,13 +43,17 @@ static void conserve(support_row_t row, const baton_sparse_options_t *sparse,
     }
 }
 
-static void conserve_partial(support_row_t row, baton_partial_mode_t mode)
+static void conserve_partial(support_row_t row, baton_partial_mode_t mode,
+                             bool wide)
 {
     /* With more ranks than processors epochs get slower. */
-    uint64_t steps = world.size <= 4 ? 3000 : world.size <= 8 ? 1500 : 600;
+    uint64_t steps = wide              ? 40
+                     : world.size <= 4 ? 3000
+                     : world.size <= 8 ? 1500
+                                       : 600;
     baton_sparse_options_t options = support_collective_options(row);
     options.mode = mode;
-    options.seed = (uint64_t)mode + row;
+    options.seed = wide ? SUPPORT_WIDE : (uint64_t)mode + row;
     options.mode_ranks =
         mode == BATON_QUORUM ? (uint32_t)world.size / 2 + 1 : 0;
     conserve(row, &options, steps / (mode >= BATON_FULL ? 4 : 1), 0);
@@ -111,10 +115,12 @@ int main(int argc, char **argv)
     support_mpi_open();
     conserve_sparse();
     for (int mode = BATON_SOLO; mode <= BATON_QUORUM; mode++) {
-        conserve_partial(SUPPORT_PARTIAL, (baton_partial_mode_t)mode);
-        conserve_partial(SUPPORT_PARTIAL_LATEST, (baton_partial_mode_t)mode);
+        conserve_partial(SUPPORT_PARTIAL, (baton_partial_mode_t)mode, false);
+        conserve_partial(SUPPORT_PARTIAL, (baton_partial_mode_t)mode, true);
+        conserve_partial(SUPPORT_PARTIAL_LATEST, (baton_partial_mode_t)mode,
+                         false);
     }
-    conserve_partial(SUPPORT_PARTIAL_SPARSE, BATON_SOLO);
+    conserve_partial(SUPPORT_PARTIAL_SPARSE, BATON_SOLO, false);
     conserve_failures();
     support_mpi_end();
     return 0;

@@ -37,6 +37,20 @@ static size_t tensors_of(const support_collective_t *self,
     return tensors;
 }
 
+/* The vector is the end of one long tensor and the beginning of another. */
+enum { LONG = BATON_PARTIAL_TREE_BYTES / sizeof(double) + 1 };
+
+static size_t widen(support_collective_t *self,
+                    size_t counts[SUPPORT_TENSORS_MOST])
+{
+    self->wide = calloc(2 * (size_t)LONG, sizeof *self->wide);
+    self->lent = calloc(2 * (size_t)LONG, sizeof *self->lent);
+    self->at = LONG - self->count / 2;
+    counts[0] = counts[2] = LONG;
+    counts[1] = 0;
+    return 3;
+}
+
 /* So that the count of active ranks has no element of the vector. */
 static void add(void *arg, void *target, const void *left, const void *right,
                 size_t count, baton_dtype_t dtype)
@@ -72,7 +86,10 @@ static baton_status_t prepare_partial(support_collective_t *self,
     size_t counts[SUPPORT_TENSORS_MOST];
     self->tensor_count = options.tensors = tensors_of(self, o, counts);
     options.counts = options.tensors > 0 ? counts : NULL;
-    if (o->seed % 4 == 0 && o->memory == BATON_MEMORY_HOST) {
+    if (o->seed % 128 == SUPPORT_WIDE && o->memory == BATON_MEMORY_HOST) {
+        self->tensor_count = options.tensors = widen(self, counts);
+        options.count = 0;
+    } else if (o->seed % 4 == 0 && o->memory == BATON_MEMORY_HOST) {
         options.op = &own_sum;
         self->lent = calloc(self->count + 1, sizeof *self->lent);
     }
@@ -179,6 +196,7 @@ baton_status_t support_collective_destroy(support_collective_t *self)
         : self->tensors != NULL       ? baton_tensors_destroy(self->tensors)
                                       : baton_sparse_destroy(self->sparse);
     free(self->lent);
+    free(self->wide);
     free(self->given);
     if (self->memory != NULL) {
         emulated_synchronise_all(self->device);
@@ -198,9 +216,13 @@ static void allocate(support_collective_t *self)
     }
 }
 
-/* The device's copy of a vector of the host. */
+/* The device's copy of a vector of the host, or one in long tensors. */
 static const void *there(support_collective_t *self, const double *vector)
 {
+    if (self->wide != NULL && vector != NULL) {
+        memcpy(self->wide + self->at, vector, bytes_of(self));
+        return self->wide;
+    }
     if (self->device == NULL || vector == NULL) {
         return vector;
     }
@@ -272,21 +294,31 @@ static baton_status_t start_tensors(support_collective_t *self,
     return first;
 }
 
-baton_status_t support_collective_contribute(support_collective_t *self,
-                                             const double *gradient)
+static baton_status_t contribute(support_collective_t *self,
+                                 const double *gradient, bool lent)
 {
     size_t tensors = self->tensor_count;
     if (tensors == 0) {
-        return baton_partial_contribute(self->partial, there(self, gradient));
+        return lent ? baton_partial_contribute_lent(self->partial, gradient)
+                    : baton_partial_contribute(self->partial, gradient);
     }
     baton_status_t status = BATON_OK;
     for (size_t i = 0; i < tensors && status == BATON_OK; i++) {
         size_t tensor = (i + (size_t)self->rank) % tensors;
-        status = baton_partial_contribute_tensor(
-            self->partial, tensor,
-            gradient + baton_partial_offset(self->partial, tensor));
+        const double *data =
+            gradient + baton_partial_offset(self->partial, tensor);
+        status =
+            lent ? baton_partial_contribute_tensor_lent(self->partial, tensor,
+                                                        data)
+                 : baton_partial_contribute_tensor(self->partial, tensor, data);
     }
     return status;
+}
+
+baton_status_t support_collective_contribute(support_collective_t *self,
+                                             const double *gradient)
+{
+    return contribute(self, there(self, gradient), false);
 }
 
 /* In memory that is written to when the loan has ended. */
@@ -295,15 +327,15 @@ static baton_status_t lend(support_collective_t *self, const double *gradient)
     if (self->lent == NULL || self->is_lending || gradient == NULL) {
         return support_collective_contribute(self, gradient);
     }
-    memcpy(self->lent, gradient, bytes_of(self));
+    memcpy(self->lent + self->at, gradient, bytes_of(self));
     self->is_lending = true;
-    return baton_partial_contribute_lent(self->partial, self->lent);
+    return contribute(self, self->lent, true);
 }
 
 static void end_loan(support_collective_t *self, baton_status_t status)
 {
     if (self->is_lending && status != BATON_ERR_TIMEOUT) {
-        memset(self->lent, 0x55, bytes_of(self));
+        memset(self->lent + self->at, 0x55, bytes_of(self));
         self->is_lending = false;
     }
 }
@@ -445,6 +477,30 @@ static void set(bool *ended, size_t count, bool value)
     }
 }
 
+/* Of long tensors the first half goes to where it was lent. */
+static baton_status_t wait_for_partial(support_collective_t *self,
+                                       double *result)
+{
+    const int ms = limit_ms(self);
+    if (self->wide == NULL) {
+        baton_status_t status =
+            baton_partial_wait(self->partial, ms, &self->seen);
+        if (status == BATON_OK) {
+            get(self, result, self->seen.data);
+        }
+        return status;
+    }
+    const size_t half = self->count / 2;
+    void *const targets[] = {self->lent, NULL, NULL};
+    baton_status_t status =
+        baton_partial_wait_into(self->partial, ms, targets, &self->seen);
+    if (status == BATON_OK && self->seen.data != NULL) {
+        get(self, result, (const double *)self->seen.data + self->at);
+        memcpy(result, self->lent + self->at, half * sizeof *result);
+    }
+    return status;
+}
+
 baton_status_t support_collective_wait(support_collective_t *self,
                                        double *result, bool *ended)
 {
@@ -459,10 +515,9 @@ baton_status_t support_collective_wait(support_collective_t *self,
     if (self->unseen) {
         memcpy(result, self->copies + self->count, bytes_of(self));
     } else if (support_is_partial(self->row)) {
-        first = baton_partial_wait(self->partial, limit_ms(self), &self->seen);
+        first = wait_for_partial(self, result);
         end_loan(self, first);
         if (first == BATON_OK) {
-            get(self, result, self->seen.data);
             self->included = self->seen.included;
         }
     } else if (self->tensors == NULL) {
@@ -504,10 +559,12 @@ void support_collective_rest(support_collective_t *self, double *rest)
         if (self->device != NULL) {
             allocate(self);
         }
-        void *to = self->device != NULL ? (void *)self->memory : rest;
+        void *to = self->device != NULL ? (void *)self->memory
+                   : self->wide != NULL ? (void *)self->wide
+                                        : rest;
         support_ok(baton_partial_pending(self->partial, to, &any));
-        if (self->device != NULL) {
-            get(self, rest, to);
+        if (to != rest) {
+            get(self, rest, self->wide != NULL ? self->wide + self->at : to);
         }
     } else if (self->row != SUPPORT_TENSORS) {
         support_ok(baton_sparse_residual(self->sparse, rest));

@@ -30,6 +30,8 @@ typedef struct support_collective {
     size_t tensor_count; /* of the partial; 0: it is of one vector */
     double *lent;        /* the partial's contributions are, in this memory */
     bool is_lending;
+    double *wide; /* of so long tensors, by a special seed; or NULL */
+    size_t at;    /* where the vector is in them */
     baton_tensors_t *tensors;
     size_t parts[SUPPORT_PARTS]; /* elements of each tensor */
     bool ready[SUPPORT_PARTS];
@@ -63,7 +65,8 @@ static inline bool support_has_device(support_row_t row)
 
 /* Options of SPARSE; the other rows take of them what they have. Of those that
    are partial an odd seed has the vector contributed tensor by tensor, and one
-   that 4 divides lends it. */
+   that 4 divides lends it; SUPPORT_WIDE, modulo 128, lends long tensors. */
+enum { SUPPORT_WIDE = 77 };
 baton_sparse_options_t support_collective_options(support_row_t row);
 
 /* Creates in two halves, of which the second has two rounds: all ranks begin a

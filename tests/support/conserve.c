@@ -253,9 +253,8 @@ static baton_status_t take_stock(run_t *run)
 {
     double *vector = run->vector;
     if (support_is_partial(run->options->row)) {
-        bool any = false;
-        baton_status_t status =
-            baton_partial_pending(run->own.partial, vector, &any);
+        support_collective_rest(&run->own, vector);
+        baton_status_t status = BATON_OK;
         const char *what = conserve_check_pending(&run->account, vector);
         if (what != NULL) {
             (void)snprintf(message, sizeof message, "rank %d: %s",

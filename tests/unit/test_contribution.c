@@ -29,7 +29,9 @@ static void expect_taken(baton__contribution_t *c, uint64_t epoch,
                          int64_t value)
 {
     assert_int_equal(baton__contribution_take(c, epoch), BATON__TAKE_ALL);
-    assert_int_equal(*(const int64_t *)(const void *)c->source, value);
+    assert_int_equal(
+        *(const int64_t *)(const void *)baton__contribution_source(c, 0),
+        value);
 }
 
 /* Before what was contributed since, whether the epoch had published or not. */
@@ -77,7 +79,7 @@ TEST(test_contribution_that_is_lent_is_not_read_behind_its_step)
             lent = -1;
         } else if (i > 1) { /* its step's epoch takes it, and ends, or fails */
             expect_taken(&c, 2, 5);
-            assert_ptr_equal(c.source, &lent);
+            assert_ptr_equal(baton__contribution_source(&c, 0), &lent);
             if (i == 2) {
                 baton__contribution_publish(&c, 2, 1);
             }
@@ -94,7 +96,7 @@ TEST(test_contribution_that_is_lent_is_not_read_behind_its_step)
         if (i != 2) { /* else a later epoch does, with a copy */
             assert_int_equal(pending, i == 4 ? 75 : 5);
             expect_taken(&c, 3, pending);
-            assert_ptr_not_equal(c.source, &lent);
+            assert_ptr_not_equal(baton__contribution_source(&c, 0), &lent);
         }
         baton__contribution_fini(&c);
     }

@@ -364,6 +364,182 @@ TEST(test_tensors_are_cut_anew)
     close_partials(two, others);
 }
 
+/* ---- tensors that are lent ---------------------------------------------- */
+
+enum { LONG = BATON_PARTIAL_TREE_BYTES / sizeof(int64_t) + 1 };
+static const size_t long_cut[TENSORS] = {LONG, 0, 2};
+static int64_t lent[LONG], shorts[2];
+
+/* Rank 0 is late for epoch 1. */
+static void lend_late(int64_t first)
+{
+    baton_partial_options_t options = solo_of_tensors(NULL);
+    options.counts = long_cut;
+    open_two(&options);
+    support_ok(baton_partial_start(both[1]));
+    (void)wait_for(both[1]);
+    support_drain(two);
+    lent[LONG - 1] = first;
+    shorts[1] = 7;
+    support_ok(baton_partial_contribute_tensor_lent(both[0], 0, lent));
+    support_ok(baton_partial_contribute_tensor_lent(both[0], 1, NULL));
+    support_ok(baton_partial_contribute_tensor_lent(both[0], 2, shorts));
+}
+
+static void contribute_and_start_long(baton_partial_t *partial, int64_t last)
+{
+    static int64_t other[LONG];
+    other[LONG - 1] = last;
+    support_ok(baton_partial_contribute_tensor(partial, 0, other));
+    support_ok(baton_partial_start(partial));
+}
+
+static void expect_epoch_2(int64_t last, int64_t of_shorts)
+{
+    contribute_and_start_long(both[1], 1000);
+    const baton_partial_result_t seen = wait_for(both[1]);
+    const int64_t *data = seen.data;
+    assert_int_equal(data[LONG - 1], last);
+    assert_int_equal(data[LONG + 1], of_shorts);
+}
+
+/* Results go to the memory that was lent, behind a copy of what is pending. */
+TEST(test_lent_tensors_get_the_result)
+{
+    void *const targets[TENSORS] = {lent, NULL, shorts};
+    baton_partial_result_t seen;
+    lend_late(5);
+    support_ok(baton_partial_start(both[0]));
+    support_ok(baton_partial_wait_into(both[0], -1, targets, &seen));
+    assert_int_equal(lent[LONG - 1], 0);
+    assert_int_equal(shorts[1], 0);
+    assert_memory_equal(seen.data, lent, sizeof lent);
+    expect_epoch_2(1005, 7);
+    close_two();
+}
+
+/* A short tensor is copied at once; a second contribution is added to a long
+   one, whose loan that ends. */
+TEST(test_lent_tensors_are_added)
+{
+    lend_late(5);
+    shorts[1] = 0;
+    support_ok(baton_partial_contribute_tensor_lent(both[0], 0, lent));
+    lent[LONG - 1] = 0;
+    support_ok(baton_partial_start(both[0]));
+    (void)wait_for(both[0]);
+    expect_epoch_2(1010, 7);
+    close_two();
+}
+
+/* A recovery ends the loan of a step that was not started, too, and destroy
+   ends any. A wait that timed out does not. */
+TEST(test_lent_tensors_outlast_no_recovery)
+{
+    baton_partial_result_t seen;
+    lend_late(5);
+    (void)!baton_group_recover(two->groups[0], 0);
+    support_ok(baton_group_recover(two->groups[1], SUPPORT_WAIT_MS));
+    support_ok(baton_group_recover(two->groups[0], SUPPORT_WAIT_MS));
+    lent[LONG - 1] = 3;
+    support_ok(baton_partial_start(both[0]));
+    const baton_partial_result_t first = wait_for(both[0]);
+    assert_int_equal(((const int64_t *)first.data)[LONG - 1], 5);
+    close_two();
+    baton_partial_options_t options = solo_of_tensors(NULL);
+    options.counts = long_cut;
+    options.mode = BATON_FULL;
+    open_two(&options);
+    support_ok(baton_partial_contribute_tensor_lent(both[0], 0, lent));
+    support_ok(baton_partial_start(both[0]));
+    support_fails(baton_partial_wait(both[0], 0, &seen), BATON_ERR_TIMEOUT, "");
+    contribute_and_start_long(both[1], 1000);
+    seen = wait_for(both[0]);
+    assert_int_equal(((const int64_t *)seen.data)[LONG - 1], 1003);
+    support_ok(baton_partial_contribute_tensor_lent(both[0], 0, lent));
+    support_fails(baton_partial_wait_into(both[0], -1, NULL, &seen),
+                  BATON_ERR_INVALID, "targets is NULL");
+    close_two();
+}
+
+/* Results and what is left over are all that was lent, in place, of each type,
+   in each mode, on some numbers of ranks. The first rank of a step is alone. */
+static void conserve_type(int size, baton_dtype_t dtype)
+{
+    enum { STEPS = 2 };
+    support_cluster_t *ranks = support_cluster_of(size);
+    const bool pairs = dtype >= BATON_I16_I32;
+    const baton_op_t *op = pairs                 ? BATON_MINLOC
+                           : dtype == BATON_BOOL ? BATON_LOR
+                                                 : BATON_SUM;
+    const baton_op_t *one = pairs ? BATON_MAXLOC : BATON_PROD;
+    const size_t bytes = baton_dtype_size(dtype);
+    const size_t some = BATON_PARTIAL_TREE_BYTES / bytes + (size_t)size;
+    const size_t counts[] = {some + 1, 0, 1, 2, some}, count = 2 * some + 4;
+    baton_partial_options_t options = {.size = sizeof options,
+                                       .tensors = 5,
+                                       .counts = counts,
+                                       .op = op,
+                                       .dtype = dtype};
+    options.mode = (baton_partial_mode_t)((size + (int)dtype) % 6);
+    options.mode_ranks =
+        options.mode >= BATON_QUORUM ? (uint32_t)(size + 1) / 2 : 0;
+    baton_partial_t *partials[8];
+    char *memory[8], *sum = malloc(count * bytes), *all = malloc(count * bytes);
+    baton_partial_result_t seen;
+    bool any;
+    open_partials(ranks, partials, &options);
+    op->identity(NULL, sum, count, dtype);
+    op->identity(NULL, all, count, dtype);
+    for (int r = 0; r < size; r++) {
+        memory[r] = malloc(count * bytes);
+    }
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < size; i++) {
+            const int r = (i + step) % size;
+            one->identity(NULL, memory[r], count, dtype);
+            op->reduce(NULL, all, all, memory[r], count, dtype);
+            for (size_t t = 0; t < 5; t++) {
+                support_ok(baton_partial_contribute_tensor_lent(
+                    partials[r], t,
+                    memory[r] + baton_partial_offset(partials[r], t) * bytes));
+            }
+            support_ok(baton_partial_start(partials[r]));
+            support_drain(ranks);
+        }
+        for (int r = 0; r < size; r++) {
+            void *targets[5];
+            for (size_t t = 0; t < 5; t++) {
+                targets[t] =
+                    memory[r] + baton_partial_offset(partials[r], t) * bytes;
+            }
+            support_ok(baton_partial_wait_into(partials[r], SUPPORT_WAIT_MS,
+                                               targets, &seen));
+            assert_memory_equal(memory[r], memory[0], count * bytes);
+        }
+        op->reduce(NULL, sum, sum, memory[0], count, dtype);
+    }
+    for (int r = 0; r < size; r++) {
+        support_ok(baton_partial_pending(partials[r], memory[r], &any));
+        op->reduce(NULL, sum, sum, memory[r], count, dtype);
+        free(memory[r]);
+    }
+    assert_memory_equal(sum, all, count * bytes);
+    close_partials(ranks, partials);
+    free(sum);
+    free(all);
+}
+
+TEST(test_lent_tensors_of_each_type_are_conserved)
+{
+    static const int sizes[] = {1, 2, 3, 5, 8};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int dtype = 1; dtype < BATON_DTYPE_COUNT; dtype++) {
+            conserve_type(sizes[i], (baton_dtype_t)dtype);
+        }
+    }
+}
+
 TEST(test_tensors_that_are_wrong_are_refused)
 {
     static const size_t huge[TENSORS] = {SIZE_MAX, 1, 1};

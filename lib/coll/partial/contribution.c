@@ -21,7 +21,14 @@ static void push_free(baton__contribution_t *self, uint32_t slot)
     self->free_slots[self->free_count++] = slot;
 }
 
-static void exchange(char **left, char **right)
+static void exchange(baton__vector_t *left, baton__vector_t *right)
+{
+    baton__vector_t other = *left;
+    *left = *right;
+    *right = other;
+}
+
+static void exchange_memory(char **left, char **right)
 {
     char *other = *left;
     *left = *right;
@@ -67,13 +74,16 @@ static uint32_t results_of(const baton__contribution_t *self)
 
 static void place_vectors(baton__contribution_t *self)
 {
-    char **const vectors[] = {&self->pending, &self->taken, &self->nothing,
-                              self->stages ? &self->staged : &self->carried,
-                              &self->sum};
+    char **const vectors[] = {
+        &self->pending.memory, &self->taken.memory, &self->nothing,
+        self->stages ? &self->staged.memory : &self->carried, &self->sum};
     uint32_t count = vectors_of(self);
     for (uint32_t i = 0; i < count; i++) {
         *vectors[i] = self->memory + i * self->slot_bytes;
     }
+    self->pending.lent = self->loans;
+    self->taken.lent = self->loans + self->parts;
+    self->staged.lent = self->loans + 2 * self->parts;
     self->results = self->memory + count * self->slot_bytes;
     for (uint32_t i = 0; i < results_of(self); i++) {
         push_free(self, i);
@@ -87,6 +97,14 @@ baton_status_t baton__contribution_init(baton__contribution_t *self)
     self->element_bytes = baton_op_element_bytes(self->op, self->dtype);
     /* Each slot begins on a cache line, as the pool does. */
     self->slot_bytes = (self->slot_bytes + 63) / 64 * 64;
+    if (self->parts == 0) {
+        self->parts = 1;
+        self->begins = self->whole;
+        self->whole[1] = self->count;
+    }
+    self->loans = self->parts <= SIZE_MAX / 3
+                      ? baton__alloc(3 * self->parts, sizeof *self->loans)
+                      : NULL;
     self->free_slots = baton__alloc(results, sizeof *self->free_slots);
     self->outcomes = baton__alloc(self->history, sizeof *self->outcomes);
     self->pinned = NO_SLOT;
@@ -98,8 +116,8 @@ baton_status_t baton__contribution_init(baton__contribution_t *self)
     if (status != BATON_OK) {
         return status;
     }
-    if (self->memory == NULL || self->free_slots == NULL ||
-        self->outcomes == NULL) {
+    if (self->memory == NULL || self->loans == NULL ||
+        self->free_slots == NULL || self->outcomes == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
                             "no memory for %zu vectors of %zu bytes", slots,
                             self->slot_bytes);
@@ -123,6 +141,7 @@ void baton__contribution_fini(baton__contribution_t *self)
     } else {
         baton__free(self->memory);
     }
+    baton__free(self->loans);
     baton__free(self->free_slots);
     baton__free(self->outcomes);
 }
@@ -138,38 +157,62 @@ void baton__contribution_added(baton__contribution_t *self, uint64_t step)
     self->last_step = step;
 }
 
-/* pending = left + right. */
-static void add_to_pending(baton__contribution_t *self, const void *left,
-                           const void *right)
+/* ---- loans -------------------------------------------------------------- */
+
+static size_t part_count(const baton__contribution_t *self, size_t part)
 {
-    if (self->count > 0) {
-        baton__float_mode_t mode = baton__float_mode_enter();
-        self->op->reduce(self->op->arg, self->pending, left, right, self->count,
-                         self->dtype);
-        baton__float_mode_leave(mode);
+    return self->begins[part + 1] - self->begins[part];
+}
+
+static char *part_place(const baton__contribution_t *self,
+                        const baton__vector_t *vector, size_t part)
+{
+    return vector->memory + self->begins[part] * self->element_bytes;
+}
+
+/* Copies a vector's parts, or those alone that are lent. */
+static void copy_parts(const baton__contribution_t *self, char *to,
+                       const baton__vector_t *from, bool lent_alone)
+{
+    for (size_t i = 0; i < self->parts; i++) {
+        size_t bytes = part_count(self, i) * self->element_bytes;
+        if (bytes > 0 && (!lent_alone || from->lent[i] != NULL)) {
+            memcpy(to + self->begins[i] * self->element_bytes,
+                   baton__contribution_part(self, from, i), bytes);
+        }
     }
 }
 
-/* ---- loans -------------------------------------------------------------- */
-
-static const char *pending_of(const baton__contribution_t *self)
+static void forget_loan(const baton__contribution_t *self,
+                        baton__vector_t *vector)
 {
-    return self->pending_lent != NULL ? self->pending_lent : self->pending;
-}
-
-static const char *taken_of(const baton__contribution_t *self)
-{
-    return self->taken_lent != NULL ? self->taken_lent : self->taken;
+    memset((void *)vector->lent, 0, self->parts * sizeof *vector->lent);
 }
 
 /* Copies what is lent to its vector. The contribute lock is held. */
-static void return_loan(const baton__contribution_t *self, char *vector,
-                        const char **lent)
+static void return_loan(const baton__contribution_t *self,
+                        baton__vector_t *vector)
 {
-    if (*lent != NULL) {
-        memcpy(vector, *lent, baton__contribution_bytes(self));
-        *lent = NULL;
+    copy_parts(self, vector->memory, vector, true);
+    forget_loan(self, vector);
+}
+
+/* pending = left + right. */
+static void add_to_pending(baton__contribution_t *self,
+                           const baton__vector_t *left,
+                           const baton__vector_t *right)
+{
+    baton__float_mode_t mode = baton__float_mode_enter();
+    for (size_t i = 0; i < self->parts; i++) {
+        if (part_count(self, i) > 0) {
+            self->op->reduce(self->op->arg, part_place(self, &self->pending, i),
+                             baton__contribution_part(self, left, i),
+                             baton__contribution_part(self, right, i),
+                             part_count(self, i), self->dtype);
+        }
     }
+    baton__float_mode_leave(mode);
+    forget_loan(self, &self->pending);
 }
 
 /* The epochs up to the step's have ended here, and need what they have taken no
@@ -180,29 +223,53 @@ void baton__contribution_end_loan(baton__contribution_t *self, bool failed)
         return;
     }
     (void)pthread_mutex_lock(&self->contribute_lock);
-    return_loan(self, self->pending, &self->pending_lent);
+    return_loan(self, &self->pending);
     if (failed) {
-        return_loan(self, self->taken, &self->taken_lent);
+        return_loan(self, &self->taken);
     }
     (void)pthread_mutex_unlock(&self->contribute_lock);
 }
 
 /* ---- contributions ------------------------------------------------------ */
 
+void baton__contribution_end_staged_loan(baton__contribution_t *self)
+{
+    return_loan(self, &self->staged);
+}
+
+/* Nothing is pending. */
+static void lend(baton__contribution_t *self, const char *data)
+{
+    for (size_t i = 0; i < self->parts; i++) {
+        self->pending.lent[i] = data + self->begins[i] * self->element_bytes;
+    }
+    atomic_store_explicit(&self->lends, true, memory_order_relaxed);
+}
+
 void baton__contribution_add(baton__contribution_t *self, const void *data,
                              uint64_t step, bool lent)
 {
+    const baton__vector_t given = {(char *)(uintptr_t)data, NULL};
     (void)pthread_mutex_lock(&self->contribute_lock);
     if (self->first_step != 0) {
-        add_to_pending(self, pending_of(self), data);
-        self->pending_lent = NULL;
-    } else if (self->stages && data == self->staged) {
-        exchange(&self->pending, &self->staged);
+        add_to_pending(self, &self->pending, &given);
     } else if (lent && self->count > 0) {
-        self->pending_lent = data;
-        atomic_store_explicit(&self->lends, true, memory_order_relaxed);
-    } else if (self->count > 0) {
-        memcpy(self->pending, data, baton__contribution_bytes(self));
+        lend(self, data);
+    } else {
+        copy_parts(self, self->pending.memory, &given, false);
+    }
+    baton__contribution_added(self, step);
+    (void)pthread_mutex_unlock(&self->contribute_lock);
+}
+
+void baton__contribution_add_staged(baton__contribution_t *self, uint64_t step)
+{
+    (void)pthread_mutex_lock(&self->contribute_lock);
+    if (self->first_step != 0) {
+        add_to_pending(self, &self->pending, &self->staged);
+        forget_loan(self, &self->staged);
+    } else {
+        exchange(&self->pending, &self->staged);
     }
     baton__contribution_added(self, step);
     (void)pthread_mutex_unlock(&self->contribute_lock);
@@ -212,9 +279,9 @@ bool baton__contribution_pending(baton__contribution_t *self, void *data)
 {
     (void)pthread_mutex_lock(&self->contribute_lock);
     bool any = self->first_step != 0;
-    if (any && self->count > 0) {
-        memcpy(data, pending_of(self), baton__contribution_bytes(self));
-    } else if (!any) {
+    if (any) {
+        copy_parts(self, data, &self->pending, false);
+    } else {
         self->op->identity(self->op->arg, data, self->count, self->dtype);
     }
     (void)pthread_mutex_unlock(&self->contribute_lock);
@@ -230,8 +297,7 @@ static bool is_read(const baton__contribution_t *self, uint32_t slot)
 /* The contribute lock is held. */
 static void use_taken(baton__contribution_t *self)
 {
-    /* Read alone: nobody writes to a source. */
-    self->source = (char *)(uintptr_t)taken_of(self);
+    self->source = self->taken.memory;
     /* In this order: a thread that no longer sees it pending sees it taken. */
     atomic_store_explicit(&self->oldest_taken, self->steps.first,
                           memory_order_relaxed);
@@ -248,11 +314,10 @@ static void take_pending(baton__contribution_t *self)
     self->steps.in_parts = self->first_step == self->newest_taken;
     self->newest_taken = self->last_step;
     exchange(&self->pending, &self->taken);
-    self->taken_lent = self->pending_lent;
-    self->pending_lent = NULL;
+    forget_loan(self, &self->pending);
     if (self->taken_for > self->steps.last) {
         /* The application may have the step's result before this epoch ends. */
-        return_loan(self, self->taken, &self->taken_lent);
+        return_loan(self, &self->taken);
     }
     self->first_step = 0;
     use_taken(self);
@@ -265,7 +330,7 @@ static void take_carried(baton__contribution_t *self)
     self->steps.first = 1;
     self->steps.last = 1;
     self->newest_taken = 1;
-    exchange(&self->carried, &self->taken);
+    exchange_memory(&self->carried, &self->taken.memory);
     self->is_carrying = false;
     use_taken(self);
 }
@@ -346,19 +411,17 @@ static void give_back(baton__contribution_t *self)
 {
     if (self->first_step == 0 && !self->busy) {
         exchange(&self->pending, &self->taken);
-        self->pending_lent = self->taken_lent;
         self->last_step = self->steps.last;
     } else if (self->engine != NULL) {
         /* The epoch has taken what was carried over before, or nothing was. */
-        exchange(&self->carried, &self->taken);
+        exchange_memory(&self->carried, &self->taken.memory);
         self->is_carrying = true;
         atomic_store_explicit(&self->oldest, 1, memory_order_release);
         return;
     } else {
-        add_to_pending(self, taken_of(self), pending_of(self));
-        self->pending_lent = NULL;
+        add_to_pending(self, &self->taken, &self->pending);
+        forget_loan(self, &self->taken);
     }
-    self->taken_lent = NULL;
     self->first_step = self->steps.first;
     atomic_store_explicit(&self->oldest, self->first_step,
                           memory_order_release);
@@ -386,7 +449,7 @@ void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,
     self->steps = (baton__steps_t){0};
     self->taken_for = 0;
     if (next != 0) {
-        return_loan(self, self->pending, &self->pending_lent);
+        return_loan(self, &self->pending);
         renumber(self, next);
     }
     (void)pthread_mutex_lock(&self->history_lock);
@@ -557,14 +620,14 @@ void baton__contribution_begin_use(baton__contribution_t *self,
     (void)pthread_mutex_lock(&self->contribute_lock);
     self->busy = true;
     *carried_out = self->is_carrying ? self->carried : NULL;
-    *pending_out = self->first_step != 0 ? self->pending : NULL;
+    *pending_out = self->first_step != 0 ? self->pending.memory : NULL;
     (void)pthread_mutex_unlock(&self->contribute_lock);
 }
 
 void baton__contribution_end_add(baton__contribution_t *self, uint64_t step)
 {
     (void)pthread_mutex_lock(&self->contribute_lock);
-    exchange(&self->pending, &self->sum);
+    exchange_memory(&self->pending.memory, &self->sum);
     self->busy = false;
     baton__contribution_added(self, step);
     (void)pthread_mutex_unlock(&self->contribute_lock);

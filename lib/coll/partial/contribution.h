@@ -4,9 +4,9 @@
 
        pending --take--> taken        a failed epoch's changes back in recover
 
-   One that is lent stands for its vector, as `pending_lent` and then as
-   `taken_lent`, until the application has waited for its step. If that ends
-   first, or a later epoch takes it, it is copied to the vector.
+   A vector has parts, a tensor each. One that is lent stands for its place in
+   the vector, and moves with that, until the application has waited for its
+   step. If that ends first, or a later epoch takes it, it is copied there.
 
    Results are slots of a pool, which move by changing owners:
 
@@ -53,10 +53,17 @@ typedef struct baton__outcome {
     baton__steps_t taken;
 } baton__outcome_t;
 
+typedef struct baton__vector {
+    char *memory;
+    const char **lent; /* each part's place instead, or NULL */
+} baton__vector_t;
+
 typedef struct baton__contribution {
     /* The owner's, before init. */
     size_t count;
-    size_t slot_bytes; /* `count` elements, and what the owner adds */
+    size_t parts;         /* of vectors; 0: they are whole */
+    const size_t *begins; /* elements before each part, and in all of them */
+    size_t slot_bytes;    /* `count` elements, and what the owner adds */
     baton_dtype_t dtype;
     const baton_op_t *op;
     uint32_t history;       /* W */
@@ -68,11 +75,12 @@ typedef struct baton__contribution {
 
     size_t element_bytes;
     char *memory; /* of all vectors and results */
+    const char **loans;
+    size_t whole[2]; /* `begins` of a single part */
 
     pthread_mutex_t contribute_lock;
-    char *pending;
-    const char *pending_lent; /* in place of `pending`, or NULL */
-    _Atomic bool lends;       /* something was lent once */
+    baton__vector_t pending;
+    _Atomic bool lends; /* something was lent once */
     uint64_t first_step, last_step;
     uint64_t newest_taken; /* the newest step that was taken from, or 0 */
     /* For threads without that lock: first_step, and the first step of what the
@@ -83,9 +91,9 @@ typedef struct baton__contribution {
     bool busy;        /* what is pending is being added to, or copied */
     bool is_carrying; /* `carried` is of before what is pending */
     char *carried;
-    char *sum;    /* that is added into */
-    bool stages;  /* the owner's, before init */
-    char *staged; /* a contribution that the owner still makes */
+    char *sum;              /* that is added into */
+    bool stages;            /* the owner's, before init */
+    baton__vector_t staged; /* a contribution that the owner still makes */
 
     pthread_mutex_t history_lock;
     char *results; /* slots */
@@ -98,11 +106,10 @@ typedef struct baton__contribution {
     uint64_t newest;            /* epoch */
 
     /* The running epoch's; the engine's alone. */
-    char *nothing;          /* the identity: a null contribution */
-    char *taken;            /* what it took */
-    const char *taken_lent; /* in place of `taken`, or NULL */
-    char *source;           /* one of them */
-    uint64_t taken_for;     /* the epoch; 0: none since the last recovery */
+    char *nothing;         /* the identity: a null contribution */
+    baton__vector_t taken; /* what it took */
+    char *source;          /* the memory of one of them */
+    uint64_t taken_for;    /* the epoch; 0: none since the last recovery */
     baton__steps_t steps;
 } baton__contribution_t;
 
@@ -117,12 +124,13 @@ enum {
 baton_status_t baton__contribution_init(baton__contribution_t *self);
 void baton__contribution_fini(baton__contribution_t *self);
 
-/* Adds `data`, or `staged`, the whole of which the owner has written. One that
-   is `lent` is used where it is if that can be, until the end of the loan: wait
-   has returned for the step, which has `failed` or not, or a recovery begins.
-   Not where the owner adds to slots. */
+/* Adds `data`, or `staged`, the whole of which the owner has written or was
+   lent. What is `lent` is used where it is if that can be, until the end of the
+   loan: wait has returned for the step, which has `failed` or not, or a
+   recovery begins. Not where the owner adds to slots. */
 void baton__contribution_add(baton__contribution_t *self, const void *data,
                              uint64_t step, bool lent);
+void baton__contribution_add_staged(baton__contribution_t *self, uint64_t step);
 void baton__contribution_end_loan(baton__contribution_t *self, bool failed);
 
 /* The same, once the owner has added to `pending`, or has written it where
@@ -133,6 +141,25 @@ static inline size_t
 baton__contribution_bytes(const baton__contribution_t *self)
 {
     return self->count * self->element_bytes;
+}
+
+/* A part of a vector. */
+static inline const char *
+baton__contribution_part(const baton__contribution_t *self,
+                         const baton__vector_t *vector, size_t part)
+{
+    return vector->lent != NULL && vector->lent[part] != NULL
+               ? vector->lent[part]
+               : vector->memory + self->begins[part] * self->element_bytes;
+}
+
+/* A part of what the epoch has taken, or of `nothing`. */
+static inline const char *
+baton__contribution_source(const baton__contribution_t *self, size_t part)
+{
+    const baton__vector_t nothing = {self->nothing, NULL};
+    return baton__contribution_part(
+        self, self->steps.first != 0 ? &self->taken : &nothing, part);
 }
 
 /* The address of a result's slot. */
@@ -158,6 +185,9 @@ char *baton__contribution_lend(baton__contribution_t *self, uint64_t epoch,
 
 /* Copies the pending contribution; whether there is any. */
 bool baton__contribution_pending(baton__contribution_t *self, void *data);
+
+/* Copies the parts of `staged` that are lent; the owner's lock is held. */
+void baton__contribution_end_staged_loan(baton__contribution_t *self);
 
 typedef enum baton__take {
     BATON__TAKE_NOTHING,

@@ -153,10 +153,8 @@ static bool takes_flat_tree(const baton_partial_options_t *options,
 
 baton_allreduce_fn
 baton__partial_choose_inner(const baton_partial_options_t *options,
-                            const baton_schedule_t *schedule)
+                            size_t bytes, const baton_schedule_t *schedule)
 {
-    size_t bytes =
-        options->count * baton_op_element_bytes(options->op, options->dtype);
     if (options->inner != NULL) {
         return options->inner;
     }

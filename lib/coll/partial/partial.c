@@ -61,47 +61,65 @@ static bool takes_async(const baton_partial_t *partial)
     return partial->device != NULL || partial->contribution.max_staleness != 0;
 }
 
+static baton_status_t set_lengths(baton_partial_t *partial, baton_call_t *call)
+{
+    baton_status_t status = BATON_OK;
+    for (size_t i = 0; i < partial->set.piece_count && status == BATON_OK;
+         i++) {
+        const baton__piece_t *piece = &partial->set.pieces[i];
+        if (piece->given.known) {
+            status = baton_call_set_length(
+                call, piece->given.source.length,
+                partial->active ? piece->given.source.view.bytes : 0);
+        }
+    }
+    return status;
+}
+
+static baton_status_t bind_vectors(baton_partial_t *partial)
+{
+    const baton__contribution_t *c = &partial->contribution;
+    baton_schedule_t *s = partial->schedule;
+    /* A slot of the last target may be the source by now. */
+    baton_status_t status = baton_buffer_rebind(s, partial->target, NULL);
+    for (size_t i = 0; i < partial->set.piece_count && status == BATON_OK;
+         i++) {
+        const baton__piece_t *piece = &partial->set.pieces[i];
+        /* Read alone: nobody writes to a source. */
+        status = baton_buffer_rebind(
+            s, piece->source,
+            (void *)(uintptr_t)baton__contribution_source(c, piece->tensor));
+    }
+    return status == BATON_OK
+               ? baton_buffer_rebind(s, partial->target,
+                                     baton__contribution_result(c, c->result))
+               : status;
+}
+
 static baton_status_t prepare(void *arg, baton_call_t *call)
 {
     baton_partial_t *partial = arg;
-    baton__contribution_t *c = &partial->contribution;
-    baton_status_t status = BATON_OK;
+    const baton__contribution_t *c = &partial->contribution;
     if (!takes_async(partial)) {
         partial->epoch = baton__epoch_of(&partial->begin.modes, call);
         (void)try_take(partial); /* which has nothing to wait for */
     }
-    bool active = partial->active;
-    char *source = c->source;
-    char *target = baton__contribution_result(c, c->result);
-    if (partial->given.known) {
-        status = baton_call_set_length(call, partial->given.source.length,
-                                       active ? partial->vector_bytes : 0);
-        if (status != BATON_OK) {
-            return status;
-        }
-    }
-    if (!partial->payload) {
-        return BATON_OK;
+    baton_status_t status = set_lengths(partial, call);
+    if (status != BATON_OK || !partial->payload) {
+        return status;
     }
     if (!partial->rides) {
-        partial->active_count = active ? 1 : 0;
+        partial->active_count = partial->active ? 1 : 0;
     } else {
         /* The identities of product and sum are one and zero (-0 of floats,
            which is 0 as a count). */
-        const baton_op_t *one_or_zero = active ? BATON_PROD : BATON_SUM;
+        const baton_op_t *one_or_zero =
+            partial->active ? BATON_PROD : BATON_SUM;
         one_or_zero->identity(one_or_zero->arg,
-                              source + baton__contribution_bytes(c), 1,
+                              c->source + baton__contribution_bytes(c), 1,
                               c->dtype);
     }
-    /* A slot of the last target may be the source by now. */
-    status = baton_buffer_rebind(partial->schedule, partial->target, NULL);
-    if (status == BATON_OK) {
-        status =
-            baton_buffer_rebind(partial->schedule, partial->source, source);
-    }
-    return status == BATON_OK
-               ? baton_buffer_rebind(partial->schedule, partial->target, target)
-               : status;
+    return bind_vectors(partial);
 }
 
 static baton_status_t publish(void *arg, baton_call_t *call)
@@ -126,6 +144,7 @@ static bool recover(void *arg, uint64_t epoch)
     baton__contribution_recover(&partial->contribution, epoch, 1);
     atomic_store_explicit(&partial->steps, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&partial->generation, 1, memory_order_relaxed);
+    baton__partial_set_end_loan(partial);
     partial->claimed = 0;
     partial->arrived = 0;
     baton__quorum_recover(partial->begin.quorum);
@@ -161,52 +180,70 @@ static baton_node_t add_take(baton_partial_t *partial, baton_node_t begin)
     return node;
 }
 
-/* Where the neutral element lies, if builders may need it. */
-static void add_nothing(baton_partial_t *partial, size_t bytes)
+/* Adds the all-reduce of a piece, whose place in the vectors begins at
+   `offset`. `nothing` has the neutral element, if builders may need it. */
+static void add_piece(baton_partial_t *partial, baton__piece_t *piece,
+                      size_t offset, const baton_buffer_t *nothing)
 {
-    const baton__contribution_t *c = &partial->contribution;
     const baton_partial_options_t *options = &partial->options;
-    partial->given.on_device = options->memory == BATON_MEMORY_DEVICE;
-    if (!partial->given.on_device && options->op != BATON_AVG) {
-        return;
+    baton_schedule_t *s = partial->schedule;
+    /* A count rides on the only piece. */
+    size_t bytes = piece->bytes +
+                   (partial->rides ? partial->contribution.element_bytes : 0);
+    piece->source = baton_buffer_bind(s, NULL, bytes);
+    baton_buffer_set_memory(s, piece->source, options->memory);
+    baton_allreduce_args_t args = {
+        .size = sizeof args,
+        .source = baton_view(piece->source, 0, bytes),
+        .target = baton_view(partial->target, offset, bytes),
+        .dtype = options->dtype,
+        .op = options->op,
+        .arg = options->inner_arg,
+        .given = &piece->given};
+    piece->given = (struct baton_given){
+        .source = {args.source, baton_add_length(s)},
+        .on_device = options->memory == BATON_MEMORY_DEVICE};
+    if (nothing != NULL) {
+        piece->given.identity = baton_view(*nothing, offset, bytes);
     }
-    baton_buffer_t nothing =
-        baton_buffer_bind_input(partial->schedule, c->nothing, bytes);
-    baton_buffer_set_memory(partial->schedule, nothing, options->memory);
-    partial->given.identity = baton_view(nothing, 0, bytes);
+    baton__partial_choose_inner(options, piece->bytes, s)(s, &args);
+}
+
+static void add_pieces(baton_partial_t *partial)
+{
+    const baton_partial_options_t *options = &partial->options;
+    baton_schedule_t *s = partial->schedule;
+    bool needs_nothing =
+        options->memory == BATON_MEMORY_DEVICE || options->op == BATON_AVG;
+    baton_buffer_t nothing = {0};
+    size_t offset = 0;
+    if (needs_nothing) {
+        nothing = baton_buffer_bind_input(s, partial->contribution.nothing,
+                                          partial->vector_bytes);
+        baton_buffer_set_memory(s, nothing, options->memory);
+    }
+    for (size_t i = 0; i < partial->set.piece_count; i++) {
+        add_piece(partial, &partial->set.pieces[i], offset,
+                  needs_nothing ? &nothing : NULL);
+        offset += partial->set.pieces[i].bytes;
+    }
 }
 
 static void build(baton_partial_t *partial)
 {
     const baton_partial_options_t *options = &partial->options;
     baton_schedule_t *s = partial->schedule;
-    size_t element = baton_op_element_bytes(options->op, options->dtype);
-    size_t bytes = (options->count + (partial->rides ? 1 : 0)) * element;
     baton_node_t begin = baton__begin_add(&partial->begin);
     baton_node_t taken = baton_add_call(s, prepare, partial);
     baton_node_t published = baton_add_call(s, publish, partial);
     baton_set_no_scratch(s, taken);
     baton_set_no_scratch(s, published);
-    partial->source = baton_buffer_bind(s, NULL, bytes);
-    partial->target = baton_buffer_bind(s, NULL, bytes);
-    baton_buffer_set_memory(s, partial->source, options->memory);
+    partial->target = baton_buffer_bind(s, NULL, partial->vector_bytes);
     baton_buffer_set_memory(s, partial->target, options->memory);
-    baton_allreduce_args_t args = {
-        .size = sizeof args,
-        .source = baton_view(partial->source, 0, bytes),
-        .target = baton_view(partial->target, 0, bytes),
-        .dtype = options->dtype,
-        .op = options->op,
-        .arg = options->inner_arg,
-        .given = &partial->given};
-    partial->vector_bytes = bytes;
-    add_nothing(partial, bytes);
-    partial->given.source =
-        (baton__maybe_vector_t){args.source, baton_add_length(s)};
     baton_before(s, add_take(partial, begin), taken);
     baton_before(s, partial->begin.activated, published);
     baton_enclosure_t inside = baton_enclose_begin(s);
-    baton__partial_choose_inner(options, s)(s, &args);
+    add_pieces(partial);
     if (!partial->rides) {
         add_active_count(partial);
     }
@@ -237,6 +274,8 @@ static baton_status_t init_contribution(baton_partial_t *partial,
         .history = options->history,
         .max_staleness = bound_of(options),
         .engine = engine,
+        .parts = partial->payload ? options->tensors : 0,
+        .begins = partial->set.begins,
         .stages = options->tensors > 0,
         .living = (uint32_t)size,
     };
@@ -256,11 +295,9 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group)
     /* A count over P, rounded, is the count again when multiplied by P, if the
        type holds 2P exactly. */
     bool averages = options->op == BATON_AVG;
-    /* Those may be lent, and end with their last element. */
-    bool is_long = options->count >
-                   BATON_PARTIAL_TREE_BYTES /
-                       baton_op_element_bytes(options->op, options->dtype);
-    partial->rides = options->memory == BATON_MEMORY_HOST && !is_long &&
+    /* Long ones may be lent, and end with their last element. */
+    partial->rides = options->memory == BATON_MEMORY_HOST &&
+                     !baton__partial_is_long(options, options->count) &&
                      (averages || options->op == BATON_SUM) &&
                      (uint64_t)size <= baton__largest_count(options->dtype) /
                                            (averages ? 2 : 1);
@@ -269,6 +306,8 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group)
     baton_status_t contribution = init_contribution(
         partial, device ? baton_group_engine(group) : NULL, size);
     status = status == BATON_OK ? contribution : status;
+    partial->vector_bytes = (options->count + (partial->rides ? 1 : 0)) *
+                            baton_op_element_bytes(options->op, options->dtype);
     return status == BATON_OK && device
                ? baton__partial_device_create(partial, group)
                : status;
@@ -286,7 +325,6 @@ static baton_status_t commit(baton_partial_t *partial)
     };
     partial->count_factor =
         options->op == BATON_AVG ? baton_schedule_size(partial->schedule) : 1;
-    partial->given = (struct baton_given){0};
     baton_status_t status = baton__begin_init(&partial->begin);
     if (status != BATON_OK) {
         return status;
@@ -527,6 +565,36 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
     if (all) {
         /* Its place in the history is free: one more epoch may run. */
         baton__partial_limit(partial, &partial->seen, step);
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton_partial_wait_into(baton_partial_t *partial, int timeout_ms,
+                                       void *const *targets,
+                                       baton_partial_result_t *out)
+{
+    if (!baton__partial_is_alive(partial, __func__) ||
+        !baton__is_given(targets, true, __func__, "targets")) {
+        return baton__error_status();
+    }
+    if (partial->device != NULL) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "%s of \"%s\": its memory is a device's: use "
+                            "baton_partial_wait_on",
+                            __func__, partial->name);
+    }
+    baton_status_t status = baton_partial_wait(partial, timeout_ms, out);
+    if (status != BATON_OK || out->data == NULL) {
+        return status;
+    }
+    const baton__contribution_t *c = &partial->contribution;
+    for (size_t i = 0; i < c->parts; i++) {
+        size_t bytes = (c->begins[i + 1] - c->begins[i]) * c->element_bytes;
+        if (bytes > 0 && targets[i] != NULL) {
+            memcpy(targets[i],
+                   (const char *)out->data + c->begins[i] * c->element_bytes,
+                   bytes);
+        }
     }
     return BATON_OK;
 }

@@ -6,12 +6,25 @@
 #include "coll/partial/given.h"
 #include "coll/stream/requests.h"
 
+#include <baton/partial.h>
+
 typedef struct baton__survival baton__survival_t;
+
+/* What has an all-reduce of its own: a long tensor, which may be lent, or the
+   short ones between two of them. */
+typedef struct baton__piece {
+    size_t tensor; /* its first */
+    size_t bytes;
+    baton_buffer_t source; /* bound to what the epoch takes */
+    struct baton_given given;
+} baton__piece_t;
 
 /* The tensors that a step is contributed as; set.c. */
 typedef struct baton__partial_set {
-    size_t tensors; /* 0: it is contributed as one vector */
+    size_t tensors; /* 0: it is contributed as one vector, which is a piece */
     size_t *begins; /* elements before each, and in all of them */
+    baton__piece_t *pieces;
+    size_t piece_count;
     pthread_mutex_t lock;
     bool *given; /* what the contribution's `staged` has of the next step */
     bool any;    /* it has something */
@@ -22,17 +35,15 @@ struct baton_partial {
     char *name;
     baton_partial_options_t options; /* resolved */
     baton__survival_t *survival;     /* NULL: a loss fails the schedule */
-    baton_buffer_t source; /* bound to the slots that the epoch works on */
-    baton_buffer_t target;
-    bool payload;          /* vectors have memory */
-    bool rides;            /* the count is in the vector */
-    double count_factor;   /* what it is to be multiplied by there */
-    uint32_t active_count; /* else here: in, and out */
-    size_t vector_bytes;   /* of source and target */
-    uint64_t epoch;        /* that takes a contribution, or has taken it */
-    bool active;           /* it has taken something */
-    struct baton_given given;
-    _Atomic uint64_t steps;      /* starts so far */
+    baton_buffer_t target;  /* bound to the slot that the epoch works on */
+    bool payload;           /* vectors have memory */
+    bool rides;             /* the count is in the vector */
+    double count_factor;    /* what it is to be multiplied by there */
+    uint32_t active_count;  /* else here: in, and out */
+    size_t vector_bytes;    /* of the target */
+    uint64_t epoch;         /* that takes a contribution, or has taken it */
+    bool active;            /* it has taken something */
+    _Atomic uint64_t steps; /* starts so far */
     _Atomic uint64_t generation; /* recoveries so far */
     uint64_t claimed; /* last step that the application has waited for */
     pthread_mutex_t limit_lock;
@@ -74,12 +85,23 @@ void baton__partial_set_close(baton_partial_t *partial);
    is anything. */
 bool baton__partial_set_pending(baton_partial_t *partial, void *data);
 
+/* Before a recovery: what was lent for the next step is copied. */
+void baton__partial_set_end_loan(baton_partial_t *partial);
+
 /* The inner collective: options->inner, or the all-reduce that NULL stands for,
-   by the vector's bytes, where the ranks are, and how many of them are expected
-   to be active. Options are resolved. */
+   by the bytes of the piece, where the ranks are, and how many of them are
+   expected to be active. Options are resolved. */
 baton_allreduce_fn
 baton__partial_choose_inner(const baton_partial_options_t *options,
-                            const baton_schedule_t *schedule);
+                            size_t bytes, const baton_schedule_t *schedule);
+
+/* Whether so many elements are more than BATON_PARTIAL_TREE_BYTES. */
+static inline bool
+baton__partial_is_long(const baton_partial_options_t *options, size_t count)
+{
+    return count > BATON_PARTIAL_TREE_BYTES /
+                       baton_op_element_bytes(options->op, options->dtype);
+}
 
 /* False, with this thread's error, where the partial is NULL or destroyed. */
 bool baton__partial_is_alive(const baton_partial_t *partial,

@@ -4,11 +4,12 @@
 
    A step is made in a vector of its own, which no epoch takes from. Start has
    it change places with what is pending, if that is nothing; else, when the
-   rank is late, it is added. So the activation, the inner all-reduce and the
-   results are those of one vector, and so is all that is promised of them. The
-   alternative, an all-reduce of each tensor behind one activation, would have
-   as many times the messages, and none of them earlier: an epoch takes a step
-   when it has been started, and all of its tensors are there by then.
+   rank is late, it is added. So the activation and the results are those of one
+   vector, and so is all that is promised of them. Each long tensor has an inner
+   all-reduce of its own, whose source may be where the application has it. An
+   all-reduce of each short one would have as many times the messages, and none
+   of them earlier: an epoch takes a step when it has been started, and all of
+   its tensors are there by then.
 
    Two locks, in this order: the set's, by which contributors take turns, and
    the contribution's, which an epoch must get to take anything. The second one
@@ -70,25 +71,46 @@ baton_status_t baton__partial_resolve_tensors(baton_partial_options_t *options)
 
 /* ---- life -------------------------------------------------------------- */
 
+/* How many elements each tensor has; without tensors there is one vector. */
+static size_t count_in(const baton_partial_options_t *options, size_t tensor)
+{
+    return options->tensors > 0 ? options->counts[tensor] : options->count;
+}
+
+static void cut(baton__partial_set_t *self,
+                const baton_partial_options_t *options, size_t parts)
+{
+    bool was_long = true;
+    for (size_t i = 0; i < parts; i++) {
+        size_t count = count_in(options, i);
+        bool is_long = baton__partial_is_long(options, count);
+        if (was_long || is_long) {
+            self->pieces[self->piece_count++].tensor = i;
+        }
+        was_long = is_long;
+        self->begins[i + 1] = self->begins[i] + count;
+        self->pieces[self->piece_count - 1].bytes +=
+            count * baton_op_element_bytes(options->op, options->dtype);
+    }
+}
+
 baton_status_t baton__partial_set_init(baton__partial_set_t *self,
                                        const baton_partial_options_t *options)
 {
-    size_t tensors = options->tensors;
-    if (tensors == 0) {
-        return BATON_OK;
-    }
-    self->begins = baton__alloc(tensors + 1, sizeof *self->begins);
-    self->given = baton__alloc(tensors, sizeof *self->given);
-    if (self->begins == NULL || self->given == NULL) {
+    size_t parts = options->tensors > 0 ? options->tensors : 1;
+    self->begins = baton__alloc(parts + 1, sizeof *self->begins);
+    self->pieces = baton__alloc(parts, sizeof *self->pieces);
+    self->given = baton__alloc(parts, sizeof *self->given);
+    if (self->begins == NULL || self->pieces == NULL || self->given == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
                             "partial \"%s\": no memory for %zu tensors",
-                            options->name, tensors);
+                            options->name, parts);
     }
-    for (size_t i = 0; i < tensors; i++) {
-        self->begins[i + 1] = self->begins[i] + options->counts[i];
+    cut(self, options, parts);
+    self->tensors = options->tensors;
+    if (self->tensors > 0) {
+        (void)pthread_mutex_init(&self->lock, NULL);
     }
-    (void)pthread_mutex_init(&self->lock, NULL);
-    self->tensors = tensors;
     return BATON_OK;
 }
 
@@ -98,6 +120,7 @@ void baton__partial_set_fini(baton__partial_set_t *self)
         (void)pthread_mutex_destroy(&self->lock);
     }
     baton__free(self->begins);
+    baton__free(self->pieces);
     baton__free(self->given);
 }
 
@@ -118,22 +141,22 @@ static char *place_of(const baton_partial_t *partial, char *vector,
            partial->set.begins[tensor] * partial->contribution.element_bytes;
 }
 
-/* place += data. */
-static void add(const baton__contribution_t *c, char *place, const void *data,
-                size_t count)
-{
-    c->op->reduce(c->op->arg, place, place, data, count, c->dtype);
-}
-
 /* The set's lock is held. */
-static void stage(baton_partial_t *partial, size_t tensor, const void *data)
+static void stage(baton_partial_t *partial, size_t tensor, const void *data,
+                  bool lent)
 {
-    const baton__contribution_t *c = &partial->contribution;
+    baton__contribution_t *c = &partial->contribution;
     size_t count = count_of(partial, tensor);
     if (count > 0) {
-        char *place = place_of(partial, c->staged, tensor);
+        char *place = place_of(partial, c->staged.memory, tensor);
         if (partial->set.given[tensor]) {
-            add(c, place, data, count);
+            c->op->reduce(c->op->arg, place,
+                          baton__contribution_part(c, &c->staged, tensor), data,
+                          count, c->dtype);
+            c->staged.lent[tensor] = NULL;
+        } else if (lent) {
+            c->staged.lent[tensor] = data;
+            atomic_store_explicit(&c->lends, true, memory_order_relaxed);
         } else {
             memcpy(place, data, count * c->element_bytes);
         }
@@ -154,15 +177,14 @@ void baton__partial_set_close(baton_partial_t *partial)
     for (size_t i = 0; set->any && i < set->tensors; i++) {
         size_t count = count_of(partial, i);
         if (!set->given[i] && count > 0) {
-            c->op->identity(c->op->arg, place_of(partial, c->staged, i), count,
-                            c->dtype);
+            c->op->identity(c->op->arg, place_of(partial, c->staged.memory, i),
+                            count, c->dtype);
         }
         set->given[i] = false;
     }
     baton__float_mode_leave(mode);
     if (set->any) {
-        baton__contribution_add(c, c->staged, baton__partial_steps(partial) + 1,
-                                false);
+        baton__contribution_add_staged(c, baton__partial_steps(partial) + 1);
     }
     set->any = false;
     (void)pthread_mutex_unlock(&set->lock);
@@ -179,8 +201,10 @@ bool baton__partial_set_pending(baton_partial_t *partial, void *data)
         size_t count = count_of(partial, i);
         if (set->given[i] && count > 0) {
             const baton__contribution_t *c = &partial->contribution;
-            add(c, place_of(partial, data, i), place_of(partial, c->staged, i),
-                count);
+            char *place = place_of(partial, data, i);
+            c->op->reduce(c->op->arg, place, place,
+                          baton__contribution_part(c, &c->staged, i), count,
+                          c->dtype);
         }
     }
     baton__float_mode_leave(mode);
@@ -188,30 +212,55 @@ bool baton__partial_set_pending(baton_partial_t *partial, void *data)
     return any;
 }
 
-baton_status_t baton_partial_contribute_tensor(baton_partial_t *partial,
-                                               size_t tensor, const void *data)
+void baton__partial_set_end_loan(baton_partial_t *partial)
 {
-    if (!baton__partial_is_alive(partial, __func__)) {
+    if (partial->set.tensors > 0) {
+        (void)pthread_mutex_lock(&partial->set.lock);
+        baton__contribution_end_staged_loan(&partial->contribution);
+        (void)pthread_mutex_unlock(&partial->set.lock);
+    }
+}
+
+static baton_status_t contribute(baton_partial_t *partial, size_t tensor,
+                                 const void *data, bool lent,
+                                 const char *function)
+{
+    if (!baton__partial_is_alive(partial, function)) {
         return baton__error_status();
     }
     baton__partial_set_t *set = &partial->set;
     if (tensor >= set->tensors) {
         return baton__error(BATON_ERR_INVALID,
                             "%s: \"%s\" has %zu tensors, and no tensor %zu%s",
-                            __func__, partial->name, set->tensors, tensor,
+                            function, partial->name, set->tensors, tensor,
                             set->tensors == 0 ? ": set options.tensors" : "");
     }
     if (data == NULL && count_of(partial, tensor) > 0) {
         return baton__error(BATON_ERR_INVALID,
-                            "%s: tensor %zu of \"%s\": data is NULL", __func__,
+                            "%s: tensor %zu of \"%s\": data is NULL", function,
                             tensor, partial->name);
     }
     (void)pthread_mutex_lock(&set->lock);
     baton__float_mode_t mode = baton__float_mode_enter();
-    stage(partial, tensor, data);
+    stage(partial, tensor, data,
+          lent && baton__partial_is_long(&partial->options,
+                                         count_of(partial, tensor)));
     baton__float_mode_leave(mode);
     (void)pthread_mutex_unlock(&set->lock);
     return BATON_OK;
+}
+
+baton_status_t baton_partial_contribute_tensor(baton_partial_t *partial,
+                                               size_t tensor, const void *data)
+{
+    return contribute(partial, tensor, data, false, __func__);
+}
+
+baton_status_t baton_partial_contribute_tensor_lent(baton_partial_t *partial,
+                                                    size_t tensor,
+                                                    const void *data)
+{
+    return contribute(partial, tensor, data, true, __func__);
 }
 
 size_t baton_partial_offset(const baton_partial_t *partial, size_t tensor)

@@ -460,12 +460,12 @@ static baton_status_t contribute_part(baton_sparse_t *sparse, size_t first,
     baton__sparse_partial_t *self = sparse->partial;
     baton__contribution_t *c = &self->epochs.contribution;
     if (self->parts == NULL) {
-        c->staged = self->parts = baton__alloc_raw(c->slot_bytes);
+        c->staged.memory = self->parts = baton__alloc_raw(c->slot_bytes);
     }
     if (self->parts == NULL) {
         return baton__sparse_no_memory(sparse);
     }
-    memcpy(c->staged + first * sparse->element_bytes, part,
+    memcpy(c->staged.memory + first * sparse->element_bytes, part,
            count * sparse->element_bytes);
     return BATON_OK;
 }
@@ -478,12 +478,12 @@ static void contribute(baton__sparse_partial_t *self, const void *gradient,
     bool in_parts = self->sparse->part_count > 0;
     if (in_parts && c->first_step == 0 && self->velocity == NULL &&
         self->sparse->options.clip == 0) {
-        baton__sparse_exchange(&c->pending, &c->staged);
+        baton__sparse_exchange(&c->pending.memory, &c->staged.memory);
     } else if (self->sparse->payload) {
-        gradient = in_parts ? c->staged : gradient;
+        gradient = in_parts ? c->staged.memory : gradient;
         baton__float_mode_t mode = baton__float_mode_enter();
         baton__sparse_contribute(self->sparse, gradient, self->velocity,
-                                 c->pending, c->first_step == 0);
+                                 c->pending.memory, c->first_step == 0);
         baton__float_mode_leave(mode);
     }
     baton__contribution_added(c, step);
@@ -585,7 +585,7 @@ static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
         return BATON_OK;
     }
     baton__float_mode_t mode = baton__float_mode_enter();
-    add_to(sparse, to, sparse->residual, c->pending);
+    add_to(sparse, to, sparse->residual, c->pending.memory);
     baton__float_mode_leave(mode);
     return BATON_OK;
 }
@@ -611,7 +611,7 @@ static void save(baton_sparse_t *sparse, char *residual, char *pending)
     memcpy(residual, sparse->residual, baton__contribution_bytes(c));
     memset(pending, 0, baton__contribution_bytes(c));
     if (c->first_step != 0) {
-        memcpy(pending, c->pending, baton__contribution_bytes(c));
+        memcpy(pending, c->pending.memory, baton__contribution_bytes(c));
     }
 }
 
@@ -632,7 +632,7 @@ static void load(baton_sparse_t *sparse, uint64_t steps, const char *pending)
     c->first_step = 0;
     atomic_store_explicit(&c->oldest, 0, memory_order_relaxed);
     for (int i = 0; i < 2 && self->pending_steps[0] != 0; i++) {
-        memcpy(c->pending, pending, baton__contribution_bytes(c));
+        memcpy(c->pending.memory, pending, baton__contribution_bytes(c));
         baton__contribution_added(c, self->pending_steps[i]);
     }
     (void)pthread_mutex_unlock(lock_of(self));
