@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 sums='include,lib,progress,cuda 53680
 mpi 2600
 microbench,examples 8500
-python 2650
+python 2690
 tests,python/tests 46100'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress lib/sim

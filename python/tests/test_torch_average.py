@@ -191,7 +191,22 @@ def test_nothing_is_lost_when_buckets_are_cut_anew():
         assert sums[of] + left[at].item() == pytest.approx(8 * size * worth[of])
 
 
-@pytest.mark.parametrize("mode", ["solo", "sparse:0.3"])
+@pytest.mark.parametrize("mode", ["sparse:1", "sparse:1:full"])
+def test_sparse_takes_buckets_of_any_cut(mode):
+    a, b, c = (torch.nn.Parameter(torch.zeros(n)) for n in (3, 5, 2))
+    hook, worth = baton_torch.DDPHook(mode), {a: 1.0, b: 10.0, c: 100.0}
+    for cut in [[[c, b], [a]], [[b], [a, c]], [[a, b, c]], [[c], [b], [a]]] * 2:
+        buckets = [Bucket(i, i == len(cut) - 1, part, [worth[of] for of in part])
+                   for i, part in enumerate(cut)]
+        buckets[-1].values = buckets[-1].values.bfloat16()
+        if len(cut) > 1:
+            hook(None, buckets[0])  # and the backward pass is broken off
+        for part, future in zip(cut, [hook(None, bucket) for bucket in buckets]):
+            expected = [worth[of] for of in part for _ in range(of.numel())]
+            assert future.wait().tolist() == expected
+
+
+@pytest.mark.parametrize("mode", ["solo", "sparse:0.3", "sparse:0.3:full"])
 def test_states(mode):
     model = torch.nn.Linear(400, 30)
 

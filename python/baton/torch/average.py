@@ -3,7 +3,8 @@
     full      each bucket is summed in place as it comes, while the backward pass goes on
     partial   the gradients go into one vector, in the order in which the first step has
               brought the parameters, and are one contribution to one epoch
-    sparse    the same vector, of which the largest entries are sent
+    sparse    the same vector, of which the largest entries are sent; the library has it, and
+              takes buckets as they come
 
 A partial or sparse step begins after its last bucket, so that no step is in the sum with a
 part of its gradients. The vector's order stays when DDP cuts its buckets anew after the
@@ -121,7 +122,7 @@ class _Vector:
 
     def __init__(self, group, options, timeout):
         self._group, self._options, self._timeout = group, options, timeout
-        self._vector = self._loaded = None
+        self._vector = self._loaded = None  # the vector: of partial ones
         self._offsets, self._count = {}, 0  # of each parameter in the vector
         self._pieces = []  # of this step: tensor, and its runs
         self._runs = {}  # of a layout: offset in the vector, in the tensor, length
@@ -132,13 +133,13 @@ class _Vector:
         if self._reads:  # after TimedOut, or Ctrl-C; its mean is not for these gradients
             self._steps.wait(self._timeout)
             self._reads = False
-        if self._vector is None:  # forgets a first step that failed
+        if self._steps is None:  # forgets a first step that failed
             self._offsets, self._count, self._runs = {}, 0, {}
         self._pieces.clear()
 
     def add(self, tensor, layout):
         """`layout` is a tuple of the parameters whose gradients are in the tensor."""
-        if self._vector is None:
+        if self._steps is None:
             for parameter in layout:
                 self._offsets[parameter] = self._count
                 self._count += parameter.numel()
@@ -156,38 +157,27 @@ class _Vector:
         self._pieces.append((tensor, runs))
 
     def end(self):
-        if self._vector is None:
+        if self._steps is None:
             types = {tensor.dtype for tensor, _ in self._pieces}
             dtype = types.pop() if len(types) == 1 else torch.float32
             self._half = self._group.size if dtype is torch.float16 else 1
+            self._dtype = dtype
             self._steps = self._make(self._count, dtype)
-            self._vector = torch.zeros(self._count, dtype=dtype)
         if self._loaded is not None:
             self.load(self._loaded)
-        if sum(count for _, runs in self._pieces for _, _, count in runs) != len(self._vector):
+        if sum(count for _, runs in self._pieces for _, _, count in runs) != self._count:
             raise errors.Invalid("a step has other parameters than the first one")
-        for tensor, runs in self._pieces:
-            for to, at, count in runs:
-                piece = self._vector[to:to + count].copy_(tensor[at:at + count])
-                if self._half > 1:
-                    piece.div_(self._half)
-        self._start(self._vector)
+        self._start()
         self._reads = True
-        result, divisor, step = self._result(self._steps.wait(self._timeout))
+        step = self._finish(self._steps.wait(self._timeout))
         self._reads = False
-        for tensor, runs in self._pieces:
-            for to, at, count in runs:
-                if divisor == 1:
-                    tensor[at:at + count].copy_(result[to:to + count])
-                else:
-                    torch.div(result[to:to + count], divisor, out=tensor[at:at + count])
         self._pieces.clear()
         return step
 
     def state(self):
-        if self._vector is None:
+        if self._steps is None:
             return self._loaded
-        return {"count": len(self._vector), "rank": self._group.rank,
+        return {"count": self._count, "rank": self._group.rank,
                 "size": self._group.size, **self._state()}
 
     def load(self, state):
@@ -195,32 +185,43 @@ class _Vector:
         if state is not None and (state["rank"], state["size"]) != mine:
             raise errors.Invalid("the state is of rank {} of {}, and this is rank {} of {}"
                                  .format(state["rank"], state["size"], *mine))
-        if self._vector is None:
+        if self._steps is None:
             self._loaded = state
         elif state is not None:
-            if state["count"] != len(self._vector):
+            if state["count"] != self._count:
                 raise errors.Invalid(f"the state is of {state['count']} elements, and the "
-                                     f"model has {len(self._vector)}")
+                                     f"model has {self._count}")
             self._load(state)
             self._loaded = None
 
 
 class _Partial(_Vector):
     def _make(self, count, dtype):
-        self._dtype, self._last = dtype, 0
+        self._vector, self._last = torch.zeros(count, dtype=dtype), 0
         return baton.Partial(self._group, count, dtype=dtype, **self._options)
 
-    def _start(self, vector):
+    def _start(self):
+        for tensor, runs in self._pieces:
+            for to, at, count in runs:
+                piece = self._vector[to:to + count].copy_(tensor[at:at + count])
+                if self._half > 1:
+                    piece.div_(self._half)
         check(lib.baton_partial_contribute_lent(
-            self._steps._alive(), ffi.cast("void *", vector.data_ptr())))
+            self._steps._alive(), ffi.cast("void *", self._vector.data_ptr())))
         self._steps.start()
 
-    def _result(self, got):
+    def _finish(self, got):
         self._last = got.staleness
         _handles.lost |= got.living < self._group.size  # the end must not wait for it
         result = _view(self._steps._result.data, len(self._vector), self._dtype)
-        return result, got.living / self._half, Step(got.included, got.active,
-                                                     got.staleness, got.living)
+        divisor = got.living / self._half
+        for tensor, runs in self._pieces:
+            for to, at, count in runs:
+                if divisor == 1:
+                    tensor[at:at + count].copy_(result[to:to + count])
+                else:
+                    torch.div(result[to:to + count], divisor, out=tensor[at:at + count])
+        return Step(got.included, got.active, got.staleness, got.living)
 
     def _state(self):
         pending = torch.empty_like(self._vector)
@@ -237,22 +238,63 @@ class _Sparse(_Vector):
         return baton.Sparse(self._group, count, dtype=dtype, average=self._half == 1,
                             **self._options)
 
-    def _start(self, vector):
-        self._steps.start(vector)
+    def begin(self):
+        super().begin()
+        self._given = 0  # pieces whose parts were contributed
+        if self._steps is not None:
+            self._steps.discard()  # those of a backward pass that was broken off
 
-    def _result(self, got):
+    def add(self, tensor, layout):
+        super().add(tensor, layout)
+        if self._steps is not None and self._loaded is None:
+            self._give()
+
+    def _give(self):
+        for tensor, runs in self._pieces[self._given:]:
+            part = tensor.to(self._dtype)
+            part = part / self._half if self._half > 1 else part
+            for to, at, count in runs:
+                check(lib.baton_sparse_contribute(self._steps._alive(), to, count,
+                                                  _address(part, at)))
+            self._given += 1
+
+    def _start(self):
+        self._give()
+        self._steps.start()
+
+    def _finish(self, got):
         living = size = self._group.size
         if self._options.get("on_loss") == "continue":
             living = sum(map(self._steps.lives, range(size)))
             _handles.lost |= living < size
-        divisor = living / size if self._half > 1 else 1
-        return self._steps.dense(self._vector), divisor, Step(got.included, None, 0, living)
+        for tensor, runs in self._pieces:
+            result = tensor if tensor.dtype is self._dtype else tensor.to(self._dtype)
+            for to, at, count in runs:
+                check(lib.baton_sparse_dense_range(self._steps._alive(), to, count,
+                                                   _address(result, at)))
+            if result is not tensor:
+                tensor.copy_(result)
+            if self._half > 1 and living < size:
+                tensor.div_(living / size)
+        return Step(got.included, None, 0, living)
+
+    def _between(self):
+        """With a mode: no rank goes on before all have their state."""
+        if self._options["mode"] and all(map(self._steps.lives, range(self._group.size))):
+            self._group.barrier(timeout=self._timeout)
 
     def _state(self):
-        return {"sparse": self._steps.state()}
+        state = self._steps.state()
+        self._between()
+        return {"sparse": state}
 
     def _load(self, state):
         self._steps.load_state(state["sparse"])
+        self._between()
+
+
+def _address(tensor, element):
+    return ffi.cast("void *", tensor.data_ptr() + element * tensor.element_size())
 
 
 def _exchange_of(mode, options):
@@ -307,7 +349,8 @@ class _Averager:
                          self._exchange).atexit = False
 
     def state_dict(self):
-        """This rank's: what is pending, or a residual. Call it between steps."""
+        """This rank's: what is pending, or a residual. Call it between steps; of
+        "sparse:0.01:majority" and the like on all ranks, behind the same step."""
         return {"mode": self.mode, "state": self._exchange.state()}
 
     def load_state_dict(self, state):
