@@ -11,7 +11,7 @@ import sys
 import numpy
 
 from baton import errors
-from baton._library import check, ffi, lib
+from baton._library import answer, ffi, lib
 
 _NAMES = [ffi.string(lib.baton_dtype_name(i)).decode()
           for i in range(1, lib.BATON_DTYPE_COUNT)]
@@ -78,9 +78,7 @@ def dtype_number(dtype):
 def operation(op):
     """A reduction by its name, "sum" and so on, or a `baton_op_t *` as it is."""
     if isinstance(op, str):
-        out = ffi.new("const baton_op_t **")
-        check(lib.baton_op_find(op.encode(), out))
-        return out[0]
+        return answer("const baton_op_t *", lib.baton_op_find, op.encode())
     return op
 
 
@@ -207,6 +205,16 @@ def operand(a, writable=True):
                         f"__array_interface__ or a buffer, and not {type(a).__name__}; "
                         "numpy.array(...) makes one") from None
     return _from_numpy(numpy.asarray(view), writable)
+
+
+def exactly(a, writable, count, dtype):
+    """The Operand of an array of that many elements (None: of any) of that type."""
+    given = operand(a, writable)
+    count = given.count if count is None else count
+    if (given.count, given.dtype) != (count, dtype):
+        raise errors.Invalid(f"{given!r} was given, and {dtype_name(dtype)}[{count}] is "
+                             "needed")
+    return given
 
 
 def empty_like(a, shape):

@@ -18,7 +18,7 @@ import time
 import weakref
 
 from baton import errors
-from baton._library import check, ffi, lib, place
+from baton._library import answer, check, ffi, lib, place
 
 SLICE_MS = 50  # of a wait, between which Python handles signals
 NULL = ffi.NULL
@@ -59,6 +59,15 @@ class Handle:
         if self._handle == NULL:
             raise errors.State(f"this {type(self).__name__} was destroyed")
         return self._handle
+
+    def _has_ended(self, test, *given):
+        """What a function of C that tests says; it notes a rank that is lost, as `wait`."""
+        global lost
+        done = ffi.new("bool *")
+        status = test(self._alive(), *given, done)
+        lost |= status == lib.BATON_ERR_TRANSPORT
+        check(status)
+        return done[0]
 
     def __enter__(self):
         self._alive()
@@ -105,22 +114,26 @@ def milliseconds(timeout):
 def wait(call, timeout, cancel=None):
     """Returns the status of call(timeout_ms), which is called again and again, so that
     Python handles signals meanwhile. What a handler raises, as that of Ctrl-C does, ends
-    the wait, after cancel().
+    the wait, after cancel(). (baton_engine_interrupt would have to be called by a thread
+    that signal.set_wakeup_fd wakes, and that descriptor is asyncio's in many programs.)
 
-    Only a wait of 100 ms asks the ranks whom all others wait for, so that is the last.
+    Only a wait of 100 ms asks the ranks whom all others wait for, so that is the last,
+    even where the slice before it took longer than it should.
     """
-    left = milliseconds(timeout)
-    end = time.monotonic() + left / 1000
+    global lost
+    whole = left = milliseconds(timeout)
+    end = time.monotonic() + whole / 1000
     try:
-        while True:
-            ms = SLICE_MS if left < 0 or left > SLICE_MS + 100 else left
-            status = call(min(ms, 100))
+        while not 0 <= left <= 100:
+            status = call(SLICE_MS if whole < 0 else min(SLICE_MS, left - 100))
             if status != lib.BATON_ERR_TIMEOUT:
-                return status
-            if left >= 0:
-                left = int((end - time.monotonic()) * 1000)
-                if left <= 0:
-                    return status
+                break
+            if whole > 0:
+                left = max(0, int((end - time.monotonic()) * 1000))
+        else:
+            status = call(min(whole, 100))
+        lost |= status == lib.BATON_ERR_TRANSPORT
+        return status
     except BaseException:
         if cancel is not None:
             cancel()
@@ -140,9 +153,7 @@ def engine():
     global _engine, _pid
     if _engine == NULL:
         _pid = os.getpid()
-        out = ffi.new("baton_engine_t **")
-        check(lib.baton_engine_open(NULL, out))
-        _engine = out[0]
+        _engine = answer("baton_engine_t *", lib.baton_engine_open, NULL)
     return _engine
 
 

@@ -87,6 +87,13 @@ def check(status):
         raise error(status)
 
 
+def answer(kind, function, *given):
+    """What a function writes through its last argument, a pointer to a `kind`."""
+    made = ffi.new(f"{kind} *")
+    check(function(*given, made))
+    return made[0]
+
+
 def options(kind, alive, given, /, **words):
     """A new `kind *`, whose fields are `given` by name: numbers, text, or one of the words
     of a field. `alive` gets what the struct points to. Invalid: there is no such option."""

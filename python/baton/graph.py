@@ -6,7 +6,7 @@ from typing import Any, Callable, Iterable, List, Optional, Union
 import numpy
 
 from baton import _arrays, _handles, draw, errors
-from baton._library import check, ffi, lib
+from baton._library import answer, check, ffi, lib
 from baton.schedule import Schedule
 
 _NULL = ffi.NULL
@@ -132,10 +132,9 @@ class Graph(Schedule):
     """
 
     def __init__(self, group: Any, name: str = "graph") -> None:
-        out = ffi.new("baton_schedule_t **")
-        check(lib.baton_schedule_create(group._alive(), name.encode(), out))
-        super().__init__(group, out[0])
-        self._begin(out[0])
+        super().__init__(group, answer("baton_schedule_t *", lib.baton_schedule_create,
+                                       group._alive(), name.encode()))
+        self._begin(self._handle)
 
     def _begin(self, pointer: Any) -> None:
         self.rank: int = lib.baton_schedule_rank(pointer)

@@ -8,7 +8,7 @@ from typing import Any, Callable, List, Optional, Sequence
 import numpy
 
 from baton import _arrays, _handles, errors
-from baton._library import MPICH_COMM_WORLD, check, ffi, lib
+from baton._library import MPICH_COMM_WORLD, answer, check, ffi, lib
 from baton.schedule import Schedule
 
 _NULL = ffi.NULL
@@ -94,25 +94,20 @@ class Group(_handles.Handle):
 
     @classmethod
     def _over(cls, comm: Any) -> "Group":
-        out = ffi.new("baton_group_t **")
-        check(lib.baton_group_create_mpi_at(_handles.engine(), comm, out))
-        return cls(out[0])
+        return cls(answer("baton_group_t *", lib.baton_group_create_mpi_at, _handles.engine(),
+                          comm))
 
     @classmethod
     def alone(cls) -> "Group":
         """This process as a group of one rank, without MPI."""
-        out = ffi.new("baton_group_t **")
-        check(lib.baton_group_create_self(_handles.engine(), out))
-        return cls(out[0])
+        return cls(answer("baton_group_t *", lib.baton_group_create_self, _handles.engine()))
 
     def sub(self, ranks: Sequence[int], name: str = "") -> "Group":
         """A group of some ranks of this one: rank i of it is ranks[i]. Its ranks call, and
         no others, with the same list and name. Costs no message. Invalid: this rank is not
         among them."""
-        out = ffi.new("baton_group_t **")
-        check(lib.baton_group_create_sub(self._alive(), list(ranks), len(ranks),
-                                         name.encode(), out))
-        return Group(out[0])
+        return Group(answer("baton_group_t *", lib.baton_group_create_sub, self._alive(),
+                            list(ranks), len(ranks), name.encode()))
 
     def origin(self, rank: int) -> int:
         """The rank in the group that `sub` or `shrink` made this one of; or -1."""
@@ -220,9 +215,8 @@ class Group(_handles.Handle):
             if value is not None:
                 keep.append(ffi.new("char[]", value.encode()))
                 setattr(operands, field, keep[-1])
-        out = ffi.new("baton_schedule_t **")
-        check(_CREATE[collective](self._alive(), operands, out))
-        schedule = Schedule(self, out[0], keep[:2], result, depth)
+        schedule = Schedule(self, answer("baton_schedule_t *", _CREATE[collective],
+                                         self._alive(), operands), keep[:2], result, depth)
         schedule._bound = [of and of.kind for of in keep[:2]]
         schedule._op = op  # one of the caller's own
         return schedule

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Optional, Sequence, Tuple
 import numpy
 
 from baton import _arrays, _handles, errors
-from baton._library import check, error, ffi, lib, options
+from baton._library import answer, check, ffi, lib, options
 from baton.group import Group
 
 ON_LOSSES = ("fail", "continue")
@@ -79,19 +79,14 @@ class Partial(_handles.Handle):
             alive.append(ffi.new("size_t[]", self.counts))
             given.tensors, given.counts = len(self.counts), alive[-1]
         self.count = count or sum(self.counts or ())
-        out = ffi.new("baton_partial_t **")
-        check(lib.baton_partial_create(group._alive(), given, out))
-        super().__init__(out[0])
+        super().__init__(answer("baton_partial_t *", lib.baton_partial_create,
+                                group._alive(), given))
         self.group = group
         self._result = ffi.new("baton_partial_result_t *")
         group._adopt(self)
 
     def _operand(self, a: Any, writable: bool, count: int) -> Any:
-        given = _arrays.operand(a, writable)
-        if (given.count, given.dtype) != (count, self.dtype):
-            raise errors.Invalid(f"{given!r} was given, and "
-                                 f"{_arrays.dtype_name(self.dtype)}[{count}] is needed")
-        return given
+        return _arrays.exactly(a, writable, count, self.dtype)
 
     def contribute(self, a: Any, tensor: Optional[int] = None) -> None:
         """Adds `a` to what is pending on this rank; with `tensor`, to that one of
@@ -111,9 +106,7 @@ class Partial(_handles.Handle):
 
     def test(self) -> bool:
         """Whether the last step has ended. Does not block."""
-        done = ffi.new("bool *")
-        check(lib.baton_partial_test(self._alive(), done))
-        return done[0]
+        return self._has_ended(lib.baton_partial_test)
 
     def wait(self, timeout: Optional[float] = None, out: Any = None) -> PartialResult:
         """Waits for the step's result, for `timeout` seconds at most. With `out` it is
@@ -121,11 +114,8 @@ class Partial(_handles.Handle):
         the step failed; recover the group."""
         handle, result = self._alive(), self._result
         given = None if out is None else self._operand(out, True, self.count)
-        status = _handles.wait(lambda ms: lib.baton_partial_wait(handle, ms, result),
-                               timeout, self._cancel)
-        if status:
-            _handles.lost |= status == lib.BATON_ERR_TRANSPORT
-            raise error(status)
+        check(_handles.wait(lambda ms: lib.baton_partial_wait(handle, ms, result),
+                            timeout, self._cancel))
         if given is None:
             data = _arrays.vector(result.data, self.count, self.dtype, self)
         else:
@@ -152,9 +142,8 @@ class Partial(_handles.Handle):
 
     def pending(self, out: Any) -> bool:
         """Copies what no epoch has taken yet to `out`; whether there is something."""
-        given, some = self._operand(out, True, self.count), ffi.new("bool *")
-        check(lib.baton_partial_pending(self._alive(), given.address, some))
-        return some[0]
+        given = self._operand(out, True, self.count)
+        return answer("bool", lib.baton_partial_pending, self._alive(), given.address)
 
     def lives(self, rank: int) -> bool:
         """Whether a rank still takes part."""

@@ -94,8 +94,7 @@ class Schedule(_handles.Handle):
     def _fail(self, status: int) -> None:
         self._alive()
         failed = error(status)
-        if status == lib.BATON_ERR_TRANSPORT:
-            _handles.lost = True
+        _handles.lost |= status == lib.BATON_ERR_TRANSPORT
         cause, self._raised = self._raised, None
         raise failed from cause
 

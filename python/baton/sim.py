@@ -12,7 +12,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 import numpy
 
 from baton import _arrays, _handles, draw, errors
-from baton._library import check, ffi, filled, lib, options, record
+from baton._library import answer, check, ffi, filled, lib, options, record
 from baton.graph import Graph
 
 Build = Callable[..., Any]
@@ -43,13 +43,17 @@ def _build(arg: Any, pointer: Any) -> None:
                                 ffi.new("char[]", str(raised).encode()))
 
 
-@ffi.callback("void(void *)")
-def _act(arg: Any) -> None:
-    sim, action = ffi.from_handle(arg)
+def _guarded(sim: Any, action: Any) -> None:
     try:
         action()
     except BaseException as raised:
         sim._raised = sim._raised or raised
+
+
+@ffi.callback("void(void *)")
+def _act(arg: Any) -> None:
+    sim, action = ffi.from_handle(arg)
+    _guarded(sim, action)
 
 
 _WHATS = ("send", "recv", "reduce", "epoch")
@@ -58,10 +62,7 @@ _WHATS = ("send", "recv", "reduce", "epoch")
 @ffi.callback("void(void *, const baton_sim_event_t *)")
 def _trace(arg: Any, event: Any) -> None:
     sim, function = ffi.from_handle(arg)
-    try:
-        function(filled(Event, event, what=_WHATS))
-    except BaseException as raised:
-        sim._raised = sim._raised or raised
+    _guarded(sim, lambda: function(filled(Event, event, what=_WHATS)))
 
 
 _interrupts: List[BaseException] = []
@@ -93,17 +94,14 @@ class Simulator(_handles.Handle):
                  gbit: Optional[float] = None, host_alpha_us: float = 0.0,
                  host_beta_ns: float = 0.0, **more: Any) -> None:
         for name in {"skew", "lag", "speed"} & set(more):
-            text = ffi.new("baton_distribution_t *")
-            check(lib.baton_distribution_parse(str(more[name]).encode(), text))
-            more[name] = text[0]
+            more[name] = answer("baton_distribution_t", lib.baton_distribution_parse,
+                                str(more[name]).encode())
         given = options("baton_sim_options_t", [], {
             "ranks": ranks, "on_progress": _go_on, **more})
         given.link.alpha_us = alpha_us
         given.link.beta_ns = beta_ns if gbit is None else 8.0 / gbit
         given.host_link.alpha_us, given.host_link.beta_ns = host_alpha_us, host_beta_ns
-        out = ffi.new("baton_sim_t **")
-        check(lib.baton_sim_create(given, out))
-        super().__init__(out[0])
+        super().__init__(answer("baton_sim_t *", lib.baton_sim_create, given))
         self.ranks = ranks
         self._graphs: List[Graph] = []
         self._raised: Optional[BaseException] = None
@@ -129,9 +127,9 @@ class Simulator(_handles.Handle):
         """Starts an epoch on every rank, late by its skew, and runs until all have ended.
         Returns the virtual us from the first start to the last end. Deadlock says which
         node waits for which."""
-        out = ffi.new("double *")
-        self._check(lib.baton_sim_epoch(self._alive(), out))
-        return out[0]
+        us = ffi.new("double *")
+        self._check(lib.baton_sim_epoch(self._alive(), us))
+        return us[0]
 
     def at(self, us: float, action: Callable[[], Any]) -> None:
         """Calls action() at a virtual time."""
@@ -197,9 +195,7 @@ def prove(build: Build, ranks: int, count: int = 64, root: Optional[int] = None,
     the data of that rank alone. Elements are sets of contributors, which op unites:
     Mismatch names the first element with a rank that is missing, in it twice, or not
     among the sources."""
-    out = ffi.new("baton_proof_t **")
-    check(lib.baton_proof_create(ranks, out))
-    proof = out[0]
+    proof = answer("baton_proof_t *", lib.baton_proof_create, ranks)
     expected = ffi.NULL if sources is None else [r in sources for r in range(ranks)]
     try:
         arrays = [(numpy.empty(count, "u4"), numpy.zeros(count, "u4")) for _ in range(ranks)]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
 import numpy
 
 from baton import _arrays, _handles, errors
-from baton._library import check, error, ffi, filled, lib, options, record
+from baton._library import answer, check, error, ffi, filled, lib, options, record
 from baton.group import Group
 from baton.partial import ON_LOSSES, mode_of
 
@@ -34,34 +34,19 @@ TensorPlan = record("TensorPlan", "baton_tensor_plan_t")
 
 
 def _options(kind: str, keep: list, mode: Optional[str], given: dict) -> Any:
-    made = options(kind, keep, given, algorithm=_ALGORITHMS, exchange=_EXCHANGES,
-                   redsync=_REDSYNCS, on_loss=ON_LOSSES)
+    filled_in = options(kind, keep, given, algorithm=_ALGORITHMS, exchange=_EXCHANGES,
+                        redsync=_REDSYNCS, on_loss=ON_LOSSES)
     if mode is not None:
-        made.partial = True
-        made.mode, made.mode_ranks = mode_of(mode)
-    return made
-
-
-def _given(a: Any, writable: bool, count: Optional[int], dtype: int) -> Any:
-    made = _arrays.operand(a, writable)
-    count = made.count if count is None else count
-    if (made.count, made.dtype) != (count, dtype):
-        raise errors.Invalid(f"{made!r} was given, and "
-                             f"{_arrays.dtype_name(dtype)}[{count}] is needed")
-    return made
+        filled_in.partial = True
+        filled_in.mode, filled_in.mode_ranks = mode_of(mode)
+    return filled_in
 
 
 def _filled(handle: Any, copy: Any, out: Any, count: int, dtype: int) -> Any:
     if out is None:
         out = _arrays.empty(max(count, 0), dtype)
-    check(copy(handle, _given(out, True, count, dtype).address))
+    check(copy(handle, _arrays.exactly(out, True, count, dtype).address))
     return out
-
-
-def _raise(status: int) -> None:
-    if status:
-        _handles.lost |= status == lib.BATON_ERR_TRANSPORT
-        raise error(status)
 
 
 def _result(owner: Any) -> SparseResult:
@@ -73,7 +58,33 @@ def _result(owner: Any) -> SparseResult:
         _arrays.vector(result.values, result.count, owner.dtype, owner), result.included)
 
 
-class Sparse(_handles.Handle):
+class _Entries(_handles.Handle):
+    """What Sparse and Tensors have in common."""
+
+    def _open(self, group: Group, pointer: Any, timeout: Optional[float],
+              *parts: Any) -> None:
+        """Waits for the parts of what creates it."""
+        super().__init__(pointer)
+        self.group = group
+        self._out = ffi.new("baton_sparse_result_t *")
+        group._adopt(self)
+        for part in parts:
+            status = _handles.wait(lambda ms: part(pointer, ms), timeout)
+            if status:
+                failed = error(status)
+                type(self)._destroyer(pointer)
+                self._handle = ffi.NULL
+                raise failed
+
+    def shrink(self, survivors: Group, timeout: Optional[float] = None) -> None:
+        """Goes on among the survivors of `Group.shrink`, with all that it has."""
+        handle, group = self._alive(), survivors._alive()
+        check(_handles.wait(lambda ms: type(self)._shrinker(handle, group, ms), timeout))
+        self.group = survivors
+        survivors._adopt(self)
+
+
+class Sparse(_Entries):
     """An all-reduce of the k largest entries of each rank's gradient.
 
         sparse = baton.Sparse(group, gradient.size, density=0.01)
@@ -93,6 +104,7 @@ class Sparse(_handles.Handle):
     """
 
     _destroyer = lib.baton_sparse_destroy
+    _shrinker = lib.baton_sparse_shrink
 
     def __init__(self, group: Group, count: int, *, k: int = 0, density: float = 0.0,
                  dtype: Any = "f32", mode: Optional[str] = None, name: str = "sparse",
@@ -101,19 +113,9 @@ class Sparse(_handles.Handle):
         given = _options("baton_sparse_options_t", keep, mode, {
             "count": count, "k": k, "density": density, "dtype": self.dtype, "name": name,
             **more})
-        out = ffi.new("baton_sparse_t **")
-        check(lib.baton_sparse_prepare(group._alive(), given, out))
-        pointer = out[0]
-        super().__init__(pointer)
-        self.group, self._keep = group, None
-        self._out = ffi.new("baton_sparse_result_t *")
-        group._adopt(self)
-        status = _handles.wait(lambda ms: lib.baton_sparse_connect(pointer, ms), timeout)
-        if status:
-            failed = error(status)
-            lib.baton_sparse_destroy(pointer)
-            self._handle = ffi.NULL
-            raise failed
+        self._keep: Any = None
+        self._open(group, answer("baton_sparse_t *", lib.baton_sparse_prepare, group._alive(),
+                                 given), timeout, lib.baton_sparse_connect)
 
     def start(self, gradient: Any = None) -> None:
         """Starts a step. The gradient is read, and must stay as it is, until wait has
@@ -121,7 +123,7 @@ class Sparse(_handles.Handle):
         missing."""
         given = None
         if gradient is not None:
-            given = _given(gradient, False, self.count, self.dtype)
+            given = _arrays.exactly(gradient, False, self.count, self.dtype)
         check(lib.baton_sparse_start(self._alive(), given.address if given else ffi.NULL))
         self._keep = given
 
@@ -130,7 +132,7 @@ class Sparse(_handles.Handle):
         that the backward pass has yielded; parts come in any order. It has been read when
         this returns; but contribute it again if the step fails, after the recovery.
         Invalid: elements were contributed before."""
-        given = _given(part, False, None, self.dtype)
+        given = _arrays.exactly(part, False, None, self.dtype)
         check(lib.baton_sparse_contribute(self._alive(), first, given.count, given.address))
 
     def discard(self) -> None:
@@ -139,15 +141,13 @@ class Sparse(_handles.Handle):
 
     def test(self) -> bool:
         """Whether the step has ended. Does not block."""
-        done = ffi.new("bool *")
-        _raise(lib.baton_sparse_test(self._alive(), done))
-        return done[0]
+        return self._has_ended(lib.baton_sparse_test)
 
     def wait(self, timeout: Optional[float] = None) -> SparseResult:
         """Waits for the result, for `timeout` seconds at most. TimedOut: the step goes on;
         wait again. After another error recover the group; the residual is as before."""
         handle, out = self._alive(), self._out
-        _raise(_handles.wait(lambda ms: lib.baton_sparse_wait(handle, ms, out), timeout))
+        check(_handles.wait(lambda ms: lib.baton_sparse_wait(handle, ms, out), timeout))
         self._keep = None
         return _result(self)
 
@@ -173,7 +173,7 @@ class Sparse(_handles.Handle):
 
     def set_residual(self, residual: Any, velocity: Any = None) -> None:
         """Replaces this rank's residual, and with momentum its velocity."""
-        given = [None if a is None else _given(a, False, self.count, self.dtype)
+        given = [None if a is None else _arrays.exactly(a, False, self.count, self.dtype)
                  for a in (residual, velocity)]
         check(lib.baton_sparse_set_residual(
             self._alive(), *(ffi.NULL if a is None else a.address for a in given)))
@@ -194,13 +194,6 @@ class Sparse(_handles.Handle):
         """Whether a rank of the group still takes part, with on_loss."""
         return lib.baton_sparse_lives(self._alive(), rank)
 
-    def shrink(self, survivors: Group, timeout: Optional[float] = None) -> None:
-        """Goes on among the survivors of `Group.shrink`, with all that it has."""
-        handle, group = self._alive(), survivors._alive()
-        _raise(_handles.wait(lambda ms: lib.baton_sparse_shrink(handle, group, ms), timeout))
-        self.group = survivors
-        survivors._adopt(self)
-
     def state(self) -> bytes:
         """This rank's state, for a checkpoint; `load_state` takes it. If partial, all ranks
         call it, and load_state, behind the same step, and group.barrier() behind that. Busy:
@@ -218,12 +211,11 @@ class Sparse(_handles.Handle):
 
     def stats(self) -> SparseStats:
         """Statistics of the last step."""
-        out = ffi.new("baton_sparse_stats_t *")
-        check(lib.baton_sparse_stats(self._alive(), out))
-        return filled(SparseStats, out, algorithm=_ALGORITHMS)
+        return filled(SparseStats, answer("baton_sparse_stats_t", lib.baton_sparse_stats,
+                                          self._alive()), algorithm=_ALGORITHMS)
 
 
-class Tensors(_handles.Handle):
+class Tensors(_Entries):
     """A model's gradients as a set of tensors: small ones are packed, large ones sent by
     their largest entries where that is expected to be faster (RedSync).
 
@@ -240,6 +232,7 @@ class Tensors(_handles.Handle):
     """
 
     _destroyer = lib.baton_tensors_destroy
+    _shrinker = lib.baton_tensors_shrink
 
     def __init__(self, group: Group, tensors: Sequence[Tuple[str, str, int]], *,
                  density: float = 0.0, dtype: Any = "f32", mode: Optional[str] = None,
@@ -259,41 +252,28 @@ class Tensors(_handles.Handle):
         for i, (label, role, count) in enumerate(tensors):
             array[i] = options("baton_tensor_t", keep, {
                 "name": label, "role": role, "count": count}, role=_ROLES)[0]
-        out = ffi.new("baton_tensors_t **")
-        check(lib.baton_tensors_prepare(group._alive(), array, len(tensors), given, out))
-        pointer = out[0]
-        super().__init__(pointer)
-        self.group = group
         self._keep: dict = {}
-        self._out = ffi.new("baton_sparse_result_t *")
-        group._adopt(self)
-        for part in (lib.baton_tensors_agree, lib.baton_tensors_connect):
-            status = _handles.wait(lambda ms: part(pointer, ms), timeout)
-            if status:
-                failed = error(status)
-                lib.baton_tensors_destroy(pointer)
-                self._handle = ffi.NULL
-                raise failed
+        self._open(group, answer("baton_tensors_t *", lib.baton_tensors_prepare,
+                                 group._alive(), array, len(tensors), given),
+                   timeout, lib.baton_tensors_agree, lib.baton_tensors_connect)
 
     def ready(self, tensor: int, gradient: Any) -> None:
         """The gradient of a tensor is ready; it stays as it is until wait has returned."""
         self._within(tensor)
-        given = _given(gradient, False, self.counts[tensor], self.dtype)
+        given = _arrays.exactly(gradient, False, self.counts[tensor], self.dtype)
         check(lib.baton_tensors_ready(self._alive(), tensor, given.address))
         self._keep[tensor] = given
 
     def test(self, tensor: int) -> bool:
         """Whether the tensor's all-reduce has ended."""
-        done = ffi.new("bool *")
-        _raise(lib.baton_tensors_test(self._alive(), self._within(tensor), done))
-        return done[0]
+        return self._has_ended(lib.baton_tensors_test, self._within(tensor))
 
     def wait(self, tensor: int, timeout: Optional[float] = None) -> SparseResult:
         """A tensor's result, the set's memory until the next `ready` of the tensor, or of
         one that is packed with it. State: not all that it waits for are ready."""
         handle, out = self._alive(), self._out
         self._within(tensor)
-        _raise(_handles.wait(lambda ms: lib.baton_tensors_wait(handle, tensor, ms, out),
+        check(_handles.wait(lambda ms: lib.baton_tensors_wait(handle, tensor, ms, out),
                              timeout))
         self._keep.pop(tensor, None)
         return _result(self)
@@ -304,19 +284,11 @@ class Tensors(_handles.Handle):
         return _filled(self._alive(), lambda handle, to: lib.baton_tensors_dense(
             handle, tensor, to), out, count, self.dtype)
 
-    def shrink(self, survivors: Group, timeout: Optional[float] = None) -> None:
-        """Goes on among the survivors of `Group.shrink`."""
-        handle, group = self._alive(), survivors._alive()
-        _raise(_handles.wait(lambda ms: lib.baton_tensors_shrink(handle, group, ms), timeout))
-        self.group = survivors
-        survivors._adopt(self)
-
     def plan(self, tensor: int) -> TensorPlan:
         """How a tensor's gradient is sent."""
-        out = ffi.new("baton_tensor_plan_t *")
-        check(lib.baton_tensors_plan(self._alive(), self._within(tensor), out))
-        return filled(TensorPlan, out, form=_FORMS, algorithm=_ALGORITHMS,
-                       selection=_REDSYNCS)
+        return filled(TensorPlan, answer("baton_tensor_plan_t", lib.baton_tensors_plan,
+                                         self._alive(), self._within(tensor)),
+                      form=_FORMS, algorithm=_ALGORITHMS, selection=_REDSYNCS)
 
     def _within(self, tensor: int) -> int:
         if not 0 <= tensor < len(self.counts):

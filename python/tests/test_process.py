@@ -56,12 +56,15 @@ p.wait()""",
 
 
 def test_ctrl_c_ends_any_wait():
-    """Rank 1 never comes."""
+    """Rank 1 never comes. Other threads wait, too: one of them drives the engine."""
     program = f"""
 world = baton.Group.world()
 if world.rank == 1:
     kept = baton.Sparse(world.sub([0, 1], "sparse"), 4, k=1)
     time.sleep(100)
+for i in range(3):
+    total = world.sub([0, 1], str(i)).prepare("allreduce", numpy.ones(4))
+    threading.Thread(target=total.run, daemon=True).start()
 for wait, code in {WAITS!r}.items():
     group = world.sub([0, 1], wait)
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
