@@ -11,7 +11,8 @@
 # others are worth something on a machine that does nothing else: together they
 # take an hour.
 #
-#   BUILD=build     the build folder, with commands and examples
+#   BUILD=build      the build folder, with commands and examples
+#   PYTHON=python3   one that has torch and mpi4py, for torch_* and python_*
 set -euo pipefail
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 root=$(cd "$(dirname "$0")/.." && pwd)
