@@ -180,7 +180,7 @@ static const char *model_open(size_t batch, size_t hidden_layers, size_t width)
     model.batch = (size_t)fmax(whole / (double)model.size, 1);
     model.steps = plane ? 16 : TRAINED / (model.batch * model.size);
     model.steps = model.steps > 0 ? model.steps : 1;
-    model.layers = hidden_layers + 1;
+    model.layers = plane ? 1 : hidden_layers + 1;
     for (size_t l = model.layers + 1; l-- > 0;) {
         size_t inputs = plane ? (size_t)(8192 * model.scale) : PIXELS;
         model.widths[l] = l == 0             ? inputs

@@ -39,13 +39,15 @@
 #include <baton/sparse.h>
 #include <unistd.h>
 
+static baton_group_t *group;
+
 enum { HISTORY = 32 }; /* epochs that a rank may be behind with --keep all */
-static const double momentum = 0.9; /* of classifications */
 
 static const char *mode = "partial", *systems, *task, *late = "random",
                   *behind = "compute", *keep = "all";
 static double passes = 48, batch, width, rate = 0.05, seed = 1, scale = 0.02,
-              delay_ms = -1, device_ms, bucket_kib = 256, required;
+              delay_ms = -1, device_ms, bucket_kib = 256, required,
+              momentum = 0.9; /* of classifications */
 
 /* Buckets are consecutive layers, from the last down to `until`, that are
    summed at once: small ones are fused, as PyTorch's DDP does. */
@@ -95,7 +97,7 @@ static void cut_buckets(void)
     }
 }
 
-static void open_buckets(baton_group_t *group)
+static void open_buckets(void)
 {
     for (size_t b = 0; b < buckets; b++) {
         baton_allreduce_t operands = {.target = &model.gradient[begins[b]],
@@ -110,8 +112,7 @@ static void open_buckets(baton_group_t *group)
 static void update(const float *sum, size_t first, size_t count)
 {
     double began_s = MPI_Wtime();
-    model_update(sum, first, count, rate,
-                 model.plane || run.kind == SPARSE ? 0 : momentum);
+    model_update(sum, first, count, rate, run.kind == SPARSE ? 0 : momentum);
     run.seconds -= MPI_Wtime() - began_s; /* not communication */
 }
 
@@ -135,7 +136,7 @@ static void finish_buckets(void)
 
 /* ---- partial: one of all buckets, so that a sum has all of a rank's step  */
 
-static void open_partial(baton_group_t *group)
+static void open_partial(void)
 {
     baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
     options.name = run.name;
@@ -180,12 +181,12 @@ static baton_sparse_options_t sparse_options(void)
     options.algorithm = (baton_sparse_algorithm_t)run.mode;
     options.count = model.count;
     options.density = run.number;
-    options.momentum = model.plane ? 0 : momentum;
+    options.momentum = momentum;
     options.link = (baton_link_cost_t){50, 8}; /* 50 us, 1 Gbit/s */
     return options;
 }
 
-static void open_sparse(baton_group_t *group)
+static void open_sparse(void)
 {
     baton_sparse_options_t options = sparse_options();
     must(baton_sparse_create(group, &options, -1, &run.sparse));
@@ -281,15 +282,6 @@ static void take_step(size_t step)
     run.seconds += MPI_Wtime() - began_s;
 }
 
-static void average(void)
-{
-    MPI_Allreduce(MPI_IN_PLACE, model.weights, (int)model.count, MPI_FLOAT,
-                  MPI_SUM, MPI_COMM_WORLD);
-    for (size_t i = 0; i < model.count; i++) {
-        model.weights[i] /= (float)model.size;
-    }
-}
-
 /* ---- a system ----------------------------------------------------------- */
 
 /* Returns the mean time of a step's communication in ms. The first pass over
@@ -306,7 +298,8 @@ static double train(double *seconds_out)
         sum_s += step >= first ? run.seconds : 0;
         if (is(keep, "latest") && run.kind == PARTIAL &&
             (step + 1) % model.steps == 0) {
-            average();
+            must(baton_allreduce_now(group, NULL, model.weights, model.count,
+                                     BATON_F32, BATON_AVG));
         }
     }
     MPI_Barrier(MPI_COMM_WORLD);
@@ -316,17 +309,17 @@ static double train(double *seconds_out)
 
 /* Baton's sums have the same bits on all ranks, so the weights have too, except
    with --keep latest. */
-static bool run_system(baton_group_t *group)
+static bool run_system(void)
 {
     static double fork_ms = NAN;
     double seconds, loss, accuracy;
     model_reset((uint64_t)seed);
     if (run.kind == PARTIAL) {
-        open_partial(group);
+        open_partial();
     } else if (run.kind == SPARSE) {
-        open_sparse(group);
+        open_sparse();
     } else if (run.kind != MPI) {
-        open_buckets(group);
+        open_buckets();
     }
     double ms = train(&seconds);
     fork_ms = run.kind == FORK ? ms : fork_ms;
@@ -383,14 +376,14 @@ static const struct {
 enum { OPTIONS = sizeof options / sizeof options[0] };
 
 static const struct {
-    const char *mode, *systems, *task;
+    const char *systems, *task;
     size_t layers; /* hidden ones */
     double width, delay_ms;
 } defaults[] = {
-    {"full", "mpi,fork,overlap", "digits", 4, 256, 0},
-    {"partial", "mpi,full,solo,majority,quorum", "hyperplane", 1, 32, 300},
-    {"sparse", "dense,spardl,topka,topkdsa,gtopk,oktopk,redsync", "digits", 2,
-     128, 0},
+    /* of the modes full, partial, sparse */
+    {"mpi,fork,overlap", "digits", 4, 256, 0},
+    {"mpi,full,solo,majority,quorum", "hyperplane", 1, 32, 300},
+    {"dense,spardl,topka,topkdsa,gtopk,oktopk,redsync", "digits", 2, 128, 0},
 };
 
 /* Rank 0 says it, and what the options are, before all end. */
@@ -476,23 +469,19 @@ static void read_system(const char *text)
 
 static void read_options(int argc, char **argv)
 {
-    size_t layers = 0;
     for (int i = 1; i < argc; i += 2) {
         read_option(argv[i], argv[i + 1]);
     }
-    for (int i = 0; i < 3; i++) {
-        if (is(mode, defaults[i].mode)) {
-            systems = systems != NULL ? systems : defaults[i].systems;
-            task = task != NULL ? task : defaults[i].task;
-            width = width > 0 ? width : defaults[i].width;
-            delay_ms = delay_ms >= 0 ? delay_ms : defaults[i].delay_ms;
-            layers = defaults[i].layers;
-        }
-    }
+    int i = is(mode, "full") ? 0 : is(mode, "partial") ? 1 : 2;
+    systems = systems != NULL ? systems : defaults[i].systems;
+    task = task != NULL ? task : defaults[i].task;
+    width = width > 0 ? width : defaults[i].width;
+    delay_ms = delay_ms >= 0 ? delay_ms : defaults[i].delay_ms;
     model.plane = is(task, "hyperplane");
+    momentum = model.plane ? 0 : momentum;
     model.scale = scale;
     const char *source =
-        model_open((size_t)batch, model.plane ? 0 : layers, (size_t)width);
+        model_open((size_t)batch, defaults[i].layers, (size_t)width);
     if (model.rank == 0) {
         printf("%s (%s): %zu ranks, %zu steps of %zu examples an epoch, %g "
                "epochs, scale %g\n%-14s %9s %9s %9s %9s %9s %9s %9s  digest\n",
@@ -507,7 +496,6 @@ int main(int argc, char **argv)
     int level, rank, size;
     bool passed = true;
     baton_engine_t *engine;
-    baton_group_t *group;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -521,7 +509,7 @@ int main(int argc, char **argv)
     char *list = strdup(systems), *rest = list;
     for (char *name; (name = strsep(&rest, ",")) != NULL;) {
         read_system(name);
-        passed &= run_system(group);
+        passed &= run_system();
     }
     free(list);
     must(baton_group_destroy(group));
