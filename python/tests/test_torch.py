@@ -141,21 +141,11 @@ def test_many_in_flight():
     assert (a == size()).all() and not kept.works
 
 
-def test_works_are_used_again_unless_somebody_has_them():
-    def step():
-        work = dist.all_reduce(torch.ones(6), async_op=True)
-        work.wait()
-        return work
-
-    step()
-    number = id(step())
-    assert id(step()) == number
-    first, second = step(), step()
-    assert first is not second
-    kept = first._kept
-    abandoned = kept.state.abandoned
-    abandoned.clear()
+@pytest.mark.skipif(backend._TORCH_2, reason="its C++ keeps the Python object of a work")
+def test_works_that_nobody_in_python_has():
     mine = dist.all_reduce(torch.ones(6), async_op=True)
+    abandoned = mine._kept.state.abandoned
+    abandoned.clear()
     dist.all_reduce(torch.ones(6), async_op=True)  # only C++ has this one
     dist.all_reduce(torch.ones(6))
     assert mine not in abandoned and len(abandoned) == 1
@@ -328,6 +318,88 @@ def test_hosts_are_told_by_their_names(monkeypatch):
     made.clear()
     baton_torch.init_process_group(init_method="env://")  # torch refuses a store with that
     assert "store" not in made and os.environ["RANK"] == str(made["rank"])
+
+
+of_torch_2 = pytest.mark.skipif(not backend._TORCH_2, reason="torch 2 has it")
+
+
+@of_torch_2
+@pytest.mark.parametrize("name", ["baton", "cpu:baton", "cpu:baton,cuda:gloo"])
+def test_what_cpp_calls(name):
+    """Functional collectives, which DTensor uses, go through torch's C++."""
+    functional = pytest.importorskip("torch.distributed._functional_collectives")
+    group, all_ranks, total = dist.new_group(backend=name), size(), sum(range(size()))
+    assert isinstance(group, baton_torch.ProcessGroup) == ("cuda" not in name)
+    mine, last = torch.full((2 * all_ranks,), float(rank())), all_ranks - 1
+    assert (functional.all_reduce(mine, "sum", group) == total).all()
+    gathered = functional.all_gather_tensor(mine, 0, group)
+    assert gathered.view(all_ranks, -1)[:, 0].tolist() == list(range(all_ranks))
+    assert (functional.reduce_scatter_tensor(mine, "sum", 0, group) == total).all()
+    splits = [2] * all_ranks
+    swapped = functional.all_to_all_single(mine, splits, splits, group)
+    assert swapped[::2].tolist() == list(range(all_ranks))
+    assert (functional.broadcast(mine, last, group) == last).all()
+    pair = [mine, mine + 1]
+    assert torch.cat(functional.all_reduce_coalesced(pair, "sum", group))[-1] == total + size()
+    assert torch.cat(functional.all_gather_into_tensor_coalesced(pair, group))[-1] == size()
+    assert torch.cat(functional.reduce_scatter_tensor_coalesced(
+        pair, "sum", [0, 0], group))[-1] == total + size()
+    work = dist.all_reduce(mine, group=group, async_op=True)
+    assert (work.get_future().wait()[0] == total).all()
+    objects = [None] * all_ranks
+    dist.all_gather_object(objects, rank(), group=group)
+    assert objects == list(range(all_ranks))
+    baton_torch.DDPHook(group=group).destroy()
+    dist.barrier(group)
+    dist.destroy_process_group(group)
+
+
+@of_torch_2
+def test_split_and_coalesced():
+    parts = [list(range(of, size(), 2)) for of in range(min(2, size()))]
+    a = torch.ones(3)
+    dist.all_reduce(a, group=dist.split_group(None, parts))
+    assert (a == len(parts[rank() % 2])).all()
+    if size() > 1:
+        with dist._coalescing_manager(device=torch.device("cpu"), async_ops=True) as works:
+            dist.isend(torch.full((3,), float(rank())), (rank() + 1) % size())
+            dist.irecv(a, (rank() - 1) % size())
+        works.wait()
+        assert (a == (rank() - 1) % size()).all()
+    both = torch.ones(2), torch.ones(4)
+    with dist._coalescing_manager():
+        for tensor in both:
+            dist.all_reduce(tensor)
+    assert (torch.cat(both) == size()).all()
+
+
+def test_monitored_barrier():
+    group, seconds = dist.group.WORLD, datetime.timedelta(seconds=20)
+    group.monitored_barrier()
+    if size() > 1:
+        if rank() == 1:
+            dist.distributed_c10d._get_default_store().wait(["rank 1 was missed"])
+        with pytest.raises(baton.TimedOut, match="Rank 1 failed to pass"):
+            group.monitored_barrier(seconds if rank() else seconds / 100)
+        if rank() == 0:
+            dist.distributed_c10d._get_default_store().set("rank 1 was missed", "")
+    group.monitored_barrier(seconds, wait_all_ranks=True)
+
+
+@of_torch_2
+def test_fully_sharded():
+    fully_shard, losses = pytest.importorskip("torch.distributed.fsdp").fully_shard, []
+    for name in ("baton", "gloo"):
+        mesh = dist.device_mesh.DeviceMesh.from_group(dist.new_group(backend=name), "cpu")
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 30), torch.nn.Linear(30, 1))
+        for layer in (*model, model):
+            fully_shard(layer, mesh=mesh)
+        loss = model(torch.full((4, 8), float(rank()))).square().mean()
+        loss.backward()
+        losses.append([loss] + [of.grad.full_tensor().sum() for of in model.parameters()])
+    mine, others = map(torch.tensor, losses)
+    assert torch.equal(mine, others) if size() < 3 else torch.allclose(mine, others, 1e-6)
 
 
 def test_ddp():

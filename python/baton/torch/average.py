@@ -44,6 +44,8 @@ def _group_for(group):
     default = dist.group.WORLD if dist.is_initialized() else None
     if group is None:
         group = default
+    if torch.device("cpu") in getattr(group, "_device_types", ()):  # torch 2
+        group = getattr(group._get_backend(torch.device("cpu")), "group", group)
     if isinstance(group, ProcessGroup):
         group = group.group
     elif group is default:  # of another backend, or none

@@ -5,6 +5,10 @@
                                    tensor if that is another one than last time, starts it
         Work.wait                  waits for the epoch that was started
 
+Torch 2 says in a call that nobody waits later: `allreduce` then waits itself. Its C++ calls
+the Backend of the group, which has the same methods and schedules. A group of torch's own
+class with a Backend would do, but its dispatcher takes more than all that is here.
+
 A process group is a sub-group of `baton.Group.world()`, and costs no message. It keeps the
 schedules of the last shapes, so that a training step makes nothing new. Ranks of a group
 call the same collectives in the same order, as torch.distributed demands; so they make the
@@ -23,62 +27,41 @@ import queue
 import socket
 import threading
 import time
-import types
 import weakref
 from sys import getrefcount
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import Work as _TorchWork
+from torch._C import _distributed_c10d as _c10d
 
 import baton
 from baton import _arrays, _handles, errors
 from baton._library import check, ffi, lib
-from baton.schedule import Schedule
+from baton.graph import Graph
 
 _KEPT = 256  # shapes whose schedules a group keeps
 _DEPTH = 8  # epochs of one schedule that may be in flight; with a GPU no more are allowed
 _MESSAGES = 64  # messages of one size, tag and peer, without a GPU
-_SMALL = 65536  # bytes of a tensor whose work is used again, which saves a microsecond
-_ABANDONED = 32  # ended works that only C++ may still refer to
-
-
-def _references(given):
-    """Counts references to a work that only a variable here and the caller's, or an
-    attribute, refer to: Python 3.14 counts fewer of them than those before."""
-    return getrefcount(given)
-
-
-def _references_of_spare(kept):
-    work = kept.spare
-    return getrefcount(work)
-
-
-def _measured():
-    work = object()
-    return _references(work)
-
-
-_OWN_REFERENCES = _measured()
-_SPARE_REFERENCES = _references_of_spare(types.SimpleNamespace(spare=object()))
+_MONITORED = -1  # the tag of monitored_barrier's
+_ABANDONED = 32  # ended works that only C++ may still refer to, in torch 1
 
 _start = lib.baton_schedule_start
 _wait_epoch = lib.baton_schedule_wait_epoch
 _rebind = lib.baton_schedule_rebind
 _SLICE = _handles.SLICE_MS
-_NULL = ffi.NULL
 _BUSY = lib.BATON_ERR_BUSY
 _cast = ffi.cast
 _no_timeout = datetime.timedelta(0)
+_TORCH_2 = hasattr(_c10d, "Backend")
+# Whether a collective that nobody waits for later may return None, after it has ended.
+_SAYS_SYNC = hasattr(dist.AllreduceOptions(), "asyncOp")
 
 _OPS = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "BAND": "band",
         "BOR": "bor", "BXOR": "bxor", "AVG": "avg"}
 # Reductions of bool, on which torch's sum is a logical or.
 _OPS_OF_BOOL = {"sum": "lor", "max": "lor", "prod": "land", "min": "land"}
 # By the hash of a ReduceOp, which is its number; comparing two of them takes microseconds.
-_OF_REDUCE_OP = {hash(getattr(dist.ReduceOp, name)): op for name, op in _OPS.items()
-                 if hasattr(dist.ReduceOp, name)}
-_SUM = hash(dist.ReduceOp.SUM)
+_OF_REDUCE_OP = {hash(getattr(dist.ReduceOp, name)): op for name, op in _OPS.items()}
 _number_of = dist.ReduceOp.__hash__  # a quarter of the time of hash()
 
 
@@ -86,7 +69,7 @@ class _Kept:
     """The schedule of a shape, and what is in flight."""
 
     __slots__ = ("handle", "schedule", "source", "target", "started", "ended", "works",
-                 "spare", "spares", "state", "depth")
+                 "state", "depth")
 
     def __init__(self, state, schedule, depth=_DEPTH):
         self.state = state
@@ -96,8 +79,6 @@ class _Kept:
         self.source = self.target = None
         self.started = self.ended = 0
         self.works = collections.deque()  # that were started and not waited for
-        self.spares = False  # whether a work is used again: it keeps its tensors till then
-        self.spare = None  # that work, which was waited for
 
     def bind(self, source, target):
         """Source and target are addresses; 0 means none."""
@@ -105,23 +86,42 @@ class _Kept:
             status = _rebind(self.handle, _cast("void *", source), _cast("void *", target))
             if status == _BUSY:
                 self.make_room()
-                status = _rebind(self.handle, _cast("void *", source),
-                                 _cast("void *", target))
+                status = _rebind(self.handle, _cast("void *", source), _cast("void *", target))
             check(status)
             self.source, self.target = source, target
 
-    def start(self, work):
+    def run(self, tensors, opts):
+        """Starts an epoch and waits for it. Returns None, or a work if it takes long."""
+        self.start_epoch()
+        status = lib.BATON_ERR_TIMEOUT  # also after a signal
+        try:
+            status = _wait_epoch(self.handle, self.started, _SLICE)
+        finally:
+            work = self.add(Work(tensors, opts)) if status else None
+        if work is None:
+            self.ended = self.started
+        return work
+
+    def start_epoch(self):
         status = _start(self.handle)
+        if status == _BUSY:
+            self.make_room()
+            status = _start(self.handle)
         if status:
-            if status == _BUSY:
-                self.make_room()
-                status = _start(self.handle)
-            if status:
-                self.fail(status)
+            self.fail(status)
         self.started += 1
+
+    def start(self, work):
+        self.start_epoch()
+        return self.add(work)
+
+    def add(self, work):
+        """Keeps the work of the epoch that was started last until that has ended."""
         work._kept = self
         work._epoch = self.started
         self.works.append(work)
+        if self.state.coalesced is not None:
+            self.state.coalesced.append(work)
         if len(self.works) > self.depth:
             self.retire(lib.baton_schedule_epoch(self.handle))
         return work
@@ -130,19 +130,20 @@ class _Kept:
         """Waits for the oldest of `depth` epochs in flight."""
         oldest = self.started - self.depth + 1
         self.ends_at(oldest, self.state.timeout)
-        self.retire(oldest)
 
     def ends_at(self, epoch, timeout):
         """Waits for an epoch; `timeout` is in seconds."""
         status = _handles.wait(lambda ms: _wait_epoch(self.handle, epoch, ms), timeout,
                                lambda: lib.baton_schedule_cancel(self.handle))
+        if status == lib.BATON_ERR_TIMEOUT:
+            raise errors.TimedOut(f"{self.error(status)}, within the timeout of {timeout:g} s")
         if status:
             self.fail(status)
+        self.retire(epoch)
 
     def fail(self, status):
         failed = self.error(status)
-        if status != lib.BATON_ERR_TIMEOUT:
-            self.give_up(failed)
+        self.give_up(failed)
         raise failed
 
     def give_up(self, failed):
@@ -157,7 +158,7 @@ class _Kept:
         if self.works:
             lib.baton_schedule_cancel(self.handle)  # an error: all have ended
             self.give_up(errors.Cancelled("the process group was recovered"))
-        self.handle = _NULL
+        self.handle = ffi.NULL
         self.schedule.destroy()
 
     def error(self, status):
@@ -172,19 +173,21 @@ class _Kept:
             works = self.works
             while works and works[0]._epoch <= epoch:
                 work = works.popleft()
-                work._finish()
+                if work._after is not None:
+                    work._after()
+                    work._after = None
                 self.abandon(work)
             self.ended = max(self.ended, epoch)
 
     def abandon(self, work):
-        """Keeps a work to which no Python code refers: C++ may, and would find no wait()
-        without the Python object."""
-        if getrefcount(work) <= _OWN_REFERENCES:
+        """Keeps a work to which no Python code refers: C++ of torch 1 may, and would find no
+        wait() without the Python object."""
+        if not _TORCH_2 and getrefcount(work) <= 3:  # this variable, the caller's, a call's
             work._tensors = work._buffers = None
             self.state.abandoned.append(work)
 
 
-class Work(_TorchWork):
+class Work(_c10d.Work):
     """An operation that was started. `wait()` returns True when the tensors may be used;
     it raises `baton.TimedOut` after the group's timeout, and what `Schedule.wait` raises.
     After TimedOut the operation goes on: wait again, or end the process."""
@@ -194,11 +197,10 @@ class Work(_TorchWork):
     _failed = None
     _after = None  # copies results to where they belong
     _future = None
-    _temporary = False  # the schedule is destroyed when it has ended
     _buffers = None  # tensors that the epoch works on
 
     def __init__(self, tensors, options=None):
-        _TorchWork.__init__(self)
+        _c10d.Work.__init__(self)
         self._tensors = tensors
         self._options = options
 
@@ -212,19 +214,10 @@ class Work(_TorchWork):
                 if status != lib.BATON_ERR_TIMEOUT:
                     kept.fail(status)
                 kept.ends_at(epoch, self._seconds(timeout))
-            with _finishing:
-                works = kept.works
-                if works and works[0] is self:  # nothing older is in flight
-                    works.popleft()
-                    kept.ended = max(kept.ended, epoch)
-                else:
-                    kept.retire(epoch)
+            else:
+                kept.retire(epoch)
         elif self._failed is not None:
             raise self._failed
-        if self._after is not None or self._temporary:
-            self._finish()
-        elif kept.spares:
-            kept.spare = self
         return True
 
     def _seconds(self, timeout):
@@ -245,30 +238,8 @@ class Work(_TorchWork):
                 kept.retire(self._epoch)
         return True
 
-    def _finish(self):
-        """What has ended is not seen to have before its results are copied."""
-        with _finishing:
-            if self._after is not None:
-                self._after()
-                self._after = None
-            if self._temporary:
-                self._kept.schedule.destroy()
-                self._temporary = False
-
     def is_completed(self):
-        kept = self._kept
-        if self._failed is None and self._epoch > kept.ended:
-            done = ffi.new("bool *")
-            status = lib.baton_schedule_test_epoch(kept.handle, self._epoch, done)
-            if status:
-                self._failed = self._failed or kept.error(status)
-            elif not done[0]:
-                return False
-            else:
-                kept.retire(self._epoch)
-        if self._failed is None and (self._after is not None or self._temporary):
-            self._finish()
-        return True
+        return self._ends_within(0)
 
     def is_success(self):
         return self.is_completed() and self._failed is None
@@ -297,7 +268,6 @@ class Work(_TorchWork):
         if self._failed is not None:
             self._future.set_exception(self._failed)
         else:
-            self._finish()
             self._future.set_result(self._tensors)
 
 
@@ -306,27 +276,21 @@ class _Works(Work):
 
     def __init__(self, works, tensors):
         super().__init__(tensors)
-        self._works = works
+        self._works = list(works)
 
     def wait(self, timeout=_no_timeout):
         for work in self._works:
             work.wait(timeout)
         return True
 
-    def is_completed(self):
-        done = all([work.is_completed() for work in self._works])
+    def _ends_within(self, ms):
+        done = all([work._ends_within(ms) for work in self._works])
         for work in self._works:
             self._failed = self._failed or work._failed
         return done
 
-    def _ends_within(self, ms):
-        return all([work._ends_within(ms) for work in self._works]) and self.is_completed()
-
     def _seconds(self, timeout):
         return max(work._seconds(timeout) for work in self._works)
-
-    def _finish(self):
-        pass
 
 
 class _Completer:
@@ -383,6 +347,7 @@ class _State:
         self.messages = {}  # their schedules
         self.old_pairs = []  # before the last recovery
         self.abandoned = collections.deque(maxlen=_ABANDONED)
+        self.coalesced = None  # works since start_coalescing
         _states.add(self)
 
     def destroy(self):
@@ -448,16 +413,10 @@ def _one(tensors):
     return tensors[0]
 
 
-class ProcessGroup(dist.ProcessGroup):
-    """Ranks of `baton.Group.world()`, for torch.distributed. `group` is the baton.Group.
+class _Collectives:
+    """What torch calls of a process group, and of a backend in torch 2."""
 
-    Dense tensors in the memory of the CPU, of all types that Baton has. Tensors that are
-    not contiguous are copied. `all_gather` and `reduce_scatter` take tensors of different
-    sizes. There is no receive from any source.
-    """
-
-    def __init__(self, group, timeout):
-        super().__init__(group.rank, group.size)
+    def _prepare(self, group, timeout):
         self.group = group
         self._rank, self._size = group.rank, group.size
         self._state = _State(group, timeout.total_seconds())
@@ -465,9 +424,6 @@ class ProcessGroup(dist.ProcessGroup):
         self._sums = {}  # _kept of all-reduces in place, by elements, type and number
         self.shutdown = weakref.finalize(self, self._state.destroy)
         self.shutdown.atexit = False  # baton destroys all groups, the last one first
-
-    def getBackendName(self):
-        return "baton"
 
     # ---- schedules ---------------------------------------------------------------
 
@@ -482,8 +438,7 @@ class ProcessGroup(dist.ProcessGroup):
         once = collective == "alltoallv"  # counts are not the same on all ranks
         shape = (collective, count, given is not None and given.dtype, op, root, counts)
         kept = None if once else self._kept.get(shape)
-        addresses = [0 if tensor is None else _address(tensor)
-                     for tensor in (source, target)]
+        addresses = [0 if of is None else _address(of) for of in (source, target)]
         if kept is None:
             number = None if given is None else _arrays.dtype_number(given.dtype)
             if number == _arrays.NUMBERS["bool"]:
@@ -499,7 +454,8 @@ class ProcessGroup(dist.ProcessGroup):
             kept = _Kept(self._state, schedule)
             kept.source, kept.target = addresses
             if once:
-                work._temporary = True
+                copy = work._after or bool
+                work._after = lambda: (copy(), schedule.destroy())
             else:
                 if len(self._kept) >= _KEPT:
                     self._drop(next(iter(self._kept)))
@@ -512,10 +468,9 @@ class ProcessGroup(dist.ProcessGroup):
     def _drop(self, shape):
         """Forgets a schedule, after all of its epochs have ended."""
         kept = self._kept.pop(shape)
-        self._sums = {key: of for key, of in self._sums.items() if of is not kept}
+        self._sums.clear()
         if kept.works:
             kept.ends_at(kept.started, self._state.timeout)
-            kept.retire(kept.started)
         kept.schedule.destroy()
 
     def recover(self, timeout=None):
@@ -539,15 +494,13 @@ class ProcessGroup(dist.ProcessGroup):
 
     @staticmethod
     def _number(opts):
-        return _SUM if opts is None else hash(getattr(opts, "reduceOp", opts))
+        return hash(dist.ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts))
 
     def _reduction(self, opts):
-        number = self._number(opts)
-        try:
-            return _OF_REDUCE_OP[number]
-        except KeyError:
-            raise errors.Invalid("the backend baton has the reductions "
-                                 + ", ".join(_OPS)) from None
+        op = _OF_REDUCE_OP.get(self._number(opts))
+        if op is None:
+            raise errors.Invalid("the backend baton has the reductions " + ", ".join(_OPS))
+        return op
 
     # ---- collectives --------------------------------------------------------------
 
@@ -555,18 +508,16 @@ class ProcessGroup(dist.ProcessGroup):
         try:
             tensor, = tensors
             kept = self._sums[tensor.numel(), tensor.dtype, _number_of(opts.reduceOp)]
+            if not (tensor.is_cpu and tensor.is_contiguous()):
+                return self._allreduce(tensors, opts)
         except (KeyError, TypeError, ValueError, AttributeError):
-            kept = None
-        if kept is None or not (tensor.is_cpu and tensor.is_contiguous()):
             return self._allreduce(tensors, opts)
         address = tensor.data_ptr()
         if address != kept.target:
             kept.bind(0, address)
-        work = kept.spare
-        if work is None or getrefcount(work) > _SPARE_REFERENCES:
-            return kept.start(Work(tensors, opts))
-        work._tensors, work._options, work._future = tensors, opts, None
-        return kept.start(work)
+        if _SAYS_SYNC and not opts.asyncOp and not kept.works:
+            return kept.run(tensors, opts)
+        return kept.start(Work(tensors, opts))
 
     def _allreduce(self, tensors, opts):
         tensor = _one(tensors)
@@ -575,11 +526,10 @@ class ProcessGroup(dist.ProcessGroup):
         self._run(work, "allreduce", None, vector, vector.numel(), op)
         if vector.numel():
             self._sums[vector.numel(), vector.dtype, self._number(opts)] = work._kept
-            work._kept.spares = vector.numel() * vector.element_size() <= _SMALL
         return work
 
     def allreduce_coalesced(self, tensors, opts=None):
-        return _Works([self.allreduce([tensor], opts) for tensor in tensors], tensors)
+        return _Works([self._allreduce([tensor], opts) for tensor in tensors], tensors)
 
     def broadcast(self, tensors, opts=0):
         tensor = _one(tensors)
@@ -599,6 +549,37 @@ class ProcessGroup(dist.ProcessGroup):
     def barrier(self, opts=None):
         return self._run(Work([], opts), "barrier", None, None, 0)
 
+    def monitored_barrier(self, timeout=_no_timeout, wait_all_ranks=False):
+        """A barrier that rank 0 watches: TimedOut on all ranks that came names the first
+        one that did not, or all of them. They may call again, and those that are late come
+        to this call first."""
+        seconds = self._state.timeout if timeout < _no_timeout else timeout.total_seconds()
+        end = time.monotonic() + seconds + (0.1 if self._rank else 0)  # rank 0 ends first
+        others, late = range(1, self._size), torch.zeros(self._size, dtype=torch.bool)
+
+        def comes(work):
+            try:
+                return work.wait(datetime.timedelta(seconds=max(end - time.monotonic(), 1e-3)))
+            except errors.TimedOut:
+                return False
+
+        if self._rank:
+            self.send([late[:0]], 0, _MONITORED)
+            late[0] = not comes(self.recv([late], 0, _MONITORED))
+        else:
+            came = [self.recv([late[:0]], peer, _MONITORED) for peer in others]
+            for peer in others:
+                if wait_all_ranks or not late.any():
+                    late[peer] = not comes(came[peer - 1])
+            for peer in others:
+                self.send([late], peer, _MONITORED)
+        if late.any():  # says what gloo says
+            who = ", ".join(map(str, late.nonzero().flatten().tolist()))
+            here = ("successfully reached monitoredBarrier, but received errors while waiting "
+                    "for send/recv from rank 0" if self._rank else "timed out in monitoredBarrier")
+            raise errors.TimedOut(f"Rank {self._rank} {here}: Rank{'s' * (',' in who)} {who} "
+                                  "failed to pass monitoredBarrier")
+
     def allgather(self, output_lists, inputs, opts=None):
         outputs, tensor = output_lists, _one(inputs)
         if not isinstance(outputs[0], torch.Tensor):
@@ -615,7 +596,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self._run(work, "allgatherv", _vector(tensor), vector, counts[self._rank],
                          counts=counts)
 
-    def _allgather_base(self, output, tensor, opts=None):
+    def all_gather_single(self, output, tensor, opts=None):
         _sizes("all_gather_into_tensor: the output", [output.numel()],
                [tensor.numel() * self._size])
         vector, work = _into(output, opts)
@@ -623,12 +604,10 @@ class ProcessGroup(dist.ProcessGroup):
 
     def allgather_coalesced(self, output_lists, inputs, opts=None):
         """Output list r has rank r's tensors."""
-        return _Works([self.allgather([list(outputs)], [tensor], opts) for outputs, tensor
-                       in zip(zip(*output_lists), inputs)], output_lists)
+        return _Works(map(self.allgather, zip(*output_lists), inputs), output_lists)
 
-    def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
-        return _Works([self._allgather_base(output, tensor, opts)
-                       for output, tensor in zip(outputs, inputs)], outputs)
+    def all_gather_single_coalesced(self, outputs, inputs, opts=None):
+        return _Works(map(self.all_gather_single, outputs, inputs), outputs)
 
     def gather(self, output_lists, inputs, opts=None):
         tensor, root = _one(inputs), opts.rootRank
@@ -662,7 +641,7 @@ class ProcessGroup(dist.ProcessGroup):
             raise ValueError(f"reduce_scatter: {len(counts)} tensors for {self._size} ranks")
         return self._scatter_sums(output, _joined(inputs), counts, opts)
 
-    def _reduce_scatter_base(self, output, tensor, opts=None):
+    def reduce_scatter_single(self, output, tensor, opts=None):
         return self._scatter_sums(output, _vector(tensor), (output.numel(),) * self._size,
                                   opts)
 
@@ -675,8 +654,8 @@ class ProcessGroup(dist.ProcessGroup):
                          counts[self._rank] if equal else 0, self._reduction(opts),
                          counts=None if equal else counts)
 
-    def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
-        return _Works([self._reduce_scatter_base(output, tensor, opts)
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
+        return _Works([self.reduce_scatter_single(output, tensor, opts)
                        for output, tensor in zip(outputs, inputs)], outputs)
 
     def alltoall(self, outputs, inputs, opts=None):
@@ -687,7 +666,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self._alltoallv(work, vector, [output.numel() for output in outputs],
                                _joined(inputs), [tensor.numel() for tensor in inputs])
 
-    def alltoall_base(self, output, tensor, output_splits, input_splits, opts=None):
+    def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=None):
         vector, work = _into(output, opts)
         if not output_splits and not input_splits:
             _sizes("all_to_all_single", [output.numel(), tensor.numel() % self._size],
@@ -750,28 +729,80 @@ class ProcessGroup(dist.ProcessGroup):
             pair = self._state.pairs[peer] = self.group.sub(
                 ranks, "ranks {} and {}, {} recoveries".format(*ranks, self._recoveries()))
         sender = self._rank if kind == "send" else peer
-        out = ffi.new("baton_schedule_t **")
-        check(lib.baton_schedule_create(
-            pair._handle, f"from {sender}, tag {tag}, {size} bytes".encode(), out))
-        schedule = Schedule(pair, out[0])
+        graph = Graph(pair, f"from {sender}, tag {tag}, {size} bytes")
         depth = _DEPTH if _handles.has_cuda else _MESSAGES
-        lib.baton_schedule_set_depth(out[0], depth)
-        bind, add = ((lib.baton_buffer_bind_input, lib.baton_add_send) if kind == "send"
-                     else (lib.baton_buffer_bind, lib.baton_add_recv))
-        buffer = bind(out[0], _empty, size)
-        view = ffi.new("baton_view_t *")
-        view.buffer, view.offset, view.bytes = buffer, 0, size
-        add(out[0], 1 - pair.rank, view[0])
-        check(lib.baton_schedule_commit(out[0]))
-        kept = _Kept(self._state, schedule, depth)
+        graph.set_depth(depth)
+        operand = _arrays.Operand(_nowhere, size, _arrays.NUMBERS["u8"],
+                                  lib.BATON_MEMORY_HOST, None)
+        if kind == "send":
+            graph.send(1 - pair.rank, graph._bind(operand, lib.baton_buffer_bind_input, 0))
+        else:
+            graph.recv(1 - pair.rank, graph._bind(operand, lib.baton_buffer_bind, 1))
+        kept = _Kept(self._state, graph.commit(), depth)
         self._state.messages[kind, peer, tag, size] = kept
         return kept
 
-    def _start_coalescing(self, *_):
-        pass
+    # ---- the rest of what torch calls -------------------------------------------------
 
-    def _end_coalescing(self, *works):
-        pass
+    def getBackendName(self):
+        return "baton"
+
+    def start_coalescing(self, *_):
+        self._state.coalesced = []
+
+    def end_coalescing(self, *_):
+        works, self._state.coalesced = self._state.coalesced, None
+        return _Works(works, [])
+
+    _start_coalescing, _end_coalescing = start_coalescing, end_coalescing
+    # Names of torch 1, and of the first versions of torch 2.
+    _allgather_base, alltoall_base = all_gather_single, all_to_all_single
+    _reduce_scatter_base = reduce_scatter_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+
+if _TORCH_2:
+    class Backend(_Collectives, _c10d.Backend):
+        """What a process group of torch has for the CPU: its C++ calls this one."""
+
+        # All are properties, which torch's own class asks this one for.
+        supports_splitting, options = True, None
+        supports_coalescing = supports_shrinking = supports_reconfigure = False
+        supports_window = _supports_time_estimate = False
+
+        def __init__(self, group, timeout, shared=None):
+            _c10d.Backend.__init__(self, group.rank, group.size)
+            vars(self).update(shared) if shared else self._prepare(group, timeout)
+
+
+class ProcessGroup(_Collectives, dist.ProcessGroup):
+    """Ranks of `baton.Group.world()`, for torch.distributed. `group` is the baton.Group.
+
+    Dense tensors in the memory of the CPU, of all types that Baton has. Tensors that are
+    not contiguous are copied. `all_gather` and `reduce_scatter` take tensors of different
+    sizes. torch.distributed calls it without the C++ of torch's own groups, which would
+    take most of the time of a small collective.
+    """
+
+    def __init__(self, group, timeout, store=None):
+        dist.ProcessGroup.__init__(self, *(of for of in [store] if of is not None),
+                                   group.rank, group.size)
+        self._prepare(group, timeout)
+        if _TORCH_2:
+            kind = dist.ProcessGroup.BackendType.CUSTOM
+            self._set_default_backend(kind)
+            self._register_backend(torch.device("cpu"), kind,
+                                   Backend(group, timeout, vars(self)))
+
+    def split_group(self, ranks, timeout, group_name, group_desc, **_):
+        if self._rank not in ranks:
+            return None
+        group = ProcessGroup(self.group.sub(ranks, f"torch {group_name}"), timeout,
+                             dist.PrefixStore(f"{group_name}/", self.get_group_store()))
+        group._set_group_name(group_name)
+        group._set_group_desc(group_desc or "undefined")
+        return group
 
 
 # ---- torch's registration --------------------------------------------------------
@@ -798,11 +829,14 @@ def _create(options, _):
             f"and MPI that it is rank {base.rank} of {base.size}: start the program with "
             "mpirun, and call baton.torch.init_process_group(), or set RANK and WORLD_SIZE "
             "to OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE")
-    return ProcessGroup(base.sub(ranks or range(base.size), f"torch {options.group_id}"),
-                        options.timeout)
+    group = base.sub(ranks or range(base.size), f"torch {options.group_id}")
+    if _TORCH_2 and options.process_group.name() != "custom":
+        return Backend(group, options.timeout)  # beside another one for the GPU
+    return ProcessGroup(group, options.timeout, options.store if _TORCH_2 else None)
 
 
-dist.Backend.register_backend("baton", _create, extended_api=True)
+dist.Backend.register_backend("baton", _create, extended_api=True,
+                              **({"devices": ["cpu"]} if _TORCH_2 else {}))
 
 
 def init_process_group(group=None, timeout=datetime.timedelta(minutes=30), **options):
