@@ -13,6 +13,7 @@
 #
 #   BUILD=build      the build folder, with commands and examples
 #   PYTHON=python3   one that has torch and mpi4py, for torch_* and python_*
+#   TORCH2=FOLDER    an environment with torch 2, made if there is none
 set -euo pipefail
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -570,6 +571,34 @@ simulator() {
         ranks messages build_s run_s messages_per_s
 }
 
+# ---- PyTorch: docs/torch.md --------------------------------------------------
+
+# Python with the newest torch that there is, in an environment of 6 GB.
+torch_2() {
+    local folder=${TORCH2:-$build/torch2}
+    if [ ! -e "$folder/made" ]; then
+        python3 -m venv "$folder"
+        "$folder/bin/pip" install -q torch numpy cffi mpi4py pytest >&2
+        touch "$folder/made"
+    fi
+    echo "$folder/bin/python"
+}
+
+torchs_own() {
+    local newest python
+    command='mpirun -np 3 python3 python/tests/torchs_own.py'
+    newest=$(torch_2)
+    echo "| torch | ranks | run | pass with both | fail with baton | fail with both |" \
+        "fail with gloo |"
+    echo "|---|---|---|---|---|---|---|"
+    for python in /usr/bin/python3 "$newest"; do
+        BATON_LIBRARY=$build/libbaton.so PYTHONPATH=$root/python \
+            mpirun -np 3 --oversubscribe --bind-to none "$python" \
+            "$root/python/tests/torchs_own.py" >"$work/log" 2>/dev/null || true
+        grep '^| ' "$work/log"
+    done
+}
+
 # ---- one after another -------------------------------------------------------
 
 # Prints a table with what it is of.
@@ -608,7 +637,7 @@ place() {
 all='modes_even modes_quorum modes_lateness modes_ranks late severe
     sparse_training sparse_seeds sparse_links skew allreduce sparse_steps
     engine simulator torch_modes torch_gloo torch_ddp torch_late torch_sparse
-    python_mpi4py python_overhead'
+    torchs_own python_mpi4py python_overhead'
 write=
 while [ $# -gt 0 ]; do
     case $1 in

@@ -1,10 +1,11 @@
-"""Runs PyTorch's own distributed_test, of torch.testing, on the ranks of one mpirun.
+"""Runs PyTorch's own distributed_test, of torch.testing, on the ranks of one mpirun, with
+gloo and with baton.
 
-    mpirun -np 3 python3 python/tests/torchs_own.py baton [TEST...]
-    mpirun -np 3 python3 python/tests/torchs_own.py gloo
+    mpirun -np 3 python3 python/tests/torchs_own.py [TEST...]
 
 Each test has a process group of its own; all ranks say how it has ended there before the
-next one. Tests that torch has for gloo alone are tried with baton, too, when they are named.
+next one. All that runs with gloo is tried with baton. The last line is a row of the table in
+docs/torch.md, which `scripts/tables.sh torchs_own` makes.
 """
 import datetime
 import os
@@ -25,10 +26,10 @@ import baton.torch
 RESULTS = ("passed", "skipped", "failed")
 
 
-def load(backend, world):
-    """The class of torch's tests, prepared for a backend that torch does not know."""
-    folder = f"/tmp/torchs_own.{backend}.{os.getuid()}"
-    os.environ.update(BACKEND=backend, WORLD_SIZE=str(world.size), RANK=str(world.rank),
+def load(world):
+    """torch's module of tests, and their class: they take baton for gloo."""
+    folder = f"/tmp/torchs_own.{os.getuid()}"
+    os.environ.update(BACKEND="gloo", WORLD_SIZE=str(world.size), RANK=str(world.rank),
                       LOCAL_RANK=str(world.rank), TEMP_DIR=folder)
     if world.rank == 0:
         shutil.rmtree(folder, ignore_errors=True)
@@ -40,10 +41,6 @@ def load(backend, world):
     except ImportError:  # what these tests do not use of it
         sys.modules["expecttest"] = types.SimpleNamespace(TestCase=unittest.TestCase,
                                                           ACCEPT=False)
-    from torch.testing._internal import common_distributed
-    features = common_distributed.DistTestCases.backend_feature
-    features["ddp"].add("baton")
-    features["subgroup"].add("baton")
     from torch.testing._internal.distributed import distributed_test
 
     class Tests(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
@@ -52,11 +49,9 @@ def load(backend, world):
     return distributed_test, Tests
 
 
-def run(test, name, module, backend, named, world):
-    if not named and getattr(getattr(type(test), name), "__unittest_skip__", False):
+def run(test, name, module, backend, world):
+    if getattr(getattr(type(test), name), "__unittest_skip__", False):
         raise unittest.SkipTest
-    if named:
-        module.BACKEND = "gloo"  # what the tests do then is of the CPU
     original = dist.init_process_group
     if backend != "baton":
         dist.init_process_group = lambda _, **options: original(backend, **options)
@@ -67,8 +62,27 @@ def run(test, name, module, backend, named, world):
     if world.rank == 0:
         module.Barrier.init()
     world.barrier()
+    torch.manual_seed(1)
     signal.alarm(60)
     getattr(test, name)()
+
+
+def result_of(test, name, module, backend, world):
+    """How a test has ended on the rank where it ended worst."""
+    result = 0
+    try:
+        run(test, name, module, backend, world)
+    except (unittest.SkipTest, SystemExit):
+        result = 1
+    except BaseException:
+        result = 2
+        sys.stderr.write(f"rank {world.rank}: {name}, {backend}\n{traceback.format_exc()}\n")
+    signal.alarm(0)
+    worst = numpy.array([result], "i4")
+    world.allreduce(worst, "max", timeout=120)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    return RESULTS[worst[0]]
 
 
 def too_late(*_):
@@ -76,31 +90,27 @@ def too_late(*_):
 
 
 def main():
-    backend, named = sys.argv[1], sys.argv[2:]
-    world, counts = baton.Group.world(), dict.fromkeys(RESULTS, 0)
+    world, ends = baton.Group.world(), []
     torch.set_num_threads(1)
-    module, tests = load(backend, world)
+    module, tests = load(world)
     signal.signal(signal.SIGALRM, too_late)
-    for name in named or unittest.TestLoader().getTestCaseNames(tests):
-        test, result = tests(name), 0
-        test.rank, test.file_name = world.rank, ""
-        try:
-            run(test, name, module, backend, named, world)
-        except (unittest.SkipTest, SystemExit):
-            result = 1
-        except BaseException:
-            result = 2
-            sys.stderr.write(f"rank {world.rank}: {name}\n{traceback.format_exc()}\n")
-        signal.alarm(0)
-        worst = numpy.array([result], "i4")
-        world.allreduce(worst, "max", timeout=120)
-        if dist.is_initialized():
-            dist.destroy_process_group()
-        counts[RESULTS[worst[0]]] += 1
+    for name in sys.argv[1:] or unittest.TestLoader().getTestCaseNames(tests):
+        end = []
+        for backend in ("gloo", "baton"):
+            test = tests(name)
+            test.rank, test.file_name = world.rank, ""
+            end.append(result_of(test, name, module, backend, world))
+            if end == ["skipped"]:
+                break
+        ends.append(tuple(end))
         if world.rank == 0:
-            print(RESULTS[worst[0]], name, flush=True)
+            print(*end, name, flush=True)
     if world.rank == 0:
-        print(f"{backend}, {world.size} ranks:", counts, flush=True)
+        count = ends.count
+        print(f"| {torch.__version__.split('+')[0]} | {world.size} | "
+              f"{len(ends) - count(('skipped',))} | {count(('passed', 'passed'))} | "
+              f"{count(('passed', 'failed')) + count(('passed', 'skipped'))} | "
+              f"{count(('failed', 'failed'))} | {count(('failed', 'passed'))} |", flush=True)
     os._exit(0)  # tests that failed have left threads and handles
 
 
