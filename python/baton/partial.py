@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from itertools import accumulate
+import itertools
 from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
@@ -83,26 +84,37 @@ class Partial(_handles.Handle):
                                 group._alive(), given))
         self.group = group
         self._result = ffi.new("baton_partial_result_t *")
+        self._lent: list = []  # arrays, for the next step
+        self._kept: list = []  # the same, of steps that were started
         group._adopt(self)
 
     def _operand(self, a: Any, writable: bool, count: int) -> Any:
         return _arrays.exactly(a, writable, count, self.dtype)
 
-    def contribute(self, a: Any, tensor: Optional[int] = None) -> None:
+    def contribute(self, a: Any, tensor: Optional[int] = None, *, lent: bool = False) -> None:
         """Adds `a` to what is pending on this rank; with `tensor`, to that one of
-        `counts`, for the step that is started next. Copies: `a` is the caller's again."""
+        `counts`, for the step that is started next. Copies: `a` is the caller's again. With
+        `lent` more than 1 MiB is not copied, and must stay as it is until the step's wait
+        has returned (after TimedOut the loan goes on)."""
         if tensor is None:
             given = self._operand(a, False, self.count)
-            check(lib.baton_partial_contribute(self._alive(), given.address))
+            call = lib.baton_partial_contribute_lent if lent else lib.baton_partial_contribute
+            check(call(self._alive(), given.address))
         else:
             if self.counts is None or not 0 <= tensor < len(self.counts):
                 raise errors.Invalid(f"there is no tensor {tensor}")
             given = self._operand(a, False, self.counts[tensor])
-            check(lib.baton_partial_contribute_tensor(self._alive(), tensor, given.address))
+            call = (lib.baton_partial_contribute_tensor_lent if lent
+                    else lib.baton_partial_contribute_tensor)
+            check(call(self._alive(), tensor, given.address))
+        if lent:
+            self._lent.append(given)
 
     def start(self) -> None:
         """Starts this rank's next step. Returns at once."""
         check(lib.baton_partial_start(self._alive()))
+        self._kept += self._lent
+        self._lent.clear()
 
     def test(self) -> bool:
         """Whether the last step has ended. Does not block."""
@@ -110,19 +122,39 @@ class Partial(_handles.Handle):
 
     def wait(self, timeout: Optional[float] = None, out: Any = None) -> PartialResult:
         """Waits for the step's result, for `timeout` seconds at most. With `out` it is
-        copied there. TimedOut: the step goes on; wait again. PeerLost, Cancelled, Failed:
-        the step failed; recover the group."""
+        copied there: to an array of all elements, or one for each of `counts`, which may be
+        those that were lent. TimedOut: the step goes on; wait again. PeerLost, Cancelled,
+        Failed: the step failed; recover the group."""
         handle, result = self._alive(), self._result
-        given = None if out is None else self._operand(out, True, self.count)
-        check(_handles.wait(lambda ms: lib.baton_partial_wait(handle, ms, result),
-                            timeout, self._cancel))
+        given = None if out is None else self._targets(out)
+
+        def wait(ms: int) -> int:
+            if given is None:
+                return lib.baton_partial_wait(handle, ms, result)
+            return lib.baton_partial_wait_into(handle, ms, given, result)
+
+        status = _handles.wait(wait, timeout, self._cancel)
+        if status != lib.BATON_ERR_TIMEOUT:
+            self._kept.clear()
+        check(status)
         if given is None:
             data = _arrays.vector(result.data, self.count, self.dtype, self)
         else:
-            ffi.memmove(given.address, result.data, given.bytes)
             data = out
         return PartialResult(result.epoch, data, result.included, result.active,
                              result.staleness, result.living)
+
+    def _targets(self, out: Any) -> Any:
+        """The addresses of an array of all tensors, or of one for each."""
+        counts = self.counts or [self.count]
+        if isinstance(out, (list, tuple)) and self.counts is not None:
+            if len(out) != len(counts):
+                raise errors.Invalid(f"{len(out)} arrays were given, for {len(counts)} tensors")
+            return ffi.new("void *[]", [self._operand(a, True, count).address
+                                        for a, count in zip(out, counts)])
+        at, size = self._operand(out, True, self.count).address, _arrays.SIZES[self.dtype]
+        starts = itertools.accumulate([0, *counts[:-1]])
+        return ffi.new("void *[]", [ffi.cast("char *", at) + size * start for start in starts])
 
     def _cancel(self) -> None:
         schedule = lib.baton_partial_schedule(self._handle)

@@ -154,6 +154,49 @@ def test_other_types(mode, dtype):
     assert 1 <= step.active <= size
 
 
+@pytest.mark.parametrize("views", [False, True])
+def test_long_gradients_are_the_mean(views):
+    """They are lent; all ranks are in time. Buckets are cut anew after the first step."""
+    size, rank = dist.get_world_size(), dist.get_rank()
+    model = torch.nn.Sequential(torch.nn.Linear(600, 500), torch.nn.Linear(500, 3))
+    ddp = DistributedDataParallel(model, bucket_cap_mb=1, gradient_as_bucket_view=views)
+    hook = baton_torch.DDPHook(f"quorum:{size}")
+    ddp.register_comm_hook(None, hook)
+    for step in range(3):
+        ddp.zero_grad()
+        x = torch.full((2, 600), float(rank + step))
+        ddp(x).sum().backward()
+        local = module_gradients(model, size, step)
+        assert hook.step.active == size
+        for of, mean in zip(model.parameters(), local):
+            assert torch.allclose(of.grad, mean, rtol=1e-4, atol=1e-4)
+
+
+def module_gradients(model, size, step):
+    """The mean of the gradients of all ranks, computed by one."""
+    x = torch.cat([torch.full((2, 600), float(rank + step)) for rank in range(size)])
+    grads = torch.autograd.grad(model(x).sum() / size, list(model.parameters()))
+    return [grad.detach() for grad in grads]
+
+
+def test_long_gradients_are_conserved():
+    model, size, steps = torch.nn.Linear(600, 500), dist.get_world_size(), 6
+    averager, total = baton_torch.GradientAverager(model, "solo"), 0.0
+    for step in range(steps):
+        if step % size == dist.get_rank():
+            time.sleep(0.01)
+        for of in model.parameters():
+            of.grad = torch.ones_like(of)
+        averager.average()
+        assert (model.weight.grad == model.weight.grad[0, 0]).all()
+        total += model.weight.grad[0, 0].item() * size
+    pending = averager.state_dict()["state"]["pending"]
+    left = torch.zeros(1) if pending is None else pending[:1].clone()
+    dist.all_reduce(left)
+    assert total + left.item() == pytest.approx(steps * size)
+    averager.destroy()
+
+
 class Bucket:
     """A bucket as DDP has it."""
 

@@ -43,6 +43,14 @@ def test_partial_of_tensors_and_out(group):
     partial.start()
     out = numpy.empty(5, "f4")
     assert partial.wait(out=out).data is out
+    arrays = [numpy.full(count, 3, "f4") for count in partial.counts]
+    for tensor, a in enumerate(arrays):
+        partial.contribute(a, tensor, lent=True)
+    partial.start()
+    assert partial.wait(out=arrays).data is arrays
+    assert arrays[1][2] == 3 * group.size
+    with pytest.raises(baton.Invalid, match="1 arrays"):
+        partial.wait(out=arrays[:1])
     first, second = partial.split(out)
     assert (first == group.size).all() and (second == 2 * group.size).all()
     for wrong in (-1, 2):

@@ -1,14 +1,16 @@
 """Means of gradients over ranks: in DistributedDataParallel, and in loops without it.
 
     full      each bucket is summed in place as it comes, while the backward pass goes on
-    partial   the gradients go into one vector, in the order in which the first step has
-              brought the parameters, and are one contribution to one epoch
-    sparse    the same vector, of which the largest entries are sent; the library has it, and
+    partial   the gradients are lent, and are one contribution to one epoch. Where they are
+              other tensors than in the last step, the partial all-reduce is made anew, with
+              what is pending
+    sparse    the gradients are one vector, in the order in which the first step has brought
+              the parameters, of which the largest entries are sent; the library has it, and
               takes buckets as they come
 
 A partial or sparse step begins after its last bucket, so that no step is in the sum with a
-part of its gradients. The vector's order stays when DDP cuts its buckets anew after the
-first step; so what is pending, or in a residual, stays, too.
+part of its gradients. What is pending, or in a residual, stays when DDP cuts its buckets
+anew after the first step.
 """
 import itertools
 import weakref
@@ -74,6 +76,8 @@ def _view(address, count, dtype):
 class _Full:
     """An all-reduce for each tensor, in place, started as soon as the tensor is there."""
 
+    means = ()  # of the last step, until the next one, where they are not in the tensors
+
     def __init__(self, group, options, timeout):
         self._group, self._timeout = group, timeout
         self._schedules = []  # by position: what it is for, schedule, address
@@ -120,16 +124,18 @@ class _Full:
 
 
 class _Vector:
-    """All gradients as one vector; the base of partial and sparse ones."""
+    """All gradients as one contribution; the base of partial and sparse ones."""
+
+    means = ()
 
     def __init__(self, group, options, timeout):
         self._group, self._options, self._timeout = group, options, timeout
-        self._vector = self._loaded = None  # the vector: of partial ones
-        self._offsets, self._count = {}, 0  # of each parameter in the vector
+        self._loaded = None
+        self._offsets, self._count = {}, 0  # of each parameter, in the first step's order
         self._pieces = []  # of this step: tensor, and its runs
-        self._runs = {}  # of a layout: offset in the vector, in the tensor, length
+        self._runs = {}  # of a layout: offset in that order, in the tensor, length
         self._steps = None  # the Partial or Sparse
-        self._reads = False  # whether a step that was started may read the vector
+        self._reads = False  # whether a step that was started may read gradients
 
     def begin(self):
         if self._reads:  # after TimedOut, or Ctrl-C; its mean is not for these gradients
@@ -198,41 +204,59 @@ class _Vector:
 
 
 class _Partial(_Vector):
+    """Tensors are lent, and means read where the library has them."""
+
     def _make(self, count, dtype):
-        self._vector, self._last = torch.zeros(count, dtype=dtype), 0
-        return baton.Partial(self._group, count, dtype=dtype, **self._options)
+        self._cut, self._last = [runs for _, runs in self._pieces], 0
+        return baton.Partial(self._group, counts=[len(tensor) for tensor, _ in self._pieces],
+                             dtype=dtype, op="sum" if self._half > 1 else "avg",
+                             **self._options)
 
     def _start(self):
-        for tensor, runs in self._pieces:
-            for to, at, count in runs:
-                piece = self._vector[to:to + count].copy_(tensor[at:at + count])
-                if self._half > 1:
-                    piece.div_(self._half)
-        check(lib.baton_partial_contribute_lent(
-            self._steps._alive(), ffi.cast("void *", self._vector.data_ptr())))
+        if self._cut != [runs for _, runs in self._pieces]:  # on all ranks
+            state, old = self._state(), self._steps
+            self._steps = self._make(self._count, self._dtype)
+            self._load(state)
+            old.destroy()
+        self._lent = []  # stays alive
+        for i, (tensor, _) in enumerate(self._pieces):
+            if self._half > 1:
+                tensor.div_(self._half)
+            self._lent.append(tensor.to(self._dtype))
+            check(lib.baton_partial_contribute_tensor_lent(
+                self._steps._alive(), i, _address(self._lent[i], 0)))
         self._steps.start()
 
     def _finish(self, got):
-        self._last = got.staleness
-        _handles.lost |= got.living < self._group.size  # the end must not wait for it
-        result = _view(self._steps._result.data, len(self._vector), self._dtype)
-        divisor = got.living / self._half
-        for tensor, runs in self._pieces:
-            for to, at, count in runs:
-                if divisor == 1:
-                    tensor[at:at + count].copy_(result[to:to + count])
-                else:
-                    torch.div(result[to:to + count], divisor, out=tensor[at:at + count])
+        self._last, size, at = got.staleness, self._group.size, 0
+        _handles.lost |= got.living < size  # the end must not wait for it
+        result, self.means = _view(self._steps._result.data, self._count, self._dtype), []
+        for tensor, _ in self._pieces:
+            mean, at = result[at:at + len(tensor)], at + len(tensor)
+            if self._half > 1 and got.living < size:
+                mean = mean * (size / got.living)
+            self.means.append(mean.to(tensor.dtype))
         return Step(got.included, got.active, got.staleness, got.living)
 
+    def _ordered(self, vector, first):
+        """From the order of the tensors to that of the first step, or back."""
+        made, begin = torch.empty_like(vector), 0
+        for runs in self._cut:
+            for to, at, count in runs:
+                there, here = slice(to, to + count), slice(begin + at, begin + at + count)
+                made[there if first else here] = vector[here if first else there]
+            begin += sum(count for _, _, count in runs)
+        return made
+
     def _state(self):
-        pending = torch.empty_like(self._vector)
+        pending = torch.empty(self._count, dtype=self._dtype)
         some = self._steps.pending(pending)
-        return {"pending": pending if some else None, "staleness": self._last}
+        return {"pending": self._ordered(pending, True) if some else None,
+                "staleness": self._last}
 
     def _load(self, state):
         if state["pending"] is not None:
-            self._steps.contribute(state["pending"])
+            self._steps.contribute(self._ordered(state["pending"], False))
 
 
 class _Sparse(_Vector):
@@ -408,8 +432,9 @@ class DDPHook(_Averager):
         self._exchange.add(buffer, tuple(bucket.parameters()))
         if bucket.is_last():
             self.step = self._exchange.end()
-            for buffer, future in self._buckets:
-                future.set_result(buffer)
+            means = self._exchange.means or [buffer for buffer, _ in self._buckets]
+            for mean, (_, future) in zip(means, self._buckets):
+                future.set_result(mean)
             self._buckets.clear()
         return future
 
@@ -442,14 +467,18 @@ class GradientAverager(_Averager):
         for parameter in self._parameters:
             if parameter.grad is not None:
                 _refuse_sparse(parameter.grad)
+        gradients = []
         self._exchange.begin()
         for parameter in self._parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
             if not parameter.grad.is_contiguous():
                 parameter.grad = parameter.grad.contiguous()
-            self._exchange.add(parameter.grad.view(-1), (parameter,))
+            gradients.append(parameter.grad.view(-1))
+            self._exchange.add(gradients[-1], (parameter,))
         self.step = self._exchange.end()
+        for gradient, mean in zip(gradients, self._exchange.means):
+            gradient.copy_(mean)
         return self.step
 
 
