@@ -294,6 +294,7 @@ static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
     if (leaves && support_random_below(&run->random, 2) == 0 &&
         (partial || run->options->row == SUPPORT_SPARSE)) {
         /* of a step that it does not start, which the others fail in */
+        run->open = false;
         (void)!baton_sparse_contribute(run->own.sparse, 0, 9, run->vector);
     } else if (status == BATON_OK && start(run, last + 1) == BATON_OK) {
         sleep_sometimes(run);

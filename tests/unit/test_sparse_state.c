@@ -155,21 +155,14 @@ static void expect_same_partial(const support_sparse_t *left,
 {
     assert_memory_equal(left->dense, right->dense, COUNT * sizeof(float));
     for (int rank = 0; rank < left->size; rank++) {
-        float a[COUNT], b[COUNT];
-        baton_sparse_stats_t one, other;
+        size_t bytes;
+        char *one = export(left->ranks[rank], &bytes);
+        char *other = export(right->ranks[rank], &bytes);
+        assert_memory_equal(one + 1, other + 1, bytes);
+        free(one);
+        free(other);
         assert_int_equal(left->results[rank].included,
                          right->results[rank].included);
-        support_ok(baton_sparse_residual(left->ranks[rank], a));
-        support_ok(baton_sparse_residual(right->ranks[rank], b));
-        assert_memory_equal(a, b, sizeof a);
-        if (left->options.momentum > 0) {
-            support_ok(baton_sparse_velocity(left->ranks[rank], a));
-            support_ok(baton_sparse_velocity(right->ranks[rank], b));
-            assert_memory_equal(a, b, sizeof a);
-        }
-        support_ok(baton_sparse_stats(left->ranks[rank], &one));
-        support_ok(baton_sparse_stats(right->ranks[rank], &other));
-        assert_int_equal(one.steps, other.steps);
     }
 }
 
