@@ -215,7 +215,13 @@ class Work(_c10d.Work):
                     kept.fail(status)
                 kept.ends_at(epoch, self._seconds(timeout))
             else:
-                kept.retire(epoch)
+                with _finishing:
+                    works = kept.works
+                    if works and works[0] is self and self._after is None:  # most often
+                        works.popleft()
+                        kept.ended = max(kept.ended, epoch)
+                    else:
+                        kept.retire(epoch)
         elif self._failed is not None:
             raise self._failed
         return True
