@@ -292,17 +292,20 @@ BATON_CHECKED baton_status_t baton_sparse_test(baton_sparse_t *sparse,
    that of a dense or a partial step, is copied, and accumulated by the step.
 
    Keep all parts until the step has ended: if it fails, contribute them again
-   after the recovery. Parts of a step that was not started are forgotten when
-   the group is recovered (not with on_loss), and by baton_sparse_discard (say,
-   where a backward pass was broken off), shrink, flush, set_residual, import
-   and load; contribute all of them again. Until the start they are not in what
-   residual and export copy.
+   after the recovery. With options.partial a step that was started keeps its
+   gradient, for the first epoch that succeeds: there nothing is contributed
+   again. Parts of a step that was not started are forgotten when the group is
+   recovered (not with on_loss), and by baton_sparse_discard (say, where a
+   backward pass was broken off), shrink, flush, set_residual, import and load;
+   contribute all of them again. Until the start they are not in what residual
+   and export copy.
 
    Contribute: BATON_ERR_INVALID: there are no such elements, or some were
    contributed before; BATON_ERR_BUSY: a step runs; BATON_ERR_FAILED: the last
-   step has failed, and the group was not recovered; BATON_ERR_UNSUPPORTED: with
-   in_place, or gradients on a device; BATON_ERR_NO_MEMORY: for n elements, with
-   options.partial and in dense steps from the first part on. Start:
+   step has failed, and the group was not recovered (with options.partial the
+   start says so); BATON_ERR_UNSUPPORTED: with in_place, or gradients on a
+   device; BATON_ERR_NO_MEMORY: for n elements, with options.partial and in
+   dense steps from the first part on. Start:
    BATON_ERR_STATE names the first element that is missing, and the parts stay;
    BATON_ERR_INVALID: a gradient is given, too. */
 BATON_CHECKED baton_status_t baton_sparse_contribute(baton_sparse_t *sparse,

@@ -130,7 +130,8 @@ class Sparse(_Entries):
     def contribute(self, first: int, part: Any) -> None:
         """Adds a part of the next step's gradient, from element `first` on, such as a bucket
         that the backward pass has yielded; parts come in any order. It has been read when
-        this returns; but contribute it again if the step fails, after the recovery.
+        this returns; but contribute it again if the step fails, after the recovery (not
+        with `partial`, where a step that was started keeps its gradient).
         Invalid: elements were contributed before."""
         given = _arrays.exactly(part, False, None, self.dtype)
         check(lib.baton_sparse_contribute(self._alive(), first, given.count, given.address))

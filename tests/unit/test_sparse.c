@@ -462,6 +462,9 @@ TEST(test_parts_that_are_wrong_are_refused)
     support_expect(PART(0, 51), BATON_ERR_INVALID);
     support_fails(PART(90, COUNT + 1), BATON_ERR_INVALID,
                   "allowed: up to element 100");
+    support_ok(baton_sparse_contribute(sparse, 1, 0, NULL));
+    support_expect(baton_sparse_contribute(NULL, 0, 1, vector),
+                   BATON_ERR_INVALID);
     support_fails(baton_sparse_contribute(sparse, 1, 1, NULL),
                   BATON_ERR_INVALID, "part is NULL");
     support_ok(PART(60, 60));

@@ -18,7 +18,6 @@ enum { MORE_PARTS = 64 };
 static baton_status_t check(const baton_sparse_t *sparse, size_t first,
                             size_t count, const void *part)
 {
-    const baton__range_t *all = sparse->parts;
     baton_status_t status = baton__sparse_check_idle(sparse, "contribute to");
     if (status == BATON_OK) {
         status =
@@ -27,7 +26,9 @@ static baton_status_t check(const baton_sparse_t *sparse, size_t first,
     if (status != BATON_OK) {
         return status;
     }
-    bool failed = sparse->open != 0, none = part == NULL && sparse->payload;
+    const baton__range_t *all = sparse->parts;
+    bool failed = sparse->open != 0;
+    bool none = part == NULL && sparse->payload && count > 0;
     if (failed || none || sparse->options.in_place ||
         sparse->backend->contribute == NULL) {
         return baton__error(
