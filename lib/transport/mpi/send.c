@@ -576,6 +576,7 @@ void baton__mpi_send_pulled(baton__mpi_t *mpi)
 
 bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer)
 {
+    peer->last_reply = NULL; /* it may be one of these sends */
     for (uint32_t i = 0; i < mpi->send_count; i++) {
         baton__send_t *send = mpi->sends[i];
         if (send->state == BATON__SEND_FREE ||
@@ -591,7 +592,6 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer)
         baton__far_forget(&mpi->far, send);
         baton__mpi_end_send(mpi, send, BATON_ERR_TRANSPORT, peer->detail);
     }
-    peer->last_reply = NULL;
     while (peer->outbox.head != NULL) { /* only answers are left */
         baton__record_t *record =
             (baton__record_t *)baton__outbox_take(&peer->outbox);
