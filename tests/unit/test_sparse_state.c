@@ -206,8 +206,12 @@ TEST(test_import_goes_on_with_the_same_late_ranks)
     static const int sizes[] = {1, 2, 3, 5};
     static const baton_partial_mode_t modes[] = {BATON_SOLO, BATON_MAJORITY,
                                                  BATON_QUORUM, BATON_FULL};
-    for (int i = 0; i < 16; i++) {
+    static const baton_sparse_algorithm_t algorithms[] = {
+        BATON_SPARSE_SPARDL, BATON_SPARSE_TOPKA, BATON_SPARSE_GTOPK,
+        BATON_SPARSE_TOPKDSA};
+    for (int i = 0; i < 64; i++) {
         baton_sparse_options_t options = some_options();
+        options.algorithm = algorithms[i / 16];
         options.partial = true;
         options.mode = modes[i % 4];
         options.mode_ranks = options.mode == BATON_QUORUM ? 1 : 0;
@@ -216,7 +220,7 @@ TEST(test_import_goes_on_with_the_same_late_ranks)
         options.warmup = i / 4 % 2 == 0 ? 8 : 0; /* a k above max_k */
         options.sync_every = i % 5 == 0 ? 4 : 0;
         options.seed = 5;
-        go_on_late(sizes[i / 4], &options);
+        go_on_late(sizes[i / 4 % 4], &options);
     }
 }
 

@@ -19,6 +19,8 @@ void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
     };
     if (regions->bounds != NULL) {
         regions->bounds[size] = sparse->options.count;
+    }
+    if (regions->bounds != NULL && !sparse->options.partial) {
         sparse->extra = regions->bounds;
         sparse->extra_count = size + 1;
     }

@@ -9,8 +9,9 @@ typedef struct baton__regions {
     baton_sparse_t *sparse;
     size_t room; /* entries of a rank's selection, at most */
     bool fixed;  /* bounds never change */
-    /* Region r is [bounds[r], bounds[r + 1]). It is the sparse all-reduce's
-       `extra`: which rank sums an element decides on the order of additions. */
+    /* Region r is [bounds[r], bounds[r + 1]). They are the sparse all-reduce's
+       `extra`: which rank sums an element decides on the order of additions. A
+       partial one's never change, and its `extra` is its own. */
     uint64_t *bounds;
     uint32_t *indices; /* of this rank's selection */
     size_t count;
