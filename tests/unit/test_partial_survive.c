@@ -1257,6 +1257,50 @@ TEST(test_partial_sparse_goes_on_without_a_rank_that_computes)
     close_ranks();
 }
 
+/* Ranks 0 and 1. */
+static void do_a_sparse_step(void)
+{
+    for (int r = 0; r < 2; r++) {
+        support_ok(start_sparse(&ranks[r]));
+    }
+    do_all(2, wait_for_step);
+}
+
+/* The results behind that are those of its own steps. */
+TEST(test_partial_sparse_goes_back_to_a_state)
+{
+    dice = support_random(support_seed(), 14);
+    size = 2;
+    solo_sparse_options();
+    sparse_options.mode = BATON_FULL;
+    sparse_options.k = SPARSE;
+    open_sparse();
+    char *states[2];
+    size_t bytes = baton_sparse_state_size(ranks[0].sparse);
+    for (int r = 0; r < 2; r++) {
+        states[r] = calloc(1, bytes);
+        assert_non_null(states[r]);
+        support_ok(
+            baton_sparse_state_export(ranks[r].sparse, states[r], bytes));
+    }
+    for (int step = 0; step < 3; step++) {
+        do_a_sparse_step();
+    }
+    for (int r = 0; r < 2; r++) {
+        support_ok(
+            baton_sparse_state_import(ranks[r].sparse, states[r], bytes));
+        free(states[r]);
+    }
+    for (int step = 0; step < 5; step++) {
+        memset(ranks[0].results, 0, sizeof ranks[0].results);
+        do_a_sparse_step();
+        for (int i = 0; i < SPARSE; i++) {
+            assert_true(ranks[0].results[i] == ranks[i % 2].gradient[i]);
+        }
+    }
+    close_ranks();
+}
+
 static baton_status_t connect_sparse(int r)
 {
     return baton_sparse_connect(ranks[r].sparse, 0);

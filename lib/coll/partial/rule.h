@@ -24,7 +24,8 @@ typedef struct baton__modes {
     baton__choice_t choice;
     uint32_t sync_every; /* of so many epochs one is FULL; 0: none */
     uint64_t seed;
-    uint64_t base; /* epochs before the schedule's first */
+    uint64_t base; /* epochs before the schedule's first; as a signed number
+                      below 0 where a state of fewer steps was imported */
 } baton__modes_t;
 
 static inline baton__choice_t baton__choice_at(const baton__modes_t *modes,

@@ -262,9 +262,11 @@ static baton_status_t await_end(survival_t *self, uint64_t until_ns)
 static uint64_t last_ended(const survival_t *self)
 {
     baton_partial_t *partial = self->partial;
-    return self->stage == RUNS
-               ? partial->begin.modes.base
-               : baton__contribution_newest(&partial->contribution, NULL);
+    if (self->stage != RUNS) {
+        return baton__contribution_newest(&partial->contribution, NULL);
+    }
+    int64_t base = (int64_t)partial->begin.modes.base;
+    return base > 0 ? (uint64_t)base : 0;
 }
 
 static bool has_ended(survival_t *self)
