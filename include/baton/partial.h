@@ -123,7 +123,8 @@ extern "C" {
    op              must have an identity.
    inner,          any all-reduce of coll.h, or your own; args->arg is
    inner_arg       inner_arg. It is called for each tensor of more than
-                   BATON_PARTIAL_TREE_BYTES, and for what lies between two.
+                   BATON_PARTIAL_TREE_BYTES, and for what lies before,
+                   between and behind those.
    memory          the same on all ranks. BATON_MEMORY_DEVICE needs a device
                    that has the reduction, and a group with payload (sim.h).
                    `tensors` is BATON_ERR_UNSUPPORTED there: contribute the
@@ -187,6 +188,8 @@ extern "C" {
    - Otherwise wait has copied what is still needed: what a rank has lent that
      was late, which a later epoch takes, whatever the bound of staleness; and
      after an error what the failed epoch had taken.
+   - BATON_ERR_STATE of wait, and any error of start, change nothing: the loan
+     goes on, until wait has returned for the next step that was started.
    - A recovery ends loans, also of a step that was not started, with a copy.
      Destroy ends them without one if it returns BATON_OK.
    - With BATON_ON_LOSS_CONTINUE a loan goes on while ranks are lost.

@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static baton_partial_options_t solo_of_one(baton_keep_t keep, uint32_t history)
 {
@@ -459,6 +460,47 @@ TEST(test_lent_tensors_outlast_no_recovery)
     support_ok(baton_partial_contribute_tensor_lent(both[0], 0, lent));
     support_fails(baton_partial_wait_into(both[0], -1, NULL, &seen),
                   BATON_ERR_INVALID, "targets is NULL");
+    close_two();
+}
+
+/* The application may have freed what it lent for a step that has ended when
+   the next one fails before it has taken anything. */
+TEST(test_lent_tensors_are_not_read_after_their_step)
+{
+    baton_partial_result_t seen;
+    baton_partial_options_t options = solo_of_tensors(NULL);
+    options.counts = long_cut;
+    options.mode = BATON_FULL;
+    open_two(&options);
+    int64_t *freed = mmap(NULL, sizeof lent, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(freed != MAP_FAILED);
+    support_ok(baton_partial_contribute_tensor_lent(both[0], 0, freed));
+    support_ok(baton_partial_start(both[0]));
+    contribute_and_start_long(both[1], 1000);
+    (void)wait_for(both[0]);
+    assert_int_equal(munmap(freed, sizeof lent), 0);
+    support_ok(baton_partial_start(both[0]));
+    support_ok(baton_schedule_cancel(
+        (baton_schedule_t *)(uintptr_t)baton_partial_schedule(both[0])));
+    support_fails(baton_partial_wait(both[0], -1, &seen), BATON_ERR_CANCELLED,
+                  "");
+    close_two();
+}
+
+/* Also of an operation whose short vectors do not ride on the activation. */
+TEST(test_lent_vectors_that_are_short_are_copied)
+{
+    baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 8);
+    options.op = BATON_MAX;
+    open_two(&options);
+    int64_t value = 5;
+    support_ok(baton_partial_contribute_lent(both[0], &value));
+    value = 99;
+    support_ok(baton_partial_start(both[0]));
+    const baton_partial_result_t seen = wait_for(both[0]);
+    assert_int_equal(value_of(&seen), 5);
+    support_drain(two);
     close_two();
 }
 

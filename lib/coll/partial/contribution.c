@@ -224,7 +224,9 @@ void baton__contribution_end_loan(baton__contribution_t *self, bool failed)
     }
     (void)pthread_mutex_lock(&self->contribute_lock);
     return_loan(self, &self->pending);
-    if (failed) {
+    /* An epoch that has not begun leaves in `taken` what the last one took. */
+    if (failed && self->steps.first != 0 &&
+        baton__contribution_is_working(self)) {
         return_loan(self, &self->taken);
     }
     (void)pthread_mutex_unlock(&self->contribute_lock);

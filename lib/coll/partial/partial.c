@@ -475,9 +475,10 @@ static baton_status_t contribute(baton_partial_t *partial, const void *data,
     if (partial->device != NULL) {
         return baton__partial_device_contribute(partial, data);
     }
-    baton__contribution_add(&partial->contribution, data,
-                            baton__partial_steps(partial) + 1,
-                            lent && !partial->rides);
+    baton__contribution_add(
+        &partial->contribution, data, baton__partial_steps(partial) + 1,
+        lent && baton__partial_is_long(&partial->options,
+                                       partial->contribution.count));
     return BATON_OK;
 }
 
