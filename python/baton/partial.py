@@ -99,22 +99,24 @@ class Partial(_handles.Handle):
         if tensor is None:
             given = self._operand(a, False, self.count)
             call = lib.baton_partial_contribute_lent if lent else lib.baton_partial_contribute
-            check(call(self._alive(), given.address))
+            where = ()
         else:
             if self.counts is None or not 0 <= tensor < len(self.counts):
                 raise errors.Invalid(f"there is no tensor {tensor}")
             given = self._operand(a, False, self.counts[tensor])
             call = (lib.baton_partial_contribute_tensor_lent if lent
                     else lib.baton_partial_contribute_tensor)
-            check(call(self._alive(), tensor, given.address))
+            where = (tensor,)
         if lent:
             self._lent.append(given)
+        check(call(self._alive(), *where, given.address))
 
     def start(self) -> None:
         """Starts this rank's next step. Returns at once."""
+        lent = len(self._lent)
         check(lib.baton_partial_start(self._alive()))
-        self._kept += self._lent
-        self._lent.clear()
+        self._kept += self._lent[:lent]
+        del self._lent[:lent]
 
     def test(self) -> bool:
         """Whether the last step has ended. Does not block."""

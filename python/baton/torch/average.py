@@ -139,8 +139,7 @@ class _Vector:
 
     def begin(self):
         if self._reads:  # after TimedOut, or Ctrl-C; its mean is not for these gradients
-            self._steps.wait(self._timeout)
-            self._reads = False
+            self._wait()
         if self._steps is None:  # forgets a first step that failed
             self._offsets, self._count, self._runs = {}, 0, {}
         self._pieces.clear()
@@ -177,10 +176,18 @@ class _Vector:
             raise errors.Invalid("a step has other parameters than the first one")
         self._start()
         self._reads = True
-        step = self._finish(self._steps.wait(self._timeout))
-        self._reads = False
+        step = self._finish(self._wait())
         self._pieces.clear()
         return step
+
+    def _wait(self):
+        try:
+            got = self._steps.wait(self._timeout)
+        except errors.Error as error:
+            self._reads = isinstance(error, errors.TimedOut)
+            raise
+        self._reads = False
+        return got
 
     def state(self):
         if self._steps is None:
@@ -206,6 +213,10 @@ class _Vector:
 class _Partial(_Vector):
     """Tensors are lent, and means read where the library has them."""
 
+    def __init__(self, *given):
+        super().__init__(*given)
+        self._lent = []  # stays alive while the library may read it
+
     def _make(self, count, dtype):
         self._cut, self._last = [runs for _, runs in self._pieces], 0
         return baton.Partial(self._group, counts=[len(tensor) for tensor, _ in self._pieces],
@@ -218,14 +229,18 @@ class _Partial(_Vector):
             self._steps = self._make(self._count, self._dtype)
             self._load(state)
             old.destroy()
-        self._lent = []  # stays alive
+        # After TimedOut the next backward pass writes over what this step still reads.
+        lend = (lib.baton_partial_contribute_tensor_lent if self._timeout is None
+                else lib.baton_partial_contribute_tensor)
+        lent = []
         for i, (tensor, _) in enumerate(self._pieces):
             if self._half > 1:
                 tensor.div_(self._half)
-            self._lent.append(tensor.to(self._dtype))
-            check(lib.baton_partial_contribute_tensor_lent(
-                self._steps._alive(), i, _address(self._lent[i], 0)))
+            lent.append(tensor.to(self._dtype))
+            self._lent.append(lent[i])
+            check(lend(self._steps._alive(), i, _address(lent[i], 0)))
         self._steps.start()
+        self._lent = lent  # what a failed start had left is copied by now
 
     def _finish(self, got):
         self._last, size, at = got.staleness, self._group.size, 0
