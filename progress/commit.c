@@ -337,7 +337,7 @@ static void abandon(baton_schedule_t *schedule)
 {
     /* Pairs with the load in baton_async_complete: either that sees this, or
        this waits for it. */
-    atomic_store_explicit(&schedule->shared.orphaned, true,
+    atomic_store_explicit(&schedule->shared.orphan, BATON__ORPHAN_MOVES,
                           memory_order_seq_cst);
     baton__epoch_abandon(schedule);
     while (is_waited_for(schedule)) {
@@ -399,10 +399,31 @@ static detached_t detach(baton_schedule_t *schedule)
     return detached;
 }
 
+/* Its group, and what its name is in, may be gone. */
+static baton_status_t destroy_orphan(baton_schedule_t *schedule)
+{
+    int orphan = BATON__ORPHAN_ENDED;
+    /* Pairs with the exchange in baton__schedule_free. */
+    if (!atomic_compare_exchange_strong_explicit(
+            &schedule->shared.orphan, &orphan, BATON__NO_ORPHAN,
+            memory_order_acquire, memory_order_relaxed)) {
+        return baton__error(BATON_ERR_TIMEOUT,
+                            "destroy: a message or an async node of the "
+                            "schedule has not ended since the last call; its "
+                            "memory is still in use");
+    }
+    baton__free_later(schedule);
+    return BATON_OK;
+}
+
 baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
 {
     if (schedule == NULL) {
         return BATON_OK;
+    }
+    if (atomic_load_explicit(&schedule->shared.orphan, memory_order_relaxed) !=
+        BATON__NO_ORPHAN) {
+        return destroy_orphan(schedule);
     }
     if (!baton__is_schedule(schedule, __func__)) {
         return baton__error_status();

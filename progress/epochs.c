@@ -649,8 +649,9 @@ baton_status_t baton_async_complete(baton_async_t async, baton_status_t status)
     bool completed = atomic_compare_exchange_strong_explicit(
         &record->state, &begun, done, memory_order_acq_rel,
         memory_order_relaxed);
-    if (completed && !atomic_load_explicit(&schedule->shared.orphaned,
-                                           memory_order_seq_cst)) {
+    if (completed &&
+        atomic_load_explicit(&schedule->shared.orphan, memory_order_seq_cst) ==
+            BATON__NO_ORPHAN) {
         engine_of(schedule)->driver->start(schedule, false);
     }
     atomic_fetch_sub_explicit(&schedule->shared.waiters, 1,

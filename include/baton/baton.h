@@ -215,7 +215,7 @@ BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
 BATON_CHECKED baton_status_t baton_schedule_cancel(baton_schedule_t *schedule);
 
 /* Waits until what was started has ended, for at most BATON_DESTROY_MS, and
-   cancels it then. A BATON_ERR_TIMEOUT names vectors that a peer still uses. */
+   cancels it then. BATON_ERR_TIMEOUT: a peer uses vectors; call it again. */
 BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
 
 /* ---- partial: without the slow ranks ------------------------------------

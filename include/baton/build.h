@@ -407,9 +407,10 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t begun,
    not have committed the schedule yet: what they send this rank is dropped.
    BATON_ERR_TIMEOUT: within BATON_DESTROY_MS a transfer in progress or an async
    node has not ended. The schedule is destroyed all the same, and its group and
-   engine can be. But the memory that the message names is still in use, and
-   scratch is freed later, when that has ended. BATON_ERR_STATE (in a call
-   node): nothing has happened. */
+   engine can be. But its memory is still in use, and scratch is freed later,
+   when that has ended. Until then destroy is BATON_ERR_TIMEOUT at once when it
+   is called again, and then once BATON_OK: what was bound can be freed.
+   BATON_ERR_STATE (in a call node): nothing has happened. */
 
 /* The number of the last epoch that has retired here since the commit or the
    last recovery; and of the last one that this rank has started. */

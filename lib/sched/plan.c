@@ -427,7 +427,13 @@ void baton__schedule_free(baton_schedule_t *schedule)
     baton__free(schedule->terms);
     schedule->committed = false;
     schedule->destroyed = true;
-    baton__free_later(schedule);
+    int orphan = BATON__ORPHAN_MOVES;
+    /* Pairs with the load in baton_schedule_destroy, which frees the rest. */
+    if (!atomic_compare_exchange_strong_explicit(
+            &schedule->shared.orphan, &orphan, BATON__ORPHAN_ENDED,
+            memory_order_release, memory_order_relaxed)) {
+        baton__free_later(schedule);
+    }
 }
 
 /* Receives are posted, so that their senders copy, where this rank sends about

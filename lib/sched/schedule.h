@@ -65,6 +65,14 @@ typedef enum baton__acquaintance {
     BATON__MET      /* the peer is known to have committed, or to have left */
 } baton__acquaintance_t;
 
+/* Of a schedule whose destroy has timed out. The struct stays until another
+   destroy has returned that nothing is in motion any more. */
+typedef enum baton__orphan {
+    BATON__NO_ORPHAN,
+    BATON__ORPHAN_MOVES,
+    BATON__ORPHAN_ENDED
+} baton__orphan_t;
+
 /* What a step touches comes first, on few cache lines. */
 struct baton_schedule {
     baton_group_t *group;
@@ -172,7 +180,7 @@ struct baton_schedule {
            and failed, if nothing has returned it; else BATON_OK. Until the next
            start it is wait's. */
         _Atomic int unreported;
-        _Atomic bool orphaned; /* destroyed, though something of it moves */
+        _Atomic int orphan; /* baton__orphan_t */
     } shared;
 
     const char *name; /* behind the struct; a simulated rank's, elsewhere. In a

@@ -585,8 +585,10 @@ static bool destroy_in_motion(const uint64_t *data, int turns)
     baton_status_t status = baton_partial_destroy(ranks[0].partial);
     bool in_motion = status == BATON_ERR_TIMEOUT;
     support_expect(status, in_motion ? status : BATON_OK);
-    if (in_motion) {
+    for (int i = 0; in_motion && i < 3; i++) { /* nor does a repetition free */
         support_says("memory is still in use");
+        support_expect(baton_partial_destroy(ranks[0].partial),
+                       BATON_ERR_TIMEOUT);
     }
     for (int i = 0; i < 200; i++) {
         (void)baton_engine_step(ranks[i % 2].engine);

@@ -419,10 +419,9 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
     status = baton_schedule_destroy(partial->schedule);
     if (status == BATON_ERR_STATE) {
         baton__partial_begin_limit(partial, true);
-    } else {
-        partial->schedule = NULL; /* also if what is in motion frees it */
     }
     if (status == BATON_OK) {
+        partial->schedule = NULL;
         status = baton__partial_device_destroy(partial->device);
     }
     if (status == BATON_OK) { /* else its vectors are still in use */

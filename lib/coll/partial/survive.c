@@ -63,8 +63,10 @@ struct baton__survival {
     baton_schedule_t *terms; /* in the application's; or NULL */
 
     /* The second schedule's. */
-    baton_schedule_t *hand_over; /* NULL: it is still to be built */
-    bool in_use; /* a peer may still use vectors: a destroy has failed */
+    baton_schedule_t *hand_over;  /* NULL: it is still to be built */
+    baton_schedule_t **in_motion; /* a peer may still use their vectors: destroy
+                                     has timed out; room for all of them */
+    int in_motion_count;
     baton_buffer_t result; /* that is handed over */
     struct baton_given given;
     uint64_t ends[2]; /* the newest epoch of all with its count of active ranks;
@@ -382,8 +384,20 @@ static baton_status_t destroy_schedule(survival_t *self,
                                        baton_schedule_t *schedule)
 {
     baton_status_t status = baton_schedule_destroy(schedule);
-    self->in_use |= status != BATON_OK;
+    if (status != BATON_OK) {
+        self->in_motion[self->in_motion_count++] = schedule;
+    }
     return status;
+}
+
+/* Of those that were in motion, which have ended. */
+static void destroy_ended(survival_t *self)
+{
+    int count = self->in_motion_count;
+    self->in_motion_count = 0;
+    for (int i = 0; i < count; i++) {
+        (void)!destroy_schedule(self, self->in_motion[i]);
+    }
 }
 
 /* Destroys the steps' schedule, and the group in which it is, unless that is
@@ -432,11 +446,12 @@ static baton_status_t build_steps(survival_t *self)
 /* This rank leaves all. */
 static baton_status_t leave_all(survival_t *self)
 {
+    destroy_ended(self);
     baton_status_t other = destroy_schedule(self, self->hand_over);
     baton_status_t status = leave_steps(self);
     self->hand_over = NULL;
     status = status == BATON_OK ? other : status;
-    if (status == BATON_OK && self->in_use) {
+    if (status == BATON_OK && self->in_motion_count > 0) {
         status = baton__error(BATON_ERR_TIMEOUT,
                               "destroy of \"%s\": a message of a step has not "
                               "ended; its memory is still in use",
@@ -742,9 +757,13 @@ baton_status_t baton__survival_create(baton_partial_t *partial,
     int size = baton_group_size(group);
     survival_t *self = baton__alloc(1, sizeof *self);
     int *ranks = baton__alloc((size_t)size, sizeof *ranks);
-    if (self == NULL || ranks == NULL) {
+    /* Two in each group, of which each has a rank fewer. */
+    baton_schedule_t **in_motion =
+        baton__alloc(2 * (size_t)size + 2, sizeof *in_motion);
+    if (self == NULL || ranks == NULL || in_motion == NULL) {
         baton__free(self);
         baton__free(ranks);
+        baton__free(in_motion);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for partial \"%s\"",
                             partial->name);
     }
@@ -752,7 +771,8 @@ baton_status_t baton__survival_create(baton_partial_t *partial,
                          .kind = kind,
                          .engine = baton_group_engine(group),
                          .size = size,
-                         .ranks = ranks};
+                         .ranks = ranks,
+                         .in_motion = in_motion};
     partial->survival = self;
     init_changed(self);
     for (int i = 0; i < size; i++) {
@@ -817,11 +837,11 @@ baton_status_t baton__survival_destroy(baton_partial_t *partial)
     }
     forget_terms(self);
     baton_status_t status = leave_all(self);
-    self->in_use = false; /* when the caller destroys it again, all is over */
     if (status == BATON_OK) {
         (void)pthread_cond_destroy(&self->changed);
         (void)pthread_mutex_destroy(&self->lock);
         baton__free(self->ranks);
+        baton__free(self->in_motion);
         baton__free(self);
         partial->survival = NULL;
     }

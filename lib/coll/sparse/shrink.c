@@ -41,10 +41,8 @@ static baton_status_t open_handover(baton_sparse_t *sparse)
 {
     (void)!baton_schedule_cancel(sparse->handover); /* destroy would wait */
     baton_status_t status = baton_schedule_destroy(sparse->handover);
-    if (status != BATON_ERR_STATE) {
-        sparse->handover = NULL;
-    }
     if (status == BATON_OK) {
+        sparse->handover = NULL;
         status = baton_schedule_create(sparse->survivors, sparse->name,
                                        &sparse->handover);
     }

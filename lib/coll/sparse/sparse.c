@@ -215,12 +215,10 @@ baton_status_t baton__sparse_leave(baton_sparse_t *sparse)
                                       &sparse->handover, &sparse->comparison};
     for (int i = 0; i < 4; i++) {
         baton_status_t status = baton_schedule_destroy(*schedules[i]);
-        if (status != BATON_ERR_STATE) {
-            *schedules[i] = NULL;
-        }
         if (status != BATON_OK) {
             return status;
         }
+        *schedules[i] = NULL;
     }
     return BATON_OK;
 }

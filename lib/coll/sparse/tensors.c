@@ -258,7 +258,7 @@ baton_status_t baton_tensors_agree(baton_tensors_t *set, int timeout_ms)
 static baton_status_t forget_comparison(baton_tensors_t *set)
 {
     baton_status_t status = baton_schedule_destroy(set->comparison);
-    if (status != BATON_ERR_STATE) {
+    if (status == BATON_OK) {
         set->comparison = NULL;
     }
     return status;

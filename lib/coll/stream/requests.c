@@ -68,10 +68,8 @@ baton_status_t baton__requests_init(baton__requests_t *self,
 baton_status_t baton__requests_fini(baton__requests_t *self)
 {
     baton_status_t status = baton_schedule_destroy(self->schedule);
-    if (status != BATON_ERR_STATE) {
-        self->schedule = NULL;
-    }
     if (status == BATON_OK) {
+        self->schedule = NULL;
         baton__free(self->queue);
         self->queue = NULL;
     }
