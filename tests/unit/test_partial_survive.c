@@ -1303,6 +1303,61 @@ TEST(test_partial_sparse_goes_back_to_a_state)
     close_ranks();
 }
 
+static char *kept; /* rank 0's state */
+static size_t kept_bytes;
+
+static baton_status_t import_kept(int r)
+{
+    bool done;
+    (void)baton_engine_step(ranks[r].engine);
+    support_ok(baton_sparse_test(ranks[r].sparse, &done));
+    baton_status_t status =
+        baton_sparse_state_import(ranks[r].sparse, kept, kept_bytes);
+    if (status == BATON_ERR_BUSY) {
+        support_says("it goes on after a loss");
+        return BATON_ERR_TIMEOUT;
+    }
+    support_expect(status, BATON_ERR_INVALID);
+    return BATON_OK;
+}
+
+/* Rank 0 has imported a state of before, and rank 1 has not. */
+TEST(test_partial_sparse_loses_a_rank_between_imports)
+{
+    dice = support_random(support_seed(), 15);
+    size = 3;
+    solo_sparse_options();
+    sparse_options.mode = BATON_FULL;
+    open_sparse();
+    kept_bytes = baton_sparse_state_size(ranks[0].sparse);
+    kept = calloc(1, kept_bytes);
+    double before[SPARSE], after[SPARSE];
+    for (int step = 0; step < 4; step++) {
+        for (int r = 0; r < 3; r++) {
+            support_ok(start_sparse(&ranks[r]));
+        }
+        do_all(3, wait_for_step);
+        if (step == 1) {
+            support_ok(
+                baton_sparse_state_export(ranks[0].sparse, kept, kept_bytes));
+        }
+    }
+    support_ok(baton_sparse_state_import(ranks[0].sparse, kept, kept_bytes));
+    support_ok(baton_sparse_residual(ranks[0].sparse, before));
+    ranks[2].dead = true;
+    for (int r = 0; r < 2; r++) {
+        learn(&ranks[r], 2);
+        (void)baton_engine_step(ranks[r].engine);
+    }
+    support_fails(baton_sparse_state_import(ranks[0].sparse, kept, kept_bytes),
+                  BATON_ERR_BUSY, "it goes on after a loss");
+    do_all(2, import_kept); /* that is of three ranks */
+    support_ok(baton_sparse_residual(ranks[0].sparse, after));
+    assert_memory_equal(before, after, sizeof before);
+    free(kept);
+    close_ranks();
+}
+
 static baton_status_t connect_sparse(int r)
 {
     return baton_sparse_connect(ranks[r].sparse, 0);

@@ -347,7 +347,7 @@ static bool is_due(const baton__contribution_t *self, uint64_t epoch)
 }
 
 /* A slot for the epoch's result, unless the last epoch has left its own. */
-static void begin_result(baton__contribution_t *self)
+void baton__contribution_begin_result(baton__contribution_t *self)
 {
     (void)pthread_mutex_lock(&self->history_lock);
     if (self->result == NO_SLOT) {
@@ -363,7 +363,7 @@ baton__take_t baton__contribution_take(baton__contribution_t *self,
     if (!locked && (self->sparse || is_due(self, epoch))) {
         return BATON__TAKE_LATER;
     }
-    begin_result(self);
+    baton__contribution_begin_result(self);
     self->steps = (baton__steps_t){0};
     self->taken_for = epoch;
     self->source = self->nothing;
@@ -563,7 +563,7 @@ uint64_t baton__contribution_newest(baton__contribution_t *self,
 
 char *baton__contribution_hand_over(baton__contribution_t *self, bool has)
 {
-    begin_result(self);
+    baton__contribution_begin_result(self);
     (void)pthread_mutex_lock(&self->history_lock);
     const baton__outcome_t *newest = has ? find(self, 0) : NULL;
     char *room = baton__contribution_result(self, self->result);

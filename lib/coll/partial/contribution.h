@@ -204,6 +204,9 @@ typedef enum baton__take {
 baton__take_t baton__contribution_take(baton__contribution_t *self,
                                        uint64_t epoch);
 
+/* `result` is a slot, if it was none. */
+void baton__contribution_begin_result(baton__contribution_t *self);
+
 /* Whether an epoch has taken and not published, and may be doing so, or has
    failed. With the contribute lock held none begins to. */
 bool baton__contribution_is_working(baton__contribution_t *self);

@@ -136,7 +136,8 @@ typedef struct baton__survivor {
     void (*agree)(const baton_partial_t *partial, baton_schedule_t *schedule);
     /* Memory of vector_bytes with the newest result, or, where `has` is false,
        with zeros. get: the result of the epoch, which this rank has begun and
-       not completed, is there now: completes it. */
+       not completed, is there now: completes it. A rank
+       that has imported a state of fewer steps has not begun it. */
     char *(*give)(baton_partial_t *partial, bool has);
     void (*get)(baton_partial_t *partial, uint64_t epoch, uint32_t active);
 } baton__survivor_t;
@@ -152,6 +153,12 @@ baton_status_t baton__survival_destroy(baton_partial_t *partial);
 baton_status_t baton__survival_start(baton_partial_t *partial);
 baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
                                     bool *done_out);
+
+/* Between the two it does not go on after a loss. BATON_ERR_BUSY: it does; and
+   the error with which it has ended. */
+baton_status_t baton__survival_enter(baton_partial_t *partial,
+                                     const char *doing);
+void baton__survival_leave(baton_partial_t *partial);
 
 /* ---- device.c ---------------------------------------------------------- */
 

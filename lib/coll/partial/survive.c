@@ -710,6 +710,30 @@ bool baton_partial_lives(baton_partial_t *partial, int rank)
     return lives;
 }
 
+baton_status_t baton__survival_enter(baton_partial_t *partial,
+                                     const char *doing)
+{
+    survival_t *self = partial->survival;
+    if (self == NULL || enter(self)) {
+        return BATON_OK;
+    }
+    lock(self);
+    baton_status_t status =
+        self->stage == GONE
+            ? baton__error(self->status, "%s", self->why)
+            : baton__error(BATON_ERR_BUSY, "%s \"%s\": it goes on after a loss",
+                           doing, partial->name);
+    unlock(self);
+    return status;
+}
+
+void baton__survival_leave(baton_partial_t *partial)
+{
+    if (partial->survival != NULL) {
+        (void)leave(partial->survival, BATON_OK);
+    }
+}
+
 /* ---- life ---------------------------------------------------------------- */
 
 static void init_changed(survival_t *self)

@@ -400,15 +400,22 @@ static void get(baton_partial_t *epochs, uint64_t epoch, uint32_t active)
 {
     baton__sparse_partial_t *self = of_epochs(epochs);
     baton_sparse_t *sparse = self->sparse;
-    const uint32_t slot = epochs->contribution.result;
+    baton__contribution_t *c = &epochs->contribution;
+    bool begun = c->taken_for == epoch; /* and no state imported since */
+    baton__contribution_begin_result(c);
+    const uint32_t slot = c->result;
     baton__sparse_room_t *to = &sparse->rooms[slot];
     uint64_t count;
-    (void)epoch; /* the one that was begun last */
     (void)active;
     memcpy(&count, self->packed, sizeof count);
     to->count = count;
     memcpy(to->indices, packed_indices(self), count * sizeof *to->indices);
     memcpy(to->values, packed_values(self), count * sparse->element_bytes);
+    if (!begun) { /* the residual is the state's */
+        sparse->shown = slot;
+        baton__contribution_publish(c, epoch, 0);
+        return;
+    }
     baton__float_mode_t mode = baton__float_mode_enter();
     baton__sparse_settle(sparse, slot);
     end_epoch(self);
@@ -563,6 +570,21 @@ static baton_status_t hold(baton_sparse_t *sparse, const char *doing, bool even)
         working ? "is running, or has failed"
                 : "has ended, and its step was not started here: do it on all "
                   "ranks behind one step, and before any starts the next");
+}
+
+baton_status_t baton__sparse_enter_epochs(baton_sparse_t *sparse,
+                                          const char *doing)
+{
+    return sparse->partial != NULL
+               ? baton__survival_enter(&sparse->partial->epochs, doing)
+               : BATON_OK;
+}
+
+void baton__sparse_leave_epochs(baton_sparse_t *sparse)
+{
+    if (sparse->partial != NULL) {
+        baton__survival_leave(&sparse->partial->epochs);
+    }
 }
 
 static void release(baton_sparse_t *sparse)

@@ -401,6 +401,12 @@ baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing,
                                   bool even);
 void baton__sparse_release(baton_sparse_t *sparse);
 
+/* Between the two a partial one does not go on after a loss. BATON_ERR_BUSY: it
+   does; and the error with which it has ended. */
+baton_status_t baton__sparse_enter_epochs(baton_sparse_t *sparse,
+                                          const char *doing);
+void baton__sparse_leave_epochs(baton_sparse_t *sparse);
+
 /* As check_idle, and BATON_ERR_UNSUPPORTED where it is partial. */
 baton_status_t baton__sparse_check_full(const baton_sparse_t *sparse,
                                         const char *doing);

@@ -193,13 +193,10 @@ static baton_status_t check(const baton_sparse_t *sparse, const char *from,
                            : refuse(sparse, "the checksum", sum, expected);
 }
 
-baton_status_t baton_sparse_state_import(baton_sparse_t *sparse,
-                                         const void *state, size_t bytes)
+static baton_status_t import(baton_sparse_t *sparse, const void *state,
+                             size_t bytes)
 {
-    baton_status_t status = baton__sparse_check_state(sparse, "import");
-    if (status != BATON_OK) {
-        return status;
-    }
+    baton_status_t status;
     header_t header;
     if (state == NULL || bytes < sizeof header) {
         return baton__error(BATON_ERR_INVALID,
@@ -237,4 +234,18 @@ baton_status_t baton_sparse_state_import(baton_sparse_t *sparse,
     sparse->steps = header.steps;
     sparse->phase = BATON__SPARSE_NO_RESULT;
     return BATON_OK;
+}
+
+baton_status_t baton_sparse_state_import(baton_sparse_t *sparse,
+                                         const void *state, size_t bytes)
+{
+    baton_status_t status = baton__sparse_check_state(sparse, "import");
+    if (status == BATON_OK) {
+        status = baton__sparse_enter_epochs(sparse, "import");
+    }
+    if (status == BATON_OK) {
+        status = import(sparse, state, bytes);
+        baton__sparse_leave_epochs(sparse);
+    }
+    return status;
 }
