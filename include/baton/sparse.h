@@ -461,15 +461,15 @@ BATON_CHECKED baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
    max_k), link, memory and short_velocity.
 
    With options.partial a state has what is pending, too, and epochs are
-   numbered on, so that the same ranks are elected. Mode to seed and on_loss may
-   differ; then it goes on by the new ones. All ranks export behind the same
-   step, and no rank starts the next before all have: call baton_barrier_now
-   behind export, and behind import likewise. BATON_ERR_BUSY: an epoch has
-   begun, or ended, whose step this rank has not started. With on_loss import is
-   BATON_ERR_BUSY, too, while it goes on after a loss; with manual progress
-   baton_sparse_test does that. A state of P ranks fits no other number: if a
-   rank is lost before all have imported it, destroy the sparse all-reduce, and
-   begin again with P ranks. */
+   numbered on, so that the same ranks are elected; but k stays the options'.
+   Mode to seed and on_loss may differ; then it goes on by the new ones. All
+   ranks export behind the same step, and no rank starts the next before all
+   have: call baton_barrier_now behind export, and behind import likewise.
+   BATON_ERR_BUSY: an epoch has begun, or ended, whose step this rank has not
+   started. With on_loss import is BATON_ERR_BUSY, too, while it goes on after a
+   loss; with manual progress baton_sparse_test does that. A state of P ranks
+   fits no other number: if a rank is lost before all have imported it, destroy
+   the sparse all-reduce, and begin again with P ranks. */
 size_t baton_sparse_state_size(const baton_sparse_t *sparse);
 BATON_CHECKED baton_status_t baton_sparse_state_export(baton_sparse_t *sparse,
                                                        void *state,

@@ -224,6 +224,22 @@ TEST(test_import_goes_on_with_the_same_late_ranks)
     }
 }
 
+TEST(test_import_keeps_the_k_of_a_partial)
+{
+    baton_sparse_options_t options = some_options();
+    baton_sparse_stats_t stats;
+    options.partial = true;
+    support_sparse_t *left = support_sparse_open(2, &options);
+    options.k = 7;
+    support_sparse_t *right = support_sparse_open(2, &options);
+    run_late(left, 0);
+    hand_over(left, right);
+    support_ok(baton_sparse_stats(right->ranks[0], &stats));
+    assert_int_equal(stats.k, 7);
+    support_sparse_close(left);
+    support_sparse_close(right);
+}
+
 /* Another rank has gone on: what this one has contributed is in a result that
    it has not got. */
 TEST(test_export_between_different_steps_is_refused)

@@ -228,7 +228,9 @@ static baton_status_t import(baton_sparse_t *sparse, const void *state,
     if (sparse->backend->load != NULL) {
         sparse->backend->load(sparse, header.steps, from + at.pending);
     }
-    sparse->k = header.k;
+    if (!sparse->options.partial) { /* which keeps the k of its options */
+        sparse->k = header.k;
+    }
     sparse->learned = header.learned;
     sparse->sparse_base += header.steps - sparse->steps;
     sparse->steps = header.steps;
