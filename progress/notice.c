@@ -34,7 +34,7 @@ typedef struct hello {
     summary_t summary;
     uint64_t terms_hash;
     char name[NAME_BYTES];
-    char terms[TERMS_BYTES]; /* from the byte on that the header's tag says */
+    char terms[TERMS_BYTES]; /* from the term on that the header's tag says */
 } hello_t;
 static_assert(sizeof(hello_t) <= BATON_NOTICE_BYTES, "a hello is a notice");
 
@@ -117,10 +117,8 @@ static baton_status_t send_hello(const baton_schedule_t *schedule, int peer,
                      .terms_hash = schedule->terms_hash};
     hello.summary.lost = (uint32_t)baton__group_first_lost(group);
     (void)snprintf(hello.name, sizeof hello.name, "%s", schedule->name);
-    if (schedule->terms != NULL && from < strlen(schedule->terms)) {
-        (void)snprintf(hello.terms, sizeof hello.terms, "%s",
-                       schedule->terms + from);
-    }
+    (void)snprintf(hello.terms, sizeof hello.terms, "%s",
+                   baton__terms_from(schedule, from, sizeof hello.terms));
     return group->transport->notify(group->endpoint, peer, &header, &hello,
                                     sizeof hello);
 }

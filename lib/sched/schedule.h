@@ -270,12 +270,18 @@ bool baton__is_schedule(const baton_schedule_t *schedule, const char *function);
 bool baton__graph_open(baton_schedule_t *schedule, const char *adder);
 
 /* Adds which of the terms of this schedule and of another rank's differ: of the
-   others those from byte `from` on are known, where a term begins; NULL: none.
- */
+   others those from the `from`-th on are known, not counting remarks, or none
+   if NULL.
+   Remarks of both before one term are added if they differ. */
 void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,
                           const char *others, size_t from, int other_rank);
 
-/* The same of terms that may be cut at their end. From which byte on both ranks
+/* The terms from the `from`-th on, with the remarks before it if that term fits
+   into `room` bytes with them. */
+const char *baton__terms_from(const baton_schedule_t *schedule, size_t from,
+                              size_t room);
+
+/* The same of terms that may be cut at their end. From which term on both ranks
    must be looked at to name the difference; 0: it is in these. */
 size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
                          size_t from, bool is_cut);

@@ -2,8 +2,9 @@
    terms, which builders state one behind the other. All of them are hashed but
    remarks, which begin with a parenthesis; of the text, by which a difference
    is named, the first TEXT_MOST bytes are kept. A notice of a peer has a part
-   of its terms. Each term ends with ", ". Without payload there is nothing to
-   compare. */
+   of its terms. Each term ends with ", ". Remarks stand in the text before the
+   term that follows them, and are neither compared nor counted. Without payload
+   there is nothing to compare. */
 #include "sched/schedule.h"
 
 #include "base/random.h"
@@ -11,6 +12,20 @@
 #include <string.h>
 
 enum { TERM_BYTES = 256, TEXT_MOST = 65536, BEHIND_MOST = 80 };
+
+/* Of each term by itself, as they are compared. */
+static void add_hash(baton_schedule_t *schedule, char *terms)
+{
+    for (char *end; (end = strstr(terms, ", ")) != NULL; terms = end + 2) {
+        *end = '\0';
+        if (terms[0] != '(') {
+            schedule->terms_hash =
+                baton__mix(baton__mix(schedule->terms_hash + 1) ^
+                           baton__identity(terms, 1));
+        }
+        *end = ',';
+    }
+}
 
 void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
 {
@@ -24,10 +39,7 @@ void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
     baton__text_add_list(&text, format, args);
     va_end(args);
     memcpy(term + text.used, ", ", 3);
-    if (term[0] != '(') {
-        schedule->terms_hash = baton__mix(baton__mix(schedule->terms_hash + 1) ^
-                                          baton__identity(term, 1));
-    }
+    add_hash(schedule, term);
     size_t used = schedule->terms == NULL ? 0 : strlen(schedule->terms);
     size_t length = used + strlen(term);
     if (length < TEXT_MOST &&
@@ -37,35 +49,68 @@ void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
     }
 }
 
-/* Where the first term begins that differs. */
-static size_t find_difference(const char *terms, const char *others)
+/* With the ", " at its end; 0: there is no term, or it is cut. */
+static size_t term_length(const char *terms)
 {
-    size_t same = 0;
-    for (size_t i = 0; terms[i] != '\0' && terms[i] == others[i]; i++) {
-        same = terms[i] == ' ' && terms[i - 1] == ',' ? i + 1 : same;
-    }
-    return same;
+    const char *end = strstr(terms, ", ");
+    return end != NULL ? (size_t)(end - terms) + 2 : 0;
 }
 
-static const char *terms_from(const baton_schedule_t *schedule, size_t from)
+typedef struct side {
+    const char *terms;
+    const char *remark; /* the last one before them; or NULL */
+    size_t remark_at;   /* the term that it stands before */
+} side_t;
+
+static void skip_remarks(side_t *side, size_t at)
 {
-    const char *terms = schedule->terms != NULL ? schedule->terms : "";
-    return from <= strlen(terms) ? terms + from : "";
+    size_t length;
+    while (side->terms[0] == '(' && (length = term_length(side->terms)) > 0) {
+        side->remark = side->terms;
+        side->remark_at = at;
+        side->terms += length;
+    }
+    side->terms = side->terms[0] == '(' ? "" : side->terms;
+}
+
+/* Goes to the first term that differs. Returns how many are the same. */
+static size_t find_difference(side_t *ours, side_t *theirs)
+{
+    for (size_t same = 0;; same++) {
+        skip_remarks(ours, same);
+        skip_remarks(theirs, same);
+        size_t length = term_length(ours->terms);
+        if (length == 0 || strncmp(ours->terms, theirs->terms, length) != 0) {
+            return same;
+        }
+        ours->terms += length;
+        theirs->terms += length;
+    }
+}
+
+const char *baton__terms_from(const baton_schedule_t *schedule, size_t from,
+                              size_t room)
+{
+    side_t side = {schedule->terms != NULL ? schedule->terms : "", NULL, 0};
+    for (; from > 0; from--) {
+        skip_remarks(&side, from);
+        side.terms += term_length(side.terms);
+    }
+    const char *begin = side.terms;
+    skip_remarks(&side, from);
+    return (size_t)(side.terms - begin) + term_length(side.terms) < room
+               ? begin
+               : side.terms;
 }
 
 size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
                          size_t from, bool is_cut)
 {
-    size_t same = find_difference(terms_from(schedule, from), others);
-    bool whole = strstr(others + same, ", ") != NULL;
-    return is_cut && !whole && same > 0 ? from + same : 0;
-}
-
-/* Of the remark that these terms begin with, if they do. */
-static size_t remark_length(const char *terms)
-{
-    const char *end = terms[0] == '(' ? strstr(terms, ", ") : NULL;
-    return end != NULL ? (size_t)(end - terms) + 2 : 0;
+    side_t ours = {baton__terms_from(schedule, from, SIZE_MAX), NULL, 0};
+    side_t theirs = {others, NULL, 0};
+    size_t same = find_difference(&ours, &theirs);
+    return is_cut && term_length(theirs.terms) == 0 && same > 0 ? from + same
+                                                                : 0;
 }
 
 /* The first of these terms; those of a peer may be cut, and the last one then
@@ -80,26 +125,50 @@ static void add_term(baton__text_t *text, int rank, const char *terms)
                     term == terms ? length : (int)strlen(term), term);
 }
 
+/* The last of the terms before `end`, without remarks. */
+static void add_before(baton__text_t *text, const char *terms, const char *end)
+{
+    char before[BEHIND_MOST + TERM_BYTES];
+    size_t used = 0;
+    bool is_cut = false;
+    for (size_t length; terms < end; terms += length) {
+        length = term_length(terms);
+        if (terms[0] != '(') {
+            memcpy(before + used, terms, length);
+            used += length;
+        }
+        if (used > BEHIND_MOST) {
+            memmove(before, before + used - BEHIND_MOST, BEHIND_MOST);
+            used = BEHIND_MOST;
+            is_cut = true;
+        }
+    }
+    if (used > 0) {
+        baton__text_add(text, " (both have \"%s%.*s\" before it)",
+                        is_cut ? "..." : "", (int)used - 2, before);
+    }
+}
+
 void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,
                           const char *others, size_t from, int other_rank)
 {
-    others = others != NULL ? others : "";
-    const char *terms = terms_from(schedule, from);
-    if (from == 0 && (terms[0] == '(') != (others[0] == '(')) {
-        from = remark_length(terms);
-        others += remark_length(others);
-        terms += from;
-    }
-    const size_t same = find_difference(terms, others);
-    add_term(text, schedule->group->rank, terms + same);
+    const int rank = schedule->group->rank;
+    side_t ours = {baton__terms_from(schedule, from, SIZE_MAX), NULL, 0};
+    side_t theirs = {others != NULL ? others : "", NULL, 0};
+    (void)find_difference(&ours, &theirs);
+    add_term(text, rank, ours.terms);
     baton__text_add(text, " where ");
-    add_term(text, other_rank, others + same);
-    size_t before = terms[0] != '\0' ? from + same : 0;
-    if (before > 0) {
-        size_t begin = before > BEHIND_MOST ? before - BEHIND_MOST : 0;
-        baton__text_add(text, " (both have \"%s%.*s\" before it)",
-                        begin > 0 ? "..." : "", (int)(before - begin - 2),
-                        schedule->terms + begin);
+    add_term(text, other_rank, theirs.terms);
+    if (ours.terms[0] != '\0') {
+        add_before(text, schedule->terms, ours.terms);
     }
     baton__text_add(text, "; must be the same on all ranks");
+    if (ours.remark != NULL && theirs.remark != NULL &&
+        ours.remark_at == theirs.remark_at &&
+        strncmp(ours.remark, theirs.remark, term_length(ours.remark)) != 0) {
+        baton__text_add(text, "; rank %d: %.*s, rank %d: %.*s", rank,
+                        (int)term_length(ours.remark) - 2, ours.remark,
+                        other_rank, (int)term_length(theirs.remark) - 2,
+                        theirs.remark);
+    }
 }

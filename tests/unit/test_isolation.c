@@ -4,6 +4,7 @@
 #include "support/cluster.h"
 #include "support/cmocka.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { RANKS = 2, EPOCHS = 200 };
@@ -119,6 +120,7 @@ static const struct {
      " (both have \"sum\" before it)",
      {"sum, f32", "sum, f64"}},
     {{1, 1}, {8, 16}, " has nothing", {"sum", "sum, f64"}},
+    {{1, 1}, {8, 8}, ": (by ring)", {"(by ring), root 0", "(by tree), root 1"}},
 };
 
 static unsigned char sent[100001], received[2][100001];
@@ -189,6 +191,46 @@ TEST_EACH(test_mismatch_fails_both_and_names_them, RANKS)
                          0);
     }
     close_exchanges(good);
+}
+
+#define LONG                                                                   \
+    "a term that fits into the notice of a rank but not with a remark as "     \
+    "long"
+
+/* Of the first pair either rank's notice has all; of the second not. */
+static const char *const remarked[][RANKS] = {
+    {"sum, f32, lr 0.1", "(chosen), sum, (by tree), f32, lr 0.2"},
+    {"(" LONG "), " LONG ", f32, lr 0.1", LONG ", (by tree), f32, lr 0.2"}};
+
+/* The whole message, whichever rank finds the difference: it names no remark as
+   what must be the same. */
+TEST_EACH(test_mismatch_passes_over_remarks, RANKS)
+{
+    static const char *const differ[] = {"lr 0.1", "lr 0.2"};
+    static const char *const before[] = {"sum, f32", LONG ", f32"};
+    for (size_t i = 0; i < 2; i++) {
+        baton_schedule_t **s = support_schedules_create(cluster, "unequal");
+        support_message(s, 0, 1, sent, received[0], 8);
+        baton_schedule_agree(s[0], "%s", remarked[i][0]);
+        baton_schedule_agree(s[1], "%s", remarked[i][1]);
+        support_schedules_commit(cluster, s);
+        for (int rank = 0; rank < RANKS; rank++) {
+            char text[320];
+            (void)!baton_schedule_start(s[rank]);
+            support_ends(s[rank], BATON_ERR_MISMATCH);
+            int by = strstr(baton_error_message(), "on rank 1 and on") != NULL;
+            (void)snprintf(text, sizeof text,
+                           "\"unequal\" on rank %d and on rank %d differ: rank "
+                           "%d has %s where rank %d has %s (both have \"%s\" "
+                           "before it); must be the same on all ranks",
+                           by, !by, by, differ[by], !by, differ[!by],
+                           before[i]);
+            const char *told = strstr(baton_error_message(), "\"unequal\" on");
+            assert_non_null(told);
+            assert_string_equal(told, text);
+        }
+        support_schedules_destroy(cluster, s);
+    }
 }
 
 /* Rank 0 commits late, and waits for a rank that knows nothing of it and has

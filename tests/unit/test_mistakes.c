@@ -314,7 +314,7 @@ MISTAKE(blocks_differ, 3, MISMATCH, "rank 2 has block_bytes[2] 12",
     run(me, SUPPORT_WAIT_MS);
 }
 
-MISTAKE(collective_differs, 3, MISMATCH, "barrier", "broadcast by binomial")
+MISTAKE(collective_differs, 3, MISMATCH, "barrier", "binomial broadcast")
 {
     if (me->odd) {
         broadcast(me, 0, BYTES);
