@@ -271,8 +271,7 @@ bool baton__graph_open(baton_schedule_t *schedule, const char *adder);
 
 /* Adds which of the terms of this schedule and of another rank's differ: of the
    others those from the `from`-th on are known, not counting remarks, or none
-   if NULL.
-   Remarks of both before one term are added if they differ. */
+   if NULL. Remarks of both before one term are added if they differ. */
 void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,
                           const char *others, size_t from, int other_rank);
 

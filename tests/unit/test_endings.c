@@ -283,11 +283,15 @@ TEST_WITH(test_destroy_tells_of_a_message_that_moves, 2, SUPPORT_OWN_MANUAL)
         baton_schedule_destroy(s[0]), BATON_ERR_TIMEOUT,
         "destroy of \"long\" on rank 0: a message or an async node has "
         "not ended within 5 ms");
+    support_expect(baton_schedule_destroy(s[0]), BATON_ERR_TIMEOUT);
     assert_int_equal(memory[2 * LONG - 1], 0);
 
     support_ends(s[1], BATON_ERR_CANCELLED);
     support_says("\"long\" was destroyed on rank 0 while epoch 1 ran");
     assert_int_equal(memory[2 * LONG - 1], 42); /* what moved has ended */
+    while (baton_schedule_destroy(s[0]) == BATON_ERR_TIMEOUT) {
+        (void)baton_engine_step(cluster->engines[0]);
+    }
     s[0] = NULL;
     support_schedules_destroy(cluster, s);
     support_ok(baton_schedule_start(pair.schedules[1]));
