@@ -857,7 +857,7 @@ TEST(test_staged_close_declines_offers)
         end_t *end = &pair->ends[1];
         inner_notify = end->inner.notify;
         end->inner.notify = notify_late;
-        notices_refused = late * 2;
+        notices_refused = late * 10;
         post(pair, 1, DEVICE, 100);
         close_end(end);
         poll_end(&pair->ends[0]);
