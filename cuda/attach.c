@@ -57,7 +57,8 @@ static baton_status_t find_gpu(int ordinal)
 
 /* ---- opening ---------------------------------------------------------- */
 
-static baton_status_t describe(baton__gpu_t *gpu, unsigned *processors_out)
+static baton_status_t attach_describe(baton__gpu_t *gpu,
+                                      unsigned *processors_out)
 {
     struct cudaDeviceProp properties;
     cudaError_t error = cudaGetDeviceProperties(&properties, gpu->ordinal);
@@ -188,7 +189,7 @@ static baton_status_t fill_context(baton__gpu_t *gpu, unsigned processors)
 static baton_status_t open_parts(baton__gpu_t *gpu)
 {
     unsigned processors = 0;
-    baton_status_t status = describe(gpu, &processors);
+    baton_status_t status = attach_describe(gpu, &processors);
     if (status == BATON_OK) {
         status = baton__driver_load(&gpu->driver);
     }
@@ -242,7 +243,7 @@ void baton__gpu_close(void *device)
 /* ---- attaching -------------------------------------------------------- */
 
 /* NULL when there is no memory. */
-static baton__gpu_t *create(int ordinal)
+static baton__gpu_t *attach_create(int ordinal)
 {
     baton__gpu_t *gpu = calloc(1, sizeof *gpu);
     if (gpu == NULL) {
@@ -260,7 +261,7 @@ baton_status_t baton__gpu_open(int ordinal, baton__gpu_t **out)
     if (status != BATON_OK) {
         return status;
     }
-    baton__gpu_t *gpu = create(ordinal);
+    baton__gpu_t *gpu = attach_create(ordinal);
     if (gpu == NULL) {
         return baton_error_set(BATON_ERR_NO_MEMORY,
                                "there is no memory for the state of GPU %d",

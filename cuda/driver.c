@@ -8,8 +8,8 @@ typedef struct entry {
     void **slot;
 } entry_t;
 
-static cudaError_t find(const entry_t *entry,
-                        enum cudaDriverEntryPointQueryResult *found)
+static cudaError_t driver_find(const entry_t *entry,
+                               enum cudaDriverEntryPointQueryResult *found)
 {
 #if CUDART_VERSION >= 12050
     return cudaGetDriverEntryPointByVersion(
@@ -38,7 +38,7 @@ baton_status_t baton__driver_load(baton__driver_t *out)
     for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++) {
         enum cudaDriverEntryPointQueryResult found =
             cudaDriverEntryPointSymbolNotFound;
-        cudaError_t error = find(&entries[i], &found);
+        cudaError_t error = driver_find(&entries[i], &found);
         if (error != cudaSuccess || found != cudaDriverEntryPointSuccess) {
             (void)cudaGetLastError();
             return baton_error_set(BATON_ERR_UNSUPPORTED,

@@ -132,8 +132,8 @@ static unsigned entry_blocks(size_t count)
 }
 
 template <baton_dtype_t D>
-static cudaError_t transfer(cudaStream_t stream,
-                            const baton_device_transfer_t *t)
+static cudaError_t entries_transfer(cudaStream_t stream,
+                                    const baton_device_transfer_t *t)
 {
     const unsigned blocks = entry_blocks(t->list.capacity);
     const entries<D> list = {(char *)t->list.data, t->list.capacity,
@@ -173,7 +173,7 @@ cudaError_t baton__cuda_entries(cudaStream_t stream,
         return cudaSuccess;
     }
     return by_type(transfer->list.dtype, [&](auto type) {
-        return baton_cuda::transfer<type>(stream, transfer);
+        return baton_cuda::entries_transfer<type>(stream, transfer);
     });
 }
 

@@ -51,9 +51,9 @@ void baton__gpu_release(void *device, baton_memory_t kind, void *memory)
 /* ---- what a pointer points to ----------------------------------------- */
 
 /* Says what memory is, if it is not `kind` for this GPU. */
-static baton_status_t compare(const baton__gpu_t *gpu,
-                              const struct cudaPointerAttributes *is,
-                              baton_memory_t kind)
+static baton_status_t memory_compare(const baton__gpu_t *gpu,
+                                     const struct cudaPointerAttributes *is,
+                                     baton_memory_t kind)
 {
     if (is->type == cudaMemoryTypeDevice) {
         return kind == BATON_MEMORY_DEVICE && is->device == gpu->ordinal
@@ -92,7 +92,7 @@ baton_status_t baton__gpu_check(void *device, const void *memory, size_t bytes,
         cudaError_t error = cudaPointerGetAttributes(&is, ends[i]);
         status = baton__gpu_report(gpu, error, "cudaPointerGetAttributes");
         if (status == BATON_OK) {
-            status = compare(gpu, &is, kind);
+            status = memory_compare(gpu, &is, kind);
         }
     }
     baton__gpu_leave(gpu);

@@ -35,7 +35,7 @@ typedef struct baton__mapping {
 /* ---- kin -------------------------------------------------------------- */
 
 /* FNV-1a. */
-static uint64_t hash(uint64_t sum, const void *data, size_t bytes)
+static uint64_t peers_hash(uint64_t sum, const void *data, size_t bytes)
 {
     const unsigned char *from = data;
     for (size_t i = 0; i < bytes; i++) {
@@ -59,18 +59,18 @@ uint64_t baton__gpu_kin(void)
     if (bytes == 0 || stat("/proc/self/ns/pid", &space) != 0) {
         /* The host can't be told: kin of this process alone. */
         int64_t process = getpid();
-        return hash(kin, &process, sizeof process) | 1;
+        return peers_hash(kin, &process, sizeof process) | 1;
     }
-    kin = hash(kin, boot, bytes);
-    kin = hash(kin, &space.st_ino, sizeof space.st_ino);
+    kin = peers_hash(kin, boot, bytes);
+    kin = peers_hash(kin, &space.st_ino, sizeof space.st_ino);
     return kin | 1;
 }
 
 /* ---- ours ------------------------------------------------------------- */
 
 /* The allocation, and whether CUDA can share it with other processes. */
-static baton_status_t describe(const baton__gpu_t *gpu, const void *memory,
-                               handle_t *out)
+static baton_status_t peers_describe(const baton__gpu_t *gpu,
+                                     const void *memory, handle_t *out)
 {
     unsigned kind = 0;
     CUdeviceptr base = 0;
@@ -118,7 +118,7 @@ baton__gpu_get_handle(void *device, const void *memory,
     handle.process = getpid();
     handle.address = (uint64_t)(uintptr_t)memory;
     handle.ordinal = gpu->ordinal;
-    status = describe(gpu, memory, &handle);
+    status = peers_describe(gpu, memory, &handle);
     baton__gpu_leave(gpu);
     if (status == BATON_OK) {
         memset(handle_out, 0, BATON_DEVICE_HANDLE_BYTES);
@@ -154,7 +154,7 @@ static baton_status_t reach(const baton__gpu_t *gpu, int peer)
 
 /* The mapping of this allocation. One of the same address with another number
    is of memory that has been freed there: it is closed. */
-static baton__mapping_t *find(baton__gpu_t *gpu, const handle_t *handle)
+static baton__mapping_t *peers_find(baton__gpu_t *gpu, const handle_t *handle)
 {
     for (baton__mapping_t **at = &gpu->mappings; *at != NULL;
          at = &(*at)->next) {
@@ -176,8 +176,8 @@ static baton__mapping_t *find(baton__gpu_t *gpu, const handle_t *handle)
 }
 
 /* Engines of one process may open the same allocation: CUDA counts. */
-static cudaError_t map(baton__gpu_t *gpu, const handle_t *handle,
-                       baton__mapping_t **out)
+static cudaError_t peers_map(baton__gpu_t *gpu, const handle_t *handle,
+                             baton__mapping_t **out)
 {
     baton__mapping_t *mapping = calloc(1, sizeof *mapping);
     if (mapping == NULL) {
@@ -215,9 +215,9 @@ static baton_status_t open_theirs(baton__gpu_t *gpu, const handle_t *handle,
                                "cudaMalloc's is shared",
                                gpu->name, (long long)handle->process);
     }
-    baton__mapping_t *mapping = find(gpu, handle);
+    baton__mapping_t *mapping = peers_find(gpu, handle);
     cudaError_t error =
-        mapping == NULL ? map(gpu, handle, &mapping) : cudaSuccess;
+        mapping == NULL ? peers_map(gpu, handle, &mapping) : cudaSuccess;
     if (error == cudaSuccess) {
         *out = mapping->memory + (handle->address - handle->base);
         return BATON_OK;

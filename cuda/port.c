@@ -3,7 +3,7 @@
 #include "cuda/kernels.h"
 
 /* The built-in operation that this one is, or is a copy of. */
-static baton__cuda_op_t find(const baton_op_t *op)
+static baton__cuda_op_t port_find(const baton_op_t *op)
 {
     static const baton_op_t *const built_in[BATON__CUDA_OPS] = {
         [BATON__CUDA_SUM] = BATON_SUM,   [BATON__CUDA_PROD] = BATON_PROD,
@@ -21,7 +21,7 @@ static baton__cuda_op_t find(const baton_op_t *op)
 static bool can_reduce(void *device, const baton_op_t *op, baton_dtype_t dtype)
 {
     (void)device;
-    baton__cuda_op_t found = find(op);
+    baton__cuda_op_t found = port_find(op);
     return found != BATON__CUDA_OPS &&
            baton_op_element_bytes(op, dtype) == baton_dtype_size(dtype) &&
            baton__cuda_reduces(found, dtype);
@@ -37,7 +37,7 @@ baton_status_t baton__gpu_reduce(void *device, baton_stream_t stream,
     return status != BATON_OK
                ? status
                : baton__gpu_put(gpu, stream, "a reduction kernel",
-                                baton__cuda_reduce(stream, find(op), dtype,
+                                baton__cuda_reduce(stream, port_find(op), dtype,
                                                    target, left, right, count,
                                                    (double)(uintptr_t)op->arg,
                                                    gpu->blocks));
@@ -52,8 +52,9 @@ static size_t select_bytes(void *device, baton_dtype_t dtype, size_t count,
     return baton__cuda_select_bytes(dtype, count, k);
 }
 
-static baton_status_t select_from(void *device, baton_stream_t stream,
-                                  const baton_device_selection_t *selection)
+static baton_status_t
+port_select_from(void *device, baton_stream_t stream,
+                 const baton_device_selection_t *selection)
 {
     baton__gpu_t *gpu = device;
     baton_status_t status = baton__gpu_enter(gpu);
@@ -88,9 +89,10 @@ static baton_status_t enter_with(const baton__gpu_t *gpu, baton_dtype_t dtype,
     return baton__gpu_enter(gpu);
 }
 
-static baton_status_t scale(void *device, baton_stream_t stream,
-                            baton_dtype_t dtype, void *target,
-                            const void *source, size_t count, double factor)
+static baton_status_t port_scale(void *device, baton_stream_t stream,
+                                 baton_dtype_t dtype, void *target,
+                                 const void *source, size_t count,
+                                 double factor)
 {
     baton__gpu_t *gpu = device;
     baton_status_t status = enter_with(gpu, dtype, source);
@@ -148,9 +150,9 @@ baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu)
         .kin = baton__gpu_kin(),
         .close = baton__gpu_close,
         .select_bytes = select_bytes,
-        .select = select_from,
+        .select = port_select_from,
         .entries = move_entries,
-        .scale = scale,
+        .scale = port_scale,
         .square_sum = square_sum,
     };
     for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {

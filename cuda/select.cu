@@ -22,7 +22,7 @@ static size_t aligned(size_t bytes)
 
 /* `count` is at least 1; there is one tile more than it fills, for vectors that
    begin within 16 bytes. A search needs more than 2k candidates. */
-static layout_t layout_of(baton_dtype_t dtype, size_t count, size_t k)
+static layout_t select_layout_of(baton_dtype_t dtype, size_t count, size_t k)
 {
     layout_t at;
     const size_t size = baton_dtype_size(dtype);
@@ -43,7 +43,7 @@ template <baton_dtype_t D>
 static workspace<D> workspace_of(void *scratch, const vector<D> &from, size_t k)
 {
     char *memory = (char *)scratch;
-    const layout_t at = layout_of(D, from.count, k);
+    const layout_t at = select_layout_of(D, from.count, k);
     workspace<D> work;
     work.state = (state_t *)memory;
     work.tally = (uint64_t *)(memory + at.tally);
@@ -182,7 +182,7 @@ cudaError_t baton__cuda_select_load(void)
 
 size_t baton__cuda_select_bytes(baton_dtype_t dtype, size_t count, size_t k)
 {
-    return count == 0 ? 0 : layout_of(dtype, count, k).bytes;
+    return count == 0 ? 0 : select_layout_of(dtype, count, k).bytes;
 }
 
 cudaError_t baton__cuda_select(cudaStream_t stream,

@@ -48,7 +48,7 @@ void baton__gpu_busy(baton__gpu_t *gpu, baton_stream_t stream)
     }
 }
 
-static void notify(int descriptor)
+static void wake_notify(int descriptor)
 {
     const uint64_t one = 1;
     /* It fails if the counter is full; then it is readable. */
@@ -63,7 +63,7 @@ static void CUDART_CB reached(cudaStream_t stream, cudaError_t error, void *arg)
     baton__wake_t *wake = arg;
     /* Before the write: the arm that follows the wake-up must queue another. */
     atomic_store(&wake->outstanding, false);
-    notify(wake->descriptor);
+    wake_notify(wake->descriptor);
 }
 
 /* A stream that is idle needs no callback: the driver looks once more before it
@@ -83,7 +83,7 @@ static baton_status_t arm_stream(const baton__gpu_t *gpu, cudaStream_t stream,
     }
     atomic_store(&wake->outstanding, false);
     if (error != cudaSuccess) {
-        notify(wake->descriptor);
+        wake_notify(wake->descriptor);
     }
     return baton__gpu_report(gpu, error, function);
 }
