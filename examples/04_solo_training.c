@@ -47,7 +47,7 @@ static void pause_ms(long ms)
 /* Every rank pulls the weight towards a number of its own; together they find
    the mean. The second element counts contributions, to check that none is
    lost. */
-static void compute_gradient(double gradient[2], double weight, int rank)
+static void solo_gradient(double gradient[2], double weight, int rank)
 {
     gradient[0] = weight - rank;
     gradient[1] = 1.0;
@@ -76,7 +76,7 @@ int main(int argc, char **argv)
 
     double weight = 10.0, counted = 0.0, gradient[2];
     for (int step = 1; step <= STEPS; step++) {
-        compute_gradient(gradient, weight, rank);
+        solo_gradient(gradient, weight, rank);
         pause_ms(slow ? 1 + SLOW_MS : 1);
         must(baton_partial_contribute(partial, gradient));
         must(baton_partial_start(partial));

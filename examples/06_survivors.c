@@ -38,7 +38,7 @@ static void must(baton_status_t status)
     }
 }
 
-static double sample(unsigned *state)
+static double survivors_sample(unsigned *state)
 {
     *state = *state * 1664525u + 1013904223u;
     return (double)(*state >> 8) / (1 << 23) - 1.0;
@@ -46,8 +46,8 @@ static double sample(unsigned *state)
 
 /* The mean gradient over this rank's points of the squared error of `weights`,
    and behind it the mean squared error. The function is x0 + 2 x1 + 3 x2 ... */
-static void compute_gradient(double gradient[WEIGHTS + 1],
-                             const double weights[WEIGHTS], int rank)
+static void survivors_gradient(double gradient[WEIGHTS + 1],
+                               const double weights[WEIGHTS], int rank)
 {
     unsigned state = (unsigned)rank + 1;
     for (int i = 0; i <= WEIGHTS; i++) {
@@ -56,7 +56,7 @@ static void compute_gradient(double gradient[WEIGHTS + 1],
     for (int point = 0; point < POINTS; point++) {
         double x[WEIGHTS], error = 0.0;
         for (int i = 0; i < WEIGHTS; i++) {
-            x[i] = sample(&state);
+            x[i] = survivors_sample(&state);
             error += (weights[i] - (i + 1)) * x[i];
         }
         for (int i = 0; i < WEIGHTS; i++) {
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
     double first_loss = 0.0, loss = 0.0;
     uint32_t living = 0;
     for (int step = 1; step <= STEPS; step++) {
-        compute_gradient(gradient, weights, rank);
+        survivors_gradient(gradient, weights, rank);
         if (rank == victim && step == LAST_STEP) {
             kill(getpid(), SIGKILL);
         }

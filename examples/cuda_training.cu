@@ -130,7 +130,7 @@ static void train(const rank_t &rank, int number)
 }
 
 /* Returns whether the rank has learned. */
-static bool report(const rank_t &rank, int number)
+static bool training_report(const rank_t &rank, int number)
 {
     float weights[LAYERS];
     /* In this order: a copy to memory that is not pinned would hold up CUDA's
@@ -184,7 +184,7 @@ int main()
     }
     bool learned = true;
     for (int r = 0; r < RANKS; r++) {
-        learned = report(ranks[r], r) && learned;
+        learned = training_report(ranks[r], r) && learned;
     }
     for (int r = 0; r < RANKS; r++) {
         close_rank(ranks[r]);

@@ -103,7 +103,7 @@ static void make_points(size_t first, size_t count, float *xs, float *ys)
 
 /* Images of 8 x 8 pixels and the digit that each shows (Alpaydin, Kaynak 1998),
    as scripts/digits.sh leaves them. */
-static bool read_digits(void)
+static bool model_read_digits(void)
 {
     char line[512], *at;
     size_t i = 0;
@@ -136,14 +136,14 @@ static void make_digits(void)
 
 /* Returns where the data come from. Images are shuffled (Fisher and Yates), for
    the file has them in the order of their writers. */
-static const char *open_data(void)
+static const char *model_open_data(void)
 {
     bool made = model.plane;
     if (model.plane) {
         make_points(model.rank * examples, examples, x, y);
         make_points(model.size * examples, model.rank == 0 ? checks : 0,
                     check_x, check_y);
-    } else if (!read_digits()) {
+    } else if (!model_read_digits()) {
         make_digits();
         made = true;
     }
@@ -204,7 +204,7 @@ static const char *model_open(size_t batch, size_t hidden_layers, size_t width)
     y = floats(examples + checks);
     check_x = &x[examples * model.widths[0]];
     check_y = &y[examples];
-    return open_data();
+    return model_open_data();
 }
 
 /* The first weights, the same on all ranks: uniform with the variance 2 / in

@@ -109,7 +109,7 @@ static void open_buckets(void)
     }
 }
 
-static void update(const float *sum, size_t first, size_t count)
+static void train_update(const float *sum, size_t first, size_t count)
 {
     double began_s = MPI_Wtime();
     model_update(sum, first, count, rate, run.kind == SPARSE ? 0 : momentum);
@@ -130,13 +130,13 @@ static void finish_buckets(void)
         } else {
             must(baton_schedule_wait(run.sums[b], -1));
         }
-        update(gradient, begins[b], counts[b]);
+        train_update(gradient, begins[b], counts[b]);
     }
 }
 
 /* ---- partial: one of all buckets, so that a sum has all of a rank's step  */
 
-static void open_partial(void)
+static void train_open_partial(void)
 {
     baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
     options.name = run.name;
@@ -160,13 +160,13 @@ static void finish_partial(void)
     must(baton_partial_start(run.partial));
     must(baton_partial_wait(run.partial, -1, &result));
     if (result.epoch > run.applied) {
-        update(result.data, 0, model.count);
+        train_update(result.data, 0, model.count);
     }
     run.applied = result.epoch;
 }
 
 /* Whether the other ranks have ended the next step without this one. */
-static bool is_behind(void)
+static bool train_is_behind(void)
 {
     return run.kind == PARTIAL &&
            baton_schedule_epoch(baton_partial_schedule(run.partial)) >
@@ -203,7 +203,7 @@ static void finish_sparse(void)
     must(baton_sparse_start(run.sparse, model.gradient));
     must(baton_sparse_wait(run.sparse, -1, &result));
     must(baton_sparse_dense(run.sparse, run.dense));
-    update(run.dense, 0, model.count);
+    train_update(run.dense, 0, model.count);
     must(baton_sparse_stats(run.sparse, &stats));
     options.algorithm = stats.algorithm;
     must(baton_sparse_cost(&options, (int)model.size, &cost));
@@ -247,7 +247,7 @@ static void layer_is_ready(size_t layer)
 
 /* Besides computing the ranks sleep, as long as an accelerator would work: two
    thirds of it in the backward pass. */
-static void compute(size_t step)
+static void train_compute(size_t step)
 {
     double third_us = 1e3 * device_ms / (double)model.layers / 3;
     usleep((useconds_t)(1e3 * delay_of(step) * scale));
@@ -268,8 +268,8 @@ static void take_step(size_t step)
 {
     run.started = 0;
     run.seconds = 0;
-    if (is(behind, "compute") || !is_behind()) {
-        compute(step);
+    if (is(behind, "compute") || !train_is_behind()) {
+        train_compute(step);
     }
     double began_s = MPI_Wtime();
     if (run.kind == PARTIAL) {
@@ -286,7 +286,7 @@ static void take_step(size_t step)
 
 /* Returns the mean time of a step's communication in ms. The first pass over
    the data, which warms up, does not count unless it is alone. */
-static double train(double *seconds_out)
+static double train_steps(double *seconds_out)
 {
     size_t steps = (size_t)passes * model.steps;
     size_t first = passes > 1 ? model.steps : 0;
@@ -315,13 +315,13 @@ static bool run_system(void)
     double seconds, loss, accuracy;
     model_reset((uint64_t)seed);
     if (run.kind == PARTIAL) {
-        open_partial();
+        train_open_partial();
     } else if (run.kind == SPARSE) {
         open_sparse();
     } else if (run.kind != MPI) {
         open_buckets();
     }
-    double ms = train(&seconds);
+    double ms = train_steps(&seconds);
     fork_ms = run.kind == FORK ? ms : fork_ms;
     uLong own = crc32(0, (const void *)model.weights, 4 * (uInt)model.count);
     uLong digests[2] = {own, ~own};
@@ -387,7 +387,7 @@ static const struct {
 };
 
 /* Rank 0 says it, and what the options are, before all end. */
-static void refuse(const char *name, const char *value)
+static void train_refuse(const char *name, const char *value)
 {
     for (int i = -1; model.rank == 0 && i < OPTIONS; i++) {
         if (i < 0) {
@@ -405,7 +405,7 @@ static void refuse(const char *name, const char *value)
 }
 
 /* Counts are whole. */
-static void read_option(const char *name, const char *value)
+static void train_read_option(const char *name, const char *value)
 {
     char *end = NULL, word[32];
     int i = 0;
@@ -413,26 +413,26 @@ static void read_option(const char *name, const char *value)
         i++;
     }
     if (i == OPTIONS || value == NULL) {
-        refuse(name, "");
+        train_refuse(name, "");
     } else if (options[i].text != NULL) {
         *options[i].text = value;
         snprintf(word, sizeof word, " %s ", value);
         if (options[i].text != &systems &&
             strstr(options[i].allowed, word) == NULL) {
-            refuse(name, value);
+            train_refuse(name, value);
         }
     } else {
         double number = *options[i].number = strtod(value, &end);
         if (*end != '\0' || !(number >= options[i].least) ||
             number > options[i].most ||
             (options[i].least == 1 && number != floor(number))) {
-            refuse(name, value);
+            train_refuse(name, value);
         }
     }
 }
 
 /* Of "NAME:NUMBER". Left out, NUMBER is half of the ranks, or 1 %. */
-static void read_system(const char *text)
+static void train_read_system(const char *text)
 {
     static const char *const names[] = {"mpi",    "fork",     "overlap",
                                         "solo",   "majority", "full",
@@ -463,14 +463,14 @@ static void read_system(const char *text)
     if (rest != 0 || number < least || number > most ||
         (read > 1 && run.number == 0) || run.mode == BATON_SPARSE_COUNT ||
         text[strlen(name)] != (read > 1 ? ':' : '\0')) {
-        refuse("--systems", text);
+        train_refuse("--systems", text);
     }
 }
 
-static void read_options(int argc, char **argv)
+static void train_read_options(int argc, char **argv)
 {
     for (int i = 1; i < argc; i += 2) {
-        read_option(argv[i], argv[i + 1]);
+        train_read_option(argv[i], argv[i + 1]);
     }
     int i = is(mode, "full") ? 0 : is(mode, "partial") ? 1 : 2;
     systems = systems != NULL ? systems : defaults[i].systems;
@@ -504,11 +504,11 @@ int main(int argc, char **argv)
     openblas_set_num_threads(1); /* the ranks are the threads */
     must(baton_engine_open(NULL, &engine));
     must(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
-    read_options(argc, argv);
+    train_read_options(argc, argv);
     cut_buckets();
     char *list = strdup(systems), *rest = list;
     for (char *name; (name = strsep(&rest, ",")) != NULL;) {
-        read_system(name);
+        train_read_system(name);
         passed &= run_system();
     }
     free(list);
