@@ -33,7 +33,7 @@ typedef struct contest {
 /* ---- computation -------------------------------------------------------- */
 
 /* Work that can't be left out, and that needs no memory. */
-static void work(uint64_t units)
+static void bench_collective_work(uint64_t units)
 {
     static volatile double sink;
     double value = sink;
@@ -43,16 +43,16 @@ static void work(uint64_t units)
     sink = value;
 }
 
-static void compute(const contest_t *contest, bench_way_t way)
+static void bench_collective_compute(const contest_t *contest, bench_way_t way)
 {
     if (way == BENCH_WAY_SLEEP) {
         clock_sleep_until(clock_now_us() + contest->layer_us);
     } else if (way == BENCH_WAY_PROCESSOR) {
-        work(contest->units);
+        bench_collective_work(contest->units);
     }
 }
 
-static bool computes(bench_way_t way)
+static bool bench_collective_computes(bench_way_t way)
 {
     return way == BENCH_WAY_SLEEP || way == BENCH_WAY_PROCESSOR;
 }
@@ -60,14 +60,15 @@ static bool computes(bench_way_t way)
 /* ---- turns -------------------------------------------------------------- */
 
 /* One call of each layer. Returns when it ended. */
-static double call(const contest_t *contest, bench_runner_t *runners,
-                   bench_way_t way, int root)
+static double bench_collective_call(const contest_t *contest,
+                                    bench_runner_t *runners, bench_way_t way,
+                                    int root)
 {
     double end_us = 0;
     for (size_t i = 0; i < contest->layers; i++) {
         runners[i].operation->root = root;
         bench_runner_start(&runners[i]);
-        compute(contest, way);
+        bench_collective_compute(contest, way);
         if (way == BENCH_WAY_WAIT) {
             bench_runner_wait(&runners[i]);
         }
@@ -82,7 +83,8 @@ static double call(const contest_t *contest, bench_runner_t *runners,
     return way == BENCH_WAY_UNWAITED ? end_us : clock_now_us();
 }
 
-static void check(const contest_t *contest, const bench_runner_t *runners)
+static void bench_collective_check(const contest_t *contest,
+                                   const bench_runner_t *runners)
 {
     for (size_t i = 0; i < contest->layers; i++) {
         bench_check(&runners[i]);
@@ -90,8 +92,8 @@ static void check(const contest_t *contest, const bench_runner_t *runners)
 }
 
 /* Fills the vectors, and warms up by one call. */
-static void prepare(const contest_t *contest, bench_runner_t *runners,
-                    bench_way_t way)
+static void bench_collective_prepare(const contest_t *contest,
+                                     bench_runner_t *runners, bench_way_t way)
 {
     int root = contest->operations->roots - 1;
     for (size_t i = 0; i < contest->layers; i++) {
@@ -99,10 +101,10 @@ static void prepare(const contest_t *contest, bench_runner_t *runners,
         bench_fill(&contest->operations[i]);
     }
     harness_barrier(&contest->run->harness);
-    (void)call(contest, runners, way, root);
+    (void)bench_collective_call(contest, runners, way, root);
     if (contest->operations->in_place) {
         /* What is added up again and again must not overflow. */
-        check(contest, runners);
+        bench_collective_check(contest, runners);
         for (size_t i = 0; i < contest->layers; i++) {
             bench_clear(&contest->operations[i]);
         }
@@ -128,19 +130,20 @@ static double time_way(const contest_t *contest, const contestant_t *system,
     size_t calls = calls_of(system, way);
     size_t roots = (size_t)contest->operations->roots;
     double us = 0;
-    prepare(contest, runners, way);
+    bench_collective_prepare(contest, runners, way);
     double begin_us = clock_now_us();
     for (size_t i = 0; i < calls; i++) {
         if (way != BENCH_WAY_WAIT) {
             harness_barrier(&contest->run->harness);
             begin_us = clock_now_us();
         }
-        double end_us = call(contest, runners, way, (int)(i % roots));
+        double end_us =
+            bench_collective_call(contest, runners, way, (int)(i % roots));
         us += end_us - begin_us;
         begin_us = end_us;
     }
     if (!contest->operations->in_place) {
-        check(contest, runners);
+        bench_collective_check(contest, runners);
     }
     return us / (double)calls;
 }
@@ -153,7 +156,7 @@ static double time_computation(const contest_t *contest,
     harness_barrier(&contest->run->harness);
     double begin_us = clock_now_us();
     for (size_t i = 0; i < calls * contest->layers; i++) {
-        compute(contest, way);
+        bench_collective_compute(contest, way);
     }
     return (clock_now_us() - begin_us) / (double)calls;
 }
@@ -165,7 +168,8 @@ static bool is_measured(const bench_run_t *run, size_t system, bench_way_t way)
 }
 
 /* The time in each way, and then that of each way's computation alone. */
-static void take(void *arg, size_t place, size_t turn, double *us)
+static void bench_collective_take(void *arg, size_t place, size_t turn,
+                                  double *us)
 {
     const contest_t *contest = arg;
     const bench_options_t *options = &contest->run->options;
@@ -177,7 +181,9 @@ static void take(void *arg, size_t place, size_t turn, double *us)
                     ? time_way(contest, system, i)
                     : 0;
         us[options->way_count + i] =
-            computes(way) ? time_computation(contest, system, way) : 0;
+            bench_collective_computes(way)
+                ? time_computation(contest, system, way)
+                : 0;
     }
 }
 
@@ -211,7 +217,7 @@ static void rehearse_work(contest_t *contest)
 {
     harness_barrier(&contest->run->harness);
     double begin_us = clock_now_us();
-    work(REHEARSED_UNITS);
+    bench_collective_work(REHEARSED_UNITS);
     double unit_us = (clock_now_us() - begin_us) / REHEARSED_UNITS;
     double units = contest->layer_us / unit_us;
     contest->units = units < 1 ? 1 : (uint64_t)units;
@@ -232,7 +238,7 @@ static void open_system(const contest_t *contest, size_t place,
     }
 }
 
-static void open_contest(contest_t *contest, uint64_t bytes)
+static void bench_collective_open_contest(contest_t *contest, uint64_t bytes)
 {
     const harness_t *harness = &contest->run->harness;
     contest->operations =
@@ -254,7 +260,7 @@ static void open_contest(contest_t *contest, uint64_t bytes)
     rehearse_work(contest);
 }
 
-static void close_contest(contest_t *contest)
+static void bench_collective_close_contest(contest_t *contest)
 {
     const bench_options_t *options = &contest->run->options;
     harness_barrier(&contest->run->harness);
@@ -274,8 +280,9 @@ static void close_contest(contest_t *contest)
 
 /* A row of what was measured in a way: `us` has the system's statistics in all
    ways, and of their computation. */
-static void add_row(const contest_t *contest, size_t system, size_t place,
-                    const stats_t *us, double mpi_us)
+static void bench_collective_add_row(const contest_t *contest, size_t system,
+                                     size_t place, const stats_t *us,
+                                     double mpi_us)
 {
     const bench_options_t *options = &contest->run->options;
     bench_way_t way = (bench_way_t)options->ways[place];
@@ -307,9 +314,10 @@ static void add_row(const contest_t *contest, size_t system, size_t place,
     table_number(table, "p10_us", "p10", 10, 2, us[place].p10);
     table_number(table, "p90_us", "p90", 10, 2, us[place].p90);
     table_number(table, "computation_us", sweeps ? "compute us" : NULL, 10, 2,
-                 computes(way) ? computation_us : NAN);
+                 bench_collective_computes(way) ? computation_us : NAN);
     table_number(table, "hidden_percent", sweeps ? "hidden %" : NULL, 8, 1,
-                 computes(way) ? 100 * fmin(1, fmax(0, hidden)) : NAN);
+                 bench_collective_computes(way) ? 100 * fmin(1, fmax(0, hidden))
+                                                : NAN);
     table_row(table);
 }
 
@@ -329,7 +337,7 @@ static double best_mpi_us(const bench_options_t *options, size_t place,
     return best_us;
 }
 
-static void report(const contest_t *contest, const stats_t *us)
+static void bench_collective_report(const contest_t *contest, const stats_t *us)
 {
     bench_run_t *run = contest->run;
     const bench_options_t *options = &run->options;
@@ -337,8 +345,8 @@ static void report(const contest_t *contest, const stats_t *us)
         double mpi_us = best_mpi_us(options, way, us);
         for (size_t i = 0; i < options->system_count; i++) {
             if (is_measured(run, i, (bench_way_t)options->ways[way])) {
-                add_row(contest, i, way, &us[i * options->way_count * 2],
-                        mpi_us);
+                bench_collective_add_row(
+                    contest, i, way, &us[i * options->way_count * 2], mpi_us);
             }
         }
     }
@@ -350,7 +358,7 @@ static void report(const contest_t *contest, const stats_t *us)
 
 /* ---- all of it ---------------------------------------------------------- */
 
-static void measure(contest_t *contest, uint64_t bytes)
+static void bench_collective_measure(contest_t *contest, uint64_t bytes)
 {
     bench_run_t *run = contest->run;
     const bench_options_t *options = &run->options;
@@ -358,14 +366,14 @@ static void measure(contest_t *contest, uint64_t bytes)
     const bench_turns_t turns = {.systems = options->system_count,
                                  .measures = options->way_count * 2,
                                  .turns = (size_t)options->repetitions,
-                                 .take = take,
+                                 .take = bench_collective_take,
                                  .arg = contest};
-    open_contest(contest, bytes);
+    bench_collective_open_contest(contest, bytes);
     bench_turns(run, &turns, us);
     if (run->speak) {
-        report(contest, us);
+        bench_collective_report(contest, us);
     }
-    close_contest(contest);
+    bench_collective_close_contest(contest);
 }
 
 /* Measures all sizes and layers. */
@@ -376,7 +384,7 @@ static void measure_all(bench_run_t *run)
     for (size_t l = 0; l < options->layer_count; l++) {
         for (size_t s = 0; s < options->size_count; s++) {
             contest.layers = (size_t)options->layers[l];
-            measure(&contest, options->bytes[s]);
+            bench_collective_measure(&contest, options->bytes[s]);
         }
     }
 }

@@ -10,7 +10,7 @@
 
 enum { CHAIN = 20 }; /* nodes in a row: one would measure its epoch */
 
-static void must(cudaError_t error, const char *doing)
+static void bench_device_must(cudaError_t error, const char *doing)
 {
     if (error != cudaSuccess) {
         harness_fail("%s: %s", doing, cudaGetErrorString(error));
@@ -27,7 +27,7 @@ static baton_status_t device_attach(baton_engine_t *engine)
     }
     baton_status_t status = baton_cuda_attach(engine, rank % count);
     if (status == BATON_OK) {
-        must(cudaSetDevice(rank % count), "cudaSetDevice");
+        bench_device_must(cudaSetDevice(rank % count), "cudaSetDevice");
     }
     return status;
 }
@@ -48,21 +48,22 @@ static const char *device_lacks(void)
 static void *device_alloc(size_t bytes)
 {
     void *memory = NULL;
-    must(cudaMalloc(&memory, bytes), "cudaMalloc");
-    must(cudaMemset(memory, 0, bytes), "cudaMemset");
-    must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    bench_device_must(cudaMalloc(&memory, bytes), "cudaMalloc");
+    bench_device_must(cudaMemset(memory, 0, bytes), "cudaMemset");
+    bench_device_must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     return memory;
 }
 
 static void device_free(void *memory)
 {
-    must(cudaFree(memory), "cudaFree");
+    bench_device_must(cudaFree(memory), "cudaFree");
 }
 
 static void device_copy(void *target, const void *source, size_t bytes)
 {
-    must(cudaMemcpy(target, source, bytes, cudaMemcpyDefault), "cudaMemcpy");
-    must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    bench_device_must(cudaMemcpy(target, source, bytes, cudaMemcpyDefault),
+                      "cudaMemcpy");
+    bench_device_must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
 /* ---- sums and copies ----------------------------------------------------- */
@@ -91,11 +92,13 @@ static double run_us(const work_t *work)
                         "wait_on");
     }
     for (int i = 0; work->schedule == NULL && i < CHAIN; i++) {
-        must(cudaMemcpyAsync(work->target, work->source, work->bytes,
-                             cudaMemcpyDeviceToDevice, work->stream),
-             "cudaMemcpyAsync");
+        bench_device_must(cudaMemcpyAsync(work->target, work->source,
+                                          work->bytes, cudaMemcpyDeviceToDevice,
+                                          work->stream),
+                          "cudaMemcpyAsync");
     }
-    must(cudaStreamSynchronize(work->stream), "cudaStreamSynchronize");
+    bench_device_must(cudaStreamSynchronize(work->stream),
+                      "cudaStreamSynchronize");
     return (clock_now_us() - begin_us) / CHAIN;
 }
 
@@ -139,7 +142,7 @@ static void commit_chain(const bench_run_t *run, const chain_t *of,
     harness_require(baton_schedule_commit(s), "commit");
 }
 
-static bool run_kernels(bench_run_t *run)
+static bool bench_device_run(bench_run_t *run)
 {
     static const chain_t chains[] = {{"copy", "any", BATON_F32, true, 2},
                                      {"sum", "f32", BATON_F32, false, 3},
@@ -149,8 +152,9 @@ static bool run_kernels(bench_run_t *run)
                                      {"sum", "i8", BATON_I8, false, 3}};
     static const size_t sizes[] = {1 << 16, 1 << 20, 16 << 20, 64 << 20};
     work_t work = {0};
-    must(cudaStreamCreateWithFlags(&work.stream, cudaStreamNonBlocking),
-         "cudaStreamCreateWithFlags");
+    bench_device_must(
+        cudaStreamCreateWithFlags(&work.stream, cudaStreamNonBlocking),
+        "cudaStreamCreateWithFlags");
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         work.bytes = sizes[i];
         work.target = device_alloc(work.bytes);
@@ -170,12 +174,13 @@ static bool run_kernels(bench_run_t *run)
         device_free(work.target);
         device_free(work.source);
     }
-    must(cudaStreamDestroy(work.stream), "cudaStreamDestroy");
+    bench_device_must(cudaStreamDestroy(work.stream), "cudaStreamDestroy");
     return true;
 }
 
-const bench_device_t bench_device = {device_lacks, device_attach, device_alloc,
-                                     device_free,  device_copy,   run_kernels};
+const bench_device_t bench_device = {device_lacks, device_attach,
+                                     device_alloc, device_free,
+                                     device_copy,  bench_device_run};
 
 #else
 

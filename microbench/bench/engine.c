@@ -119,16 +119,18 @@ typedef struct shape {
     size_t count, nodes;
 } shape_t;
 
-static baton_schedule_t *create(const single_t *single, const shape_t *shape)
+static baton_schedule_t *bench_engine_create(const single_t *single,
+                                             const shape_t *shape)
 {
     baton_schedule_t *schedule = harness_schedule(single->group, shape->name);
     shape->build(schedule, shape->count);
     return schedule;
 }
 
-static baton_schedule_t *commit(const single_t *single, const shape_t *shape)
+static baton_schedule_t *bench_engine_commit(const single_t *single,
+                                             const shape_t *shape)
 {
-    baton_schedule_t *schedule = create(single, shape);
+    baton_schedule_t *schedule = bench_engine_create(single, shape);
     harness_require(baton_schedule_commit(schedule), "commit");
     return schedule;
 }
@@ -159,7 +161,7 @@ static void measure_shape(bench_run_t *run, const single_t *single,
     char name[64], text[80];
     double nodes = (double)shape->nodes;
     double before = allocated_bytes();
-    baton_schedule_t *schedule = commit(single, shape);
+    baton_schedule_t *schedule = bench_engine_commit(single, shape);
     double bytes = allocated_bytes() - before;
     stats_t us = time_epochs(run, schedule,
                              NODES_A_REPETITION / shape->nodes + 1, nodes);
@@ -181,7 +183,7 @@ static void measure_commit(bench_run_t *run, const single_t *single,
     uint32_t nodes = 0;
     char text[80];
     for (size_t i = 0; i < repetitions; i++) {
-        baton_schedule_t *schedule = create(single, shape);
+        baton_schedule_t *schedule = bench_engine_create(single, shape);
         nodes = baton_add_nop(schedule).index + 1;
         double begin_us = clock_now_us();
         harness_require(baton_schedule_commit(schedule), "commit");
@@ -198,7 +200,7 @@ static void measure_start(bench_run_t *run, const single_t *single,
                           const char *name, const char *text)
 {
     static const shape_t shape = {"nop", "", build_chain, 1, 1};
-    baton_schedule_t *schedule = commit(single, &shape);
+    baton_schedule_t *schedule = bench_engine_commit(single, &shape);
     bench_report(run, name, text,
                  time_epochs(run, schedule, STARTS_A_REPETITION, 1), "us");
     (void)!baton_schedule_destroy(schedule);

@@ -70,8 +70,8 @@ static void one_pass(trial_t *t)
 }
 
 /* Times two forms by turns. */
-static void measure(const bench_run_t *run, trial_t *trial,
-                    const form_fn forms[2], stats_t us[2])
+static void bench_kernels_measure(const bench_run_t *run, trial_t *trial,
+                                  const form_fn forms[2], stats_t us[2])
 {
     size_t rounds = (size_t)run->options.repetitions;
     double *times = harness_alloc(2 * rounds, sizeof(double));
@@ -110,8 +110,9 @@ void bench_kernel_row(bench_run_t *run, const char *const words[4],
     table_row(table);
 }
 
-static void report(bench_run_t *run, const trial_t *trial, const char *op,
-                   const char *form, stats_t us, double against_us)
+static void bench_kernels_report(bench_run_t *run, const trial_t *trial,
+                                 const char *op, const char *form, stats_t us,
+                                 double against_us)
 {
     const char *const words[] = {op, "f32", form, baton_kernels_name()};
     bench_kernel_row(run, words, trial->count * sizeof(float), trial->k, us,
@@ -133,9 +134,10 @@ static void measure_sums(bench_run_t *run, trial_t *trial)
         trial->left = i % 2 == 0 ? trial->target : left;
         trial->count = sizes[i / 2] / sizeof(float);
         trial->repeats = 1 + BYTES_A_MEASUREMENT / sizes[i / 2];
-        measure(run, trial, forms, us);
-        report(run, trial, "sum", i % 2 == 0 ? "in place" : "three buffers",
-               us[0], us[1].median);
+        bench_kernels_measure(run, trial, forms, us);
+        bench_kernels_report(run, trial, "sum",
+                             i % 2 == 0 ? "in place" : "three buffers", us[0],
+                             us[1].median);
     }
     trial->left = left;
 }
@@ -146,7 +148,7 @@ static bool measure_selection(bench_run_t *run, trial_t *trial)
 {
     static const form_fn forms[] = {one_pass, two_steps};
     stats_t us[2];
-    measure(run, trial, forms, us);
+    bench_kernels_measure(run, trial, forms, us);
     if (trial->one_found != trial->two_found ||
         memcmp(trial->one, trial->two, trial->two_found * sizeof *trial->two) !=
             0) {
@@ -155,8 +157,9 @@ static bool measure_selection(bench_run_t *run, trial_t *trial)
                       trial->count);
         return false;
     }
-    report(run, trial, "accumulate",
-           trial->threshold == 0 ? "top-k" : "threshold", us[0], us[1].median);
+    bench_kernels_report(run, trial, "accumulate",
+                         trial->threshold == 0 ? "top-k" : "threshold", us[0],
+                         us[1].median);
     return true;
 }
 
@@ -179,7 +182,7 @@ static bool measure_selections(bench_run_t *run, trial_t *trial)
     return passed;
 }
 
-static bool run_kernels(bench_run_t *run)
+static bool bench_kernels_run(bench_run_t *run)
 {
     const size_t stride = MOST + STAGGER;
     if (!run->speak) {
@@ -215,4 +218,4 @@ const bench_t bench_kernels = {
     "against us: of a sum the plain loop's, of accumulate, which adds and "
     "selects in one pass, that of two steps, on a device that of its copy; "
     "ratio: the latter over us, where more bytes move, for each byte",
-    run_kernels};
+    bench_kernels_run};

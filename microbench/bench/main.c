@@ -6,7 +6,7 @@
 /* The exit status where there is no GPU. */
 enum { NO_GPU = 77 };
 
-static const bench_t *find(bench_command_t command)
+static const bench_t *bench_find(bench_command_t command)
 {
     static const bench_t *const benches[] = {&bench_collective, &bench_sparse,
                                              &bench_engine, &bench_kernels};
@@ -17,7 +17,8 @@ static const bench_t *find(bench_command_t command)
     return benches[i];
 }
 
-static bool measure(bench_run_t *run, const bench_t *bench, const char *name)
+static bool bench_measure(bench_run_t *run, const bench_t *bench,
+                          const char *name)
 {
     steal_t before = steal_read();
     harness_open(&run->harness, run->options.memory == BENCH_MEMORY_DEVICE
@@ -43,7 +44,7 @@ static bool measure(bench_run_t *run, const bench_t *bench, const char *name)
 static int run_bench(bench_run_t *run, bench_command_t command,
                      const char *name)
 {
-    const bench_t *bench = find(command);
+    const bench_t *bench = bench_find(command);
     if (run->options.memory == BENCH_MEMORY_DEVICE) {
         const char *reason = bench_device.lacks();
         if (reason != NULL && run->speak) {
@@ -57,7 +58,7 @@ static int run_bench(bench_run_t *run, bench_command_t command,
                        table_open(&run->table, &run->options.files))) {
         return EXIT_FAILURE;
     }
-    bool passed = measure(run, bench, name);
+    bool passed = bench_measure(run, bench, name);
     if (run->speak) {
         passed = table_close(&run->table, passed);
     }

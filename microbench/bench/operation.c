@@ -68,7 +68,7 @@ void bench_operation_init(bench_operation_t *operation,
 }
 
 /* A rank's elements, or -1 for all. They repeat, so they are copied on. */
-static void fill(float *vector, size_t count, int rank)
+static void bench_operation_fill_vector(float *vector, size_t count, int rank)
 {
     size_t done = count < BENCH_PERIOD ? count : BENCH_PERIOD;
     for (size_t i = 0; i < done; i++) {
@@ -85,9 +85,11 @@ void bench_operation_fill(bench_operation_t *operation)
 {
     bool sends_target = operation->collective == BATON_COLLECTIVE_BROADCAST &&
                         operation->rank == operation->root;
-    fill(operation->source, operation->source_count, operation->rank);
+    bench_operation_fill_vector(operation->source, operation->source_count,
+                                operation->rank);
     if (!operation->in_place) {
-        fill(operation->target, operation->target_count, sends_target ? 0 : -1);
+        bench_operation_fill_vector(operation->target, operation->target_count,
+                                    sends_target ? 0 : -1);
     }
 }
 

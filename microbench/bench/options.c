@@ -134,8 +134,8 @@ static error_t read_algorithm(const cli_parser_t *parser, const char *name,
                             system->name);
 }
 
-static error_t read_system(const cli_parser_t *parser, const char *name,
-                           size_t place)
+static error_t bench_options_read_system(const cli_parser_t *parser,
+                                         const char *name, size_t place)
 {
     static const cli_type_t type = CLI_WORD(NULL, system_names);
     static const char prefix[] = "baton:";
@@ -174,7 +174,7 @@ const char *const bench_place_names[] = {"out", "in", NULL};
 
 static const cli_option_t options[] = {
     {BENCH_COLLECTIVE, "systems", 's', AT(systems),
-     CLI_ITEMS(read_system, BENCH_MAX_SYSTEMS, AT(system_count)),
+     CLI_ITEMS(bench_options_read_system, BENCH_MAX_SYSTEMS, AT(system_count)),
      "mpi,impi,persistent,baton", "Systems to compare, see below"},
     {BENCH_COLLECTIVE, "bytes", 'b', AT(bytes), SIZES, "8..64M",
      "Sizes of the vectors; LOW..HIGH doubles from LOW on; none for barrier"},
@@ -293,7 +293,7 @@ static error_t resolve_dense(const cli_parser_t *parser)
     return 0;
 }
 
-static error_t resolve(cli_parser_t *parser)
+static error_t bench_options_resolve(cli_parser_t *parser)
 {
     const bench_options_t *opts = parser->values;
     unsigned command = parser->program->command;
@@ -326,7 +326,7 @@ cli_verdict_t bench_options_parse(int argc, char **argv, bool speak,
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
         .command = entries[index].command,
-        .resolve = resolve,
+        .resolve = bench_options_resolve,
     };
     *command_out = entries[index].command;
     *out = (bench_options_t){.collective = entries[index].collective};

@@ -49,8 +49,8 @@ static bool is_baton(const contestant_t *system)
     return system->system < BENCH_SPARSE_MPI;
 }
 
-static baton_sparse_options_t options_of(const contest_t *contest,
-                                         const contestant_t *system)
+static baton_sparse_options_t
+bench_sparse_options_of(const contest_t *contest, const contestant_t *system)
 {
     baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
     options.algorithm =
@@ -85,7 +85,8 @@ static void add_contestant(contest_t *contest, size_t system, uint64_t teams)
     *added = (contestant_t){.system = (bench_sparse_system_t)system,
                             .teams = (int)teams};
     if (is_baton(added)) {
-        baton_sparse_options_t options = options_of(contest, added);
+        baton_sparse_options_t options =
+            bench_sparse_options_of(contest, added);
         baton_status_t status = baton_sparse_create(
             contest->run->harness.group, &options, -1, &added->sparse);
         if (status == BATON_ERR_UNSUPPORTED && contest->on_device != NULL) {
@@ -102,7 +103,7 @@ static void add_contestant(contest_t *contest, size_t system, uint64_t teams)
     contest->contestant_count++;
 }
 
-static void open_contest(contest_t *contest)
+static void bench_sparse_open_contest(contest_t *contest)
 {
     const bench_options_t *options = &contest->run->options;
     const harness_t *harness = &contest->run->harness;
@@ -126,7 +127,7 @@ static void open_contest(contest_t *contest)
     }
 }
 
-static void close_contest(contest_t *contest)
+static void bench_sparse_close_contest(contest_t *contest)
 {
     for (size_t i = 0; i < contest->contestant_count; i++) {
         contestant_t *system = &contest->contestants[i];
@@ -166,8 +167,9 @@ static void check_alike(const contest_t *contest, const contestant_t *system,
 }
 
 /* MPI does not promise the same bits on all ranks. */
-static void check_result(const contest_t *contest, const contestant_t *system,
-                         const baton_sparse_result_t *result)
+static void bench_sparse_check_result(const contest_t *contest,
+                                      const contestant_t *system,
+                                      const baton_sparse_result_t *result)
 {
     size_t entry = 0;
     const char *wrong = sparse_check(result, contest->count, &entry);
@@ -183,7 +185,8 @@ static void check_result(const contest_t *contest, const contestant_t *system,
 
 /* Results and residuals add up to all gradients, if these are neither clipped
    nor given momentum. The residuals are flushed. */
-static void check_sums(const contest_t *contest, const contestant_t *system)
+static void bench_sparse_check_sums(const contest_t *contest,
+                                    const contestant_t *system)
 {
     const bench_options_t *asked = &contest->run->options;
     if (is_baton(system)) {
@@ -191,7 +194,7 @@ static void check_sums(const contest_t *contest, const contestant_t *system)
         harness_require(baton_sparse_flush(system->sparse), "start a flush");
         harness_require(baton_sparse_wait(system->sparse, -1, &rest),
                         "wait for a flush");
-        check_result(contest, system, &rest);
+        bench_sparse_check_result(contest, system, &rest);
     }
     if (is_baton(system) && (asked->momentum > 0 || asked->clip > 0)) {
         return;
@@ -235,7 +238,8 @@ static void run_mpi(contest_t *contest, bool residual,
 }
 
 /* What the backward pass would have done. */
-static void accumulate(const contest_t *contest, const contestant_t *system)
+static void bench_sparse_accumulate(const contest_t *contest,
+                                    const contestant_t *system)
 {
     if (is_baton(system) && contest->run->options.accumulated) {
         void *sum = baton_sparse_accumulator(system->sparse);
@@ -244,8 +248,9 @@ static void accumulate(const contest_t *contest, const contestant_t *system)
     }
 }
 
-static void run_step(contest_t *contest, const contestant_t *system,
-                     baton_sparse_result_t *out)
+static void bench_sparse_run_step(contest_t *contest,
+                                  const contestant_t *system,
+                                  baton_sparse_result_t *out)
 {
     if (!is_baton(system)) {
         run_mpi(contest, system->system == BENCH_SPARSE_MPI_RESIDUAL, out);
@@ -262,16 +267,17 @@ static void run_step(contest_t *contest, const contestant_t *system,
 }
 
 /* A dense step has neither selections nor messages that are counted. */
-static void take(void *arg, size_t place, size_t turn, double *values)
+static void bench_sparse_take(void *arg, size_t place, size_t turn,
+                              double *values)
 {
     contest_t *contest = arg;
     const contestant_t *system = &contest->contestants[place];
     baton_sparse_result_t result = {0};
     (void)turn;
-    accumulate(contest, system);
+    bench_sparse_accumulate(contest, system);
     harness_barrier(&contest->run->harness);
     double begin_us = clock_now_us();
-    run_step(contest, system, &result);
+    bench_sparse_run_step(contest, system, &result);
     values[TIME_US] = clock_now_us() - begin_us;
     values[BYTES] = values[MESSAGES] = values[ROUNDS] = values[SELECT_US] = NAN;
     values[NNZ] = (double)result.count;
@@ -284,18 +290,21 @@ static void take(void *arg, size_t place, size_t turn, double *values)
             values[SELECT_US] = stats.select_us;
         }
     }
-    check_result(contest, system, &result);
+    bench_sparse_check_result(contest, system, &result);
 }
 
 /* ---- report ------------------------------------------------------------- */
 
-static void add_row(const contest_t *contest, const contestant_t *system,
-                    const stats_t stats[MEASURES], double mpi_residual_us)
+static void bench_sparse_add_row(const contest_t *contest,
+                                 const contestant_t *system,
+                                 const stats_t stats[MEASURES],
+                                 double mpi_residual_us)
 {
     table_t *table = &contest->run->table;
     baton_sparse_cost_t cost = {.bytes = NAN, .messages = NAN, .rounds = NAN};
     if (is_baton(system)) {
-        baton_sparse_options_t options = options_of(contest, system);
+        baton_sparse_options_t options =
+            bench_sparse_options_of(contest, system);
         harness_require(
             baton_sparse_cost(&options, contest->run->harness.size, &cost),
             "get the cost of a sparse all-reduce");
@@ -339,26 +348,27 @@ static void measure_case(bench_run_t *run, size_t count, double density)
     };
     /* Only rank 0 may have BATON_SEED. */
     MPI_Bcast(&contest.seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
-    open_contest(&contest);
+    bench_sparse_open_contest(&contest);
     const bench_turns_t turns = {.systems = contest.contestant_count,
                                  .measures = MEASURES,
                                  .warm_up = WARM_UP,
                                  .turns = (size_t)run->options.repetitions,
                                  .begin = fill_gradients,
-                                 .take = take,
+                                 .take = bench_sparse_take,
                                  .arg = &contest};
     bench_turns(run, &turns, &stats[0][0]);
     for (size_t i = 0; i < contest.contestant_count; i++) {
-        check_sums(&contest, &contest.contestants[i]);
+        bench_sparse_check_sums(&contest, &contest.contestants[i]);
         if (contest.contestants[i].system == BENCH_SPARSE_MPI_RESIDUAL) {
             mpi_residual_us = stats[i][TIME_US].median;
         }
     }
     for (size_t i = 0; run->speak && i < contest.contestant_count; i++) {
-        add_row(&contest, &contest.contestants[i], stats[i], mpi_residual_us);
+        bench_sparse_add_row(&contest, &contest.contestants[i], stats[i],
+                             mpi_residual_us);
     }
     harness_barrier(&run->harness);
-    close_contest(&contest);
+    bench_sparse_close_contest(&contest);
 }
 
 static bool run_sparse(bench_run_t *run)

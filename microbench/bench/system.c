@@ -27,7 +27,7 @@
 
 /* ---- memory ------------------------------------------------------------- */
 
-static float *allocate(const bench_run_t *run, size_t count)
+static float *bench_system_allocate(const bench_run_t *run, size_t count)
 {
     void *out = NULL;
     if (run->options.memory != BENCH_MEMORY_SHARED) {
@@ -41,7 +41,7 @@ static float *allocate(const bench_run_t *run, size_t count)
     return out;
 }
 
-static void release(const bench_run_t *run, void *block)
+static void bench_system_release(const bench_run_t *run, void *block)
 {
     if (run->options.memory != BENCH_MEMORY_SHARED) {
         free(block);
@@ -54,10 +54,11 @@ static void release(const bench_run_t *run, void *block)
 void bench_memory_open(const bench_run_t *run, bench_operation_t *operation)
 {
     operation->in_place = run->options.in_place;
-    operation->target = allocate(run, operation->target_count);
-    operation->source = operation->in_place
-                            ? operation->target
-                            : allocate(run, operation->source_count);
+    operation->target = bench_system_allocate(run, operation->target_count);
+    operation->source =
+        operation->in_place
+            ? operation->target
+            : bench_system_allocate(run, operation->source_count);
     if (run->options.memory == BENCH_MEMORY_DEVICE) {
         operation->on_device[1] =
             bench_device.alloc((operation->target_count + 1) * sizeof(float));
@@ -72,9 +73,9 @@ void bench_memory_open(const bench_run_t *run, bench_operation_t *operation)
 void bench_memory_close(const bench_run_t *run, bench_operation_t *operation)
 {
     if (!operation->in_place) {
-        release(run, operation->source);
+        bench_system_release(run, operation->source);
     }
-    release(run, operation->target);
+    bench_system_release(run, operation->target);
     if (operation->on_device[1] != NULL) {
         if (!operation->in_place) {
             bench_device.free(operation->on_device[0]);
@@ -222,8 +223,8 @@ static void call_mpi(bench_runner_t *runner, form_t form)
 
 /* ---- Baton -------------------------------------------------------------- */
 
-static baton_view_t bind(baton_schedule_t *schedule, float *memory,
-                         void *on_device, size_t count, bool input)
+static baton_view_t bench_system_bind(baton_schedule_t *schedule, float *memory,
+                                      void *on_device, size_t count, bool input)
 {
     size_t bytes = count * sizeof(float);
     void *at = on_device != NULL ? on_device : memory;
@@ -238,15 +239,16 @@ static baton_view_t bind(baton_schedule_t *schedule, float *memory,
     return baton_view(buffer, 0, bytes);
 }
 
-static void build(const bench_operation_t *of, const char *algorithm,
-                  baton_schedule_t *schedule)
+static void bench_system_build(const bench_operation_t *of,
+                               const char *algorithm,
+                               baton_schedule_t *schedule)
 {
-    baton_view_t to =
-        bind(schedule, of->target, of->on_device[1], of->target_count, false);
-    baton_view_t from = of->in_place
-                            ? to
-                            : bind(schedule, of->source, of->on_device[0],
-                                   of->source_count, true);
+    baton_view_t to = bench_system_bind(schedule, of->target, of->on_device[1],
+                                        of->target_count, false);
+    baton_view_t from =
+        of->in_place ? to
+                     : bench_system_bind(schedule, of->source, of->on_device[0],
+                                         of->source_count, true);
     switch ((int)of->collective) {
 #define BUILD(id, name, type, ...)                                             \
     case BATON_COLLECTIVE_##id:                                                \
@@ -293,12 +295,12 @@ static void add_end(baton_schedule_t *schedule, bench_end_t *end)
     }
 }
 
-static baton_schedule_t *commit(const bench_run_t *run,
-                                const bench_runner_t *runner)
+static baton_schedule_t *bench_system_commit(const bench_run_t *run,
+                                             const bench_runner_t *runner)
 {
     baton_schedule_t *schedule =
         harness_schedule(run->harness.group, runner->system.name);
-    build(runner->operation, runner->system.algorithm, schedule);
+    bench_system_build(runner->operation, runner->system.algorithm, schedule);
     if (runner->end != NULL) {
         add_end(schedule, runner->end);
     }
@@ -319,7 +321,7 @@ static void open_root(const bench_run_t *run, bench_runner_t *runner)
     int root = runner->operation->root;
     runner->requests[root] = MPI_REQUEST_NULL;
     if (runner->system.kind == BENCH_SYSTEM_BATON) {
-        runner->schedules[root] = commit(run, runner);
+        runner->schedules[root] = bench_system_commit(run, runner);
     } else if (is_prepared(runner)) {
         (void)(runner->system.kind == BENCH_SYSTEM_RING && set_libnbc(RING));
         call_mpi(runner, PREPARED);

@@ -5,8 +5,8 @@
 /* ---- turns -------------------------------------------------------------- */
 
 /* `mine`: [systems][measures][turns]. */
-static void take_all(const bench_run_t *run, const bench_turns_t *turns,
-                     double *mine)
+static void bench_turns_take_all(const bench_run_t *run,
+                                 const bench_turns_t *turns, double *mine)
 {
     double *values = harness_alloc(turns->measures, sizeof(double));
     size_t all = turns->warm_up + turns->turns;
@@ -37,7 +37,7 @@ void bench_turns(bench_run_t *run, const bench_turns_t *turns, stats_t *out)
 {
     size_t rows = turns->systems * turns->measures;
     double *mine = harness_alloc(rows * turns->turns, sizeof(double));
-    take_all(run, turns, mine);
+    bench_turns_take_all(run, turns, mine);
     run->done++;
     (void)progress_end();
     for (size_t i = 0; i < rows; i++) {

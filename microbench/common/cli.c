@@ -14,7 +14,7 @@ enum { ITEM_BYTES = 64, COMPLAINT_BYTES = 192, HELP_BYTES = 320 };
 /* ---- numbers ------------------------------------------------------------ */
 
 /* Reads leading digits; strtoull alone would accept a sign or blanks. */
-static bool read_digits(const char *text, uint64_t *out, const char **end)
+static bool cli_read_digits(const char *text, uint64_t *out, const char **end)
 {
     if (*text < '0' || *text > '9') {
         return false;
@@ -29,7 +29,7 @@ static bool read_digits(const char *text, uint64_t *out, const char **end)
 bool cli_read_count(const char *text, uint64_t *out)
 {
     const char *end = NULL;
-    return read_digits(text, out, &end) && *end == '\0';
+    return cli_read_digits(text, out, &end) && *end == '\0';
 }
 
 static bool read_size(const char *text, uint64_t *out)
@@ -37,7 +37,7 @@ static bool read_size(const char *text, uint64_t *out)
     static const char suffixes[] = "KMG";
     uint64_t value = 0;
     const char *end = NULL;
-    if (!read_digits(text, &value, &end)) {
+    if (!cli_read_digits(text, &value, &end)) {
         return false;
     }
     const char *suffix = *end == '\0' ? NULL : strchr(suffixes, *end);
@@ -64,7 +64,7 @@ const char *cli_format_bytes(uint64_t bytes, char *text, size_t text_bytes)
 
 /* Describes the values of a type, as "1 to 64" or "ring, binomial". Writes
    nothing where any value is allowed. */
-static void describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
+static void cli_describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
 {
     char low[16], high[16];
     text[0] = '\0';
@@ -189,7 +189,7 @@ static error_t read_one(const reading_t *reading, const char *text, void *out)
     if (read_value(reading->type, text, out)) {
         return 0;
     }
-    describe(reading->type, range);
+    cli_describe(reading->type, range);
     return cli_refuse(reading->parser, "%s: '%.60s' is not %s%s",
                       reading->option, text,
                       kind == CLI_KIND_WORD   ? "one of "
@@ -328,7 +328,7 @@ static bool is_taken(const cli_program_t *program, size_t i)
     return (program->options[i].commands & program->command) != 0;
 }
 
-static int key_of(const cli_program_t *program, size_t i)
+static int cli_key_of(const cli_program_t *program, size_t i)
 {
     int letter = program->options[i].letter;
     return letter != 0 ? letter : KEY_OPTION + (int)i;
@@ -345,7 +345,7 @@ static bool has_all_words(const cli_option_t *option)
 static void write_help(const cli_option_t *option, char help[HELP_BYTES])
 {
     char range[COMPLAINT_BYTES];
-    describe(&option->type, range);
+    cli_describe(&option->type, range);
     const char *initial = has_all_words(option) ? "all" : option->initial;
     (void)snprintf(help, HELP_BYTES, "%s", option->help);
     size_t end = strlen(help);
@@ -378,10 +378,10 @@ static void fill_table(const cli_program_t *program, argp_table_t *table)
                 (struct argp_option){.doc = option->name, .group = ++group};
         } else {
             write_help(option, table->helps[count]);
-            *entry =
-                (struct argp_option){option->name,         key_of(program, i),
-                                     option->type.metavar, 0,
-                                     table->helps[count],  group};
+            *entry = (struct argp_option){
+                option->name,         cli_key_of(program, i),
+                option->type.metavar, 0,
+                table->helps[count],  group};
         }
         count++;
     }
@@ -389,9 +389,9 @@ static void fill_table(const cli_program_t *program, argp_table_t *table)
 }
 
 /* Reads an option's value into the program's struct; `name` is for messages. */
-static error_t read_option(const cli_parser_t *parser,
-                           const cli_option_t *option, const char *name,
-                           const char *text)
+static error_t cli_read_option(const cli_parser_t *parser,
+                               const cli_option_t *option, const char *name,
+                               const char *text)
 {
     char *values = parser->values;
     return cli_read(parser, name, &option->type, text, values + option->offset,
@@ -406,7 +406,8 @@ static void store_defaults(const cli_parser_t *parser)
         const cli_option_t *option = &program->options[i];
         if (is_taken(program, i) &&
             (option->initial != NULL || has_all_words(option))) {
-            (void)read_option(parser, option, option->name, option->initial);
+            (void)cli_read_option(parser, option, option->name,
+                                  option->initial);
         }
     }
 }
@@ -437,7 +438,7 @@ bool cli_is_given(const cli_parser_t *parser, const char *name)
 }
 
 /* argp would exit after these. ECANCELED ends the parsing instead. */
-static error_t answer(int key, const struct argp_state *state)
+static error_t cli_answer(int key, const struct argp_state *state)
 {
     if ((state->flags & ARGP_NO_ERRS) != 0) {
         return ECANCELED;
@@ -459,11 +460,11 @@ static error_t parse_option(cli_parser_t *parser, int key, const char *text)
     for (size_t i = 0; i < program->option_count; i++) {
         const cli_option_t *option = &program->options[i];
         if (is_taken(program, i) && option->type.kind != CLI_KIND_HEADING &&
-            key_of(program, i) == key) {
+            cli_key_of(program, i) == key) {
             char name[ITEM_BYTES];
             (void)snprintf(name, sizeof(name), "--%s", option->name);
             parser->given |= UINT64_C(1) << i;
-            return read_option(parser, option, name, text);
+            return cli_read_option(parser, option, name, text);
         }
     }
     return ARGP_ERR_UNKNOWN;
@@ -475,7 +476,7 @@ static error_t find_command(const cli_parser_t *parser, const char *word)
     return cli_read(parser, "COMMAND", &type, word, parser->values, NULL);
 }
 
-static error_t parse(int key, char *text, struct argp_state *state)
+static error_t cli_parse_option(int key, char *text, struct argp_state *state)
 {
     cli_parser_t *parser = state->input;
     const cli_program_t *program = parser->program;
@@ -484,7 +485,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_HELP:
     case KEY_USAGE:
     case KEY_VERSION:
-        return answer(key, state);
+        return cli_answer(key, state);
     case ARGP_KEY_ARG:
         return program->commands != NULL
                    ? find_command(parser, text)
@@ -510,7 +511,7 @@ cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
     fill_table(program, &table);
     const struct argp argp = {
         .options = table.options,
-        .parser = parse,
+        .parser = cli_parse_option,
         .args_doc = program->arguments,
         .doc = program->doc,
     };

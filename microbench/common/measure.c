@@ -38,7 +38,7 @@ void clock_sleep_until(double deadline_us)
 
 /* ---- statistics ------------------------------------------------------- */
 
-static int compare(const void *left, const void *right)
+static int measure_compare(const void *left, const void *right)
 {
     double a = *(const double *)left;
     double b = *(const double *)right;
@@ -47,7 +47,7 @@ static int compare(const void *left, const void *right)
 
 void stats_sort(double *values, size_t count)
 {
-    qsort(values, count, sizeof(*values), compare);
+    qsort(values, count, sizeof(*values), measure_compare);
 }
 
 double stats_percentile(const double *sorted, size_t count, double fraction)

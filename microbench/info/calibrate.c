@@ -161,8 +161,8 @@ static bool add_machines(const harness_t *harness, const char *path)
 
 /* The first rank that is on rank 0's host, and the first that is not; -1 where
    there is none. */
-static void find_peers(const harness_t *harness, int *inside_out,
-                       int *between_out)
+static void info_calibrate_find_peers(const harness_t *harness, int *inside_out,
+                                      int *between_out)
 {
     *inside_out = *between_out = -1;
     for (int other = harness->size - 1; other > 0; other--) {
@@ -219,7 +219,7 @@ int info_calibrate(const char *path)
     } else {
         baton_costs_t costs = BATON_COSTS;
         harness_require(baton_costs_get(&costs), "get the costs in force");
-        find_peers(&harness, &inside, &between);
+        info_calibrate_find_peers(&harness, &inside, &between);
         if (inside >= 0) {
             costs.inside = link_cost(&harness, inside, false);
         }

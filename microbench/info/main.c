@@ -92,7 +92,7 @@ static void print_variables(void)
 
 /* ---- choices ---------------------------------------------------------- */
 
-static baton_choice_t choose(const baton_choice_case_t *of)
+static baton_choice_t info_choose(const baton_choice_case_t *of)
 {
     baton_choice_t choice;
     if (baton_choose(of, &choice) != BATON_OK) {
@@ -123,11 +123,11 @@ static void print_collective(baton_choice_case_t of)
 {
     const char *last = "any size";
     of.bytes = 8;
-    baton_choice_t current = choose(&of);
+    baton_choice_t current = info_choose(&of);
     (void)printf("%s\n", baton_collective_name(of.collective));
     while (of.bytes < (size_t)1 << 30) {
         of.bytes *= 2;
-        baton_choice_t next = choose(&of);
+        baton_choice_t next = info_choose(&of);
         if (next.algorithm.name != current.algorithm.name ||
             next.segment_bytes != current.segment_bytes) {
             print_choice(&current, of.bytes / 2, NULL);

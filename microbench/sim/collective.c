@@ -71,20 +71,20 @@ static void build_algorithm(const run_t *run, baton_schedule_t *schedule,
 
 /* ---- data ------------------------------------------------------------- */
 
-static char *memory_of(const run_t *run, int rank)
+static char *sim_collective_memory_of(const run_t *run, int rank)
 {
     return run->memory == NULL
                ? NULL
                : run->memory + (size_t)rank * (size_t)run->of->bytes;
 }
 
-static void build(void *arg, baton_schedule_t *schedule)
+static void sim_collective_build(void *arg, baton_schedule_t *schedule)
 {
     const run_t *run = arg;
     int rank = baton_schedule_rank(schedule);
     size_t bytes = (size_t)run->of->bytes;
     baton_buffer_t buffer =
-        baton_buffer_bind(schedule, memory_of(run, rank), bytes);
+        baton_buffer_bind(schedule, sim_collective_memory_of(run, rank), bytes);
     build_algorithm(run, schedule, baton_view(buffer, 0, bytes));
     if (!sim_case_build()) {
         baton_schedule_fail(schedule, BATON_ERR_CANCELLED, "interrupted");
@@ -92,7 +92,7 @@ static void build(void *arg, baton_schedule_t *schedule)
 }
 
 /* Fills in each rank's contribution. In a broadcast only the root has one. */
-static bool fill(run_t *run, uint64_t epoch)
+static bool sim_collective_fill(run_t *run, uint64_t epoch)
 {
     sim_data_t *data = &run->data;
     if (run->memory == NULL) {
@@ -100,7 +100,7 @@ static bool fill(run_t *run, uint64_t epoch)
     }
     sim_data_expect_none(data);
     for (int rank = 0; rank < run->of->ranks; rank++) {
-        char *memory = memory_of(run, rank);
+        char *memory = sim_collective_memory_of(run, rank);
         if (run->algorithm.collective == BATON_COLLECTIVE_BROADCAST &&
             rank != (int)run->of->options->root) {
             data->op->identity(data->op->arg, memory, data->count, data->dtype);
@@ -114,10 +114,11 @@ static bool fill(run_t *run, uint64_t epoch)
     return true;
 }
 
-static bool check(const run_t *run, uint64_t epoch)
+static bool sim_collective_check(const run_t *run, uint64_t epoch)
 {
     for (int rank = 0; run->memory != NULL && rank < run->of->ranks; rank++) {
-        if (!sim_data_check(&run->data, rank, epoch, memory_of(run, rank))) {
+        if (!sim_data_check(&run->data, rank, epoch,
+                            sim_collective_memory_of(run, rank))) {
             return false;
         }
     }
@@ -126,25 +127,26 @@ static bool check(const run_t *run, uint64_t epoch)
 
 /* ---- the run ---------------------------------------------------------- */
 
-static bool run_epoch(void *arg, uint64_t epoch, double *us_out)
+static bool sim_collective_run_epoch(void *arg, uint64_t epoch, double *us_out)
 {
     run_t *run = arg;
-    return fill(run, epoch) &&
+    return sim_collective_fill(run, epoch) &&
            sim_case_ok(run->of, baton_sim_epoch(run->of->sim, us_out)) &&
-           check(run, epoch);
+           sim_collective_check(run, epoch);
 }
 
 static bool run_with_memory(run_t *run, sim_result_t *out)
 {
     const sim_case_t *c = run->of;
     double began_us = clock_now_us();
-    if (!sim_case_ok(c, baton_sim_build(c->sim, c->name, build, run))) {
+    if (!sim_case_ok(
+            c, baton_sim_build(c->sim, c->name, sim_collective_build, run))) {
         return false;
     }
     out->build_s = (clock_now_us() - began_us) / 1e6;
     out->formula_us =
         sim_formula_us(c->options, &run->algorithm, c->ranks, (double)c->bytes);
-    return sim_case_epochs(c, run_epoch, run, out);
+    return sim_case_epochs(c, sim_collective_run_epoch, run, out);
 }
 
 bool sim_run_collective(const sim_case_t *c, sim_result_t *out)

@@ -299,7 +299,7 @@ static error_t resolve_algorithm(const cli_parser_t *parser,
                             opts->root, least - 1);
 }
 
-static error_t resolve(cli_parser_t *parser)
+static error_t sim_options_resolve(cli_parser_t *parser)
 {
     sim_options_t *opts = parser->values;
     if (opts->variant_count == 0) {
@@ -321,7 +321,7 @@ cli_verdict_t sim_options_parse(unsigned command,
         .options = table,
         .option_count = sizeof(table) / sizeof(table[0]),
         .command = command,
-        .resolve = resolve,
+        .resolve = sim_options_resolve,
     };
     *out = (sim_options_t){
         .command = command,

@@ -54,7 +54,7 @@ static uint32_t mode_ranks(const sim_case_t *c)
 
 /* ---- calls ------------------------------------------------------------ */
 
-static void arrive(void *arg)
+static void sim_partial_arrive(void *arg)
 {
     app_t *app = arg;
     run_t *run = app->run;
@@ -71,7 +71,7 @@ static void arrive(void *arg)
 
 /* ---- life ------------------------------------------------------------- */
 
-static bool create_all(run_t *run)
+static bool sim_partial_create_all(run_t *run)
 {
     const sim_case_t *c = run->of;
     baton_partial_options_t options = {
@@ -108,7 +108,8 @@ static bool open_run(run_t *run)
     run->contribution = sim_case_alloc(c, contribution, 1);
     return run->latency_us != NULL && run->app != NULL &&
            run->contribution != NULL &&
-           sim_data_open(c, c->options->epochs, &run->data) && create_all(run);
+           sim_data_open(c, c->options->epochs, &run->data) &&
+           sim_partial_create_all(run);
 }
 
 static void close_run(run_t *run)
@@ -137,13 +138,14 @@ static double delay_us(const run_t *run, int rank)
                                      (uint64_t)rank);
 }
 
-static bool begin(run_t *run)
+static bool sim_partial_begin(run_t *run)
 {
     double now_us = baton_sim_now_us(run->of->sim);
     for (int rank = 0; rank < run->of->ranks; rank++) {
         double at_us = now_us + delay_us(run, rank);
-        if (!sim_case_ok(run->of, baton_sim_at(run->of->sim, at_us, arrive,
-                                               &run->app[rank]))) {
+        if (!sim_case_ok(run->of,
+                         baton_sim_at(run->of->sim, at_us, sim_partial_arrive,
+                                      &run->app[rank]))) {
             return false;
         }
     }
@@ -210,12 +212,13 @@ static bool read_results(run_t *run)
            check_results(run, contributors);
 }
 
-static bool run_epoch(void *arg, uint64_t epoch, double *us_out)
+static bool sim_partial_run_epoch(void *arg, uint64_t epoch, double *us_out)
 {
     run_t *run = arg;
     run->epoch = epoch;
-    if (!begin(run) || !sim_case_ok(run->of, baton_sim_run(run->of->sim, -1)) ||
-        run->failed || !read_results(run)) {
+    if (!sim_partial_begin(run) ||
+        !sim_case_ok(run->of, baton_sim_run(run->of->sim, -1)) || run->failed ||
+        !read_results(run)) {
         return false;
     }
     double *latencies =
@@ -237,7 +240,7 @@ static bool run_epoch(void *arg, uint64_t epoch, double *us_out)
 /* ---- summary ---------------------------------------------------------- */
 
 /* Where ranks arrive one after another. */
-static double expected_active(const sim_case_t *c)
+static double sim_partial_expected_active(const sim_case_t *c)
 {
     double p = c->ranks;
     double m = mode_ranks(c);
@@ -291,7 +294,7 @@ static void summarize(run_t *run, sim_result_t *out)
     double variance =
         fmax(run->active_squares / epochs - out->active * out->active, 0);
     out->active_error = epochs > 1 ? sqrt(variance / (epochs - 1)) : NAN;
-    out->active_expected = expected_active(run->of);
+    out->active_expected = sim_partial_expected_active(run->of);
     out->formula_us = formula_us(run);
 }
 
@@ -301,7 +304,7 @@ bool sim_run_partial(const sim_case_t *c, sim_result_t *out)
     double began_us = clock_now_us();
     bool passed = open_run(&run);
     out->build_s = (clock_now_us() - began_us) / 1e6;
-    if (passed && sim_case_epochs(c, run_epoch, &run, out)) {
+    if (passed && sim_case_epochs(c, sim_partial_run_epoch, &run, out)) {
         summarize(&run, out);
     } else {
         passed = false;

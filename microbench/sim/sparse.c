@@ -31,7 +31,7 @@ typedef struct run {
 
 /* ---- data ------------------------------------------------------------- */
 
-static bool open_data(run_t *run)
+static bool sim_sparse_open_data(run_t *run)
 {
     const sim_case_t *c = run->of;
     if (c->options->model.cost_only) {
@@ -65,8 +65,8 @@ static bool add_residuals(run_t *run, double sign)
     return true;
 }
 
-static bool check_sums(run_t *run, uint64_t step,
-                       const baton_sparse_result_t *result)
+static bool sim_sparse_check_sums(run_t *run, uint64_t step,
+                                  const baton_sparse_result_t *result)
 {
     size_t i = 0;
     const char *wrong = sparse_check(result, run->count, &i);
@@ -90,7 +90,7 @@ static bool check_sums(run_t *run, uint64_t step,
 
 /* ---- steps ------------------------------------------------------------ */
 
-static bool start_all(run_t *run, uint64_t step)
+static bool sim_sparse_start_all(run_t *run, uint64_t step)
 {
     if (run->gradients != NULL) {
         sparse_slice_add_gradients(&run->slice, run->of->options->model.seed,
@@ -149,14 +149,14 @@ static bool wait_all(run_t *run, uint64_t step)
                                  step, rank);
         }
     }
-    return run->gradients == NULL || check_sums(run, step, &first);
+    return run->gradients == NULL || sim_sparse_check_sums(run, step, &first);
 }
 
-static bool run_step(void *arg, uint64_t step, double *us_out)
+static bool sim_sparse_run_step(void *arg, uint64_t step, double *us_out)
 {
     run_t *run = arg;
     double begin_us = baton_sim_now_us(run->of->sim);
-    if (!start_all(run, step) ||
+    if (!sim_sparse_start_all(run, step) ||
         !sim_case_ok(run->of, baton_sim_run(run->of->sim, -1))) {
         return false;
     }
@@ -166,7 +166,7 @@ static bool run_step(void *arg, uint64_t step, double *us_out)
 
 /* ---- the run ---------------------------------------------------------- */
 
-static baton_sparse_options_t options_of(const sim_case_t *c)
+static baton_sparse_options_t sim_sparse_options_of(const sim_case_t *c)
 {
     const sim_options_t *options = c->options;
     const baton_sim_link_t *link = &options->model.link;
@@ -206,7 +206,7 @@ static void set_formula(const run_t *run)
     }
 }
 
-static bool create_all(run_t *run)
+static bool sim_sparse_create_all(run_t *run)
 {
     const sim_case_t *c = run->of;
     double began_us = clock_now_us();
@@ -237,16 +237,18 @@ static bool destroy_all(run_t *run)
 static bool run_all(run_t *run)
 {
     double us = 0;
-    bool passed = create_all(run) && run_step(run, 0, &us);
+    bool passed =
+        sim_sparse_create_all(run) && sim_sparse_run_step(run, 0, &us);
     run->out->sent = run->out->sent_bytes = 0;
-    passed = passed && sim_case_epochs(run->of, run_step, run, run->out);
+    passed =
+        passed && sim_case_epochs(run->of, sim_sparse_run_step, run, run->out);
     return destroy_all(run) && passed;
 }
 
 bool sim_run_sparse(const sim_case_t *c, sim_result_t *out)
 {
     run_t run = {.of = c,
-                 .options = options_of(c),
+                 .options = sim_sparse_options_of(c),
                  .count = (size_t)c->options->count,
                  .out = out};
     if (!sim_case_ok(c,
@@ -255,7 +257,8 @@ bool sim_run_sparse(const sim_case_t *c, sim_result_t *out)
     }
     set_formula(&run);
     run.ranks = sim_case_alloc(c, (size_t)c->ranks, sizeof(baton_sparse_t *));
-    bool passed = run.ranks != NULL && open_data(&run) && run_all(&run);
+    bool passed =
+        run.ranks != NULL && sim_sparse_open_data(&run) && run_all(&run);
     free(run.gradients);
     free(run.residual);
     free(run.sums);

@@ -40,9 +40,10 @@ static const sim_result_t *find_result(const sim_case_t *c,
 }
 
 /* Add a cell for the commands that show it and write it to files. */
-static void add(const sim_case_t *c, table_t *table, unsigned shown,
-                unsigned written, const char *key, const char *heading,
-                int width, int decimals, double number)
+static void sim_sweep_add(const sim_case_t *c, table_t *table, unsigned shown,
+                          unsigned written, const char *key,
+                          const char *heading, int width, int decimals,
+                          double number)
 {
     unsigned command = c->options->command;
     table_number(table, (written & command) != 0 ? key : NULL,
@@ -76,60 +77,72 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
     unsigned several = c->options->epochs > 1 ? timed : 0;
     int width = (c->options->command & COLLECTIVES) != 0 ? 18 : 9;
     add_text(c, table, ALL, ALL, variant, variant, width, c->name);
-    add(c, table, ALL, ALL, "ranks", "ranks", 7, 0, c->ranks);
-    add(c, table, WITH_BYTES, WITH_BYTES, "bytes", "bytes", 9, 0,
-        (double)c->bytes);
-    add(c, table, 0, ALL, "epochs", NULL, 0, 0, (double)c->options->epochs);
-    add(c, table, timed, ALL, "us", "time us", 12, 3, result->mean_us);
-    add(c, table, PARTIALS, PARTIALS, "latency_us", "mean us", 12, 3,
-        result->latency_us);
-    add(c, table, PARTIALS, PARTIALS, "full_over_this", "full/this", 9, 2,
-        full == NULL ? NAN : full->latency_us / result->latency_us);
-    add(c, table, PARTIALS, PARTIALS, "active", "active", 9, 2, result->active);
-    add(c, table, PARTIALS, PARTIALS, "active_error", "+-", 6, 2,
-        result->active_error);
-    add(c, table, apart, PARTIALS, "active_expected", "expected", 9, 1,
-        result->active_expected);
-    add(c, table, apart, PARTIALS, "latency_median_us", "median us", 12, 3,
-        result->latency_median_us);
-    add(c, table, apart, PARTIALS, "latency_p99_us", "p99 us", 12, 3,
-        result->latency_p99_us);
-    add(c, table, several, ALL, "low_us", "least us", 12, 3, result->low_us);
-    add(c, table, several, ALL, "high_us", "most us", 12, 3, result->high_us);
-    add(c, table, timed, timed, "formula_us", "formula us", 12, 3,
-        result->formula_us);
-    add(c, table, timed, timed, "difference", "relative", 8, TABLE_TINY,
-        difference(result));
-    add(c, table, SPARSE, SPARSE, "this_over_spardl", "/spardl", 7, 2,
-        spardl == NULL ? NAN : result->mean_us / spardl->mean_us);
-    add(c, table, COLLECTIVES, ALL, "messages", "messages", 10, 0,
-        (double)result->messages);
-    add(c, table, timed & WITH_RUN, ALL, "build_s", "build s", 7, 2,
-        result->build_s);
-    add(c, table, WITH_RUN, ALL, "run_s", "run s", 7, 2, result->run_s);
-    add(c, table, WITH_RUN, ALL, "messages_per_s", "messages/s", 10, 0,
-        (double)result->messages / result->run_s);
-    add(c, table, 0, SPARSE, "n", NULL, 0, 0, (double)c->options->count);
-    add(c, table, SPARSE, SPARSE, "density", "density", 8, 5, c->density);
-    add(c, table, 0, SPARSE, "k", NULL, 0, 0, result->k);
+    sim_sweep_add(c, table, ALL, ALL, "ranks", "ranks", 7, 0, c->ranks);
+    sim_sweep_add(c, table, WITH_BYTES, WITH_BYTES, "bytes", "bytes", 9, 0,
+                  (double)c->bytes);
+    sim_sweep_add(c, table, 0, ALL, "epochs", NULL, 0, 0,
+                  (double)c->options->epochs);
+    sim_sweep_add(c, table, timed, ALL, "us", "time us", 12, 3,
+                  result->mean_us);
+    sim_sweep_add(c, table, PARTIALS, PARTIALS, "latency_us", "mean us", 12, 3,
+                  result->latency_us);
+    sim_sweep_add(c, table, PARTIALS, PARTIALS, "full_over_this", "full/this",
+                  9, 2,
+                  full == NULL ? NAN : full->latency_us / result->latency_us);
+    sim_sweep_add(c, table, PARTIALS, PARTIALS, "active", "active", 9, 2,
+                  result->active);
+    sim_sweep_add(c, table, PARTIALS, PARTIALS, "active_error", "+-", 6, 2,
+                  result->active_error);
+    sim_sweep_add(c, table, apart, PARTIALS, "active_expected", "expected", 9,
+                  1, result->active_expected);
+    sim_sweep_add(c, table, apart, PARTIALS, "latency_median_us", "median us",
+                  12, 3, result->latency_median_us);
+    sim_sweep_add(c, table, apart, PARTIALS, "latency_p99_us", "p99 us", 12, 3,
+                  result->latency_p99_us);
+    sim_sweep_add(c, table, several, ALL, "low_us", "least us", 12, 3,
+                  result->low_us);
+    sim_sweep_add(c, table, several, ALL, "high_us", "most us", 12, 3,
+                  result->high_us);
+    sim_sweep_add(c, table, timed, timed, "formula_us", "formula us", 12, 3,
+                  result->formula_us);
+    sim_sweep_add(c, table, timed, timed, "difference", "relative", 8,
+                  TABLE_TINY, difference(result));
+    sim_sweep_add(c, table, SPARSE, SPARSE, "this_over_spardl", "/spardl", 7, 2,
+                  spardl == NULL ? NAN : result->mean_us / spardl->mean_us);
+    sim_sweep_add(c, table, COLLECTIVES, ALL, "messages", "messages", 10, 0,
+                  (double)result->messages);
+    sim_sweep_add(c, table, timed & WITH_RUN, ALL, "build_s", "build s", 7, 2,
+                  result->build_s);
+    sim_sweep_add(c, table, WITH_RUN, ALL, "run_s", "run s", 7, 2,
+                  result->run_s);
+    sim_sweep_add(c, table, WITH_RUN, ALL, "messages_per_s", "messages/s", 10,
+                  0, (double)result->messages / result->run_s);
+    sim_sweep_add(c, table, 0, SPARSE, "n", NULL, 0, 0,
+                  (double)c->options->count);
+    sim_sweep_add(c, table, SPARSE, SPARSE, "density", "density", 8, 5,
+                  c->density);
+    sim_sweep_add(c, table, 0, SPARSE, "k", NULL, 0, 0, result->k);
     add_text(c, table, SPARSE, SPARSE, "chosen", "chosen", 7,
              baton_sparse_algorithm_name(cost->algorithm));
-    add(c, table, SPARSE, SPARSE, "teams", "teams", 5, 0, cost->teams);
+    sim_sweep_add(c, table, SPARSE, SPARSE, "teams", "teams", 5, 0,
+                  cost->teams);
     add_text(c, table, 0, SPARSE, "exchange", NULL, 0,
              cost->teams == 1                        ? "none"
              : cost->exchange == BATON_EXCHANGE_RSAG ? "rsag"
                                                      : "bsag");
-    add(c, table, SPARSE, SPARSE, "rounds", "rounds", 6, 0, result->rounds);
-    add(c, table, 0, SPARSE, "rounds_formula", NULL, 0, 0, cost->rounds);
-    add(c, table, SPARSE, SPARSE, "messages_sent", "messages", 8, 0,
-        result->sent);
-    add(c, table, SPARSE, SPARSE, "messages_formula", "formula", 7, 0,
-        cost->messages);
-    add(c, table, SPARSE, SPARSE, "entries_sent", "entries", 11, 1,
-        result->sent_bytes / entry);
-    add(c, table, SPARSE, SPARSE, "entries_formula", "formula", 11, 1,
-        cost->bytes / entry);
-    add(c, table, 0, SPARSE, "nnz", NULL, 0, 0, result->nnz);
+    sim_sweep_add(c, table, SPARSE, SPARSE, "rounds", "rounds", 6, 0,
+                  result->rounds);
+    sim_sweep_add(c, table, 0, SPARSE, "rounds_formula", NULL, 0, 0,
+                  cost->rounds);
+    sim_sweep_add(c, table, SPARSE, SPARSE, "messages_sent", "messages", 8, 0,
+                  result->sent);
+    sim_sweep_add(c, table, SPARSE, SPARSE, "messages_formula", "formula", 7, 0,
+                  cost->messages);
+    sim_sweep_add(c, table, SPARSE, SPARSE, "entries_sent", "entries", 11, 1,
+                  result->sent_bytes / entry);
+    sim_sweep_add(c, table, SPARSE, SPARSE, "entries_formula", "formula", 11, 1,
+                  cost->bytes / entry);
+    sim_sweep_add(c, table, 0, SPARSE, "nnz", NULL, 0, 0, result->nnz);
     add_text(c, table, 0, SPARSE, "simulation", NULL, 0,
              c->options->payload ? "real data" : "full blocks");
     table_row(table);
@@ -209,8 +222,8 @@ static bool run_case(sweep_t *sweep, sim_case_t *c, double x, size_t place)
            sim_case_ok(c, baton_sim_destroy(c->sim)) && passed;
 }
 
-static sim_case_t case_of(const sim_options_t *options, size_t variant,
-                          double value)
+static sim_case_t sim_sweep_case_of(const sim_options_t *options,
+                                    size_t variant, double value)
 {
     sim_case_t c = {
         .options = options,
@@ -245,7 +258,7 @@ static bool run_value(sweep_t *sweep, double value)
     const sim_options_t *options = sweep->options;
     bool passed = true;
     for (size_t i = 0; passed && i < options->variant_count; i++) {
-        sim_case_t c = case_of(options, options->variants[i], value);
+        sim_case_t c = sim_sweep_case_of(options, options->variants[i], value);
         c.trace = sweep->trace;
         passed = run_case(sweep, &c, value, i);
     }

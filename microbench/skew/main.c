@@ -38,8 +38,8 @@ static double over_limit(const skew_result_t *result)
 }
 
 /* `mpi_us`: the mean latency of MPI_Allreduce, NAN if it was not measured. */
-static void add_row(const skew_options_t *options, table_t *table,
-                    const skew_result_t *result, double mpi_us)
+static void skew_add_row(const skew_options_t *options, table_t *table,
+                         const skew_result_t *result, double mpi_us)
 {
     char range[32];
     (void)snprintf(range, sizeof(range), "%" PRIu32 "-%" PRIu32,
@@ -82,7 +82,7 @@ static void print_table(const skew_options_t *options, table_t *table,
             results[i].choice.kind == SKEW_MPI ? results[i].mean_us : mpi_us;
     }
     for (size_t i = 0; i < options->system_count; i++) {
-        add_row(options, table, &results[i], mpi_us);
+        skew_add_row(options, table, &results[i], mpi_us);
     }
     double percent = results->steal_share * 100;
     (void)printf("CPU steal: %.1f %%%s\n", percent,

@@ -43,7 +43,7 @@ const char *skew_name(skew_choice_t choice, char text[SKEW_NAME_BYTES])
 
 /* The mean over `ranks` ranks of what they wait for the k-th arrival, in units
    of the skew. */
-static double wait_for(int k, int ranks)
+static double skew_options_wait_for(int k, int ranks)
 {
     return (double)k * (k - 1) / 2 / ranks;
 }
@@ -55,7 +55,8 @@ static double wait_for_elected(uint32_t m, int ranks, bool last)
     double probability = (double)m / ranks;
     double sum = 0;
     for (int k = 1; k <= ranks - (int)m + 1; k++) {
-        sum += probability * wait_for(last ? ranks + 1 - k : k, ranks);
+        sum += probability *
+               skew_options_wait_for(last ? ranks + 1 - k : k, ranks);
         if (k < ranks) {
             probability *= (double)(ranks - k - (int)m + 1) / (ranks - k);
         }
@@ -75,13 +76,13 @@ double skew_limit_us(skew_choice_t choice, int ranks, double skew_us)
         return skew_us *
                wait_for_elected(choice.ranks, ranks, choice.kind == SKEW_ALL);
     case SKEW_QUORUM:
-        return skew_us * wait_for((int)choice.ranks, ranks);
+        return skew_us * skew_options_wait_for((int)choice.ranks, ranks);
     case SKEW_MPI:
     case SKEW_FULL:
     case SKEW_KIND_COUNT:
         break;
     }
-    return skew_us * wait_for(ranks, ranks);
+    return skew_us * skew_options_wait_for(ranks, ranks);
 }
 
 /* ---- the command line ------------------------------------------------- */
@@ -89,8 +90,8 @@ double skew_limit_us(skew_choice_t choice, int ranks, double skew_us)
 #define AT(member) offsetof(skew_options_t, member)
 
 /* Reads "solo" or "quorum:16". */
-static error_t read_system(const cli_parser_t *parser, const char *text,
-                           size_t place)
+static error_t skew_options_read_system(const cli_parser_t *parser,
+                                        const char *text, size_t place)
 {
     skew_options_t *values = parser->values;
     int ranks = values->ranks;
@@ -124,7 +125,7 @@ static error_t read_system(const cli_parser_t *parser, const char *text,
 
 static const cli_option_t options[] = {
     {CLI_ANY, "systems", 's', AT(choices),
-     CLI_ITEMS(read_system, SKEW_MAX_SYSTEMS, AT(system_count)),
+     CLI_ITEMS(skew_options_read_system, SKEW_MAX_SYSTEMS, AT(system_count)),
      "mpi,full,solo,majority",
      "Systems to compare: mpi, full, solo, majority, quorum:Q (an "
      "iteration begins at the Q-th arrival), any:M (at the first of M "

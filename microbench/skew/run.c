@@ -51,7 +51,7 @@ static uint32_t least_active(skew_choice_t choice, int ranks)
     return all ? (uint32_t)ranks : waits ? choice.ranks : 1;
 }
 
-static void open_partial(const run_t *run, measurement_t *measurement)
+static void skew_run_open_partial(const run_t *run, measurement_t *measurement)
 {
     static const baton_partial_mode_t modes[SKEW_KIND_COUNT] = {
 #define MODE(id, name, mode) [SKEW_##id] = BATON_##mode,
@@ -98,7 +98,7 @@ static void open_measurement(const run_t *run, skew_choice_t choice,
         .entries = harness_alloc(iterations, sizeof(skew_entry_t)),
     };
     if (choice.kind != SKEW_MPI) {
-        open_partial(run, measurement);
+        skew_run_open_partial(run, measurement);
     }
 }
 
@@ -197,8 +197,8 @@ static void check_elected(const run_t *run, measurement_t *measurement,
     }
 }
 
-static void take_turn(const run_t *run, measurement_t *measurement,
-                      uint32_t iteration)
+static void skew_run_take_turn(const run_t *run, measurement_t *measurement,
+                               uint32_t iteration)
 {
     skew_account_t *account = &measurement->account;
     linear_model_fill(linear_model_of(account->salt, account->rank, iteration),
@@ -209,7 +209,7 @@ static void take_turn(const run_t *run, measurement_t *measurement,
     skew_account_record(account, iteration, &outcome);
 }
 
-static void take_turns(run_t *run)
+static void skew_run_take_turns(run_t *run)
 {
     const skew_options_t *options = run->options;
     for (uint32_t iteration = 1; iteration <= iterations_of(options);
@@ -217,7 +217,7 @@ static void take_turns(run_t *run)
         size_t order[SKEW_MAX_SYSTEMS];
         shuffle(options, iteration, order);
         for (size_t i = 0; i < options->system_count; i++) {
-            take_turn(run, &run->measurements[order[i]], iteration);
+            skew_run_take_turn(run, &run->measurements[order[i]], iteration);
         }
     }
 }
@@ -348,7 +348,7 @@ void skew_run(const harness_t *harness, const skew_options_t *options,
         open_measurement(&run, options->choices[i], &run.measurements[i]);
     }
     steal_t before = steal_read();
-    take_turns(&run);
+    skew_run_take_turns(&run);
     double stolen = steal_share(before, steal_read());
     MPI_Allreduce(MPI_IN_PLACE, &stolen, 1, MPI_DOUBLE, MPI_MAX,
                   MPI_COMM_WORLD);
