@@ -133,7 +133,7 @@ static void log_calls(const baton__mpi_comm_t *comm)
 
 /* ---- records ------------------------------------------------------------- */
 
-static void destroy(baton__mpi_comm_t *comm)
+static void comms_destroy(baton__mpi_comm_t *comm)
 {
     if (comm->group != NULL) {
         baton__mpi_entries_reap(comm, true);
@@ -203,7 +203,7 @@ void baton__mpi_comms_reap(void)
             atomic_load_explicit(&comm->users, memory_order_acquire) == 0) {
             *at = comm->next;
             atomic_fetch_sub_explicit(&dead_comms, 1, memory_order_relaxed);
-            destroy(comm);
+            comms_destroy(comm);
         } else {
             at = &comm->next;
         }

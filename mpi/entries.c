@@ -20,8 +20,8 @@ typedef baton_status_t (*create_fn)(baton_group_t *group,
 #define CREATE(KIND, name, create, ...) baton_##create##_create,
 static const create_fn creates[BATON__MPI_KINDS] = {BATON__MPI_LIST(CREATE)};
 
-static baton_status_t create(baton__mpi_entry_t *entry,
-                             const baton__mpi_op_t *op)
+static baton_status_t entries_create(baton__mpi_entry_t *entry,
+                                     const baton__mpi_op_t *op)
 {
     const baton__mpi_shape_t *shape = &entry->shape;
     const baton__mpi_vectors_t *v = &op->vectors;
@@ -61,7 +61,8 @@ static void free_entry(baton__mpi_entry_t *entry)
     free(entry);
 }
 
-static baton_status_t make(baton__mpi_op_t *op, baton__mpi_shape_t *shape)
+static baton_status_t entries_make(baton__mpi_op_t *op,
+                                   baton__mpi_shape_t *shape)
 {
     baton__mpi_entry_t *entry = calloc(1, sizeof *entry);
     if (entry == NULL) {
@@ -72,7 +73,7 @@ static baton_status_t make(baton__mpi_op_t *op, baton__mpi_shape_t *shape)
     shape->function = NULL;
     entry->last = &entry->first;
     atomic_flag_clear(&entry->lock);
-    baton_status_t status = create(entry, op);
+    baton_status_t status = entries_create(entry, op);
     if (status != BATON_OK) {
         entry->schedule = NULL;
         free_entry(entry);
@@ -104,8 +105,8 @@ void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all)
 /* The shape's, if there is one, which comes first then. Else those used longest
    ago go that are too many: the same on all ranks, as they made the same calls.
  */
-static baton__mpi_entry_t *find(baton__mpi_comm_t *comm,
-                                const baton__mpi_shape_t *shape)
+static baton__mpi_entry_t *entries_find(baton__mpi_comm_t *comm,
+                                        const baton__mpi_shape_t *shape)
 {
     size_t bytes = 0;
     int kept = 1; /* the new one */
@@ -135,12 +136,12 @@ baton_status_t baton__mpi_entry_for(baton__mpi_op_t *op,
     bool keeps =
         (baton__mpi_traits[shape->kind].traits & BATON__MPI_PRIVATE) == 0 &&
         shape->function == NULL && !op->persistent;
-    op->entry = keeps ? find(op->comm, shape) : NULL;
+    op->entry = keeps ? entries_find(op->comm, shape) : NULL;
     if (op->entry != NULL) {
         return BATON_OK;
     }
     baton__mpi_entries_reap(op->comm, false);
-    baton_status_t status = make(op, shape);
+    baton_status_t status = entries_make(op, shape);
     if (status == BATON_OK) {
         op->entry->kept = keeps;
     }

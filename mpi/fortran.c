@@ -15,27 +15,27 @@ typedef MPI_Fint f;
 
 #define ALL(...) __VA_ARGS__
 
-static void *memory_of(void *argument)
+static void *fortran_memory_of(void *argument)
 {
     return argument == &mpi_fortran_in_place_ ? MPI_IN_PLACE
            : argument == &mpi_fortran_bottom_ ? MPI_BOTTOM
                                               : argument;
 }
 
-static void tell(int code, f *error_out)
+static void fortran_tell(int code, f *error_out)
 {
     if (error_out != NULL) {
         *error_out = code;
     }
 }
 
-static void give(int code, const MPI_Request *request, f *request_out,
-                 f *error_out)
+static void fortran_give(int code, const MPI_Request *request, f *request_out,
+                         f *error_out)
 {
     if (code == MPI_SUCCESS) {
         *request_out = PMPI_Request_c2f(*request);
     }
-    tell(code, error_out);
+    fortran_tell(code, error_out);
 }
 
 /* Declares a parameter for each of at most 12 names. */
@@ -88,21 +88,22 @@ static void give(int code, const MPI_Request *request, f *request_out,
     SYMBOL(i##name, ALL parameters, request, error)                            \
     {                                                                          \
         MPI_Request q = MPI_REQUEST_NULL;                                      \
-        give(MPI_I##name(ALL arguments, &q), &q, request, error);              \
+        fortran_give(MPI_I##name(ALL arguments, &q), &q, request, error);      \
     }                                                                          \
     SYMBOL(name, ALL parameters, error)                                        \
     {                                                                          \
-        tell(MPI_##Name(ALL arguments), error);                                \
+        fortran_tell(MPI_##Name(ALL arguments), error);                        \
     }                                                                          \
     SYMBOL_INIT(name, ALL parameters, info, request, error)                    \
     {                                                                          \
         MPI_Request q = MPI_REQUEST_NULL;                                      \
-        give(BATON__MPI_INIT(, Name)(ALL arguments, PMPI_Info_f2c(*info), &q), \
-             &q, request, error);                                              \
+        fortran_give(                                                          \
+            BATON__MPI_INIT(, Name)(ALL arguments, PMPI_Info_f2c(*info), &q),  \
+            &q, request, error);                                               \
     }
 
-#define SEND     memory_of(send)
-#define RECV     memory_of(recv)
+#define SEND     fortran_memory_of(send)
+#define RECV     fortran_memory_of(recv)
 #define TYPE(of) PMPI_Type_f2c(*(of))
 #define COMM     PMPI_Comm_f2c(*comm)
 #define OP       PMPI_Op_f2c(*op)
@@ -148,12 +149,12 @@ SYMBOL(start, request, error)
 {
     MPI_Request q = PMPI_Request_f2c(*request);
     /* MPI may put another in its place. */
-    give(MPI_Start(&q), &q, request, error);
+    fortran_give(MPI_Start(&q), &q, request, error);
 }
 
 SYMBOL(startall, count, requests, error)
 {
-    tell(MPI_SUCCESS, error);
+    fortran_tell(MPI_SUCCESS, error);
     for (f i = 0; i < *count; i++) {
         ompi_start_f(&requests[i], error);
     }
@@ -162,12 +163,12 @@ SYMBOL(startall, count, requests, error)
 SYMBOL(request_free, request, error)
 {
     MPI_Request q = PMPI_Request_f2c(*request);
-    give(MPI_Request_free(&q), &q, request, error);
+    fortran_give(MPI_Request_free(&q), &q, request, error);
 }
 
 SYMBOL(cancel, request, error)
 {
-    tell(MPI_Cancel(&(MPI_Request){PMPI_Request_f2c(*request)}), error);
+    fortran_tell(MPI_Cancel(&(MPI_Request){PMPI_Request_f2c(*request)}), error);
 }
 
 SYMBOL(wait, request, status, error)
@@ -178,7 +179,7 @@ SYMBOL(wait, request, status, error)
     if (code == MPI_SUCCESS && status != &mpi_fortran_status_ignore_) {
         (void)PMPI_Status_c2f(&ended, status);
     }
-    give(code, &q, request, error);
+    fortran_give(code, &q, request, error);
 }
 
 /* ---- the life of MPI ----------------------------------------------------- */
@@ -186,7 +187,7 @@ SYMBOL(wait, request, status, error)
 #define LIFE(Name, name, parameters, arguments)                                \
     SYMBOL(name, ALL parameters)                                               \
     {                                                                          \
-        tell(MPI_##Name arguments, error);                                     \
+        fortran_tell(MPI_##Name arguments, error);                             \
     }
 
 LIFE(Init, init, (error), (NULL, NULL))

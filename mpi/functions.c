@@ -30,8 +30,9 @@ void baton__mpi_function_add(MPI_Op op, MPI_User_function *function,
 enum { PART = 4096 }; /* bytes of a copy, at most */
 
 /* MPI's functions write behind their second operand: that is the right one. */
-static void reduce(void *arg, void *target, const void *left, const void *right,
-                   size_t count, baton_dtype_t dtype)
+static void functions_reduce(void *arg, void *target, const void *left,
+                             const void *right, size_t count,
+                             baton_dtype_t dtype)
 {
     baton__mpi_function_t *f = arg;
     bool swaps = target == left && f->op.commutative;
@@ -85,7 +86,7 @@ baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type)
         return NULL;
     }
     *f = (baton__mpi_function_t){.op = {.name = "a function",
-                                        .reduce = reduce,
+                                        .reduce = functions_reduce,
                                         .arg = f,
                                         .commutative = known->commutes,
                                         .element_bytes = bytes},

@@ -29,7 +29,7 @@ enum { VAIN_CALLS = 64 };
    Without a thread peers are answered here, also when nothing of this rank's is
    outstanding. A loop that waits in MPI, or tests, lets the ranks run that it
    waits for: MPI yields only where it knows of more ranks than processors. */
-static int progress(void)
+static int requests_progress(void)
 {
     static _Thread_local uint32_t vain; /* calls in a row that moved nothing */
     bool steps = atomic_load_explicit(&baton__mpi.outstanding,
@@ -59,9 +59,9 @@ typedef struct given {
     void *state;
 } given_t;
 
-static int query(void *state, MPI_Status *status);
-static int release(void *state);
-static int cancel(void *state, int complete);
+static int requests_query(void *state, MPI_Status *status);
+static int requests_release(void *state);
+static int requests_cancel(void *state, int complete);
 
 enum {
     LOOKED_AT = 200
@@ -74,7 +74,7 @@ static baton__mpi_op_t *op_of(MPI_Request request)
         return NULL;
     }
     const given_t *given = (const void *)((const char *)request + given_offset);
-    return given->query == query && given->release == release
+    return given->query == requests_query && given->release == requests_release
                ? given->state
                : (void *)baton__mpi_known(request, false);
 }
@@ -86,8 +86,8 @@ MPI_Comm baton__mpi_owner(MPI_Request request)
     return owner;
 }
 
-static bool find(MPI_Request request, const void *bytes, size_t count,
-                 size_t *offset)
+static bool requests_find(MPI_Request request, const void *bytes, size_t count,
+                          size_t *offset)
 {
     for (size_t at = 0; at + count <= LOOKED_AT; at += sizeof(void *)) {
         if (memcmp((const char *)request + at, bytes, count) == 0) {
@@ -98,17 +98,18 @@ static bool find(MPI_Request request, const void *bytes, size_t count,
     return false;
 }
 
-static bool find_parts(void)
+static bool requests_find_parts(void)
 {
     MPI_Request request;
-    const given_t given = {query, release, cancel, NULL};
+    const given_t given = {requests_query, requests_release, requests_cancel,
+                           NULL};
     const MPI_Comm owner = MPI_COMM_WORLD;
-    if (PMPI_Grequest_start(query, release, cancel, NULL, &request) !=
-        MPI_SUCCESS) {
+    if (PMPI_Grequest_start(requests_query, requests_release, requests_cancel,
+                            NULL, &request) != MPI_SUCCESS) {
         return false;
     }
-    bool found = find(request, &given, sizeof given, &given_offset) &&
-                 find(request, &owner, sizeof owner, &owner_offset);
+    bool found = requests_find(request, &given, sizeof given, &given_offset) &&
+                 requests_find(request, &owner, sizeof owner, &owner_offset);
     (void)PMPI_Grequest_complete(request);
     (void)PMPI_Wait(&request, MPI_STATUS_IGNORE);
     return found;
@@ -120,9 +121,10 @@ const char *baton__mpi_find_request(void)
         opal_progress_unregister == NULL) {
         return "this MPI has no opal_progress that can be called";
     }
-    return find_parts() ? NULL
-                        : "this MPI's requests do not have what they were made "
-                          "with where it was looked for";
+    return requests_find_parts()
+               ? NULL
+               : "this MPI's requests do not have what they were made "
+                 "with where it was looked for";
 }
 
 void baton__mpi_drive(bool on)
@@ -131,7 +133,7 @@ void baton__mpi_drive(bool on)
     if (atomic_load_explicit(&drives, memory_order_relaxed) != on &&
         atomic_exchange(&drives, on) != on) {
         (void)(on ? opal_progress_register
-                  : opal_progress_unregister)(progress);
+                  : opal_progress_unregister)(requests_progress);
     }
 }
 
@@ -148,16 +150,16 @@ typedef struct waiting {
 } waiting_t;
 
 /* What ends meanwhile is completed, too. */
-static bool has_ended(const baton__mpi_op_t *op)
+static bool requests_has_ended(const baton__mpi_op_t *op)
 {
     (void)baton__mpi_complete_all();
     return atomic_load_explicit(&op->ended, memory_order_acquire);
 }
 
-static baton_status_t take_turn(void *arg)
+static baton_status_t requests_take_turn(void *arg)
 {
     waiting_t *waiting = arg;
-    if (has_ended(waiting->op)) {
+    if (requests_has_ended(waiting->op)) {
         return BATON_DONE;
     }
     if (waiting->turns < SHORT_TURNS) {
@@ -171,15 +173,15 @@ static baton_status_t take_turn(void *arg)
 /* An epoch that ends may be another's, or its callback may not have come. Each
    wait is short, as each has patience with long vectors anew: one of 16 MiB on
    4 ranks and 2 processors took half as long again in one wait. */
-static void await(baton__mpi_op_t *op)
+static void requests_await(baton__mpi_op_t *op)
 {
     waiting_t waiting = {.op = op};
     waits = true;
-    while (op != NULL && !has_ended(op)) {
+    while (op != NULL && !requests_has_ended(op)) {
         (void)!baton_schedule_wait_with(op->entry->schedule, 0, WAIT_MS,
-                                        take_turn, &waiting);
+                                        requests_take_turn, &waiting);
         /* A wait for what has failed returns without a step. */
-        if (!has_ended(op) && !baton_engine_step(baton__mpi.engine)) {
+        if (!requests_has_ended(op) && !baton_engine_step(baton__mpi.engine)) {
             (void)sched_yield();
         }
     }
@@ -203,14 +205,14 @@ static void send_end(const baton__mpi_op_t *op)
 }
 
 /* An entry is in use until the request is freed, whose waits look at it. */
-static void leave(baton__mpi_entry_t *entry, baton__mpi_comm_t *comm)
+static void requests_leave(baton__mpi_entry_t *entry, baton__mpi_comm_t *comm)
 {
     atomic_fetch_sub_explicit(&entry->users, 1, memory_order_release);
     atomic_fetch_sub_explicit(&comm->users, 1, memory_order_release);
 }
 
 /* The operation may be gone when this returns. */
-static void complete(baton__mpi_op_t *op)
+static void requests_complete(baton__mpi_op_t *op)
 {
     if (op->code == MPI_SUCCESS) {
         op->code = baton__mpi_vectors_unpack(&op->vectors);
@@ -221,7 +223,7 @@ static void complete(baton__mpi_op_t *op)
         baton__mpi_comm_t *comm = op->comm;
         atomic_store_explicit(&op->ended, true, memory_order_release);
         send_end(op);
-        leave(entry, comm);
+        requests_leave(entry, comm);
     } else {
         MPI_Request request = op->request;
         atomic_store_explicit(&op->ended, true, memory_order_release);
@@ -257,7 +259,7 @@ void baton__mpi_op_account(baton__mpi_op_t *op)
     }
 }
 
-static void push(baton__mpi_op_t *op)
+static void requests_push(baton__mpi_op_t *op)
 {
     op->ended_ns = now_ns();
     op->next = atomic_load_explicit(&done, memory_order_relaxed);
@@ -276,7 +278,7 @@ bool baton__mpi_complete_all(void)
         atomic_exchange_explicit(&done, NULL, memory_order_acquire);
     for (baton__mpi_op_t *op = first, *next; op != NULL; op = next) {
         next = op->next;
-        complete(op);
+        requests_complete(op);
     }
     return first != NULL;
 }
@@ -301,11 +303,11 @@ void baton__mpi_await(int count, const MPI_Request *requests)
         }
     }
     for (int i = 0; i < count; i++) {
-        await(op_of(requests[i]));
+        requests_await(op_of(requests[i]));
     }
 }
 
-static void lock(baton__mpi_entry_t *entry)
+static void requests_lock(baton__mpi_entry_t *entry)
 {
     while (
         atomic_flag_test_and_set_explicit(&entry->lock, memory_order_acquire)) {
@@ -313,7 +315,7 @@ static void lock(baton__mpi_entry_t *entry)
     }
 }
 
-static void unlock(baton__mpi_entry_t *entry)
+static void requests_unlock(baton__mpi_entry_t *entry)
 {
     atomic_flag_clear_explicit(&entry->lock, memory_order_release);
 }
@@ -321,7 +323,7 @@ static void unlock(baton__mpi_entry_t *entry)
 /* The next operation runs from now on. */
 static baton__mpi_op_t *take_next(baton__mpi_entry_t *entry)
 {
-    lock(entry);
+    requests_lock(entry);
     baton__mpi_op_t *op = entry->first;
     if (op != NULL) {
         entry->first = op->next;
@@ -330,12 +332,12 @@ static baton__mpi_op_t *take_next(baton__mpi_entry_t *entry)
         }
     }
     entry->running = op;
-    unlock(entry);
+    requests_unlock(entry);
     return op;
 }
 
-static baton_status_t start(baton__mpi_entry_t *entry,
-                            const baton__mpi_vectors_t *v)
+static baton_status_t requests_start(baton__mpi_entry_t *entry,
+                                     const baton__mpi_vectors_t *v)
 {
     void *source = v->source.memory;
     void *target = v->target.memory;
@@ -353,16 +355,16 @@ static baton_status_t start(baton__mpi_entry_t *entry,
 
 /* Starts the operation that is running by the entry's books; if that fails it
    has ended, and it is the next one's turn. */
-static void run(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
+static void requests_run(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
 {
     while (op != NULL) {
-        baton_status_t status = start(entry, &op->vectors);
+        baton_status_t status = requests_start(entry, &op->vectors);
         if (status == BATON_OK) {
             return;
         }
         op->code = baton__mpi_code(status, baton_error_message());
         baton__mpi_op_t *next = take_next(entry);
-        push(op);
+        requests_push(op);
         op = next;
     }
 }
@@ -373,14 +375,14 @@ void baton__mpi_on_end(void *arg, uint64_t epoch, baton_status_t status)
     (void)epoch;
     baton__mpi_op_t *op = entry->running;
     assert(op != NULL); /* an epoch is started for each alone */
-    run(entry, take_next(entry));
+    requests_run(entry, take_next(entry));
     if (status != BATON_OK) {
         baton_failure_t failure;
         bool told =
             baton_schedule_failure(entry->schedule, &failure) == BATON_OK;
         op->code = baton__mpi_code(status, told ? failure.message : "");
     }
-    push(op);
+    requests_push(op);
 }
 
 void baton__mpi_op_post(baton__mpi_op_t *op)
@@ -393,7 +395,7 @@ void baton__mpi_op_post(baton__mpi_op_t *op)
     atomic_fetch_add_explicit(&baton__mpi.outstanding, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&op->comm->users, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&entry->users, 1, memory_order_relaxed);
-    lock(entry);
+    requests_lock(entry);
     bool idle = entry->running == NULL;
     if (idle) {
         entry->running = op;
@@ -401,16 +403,16 @@ void baton__mpi_op_post(baton__mpi_op_t *op)
         *entry->last = op;
         entry->last = &op->next;
     }
-    unlock(entry);
+    requests_unlock(entry);
     baton__mpi_drive(true);
     if (idle) {
-        run(entry, op);
+        requests_run(entry, op);
     }
 }
 
 /* ---- nonblocking --------------------------------------------------------- */
 
-static int query(void *state, MPI_Status *status)
+static int requests_query(void *state, MPI_Status *status)
 {
     const baton__mpi_op_t *op = state;
     *status =
@@ -422,18 +424,18 @@ static int query(void *state, MPI_Status *status)
     return status->MPI_ERROR;
 }
 
-static int release(void *state)
+static int requests_release(void *state)
 {
     baton__mpi_op_t *op = state;
     if (op != NULL) {
         baton__mpi_op_account(op);
-        leave(op->entry, op->comm);
+        requests_leave(op->entry, op->comm);
         baton__mpi_op_free(op);
     }
     return MPI_SUCCESS;
 }
 
-static int cancel(void *state, int complete)
+static int requests_cancel(void *state, int complete)
 {
     (void)state, (void)complete;
     return MPI_SUCCESS;
@@ -501,8 +503,8 @@ static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
 
 /* The communicator of a call that is taken, and its shape, the caller's to
    free. Negative: it is left, as begin() tells. */
-static int take(const baton__mpi_call_t *call, baton__mpi_shape_t *shape,
-                baton__mpi_comm_t **out)
+static int requests_take(const baton__mpi_call_t *call,
+                         baton__mpi_shape_t *shape, baton__mpi_comm_t **out)
 {
     *shape = (baton__mpi_shape_t){.counts = NULL};
     if (!baton__mpi_is_on() ||
@@ -527,7 +529,7 @@ static int take(const baton__mpi_call_t *call, baton__mpi_shape_t *shape,
 
 /* Finds or makes the schedule, and makes the request. A persistent call packs
    at each start. */
-static int ready(baton__mpi_op_t *op, baton__mpi_shape_t *shape)
+static int requests_ready(baton__mpi_op_t *op, baton__mpi_shape_t *shape)
 {
     int code =
         op->persistent ? MPI_SUCCESS : baton__mpi_vectors_pack(&op->vectors);
@@ -538,7 +540,8 @@ static int ready(baton__mpi_op_t *op, baton__mpi_shape_t *shape)
     return status != BATON_OK ? baton__mpi_code(status, baton_error_message())
            : op->persistent
                ? baton__mpi_op_persist(op)
-               : PMPI_Grequest_start(query, release, cancel, op, &op->request);
+               : PMPI_Grequest_start(requests_query, requests_release,
+                                     requests_cancel, op, &op->request);
 }
 
 /* The operation of a call; on an error none. */
@@ -554,7 +557,7 @@ static int op_make(const baton__mpi_call_t *call, baton__mpi_comm_t *comm,
                             .persistent = call->way == BATON__MPI_PERSISTENT};
     int code = baton__mpi_vectors_init(call, shape, comm->rank, &op->vectors);
     if (code == MPI_SUCCESS) {
-        code = comm->group != NULL ? ready(op, shape) : MPI_ERR_OTHER;
+        code = comm->group != NULL ? requests_ready(op, shape) : MPI_ERR_OTHER;
     }
     if (code != MPI_SUCCESS) {
         baton__mpi_op_free(op);
@@ -569,7 +572,7 @@ int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request)
     baton__mpi_shape_t shape;
     baton__mpi_comm_t *comm = NULL;
     baton__mpi_op_t *op = NULL;
-    int code = take(call, &shape, &comm);
+    int code = requests_take(call, &shape, &comm);
     if (code < 0) {
         return code;
     }

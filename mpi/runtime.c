@@ -57,7 +57,7 @@ bool baton__mpi_is_other(void)
 }
 
 /* Once, on rank 0. */
-static void say(const char *what, const char *why)
+static void runtime_say(const char *what, const char *why)
 {
     int rank;
     (void)PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -67,7 +67,7 @@ static void say(const char *what, const char *why)
 }
 
 /* Whether something has succeeded on all ranks. */
-static bool agree(bool here)
+static bool runtime_agree(bool here)
 {
     int all = here;
     (void)PMPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN,
@@ -105,8 +105,9 @@ static void open_all(int required)
                      0, MPI_COMM_WORLD);
     const char *wrong = baton__mpi_comms_open();
     wrong = wrong != NULL ? wrong : baton__mpi_find_request();
-    if (!agree(wrong == NULL)) {
-        say(off, wrong != NULL ? wrong : "MPI is another on some of the ranks");
+    if (!runtime_agree(wrong == NULL)) {
+        runtime_say(off, wrong != NULL ? wrong
+                                       : "MPI is another on some of the ranks");
         return;
     }
     /* A copy of MPI_COMM_SELF would copy its attributes. */
@@ -114,17 +115,17 @@ static void open_all(int required)
     (void)PMPI_Comm_set_errhandler(baton__mpi.self, MPI_ERRORS_RETURN);
     baton_status_t status = open_engine();
     if (status != BATON_OK && baton__mpi.settings.thread) {
-        say("there is no thread", baton_error_message());
+        runtime_say("there is no thread", baton_error_message());
         baton__mpi.settings.thread = 0;
         status = open_engine();
     }
     if (status != BATON_OK) {
-        say(off, baton_error_message());
+        runtime_say(off, baton_error_message());
         return;
     }
     (void)PMPI_Comm_group(MPI_COMM_WORLD, &baton__mpi.world_group);
-    baton__mpi.functions =
-        agree(required == MPI_THREAD_MULTIPLE || !baton__mpi.settings.thread);
+    baton__mpi.functions = runtime_agree(required == MPI_THREAD_MULTIPLE ||
+                                         !baton__mpi.settings.thread);
     atomic_store(&baton__mpi.on, true);
     if (!baton__mpi.settings.thread) { /* peers are to be answered, too */
         baton__mpi_drive(true);
@@ -172,7 +173,7 @@ int baton__mpi_init(int *argc, char ***argv, int required, int *reported)
 }
 
 /* Ends, if it can, what the application has not waited for. */
-static void drain(void)
+static void runtime_drain(void)
 {
     const char *text = getenv("BATON_DESTROY_MS");
     double until = PMPI_Wtime() +
@@ -207,7 +208,7 @@ void baton__mpi_shut_down(void)
     if (!atomic_exchange(&baton__mpi.on, false)) {
         return;
     }
-    drain();
+    runtime_drain();
     baton__mpi_comms_close();
     baton__mpi_drive(false);
     (void)!baton_group_destroy(baton__mpi.world);

@@ -11,7 +11,7 @@ extern char **environ; /* POSIX has it, and declares it nowhere */
 #define NAMES  ",FROM,ONLY,BLOCKING,THREAD,LOG,"
 
 /* A value that is set and not empty; else NULL. */
-static const char *value_of(const char *name)
+static const char *settings_value_of(const char *name)
 {
     char variable[64];
     (void)snprintf(variable, sizeof variable, PREFIX "%s", name);
@@ -19,9 +19,10 @@ static const char *value_of(const char *name)
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-static int64_t number(const char *name, int64_t otherwise, int64_t most)
+static int64_t settings_number(const char *name, int64_t otherwise,
+                               int64_t most)
 {
-    const char *text = value_of(name);
+    const char *text = settings_value_of(name);
     if (text == NULL) {
         return otherwise;
     }
@@ -70,7 +71,7 @@ static uint32_t kinds_of(const char *list)
     return kinds;
 }
 
-static void warn_about_unknown(void)
+static void settings_warn_about_unknown(void)
 {
     for (char **at = environ; at != NULL && *at != NULL; at++) {
         char name[64] = NAMES;
@@ -91,12 +92,12 @@ static void warn_about_unknown(void)
 
 void baton__mpi_settings_read(baton__mpi_settings_t *settings)
 {
-    warn_about_unknown();
+    settings_warn_about_unknown();
     *settings = (baton__mpi_settings_t){
-        .from = number("FROM", 0, INT64_MAX),
-        .kinds = kinds_of(value_of("ONLY")),
-        .blocking = (uint8_t)number("BLOCKING", 0, 1),
-        .thread = (uint8_t)number("THREAD", 1, 1),
-        .log = (uint8_t)number("LOG", 0, 1),
+        .from = settings_number("FROM", 0, INT64_MAX),
+        .kinds = kinds_of(settings_value_of("ONLY")),
+        .blocking = (uint8_t)settings_number("BLOCKING", 0, 1),
+        .thread = (uint8_t)settings_number("THREAD", 1, 1),
+        .log = (uint8_t)settings_number("LOG", 0, 1),
     };
 }

@@ -39,7 +39,7 @@ static int blocks_of(baton__mpi_span_t span, int size)
     return span == BATON__MPI_BLOCKS ? size : 1;
 }
 
-static int count_of(const baton__mpi_side_t *side, int block)
+static int vectors_count_of(const baton__mpi_side_t *side, int block)
 {
     return side->counts != NULL ? side->counts[block] : side->count;
 }
@@ -190,17 +190,17 @@ size_t baton__mpi_shape_bytes(const baton__mpi_shape_t *shape)
 /* Stand for memory of no bytes: NULL would mean in place. */
 static char nothing[2];
 
-static size_t bytes_of(const baton__mpi_side_t *side, int blocks)
+static size_t vectors_bytes_of(const baton__mpi_side_t *side, int blocks)
 {
     size_t unit = baton__mpi_type_bytes(side->type);
     size_t sum = 0;
     for (int b = 0; b < blocks; b++) {
-        sum += (size_t)count_of(side, b) * unit;
+        sum += (size_t)vectors_count_of(side, b) * unit;
     }
     return sum;
 }
 
-static char *place_of(const baton__mpi_side_t *side, int block)
+static char *vectors_place_of(const baton__mpi_side_t *side, int block)
 {
     MPI_Aint low;
     MPI_Aint extent;
@@ -218,7 +218,7 @@ static bool is_one_piece(const baton__mpi_side_t *side, int blocks)
     }
     long long at = 0;
     for (int b = 0; side->displs != NULL && b < blocks; b++) {
-        int count = count_of(side, b);
+        int count = vectors_count_of(side, b);
         if (count > 0 && side->displs[b] != at) {
             return false;
         }
@@ -243,9 +243,9 @@ static int vector_pack(const baton__mpi_vector_t *v, bool back)
     }
     size_t unit = baton__mpi_type_bytes(side->type);
     for (int b = 0; b < v->blocks && code == MPI_SUCCESS; b++) {
-        int count = count_of(side, b);
-        code =
-            baton__mpi_pack(place_of(side, b), count, side->type, bytes, back);
+        int count = vectors_count_of(side, b);
+        code = baton__mpi_pack(vectors_place_of(side, b), count, side->type,
+                               bytes, back);
         bytes += (size_t)count * unit;
     }
     return code;
@@ -268,7 +268,7 @@ static int vector_init(const baton__mpi_call_t *call,
         v->memory = side->memory != NULL ? side->memory : empty;
         return MPI_SUCCESS;
     }
-    return vector_copy(v, bytes_of(side, blocks));
+    return vector_copy(v, vectors_bytes_of(side, blocks));
 }
 
 /* In place on this rank alone: what the schedule has apart is a copy; of a
@@ -282,11 +282,11 @@ static int init_apart(const baton__mpi_call_t *call, int rank,
     bool scatters = baton__mpi_has(call, SOURCE);
     const baton__mpi_side_t *whole = scatters ? &call->source : &call->target;
     baton__mpi_vector_t *part = scatters ? &v->target : &v->source;
-    part->side = (baton__mpi_side_t){.memory = place_of(whole, rank),
-                                     .count = count_of(whole, rank),
+    part->side = (baton__mpi_side_t){.memory = vectors_place_of(whole, rank),
+                                     .count = vectors_count_of(whole, rank),
                                      .type = whole->type};
     part->blocks = 1;
-    return vector_copy(part, bytes_of(&part->side, 1));
+    return vector_copy(part, vectors_bytes_of(&part->side, 1));
 }
 
 /* A contiguous type of one element is a copy for which MPI calls none of the
@@ -316,13 +316,15 @@ static int vector_hold(baton__mpi_vector_t *v, bool persistent)
 }
 
 /* Open MPI lets the two overlap, and so may programs. */
-static int split(const baton__mpi_call_t *call, const baton__mpi_shape_t *shape,
-                 baton__mpi_vector_t *source, const baton__mpi_vector_t *target)
+static int vectors_split(const baton__mpi_call_t *call,
+                         const baton__mpi_shape_t *shape,
+                         baton__mpi_vector_t *source,
+                         const baton__mpi_vector_t *target)
 {
     size_t all = baton__mpi_shape_bytes(shape);
     bool sums = baton__mpi_has(call, REDUCES);
-    size_t bytes = sums ? all : bytes_of(&source->side, source->blocks);
-    size_t room = sums ? all : bytes_of(&target->side, target->blocks);
+    size_t bytes = sums ? all : vectors_bytes_of(&source->side, source->blocks);
+    size_t room = sums ? all : vectors_bytes_of(&target->side, target->blocks);
     if ((uintptr_t)source->memory >= (uintptr_t)target->memory + room ||
         (uintptr_t)target->memory >= (uintptr_t)source->memory + bytes) {
         return MPI_SUCCESS;
@@ -363,8 +365,9 @@ int baton__mpi_vectors_init(const baton__mpi_call_t *call,
     code = code == MPI_SUCCESS ? vector_hold(target, persistent) : code;
     bool raw = source->memory != NULL && source->copy == NULL &&
                target->memory != NULL && target->copy == NULL;
-    return raw && code == MPI_SUCCESS ? split(call, shape, source, target)
-                                      : code;
+    return raw && code == MPI_SUCCESS
+               ? vectors_split(call, shape, source, target)
+               : code;
 }
 
 int baton__mpi_vectors_pack(const baton__mpi_vectors_t *v)
