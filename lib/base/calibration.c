@@ -72,7 +72,8 @@ const char *baton_machine_name(void)
 
 /* ---- files ------------------------------------------------------------- */
 
-static baton_status_t system_error(const char *doing, const char *path)
+static baton_status_t calibration_system_error(const char *doing,
+                                               const char *path)
 {
     return baton__error(BATON_ERR_SYSTEM, "calibration: can't %s \"%s\": %s",
                         doing, path, strerror(errno));
@@ -83,7 +84,7 @@ static bool is_cost(double value)
     return isfinite(value) && value >= 0;
 }
 
-static baton_status_t check_costs(const baton_costs_t *costs)
+static baton_status_t calibration_check_costs(const baton_costs_t *costs)
 {
     const struct {
         const char *name;
@@ -125,7 +126,7 @@ baton_status_t baton_costs_write(const char *path, const baton_costs_t *given)
                                      "calibration: costs", "BATON_COSTS");
     }
     if (status == BATON_OK) {
-        status = check_costs(&costs);
+        status = calibration_check_costs(&costs);
     }
     if (status != BATON_OK) {
         return status;
@@ -143,11 +144,12 @@ baton_status_t baton_costs_write(const char *path, const baton_costs_t *given)
     int file = baton__descriptor_move(
         open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (file < 0) {
-        return system_error("open", path);
+        return calibration_system_error("open", path);
     }
     bool written = write(file, memory, text.used) == (ssize_t)text.used;
     bool closed = close(file) == 0;
-    return written && closed ? BATON_OK : system_error("write", path);
+    return written && closed ? BATON_OK
+                             : calibration_system_error("write", path);
 }
 
 static baton_status_t wrong_line(const char *path, int number, const char *line,
@@ -171,8 +173,8 @@ static bool next_line(FILE *file, char *line)
 }
 
 /* Reads "name a b", or "name a" where b_out is NULL. */
-static bool parse(const char *line, const char *name, double *a_out,
-                  double *b_out)
+static bool calibration_parse(const char *line, const char *name, double *a_out,
+                              double *b_out)
 {
     double *const out[] = {a_out, b_out};
     size_t length = strlen(name);
@@ -202,7 +204,7 @@ static baton_status_t check_machine(FILE *file, const char *path,
         found = names_machine(line, baton_machine_name());
     }
     if (fseek(file, next, SEEK_SET) != 0) {
-        return system_error("read", path);
+        return calibration_system_error("read", path);
     }
     return found ? BATON_OK
                  : baton__error(BATON_ERR_UNSUPPORTED,
@@ -249,18 +251,19 @@ static baton_status_t read_costs(FILE *file, const char *path,
     for (int i = 0; i < (int)(sizeof lines / sizeof lines[0]); i++) {
         char line[LINE_BYTES];
         if (!next_line(file, line) ||
-            !parse(line, lines[i].name, lines[i].a, lines[i].b)) {
+            !calibration_parse(line, lines[i].name, lines[i].a, lines[i].b)) {
             return wrong_line(path, 3 + i, line, lines[i].form);
         }
     }
     return BATON_OK;
 }
 
-static baton_status_t read_file(const char *path, baton_costs_t *out)
+static baton_status_t calibration_read_file(const char *path,
+                                            baton_costs_t *out)
 {
     FILE *file = baton__descriptor_fopen(path);
     if (file == NULL) {
-        return system_error("open", path);
+        return calibration_system_error("open", path);
     }
     baton_status_t status = read_head(file, path);
     if (status == BATON_OK) {
@@ -271,7 +274,8 @@ static baton_status_t read_file(const char *path, baton_costs_t *out)
 }
 
 /* To the caller's struct, which may be of another version. */
-static baton_status_t give(const baton_costs_t *costs, baton_costs_t *out)
+static baton_status_t calibration_give(const baton_costs_t *costs,
+                                       baton_costs_t *out)
 {
     return baton__options_write(out, costs, sizeof *costs, "calibration: out",
                                 "BATON_COSTS");
@@ -282,9 +286,9 @@ baton_status_t baton_costs_read(const char *path, baton_costs_t *out)
     baton_costs_t costs = {.size = sizeof costs};
     baton_status_t status = check_given(__func__, path, out, "out");
     if (status == BATON_OK) {
-        status = read_file(path, &costs);
+        status = calibration_read_file(path, &costs);
     }
-    return status == BATON_OK ? give(&costs, out) : status;
+    return status == BATON_OK ? calibration_give(&costs, out) : status;
 }
 
 /* ---- in force ---------------------------------------------------------- */
@@ -298,12 +302,12 @@ baton_status_t baton_costs_get(baton_costs_t *out)
 {
     const char *path = baton__config_text(BATON__CONFIG_CALIBRATION);
     if (path[0] == '\0') {
-        return give(&estimates, out);
+        return calibration_give(&estimates, out);
     }
     baton_status_t status = BATON_OK;
     pthread_mutex_lock(&lock);
     if (strcmp(path, known_path) != 0) {
-        status = read_file(path, &known);
+        status = calibration_read_file(path, &known);
         known_path[0] = '\0';
         if (status == BATON_OK) {
             (void)snprintf(known_path, sizeof known_path, "%s", path);
@@ -313,7 +317,7 @@ baton_status_t baton_costs_get(baton_costs_t *out)
         }
     }
     if (status == BATON_OK) {
-        status = give(&known, out);
+        status = calibration_give(&known, out);
     }
     pthread_mutex_unlock(&lock);
     return status;

@@ -69,7 +69,7 @@ static int64_t word_index(const char *words, const char *word)
 }
 
 /* Stores `text` as the value of an entry; false if it is not a valid one. */
-static bool parse(const entry_t *entry, const char *text, value_t *out)
+static bool config_parse(const entry_t *entry, const char *text, value_t *out)
 {
     int64_t number = 0;
     if (strlen(text) >= TEXT_BYTES) {
@@ -115,11 +115,11 @@ static void describe_wrong(const entry_t *entry, const char *text,
 /* The text of an invalid value, NULL if the environment's is valid or unset. */
 static const char *read_entry(const entry_t *entry, value_t *out)
 {
-    bool parsed = parse(entry, entry->initial, out);
+    bool parsed = config_parse(entry, entry->initial, out);
     assert(parsed);
     (void)parsed;
     const char *text = getenv(entry->name);
-    if (text == NULL || text[0] == '\0' || parse(entry, text, out)) {
+    if (text == NULL || text[0] == '\0' || config_parse(entry, text, out)) {
         return NULL;
     }
     return text;

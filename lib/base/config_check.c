@@ -35,7 +35,7 @@ static bool begins_with(const char *variable, const char *prefix)
     return strncmp(variable, prefix, strlen(prefix)) == 0;
 }
 
-static void warn_about_unknown(void)
+static void config_warn_about_unknown(void)
 {
     for (char **at = environ; at != NULL && *at != NULL; at++) {
         if (!begins_with(*at, BATON__CONFIG_PREFIX) ||
@@ -66,7 +66,7 @@ baton_status_t baton__config_check(void)
         if (message[0] != '\0') {
             baton__log(BATON_LOG_INFO, "%s", message);
         }
-        warn_about_unknown();
+        config_warn_about_unknown();
     }
     return message[0] == '\0'
                ? BATON_OK

@@ -173,7 +173,7 @@ static void note_fork(void)
     forked = forked || atomic_load(&engine_count) > 0;
 }
 
-static void handle_forks(void)
+static void error_handle_forks(void)
 {
     (void)pthread_atfork(NULL, NULL, note_fork);
 }
@@ -181,7 +181,7 @@ static void handle_forks(void)
 void baton__process_count(int engines)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, handle_forks);
+    (void)pthread_once(&once, error_handle_forks);
     atomic_fetch_add(&engine_count, engines);
 }
 

@@ -17,8 +17,8 @@ static bool is_zero(const char *bytes, size_t count)
 }
 
 /* The size that a struct says it has; 0, with an error, when it can't be. */
-static size_t size_of(const void *given, size_t bytes, const char *what,
-                      const char *initialiser)
+static size_t options_size_of(const void *given, size_t bytes, const char *what,
+                              const char *initialiser)
 {
     size_t size = 0;
     if (given == NULL) {
@@ -40,7 +40,7 @@ static size_t size_of(const void *given, size_t bytes, const char *what,
 baton_status_t baton__options_read(void *out, size_t bytes, const void *given,
                                    const char *what, const char *initialiser)
 {
-    size_t size = size_of(given, bytes, what, initialiser);
+    size_t size = options_size_of(given, bytes, what, initialiser);
     if (size == 0) {
         return BATON_ERR_INVALID;
     }
@@ -60,7 +60,7 @@ baton_status_t baton__options_read(void *out, size_t bytes, const void *given,
 baton_status_t baton__options_write(void *out, const void *whole, size_t bytes,
                                     const char *what, const char *initialiser)
 {
-    size_t size = size_of(out, bytes, what, initialiser);
+    size_t size = options_size_of(out, bytes, what, initialiser);
     if (size == 0) {
         return BATON_ERR_INVALID;
     }

@@ -145,8 +145,8 @@ static void *writable(const void *memory)
     return same.to;
 }
 
-static void run(const loop_fn *loops, baton_dtype_t dtype, bool indices,
-                const char *function, const work_t *work)
+static void entries_run(const loop_fn *loops, baton_dtype_t dtype, bool indices,
+                        const char *function, const work_t *work)
 {
     bool any = work->count > 0;
     if (baton__is_selectable(dtype, function) &&
@@ -162,28 +162,28 @@ void baton_entries_gather(baton_dtype_t dtype, void *entries,
                           const void *dense)
 {
     const work_t work = {entries, count, indices, writable(dense), 1};
-    run(gather_loops, dtype, true, __func__, &work);
+    entries_run(gather_loops, dtype, true, __func__, &work);
 }
 
 void baton_entries_take(baton_dtype_t dtype, void *entries,
                         const uint32_t *indices, size_t count, void *dense)
 {
     const work_t work = {entries, count, indices, dense, 1};
-    run(take_loops, dtype, true, __func__, &work);
+    entries_run(take_loops, dtype, true, __func__, &work);
 }
 
 void baton_entries_put(baton_dtype_t dtype, const void *entries, size_t count,
                        void *dense)
 {
     const work_t work = {writable(entries), count, NULL, dense, 1};
-    run(put_loops, dtype, false, __func__, &work);
+    entries_run(put_loops, dtype, false, __func__, &work);
 }
 
 void baton_entries_add(baton_dtype_t dtype, void *entries, size_t count,
                        double factor, void *dense)
 {
     const work_t work = {entries, count, NULL, dense, factor};
-    run(add_loops, dtype, false, __func__, &work);
+    entries_run(add_loops, dtype, false, __func__, &work);
 }
 
 void baton_entries_split(baton_dtype_t dtype, const void *entries, size_t count,
@@ -319,8 +319,9 @@ static bool are_lists_given(baton_dtype_t dtype, const baton_entries_t *lists,
 
 /* With `dense` the first list has sums already, and the others add to these, or
    to elements of `dense`. */
-static size_t sum_lists(baton_dtype_t dtype, const char *dense,
-                        baton_entries_t *lists, size_t list_count, char *out)
+static size_t entries_sum_lists(baton_dtype_t dtype, const char *dense,
+                                baton_entries_t *lists, size_t list_count,
+                                char *out)
 {
     tile_t tile;
     size_t written = 0;
@@ -343,7 +344,7 @@ size_t baton_entries_sum(baton_dtype_t dtype, baton_entries_t *lists,
                          size_t list_count, void *out)
 {
     return are_lists_given(dtype, lists, list_count, out, __func__)
-               ? sum_lists(dtype, NULL, lists, list_count, out)
+               ? entries_sum_lists(dtype, NULL, lists, list_count, out)
                : 0;
 }
 
@@ -353,7 +354,7 @@ size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
 {
     return baton__is_given(dense, true, __func__, "dense") &&
                    are_lists_given(dtype, lists, list_count, out, __func__)
-               ? sum_lists(dtype, dense, lists, list_count, out)
+               ? entries_sum_lists(dtype, dense, lists, list_count, out)
                : 0;
 }
 

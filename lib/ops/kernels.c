@@ -61,7 +61,7 @@ FLOAT_FUNCTIONS(f64, double, int64_t, __builtin_nan(""))
 
 /* Their bits as integers in the order of the values, -0 before +0; its own
    inverse. So MIN and MAX need no conversion to f32. */
-static inline int16_t half_key(uint16_t half)
+static inline int16_t kernels_half_key(uint16_t half)
 {
     int16_t bits = (int16_t)half;
     return (int16_t)(bits ^ (bits < 0 ? 0x7fff : 0));
@@ -82,17 +82,17 @@ static inline int16_t half_key(uint16_t half)
     {                                                                          \
         uint16_t a_size = a & 0x7fffu, b_size = b & 0x7fffu;                   \
         uint16_t size = a_size > b_size ? a_size : b_size;                     \
-        uint16_t result = (uint16_t)half_key((uint16_t)key);                   \
+        uint16_t result = (uint16_t)kernels_half_key((uint16_t)key);           \
         return size > (infinity) ? (uint16_t)(nan) : result;                   \
     }                                                                          \
     static inline uint16_t name##_min(uint16_t a, uint16_t b)                  \
     {                                                                          \
-        int16_t a_key = half_key(a), b_key = half_key(b);                      \
+        int16_t a_key = kernels_half_key(a), b_key = kernels_half_key(b);      \
         return name##_pick(a, b, a_key < b_key ? a_key : b_key);               \
     }                                                                          \
     static inline uint16_t name##_max(uint16_t a, uint16_t b)                  \
     {                                                                          \
-        int16_t a_key = half_key(a), b_key = half_key(b);                      \
+        int16_t a_key = kernels_half_key(a), b_key = kernels_half_key(b);      \
         return name##_pick(a, b, a_key > b_key ? a_key : b_key);               \
     }
 

@@ -23,7 +23,7 @@ const baton__select_kernels_t *baton__select_kernels(void)
 
 /* ---- keys -------------------------------------------------------------- */
 
-static uint64_t infinity_key(baton_dtype_t dtype)
+static uint64_t magnitude_infinity_key(baton_dtype_t dtype)
 {
     switch (baton_dtype_size(dtype)) {
     case 2:
@@ -41,7 +41,7 @@ baton__filter_t baton__filter_of(baton_dtype_t dtype, baton_side_t side)
     baton__filter_t filter = {
         .flip = side == BATON_SIDE_NEGATIVE ? sign : 0,
         .mask = side == BATON_SIDE_BOTH ? sign - 1 : UINT64_MAX,
-        .nan = infinity_key(dtype) + 1,
+        .nan = magnitude_infinity_key(dtype) + 1,
     };
     return filter;
 }
@@ -97,7 +97,7 @@ baton_magnitude_t baton_magnitude_of(baton_dtype_t dtype, double value)
         bits = dtype == BATON_F16 ? baton__f16_of_f32(odd)
                                   : baton__bf16_of_f32(odd);
     }
-    uint64_t nan = infinity_key(dtype) + 1;
+    uint64_t nan = magnitude_infinity_key(dtype) + 1;
     return bits < nan ? bits : nan;
 }
 

@@ -24,9 +24,9 @@ static int send_message(const baton__op_t *op, uint32_t node,
                                   : (int)status;
 }
 
-static int issue_send(const baton__op_t *op, uint32_t node,
-                      const baton__context_t *context, size_t begin,
-                      size_t bytes)
+static int op_issue_send(const baton__op_t *op, uint32_t node,
+                         const baton__context_t *context, size_t begin,
+                         size_t bytes)
 {
     (void)begin;
     return send_message(op, node, context, BATON__MESSAGE_DATA,
@@ -43,9 +43,9 @@ static int issue_activate(const baton__op_t *op, uint32_t node,
                         &context->activations[op->message.slot], bytes);
 }
 
-static int issue_reduce(const baton__op_t *op, uint32_t node,
-                        const baton__context_t *context, size_t begin,
-                        size_t bytes)
+static int op_issue_reduce(const baton__op_t *op, uint32_t node,
+                           const baton__context_t *context, size_t begin,
+                           size_t bytes)
 {
     const baton_op_t *reduction = op->reduction;
     baton_dtype_t dtype = (baton_dtype_t)op->dtype;
@@ -93,9 +93,9 @@ int baton__op_outcome(const baton__op_t *op, const baton_call_t *call,
                         baton_status_name(status));
 }
 
-static int issue_call(const baton__op_t *op, uint32_t node,
-                      const baton__context_t *context, size_t begin,
-                      size_t bytes)
+static int op_issue_call(const baton__op_t *op, uint32_t node,
+                         const baton__context_t *context, size_t begin,
+                         size_t bytes)
 {
     baton_call_t call = {.owner = context->owner, .node = node};
     (void)begin;
@@ -126,11 +126,11 @@ static int issue_async(const baton__op_t *op, uint32_t node,
 #define RIGHT  (1u << BATON__RIGHT)
 
 const baton__kind_info_t baton__kinds[BATON__KIND_COUNT] = {
-    [BATON__SEND] = {"send", LEFT, 0, true, issue_send},
+    [BATON__SEND] = {"send", LEFT, 0, true, op_issue_send},
     [BATON__RECV] = {"recv", 0, TARGET, true, NULL},
-    [BATON__REDUCE] = {"reduce", LEFT | RIGHT, TARGET, false, issue_reduce},
+    [BATON__REDUCE] = {"reduce", LEFT | RIGHT, TARGET, false, op_issue_reduce},
     [BATON__COPY] = {"copy", LEFT, TARGET, false, issue_copy},
-    [BATON__CALL] = {"call", 0, 0, false, issue_call},
+    [BATON__CALL] = {"call", 0, 0, false, op_issue_call},
     [BATON__ASYNC] = {"async", 0, 0, false, issue_async},
     [BATON__DEVICE_CALL] = {"device_call", 0, 0, false, NULL},
     [BATON__NOP] = {"nop", 0, 0, false, NULL},

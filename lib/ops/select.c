@@ -54,7 +54,7 @@ enum {
 
 /* ---- scratch ----------------------------------------------------------- */
 
-static size_t sample_of(size_t count)
+static size_t select_sample_of(size_t count)
 {
     size_t size = count / SAMPLE_SHARE;
     size = size < SAMPLE_LEAST ? SAMPLE_LEAST : size;
@@ -82,7 +82,7 @@ size_t baton_candidates_room(size_t count, size_t k)
 size_t baton_select_scratch_bytes(size_t count, size_t k)
 {
     size_t candidates = baton_candidates_room(count, k);
-    size_t sample = count > SMALL_COUNT ? sample_of(count) : 0;
+    size_t sample = count > SMALL_COUNT ? select_sample_of(count) : 0;
     size_t entries = candidates > sample ? candidates : sample;
     return entries * CANDIDATE_BYTES + sizeof(uint64_t);
 }
@@ -113,8 +113,8 @@ static size_t digit_of(const uint32_t *histogram, size_t *k)
 
 /* The keys that begin with a prefix, which are at most SHORT. `out` has room
    for one more, since each key is written before it is compared. */
-static size_t collect(const uint64_t *keys, size_t count, unsigned shift,
-                      uint64_t prefix, uint64_t *out)
+static size_t select_collect(const uint64_t *keys, size_t count, unsigned shift,
+                             uint64_t prefix, uint64_t *out)
 {
     size_t found = 0;
     for (size_t i = 0; i < count; i++) {
@@ -149,7 +149,7 @@ static uint64_t kth_of_keys(const uint64_t *keys, size_t count, size_t *k)
         prefix = (prefix << (bits - shift)) | digit;
         bits = shift;
         if (bits > 0 && histogram[digit] <= SHORT && keys != few) {
-            count = collect(keys, count, bits, prefix, few);
+            count = select_collect(keys, count, bits, prefix, few);
             keys = few;
         }
     }
@@ -203,11 +203,11 @@ typedef struct strata {
 
 static strata_t strata_of(size_t count)
 {
-    size_t size = sample_of(count);
+    size_t size = select_sample_of(count);
     return (strata_t){count, size, (double)count / (double)size};
 }
 
-static size_t position_of(const strata_t *strata, size_t i)
+static size_t select_position_of(const strata_t *strata, size_t i)
 {
     size_t begin = (size_t)(strata->stride * (double)i);
     size_t end = (size_t)(strata->stride * (double)(i + 1));
@@ -246,7 +246,7 @@ static void draw_sample(const baton_accumulation_t *of,
         size_t rest = strata->size - done;
         size_t count = rest < GATHERED ? rest : GATHERED;
         for (size_t i = 0; i < count; i++) {
-            at[i] = position_of(strata, done + i);
+            at[i] = select_position_of(strata, done + i);
             PREFETCH((const char *)of->left + at[i] * bytes);
             PREFETCH((const char *)of->right + at[i] * bytes);
         }
@@ -266,9 +266,9 @@ static void draw_sample(const baton_accumulation_t *of,
     }
 }
 
-static estimate_t estimate(const baton_accumulation_t *of,
-                           const baton__filter_t *filter, size_t k,
-                           uint64_t *sample)
+static estimate_t select_estimate(const baton_accumulation_t *of,
+                                  const baton__filter_t *filter, size_t k,
+                                  uint64_t *sample)
 {
     if (of->count <= SMALL_COUNT) {
         return (estimate_t){.low = 1};
@@ -325,7 +325,7 @@ typedef struct found {
     size_t capacity, count;
 } found_t;
 
-static uint64_t key_of(const baton__filter_t *filter, uint64_t bits)
+static uint64_t select_key_of(const baton__filter_t *filter, uint64_t bits)
 {
     uint64_t key = (bits ^ filter->flip) & filter->mask;
     return key < filter->nan ? key : filter->nan;
@@ -341,7 +341,7 @@ static uint64_t key_of(const baton__filter_t *filter, uint64_t bits)
                           ? found->entries + found->count * step               \
                           : NULL;                                              \
         for (size_t i = 0; i < count && found->keys != NULL; i++) {            \
-            found->keys[found->count + i] = key_of(filter, values[i]);         \
+            found->keys[found->count + i] = select_key_of(filter, values[i]);  \
         }                                                                      \
         for (size_t i = 0; i < count && entry != NULL; i++, entry += step) {   \
             memcpy(entry, &indices[i], sizeof *indices);                       \
@@ -353,9 +353,9 @@ TAKE(take_16, uint16_t)
 TAKE(take_32, uint32_t)
 TAKE(take_64, uint64_t)
 
-static void take(baton_dtype_t dtype, found_t *found,
-                 const baton__filter_t *filter, const uint32_t *indices,
-                 const uint64_t *values, size_t count)
+static void select_take(baton_dtype_t dtype, found_t *found,
+                        const baton__filter_t *filter, const uint32_t *indices,
+                        const uint64_t *values, size_t count)
 {
     size_t room = found->capacity - found->count;
     size_t taken = count < room ? count : room;
@@ -377,8 +377,9 @@ static void take(baton_dtype_t dtype, found_t *found,
 
 /* Computes what is not there, all of it; and finds what reaches a key, which
    none does beyond that of NaNs, until that is more than there is room for. */
-static void pass(const baton_accumulation_t *of, const baton__filter_t *filter,
-                 uint64_t least, found_t *found)
+static void select_pass(const baton_accumulation_t *of,
+                        const baton__filter_t *filter, uint64_t least,
+                        found_t *found)
 {
     uint32_t indices[PIECE + BATON__PASS_MORE];
     uint64_t values[PIECE + BATON__PASS_MORE];
@@ -400,7 +401,7 @@ static void pass(const baton_accumulation_t *of, const baton__filter_t *filter,
             of, at, count, filter, full || least > filter->nan ? 0 : least,
             indices, values);
         if (!full) {
-            take(of->dtype, found, filter, indices, values, here);
+            select_take(of->dtype, found, filter, indices, values, here);
         }
     }
     if (of->stream && of->right != NULL) {
@@ -409,7 +410,7 @@ static void pass(const baton_accumulation_t *of, const baton__filter_t *filter,
 }
 
 /* The vector of a selection, which is there. */
-static baton_accumulation_t vector_of(const baton_selection_t *from)
+static baton_accumulation_t select_vector_of(const baton_selection_t *from)
 {
     return (baton_accumulation_t){.dtype = from->dtype,
                                   .side = from->side,
@@ -418,7 +419,7 @@ static baton_accumulation_t vector_of(const baton_selection_t *from)
                                   .first = from->first};
 }
 
-static baton_selection_t selection_of(const baton_accumulation_t *of)
+static baton_selection_t select_of(const baton_accumulation_t *of)
 {
     return (baton_selection_t){.dtype = of->dtype,
                                .side = of->side,
@@ -427,12 +428,13 @@ static baton_selection_t selection_of(const baton_accumulation_t *of)
                                .first = of->first};
 }
 
-static size_t find(const baton_selection_t *from, const baton__filter_t *filter,
-                   uint64_t least, uint32_t *indices, size_t capacity)
+static size_t select_find(const baton_selection_t *from,
+                          const baton__filter_t *filter, uint64_t least,
+                          uint32_t *indices, size_t capacity)
 {
-    const baton_accumulation_t of = vector_of(from);
+    const baton_accumulation_t of = select_vector_of(from);
     found_t found = {.indices = indices, .capacity = capacity};
-    pass(&of, filter, least, &found);
+    select_pass(&of, filter, least, &found);
     return found.count;
 }
 
@@ -471,7 +473,7 @@ static size_t take_ties(const baton_selection_t *from,
 {
     size_t above = 0;
     if (key < filter->nan) {
-        above = find(from, filter, key + 1, indices, k);
+        above = select_find(from, filter, key + 1, indices, k);
     }
     if (above >= k) { /* the threshold lies above the key */
         return SIZE_MAX;
@@ -494,9 +496,9 @@ static size_t take_ties(const baton_selection_t *from,
 /* ---- top-k ------------------------------------------------------------- */
 
 /* The k largest of the candidates, which are all elements from `low` on. */
-static size_t choose(const uint32_t *candidates, const uint64_t *keys,
-                     size_t count, size_t k, estimate_t where,
-                     uint32_t *indices, uint64_t *threshold)
+static size_t select_choose(const uint32_t *candidates, const uint64_t *keys,
+                            size_t count, size_t k, estimate_t where,
+                            uint32_t *indices, uint64_t *threshold)
 {
     size_t equal = k; /* how many of those that equal the threshold */
     if (where.high <= where.low ||
@@ -530,8 +532,9 @@ static uint64_t halved(baton_dtype_t dtype, uint64_t key)
     return half > 0 ? half : 1;
 }
 
-static size_t copy_all(const uint32_t *candidates, const uint64_t *keys,
-                       size_t count, uint32_t *indices, uint64_t *threshold)
+static size_t select_copy_all(const uint32_t *candidates, const uint64_t *keys,
+                              size_t count, uint32_t *indices,
+                              uint64_t *threshold)
 {
     if (count > 0) {
         memcpy(indices, candidates, count * sizeof *indices);
@@ -544,13 +547,13 @@ static size_t copy_all(const uint32_t *candidates, const uint64_t *keys,
    is tried, then everything that is not zero; where too many reach it, and it
    is not the threshold, the next key, then the exact one. A guess has a sample
    behind it. */
-static size_t select_from(const baton_accumulation_t *first,
-                          const baton__filter_t *filter, size_t k,
-                          estimate_t where, bool guessed, uint32_t *indices,
-                          void *scratch, uint64_t *threshold)
+static size_t select_filtered(const baton_accumulation_t *first,
+                              const baton__filter_t *filter, size_t k,
+                              estimate_t where, bool guessed, uint32_t *indices,
+                              void *scratch, uint64_t *threshold)
 {
-    const baton_selection_t from = selection_of(first);
-    const baton_accumulation_t computed = vector_of(&from);
+    const baton_selection_t from = select_of(first);
+    const baton_accumulation_t computed = select_vector_of(&from);
     const baton_accumulation_t *of = first;
     size_t capacity = baton_candidates_room(of->count, k);
     uint64_t *keys = scratch;
@@ -558,12 +561,12 @@ static size_t select_from(const baton_accumulation_t *first,
     int raised = 0, lowered = 0;
     for (;;) {
         found_t list = {candidates, keys, NULL, capacity, 0};
-        pass(of, filter, where.low, &list);
+        select_pass(of, filter, where.low, &list);
         of = &computed;
         size_t found = list.count;
         bool fits = found >= k && found <= capacity;
         if (guessed && !fits && where.low > 1) {
-            where = estimate(of, filter, k, scratch);
+            where = select_estimate(of, filter, k, scratch);
             guessed = false;
             continue;
         }
@@ -578,10 +581,10 @@ static size_t select_from(const baton_accumulation_t *first,
                 .low = raised++ == 0 ? where.low + 1
                                      : kth_of_elements(&from, filter, k)};
         } else if (found > k) {
-            return choose(candidates, keys, found, k, where, indices,
-                          threshold);
+            return select_choose(candidates, keys, found, k, where, indices,
+                                 threshold);
         } else if (found == k || where.low == 1) {
-            return copy_all(candidates, keys, found, indices, threshold);
+            return select_copy_all(candidates, keys, found, indices, threshold);
         } else {
             uint64_t half = halved(of->dtype, where.low);
             where = (estimate_t){.low = lowered++ == 0 ? half : 1};
@@ -599,10 +602,10 @@ static size_t select_topk(const baton_accumulation_t *of, size_t k,
     bool guessed = where.low > 0;
     k = k < of->count ? k : of->count;
     if (!guessed) {
-        where = estimate(of, &filter, k, scratch);
+        where = select_estimate(of, &filter, k, scratch);
     }
-    size_t found = select_from(of, &filter, k, where, guessed, indices, scratch,
-                               &threshold);
+    size_t found = select_filtered(of, &filter, k, where, guessed, indices,
+                                   scratch, &threshold);
     if (threshold_out != NULL) {
         *threshold_out = threshold;
     }
@@ -617,7 +620,7 @@ size_t baton_select_topk(const baton_selection_t *from, size_t k,
         return 0;
     }
     if (k > 0 && from->count > 0) {
-        const baton_accumulation_t of = vector_of(from);
+        const baton_accumulation_t of = select_vector_of(from);
         return select_topk(&of, k, indices, scratch, threshold_out);
     }
     if (threshold_out != NULL) {
@@ -653,7 +656,7 @@ static void compute_all(const baton_accumulation_t *of)
     baton__filter_t filter = baton__filter_of(of->dtype, of->side);
     found_t none = {.capacity = 0};
     if (of->right != NULL) {
-        pass(of, &filter, UINT64_MAX, &none);
+        select_pass(of, &filter, UINT64_MAX, &none);
     }
 }
 
@@ -665,7 +668,7 @@ size_t baton_accumulate_topk(const baton_accumulation_t *of, size_t k,
         return 0;
     }
     baton_accumulation_t all = completed(of);
-    const baton_selection_t from = selection_of(of);
+    const baton_selection_t from = select_of(of);
     if (!baton__topk_given(&from, k, indices, scratch, __func__)) {
         return 0;
     }
@@ -690,10 +693,10 @@ size_t baton_accumulate_at_least(const baton_accumulation_t *of,
         return 0;
     }
     const baton_accumulation_t all = completed(of);
-    const baton_selection_t from = selection_of(of);
+    const baton_selection_t from = select_of(of);
     const baton__filter_t filter = baton__filter_of(of->dtype, of->side);
     found_t found = {.indices = indices, .capacity = capacity};
-    pass(&all, &filter, threshold > 0 ? threshold : 1, &found);
+    select_pass(&all, &filter, threshold > 0 ? threshold : 1, &found);
     return found.count <= capacity ? found.count
                                    : baton_select_count(&from, threshold);
 }
@@ -717,12 +720,12 @@ void baton_candidates_find(const baton_accumulation_t *of, size_t k,
     bool guessed = where.low > 0 && k > 0, fits = false;
     while (!fits) {
         if (!guessed) {
-            where = k > 0 ? estimate(&all, &filter, k, scratch)
+            where = k > 0 ? select_estimate(&all, &filter, k, scratch)
                           : (estimate_t){.low = 1};
         }
         found_t found = {.entries = candidates->entries,
                          .capacity = candidates->capacity};
-        pass(&all, &filter, where.low, &found);
+        select_pass(&all, &filter, where.low, &found);
         fits = found.count <= found.capacity;
         candidates->count = fits ? found.count : found.capacity;
         candidates->low = fits ? where.low : 0;
@@ -804,7 +807,8 @@ size_t baton_entries_largest(baton_dtype_t dtype, const void *entries,
     }
     if (found > k) {
         estimate_t where = {low, candidates->high};
-        found = choose(positions, keys, found, k, where, chosen, &threshold);
+        found =
+            select_choose(positions, keys, found, k, where, chosen, &threshold);
         positions = chosen;
     }
     for (size_t i = 0; i < found; i++) {
@@ -824,8 +828,8 @@ size_t baton_select_at_least(const baton_selection_t *from,
         return 0;
     }
     baton__filter_t filter = baton__filter_of(from->dtype, from->side);
-    size_t found =
-        find(from, &filter, threshold > 0 ? threshold : 1, indices, capacity);
+    size_t found = select_find(from, &filter, threshold > 0 ? threshold : 1,
+                               indices, capacity);
     return found <= capacity ? found : baton_select_count(from, threshold);
 }
 
@@ -851,9 +855,9 @@ size_t baton__select_from(const baton_selection_t *from, size_t k,
     baton__filter_t filter = baton__filter_of(from->dtype, from->side);
     uint64_t threshold;
     estimate_t where = {.low = least > 0 ? least : 1};
-    const baton_accumulation_t of = vector_of(from);
-    return k > 0 ? select_from(&of, &filter, k, where, false, indices, scratch,
-                               &threshold)
+    const baton_accumulation_t of = select_vector_of(from);
+    return k > 0 ? select_filtered(&of, &filter, k, where, false, indices,
+                                   scratch, &threshold)
                  : 0;
 }
 

@@ -65,7 +65,8 @@ static void stream_end(void)
 #endif
 }
 
-static inline void put(char *to, const void *from, size_t bytes, bool stream)
+static inline void select_kernels_put(char *to, const void *from, size_t bytes,
+                                      bool stream)
 {
     if (!stream || bytes % LINE != 0 || (uintptr_t)to % LINE != 0) {
         memcpy(to, from, bytes);
@@ -115,8 +116,8 @@ static inline const float *momentum_short(const baton_accumulation_t *of,
         lost = lost - lost == 0 ? lost * later : 0; /* of infinities, a NaN */
         g[j] = (of->nesterov ? u + next : u) + lost;
     }
-    put((char *)of->new_velocity + at * sizeof *old, halves,
-        count * sizeof *old, of->stream && count == BLOCK);
+    select_kernels_put((char *)of->new_velocity + at * sizeof *old, halves,
+                       count * sizeof *old, of->stream && count == BLOCK);
     return g;
 }
 #define NO_SHORT(of, at, count, right, g) (right)
@@ -166,10 +167,11 @@ static inline const float *momentum_short(const baton_accumulation_t *of,
             }                                                                  \
         }                                                                      \
         ADD(dtype, sums, left, right, count)                                   \
-        put((char *)of->sum + at * sizeof(type), sums, bytes, of->stream);     \
+        select_kernels_put((char *)of->sum + at * sizeof(type), sums, bytes,   \
+                           of->stream);                                        \
         if (of->velocity != NULL && !of->short_velocity) {                     \
-            put((char *)of->new_velocity + at * sizeof(type), velocity, bytes, \
-                of->stream);                                                   \
+            select_kernels_put((char *)of->new_velocity + at * sizeof(type),   \
+                               velocity, bytes, of->stream);                   \
         }                                                                      \
     }
 

@@ -35,8 +35,9 @@ static bool spread_of(const baton_selection_t *from, spread_t *out)
 }
 
 /* At least 1: of the smallest magnitudes the mean may be rounded to zero. */
-static baton_magnitude_t between(const baton_selection_t *from,
-                                 const spread_t *spread, double ratio)
+static baton_magnitude_t select_redsync_between(const baton_selection_t *from,
+                                                const spread_t *spread,
+                                                double ratio)
 {
     double value = spread->mean + ratio * (spread->largest - spread->mean);
     baton_magnitude_t key = baton_magnitude_of(from->dtype, value);
@@ -58,7 +59,8 @@ size_t baton_select_trimmed(const baton_selection_t *from, size_t k,
     double ratio = TRIM_RATIO;
     do {
         /* Below the mean nothing is trimmed. */
-        threshold = ratio >= 0 ? between(from, &spread, ratio) : 1;
+        threshold =
+            ratio >= 0 ? select_redsync_between(from, &spread, ratio) : 1;
         ratio -= TRIM_STEP;
     } while (threshold > 1 && baton_select_count(from, threshold) < k);
     return baton__select_from(from, k, threshold, indices, scratch);
@@ -80,13 +82,15 @@ baton_magnitude_t baton_select_search(const baton_selection_t *from, size_t k,
         return 0;
     }
     if (!spread_of(from, &spread) ||
-        baton_select_count(from, between(from, &spread, 0)) < k) {
+        baton_select_count(from, select_redsync_between(from, &spread, 0)) <
+            k) {
         return exact(from, k, indices, scratch);
     }
     double low = 0, high = 1;
     while (high - low > SEARCH_PRECISION) {
         double middle = low + (high - low) / 2;
-        baton_magnitude_t threshold = between(from, &spread, middle);
+        baton_magnitude_t threshold =
+            select_redsync_between(from, &spread, middle);
         size_t found = baton_select_count(from, threshold);
         if (found >= k && found <= 2 * k) {
             return threshold;
@@ -94,7 +98,7 @@ baton_magnitude_t baton_select_search(const baton_selection_t *from, size_t k,
         *(found < k ? &high : &low) = middle;
     }
     /* `low` leaves at least k, and too many only where values are tied. */
-    baton_magnitude_t threshold = between(from, &spread, low);
+    baton_magnitude_t threshold = select_redsync_between(from, &spread, low);
     return baton_select_count(from, threshold) <= 2 * k
                ? threshold
                : exact(from, k, indices, scratch);

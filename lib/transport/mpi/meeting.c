@@ -145,7 +145,7 @@ static bool is_mate(const baton__meeting_t *self, int rank)
 }
 
 /* A rank of this host that has ended, or -1. */
-static int look_for_ended(const baton__meeting_t *self)
+static int meeting_look_for_ended(const baton__meeting_t *self)
 {
     int found = -1;
     for (int i = 0; i < self->size && found < 0; i++) {
@@ -272,8 +272,8 @@ static int take_news(const baton__meeting_t *self)
 
 /* Completes a request of the MPI function `name`. If that can't be, what MPI
    may still write to is left to it. */
-static void complete(baton__meeting_t *self, const char *name, int code,
-                     MPI_Request request)
+static void meeting_complete(baton__meeting_t *self, const char *name, int code,
+                             MPI_Request request)
 {
     uint64_t seen_ns = baton__clock_ns();
     uint64_t waited_ns = 0; /* not while the whole job is stopped */
@@ -300,7 +300,7 @@ static void complete(baton__meeting_t *self, const char *name, int code,
                                    (long)(ns < LONGEST_NS ? ns : LONGEST_NS)},
             NULL);
         if (ended < 0) {
-            ended = look_for_ended(self);
+            ended = meeting_look_for_ended(self);
             ended_ns = waited_ns;
         }
         if (ended < 0) {
@@ -317,7 +317,8 @@ static void complete(baton__meeting_t *self, const char *name, int code,
         return;
     }
     self->data = NULL;
-    ended = ended < 0 ? look_for_ended(self) : ended; /* MPI may know before */
+    ended = ended < 0 ? meeting_look_for_ended(self)
+                      : ended; /* MPI may know before */
     if (ended >= 0 && !told) {
         tell_all(self, ended);
     }
@@ -333,13 +334,13 @@ static void complete(baton__meeting_t *self, const char *name, int code,
                   baton__time_text(waited_ns));
 }
 
-static void reduce(baton__meeting_t *self, int count, MPI_Datatype type,
-                   MPI_Op op)
+static void meeting_reduce(baton__meeting_t *self, int count, MPI_Datatype type,
+                           MPI_Op op)
 {
     MPI_Request request = MPI_REQUEST_NULL;
     int code = PMPI_Iallreduce(MPI_IN_PLACE, self->data, count, type, op,
                                self->comm, &request);
-    complete(self, "MPI_Iallreduce", code, request);
+    meeting_complete(self, "MPI_Iallreduce", code, request);
 }
 
 void *baton__meeting_gather(baton__meeting_t *self, const void *own,
@@ -350,7 +351,7 @@ void *baton__meeting_gather(baton__meeting_t *self, const void *own,
         /* Not MPI_Iallgather: there Open MPI sends from each rank to each. */
         memset(self->data, 0, all);
         memcpy(self->data + (size_t)self->rank * bytes, own, bytes);
-        reduce(self, (int)all, MPI_BYTE, MPI_BOR);
+        meeting_reduce(self, (int)all, MPI_BYTE, MPI_BOR);
     }
     return self->data;
 }
@@ -439,7 +440,7 @@ baton_status_t baton__meeting_agree(baton__meeting_t *self,
     int worst = local;
     if (self->data != NULL) {
         memcpy(self->data, &worst, sizeof worst);
-        reduce(self, 1, MPI_INT, MPI_MIN);
+        meeting_reduce(self, 1, MPI_INT, MPI_MIN);
     }
     if (self->data == NULL) {
         return self->status;
@@ -459,7 +460,7 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
         local != BATON_OK) {
         return all;
     }
-    int ended = look_for_ended(self);
+    int ended = meeting_look_for_ended(self);
     return missed       ? BATON_OK
            : ended >= 0 ? tell_ended(ended)
                         : tell_failed(BATON_ERR_TRANSPORT);
@@ -471,7 +472,7 @@ void baton__meeting_separate(baton__meeting_t *self, MPI_Comm *out)
         MPI_Request request = MPI_REQUEST_NULL;
         MPI_Comm *own = (MPI_Comm *)(void *)self->data;
         int code = PMPI_Comm_idup(self->comm, own, &request);
-        complete(self, "MPI_Comm_idup", code, request);
+        meeting_complete(self, "MPI_Comm_idup", code, request);
     }
     if (self->data != NULL) {
         memcpy(out, self->data, sizeof *out);

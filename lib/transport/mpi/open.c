@@ -54,7 +54,7 @@ typedef struct host {
 /* Why a rank lacks something, in its words; "" if it does not, or can't say. */
 typedef char reason_t[200];
 
-static void say(const host_t *host, reason_t *why, const char *what)
+static void open_say(const host_t *host, reason_t *why, const char *what)
 {
     (void)snprintf(*why, sizeof *why, "rank %d: %s", host->meeting->rank, what);
 }
@@ -123,7 +123,7 @@ static void log_lack(const host_t *host, lack_t lack, const char *why)
 
 /* What the control group of this process gives it, in whole processors; INT_MAX
    if no limit is known. */
-static int quota(void)
+static int open_quota(void)
 {
     char text[64];
     char *end = text;
@@ -170,24 +170,24 @@ static bool open_host(baton__mpi_t *mpi, host_t *host, reason_t *why)
     int buffers = 0;
     int file = -1;
     if (host->socket < 0) {
-        say(host, why, baton__errno_text(host->error));
+        open_say(host, why, baton__errno_text(host->error));
     } else if (host->index == 0 &&
                create_host(host, &buffers, &file) != BATON_OK) {
-        say(host, why, baton_error_message());
+        open_say(host, why, baton_error_message());
     }
     const int *told = /* behind what was passed */
         baton__meeting_gather(host->meeting, &buffers, sizeof buffers);
     if (host->index != 0 && host->socket >= 0) {
         file = baton__share_take(host->socket, host->secret);
         if (file < 0) {
-            say(host, why, baton__errno_text(errno));
+            open_say(host, why, baton__errno_text(errno));
         }
     }
     bool open = told != NULL && file >= 0 &&
                 baton__host_open(&mpi->host, file, host->size, host->index,
                                  told[host->first]) == BATON_OK;
     if (file >= 0 && !open) {
-        say(host, why, baton_error_message());
+        open_say(host, why, baton_error_message());
     }
     baton__descriptor_close(&host->socket);
     baton__descriptor_close(&file);
@@ -221,7 +221,7 @@ static bool watch_each_other(baton__mpi_t *mpi, const host_t *host, bool open,
         }
     }
     if (open && liveness->error != 0) {
-        say(host, why, baton__errno_text(liveness->error));
+        open_say(host, why, baton__errno_text(liveness->error));
     }
     return all_of(
         host, open && baton__liveness_is_complete(liveness, host->index), why);
@@ -234,7 +234,7 @@ static void set_near(baton__mpi_t *mpi, int rank, int near)
 }
 
 /* Numbers the host's ranks: there they have the order of the communicator. */
-static void number(baton__mpi_t *mpi)
+static void open_number(baton__mpi_t *mpi)
 {
     int count = 0;
     for (int i = 0; i < mpi->size; i++) {
@@ -278,7 +278,7 @@ static bool share(baton__mpi_t *mpi, host_t *host)
     int error = open ? baton__host_probe(&mpi->host, false) : 0;
     unsigned able = open && error == 0 ? READS : 0;
     if (error != 0) {
-        say(host, &unread, baton__errno_text(error));
+        open_say(host, &unread, baton__errno_text(error));
     } else if (open && host->reads &&
                baton__host_probe(&mpi->host, true) == 0) {
         able |= WRITES;
@@ -302,7 +302,7 @@ static bool share(baton__mpi_t *mpi, host_t *host)
     if ((able & READS) == 0) {
         log_lack(host, LACK_CMA, unread);
     }
-    number(mpi);
+    open_number(mpi);
     mpi->put_bytes = able & WRITES ? most_put(mpi) : 0;
     mpi->asks = able & WRITES && has_processor_each(mpi);
     if (mpi->host.buffers > 0) {
@@ -350,7 +350,7 @@ static card_t own_card(void)
     return (card_t){
         .host = place->host,
         .network = place->network,
-        .quota = quota(),
+        .quota = open_quota(),
         .processors = own_processors(),
         .secret = baton__share_random(),
         .nonce = baton__share_random(),
@@ -545,7 +545,7 @@ static void lose(void *endpoint, int peer, baton_status_t status,
 static _Atomic(baton__mpi_t *) kept;
 
 /* in_use: MPI may still use its communicator. */
-static void release(baton__mpi_t *mpi, bool in_use)
+static void open_release(baton__mpi_t *mpi, bool in_use)
 {
     MPI_Comm comm = mpi->comm;
     MPI_Group members = mpi->members;
@@ -571,7 +571,7 @@ static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
         if (atomic_compare_exchange_strong_explicit(&kept, &unused, NULL,
                                                     memory_order_acq_rel,
                                                     memory_order_relaxed)) {
-            release(mpi, false);
+            open_release(mpi, false);
         }
         return MPI_SUCCESS;
     }
@@ -651,7 +651,7 @@ static int tell_last(baton__mpi_t *mpi)
    communicator is freed; and asks the one that it waits for, which may have
    ended without a link between the two. False if one may still send, or MPI is
    still at it: the communicator must not be freed then. */
-static bool drain(baton__mpi_t *mpi, uint64_t deadline_ns)
+static bool open_drain(baton__mpi_t *mpi, uint64_t deadline_ns)
 {
     uint64_t now = baton__clock_ns();
     uint64_t asked_ns = now;
@@ -685,7 +685,7 @@ static void free_endpoint(baton__mpi_t *mpi, bool in_use)
         (void)PMPI_Comm_delete_attr(MPI_COMM_SELF, mpi->far.keyval);
         (void)PMPI_Comm_free_keyval(&mpi->far.keyval);
     }
-    release(mpi, in_use);
+    open_release(mpi, in_use);
 }
 
 /* True if all its ranks are on this host, and nothing of this one is left in
@@ -707,7 +707,7 @@ static void close_endpoint(void *endpoint)
     }
     uint64_t ms = (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS);
     bool in_use = mpi->far.peers > 0 && mpi->first_lost == 0 &&
-                  !drain(mpi, baton__clock_ns() + ms * 1000000);
+                  !open_drain(mpi, baton__clock_ns() + ms * 1000000);
     mpi->far.closing = true;
     if (is_as_new(mpi)) {
         baton__doorbell_disarm(&mpi->host.doorbell);
@@ -753,7 +753,7 @@ static const baton_transport_t mpi_transport = {
 };
 
 /* As it is closed: of no ranks yet. */
-static void init(baton__mpi_t *mpi, MPI_Comm comm)
+static void open_init_group(baton__mpi_t *mpi, MPI_Comm comm)
 {
     baton__far_t *far = &mpi->far;
     mpi->transport = mpi_transport;
@@ -776,7 +776,7 @@ baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
     PMPI_Comm_size(comm, &size);
     baton__mpi_t *mpi = baton__alloc(1, sizeof *mpi);
     if (mpi != NULL) {
-        init(mpi, comm);
+        open_init_group(mpi, comm);
         mpi->peers = baton__alloc((size_t)size, sizeof *mpi->peers);
         mpi->host_of = baton__alloc((size_t)size, sizeof *mpi->host_of);
         mpi->processes = baton__alloc((size_t)size, sizeof *mpi->processes);
@@ -802,7 +802,7 @@ baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
 }
 
 /* Opens what goes through MPI, and the rest that can fail on one rank alone. */
-static baton_status_t complete(baton__mpi_t *mpi, const host_t *host)
+static baton_status_t open_complete(baton__mpi_t *mpi, const host_t *host)
 {
     if (!mpi->keeps_off) {
         baton__meeting_separate(host->meeting, &mpi->comm);
@@ -821,7 +821,7 @@ static baton_status_t complete(baton__mpi_t *mpi, const host_t *host)
 }
 
 /* Opens what the ranks of this host share, and the ways to other hosts. */
-static baton_status_t meet(baton__mpi_t *mpi, host_t *host)
+static baton_status_t open_meet(baton__mpi_t *mpi, host_t *host)
 {
     baton_status_t status =
         baton__meeting_agree(host->meeting, share_or_open_alone(mpi, host));
@@ -831,7 +831,7 @@ static baton_status_t meet(baton__mpi_t *mpi, host_t *host)
     mpi->far.peers = mpi->size - mpi->host.count;
     mpi->transport.strangers = mpi->far.peers > 0; /* no link with it */
     mpi->keeps_off = mpi->far.peers == 0 && mpi->reads;
-    status = baton__meeting_agree(host->meeting, complete(mpi, host));
+    status = baton__meeting_agree(host->meeting, open_complete(mpi, host));
     if (status == BATON_OK && mpi->size > 1) {
         exchange_places(mpi, host->meeting);
     }
@@ -864,7 +864,7 @@ static baton_status_t open_new(baton__meeting_t *meeting, baton_status_t local,
     host.error = errno;
     status = baton__meeting_agree(meeting, status); /* all have sockets */
     if (status == BATON_OK && *out != NULL) {
-        status = meet(*out, &host);
+        status = open_meet(*out, &host);
     }
     baton__descriptor_close(&host.socket);
     return status;

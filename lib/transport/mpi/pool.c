@@ -35,7 +35,8 @@ static uint32_t growth(uint32_t count, int64_t wanted)
     return more < LEAST ? LEAST : more;
 }
 
-static baton_status_t grow(baton__mpi_t *mpi, uint32_t sends, uint32_t records)
+static baton_status_t pool_grow(baton__mpi_t *mpi, uint32_t sends,
+                                uint32_t records)
 {
     baton__send_t *new_sends = baton__alloc(sends, sizeof *new_sends);
     baton__slab_t *slab =
@@ -91,8 +92,8 @@ static void grant_window(baton__mpi_t *mpi, baton__peer_t *peer)
     }
 }
 
-static baton_status_t make_room(baton__mpi_t *mpi, int64_t sends,
-                                int64_t records)
+static baton_status_t pool_make_room(baton__mpi_t *mpi, int64_t sends,
+                                     int64_t records)
 {
     if (sends > INT_MAX / 4 || records > INT_MAX / 4) {
         int64_t all = sends + records;
@@ -102,8 +103,9 @@ static baton_status_t make_room(baton__mpi_t *mpi, int64_t sends,
     }
     uint32_t more_sends = growth(mpi->send_count, sends);
     uint32_t more_records = growth(mpi->record_count, records);
-    return more_sends + more_records > 0 ? grow(mpi, more_sends, more_records)
-                                         : BATON_OK;
+    return more_sends + more_records > 0
+               ? pool_grow(mpi, more_sends, more_records)
+               : BATON_OK;
 }
 
 baton_status_t baton__mpi_reserve(void *endpoint, int peer, int64_t sends,
@@ -114,7 +116,7 @@ baton_status_t baton__mpi_reserve(void *endpoint, int peer, int64_t sends,
     int64_t all_sends = mpi->reserved_sends + sends;
     int64_t all_records = mpi->reserved_records + receives +
                           (other->contacted ? 0 : (int64_t)mpi->window);
-    baton_status_t status = make_room(mpi, all_sends, all_records);
+    baton_status_t status = pool_make_room(mpi, all_sends, all_records);
     if (status == BATON_OK) {
         status = baton__far_reserve_bodies(mpi, other);
     }
@@ -133,7 +135,7 @@ baton_status_t baton__mpi_reserve(void *endpoint, int peer, int64_t sends,
 baton_status_t baton__mpi_reserve_notices(baton__mpi_t *mpi)
 {
     int64_t records = (int64_t)mpi->size * BATON__MPI_NOTICES;
-    baton_status_t status = make_room(mpi, 0, records);
+    baton_status_t status = pool_make_room(mpi, 0, records);
     if (status == BATON_OK) {
         mpi->reserved_records = records;
     }

@@ -34,8 +34,8 @@ socklen_t baton__peer_address(const baton__peer_state_t *state,
     return (socklen_t)(name - (char *)address);
 }
 
-static baton_status_t system_error(baton__doorbell_t *doorbell,
-                                   const char *what)
+static baton_status_t doorbell_system_error(baton__doorbell_t *doorbell,
+                                            const char *what)
 {
     baton_status_t status = baton__error(BATON_ERR_SYSTEM, "doorbell: %s: %s",
                                          what, baton__errno_text(errno));
@@ -51,7 +51,7 @@ baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,
     doorbell->socket = baton__descriptor_move(
         socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (doorbell->socket < 0) {
-        return system_error(doorbell, "socket");
+        return doorbell_system_error(doorbell, "socket");
     }
     baton__peer_state_t *own = &states[index];
     own->process = (uint32_t)getpid();
@@ -59,7 +59,7 @@ baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,
     struct sockaddr_un address;
     socklen_t bytes = baton__peer_address(own, BATON__FOR_DOORBELL, &address);
     if (bind(doorbell->socket, (struct sockaddr *)&address, bytes) != 0) {
-        return system_error(doorbell, "bind");
+        return doorbell_system_error(doorbell, "bind");
     }
     return BATON_OK;
 }
@@ -84,7 +84,8 @@ static void fence(baton__peer_state_t *state)
 /* Rings if the process is armed as before. It is disarmed behind that, so that
    one that dies or is stopped in between has woken it. Until then others may
    ring, too; and it may have armed anew, which the counter tells. */
-static void ring(const baton__doorbell_t *doorbell, int index, uint32_t armed)
+static void doorbell_wake(const baton__doorbell_t *doorbell, int index,
+                          uint32_t armed)
 {
     baton__peer_state_t *state = &doorbell->states[index];
     struct sockaddr_un address;
@@ -100,7 +101,8 @@ static void ring(const baton__doorbell_t *doorbell, int index, uint32_t armed)
         memory_order_relaxed);
 }
 
-static bool is_due(const baton__doorbell_t *doorbell, int index, uint32_t armed)
+static bool doorbell_is_due(const baton__doorbell_t *doorbell, int index,
+                            uint32_t armed)
 {
     for (int i = 0; i < doorbell->due_count; i++) {
         if (doorbell->due[i].index == index &&
@@ -126,12 +128,12 @@ void baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent)
         if (doorbell->due_count == 0) {
             doorbell->due_ns = baton__clock_ns();
         }
-        if (!is_due(doorbell, index, armed)) {
+        if (!doorbell_is_due(doorbell, index, armed)) {
             doorbell->due[doorbell->due_count++] = (baton__due_t){index, armed};
         }
         return;
     }
-    ring(doorbell, index, armed);
+    doorbell_wake(doorbell, index, armed);
 }
 
 void baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index)
@@ -140,7 +142,7 @@ void baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index)
     fence(state);
     uint32_t armed = atomic_load_explicit(&state->armed, memory_order_relaxed);
     if ((armed & BELL) != BATON__BELL_OFF) {
-        ring(doorbell, index, armed);
+        doorbell_wake(doorbell, index, armed);
     }
 }
 
@@ -169,7 +171,7 @@ void baton__doorbell_ring_due(baton__doorbell_t *doorbell,
     } while (when == BATON__DUE_WAIT && !past);
     while (past && doorbell->due_count > 0) {
         const baton__due_t *due = &doorbell->due[--doorbell->due_count];
-        ring(doorbell, due->index, due->armed);
+        doorbell_wake(doorbell, due->index, due->armed);
     }
 }
 

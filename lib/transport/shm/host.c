@@ -36,7 +36,7 @@ int baton__host_afford(int count, int wanted)
 
 /* The address of `count` elements of `size` bytes at the next page. Without
    memory it only counts the bytes. */
-static void *carve(char *memory, size_t *used, size_t count, size_t size)
+static void *host_carve(char *memory, size_t *used, size_t count, size_t size)
 {
     void *at = memory != NULL ? memory + *used : NULL;
     *used += (count * size + 4095) / 4096 * 4096;
@@ -63,32 +63,35 @@ static size_t row_of_counts(const baton__host_t *host)
                : ((size_t)host->count + 63) / 64 * 64;
 }
 
-static size_t lay_out(baton__host_t *host, char *memory)
+static size_t host_lay_out(baton__host_t *host, char *memory)
 {
     size_t count = (size_t)host->count;
     size_t cells = ring_cells(host->count);
     size_t used = 0;
     host->doorbell.states =
-        carve(memory, &used, count, sizeof(baton__peer_state_t));
-    host->tables = carve(memory, &used, count, sizeof(baton__segment_table_t));
-    host->freed = carve(memory, &used, 1, sizeof(baton__freed_count_t));
-    host->probes = carve(memory, &used, count, sizeof *host->probes);
-    host->outcome = carve(memory, &used, 2, sizeof *host->outcome);
+        host_carve(memory, &used, count, sizeof(baton__peer_state_t));
+    host->tables =
+        host_carve(memory, &used, count, sizeof(baton__segment_table_t));
+    host->freed = host_carve(memory, &used, 1, sizeof(baton__freed_count_t));
+    host->probes = host_carve(memory, &used, count, sizeof *host->probes);
+    host->outcome = host_carve(memory, &used, 2, sizeof *host->outcome);
     host->refused = host->outcome + 1;
-    host->credits = carve(memory, &used, count * baton__host_row(host),
-                          sizeof *host->credits);
-    host->processors = carve(memory, &used, count, sizeof *host->processors);
-    host->counts =
-        carve(memory, &used, count * row_of_counts(host), sizeof *host->counts);
-    host->offers =
-        carve(memory, &used, count * BATON__HOST_OFFERS, sizeof *host->offers);
-    host->posts = carve(memory, &used, count * count * BATON__HOST_POSTS,
-                        sizeof *host->posts);
+    host->credits = host_carve(memory, &used, count * baton__host_row(host),
+                               sizeof *host->credits);
+    host->processors =
+        host_carve(memory, &used, count, sizeof *host->processors);
+    host->counts = host_carve(memory, &used, count * row_of_counts(host),
+                              sizeof *host->counts);
+    host->offers = host_carve(memory, &used, count * BATON__HOST_OFFERS,
+                              sizeof *host->offers);
+    host->posts = host_carve(memory, &used, count * count * BATON__HOST_POSTS,
+                             sizeof *host->posts);
     host->cells =
-        carve(memory, &used, count * count * BATON__RING_STRIDE(cells),
-              sizeof *host->cells);
-    host->buffer_memory = carve(memory, &used, count * (size_t)host->buffers,
-                                sizeof *host->buffer_memory);
+        host_carve(memory, &used, count * count * BATON__RING_STRIDE(cells),
+                   sizeof *host->cells);
+    host->buffer_memory =
+        host_carve(memory, &used, count * (size_t)host->buffers,
+                   sizeof *host->buffer_memory);
     return used;
 }
 
@@ -201,9 +204,9 @@ static baton_status_t open_own(baton__host_t *host)
 baton_status_t baton__host_create(int count, int buffers, int *file_out)
 {
     baton__host_t host = {.count = count};
-    size_t reserved = lay_out(&host, NULL);
+    size_t reserved = host_lay_out(&host, NULL);
     host.buffers = buffers;
-    return baton__share_create(lay_out(&host, NULL), reserved, file_out);
+    return baton__share_create(host_lay_out(&host, NULL), reserved, file_out);
 }
 
 baton_status_t baton__host_open(baton__host_t *host, int file, int count,
@@ -216,14 +219,14 @@ baton_status_t baton__host_open(baton__host_t *host, int file, int count,
                             .doorbell.socket = -1,
                             .liveness = {.epoll = -1},
                             .mappings.socket = -1};
-    host->bytes = lay_out(host, NULL);
+    host->bytes = host_lay_out(host, NULL);
     baton_status_t status =
         count == 1 ? map_alone(host)
                    : baton__share_map(file, host->bytes, &host->memory);
     if (status != BATON_OK) {
         return status;
     }
-    (void)lay_out(host, host->memory);
+    (void)host_lay_out(host, host->memory);
     return open_own(host);
 }
 
@@ -320,8 +323,8 @@ int baton__host_probe(const baton__host_t *host, bool write)
     return error;
 }
 
-static int copy_all(const baton__host_t *host, int index, copy_fn copy,
-                    char *here, uint64_t address, size_t bytes)
+static int host_copy_all(const baton__host_t *host, int index, copy_fn copy,
+                         char *here, uint64_t address, size_t bytes)
 {
     while (bytes > 0) {
         ssize_t done = copy_once(host, index, copy, here, address, bytes);
@@ -342,12 +345,12 @@ int baton__host_read(const baton__host_t *host, int index, void *target,
         memcpy(target, (const void *)(uintptr_t)address, bytes);
         return 0;
     }
-    return copy_all(host, index, process_vm_readv, target, address, bytes);
+    return host_copy_all(host, index, process_vm_readv, target, address, bytes);
 }
 
 int baton__host_write(const baton__host_t *host, int index, uint64_t address,
                       const void *source, size_t bytes)
 {
-    return copy_all(host, index, process_vm_writev, (char *)(uintptr_t)source,
-                    address, bytes);
+    return host_copy_all(host, index, process_vm_writev,
+                         (char *)(uintptr_t)source, address, bytes);
 }

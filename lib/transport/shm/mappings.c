@@ -37,8 +37,8 @@ static void unmap(baton__mappings_t *self, baton__mapping_t *mapping)
 
 /* Maps a segment for reading. What another program sends to this socket does
    not know the secret. */
-static void map(baton__mappings_t *self, const baton__segment_notice_t *notice,
-                int file)
+static void mappings_map(baton__mappings_t *self,
+                         const baton__segment_notice_t *notice, int file)
 {
     if (notice->owner >= (uint32_t)self->peers ||
         notice->secret != self->tables[notice->owner].secret ||
@@ -59,13 +59,13 @@ static void map(baton__mappings_t *self, const baton__segment_notice_t *notice,
                                   .bytes = notice->bytes};
 }
 
-static void take_all(baton__mappings_t *self)
+static void mappings_take_all(baton__mappings_t *self)
 {
     baton__segment_notice_t notice;
     int file = -1;
     while (baton__share_receive(self->socket, &notice, sizeof notice, &file)) {
         if (file >= 0) {
-            map(self, &notice, file);
+            mappings_map(self, &notice, file);
             baton__descriptor_close(&file);
         }
     }
@@ -79,7 +79,7 @@ const char *baton__mappings_find(baton__mappings_t *self, int peer, uint32_t id,
     const baton__mapping_t *mapping =
         mapping_of(self, peer, baton__segment_place(id));
     if (mapping->id != id) {
-        take_all(self);
+        mappings_take_all(self);
     }
     if (mapping->id != id || address < mapping->address ||
         address - mapping->address > mapping->bytes ||
@@ -93,7 +93,7 @@ void baton__mappings_sweep(baton__mappings_t *self)
 {
     self->seen =
         atomic_load_explicit(&self->freed->count, memory_order_acquire);
-    take_all(self); /* an unread descriptor keeps its segment, too */
+    mappings_take_all(self); /* an unread descriptor keeps its segment, too */
     for (int peer = 0; peer < self->peers && self->mapped > 0; peer++) {
         for (uint32_t place = 0; place < BATON__SEGMENTS; place++) {
             baton__mapping_t *mapping = mapping_of(self, peer, place);
@@ -141,7 +141,7 @@ baton_status_t baton__mappings_open(baton__mappings_t *self,
 
 void baton__mappings_clear(baton__mappings_t *self)
 {
-    take_all(self);
+    mappings_take_all(self);
     for (size_t i = 0; self->mapped > 0; i++) {
         unmap(self, &self->at[i]);
     }

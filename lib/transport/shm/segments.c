@@ -70,7 +70,7 @@ static int make_file(baton__segment_t *out)
                : error;
 }
 
-static bool make(baton__segment_t *out, int peers, size_t bytes)
+static bool segments_make(baton__segment_t *out, int peers, size_t bytes)
 {
     *out = (baton__segment_t){
         .file = -1,
@@ -93,8 +93,8 @@ static bool make(baton__segment_t *out, int peers, size_t bytes)
 
 /* Under the lock: gives the segment a place and an id. NULL if all places are
    taken. */
-static baton__segment_t *enter(baton__segments_t *self,
-                               const baton__segment_t *made)
+static baton__segment_t *segments_enter(baton__segments_t *self,
+                                        const baton__segment_t *made)
 {
     for (uint32_t i = 0; i < BATON__SEGMENTS; i++) {
         baton__segment_t *segment = &self->at[i];
@@ -114,8 +114,8 @@ static baton__segment_t *enter(baton__segments_t *self,
 }
 
 /* Under the lock. */
-static baton__segment_t leave(baton__segments_t *self,
-                              baton__segment_t *segment)
+static baton__segment_t segments_leave(baton__segments_t *self,
+                                       baton__segment_t *segment)
 {
     baton__segment_t left = *segment;
     atomic_store_explicit(&self->table->ids[baton__segment_place(left.id)], 0,
@@ -126,7 +126,7 @@ static baton__segment_t leave(baton__segments_t *self,
 }
 
 /* Unmakes a segment that has left, and wakes the peers that may have it. */
-static void drop(const baton__segments_t *self, baton__segment_t *left)
+static void segments_drop(const baton__segments_t *self, baton__segment_t *left)
 {
     /* Pairs with the load in baton__mappings_sweep. */
     atomic_fetch_add_explicit(&self->freed->count, 1, memory_order_release);
@@ -172,7 +172,8 @@ static void *take_any_gap(baton__segments_t *self,
 }
 
 /* Makes a segment for the block; NULL if that can't be done. */
-static void *grow(baton__segments_t *self, baton__segment_block_t *block)
+static void *segments_grow(baton__segments_t *self,
+                           baton__segment_block_t *block)
 {
     (void)pthread_mutex_lock(&self->lock);
     size_t part = round_up(self->total / 4, PAGE);
@@ -182,11 +183,11 @@ static void *grow(baton__segments_t *self, baton__segment_block_t *block)
     bytes = bytes > part ? bytes : part;
     bytes = bytes > LEAST ? bytes : LEAST;
     baton__segment_t made;
-    if (bytes > room || !make(&made, self->peers, bytes)) {
+    if (bytes > room || !segments_make(&made, self->peers, bytes)) {
         return NULL;
     }
     (void)pthread_mutex_lock(&self->lock);
-    baton__segment_t *segment = enter(self, &made);
+    baton__segment_t *segment = segments_enter(self, &made);
     void *memory = segment != NULL ? take_gap(segment, block) : NULL;
     (void)pthread_mutex_unlock(&self->lock);
     if (segment == NULL) {
@@ -196,8 +197,8 @@ static void *grow(baton__segments_t *self, baton__segment_block_t *block)
 }
 
 /* Under the lock: the segment that these bytes lie in, or NULL. */
-static baton__segment_t *find(baton__segments_t *self, const void *data,
-                              size_t bytes)
+static baton__segment_t *segments_find(baton__segments_t *self,
+                                       const void *data, size_t bytes)
 {
     uintptr_t address = (uintptr_t)data;
     for (int i = 0; i < BATON__SEGMENTS; i++) {
@@ -216,7 +217,7 @@ void baton__segments_release(baton__segments_t *self, void *memory)
 {
     baton__segment_t left = {.file = -1};
     (void)pthread_mutex_lock(&self->lock);
-    baton__segment_t *segment = find(self, memory, 1);
+    baton__segment_t *segment = segments_find(self, memory, 1);
     size_t offset = (size_t)((char *)memory - segment->base);
     baton__segment_block_t **link = &segment->blocks;
     while ((*link)->offset != offset) {
@@ -225,18 +226,18 @@ void baton__segments_release(baton__segments_t *self, void *memory)
     baton__segment_block_t *block = *link;
     *link = block->next;
     if (segment->blocks == NULL && segment->bytes > LEAST) {
-        left = leave(self, segment);
+        left = segments_leave(self, segment);
     }
     (void)pthread_mutex_unlock(&self->lock);
     baton__free(block);
     if (left.base != NULL) {
-        drop(self, &left);
+        segments_drop(self, &left);
     }
 }
 
 /* Reserves the pages of a block: a segment is larger than what is in use of it.
  */
-static bool reserve(char *memory, size_t bytes)
+static bool segments_reserve(char *memory, size_t bytes)
 {
     size_t unit = (size_t)sysconf(_SC_PAGESIZE);
     char *page = (char *)((uintptr_t)memory / unit * unit);
@@ -268,11 +269,11 @@ void *baton__segments_allocate(baton__segments_t *self, size_t bytes)
     void *memory = take_any_gap(self, block);
     (void)pthread_mutex_unlock(&self->lock);
     if (memory == NULL) {
-        memory = grow(self, block);
+        memory = segments_grow(self, block);
     }
     if (memory == NULL) {
         baton__free(block);
-    } else if (!reserve(memory, bytes)) {
+    } else if (!segments_reserve(memory, bytes)) {
         baton__segments_release(self, memory);
         memory = NULL;
     }
@@ -282,8 +283,8 @@ void *baton__segments_allocate(baton__segments_t *self, size_t bytes)
 /* ---- sharing ----------------------------------------------------------- */
 
 /* Sends a segment's descriptor to a peer; false if it can't take it now. */
-static bool tell(const baton__segments_t *self, const baton__segment_t *segment,
-                 int index)
+static bool segments_tell(const baton__segments_t *self,
+                          const baton__segment_t *segment, int index)
 {
     baton__segment_notice_t notice = {
         .secret = self->table->secret,
@@ -304,7 +305,7 @@ uint32_t baton__segments_share(baton__segments_t *self, int index,
 {
     (void)pthread_mutex_lock(&self->lock);
     baton__segment_t *segment =
-        self->total > 0 ? find(self, data, bytes) : NULL;
+        self->total > 0 ? segments_find(self, data, bytes) : NULL;
     (void)pthread_mutex_unlock(&self->lock);
     /* Without the lock from here on: a message's memory is in use, so its
        segment stays. */
@@ -312,7 +313,7 @@ uint32_t baton__segments_share(baton__segments_t *self, int index,
         return 0;
     }
     if (!segment->told[index]) {
-        segment->told[index] = tell(self, segment, index);
+        segment->told[index] = segments_tell(self, segment, index);
     }
     return segment->told[index] ? segment->id : 0;
 }
@@ -350,7 +351,7 @@ void baton__segments_clear(baton__segments_t *self)
             baton__free(block);
         }
         if (segment->id != 0) {
-            baton__segment_t left = leave(self, segment);
+            baton__segment_t left = segments_leave(self, segment);
             unmake(&left);
         }
     }

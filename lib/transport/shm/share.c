@@ -29,7 +29,7 @@ uint64_t baton__share_random(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000007) ^ (uint64_t)now.tv_nsec;
 }
 
-static baton_status_t system_error(const char *what, int error)
+static baton_status_t share_system_error(const char *what, int error)
 {
     return baton__error(BATON_ERR_SYSTEM, "shared memory: %s: %s", what,
                         baton__errno_text(error));
@@ -88,13 +88,13 @@ baton_status_t baton__share_create(size_t bytes, size_t reserved, int *file_out)
     }
     file = baton__descriptor_move(file);
     if (file < 0) {
-        return system_error("shm_open", errno);
+        return share_system_error("shm_open", errno);
     }
     /* Reserved: a full /dev/shm is an error now, not SIGBUS later. */
     int error = baton__share_resize(file, bytes, reserved);
     if (error != 0) {
         baton__descriptor_close(&file);
-        return system_error("posix_fallocate in /dev/shm", error);
+        return share_system_error("posix_fallocate in /dev/shm", error);
     }
     *file_out = file;
     return BATON_OK;
@@ -105,7 +105,7 @@ baton_status_t baton__share_map(int file, size_t bytes, void **out)
     void *memory =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (memory == MAP_FAILED) {
-        return system_error("mmap", errno);
+        return share_system_error("mmap", errno);
     }
     *out = memory;
     return BATON_OK;
