@@ -1,6 +1,6 @@
-/* baton-bench: what its benchmarks share. main.c has the table of benchmarks,
-   options.c the one table of options; a benchmark describes its systems, and
-   turns.c has them take turns and prints and writes the rows. */
+/* baton-bench: the declarations that its benchmarks share. main.c has the table
+   of benchmarks, options.c the table of options. A benchmark describes its
+   systems; turns.c runs them in turns and prints and writes the rows. */
 #ifndef MICROBENCH_BENCH_BENCH_H
 #define MICROBENCH_BENCH_BENCH_H
 
@@ -23,7 +23,8 @@ enum {
     BENCH_MAX_TEAMS = 16
 };
 
-/* Sets of commands, for the table of options. The dense collectives are one. */
+/* Sets of commands, for the table of options. All dense collectives are one
+   command here. */
 typedef enum bench_command {
     BENCH_NO_COMMAND = 0,
     BENCH_COLLECTIVE = 1 << 0,
@@ -32,34 +33,38 @@ typedef enum bench_command {
     BENCH_KERNELS = 1 << 3
 } bench_command_t;
 
-/* The ways to a collective. */
+/* The implementations of a collective that are compared. */
 typedef enum bench_system_kind {
     BENCH_SYSTEM_MPI,        /* the blocking call */
     BENCH_SYSTEM_IMPI,       /* the nonblocking call and MPI_Wait */
     BENCH_SYSTEM_PERSISTENT, /* MPI_Start and MPI_Wait */
-    BENCH_SYSTEM_RING,       /* the same, by the ring of Open MPI's libnbc */
+    BENCH_SYSTEM_RING,       /* the nonblocking call by libnbc's ring */
     BENCH_SYSTEM_BATON
 } bench_system_kind_t;
 
 typedef struct bench_system {
     bench_system_kind_t kind;
-    const char *algorithm; /* Baton's; NULL: its choice */
-    char name[48];         /* as it was given: "baton:ring" */
+    const char *algorithm; /* of Baton's; NULL: Baton chooses */
+    char name[48];         /* as the user gave it: "baton:ring" */
 } bench_system_t;
 
-/* What an application does from start on. */
+/* What the application does between the start and the wait. */
 typedef enum bench_way {
     BENCH_WAY_WAIT,      /* waits at once; always measured */
-    BENCH_WAY_UNWAITED,  /* nothing: nobody calls the library until the end */
-    BENCH_WAY_TOGETHER,  /* starts all layers, and then waits for all */
-    BENCH_WAY_SLEEP,     /* the same; sleeps after each start */
-    BENCH_WAY_PROCESSOR, /* the same; works after each start */
+    BENCH_WAY_UNWAITED,  /* calls nothing of the library until the operation has
+                            ended */
+    BENCH_WAY_TOGETHER,  /* starts all layers, then waits for all */
+    BENCH_WAY_SLEEP,     /* sleeps after each layer's start, then waits for
+                            all */
+    BENCH_WAY_PROCESSOR, /* computes after each layer's start, then waits for
+                            all */
     BENCH_WAYS
 } bench_way_t;
 
-/* Systems of `baton-bench sparse`: name, word. Baton's are in the order of
-   baton_sparse_algorithm_t, from SPARDL on. MPI is MPI_Allreduce; MPI_RESIDUAL
-   also adds the gradient to a residual before that, as a sparse step does. */
+/* Systems of `baton-bench sparse`, each with its word on the command line.
+   Baton's come first, in the order of baton_sparse_algorithm_t from SPARDL on.
+   MPI is MPI_Allreduce; MPI_RESIDUAL first adds the gradient to a residual, as
+   a sparse step does. */
 #define BENCH_SPARSE_LIST(X)                                                   \
     BATON_SPARSE_ALGORITHM_LIST(X)                                             \
     X(MPI, "mpi")                                                              \
@@ -74,19 +79,19 @@ typedef enum bench_sparse_system {
 
 extern const char *const bench_sparse_names[]; /* ended by NULL */
 
-/* Where vectors are. */
+/* The memory that vectors are in. */
 typedef enum bench_memory {
     BENCH_MEMORY_MALLOC,
-    BENCH_MEMORY_SHARED, /* of baton_memory_alloc */
+    BENCH_MEMORY_SHARED, /* from baton_memory_alloc */
     BENCH_MEMORY_DEVICE,
     BENCH_MEMORIES
 } bench_memory_t;
 
-extern const char *const bench_way_names[]; /* ended by NULL, as the next */
+extern const char *const bench_way_names[]; /* both ended by NULL */
 extern const char *const bench_memory_names[];
 extern const char *const bench_place_names[];
 
-/* What the user asked for; each command uses some of it. */
+/* The user's options. Each command uses some of them. */
 typedef struct bench_options {
     uint64_t repetitions; /* of each measurement */
     uint64_t bytes[BENCH_MAX_SIZES];
@@ -94,7 +99,7 @@ typedef struct bench_options {
     baton_collective_t collective;
     bench_system_t systems[BENCH_MAX_SYSTEMS];
     size_t system_count;
-    size_t ways[BENCH_WAYS]; /* bench_way_t, in its order */
+    size_t ways[BENCH_WAYS]; /* bench_way_t, ascending */
     size_t way_count;
     uint64_t layers[BENCH_MAX_LAYERS];
     size_t layer_count;
@@ -102,66 +107,72 @@ typedef struct bench_options {
     size_t sparse_system_count;
     double densities[BENCH_MAX_DENSITIES];
     size_t density_count;
-    uint64_t teams[BENCH_MAX_TEAMS]; /* 0: as many as cost least */
+    uint64_t teams[BENCH_MAX_TEAMS]; /* 0: the number that costs least */
     size_t team_count;
-    double momentum, clip; /* of sparse steps, as in their options */
+    double momentum, clip; /* options of sparse steps */
     bool short_velocity;
     uint64_t warm_up;
-    bool accumulated; /* gradients are, in the residual, before the step */
-    uint64_t turn_ms; /* of a system, in one way */
+    bool accumulated; /* gradients are added to the residual before the step */
+    uint64_t turn_ms; /* how long a system's turn takes in one way */
     size_t memories[BENCH_MEMORIES]; /* bench_memory_t */
     size_t memory_count;
-    size_t places[2]; /* 1: in place */
+    size_t places[2]; /* 0: separate target; 1: in place */
     size_t place_count;
-    size_t memory; /* these two are of the point that is measured */
+    size_t memory; /* this and in_place are those of the running measurement */
     bool in_place;
     table_files_t files;
 } bench_options_t;
 
-/* "allreduce", "bcast", ...: as the command, and in files. */
+/* Returns "allreduce", "bcast", ...: the name of the command, also used in
+   files. */
 const char *bench_collective_name(baton_collective_t collective);
 
-/* Parses the command line, in which the first word becomes "baton-bench
-   COMMAND". `speak` is true on rank 0 only. */
+/* Parses the command line, whose first word becomes "baton-bench COMMAND".
+   `speak` is true on rank 0 only. */
 cli_verdict_t bench_options_parse(int argc, char **argv, bool speak,
                                   bench_command_t *command_out,
                                   bench_options_t *out);
 
 /* ---- a run, and turns (turns.c) ----------------------------------------- */
 
-/* A command that runs. Only rank 0 has a table and speaks. */
+/* A running command. Only rank 0 has a table and prints. */
 typedef struct bench_run {
     harness_t harness;
     bench_options_t options;
     bool speak;
     table_t table;
-    size_t points, done; /* what is measured by turns: all, and before */
+    size_t points; /* measurements by turns, for the progress line */
+    size_t done;   /* those that have ended */
 } bench_run_t;
 
-/* Systems that take turns, so that all see the same states of the machine. */
+/* Systems that run in turns, so that all of them see the same changes of the
+   machine's state. */
 typedef struct bench_turns {
-    size_t systems, measures; /* how many values a turn of a system gives */
-    size_t warm_up, turns;    /* turns that are not counted, and that are */
-    /* Before the systems' turns; may be NULL. */
+    size_t systems;
+    size_t measures; /* how many values one turn of a system gives */
+    size_t warm_up;  /* turns that are not counted */
+    size_t turns;    /* turns that are counted */
+    /* Called before the systems' turns; may be NULL. */
     void (*begin)(void *arg, size_t turn);
-    /* Collective. A turn of one system, which stores this rank's values. */
+    /* Runs one turn of one system, and stores this rank's values.
+       Collective. */
     void (*take)(void *arg, size_t system, size_t turn, double *values);
     void *arg;
 } bench_turns_t;
 
-/* Runs all turns, in an order that rotates. `out`: [systems][measures], on rank
-   0: over the turns, of the largest value of all ranks. Collective. */
+/* Runs all turns, in an order that rotates. On rank 0 `out`,
+   [systems][measures], gets the statistics over the turns; a turn counts with
+   the largest value of any rank. Collective. */
 void bench_turns(bench_run_t *run, const bench_turns_t *turns, stats_t *out);
 
-/* The statistics of the slowest rank's values, on rank 0. Collective. */
+/* Returns on rank 0 the statistics of the slowest rank's values. Collective. */
 stats_t bench_slowest(double *mine, size_t count);
 
-/* A row of a benchmark whose rows are single values: `name` in files, `text` on
-   the screen. */
+/* Adds a row with a single value. Files have `name`, the screen has `text`. */
 void bench_report(bench_run_t *run, const char *name, const char *text,
                   stats_t value, const char *unit);
 
-/* A heading among such rows, or why something is left out. */
+/* Prints a heading above such rows, or the reason why rows are left out. */
 void bench_note(const bench_run_t *run, const char *text);
 
 /* ---- an operation (operation.c) ----------------------------------------- */
@@ -169,112 +180,120 @@ void bench_note(const bench_run_t *run, const char *text);
 enum { BENCH_PERIOD = 251 };
 
 /* One rank's part of a dense collective on known data. The whole vector has
-   `count` f32 elements, a whole number of blocks where ranks have blocks:
-   broadcast, reduce and all-reduce move all of it, reduce-scatter leaves a
-   block on each rank, all-gather and gather join the ranks' blocks, scatter and
-   all-to-all split a vector into blocks. A broadcast has a target alone. Any
-   rank may be the root, so every rank has the memory that a root needs. */
+   `count` f32 elements. Broadcast, reduce and all-reduce move all of it. The
+   others divide it into one block for each rank: reduce-scatter leaves a block
+   on each rank, all-gather and gather join the ranks' blocks, scatter and
+   all-to-all send them out. A broadcast has a target alone. Every rank has the
+   memory that a root needs, since the root changes. */
 typedef struct bench_operation {
     baton_collective_t collective;
     int rank, ranks;
-    int root, roots; /* of the next call; how many take turns: 1 or `ranks` */
-    float sums[BENCH_PERIOD]; /* of all ranks' elements; they repeat */
+    int root;  /* of the next call */
+    int roots; /* how many ranks take turns as root: 1 or `ranks` */
+    float sums[BENCH_PERIOD]; /* of all ranks' elements; they repeat with this
+                                 period */
     size_t count, block;
     size_t source_count, target_count;
     float *source, *target; /* the same memory if in place */
-    void *on_device[2];     /* of source and target, or NULL */
+    void *on_device[2];     /* copies of source and target on the device, or
+                               NULL */
     bool in_place;
 } bench_operation_t;
 
-/* Describes a vector of `bytes`, rounded up to whole blocks. Sets everything
-   but the memory: source_count and target_count elements. */
+/* Describes a vector of `bytes`, rounded up to whole blocks. Sets all fields
+   except the memory, which must have source_count and target_count elements. */
 void bench_operation_init(bench_operation_t *operation,
                           baton_collective_t collective, int rank, int ranks,
                           uint64_t bytes);
 
-/* Fills the source, and the target with what no result can be. What a
-   broadcast sends is in the target of the root, which must be set; it stays
-   the same whoever sends it on. */
+/* Fills the source, and the target with a value that no result has. A broadcast
+   sends from the root's target, so `root` must be set; calls with other roots
+   may follow without a refill. */
 void bench_operation_fill(bench_operation_t *operation);
 
-/* Returns the first wrong element of what the last call, of this root, gave to
-   this rank, or target_count. */
+/* Checks the result of the last call with this root. Returns the index of the
+   first wrong element of the target, or target_count. */
 size_t bench_operation_check(const bench_operation_t *operation);
 
-/* The element that the target must have. */
+/* Returns the value that element i of the target must have. */
 float bench_operation_expected(const bench_operation_t *operation, size_t i);
 
 /* ---- systems (system.c) ------------------------------------------------- */
 
-/* The end of an epoch, which the last node of a schedule tells. */
+/* The end of an epoch, which the schedule's last node signals. */
 typedef struct bench_end {
     sem_t told;
-    double us; /* clock_now_us */
+    double us; /* when it ended, as clock_now_us */
     uint64_t epochs;
 } bench_end_t;
 
-/* A system that is ready to run one operation. */
+/* A system that is prepared to run one operation. */
 typedef struct bench_runner {
     bench_system_t system;
     bench_operation_t *operation;
-    MPI_Request *requests; /* of each root; persistent: until it is closed */
-    int *counts;           /* MPI's, of a reduce-scatter */
-    baton_schedule_t **schedules; /* Baton's, of each root */
-    bench_end_t *end;             /* NULL: its calls are waited for */
+    MPI_Request *requests; /* one for each root; a persistent one lives until
+                              close */
+    int *counts;           /* the argument of MPI_Reduce_scatter */
+    baton_schedule_t **schedules; /* Baton's, one for each root */
+    bench_end_t *end;             /* NULL if calls are waited for */
 } bench_runner_t;
 
-/* Drops systems that can't run the collective here, and says why. Returns how
-   many are left. Collective. */
+/* Removes systems that cannot run the collective here, and prints why. Returns
+   how many are left. Collective. */
 size_t bench_keep_able(bench_run_t *run);
 
-/* An operation's memory, of the kind that was asked for. */
+/* Allocate and free an operation's vectors, in the kind of memory that the
+   options name. */
 void bench_memory_open(const bench_run_t *run, bench_operation_t *operation);
 void bench_memory_close(const bench_run_t *run, bench_operation_t *operation);
 
-/* Fills the operation's vectors; checks the result, and ends the job where it
-   is wrong. Both copy what is on a device. */
+/* bench_fill fills the operation's vectors. bench_check checks the result, and
+   ends the job if it is wrong. Both copy vectors that are on a device. */
 void bench_fill(bench_operation_t *operation);
 void bench_check(const bench_runner_t *runner);
 
 /* Sets the target to zero. */
 void bench_clear(bench_operation_t *operation);
 
-/* Collective, in the same order on all ranks. `operation` has its memory.
-   `unwaited` is for bench_runner_watch. */
+/* Prepares a system. Collective, in the same order on all ranks. `operation`
+   has its memory already. `unwaited` is true if bench_runner_watch will be
+   used. */
 void bench_runner_open(const bench_run_t *run, const bench_system_t *system,
                        bench_operation_t *operation, bool unwaited,
                        bench_runner_t *out);
 void bench_runner_close(bench_runner_t *runner);
 
-/* Starts the collective, of the operation's root, and returns, unless the
-   system only has a call that blocks; waits for it. */
+/* Start the collective with the operation's root, and wait for it. If the
+   system has only a blocking call, the start is that call. */
 void bench_runner_start(bench_runner_t *runner);
 void bench_runner_wait(bench_runner_t *runner);
 
-/* Sleeps, without a call that drives Baton, until the collective has ended.
-   Returns when that was. Of Baton's systems only. */
+/* Sleeps until the collective has ended, without a call that drives Baton.
+   Returns the time at which it ended. Only for Baton's systems. */
 double bench_runner_watch(bench_runner_t *runner);
 
 /* ---- the GPU (device.c) ------------------------------------------------- */
 
-/* What needs CUDA: all but `lacks` is NULL if Baton was built without it. */
+/* Functions that need CUDA. Without CUDA in the build all but `lacks` are
+   NULL. */
 typedef struct bench_device {
-    /* Why there is no GPU, or NULL. */
+    /* Returns why there is no GPU, or NULL if there is one. */
     const char *(*lacks)(void);
     /* Attaches a GPU of this machine to an engine. */
     harness_attach_fn attach;
-    /* On the GPU that was attached last. A failure ends the job. */
+    /* Memory of the GPU that was attached last. A failure ends the job. */
     void *(*alloc)(size_t bytes);
     void (*free)(void *memory);
     void (*copy)(void *target, const void *source, size_t bytes);
-    /* Sums and copies in the GPU's memory, beside cudaMemcpyAsync. */
+    /* Measures sums and copies in the GPU's memory next to cudaMemcpyAsync. */
     bool (*run_kernels)(bench_run_t *run);
 } bench_device_t;
 
 extern const bench_device_t bench_device;
 
-/* A row of `kernels`: operation, type, form and kernels; bytes of a vector; the
-   selected entries or 0; what it is compared with. */
+/* Adds a row of `kernels`. `words`: operation, type, form and kernels. `bytes`
+   is the size of a vector, k the number of selected entries or 0, against_us
+   the time that us is compared with. */
 void bench_kernel_row(bench_run_t *run, const char *const words[4],
                       size_t bytes, size_t k, stats_t us, double against_us,
                       double ratio);
@@ -289,8 +308,9 @@ void bench_native_add(float *restrict target, const float *right, size_t count);
 
 typedef struct bench {
     bench_command_t command;
-    const char *what;              /* for the head */
-    bool (*run)(bench_run_t *run); /* collective; false after a message */
+    const char *what;              /* the text above the results */
+    bool (*run)(bench_run_t *run); /* collective; returns false after printing
+                                      an error */
 } bench_t;
 
 extern const bench_t bench_collective, bench_sparse, bench_engine,

@@ -1,38 +1,41 @@
-/* baton-bench allreduce, bcast, ...: systems of a collective, over sizes,
-   memory, in place or not, and what the application does. */
+/* baton-bench allreduce, bcast, ...: compares systems of one collective over
+   sizes, kinds of memory, in place or not, and over what the application does
+   meanwhile. */
 #include "bench/bench.h"
 #include <math.h>
 #include <stdlib.h>
 
 enum {
     MAX_CALLS = 10000,
-    MAX_OVERLAPPED = 20, /* calls of a turn that is not waited for at once */
+    MAX_OVERLAPPED = 20, /* most calls of one turn in the ways that do not wait
+                            at once */
     TRUSTED_FOR = 4,
     UNIT_STEPS = 64,
     REHEARSED_UNITS = 200
 };
 
-/* A system with a runner for each way and layer: an application does one or the
-   other with a schedule, and Baton learns which. */
+/* A system with a runner for each way and layer. Each schedule is used in one
+   way only, as in an application, so that Baton learns how it is used. */
 typedef struct contestant {
     bench_runner_t *runners; /* [ways][layers] */
-    size_t calls;            /* in a turn */
+    size_t calls;            /* of one turn */
 } contestant_t;
 
-/* The systems on one point. */
+/* All systems at one point of the measurement. */
 typedef struct contest {
     bench_run_t *run;
     uint64_t bytes; /* rounded up to whole blocks */
     size_t layers;
     bench_operation_t *operations; /* [layers] */
     contestant_t contestants[BENCH_MAX_SYSTEMS];
-    double layer_us; /* of the fastest system: as long a layer computes */
-    uint64_t units;  /* of work that take as long while all ranks work */
+    double layer_us; /* the fastest system's time; a layer computes as long */
+    uint64_t units;  /* of work that take layer_us while all ranks compute */
 } contest_t;
 
 /* ---- computation -------------------------------------------------------- */
 
-/* Work that can't be left out, and that needs no memory. */
+/* Computes something that the compiler cannot remove and that uses no
+   memory. */
 static void bench_collective_work(uint64_t units)
 {
     static volatile double sink;
@@ -59,7 +62,8 @@ static bool bench_collective_computes(bench_way_t way)
 
 /* ---- turns -------------------------------------------------------------- */
 
-/* One call of each layer. Returns when it ended. */
+/* Runs the operation once on each layer. Returns the time at which the last one
+   ended. */
 static double bench_collective_call(const contest_t *contest,
                                     bench_runner_t *runners, bench_way_t way,
                                     int root)
@@ -91,7 +95,7 @@ static void bench_collective_check(const contest_t *contest,
     }
 }
 
-/* Fills the vectors, and warms up by one call. */
+/* Fills the vectors, runs the operation once, and checks its result. */
 static void bench_collective_prepare(const contest_t *contest,
                                      bench_runner_t *runners, bench_way_t way)
 {
@@ -103,7 +107,8 @@ static void bench_collective_prepare(const contest_t *contest,
     harness_barrier(&contest->run->harness);
     (void)bench_collective_call(contest, runners, way, root);
     if (contest->operations->in_place) {
-        /* What is added up again and again must not overflow. */
+        /* Results that are summed again and again in place would overflow, so
+           measured calls work on zeros. */
         bench_collective_check(contest, runners);
         for (size_t i = 0; i < contest->layers; i++) {
             bench_clear(&contest->operations[i]);
@@ -119,9 +124,9 @@ static size_t calls_of(const contestant_t *system, bench_way_t way)
                : system->calls;
 }
 
-/* The mean of the turn's calls on this rank. The ranks take turns as root: a
-   root that always is one would run ahead of its peers, and a call would seem
-   to take no longer than a send. */
+/* Returns the mean time of the turn's calls on this rank. The ranks take turns
+   as root: a root that stays the same would run ahead of its peers, and a call
+   would seem to take no longer than a send. */
 static double time_way(const contest_t *contest, const contestant_t *system,
                        size_t place)
 {
@@ -148,7 +153,7 @@ static double time_way(const contest_t *contest, const contestant_t *system,
     return us / (double)calls;
 }
 
-/* The layers' computation alone. */
+/* Returns the time of the layers' computation without a collective. */
 static double time_computation(const contest_t *contest,
                                const contestant_t *system, bench_way_t way)
 {
@@ -167,7 +172,8 @@ static bool is_measured(const bench_run_t *run, size_t system, bench_way_t way)
            run->options.systems[system].kind == BENCH_SYSTEM_BATON;
 }
 
-/* The time in each way, and then that of each way's computation alone. */
+/* Stores the time in each way, then the time of each way's computation
+   alone. */
 static void bench_collective_take(void *arg, size_t place, size_t turn,
                                   double *us)
 {
@@ -189,10 +195,10 @@ static void bench_collective_take(void *arg, size_t place, size_t turn,
 
 /* ---- life --------------------------------------------------------------- */
 
-/* Sets the number of calls that a turn has, a whole number for each root.
-   Returns the time of one. The very first call may take longer than a turn,
-   and the next ones several times as long as later ones, so what a few say is
-   trusted for a few more only. */
+/* Chooses how many calls a turn has, a multiple of the number of roots. Returns
+   the time of one call. The first call may take longer than a whole turn, and
+   the next ones several times as long as later ones, so the number grows only
+   by a small factor after each trial. */
 static double rehearse(const contest_t *contest, contestant_t *system)
 {
     double turn_us = (double)contest->run->options.turn_ms * 1e3;
@@ -212,7 +218,7 @@ static double rehearse(const contest_t *contest, contestant_t *system)
     }
 }
 
-/* Finds out how much work takes as long as a layer. */
+/* Measures how many units of work take as long as a layer should compute. */
 static void rehearse_work(contest_t *contest)
 {
     harness_barrier(&contest->run->harness);
@@ -278,8 +284,8 @@ static void bench_collective_close_contest(contest_t *contest)
 
 /* ---- report ------------------------------------------------------------- */
 
-/* A row of what was measured in a way: `us` has the system's statistics in all
-   ways, and of their computation. */
+/* Adds the row of one system in one way. `us` has the system's statistics in
+   all ways, then those of the ways' computation. */
 static void bench_collective_add_row(const contest_t *contest, size_t system,
                                      size_t place, const stats_t *us,
                                      double mpi_us)
@@ -321,8 +327,8 @@ static void bench_collective_add_row(const contest_t *contest, size_t system,
     table_row(table);
 }
 
-/* The fastest of MPI's systems in this way; where nobody waits, in the first
-   one. */
+/* Returns the time of the fastest MPI system in this way. UNWAITED has no MPI
+   system, so it is compared with the first way. */
 static double best_mpi_us(const bench_options_t *options, size_t place,
                           const stats_t *us)
 {
@@ -376,7 +382,6 @@ static void bench_collective_measure(contest_t *contest, uint64_t bytes)
     bench_collective_close_contest(contest);
 }
 
-/* Measures all sizes and layers. */
 static void measure_all(bench_run_t *run)
 {
     const bench_options_t *options = &run->options;

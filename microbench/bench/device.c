@@ -1,5 +1,5 @@
-/* The memory of a GPU, by libbaton_cuda's public header and CUDA's runtime.
-   Without CUDA only what says so is compiled. */
+/* GPU memory through libbaton_cuda's public header and CUDA's runtime. Without
+   CUDA this file has only the function that says so. */
 #include "bench/bench.h"
 
 #ifdef BENCH_CUDA
@@ -8,7 +8,10 @@
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
 
-enum { CHAIN = 20 }; /* nodes in a row: one would measure its epoch */
+enum {
+    CHAIN = 20
+}; /* nodes in a row: the time of a single node would be that
+      of its epoch */
 
 static void bench_device_must(cudaError_t error, const char *doing)
 {
@@ -17,13 +20,13 @@ static void bench_device_must(cudaError_t error, const char *doing)
     }
 }
 
-/* Ranks of a host share its GPUs. */
+/* Attaches a GPU. The ranks of a host share its GPUs. */
 static baton_status_t device_attach(baton_engine_t *engine)
 {
     int rank = 0, count = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
-        count = 1; /* so that the library says what is missing */
+        count = 1; /* the library then reports what is missing */
     }
     baton_status_t status = baton_cuda_attach(engine, rank % count);
     if (status == BATON_OK) {
@@ -72,11 +75,11 @@ typedef struct chain {
     const char *what, *dtype_name;
     baton_dtype_t dtype;
     bool copies;
-    double moved; /* bytes for each of the vector's */
+    double moved; /* bytes moved for each byte of the vector */
 } chain_t;
 
 typedef struct work {
-    baton_schedule_t *schedule; /* NULL: CUDA's own copies */
+    baton_schedule_t *schedule; /* NULL: measures CUDA's own copies */
     cudaStream_t stream;
     void *target, *source;
     size_t bytes;

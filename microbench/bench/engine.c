@@ -1,5 +1,6 @@
-/* baton-bench engine: first rank 0 measures alone, while the other ranks sleep
-   in a barrier, then all ranks measure together. */
+/* baton-bench engine: measures the engine's own costs. First rank 0 measures
+   alone while the other ranks sleep in a barrier; then all ranks measure
+   together. */
 #include "bench/bench.h"
 #include <baton/coll.h>
 #include <baton/engine.h>
@@ -12,12 +13,12 @@ enum {
     NODES_A_REPETITION = 2000000, /* at least */
     STARTS_A_REPETITION = 20000,
     COMMITTED_NODES = 10000,
-    /* A ring of 32 ranks has 31 * 2 rounds; 64 chunks a block make 10,000
-       nodes of it, of each kind. */
+    /* A ring of 32 ranks has 31 * 2 rounds. With 64 chunks for each block it
+       has about 10,000 nodes, counted over all kinds. */
     RING_RANKS = 32,
     RING_CHUNKS = 64,
     RING_CHUNK_BYTES = 256,
-    SOLOS = 400, /* tensors of a model */
+    SOLOS = 400, /* as many as a model has tensors */
     SOLO_COUNT = 1024,
     SOLO_CALLS = 50
 };
@@ -26,7 +27,8 @@ enum {
 
 /* ---- memory of this process --------------------------------------------- */
 
-/* Bytes allocated by malloc and not freed, in all threads. */
+/* Returns the bytes that malloc has given out and that are not freed, in all
+   threads. */
 static double allocated_bytes(void)
 {
     struct mallinfo2 info = mallinfo2();
@@ -35,7 +37,8 @@ static double allocated_bytes(void)
 
 /* ---- schedules of one process ------------------------------------------- */
 
-/* An engine, and one of `ranks` ranks: no epoch needs the others. */
+/* An engine with one rank of an inproc group of `ranks` ranks. Its epochs need
+   no other rank. */
 typedef struct single {
     baton_engine_t *engine;
     baton_inproc_t *inproc;
@@ -71,7 +74,7 @@ static void build_chain(baton_schedule_t *schedule, size_t count)
     }
 }
 
-/* nop -> `count` nops -> nop */
+/* Builds nop -> `count` nops -> nop. */
 static void build_fan(baton_schedule_t *schedule, size_t count)
 {
     baton_node_t first = baton_add_nop(schedule);
@@ -83,8 +86,8 @@ static void build_fan(baton_schedule_t *schedule, size_t count)
     }
 }
 
-/* A chain of sum += part: the hazard check has to find that all these writers
-   of one buffer are ordered. */
+/* Builds a chain of sum += part. The hazard check has to find that all these
+   writers of one buffer are ordered. */
 static void build_reduces(baton_schedule_t *schedule, size_t count)
 {
     enum { BYTES = 64 };
@@ -135,7 +138,7 @@ static baton_schedule_t *bench_engine_commit(const single_t *single,
     return schedule;
 }
 
-/* The time of an epoch over `parts`, in microseconds. */
+/* Returns the time of an epoch divided by `parts`, in microseconds. */
 static stats_t time_epochs(const bench_run_t *run, baton_schedule_t *schedule,
                            uint64_t epochs, double parts)
 {
@@ -154,7 +157,7 @@ static stats_t time_epochs(const bench_run_t *run, baton_schedule_t *schedule,
 
 /* ---- nodes, commits, epochs --------------------------------------------- */
 
-/* Rows NAME_node and NAME_memory of a shape. */
+/* Reports the rows NAME_node and NAME_memory of a shape. */
 static void measure_shape(bench_run_t *run, const single_t *single,
                           const shape_t *shape)
 {
@@ -278,7 +281,8 @@ static baton_partial_t *create_solo(const bench_run_t *run)
     return partial;
 }
 
-/* An epoch costs what runs, not what is committed. */
+/* Measures a step with one and with many committed schedules: the cost should
+   depend on those that run only. */
 static void measure_solos(bench_run_t *run)
 {
     baton_partial_t *all[SOLOS];
@@ -296,7 +300,8 @@ static void measure_solos(bench_run_t *run)
     }
 }
 
-/* Armed receives are posted on every rank, and no rank activates them. */
+/* Measures an epoch while every rank has armed receives that nobody
+   activates. */
 static void measure_idle(bench_run_t *run)
 {
     baton_partial_t *partial = create_solo(run);

@@ -1,6 +1,7 @@
-/* baton-bench kernels: the f32 sum beside the plain loop, and a gradient that
-   is added to a residual and selected from, in two steps and in one pass. What
-   is compared takes turns, so that all see the same clock rate and load. */
+/* baton-bench kernels: compares the f32 sum with a plain loop, and selecting
+   from gradient plus residual in two steps with the one pass that Baton uses.
+   The compared forms run in turns, so that both see the same clock rate and
+   load. */
 #include "bench/bench.h"
 #include "common/sparse_check.h"
 #include <baton/engine.h>
@@ -9,21 +10,21 @@
 #include <string.h>
 
 enum {
-    /* The distance between the vectors. At the same offset in their pages,
-       loads would wait for stores that only seem to alias them. */
+    /* The distance between the vectors. If they had the same offset in their
+       pages, loads would wait for stores to another vector (4K aliasing). */
     STAGGER = 320,
     MOST = 1 << 24
 };
 
-/* A measurement repeats a sum until it has summed about so many bytes. */
+/* A measurement repeats a sum until about so many bytes are summed. */
 #define BYTES_A_MEASUREMENT ((size_t)128 << 20)
 
-/* What is measured, and how. A threshold of 0 selects the k largest. */
+/* One measurement's data. A threshold of 0 selects the k largest. */
 typedef struct trial {
     float *left, *right, *target; /* target equals left if in place */
     size_t count, repeats, k;
     baton_magnitude_t threshold;
-    uint32_t *two, *one; /* indices; room for 2k */
+    uint32_t *two, *one; /* indices, with capacity 2k */
     size_t two_found, one_found;
     void *scratch;
 } trial_t;
@@ -69,7 +70,7 @@ static void one_pass(trial_t *t)
             : baton_accumulate_at_least(&of, t->threshold, t->one, 2 * t->k);
 }
 
-/* Times two forms by turns. */
+/* Times two forms in turns. */
 static void bench_kernels_measure(const bench_run_t *run, trial_t *trial,
                                   const form_fn forms[2], stats_t us[2])
 {
@@ -123,7 +124,7 @@ static void bench_kernels_report(bench_run_t *run, const trial_t *trial,
 
 static void measure_sums(bench_run_t *run, trial_t *trial)
 {
-    /* Bytes of a vector, for vectors in L1, L2, L3 and memory. */
+    /* Bytes of a vector: sizes for L1, L2, L3 and main memory. */
     static const size_t sizes[] = {8 << 10, 16 << 10, 256 << 10, 4 << 20,
                                    64 << 20};
     static const form_fn forms[] = {sum_baton, sum_native};
@@ -202,7 +203,7 @@ static bool bench_kernels_run(bench_run_t *run)
         .scratch =
             harness_alloc(baton_select_scratch_bytes(MOST, MOST / 100), 1),
     };
-    /* Zeros never overflow, also when they are summed in place. */
+    /* Zeros never overflow, even when they are summed in place repeatedly. */
     measure_sums(run, &trial);
     gradient_fill(1, trial.left, 2 * stride - STAGGER);
     bool passed = measure_selections(run, &trial);

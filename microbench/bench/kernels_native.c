@@ -1,5 +1,6 @@
-/* What a user would write, compiled with -O3 -march=native: the measure of
-   Baton's kernels. In a file of its own, for its flags. */
+/* The sum as a user would write it, compiled with -O3 -march=native: Baton's
+   kernels are compared with it. It has a file of its own because of these
+   flags. */
 #include "bench/bench.h"
 
 void bench_native_sum(float *restrict target, const float *left,

@@ -1,9 +1,10 @@
-/* baton-bench: the costs of Baton, part by part. See `baton-bench --help`. */
+/* baton-bench: measures the costs of Baton's parts. See `baton-bench
+   --help`. */
 #include "bench/bench.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* The exit status where there is no GPU. */
+/* The exit status if there is no GPU. */
 enum { NO_GPU = 77 };
 
 static const bench_t *bench_find(bench_command_t command)

@@ -1,8 +1,9 @@
 #include "bench/bench.h"
 #include <string.h>
 
-/* Ranks differ by this much in the same element. Elements are integers that
-   are small enough for the sum over 65,536 ranks to be exact. */
+/* The same element of two neighbouring ranks is so many steps apart in the
+   period. Elements are integers that are small enough for the sum over 65,536
+   ranks to be exact. */
 enum { RANK_STEP = 31 };
 
 static float element(int rank, size_t i)
@@ -11,8 +12,9 @@ static float element(int rank, size_t i)
     return (float)(1 + place % BENCH_PERIOD);
 }
 
-/* Whether the vector is of a block for each rank, whether a rank is the root,
-   and what part of the vector a rank's source and target are. */
+/* For each collective: whether the vector is divided into a block for each
+   rank, whether it has a root, and which part of the vector a rank's source and
+   target are. */
 typedef enum part { NOTHING, BLOCK, VECTOR } part_t;
 
 static const struct {
@@ -67,7 +69,8 @@ void bench_operation_init(bench_operation_t *operation,
     sum_ranks(operation);
 }
 
-/* A rank's elements, or -1 for all. They repeat, so they are copied on. */
+/* Fills a vector with the rank's elements, or with -1 if `rank` is negative.
+   The first period is computed and then copied on. */
 static void bench_operation_fill_vector(float *vector, size_t count, int rank)
 {
     size_t done = count < BENCH_PERIOD ? count : BENCH_PERIOD;
@@ -95,7 +98,8 @@ void bench_operation_fill(bench_operation_t *operation)
 
 float bench_operation_expected(const bench_operation_t *operation, size_t i)
 {
-    size_t first = (size_t)operation->rank * operation->block; /* mine */
+    /* of this rank's block */
+    size_t first = (size_t)operation->rank * operation->block;
     int from = (int)(i / operation->block);
     switch ((int)operation->collective) {
     case BATON_COLLECTIVE_ALLREDUCE:
@@ -115,7 +119,7 @@ float bench_operation_expected(const bench_operation_t *operation, size_t i)
     }
 }
 
-/* Whether the last call gave this rank a result. */
+/* Returns whether the last call gave this rank a result. */
 static bool has_result(const bench_operation_t *operation)
 {
     return operation->rank == operation->root ||
@@ -123,7 +127,7 @@ static bool has_result(const bench_operation_t *operation)
             operation->collective != BATON_COLLECTIVE_GATHER);
 }
 
-/* Whether all of the target repeats what its first period has. */
+/* Returns whether every later period of the target equals the first one. */
 static bool repeats(const bench_operation_t *operation)
 {
     size_t count = operation->target_count;

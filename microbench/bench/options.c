@@ -103,8 +103,9 @@ const char *bench_collective_name(baton_collective_t collective)
 static const char *const system_names[] = {"mpi",         "impi",  "persistent",
                                            "libnbc_ring", "baton", NULL};
 
-/* The library's builders of barrier, scatter and gather take no name. So what
-   is named for these must be all there is. */
+/* Returns whether the library can select this algorithm by name. The builders
+   of barrier, scatter and gather take no name, so these collectives must have
+   one algorithm only. */
 static bool can_be_named(const baton_algorithm_t *named)
 {
     baton_algorithm_t other;
@@ -117,7 +118,7 @@ static bool can_be_named(const baton_algorithm_t *named)
                           named->collective != BATON_COLLECTIVE_GATHER);
 }
 
-/* Reads what follows "baton:". */
+/* Reads the algorithm's name after "baton:". */
 static error_t read_algorithm(const cli_parser_t *parser, const char *name,
                               bench_system_t *system)
 {
@@ -246,7 +247,7 @@ static error_t resolve_sparse(const cli_parser_t *parser)
                                     "--algorithm leaves it out");
 }
 
-/* Puts the ways in their order; the first one is always measured. */
+/* Sorts the ways by their number. The first one is always measured. */
 static void sort_ways(bench_options_t *opts)
 {
     bool wanted[BENCH_WAYS] = {[BENCH_WAY_WAIT] = true};

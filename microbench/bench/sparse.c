@@ -1,9 +1,8 @@
-/* baton-bench sparse: a step of each sparse all-reduce, beside dense ones.
-
-   In each turn the ranks have new gradients, and all systems take a step with
-   them, so they see the same states of the machine. The first steps are not
-   counted: Ok-Topk moves its regions in the first one, and residuals are empty
-   in it. */
+/* baton-bench sparse: compares a step of each sparse all-reduce with dense
+   ones. In each turn the ranks have new gradients, and every system takes one
+   step with them, so that all see the same state of the machine. The first
+   steps are not counted: in the very first one residuals are empty and Ok-Topk
+   moves its regions. */
 #include "bench/bench.h"
 #include "common/sparse_check.h"
 #include <inttypes.h>
@@ -12,7 +11,8 @@
 
 enum { WARM_UP = 2, MAX_CONTESTANTS = BENCH_SPARSE_SYSTEMS + BENCH_MAX_TEAMS };
 
-/* What is known of a system's step; of MPI's only the time and nnz. */
+/* The measured properties of a step. MPI's systems have only the time and
+   nnz. */
 typedef enum measure {
     TIME_US,
     SELECT_US,
@@ -25,9 +25,10 @@ typedef enum measure {
 
 typedef struct contestant {
     bench_sparse_system_t system;
-    int teams;              /* 0 until it is known how many cost least */
+    int teams;              /* 0 until the library has chosen the number that
+                               costs least */
     baton_sparse_t *sparse; /* NULL for MPI */
-    double *sums;           /* of the slice: all results so far */
+    double *sums;           /* of the slice: sums of all results so far */
 } contestant_t;
 
 /* One size and density. */
@@ -35,8 +36,9 @@ typedef struct contest {
     bench_run_t *run;
     uint64_t seed;
     size_t count, k;
-    float *gradient, *sum, *residual; /* [count]; the last two for MPI */
-    void *on_device;                  /* the gradient, or NULL */
+    float *gradient, *sum, *residual; /* [count]; sum and residual are MPI's */
+    void *on_device;                  /* the gradient's copy on the device, or
+                                         NULL */
     sparse_slice_t slice;
     contestant_t contestants[MAX_CONTESTANTS];
     size_t contestant_count;
@@ -78,7 +80,8 @@ static baton_sparse_stats_t sparse_stats(const contestant_t *system)
     return stats;
 }
 
-/* Not every algorithm takes gradients of a device. */
+/* Adds a system, unless the gradients are on a device and its algorithm takes
+   none from there. */
 static void add_contestant(contest_t *contest, size_t system, uint64_t teams)
 {
     contestant_t *added = &contest->contestants[contest->contestant_count];
@@ -146,18 +149,19 @@ static void bench_sparse_close_contest(contest_t *contest)
 
 /* ---- checks ------------------------------------------------------------- */
 
-/* Which step went wrong, for messages. */
+/* Names the system and size in messages. */
 #define OF "%s of %zu elements, k = %zu, teams = %d: "
 #define OF_ARGS                                                                \
     bench_sparse_names[system->system], contest->count, contest->k,            \
         system->teams
 
-/* Results are the same on all ranks, bit by bit. Collective. */
+/* Checks that the result is the same on all ranks, bit by bit. Collective. */
 static void check_alike(const contest_t *contest, const contestant_t *system,
                         const baton_sparse_result_t *result)
 {
     uint64_t hash = sparse_hash(result);
-    uint64_t low_high[] = {hash, ~hash}; /* the largest hash is ~ the least ~ */
+    uint64_t low_high[] = {hash, ~hash}; /* MPI_MIN of both: the largest hash is
+                                            ~ of the least ~hash */
     MPI_Allreduce(MPI_IN_PLACE, low_high, 2, MPI_UINT64_T, MPI_MIN,
                   MPI_COMM_WORLD);
     if (low_high[0] != ~low_high[1]) {
@@ -166,7 +170,7 @@ static void check_alike(const contest_t *contest, const contestant_t *system,
     }
 }
 
-/* MPI does not promise the same bits on all ranks. */
+/* Checks one result. MPI's need not have the same bits on all ranks. */
 static void bench_sparse_check_result(const contest_t *contest,
                                       const contestant_t *system,
                                       const baton_sparse_result_t *result)
@@ -183,8 +187,8 @@ static void bench_sparse_check_result(const contest_t *contest,
     sparse_slice_add_result(&contest->slice, result, system->sums);
 }
 
-/* Results and residuals add up to all gradients, if these are neither clipped
-   nor given momentum. The residuals are flushed. */
+/* Checks that results plus residuals are the sum of all gradients, unless
+   gradients are clipped or have momentum. The residuals must be flushed. */
 static void bench_sparse_check_sums(const contest_t *contest,
                                     const contestant_t *system)
 {
@@ -237,7 +241,7 @@ static void run_mpi(contest_t *contest, bool residual,
                                    .values = contest->sum};
 }
 
-/* What the backward pass would have done. */
+/* Adds the gradient to the residual, as a backward pass would do. */
 static void bench_sparse_accumulate(const contest_t *contest,
                                     const contestant_t *system)
 {
@@ -266,7 +270,8 @@ static void bench_sparse_run_step(contest_t *contest,
                     "wait for a step");
 }
 
-/* A dense step has neither selections nor messages that are counted. */
+/* Takes one step and stores its values. A dense step has no selection and does
+   not count messages. */
 static void bench_sparse_take(void *arg, size_t place, size_t turn,
                               double *values)
 {
@@ -346,7 +351,7 @@ static void measure_case(bench_run_t *run, size_t count, double density)
         .count = count,
         .k = k < 1 ? 1 : (size_t)k,
     };
-    /* Only rank 0 may have BATON_SEED. */
+    /* BATON_SEED may be set on rank 0 only. */
     MPI_Bcast(&contest.seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     bench_sparse_open_contest(&contest);
     const bench_turns_t turns = {.systems = contest.contestant_count,

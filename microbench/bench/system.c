@@ -1,5 +1,5 @@
-/* The systems that baton-bench compares: Open MPI's ways to a collective, and
-   Baton's; and the memory of what they run. */
+/* The systems that baton-bench compares: Open MPI's forms of a collective, and
+   Baton's. Also the memory of their vectors. */
 #include "bench/bench.h"
 #include <baton/memory.h>
 #include <sched.h>
@@ -10,9 +10,10 @@
 #include <mpi-ext.h>
 #endif
 
-/* MPI 4 has persistent collectives; Open MPI 4 has them as an extension. Those
-   of MPICH 4.0 give wrong results or end the job in gather and scatter (its
-   issue 7078; its pull request 7550 was open in 2025). */
+/* MPI 4 has persistent collectives, and Open MPI 4 has them as an extension.
+   MPICH 4.0's persistent gather and scatter give wrong results or end the job
+   (its issue 7078; its pull request 7550 was open in 2025), so they are not
+   used. */
 #if (MPI_VERSION >= 4 && !defined(MPICH_VERSION)) ||                           \
     (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 #define HAS_PERSISTENT        1
@@ -84,7 +85,7 @@ void bench_memory_close(const bench_run_t *run, bench_operation_t *operation)
     }
 }
 
-/* Copies the vectors to the device, or the other way. */
+/* Copies the vectors to the device, or back. */
 static void move(const bench_operation_t *operation, bool to_device)
 {
     float *const host[2] = {operation->source, operation->target};
@@ -125,8 +126,8 @@ void bench_check(const bench_runner_t *runner)
 
 /* ---- what there is ------------------------------------------------------ */
 
-/* Sets the algorithm of libnbc's all-reduces, or returns false where there is
-   no such variable. 0 leaves the choice to libnbc. */
+/* Selects libnbc's all-reduce algorithm; 0 leaves the choice to libnbc. Returns
+   false if libnbc has no such variable. */
 static bool set_libnbc(int algorithm)
 {
     static const char variable[] = "coll_libnbc_iallreduce_algorithm";
@@ -169,7 +170,7 @@ size_t bench_keep_able(bench_run_t *run)
 
 /* ---- MPI ---------------------------------------------------------------- */
 
-enum { RING = 1 }; /* libnbc's number of it */
+enum { RING = 1 }; /* libnbc's number of the ring algorithm */
 
 typedef enum form {
     BLOCKING,
@@ -177,7 +178,7 @@ typedef enum form {
     PREPARED /* persistent: MPI_Start starts it */
 } form_t;
 
-/* Calls one form of MPI's collective, of the operation's root. */
+/* Calls one form of MPI's collective with the operation's root. */
 static void call_mpi(bench_runner_t *runner, form_t form)
 {
     const bench_operation_t *of = runner->operation;
@@ -285,7 +286,7 @@ static baton_status_t tell_end(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* Adds a node that all others come before. */
+/* Adds a node that runs after all others. */
 static void add_end(baton_schedule_t *schedule, bench_end_t *end)
 {
     baton_node_t last = baton_add_call(schedule, tell_end, end);
@@ -370,7 +371,8 @@ void bench_runner_close(bench_runner_t *runner)
     free(runner->counts);
 }
 
-/* MPI's systems take vectors of the host. */
+/* MPI's systems take vectors in main memory, so vectors on a device are copied
+   there first. */
 void bench_runner_start(bench_runner_t *runner)
 {
     int root = runner->operation->root;

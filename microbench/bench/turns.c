@@ -1,10 +1,11 @@
-/* Systems take turns; rows of single values. */
+/* Runs systems in turns, and reports rows of single values. */
 #include "bench/bench.h"
 #include <stdlib.h>
 
 /* ---- turns -------------------------------------------------------------- */
 
-/* `mine`: [systems][measures][turns]. */
+/* Runs all turns and stores the values of the counted ones in `mine`,
+   [systems][measures][turns]. */
 static void bench_turns_take_all(const bench_run_t *run,
                                  const bench_turns_t *turns, double *mine)
 {

@@ -62,8 +62,8 @@ const char *cli_format_bytes(uint64_t bytes, char *text, size_t text_bytes)
 
 /* ---- types -------------------------------------------------------------- */
 
-/* Describes the values of a type, as "1 to 64" or "ring, binomial". Writes
-   nothing where any value is allowed. */
+/* Writes the range of a type's values, as "1 to 64" or "ring, binomial", or
+   nothing if any value is allowed. */
 static void cli_describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
 {
     char low[16], high[16];
@@ -111,7 +111,7 @@ static void cli_describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
     }
 }
 
-/* Reads a word's index. */
+/* Finds the index of a word. */
 static bool read_word(const char *const *words, const char *text, size_t *out)
 {
     for (size_t i = 0; words[i] != NULL; i++) {
@@ -139,8 +139,8 @@ static bool read_number(const cli_type_t *type, const char *text, uint64_t *out)
            (type->multiple <= 1 || *out % type->multiple == 0);
 }
 
-/* gnuplot's terminal follows from the name, so a wrong one must not surface
-   after minutes. */
+/* Checks the name of a plot at once: gnuplot takes the format from it, and
+   would complain only after minutes of measuring. */
 static bool is_plot(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -148,7 +148,7 @@ static bool is_plot(const char *name)
            (strcmp(dot, ".svg") == 0 || strcmp(dot, ".png") == 0);
 }
 
-/* Reads one value; false when it is not of the type. */
+/* Reads one value. Returns false if the text is not of the type. */
 static bool read_value(const cli_type_t *type, const char *text, void *out)
 {
     switch (type->kind) {
@@ -173,7 +173,7 @@ static bool read_value(const cli_type_t *type, const char *text, void *out)
     return false;
 }
 
-/* A value, or a list of values, that is being read. */
+/* The state while an option's value, or list of values, is read. */
 typedef struct reading {
     const cli_parser_t *parser;
     const char *option;
@@ -212,7 +212,8 @@ static bool next_item(const char **list, char *item, size_t item_bytes)
     return true;
 }
 
-/* Reads one item of a list; words and the program's items come only once. */
+/* Reads one item of a list. A word, or an item of the program's own, may appear
+   only once. */
 static error_t read_item(reading_t *reading, const char *item, const char *list)
 {
     const cli_type_t *type = reading->type;
@@ -264,7 +265,8 @@ static error_t read_range(reading_t *reading, const char *item,
     return error;
 }
 
-/* "all" stands for all words, unless it is one of them; so does NULL. */
+/* Stores all words if the text is NULL, or if it is "all" and no word is
+   "all". */
 static bool read_all_words(reading_t *reading, const char *text)
 {
     const cli_type_t *type = reading->type;
@@ -307,7 +309,8 @@ error_t cli_read(const cli_parser_t *parser, const char *option,
 
 /* ---- the table ---------------------------------------------------------- */
 
-/* Keys of argp: an option's letter, or from here on its place in the table. */
+/* Keys that argp returns: an option's letter, or KEY_OPTION plus the option's
+   index. */
 enum {
     KEY_OPTION = 0x100,
     KEY_HELP = 'h',
@@ -317,7 +320,8 @@ enum {
 
 enum { MAX_OPTIONS = 64 };
 
-/* The options of one command for argp, and their helps. */
+/* The options of one command in argp's form, with the help texts that they
+   point to. */
 typedef struct argp_table {
     struct argp_option options[MAX_OPTIONS + 4];
     char helps[MAX_OPTIONS][HELP_BYTES];
@@ -334,14 +338,14 @@ static int cli_key_of(const cli_program_t *program, size_t i)
     return letter != 0 ? letter : KEY_OPTION + (int)i;
 }
 
-/* True for a list of words that has all of them by default. */
+/* Returns whether the default is the list of all words. */
 static bool has_all_words(const cli_option_t *option)
 {
     return option->type.kind == CLI_KIND_WORD && option->type.room > 0 &&
            option->initial == NULL;
 }
 
-/* "HELP [RANGE; default DEFAULT]" */
+/* Writes "HELP [RANGE; default DEFAULT]". */
 static void write_help(const cli_option_t *option, char help[HELP_BYTES])
 {
     char range[COMPLAINT_BYTES];
@@ -388,7 +392,8 @@ static void fill_table(const cli_program_t *program, argp_table_t *table)
     memcpy(&table->options[count], common, sizeof(common));
 }
 
-/* Reads an option's value into the program's struct; `name` is for messages. */
+/* Reads an option's value into the program's struct. Messages call the option
+   `name`. */
 static error_t cli_read_option(const cli_parser_t *parser,
                                const cli_option_t *option, const char *name,
                                const char *text)
@@ -398,7 +403,8 @@ static error_t cli_read_option(const cli_parser_t *parser,
                     (size_t *)(void *)(values + option->type.count_offset));
 }
 
-/* A default has the type of its option. */
+/* Stores every default. Each is read as the command line is, so it has its
+   option's type. */
 static void store_defaults(const cli_parser_t *parser)
 {
     const cli_program_t *program = parser->program;
@@ -437,7 +443,8 @@ bool cli_is_given(const cli_parser_t *parser, const char *name)
     return false;
 }
 
-/* argp would exit after these. ECANCELED ends the parsing instead. */
+/* Ends the parsing by ECANCELED after help or version, where argp itself would
+   exit. */
 static error_t cli_answer(int key, const struct argp_state *state)
 {
     if ((state->flags & ARGP_NO_ERRS) != 0) {
@@ -506,7 +513,7 @@ cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
                         bool speak, void *values)
 {
     argp_table_t table;
-    /* Numbers are read and written as programs want them, in every locale. */
+    /* The C locale makes numbers independent of the user's locale. */
     (void)uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
     fill_table(program, &table);
     const struct argp argp = {

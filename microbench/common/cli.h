@@ -20,28 +20,29 @@ typedef enum cli_kind {
     CLI_KIND_WORD,    /* size_t, the word's index */
     CLI_KIND_TEXT,    /* const char * */
     CLI_KIND_PLOT,    /* const char *, a name that ends in .svg or .png */
-    CLI_KIND_ITEMS    /* a list whose items the program reads itself */
+    CLI_KIND_ITEMS    /* a list; the program's own function reads its items */
 } cli_kind_t;
 
 struct cli_parser;
 
-/* What an option takes. Numbers and words may be comma-separated lists: `room`
-   is then the size of the array, and count_offset the place of the size_t that
-   gets the number of values. A list of counts or sizes may have LOW..HIGH in
-   it, from LOW to HIGH by doubling. A list of words or of the program's own
-   items has each of them at most once. That of words has by default all of
-   them, unless the option says otherwise; "all" gives all, too, unless it is a
-   word of the list. */
+/* The values that an option takes. A number or a word may be a comma-separated
+   list: `room` is then the size of the array, and count_offset the offset of
+   the size_t that gets the number of values. In a list of counts or sizes
+   LOW..HIGH stands for the values from LOW to HIGH, each twice the one before.
+   In a list of words or of the program's own items each item may appear once. A
+   list of words has all words by default, unless the option has another
+   default; "all" stands for all words, unless it is a word of the list
+   itself. */
 typedef struct cli_type {
     cli_kind_t kind;
     const char *metavar;
     uint64_t min, max;
-    uint64_t multiple;        /* of which a size must be one */
+    uint64_t multiple;        /* a size must be a multiple of this */
     double low, high;         /* the range of a real number */
     const char *const *words; /* ended by NULL */
     size_t room;
     size_t count_offset;
-    /* Reads an item, to this place of the program's array. */
+    /* Reads one item and stores it at index `place` of the program's array. */
     error_t (*read)(const struct cli_parser *parser, const char *item,
                     size_t place);
 } cli_type_t;
@@ -79,18 +80,20 @@ typedef struct cli_type {
      .room = (room_), .count_offset = (count_offset_)}
 /* clang-format on */
 
-/* A row of the table. */
+/* One row of the table of options. */
 typedef struct cli_option {
     uint64_t commands; /* the set of commands that take it */
     const char *name;
-    int letter;    /* its short form, or 0 */
-    size_t offset; /* of its value in the program's struct */
+    int letter;    /* the short form of the name, or 0 */
+    size_t offset; /* of the value in the program's struct */
     cli_type_t type;
-    const char *initial; /* the default, as it would be given, or NULL */
-    const char *help;    /* printed with the type's range and the default */
+    const char *initial; /* the default, written as a user would give it, or
+                            NULL */
+    const char *help;    /* printed together with the type's range and the
+                            default */
 } cli_option_t;
 
-/* The command of programs that have no commands. */
+/* The only command of a program that has no commands. */
 enum { CLI_ANY = 1 };
 
 /* ---- parsing ------------------------------------------------------------ */
@@ -102,68 +105,73 @@ typedef struct cli_parser {
     const struct cli_program *program;
     struct argp_state *state;
     void *values;   /* the program's struct */
-    uint64_t given; /* a bit for each option of the table */
+    uint64_t given; /* bit i: option i of the table was given */
 } cli_parser_t;
 
 /* A program or one of its commands. Every program also takes --help, --usage
    and --version. */
 typedef struct cli_program {
-    const char *doc;                  /* as argp has it */
-    const char *arguments;            /* in the usage, or NULL */
+    const char *doc;                  /* the text that argp calls doc */
+    const char *arguments;            /* the usage line's text for arguments, or
+                                         NULL */
     const struct cli_option *options; /* at most 64 */
     size_t option_count;
-    unsigned command;            /* whose options are taken */
-    const char *const *commands; /* ended by NULL; the values are then a size_t,
-                                    which gets the index of the argument */
-    /* Checks options that depend on each other, at the end. May be NULL. */
+    unsigned command; /* the command whose options are accepted */
+    /* The names of a program's commands, ended by NULL, or NULL. With them the
+       program's struct is a single size_t, the index of the command that was
+       given. */
+    const char *const *commands;
+    /* Checks options that depend on each other, after all were read. May be
+       NULL. */
     error_t (*resolve)(cli_parser_t *parser);
 } cli_program_t;
 
-/* What the program does after parsing. */
+/* How the program continues after parsing. */
 typedef enum cli_verdict {
     CLI_RUN,
-    CLI_DONE, /* help or version was printed: exit with success */
-    CLI_BAD   /* the error was printed: exit with a failure */
+    CLI_DONE, /* help or version was printed; the program exits with success */
+    CLI_BAD   /* an error was printed; the program exits with a failure */
 } cli_verdict_t;
 
-/* The exit status of programs without ranks for a bad command line. */
+/* The exit status for a bad command line, in programs without ranks. */
 enum { CLI_EXIT_USAGE = 2 };
 
-/* Stores the defaults, then what the command line gives, in `values`. Prints
-   only if `speak`. */
+/* Stores the defaults in `values`, and then the values of the command line.
+   Prints only if `speak`. */
 cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
                         bool speak, void *values);
 
-/* For a program of several commands: finds which one the first word is, and
-   makes that word "PROGRAM COMMAND", the name under which the command parses
-   everything from there on. */
+/* Parses the first word of a program that has several commands. Stores its
+   index, and replaces the word by "PROGRAM COMMAND": the command then parses
+   the rest under that name. */
 cli_verdict_t cli_parse_command(const char *program, const char *help,
                                 const char *const *commands, int argc,
                                 char **argv, bool speak, size_t *index_out);
 
-/* True when the command line has this option. */
+/* Returns whether the command line has this option. */
 bool cli_is_given(const cli_parser_t *parser, const char *name);
 
-/* Reads a value, or a list of values and their number, of this type. Otherwise
-   complains that `option` is wrong, and returns EINVAL. */
+/* Reads a value of this type, or a list of values and their number. If the text
+   is wrong, prints an error that names `option` and returns EINVAL. */
 error_t cli_read(const cli_parser_t *parser, const char *option,
                  const cli_type_t *type, const char *text, void *out,
                  size_t *count_out);
 
-/* Prints an error with the usage; returns EINVAL. */
+/* Prints an error with the usage. Returns EINVAL. */
 error_t cli_refuse(const cli_parser_t *parser, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* ---- values ------------------------------------------------------------- */
 
-/* Reads a text that is a number and nothing else. */
+/* Reads a number. Returns false if the text has anything else in it. */
 bool cli_read_count(const char *text, uint64_t *out);
 
-/* BATON_SEED, else 1. A BATON_SEED that is no number is ignored: the library
-   warns of it. */
+/* Returns the value of BATON_SEED, or 1 if BATON_SEED is unset or no number;
+   the library warns of the latter. */
 uint64_t cli_default_seed(void);
 
-/* Writes "64", "4K" or "1M", as sizes are read. Returns `text`. */
+/* Writes a size in the form that options take: "64", "4K" or "1M". Returns
+   `text`. */
 const char *cli_format_bytes(uint64_t bytes, char *text, size_t text_bytes);
 
 #endif

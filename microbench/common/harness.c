@@ -15,7 +15,8 @@ void harness_fail(const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    /* In one piece: other ranks may say the same at the same time. */
+    /* Writes the message in one call, because other ranks may print at the same
+       time. */
     (void)fprintf(stderr, "rank %d: %s\n", rank, text);
     MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     abort(); /* MPI_Abort is not declared noreturn */

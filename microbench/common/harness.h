@@ -1,5 +1,5 @@
-/* A process that is one rank of a Baton group over MPI_COMM_WORLD, as all
-   programs that measure are. */
+/* A process that is one rank of a Baton group over MPI_COMM_WORLD. All programs
+   that measure use it. */
 #ifndef MICROBENCH_HARNESS_H
 #define MICROBENCH_HARNESS_H
 
@@ -18,20 +18,20 @@ typedef struct harness_side {
 typedef struct harness {
     int rank;
     int size;
-    baton_group_t *group;    /* of the measured schedules */
-    harness_side_t measured; /* default progress */
-    harness_side_t own;      /* manual progress: of the barrier */
+    baton_group_t *group;    /* the group that measured schedules use */
+    harness_side_t measured; /* its engine has default progress */
+    harness_side_t own;      /* its engine has manual progress; carries the
+                                barrier */
     baton_schedule_t *barrier;
 } harness_t;
 
-/* Gives an engine a device, before its group. */
+/* Attaches a device to an engine before the engine's group is created. */
 typedef baton_status_t (*harness_attach_fn)(baton_engine_t *engine);
 
-/* Collective; MPI must be initialised. A failure ends the job. `attach` is for
-   the measured engine, and may be NULL. */
+/* Opens both engines. Collective, after MPI_Init; a failure ends the job.
+   `attach` applies to the measured engine and may be NULL. */
 void harness_open(harness_t *out, harness_attach_fn attach);
 
-/* Collective. */
 void harness_close(harness_t *harness);
 
 /* Baton's dissemination barrier, which replaces MPI_Barrier between
@@ -49,16 +49,16 @@ bool harness_agree(bool answer);
 _Noreturn void harness_fail(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 
-/* Does so when status is not BATON_OK. */
+/* Calls harness_fail if status is not BATON_OK. */
 void harness_require(baton_status_t status, const char *doing);
 
-/* Creates a schedule, on which a failure ends the job. */
+/* Creates a schedule. A failure ends the job. */
 baton_schedule_t *harness_schedule(baton_group_t *group, const char *name);
 
 /* Runs epochs of a schedule one after another. A failure ends the job. */
 void harness_run_epochs(baton_schedule_t *schedule, uint64_t epochs);
 
-/* calloc that ends the job when there is no memory. */
+/* Calls calloc. A failure ends the job. */
 void *harness_alloc(size_t count, size_t size);
 
 #endif

@@ -84,15 +84,16 @@ double stats_mean(const double *values, size_t count)
 
 /* ---- stolen time ------------------------------------------------------ */
 
-/* user nice system idle iowait irq softirq steal; what follows, guests' time,
-   is in user and nice already. */
+/* The fields are user, nice, system, idle, iowait, irq, softirq and steal. The
+   later fields, the time of guests, are already in user and nice. */
 enum { FIELDS = 8, STEAL = 7 };
 
 steal_t steal_parse(const char *line)
 {
     double field[FIELDS];
     steal_t reading = {0, 0};
-    /* A blank in scanf's format would match none, and "cpu0" pass for "cpu". */
+    /* A blank in scanf's format also matches no blank, so "cpu0" would pass for
+       "cpu". */
     if (strncmp(line, "cpu ", 4) != 0 ||
         sscanf(line, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &field[0],
                &field[1], &field[2], &field[3], &field[4], &field[5], &field[6],

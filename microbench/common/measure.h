@@ -1,5 +1,5 @@
-/* Clocks, statistics that outliers don't move, and processor time that the host
-   of a virtual machine took from it. */
+/* Clocks, statistics that are robust to outliers, and CPU steal: the processor
+   time that a hypervisor took from this virtual machine. */
 #ifndef MICROBENCH_MEASURE_H
 #define MICROBENCH_MEASURE_H
 
@@ -20,22 +20,22 @@ void clock_sleep_until(double deadline_us);
 /* Sorts `values` in place. */
 void stats_sort(double *values, size_t count);
 
-/* The value at `fraction` of the way through sorted values, by nearest rank:
-   0.5 the median, 0.99 the 99th percentile. 0 for no values. */
+/* Returns the value at `fraction` of sorted values by nearest rank: 0.5 gives
+   the median, 0.99 the 99th percentile. Returns 0 if there are no values. */
 double stats_percentile(const double *sorted, size_t count, double fraction);
 
-/* Sorts, and returns the median. */
+/* Sorts the values and returns their median. */
 double stats_median(double *values, size_t count);
 
-/* What is said of repeated measurements. */
+/* The summary of repeated measurements. */
 typedef struct stats {
     double p10, median, p90;
 } stats_t;
 
-/* Sorts. */
+/* Sorts the values and summarizes them. */
 stats_t stats_of(double *values, size_t count);
 
-/* Of a value that was counted, or measured once. */
+/* Summarizes a value that was counted, or was measured once. */
 static inline stats_t stats_single(double value)
 {
     stats_t stats = {value, value, value};
@@ -46,20 +46,21 @@ double stats_mean(const double *values, size_t count);
 
 /* ---- stolen time ------------------------------------------------------ */
 
-/* Of all processors since the boot, in the kernel's ticks. */
+/* Ticks of all processors since the boot. */
 typedef struct steal {
     double stolen;
     double total;
 } steal_t;
 
-/* From the first line of /proc/stat. Both are zero where it can't be read. */
+/* Reads the first line of /proc/stat. Both counts are 0 if it cannot be
+   read. */
 steal_t steal_read(void);
 
-/* From the line itself. */
+/* Parses that line. */
 steal_t steal_parse(const char *line);
 
-/* The share that was stolen between two readings, 0 to 1; 0 where nothing is
-   known. */
+/* Returns the stolen share of the time between two readings, 0 to 1, or 0 if it
+   is unknown. */
 double steal_share(steal_t before, steal_t after);
 
 #endif

@@ -6,13 +6,14 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* The most values along the axis that get a label. */
+/* At most so many values along the x axis get a label. */
 enum { MAX_LABELS = 24 };
 
-/* The shell's exit status where a command is not found. */
+/* The shell's exit status for a command that was not found. */
 enum { NOT_FOUND = 127 };
 
-/* Colours that all kinds of colour vision can tell apart. */
+/* Returns a colour; readers with any kind of colour vision can tell the colours
+   apart. */
 static const char *color_of(size_t series)
 {
     static const char *const colors[] = {"#4d4d4d", "#a6a6a6", "#0072b2",
@@ -54,7 +55,7 @@ static void write_x(FILE *script, const plot_t *plot)
     (void)fputs(")\n", script);
 }
 
-/* gnuplot has a quote twice inside of single quotes. */
+/* Inside single quotes, gnuplot reads two quotes as one. */
 static void write_output(FILE *script, const char *name)
 {
     (void)fputs("set output '", script);
@@ -92,8 +93,8 @@ static void write_script(FILE *script, const plot_t *plot)
 
 /* ---- gnuplot's process ------------------------------------------------ */
 
-/* Has gnuplot run the script of a plot; without one, finds out whether it can
-   be run. */
+/* Runs gnuplot on the plot's script. With `plot` NULL, only checks that gnuplot
+   can be run. */
 static bool run_gnuplot(const char *name, const plot_t *plot)
 {
     FILE *script = popen("exec gnuplot", "we");

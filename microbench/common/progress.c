@@ -11,9 +11,10 @@
 enum { FIRST_S = 1, NEXT_US = 500000 };
 
 static volatile sig_atomic_t interrupted;
-static double began_us, shown_us; /* shown_us: 0 while there is no line */
+static double began_us, shown_us; /* shown_us: 0 while no line is shown */
 
-/* mpirun gives its ranks a pipe: then what it has itself. */
+/* The descriptor of the line. mpirun gives its ranks pipes, so it is then
+   mpirun's own standard error. */
 static int terminal = STDERR_FILENO;
 
 static void progress_interrupt(int signal)

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-/* What a sum may be off by, relative to the sum of the magnitudes of all that
-   was added: about 170 roundings of f32. */
+/* The tolerance of a sum, relative to the sum of the magnitudes of all addends:
+   about 170 roundings of f32. */
 #define TOLERANCE 1e-5
 
 /* ---- gradients ---------------------------------------------------------- */

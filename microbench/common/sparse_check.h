@@ -1,52 +1,54 @@
-/* Random gradients that every rank can compute of every other, and what must
-   hold of the results of sparse all-reduces of them, whatever the algorithm. */
+/* Random gradients, each of which every rank can compute, and checks of sparse
+   all-reduces that hold for any algorithm. */
 #ifndef MICROBENCH_SPARSE_CHECK_H
 #define MICROBENCH_SPARSE_CHECK_H
 
 #include <baton/baton.h>
 
-/* Determines the gradient of `rank` in `step`. */
+/* Returns the key of the gradient that `rank` has in `step`. */
 uint64_t gradient_key(uint64_t seed, uint64_t step, int rank);
 
-/* Between -2 and 2: a sum of four uniform numbers, so that the distribution is
-   close to a normal one, as that of gradients is. */
+/* Returns an element between -2 and 2. It is the sum of four uniform numbers,
+   so that the distribution is close to normal, like that of real gradients. */
 float gradient_at(uint64_t key, size_t element);
 void gradient_fill(uint64_t key, float *elements, size_t count);
 
-/* The sums of some elements over all steps, of which one rank keeps account, so
-   that all ranks together have one vector of each. */
+/* This rank's part of the sums of all gradients over all steps. Each rank keeps
+   the sums of a slice of the elements, so that together the ranks hold each sum
+   once. */
 typedef struct sparse_slice {
     size_t first, count;
-    double *gradients;  /* [count], of all ranks */
-    double *magnitudes; /* [count], of these gradients */
+    double *gradients;  /* [count], sums of the gradients of all ranks */
+    double *magnitudes; /* [count], sums of the magnitudes of these gradients */
 } sparse_slice_t;
 
-/* Which of n elements this rank's slice has. Sets no memory. */
+/* Returns the range of this rank's slice of n elements. Allocates nothing:
+   gradients and magnitudes are NULL. */
 sparse_slice_t sparse_slice_of(size_t n, int ranks, int rank);
 
-/* Adds the gradients of all ranks in a step. */
+/* Adds the gradients that all ranks have in a step. */
 void sparse_slice_add_gradients(sparse_slice_t *slice, uint64_t seed,
                                 uint64_t step, int ranks);
 
-/* Adds the part of a result of f32 that is in the slice to sums[count]. */
+/* Adds the entries of an f32 result that lie in the slice to sums[count]. */
 void sparse_slice_add_result(const sparse_slice_t *slice,
                              const baton_sparse_result_t *result, double *sums);
 
-/* Returns the first place of the slice where sums[count] is not the sum of all
-   gradients, or `count`. */
+/* Returns the first index in the slice at which sums[count] differs from the
+   sum of all gradients, or `count`. */
 size_t sparse_slice_find_loss(const sparse_slice_t *slice, const double *sums);
 
-/* The element that an entry of a result is about. */
+/* Returns the index of the element that an entry of a result belongs to. */
 size_t sparse_element(const baton_sparse_result_t *result, size_t entry);
 
-/* Says what is wrong with a result of f32 for n elements, and *entry_out where:
-   indices that are not ascending or not below n, values that are not finite; or
-   a dense result that does not have n entries, which is wrong behind its last
-   one. Returns NULL if nothing is. */
+/* Checks an f32 result for n elements. Returns NULL, or a text that says what
+   is wrong, with the entry in *entry_out: indices that do not ascend or are not
+   below n, values that are not finite, or a dense result without exactly n
+   entries (then *entry_out is the number of entries). */
 const char *sparse_check(const baton_sparse_result_t *result, size_t n,
                          size_t *entry_out);
 
-/* A hash of the count, the indices and the bits of the values. */
+/* Returns a hash of the count, the indices and the bits of the values. */
 uint64_t sparse_hash(const baton_sparse_result_t *result);
 
 #endif

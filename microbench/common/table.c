@@ -135,7 +135,7 @@ static void write_value(FILE *file, const table_cell_t *cell, bool json)
     }
 }
 
-/* A row of CSV or JSON; or the keys, above the rows of CSV. */
+/* Writes a row of CSV or JSON, or with `keys` the header line of CSV. */
 static void write_row(const table_t *table, FILE *file, bool json, bool keys)
 {
     const char *separator = !json ? "" : table->rows == 0 ? "[\n  {" : ",\n  {";

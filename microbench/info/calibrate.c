@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Costs first, then the algorithms themselves. A short message for alpha, a
-   long one for beta; a vector that fits in cache, as a segment does, for gamma.
- */
+/* The costs are measured first, then the algorithms. A short message gives
+   alpha, a long message beta, and reducing a vector that fits in cache, as a
+   pipeline's segment does, gamma. */
 enum { SHORT_BYTES = 8, LONG_BYTES = 1 << 20, REDUCED_BYTES = 256 * 1024 };
 enum { WARM_UP = 20, REPEATS = 200 };
 
-/* Times epochs of a schedule; the median. Ranks that have no part in it have
-   none of the time either. */
+/* Returns the median time of a schedule's epochs. It is small on ranks whose
+   schedule has no nodes. */
 static double median_us(baton_schedule_t *schedule)
 {
     double times[REPEATS];
@@ -43,8 +43,8 @@ static double run_and_destroy(const harness_t *harness,
     return us;
 }
 
-/* Rank 0 sends and `peer` answers: half of the round trip, on rank 0; or, with
-   `both`, both send at once. */
+/* Sends a message from rank 0 to `peer` and back. Returns half of the round
+   trip on rank 0. With `both`, both send at once. */
 static double message_us(const harness_t *harness, int peer, size_t bytes,
                          bool both)
 {
@@ -83,9 +83,9 @@ static double reduction_us(const harness_t *harness)
     return us;
 }
 
-/* How long a turn is with which the model has the time of a short all-reduce of
-   all ranks; what it was if they share no processors, or are on several hosts.
- */
+/* Returns the turn length for which the model predicts the measured time of a
+   short all-reduce. Returns the old value if ranks share no processors or are
+   on several hosts. */
 static double turn_us(const harness_t *harness, const baton_costs_t *costs)
 {
     baton_schedule_t *schedule =
@@ -120,9 +120,10 @@ static double turn_us(const harness_t *harness, const baton_costs_t *costs)
     return !shared ? costs->turn_us : us > without ? (us - without) / each : 0;
 }
 
-/* Between hosts both ways at once, as algorithms send: a link may be slower
-   then, or the processors that serve it. Inside a host one way, since the model
-   counts the copies that each processor makes. */
+/* Measures a link. Between hosts both ranks send at once, as algorithms do: the
+   link, or the processors that serve it, may be slower then. Inside a host one
+   rank sends at a time, since the model counts the copies that each processor
+   makes. */
 static baton_link_cost_t link_cost(const harness_t *harness, int peer,
                                    bool both)
 {
@@ -133,8 +134,8 @@ static baton_link_cost_t link_cost(const harness_t *harness, int peer,
                                .beta_ns = slope > 0 ? slope * 1e3 : 0};
 }
 
-/* Adds the machines of other ranks to the file of rank 0, each once: they all
-   use its costs, so that ranks choose alike. */
+/* Adds the machines of all ranks to rank 0's file, each once. All of them use
+   its costs, so that ranks choose the same algorithm. */
 static bool add_machines(const harness_t *harness, const char *path)
 {
     enum { NAME = 256 };
@@ -159,8 +160,8 @@ static bool add_machines(const harness_t *harness, const char *path)
     return output_close(file, path) && opened;
 }
 
-/* The first rank that is on rank 0's host, and the first that is not; -1 where
-   there is none. */
+/* Finds the first other rank on rank 0's host and the first on another host; -1
+   if there is none. */
 static void info_calibrate_find_peers(const harness_t *harness, int *inside_out,
                                       int *between_out)
 {

@@ -2,8 +2,9 @@
 #ifndef MICROBENCH_INFO_CALIBRATE_H
 #define MICROBENCH_INFO_CALIBRATE_H
 
-/* All ranks of MPI_COMM_WORLD, at least two. Rank 0 prints what it measured and
-   writes the file. Returns the process's exit status, the same on all. */
+/* Measures and writes the file `path` on rank 0, which also prints the costs.
+   Collective over MPI_COMM_WORLD, with at least two ranks. Returns the
+   process's exit status, the same on all ranks. */
 int info_calibrate(const char *path);
 
 #endif

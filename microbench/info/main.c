@@ -1,4 +1,5 @@
-/* baton-info: what this Baton is, where it runs, what is configured. */
+/* baton-info: prints this Baton's version, its machine and its
+   configuration. */
 #include "common/cli.h"
 #include "common/table.h"
 #include "info/calibrate.h"
@@ -24,7 +25,7 @@ static const char doc[] =
     "reductions.";
 
 typedef struct request {
-    uint64_t ranks; /* of --choices; 0 means not asked for */
+    uint64_t ranks; /* of --choices; 0: the option was not given */
     uint64_t hosts, processors;
     const char *calibrate;
 } request_t;
@@ -44,7 +45,7 @@ static const cli_option_t options[] = {
 
 /* ---- system ----------------------------------------------------------- */
 
-/* The first line of MPI's version, which needs no MPI_Init. */
+/* Returns the first line of MPI's version. MPI_Init is not needed. */
 static const char *mpi_version(void)
 {
     static char text[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -102,7 +103,8 @@ static baton_choice_t info_choose(const baton_choice_case_t *of)
     return choice;
 }
 
-/* "  up to       65536 bytes  rabenseifner"; or `last` before the name. */
+/* Prints "  up to       65536 bytes  rabenseifner", or `last` in place of the
+   size. */
 static void print_choice(const baton_choice_t *choice, size_t up_to,
                          const char *last)
 {
@@ -117,8 +119,8 @@ static void print_choice(const baton_choice_t *choice, size_t up_to,
     (void)putchar('\n');
 }
 
-/* Which algorithm is taken up to which size; sizes are powers of two from 8
-   bytes to 1 GiB. */
+/* Prints which algorithm is used up to which size. Sizes are powers of two from
+   8 bytes to 1 GiB. */
 static void print_collective(baton_choice_case_t of)
 {
     const char *last = "any size";

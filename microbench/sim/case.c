@@ -1,4 +1,4 @@
-/* One simulation: messages, memory, data. */
+/* Runs one simulation: its messages, memory and data. */
 #include "common/progress.h"
 #include "sim/sim.h"
 #include <baton/proof.h>
@@ -58,13 +58,17 @@ void *sim_case_alloc(const sim_case_t *c, size_t count, size_t size)
     return memory;
 }
 
-/* What runs now, for the functions that follow. */
+/* The state of the running simulation, for the functions below. */
 static struct {
     const sim_case_t *of;
-    int built;              /* schedules */
-    bool epochs;            /* they run; else schedules are built */
-    uint64_t ended, before; /* epochs; messages before them */
-    double sum_us, formula_us, began_us; /* of epochs, in virtual time */
+    int built;         /* schedules built so far */
+    bool epochs;       /* false while schedules are built, true while
+                          epochs run */
+    uint64_t ended;    /* epochs that have ended */
+    uint64_t before;   /* messages sent before the epochs */
+    double sum_us;     /* virtual time of the ended epochs */
+    double formula_us; /* virtual time of one epoch by its closed form */
+    double began_us;   /* when the running epoch began, in virtual time */
 } now;
 
 static uint64_t now_messages(void)
@@ -72,8 +76,8 @@ static uint64_t now_messages(void)
     return baton_sim_totals(now.of->sim).messages - now.before;
 }
 
-/* An epoch takes as long as those that have ended did, or as its formula says.
- */
+/* The expected time of an epoch is the mean of those that have ended, or at
+   first its formula. */
 bool sim_case_progress(void *arg)
 {
     char what[128];

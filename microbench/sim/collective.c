@@ -1,12 +1,13 @@
-/* All-reduce, broadcast, barrier: one builder on all ranks. Each epoch begins
-   on all ranks at once, delayed by their skew. */
+/* All-reduce, broadcast and barrier: each rank runs the schedule of one
+   builder. Each epoch begins on all ranks at once, delayed by the ranks'
+   skew. */
 #include "common/measure.h"
 #include "sim/sim.h"
 #include <baton/tuning.h>
 #include <math.h>
 #include <stdlib.h>
 
-/* What the pipelines take by default; coll.h says so. */
+/* The pipelines' default, as coll.h says. */
 #define SEGMENT_BYTES 65536.0
 
 typedef struct run {
@@ -91,7 +92,7 @@ static void sim_collective_build(void *arg, baton_schedule_t *schedule)
     }
 }
 
-/* Fills in each rank's contribution. In a broadcast only the root has one. */
+/* Stores each rank's contribution. In a broadcast only the root has one. */
 static bool sim_collective_fill(run_t *run, uint64_t epoch)
 {
     sim_data_t *data = &run->data;

@@ -1,4 +1,4 @@
-/* baton-sim: collectives on any number of ranks in virtual time. See
+/* baton-sim: runs collectives on any number of ranks in virtual time. See
    `baton-sim --help`. */
 #include "sim/sim.h"
 #include <stdio.h>

@@ -138,7 +138,7 @@ static const cli_option_t table[] = {
 
 typedef struct axis {
     unsigned commands;
-    const char *name; /* an option's, too */
+    const char *name; /* also the name of the option */
     cli_type_t type;
 } axis_t;
 
@@ -160,7 +160,7 @@ const char *sim_axis_name(sim_axis_t axis)
     return axes[axis].name;
 }
 
-/* Of "AXIS=VALUES": which axis, or none. */
+/* Returns the axis of "AXIS=VALUES", or none. */
 static sim_axis_t find_axis(const sim_options_t *opts, const char *text)
 {
     size_t length = strcspn(text, "=");
@@ -303,7 +303,7 @@ static error_t sim_options_resolve(cli_parser_t *parser)
 {
     sim_options_t *opts = parser->values;
     if (opts->variant_count == 0) {
-        opts->variant_count = 1; /* the command has nothing to compare */
+        opts->variant_count = 1; /* the command has no variants to compare */
     }
     error_t error = resolve_model(parser, opts);
     error = error != 0 ? error : resolve_sweep(parser, opts);

@@ -1,7 +1,7 @@
 /* The contributions that an epoch must contain are known without its data: all
-   those of a rank that no earlier epoch has taken, with its last one if that
-   was `included`. So results can be checked, and active ranks can be counted
-   even when buffers have no memory. */
+   contributions of a rank that no earlier epoch has taken, and the latest one
+   only if the rank's result says `included`. So results can be checked, and
+   active ranks counted, even when buffers have no memory. */
 #include "common/measure.h"
 #include "common/progress.h"
 #include "sim/sim.h"
@@ -11,28 +11,30 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The applications, one on each rank. In each epoch they begin together, and
-   each contributes and starts after its delay. */
+/* The applications, one on each rank. They begin each epoch together; each then
+   contributes and starts after its own delay. */
 typedef struct app {
     struct run *run;
     baton_partial_t *partial;
     double called_us; /* in the running epoch */
-    uint64_t taken;   /* the last step whose contribution an epoch has taken */
+    uint64_t taken;   /* the last step whose contribution was taken by an
+                         epoch */
 } app_t;
 
 typedef struct run {
     const sim_case_t *of;
     sim_data_t data;
-    void *contribution; /* of the rank that contributes; it is not read without
-                           payload */
+    /* The data of the rank that contributes. A cost-only simulation does not
+       read them. */
+    void *contribution;
     uint64_t epoch;
-    bool failed;        /* a call failed, and that was printed */
+    bool failed;        /* a call failed, and the failure was printed */
     app_t *app;         /* [ranks] */
     double *latency_us; /* [epochs][ranks] */
     double active_sum, active_squares;
 } run_t;
 
-/* Streams of random numbers: one for each epoch from here on. */
+/* Numbers of random streams: one stream for each epoch, from this number on. */
 #define STREAM_ARRIVALS UINT64_C(0x100000000)
 
 static const baton_partial_mode_t modes[] = {
@@ -44,7 +46,8 @@ static const baton_partial_mode_t modes[] = {
     [SIM_CANDIDATES_ALL] = BATON_CANDIDATES_ALL,
 };
 
-/* The ranks of the quorum, or the candidates; 0 for other modes. */
+/* Returns the size of the quorum or the number of candidates; 0 for other
+   modes. */
 static uint32_t mode_ranks(const sim_case_t *c)
 {
     uint32_t half = ((uint32_t)c->ranks + 1) / 2;
@@ -126,7 +129,7 @@ static void close_run(run_t *run)
 
 /* ---- an epoch --------------------------------------------------------- */
 
-/* How late a rank starts the epoch. */
+/* Returns how late a rank starts the epoch. */
 static double delay_us(const run_t *run, int rank)
 {
     const sim_options_t *options = run->of->options;
@@ -152,7 +155,7 @@ static bool sim_partial_begin(run_t *run)
     return true;
 }
 
-/* Accounts for the contributions that the epoch has taken from a rank. */
+/* Marks the contributions that the epoch has taken from a rank. */
 static bool read_result(run_t *run, int rank, baton_partial_result_t *result)
 {
     app_t *app = &run->app[rank];
@@ -172,7 +175,8 @@ static bool read_result(run_t *run, int rank, baton_partial_result_t *result)
     return true;
 }
 
-/* Checks the data, and `active`: how many ranks have contributed to it. */
+/* Checks the data, and that `active` is the number of ranks that
+   contributed. */
 static bool check_results(run_t *run, uint32_t contributors)
 {
     for (int rank = 0; rank < run->of->ranks; rank++) {
@@ -239,7 +243,8 @@ static bool sim_partial_run_epoch(void *arg, uint64_t epoch, double *us_out)
 
 /* ---- summary ---------------------------------------------------------- */
 
-/* Where ranks arrive one after another. */
+/* Returns the expected number of active ranks if ranks arrive one after
+   another. */
 static double sim_partial_expected_active(const sim_case_t *c)
 {
     double p = c->ranks;
@@ -265,8 +270,8 @@ static double sim_partial_expected_active(const sim_case_t *c)
     }
 }
 
-/* A full one is its inner all-reduce with one more element, which counts the
-   active ranks. */
+/* Returns the closed form. A full partial all-reduce costs as much as its inner
+   all-reduce with one more element, which counts the active ranks. */
 static double formula_us(const run_t *run)
 {
     const sim_options_t *options = run->of->options;

@@ -1,6 +1,6 @@
-/* baton-sim: what its commands share. main.c has the table of commands,
-   options.c that of options, sweep.c the rows; collective.c, partial.c and
-   sparse.c simulate. */
+/* baton-sim: the declarations that its commands share. main.c has the table of
+   commands, options.c the table of options, sweep.c the table of results;
+   collective.c, partial.c and sparse.c simulate. */
 #ifndef MICROBENCH_SIM_SIM_H
 #define MICROBENCH_SIM_SIM_H
 
@@ -15,7 +15,7 @@
 
 enum { SIM_MAX_VALUES = 64, SIM_MAX_VARIANTS = 24 };
 
-/* Commands, as a set. */
+/* Sets of commands. */
 enum {
     SIM_ALLREDUCE = 1,
     SIM_BROADCAST = 2,
@@ -24,15 +24,15 @@ enum {
     SIM_SPARSE = 16
 };
 
-/* The names of what commands compare, which NULL ends: the library's
-   all-reduces, modes of a partial one, and sparse ones, whose numbers are
-   baton_sparse_algorithm_t. */
+/* The names of the variants that a command compares, ended by NULL: the
+   library's all-reduces, the modes of a partial all-reduce, or sparse
+   all-reduces. A sparse one's index is its baton_sparse_algorithm_t. */
 extern const char *sim_allreduce_names[SIM_MAX_VARIANTS + 1];
 extern const char *const sim_broadcast_names[], *const sim_barrier_names[];
 extern const char *const sim_partial_names[], *const sim_sparse_names[];
 
-/* The modes, in the order of their names. The first one is full, since the
-   others are compared with it. */
+/* The modes, in the order of their names. FULL is first, since the others are
+   compared with it. */
 enum {
     SIM_FULL,
     SIM_SOLO,
@@ -51,29 +51,30 @@ typedef enum sim_axis {
 } sim_axis_t;
 
 typedef struct sim_options {
-    /* The command, and the variants that it compares: algorithms or modes.
-       NULL ends their names. */
+    /* The command, and the names of the variants it compares (algorithms or
+       modes), ended by NULL. */
     unsigned command;
     const char *const *variant_names;
 
-    baton_sim_options_t model; /* its ranks are not set */
+    baton_sim_options_t model; /* `ranks` is not set */
     double gbit, host_gbit;
     const char *speed, *lag, *skew; /* as given, or NULL */
     uint64_t host_ranks, eager_bytes, sync_bytes;
-    bool payload; /* real gradients, of sparse all-reduces */
-    bool prove;   /* by contributor sets, of the others */
+    bool payload; /* sparse all-reduces have real gradients */
+    bool prove;   /* the other collectives are checked by sets of
+                     contributors */
     uint64_t ranks;
     uint64_t bytes;
     uint64_t epochs;
     uint64_t chunk_bytes;
     uint64_t root;
-    uint64_t mode_ranks; /* of a quorum or of candidates; 0 means half of the
-                            ranks */
-    double spacing_ms;   /* between the arrivals of neighbours, or 0 */
-    /* Of sparse all-reduces. */
+    uint64_t mode_ranks; /* the size of the quorum or the number of candidates;
+                            0: half of the ranks */
+    double spacing_ms;   /* between the arrivals of two neighbours, or 0 */
+    /* Options of sparse all-reduces. */
     uint64_t count; /* elements, of f32 */
     double density;
-    uint64_t teams;  /* 0 means that the library chooses */
+    uint64_t teams;  /* 0: the library chooses */
     size_t exchange; /* baton_exchange_t */
 
     size_t variants[SIM_MAX_VARIANTS]; /* indices of names */
@@ -87,25 +88,25 @@ typedef struct sim_options {
     const char *trace; /* file name, or NULL */
 } sim_options_t;
 
-/* Fills in the library's names. To be called first. */
+/* Fills in the library's names. Must be called first. */
 void sim_options_init(void);
 
-/* Parses the command line. `doc` is as argp has it. */
+/* Parses the command line. `doc` has argp's format. */
 cli_verdict_t sim_options_parse(unsigned command,
                                 const char *const *variant_names,
                                 const char *doc, int argc, char **argv,
                                 sim_options_t *out);
 
-/* True for commands that move vectors of so many bytes. */
+/* Returns whether the command has vectors of a given number of bytes. */
 static inline bool sim_options_has_bytes(const sim_options_t *options)
 {
     return options->command != SIM_BARRIER && options->command != SIM_SPARSE;
 }
 
-/* The axis as --sweep names it; "" for none. */
+/* Returns the axis's name in --sweep, or "" for none. */
 const char *sim_axis_name(sim_axis_t axis);
 
-/* Prints the command line, and what the model is by default. */
+/* Prints the command line and the model's default values. */
 void sim_options_print(const sim_options_t *options, int argc, char **argv);
 
 /* ---- one simulation (case.c) -------------------------------------------- */
@@ -123,22 +124,24 @@ typedef struct sim_case {
 } sim_case_t;
 
 typedef struct sim_result {
-    /* Virtual time of an epoch on all ranks: mean, least and most. */
+    /* Virtual time of an epoch on all ranks: the mean, the least and the
+       most. */
     double mean_us, low_us, high_us;
-    double formula_us; /* of its closed form; NAN if there is none */
+    double formula_us; /* the epoch's closed form; NAN if there is none */
     uint64_t messages; /* of all epochs */
-    double build_s;    /* real time */
+    double build_s;    /* real time of building, in seconds */
     double run_s;
 
-    /* For partial all-reduces: from a rank's call to its completion. */
+    /* Of partial all-reduces: the time from a rank's call to its completion. */
     double latency_us, latency_median_us, latency_p99_us;
-    /* Ranks whose contribution to an epoch is in its result: the mean over
-       epochs, its standard error, and the expectation, which may be NAN. */
+    /* Ranks whose contribution to an epoch is in the epoch's result: the mean
+       over the epochs, its standard error, and the expected number, which is
+       NAN if unknown. */
     double active, active_error, active_expected;
-    /* For sparse all-reduces: what was in force; of a step, what the rank sent
-       that sent most (NAN where nobody counts), and the entries of the result
-       (NAN without payload). */
-    baton_sparse_cost_t cost; /* the formula's */
+    /* Of sparse all-reduces: k and the rounds in force; what the rank that sent
+       most sent in a step (NAN if nobody counts); and the number of entries of
+       the result (NAN without payload). */
+    baton_sparse_cost_t cost; /* according to the formula */
     double k, rounds, sent, sent_bytes, nnz;
 } sim_result_t;
 
@@ -147,66 +150,71 @@ typedef struct sim_result {
 bool sim_case_fail(const sim_case_t *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* True for BATON_OK. Otherwise prints the library's message. */
+/* Returns true for BATON_OK. Otherwise prints the library's message. */
 bool sim_case_ok(const sim_case_t *c, baton_status_t status);
 
-/* Allocates zeroed memory for `count` elements. Returns NULL after printing
-   that there is not enough: without touching any if the machine has less. */
+/* Allocates zeroed memory for `count` elements. Prints an error and returns
+   NULL if there is not enough; if the machine has less memory than this,
+   nothing is allocated. */
 void *sim_case_alloc(const sim_case_t *c, size_t count, size_t size);
 
 /* ---- data of simulated ranks (case.c) ------------------------------------ */
 
-/* The contributions, and the expected results: sets of contributors
-   (baton/proof.h). */
+/* The contributions and the expected results of simulated ranks, as sets of
+   contributors (baton/proof.h). */
 typedef struct sim_data {
     const sim_case_t *of;
     baton_dtype_t dtype;
     const baton_op_t *op;
     size_t count;         /* elements */
-    uint32_t iterations;  /* consecutive ones that one sum may contain */
+    uint32_t iterations;  /* consecutive iterations that one sum may contain */
     baton_proof_t *proof; /* NULL if cost only */
-    bool *contributors;   /* [ranks * iterations], in the expected sum */
+    bool *contributors;   /* [ranks * iterations], the contributors to the
+                             expected sum */
 } sim_data_t;
 
-/* Like the functions below, prints what failed. A cost-only simulation gets
-   only the type and the reduction. */
+/* Opens the data. Like the functions below, it prints what failed. A cost-only
+   simulation gets only the type and the reduction. */
 bool sim_data_open(const sim_case_t *c, uint64_t iterations, sim_data_t *out);
 void sim_data_close(sim_data_t *data);
 
-/* Stores the `count` elements that the rank contributes in this iteration,
-   which counts from 1. */
+/* Stores the `count` elements that a rank contributes in an iteration;
+   iterations count from 1. */
 bool sim_data_fill(const sim_data_t *data, int rank, uint64_t iteration,
                    void *elements);
 
-/* Set the expected sum to no contribution, and add one. */
+/* Set the expected sum to no contribution, and add one contribution to it. */
 void sim_data_expect_none(sim_data_t *data);
 void sim_data_expect(sim_data_t *data, int rank, uint64_t iteration);
 
-/* True when the elements are the expected sum. */
+/* Returns whether the elements are the expected sum. */
 bool sim_data_check(const sim_data_t *data, int rank, uint64_t epoch,
                     const void *elements);
 
 /* ---- the trace (trace.c) ------------------------------------------------- */
 
-/* Writes a trace of the epochs between these, in Chrome's format: a process for
-   each rank, with rows for its epochs, its two ports and its processor. Both do
-   nothing if the case has no file. */
+/* Record the epochs between the two calls, and write them in Chrome's trace
+   format: a process for each rank, with rows for its epochs, its two ports and
+   its processor. Both do nothing if the case has no file. */
 void sim_trace_begin(const sim_case_t *c);
 void sim_trace_end(const sim_case_t *c);
 
 /* ---- running it ---------------------------------------------------------- */
 
-/* Begin and end a case. After Ctrl-C, end says how far it came. */
+/* Begin and end a case. After Ctrl-C sim_case_end prints how far the case
+   came. */
 void sim_case_begin(const sim_case_t *c);
 void sim_case_end(bool passed);
 
-/* Show how far it is; false after Ctrl-C. progress: baton_sim_options_t's
-   on_progress. build: each time before a schedule is built. */
+/* Update the progress line; return false after Ctrl-C. sim_case_progress is a
+   baton_sim_options_t's on_progress; sim_case_build is called before each
+   schedule is built. */
 bool sim_case_progress(void *arg);
 bool sim_case_build(void);
 
-/* Runs the case's epochs and takes their times, of which `run` gives the
-   virtual one. False where `run` is, after it has printed what failed. */
+/* Runs the case's epochs and summarizes their times. `run` runs one epoch and
+   stores its virtual time; if it fails, it prints the error and returns false,
+   and so does sim_case_epochs. */
 typedef bool (*sim_epoch_fn)(void *arg, uint64_t epoch, double *us_out);
 bool sim_case_epochs(const sim_case_t *c, sim_epoch_fn run, void *arg,
                      sim_result_t *out);
@@ -217,12 +225,13 @@ bool sim_run_collective(const sim_case_t *c, sim_result_t *out);
 bool sim_run_partial(const sim_case_t *c, sim_result_t *out);
 bool sim_run_sparse(const sim_case_t *c, sim_result_t *out);
 
-/* The library's algorithm of that name. */
+/* Returns the library's algorithm of this name. */
 baton_algorithm_t sim_algorithm(baton_collective_t collective,
                                 const char *name);
 
-/* Its closed form, NAN where the simulator does not take just that long: single
-   ports, no overhead, skew or lag, equal blocks. */
+/* Returns the algorithm's closed form, or NAN if the simulator's time differs
+   from it: it holds for single ports, no overhead, skew or lag, and equal
+   blocks. */
 double sim_formula_us(const sim_options_t *options,
                       const baton_algorithm_t *algorithm, int ranks,
                       double bytes);
@@ -232,13 +241,13 @@ double sim_formula_us(const sim_options_t *options,
 typedef struct sim_command {
     unsigned command; /* SIM_ALLREDUCE, ... */
     const char *name;
-    const char *doc;                  /* for its help */
+    const char *doc;                  /* the text of its help */
     const char *const *variant_names; /* ended by NULL */
     /* Simulates a case; returns false after printing what failed. */
     bool (*run)(const sim_case_t *c, sim_result_t *out);
 } sim_command_t;
 
-/* Runs a simulation for each value of the sweep and for each variant, with a
+/* Runs one simulation for each value of the sweep and each variant, and adds a
    row of the table for each. Returns the exit status. */
 int sim_sweep(const sim_command_t *command, int argc, char **argv);
 

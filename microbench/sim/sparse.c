@@ -1,9 +1,10 @@
-/* A step begins on all ranks at once. The first one is not counted, since
-   Ok-Topk moves its regions in it and in every 64th from there.
+/* Sparse all-reduces. A step begins on all ranks at once. The first step is not
+   counted, since Ok-Topk moves its regions in it and in every 64th step from
+   there.
 
-   With payload each rank's gradient is its own, and what must hold is checked
-   after each step: results are the same on all ranks, bit by bit, and with the
-   residuals they add up to all gradients so far. */
+   With payload each rank has its own gradient, and each step is checked: all
+   ranks have the same result, bit by bit, and results plus residuals are the
+   sum of all gradients so far. */
 #include "common/measure.h"
 #include "common/progress.h"
 #include "common/sparse_check.h"
@@ -13,7 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Steps from one in which Ok-Topk moves its regions to the next. */
+/* Ok-Topk moves its regions every so many steps. */
 enum { REGIONS_PERIOD = 64 };
 
 typedef struct run {
@@ -21,12 +22,13 @@ typedef struct run {
     baton_sparse_options_t options;
     baton_sparse_t **ranks;
     size_t count;
-    sim_result_t *out; /* so far */
-    /* NULL if cost only. */
+    sim_result_t *out; /* the results so far */
+    /* The next four are NULL if cost only. */
     float *gradients;     /* [ranks][count] */
     float *residual;      /* [count] */
-    double *sums;         /* [count], of the results so far; and the slice's */
-    sparse_slice_t slice; /* all elements */
+    double *sums;         /* [count], sums of all results so far; also the
+                             slice's */
+    sparse_slice_t slice; /* covers all elements */
 } run_t;
 
 /* ---- data ------------------------------------------------------------- */
@@ -50,7 +52,7 @@ static bool sim_sparse_open_data(run_t *run)
     return true;
 }
 
-/* Adds all residuals to the sums, or takes them away again. */
+/* Adds all residuals to the sums, or subtracts them again. */
 static bool add_residuals(run_t *run, double sign)
 {
     for (int rank = 0; rank < run->of->ranks; rank++) {
@@ -187,8 +189,8 @@ static baton_sparse_options_t sim_sparse_options_of(const sim_case_t *c)
     return out;
 }
 
-/* The mean over the steps: where Ok-Topk moves its regions, each rank gets P -
-   1 proposals of P - 1 bounds. */
+/* Stores the formula's mean over the steps. In a step in which Ok-Topk moves
+   its regions, each rank also receives P - 1 proposals of P - 1 bounds. */
 static void set_formula(const run_t *run)
 {
     sim_result_t *out = run->out;

@@ -1,5 +1,5 @@
-/* A simulation for each value of the sweep and for each variant: a row of the
-   table for each, and the plot. */
+/* Simulates each value of the sweep with each variant, and makes the rows of
+   the table and the plot. */
 #include "common/progress.h"
 #include "sim/sim.h"
 #include <baton/sparse.h>
@@ -19,14 +19,16 @@ enum {
     WITH_RUN = ALL & ~SIM_SPARSE
 };
 
-/* The relative difference of the time from the formula. */
+/* Returns the difference of the time from the formula, relative to the
+   formula. */
 static double difference(const sim_result_t *result)
 {
     double difference = result->mean_us - result->formula_us;
     return difference == 0 ? 0 : difference / result->formula_us;
 }
 
-/* The result of a variant that has run, this one included, or NULL. */
+/* Returns the result of a variant that has run, up to and including this one,
+   or NULL. */
 static const sim_result_t *find_result(const sim_case_t *c,
                                        const sim_result_t *results,
                                        size_t place, size_t variant)
@@ -39,7 +41,8 @@ static const sim_result_t *find_result(const sim_case_t *c,
     return NULL;
 }
 
-/* Add a cell for the commands that show it and write it to files. */
+/* Adds a cell. The commands in `shown` show it; those in `written` write it to
+   files. */
 static void sim_sweep_add(const sim_case_t *c, table_t *table, unsigned shown,
                           unsigned written, const char *key,
                           const char *heading, int width, int decimals,
@@ -71,7 +74,7 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
         find_result(c, results, place, BATON_SPARSE_SPARDL);
     const char *variant =
         (c->options->command & PARTIALS) != 0 ? "mode" : "algorithm";
-    /* Where ranks arrive one after another latencies tell more than times. */
+    /* If ranks arrive one after another, latencies say more than times. */
     unsigned apart = c->options->spacing_ms > 0 ? SIM_PARTIAL : 0;
     unsigned timed = ALL & ~apart;
     unsigned several = c->options->epochs > 1 ? timed : 0;
@@ -150,7 +153,8 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
 
 /* ---- the plot ----------------------------------------------------------- */
 
-/* The title says what all simulations of the plot have in common. */
+/* Writes the title: all properties that the plot's simulations have in
+   common. */
 static void set_plot(plot_t *plot, const sim_command_t *command,
                      const sim_options_t *options)
 {
@@ -190,13 +194,13 @@ static void set_plot(plot_t *plot, const sim_command_t *command,
 
 /* ---- the sweep ---------------------------------------------------------- */
 
-/* A command that runs, with its open files. */
+/* A running command with its open files. */
 typedef struct sweep {
     const sim_command_t *command;
     const sim_options_t *options;
     table_t table;
     FILE *trace;
-    sim_result_t results[SIM_MAX_VARIANTS]; /* of the value that runs */
+    sim_result_t results[SIM_MAX_VARIANTS]; /* of the sweep's current value */
 } sweep_t;
 
 static bool run_case(sweep_t *sweep, sim_case_t *c, double x, size_t place)
@@ -217,7 +221,8 @@ static bool run_case(sweep_t *sweep, sim_case_t *c, double x, size_t place)
                  (options->command & PARTIALS) != 0 ? result->latency_us
                                                     : result->mean_us);
     }
-    /* After Ctrl-C the process ends: to end epochs that run takes long. */
+    /* After Ctrl-C the process ends without destroying the simulation, since
+       ending its epochs would take long. */
     return !progress_interrupted() &&
            sim_case_ok(c, baton_sim_destroy(c->sim)) && passed;
 }

@@ -1,5 +1,5 @@
-/* Times are printed in microseconds with six decimals, so that the same run
-   gives the same bytes. */
+/* Writes traces. Times are printed in microseconds with six decimals, so that
+   equal runs give equal bytes. */
 #include "sim/sim.h"
 #include <inttypes.h>
 

@@ -5,7 +5,8 @@
 
 /* ---- models ----------------------------------------------------------- */
 
-/* The model of the first two elements; a single element fits any slope. */
+/* Returns the linear model of the first two elements. For a single element any
+   slope fits. */
 static linear_model_t read_model(const uint64_t *data, size_t count)
 {
     return (linear_model_t){data[0], count > 1 ? data[1] - data[0] : 0};

@@ -2,18 +2,17 @@
    every result down to single contributions.
 
    A contribution is a linear model (skew/linear_model.h), and so is a sum of
-   contributions:
+   contributions. So a torn or misplaced result fits no model: it is detected at
+   once, and the message names the element. And two 64-bit numbers determine
+   which contributions a result contains: two different sets of contributions
+   agree with a probability of about 2^-128.
 
-   - a result that was torn or misplaced fits no model, which is detected at
-   once and names the element;
-   - two 64-bit numbers determine which contributions a result contains; two
-     different sets of contributions agree with a probability of about 2^-128.
-
-   A partial collective takes the whole pending sum of a rank. So what it takes
-   in iteration i is a range of the rank's iterations, which ends where that of
-   iteration i + 1 begins: `staleness` says where (skew_account_record). When
-   the ranks have exchanged where their ranges begin, each result but the last
-   one has one possible value (skew_account_audit).
+   A partial collective takes a rank's whole pending sum. So the contributions
+   taken in iteration i are a range of the rank's iterations, which ends where
+   the range of iteration i + 1 begins; `staleness` tells where
+   (skew_account_record). After the ranks have exchanged where their ranges
+   begin, every result except the last one has a single possible value
+   (skew_account_audit).
 
    All of this happens outside the measured time. */
 #ifndef MICROBENCH_SKEW_ACCOUNT_H
@@ -25,7 +24,7 @@
 
 typedef struct skew_entry {
     linear_model_t result;
-    uint32_t from; /* the oldest iteration that no call had taken before */
+    uint32_t from; /* the oldest iteration that no earlier call had taken */
     uint32_t active;
     bool included;
 } skew_entry_t;
@@ -42,13 +41,13 @@ typedef struct skew_account {
     char failure[192];     /* its message */
 } skew_account_t;
 
-/* Records this rank's result of `iteration`, whose epoch must be as the
-   iteration. Checks what one rank can check. */
+/* Records this rank's result of `iteration`. The epoch must have the
+   iteration's number. Makes the checks that one rank alone can make. */
 void skew_account_record(skew_account_t *account, uint32_t iteration,
                          const baton_partial_result_t *outcome);
 
-/* Checks every result but the last one against the ranges of iterations that
-   all ranks have recorded: `from` is [ranks][iterations]. */
+/* Checks every result except the last one against the ranges that all ranks
+   have recorded. `from` is [ranks][iterations]. */
 void skew_account_audit(skew_account_t *account, const uint32_t *from);
 
 /* Records a failure in `iteration`. The earliest failure is kept. */
@@ -56,10 +55,10 @@ void skew_account_fail(skew_account_t *account, uint32_t iteration,
                        const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns how many ranks have their contribution of this iteration, which is
-   not the last one, in its result: the paper's number of active processes. The
-   outcome's `active` also counts ranks that have only older contributions in
-   it. */
+/* Returns how many ranks have their contribution of this iteration in its
+   result, the paper's number of active processes. Not for the last iteration.
+   The outcome's `active` also counts ranks that have only older contributions
+   in the result. */
 uint32_t skew_account_active(const skew_account_t *account,
                              const uint32_t *from, uint32_t iteration);
 

@@ -1,8 +1,8 @@
 /* Contributions whose sums can be checked. A contribution is a linear model of
    its elements: element j is base + j * slope modulo 2^64, where base and slope
    are hashes of the rank and the iteration. A sum of linear models is a linear
-   model, so two numbers determine a result, and a result that was torn or
-   misplaced fits no model. */
+   model. So two numbers determine a result, and a torn or misplaced result fits
+   no model. */
 #ifndef MICROBENCH_LINEAR_MODEL_H
 #define MICROBENCH_LINEAR_MODEL_H
 
@@ -14,8 +14,8 @@ typedef struct linear_model {
     uint64_t slope;
 } linear_model_t;
 
-/* The contribution of `rank` in `iteration`, which counts from 1. `salt` makes
-   runs differ. */
+/* Returns the contribution of `rank` in `iteration`; iterations count from 1.
+   Runs with different `salt` have different contributions. */
 static inline linear_model_t linear_model_of(uint64_t salt, int rank,
                                              uint32_t iteration)
 {

@@ -1,6 +1,6 @@
-/* baton-skew: the latency of all-reduce when ranks arrive one after another.
-   See `baton-skew --help`, run.c for how it measures, and account.h
-   for how every result is checked. */
+/* baton-skew: measures the latency of all-reduce when ranks arrive one after
+   another. See `baton-skew --help`; run.c says how it measures, account.h how
+   every result is checked. */
 #include "skew/skew.h"
 #include <inttypes.h>
 #include <math.h>
@@ -27,7 +27,9 @@ static void print_heading(const skew_options_t *options)
     (void)fflush(stdout);
 }
 
-/* Of the modes that elect, the median and the mean over iterations differ. */
+/* Returns the time relative to skew_limit_us, or NAN for modes that elect
+   ranks: their limit is a mean over elections, the time a median over
+   iterations. */
 static double over_limit(const skew_result_t *result)
 {
     skew_kind_t kind = result->choice.kind;
@@ -37,7 +39,8 @@ static double over_limit(const skew_result_t *result)
                : result->robust_us / result->limit_us;
 }
 
-/* `mpi_us`: the mean latency of MPI_Allreduce, NAN if it was not measured. */
+/* Adds a system's row. `mpi_us` is the mean latency of MPI_Allreduce, or NAN if
+   it was not measured. */
 static void skew_add_row(const skew_options_t *options, table_t *table,
                          const skew_result_t *result, double mpi_us)
 {
@@ -68,7 +71,8 @@ static void skew_add_row(const skew_options_t *options, table_t *table,
     plot_add(&table->plot, name, (double)result->bytes, result->mean_us);
 }
 
-/* Prints one size's results, [system_count], and writes them to the files. */
+/* Prints the results of one size, [system_count], and writes them to the
+   files. */
 static void print_table(const skew_options_t *options, table_t *table,
                         const skew_result_t *results)
 {
@@ -92,8 +96,8 @@ static void print_table(const skew_options_t *options, table_t *table,
                      : "");
 }
 
-/* The plot's key says how many ranks a result is of: `active`, [system_count],
-   are sums over the sizes. */
+/* Adds to each name in the plot's key how many ranks the results contain.
+   `active`, [system_count], has sums over the sizes. */
 static void name_active(const skew_options_t *options, table_t *table,
                         const double *active)
 {

@@ -41,15 +41,16 @@ const char *skew_name(skew_choice_t choice, char text[SKEW_NAME_BYTES])
 
 /* ---- the limit -------------------------------------------------------- */
 
-/* The mean over `ranks` ranks of what they wait for the k-th arrival, in units
-   of the skew. */
+/* Returns how long `ranks` ranks wait for the k-th arrival, the mean over the
+   ranks in units of the skew. */
 static double skew_options_wait_for(int k, int ranks)
 {
     return (double)k * (k - 1) / 2 / ranks;
 }
 
-/* The same for the first, or for the last, of m elected ranks. The first is the
-   k-th of all with a probability of C(P - k, m - 1) / C(P, m). */
+/* Returns how long ranks wait for the first, or for the last, of m elected
+   ranks. The first elected rank is the k-th of all with probability C(P - k, m
+   - 1) / C(P, m). */
 static double wait_for_elected(uint32_t m, int ranks, bool last)
 {
     double probability = (double)m / ranks;

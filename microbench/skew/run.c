@@ -1,13 +1,13 @@
 /* One turn of one system:
 
-       prepare | barrier | sleep | call | sleep | barrier | check
-                                 |<---->|
-                                  latency
+     prepare | barrier | sleep | call | sleep | barrier | check
+                               |<---->|
+                                latency
 
-   A rank that returns early leaves work to its progress thread; it sleeps until
-   all ranks have arrived, and the second barrier makes sure that no system's
-   work is left to the next one. Both barriers are Baton's, for all systems: see
-   harness.h. */
+   A rank that returns early leaves work to its progress thread, and sleeps
+   until all ranks have arrived. The second barrier makes sure that no system's
+   work runs into the next system's turn. Both barriers are Baton's, for all
+   systems: see harness.h. */
 #include "skew/account.h"
 #include "skew/skew.h"
 #include <baton/partial.h>
@@ -19,12 +19,12 @@
 
 /* ---- life ------------------------------------------------------------- */
 
-/* A system, which sums 64-bit integers of all ranks, and its measurements on
-   this rank. */
+/* A system that sums 64-bit integers of all ranks, and its measurements on this
+   rank. */
 typedef struct measurement {
     skew_choice_t choice;
     baton_partial_t *partial; /* NULL for MPI's systems */
-    uint64_t *vector;         /* MPI's target */
+    uint64_t *vector;         /* the target of MPI's systems */
     skew_account_t account;
     double *latency_us; /* [counted iterations] */
 } measurement_t;
@@ -37,13 +37,15 @@ typedef struct run {
     measurement_t measurements[SKEW_MAX_SYSTEMS];
 } run_t;
 
-/* The last one is not counted: the one before is checked by it. */
+/* Returns the number of iterations. The last one is not counted: it is there to
+   check the one before. */
 static uint32_t iterations_of(const skew_options_t *options)
 {
     return (uint32_t)(options->warmup + options->iterations) + 1;
 }
 
-/* No iteration begins before so many ranks have arrived, warm-up included. */
+/* Returns how many ranks must have arrived before an iteration can begin,
+   warm-up included. */
 static uint32_t least_active(skew_choice_t choice, int ranks)
 {
     bool waits = choice.kind == SKEW_QUORUM || choice.kind == SKEW_ALL;
@@ -113,8 +115,8 @@ static void close_measurement(measurement_t *measurement)
 
 /* ---- the call --------------------------------------------------------- */
 
-/* Contributes `source`, starts and waits. This is the call that is timed. The
-   outcome's data stay valid until the next call. */
+/* Contributes `source`, starts and waits: the timed call. The outcome's data
+   stay valid until the next call. */
 static void call_system(const measurement_t *measurement,
                         const uint64_t *source, uint64_t iteration, int ranks,
                         baton_partial_result_t *out)
@@ -139,7 +141,7 @@ static void call_system(const measurement_t *measurement,
 
 /* ---- turns ------------------------------------------------------------ */
 
-/* Shuffles the systems for one iteration, in the same way on all ranks, so that
+/* Shuffles the systems of one iteration, in the same way on all ranks, so that
    no system always follows the same other one. */
 static void shuffle(const skew_options_t *options, uint32_t iteration,
                     size_t *order)
@@ -157,7 +159,8 @@ static void shuffle(const skew_options_t *options, uint32_t iteration,
     }
 }
 
-/* When the rank at this place arrives; places count from 1. */
+/* Returns the time at which the rank of this place arrives; places count from
+   1. */
 static double arrival_us(const run_t *run, double begin_us, int place)
 {
     return begin_us + place * run->options->skew_ms * 1e3;
@@ -183,7 +186,7 @@ static void measure_call(const run_t *run, measurement_t *measurement,
     }
 }
 
-/* The rank that MAJORITY elects begins the epoch, so it must be included. */
+/* Checks that the rank elected by MAJORITY is included: it begins the epoch. */
 static void check_elected(const run_t *run, measurement_t *measurement,
                           uint32_t iteration,
                           const baton_partial_result_t *outcome)
@@ -224,8 +227,8 @@ static void skew_run_take_turns(run_t *run)
 
 /* ---- check ------------------------------------------------------------ */
 
-/* Gathers where each rank's pending contributions began in each iteration, as
-   [ranks][iterations]. */
+/* Gathers for each rank and iteration where the range of taken contributions
+   begins, as [ranks][iterations]. */
 static uint32_t *gather_from(const skew_account_t *account)
 {
     uint32_t iterations = account->iterations;
@@ -273,7 +276,7 @@ static void summarize_active(const run_t *run, const measurement_t *measurement,
     out->active_mean = sum / (double)run->options->iterations;
 }
 
-/* `all`: [ranks][iterations]. */
+/* Returns robust_us. `all` is [ranks][iterations]. */
 static double robust_us(const double *all, size_t iterations, size_t ranks)
 {
     double *means = harness_alloc(iterations, sizeof(double));
@@ -307,7 +310,7 @@ static void summarize_latency(const run_t *run,
     }
 }
 
-/* A wrong result ends the job. */
+/* Ends the job if a result was wrong. */
 static void require_right(const skew_account_t *account, skew_choice_t choice)
 {
     char name[SKEW_NAME_BYTES];
@@ -319,7 +322,7 @@ static void require_right(const skew_account_t *account, skew_choice_t choice)
     }
 }
 
-/* Checks and summarizes one system's results of all ranks. */
+/* Checks and summarizes the results that all ranks have of one system. */
 static void finish_measurement(const run_t *run, measurement_t *measurement,
                                skew_result_t *out)
 {
@@ -360,7 +363,8 @@ void skew_run(const harness_t *harness, const skew_options_t *options,
             results[i] = result;
         }
     }
-    /* No rank may destroy a partial while another still starts it. */
+    /* No rank may destroy a partial all-reduce while another rank still starts
+       it. */
     harness_barrier(harness);
     for (size_t i = 0; i < options->system_count; i++) {
         close_measurement(&run.measurements[i]);

@@ -1,5 +1,5 @@
-/* baton-skew: what its parts share. options.c has the command line, run.c
-   measures, account.c checks every result, main.c prints. */
+/* baton-skew: the declarations that its parts share. options.c has the command
+   line, run.c measures, account.c checks every result, main.c prints. */
 #ifndef MICROBENCH_SKEW_SKEW_H
 #define MICROBENCH_SKEW_SKEW_H
 
@@ -7,9 +7,9 @@
 #include "common/harness.h"
 #include "common/table.h"
 
-/* The systems to compare: suffix of the enumerator, name on the command line,
-   mode if it is Baton's. The last three take a number of ranks, as in
-   "quorum:16". */
+/* The systems to compare. Each row is the enumerator's suffix, the name on the
+   command line, and the mode (unused for MPI). The last three take a number of
+   ranks, as in "quorum:16". */
 #define SKEW_KIND_LIST(X)                                                      \
     X(MPI, "mpi", FULL)                                                        \
     X(FULL, "full", FULL)                                                      \
@@ -28,22 +28,23 @@ typedef enum skew_kind {
 
 typedef struct skew_choice {
     skew_kind_t kind;
-    uint32_t ranks; /* q of a quorum, m of candidates: 1 to P; else 0 */
+    uint32_t ranks; /* size of the quorum, or number of candidates: 1 to P; else
+                       0 */
 } skew_choice_t;
 
 enum { SKEW_MAX_SIZES = 16, SKEW_MAX_SYSTEMS = 16, SKEW_NAME_BYTES = 48 };
 
-/* Writes the name, as "quorum:16". Returns `text`. */
+/* Writes the name in the form "quorum:16". Returns `text`. */
 const char *skew_name(skew_choice_t choice, char text[SKEW_NAME_BYTES]);
 
-/* The mean latency of a system that takes no time itself: what ranks wait for
-   those whose arrival begins an epoch. Of `ranks` ranks that arrive skew_us
-   apart, (k - 1) k / 2P * skew_us where the k-th arrival begins it. MAJORITY
-   and candidates: the mean over all elections. */
+/* Returns the mean latency of a system that takes no time itself: how long
+   ranks wait for the arrival that begins the epoch. With `ranks` ranks arriving
+   skew_us apart it is (k - 1) k / 2P * skew_us if the k-th arrival begins the
+   epoch. For MAJORITY and candidates it is the mean over all elections. */
 double skew_limit_us(skew_choice_t choice, int ranks, double skew_us);
 
 typedef struct skew_options {
-    int ranks;                               /* that are measured, P */
+    int ranks;                               /* P, the ranks of the job */
     skew_choice_t choices[SKEW_MAX_SYSTEMS]; /* each at most once */
     size_t system_count;
     uint64_t bytes[SKEW_MAX_SIZES]; /* multiples of 8 */
@@ -55,7 +56,7 @@ typedef struct skew_options {
     table_files_t files;
 } skew_options_t;
 
-/* Parses the command line for a job of so many ranks. `speak` is true on rank 0
+/* Parses the command line for a job of `ranks` ranks. `speak` is true on rank 0
    only. */
 cli_verdict_t skew_options_parse(int argc, char **argv, int ranks, bool speak,
                                  skew_options_t *out);
@@ -65,22 +66,22 @@ typedef struct skew_result {
     skew_choice_t choice;
     int ranks;
     uint64_t bytes;
-    double mean_us;   /* latency, over all ranks and counted iterations */
-    double robust_us; /* median over iterations of the mean over ranks, which a
-                         stall of the machine hardly moves */
+    double mean_us; /* mean latency over all ranks and counted iterations */
+    /* The median over the iterations of the mean over the ranks. A single stall
+       of the machine hardly changes it. */
+    double robust_us;
     double median_us;
     double p99_us;
-    double limit_us;    /* skew_limit_us */
-    double active_mean; /* active ranks, over counted iterations */
+    double limit_us;    /* see skew_limit_us */
+    double active_mean; /* active ranks, the mean over counted iterations */
     uint32_t active_min;
     uint32_t active_max;
-    double steal_share; /* of the processors' time, taken by the machine's host
-                           while this size was measured: the largest of any
-                           rank */
+    /* CPU steal while this size was measured: the largest share of any rank. */
+    double steal_share;
 } skew_result_t;
 
-/* Measures and checks; a wrong result ends the job. Collective. `results`,
-   [system_count], are written on rank 0 only. */
+/* Measures and checks all systems at one size. A wrong result ends the job.
+   Collective. `results`, [system_count], are written on rank 0 only. */
 void skew_run(const harness_t *harness, const skew_options_t *options,
               uint64_t bytes, skew_result_t *results);
 
