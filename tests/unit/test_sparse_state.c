@@ -230,7 +230,7 @@ TEST(test_import_keeps_the_k_of_a_partial)
     baton_sparse_stats_t stats;
     options.partial = true;
     support_sparse_t *left = support_sparse_open(2, &options);
-    options.k = 7;
+    options.k = options.max_k = 7;
     support_sparse_t *right = support_sparse_open(2, &options);
     run_late(left, 0);
     hand_over(left, right);

@@ -164,7 +164,8 @@ static baton_status_t check_header(const baton_sparse_t *sparse,
     }
     baton_status_t status =
         baton__sparse_check_state_options(sparse, header->options);
-    if (status == BATON_OK &&
+    /* A partial one keeps the k of its options. */
+    if (status == BATON_OK && !sparse->options.partial &&
         (header->k == 0 || header->k > sparse->options.max_k)) {
         return baton__error(BATON_ERR_INVALID,
                             "import \"%s\": k of the state is %llu; allowed: 1 "
