@@ -63,7 +63,7 @@ def same_on_all_ranks(model):
     return all(torch.equal(other, mine) for other in others)
 
 
-def train(ddp, steps=6, unused=False, accumulate=False, lowp=False):
+def train(ddp, steps=6, accumulate=False, lowp=None, scaler=None):
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
     random = torch.Generator().manual_seed(dist.get_rank())
     for step in range(steps):
@@ -72,10 +72,13 @@ def train(ddp, steps=6, unused=False, accumulate=False, lowp=False):
         x = torch.randn(16, 20, generator=random)
         optimizer.zero_grad()
         quiet = ddp.no_sync() if accumulate and step % 2 == 0 else contextlib.nullcontext()
-        with quiet, torch.autocast("cpu", torch.bfloat16, enabled=lowp):
+        with quiet, torch.autocast("cpu", lowp, enabled=lowp is not None):
             loss = (ddp(x).float() - x.sum(1, keepdim=True)).square().mean()
-            loss.backward()
-        if not accumulate or step % 2:
+            (scaler.scale(loss) if scaler else loss).backward()
+        if scaler:
+            scaler.step(optimizer)
+            scaler.update()
+        elif not accumulate or step % 2:
             torch.nn.utils.clip_grad_norm_(ddp.parameters(), 10.0)
             optimizer.step()
 
@@ -126,8 +129,17 @@ def test_what_ddp_has(mode):
     train(ddp_of(model, mode, find_unused_parameters=True)[0])
     assert same_on_all_ranks(model)
     model = module()
-    train(ddp_of(model, mode, gradient_as_bucket_view=True)[0], lowp=True)
+    train(ddp_of(model, mode, gradient_as_bucket_view=True)[0], lowp=torch.bfloat16)
     assert same_on_all_ranks(model)
+
+
+@pytest.mark.skipif(not hasattr(torch.amp, "GradScaler"), reason="torch 2.3 has it")
+@pytest.mark.parametrize("mode", ["full", "solo"])
+def test_a_gradient_scaler(mode):
+    model, scaler = module(), torch.amp.GradScaler("cpu", init_scale=2.0 ** 24)
+    train(ddp_of(model, mode)[0], 20, lowp=torch.float16, scaler=scaler)
+    assert same_on_all_ranks(model) and bits(model).isfinite().all()
+    assert scaler.get_scale() < 2.0 ** 24
 
 
 @pytest.mark.parametrize("mode", ["full", "majority"])
@@ -300,7 +312,8 @@ def test_layers_that_are_unfrozen_or_replaced(mode):
 
 @pytest.mark.parametrize("mode", ["full", "all:1", "sparse:0.5", "sparse:0.5:full"])
 def test_a_step_that_timed_out(mode):
-    """Rank 0 comes when all others have given up; their next step waits for this one."""
+    """Rank 0 comes when all others have given up; their next backward pass waits for this
+    step, and DDP, whose hook has failed, goes on."""
     if dist.get_world_size() == 1:
         return
     group = baton.Group.world().sub(range(dist.get_world_size()), f"late {mode}")
@@ -308,29 +321,48 @@ def test_a_step_that_timed_out(mode):
     options = {"algorithm": "spardl"} if mode == "sparse:0.5" else {}
     if mode == "all:1":
         options["sync_every"] = 1
-    averager = baton_torch.GradientAverager(model, mode, group=group,
-                                            timeout=None if late else 20, **options)
+    hook = baton_torch.DDPHook(mode, group=group, timeout=None if late else 20, **options)
+    ddp = DistributedDataParallel(model)
+    ddp.register_comm_hook(None, hook)
 
     def step(value):
-        for of in model.parameters():
-            of.grad = torch.full_like(of, value)
-        averager.average()
+        ddp.zero_grad()
+        (value * ddp(torch.zeros(1, 3)).sum()).backward()
         return model.bias.grad[0].item()
 
-    step(1.0)
+    for _ in range(3):  # of which DDP's second one cuts buckets anew, which is collective
+        step(1.0)
     dist.barrier()
     if not late:
-        averager._exchange._timeout = 0.2
-        with pytest.raises(baton.TimedOut):
+        hook._exchange._timeout = 0.2
+        with pytest.raises(RuntimeError, match="TimedOut: .* no progress"):
             step(8.0)
     dist.barrier()
     if late:
         step(8.0)
-    averager._exchange._timeout = 30
+    hook._exchange._timeout = 30
     assert step(2.0) == pytest.approx(2.0) or "sparse" in mode
     assert step(4.0) == pytest.approx(4.0) or "sparse" in mode
-    averager.destroy()
+    hook.destroy()
     group.destroy()
+
+
+@pytest.mark.parametrize("mode", ["full", "solo", "sparse:0.3"])
+def test_a_step_that_failed_says_what_to_do(mode):
+    """Rank 0 has another model than the others."""
+    if dist.get_world_size() == 1:
+        return
+    hook = baton_torch.DDPHook(mode)
+    model = torch.nn.Parameter(torch.zeros(3 if dist.get_rank() else 4))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="new DDPHook on all ranks") as failed:
+            hook(None, Bucket(0, True, [model], [1.0])).wait()
+        assert "recover" not in str(failed.value)
+    model = torch.nn.Linear(3 if dist.get_rank() else 4, 1)
+    with pytest.raises(baton.Mismatch, match="new GradientAverager on all ranks"):
+        baton_torch.average_gradients(model, mode)
+    model = torch.nn.Linear(3, 1)
+    assert baton_torch.average_gradients(model, mode).included in (True, False)
 
 
 @pytest.mark.parametrize("mode", ["solo", "sparse:0.3"])

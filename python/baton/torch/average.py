@@ -13,6 +13,7 @@ part of its gradients. What is pending, or in a residual, stays when DDP cuts it
 anew after the first step.
 """
 import itertools
+import re
 import weakref
 from typing import NamedTuple
 
@@ -74,24 +75,29 @@ def _view(address, count, dtype):
 
 
 class _Full:
-    """An all-reduce for each tensor, in place, started as soon as the tensor is there."""
-
-    means = ()  # of the last step, until the next one, where they are not in the tensors
+    """An all-reduce for each tensor, started as soon as the tensor is there: in place, or
+    with a timeout in a copy, as the next backward pass writes over the tensor while a step
+    that was not done in time goes on."""
 
     def __init__(self, group, options, timeout):
         self._group, self._timeout = group, timeout
+        self.means = []  # of the last step, until the next one, where they are not in the tensors
         self._schedules = []  # by position: what it is for, schedule, address
         self._started = []
 
     def begin(self):
-        if self._started:  # of a backward pass that was broken off
+        if self._started:  # after TimedOut, or of a backward pass that was broken off
             self.end()
+        self.means = []
 
     def add(self, tensor, layout):
         position, shape = len(self._started), (tensor.numel(), tensor.dtype)
         if position == len(self._schedules):
             self._schedules.append([None, None, None])
         kept = self._schedules[position]
+        if self._timeout is not None:
+            tensor = tensor.clone()
+            self.means.append(tensor)
         half = tensor.dtype is torch.float16  # where sums may overflow
         if half:
             tensor.div_(self._group.size)
@@ -376,6 +382,9 @@ def _without(options, mode, wrong):
         raise errors.Invalid(f"mode {mode} has no option " + ", ".join(wrong))
 
 
+_GOES_ON = errors.Invalid, errors.TimedOut  # after which the next step may be right
+
+
 class _Averager:
     """What a hook and a loop's averager have in common."""
 
@@ -403,6 +412,18 @@ class _Averager:
                                  f"{self.mode}")
         self._exchange.load(state["state"])
 
+    def _explain(self, failed):
+        """Says in an error what to do, in place of recovering the group, which is not the
+        user's."""
+        if isinstance(failed, _GOES_ON):
+            return
+        where = "on all ranks"
+        if isinstance(failed, errors.PeerLost) or _handles.lost:
+            where = ('in a process group of the ranks that live (with on_loss="continue" they '
+                     "go on by themselves)")
+        cause = re.split("[;:] (?=[^;:]*recover)", str(failed))[0]
+        failed.args = f"{cause}; {self._remedy} {where}",
+
     def destroy(self):
         """Frees the library's objects. All ranks call it."""
         self._group.destroy()
@@ -427,31 +448,53 @@ class DDPHook(_Averager):
     on_loss="continue": training goes on among the ranks that live. All ranks make the
     same hook, in the same order.
 
-    `step` says what the last step was. After TimedOut the step goes on, and the next one
+    `step` says what the last step was. An error is a RuntimeError of the backward pass that
+    names its class, and says what to do. After TimedOut the step goes on, and the next one
     waits for it first. Its mean is not used on this rank, whose weights then differ from
     those of the others: send them anew (dist.broadcast), or end the program.
     """
+
+    _remedy = "wrap the module in a new DistributedDataParallel with a new DDPHook"
 
     def __init__(self, mode="full", *, group=None, timeout=None, **options):
         super().__init__(mode, group=group, timeout=timeout, **options)
         self.__name__ = self.__qualname__ = f"baton.torch.DDPHook {mode}"  # for DDP
         self._buckets = []  # of this step: buffer, future
+        self._failed = None  # what this step has failed with
 
     def __call__(self, state, bucket):
         buffer, future = bucket.buffer(), torch.futures.Future()
         _refuse_sparse(buffer)
         if bucket.index() == 0:  # after a backward pass that was broken off, too
             self._buckets.clear()
-            self._exchange.begin()
+            self._failed = None
         self._buckets.append((buffer, future))
-        self._exchange.add(buffer, tuple(bucket.parameters()))
+        if self._failed is None:
+            try:
+                self._take(bucket)
+            except errors.Error as failed:
+                self._explain(failed)
+                self._failed = failed
+        if bucket.is_last():
+            means = [buffer for buffer, _ in self._buckets]
+            if self._failed is None:
+                means = self._exchange.means or means
+            for mean, (_, each) in zip(means, self._buckets):
+                each.set_result(mean)
+            self._buckets.clear()
+            if self._failed is not None:  # DDP never goes on after a hook that raises
+                return future.then(self._raise)
+        return future
+
+    def _take(self, bucket):
+        if bucket.index() == 0:
+            self._exchange.begin()
+        self._exchange.add(bucket.buffer(), tuple(bucket.parameters()))
         if bucket.is_last():
             self.step = self._exchange.end()
-            means = self._exchange.means or [buffer for buffer, _ in self._buckets]
-            for mean, (_, future) in zip(means, self._buckets):
-                future.set_result(mean)
-            self._buckets.clear()
-        return future
+
+    def _raise(self, _):
+        raise self._failed
 
 
 _averagers = weakref.WeakKeyDictionary()
@@ -461,6 +504,8 @@ class GradientAverager(_Averager):
     """The same for loops without DistributedDataParallel: `average()` after the backward
     pass makes each gradient of the model the mean over ranks. A parameter without a
     gradient has one of zeros."""
+
+    _remedy = "make a new GradientAverager"
 
     def __init__(self, model, mode="full", *, group=None, timeout=None, **options):
         super().__init__(mode, group=group, timeout=timeout, **options)
@@ -482,6 +527,14 @@ class GradientAverager(_Averager):
         for parameter in self._parameters:
             if parameter.grad is not None:
                 _refuse_sparse(parameter.grad)
+        try:
+            self._average()
+        except errors.Error as failed:
+            self._explain(failed)
+            raise
+        return self.step
+
+    def _average(self):
         gradients = []
         self._exchange.begin()
         for parameter in self._parameters:
@@ -494,14 +547,13 @@ class GradientAverager(_Averager):
         self.step = self._exchange.end()
         for gradient, mean in zip(gradients, self._exchange.means):
             gradient.copy_(mean)
-        return self.step
 
 
 def average_gradients(model, mode="full", *, group=None, **options):
     """Makes each gradient of the model the mean over ranks, as `DDPHook` does; call it
     after the backward pass. The model keeps a `GradientAverager`; where options, or the
-    parameters that are trained, change, it gets a new one, without what was pending.
-    Returns its `Step`."""
+    parameters that are trained, change, or a step has failed, it gets a new one, without what
+    was pending. Returns its `Step`."""
     given = mode, group, options
     known = _averagers.get(model)
     if known is None or known[0] != given or not known[1]._is_of(known[1]._trained()):
@@ -509,4 +561,9 @@ def average_gradients(model, mode="full", *, group=None, **options):
             known[1].destroy()
         known = given, GradientAverager(weakref.proxy(model), mode, group=group, **options)
         _averagers[model] = known
-    return known[1].average()
+    try:
+        return known[1].average()
+    except errors.Error as failed:
+        if not isinstance(failed, _GOES_ON):
+            del _averagers[model]
+        raise
